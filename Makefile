@@ -1,0 +1,125 @@
+# Everything a contributor runs. Each target sets up what it needs in .venv and does nothing twice.
+# A fresh machine needs python3 (3.10 or later, with venv), a Rust toolchain (1.85 or later) and g++.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+TORCH ?= 2.15.0
+# Optimisation of the extension: `dev` (opt-level 1, fast to rebuild) or `release` (what a wheel holds).
+PROFILE ?= dev
+# Extra arguments for pytest: make test PYTEST="-k views"
+PYTEST ?=
+# Extra arguments for the demo: make demo DEMO="--epochs 2"
+DEMO ?=
+
+ROOT := $(abspath .)
+VENV := $(ROOT)/.venv
+PY := $(VENV)/bin/python
+PROFILE_FOLDER := $(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
+EXTENSION := python/torchtpu/_C.abi3.so
+# What the crates' build scripts need to know, the same for every cargo call so that none rebuilds for another.
+CARGO = eval "$$($(PY) build_backend/torchtpu_build.py)" && cargo
+# Where the peers of `make bench` live; PEERS=none leaves them out.
+PEERS ?= all
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+# ---- environment -----------------------------------------------------------------------------------------------
+
+$(PY):
+	$(PYTHON) -m venv $(VENV)
+
+# Build requirements first: the editable install below then needs no isolated environment with a second torch.
+$(VENV)/.ready: pyproject.toml build_backend/torchtpu_build.py | $(PY)
+	$(PY) -m pip install --quiet "torch==$(TORCH)" xla_cpu_pjrt "maturin>=1.7,<2" "libclang>=16"
+	TORCHTPU_NATIVE=skip $(PY) -m pip install --quiet --no-build-isolation --editable ".[dev]"
+	@touch $@
+
+$(VENV)/.ready-examples: pyproject.toml | $(VENV)/.ready
+	TORCHTPU_NATIVE=skip $(PY) -m pip install --quiet --no-build-isolation --editable ".[examples]"
+	@touch $@
+
+.PHONY: venv
+venv: $(VENV)/.ready ## Set up .venv
+
+.PHONY: build
+build: $(VENV)/.ready ## Build the extension into python/torchtpu (PROFILE=dev or release)
+	@$(CARGO) build --package torchtpu --lib --profile $(PROFILE)
+	@cmp --silent target/$(PROFILE_FOLDER)/libtorchtpu.so $(EXTENSION) \
+		|| { cp target/$(PROFILE_FOLDER)/libtorchtpu.so $(EXTENSION).new && mv -f $(EXTENSION).new $(EXTENSION); }
+
+# ---- checks ----------------------------------------------------------------------------------------------------
+
+.PHONY: test
+test: lint test-rust test-python ## Lint, Rust tests and Python tests (leaves out the slow sweeps)
+
+.PHONY: test-all
+test-all: lint test-rust build $(VENV)/.ready-examples ## Everything, the slow sweeps included
+	$(PY) -m pytest -n 2 $(PYTEST)
+
+.PHONY: test-rust
+test-rust: $(VENV)/.ready ## Rust tests
+	@$(CARGO) nextest --version >/dev/null 2>&1 \
+		&& { $(CARGO) nextest run --workspace --no-tests pass; } \
+		|| { ! cargo nextest --version >/dev/null 2>&1 && $(CARGO) test --workspace --quiet; }
+
+.PHONY: test-python
+test-python: build $(VENV)/.ready-examples ## Python tests (PYTEST="-k views" for some)
+	$(PY) -m pytest -n 2 -m "not slow" $(PYTEST)
+
+.PHONY: lint
+lint: $(VENV)/.ready ## Formatting, clippy, ruff, mypy
+	cargo fmt --all --check
+	@$(CARGO) clippy --workspace --all-targets -- --deny warnings
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+.PHONY: format
+format: $(VENV)/.ready ## Format Rust and Python
+	cargo fmt --all
+	$(VENV)/bin/ruff check --fix --quiet . || true
+	$(VENV)/bin/ruff format .
+
+# ---- showing ---------------------------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: build $(VENV)/.ready-examples ## Train a small CNN on handwritten digits in the three modes
+	$(PY) examples/digits.py --device tpu --mode all $(DEMO)
+
+.PHONY: bench
+bench: $(VENV)/.ready-examples ## Time operators and training steps beside the peers (PEERS=none for ours alone)
+	$(MAKE) build PROFILE=release
+	$(PY) benches/operator_cost.py --peers $(PEERS)
+	$(PY) benches/training_step.py --peers $(PEERS)
+
+.PHONY: docs
+docs: build ## API documentation of the crates, and of torch.tpu as text, in build/docs
+	@$(CARGO) doc --workspace --no-deps --document-private-items --target-dir build/docs/rust --quiet
+	@mkdir -p build/docs/python && cd build/docs/python && for module in torchtpu torchtpu.tpu torchtpu.decompose; do \
+		$(PY) -m pydoc $$module > $$module.txt; done
+	@echo "build/docs/rust/doc/ and build/docs/python/"
+
+# ---- packaging -------------------------------------------------------------------------------------------------
+
+# Torch is only compiled and linked against here, so it comes without the packages that running it would need.
+build/wheel-$(TORCH)/.ready: pyproject.toml
+	$(PYTHON) -m venv build/wheel-$(TORCH)
+	build/wheel-$(TORCH)/bin/python -m pip install --quiet --no-deps "torch==$(TORCH)"
+	build/wheel-$(TORCH)/bin/python -m pip install --quiet xla_cpu_pjrt "maturin>=1.7,<2" "libclang>=16"
+	@touch $@
+
+.PHONY: wheel
+wheel: build/wheel-$(TORCH)/.ready ## Build a wheel for one torch (TORCH=2.11.0) into dist/torch-<version>
+	CARGO_TARGET_DIR=$(ROOT)/build/wheel-$(TORCH)/target build/wheel-$(TORCH)/bin/python -m pip wheel --quiet --no-deps \
+		--no-build-isolation --wheel-dir dist/torch-$(TORCH) .
+	@ls -lh dist/torch-$(TORCH)/*.whl
+
+.PHONY: clean
+clean: ## Remove what was built; the virtual environments stay
+	rm -rf target build/docs build/demo dist $(EXTENSION) .pytest_cache .ruff_cache .mypy_cache
+	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +

@@ -1,0 +1,231 @@
+"""Who is measured: each contender is a process of its own, in an environment of its own, and does a round when asked.
+
+Rounds of different contenders alternate in one run, so that a machine whose speed drifts does so for all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes.util
+import dataclasses
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+ENVIRONMENTS = ROOT / ".venv-peers"
+ANSWER = "ANSWER "
+
+Answer = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Contender:
+    """A system in one of its modes."""
+
+    name: str
+    system: str  # "torchtpu", "torch_tpu", "torch_xla", "jax" or "cpu"
+    mode: str = ""
+
+
+CONTENDERS = [
+    Contender("torchtpu strict", "torchtpu", "strict"),
+    Contender("torchtpu fused", "torchtpu", "fused"),
+    Contender("torchtpu debug", "torchtpu", "debug"),
+    Contender("torch CPU", "cpu"),
+    Contender("torch_tpu strict", "torch_tpu", "DEFER_NEVER"),
+    Contender("torch_tpu fused", "torch_tpu", "DEFER_AND_FUSE"),
+    Contender("torch_xla", "torch_xla"),
+    Contender("JAX jit", "jax"),
+]
+
+# What each peer's environment holds. torch_tpu shares the torch of .venv; torch_xla needs one of its own.
+REQUIREMENTS = {
+    "torch_tpu": ["torch_tpu==0.2.0", "xla_cpu_pjrt"],
+    "torch_xla": ["torch==2.9.0", "torch_xla==2.9.0", "numpy"],
+    "jax": ["jax", "jaxlib", "xla_cpu_pjrt"],
+}
+
+
+def set_up(system: str) -> Path:
+    """The interpreter of a system's environment, which is made at the first call."""
+    if system in ("torchtpu", "cpu"):
+        return Path(sys.executable)
+    folder = ENVIRONMENTS / system
+    python, ready = folder / "bin" / "python", folder / ".ready"
+    requirements = "\n".join(REQUIREMENTS[system])
+    if ready.exists() and ready.read_text() == requirements:
+        return python
+    print(f"setting up {system} in {folder.relative_to(ROOT)} ...", flush=True)
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    if system == "torch_tpu":
+        import torch
+
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        shared = folder / "lib" / version / "site-packages" / "_shared_torch.pth"
+        shared.write_text(f"{Path(torch.__file__).parent.parent}\n")
+    subprocess.run([str(python), "-m", "pip", "install", "--quiet", *REQUIREMENTS[system]], check=True)
+    ready.write_text(requirements)
+    return python
+
+
+def environment_of(system: str, threads: int) -> dict[str, str]:
+    """The variables of a contender's process."""
+    import xla_plugins.xla_cpu_pjrt as package
+
+    plugin = str(Path(next(iter(package.__path__))) / "xla_cpu_pjrt.so")
+    variables = {
+        **os.environ,
+        "OMP_NUM_THREADS": str(threads),
+        # The peers share our site-packages: only our own process may load our backend.
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+        "PYTHONPATH": str(ROOT / "benches"),
+    }
+    if system == "torchtpu":
+        variables["TORCHTPU_PLUGIN"] = plugin
+        variables["TORCHTPU_NUM_DEVICES"] = "1"
+    elif system == "torch_tpu":
+        variables["TPU_LIBRARY_PATH"] = plugin
+        # It asks for tcmalloc; it gets it where the machine has it.
+        library = ctypes.util.find_library("tcmalloc_minimal") or ctypes.util.find_library("tcmalloc")
+        if library:
+            variables["LD_PRELOAD"] = library
+    elif system == "torch_xla":
+        variables["PJRT_DEVICE"] = "CPU"
+    elif system == "jax":
+        variables["PJRT_NAMES_AND_LIBRARY_PATHS"] = f"bench:{plugin}"
+        variables["JAX_PLATFORMS"] = "bench"
+    return variables
+
+
+class Process:
+    """A contender at work: `ask` has it do one round."""
+
+    def __init__(self, contender: Contender, script: Path, work: str, threads: int) -> None:
+        self.contender = contender
+        self.errors: list[str] = []
+        self._process = subprocess.Popen(
+            [str(set_up(contender.system)), str(script), "--serve", contender.system, contender.mode, work],
+            env=environment_of(contender.system, threads),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self) -> Answer:
+        """One round; raises RuntimeError with the end of what the process wrote when it has died."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write("\n")
+            self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.startswith(ANSWER):
+                return json.loads(line.removeprefix(ANSWER))
+        assert self._process.stderr is not None
+        last = self._process.stderr.read().strip().splitlines()[-1:] or ["it ended without a word"]
+        raise RuntimeError(last[0])
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def serve(round_of_work: Callable[[], Answer]) -> None:
+    """The other side of `Process.ask`: one answer per line of input."""
+    for _ in sys.stdin:
+        print(ANSWER + json.dumps(round_of_work()), flush=True)
+
+
+def alternate(contenders: list[Contender], script: Path, work: str, rounds: int, threads: int) -> dict[str, Answer]:
+    """Several rounds of every contender, in turn; the median of each figure. Failures are told, and left out."""
+    processes: list[Process] = []
+    answers: dict[str, list[Answer]] = {}
+    try:
+        for contender in contenders:
+            try:
+                process = Process(contender, script, work, threads)
+                process.ask()  # warms up
+                processes.append(process)
+                answers[contender.name] = []
+            except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
+                print(f"{contender.name} is left out: {error}", file=sys.stderr)
+        for _ in range(rounds):
+            for process in list(processes):
+                try:
+                    answers[process.contender.name].append(process.ask())
+                except RuntimeError as error:
+                    print(f"{process.contender.name} stopped: {error}", file=sys.stderr)
+                    processes.remove(process)
+    finally:
+        for process in processes:
+            process.close()
+    return {name: _medians(each) for name, each in answers.items() if each}
+
+
+def _medians(answers: list[Answer]) -> Answer:
+    return {
+        key: None if value is None else statistics.median(answer[key] for answer in answers)
+        for key, value in answers[0].items()
+    }
+
+
+def chosen(peers: str) -> list[Contender]:
+    """Our own and, unless `peers` is "none", those of "all" or of a comma-separated list of systems."""
+    ours = ("torchtpu", "cpu")
+    wanted = {"none": set(), "all": set(REQUIREMENTS)}.get(peers, set(peers.split(",")))
+    if unknown := wanted - set(REQUIREMENTS):
+        raise SystemExit(f"unknown peers: {', '.join(sorted(unknown))} (there are {', '.join(REQUIREMENTS)})")
+    return [each for each in CONTENDERS if each.system in ours or each.system in wanted]
+
+
+def open_torch(system: str, mode: str) -> tuple[Any, Callable[[], None]]:
+    """In a contender's process: the device, and what waits for it."""
+    import torch
+
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    if system == "cpu":
+        return torch.device("cpu"), lambda: None
+    if system == "torchtpu":
+        import torchtpu  # noqa: F401
+
+        torch.tpu.eager_mode = mode
+        return torch.device("tpu"), torch.tpu.synchronize
+    if system == "torch_tpu":
+        import torch_tpu
+        import torch_tpu._internal.utils.hardware as hardware
+        import torch_tpu._loader
+        from torch_tpu._internal.execution_mode import EagerMode
+
+        # It refuses to start without a TPU; the plugin stands in for one.
+        hardware.get_tpu_device_count = lambda: 1
+        torch_tpu._loader.load()
+        torch.tpu.eager_mode = getattr(EagerMode, mode)
+        return torch.device("tpu"), torch.accelerator.synchronize
+    if system == "torch_xla":
+        import torch_xla
+
+        def wait() -> None:
+            torch_xla.sync(wait=True)
+
+        return torch_xla.device(), wait
+    raise ValueError(system)
+
+
+@contextlib.contextmanager
+def quiet_collector() -> Iterator[None]:
+    """Keeps Python's garbage collector out of a timing."""
+    import gc
+
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

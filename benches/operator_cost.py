@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""What one operator costs from Python: x + y on 8x8 float32, a thousand of them in a chain, not waited for.
+
+For a mode that runs each operator, the figure is the time until the last one is handed over. For one that records, the
+chain is recorded (below the size at which it would be flushed) and the flush is timed separately.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from contenders import Answer, alternate, chosen, open_torch, quiet_collector, serve
+
+CHAIN = 1000
+REPEATS = 20
+
+
+def measure(system: str, mode: str) -> None:
+    """In a contender's process."""
+    import torch
+
+    device, wait = open_torch(system, mode)
+    start = torch.rand(8, 8).to(device)
+    step = torch.rand(8, 8).to(device)
+
+    def one_round() -> Answer:
+        issuing, waiting = [], []
+        with quiet_collector():
+            for _ in range(REPEATS):
+                x = start
+                wait()
+                begin = time.perf_counter()
+                for _ in range(CHAIN):
+                    x = x + step
+                handed_over = time.perf_counter()
+                wait()
+                issuing.append(handed_over - begin)
+                waiting.append(time.perf_counter() - handed_over)
+        issuing.sort()
+        waiting.sort()
+        return {
+            "operator_us": issuing[REPEATS // 2] / CHAIN * 1e6,
+            "with_wait_us": (issuing[REPEATS // 2] + waiting[REPEATS // 2]) / CHAIN * 1e6,
+        }
+
+    serve(one_round)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peers", default="all", help='"all", "none" or some of torch_tpu,torch_xla (default: all)')
+    parser.add_argument("--rounds", type=int, default=7, help="rounds of each contender, alternating (default: 7)")
+    parser.add_argument("--threads", type=int, default=2, help="threads of each contender (default: 2)")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--serve", nargs=3, metavar=("SYSTEM", "MODE", "WORK"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        measure(options.serve[0], options.serve[1])
+        return 0
+
+    contenders = [each for each in chosen(options.peers) if each.system != "jax"]
+    figures = alternate(contenders, Path(__file__), "add", options.rounds, options.threads)
+    print(f"\nx + y, 8x8 float32, {CHAIN} in a chain: median of {options.rounds} alternating rounds, us per operator")
+    print(f"{'':<20}{'handed over':>14}{'waited for':>14}")
+    for name, answer in figures.items():
+        print(f"{name:<20}{answer['operator_us']:>14.2f}{answer['with_wait_us']:>14.2f}")
+    for mode in ("strict", "fused"):
+        ours, theirs = figures.get(f"torchtpu {mode}"), figures.get(f"torch_tpu {mode}")
+        if ours and theirs:
+            print(f"torchtpu {mode} / torch_tpu {mode}: {ours['operator_us'] / theirs['operator_us']:.2f}")
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+    return 0 if "torchtpu strict" in figures else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

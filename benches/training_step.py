@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""What one training step costs: an MLP, a small GPT and a small ResNet, beside the peers, on the same plugin.
+
+Each step moves a fresh batch to the device, zeroes the gradients, runs forward, cross entropy, backward and AdamW,
+and waits. The figure is the median of the second half of 12 steps; "first" is the first step of the process, which
+compiles.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from contenders import Answer, alternate, chosen, open_torch, serve
+
+STEPS = 12
+WORKS = ("mlp", "gpt", "resnet")
+
+
+def measure(system: str, mode: str, work: str) -> None:
+    """In a contender's process."""
+    if system == "jax":
+        from models_jax import make_step
+
+        step = make_step(work)
+    else:
+        step = make_torch_step(system, mode, work)
+    first: list[float] = []
+
+    def one_round() -> Answer:
+        seconds = []
+        for _ in range(STEPS):
+            start = time.perf_counter()
+            step()
+            seconds.append(time.perf_counter() - start)
+        if not first:
+            first.append(seconds[0])
+        return {"step_ms": statistics.median(seconds[STEPS // 2 :]) * 1e3, "first_ms": first[0] * 1e3}
+
+    serve(one_round)
+
+
+def make_torch_step(system: str, mode: str, work: str) -> Callable[[], Any]:
+    import torch
+    from models import MODELS, make_batch
+
+    device, wait = open_torch(system, mode)
+    torch.manual_seed(0)
+    model = MODELS[work]().to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    criterion = torch.nn.CrossEntropyLoss()
+
+    def step() -> None:
+        inputs, targets = make_batch(work)
+        inputs, targets = inputs.to(device), targets.to(device)
+        optimizer.zero_grad(set_to_none=True)
+        criterion(model(inputs), targets).backward()
+        optimizer.step()
+        wait()
+
+    return step
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", choices=[*WORKS, "all"], default="all", help="which model (default: all)")
+    parser.add_argument(
+        "--peers", default="all", help='"all", "none" or some of torch_tpu,torch_xla,jax (default: all)'
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of each contender, alternating (default: 3)")
+    parser.add_argument("--threads", type=int, default=2, help="threads of each contender (default: 2)")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--serve", nargs=3, metavar=("SYSTEM", "MODE", "WORK"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        measure(*options.serve)
+        return 0
+
+    figures = {}
+    for work in WORKS if options.work == "all" else [options.work]:
+        figures[work] = alternate(chosen(options.peers), Path(__file__), work, options.rounds, options.threads)
+        print(f"\n{work}: ms per training step, median of {options.rounds} alternating rounds")
+        print(f"{'':<20}{'step':>10}{'first':>10}")
+        for name, answer in figures[work].items():
+            print(f"{name:<20}{answer['step_ms']:>10.2f}{answer['first_ms']:>10.0f}", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+    return 0 if all("torchtpu strict" in each for each in figures.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

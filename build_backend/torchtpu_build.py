@@ -1,0 +1,193 @@
+"""The build backend: maturin, told where the torch to build against lives.
+
+torchtpu's C++ shim uses torch's C++ interface, so it has to be built against the very torch it will run with. pip
+builds in an isolated environment, which would hold a torch of its own choice; this backend looks for the torch of the
+environment that is being installed into, and only asks for one where that has none.
+
+Run as a script, it prints the same settings as shell exports, which is how the Makefile gets them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import site
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+TORCH_FALLBACK = "torch>=2.11,<2.16"
+# Set to "skip" to install only metadata and a path entry, for whoever builds the extension with cargo.
+NATIVE = "TORCHTPU_NATIVE"
+
+ConfigSettings = dict[str, Any] | None
+
+
+def _user_site_packages() -> list[Path]:
+    """Where the environment being installed into keeps packages, even from inside pip's isolated build environment.
+
+    Isolation works through PYTHONPATH and a sitecustomize, which leave `sys.prefix` and so `sysconfig` as they were.
+    """
+    paths = sysconfig.get_paths()
+    folders = [paths["purelib"], paths["platlib"]]
+    if sys.prefix == sys.base_prefix:  # not a virtual environment: `pip install --user` is possible
+        folders.append(site.getusersitepackages())
+    return [Path(folder) for folder in dict.fromkeys(folders)]
+
+
+def _package_directory(name: str) -> Path | None:
+    """The directory of a package that this process could import, without importing it."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def _user_torch() -> Path | None:
+    for site_packages in _user_site_packages():
+        torch = site_packages / "torch"
+        if (torch / "include" / "c10").is_dir():
+            return torch
+    return None
+
+
+def _find_torch() -> Path | None:
+    chosen = os.environ.get("TORCHTPU_TORCH_DIR")
+    if chosen:
+        return Path(chosen)
+    return _user_torch() or _package_directory("torch")
+
+
+def environment() -> dict[str, str]:
+    """The variables that the crates' build scripts read; those that the user has set win."""
+    settings: dict[str, str] = {}
+    torch = _find_torch()
+    if torch is not None:
+        settings["TORCHTPU_TORCH_DIR"] = str(torch)
+    clang = _package_directory("clang")
+    if clang is not None and (clang / "native").is_dir():
+        settings["LIBCLANG_PATH"] = str(clang / "native")
+    plugins = _package_directory("xla_plugins")
+    if plugins is not None:
+        headers = sorted(plugins.glob("xla_cpu_pjrt/**/pjrt_c_api.h"))
+        if headers:
+            settings["TORCHTPU_PJRT_HEADER"] = str(headers[0])
+    # One interpreter for every cargo call: a different one would rebuild pyo3.
+    settings["PYO3_PYTHON"] = sys.executable
+    return {name: os.environ.get(name, value) for name, value in settings.items()}
+
+
+def _prepare() -> None:
+    settings = environment()
+    if "TORCHTPU_TORCH_DIR" not in settings:
+        raise RuntimeError(
+            "torchtpu is built against torch and found none: `pip install torch` first, or set TORCHTPU_TORCH_DIR "
+            "to the directory of an installed torch package"
+        )
+    print(f"torchtpu: building against {settings['TORCHTPU_TORCH_DIR']}", file=sys.stderr)
+    os.environ.update(settings)
+
+
+def _requires(base: list[str]) -> list[str]:
+    return base if _find_torch() is not None else [*base, TORCH_FALLBACK]
+
+
+def _put_maturin_on_path() -> None:
+    """Without isolation, maturin's program sits beside the interpreter, which need not be on PATH."""
+    os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", ""), sysconfig.get_path("scripts")])
+
+
+_put_maturin_on_path()
+
+
+def get_requires_for_build_wheel(config_settings: ConfigSettings = None) -> list[str]:
+    import maturin
+
+    return _requires(maturin.get_requires_for_build_wheel(config_settings))
+
+
+def get_requires_for_build_editable(config_settings: ConfigSettings = None) -> list[str]:
+    import maturin
+
+    return _requires(maturin.get_requires_for_build_editable(config_settings))
+
+
+def get_requires_for_build_sdist(config_settings: ConfigSettings = None) -> list[str]:
+    import maturin
+
+    return list(maturin.get_requires_for_build_sdist(config_settings))
+
+
+def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: ConfigSettings = None) -> str:
+    import maturin
+
+    return str(maturin.prepare_metadata_for_build_wheel(metadata_directory, config_settings))
+
+
+prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
+
+
+def build_wheel(
+    wheel_directory: str, config_settings: ConfigSettings = None, metadata_directory: str | None = None
+) -> str:
+    import maturin
+
+    _prepare()
+    return str(maturin.build_wheel(wheel_directory, config_settings, metadata_directory))
+
+
+def build_sdist(sdist_directory: str, config_settings: ConfigSettings = None) -> str:
+    import maturin
+
+    return str(maturin.build_sdist(sdist_directory, config_settings))
+
+
+def build_editable(
+    wheel_directory: str, config_settings: ConfigSettings = None, metadata_directory: str | None = None
+) -> str:
+    if os.environ.get(NATIVE) == "skip":
+        return _editable_without_native(Path(wheel_directory))
+    import maturin
+
+    _prepare()
+    return str(maturin.build_editable(wheel_directory, config_settings, metadata_directory))
+
+
+def _editable_without_native(wheel_directory: Path) -> str:
+    """A wheel of metadata and one .pth file that points at python/."""
+    import base64
+    import hashlib
+    import tempfile
+    import zipfile
+
+    import maturin
+
+    source = Path(__file__).resolve().parent.parent / "python"
+    with tempfile.TemporaryDirectory() as scratch:
+        information = Path(scratch) / maturin.prepare_metadata_for_build_wheel(scratch)
+        files = {
+            f"{information.name}/{path.relative_to(information).as_posix()}": path.read_bytes()
+            for path in sorted(information.rglob("*"))
+            if path.is_file() and path.name not in ("RECORD", "WHEEL")
+        }
+    files[f"{information.name}/WHEEL"] = (
+        b"Wheel-Version: 1.0\nGenerator: torchtpu_build\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    )
+    files["torchtpu.pth"] = f"{source}\n".encode()
+    name = f"{information.name.removesuffix('.dist-info')}-py3-none-any.whl"
+    record = []
+    with zipfile.ZipFile(wheel_directory / name, "w", zipfile.ZIP_DEFLATED) as wheel:
+        for path, content in files.items():
+            digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+            record.append(f"{path},sha256={digest},{len(content)}")
+            wheel.writestr(path, content)
+        record.append(f"{information.name}/RECORD,,")
+        wheel.writestr(f"{information.name}/RECORD", "\n".join(record) + "\n")
+    return name
+
+
+if __name__ == "__main__":
+    for variable, text in environment().items():
+        print(f"export {variable}={shlex.quote(text)}")

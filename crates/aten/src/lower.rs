@@ -1,0 +1,293 @@
+//! From a call to a StableHLO function: arguments are read through their views, the row computes, and
+//! results become fresh tensors or are written through the views of mutated arguments.
+
+use stablehlo::{Builder, DType, Function, Type, Value};
+
+use crate::cx::{Arg, Cx, Inputs, Scalar};
+use crate::error::{Error, Result};
+use crate::ops::foreach;
+use crate::spec::{ArgSpec, Body, Call, Graph, GraphArg, ResultSpec, ScalarSpec, TensorSpec};
+use crate::table::{self, Row};
+use crate::view::{self, contiguous_strides, memory_order};
+
+pub use crate::cx::ParamSource;
+
+/// One result of a lowered function.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// A new tensor over a new storage whose value has the shape `base`.
+    Fresh { base: Type, dtype: DType, sizes: Vec<i64>, strides: Vec<i64> },
+    /// A result that this call does not have (masked out).
+    Absent,
+    /// The new value, of shape `base`, of one of the call's storages.
+    Updated { storage: usize, base: Type },
+    /// A 0-d int64: how much of dimension `axis` of fresh result `fresh` (counting fresh results only)
+    /// is real.
+    Count { fresh: usize, axis: usize },
+}
+
+/// A lowered call.
+#[derive(Clone, Debug)]
+pub struct Lowered {
+    pub function: Function,
+    /// Where each parameter comes from.
+    pub params: Vec<ParamSource>,
+    pub outputs: Vec<Output>,
+    /// How many 128-bit blocks of random bits one execution draws.
+    pub random_blocks: u64,
+}
+
+/// Lowers one call. The error is the user's to see, or [`crate::ErrorKind::NotImplemented`] when a
+/// node of a decomposition has no row.
+pub fn lower_call(call: &Call) -> Result<Lowered> {
+    let builder = Builder::new(call.precision);
+    let inputs = Inputs::new(&builder, &call.storages);
+    lower_with(call, &builder, &inputs)
+}
+
+fn lower_with<'b>(call: &'b Call, builder: &'b Builder, inputs: &'b Inputs<'b>) -> Result<Lowered> {
+    let mut scalars = 0;
+    let args: Vec<(&str, Arg<'b>)> =
+        call.names.iter().zip(&call.args).map(|(name, arg)| (name.as_str(), to_arg(arg, &mut scalars))).collect();
+    let cx = Cx { inputs, operator: &call.operator, args, results: call.results.clone(), counts: Default::default() };
+    let values = match &call.body {
+        Body::Row(row) => row.lower(&cx)?,
+        Body::Graph(graph) => lower_graph(graph, call, &cx)?,
+    };
+    let mut lowering = Outputs { call, inputs, values: Vec::new(), outputs: Vec::new() };
+    lowering.write_mutated(&values)?;
+    lowering.add_fresh(&values, &cx)?;
+    let (values, outputs) = (lowering.values, lowering.outputs);
+    let function = builder
+        .finish(&values)
+        .map_err(|error| Error::runtime(format!("{}: internal error in its lowering: {error}", call.operator)))?;
+    Ok(Lowered { function, params: inputs.sources(), outputs, random_blocks: inputs.random_blocks() })
+}
+
+fn to_arg<'b>(spec: &ArgSpec, scalars: &mut usize) -> Arg<'b> {
+    match spec {
+        ArgSpec::None => Arg::None,
+        ArgSpec::Tensor(tensor) => Arg::Tensor(tensor.clone()),
+        ArgSpec::Scalar(scalar) => {
+            let index = *scalars;
+            if scalar.baked.is_none() {
+                *scalars += 1;
+            }
+            Arg::Scalar(Scalar { spec: scalar.clone(), index })
+        }
+        ArgSpec::List(items) => Arg::List(items.iter().map(|item| to_arg(item, scalars)).collect()),
+        plain => Arg::Plain(plain.clone()),
+    }
+}
+
+impl Call {
+    /// The tensors that the call writes, in schema order with lists flattened.
+    pub fn written_tensors(&self) -> Vec<&TensorSpec> {
+        fn collect<'a>(arg: &'a ArgSpec, into: &mut Vec<&'a TensorSpec>) {
+            match arg {
+                ArgSpec::Tensor(tensor) => into.push(tensor),
+                ArgSpec::List(items) => items.iter().for_each(|item| collect(item, into)),
+                _ => {}
+            }
+        }
+        let mut tensors = Vec::new();
+        for &i in &self.mutated {
+            collect(&self.args[i], &mut tensors);
+        }
+        tensors
+    }
+}
+
+struct Outputs<'a, 'b> {
+    call: &'a Call,
+    inputs: &'b Inputs<'b>,
+    values: Vec<Value<'b>>,
+    outputs: Vec<Output>,
+}
+
+impl<'b> Outputs<'_, 'b> {
+    /// Writes the first results through the views of the mutated arguments. Two of them may share a
+    /// storage: the writes then follow one another.
+    fn write_mutated(&mut self, results: &[Value<'b>]) -> Result<()> {
+        let targets = self.call.written_tensors();
+        if results.len() < targets.len() {
+            return Err(Error::runtime(format!(
+                "{}: its lowering returned {} results for {} written arguments",
+                self.call.operator,
+                results.len(),
+                targets.len()
+            )));
+        }
+        let mut bases: Vec<(usize, Value<'b>)> = Vec::new();
+        for (target, result) in targets.iter().zip(results) {
+            if result.dims() != target.sizes {
+                return Err(Error::runtime(format!(
+                    "{}: output with shape {:?} doesn't match the broadcast shape {:?}",
+                    self.call.operator,
+                    target.sizes,
+                    result.dims()
+                )));
+            }
+            let spec = &self.inputs.storages()[target.storage];
+            let value = result.convert(target.dtype);
+            let place = bases.iter().position(|(storage, _)| *storage == target.storage);
+            let old = match place {
+                Some(place) => Some(bases[place].1),
+                None if view::write_reads_base(spec.base.as_ref(), spec.nbytes, target) => {
+                    self.inputs.base(target.storage)
+                }
+                None => None,
+            };
+            let new = match (&old, &spec.base) {
+                // The view covers the base: its old value is not even read.
+                (None, Some(_)) => view::write(None, value.ty().size_bytes(), target, value),
+                _ => view::write(old, spec.nbytes, target, value),
+            };
+            match place {
+                Some(place) => bases[place].1 = new,
+                None => bases.push((target.storage, new)),
+            }
+        }
+        for (storage, value) in bases {
+            self.outputs.push(Output::Updated { storage, base: value.ty() });
+            self.values.push(value);
+        }
+        Ok(())
+    }
+
+    fn add_fresh(&mut self, results: &[Value<'b>], cx: &Cx<'b>) -> Result<()> {
+        let written = self.call.written_tensors().len();
+        for (i, &value) in results.iter().enumerate().skip(written) {
+            if cx.results.as_ref().is_some_and(|results| matches!(results.get(i), Some(None))) {
+                self.outputs.push(Output::Absent);
+                continue;
+            }
+            let (value, sizes, strides) = match cx.result(i) {
+                Some(spec) => self.fit(value, spec)?,
+                None => (value, value.dims(), contiguous_strides(&value.dims())),
+            };
+            // A dense tensor's storage holds its dimensions in memory order.
+            let (order, strides) = match memory_order(&sizes, &strides) {
+                Some(order) => (order, strides),
+                None => ((0..sizes.len()).collect(), contiguous_strides(&sizes)),
+            };
+            let stored = value.transpose(&order);
+            self.outputs.push(Output::Fresh { base: stored.ty(), dtype: value.dtype(), sizes, strides });
+            self.values.push(stored);
+        }
+        for (result, axis, count) in cx.counts.borrow().iter() {
+            self.outputs.push(Output::Count { fresh: result - written, axis: *axis });
+            self.values.push(count.convert(DType::I64));
+        }
+        Ok(())
+    }
+
+    fn fit(&self, value: Value<'b>, spec: &ResultSpec) -> Result<(Value<'b>, Vec<i64>, Vec<i64>)> {
+        if value.dims() != spec.sizes {
+            return Err(Error::runtime(format!(
+                "{}: its lowering computes shape {:?} where PyTorch expects {:?}",
+                self.call.operator,
+                value.dims(),
+                spec.sizes
+            )));
+        }
+        Ok((value.convert(spec.dtype), spec.sizes.clone(), spec.strides.clone()))
+    }
+}
+
+// ---- decompositions ------------------------------------------------------------------------------
+
+fn lower_graph<'b>(graph: &'b Graph, call: &Call, cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+    let mut values: Vec<Option<Value<'b>>> = Vec::new();
+    for ((_, arg), index) in cx.args.iter().zip(0..) {
+        // out= arguments are written, never read; the graph does not know them.
+        let only_written = call.mutated.contains(&index) && !graph_reads(graph, call, index);
+        if !only_written {
+            collect_inputs(arg, cx, &mut values);
+        }
+    }
+    values.truncate(graph.inputs);
+    for node in &graph.nodes {
+        let row = table::find(&node.operator)
+            .ok_or_else(|| Error::not_implemented(format!("{} has no lowering", node.operator)))?;
+        let args = node
+            .args
+            .iter()
+            .map(|(name, arg)| Ok((name.as_str(), graph_arg(arg, &values)?)))
+            .collect::<Result<Vec<_>>>()?;
+        let results = row.lower(&cx.with(args))?;
+        for i in 0..node.results {
+            values.push(results.get(i).copied());
+        }
+    }
+    graph
+        .outputs
+        .iter()
+        .flatten()
+        .map(|&k| values.get(k).copied().flatten().ok_or_else(|| Error::runtime("a decomposition lost a value")))
+        .collect()
+}
+
+/// Whether a mutated argument is also an input of the graph: in-place forms read it, `out=` ones do not.
+fn graph_reads(graph: &Graph, call: &Call, index: usize) -> bool {
+    let count = |arg: &ArgSpec| match arg {
+        ArgSpec::Tensor(_) => 1,
+        ArgSpec::List(items) => items.iter().filter(|i| !matches!(i, ArgSpec::None)).count(),
+        ArgSpec::Scalar(ScalarSpec { is_tensor: true, .. }) => 1,
+        _ => 0,
+    };
+    let before: usize = call.args[..index].iter().map(count).sum();
+    before < graph.inputs
+}
+
+fn collect_inputs<'b>(arg: &Arg<'b>, cx: &Cx<'b>, values: &mut Vec<Option<Value<'b>>>) {
+    match arg {
+        Arg::Tensor(spec) => values.push(Some(cx.inputs.read(spec))),
+        Arg::Scalar(scalar) if scalar.spec.is_tensor => values.push(Some(cx.scalar_value(scalar, scalar.spec.dtype))),
+        Arg::List(items) => items.iter().for_each(|item| collect_inputs(item, cx, values)),
+        _ => {}
+    }
+}
+
+fn graph_arg<'b>(arg: &GraphArg, values: &[Option<Value<'b>>]) -> Result<Arg<'b>> {
+    let at = |k: usize| {
+        values.get(k).copied().flatten().ok_or_else(|| Error::runtime("a decomposition uses a value it does not have"))
+    };
+    let scalar = |number: stablehlo::Number| {
+        use stablehlo::Number::*;
+        let dtype = match number {
+            Bool(_) => DType::Bool,
+            Int(_) => DType::I64,
+            Float(_) => DType::F64,
+            Complex(..) => DType::C128,
+        };
+        Arg::Scalar(Scalar { spec: ScalarSpec { dtype, wrapped: true, is_tensor: false, baked: Some(number) }, index: 0 })
+    };
+    Ok(match arg {
+        GraphArg::Value(k) => Arg::Value(at(*k)?),
+        GraphArg::Values(items) => Arg::List(
+            items
+                .iter()
+                .map(|item| item.map_or(Ok(Arg::None), |k| at(k).map(Arg::Value)))
+                .collect::<Result<Vec<_>>>()?,
+        ),
+        GraphArg::Scalar(number) => scalar(*number),
+        GraphArg::Scalars(numbers) => Arg::List(numbers.iter().map(|&n| scalar(n)).collect()),
+        GraphArg::Plain(ArgSpec::None) => Arg::None,
+        GraphArg::Plain(plain) => Arg::Plain(plain.clone()),
+    })
+}
+
+impl Row {
+    pub(crate) fn lower<'b>(&self, cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+        let values = match self.lower {
+            table::Lower::One(f) => vec![f(cx)?],
+            table::Lower::Many(f) => f(cx)?,
+            table::Lower::Each { element, parameters } => foreach::lower_each(cx, element, parameters)?,
+        };
+        match cx.b().error() {
+            Some(error) => Err(Error::runtime(format!("{}: internal error in its lowering: {error}", cx.operator))),
+            None => Ok(values),
+        }
+    }
+}

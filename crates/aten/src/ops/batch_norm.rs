@@ -1,0 +1,236 @@
+//! Batch norm: normalization of each channel over the batch, with running statistics; and the parts from which
+//! a batch norm that is synchronized between devices is put together.
+
+use stablehlo::{DType, Value};
+
+use crate::cx::Cx;
+use crate::error::{Error, Result};
+use crate::ops::norm::{affine, centered_gradient, parameter_dtype, wanted, wide_or_none};
+use crate::ops::reduce::moments;
+use crate::table::{Row, many, one};
+
+pub(crate) const ROWS: &[Row] = &[
+    // These write their running statistics.
+    many(&["_native_batch_norm_legit"], |cx| {
+        let norm = BatchNorm::of(cx, cx.bool("training")?)?;
+        Ok([norm.running(), norm.results()].concat())
+    }),
+    many(&["_batch_norm_with_update"], |cx| {
+        let norm = BatchNorm::of(cx, true)?;
+        Ok([norm.running(), norm.results(), vec![reserve(cx)]].concat())
+    }),
+    // These do not, or return the new ones.
+    many(&["_native_batch_norm_legit.no_stats"], |cx| Ok(BatchNorm::of(cx, cx.bool("training")?)?.results())),
+    many(&["_native_batch_norm_legit_no_training"], |cx| Ok(BatchNorm::of(cx, false)?.results())),
+    many(&["_batch_norm_no_update"], |cx| {
+        // Without running statistics to use, it takes those of the batch.
+        let norm = BatchNorm::of(cx, cx.is_none("running_mean"))?;
+        Ok([norm.results(), vec![reserve(cx)]].concat())
+    }),
+    many(&["_native_batch_norm_legit_functional"], |cx| {
+        let norm = BatchNorm::of(cx, cx.bool("training")?)?;
+        Ok([norm.results(), norm.running()].concat())
+    }),
+    many(&["_batch_norm_with_update_functional"], |cx| {
+        let norm = BatchNorm::of(cx, true)?;
+        Ok([norm.results(), vec![reserve(cx)], norm.running()].concat())
+    }),
+    many(&["native_batch_norm_backward"], |cx| backward(cx, cx.bool("train")?, "save_invstd")),
+    many(&["batch_norm_backward"], |cx| backward(cx, cx.bool("update")?, "save_var")),
+    // Synchronized batch norm. Running statistics are written without the schemas saying so: the caller passes
+    // none and moves them itself.
+    many(&["batch_norm_stats"], |cx| {
+        let x = Channels::of(cx, "input")?;
+        let (mean, squares) = x.moments();
+        let variance = squares / x.count();
+        Ok(vec![mean, (variance + cx.scalar("eps", mean.dtype())?).rsqrt()])
+    }),
+    one(&["batch_norm_elemt"], |cx| {
+        let x = Channels::of(cx, "input")?;
+        x.normalized(cx, x.parameter(cx, "mean")?, x.parameter(cx, "invstd")?)
+    }),
+    many(&["batch_norm_gather_stats", "batch_norm_gather_stats_with_counts"], gather_statistics),
+    many(&["batch_norm_backward_reduce"], backward_reduce),
+    one(&["batch_norm_backward_elemt"], backward_elementwise),
+];
+
+/// An input as batch, channel, place, in the type of the computation.
+#[derive(Clone)]
+struct Channels<'b> {
+    value: Value<'b>,
+    dims: Vec<i64>,
+    dtype: DType,
+}
+
+/// What is reduced: all but the channel.
+const AXES: [usize; 2] = [0, 2];
+
+impl<'b> Channels<'b> {
+    fn of(cx: &Cx<'b>, name: &str) -> Result<Channels<'b>> {
+        let x = cx.tensor(name)?;
+        let dims = x.dims();
+        let places = dims.iter().skip(2).product();
+        let at = |axis: usize| dims.get(axis).copied().unwrap_or(1);
+        let value = x.convert(x.dtype().opmath()).reshape(&[at(0), at(1), places]);
+        Ok(Channels { value, dims: dims.clone(), dtype: x.dtype() })
+    }
+
+    /// How many elements a channel has.
+    fn count(&self) -> f64 {
+        (self.value.dim(0) * self.value.dim(2)) as f64
+    }
+
+    fn wide(&self) -> DType {
+        self.value.dtype()
+    }
+
+    /// A value per channel, to broadcast over places.
+    fn parameter(&self, cx: &Cx<'b>, name: &str) -> Result<Value<'b>> {
+        Ok(self.spread(cx.tensor(name)?))
+    }
+
+    fn parameter_or_none(&self, cx: &Cx<'b>, name: &str) -> Option<Value<'b>> {
+        cx.tensor_or_none(name).map(|value| self.spread(value))
+    }
+
+    fn spread(&self, per_channel: Value<'b>) -> Value<'b> {
+        per_channel.convert(self.wide()).reshape(&[per_channel.numel(), 1])
+    }
+
+    /// Mean and sum of squared distances from it, per channel.
+    fn moments(&self) -> (Value<'b>, Value<'b>) {
+        let (mean, squares) = moments(self.value, &AXES);
+        (mean.flatten(), squares.flatten())
+    }
+
+    /// `(x - mean) · rstd · weight + bias` in the shape and type of the input.
+    fn normalized(&self, cx: &Cx<'b>, mean: Value<'b>, rstd: Value<'b>) -> Result<Value<'b>> {
+        let normalized = (self.value - mean) * rstd;
+        let (weight, bias) = (self.parameter_or_none(cx, "weight"), self.parameter_or_none(cx, "bias"));
+        Ok(self.restored(affine(normalized, weight, bias)))
+    }
+
+    fn restored(&self, value: Value<'b>) -> Value<'b> {
+        value.reshape(&self.dims).convert(self.dtype)
+    }
+}
+
+/// The results of a batch norm; statistics are per channel.
+struct BatchNorm<'b> {
+    output: Value<'b>,
+    mean: Value<'b>,
+    rstd: Value<'b>,
+    running: Vec<Value<'b>>,
+}
+
+impl<'b> BatchNorm<'b> {
+    fn of(cx: &Cx<'b>, training: bool) -> Result<BatchNorm<'b>> {
+        let x = Channels::of(cx, "input")?;
+        let epsilon = cx.scalar("eps", x.wide())?;
+        let (mean, variance, running) = if training {
+            let (mean, squares) = x.moments();
+            (mean, squares / x.count(), updated(cx, mean, squares / (x.count() - 1.0))?)
+        } else {
+            let (mean, variance) = (cx.tensor("running_mean")?, cx.tensor("running_var")?);
+            (mean.convert(x.wide()), variance.convert(x.wide()), vec![mean, variance])
+        };
+        let rstd = (variance + epsilon).rsqrt();
+        let output = x.normalized(cx, x.spread(mean), x.spread(rstd))?;
+        Ok(BatchNorm { output, mean, rstd, running })
+    }
+
+    fn results(&self) -> Vec<Value<'b>> {
+        vec![self.output, self.mean, self.rstd]
+    }
+
+    fn running(&self) -> Vec<Value<'b>> {
+        self.running.clone()
+    }
+}
+
+/// The running statistics that are present, moved by `momentum` towards those of this batch.
+fn updated<'b>(cx: &Cx<'b>, mean: Value<'b>, unbiased_variance: Value<'b>) -> Result<Vec<Value<'b>>> {
+    let momentum = cx.scalar("momentum", mean.dtype())?;
+    let mut running = Vec::new();
+    for (name, now) in [("running_mean", mean), ("running_var", unbiased_variance)] {
+        if let Some(old) = cx.tensor_or_none(name) {
+            let moved = old.convert(now.dtype()) * (momentum.splat_like(1.0) - momentum) + now * momentum;
+            running.push(moved.convert(old.dtype()));
+        }
+    }
+    Ok(running)
+}
+
+/// cuDNN's scratch, which others leave empty.
+fn reserve<'b>(cx: &Cx<'b>) -> Value<'b> {
+    cx.b().splat(0, DType::U8, &[0])
+}
+
+fn backward<'b>(cx: &Cx<'b>, training: bool, saved_rstd: &str) -> Result<Vec<Value<'b>>> {
+    let (grad, x) = (Channels::of(cx, "grad_out")?, Channels::of(cx, "input")?);
+    let (mean, rstd) = if training {
+        (x.parameter(cx, "save_mean")?, x.parameter(cx, saved_rstd)?)
+    } else {
+        let variance = x.parameter(cx, "running_var")?;
+        (x.parameter(cx, "running_mean")?, (variance + cx.scalar("eps", x.wide())?).rsqrt())
+    };
+    let grad = grad.value.convert(x.wide());
+    let normalized = (x.value - mean) * rstd;
+    let weighted = affine(grad, x.parameter_or_none(cx, "weight"), None);
+    let grad_input = match training {
+        true => centered_gradient(weighted, normalized, rstd, &AXES),
+        false => weighted * rstd,
+    };
+    let parameter = parameter_dtype(cx, "weight", x.dtype);
+    let grad_weight = (grad * normalized).reduce_sum(&AXES);
+    let gradients = [x.restored(grad_input), grad_weight.convert(parameter), grad.reduce_sum(&AXES).convert(parameter)];
+    wanted(cx, &gradients)
+}
+
+/// Joins the statistics of several devices: rows of `mean` and `invstd`, each over its count of elements
+/// (Chan, Golub and LeVeque's update).
+fn gather_statistics<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+    if !cx.is_none("running_mean") || !cx.is_none("running_var") {
+        return Err(Error::not_implemented("batch_norm_gather_stats cannot write running statistics"));
+    }
+    let mean = cx.tensor("mean")?;
+    let dtype = mean.dtype();
+    let epsilon = cx.scalar("eps", dtype)?;
+    let counts = match cx.tensor_or_none("counts") {
+        Some(counts) => counts.convert(dtype).reshape(&[mean.dim(0), 1]),
+        None => cx.scalar("count", dtype)?.broadcast_to(&[mean.dim(0), 1]),
+    };
+    let total = counts.reduce_sum(&[0, 1]);
+    let joint = (mean * counts).reduce_sum(&[0]) / total;
+    let rstd = cx.tensor("invstd")?;
+    let variance = rstd.splat_like(1.0) / rstd.square() - epsilon;
+    let squares = ((variance + (mean - joint).square()) * counts).reduce_sum(&[0]);
+    Ok(vec![joint, (squares / total + epsilon).rsqrt()])
+}
+
+fn backward_reduce<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+    let (grad, x) = (Channels::of(cx, "grad_out")?, Channels::of(cx, "input")?);
+    let rstd = wide_or_none(cx, "invstd", x.wide());
+    let sum = grad.value.reduce_sum(&AXES);
+    let product = (grad.value * (x.value - x.parameter(cx, "mean")?)).reduce_sum(&AXES);
+    let parameter = parameter_dtype(cx, "weight", x.wide());
+    let empty = cx.b().splat(0, parameter, &[0]);
+    let grad_weight = affine(product, rstd, None).convert(parameter);
+    Ok(vec![
+        sum,
+        product,
+        if cx.bool("weight_g")? { grad_weight } else { empty },
+        if cx.bool("bias_g")? { sum.convert(parameter) } else { empty },
+    ])
+}
+
+fn backward_elementwise<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let (grad, x) = (Channels::of(cx, "grad_out")?, Channels::of(cx, "input")?);
+    let count = cx.tensor("count")?.convert(x.wide());
+    let count = count.reduce_sum(&(0..count.rank()).collect::<Vec<_>>());
+    let rstd = x.parameter(cx, "invstd")?;
+    let level = x.parameter(cx, "sum_dy")? / count;
+    let slope = x.parameter(cx, "sum_dy_xmu")? / count * rstd.square();
+    let centered = grad.value - level - (x.value - x.parameter(cx, "mean")?) * slope;
+    Ok(x.restored(affine(centered * rstd, x.parameter_or_none(cx, "weight"), None)))
+}

@@ -1,0 +1,236 @@
+//! Arithmetic on corresponding elements.
+
+use stablehlo::{DType, Number, Value};
+
+use crate::cx::{Arg, Cx};
+use crate::error::Result;
+use crate::table::{Row, one};
+
+pub(crate) const ROWS: &[Row] = &[
+    one(&["add.Tensor", "add.Scalar"], |cx| scaled(cx, ["self", "other"], |x, y| x + y)),
+    one(&["sub.Tensor", "sub.Scalar"], |cx| scaled(cx, ["self", "other"], |x, y| x - y)),
+    one(&["rsub.Tensor", "rsub.Scalar"], |cx| scaled(cx, ["other", "self"], |x, y| x - y)),
+    one(&["mul.Tensor", "mul.Scalar"], |cx| cx.pointwise(["self", "other"], |[x, y]| x * y)),
+    one(&["div.Tensor", "div.Scalar"], |cx| cx.float_pointwise(["self", "other"], |[x, y]| x / y)),
+    one(&["div.Tensor_mode", "div.Scalar_mode"], |cx| match cx.str_or_none("rounding_mode").as_deref() {
+        Some("floor") => cx.pointwise(["self", "other"], |[x, y]| floor_divide(x, y)),
+        Some(_) => cx.pointwise(["self", "other"], |[x, y]| truncated(x / y)),
+        None => cx.float_pointwise(["self", "other"], |[x, y]| x / y),
+    }),
+    one(&["floor_divide", "floor_divide.Scalar"], |cx| cx.pointwise(["self", "other"], |[x, y]| floor_divide(x, y))),
+    one(&["remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor"], |cx| {
+        cx.pointwise(["self", "other"], |[x, y]| remainder(x, y))
+    }),
+    one(&["fmod.Tensor", "fmod.Scalar"], |cx| cx.pointwise(["self", "other"], |[x, y]| x % y)),
+    one(&["addcmul"], |cx| {
+        let value = factor(cx, "value", "self")?;
+        cx.pointwise(["self", "tensor1", "tensor2"], |[x, y, z]| x + times(value, y) * z)
+    }),
+    one(&["addcdiv"], |cx| {
+        let value = factor(cx, "value", "self")?;
+        cx.pointwise(["self", "tensor1", "tensor2"], |[x, y, z]| x + times(value, y) / z)
+    }),
+    one(&["lerp.Scalar", "lerp.Tensor"], |cx| cx.pointwise(["self", "end", "weight"], |[x, y, w]| lerp(x, y, w))),
+    // Powers.
+    one(&["pow.Tensor_Scalar"], power_of_number).baked(&["exponent"]),
+    one(&["pow.Tensor_Tensor", "pow.Scalar"], |cx| cx.pointwise(["self", "exponent"], |[x, y]| x.pow(y))),
+    one(&["ldexp.Tensor"], ldexp),
+    one(&["hypot"], |cx| cx.pointwise(["self", "other"], |[x, y]| hypot(x, y))),
+    // Choices.
+    one(&["where.self"], |cx| {
+        let (x, y) = cx.pair("self", "other")?;
+        Ok(cx.tensor("condition")?.convert(DType::Bool).select(x, y))
+    }),
+    one(&["maximum"], |cx| cx.pair("self", "other").map(|(x, y)| x.max(y))),
+    one(&["minimum"], |cx| cx.pair("self", "other").map(|(x, y)| x.min(y))),
+    one(&["fmax"], |cx| cx.pair("self", "other").map(|(x, y)| prefer_numbers(x, y, x.max(y)))),
+    one(&["fmin"], |cx| cx.pair("self", "other").map(|(x, y)| prefer_numbers(x, y, x.min(y)))),
+    one(&["clamp", "clamp.Tensor", "clamp_min", "clamp_min.Tensor", "clamp_max", "clamp_max.Tensor"], clamp),
+    one(&["heaviside"], |cx| {
+        cx.pair("self", "values").map(|(x, at_zero)| x.eq(0).select(at_zero, x.gt(0).convert(x.dtype())))
+    }),
+    // Functions of two floats.
+    one(&["atan2"], |cx| cx.float_pointwise(["self", "other"], |[x, y]| x.atan2(y))),
+    one(&["copysign.Tensor", "copysign.Scalar"], |cx| cx.float_pointwise(["self", "other"], |[x, y]| x.copy_sign(y))),
+    one(&["nextafter"], |cx| cx.pair("self", "other").map(|(x, y)| x.next_after(y))),
+    one(&["logaddexp"], |cx| cx.float_pointwise(["self", "other"], |[x, y]| log_add_exp(x, y, 1.0))),
+    one(&["logaddexp2"], |cx| {
+        cx.float_pointwise(["self", "other"], |[x, y]| log_add_exp(x, y, std::f64::consts::LN_2))
+    }),
+    one(&["xlogy.Tensor", "xlogy.Scalar_Self", "xlogy.Scalar_Other"], |cx| {
+        cx.float_pointwise(["self", "other"], |[x, y]| vanishing_product(x, y, y.log()))
+    }),
+    one(&["special_xlog1py", "special_xlog1py.self_scalar", "special_xlog1py.other_scalar"], |cx| {
+        cx.float_pointwise(["self", "other"], |[x, y]| vanishing_product(x, y, y.log_1p()))
+    }),
+    one(&["complex"], |cx| cx.pair("real", "imag").map(|(re, im)| re.complex(im))),
+    one(&["polar"], |cx| {
+        cx.pair("abs", "angle").map(|(radius, angle)| (radius * angle.cos()).complex(radius * angle.sin()))
+    }),
+    // Functions of two integers.
+    one(&["gcd"], |cx| cx.pair("self", "other").map(|(x, y)| gcd(x, y))),
+    one(&["lcm"], |cx| {
+        let (x, y) = cx.pair("self", "other")?;
+        let divisor = gcd(x, y);
+        Ok(divisor.eq(0).select(divisor, (x / divisor.max(1) * y).abs()))
+    }),
+];
+
+/// A factor in the arithmetic's type; `None` when it is known to be 1.
+fn factor<'b>(cx: &Cx<'b>, name: &str, like: &str) -> Result<Option<Value<'b>>> {
+    if cx.is_none(name) || cx.known_number(name).is_some_and(|n| n == Number::Int(1) || n == Number::Float(1.0)) {
+        return Ok(None);
+    }
+    cx.scalar(name, cx.promoted(&[like])?.opmath()).map(Some)
+}
+
+fn times<'b>(factor: Option<Value<'b>>, x: Value<'b>) -> Value<'b> {
+    factor.map_or(x, |factor| x * factor.convert(x.dtype()))
+}
+
+/// `first ∘ alpha · second` in the common type.
+fn scaled<'b>(cx: &Cx<'b>, names: [&str; 2], f: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>) -> Result<Value<'b>> {
+    let dtype = cx.promoted(&names)?.opmath();
+    let unscaled = cx.is_none("alpha") || cx.known_number("alpha").is_some_and(|n| n.to_f64() == 1.0);
+    let alpha = if unscaled { None } else { Some(cx.scalar("alpha", dtype)?) };
+    cx.pointwise(names, |[x, y]| f(x, times(alpha, y)))
+}
+
+/// A quotient rounded towards zero; that of integers already is.
+fn truncated<'b>(quotient: Value<'b>) -> Value<'b> {
+    if quotient.dtype().is_float() { quotient.trunc() } else { quotient }
+}
+
+/// Where the remainder of a truncating division is not the one of the flooring division.
+fn signs_differ<'b>(remainder: Value<'b>, divisor: Value<'b>) -> Value<'b> {
+    remainder.ne(0) & remainder.lt(0).ne(divisor.lt(0))
+}
+
+/// Python's `//`.
+pub(crate) fn floor_divide<'b>(x: Value<'b>, y: Value<'b>) -> Value<'b> {
+    let dtype = x.dtype();
+    if dtype.is_unsigned() || dtype == DType::Bool {
+        return x / y;
+    }
+    let rest = x % y;
+    if !dtype.is_float() {
+        return x / y - signs_differ(rest, y).convert(dtype);
+    }
+    // The floor of `x / y` itself would be wrong where the quotient rounds up to an integer.
+    let exact = (x - rest) / y;
+    let lower = exact - signs_differ(rest, y).convert(dtype);
+    let floor = lower.floor();
+    let nearest = (lower - floor).gt(0.5).select(floor + 1, floor);
+    let quotient = x / y;
+    let signed_zero = quotient.splat_like(0).copy_sign(quotient);
+    y.eq(0).select(quotient, lower.eq(0).select(signed_zero, nearest))
+}
+
+/// Python's `%`.
+pub(crate) fn remainder<'b>(x: Value<'b>, y: Value<'b>) -> Value<'b> {
+    let rest = x % y;
+    if x.dtype().is_unsigned() {
+        return rest;
+    }
+    signs_differ(rest, y).select(rest + y, rest)
+}
+
+/// From `x` to `y`, exact at both ends.
+fn lerp<'b>(x: Value<'b>, y: Value<'b>, weight: Value<'b>) -> Value<'b> {
+    let near_start = weight.abs().lt(0.5);
+    near_start.select(x + weight * (y - x), y - (y - x) * (-weight + 1.0))
+}
+
+/// A power whose exponent is part of the program: the usual ones have better forms.
+fn power_of_number<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let exponent = match cx.number("exponent")? {
+        Number::Complex(..) => f64::NAN,
+        number => number.to_f64(),
+    };
+    cx.pointwise(["self", "exponent"], |[x, y]| {
+        let rooted = x.dtype().is_float() || x.dtype().is_complex();
+        match exponent {
+            0.0 => x.splat_like(1),
+            1.0 => x,
+            2.0 => x * x,
+            3.0 => x * x * x,
+            4.0 => x.square().square(),
+            0.5 if rooted => x.sqrt(),
+            -0.5 if rooted => x.rsqrt(),
+            -1.0 if rooted => x.recip(),
+            -2.0 if rooted => (x * x).recip(),
+            _ => x.pow(y),
+        }
+    })
+}
+
+/// `self · 2^other`. The power is applied in two halves, since by itself it may overflow.
+fn ldexp<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    cx.float_pointwise(["self", "other"], |[x, exponent]| {
+        let two = exponent.splat_like(2);
+        let half = (exponent * 0.5).floor();
+        x * two.pow(half) * two.pow(exponent - half)
+    })
+}
+
+/// The length of a vector, without overflow on the way.
+fn hypot<'b>(x: Value<'b>, y: Value<'b>) -> Value<'b> {
+    let (x, y) = (x.abs(), y.abs());
+    let (large, small) = (x.max(y), x.min(y));
+    let ratio = small / large;
+    let length = large * (ratio * ratio + 1.0).sqrt();
+    let trivial = large.eq(0) | (x.is_infinite() | y.is_infinite());
+    let infinite = x.is_infinite().select(x, y);
+    trivial.select(large.eq(0).select(large, infinite), length)
+}
+
+/// `chosen`, or the operand that is not NaN.
+fn prefer_numbers<'b>(x: Value<'b>, y: Value<'b>, chosen: Value<'b>) -> Value<'b> {
+    x.is_nan().select(y, y.is_nan().select(x, chosen))
+}
+
+fn clamp<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let dtype = cx.promoted(&["self", "min", "max"])?;
+    let bound = |name| -> Result<Option<Value<'b>>> {
+        Ok(match cx.arg(name) {
+            Arg::None => None,
+            // A number beyond the integer type's range bounds nothing.
+            Arg::Scalar(_) if dtype.is_integer() && dtype.size_bytes() < 8 => {
+                let number = cx.scalar(name, DType::I64)?;
+                Some(number.clamp(dtype.lowest(), dtype.highest()).convert(dtype))
+            }
+            _ => Some(cx.operand(name, dtype)?),
+        })
+    };
+    let x = cx.operand("self", dtype)?;
+    let x = bound("min")?.map_or(x, |low| x.max(low));
+    Ok(bound("max")?.map_or(x, |high| x.min(high)))
+}
+
+/// The logarithm of the sum of exponentials; `rate` is the natural logarithm of their base.
+fn log_add_exp<'b>(x: Value<'b>, y: Value<'b>, rate: f64) -> Value<'b> {
+    let first = x.real().ge(y.real());
+    let (large, small) = (first.select(x, y), first.select(y, x));
+    let sum = large + ((small - large) * rate).exp().log_1p() / rate;
+    // Equal infinities have no difference.
+    (x.eq(y) & x.is_infinite()).select(x, sum)
+}
+
+/// `x · f(y)`, which is zero where `x` is, unless `y` is NaN.
+fn vanishing_product<'b>(x: Value<'b>, y: Value<'b>, f_of_y: Value<'b>) -> Value<'b> {
+    y.is_nan().select(y, x.eq(0).select(x.splat_like(0), x * f_of_y))
+}
+
+/// The greatest common divisor, by Euclid's algorithm on all elements at once.
+fn gcd<'b>(x: Value<'b>, y: Value<'b>) -> Value<'b> {
+    let (x, y) = x.abs().broadcast_with(y.abs());
+    let axes: Vec<usize> = (0..x.rank()).collect();
+    let unfinished = |state: &[Value<'b>]| state[1].ne(0).reduce_any(&axes);
+    let step = |state: &[Value<'b>]| {
+        let (x, y) = (state[0], state[1]);
+        let finished = y.eq(0);
+        let divisor = finished.select(y.splat_like(1), y);
+        vec![finished.select(x, y), finished.select(y, x % divisor)]
+    };
+    x.builder().while_loop(&[x, y], unfinished, step)[0]
+}

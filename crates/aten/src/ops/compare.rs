@@ -1,0 +1,62 @@
+//! Comparisons, logic and bits of corresponding elements.
+
+use stablehlo::{Comparison, DType, Value};
+
+use crate::cx::Cx;
+use crate::error::Result;
+use crate::table::{Row, one};
+
+pub(crate) const ROWS: &[Row] = &[
+    one(&["eq.Tensor", "eq.Scalar"], |cx| compared(cx, Comparison::Eq)),
+    one(&["ne.Tensor", "ne.Scalar"], |cx| compared(cx, Comparison::Ne)),
+    one(&["lt.Tensor", "lt.Scalar"], |cx| compared(cx, Comparison::Lt)),
+    one(&["le.Tensor", "le.Scalar"], |cx| compared(cx, Comparison::Le)),
+    one(&["gt.Tensor", "gt.Scalar"], |cx| compared(cx, Comparison::Gt)),
+    one(&["ge.Tensor", "ge.Scalar"], |cx| compared(cx, Comparison::Ge)),
+    one(&["logical_and"], |cx| logical(cx, |x, y| x & y)),
+    one(&["logical_or"], |cx| logical(cx, |x, y| x | y)),
+    one(&["logical_xor"], |cx| logical(cx, |x, y| x ^ y)),
+    one(&["bitwise_and.Tensor", "bitwise_and.Scalar", "bitwise_and.Scalar_Tensor"], |cx| {
+        cx.pair("self", "other").map(|(x, y)| x & y)
+    }),
+    one(&["bitwise_or.Tensor", "bitwise_or.Scalar", "bitwise_or.Scalar_Tensor"], |cx| {
+        cx.pair("self", "other").map(|(x, y)| x | y)
+    }),
+    one(&["bitwise_xor.Tensor", "bitwise_xor.Scalar", "bitwise_xor.Scalar_Tensor"], |cx| {
+        cx.pair("self", "other").map(|(x, y)| x ^ y)
+    }),
+    // An amount that is negative or not below the width shifts everything out, in PyTorch as in XLA.
+    one(
+        &[
+            "bitwise_left_shift.Tensor",
+            "bitwise_left_shift.Tensor_Scalar",
+            "bitwise_left_shift.Scalar_Tensor",
+            "__lshift__.Tensor",
+            "__lshift__.Scalar",
+        ],
+        |cx| cx.pair("self", "other").map(|(x, amount)| x.shift_left(amount)),
+    ),
+    one(
+        &[
+            "bitwise_right_shift.Tensor",
+            "bitwise_right_shift.Tensor_Scalar",
+            "bitwise_right_shift.Scalar_Tensor",
+            "__rshift__.Tensor",
+            "__rshift__.Scalar",
+        ],
+        |cx| cx.pair("self", "other").map(|(x, amount)| shift_right(x, amount)),
+    ),
+];
+
+fn compared<'b>(cx: &Cx<'b>, comparison: Comparison) -> Result<Value<'b>> {
+    cx.pair("self", "other").map(|(x, y)| x.compare(comparison, y))
+}
+
+/// Of the operands' truth, each in its own type.
+fn logical<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>) -> Result<Value<'b>> {
+    Ok(f(cx.tensor("self")?.convert(DType::Bool), cx.tensor("other")?.convert(DType::Bool)))
+}
+
+fn shift_right<'b>(x: Value<'b>, amount: Value<'b>) -> Value<'b> {
+    if x.dtype().is_unsigned() { x.shift_right_logical(amount) } else { x.shift_right_arithmetic(amount) }
+}

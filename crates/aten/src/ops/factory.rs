@@ -1,0 +1,112 @@
+//! Operators that make tensors out of numbers.
+//!
+//! Eager PyTorch composes most of them from `empty` and `fill_`; the rows serve graphs, and spare eager
+//! code the second operator.
+
+use stablehlo::{DType, Number, Type, Value};
+
+use crate::cx::Cx;
+use crate::error::Result;
+use crate::table::{Row, one};
+
+pub(crate) const ROWS: &[Row] = &[
+    one(&["fill.Scalar", "fill.Tensor"], |cx| {
+        let ty = cx.ty("self")?;
+        Ok(cx.operand("value", ty.dtype)?.broadcast_to(&ty.dims))
+    }),
+    one(&["zero", "zeros", "zeros_like", "new_zeros"], |cx| splat(cx, 0)),
+    one(&["ones", "ones_like", "new_ones"], |cx| splat(cx, 1)),
+    one(&["full", "full_like", "new_full"], |cx| {
+        let ty = result_type(cx, cx.promoted(&["fill_value"])?)?;
+        Ok(cx.operand("fill_value", ty.dtype)?.broadcast_to(&ty.dims))
+    }),
+    one(&["scalar_tensor"], |cx| {
+        let ty = result_type(cx, DType::F32)?;
+        cx.operand("s", ty.dtype)
+    }),
+    one(&["eye", "eye.m"], |cx| {
+        let n = cx.int("n")?;
+        let ty = Type { dims: vec![n, cx.int_or_none("m").unwrap_or(n)], ..result_type(cx, DType::F32)? };
+        let row = cx.b().iota(DType::I32, &ty.dims, 0);
+        let column = cx.b().iota(DType::I32, &ty.dims, 1);
+        Ok(row.eq(column).convert(ty.dtype))
+    }),
+    // The numbers decide the size of the result, so they are part of the program.
+    one(&["arange", "arange.start", "arange.start_step"], |cx| progression(cx, false)).baked(STEPS),
+    one(&["range", "range.step", "range.out"], |cx| progression(cx, true)).baked(STEPS),
+    one(&["linspace", "linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor"], |cx| {
+        let dtype = result_type(cx, DType::F32)?.dtype;
+        Ok(spaced(cx, dtype)?.convert(dtype))
+    }),
+    one(&["logspace", "logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor"], |cx| {
+        let dtype = result_type(cx, DType::F32)?.dtype;
+        let exponent = spaced(cx, dtype)?;
+        Ok(cx.scalar("base", exponent.dtype())?.pow(exponent).convert(dtype))
+    }),
+];
+
+const STEPS: &[&str] = &["start", "end", "step"];
+
+/// The type of a result made from nothing: as PyTorch says; or as the arguments `size` or `self`, and
+/// `dtype` say.
+pub(crate) fn result_type(cx: &Cx<'_>, otherwise: DType) -> Result<Type> {
+    if let Some(result) = cx.result(0) {
+        return Ok(Type::new(result.dtype, &result.sizes));
+    }
+    let like = cx.ty("self").ok();
+    let dims = match (cx.ints_or_none("size")?, &like) {
+        (Some(size), _) => size,
+        (None, Some(ty)) => ty.dims.clone(),
+        (None, None) => Vec::new(),
+    };
+    let dtype = cx.dtype_or_none("dtype").or(like.map(|ty| ty.dtype)).unwrap_or(otherwise);
+    Ok(Type { dtype, dims })
+}
+
+fn splat<'b>(cx: &Cx<'b>, number: i64) -> Result<Value<'b>> {
+    let ty = result_type(cx, DType::F32)?;
+    Ok(cx.b().splat(number, ty.dtype, &ty.dims))
+}
+
+/// `start + i · step`, up to `end` or also at it.
+fn progression<'b>(cx: &Cx<'b>, end_included: bool) -> Result<Value<'b>> {
+    let number = |name, otherwise| if cx.is_none(name) { Ok(Number::Int(otherwise)) } else { cx.number(name) };
+    let (start, end, step) = (number("start", 0)?, cx.number("end")?, number("step", 1)?);
+    let whole = [start, end, step].iter().all(|n| !matches!(n, Number::Float(_) | Number::Complex(..)));
+    let mut ty = result_type(cx, if whole && !end_included { DType::I64 } else { DType::F32 })?;
+    if cx.result(0).is_none() {
+        let steps = (end.to_f64() - start.to_f64()) / step.to_f64();
+        ty.dims = vec![if end_included { steps.floor() as i64 + 1 } else { steps.ceil() as i64 }.max(0)];
+    }
+    let length = ty.numel();
+    if !whole && !ty.dtype.is_integer() {
+        // In float64, as PyTorch does: an error of the step would grow along the result.
+        let index = cx.b().iota(DType::F64, &[length], 0);
+        return Ok((index * step.to_f64() + start.to_f64()).convert(ty.dtype));
+    }
+    let (start, step) = (start.to_i64(), step.to_i64());
+    let last = i128::from(start) + i128::from(step) * i128::from(length);
+    let narrow = i32::try_from(start).is_ok() && i32::try_from(last).is_ok();
+    let index = cx.b().iota(if narrow { DType::I32 } else { DType::I64 }, &[length], 0);
+    Ok((index * step + start).convert(ty.dtype))
+}
+
+/// `steps` numbers at equal distances from `start` to `end`, counted from the nearer end so that both are
+/// exact; in the type in which `dtype` is computed.
+fn spaced<'b>(cx: &Cx<'b>, dtype: DType) -> Result<Value<'b>> {
+    let steps = cx.int("steps")?;
+    // Integers take whole ends but a fractional distance.
+    let work = if dtype.is_integer() { DType::F64 } else { dtype.opmath() };
+    let end_of = |name| -> Result<Value<'b>> {
+        let whole = if dtype.is_integer() { dtype } else { work };
+        Ok(cx.scalar(name, whole)?.convert(work))
+    };
+    let (start, end) = (end_of("start")?, end_of("end")?);
+    let index = cx.b().iota(DType::I32, &[steps], 0);
+    let distance = (end - start) / (steps - 1).max(1);
+    let from_end = -index + (steps - 1);
+    let near_start =
+        index.lt(steps / 2).select(index.convert(work) * distance + start, -(from_end.convert(work) * distance) + end);
+    // The only number of one step is the start.
+    Ok(if steps == 1 { start.broadcast_to(&[1]) } else { near_start })
+}

@@ -1,0 +1,5 @@
+//! Factorisations and solvers.
+
+use crate::table::Row;
+
+pub(crate) const ROWS: &[Row] = &[];

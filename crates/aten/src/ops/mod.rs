@@ -1,0 +1,90 @@
+//! The rows, one file per family.
+
+use crate::table::Row;
+
+pub(crate) mod activation;
+pub(crate) mod batch_norm;
+pub(crate) mod bessel;
+pub(crate) mod binary;
+pub(crate) mod chebyshev;
+pub(crate) mod compare;
+pub(crate) mod conv;
+pub(crate) mod ctc;
+pub(crate) mod dynamic;
+pub(crate) mod embedding;
+pub(crate) mod factory;
+pub(crate) mod foreach;
+pub(crate) mod grid_sample;
+pub(crate) mod index;
+pub(crate) mod linalg;
+pub(crate) mod loss;
+pub(crate) mod margin_loss;
+pub(crate) mod matmul;
+pub(crate) mod nll;
+pub(crate) mod norm;
+pub(crate) mod optim;
+pub(crate) mod order_statistics;
+pub(crate) mod pad;
+pub(crate) mod polynomial;
+pub(crate) mod pool;
+pub(crate) mod pool_adaptive;
+pub(crate) mod random;
+pub(crate) mod reduce;
+pub(crate) mod rejection;
+pub(crate) mod rnn;
+pub(crate) mod scan;
+pub(crate) mod scatter;
+pub(crate) mod shape;
+pub(crate) mod softmax;
+pub(crate) mod sort;
+pub(crate) mod sort_keys;
+pub(crate) mod special;
+pub(crate) mod unary;
+pub(crate) mod unfold;
+pub(crate) mod upsample;
+pub(crate) mod views;
+pub(crate) mod vector_norm;
+pub(crate) mod window;
+
+/// Every family of the table.
+pub(crate) const FAMILIES: &[&[Row]] = &[
+    activation::ROWS,
+    batch_norm::ROWS,
+    bessel::ROWS,
+    binary::ROWS,
+    compare::ROWS,
+    conv::ROWS,
+    ctc::ROWS,
+    dynamic::ROWS,
+    embedding::ROWS,
+    factory::ROWS,
+    grid_sample::ROWS,
+    index::ROWS,
+    linalg::ROWS,
+    loss::ROWS,
+    margin_loss::ROWS,
+    matmul::ROWS,
+    nll::ROWS,
+    norm::ROWS,
+    optim::ROWS,
+    order_statistics::ROWS,
+    pad::ROWS,
+    polynomial::ROWS,
+    pool::ROWS,
+    pool_adaptive::ROWS,
+    random::ROWS,
+    reduce::ROWS,
+    rejection::ROWS,
+    rnn::ROWS,
+    scan::ROWS,
+    scatter::ROWS,
+    shape::ROWS,
+    softmax::ROWS,
+    sort::ROWS,
+    special::ROWS,
+    unary::ROWS,
+    unfold::ROWS,
+    upsample::ROWS,
+    views::ROWS,
+    vector_norm::ROWS,
+];

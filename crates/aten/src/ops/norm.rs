@@ -1,0 +1,183 @@
+//! Normalization within a sample: layer norm, group norm and root mean square norm.
+//!
+//! Statistics are computed and saved in float32 for 16-bit inputs.
+
+use stablehlo::{DType, Value};
+
+use crate::cx::Cx;
+use crate::error::Result;
+use crate::ops::reduce::{count, mean, moments};
+use crate::table::{Row, many};
+
+pub(crate) const ROWS: &[Row] = &[
+    many(&["native_layer_norm"], layer_norm),
+    many(&["native_layer_norm_backward"], layer_norm_backward),
+    many(&["native_group_norm"], group_norm),
+    many(&["native_group_norm_backward"], group_norm_backward),
+    many(&["_fused_rms_norm"], rms_norm),
+    many(&["_fused_rms_norm_backward"], rms_norm_backward),
+];
+
+// ---- shared with batch norm ----------------------------------------------------------------------
+
+/// An optional tensor in the type of the computation.
+pub(crate) fn wide_or_none<'b>(cx: &Cx<'b>, name: &str, dtype: DType) -> Option<Value<'b>> {
+    cx.tensor_or_none(name).map(|value| value.convert(dtype))
+}
+
+/// `x · weight + bias`, of which either may be absent.
+pub(crate) fn affine<'b>(x: Value<'b>, weight: Option<Value<'b>>, bias: Option<Value<'b>>) -> Value<'b> {
+    let scaled = weight.map_or(x, |weight| x * weight);
+    bias.map_or(scaled, |bias| scaled + bias)
+}
+
+/// The gradient at the input of `(x - mean(x)) · rstd` when `grad` is the one at its result `normalized`.
+pub(crate) fn centered_gradient<'b>(
+    grad: Value<'b>,
+    normalized: Value<'b>,
+    rstd: Value<'b>,
+    axes: &[usize],
+) -> Value<'b> {
+    let level = mean(grad, axes).keep_dims(axes);
+    let slope = mean(grad * normalized, axes).keep_dims(axes);
+    (grad - level - normalized * slope) * rstd
+}
+
+/// The gradients that `output_mask` asks for; an empty value in the place of another.
+pub(crate) fn wanted<'b>(cx: &Cx<'b>, gradients: &[Value<'b>]) -> Result<Vec<Value<'b>>> {
+    let mask = cx.bools("output_mask")?;
+    let choose = |(gradient, &wanted): (&Value<'b>, &bool)| match wanted {
+        true => *gradient,
+        false => cx.b().splat(0, gradient.dtype(), &[0]),
+    };
+    Ok(gradients.iter().zip(&mask).map(choose).collect())
+}
+
+/// The type of a parameter's gradient.
+pub(crate) fn parameter_dtype(cx: &Cx<'_>, name: &str, otherwise: DType) -> DType {
+    cx.ty(name).map_or(otherwise, |ty| ty.dtype)
+}
+
+// ---- layer norm ----------------------------------------------------------------------------------
+
+/// The dimensions of the batch, and those over which is normalized.
+fn outer_and_inner(cx: &Cx<'_>, rank: usize) -> Result<(Vec<usize>, Vec<usize>)> {
+    let outer = rank.saturating_sub(cx.ints("normalized_shape")?.len());
+    Ok(((0..outer).collect(), (outer..rank).collect()))
+}
+
+/// The mean over `axes` and the reciprocal of the standard deviation, kept as dimensions of size 1.
+fn mean_and_rstd<'b>(cx: &Cx<'b>, x: Value<'b>, axes: &[usize]) -> Result<(Value<'b>, Value<'b>)> {
+    let (mean, squares) = moments(x, axes);
+    let variance = squares / count(x, axes) as f64;
+    Ok((mean, (variance + cx.scalar("eps", x.dtype())?).rsqrt()))
+}
+
+fn layer_norm<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+    let input = cx.tensor("input")?;
+    let wide = input.dtype().opmath();
+    let x = input.convert(wide);
+    let (_, inner) = outer_and_inner(cx, x.rank())?;
+    let (mean, rstd) = mean_and_rstd(cx, x, &inner)?;
+    let output = affine((x - mean) * rstd, wide_or_none(cx, "weight", wide), wide_or_none(cx, "bias", wide));
+    Ok(vec![output.convert(input.dtype()), mean, rstd])
+}
+
+fn layer_norm_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+    let input = cx.tensor("input")?;
+    let dtype = input.dtype();
+    let wide = dtype.opmath();
+    let grad = cx.tensor("grad_out")?.convert(wide);
+    let (mean, rstd) = (cx.tensor("mean")?.convert(wide), cx.tensor("rstd")?.convert(wide));
+    let normalized = (input.convert(wide) - mean) * rstd;
+    let (outer, inner) = outer_and_inner(cx, input.rank())?;
+    let weighted = affine(grad, wide_or_none(cx, "weight", wide), None);
+    let grad_weight = (grad * normalized).reduce_sum(&outer);
+    wanted(
+        cx,
+        &[
+            centered_gradient(weighted, normalized, rstd, &inner).convert(dtype),
+            grad_weight.convert(parameter_dtype(cx, "weight", dtype)),
+            grad.reduce_sum(&outer).convert(parameter_dtype(cx, "bias", dtype)),
+        ],
+    )
+}
+
+// ---- group norm ----------------------------------------------------------------------------------
+
+/// Sizes of the two shapes that group norm works in: batch, channel, place; and batch, group, what is
+/// in it.
+fn channels_and_groups(cx: &Cx<'_>) -> Result<([i64; 3], [i64; 3])> {
+    let (batch, channels, places, groups) = (cx.int("N")?, cx.int("C")?, cx.int("HxW")?, cx.int("group")?);
+    Ok(([batch, channels, places], [batch, groups, channels / groups.max(1) * places]))
+}
+
+/// A value per channel, to broadcast over places.
+fn per_channel<'b>(cx: &Cx<'b>, name: &str, dtype: DType) -> Option<Value<'b>> {
+    wide_or_none(cx, name, dtype).map(|value| value.reshape(&[value.numel(), 1]))
+}
+
+fn group_norm<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+    let input = cx.tensor("input")?;
+    let wide = input.dtype().opmath();
+    let (by_channel, by_group) = channels_and_groups(cx)?;
+    let x = input.convert(wide).reshape(&by_group);
+    let (mean, rstd) = mean_and_rstd(cx, x, &[2])?;
+    let normalized = ((x - mean) * rstd).reshape(&by_channel);
+    let output = affine(normalized, per_channel(cx, "weight", wide), per_channel(cx, "bias", wide));
+    Ok(vec![output.reshape(&input.dims()).convert(input.dtype()), mean.squeeze(2), rstd.squeeze(2)])
+}
+
+fn group_norm_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+    let input = cx.tensor("input")?;
+    let dtype = input.dtype();
+    let wide = dtype.opmath();
+    let (by_channel, by_group) = channels_and_groups(cx)?;
+    let grad = cx.tensor("grad_out")?.convert(wide).reshape(&by_channel);
+    let per_group = |value: Value<'b>| value.convert(wide).reshape(&[by_group[0], by_group[1], 1]);
+    let (mean, rstd) = (per_group(cx.tensor("mean")?), per_group(cx.tensor("rstd")?));
+    let normalized = (input.convert(wide).reshape(&by_group) - mean) * rstd;
+    let weighted = affine(grad, per_channel(cx, "weight", wide), None).reshape(&by_group);
+    let parameter = parameter_dtype(cx, "weight", dtype);
+    let grad_weight = (grad * normalized.reshape(&by_channel)).reduce_sum(&[0, 2]);
+    wanted(
+        cx,
+        &[
+            centered_gradient(weighted, normalized, rstd, &[2]).reshape(&input.dims()).convert(dtype),
+            grad_weight.convert(parameter),
+            grad.reduce_sum(&[0, 2]).convert(parameter),
+        ],
+    )
+}
+
+// ---- root mean square norm -----------------------------------------------------------------------
+
+fn rms_norm<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+    let input = cx.tensor("input")?;
+    let wide = input.dtype().opmath();
+    let x = input.convert(wide);
+    let (_, inner) = outer_and_inner(cx, x.rank())?;
+    let epsilon = cx.scalar_or_none("eps", wide)?.unwrap_or(cx.b().scalar(wide.epsilon(), wide));
+    let rstd = (mean(x.square(), &inner).keep_dims(&inner) + epsilon).rsqrt();
+    let output = affine(x * rstd, wide_or_none(cx, "weight", wide), None);
+    Ok(vec![output.convert(input.dtype()), rstd])
+}
+
+fn rms_norm_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+    let input = cx.tensor("input")?;
+    let dtype = input.dtype();
+    let wide = dtype.opmath();
+    let (grad, rstd) = (cx.tensor("grad_out")?.convert(wide), cx.tensor("rstd")?.convert(wide));
+    let (outer, inner) = outer_and_inner(cx, input.rank())?;
+    let normalized = input.convert(wide) * rstd;
+    let weighted = affine(grad, wide_or_none(cx, "weight", wide), None);
+    let slope = mean(weighted * normalized, &inner).keep_dims(&inner);
+    let grad_weight = (grad * normalized).reduce_sum(&outer);
+    wanted(
+        cx,
+        &[
+            ((weighted - normalized * slope) * rstd).convert(dtype),
+            grad_weight.convert(parameter_dtype(cx, "weight", dtype)),
+        ],
+    )
+}

@@ -1,0 +1,182 @@
+//! Reductions: sums, extremes, and what is made of them.
+
+use stablehlo::{DType, Value};
+
+use crate::cx::{Cx, float_dtype};
+use crate::error::Result;
+use crate::table::{Row, many, one};
+
+pub(crate) const ROWS: &[Row] = &[
+    one(&["sum", "sum.dim_IntList"], |cx| accumulated(cx, |x, axes| x.reduce_sum(axes))),
+    one(&["prod", "prod.dim_int"], |cx| accumulated(cx, |x, axes| x.reduce_prod(axes))),
+    one(&["nansum"], |cx| accumulated(cx, |x, axes| x.is_nan().select(x.splat_like(0), x).reduce_sum(axes))),
+    one(&["mean", "mean.dim"], |cx| accumulated(cx, mean)),
+    one(&["count_nonzero", "count_nonzero.dim_IntList"], |cx| {
+        reduced(cx, cx.tensor("self")?.convert(DType::Bool).convert(DType::I64), |x, axes| x.reduce_sum(axes))
+    }),
+    one(&["trace"], |cx| {
+        let x = widened(cx.tensor("self")?);
+        let dims = x.dims();
+        let on_diagonal = cx.b().iota(DType::I32, &dims, 0).eq(cx.b().iota(DType::I32, &dims, 1));
+        let dtype = x.dtype();
+        Ok(on_diagonal.select(x.convert(dtype.opmath()), 0).reduce_sum(&[0, 1]).convert(dtype))
+    }),
+    // Variance
+    one(&["var.correction"], |cx| spread(cx, |variance| variance).map(|[variance, _]| variance)).baked(&["correction"]),
+    one(&["std.correction"], |cx| spread(cx, |v| v.sqrt()).map(|[deviation, _]| deviation)).baked(&["correction"]),
+    many(&["var_mean.correction"], |cx| spread(cx, |variance| variance).map(Vec::from)).baked(&["correction"]),
+    many(&["std_mean.correction"], |cx| spread(cx, |v| v.sqrt()).map(Vec::from)).baked(&["correction"]),
+    // Extremes
+    one(&["amax", "max"], |cx| reduced(cx, cx.tensor("self")?, |x, axes| x.reduce_max(axes))),
+    one(&["amin", "min"], |cx| reduced(cx, cx.tensor("self")?, |x, axes| x.reduce_min(axes))),
+    many(&["aminmax", "_aminmax", "_aminmax.dim"], |cx| {
+        let x = cx.tensor("self")?;
+        Ok(vec![reduced(cx, x, |x, axes| x.reduce_min(axes))?, reduced(cx, x, |x, axes| x.reduce_max(axes))?])
+    }),
+    many(&["max.dim"], |cx| extreme_along(cx, |x, axes| x.reduce_max(axes))),
+    many(&["min.dim"], |cx| extreme_along(cx, |x, axes| x.reduce_min(axes))),
+    one(&["argmax"], |cx| position_of_extreme(cx, |x, axes| x.reduce_max(axes))),
+    one(&["argmin"], |cx| position_of_extreme(cx, |x, axes| x.reduce_min(axes))),
+    // Logic
+    one(&["any", "any.dim", "any.dims"], |cx| logical(cx, |x, axes| x.reduce_any(axes))),
+    one(&["all", "all.dim", "all.dims"], |cx| logical(cx, |x, axes| x.reduce_all(axes))),
+    one(&["logsumexp"], |cx| {
+        let x = cx.tensor("self")?;
+        let dtype = float_dtype(x.dtype());
+        Ok(reduced(cx, x.convert(dtype.opmath()), log_sum_exp)?.convert(dtype))
+    }),
+];
+
+/// `f` over the argument `dim` of `x` (every dimension when absent or empty), minding `keepdim`.
+pub(crate) fn reduced<'b>(
+    cx: &Cx<'b>,
+    x: Value<'b>,
+    f: impl FnOnce(Value<'b>, &[usize]) -> Value<'b>,
+) -> Result<Value<'b>> {
+    let axes = cx.axes_arg("dim", x.rank())?;
+    keep(cx, f(x, &axes), &axes)
+}
+
+/// Puts the reduced `axes` back as dimensions of size 1 if the argument `keepdim` says so.
+pub(crate) fn keep<'b>(cx: &Cx<'b>, reduced: Value<'b>, axes: &[usize]) -> Result<Value<'b>> {
+    Ok(if cx.bool("keepdim")? { reduced.keep_dims(axes) } else { reduced })
+}
+
+/// Integers and booleans as int64, in which PyTorch adds and multiplies them.
+pub(crate) fn widened(x: Value<'_>) -> Value<'_> {
+    match x.dtype() {
+        t if t.is_integer() || t == DType::Bool => x.convert(DType::I64),
+        _ => x,
+    }
+}
+
+/// A reduction whose result has the type of the argument `dtype`, or that of `self` (int64 for
+/// integers).
+fn accumulated<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, &[usize]) -> Value<'b>) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    let x = match cx.dtype_or_none("dtype") {
+        Some(dtype) => x.convert(dtype),
+        None => widened(x),
+    };
+    Ok(reduced(cx, x.convert(x.dtype().opmath()), f)?.convert(x.dtype()))
+}
+
+/// How many elements of `x` meet in one result when `axes` are reduced.
+pub(crate) fn count(x: Value<'_>, axes: &[usize]) -> i64 {
+    axes.iter().map(|&axis| x.dim(axis)).product()
+}
+
+/// NaN over nothing.
+pub(crate) fn mean<'b>(x: Value<'b>, axes: &[usize]) -> Value<'b> {
+    x.reduce_sum(axes) / count(x, axes) as f64
+}
+
+/// The mean over `axes`, kept as dimensions of size 1, and the sum of squared distances from it, also
+/// kept. Two passes: the sum of squares minus the square of the sum would cancel.
+pub(crate) fn moments<'b>(x: Value<'b>, axes: &[usize]) -> (Value<'b>, Value<'b>) {
+    let mean = mean(x, axes).keep_dims(axes);
+    (mean, squared_magnitude(x - mean).reduce_sum(axes).keep_dims(axes))
+}
+
+/// `|x|²`, real.
+pub(crate) fn squared_magnitude(x: Value<'_>) -> Value<'_> {
+    if x.dtype().is_complex() { x.real().square() + x.imag().square() } else { x.square() }
+}
+
+/// The function `f` of the variance, and the mean.
+fn spread<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>) -> Value<'b>) -> Result<[Value<'b>; 2]> {
+    let x = cx.tensor("self")?;
+    let dtype = x.dtype();
+    let x = x.convert(dtype.opmath());
+    let axes = cx.axes_arg("dim", x.rank())?;
+    let correction = if cx.is_none("correction") { 1.0 } else { cx.number("correction")?.to_f64() };
+    let (mean, squares) = moments(x, &axes);
+    let variance = f(squares / (count(x, &axes) as f64 - correction).max(0.0));
+    let keep = cx.bool("keepdim")?;
+    let shaped = |kept: Value<'b>| if keep { kept } else { drop_dims(kept, &axes) };
+    Ok([shaped(variance).convert(dtype.real()), shaped(mean).convert(dtype)])
+}
+
+/// Removes dimensions of size 1.
+fn drop_dims<'b>(x: Value<'b>, axes: &[usize]) -> Value<'b> {
+    let dims: Vec<i64> = (0..x.rank()).filter(|axis| !axes.contains(axis)).map(|axis| x.dim(axis)).collect();
+    x.reshape(&dims)
+}
+
+type Extreme = for<'b> fn(Value<'b>, &[usize]) -> Value<'b>;
+
+/// The extreme elements along the axis and their positions (int64); of equal ones the first, and NaN is
+/// beyond everything. Two plain reductions: XLA vectorizes those, but not one that carries pairs.
+pub(crate) fn extreme_with_position<'b>(x: Value<'b>, axis: usize, extreme: Extreme) -> (Value<'b>, Value<'b>) {
+    if x.rank() == 0 {
+        return (x, x.builder().scalar(0, DType::I64));
+    }
+    let values = extreme(x, &[axis]);
+    let found = x.eq(values.unsqueeze(axis)) | x.is_nan();
+    (values, first_position(found, axis))
+}
+
+/// The position (int64) of the first true along `axis`.
+pub(crate) fn first_position(found: Value<'_>, axis: usize) -> Value<'_> {
+    let dims = found.dims();
+    let dtype = if dims[axis] <= i32::MAX.into() { DType::I32 } else { DType::I64 };
+    let positions = found.builder().iota(dtype, &dims, axis);
+    found.select(positions, dtype.highest()).reduce_min(&[axis]).convert(DType::I64)
+}
+
+fn extreme_along<'b>(cx: &Cx<'b>, extreme: Extreme) -> Result<Vec<Value<'b>>> {
+    let x = cx.tensor("self")?;
+    let axes = cx.axes_arg("dim", x.rank())?;
+    let (values, positions) = extreme_with_position(x, cx.axis_arg("dim", x.rank())?, extreme);
+    Ok(vec![keep(cx, values, &axes)?, keep(cx, positions, &axes)?])
+}
+
+fn position_of_extreme<'b>(cx: &Cx<'b>, extreme: Extreme) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    let axes = cx.axes_arg("dim", x.rank())?;
+    let position = match cx.int_or_none("dim") {
+        Some(dim) => extreme_with_position(x, cx.axis(dim, x.rank())?, extreme).1,
+        None => extreme_with_position(x.flatten(), 0, extreme).1,
+    };
+    keep(cx, position, &axes)
+}
+
+/// A reduction of truth values; of uint8 for uint8, as PyTorch once had no booleans.
+fn logical<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, &[usize]) -> Value<'b>) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    let dtype = if x.dtype() == DType::U8 { DType::U8 } else { DType::Bool };
+    let truth = x.convert(DType::Bool);
+    // An empty list of dimensions reduces nothing here, where elsewhere it means all.
+    let result = match cx.ints_or_none("dim")? {
+        Some(dims) if dims.is_empty() => truth,
+        _ => reduced(cx, truth, f)?,
+    };
+    Ok(result.convert(dtype))
+}
+
+/// `log Σ exp x`, shifted by the largest element so that nothing overflows.
+pub(crate) fn log_sum_exp<'b>(x: Value<'b>, axes: &[usize]) -> Value<'b> {
+    let largest = x.real().reduce_max(axes);
+    let shift = largest.is_finite().select(largest, 0).convert(x.dtype());
+    (x - shift.keep_dims(axes)).exp().reduce_sum(axes).log() + shift
+}

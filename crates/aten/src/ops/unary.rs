@@ -1,0 +1,156 @@
+//! Functions of one element.
+
+use std::f64::consts::{LN_2, LN_10, PI};
+
+use stablehlo::{DType, Value};
+
+use crate::cx::{Cx, float_dtype};
+use crate::error::Result;
+use crate::table::{Row, many, one};
+
+pub(crate) const ROWS: &[Row] = &[
+    // Of any number.
+    one(&["abs"], |cx| Ok(cx.tensor("self")?.abs())),
+    one(&["neg"], |cx| Ok(-cx.tensor("self")?)),
+    one(&["sign", "sgn"], |cx| Ok(sign(cx.tensor("self")?))),
+    one(&["angle"], angle),
+    one(&["_conj_physical"], |cx| Ok(conjugate(cx.tensor("self")?))),
+    one(&["bitwise_not"], |cx| Ok(!cx.tensor("self")?)),
+    one(&["logical_not"], |cx| Ok(!cx.tensor("self")?.convert(DType::Bool))),
+    one(&["isnan"], |cx| Ok(cx.tensor("self")?.is_nan())),
+    one(&["isinf"], |cx| Ok(cx.tensor("self")?.is_infinite())),
+    one(&["isposinf"], |cx| cx.tensor("self").map(|x| x.is_infinite() & x.gt(0))),
+    one(&["isneginf"], |cx| cx.tensor("self").map(|x| x.is_infinite() & x.lt(0))),
+    one(&["signbit"], |cx| Ok(cx.tensor("self")?.sign_bit())),
+    one(&["nan_to_num"], nan_to_num),
+    // Rounding.
+    one(&["floor"], |cx| rounded(cx, |x| x.floor())),
+    one(&["ceil"], |cx| rounded(cx, |x| x.ceil())),
+    one(&["trunc"], |cx| rounded(cx, |x| x.trunc())),
+    one(&["round"], |cx| rounded(cx, |x| x.round_even())),
+    one(&["round.decimals"], round_decimals),
+    one(&["frac"], |cx| cx.tensor("self").map(|x| x - x.trunc())),
+    many(&["frexp.Tensor"], frexp),
+    // Powers, exponentials and logarithms.
+    one(&["reciprocal"], |cx| cx.float_unary(|x| x.recip())),
+    one(&["sqrt"], |cx| cx.float_unary(|x| x.sqrt())),
+    one(&["rsqrt"], |cx| cx.float_unary(|x| x.rsqrt())),
+    one(&["exp"], |cx| cx.float_unary(|x| x.exp())),
+    one(&["exp2"], |cx| cx.float_unary(|x| x.splat_like(2).pow(x))),
+    one(&["expm1"], |cx| cx.float_unary(|x| x.exp_m1())),
+    one(&["log"], |cx| cx.float_unary(|x| x.log())),
+    one(&["log1p"], |cx| cx.float_unary(|x| x.log_1p())),
+    one(&["log2"], |cx| cx.float_unary(|x| x.log() / LN_2)),
+    one(&["log10"], |cx| cx.float_unary(|x| x.log() / LN_10)),
+    one(&["sigmoid"], |cx| cx.float_unary(|x| x.logistic())),
+    one(&["logit"], |cx| {
+        let limit = cx.scalar_or_none("eps", float_dtype(cx.ty("self")?.dtype).opmath())?;
+        cx.float_unary(|x| {
+            let x = limit.map_or(x, |eps| x.clamp(eps, -eps + 1.0));
+            (x / (-x + 1.0)).log()
+        })
+    }),
+    // Circular and hyperbolic functions.
+    one(&["sin"], |cx| cx.float_unary(|x| x.sin())),
+    one(&["cos"], |cx| cx.float_unary(|x| x.cos())),
+    one(&["tan"], |cx| cx.float_unary(|x| x.tan())),
+    one(&["asin"], |cx| cx.float_unary(|x| x.asin())),
+    one(&["acos"], |cx| cx.float_unary(|x| x.acos())),
+    one(&["atan"], |cx| cx.float_unary(|x| x.atan())),
+    one(&["sinh"], |cx| cx.float_unary(|x| x.sinh())),
+    one(&["cosh"], |cx| cx.float_unary(|x| x.cosh())),
+    one(&["tanh"], |cx| cx.float_unary(|x| x.tanh())),
+    one(&["asinh"], |cx| cx.float_unary(|x| x.asinh())),
+    one(&["acosh"], |cx| cx.float_unary(|x| x.acosh())),
+    one(&["atanh"], |cx| cx.float_unary(|x| x.atanh())),
+    one(&["deg2rad"], |cx| cx.float_unary(|x| x * (PI / 180.0))),
+    one(&["rad2deg"], |cx| cx.float_unary(|x| x * (180.0 / PI))),
+    one(&["sinc"], |cx| cx.float_unary(|x| x.eq(0).select(x.splat_like(1), (x * PI).sin() / (x * PI)))),
+];
+
+/// -1, 0 or 1, and 0 for NaN; for a complex number its direction.
+pub(crate) fn sign<'b>(x: Value<'b>) -> Value<'b> {
+    match x.dtype() {
+        DType::Bool => x,
+        t if t.is_complex() => {
+            let magnitude = x.abs().convert(t);
+            x.eq(0).select(x, x / magnitude)
+        }
+        t => x.gt(0).convert(t) - x.lt(0).convert(t),
+    }
+}
+
+/// The complex conjugate; a real value itself.
+pub(crate) fn conjugate<'b>(x: Value<'b>) -> Value<'b> {
+    if x.dtype().is_complex() { x.real().complex(-x.imag()) } else { x }
+}
+
+fn angle<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    if x.dtype().is_complex() {
+        return Ok(x.imag().atan2(x.real()));
+    }
+    cx.float_unary(|x| x.is_nan().select(x, x.lt(0).select(x.splat_like(PI), 0)))
+}
+
+/// A rounding function, which leaves integers as they are.
+fn rounded<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>) -> Value<'b>) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    Ok(if x.dtype().is_float() { f(x) } else { x })
+}
+
+fn round_decimals<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let decimals = cx.int("decimals")?;
+    rounded(cx, |x| {
+        let scale = 10f64.powi(decimals.unsigned_abs().try_into().unwrap_or(i32::MAX));
+        match decimals {
+            0 => x.round_even(),
+            1.. => (x * scale).round_even() / scale,
+            _ => (x / scale).round_even() * scale,
+        }
+    })
+}
+
+fn nan_to_num<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    let dtype = x.dtype();
+    if !dtype.is_float() && !dtype.is_complex() {
+        return Ok(x);
+    }
+    let number = |name| cx.scalar_or_none(name, dtype.real());
+    let nan = number("nan")?.unwrap_or(cx.b().scalar(0, dtype.real()));
+    let highest = number("posinf")?.unwrap_or(cx.b().scalar(dtype.highest(), dtype.real()));
+    let lowest = number("neginf")?.unwrap_or(cx.b().scalar(dtype.lowest(), dtype.real()));
+    let replaced = |x: Value<'b>| {
+        let x = x.eq(f64::INFINITY).select(highest, x.eq(f64::NEG_INFINITY).select(lowest, x));
+        x.is_nan().select(nan, x)
+    };
+    Ok(if dtype.is_complex() { replaced(x.real()).complex(replaced(x.imag())) } else { replaced(x) })
+}
+
+/// Mantissa (of magnitude in `[0.5, 1)`) and exponent, from the bits.
+fn frexp<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+    let x = cx.tensor("self")?;
+    let dtype = x.dtype();
+    let wide = x.convert(dtype.opmath());
+    let (bits, fraction_bits, bias) = match wide.dtype() {
+        DType::F64 => (DType::I64, 52, 1022),
+        _ => (DType::I32, 23, 126),
+    };
+    // A power of two that makes subnormal numbers normal.
+    let lift = fraction_bits + 2;
+    let smallest_normal = 2f64.powi(1 - bias);
+    let subnormal = wide.abs().lt(smallest_normal);
+    let normal = subnormal.select(wide * 2f64.powi(lift), wide);
+    let pattern = normal.bitcast(bits);
+    let exponent_mask = 2 * bias as i64 + 3;
+    let biased = pattern.shift_right_logical(i64::from(fraction_bits)) & exponent_mask;
+    let kept = pattern & !(exponent_mask << fraction_bits);
+    let mantissa = (kept | ((bias as i64) << fraction_bits)).bitcast(wide.dtype());
+    let exponent = biased - i64::from(bias) - subnormal.select(biased.splat_like(lift), 0);
+    let special = wide.eq(0) | !wide.is_finite();
+    Ok(vec![
+        special.select(wide, mantissa).convert(dtype),
+        special.select(exponent.splat_like(0), exponent).convert(DType::I32),
+    ])
+}

@@ -1,0 +1,188 @@
+//! Windows that pass over the trailing dimensions of a tensor, written out as one shifted slice per
+//! window element ("tap"). XLA fuses such a sum or maximum into one loop, where its window
+//! operations are slow or cannot be used: depthwise kernels, pooling with indices, unfolding.
+
+use stablehlo::{Number, Value, Window};
+
+use crate::cx::Cx;
+use crate::error::{Error, Result};
+
+/// Up to how many taps a window is written out.
+const WRITTEN_OUT: i64 = 64;
+
+/// Every list is over the spatial dimensions, which are the last ones.
+#[derive(Clone, Debug)]
+pub(crate) struct Windows {
+    pub kernel: Vec<i64>,
+    pub strides: Vec<i64>,
+    /// Before the first element; what lies after the last follows from the sizes.
+    pub padding: Vec<i64>,
+    pub dilation: Vec<i64>,
+    pub inputs: Vec<i64>,
+    pub outputs: Vec<i64>,
+}
+
+impl Windows {
+    /// The windows of a pooling operator, by its arguments' names.
+    pub fn of_pool(cx: &Cx<'_>, input: &[i64], spatial: usize) -> Result<Windows> {
+        let list = |name: &str, otherwise: &[i64]| -> Result<Vec<i64>> {
+            let items = cx.ints(name)?;
+            match items.len() {
+                0 => Ok(otherwise.to_vec()),
+                1 => Ok(vec![items[0]; spatial]),
+                n if n == spatial => Ok(items),
+                _ => Err(Error::runtime(format!("{name} must have {spatial} elements"))),
+            }
+        };
+        if input.len() < spatial {
+            return Err(Error::runtime(format!("pooling over {spatial} dimensions of a {}-d tensor", input.len())));
+        }
+        let ones = vec![1; spatial];
+        let kernel = list("kernel_size", &ones)?;
+        let mut windows = Windows {
+            strides: list("stride", &kernel)?,
+            padding: list("padding", &vec![0; spatial])?,
+            dilation: list("dilation", &ones)?,
+            inputs: input[input.len() - spatial..].to_vec(),
+            outputs: Vec::new(),
+            kernel,
+        };
+        let ceil = cx.bool("ceil_mode")?;
+        windows.outputs = (0..spatial).map(|i| windows.pooled_size(i, ceil)).collect();
+        Ok(windows)
+    }
+
+    fn pooled_size(&self, i: usize, ceil: bool) -> i64 {
+        let room = self.inputs[i] + 2 * self.padding[i] - self.reach(i) - 1;
+        let size = (room + if ceil { self.strides[i] - 1 } else { 0 }).div_euclid(self.strides[i]) + 1;
+        // The last window must start inside the input or the padding before it.
+        if ceil && (size - 1) * self.strides[i] >= self.inputs[i] + self.padding[i] { size - 1 } else { size }
+    }
+
+    pub fn spatial(&self) -> usize {
+        self.kernel.len()
+    }
+
+    /// How far a window reaches beyond its first element.
+    pub fn reach(&self, i: usize) -> i64 {
+        self.dilation[i] * (self.kernel[i] - 1)
+    }
+
+    /// How far the outputs' windows reach beyond the first window's first element.
+    pub fn covered(&self, i: usize) -> i64 {
+        (self.outputs[i] - 1) * self.strides[i] + self.reach(i)
+    }
+
+    /// Whether there are few enough taps to write them out.
+    pub fn is_small(&self) -> bool {
+        self.kernel.iter().product::<i64>() <= WRITTEN_OUT
+    }
+
+    /// Whether the windows tile the input, so that a reshape finds them, and are better found so than
+    /// tap by tap.
+    pub fn are_tiles(&self) -> bool {
+        let exact = (0..self.spatial()).all(|i| {
+            self.padding[i] == 0
+                && (self.dilation[i] == 1 || self.kernel[i] == 1)
+                && self.outputs[i] * self.kernel[i] == self.inputs[i]
+                && (self.strides[i] == self.kernel[i] || self.outputs[i] == 1)
+        });
+        exact && (!self.is_small() || self.outputs.iter().all(|&o| o == 1))
+    }
+
+    /// The input with each spatial dimension split into (output, place in the window); tiles only.
+    pub fn split<'b>(&self, x: Value<'b>) -> Value<'b> {
+        let mut dims = self.leading(x);
+        dims.extend((0..self.spatial()).flat_map(|i| [self.outputs[i], self.kernel[i]]));
+        x.reshape(&dims)
+    }
+
+    /// The dimensions of [`Windows::split`] that are places in a window.
+    pub fn split_axes(&self, x: Value<'_>) -> Vec<usize> {
+        let leading = x.rank() - self.spatial();
+        (0..self.spatial()).map(|i| leading + 2 * i + 1).collect()
+    }
+
+    /// The adjoint of a sum over [`Windows::split_axes`]: each output repeated over its window, split.
+    pub fn repeated<'b>(&self, y: Value<'b>) -> Value<'b> {
+        let mut dims = self.leading(y);
+        let places: Vec<usize> =
+            (0..dims.len()).chain((0..self.spatial()).map(|i| dims.len() + 2 * i)).collect();
+        dims.extend((0..self.spatial()).flat_map(|i| [self.outputs[i], self.kernel[i]]));
+        y.broadcast_in_dim(&dims, &places)
+    }
+
+    /// The sizes of a tensor over the inputs, by one over the outputs.
+    pub fn input_dims(&self, y: Value<'_>) -> Vec<i64> {
+        [self.leading(y), self.inputs.clone()].concat()
+    }
+
+    /// The windows as XLA describes them, over all `rank` dimensions.
+    pub fn window(&self, rank: usize) -> Window {
+        let mut window = Window::unit(rank);
+        for (i, axis) in (rank - self.spatial()..rank).enumerate() {
+            window.sizes[axis] = self.kernel[i];
+            window.strides[axis] = self.strides[i];
+            window.window_dilations[axis] = self.dilation[i];
+            window.padding[axis] = (self.padding[i], self.covered(i) + 1 - self.inputs[i] - self.padding[i]);
+        }
+        window
+    }
+
+    /// The coordinates of each window element, in row-major order.
+    pub fn taps(&self) -> Vec<Vec<i64>> {
+        self.kernel.iter().fold(vec![Vec::new()], |taps, &size| {
+            taps.iter().flat_map(|tap| (0..size).map(move |k| [tap.as_slice(), &[k]].concat())).collect()
+        })
+    }
+
+    /// The input with `fill` around it, so that every tap of every window meets an element.
+    pub fn surround<'b>(&self, x: Value<'b>, fill: Number) -> Value<'b> {
+        let high: Vec<i64> =
+            (0..self.spatial()).map(|i| self.covered(i) + 1 - self.inputs[i] - self.padding[i]).collect();
+        let (low, high) = (self.widened(x, &self.padding, 0), self.widened(x, &high, 0));
+        x.pad(fill, &low, &high, &vec![0; x.rank()])
+    }
+
+    /// What the windows see through one tap: of the outputs' sizes.
+    pub fn seen<'b>(&self, surrounded: Value<'b>, tap: &[i64]) -> Value<'b> {
+        let starts: Vec<i64> = (0..self.spatial()).map(|i| tap[i] * self.dilation[i]).collect();
+        let limits: Vec<i64> =
+            (0..self.spatial()).map(|i| starts[i] + (self.outputs[i] - 1) * self.strides[i] + 1).collect();
+        self.slice(surrounded, &starts, &limits, &self.strides)
+    }
+
+    /// The outputs at the distances of their windows, `fill` between and around them.
+    pub fn spread<'b>(&self, y: Value<'b>, fill: Number) -> Value<'b> {
+        let low: Vec<i64> = (0..self.spatial()).map(|i| self.reach(i) - self.padding[i]).collect();
+        let high: Vec<i64> = (0..self.spatial())
+            .map(|i| self.inputs[i] + self.padding[i] - (self.outputs[i] - 1) * self.strides[i] - 1)
+            .collect();
+        let interior: Vec<i64> = self.strides.iter().map(|s| s - 1).collect();
+        y.pad(fill, &self.widened(y, &low, 0), &self.widened(y, &high, 0), &self.widened(y, &interior, 0))
+    }
+
+    /// The outputs that see each input element through one tap: of the inputs' sizes.
+    pub fn seeing<'b>(&self, spread: Value<'b>, tap: &[i64]) -> Value<'b> {
+        let starts: Vec<i64> = (0..self.spatial()).map(|i| self.reach(i) - tap[i] * self.dilation[i]).collect();
+        let limits: Vec<i64> = (0..self.spatial()).map(|i| starts[i] + self.inputs[i]).collect();
+        self.slice(spread, &starts, &limits, &vec![1; self.spatial()])
+    }
+
+    fn leading(&self, x: Value<'_>) -> Vec<i64> {
+        let mut dims = x.dims();
+        dims.truncate(dims.len() - self.spatial());
+        dims
+    }
+
+    /// One number per spatial dimension as one per dimension of `x`.
+    fn widened(&self, x: Value<'_>, items: &[i64], others: i64) -> Vec<i64> {
+        let mut all = vec![others; x.rank() - self.spatial()];
+        all.extend_from_slice(items);
+        all
+    }
+
+    fn slice<'b>(&self, x: Value<'b>, starts: &[i64], limits: &[i64], steps: &[i64]) -> Value<'b> {
+        x.slice(&self.widened(x, starts, 0), &[self.leading(x).as_slice(), limits].concat(), &self.widened(x, steps, 1))
+    }
+}

@@ -1,0 +1,116 @@
+//! What a call looks like to the lowering: the operator's arguments without their values.
+
+use stablehlo::{DType, Number, Precision, Type};
+
+use crate::table::Row;
+
+/// A tensor argument: a strided view of one of the call's storages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TensorSpec {
+    /// Index into [`Call::storages`].
+    pub storage: usize,
+    pub dtype: DType,
+    pub sizes: Vec<i64>,
+    /// In elements of `dtype`, like `offset`.
+    pub strides: Vec<i64>,
+    pub offset: i64,
+}
+
+/// A storage: the N-d value that it holds, dense and row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StorageSpec {
+    /// `None` while nothing has been written.
+    pub base: Option<Type>,
+    pub nbytes: usize,
+}
+
+/// A number among the arguments.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScalarSpec {
+    /// For Python numbers Bool, I64, F64 or C128; for a 0-d CPU tensor its own type.
+    pub dtype: DType,
+    /// Whether it counts as a Python number in type promotion (a 0-d tensor counts as a tensor).
+    pub wrapped: bool,
+    /// Whether it stands where the schema has a Tensor.
+    pub is_tensor: bool,
+    /// The value when it is part of the program; `None` when it is an input of it.
+    pub baked: Option<Number>,
+}
+
+/// One argument.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ArgSpec {
+    None,
+    Tensor(TensorSpec),
+    Scalar(ScalarSpec),
+    List(Vec<ArgSpec>),
+    Int(i64),
+    Ints(Vec<i64>),
+    Floats(Vec<f64>),
+    Bool(bool),
+    Bools(Vec<bool>),
+    Str(String),
+    DType(DType),
+}
+
+/// What PyTorch's meta kernel says of a result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResultSpec {
+    pub dtype: DType,
+    pub sizes: Vec<i64>,
+    pub strides: Vec<i64>,
+}
+
+/// How a call's results are computed.
+#[derive(Clone, Debug)]
+pub enum Body {
+    Row(&'static Row),
+    Graph(Graph),
+}
+
+/// A call to lower.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The operator's name, for messages.
+    pub operator: String,
+    /// A row of the table, or PyTorch's decomposition.
+    pub body: Body,
+    /// The schema's argument names, and the arguments.
+    pub names: Vec<String>,
+    pub args: Vec<ArgSpec>,
+    pub storages: Vec<StorageSpec>,
+    /// Which arguments the operator writes, in schema order.
+    pub mutated: Vec<usize>,
+    /// The results as PyTorch describes them: first those written into mutated arguments, then fresh
+    /// ones. `None` where no meta kernel answers; a result that is `None` is absent (masked out).
+    pub results: Option<Vec<Option<ResultSpec>>>,
+    pub precision: Precision,
+}
+
+/// An operator's decomposition: nodes in order, each a row of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Graph {
+    /// How many values the graph takes: the call's tensor arguments in order, lists flattened, absent
+    /// ones skipped, written-only ones (`out=`) left out.
+    pub inputs: usize,
+    pub nodes: Vec<Node>,
+    pub outputs: Vec<Option<usize>>,
+}
+
+/// One node: values are numbered inputs first, then each node's results as they come.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    pub operator: String,
+    pub args: Vec<(String, GraphArg)>,
+    pub results: usize,
+}
+
+/// An argument of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GraphArg {
+    Value(usize),
+    Values(Vec<Option<usize>>),
+    Scalar(Number),
+    Scalars(Vec<Number>),
+    Plain(ArgSpec),
+}

@@ -1,0 +1,103 @@
+//! THE TABLE: every operator that torchtpu lowers itself, by ATen name.
+//!
+//! A row is written once for the functional form; the in-place and `out=` forms follow from the schema.
+//! An operator that has only a mutating form (such as `_fused_adamw_`) has a row of its own, which
+//! returns the new values of the mutated arguments first, in schema order, and then what is fresh.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use rustc_hash::FxHashMap;
+use stablehlo::Value;
+
+use crate::cx::Cx;
+use crate::error::Result;
+use crate::ops;
+
+/// How a row computes: one result, several, or another row's for each element of its lists.
+#[derive(Clone, Copy)]
+pub enum Lower {
+    One(for<'b> fn(&Cx<'b>) -> Result<Value<'b>>),
+    Many(for<'b> fn(&Cx<'b>) -> Result<Vec<Value<'b>>>),
+    Each { element: &'static Row, parameters: &'static [&'static str] },
+}
+
+/// One row: the operators that share a lowering.
+pub struct Row {
+    /// Names with overload, such as `add.Tensor`; without the `aten::`.
+    pub names: &'static [&'static str],
+    pub(crate) lower: Lower,
+    /// Number arguments that are part of the program instead of inputs of it, because they decide its
+    /// form. A change of such a number recompiles.
+    pub baked: &'static [&'static str],
+}
+
+impl Row {
+    pub const fn baked(mut self, baked: &'static [&'static str]) -> Row {
+        self.baked = baked;
+        self
+    }
+}
+
+impl std::fmt::Debug for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Row({:?})", self.names)
+    }
+}
+
+/// A row with one result.
+pub const fn one(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> Result<Value<'b>>) -> Row {
+    Row { names, lower: Lower::One(lower), baked: &[] }
+}
+
+/// A row with several results.
+pub const fn many(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> Result<Vec<Value<'b>>>) -> Row {
+    Row { names, lower: Lower::Many(lower), baked: &[] }
+}
+
+/// A row that applies `element` to each element of its lists. `parameters` are the element operator's
+/// names for the arguments.
+pub(crate) const fn each(element: &'static Row, parameters: &'static [&'static str]) -> Row {
+    Row { names: &[], lower: Lower::Each { element, parameters }, baked: element.baked }
+}
+
+/// The row of an operator, by its name without `aten::`.
+pub fn find(name: &str) -> Option<&'static Row> {
+    static TABLE: OnceLock<FxHashMap<&'static str, &'static Row>> = OnceLock::new();
+    let table = TABLE.get_or_init(|| {
+        let rows = ops::FAMILIES.iter().flat_map(|family| family.iter());
+        rows.flat_map(|row| row.names.iter().map(move |name| (*name, row))).collect()
+    });
+    table.get(name).copied().or_else(|| derived(name))
+}
+
+/// The rows that follow from others by rule, made when they are first asked for.
+fn derived(name: &str) -> Option<&'static Row> {
+    static DERIVED: Mutex<BTreeMap<String, Option<&'static Row>>> = Mutex::new(BTreeMap::new());
+    if !name.starts_with("_foreach_") {
+        return None;
+    }
+    let mut rows = DERIVED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(row) = rows.get(name) {
+        return *row;
+    }
+    let row = ops::foreach::derive(name).map(|row| &*Box::leak(Box::new(row)));
+    rows.insert(name.to_owned(), row);
+    row
+}
+
+/// Every operator name in the table, in the order of the families; derived rows are not among them.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ops::FAMILIES.iter().flat_map(|family| family.iter()).flat_map(|row| row.names.iter().copied())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<&str> = super::names().collect();
+        names.sort_unstable();
+        let repeated: Vec<_> = names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
+        assert!(repeated.is_empty(), "rows that appear twice: {repeated:?}");
+    }
+}

@@ -1,0 +1,537 @@
+//! Strided views of N-d values: reading one, and writing through one.
+//!
+//! A storage holds a dense row-major value; a tensor is sizes, strides and an offset over it. Both are
+//! turned into slices of the value wherever the strides allow (which is nearly always), because a flat
+//! buffer would force a TPU to lay the data out anew.
+
+use stablehlo::{DType, Type, Value};
+
+use crate::ops::index::{Combine, Places};
+use crate::spec::TensorSpec;
+
+/// The strides of a dense row-major tensor.
+pub fn contiguous_strides(sizes: &[i64]) -> Vec<i64> {
+    let mut strides = vec![1; sizes.len()];
+    for i in (0..sizes.len().saturating_sub(1)).rev() {
+        strides[i] = strides[i + 1] * sizes[i + 1].max(1);
+    }
+    strides
+}
+
+/// The order of dimensions in memory when sizes and strides describe a dense tensor (every element of
+/// `0..numel` exactly once): the outermost first. `None` otherwise.
+pub fn memory_order(sizes: &[i64], strides: &[i64]) -> Option<Vec<usize>> {
+    let mut order: Vec<usize> = (0..sizes.len()).collect();
+    if sizes.contains(&0) {
+        return Some(order);
+    }
+    // Dimensions of size 1 keep their place next to the dimension before them.
+    order.sort_by_key(|&i| {
+        (std::cmp::Reverse(if sizes[i] == 1 { effective_stride(sizes, strides, i) } else { strides[i] }), i)
+    });
+    let mut expected = 1;
+    for &i in order.iter().rev() {
+        if sizes[i] != 1 {
+            if strides[i] != expected {
+                return None;
+            }
+            expected *= sizes[i];
+        }
+    }
+    Some(order)
+}
+
+/// A dimension of size 1 may have any stride: it sorts with its successor of size above 1.
+fn effective_stride(sizes: &[i64], strides: &[i64], i: usize) -> i64 {
+    (i + 1..sizes.len()).find(|&j| sizes[j] != 1).map_or(1, |j| strides[j].saturating_mul(sizes[j]))
+}
+
+/// A view whose dimensions each walk a dimension of the base of their own.
+struct Slices {
+    /// Of the base.
+    dims: Vec<i64>,
+    starts: Vec<i64>,
+    limits: Vec<i64>,
+    steps: Vec<i64>,
+    /// For each dimension of the view: the dimension of the base that it walks, or `None` for broadcast
+    /// and size-1 dimensions.
+    axes: Vec<Option<usize>>,
+}
+
+impl Slices {
+    fn find(base: &[i64], spec: &TensorSpec) -> Option<Slices> {
+        let strides = contiguous_strides(base);
+        let starts: Vec<i64> =
+            (0..base.len()).map(|j| if base[j] <= 1 { 0 } else { spec.offset / strides[j] % base[j] }).collect();
+        let reached: i64 = starts.iter().zip(&strides).map(|(start, stride)| start * stride).sum();
+        if reached != spec.offset {
+            return None;
+        }
+        let mut slices = Slices {
+            dims: base.to_vec(),
+            limits: starts.iter().map(|s| s + 1).collect(),
+            starts,
+            steps: vec![1; base.len()],
+            axes: vec![None; spec.sizes.len()],
+        };
+        for (i, (&size, &stride)) in spec.sizes.iter().zip(&spec.strides).enumerate() {
+            if size == 1 || stride == 0 {
+                continue;
+            }
+            let j = (0..base.len()).find(|&j| {
+                base[j] > 1
+                    && stride % strides[j] == 0
+                    && slices.starts[j] + (size - 1) * (stride / strides[j]) < base[j]
+                    && !slices.axes.contains(&Some(j))
+            })?;
+            slices.steps[j] = stride / strides[j];
+            slices.limits[j] = slices.starts[j] + (size - 1) * slices.steps[j] + 1;
+            slices.axes[i] = Some(j);
+        }
+        Some(slices)
+    }
+
+    /// The walked dimensions of the base, in its order.
+    fn walked(&self) -> Vec<usize> {
+        let mut walked: Vec<usize> = self.axes.iter().flatten().copied().collect();
+        walked.sort_unstable();
+        walked
+    }
+
+    fn read<'b>(&self, base: Value<'b>, sizes: &[i64]) -> Value<'b> {
+        let cut = base.slice(&self.starts, &self.limits, &self.steps);
+        let walked = self.walked();
+        let extents: Vec<i64> = walked.iter().map(|&j| cut.dim(j)).collect();
+        from_walked(cut.reshape(&extents), &self.axes, &walked, sizes)
+    }
+
+    fn write<'b>(&self, base: Value<'b>, value: Value<'b>) -> Value<'b> {
+        let extents: Vec<i64> = (0..self.dims.len())
+            .map(|j| (self.limits[j] - self.starts[j] + self.steps[j] - 1) / self.steps[j])
+            .collect();
+        let boxed = to_walked(value, &self.axes, &self.walked()).reshape(&extents);
+        let b = base.builder();
+        if extents == self.dims {
+            return boxed;
+        }
+        if self.steps.iter().all(|&step| step == 1) {
+            let starts: Vec<Value<'b>> = self.starts.iter().map(|&s| b.scalar(s, DType::I32)).collect();
+            return base.dynamic_update_slice(boxed, &starts);
+        }
+        let high: Vec<i64> = (0..self.dims.len()).map(|j| self.dims[j] - self.limits[j]).collect();
+        let interior: Vec<i64> = self.steps.iter().map(|step| step - 1).collect();
+        let spread = |v: Value<'b>| v.pad(0, &self.starts, &high, &interior);
+        spread(b.splat(true, DType::Bool, &extents)).select(spread(boxed), base)
+    }
+}
+
+/// From a value with the dimensions `walked` of the base to one with the view's `sizes`. `axes` gives the
+/// dimension of the base for each one of the view.
+fn from_walked<'b>(core: Value<'b>, axes: &[Option<usize>], walked: &[usize], sizes: &[i64]) -> Value<'b> {
+    let view_dims: Vec<usize> = (0..sizes.len()).filter(|&i| axes[i].is_some()).collect();
+    let order: Vec<usize> = view_dims.iter().filter_map(|&i| walked.iter().position(|&j| Some(j) == axes[i])).collect();
+    core.transpose(&order).broadcast_in_dim(sizes, &view_dims)
+}
+
+/// The inverse of [`from_walked`]. Broadcast dimensions of the view keep their first element; PyTorch refuses
+/// to write them.
+fn to_walked<'b>(value: Value<'b>, axes: &[Option<usize>], walked: &[usize]) -> Value<'b> {
+    let sizes = value.dims();
+    let view_dims: Vec<usize> = (0..sizes.len()).filter(|&i| axes[i].is_some()).collect();
+    let limits: Vec<i64> = (0..sizes.len()).map(|i| if axes[i].is_some() { sizes[i] } else { 1 }).collect();
+    let core_dims: Vec<i64> = view_dims.iter().map(|&i| sizes[i]).collect();
+    let core = value.slice(&vec![0; sizes.len()], &limits, &vec![1; sizes.len()]).reshape(&core_dims);
+    let order: Vec<usize> = walked.iter().filter_map(|&j| view_dims.iter().position(|&i| axes[i] == Some(j))).collect();
+    core.transpose(&order)
+}
+
+/// A view that cuts the flat base anew, along its own strides: the largest stride cuts it into rows, the next
+/// one cuts each of the rows, and so on. A diagonal is such a view: its stride is one more than a row.
+struct Cuts {
+    cuts: Vec<Cut>,
+    /// The place of the view's elements in what the last cut leaves.
+    last: i64,
+    /// For each dimension of the view: its place among `cuts`.
+    axes: Vec<Option<usize>>,
+}
+
+/// Rows of `stride` elements, of which the view has `size` from `start` on.
+struct Cut {
+    stride: i64,
+    start: i64,
+    size: i64,
+}
+
+impl Cuts {
+    fn find(numel: i64, spec: &TensorSpec) -> Option<Cuts> {
+        let mut walked: Vec<usize> =
+            (0..spec.sizes.len()).filter(|&i| spec.sizes[i] > 1 && spec.strides[i] != 0).collect();
+        walked.sort_by_key(|&i| std::cmp::Reverse(spec.strides[i]));
+        let mut cuts = Cuts { cuts: Vec::new(), last: spec.offset, axes: vec![None; spec.sizes.len()] };
+        let mut reach: i64 = walked.iter().map(|&i| (spec.sizes[i] - 1) * spec.strides[i]).sum();
+        let mut length = numel;
+        for (place, &i) in walked.iter().enumerate() {
+            let (size, stride) = (spec.sizes[i], spec.strides[i]);
+            // What this and the smaller strides walk must stay within one row of the stride before.
+            if cuts.last + reach >= length {
+                return None;
+            }
+            cuts.cuts.push(Cut { stride, start: cuts.last / stride, size });
+            cuts.axes[i] = Some(place);
+            cuts.last %= stride;
+            reach -= (size - 1) * stride;
+            length = stride;
+        }
+        (cuts.last < length).then_some(cuts)
+    }
+
+    fn walked(&self) -> Vec<usize> {
+        (0..self.cuts.len()).collect()
+    }
+
+    fn read<'b>(&self, flat: Value<'b>, sizes: &[i64]) -> Value<'b> {
+        let rows = self.cuts.iter().fold(flat, |rows, cut| cut.rows(rows));
+        let core = rows.select_axis(self.cuts.len(), self.last);
+        from_walked(core, &self.axes, &self.walked(), sizes)
+    }
+
+    fn write<'b>(&self, flat: Value<'b>, value: Value<'b>) -> Value<'b> {
+        self.write_cuts(&self.cuts, flat, to_walked(value, &self.axes, &self.walked()))
+    }
+
+    /// `whole` after `core` has been written below the given cuts of its last dimension.
+    fn write_cuts<'b>(&self, cuts: &[Cut], whole: Value<'b>, core: Value<'b>) -> Value<'b> {
+        let axis = whole.rank() - 1;
+        let Some((cut, finer)) = cuts.split_first() else {
+            return update_axis(whole, axis, self.last, core.unsqueeze(axis));
+        };
+        let old = cut.rows(whole);
+        let new = self.write_cuts(finer, old, core);
+        let (start, limit) = cut.extent(whole.dim(axis));
+        let mut dims = whole.dims();
+        dims[axis] = new.dim(axis) * new.dim(axis + 1);
+        update_axis(whole, axis, start, new.reshape(&dims).slice_axis(axis, 0, limit - start))
+    }
+}
+
+impl Cut {
+    /// Where the rows begin and end in a dimension of `length`, whose end may cut the last one short.
+    fn extent(&self, length: i64) -> (i64, i64) {
+        (self.start * self.stride, ((self.start + self.size) * self.stride).min(length))
+    }
+
+    /// The last dimension as rows.
+    fn rows<'b>(&self, whole: Value<'b>) -> Value<'b> {
+        let axis = whole.rank() - 1;
+        let (start, limit) = self.extent(whole.dim(axis));
+        let missing = self.size * self.stride - (limit - start);
+        let mut dims = whole.dims();
+        dims.splice(axis.., [self.size, self.stride]);
+        whole.slice_axis(axis, start, limit).pad_axis(axis, 0, 0, missing).reshape(&dims)
+    }
+}
+
+/// `whole` with `part` in place of what it has from `start` on along `axis`.
+fn update_axis<'b>(whole: Value<'b>, axis: usize, start: i64, part: Value<'b>) -> Value<'b> {
+    if part.dim(axis) == whole.dim(axis) {
+        return part;
+    }
+    let b = whole.builder();
+    let starts: Vec<Value<'b>> =
+        (0..whole.rank()).map(|i| b.scalar(if i == axis { start } else { 0 }, DType::I64)).collect();
+    whole.dynamic_update_slice(part, &starts)
+}
+
+/// The flat positions of a view's elements, with the view's shape.
+fn positions<'b>(base: Value<'b>, spec: &TensorSpec) -> Value<'b> {
+    let b = base.builder();
+    let dtype = if base.numel() < i32::MAX.into() { DType::I32 } else { DType::I64 };
+    let mut index = b.splat(spec.offset, dtype, &spec.sizes);
+    for (i, &stride) in spec.strides.iter().enumerate() {
+        if stride != 0 && spec.sizes[i] > 1 {
+            index = index + b.iota(dtype, &spec.sizes, i) * stride;
+        }
+    }
+    index
+}
+
+/// Reads a view whose elements overlap, such as sliding windows: runs along its smallest stride, from the
+/// positions that the others give.
+fn read_runs<'b>(flat: Value<'b>, spec: &TensorSpec) -> Value<'b> {
+    let walked = (0..spec.sizes.len()).filter(|&i| spec.sizes[i] > 1 && spec.strides[i] != 0);
+    let Some(inner) = walked.min_by_key(|&i| spec.strides[i]) else {
+        return Places::flat(flat.numel(), positions(flat, spec)).read(flat);
+    };
+    let mut starts = spec.clone();
+    let (size, stride) = (starts.sizes.remove(inner), starts.strides.remove(inner));
+    let length = (size - 1) * stride + 1;
+    let first = positions(flat, &starts).flatten();
+    let runs = Places::runs(&[flat.numel()], 0, first, length).read(flat).slice_axis_by(1, 0, length, stride);
+    let mut dims = starts.sizes;
+    dims.push(size);
+    runs.reshape(&dims).move_axis(dims.len() - 1, inner)
+}
+
+/// Whether the view covers the whole base, element for element: then the order of its dimensions.
+fn covers(base: &Type, spec: &TensorSpec) -> Option<Vec<usize>> {
+    let numel: i64 = spec.sizes.iter().product();
+    if spec.offset != 0 || numel != base.numel() || spec.dtype != base.dtype {
+        return None;
+    }
+    memory_order(&spec.sizes, &spec.strides)
+}
+
+fn invert(order: &[usize]) -> Vec<usize> {
+    let mut inverse = vec![0; order.len()];
+    for (place, &i) in order.iter().enumerate() {
+        inverse[i] = place;
+    }
+    inverse
+}
+
+fn permuted(sizes: &[i64], order: &[usize]) -> Vec<i64> {
+    order.iter().map(|&i| sizes[i]).collect()
+}
+
+/// The value that the view `spec` of `base` shows.
+pub fn read<'b>(base: Value<'b>, spec: &TensorSpec) -> Value<'b> {
+    if spec.sizes.contains(&0) || base.numel() == 0 {
+        return base.builder().splat(0, spec.dtype, &spec.sizes);
+    }
+    if let Some(order) = covers(&base.ty(), spec) {
+        return base.reshape(&permuted(&spec.sizes, &order)).transpose(&invert(&order));
+    }
+    let base = reinterpret(base, spec.dtype);
+    if let Some(slices) = Slices::find(&base.dims(), spec) {
+        slices.read(base, &spec.sizes)
+    } else if let Some(cuts) = Cuts::find(base.numel(), spec) {
+        cuts.read(base.flatten(), &spec.sizes)
+    } else {
+        read_runs(base.flatten(), spec)
+    }
+}
+
+/// `base` after `value` (of the view's sizes and dtype) has been written through the view.
+pub fn write<'b>(base: Option<Value<'b>>, nbytes: usize, spec: &TensorSpec, value: Value<'b>) -> Value<'b> {
+    let b = value.builder();
+    let flat = Type::new(spec.dtype, &[(nbytes / spec.dtype.size_bytes()) as i64]);
+    let ty = base.map_or(flat, |v| v.ty());
+    if let Some(order) = covers(&ty, spec) {
+        return value.transpose(&order);
+    }
+    let base = base.unwrap_or_else(|| b.splat(0, ty.dtype, &ty.dims));
+    if spec.sizes.contains(&0) || base.numel() == 0 {
+        return base;
+    }
+    let typed = reinterpret(base, spec.dtype);
+    let written = if let Some(slices) = Slices::find(&typed.dims(), spec) {
+        slices.write(typed, value)
+    } else if let Some(cuts) = Cuts::find(typed.numel(), spec) {
+        cuts.write(typed.flatten(), value).reshape(&typed.dims())
+    } else {
+        let places = Places::flat(typed.numel(), positions(typed, spec).flatten());
+        places.write(typed.flatten(), value.flatten(), Combine::Replace).reshape(&typed.dims())
+    };
+    if written.dtype() == ty.dtype {
+        return written;
+    }
+    // Bytes behind the last whole element of the other type keep their old value.
+    let back = reinterpret(written, ty.dtype).flatten();
+    let (covered, numel) = (back.numel().min(base.numel()), base.numel());
+    let whole =
+        if covered == numel { back } else { b.concatenate(&[back, base.flatten().slice_axis(0, covered, numel)], 0) };
+    whole.reshape(&ty.dims)
+}
+
+/// Whether [`write`] needs the old value.
+pub fn write_reads_base(base: Option<&Type>, nbytes: usize, spec: &TensorSpec) -> bool {
+    match base {
+        Some(ty) => covers(ty, spec).is_none(),
+        None => nbytes == usize::MAX,
+    }
+}
+
+/// The same bytes as elements of another type; flat unless the type stays.
+pub(crate) fn reinterpret(base: Value<'_>, dtype: DType) -> Value<'_> {
+    let from = base.dtype();
+    if from == dtype {
+        return base;
+    }
+    let mut flat = base.flatten();
+    // Booleans and complex numbers have no bit pattern in StableHLO: go through bytes and parts.
+    if from == DType::Bool {
+        flat = flat.convert(DType::U8);
+    } else if from.is_complex() {
+        let n = flat.numel();
+        flat = flat.builder().concatenate(&[flat.real().reshape(&[n, 1]), flat.imag().reshape(&[n, 1])], 1).flatten();
+    }
+    match dtype {
+        DType::Bool => reinterpret(flat, DType::U8).ne(0),
+        _ if dtype.is_complex() => {
+            let parts = reinterpret(flat, dtype.real());
+            let pairs = parts.slice_axis(0, 0, parts.numel() / 2 * 2).reshape(&[parts.numel() / 2, 2]);
+            pairs.select_axis(1, 0).complex(pairs.select_axis(1, 1))
+        }
+        _ => {
+            let (have, want) = (flat.dtype().size_bytes() as i64, dtype.size_bytes() as i64);
+            if have < want {
+                let ratio = want / have;
+                let n = flat.numel() / ratio;
+                flat = flat.slice_axis(0, 0, n * ratio).reshape(&[n, ratio]);
+            }
+            flat.bitcast(dtype).flatten()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stablehlo::Builder;
+
+    #[test]
+    fn memory_order_of_dense_tensors() {
+        assert_eq!(memory_order(&[2, 3], &[3, 1]), Some(vec![0, 1]));
+        assert_eq!(memory_order(&[2, 3], &[1, 2]), Some(vec![1, 0]));
+        assert_eq!(memory_order(&[2, 8, 4, 5], &[160, 1, 40, 8]), Some(vec![0, 2, 3, 1]));
+        assert_eq!(memory_order(&[2, 3], &[4, 1]), None);
+        assert_eq!(memory_order(&[2, 3], &[0, 1]), None);
+        assert_eq!(memory_order(&[1, 3, 1], &[7, 1, 9]), Some(vec![0, 1, 2]));
+    }
+
+    /// A small generator of numbers: xorshift.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, limit: i64) -> i64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 >> 33) as i64 % limit.max(1)
+        }
+    }
+
+    /// A random view, by a few of PyTorch's view operators one after the other.
+    fn random_view(random: &mut Random, base: &[i64]) -> TensorSpec {
+        let mut spec = TensorSpec {
+            storage: 0,
+            dtype: DType::F32,
+            sizes: base.to_vec(),
+            strides: contiguous_strides(base),
+            offset: 0,
+        };
+        for _ in 0..random.below(5) {
+            let rank = spec.sizes.len();
+            if rank == 0 {
+                break;
+            }
+            let (i, j) = (random.below(rank as i64) as usize, random.below(rank as i64) as usize);
+            let (size, stride) = (spec.sizes[i], spec.strides[i]);
+            match random.below(7) {
+                0 => {
+                    spec.sizes.swap(i, j);
+                    spec.strides.swap(i, j);
+                }
+                1 if size > 0 => {
+                    // slice with a step
+                    let start = random.below(size);
+                    let step = 1 + random.below(3);
+                    spec.offset += start * stride;
+                    spec.sizes[i] = (size - start + step - 1) / step;
+                    spec.strides[i] *= step;
+                }
+                2 if size > 0 => {
+                    // select
+                    spec.offset += random.below(size) * stride;
+                    spec.sizes.remove(i);
+                    spec.strides.remove(i);
+                }
+                3 if i != j => {
+                    // diagonal
+                    spec.sizes.push(size.min(spec.sizes[j]));
+                    spec.strides.push(stride + spec.strides[j]);
+                    for axis in [i.max(j), i.min(j)] {
+                        spec.sizes.remove(axis);
+                        spec.strides.remove(axis);
+                    }
+                }
+                4 => {
+                    // expand
+                    spec.sizes.insert(i, 1 + random.below(3));
+                    spec.strides.insert(i, 0);
+                }
+                5 if size > 1 => {
+                    // unfold
+                    let window = 1 + random.below(size);
+                    let step = 1 + random.below(2);
+                    spec.sizes[i] = (size - window) / step + 1;
+                    spec.strides[i] = stride * step;
+                    spec.sizes.push(window);
+                    spec.strides.push(stride);
+                }
+                _ if size % 2 == 0 => {
+                    // unflatten
+                    spec.sizes[i] = size / 2;
+                    spec.strides[i] = stride * 2;
+                    spec.sizes.insert(i + 1, 2);
+                    spec.strides.insert(i + 1, stride);
+                }
+                _ => {}
+            }
+        }
+        spec
+    }
+
+    #[test]
+    fn any_view_is_read_and_written() {
+        let mut random = Random(0x9E37_79B9_7F4A_7C15);
+        for _ in 0..20_000 {
+            let base: Vec<i64> = (0..random.below(4)).map(|_| random.below(6)).collect();
+            let mut spec = random_view(&mut random, &base);
+            if random.below(4) == 0 {
+                // The same memory, kept as another shape.
+                spec.offset += random.below(2);
+            }
+            let last = spec.offset
+                + spec.sizes.iter().zip(&spec.strides).map(|(size, stride)| (size - 1).max(0) * stride).sum::<i64>();
+            let numel: i64 = base.iter().product();
+            if last >= numel && !spec.sizes.contains(&0) {
+                continue;
+            }
+            for flat in [false, true] {
+                let held = if flat { vec![numel] } else { base.clone() };
+                let builder = Builder::default();
+                let whole = builder.parameter(Type::new(DType::F32, &held));
+                let value = read(whole, &spec);
+                let updated = write(Some(whole), numel as usize * 4, &spec, value);
+                assert_eq!(value.dims(), spec.sizes, "{held:?} {spec:?}");
+                assert_eq!(updated.numel(), numel, "{held:?} {spec:?}");
+                assert_eq!(builder.error(), None, "{held:?} {spec:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_types_show_the_same_bytes() {
+        use DType::*;
+        for from in [Bool, U8, I16, BF16, F32, I64, C64, C128] {
+            for to in [Bool, I8, F16, I32, F64, C64, C128] {
+                let builder = Builder::default();
+                let base = builder.parameter(Type::new(from, &[3, 32]));
+                let count = (96 * from.size_bytes() / to.size_bytes()) as i64;
+                let spec = TensorSpec {
+                    storage: 0,
+                    dtype: to,
+                    sizes: vec![2, count / 4],
+                    strides: vec![count / 2, 1],
+                    offset: count / 8,
+                };
+                let value = read(base, &spec);
+                assert_eq!(value.ty(), Type::new(to, &spec.sizes), "{from} as {to}");
+                let updated = write(Some(base), base.ty().size_bytes(), &spec, value);
+                assert_eq!(updated.ty(), base.ty(), "{from} as {to}");
+                assert_eq!(builder.error(), None, "{from} as {to}");
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The arguments of a call as they cross the C ABI (`csrc/abi.h`).
+
+use std::ffi::c_void;
+use std::slice;
+
+use stablehlo::DType;
+
+use crate::storage::Storage;
+
+/// What an argument is. The numbers are those of `TtTag`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Tag {
+    None = 0,
+    Tensor = 1,
+    ScalarTensor = 2,
+    Int = 3,
+    Float = 4,
+    Bool = 5,
+    Complex = 6,
+    String = 7,
+    DType = 8,
+    Ints = 9,
+    Floats = 10,
+    Bools = 11,
+    List = 12,
+    Generator = 13,
+    Ignored = 14,
+}
+
+/// `TtTensor`: a strided view of a storage.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct TensorArg {
+    storage: *const c_void,
+    sizes: *const i64,
+    strides: *const i64,
+    pub offset: i64,
+    ndim: i32,
+    pub dtype: i8,
+}
+
+impl TensorArg {
+    /// A view that the engine makes itself; `sizes` and `strides` must outlive it.
+    pub(crate) fn new(storage: &Storage, sizes: &[i64], strides: &[i64], offset: i64, dtype: DType) -> TensorArg {
+        TensorArg {
+            storage: std::ptr::from_ref(storage).cast(),
+            sizes: sizes.as_ptr(),
+            strides: strides.as_ptr(),
+            offset,
+            ndim: sizes.len() as i32,
+            dtype: scalar_type(dtype),
+        }
+    }
+
+    pub fn storage(&self) -> &Storage {
+        // SAFETY: the ABI promises the context of a live DataPtr of this backend, which is a Storage.
+        unsafe { &*self.storage.cast::<Storage>() }
+    }
+
+    pub fn sizes(&self) -> &[i64] {
+        // SAFETY: the ABI promises `ndim` sizes that live as long as the call.
+        unsafe { slice_of(self.sizes, self.ndim as usize) }
+    }
+
+    pub fn strides(&self) -> &[i64] {
+        // SAFETY: as for the sizes.
+        unsafe { slice_of(self.strides, self.ndim as usize) }
+    }
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+union Payload {
+    i: i64,
+    f: f64,
+    c: [f64; 2],
+    p: *const c_void,
+    tensor: TensorArg,
+}
+
+/// `TtArg`: one argument of a call. Values of this type come from the C++ side, which keeps what they
+/// point to alive during the call.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Arg {
+    pub tag: Tag,
+    pub dtype: i8,
+    pub wrapped: u8,
+    pub length: u32,
+    payload: Payload,
+}
+
+impl Arg {
+    pub(crate) fn none() -> Arg {
+        Arg { tag: Tag::None, dtype: 0, wrapped: 0, length: 0, payload: Payload { i: 0 } }
+    }
+
+    pub(crate) fn of_tensor(tensor: TensorArg) -> Arg {
+        Arg { tag: Tag::Tensor, payload: Payload { tensor }, ..Arg::none() }
+    }
+
+    pub fn tensor(&self) -> &TensorArg {
+        debug_assert_eq!(self.tag, Tag::Tensor);
+        // SAFETY: the tag says which member is set.
+        unsafe { &self.payload.tensor }
+    }
+
+    /// The eight bytes of an int, a float or a bool.
+    pub fn bits(&self) -> u64 {
+        // SAFETY: every member starts with eight initialised bytes.
+        unsafe { self.payload.i as u64 }
+    }
+
+    pub fn int(&self) -> i64 {
+        self.bits() as i64
+    }
+
+    pub fn float(&self) -> f64 {
+        f64::from_bits(self.bits())
+    }
+
+    pub fn complex(&self) -> [f64; 2] {
+        debug_assert!(matches!(self.tag, Tag::Complex | Tag::ScalarTensor));
+        // SAFETY: both tags set both parts.
+        unsafe { self.payload.c }
+    }
+
+    pub fn ints(&self) -> &[i64] {
+        debug_assert_eq!(self.tag, Tag::Ints);
+        // SAFETY: the tag says what `p` points to.
+        unsafe { slice_of(self.payload.p.cast(), self.length as usize) }
+    }
+
+    pub fn floats(&self) -> &[f64] {
+        debug_assert_eq!(self.tag, Tag::Floats);
+        // SAFETY: as above.
+        unsafe { slice_of(self.payload.p.cast(), self.length as usize) }
+    }
+
+    pub fn bools(&self) -> &[u8] {
+        debug_assert_eq!(self.tag, Tag::Bools);
+        // SAFETY: as above.
+        unsafe { slice_of(self.payload.p.cast(), self.length as usize) }
+    }
+
+    pub fn string(&self) -> &[u8] {
+        debug_assert_eq!(self.tag, Tag::String);
+        // SAFETY: as above.
+        unsafe { slice_of(self.payload.p.cast(), self.length as usize) }
+    }
+
+    pub fn list(&self) -> &[Arg] {
+        debug_assert_eq!(self.tag, Tag::List);
+        // SAFETY: as above.
+        unsafe { slice_of(self.payload.p.cast(), self.length as usize) }
+    }
+
+    pub fn generator(&self) -> *mut Generator {
+        debug_assert_eq!(self.tag, Tag::Generator);
+        // SAFETY: the tag says that `p` is the generator.
+        unsafe { self.payload.p.cast_mut().cast() }
+    }
+}
+
+/// # Safety
+/// `pointer` points to `length` live values, or `length` is zero.
+unsafe fn slice_of<'a, T>(pointer: *const T, length: usize) -> &'a [T] {
+    if length == 0 {
+        return &[];
+    }
+    // SAFETY: by the contract above.
+    unsafe { slice::from_raw_parts(pointer, length) }
+}
+
+/// `TtGenerator`: Philox key and counter.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Generator {
+    pub seed: u64,
+    pub offset: u64,
+}
+
+/// `TtOut`: a fresh result. `storage` owns one reference; null stands for an undefined tensor.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Out {
+    pub storage: *const Storage,
+    pub data: usize,
+    pub nbytes: usize,
+    pub sizes: *const i64,
+    pub strides: *const i64,
+    pub offset: i64,
+    pub ndim: i32,
+    pub dtype: i8,
+}
+
+/// `TtMeta`: a result as PyTorch's meta kernel describes it.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Meta {
+    pub sizes: *const i64,
+    pub strides: *const i64,
+    pub ndim: i32,
+    pub dtype: i8,
+}
+
+impl Meta {
+    /// `None` for an undefined result.
+    pub(crate) fn to_spec(self) -> Option<aten::ResultSpec> {
+        let ndim = usize::try_from(self.ndim).ok()?;
+        // SAFETY: the ABI promises `ndim` sizes and strides that live as long as the call.
+        let (sizes, strides) = unsafe { (slice_of(self.sizes, ndim), slice_of(self.strides, ndim)) };
+        Some(aten::ResultSpec { dtype: dtype(self.dtype)?, sizes: sizes.to_vec(), strides: strides.to_vec() })
+    }
+}
+
+/// The element type behind a `c10::ScalarType`; `None` for those that the backend cannot hold.
+pub fn dtype(scalar_type: i8) -> Option<DType> {
+    Some(match scalar_type {
+        0 => DType::U8,
+        1 => DType::I8,
+        2 => DType::I16,
+        3 => DType::I32,
+        4 => DType::I64,
+        5 => DType::F16,
+        6 => DType::F32,
+        7 => DType::F64,
+        9 => DType::C64,
+        10 => DType::C128,
+        11 => DType::Bool,
+        15 => DType::BF16,
+        27 => DType::U16,
+        28 => DType::U32,
+        29 => DType::U64,
+        _ => return None,
+    })
+}
+
+/// The `c10::ScalarType` of an element type.
+pub fn scalar_type(dtype: DType) -> i8 {
+    match dtype {
+        DType::U8 => 0,
+        DType::I8 => 1,
+        DType::I16 => 2,
+        DType::I32 => 3,
+        DType::I64 => 4,
+        DType::F16 => 5,
+        DType::F32 => 6,
+        DType::F64 => 7,
+        DType::C64 => 9,
+        DType::C128 => 10,
+        DType::Bool => 11,
+        DType::BF16 => 15,
+        DType::U16 => 27,
+        DType::U32 => 28,
+        DType::U64 => 29,
+    }
+}

@@ -1,0 +1,166 @@
+//! The recorded graph of one device: operators that have been called and not yet run.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+
+use aten::ParamSource;
+use stablehlo::{DType, Number, Type};
+
+use crate::instance::Instance;
+use crate::key::ScalarInput;
+use crate::storage::{TypeId, Value, ValueState};
+
+/// Where a node takes a parameter from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source {
+    /// A value that exists before the chunk runs.
+    Input(u32),
+    /// An output of an earlier node.
+    Output(u32),
+    /// A number or a random state.
+    Extra(u32),
+}
+
+impl Source {
+    /// Its name in the module text.
+    pub fn name(&self) -> String {
+        match self {
+            Source::Input(k) => format!("%i{k}"),
+            Source::Output(k) => format!("%o{k}"),
+            Source::Extra(k) => format!("%x{k}"),
+        }
+    }
+
+    fn token(self) -> u64 {
+        match self {
+            Source::Input(k) => u64::from(k) << 2,
+            Source::Output(k) => u64::from(k) << 2 | 1,
+            Source::Extra(k) => u64::from(k) << 2 | 2,
+        }
+    }
+}
+
+/// A small input that is made from the host's numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Extra {
+    Number(Number, DType),
+    RandomState([u64; 2]),
+}
+
+pub(crate) struct Node {
+    pub instance: Arc<Instance>,
+    first_source: u32,
+    pub first_output: u32,
+}
+
+pub(crate) struct Chunk {
+    /// Distinguishes the marks that values carry from those of other chunks.
+    number: u64,
+    pub nodes: Vec<Node>,
+    sources: Vec<Source>,
+    pub inputs: Vec<Arc<Value>>,
+    pub extras: Vec<Extra>,
+    /// Every node's results; only storages keep them alive, so what is dead at the flush is not computed.
+    pub outputs: Vec<Weak<Value>>,
+    /// Instances and wiring: with the usage, the key of the program.
+    pub key: Vec<u64>,
+}
+
+impl Chunk {
+    pub fn new(number: u64) -> Chunk {
+        Chunk {
+            number,
+            nodes: Vec::new(),
+            sources: Vec::new(),
+            inputs: Vec::new(),
+            extras: Vec::new(),
+            outputs: Vec::new(),
+            key: Vec::new(),
+        }
+    }
+
+    /// Empties the chunk, keeping its memory.
+    pub fn reset(&mut self, number: u64) {
+        self.number = number;
+        self.nodes.clear();
+        self.sources.clear();
+        self.inputs.clear();
+        self.extras.clear();
+        self.outputs.clear();
+        self.key.clear();
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Appends a node. `value_of` gives the value of the call's `i`-th storage.
+    pub fn record(
+        &mut self,
+        instance: &Arc<Instance>,
+        value_of: impl Fn(usize) -> Option<Arc<Value>>,
+        scalars: &[ScalarInput],
+        random_state: [u64; 2],
+    ) {
+        self.key.push(u64::from(instance.id));
+        let first_source = self.sources.len() as u32;
+        for param in instance.params() {
+            let source = match *param {
+                // A storage without a value never becomes a parameter.
+                ParamSource::Storage(i) => match value_of(i) {
+                    Some(value) => self.source_of(value),
+                    None => continue,
+                },
+                ParamSource::Scalar { index, dtype } => self.extra(Extra::Number(scalars[index].0, dtype)),
+                ParamSource::RandomState => self.extra(Extra::RandomState(random_state)),
+            };
+            self.key.push(source.token());
+            self.sources.push(source);
+        }
+        self.nodes.push(Node {
+            instance: Arc::clone(instance),
+            first_source,
+            first_output: self.outputs.len() as u32,
+        });
+    }
+
+    /// The next output of the last node, as a value that waits for the flush.
+    pub fn add_output(&mut self, ty: TypeId) -> Arc<Value> {
+        let value = Value::new(ty, ValueState::Pending { output: self.outputs.len() as u32 });
+        self.outputs.push(Arc::downgrade(&value));
+        value
+    }
+
+    fn extra(&mut self, extra: Extra) -> Source {
+        self.extras.push(extra);
+        Source::Extra(self.extras.len() as u32 - 1)
+    }
+
+    fn source_of(&mut self, value: Arc<Value>) -> Source {
+        if let Some(output) = value.pending() {
+            return Source::Output(output);
+        }
+        if let Some(index) = self.input_index(&value) {
+            return Source::Input(index);
+        }
+        let index = self.inputs.len() as u64;
+        value.mark.store(self.number << 24 | index, Relaxed);
+        self.inputs.push(value);
+        Source::Input(index as u32)
+    }
+
+    /// Where a value stands among the inputs.
+    pub fn input_index(&self, value: &Value) -> Option<u32> {
+        let mark = value.mark.load(Relaxed);
+        (mark >> 24 == self.number).then_some((mark & 0xFF_FFFF) as u32)
+    }
+
+    pub fn sources_of(&self, node: usize) -> &[Source] {
+        let end = self.nodes.get(node + 1).map_or(self.sources.len(), |next| next.first_source as usize);
+        &self.sources[self.nodes[node].first_source as usize..end]
+    }
+
+    pub fn output_types(&self) -> Vec<&Type> {
+        self.nodes.iter().filter_map(|node| node.instance.function()).flat_map(|function| &function.results).collect()
+    }
+}

@@ -1,0 +1,514 @@
+//! The engine's state, and the road of a call.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
+
+use aten::{Call, CallBody, Graph, ResultSpec, lower_call};
+use parking_lot::{Mutex, MutexGuard};
+use rustc_hash::FxHashMap;
+use stablehlo::Precision;
+
+use crate::call::{Arg, Generator, Meta, Out};
+use crate::chunk::Chunk;
+use crate::error::{Error, ErrorKind, Result};
+use crate::host;
+use crate::instance::{Instance, ResultPlan, Types};
+use crate::key::{CallParts, Specs};
+use crate::operators::{Operator, SchemaArg};
+use crate::program::Program;
+use crate::runtime::Runtime;
+use crate::stats::{CacheStats, OpStats};
+use crate::storage::{Storage, Value};
+
+/// When recorded operators run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Each at once; the call waits for it.
+    Debug,
+    /// Each at once; the call does not wait.
+    Strict,
+    /// Together, when a result is needed or the chunk is full.
+    Fused,
+}
+
+/// A chunk of this many operators is run even when no result is needed yet.
+const MAX_CHUNK: usize = 2048;
+
+/// A chunk of at least this many operators is run where the program's rhythm allows: see
+/// [`Engine::flush_at_beat`].
+pub(crate) const BEAT_CHUNK: usize = 64;
+
+/// How a call or a definition ended, short of an error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    Done,
+    /// The key is new.
+    Undefined,
+    /// The table has no row for the operator.
+    NoRow,
+}
+
+pub struct Engine {
+    runtime: Option<Runtime>,
+    pub(crate) types: Types,
+    operators: Vec<Operator>,
+    instances: FxHashMap<Box<[u64]>, Arc<Instance>>,
+    pub(crate) programs: FxHashMap<Box<[u64]>, Arc<Program>>,
+    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) next_chunk: u64,
+    /// The inputs of the last chunk that failed.
+    pub(crate) failed_inputs: Vec<Arc<Value>>,
+    parts: CallParts,
+    graphs: HashMap<u64, Graph>,
+    pub(crate) mode: Mode,
+    pub(crate) check_finite: bool,
+    precision: Precision,
+    pub(crate) cache_stats: CacheStats,
+    pub(crate) op_stats: OpStats,
+    pub(crate) dump_folder: Option<PathBuf>,
+    copy_operator: u32,
+    clone_operator: u32,
+}
+
+static ENGINE: LazyLock<Mutex<Engine>> = LazyLock::new(|| Mutex::new(Engine::new()));
+static FORKED: AtomicBool = AtomicBool::new(false);
+static OPENED: AtomicBool = AtomicBool::new(false);
+
+/// The process's engine.
+///
+/// # Errors
+/// In a forked child of a process that had used a device: locks and threads did not survive the fork.
+pub fn lock() -> Result<MutexGuard<'static, Engine>> {
+    fork_guard()?;
+    Ok(ENGINE.lock())
+}
+
+/// Fails in a forked child of a process that had used a device.
+pub fn fork_guard() -> Result<()> {
+    if in_bad_fork() {
+        return Err(Error::runtime(
+            "Cannot re-initialize tpu in forked subprocess. To use tpu with multiprocessing, you must use the \
+             'spawn' start method",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether this process is a forked child of one that had used a device.
+pub fn in_bad_fork() -> bool {
+    FORKED.load(Relaxed)
+}
+
+extern "C" fn after_fork_in_child() {
+    FORKED.store(OPENED.load(Relaxed), Relaxed);
+}
+
+impl Engine {
+    fn new() -> Engine {
+        // SAFETY: the handler only touches two atomics.
+        unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
+        let mut engine = Engine {
+            runtime: None,
+            types: Types::default(),
+            operators: Vec::new(),
+            instances: FxHashMap::default(),
+            programs: FxHashMap::default(),
+            chunks: Vec::new(),
+            next_chunk: 1,
+            failed_inputs: Vec::new(),
+            parts: CallParts::default(),
+            graphs: HashMap::new(),
+            mode: Mode::Strict,
+            check_finite: false,
+            precision: Precision::Highest,
+            cache_stats: CacheStats::default(),
+            op_stats: OpStats::default(),
+            dump_folder: None,
+            copy_operator: 0,
+            clone_operator: 0,
+        };
+        let tensor = |name: &str, is_mutated| SchemaArg {
+            name: name.into(),
+            ty: "Tensor".into(),
+            is_mutated,
+            is_out: false,
+            default: None,
+        };
+        engine.copy_operator = engine.register("copy_", "copy", &[tensor("self", true), tensor("src", false)]).0;
+        engine.clone_operator = engine.register("clone", "clone", &[tensor("self", false)]).0;
+        engine
+    }
+
+    // ---- settings --------------------------------------------------------------------------------
+
+    /// The open plugin; opens it at the first call.
+    pub(crate) fn runtime(&mut self) -> Result<&mut Runtime> {
+        if self.runtime.is_none() {
+            let runtime = Runtime::open()?;
+            self.chunks = (0..runtime.platform.devices.len()).map(|i| Chunk::new(i as u64)).collect();
+            self.next_chunk = self.chunks.len() as u64;
+            self.runtime = Some(runtime);
+            OPENED.store(true, Relaxed);
+        }
+        self.runtime.as_mut().ok_or_else(|| Error::runtime("the plugin is not open"))
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.runtime.is_some()
+    }
+
+    pub fn platform(&mut self) -> Result<&crate::platform::Platform> {
+        Ok(&self.runtime()?.platform)
+    }
+
+    pub fn mode(&self) -> (Mode, bool) {
+        (self.mode, self.check_finite)
+    }
+
+    /// Changes the mode; what was recorded runs first.
+    pub fn set_mode(&mut self, mode: Mode, check_finite: bool) -> Result<()> {
+        self.flush_all()?;
+        self.mode = mode;
+        self.check_finite = check_finite;
+        Ok(())
+    }
+
+    pub fn set_precision(&mut self, precision: Precision) {
+        self.precision = precision;
+    }
+
+    pub fn set_dump_folder(&mut self, folder: Option<PathBuf>) {
+        self.dump_folder = folder;
+    }
+
+    pub fn cache_stats(&self) -> CacheStats {
+        self.cache_stats
+    }
+
+    pub fn reset_cache_stats(&mut self) {
+        self.cache_stats = CacheStats::default();
+    }
+
+    pub fn op_stats(&self) -> OpStats {
+        self.op_stats.clone()
+    }
+
+    pub fn reset_op_stats(&mut self) {
+        self.op_stats = OpStats::default();
+    }
+
+    pub fn count_fallback(&mut self, op: u32) {
+        let name = self.operators[op as usize].name.clone();
+        *self.op_stats.fallen_back.entry(name).or_default() += 1;
+    }
+
+    /// Gives back memory that is only kept for reuse.
+    pub fn empty_cache(&mut self) {
+        if let Some(runtime) = &mut self.runtime {
+            runtime.clear_caches();
+        }
+    }
+
+    // ---- operators -------------------------------------------------------------------------------
+
+    /// Registers an operator; says whether the table has a row for it.
+    pub fn register(&mut self, name: &str, functional: &str, args: &[SchemaArg]) -> (u32, bool) {
+        let operator = Operator::new(name, functional, args);
+        let has_row = operator.row.is_some();
+        self.operators.push(operator);
+        (self.operators.len() as u32 - 1, has_row)
+    }
+
+    /// Keeps a traced decomposition until it is defined; returns its handle.
+    pub fn add_graph(&mut self, graph: Graph) -> u64 {
+        let handle = self.graphs.len() as u64 + 1;
+        self.graphs.insert(handle, graph);
+        handle
+    }
+
+    fn find(&mut self, op: u32, args: &[Arg]) -> Option<Arc<Instance>> {
+        let operator = &self.operators[op as usize];
+        let options = self.precision as u64;
+        self.parts.encode(op, operator, args, options);
+        self.instances.get(&self.parts.key[..]).cloned()
+    }
+
+    /// The sizes that `out=` arguments must take before the call, where they differ from those they have
+    /// (in the order of the written arguments); empty where they fit. `None` when the key is new.
+    pub fn resizes(&mut self, op: u32, args: &[Arg]) -> Option<Vec<Meta>> {
+        self.find(op, args).map(|instance| instance.resizes())
+    }
+
+    /// Lowers a new key.
+    pub fn define(&mut self, op: u32, args: &[Arg], metas: Option<&[Meta]>, graph: u64) -> Result<Status> {
+        if self.find(op, args).is_some() {
+            return Ok(Status::Done);
+        }
+        let operator = &self.operators[op as usize];
+        let body = match (self.graphs.get(&graph), operator.row) {
+            (Some(graph), _) => CallBody::Graph(graph.clone()),
+            (None, Some(row)) => CallBody::Row(row),
+            (None, None) => return Ok(Status::NoRow),
+        };
+        let mut specs = Specs::new(&self.types);
+        let mut lowered_args = Vec::with_capacity(args.len());
+        for ((arg, info), ty) in args.iter().zip(&operator.args).zip(&operator.types) {
+            lowered_args.push(specs.arg(arg, *info, ty)?);
+        }
+        let decomposed = matches!(body, CallBody::Graph(_));
+        let call = Call {
+            operator: operator.name.clone(),
+            body,
+            names: operator.names.clone(),
+            args: lowered_args,
+            storages: specs.storages,
+            mutated: operator.mutated.clone(),
+            results: metas.map(|metas| metas.iter().map(|meta| meta.to_spec()).collect()),
+            precision: self.precision,
+        };
+        let lowered = match unfitting_results(&call) {
+            // The key of the resized arguments is another one, which will be lowered.
+            Some(results) => Err(results),
+            None => Ok(lower_call(&call)?),
+        };
+        let id = self.instances.len() as u32;
+        let instance = Instance::new(id, &call.operator, decomposed, lowered, &mut self.types);
+        self.instances.insert(self.parts.key.clone().into_boxed_slice(), Arc::new(instance));
+        self.graphs.remove(&graph);
+        Ok(Status::Done)
+    }
+
+    /// Calls an operator. Fresh results go into `outs`; the count is returned, or the room that is
+    /// needed with [`Status::Undefined`] when `outs` is too small.
+    ///
+    /// # Errors
+    /// In Debug and Strict when the operator cannot run: the arguments are then as they were.
+    pub fn call(
+        &mut self,
+        op: u32,
+        args: &[Arg],
+        device: usize,
+        default_generator: Option<&mut Generator>,
+        outs: &mut [Out],
+    ) -> Result<(Status, usize)> {
+        let Some(instance) = self.find(op, args).filter(|instance| instance.is_runnable()) else {
+            return Ok((Status::Undefined, 0));
+        };
+        let fresh =
+            instance.outputs.iter().filter(|o| matches!(o, ResultPlan::Fresh { .. } | ResultPlan::Absent)).count();
+        if fresh > outs.len() {
+            return Ok((Status::Undefined, fresh));
+        }
+        let parts = std::mem::take(&mut self.parts);
+        let result = self.record(&instance, &parts, device, default_generator, outs);
+        self.parts = parts;
+        result.map(|()| (Status::Done, fresh))
+    }
+
+    fn record(
+        &mut self,
+        instance: &Arc<Instance>,
+        parts: &CallParts,
+        device: usize,
+        default_generator: Option<&mut Generator>,
+        outs: &mut [Out],
+    ) -> Result<()> {
+        self.runtime()?;
+        self.op_stats.operators += 1;
+        if instance.decomposed {
+            *self.op_stats.decomposed.entry(instance.operator.to_string()).or_default() += 1;
+        }
+        // SAFETY: the storages are those of the call's tensor arguments, alive during the call.
+        let storage = |i: usize| unsafe { &*parts.storages[i] };
+        for i in 0..parts.storages.len() {
+            self.settle(storage(i), device)?;
+        }
+        self.flush_at_beat(instance, device)?;
+        let random_state = draw(instance, parts, default_generator);
+        let Some(chunk) = self.chunks.get_mut(device) else {
+            return Err(Error::runtime(format!("there is no device tpu:{device}")));
+        };
+        chunk.record(instance, |i| storage(i).value(), &parts.scalars, random_state);
+        let mut replaced = Vec::new();
+        let mut fresh = 0;
+        let mut counts = Vec::new();
+        let ty_of_count = self.types.intern(&stablehlo::Type::new(stablehlo::DType::I64, &[]));
+        for plan in &instance.outputs {
+            match plan {
+                ResultPlan::Updated { storage: i, ty } => {
+                    let value = chunk.add_output(*ty);
+                    let old = storage(*i).set_value(Some(value));
+                    if self.mode != Mode::Fused {
+                        replaced.push((*i, Replaced::new(old, chunk)));
+                    }
+                }
+                ResultPlan::Fresh { ty, nbytes, sizes, strides, scalar_type } => {
+                    let value = chunk.add_output(*ty);
+                    let storage = Storage::with_value(device, *nbytes, Some(value));
+                    outs[fresh] = Out {
+                        data: storage.address(),
+                        storage: Arc::into_raw(storage),
+                        nbytes: *nbytes,
+                        sizes: sizes.as_ptr(),
+                        strides: strides.as_ptr(),
+                        offset: 0,
+                        ndim: sizes.len() as i32,
+                        dtype: *scalar_type,
+                    };
+                    fresh += 1;
+                }
+                ResultPlan::Absent => {
+                    outs[fresh] = absent();
+                    fresh += 1;
+                }
+                ResultPlan::Count { fresh, axis } => counts.push((*fresh, *axis, chunk.add_output(ty_of_count))),
+            }
+        }
+        let full = chunk.nodes.len() >= MAX_CHUNK;
+        if self.mode == Mode::Fused && !full && counts.is_empty() {
+            return Ok(());
+        }
+        let result = self.flush(device).and_then(|()| narrow(&counts, outs));
+        if let Err(error) = result {
+            // The call did not happen: results go, and arguments get their values back.
+            outs[..fresh].iter().for_each(release);
+            for (i, old) in replaced {
+                if storage(i).value().is_some_and(|value| value.is_failed()) {
+                    storage(i).set_value(match old {
+                        Replaced::Input(index) => self.failed_inputs.get(index as usize).cloned(),
+                        Replaced::Value(value) => value,
+                    });
+                }
+            }
+            self.failed_inputs.clear();
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// A loop comes back to the operator that its chunk started with. Cutting there makes every chunk of
+    /// a loop begin at the same place, so that the loop settles into the same few programs.
+    fn flush_at_beat(&mut self, next: &Instance, device: usize) -> Result<()> {
+        match self.chunks.get(device) {
+            Some(chunk) if chunk.nodes.len() >= BEAT_CHUNK && chunk.nodes[0].instance.id == next.id => {
+                self.flush(device)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes sure that a value which another device's chunk has yet to compute is there.
+    fn settle(&mut self, storage: &Storage, device: usize) -> Result<()> {
+        let elsewhere = storage.device != device;
+        if elsewhere && storage.value().is_some_and(|value| value.pending().is_some()) {
+            self.flush(storage.device)?;
+        }
+        Ok(())
+    }
+
+    // ---- copies the engine makes itself ----------------------------------------------------------
+
+    /// Writes `source` into `destination`, of the same sizes, on one device.
+    pub(crate) fn copy(&mut self, destination: Arg, source: Arg, device: usize) -> Result<()> {
+        self.call_defined(self.copy_operator, &[destination, source], device, &mut [])
+    }
+
+    /// A dense row-major copy of a tensor. The result owns a reference.
+    pub(crate) fn contiguous(&mut self, tensor: Arg, device: usize) -> Result<Arc<Storage>> {
+        let mut outs = [absent()];
+        self.call_defined(self.clone_operator, &[tensor], device, &mut outs)?;
+        // SAFETY: the call put a storage there, whose reference is ours.
+        Ok(unsafe { Arc::from_raw(outs[0].storage) })
+    }
+
+    fn call_defined(&mut self, op: u32, args: &[Arg], device: usize, outs: &mut [Out]) -> Result<()> {
+        self.define(op, args, None, 0)?;
+        self.call(op, args, device, None, outs).map(|_| ())
+    }
+}
+
+/// The results of the written arguments when one does not fit its argument.
+fn unfitting_results(call: &Call) -> Option<Vec<ResultSpec>> {
+    let results = call.results.as_ref()?;
+    let targets = call.written_tensors();
+    let fits = targets.iter().zip(results).all(|(target, r)| r.as_ref().is_none_or(|r| r.sizes == target.sizes));
+    if fits { None } else { results.iter().take(targets.len()).cloned().collect() }
+}
+
+/// A written argument's old value, for the case that the call fails. An input of the chunk is left to
+/// the chunk, since another reference would keep its buffer from being donated.
+enum Replaced {
+    Input(u32),
+    Value(Option<Arc<Value>>),
+}
+
+impl Replaced {
+    fn new(old: Option<Arc<Value>>, chunk: &Chunk) -> Replaced {
+        match old.as_ref().and_then(|value| chunk.input_index(value)) {
+            Some(index) => Replaced::Input(index),
+            None => Replaced::Value(old),
+        }
+    }
+}
+
+fn draw(instance: &Instance, parts: &CallParts, default_generator: Option<&mut Generator>) -> [u64; 2] {
+    let blocks = instance.random_blocks();
+    if blocks == 0 {
+        return [0; 2];
+    }
+    // SAFETY: the generator is an argument of the call, locked by its caller.
+    let explicit = parts.generator.map(|generator| unsafe { &mut *generator });
+    let Some(generator) = explicit.or(default_generator) else { return [0; 2] };
+    let state = [generator.seed, generator.offset];
+    generator.offset = generator.offset.wrapping_add(blocks);
+    state
+}
+
+pub(crate) fn absent() -> Out {
+    Out {
+        storage: std::ptr::null(),
+        data: 0,
+        nbytes: 0,
+        sizes: std::ptr::null(),
+        strides: std::ptr::null(),
+        offset: 0,
+        ndim: 0,
+        dtype: 0,
+    }
+}
+
+fn release(out: &Out) {
+    if !out.storage.is_null() {
+        // SAFETY: the call put its own reference there and nobody has taken it.
+        drop(unsafe { Arc::from_raw(out.storage) });
+    }
+}
+
+/// Results of which the data decided a size show only what is real.
+fn narrow(counts: &[(usize, usize, Arc<Value>)], outs: &mut [Out]) -> Result<()> {
+    thread_local! {
+        // Read by the caller right after the call.
+        static SIZES: std::cell::RefCell<Vec<Vec<i64>>> = const { std::cell::RefCell::new(Vec::new()) };
+    }
+    if counts.is_empty() {
+        return Ok(());
+    }
+    SIZES.with_borrow_mut(|kept| {
+        kept.clear();
+        for (fresh, axis, value) in counts {
+            let count = host::read_i64(value)?;
+            let out = &mut outs[*fresh];
+            // SAFETY: `sizes` points to `ndim` sizes of the instance.
+            let mut sizes = unsafe { std::slice::from_raw_parts(out.sizes, out.ndim as usize) }.to_vec();
+            let Some(size) = sizes.get_mut(*axis) else {
+                return Err(Error::new(ErrorKind::Runtime, "internal error: a counted result without dimensions"));
+            };
+            *size = count;
+            kept.push(sizes);
+            out.sizes = kept[kept.len() - 1].as_ptr();
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,61 @@
+//! The engine's error: a message and the exception that it becomes.
+
+/// Which exception an error becomes in Python.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ErrorKind {
+    Runtime,
+    NotImplemented,
+    OutOfMemory,
+    Index,
+    Type,
+    Value,
+}
+
+/// What went wrong, for the user to read.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    pub kind: ErrorKind,
+    pub message: String,
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+        Error { kind, message: message.into() }
+    }
+
+    pub fn runtime(message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Runtime, message)
+    }
+
+    /// The same error with the operators that it concerns in front.
+    pub fn within(self, what: &str) -> Error {
+        Error { kind: self.kind, message: format!("{what}: {}", self.message) }
+    }
+}
+
+impl From<pjrt::Error> for Error {
+    fn from(error: pjrt::Error) -> Error {
+        let kind = match error.code {
+            pjrt::Code::ResourceExhausted => ErrorKind::OutOfMemory,
+            _ => ErrorKind::Runtime,
+        };
+        let prefix = if kind == ErrorKind::OutOfMemory { "tpu out of memory: " } else { "" };
+        Error::new(kind, format!("{prefix}{error}"))
+    }
+}
+
+impl From<aten::Error> for Error {
+    fn from(error: aten::Error) -> Error {
+        let kind = match error.kind {
+            aten::ErrorKind::Runtime => ErrorKind::Runtime,
+            aten::ErrorKind::NotImplemented => ErrorKind::NotImplemented,
+            aten::ErrorKind::Index => ErrorKind::Index,
+            aten::ErrorKind::Type => ErrorKind::Type,
+            aten::ErrorKind::Value => ErrorKind::Value,
+        };
+        Error::new(kind, error.message)
+    }
+}

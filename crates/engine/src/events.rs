@@ -1,0 +1,82 @@
+//! Events: the moment at which the work queued so far is done.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::engine::lock;
+use crate::error::Result;
+
+/// A point in a device's queue. It notes the time at which the last of the work before it was seen done.
+pub struct Event {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    waiting: AtomicUsize,
+    done: Mutex<Option<Instant>>,
+    changed: Condvar,
+}
+
+impl Inner {
+    fn finish_one(&self) {
+        if self.waiting.fetch_sub(1, SeqCst) == 1 {
+            *self.done.lock() = Some(Instant::now());
+            self.changed.notify_all();
+        }
+    }
+}
+
+impl Event {
+    /// Marks the work queued on a device so far; runs what is recorded, without waiting.
+    pub fn record(device: usize) -> Result<Event> {
+        let buffers = {
+            let mut engine = lock()?;
+            engine.runtime()?;
+            engine.flush(device)?;
+            engine.runtime()?.in_flight(device)
+        };
+        // One more than there are buffers, so that the event cannot finish while it is being set up.
+        let inner = Arc::new(Inner {
+            waiting: AtomicUsize::new(buffers.len() + 1),
+            done: Mutex::new(None),
+            changed: Condvar::new(),
+        });
+        for buffer in &buffers {
+            let counted = Arc::clone(&inner);
+            // Work that failed is done too: its error shows where its result is read.
+            if buffer.on_ready(Box::new(move |_| counted.finish_one())).is_err() {
+                inner.finish_one();
+            }
+        }
+        inner.finish_one();
+        Ok(Event { inner })
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.inner.done.lock().is_some()
+    }
+
+    /// Waits, and returns the moment at which the work was done.
+    pub fn wait(&self) -> Instant {
+        let mut done = self.inner.done.lock();
+        loop {
+            match *done {
+                Some(moment) => return moment,
+                None => self.inner.changed.wait(&mut done),
+            }
+        }
+    }
+
+    /// The time between two events, negative (as milliseconds) when `later` was done before this one.
+    pub fn milliseconds_until(&self, later: &Event) -> f64 {
+        let (start, end) = (self.wait(), later.wait());
+        let milliseconds = |d: Duration| d.as_secs_f64() * 1e3;
+        match end.checked_duration_since(start) {
+            Some(elapsed) => milliseconds(elapsed),
+            None => -milliseconds(start.duration_since(end)),
+        }
+    }
+}

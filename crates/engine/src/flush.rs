@@ -1,0 +1,191 @@
+//! Running what has been recorded: finding or compiling the program, choosing donations, executing.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use pjrt::Buffer;
+
+use crate::chunk::{Chunk, Extra};
+use crate::engine::{Engine, Mode};
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory;
+use crate::program::{self, Program, Usage};
+use crate::runtime::Runtime;
+use crate::storage::{Value, ValueState};
+
+impl Engine {
+    /// Runs everything recorded for a device. After a failure the values that it would have computed
+    /// say so when they are read; everything else stays as it was.
+    pub fn flush(&mut self, device: usize) -> Result<()> {
+        let Some(slot) = self.chunks.get_mut(device) else { return Ok(()) };
+        if slot.is_empty() {
+            return Ok(());
+        }
+        let number = self.next_chunk;
+        self.next_chunk += 1;
+        let mut chunk = std::mem::replace(slot, Chunk::new(number));
+        let result = self.run(device, &chunk);
+        if result.is_err() {
+            self.failed_inputs = std::mem::take(&mut chunk.inputs);
+        }
+        chunk.reset(number);
+        self.chunks[device] = chunk;
+        result
+    }
+
+    pub fn flush_all(&mut self) -> Result<()> {
+        let mut result = Ok(());
+        for device in 0..self.chunks.len() {
+            result = result.and(self.flush(device));
+        }
+        result
+    }
+
+    fn run(&mut self, device: usize, chunk: &Chunk) -> Result<()> {
+        let mut values: Vec<Arc<Value>> = Vec::with_capacity(chunk.outputs.len());
+        let mut usage = Usage::default();
+        for (index, output) in chunk.outputs.iter().enumerate() {
+            if let Some(value) = output.upgrade() {
+                usage.live.push(index as u32);
+                values.push(value);
+            }
+        }
+        if values.is_empty() {
+            return Ok(());
+        }
+        // Nobody but the chunk knows the value any more, and nobody but the value its buffer.
+        usage.donated.extend(chunk.inputs.iter().map(|input| Arc::strong_count(input) == 1 && input.owns_buffer()));
+        match self.execute(device, chunk, &usage, &values) {
+            // What Debug mode finds in the results does not undo them.
+            Ok(program) if self.mode == Mode::Debug => self.inspect(&program, &values),
+            Ok(_) => Ok(()),
+            Err(error) => {
+                if error.kind == ErrorKind::OutOfMemory {
+                    memory::count_out_of_memory(device);
+                }
+                let failure = Arc::new(error.clone());
+                values.iter().for_each(|value| value.set(ValueState::Failed(Arc::clone(&failure))));
+                Err(error)
+            }
+        }
+    }
+
+    fn execute(&mut self, device: usize, chunk: &Chunk, usage: &Usage, values: &[Arc<Value>]) -> Result<Arc<Program>> {
+        let program = self.program(chunk, usage)?;
+        let runtime = self.runtime()?;
+        let mut inputs: Vec<Arc<Buffer>> = Vec::with_capacity(chunk.inputs.len() + chunk.extras.len());
+        for input in &chunk.inputs {
+            inputs.push(input.buffer()?);
+        }
+        for extra in &chunk.extras {
+            inputs.push(upload_extra(runtime, device, *extra)?);
+        }
+        let borrowed: Vec<&Buffer> = inputs.iter().map(|buffer| &**buffer).collect();
+        let mut outputs = Vec::with_capacity(values.len());
+        program
+            .executable
+            .execute(device, &borrowed, &[], &mut outputs)
+            .map_err(|error| Error::from(error).within(&program.operators))?;
+        for (value, output) in values.iter().zip(outputs) {
+            let buffer = Arc::new(output);
+            runtime.track(device, &buffer);
+            value.set(ValueState::Ready(buffer));
+        }
+        Ok(program)
+    }
+
+    fn program(&mut self, chunk: &Chunk, usage: &Usage) -> Result<Arc<Program>> {
+        self.cache_stats.requests += 1;
+        // A program of one operator is found through its instance, others by their full key.
+        let alone = match (&chunk.nodes[..], usage.key_bits()) {
+            ([node], Some(bits)) => Some((&node.instance.alone, bits)),
+            _ => None,
+        };
+        if let Some((list, bits)) = alone {
+            if let Some((_, program)) = list.lock().iter().find(|(known, _)| *known == bits) {
+                self.cache_stats.hits += 1;
+                return Ok(Arc::clone(program));
+            }
+        }
+        let mut key = chunk.key.clone();
+        key.push(u64::MAX);
+        key.extend(usage.live.iter().map(|&output| u64::from(output)));
+        key.push(u64::MAX);
+        key.extend(usage.donated.iter().map(|&donated| u64::from(donated)));
+        if alone.is_none() {
+            if let Some(program) = self.programs.get(&key[..]) {
+                self.cache_stats.hits += 1;
+                return Ok(Arc::clone(program));
+            }
+        }
+        let program = Arc::new(self.compile(chunk, usage)?);
+        match alone {
+            Some((list, bits)) => list.lock().push((bits, Arc::clone(&program))),
+            None => {
+                self.programs.insert(key.into_boxed_slice(), Arc::clone(&program));
+            }
+        }
+        Ok(program)
+    }
+
+    fn compile(&mut self, chunk: &Chunk, usage: &Usage) -> Result<Program> {
+        let text = program::module_text(chunk, &self.types, usage);
+        let operators = program::describe(chunk);
+        if let Some(folder) = &self.dump_folder {
+            let path = folder.join(format!("program_{:05}.mlir", self.cache_stats.compiles));
+            std::fs::write(&path, &text)
+                .map_err(|error| Error::runtime(format!("cannot write {}: {error}", path.display())))?;
+        }
+        let start = Instant::now();
+        let executable = self.runtime()?.compile(&text).map_err(|error| error.within(&operators))?;
+        self.cache_stats.compiles += 1;
+        self.cache_stats.compile_time += start.elapsed();
+        Ok(Program { executable, operators })
+    }
+
+    /// Debug mode: waits for the results, and looks for NaN and infinities when asked to.
+    fn inspect(&self, program: &Program, values: &[Arc<Value>]) -> Result<()> {
+        for value in values {
+            let buffer = value.buffer()?;
+            buffer.ready().map_err(|error| Error::from(error).within(&program.operators))?;
+            let ty = self.types.get(value.ty);
+            if !self.check_finite || !(ty.dtype.is_float() || ty.dtype.is_complex()) {
+                continue;
+            }
+            let mut bytes = vec![0; ty.size_bytes()];
+            buffer.to_host(&mut bytes)?;
+            if let Some(what) = crate::host::first_non_finite(&bytes, ty.dtype) {
+                return Err(Error::runtime(format!(
+                    "{}: its result of shape {:?} contains {what} (check_finite is on)",
+                    program.operators, ty.dims
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Usage {
+    /// The usage as bits, where it fits.
+    fn key_bits(&self) -> Option<u64> {
+        let outputs = self.live.last().map_or(0, |&last| last + 1);
+        if outputs > 32 || self.donated.len() > 32 {
+            return None;
+        }
+        let live = self.live.iter().fold(0, |bits, &output| bits | 1 << output);
+        let donated = self.donated.iter().enumerate().fold(0, |bits, (i, &d)| bits | u64::from(d) << i);
+        Some(live | donated << 32)
+    }
+}
+
+fn upload_extra(runtime: &mut Runtime, device: usize, extra: Extra) -> Result<Arc<Buffer>> {
+    match extra {
+        Extra::Number(number, dtype) => runtime.scalar(device, number, dtype),
+        Extra::RandomState([seed, offset]) => {
+            let mut bytes = [0; 16];
+            bytes[..8].copy_from_slice(&seed.to_ne_bytes());
+            bytes[8..].copy_from_slice(&offset.to_ne_bytes());
+            runtime.upload(device, &bytes, stablehlo::DType::U64, &[2])
+        }
+    }
+}

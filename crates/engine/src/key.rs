@@ -1,0 +1,204 @@
+//! The key of a call: everything that decides its program, and nothing else.
+
+use aten::{ArgSpec, ScalarSpec, StorageSpec, TensorSpec};
+use stablehlo::{DType, Number};
+
+use crate::call::{self, Arg, Generator, Tag};
+use crate::error::{Error, ErrorKind, Result};
+use crate::instance::Types;
+use crate::operators::{ArgInfo, Operator};
+use crate::storage::Storage;
+
+/// A number that is an input of a program.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ScalarInput(pub Number);
+
+/// A call taken apart. Kept between calls so that its vectors keep their memory.
+#[derive(Default)]
+pub(crate) struct CallParts {
+    pub key: Vec<u64>,
+    /// The distinct storages of the tensor arguments, in order of appearance.
+    pub storages: Vec<*const Storage>,
+    pub scalars: Vec<ScalarInput>,
+    pub generator: Option<*mut Generator>,
+}
+
+// SAFETY: the pointers are used only during the call that put them there, while its arguments live.
+unsafe impl Send for CallParts {}
+
+const NO_VALUE: u64 = 1 << 63;
+
+impl CallParts {
+    /// Takes a call apart. `options` are what the program depends on besides its arguments.
+    pub fn encode(&mut self, op: u32, operator: &Operator, args: &[Arg], options: u64) {
+        self.key.clear();
+        self.storages.clear();
+        self.scalars.clear();
+        self.generator = None;
+        self.key.push(u64::from(op) | options << 32);
+        for (arg, info) in args.iter().zip(&operator.args) {
+            self.arg(arg, *info);
+        }
+    }
+
+    fn arg(&mut self, arg: &Arg, info: ArgInfo) {
+        let head = arg.tag as u64;
+        match arg.tag {
+            Tag::Tensor => self.tensor(arg),
+            Tag::ScalarTensor => {
+                self.key.push(head | (arg.dtype as u64) << 8 | u64::from(arg.wrapped) << 16);
+                self.scalars.push(ScalarInput(number_of(arg)));
+            }
+            Tag::Int | Tag::Float | Tag::Bool | Tag::Complex => {
+                let number = number_of(arg);
+                if info.dynamic && info.default != Some(number) {
+                    self.key.push(head | 1 << 8);
+                    self.scalars.push(ScalarInput(number));
+                } else {
+                    self.key.push(head);
+                    self.key.push(arg.bits());
+                    if arg.tag == Tag::Complex {
+                        self.key.push(arg.complex()[1].to_bits());
+                    }
+                }
+            }
+            Tag::DType => self.key.extend([head, arg.bits()]),
+            Tag::Ints => {
+                self.key.push(head | u64::from(arg.length) << 8);
+                self.key.extend(arg.ints().iter().map(|&i| i as u64));
+            }
+            Tag::Floats => {
+                self.key.push(head | u64::from(arg.length) << 8);
+                self.key.extend(arg.floats().iter().map(|f| f.to_bits()));
+            }
+            Tag::Bools => {
+                self.key.push(head | u64::from(arg.length) << 8);
+                self.key.extend(arg.bools().iter().map(|&x| u64::from(x)));
+            }
+            Tag::String => {
+                self.key.push(head | u64::from(arg.length) << 8);
+                self.key.extend(arg.string().iter().map(|&byte| u64::from(byte)));
+            }
+            Tag::List => {
+                self.key.push(head | u64::from(arg.length) << 8);
+                for item in arg.list() {
+                    self.arg(item, info);
+                }
+            }
+            Tag::Generator => {
+                self.generator = Some(arg.generator());
+                self.key.push(Tag::None as u64);
+            }
+            Tag::None | Tag::Ignored => self.key.push(Tag::None as u64),
+        }
+    }
+
+    fn tensor(&mut self, arg: &Arg) {
+        let tensor = arg.tensor();
+        let storage: *const Storage = tensor.storage();
+        let place = self.storages.iter().position(|&known| std::ptr::eq(known, storage));
+        let index = place.unwrap_or(self.storages.len());
+        let (sizes, strides) = (tensor.sizes(), tensor.strides());
+        let head = Tag::Tensor as u64 | (tensor.dtype as u64) << 8 | (sizes.len() as u64) << 16 | (index as u64) << 32;
+        self.key.push(head);
+        if place.is_none() {
+            self.storages.push(storage);
+            self.key.push(match tensor.storage().base() {
+                Ok(ty) => u64::from(ty),
+                Err(nbytes) => nbytes as u64 | NO_VALUE,
+            });
+        }
+        self.key.push(tensor.offset as u64);
+        self.key.extend(sizes.iter().map(|&n| n as u64));
+        self.key.extend(strides.iter().map(|&n| n as u64));
+    }
+}
+
+fn number_of(arg: &Arg) -> Number {
+    match arg.tag {
+        Tag::Float => Number::Float(arg.float()),
+        Tag::Bool => Number::Bool(arg.int() != 0),
+        Tag::Complex => Number::Complex(arg.complex()[0], arg.complex()[1]),
+        Tag::ScalarTensor => match call::dtype(arg.dtype) {
+            Some(dtype) if dtype.is_complex() => Number::Complex(arg.complex()[0], arg.complex()[1]),
+            Some(dtype) if dtype.is_float() => Number::Float(arg.float()),
+            Some(DType::Bool) => Number::Bool(arg.int() != 0),
+            _ => Number::Int(arg.int()),
+        },
+        _ => Number::Int(arg.int()),
+    }
+}
+
+fn number_dtype(number: Number) -> DType {
+    match number {
+        Number::Bool(_) => DType::Bool,
+        Number::Int(_) => DType::I64,
+        Number::Float(_) => DType::F64,
+        Number::Complex(..) => DType::C128,
+    }
+}
+
+/// The arguments of a new key, for the lowering.
+pub(crate) struct Specs<'a> {
+    pub types: &'a Types,
+    pub storages: Vec<StorageSpec>,
+    seen: Vec<*const Storage>,
+}
+
+impl<'a> Specs<'a> {
+    pub fn new(types: &'a Types) -> Specs<'a> {
+        Specs { types, storages: Vec::new(), seen: Vec::new() }
+    }
+
+    pub fn arg(&mut self, arg: &Arg, info: ArgInfo, ty: &str) -> Result<ArgSpec> {
+        Ok(match arg.tag {
+            Tag::None | Tag::Generator | Tag::Ignored => ArgSpec::None,
+            Tag::Tensor => ArgSpec::Tensor(self.tensor(arg)?),
+            Tag::ScalarTensor => ArgSpec::Scalar(ScalarSpec {
+                dtype: held(arg.dtype)?,
+                wrapped: arg.wrapped != 0,
+                is_tensor: true,
+                baked: None,
+            }),
+            Tag::Int if !ty.contains("Scalar") && !ty.contains("float") => ArgSpec::Int(arg.int()),
+            Tag::Bool if !ty.contains("Scalar") => ArgSpec::Bool(arg.int() != 0),
+            Tag::Int | Tag::Float | Tag::Bool | Tag::Complex => {
+                let number = number_of(arg);
+                let baked = (!info.dynamic || info.default == Some(number)).then_some(number);
+                ArgSpec::Scalar(ScalarSpec { dtype: number_dtype(number), wrapped: true, is_tensor: false, baked })
+            }
+            Tag::String => ArgSpec::Str(String::from_utf8_lossy(arg.string()).into_owned()),
+            Tag::DType => ArgSpec::DType(held(arg.int() as i8)?),
+            Tag::Ints => ArgSpec::Ints(arg.ints().to_vec()),
+            Tag::Floats => ArgSpec::Floats(arg.floats().to_vec()),
+            Tag::Bools => ArgSpec::Bools(arg.bools().iter().map(|&x| x != 0).collect()),
+            Tag::List => {
+                ArgSpec::List(arg.list().iter().map(|item| self.arg(item, info, ty)).collect::<Result<_>>()?)
+            }
+        })
+    }
+
+    fn tensor(&mut self, arg: &Arg) -> Result<TensorSpec> {
+        let tensor = arg.tensor();
+        let storage = tensor.storage();
+        let place = self.seen.iter().position(|&known| std::ptr::eq(known, storage));
+        let index = place.unwrap_or(self.seen.len());
+        if place.is_none() {
+            self.seen.push(storage);
+            let base = storage.base().ok().map(|id| self.types.get(id).clone());
+            self.storages.push(StorageSpec { base, nbytes: storage.nbytes() });
+        }
+        Ok(TensorSpec {
+            storage: index,
+            dtype: held(tensor.dtype)?,
+            sizes: tensor.sizes().to_vec(),
+            strides: tensor.strides().to_vec(),
+            offset: tensor.offset,
+        })
+    }
+}
+
+fn held(scalar_type: i8) -> Result<DType> {
+    call::dtype(scalar_type)
+        .ok_or_else(|| Error::new(ErrorKind::Type, format!("tpu tensors cannot hold c10::ScalarType {scalar_type}")))
+}

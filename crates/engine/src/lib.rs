@@ -1,0 +1,31 @@
+//! The engine: storages and views, the recorded graph, modes and flush rules, the compile cache,
+//! execution and donation. It knows no operator by what it computes, and nothing of PyTorch.
+//!
+//! Every operator takes one road: [`Engine::call`] finds the interned [`instance`] of the call and
+//! records it in the device's [`chunk`]; a flush turns the chunk into a [`program`] and runs it. Modes
+//! differ only in when they flush.
+
+pub mod call;
+mod chunk;
+mod engine;
+mod error;
+mod events;
+mod flush;
+mod host;
+mod instance;
+mod key;
+pub mod memory;
+mod operators;
+pub mod platform;
+mod program;
+mod runtime;
+pub mod stats;
+mod storage;
+
+pub use engine::{Engine, Mode, Status, fork_guard, in_bad_fork, lock};
+pub use error::{Error, ErrorKind, Result};
+pub use events::Event;
+pub use host::{copy_to_host, synchronize, wait};
+pub use memory::MemoryUse;
+pub use operators::SchemaArg;
+pub use storage::Storage;

@@ -1,0 +1,104 @@
+//! Byte counts per device, and the addresses that storages show.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
+
+/// The most devices that one process counts.
+pub const MAX_DEVICES: usize = 64;
+
+/// Bytes and counts of one device's live storages.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MemoryUse {
+    pub allocated: i64,
+    pub peak_allocated: i64,
+    pub total_allocated: i64,
+    pub total_freed: i64,
+    pub live: i64,
+    pub peak_live: i64,
+    pub out_of_memory: i64,
+}
+
+#[derive(Default)]
+struct Counters {
+    allocated: AtomicI64,
+    peak_allocated: AtomicI64,
+    total_allocated: AtomicI64,
+    live: AtomicI64,
+    peak_live: AtomicI64,
+    out_of_memory: AtomicI64,
+}
+
+fn counters(device: usize) -> &'static Counters {
+    static COUNTERS: OnceLock<Vec<Counters>> = OnceLock::new();
+    &COUNTERS.get_or_init(|| (0..MAX_DEVICES).map(|_| Counters::default()).collect())[device % MAX_DEVICES]
+}
+
+pub(crate) fn count_allocation(device: usize, nbytes: usize) {
+    let c = counters(device);
+    let now = c.allocated.fetch_add(nbytes as i64, Relaxed) + nbytes as i64;
+    c.peak_allocated.fetch_max(now, Relaxed);
+    c.total_allocated.fetch_add(nbytes as i64, Relaxed);
+    let live = c.live.fetch_add(1, Relaxed) + 1;
+    c.peak_live.fetch_max(live, Relaxed);
+}
+
+pub(crate) fn count_free(device: usize, nbytes: usize) {
+    let c = counters(device);
+    c.allocated.fetch_sub(nbytes as i64, Relaxed);
+    c.live.fetch_sub(1, Relaxed);
+}
+
+pub(crate) fn count_out_of_memory(device: usize) {
+    counters(device).out_of_memory.fetch_add(1, Relaxed);
+}
+
+/// What a device's storages take now.
+pub fn memory_use(device: usize) -> MemoryUse {
+    let c = counters(device);
+    let (allocated, total) = (c.allocated.load(Relaxed), c.total_allocated.load(Relaxed));
+    MemoryUse {
+        allocated,
+        peak_allocated: c.peak_allocated.load(Relaxed),
+        total_allocated: total,
+        total_freed: total - allocated,
+        live: c.live.load(Relaxed),
+        peak_live: c.peak_live.load(Relaxed),
+        out_of_memory: c.out_of_memory.load(Relaxed),
+    }
+}
+
+/// Starts the peaks anew from what is in use now.
+pub fn reset_peak(device: usize) {
+    let c = counters(device);
+    c.peak_allocated.store(c.allocated.load(Relaxed), Relaxed);
+    c.peak_live.store(c.live.load(Relaxed), Relaxed);
+}
+
+/// Addresses for `data_ptr()`: distinct, aligned, and never readable, so that a stray access faults
+/// instead of corrupting memory. They come from one `PROT_NONE` reservation, in a ring.
+pub(crate) fn next_address(nbytes: usize) -> usize {
+    if nbytes == 0 {
+        return 0;
+    }
+    static RESERVATION: OnceLock<(usize, usize)> = OnceLock::new();
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let (base, size) = *RESERVATION.get_or_init(reserve);
+    let length = nbytes.next_multiple_of(256);
+    let start = NEXT.fetch_add(length, Relaxed) % size;
+    // The end of the ring: addresses need not be unique over the whole life of a process.
+    base + if start + length > size { 0 } else { start }
+}
+
+fn reserve() -> (usize, usize) {
+    for bits in [44, 42, 40, 36, 32] {
+        let size = 1_usize << bits;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new anonymous mapping that nothing may access touches no existing memory.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), size, libc::PROT_NONE, flags, -1, 0) };
+        if base != libc::MAP_FAILED {
+            return (base as usize, size);
+        }
+    }
+    // No address space to spare: addresses in the unmapped first pages fault just as well.
+    (64, 1 << 12)
+}

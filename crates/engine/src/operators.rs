@@ -1,0 +1,56 @@
+//! The operators that PyTorch may call, with what their schemas say.
+
+use aten::{Row, table};
+use stablehlo::Number;
+
+/// One argument of a schema.
+#[derive(Clone, Debug)]
+pub struct SchemaArg {
+    pub name: String,
+    /// The schema's type: "Tensor", "Scalar?", "int[]", …
+    pub ty: String,
+    pub is_mutated: bool,
+    /// A keyword-only mutated argument: an `out=`.
+    pub is_out: bool,
+    pub default: Option<Number>,
+}
+
+/// An operator known to the engine.
+pub(crate) struct Operator {
+    pub name: String,
+    pub row: Option<&'static Row>,
+    pub names: Vec<String>,
+    pub args: Vec<ArgInfo>,
+    /// The schema's types as text.
+    pub types: Vec<String>,
+    pub mutated: Vec<usize>,
+}
+
+/// How an argument enters the key of a call.
+#[derive(Clone, Copy)]
+pub(crate) struct ArgInfo {
+    /// A number that is an input of the program unless it equals `default`.
+    pub dynamic: bool,
+    pub default: Option<Number>,
+}
+
+impl Operator {
+    /// `functional` names the operator whose row computes an in-place or `out=` form.
+    pub fn new(name: &str, functional: &str, args: &[SchemaArg]) -> Operator {
+        let row = table::find(name).or_else(|| table::find(functional));
+        let info = |arg: &SchemaArg| {
+            let number = matches!(arg.ty.as_str(), "Scalar" | "Scalar?" | "float" | "float?" | "Scalar[]");
+            // Without a row the operator is traced by PyTorch, which sees the numbers as constants.
+            let baked = row.is_none_or(|row| row.baked.contains(&arg.name.as_str()));
+            ArgInfo { dynamic: number && !baked, default: arg.default }
+        };
+        Operator {
+            name: name.to_owned(),
+            row,
+            names: args.iter().map(|arg| arg.name.clone()).collect(),
+            args: args.iter().map(info).collect(),
+            types: args.iter().map(|arg| arg.ty.clone()).collect(),
+            mutated: (0..args.len()).filter(|&i| args[i].is_mutated).collect(),
+        }
+    }
+}

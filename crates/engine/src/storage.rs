@@ -1,0 +1,127 @@
+//! Storages and the values that they hold.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+use crate::memory;
+
+/// An interned base type (`Types`): element type and sizes of an N-d value.
+pub type TypeId = u32;
+
+/// What a storage holds at one moment: an N-d value on a device, perhaps not computed yet.
+pub(crate) struct Value {
+    pub ty: TypeId,
+    state: Mutex<ValueState>,
+    /// Where the value stands among the inputs of the chunk being recorded: chunk number and index.
+    pub mark: AtomicU64,
+}
+
+#[derive(Clone)]
+pub(crate) enum ValueState {
+    /// An output of the chunk being recorded, by its index among all outputs.
+    Pending { output: u32 },
+    Ready(Arc<pjrt::Buffer>),
+    /// Its program failed.
+    Failed(Arc<Error>),
+}
+
+impl Value {
+    pub fn new(ty: TypeId, state: ValueState) -> Arc<Value> {
+        Arc::new(Value { ty, state: Mutex::new(state), mark: AtomicU64::new(u64::MAX) })
+    }
+
+
+    pub fn set(&self, state: ValueState) {
+        *self.state.lock() = state;
+    }
+
+    /// The output index while the value waits in the chunk being recorded.
+    pub fn pending(&self) -> Option<u32> {
+        match *self.state.lock() {
+            ValueState::Pending { output } => Some(output),
+            _ => None,
+        }
+    }
+
+    pub fn is_failed(&self) -> bool {
+        matches!(*self.state.lock(), ValueState::Failed(_))
+    }
+
+    pub fn buffer(&self) -> Result<Arc<pjrt::Buffer>> {
+        match &*self.state.lock() {
+            ValueState::Ready(buffer) => Ok(Arc::clone(buffer)),
+            ValueState::Failed(error) => Err((**error).clone()),
+            ValueState::Pending { .. } => Err(Error::runtime("internal error: a value was used before its flush")),
+        }
+    }
+
+    /// Whether nobody but this value holds its buffer.
+    pub fn owns_buffer(&self) -> bool {
+        matches!(&*self.state.lock(), ValueState::Ready(buffer) if Arc::strong_count(buffer) == 1)
+    }
+}
+
+/// A tensor storage: PyTorch's `DataPtr` points to one. Its value is replaced when it is written.
+pub struct Storage {
+    pub device: usize,
+    state: Mutex<State>,
+}
+
+struct State {
+    nbytes: usize,
+    address: usize,
+    value: Option<Arc<Value>>,
+}
+
+impl Storage {
+    /// A storage that nothing has been written to.
+    pub fn new(device: usize, nbytes: usize) -> Arc<Storage> {
+        Storage::with_value(device, nbytes, None)
+    }
+
+    pub(crate) fn with_value(device: usize, nbytes: usize, value: Option<Arc<Value>>) -> Arc<Storage> {
+        memory::count_allocation(device, nbytes);
+        let address = memory::next_address(nbytes);
+        Arc::new(Storage { device, state: Mutex::new(State { nbytes, address, value }) })
+    }
+
+    /// The address that `data_ptr()` shows.
+    pub fn address(&self) -> usize {
+        self.state.lock().address
+    }
+
+    pub fn nbytes(&self) -> usize {
+        self.state.lock().nbytes
+    }
+
+    pub(crate) fn value(&self) -> Option<Arc<Value>> {
+        self.state.lock().value.clone()
+    }
+
+    /// The value's type, or the size in bytes of a storage without a value.
+    pub(crate) fn base(&self) -> std::result::Result<TypeId, usize> {
+        let state = self.state.lock();
+        state.value.as_ref().map(|value| value.ty).ok_or(state.nbytes)
+    }
+
+    pub(crate) fn set_value(&self, value: Option<Arc<Value>>) -> Option<Arc<Value>> {
+        std::mem::replace(&mut self.state.lock().value, value)
+    }
+
+    /// Takes another size and value; the address changes with the size.
+    pub(crate) fn replace(&self, nbytes: usize, value: Option<Arc<Value>>) {
+        let mut state = self.state.lock();
+        memory::count_free(self.device, state.nbytes);
+        memory::count_allocation(self.device, nbytes);
+        *state = State { nbytes, address: memory::next_address(nbytes), value };
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        memory::count_free(self.device, self.state.get_mut().nbytes);
+    }
+}

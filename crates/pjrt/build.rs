@@ -1,0 +1,146 @@
+//! Generates the bindings from the C header that the PJRT CPU plugin's wheel ships.
+//!
+//! Beside what bindgen makes of the header, this writes for every argument struct the size that its
+//! `struct_size` field must carry and, for every function of the table, its name and offset. So the
+//! whole C API goes through one generic call (`src/api.rs`), and nothing is filled in by hand.
+
+use std::env;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const HEADER_IN_SITE_PACKAGES: &str = "xla_plugins/xla_cpu_pjrt/include/pjrt_c_api.h";
+const LIBCLANG_IN_SITE_PACKAGES: &str = "clang/native";
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    for variable in ["TORCHTPU_PJRT_HEADER", "PYO3_PYTHON", "LIBCLANG_PATH"] {
+        println!("cargo:rerun-if-env-changed={variable}");
+    }
+    if let Err(message) = generate() {
+        eprintln!("error: {message}");
+        std::process::exit(1);
+    }
+}
+
+fn generate() -> Result<(), String> {
+    let header = find_header()?;
+    println!("cargo:rerun-if-changed={}", header.display());
+    set_libclang_path()?;
+
+    let mut builder = bindgen::Builder::default()
+        .header(header.display().to_string())
+        .allowlist_item("PJRT_.*")
+        .prepend_enum_name(false)
+        .generate_comments(false)
+        .layout_tests(false);
+    // The libclang wheel carries no compiler headers (stddef.h and the like).
+    if let Some(include) = compiler_headers() {
+        builder = builder.clang_arg(format!("-I{}", include.display()));
+    }
+    let mut code = builder.generate().map_err(|error| format!("bindgen on {}: {error}", header.display()))?.to_string();
+
+    let text = std::fs::read_to_string(&header).map_err(|error| format!("{}: {error}", header.display()))?;
+    code.push_str(&describe_structs(&text));
+
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    std::fs::write(out.join("bindings.rs"), code).map_err(|error| error.to_string())
+}
+
+/// Implements `Struct` for each struct with a size constant, and `Arguments` for each that belongs to a function.
+fn describe_structs(header: &str) -> String {
+    let functions: Vec<&str> = invocations(header, "_PJRT_API_STRUCT_FIELD(").collect();
+    let mut code = String::new();
+    for arguments in invocations(header, "PJRT_DEFINE_STRUCT_TRAITS(") {
+        let name = arguments.split(',').next().unwrap_or_default().trim();
+        // The macro's own definition, and the two structs which carry no size.
+        if name == "sname" || name.ends_with("CallbackInfo") {
+            continue;
+        }
+        writeln!(
+            code,
+            "// SAFETY: the size is the header's, and zeroed scalars, pointers and optional functions are valid.\n\
+             unsafe impl crate::api::Struct for {name} {{\n\
+             const SIZE: usize = {name}_STRUCT_SIZE as usize;\n\
+             fn set_struct_size(&mut self) {{ self.struct_size = Self::SIZE; }}\n}}"
+        )
+        .expect("writing to a String");
+        // These two return nothing, so they are called by themselves.
+        let function = name.trim_end_matches("_Args");
+        let returns_error = !matches!(function, "PJRT_Error_Destroy" | "PJRT_Error_Message");
+        if functions.contains(&function) && returns_error {
+            writeln!(
+                code,
+                "// SAFETY: the offset is that of the function which takes this struct.\n\
+                 unsafe impl crate::api::Arguments for {name} {{\n\
+                 const FUNCTION: &'static str = \"{function}\";\n\
+                 const OFFSET: usize = ::std::mem::offset_of!(PJRT_Api, {function});\n}}"
+            )
+            .expect("writing to a String");
+        }
+    }
+    code
+}
+
+/// What stands between the parentheses of each use of a macro.
+fn invocations<'a>(text: &'a str, opening: &'a str) -> impl Iterator<Item = &'a str> {
+    text.split(opening).skip(1).filter_map(|rest| rest.split(')').next()).map(str::trim)
+}
+
+fn find_header() -> Result<PathBuf, String> {
+    if let Some(path) = env::var_os("TORCHTPU_PJRT_HEADER").map(PathBuf::from) {
+        return if path.is_file() {
+            Ok(path)
+        } else {
+            Err(format!("TORCHTPU_PJRT_HEADER: no file at {}", path.display()))
+        };
+    }
+    in_site_packages(HEADER_IN_SITE_PACKAGES).ok_or_else(|| {
+        format!(
+            "no {HEADER_IN_SITE_PACKAGES} among the packages of {}: `pip install xla_cpu_pjrt` there, \
+             or set PYO3_PYTHON to another interpreter, or TORCHTPU_PJRT_HEADER to the header",
+            python().display()
+        )
+    })
+}
+
+fn set_libclang_path() -> Result<(), String> {
+    if env::var_os("LIBCLANG_PATH").is_some() {
+        return Ok(());
+    }
+    let folder = in_site_packages(LIBCLANG_IN_SITE_PACKAGES).ok_or_else(|| {
+        format!(
+            "no {LIBCLANG_IN_SITE_PACKAGES} among the packages of {}: `pip install libclang` there, \
+             or set LIBCLANG_PATH to the folder of libclang.so",
+            python().display()
+        )
+    })?;
+    // SAFETY: no other thread of this build script exists to read the environment.
+    unsafe { env::set_var("LIBCLANG_PATH", folder) };
+    Ok(())
+}
+
+/// The interpreter whose packages are searched.
+fn python() -> PathBuf {
+    if let Some(path) = env::var_os("PYO3_PYTHON") {
+        return path.into();
+    }
+    let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let local = manifest.join("../../.venv/bin/python");
+    if local.exists() { local } else { "python3".into() }
+}
+
+fn in_site_packages(relative: &str) -> Option<PathBuf> {
+    let output =
+        Command::new(python()).args(["-c", "import sys; print('\\n'.join(p for p in sys.path if p))"]).output().ok()?;
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(|folder| Path::new(folder).join(relative))
+        .find(|path| path.exists())
+}
+
+fn compiler_headers() -> Option<PathBuf> {
+    let output = Command::new("gcc").arg("-print-file-name=include").output().ok()?;
+    let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    path.is_dir().then_some(path)
+}

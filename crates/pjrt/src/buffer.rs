@@ -1,0 +1,387 @@
+//! Buffers: arrays on a device.
+
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use crate::api::{Api, Arguments, Struct, slice};
+use crate::client::{Client, ClientInner, byte_size, null};
+use crate::error::{Code, Error, Result};
+use crate::event::Event;
+use crate::sys;
+
+/// An array on a device, perhaps still being computed. Dropping it frees the memory once nothing uses it.
+pub struct Buffer {
+    raw: NonNull<sys::PJRT_Buffer>,
+    pub(crate) client: Arc<ClientInner>,
+}
+
+// SAFETY: PJRT functions may be called on a buffer from any thread.
+unsafe impl Send for Buffer {}
+// SAFETY: as above.
+unsafe impl Sync for Buffer {}
+
+impl Drop for Buffer {
+    #[inline]
+    fn drop(&mut self) {
+        let mut arguments = sys::PJRT_Buffer_Destroy_Args { buffer: self.raw.as_ptr(), ..Struct::new() };
+        // SAFETY: the buffer is ours and not used again. There is nobody to tell of an error.
+        let _ = unsafe { self.client.api.call(&mut arguments) };
+    }
+}
+
+impl Buffer {
+    /// # Safety
+    /// `raw` is null, or a live buffer of this client that nobody else owns.
+    #[inline]
+    pub(crate) unsafe fn from_raw(client: &Arc<ClientInner>, raw: *mut sys::PJRT_Buffer) -> Result<Self> {
+        Ok(Self { raw: NonNull::new(raw).ok_or_else(|| null("PJRT_Buffer"))?, client: Arc::clone(client) })
+    }
+
+    #[inline]
+    pub(crate) fn as_raw(&self) -> *mut sys::PJRT_Buffer {
+        self.raw.as_ptr()
+    }
+
+    /// Calls a function whose argument struct points to this buffer and to nothing else.
+    ///
+    /// # Safety
+    /// `arguments` holds no other pointer, but for null where the header allows it.
+    #[inline]
+    unsafe fn call<A: Arguments>(&self, mut arguments: A) -> Result<A> {
+        // SAFETY: the buffer is live, and the caller vouches for the rest.
+        unsafe { self.client.api.call(&mut arguments) }?;
+        Ok(arguments)
+    }
+
+    fn api(&self) -> Api {
+        self.client.api
+    }
+
+    /// The client whose buffer this is.
+    pub fn client(&self) -> Client {
+        Client { inner: Arc::clone(&self.client) }
+    }
+
+    fn ready_event(&self) -> Result<Option<Event>> {
+        // SAFETY: the buffer is all that the struct points to.
+        let arguments =
+            unsafe { self.call(sys::PJRT_Buffer_ReadyEvent_Args { buffer: self.as_raw(), ..Struct::new() }) }?;
+        // SAFETY: the event is new and ours.
+        Ok(unsafe { Event::from_raw(self.api(), arguments.event) })
+    }
+
+    /// Blocks until the array is there.
+    ///
+    /// # Errors
+    /// What its computation failed with. `InvalidArgument`, usually, where the buffer was donated.
+    pub fn ready(&self) -> Result<()> {
+        self.ready_event()?.map_or(Ok(()), |event| event.wait())
+    }
+
+    /// Whether the array is there, or its computation has failed.
+    ///
+    /// # Errors
+    /// Where the plugin cannot say.
+    pub fn is_ready(&self) -> Result<bool> {
+        self.ready_event()?.map_or(Ok(true), |event| event.is_ready())
+    }
+
+    /// Calls `f` once, when the array is there or its computation has failed: on one of the plugin's
+    /// threads, or before this returns. `f` should be quick, and must not own what keeps the client alive.
+    ///
+    /// # Errors
+    /// Where the plugin gives no event to wait for. `f` is then never called.
+    pub fn on_ready(&self, f: Box<dyn FnOnce(Result<()>) + Send>) -> Result<()> {
+        match self.ready_event()? {
+            Some(event) => event.on_ready(f),
+            None => f(Ok(())),
+        }
+        Ok(())
+    }
+
+    /// Copies the array into `out`, dense and row-major. Blocks until it is there.
+    ///
+    /// A plugin may disregard that row-major is asked for: the CPU plugin does, whose arrays are
+    /// row-major unless a program asks for another layout.
+    ///
+    /// # Errors
+    /// What its computation failed with, or `InvalidArgument` where `out` is not [`Buffer::host_bytes`] long.
+    pub fn to_host(&self, out: &mut [u8]) -> Result<()> {
+        if self.read_in_place(out)? {
+            return Ok(());
+        }
+        self.copy_to_host(|size| {
+            if out.len() == size {
+                return Ok(out.as_mut_ptr());
+            }
+            Err(Error::invalid(
+                "PJRT_Buffer_ToHostBuffer",
+                format!("{} bytes of room for an array of {size}", out.len()),
+            ))
+        })
+        .map(drop)
+    }
+
+    /// Bytes of the array on the host, dense. Blocks only where its shape is not known before it is computed.
+    ///
+    /// # Errors
+    /// Where the buffer was donated, or the plugin cannot say.
+    pub fn host_bytes(&self) -> Result<usize> {
+        self.copy_to_host(|_| Ok(ptr::null_mut()))
+    }
+
+    /// Copies memory that this process can read, without the plugin's threads: for a small array they take
+    /// some forty times as long. False, with nothing copied, where that cannot be done.
+    fn read_in_place(&self, out: &mut [u8]) -> Result<bool> {
+        if !self.is_plain_memory(out.len()).unwrap_or(false) {
+            return Ok(false);
+        }
+        self.ready()?;
+        // A reference from outside keeps the memory where it is, even if another thread donates the buffer.
+        // SAFETY: the buffer is all that the struct points to.
+        let pinned = unsafe {
+            self.call(sys::PJRT_Buffer_IncreaseExternalReferenceCount_Args { buffer: self.as_raw(), ..Struct::new() })
+        };
+        if pinned.is_err() {
+            return Ok(false);
+        }
+        let source = self.unsafe_pointer();
+        if let Ok(source @ 1..) = source {
+            // SAFETY: on the CPU this is the address of the array, which is as long as `out`, and is complete.
+            unsafe { ptr::copy_nonoverlapping(source as *const u8, out.as_mut_ptr(), out.len()) };
+        }
+        // SAFETY: the buffer is all that the struct points to, and the count was increased above.
+        unsafe {
+            self.call(sys::PJRT_Buffer_DecreaseExternalReferenceCount_Args { buffer: self.as_raw(), ..Struct::new() })
+        }?;
+        Ok(matches!(source, Ok(1..)))
+    }
+
+    /// Whether the array is so many bytes of this process's memory, dense and row-major, and no fewer or more.
+    fn is_plain_memory(&self, size: usize) -> Result<bool> {
+        // SAFETY: the buffer is all that the struct points to.
+        let on_cpu = unsafe { self.call(sys::PJRT_Buffer_IsOnCpu_Args { buffer: self.as_raw(), ..Struct::new() }) }?;
+        Ok(size != 0
+            && on_cpu.is_on_cpu
+            && byte_size(self.element_type()?, self.raw_dims()?) == Some(size)
+            // An array whose shape only running the program settles carries its sizes too.
+            && self.device_bytes()? == size
+            && self.is_row_major()?)
+    }
+
+    fn is_row_major(&self) -> Result<bool> {
+        // SAFETY: the buffer is all that the struct points to.
+        let layout =
+            unsafe { self.call(sys::PJRT_Buffer_GetMemoryLayout_Args { buffer: self.as_raw(), ..Struct::new() }) }?
+                .layout;
+        if layout.type_ != sys::PJRT_Buffer_MemoryLayout_Type_Tiled {
+            return Ok(false);
+        }
+        // SAFETY: the type says that this is the member which is set.
+        let tiled = unsafe { layout.__bindgen_anon_1.tiled };
+        // SAFETY: the layout lives as long as the buffer.
+        let minor_to_major = unsafe { slice(tiled.minor_to_major, tiled.minor_to_major_size) };
+        let descending = minor_to_major.iter().rev().zip(0..).all(|(dim, place)| *dim == place);
+        Ok(tiled.num_tiles == 0 && descending)
+    }
+
+    /// Copies to where `destination` says, given the size; null asks for the size only.
+    fn copy_to_host(&self, destination: impl FnOnce(usize) -> Result<*mut u8>) -> Result<usize> {
+        // The device's layout may be another, so row-major is asked for: the last dimension varies fastest.
+        let rank = self.raw_dims()?.len();
+        let mut inline = [0; 16];
+        let mut spill;
+        let minor_to_major: &mut [i64] = if rank <= inline.len() {
+            &mut inline[..rank]
+        } else {
+            spill = vec![0; rank];
+            &mut spill
+        };
+        for (position, dim) in minor_to_major.iter_mut().rev().enumerate() {
+            *dim = position as i64;
+        }
+        let mut layout =
+            sys::PJRT_Buffer_MemoryLayout { type_: sys::PJRT_Buffer_MemoryLayout_Type_Tiled, ..Struct::new() };
+        layout.__bindgen_anon_1.tiled = sys::PJRT_Buffer_MemoryLayout_Tiled {
+            minor_to_major: minor_to_major.as_ptr(),
+            minor_to_major_size: minor_to_major.len(),
+            ..Struct::new()
+        };
+        let mut arguments =
+            sys::PJRT_Buffer_ToHostBuffer_Args { src: self.as_raw(), host_layout: &mut layout, ..Struct::new() };
+        // SAFETY: the buffer and the layout are live. Without a destination, this asks for the size.
+        unsafe { self.api().call(&mut arguments) }?;
+        let size = arguments.dst_size;
+        let destination = destination(size)?;
+        if destination.is_null() {
+            return Ok(size);
+        }
+        if size == 0 {
+            // There is nothing to copy, and awaiting the copy of nothing crashes some plugins.
+            self.ready()?;
+            return Ok(0);
+        }
+        arguments.dst = destination.cast();
+        // SAFETY: the destination has room for `size` bytes until the event has been awaited.
+        unsafe { self.api().call(&mut arguments) }?;
+        // SAFETY: the event is new and ours.
+        if let Some(event) = unsafe { Event::from_raw(self.api(), arguments.event) } {
+            event.wait()?;
+        }
+        Ok(size)
+    }
+
+    /// The type of the elements.
+    ///
+    /// # Errors
+    /// `Unimplemented` where [`ElementType`] does not have it.
+    pub fn element_type(&self) -> Result<ElementType> {
+        // SAFETY: the buffer is all that the struct points to.
+        let arguments =
+            unsafe { self.call(sys::PJRT_Buffer_ElementType_Args { buffer: self.as_raw(), ..Struct::new() }) }?;
+        ElementType::from_raw(arguments.type_).ok_or_else(|| {
+            Error::new(
+                "PJRT_Buffer_ElementType",
+                Code::Unimplemented,
+                format!("element type {} is not supported", arguments.type_),
+            )
+        })
+    }
+
+    fn raw_dims(&self) -> Result<&[i64]> {
+        // SAFETY: the buffer is all that the struct points to.
+        let arguments =
+            unsafe { self.call(sys::PJRT_Buffer_Dimensions_Args { buffer: self.as_raw(), ..Struct::new() }) }?;
+        // SAFETY: the dimensions live as long as the buffer.
+        Ok(unsafe { slice(arguments.dims, arguments.num_dims) })
+    }
+
+    /// The size of each dimension; the upper bound of those that only running the program settles.
+    ///
+    /// # Errors
+    /// Where the plugin cannot say.
+    pub fn dims(&self) -> Result<Vec<i64>> {
+        self.raw_dims().map(<[i64]>::to_vec)
+    }
+
+    /// The size of each dimension, of this very array. Blocks where only running the program settles it.
+    ///
+    /// # Errors
+    /// Where the plugin cannot say.
+    pub fn unpadded_dims(&self) -> Result<Vec<i64>> {
+        // SAFETY: the buffer is all that the struct points to.
+        let arguments =
+            unsafe { self.call(sys::PJRT_Buffer_UnpaddedDimensions_Args { buffer: self.as_raw(), ..Struct::new() }) }?;
+        // SAFETY: the dimensions live as long as the buffer.
+        Ok(unsafe { slice(arguments.unpadded_dims, arguments.num_dims) }.to_vec())
+    }
+
+    /// Bytes on the device, padding included.
+    ///
+    /// # Errors
+    /// Where the buffer was donated, or the plugin cannot say.
+    pub fn device_bytes(&self) -> Result<usize> {
+        // SAFETY: the buffer is all that the struct points to.
+        let arguments =
+            unsafe { self.call(sys::PJRT_Buffer_OnDeviceSizeInBytes_Args { buffer: self.as_raw(), ..Struct::new() }) }?;
+        Ok(arguments.on_device_size_in_bytes)
+    }
+
+    /// Whether the memory has been given away, to a program that it was donated to. A buffer that
+    /// cannot tell counts as deleted.
+    pub fn is_deleted(&self) -> bool {
+        // SAFETY: the buffer is all that the struct points to.
+        let arguments =
+            unsafe { self.call(sys::PJRT_Buffer_IsDeleted_Args { buffer: self.as_raw(), ..Struct::new() }) };
+        arguments.map_or(true, |arguments| arguments.is_deleted)
+    }
+
+    /// Copies to another device of this client, by its index, without waiting.
+    ///
+    /// # Errors
+    /// Where there is no such device, it is the one that the buffer is on, or its memory is used up.
+    pub fn copy_to_device(&self, device: usize) -> Result<Self> {
+        let mut arguments = sys::PJRT_Buffer_CopyToDevice_Args {
+            buffer: self.as_raw(),
+            dst_device: self.client.device(device, "PJRT_Buffer_CopyToDevice")?,
+            ..Struct::new()
+        };
+        // SAFETY: the buffer and the device are live.
+        unsafe { self.api().call(&mut arguments) }?;
+        // SAFETY: the copy is new and ours.
+        unsafe { Self::from_raw(&self.client, arguments.dst_buffer) }
+    }
+
+    /// The address of the memory, in whatever terms the device has. It means nothing after the
+    /// buffer is dropped or donated. May block until the array is there.
+    ///
+    /// # Errors
+    /// Where the plugin does not tell.
+    pub fn unsafe_pointer(&self) -> Result<usize> {
+        // SAFETY: the buffer is all that the struct points to.
+        let arguments =
+            unsafe { self.call(sys::PJRT_Buffer_UnsafePointer_Args { buffer: self.as_raw(), ..Struct::new() }) }?;
+        Ok(arguments.buffer_pointer)
+    }
+}
+
+macro_rules! element_types {
+    ($($(#[$doc:meta])* $name:ident = $constant:ident, $size:literal;)*) => {
+        /// The types of elements.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum ElementType { $($(#[$doc])* $name,)* }
+
+        impl ElementType {
+            /// Every element type.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// Bytes of one element.
+            #[inline]
+            pub const fn size_bytes(self) -> usize {
+                match self { $(Self::$name => $size,)* }
+            }
+
+            #[inline]
+            pub(crate) fn to_raw(self) -> sys::PJRT_Buffer_Type {
+                match self { $(Self::$name => sys::$constant,)* }
+            }
+
+            pub(crate) fn from_raw(raw: sys::PJRT_Buffer_Type) -> Option<Self> {
+                match raw { $(sys::$constant => Some(Self::$name),)* _ => None }
+            }
+        }
+    };
+}
+
+element_types! {
+    /// Booleans, as bytes of 0 or 1.
+    Pred = PJRT_Buffer_Type_PRED, 1;
+    /// 8-bit signed integers.
+    S8 = PJRT_Buffer_Type_S8, 1;
+    /// 16-bit signed integers.
+    S16 = PJRT_Buffer_Type_S16, 2;
+    /// 32-bit signed integers.
+    S32 = PJRT_Buffer_Type_S32, 4;
+    /// 64-bit signed integers.
+    S64 = PJRT_Buffer_Type_S64, 8;
+    /// 8-bit unsigned integers.
+    U8 = PJRT_Buffer_Type_U8, 1;
+    /// 16-bit unsigned integers.
+    U16 = PJRT_Buffer_Type_U16, 2;
+    /// 32-bit unsigned integers.
+    U32 = PJRT_Buffer_Type_U32, 4;
+    /// 64-bit unsigned integers.
+    U64 = PJRT_Buffer_Type_U64, 8;
+    /// IEEE half precision.
+    F16 = PJRT_Buffer_Type_F16, 2;
+    /// The upper half of IEEE single precision.
+    BF16 = PJRT_Buffer_Type_BF16, 2;
+    /// IEEE single precision.
+    F32 = PJRT_Buffer_Type_F32, 4;
+    /// IEEE double precision.
+    F64 = PJRT_Buffer_Type_F64, 8;
+    /// Pairs of `F32`, the real part first.
+    C64 = PJRT_Buffer_Type_C64, 8;
+    /// Pairs of `F64`, the real part first.
+    C128 = PJRT_Buffer_Type_C128, 16;
+}

@@ -1,0 +1,127 @@
+//! Errors, as plugins report them.
+
+use std::fmt;
+use std::mem::offset_of;
+use std::ptr::NonNull;
+
+use crate::api::{Api, Struct, string};
+use crate::sys;
+
+/// What a failed call returns.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A call that failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message} ({function}: {code})")]
+pub struct Error {
+    /// The function of the C API that failed, or for which this crate refused the arguments.
+    pub function: &'static str,
+    /// The kind of failure.
+    pub code: Code,
+    /// The plugin's own words.
+    pub message: String,
+}
+
+impl Error {
+    /// An error of this crate's own.
+    pub(crate) fn new(function: &'static str, code: Code, message: impl Into<String>) -> Self {
+        Self { function, code, message: message.into() }
+    }
+
+    /// Arguments that must not reach the plugin.
+    #[cold]
+    pub(crate) fn invalid(function: &'static str, message: impl Into<String>) -> Self {
+        Self::new(function, Code::InvalidArgument, message)
+    }
+
+    /// Reads and frees a plugin's error.
+    ///
+    /// # Safety
+    /// `error` came from this plugin, and the caller gives up its ownership.
+    #[cold]
+    pub(crate) unsafe fn take(api: Api, function: &'static str, error: NonNull<sys::PJRT_Error>) -> Self {
+        let mut code = sys::PJRT_Error_GetCode_Args { error: error.as_ptr(), ..Struct::new() };
+        // SAFETY: the error is live. This call fails only where the table lacks it, so it does not recurse.
+        let code = match unsafe { api.call(&mut code) } {
+            Ok(()) => Code::from_raw(code.code),
+            Err(_) => Code::Unknown,
+        };
+
+        let mut message = sys::PJRT_Error_Message_Args { error: error.as_ptr(), ..Struct::new() };
+        type Message = unsafe extern "C" fn(*mut sys::PJRT_Error_Message_Args);
+        if let Some(call) = api.function::<Message>(offset_of!(sys::PJRT_Api, PJRT_Error_Message)) {
+            // SAFETY: the error is live.
+            unsafe { call(&mut message) };
+        }
+        // SAFETY: the message lives as long as the error does.
+        let message = unsafe { string(message.message, message.message_size) };
+
+        let mut destroy = sys::PJRT_Error_Destroy_Args { error: error.as_ptr(), ..Struct::new() };
+        type Destroy = unsafe extern "C" fn(*mut sys::PJRT_Error_Destroy_Args);
+        if let Some(call) = api.function::<Destroy>(offset_of!(sys::PJRT_Api, PJRT_Error_Destroy)) {
+            // SAFETY: the caller gave up the error, and it is not used again.
+            unsafe { call(&mut destroy) };
+        }
+        Self { function, code, message }
+    }
+}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $constant:ident, $text:literal;)*) => {
+        /// The kinds of failure: the codes of `absl::Status`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Code { $($(#[$doc])* $name,)* }
+
+        impl Code {
+            pub(crate) fn from_raw(raw: sys::PJRT_Error_Code) -> Self {
+                match raw { $(sys::$constant => Self::$name,)* _ => Self::Unknown }
+            }
+
+            /// The name in capitals, such as `RESOURCE_EXHAUSTED`.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The operation was cancelled.
+    Cancelled = PJRT_Error_Code_CANCELLED, "CANCELLED";
+    /// No other code fits, or the plugin gave one that this crate does not know.
+    Unknown = PJRT_Error_Code_UNKNOWN, "UNKNOWN";
+    /// The arguments are wrong whatever the state: a program that does not parse, say.
+    InvalidArgument = PJRT_Error_Code_INVALID_ARGUMENT, "INVALID_ARGUMENT";
+    /// The time ran out.
+    DeadlineExceeded = PJRT_Error_Code_DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED";
+    /// Something asked for does not exist.
+    NotFound = PJRT_Error_Code_NOT_FOUND, "NOT_FOUND";
+    /// Something to be made exists.
+    AlreadyExists = PJRT_Error_Code_ALREADY_EXISTS, "ALREADY_EXISTS";
+    /// The caller may not do this.
+    PermissionDenied = PJRT_Error_Code_PERMISSION_DENIED, "PERMISSION_DENIED";
+    /// Device memory, usually, is used up.
+    ResourceExhausted = PJRT_Error_Code_RESOURCE_EXHAUSTED, "RESOURCE_EXHAUSTED";
+    /// The state does not allow this.
+    FailedPrecondition = PJRT_Error_Code_FAILED_PRECONDITION, "FAILED_PRECONDITION";
+    /// The operation was aborted.
+    Aborted = PJRT_Error_Code_ABORTED, "ABORTED";
+    /// Past the valid range.
+    OutOfRange = PJRT_Error_Code_OUT_OF_RANGE, "OUT_OF_RANGE";
+    /// The plugin does not have this.
+    Unimplemented = PJRT_Error_Code_UNIMPLEMENTED, "UNIMPLEMENTED";
+    /// An invariant is broken.
+    Internal = PJRT_Error_Code_INTERNAL, "INTERNAL";
+    /// A service, or the device, cannot be reached now.
+    Unavailable = PJRT_Error_Code_UNAVAILABLE, "UNAVAILABLE";
+    /// Data is lost or corrupt.
+    DataLoss = PJRT_Error_Code_DATA_LOSS, "DATA_LOSS";
+    /// The caller is not known.
+    Unauthenticated = PJRT_Error_Code_UNAUTHENTICATED, "UNAUTHENTICATED";
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,101 @@
+//! Events: the ends of asynchronous work.
+
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+
+use crate::api::{Api, Struct};
+use crate::error::{Error, Result};
+use crate::sys;
+
+/// An event owned by us.
+pub(crate) struct Event {
+    api: Api,
+    raw: NonNull<sys::PJRT_Event>,
+}
+
+/// What waits for an event. It owns the event, which some plugins need until the callback has run.
+struct Waiter<F> {
+    event: Event,
+    then: F,
+}
+
+impl Event {
+    /// Takes an event that a plugin returned; none where it returned null.
+    ///
+    /// # Safety
+    /// `raw` is null, or a live event of this plugin that nobody else owns.
+    #[inline]
+    pub(crate) unsafe fn from_raw(api: Api, raw: *mut sys::PJRT_Event) -> Option<Self> {
+        NonNull::new(raw).map(|raw| Self { api, raw })
+    }
+
+    /// Blocks until the event has happened, with its error if it has one.
+    pub(crate) fn wait(&self) -> Result<()> {
+        let mut arguments = sys::PJRT_Event_Await_Args { event: self.raw.as_ptr(), ..Struct::new() };
+        // SAFETY: the event is live.
+        unsafe { self.api.call(&mut arguments) }
+    }
+
+    pub(crate) fn is_ready(&self) -> Result<bool> {
+        let mut arguments = sys::PJRT_Event_IsReady_Args { event: self.raw.as_ptr(), ..Struct::new() };
+        // SAFETY: the event is live.
+        unsafe { self.api.call(&mut arguments) }?;
+        Ok(arguments.is_ready)
+    }
+
+    /// Calls `then` once, when the event has happened: on one of the plugin's threads, or before this returns.
+    pub(crate) fn on_ready<F>(self, then: F)
+    where
+        F: FnOnce(Result<()>) + Send + 'static,
+    {
+        let (api, raw) = (self.api, self.raw);
+        let waiter = Box::into_raw(Box::new(Waiter { event: self, then }));
+        let mut arguments = sys::PJRT_Event_OnReady_Args {
+            event: raw.as_ptr(),
+            callback: Some(happened::<F>),
+            user_arg: waiter.cast(),
+            ..Struct::new()
+        };
+        // SAFETY: the waiter keeps the event alive, and the callback takes back what it points to.
+        if unsafe { api.call(&mut arguments) }.is_err() {
+            // SAFETY: a callback that was not registered is never called, so the box is still ours.
+            let Waiter { event, then } = *unsafe { Box::from_raw(waiter) };
+            then(event.wait());
+        }
+    }
+}
+
+/// The callback that plugins call, with an error that becomes ours.
+unsafe extern "C" fn happened<F>(error: *mut sys::PJRT_Error, waiter: *mut c_void)
+where
+    F: FnOnce(Result<()>) + Send + 'static,
+{
+    // A panic must not cross the plugin's frames; the panic hook has printed it.
+    let caught = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: this is the box which `on_ready` registered, and a callback is called once.
+        let Waiter { event, then } = *unsafe { Box::from_raw(waiter.cast::<Waiter<F>>()) };
+        let result = match NonNull::new(error) {
+            None => Ok(()),
+            // SAFETY: the plugin passes ownership of the error.
+            Some(error) => Err(unsafe { Error::take(event.api, "PJRT_Event_OnReady", error) }),
+        };
+        then(result);
+    }));
+    // The payload of a panic may itself panic when dropped.
+    std::mem::forget(caught);
+}
+
+impl Drop for Event {
+    #[inline]
+    fn drop(&mut self) {
+        let mut arguments = sys::PJRT_Event_Destroy_Args { event: self.raw.as_ptr(), ..Struct::new() };
+        // SAFETY: the event is ours and not used again. There is nobody to tell of an error.
+        let _ = unsafe { self.api.call(&mut arguments) };
+    }
+}
+
+// SAFETY: PJRT functions may be called on an event from any thread.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}

@@ -1,0 +1,334 @@
+//! Executables: compiled programs, loaded on a client or not.
+
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use crate::api::{Api, Arguments, Struct, slice};
+use crate::buffer::Buffer;
+use crate::client::{ClientInner, null};
+use crate::error::{Code, Error, Result};
+use crate::sys;
+use crate::value::Value;
+
+/// How many inputs and outputs a call can have before it allocates.
+const INLINE: usize = 32;
+
+/// A compiled program that no client has loaded: made for a [`crate::Topology`], perhaps of absent
+/// devices. Serialize it, and load it with [`crate::Client::deserialize`] where there are such devices.
+pub struct Executable {
+    api: Api,
+    raw: NonNull<sys::PJRT_Executable>,
+}
+
+// SAFETY: PJRT functions may be called on an executable from any thread.
+unsafe impl Send for Executable {}
+// SAFETY: as above.
+unsafe impl Sync for Executable {}
+
+/// The memory that a compiled program needs on each device, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompiledMemoryStats {
+    /// The code.
+    pub generated_code: i64,
+    /// The inputs.
+    pub argument: i64,
+    /// The outputs.
+    pub output: i64,
+    /// The part of the outputs that reuses the memory of donated inputs.
+    pub alias: i64,
+    /// What is needed only while the program runs.
+    pub temp: i64,
+    /// The most that is in use at any time. 0 where the plugin does not say.
+    pub peak: i64,
+}
+
+impl Drop for Executable {
+    fn drop(&mut self) {
+        let mut arguments = sys::PJRT_Executable_Destroy_Args { executable: self.raw.as_ptr(), ..Struct::new() };
+        // SAFETY: the executable is ours and not used again. There is nobody to tell of an error.
+        let _ = unsafe { self.api.call(&mut arguments) };
+    }
+}
+
+impl Executable {
+    /// # Safety
+    /// `raw` is null, or a live executable of this plugin that nobody else owns.
+    pub(crate) unsafe fn from_raw(api: Api, raw: *mut sys::PJRT_Executable) -> Result<Self> {
+        let raw = NonNull::new(raw).ok_or_else(|| null("PJRT_Executable"))?;
+        Ok(Self { api, raw })
+    }
+
+    /// Calls a function whose argument struct points to this executable and to nothing else.
+    ///
+    /// # Safety
+    /// `arguments` holds no other pointer, but for null where the header allows it.
+    unsafe fn call<A: Arguments>(&self, mut arguments: A) -> Result<A> {
+        // SAFETY: the executable is live, and the caller vouches for the rest.
+        unsafe { self.api.call(&mut arguments) }?;
+        Ok(arguments)
+    }
+
+    /// How many outputs a run has on each device.
+    ///
+    /// # Errors
+    /// Where the plugin cannot say.
+    pub fn num_outputs(&self) -> Result<usize> {
+        // SAFETY: the executable is all that the struct points to.
+        let arguments = unsafe {
+            self.call(sys::PJRT_Executable_NumOutputs_Args { executable: self.raw.as_ptr(), ..Struct::new() })
+        }?;
+        Ok(arguments.num_outputs)
+    }
+
+    /// The executable as bytes, for [`crate::Client::deserialize`]. Those of two compiles of the
+    /// same program may differ.
+    ///
+    /// # Errors
+    /// Where the plugin cannot serialize this.
+    pub fn serialize(&self) -> Result<Vec<u8>> {
+        // SAFETY: the executable is all that the struct points to.
+        let arguments = unsafe {
+            self.call(sys::PJRT_Executable_Serialize_Args { executable: self.raw.as_ptr(), ..Struct::new() })
+        }?;
+        // SAFETY: the bytes live until they are handed back below.
+        let bytes = unsafe { slice(arguments.serialized_bytes.cast::<u8>(), arguments.serialized_bytes_size) }.to_vec();
+        if let Some(delete) = arguments.serialized_executable_deleter {
+            // SAFETY: this is the deleter for this value, called once.
+            unsafe { delete(arguments.serialized_executable) };
+        }
+        Ok(bytes)
+    }
+
+    /// A name that executables share only if they came of the same program, options and compiler: text
+    /// as the plugin gave it, or in hexadecimal where what it gave is not text.
+    ///
+    /// # Errors
+    /// `Unimplemented` where the plugin makes none.
+    pub fn fingerprint(&self) -> Result<String> {
+        // SAFETY: the executable is all that the struct points to.
+        let arguments = unsafe {
+            self.call(sys::PJRT_Executable_Fingerprint_Args { executable: self.raw.as_ptr(), ..Struct::new() })
+        }?;
+        // SAFETY: the fingerprint lives as long as the executable.
+        Ok(fingerprint_text(unsafe {
+            slice(arguments.executable_fingerprint.cast(), arguments.executable_fingerprint_size)
+        }))
+    }
+
+    /// The memory that a run needs.
+    ///
+    /// # Errors
+    /// `Unimplemented` where the plugin does not say.
+    pub fn memory_stats(&self) -> Result<CompiledMemoryStats> {
+        // SAFETY: the executable is all that the struct points to.
+        let stats = unsafe {
+            self.call(sys::PJRT_Executable_GetCompiledMemoryStats_Args {
+                executable: self.raw.as_ptr(),
+                ..Struct::new()
+            })
+        }?;
+        Ok(CompiledMemoryStats {
+            generated_code: stats.generated_code_size_in_bytes,
+            argument: stats.argument_size_in_bytes,
+            output: stats.output_size_in_bytes,
+            alias: stats.alias_size_in_bytes,
+            temp: stats.temp_size_in_bytes,
+            peak: stats.peak_memory_in_bytes,
+        })
+    }
+
+    /// What the compiler reckons that a run costs: `flops`, `bytes accessed`, and more by platform.
+    ///
+    /// # Errors
+    /// `Unimplemented` where the plugin does not say.
+    pub fn cost_analysis(&self) -> Result<Vec<(String, Value)>> {
+        // SAFETY: the executable is all that the struct points to.
+        let arguments = unsafe {
+            self.call(sys::PJRT_Executable_GetCostAnalysis_Args { executable: self.raw.as_ptr(), ..Struct::new() })
+        }?;
+        // SAFETY: the properties live as long as the executable.
+        Ok(unsafe { Value::read_list(arguments.properties, arguments.num_properties) })
+    }
+}
+
+fn fingerprint_text(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+    }
+}
+
+/// A compiled program, ready to run on its client's devices.
+pub struct LoadedExecutable {
+    // Fields drop in this order: the client goes last.
+    raw: LoadedHandle,
+    executable: Executable,
+    num_outputs: usize,
+    client: Arc<ClientInner>,
+}
+
+/// Destroys the loaded executable when dropped.
+struct LoadedHandle {
+    api: Api,
+    raw: NonNull<sys::PJRT_LoadedExecutable>,
+}
+
+// SAFETY: PJRT functions may be called on a loaded executable from any thread.
+unsafe impl Send for LoadedHandle {}
+// SAFETY: as above.
+unsafe impl Sync for LoadedHandle {}
+
+impl Drop for LoadedHandle {
+    fn drop(&mut self) {
+        let mut arguments = sys::PJRT_LoadedExecutable_Destroy_Args { executable: self.raw.as_ptr(), ..Struct::new() };
+        // SAFETY: the executable is ours and not used again. There is nobody to tell of an error.
+        let _ = unsafe { self.api.call(&mut arguments) };
+    }
+}
+
+impl LoadedExecutable {
+    /// # Safety
+    /// `raw` is null, or a live executable of this client that nobody else owns.
+    pub(crate) unsafe fn from_raw(client: &Arc<ClientInner>, raw: *mut sys::PJRT_LoadedExecutable) -> Result<Self> {
+        let api = client.api;
+        let raw = NonNull::new(raw).ok_or_else(|| null("PJRT_LoadedExecutable"))?;
+        let raw = LoadedHandle { api, raw };
+        let mut arguments =
+            sys::PJRT_LoadedExecutable_GetExecutable_Args { loaded_executable: raw.raw.as_ptr(), ..Struct::new() };
+        // SAFETY: the loaded executable is live.
+        unsafe { api.call(&mut arguments) }?;
+        // SAFETY: the executable is new and ours.
+        let executable = unsafe { Executable::from_raw(api, arguments.executable) }?;
+        Ok(Self { num_outputs: executable.num_outputs()?, raw, executable, client: Arc::clone(client) })
+    }
+
+    /// How many outputs a run has on each device.
+    #[inline]
+    pub fn num_outputs(&self) -> usize {
+        self.num_outputs
+    }
+
+    /// As [`Executable::serialize`].
+    ///
+    /// # Errors
+    /// Where the plugin cannot serialize this.
+    pub fn serialize(&self) -> Result<Vec<u8>> {
+        self.executable.serialize()
+    }
+
+    /// As [`Executable::memory_stats`].
+    ///
+    /// # Errors
+    /// `Unimplemented` where the plugin does not say.
+    pub fn memory_stats(&self) -> Result<CompiledMemoryStats> {
+        self.executable.memory_stats()
+    }
+
+    /// As [`Executable::cost_analysis`].
+    ///
+    /// # Errors
+    /// `Unimplemented` where the plugin does not say.
+    pub fn cost_analysis(&self) -> Result<Vec<(String, Value)>> {
+        self.executable.cost_analysis()
+    }
+
+    /// As [`Executable::fingerprint`].
+    ///
+    /// # Errors
+    /// `Unimplemented` where the plugin makes none.
+    pub fn fingerprint(&self) -> Result<String> {
+        match self.executable.fingerprint() {
+            Err(error) if error.code == Code::Unimplemented => self.loaded_fingerprint(),
+            result => result,
+        }
+    }
+
+    /// The older function, which some plugins have alone.
+    fn loaded_fingerprint(&self) -> Result<String> {
+        let mut arguments =
+            sys::PJRT_LoadedExecutable_Fingerprint_Args { executable: self.raw.raw.as_ptr(), ..Struct::new() };
+        // SAFETY: the executable is live.
+        unsafe { self.client.api.call(&mut arguments) }?;
+        // SAFETY: the fingerprint lives as long as the executable.
+        Ok(fingerprint_text(unsafe {
+            slice(arguments.executable_fingerprint.cast(), arguments.executable_fingerprint_size)
+        }))
+    }
+
+    /// Starts a run on one device, by its index, and puts its results into `outputs`, in place of
+    /// what was there. It does not wait: a failure while the program runs shows in the outputs.
+    ///
+    /// Inputs that the program marks as donated (`jax.buffer_donor`, `tf.aliasing_output`) are
+    /// deleted by this, except those whose indices are in `non_donatable`.
+    ///
+    /// A portable program runs on any device. A program of several replicas or partitions must be
+    /// started on each of its devices, from one thread or several.
+    ///
+    /// # Errors
+    /// Where the inputs do not fit the program or its device, one of them was donated before, or
+    /// device memory is used up.
+    #[inline]
+    pub fn execute(
+        &self,
+        device: usize,
+        inputs: &[&Buffer],
+        non_donatable: &[i64],
+        outputs: &mut Vec<Buffer>,
+    ) -> Result<()> {
+        const FUNCTION: &str = "PJRT_LoadedExecutable_Execute";
+        let device = self.client.device(device, FUNCTION)?;
+        outputs.clear();
+
+        let mut inline_arguments = [ptr::null_mut(); INLINE];
+        let mut spilled_arguments;
+        let arguments: &mut [*mut sys::PJRT_Buffer] = if inputs.len() <= INLINE {
+            &mut inline_arguments[..inputs.len()]
+        } else {
+            spilled_arguments = vec![ptr::null_mut(); inputs.len()];
+            &mut spilled_arguments
+        };
+        for (argument, input) in arguments.iter_mut().zip(inputs) {
+            if !Arc::ptr_eq(&input.client, &self.client) {
+                return Err(Error::invalid(FUNCTION, "an input is another client's"));
+            }
+            *argument = input.as_raw();
+        }
+
+        let mut inline_results = [ptr::null_mut(); INLINE];
+        let mut spilled_results;
+        let results: &mut [*mut sys::PJRT_Buffer] = if self.num_outputs <= INLINE {
+            &mut inline_results[..self.num_outputs]
+        } else {
+            spilled_results = vec![ptr::null_mut(); self.num_outputs];
+            &mut spilled_results
+        };
+
+        let mut options = sys::PJRT_ExecuteOptions {
+            non_donatable_input_indices: non_donatable.as_ptr(),
+            num_non_donatable_input_indices: non_donatable.len(),
+            ..Struct::new()
+        };
+        // One list for each device, of which there is one.
+        let argument_lists = arguments.as_ptr();
+        let output_lists = results.as_mut_ptr();
+        let mut call = sys::PJRT_LoadedExecutable_Execute_Args {
+            executable: self.raw.raw.as_ptr(),
+            options: &mut options,
+            argument_lists: &argument_lists,
+            num_devices: 1,
+            num_args: inputs.len(),
+            output_lists: &output_lists,
+            execute_device: device,
+            ..Struct::new()
+        };
+        // SAFETY: all of these are live for the length of the call, the lists are as long as the
+        // counts say, and the inputs are the client's.
+        unsafe { self.client.api.call(&mut call) }?;
+        outputs.reserve(results.len());
+        for result in results {
+            // SAFETY: the output is new and ours.
+            outputs.push(unsafe { Buffer::from_raw(&self.client, *result) }?);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,50 @@
+//! A safe interface to PJRT plugins: the shared libraries through which XLA compiles and runs
+//! programs on CPUs, GPUs and TPUs.
+//!
+//! ```no_run
+//! use pjrt::{CompileOptions, ElementType, OptionValue, Plugin};
+//!
+//! # fn main() -> pjrt::Result<()> {
+//! let plugin = Plugin::load("xla_cpu_pjrt.so".as_ref())?;
+//! let client = plugin.create_client(&[("cpu_device_count", OptionValue::Int(2))])?;
+//! let program = "func.func @main(%a: tensor<f32>) -> tensor<f32> {
+//!     %b = stablehlo.add %a, %a : tensor<f32>
+//!     return %b : tensor<f32>
+//! }";
+//! let executable = client.compile(program.as_bytes(), &CompileOptions::default())?;
+//! let input = client.buffer_from_host(&1.5f32.to_ne_bytes(), ElementType::F32, &[], 0)?;
+//! let mut outputs = Vec::new();
+//! executable.execute(0, &[&input], &[], &mut outputs)?;
+//! let mut result = [0; 4];
+//! outputs[0].to_host(&mut result)?;
+//! assert_eq!(f32::from_ne_bytes(result), 3.0);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Everything is `Send + Sync`. Execution is asynchronous: a program that fails while it runs says
+//! so where its outputs are awaited. Buffers and executables keep their client alive; plugins are
+//! never unloaded. Devices are named by their index in [`Client::addressable_devices`].
+
+mod api;
+mod buffer;
+mod client;
+mod device;
+mod error;
+mod event;
+mod executable;
+mod options;
+mod plugin;
+mod sys;
+mod topology;
+mod value;
+
+pub use buffer::{Buffer, ElementType};
+pub use client::Client;
+pub use device::{Device, MemoryStats};
+pub use error::{Code, Error, Result};
+pub use executable::{CompiledMemoryStats, Executable, LoadedExecutable};
+pub use options::CompileOptions;
+pub use plugin::Plugin;
+pub use topology::{Topology, TopologyDevice};
+pub use value::{Value, Value as OptionValue};

@@ -1,0 +1,139 @@
+//! Loading plugins.
+
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Mutex;
+
+use crate::api::{Api, Struct};
+use crate::client::Client;
+use crate::error::{Code, Error, Result};
+use crate::sys;
+use crate::topology::Topology;
+use crate::value::Value;
+
+/// The oldest minor version that is accepted. Older plugins have not been tried.
+const OLDEST_MINOR: i32 = 54;
+
+/// A loaded plugin. It stays loaded until the process ends.
+#[derive(Clone, Copy)]
+pub struct Plugin {
+    pub(crate) api: Api,
+}
+
+/// The plugins that have been initialized, which must happen only once for each.
+static INITIALIZED: Mutex<Vec<Api>> = Mutex::new(Vec::new());
+
+impl Plugin {
+    /// Loads and initializes the plugin in a shared library. Loading one again gives the same plugin.
+    ///
+    /// # Errors
+    /// Where the library cannot be loaded, is no PJRT plugin, speaks another major version of the
+    /// API or one that is too old, or fails to initialize.
+    pub fn load(path: &Path) -> Result<Self> {
+        let at = path.display();
+        // SAFETY: running the initializers of a plugin is what the caller asks for.
+        let library = unsafe { libloading::Library::new(path) }
+            .map_err(|error| Error::new("dlopen", Code::NotFound, format!("cannot load the plugin {at}: {error}")))?;
+        // Plugins start threads that outlive any handle, so none is ever unloaded.
+        let library = Box::leak(Box::new(library));
+        type GetApi = unsafe extern "C" fn() -> *const sys::PJRT_Api;
+        // SAFETY: by this name, every PJRT plugin exports a function of this type.
+        let get_api = unsafe { library.get::<GetApi>(b"GetPjrtApi\0") }
+            .map_err(|error| Error::invalid("GetPjrtApi", format!("{at} is not a PJRT plugin: {error}")))?;
+        // SAFETY: the function takes nothing and may be called at any time.
+        let table = NonNull::new(unsafe { get_api() }.cast_mut())
+            .ok_or_else(|| Error::new("GetPjrtApi", Code::Internal, format!("{at} returned no function table")))?;
+        // SAFETY: the table is the plugin's, which is never unloaded.
+        let api = unsafe { Api::new(table) };
+        check_version(api.version(), &at.to_string())?;
+
+        let mut initialized = INITIALIZED.lock().unwrap_or_else(|lock| lock.into_inner());
+        if !initialized.contains(&api) {
+            // SAFETY: there are no arguments.
+            unsafe { api.call(&mut sys::PJRT_Plugin_Initialize_Args::new()) }?;
+            initialized.push(api);
+        }
+        Ok(Self { api })
+    }
+
+    /// (major, minor) of the API that the plugin was built with.
+    pub fn api_version(&self) -> (i32, i32) {
+        self.api.version()
+    }
+
+    /// What the plugin says of itself, such as `stablehlo_current_version` and `xla_version`.
+    /// Empty where it says nothing.
+    pub fn attributes(&self) -> Vec<(String, Value)> {
+        let mut arguments = sys::PJRT_Plugin_Attributes_Args::new();
+        // SAFETY: there are only outputs.
+        match unsafe { self.api.call(&mut arguments) } {
+            // SAFETY: these attributes live as long as the process does.
+            Ok(()) => unsafe { Value::read_list(arguments.attributes, arguments.num_attributes) },
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// Starts a client: the plugin's devices, with their memory and threads.
+    ///
+    /// Plugins differ in which options they know, and some ignore the rest; the CPU plugin knows
+    /// `cpu_device_count` (an integer).
+    ///
+    /// # Errors
+    /// Where the plugin finds no device, or refuses the options.
+    pub fn create_client(&self, options: &[(&str, Value)]) -> Result<Client> {
+        let options = Value::to_raw_list(options);
+        let mut arguments = sys::PJRT_Client_Create_Args {
+            create_options: options.as_ptr(),
+            num_options: options.len(),
+            ..Struct::new()
+        };
+        // SAFETY: the options, and what they borrow, outlive the call.
+        unsafe { self.api.call(&mut arguments) }?;
+        // SAFETY: the client is new, and nobody else owns it.
+        unsafe { Client::from_raw(self.api, arguments.client) }
+    }
+
+    /// Describes devices that need not be present, to compile for them ahead of time.
+    ///
+    /// See [`Topology`] for the names that TPU plugins take.
+    ///
+    /// # Errors
+    /// Where the plugin does not know the name or refuses the options.
+    pub fn topology(&self, name: &str, options: &[(&str, Value)]) -> Result<Topology> {
+        Topology::new(self.api, name, options)
+    }
+}
+
+fn check_version((major, minor): (i32, i32), at: &str) -> Result<()> {
+    let ours = (sys::PJRT_API_MAJOR as i32, sys::PJRT_API_MINOR as i32);
+    let refuse = |reason| {
+        Err(Error::new(
+            "GetPjrtApi",
+            Code::FailedPrecondition,
+            format!("{at} speaks PJRT API {major}.{minor}, {reason} (built for {}.{})", ours.0, ours.1),
+        ))
+    };
+    if major != ours.0 {
+        return refuse(format!("but only major version {} is supported", ours.0));
+    }
+    if minor < OLDEST_MINOR {
+        return refuse(format!("which is older than {major}.{OLDEST_MINOR}"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions() {
+        let (major, minor) = (sys::PJRT_API_MAJOR as i32, sys::PJRT_API_MINOR as i32);
+        assert!(check_version((major, minor), "p").is_ok());
+        assert!(check_version((major, minor + 100), "p").is_ok());
+        let other = check_version((major + 1, 0), "p").unwrap_err();
+        assert!(other.message.contains("major version"), "{other}");
+        let old = check_version((major, OLDEST_MINOR - 1), "p").unwrap_err();
+        assert!(old.message.contains("older"), "{old}");
+    }
+}

@@ -1,0 +1,318 @@
+//! The builder of one function: typed values, checked as they are made.
+//!
+//! Methods never panic and return no `Result`: the first mistake is kept, later operations go on with
+//! a value of the type that was asked for, and [`Builder::finish`] reports it. So formulas read as
+//! formulas: `(x - mean) * rstd`.
+
+use std::cell::{Cell, RefCell};
+use std::fmt::{self, Write};
+
+use crate::dtype::{DType, Number};
+
+/// How exactly float32 matrix products and convolutions are computed (XLA's precision config).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Precision {
+    Default,
+    High,
+    #[default]
+    Highest,
+}
+
+/// A tensor's element type and sizes.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Type {
+    pub dtype: DType,
+    pub dims: Vec<i64>,
+}
+
+impl Type {
+    pub fn new(dtype: DType, dims: &[i64]) -> Type {
+        Type { dtype, dims: dims.to_vec() }
+    }
+
+    pub fn numel(&self) -> i64 {
+        self.dims.iter().product()
+    }
+
+    pub fn size_bytes(&self) -> usize {
+        self.numel() as usize * self.dtype.size_bytes()
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("tensor<")?;
+        for dim in &self.dims {
+            write!(f, "{dim}x")?;
+        }
+        write!(f, "{}>", self.dtype)
+    }
+}
+
+/// A mistake in the use of the builder: the program being built would not be valid.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{0}")]
+pub struct Error(pub String);
+
+/// A finished function, ready to be printed under any name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Function {
+    pub params: Vec<Type>,
+    pub results: Vec<Type>,
+    signature: String,
+    body: String,
+}
+
+impl Function {
+    /// The function as text. `attributes` gives one attribute dictionary per parameter (such as
+    /// `{jax.buffer_donor = true}`) or is empty.
+    pub fn print(&self, name: &str, visibility: &str, attributes: &[&str]) -> String {
+        let mut text = String::with_capacity(self.body.len() + 256);
+        let _ = write!(text, "func.func {visibility} @{name}(");
+        let mut names = self.signature.split(' ');
+        for (i, param) in self.params.iter().enumerate() {
+            let separator = if i == 0 { "" } else { ", " };
+            let value = names.next().unwrap_or_default();
+            let attribute = attributes.get(i).copied().unwrap_or_default();
+            let _ = write!(text, "{separator}{value}: {param} {attribute}");
+        }
+        let _ = write!(text, ") -> ({}) {{\n{}}}\n", join(&self.results), self.body);
+        text
+    }
+
+    /// A module whose only function is this one, as `@main`.
+    pub fn module(&self, attributes: &[&str]) -> String {
+        format!("module @torchtpu {{\n{}}}\n", self.print("main", "public", attributes))
+    }
+}
+
+/// Builds one function. See the [module documentation](self).
+#[derive(Default)]
+pub struct Builder {
+    types: RefCell<Vec<Type>>,
+    params: RefCell<Vec<u32>>,
+    body: RefCell<String>,
+    error: RefCell<Option<Error>>,
+    precision: Cell<Precision>,
+}
+
+/// A value of the function under construction.
+#[derive(Clone, Copy)]
+pub struct Value<'b> {
+    pub(crate) builder: &'b Builder,
+    pub(crate) id: u32,
+}
+
+impl Builder {
+    pub fn new(precision: Precision) -> Builder {
+        let builder = Builder::default();
+        builder.precision.set(precision);
+        builder
+    }
+
+    pub fn precision(&self) -> Precision {
+        self.precision.get()
+    }
+
+    /// Builds with another precision, for products that must not follow the user's choice.
+    pub fn with_precision<T>(&self, precision: Precision, build: impl FnOnce() -> T) -> T {
+        let before = self.precision.replace(precision);
+        let result = build();
+        self.precision.set(before);
+        result
+    }
+
+    /// A new parameter. May be called at any time; parameters keep the order of the calls.
+    pub fn parameter(&self, ty: Type) -> Value<'_> {
+        let value = self.value(ty);
+        self.params.borrow_mut().push(value.id);
+        value
+    }
+
+    /// A 0-d constant.
+    pub fn scalar(&self, number: impl Into<Number>, dtype: DType) -> Value<'_> {
+        self.splat(number, dtype, &[])
+    }
+
+    /// A constant whose elements are all `number`.
+    pub fn splat(&self, number: impl Into<Number>, dtype: DType, dims: &[i64]) -> Value<'_> {
+        let ty = Type::new(dtype, dims);
+        let literal = number.into().literal(dtype);
+        let text = format!("\"stablehlo.constant\"() {{value = dense<{literal}> : {ty}}} : () -> {ty}");
+        self.line(ty, &text)
+    }
+
+    /// A constant with the given elements, in row-major order.
+    pub fn constant<N: Into<Number> + Copy>(&self, numbers: &[N], dtype: DType, dims: &[i64]) -> Value<'_> {
+        let ty = Type::new(dtype, dims);
+        if numbers.len() as i64 != ty.numel() {
+            return self.fail(format!("constant of {ty} from {} numbers", numbers.len()), ty);
+        }
+        if numbers.is_empty() {
+            return self.splat(0, dtype, dims);
+        }
+        // MLIR nests a dense literal's brackets as the type is shaped; a flat list reshaped says the same.
+        let elements: Vec<String> = numbers.iter().map(|&n| n.into().literal(dtype)).collect();
+        let flat = Type::new(dtype, &[numbers.len() as i64]);
+        let list = format!("[{}]", elements.join(", "));
+        let text = format!("\"stablehlo.constant\"() {{value = dense<{list}> : {flat}}} : () -> {flat}");
+        self.line(flat, &text).reshape(dims)
+    }
+
+    /// Keeps the first mistake and returns a stand-in of type `ty`.
+    pub fn fail(&self, message: impl Into<String>, ty: Type) -> Value<'_> {
+        self.error.borrow_mut().get_or_insert_with(|| Error(message.into()));
+        self.value(ty)
+    }
+
+    /// The first mistake so far.
+    pub fn error(&self) -> Option<Error> {
+        self.error.borrow().clone()
+    }
+
+    /// Emits `name(operands) {attributes} : types`, with one result.
+    pub fn op<'b>(&'b self, name: &str, operands: &[Value<'b>], attributes: &str, ty: Type) -> Value<'b> {
+        let text =
+            format!("\"{name}\"({}) {{{attributes}}} : ({}) -> {ty}", self.names(operands), self.type_list(operands),);
+        self.line(ty, &text)
+    }
+
+    /// Emits an operation with regions and any number of results. Each region is the text that
+    /// [`Builder::region`] made.
+    pub fn op_with_regions<'b>(
+        &'b self,
+        name: &str,
+        operands: &[Value<'b>],
+        regions: &[String],
+        attributes: &str,
+        types: Vec<Type>,
+    ) -> Vec<Value<'b>> {
+        let regions = if regions.is_empty() { String::new() } else { format!(" ({})", regions.join(", ")) };
+        let text = format!(
+            "\"{name}\"({}){regions} {{{attributes}}} : ({}) -> ({})",
+            self.names(operands),
+            self.type_list(operands),
+            join(&types),
+        );
+        let results: Vec<Value<'b>> = types.into_iter().map(|ty| self.value(ty)).collect();
+        let mut body = self.body.borrow_mut();
+        match results.as_slice() {
+            [] => {}
+            [one] => {
+                let _ = write!(body, "%v{} = ", one.id);
+            }
+            // Each result gets a name of its own, so that a value's name depends on its id alone.
+            many => {
+                let names: Vec<String> = many.iter().map(|v| format!("%v{}", v.id)).collect();
+                let _ = write!(body, "{} = ", names.join(", "));
+            }
+        }
+        body.push_str(&text);
+        body.push('\n');
+        drop(body);
+        results
+    }
+
+    /// The text of a region whose block takes `params` and returns what `build` returns. Inside,
+    /// values of the enclosing function may be used only where the operation allows capturing.
+    pub fn region<'b>(&'b self, params: &[Type], build: impl FnOnce(&[Value<'b>]) -> Vec<Value<'b>>) -> String {
+        let arguments: Vec<Value<'b>> = params.iter().map(|ty| self.value(ty.clone())).collect();
+        let outer = self.body.take();
+        let results = build(&arguments);
+        let inner = self.body.replace(outer);
+        let arguments: Vec<String> = arguments.iter().zip(params).map(|(v, ty)| format!("%v{}: {ty}", v.id)).collect();
+        let block = if arguments.is_empty() { String::new() } else { format!("^bb0({}):\n", arguments.join(", ")) };
+        format!(
+            "{{\n{block}{inner}\"stablehlo.return\"({}) : ({}) -> ()\n}}",
+            self.names(&results),
+            self.type_list(&results)
+        )
+    }
+
+    /// Ends the function. Takes the builder by reference because its values borrow it.
+    pub fn finish(&self, results: &[Value<'_>]) -> Result<Function, Error> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        let mut body = self.body.take();
+        let _ = writeln!(body, "\"func.return\"({}) : ({}) -> ()", self.names(results), self.type_list(results));
+        let types = self.types.borrow();
+        let params = self.params.borrow();
+        let signature: Vec<String> = params.iter().map(|id| format!("%v{id}")).collect();
+        Ok(Function {
+            params: params.iter().map(|&id| types[id as usize].clone()).collect(),
+            results: results.iter().map(|v| types[v.id as usize].clone()).collect(),
+            signature: signature.join(" "),
+            body,
+        })
+    }
+
+    fn value(&self, ty: Type) -> Value<'_> {
+        let mut types = self.types.borrow_mut();
+        types.push(ty);
+        Value { builder: self, id: types.len() as u32 - 1 }
+    }
+
+    fn line(&self, ty: Type, text: &str) -> Value<'_> {
+        let value = self.value(ty);
+        let mut body = self.body.borrow_mut();
+        let _ = writeln!(body, "%v{} = {text}", value.id);
+        value
+    }
+
+    fn names(&self, values: &[Value<'_>]) -> String {
+        let names: Vec<String> = values.iter().map(|v| format!("%v{}", v.id)).collect();
+        names.join(", ")
+    }
+
+    fn type_list(&self, values: &[Value<'_>]) -> String {
+        let types = self.types.borrow();
+        let list: Vec<String> = values.iter().map(|v| types[v.id as usize].to_string()).collect();
+        list.join(", ")
+    }
+}
+
+impl<'b> Value<'b> {
+    pub fn builder(self) -> &'b Builder {
+        self.builder
+    }
+
+    pub fn ty(self) -> Type {
+        self.builder.types.borrow()[self.id as usize].clone()
+    }
+
+    pub fn dtype(self) -> DType {
+        self.builder.types.borrow()[self.id as usize].dtype
+    }
+
+    pub fn dims(self) -> Vec<i64> {
+        self.ty().dims
+    }
+
+    pub fn dim(self, axis: usize) -> i64 {
+        self.builder.types.borrow()[self.id as usize].dims[axis]
+    }
+
+    pub fn rank(self) -> usize {
+        self.builder.types.borrow()[self.id as usize].dims.len()
+    }
+
+    pub fn numel(self) -> i64 {
+        self.ty().numel()
+    }
+}
+
+impl fmt::Debug for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "%v{}: {}", self.id, self.ty())
+    }
+}
+
+pub(crate) fn join<T: ToString>(items: &[T]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// An `array<i64: …>` attribute.
+pub(crate) fn array(items: &[i64]) -> String {
+    if items.is_empty() { "array<i64>".into() } else { format!("array<i64: {}>", join(items)) }
+}

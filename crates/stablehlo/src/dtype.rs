@@ -1,0 +1,238 @@
+//! Element types, and numbers as StableHLO text.
+
+use std::fmt;
+
+/// The element type of a StableHLO tensor.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum DType {
+    Bool,
+    U8,
+    U16,
+    U32,
+    U64,
+    I8,
+    I16,
+    I32,
+    I64,
+    F16,
+    BF16,
+    F32,
+    F64,
+    C64,
+    C128,
+}
+
+impl DType {
+    /// Bytes of one element in host memory.
+    pub const fn size_bytes(self) -> usize {
+        match self {
+            DType::Bool | DType::U8 | DType::I8 => 1,
+            DType::U16 | DType::I16 | DType::F16 | DType::BF16 => 2,
+            DType::U32 | DType::I32 | DType::F32 => 4,
+            DType::U64 | DType::I64 | DType::F64 | DType::C64 => 8,
+            DType::C128 => 16,
+        }
+    }
+
+    pub const fn is_float(self) -> bool {
+        matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
+    }
+
+    pub const fn is_complex(self) -> bool {
+        matches!(self, DType::C64 | DType::C128)
+    }
+
+    /// Integers, signed or not; not `Bool`.
+    pub const fn is_integer(self) -> bool {
+        !self.is_float() && !self.is_complex() && !matches!(self, DType::Bool)
+    }
+
+    pub const fn is_unsigned(self) -> bool {
+        matches!(self, DType::U8 | DType::U16 | DType::U32 | DType::U64)
+    }
+
+    /// The real type of a complex one; itself otherwise.
+    pub const fn real(self) -> DType {
+        match self {
+            DType::C64 => DType::F32,
+            DType::C128 => DType::F64,
+            other => other,
+        }
+    }
+
+    /// The complex type whose parts hold this type.
+    pub const fn complex(self) -> DType {
+        match self {
+            DType::F64 | DType::C128 => DType::C128,
+            _ => DType::C64,
+        }
+    }
+
+    /// The type in which PyTorch does arithmetic on this one: float32 for the 16-bit floats.
+    pub const fn opmath(self) -> DType {
+        match self {
+            DType::F16 | DType::BF16 => DType::F32,
+            other => other,
+        }
+    }
+
+    /// Bits of mantissa and largest value aside, the lowest finite value.
+    pub fn lowest(self) -> Number {
+        match self {
+            DType::Bool => Number::Bool(false),
+            DType::I8 => Number::Int(i8::MIN.into()),
+            DType::I16 => Number::Int(i16::MIN.into()),
+            DType::I32 => Number::Int(i32::MIN.into()),
+            DType::I64 => Number::Int(i64::MIN),
+            t if t.is_unsigned() => Number::Int(0),
+            t => Number::Float(-t.max_finite()),
+        }
+    }
+
+    /// The largest finite value.
+    pub fn highest(self) -> Number {
+        match self {
+            DType::Bool => Number::Bool(true),
+            DType::U8 => Number::Int(u8::MAX.into()),
+            DType::U16 => Number::Int(u16::MAX.into()),
+            DType::U32 => Number::Int(u32::MAX.into()),
+            DType::U64 => Number::Int(-1),
+            DType::I8 => Number::Int(i8::MAX.into()),
+            DType::I16 => Number::Int(i16::MAX.into()),
+            DType::I32 => Number::Int(i32::MAX.into()),
+            DType::I64 => Number::Int(i64::MAX),
+            t => Number::Float(t.max_finite()),
+        }
+    }
+
+    fn max_finite(self) -> f64 {
+        match self.real() {
+            DType::F16 => half::f16::MAX.to_f64(),
+            DType::BF16 => half::bf16::MAX.to_f64(),
+            DType::F32 => f32::MAX.into(),
+            _ => f64::MAX,
+        }
+    }
+
+    /// The value a maximum starts from: minus infinity for floats, the lowest value otherwise.
+    pub fn max_identity(self) -> Number {
+        if self.is_float() { Number::Float(f64::NEG_INFINITY) } else { self.lowest() }
+    }
+
+    /// The value a minimum starts from.
+    pub fn min_identity(self) -> Number {
+        if self.is_float() { Number::Float(f64::INFINITY) } else { self.highest() }
+    }
+
+    /// The distance from 1 to the next representable value.
+    pub fn epsilon(self) -> f64 {
+        match self.real() {
+            DType::F16 => half::f16::EPSILON.to_f64(),
+            DType::BF16 => half::bf16::EPSILON.to_f64(),
+            DType::F32 => f32::EPSILON.into(),
+            _ => f64::EPSILON,
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DType::Bool => "i1",
+            DType::U8 => "ui8",
+            DType::U16 => "ui16",
+            DType::U32 => "ui32",
+            DType::U64 => "ui64",
+            DType::I8 => "i8",
+            DType::I16 => "i16",
+            DType::I32 => "i32",
+            DType::I64 => "i64",
+            DType::F16 => "f16",
+            DType::BF16 => "bf16",
+            DType::F32 => "f32",
+            DType::F64 => "f64",
+            DType::C64 => "complex<f32>",
+            DType::C128 => "complex<f64>",
+        })
+    }
+}
+
+/// A number that is known while a program is built.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Number {
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Complex(f64, f64),
+}
+
+impl Number {
+    pub fn to_f64(self) -> f64 {
+        match self {
+            Number::Bool(b) => b.into(),
+            Number::Int(i) => i as f64,
+            Number::Float(f) | Number::Complex(f, _) => f,
+        }
+    }
+
+    pub fn to_i64(self) -> i64 {
+        match self {
+            Number::Bool(b) => b.into(),
+            Number::Int(i) => i,
+            Number::Float(f) | Number::Complex(f, _) => f as i64,
+        }
+    }
+
+    pub fn is_zero(self) -> bool {
+        match self {
+            Number::Complex(re, im) => re == 0.0 && im == 0.0,
+            other => other.to_f64() == 0.0,
+        }
+    }
+
+    /// The number as the element of a `dense<…>` attribute of type `dtype`, converted as a C cast
+    /// does. Floats are written as the hexadecimal bits, which is exact and the one form that MLIR
+    /// accepts for every value.
+    pub fn literal(self, dtype: DType) -> String {
+        match dtype {
+            DType::Bool => (!self.is_zero() || self.to_f64().is_nan()).to_string(),
+            t if t.is_complex() => {
+                let (re, im) = match self {
+                    Number::Complex(re, im) => (re, im),
+                    other => (other.to_f64(), 0.0),
+                };
+                format!("({}, {})", float_bits(re, t.real()), float_bits(im, t.real()))
+            }
+            t if t.is_float() => float_bits(self.to_f64(), t),
+            DType::U8 => (self.to_i64() as u8).to_string(),
+            DType::U16 => (self.to_i64() as u16).to_string(),
+            DType::U32 => (self.to_i64() as u32).to_string(),
+            DType::U64 => (self.to_i64() as u64).to_string(),
+            DType::I8 => (self.to_i64() as i8).to_string(),
+            DType::I16 => (self.to_i64() as i16).to_string(),
+            DType::I32 => (self.to_i64() as i32).to_string(),
+            _ => self.to_i64().to_string(),
+        }
+    }
+}
+
+fn float_bits(value: f64, dtype: DType) -> String {
+    match dtype {
+        DType::F16 => format!("0x{:04X}", half::f16::from_f64(value).to_bits()),
+        DType::BF16 => format!("0x{:04X}", half::bf16::from_f64(value).to_bits()),
+        DType::F32 => format!("0x{:08X}", (value as f32).to_bits()),
+        _ => format!("0x{:016X}", value.to_bits()),
+    }
+}
+
+macro_rules! number_from {
+    ($($from:ty => $variant:ident as $to:ty),*) => {
+        $(impl From<$from> for Number {
+            fn from(value: $from) -> Number {
+                Number::$variant(value as $to)
+            }
+        })*
+    };
+}
+number_from!(bool => Bool as bool, i32 => Int as i64, i64 => Int as i64, usize => Int as i64, f64 => Float as f64);

@@ -1,0 +1,391 @@
+//! Elementwise operations, with NumPy-style broadcasting between operands.
+
+use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Sub};
+
+use crate::builder::{Type, Value};
+use crate::dtype::{DType, Number};
+
+/// The direction of a comparison.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Comparison {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+/// The sizes that shapes broadcast to, or `None` when they do not.
+pub fn broadcast_dims(a: &[i64], b: &[i64]) -> Option<Vec<i64>> {
+    let rank = a.len().max(b.len());
+    let at = |dims: &[i64], i: usize| {
+        if i + dims.len() < rank { 1 } else { dims[i + dims.len() - rank] }
+    };
+    (0..rank)
+        .map(|i| match (at(a, i), at(b, i)) {
+            (x, y) if x == y => Some(x),
+            (1, y) => Some(y),
+            (x, 1) => Some(x),
+            _ => None,
+        })
+        .collect()
+}
+
+macro_rules! unary {
+    ($($(#[$doc:meta])* $method:ident => $name:literal;)*) => {
+        impl<'b> Value<'b> {
+            $($(#[$doc])*
+            pub fn $method(self) -> Value<'b> {
+                self.builder.op($name, &[self], "", self.ty())
+            })*
+        }
+    };
+}
+
+unary! {
+    abs_same => "stablehlo.abs";
+    exp => "stablehlo.exponential";
+    exp_m1 => "stablehlo.exponential_minus_one";
+    log => "stablehlo.log";
+    log_1p => "stablehlo.log_plus_one";
+    sqrt => "stablehlo.sqrt";
+    rsqrt => "stablehlo.rsqrt";
+    cbrt => "stablehlo.cbrt";
+    sin => "stablehlo.sine";
+    cos => "stablehlo.cosine";
+    tan => "stablehlo.tan";
+    tanh => "stablehlo.tanh";
+    logistic => "stablehlo.logistic";
+    floor => "stablehlo.floor";
+    ceil => "stablehlo.ceil";
+    round_even => "stablehlo.round_nearest_even";
+    sign => "stablehlo.sign";
+    popcnt => "stablehlo.popcnt";
+    count_leading_zeros => "stablehlo.count_leading_zeros";
+    erf => "chlo.erf";
+    erfc => "chlo.erfc";
+    erf_inv => "chlo.erf_inv";
+    lgamma => "chlo.lgamma";
+    digamma => "chlo.digamma";
+    sinh => "chlo.sinh";
+    cosh => "chlo.cosh";
+    asin => "chlo.asin";
+    acos => "chlo.acos";
+    atan => "chlo.atan";
+    asinh => "chlo.asinh";
+    acosh => "chlo.acosh";
+    atanh => "chlo.atanh";
+    bessel_i1e => "chlo.bessel_i1e";
+}
+
+macro_rules! binary {
+    ($($(#[$doc:meta])* $method:ident => $name:literal;)*) => {
+        impl<'b> Value<'b> {
+            $($(#[$doc])*
+            pub fn $method(self, other: impl Operand<'b>) -> Value<'b> {
+                self.binary($name, other.with(self))
+            })*
+        }
+    };
+}
+
+binary! {
+    add_ => "stablehlo.add";
+    sub_ => "stablehlo.subtract";
+    mul_ => "stablehlo.multiply";
+    /// Division; integers truncate towards zero.
+    div_ => "stablehlo.divide";
+    /// The remainder with the sign of the dividend (C's `fmod`).
+    rem_ => "stablehlo.remainder";
+    /// The larger; NaN when either is NaN.
+    max => "stablehlo.maximum";
+    min => "stablehlo.minimum";
+    pow => "stablehlo.power";
+    atan2 => "stablehlo.atan2";
+    and => "stablehlo.and";
+    or => "stablehlo.or";
+    xor => "stablehlo.xor";
+    shift_left => "stablehlo.shift_left";
+    shift_right_arithmetic => "stablehlo.shift_right_arithmetic";
+    shift_right_logical => "stablehlo.shift_right_logical";
+    next_after => "chlo.next_after";
+    zeta => "chlo.zeta";
+    polygamma => "chlo.polygamma";
+}
+
+/// The right-hand side of an operator: a value, or a number that takes the left-hand side's type.
+pub trait Operand<'b> {
+    fn with(self, left: Value<'b>) -> Value<'b>;
+}
+
+impl<'b> Operand<'b> for Value<'b> {
+    fn with(self, _left: Value<'b>) -> Value<'b> {
+        self
+    }
+}
+
+macro_rules! number_operand {
+    ($($number:ty),*) => {
+        $(impl<'b> Operand<'b> for $number {
+            fn with(self, left: Value<'b>) -> Value<'b> {
+                left.builder.scalar(Number::from(self), left.dtype())
+            }
+        })*
+    };
+}
+number_operand!(f64, i64, i32, bool, usize);
+
+impl<'b> Operand<'b> for Number {
+    fn with(self, left: Value<'b>) -> Value<'b> {
+        left.builder.scalar(self, left.dtype())
+    }
+}
+
+macro_rules! operators {
+    ($($operator:ident $method:ident $call:ident;)*) => {
+        $(impl<'b, O: Operand<'b>> $operator<O> for Value<'b> {
+            type Output = Value<'b>;
+            fn $method(self, other: O) -> Value<'b> {
+                self.$call(other)
+            }
+        })*
+    };
+}
+operators! {
+    Add add add_;
+    Sub sub sub_;
+    Mul mul mul_;
+    Div div div_;
+    Rem rem rem_;
+    BitAnd bitand and;
+    BitOr bitor or;
+    BitXor bitxor xor;
+}
+
+impl<'b> Neg for Value<'b> {
+    type Output = Value<'b>;
+    fn neg(self) -> Value<'b> {
+        self.builder.op("stablehlo.negate", &[self], "", self.ty())
+    }
+}
+
+impl<'b> Not for Value<'b> {
+    type Output = Value<'b>;
+    fn not(self) -> Value<'b> {
+        self.builder.op("stablehlo.not", &[self], "", self.ty())
+    }
+}
+
+impl<'b> Value<'b> {
+    fn binary(self, name: &str, other: Value<'b>) -> Value<'b> {
+        let (a, b) = self.broadcast_with(other);
+        let ty = a.ty();
+        if b.dtype() != ty.dtype {
+            return self.builder.fail(format!("{name} of {a:?} and {b:?}: element types differ"), ty);
+        }
+        self.builder.op(name, &[a, b], "", ty)
+    }
+
+    /// Both values, broadcast to their common shape.
+    pub fn broadcast_with(self, other: Value<'b>) -> (Value<'b>, Value<'b>) {
+        match broadcast_dims(&self.dims(), &other.dims()) {
+            Some(dims) => (self.broadcast_to(&dims), other.broadcast_to(&dims)),
+            None => {
+                let failed = self.builder.fail(format!("{self:?} and {other:?} do not broadcast"), self.ty());
+                (failed, self.builder.fail("", Type::new(other.dtype(), &self.dims())))
+            }
+        }
+    }
+
+    /// A constant of this value's type and shape.
+    pub fn splat_like(self, number: impl Into<Number>) -> Value<'b> {
+        let ty = self.ty();
+        self.builder.splat(number, ty.dtype, &ty.dims)
+    }
+
+    /// The magnitude; of the real type for complex values; unsigned values and booleans are their own.
+    pub fn abs(self) -> Value<'b> {
+        let dtype = self.dtype();
+        if dtype.is_unsigned() || dtype == DType::Bool {
+            self
+        } else if dtype.is_complex() {
+            self.builder.op("stablehlo.abs", &[self], "", Type::new(dtype.real(), &self.dims()))
+        } else {
+            self.abs_same()
+        }
+    }
+
+    pub fn square(self) -> Value<'b> {
+        self * self
+    }
+
+    /// One divided by this value.
+    pub fn recip(self) -> Value<'b> {
+        self.splat_like(1) / self
+    }
+
+    /// `stablehlo.compare`; floats compare as IEEE 754 does. The result is boolean.
+    pub fn compare(self, direction: Comparison, other: impl Operand<'b>) -> Value<'b> {
+        let (a, b) = self.broadcast_with(other.with(self));
+        let ty = Type::new(DType::Bool, &a.dims());
+        if a.dtype() != b.dtype() {
+            return self.builder.fail(format!("compare of {a:?} and {b:?}: element types differ"), ty);
+        }
+        let direction = match direction {
+            Comparison::Eq => "EQ",
+            Comparison::Ne => "NE",
+            Comparison::Lt => "LT",
+            Comparison::Le => "LE",
+            Comparison::Gt => "GT",
+            Comparison::Ge => "GE",
+        };
+        let kind = match a.dtype() {
+            t if t.is_float() || t.is_complex() => "FLOAT",
+            t if t.is_unsigned() || t == DType::Bool => "UNSIGNED",
+            _ => "SIGNED",
+        };
+        let attributes = format!(
+            "comparison_direction = #stablehlo<comparison_direction {direction}>, \
+             compare_type = #stablehlo<comparison_type {kind}>"
+        );
+        self.builder.op("stablehlo.compare", &[a, b], &attributes, ty)
+    }
+
+    pub fn eq(self, other: impl Operand<'b>) -> Value<'b> {
+        self.compare(Comparison::Eq, other)
+    }
+    pub fn ne(self, other: impl Operand<'b>) -> Value<'b> {
+        self.compare(Comparison::Ne, other)
+    }
+    pub fn lt(self, other: impl Operand<'b>) -> Value<'b> {
+        self.compare(Comparison::Lt, other)
+    }
+    pub fn le(self, other: impl Operand<'b>) -> Value<'b> {
+        self.compare(Comparison::Le, other)
+    }
+    pub fn gt(self, other: impl Operand<'b>) -> Value<'b> {
+        self.compare(Comparison::Gt, other)
+    }
+    pub fn ge(self, other: impl Operand<'b>) -> Value<'b> {
+        self.compare(Comparison::Ge, other)
+    }
+
+    /// True where a float is NaN; false everywhere for other types.
+    pub fn is_nan(self) -> Value<'b> {
+        let dtype = self.dtype();
+        if dtype.is_float() || dtype.is_complex() {
+            self.ne(self)
+        } else {
+            self.builder.splat(false, DType::Bool, &self.dims())
+        }
+    }
+
+    /// Where this boolean holds, `on_true`, elsewhere `on_false`; all three broadcast.
+    pub fn select(self, on_true: Value<'b>, on_false: impl Operand<'b>) -> Value<'b> {
+        let on_false = on_false.with(on_true);
+        let (a, b) = on_true.broadcast_with(on_false);
+        let (condition, a) = self.broadcast_with(a);
+        let b = b.broadcast_to(&a.dims());
+        let ty = a.ty();
+        if condition.dtype() != DType::Bool || b.dtype() != ty.dtype {
+            return self.builder.fail(format!("select of {condition:?}, {a:?}, {b:?}"), ty);
+        }
+        self.builder.op("stablehlo.select", &[condition, a, b], "", ty)
+    }
+
+    /// `stablehlo.convert`: floats to integers truncate; anything to boolean is "differs from zero".
+    pub fn convert(self, dtype: DType) -> Value<'b> {
+        let from = self.dtype();
+        if from == dtype {
+            return self;
+        }
+        if dtype == DType::Bool {
+            return self.ne(Number::Int(0));
+        }
+        if from.is_complex() && !dtype.is_complex() {
+            return self.real().convert(dtype);
+        }
+        self.builder.op("stablehlo.convert", &[self], "", Type::new(dtype, &self.dims()))
+    }
+
+    /// Reinterprets the bits. Types of other widths gain or lose a trailing dimension of the ratio.
+    pub fn bitcast(self, dtype: DType) -> Value<'b> {
+        let (from, to) = (self.dtype().size_bytes() as i64, dtype.size_bytes() as i64);
+        let mut dims = self.dims();
+        if from > to {
+            dims.push(from / to);
+        } else if from < to && dims.pop() != Some(to / from) {
+            return self.builder.fail(format!("bitcast of {self:?} to {dtype}"), self.ty());
+        }
+        self.builder.op("stablehlo.bitcast_convert", &[self], "", Type::new(dtype, &dims))
+    }
+
+    /// The real part; the value itself when it is not complex.
+    pub fn real(self) -> Value<'b> {
+        if !self.dtype().is_complex() {
+            return self;
+        }
+        self.builder.op("stablehlo.real", &[self], "", Type::new(self.dtype().real(), &self.dims()))
+    }
+
+    /// The imaginary part; zeros when it is not complex.
+    pub fn imag(self) -> Value<'b> {
+        if !self.dtype().is_complex() {
+            return self.splat_like(0);
+        }
+        self.builder.op("stablehlo.imag", &[self], "", Type::new(self.dtype().real(), &self.dims()))
+    }
+
+    /// The complex value with this real part.
+    pub fn complex(self, imag: Value<'b>) -> Value<'b> {
+        let (re, im) = self.broadcast_with(imag);
+        let ty = Type::new(re.dtype().complex(), &re.dims());
+        self.builder.op("stablehlo.complex", &[re, im], "", ty)
+    }
+
+    pub fn is_finite(self) -> Value<'b> {
+        if !self.dtype().is_float() {
+            return self.builder.splat(true, DType::Bool, &self.dims());
+        }
+        self.builder.op("stablehlo.is_finite", &[self], "", Type::new(DType::Bool, &self.dims()))
+    }
+
+    /// True where a float, or a part of a complex number, is infinite.
+    pub fn is_infinite(self) -> Value<'b> {
+        let dtype = self.dtype();
+        if dtype.is_complex() {
+            self.real().is_infinite() | self.imag().is_infinite()
+        } else if dtype.is_float() {
+            self.abs().eq(f64::INFINITY)
+        } else {
+            self.builder.splat(false, DType::Bool, &self.dims())
+        }
+    }
+
+    /// A float rounded towards zero.
+    pub fn trunc(self) -> Value<'b> {
+        self.lt(0).select(self.ceil(), self.floor())
+    }
+
+    /// Whether a number's sign is negative, minus zero and negative NaN included.
+    pub fn sign_bit(self) -> Value<'b> {
+        match self.dtype() {
+            // A TPU holds a float64 as two float32, whose bits are not those of a float64.
+            DType::F64 => self.convert(DType::F32).sign_bit(),
+            DType::F32 => self.bitcast(DType::I32).lt(0),
+            DType::F16 | DType::BF16 => self.bitcast(DType::I16).lt(0),
+            _ => self.lt(0),
+        }
+    }
+
+    /// This float's magnitude with the sign of `other`.
+    pub fn copy_sign(self, other: Value<'b>) -> Value<'b> {
+        self.sign_bit().ne(other.sign_bit()).select(-self, self)
+    }
+
+    /// This value limited to `[low, high]`; NaN stays NaN.
+    pub fn clamp(self, low: impl Operand<'b>, high: impl Operand<'b>) -> Value<'b> {
+        self.max(low).min(high)
+    }
+}

@@ -1,0 +1,16 @@
+//! A checked builder of StableHLO functions: typed values, inference of shapes and types, text output.
+//!
+//! The crate knows neither PyTorch nor PJRT. Operations follow the StableHLO specification; what this
+//! crate adds is NumPy-style broadcasting between the operands of elementwise operations.
+
+mod builder;
+mod dtype;
+mod elementwise;
+mod reduce;
+mod shape;
+mod structured;
+
+pub use builder::{Builder, Error, Function, Precision, Type, Value};
+pub use dtype::{DType, Number};
+pub use elementwise::{Comparison, broadcast_dims};
+pub use structured::{Convolution, DotDims, Gather, Scatter, Window};

@@ -1,0 +1,178 @@
+//! Reductions, windows and sorting.
+
+use crate::Builder;
+use crate::builder::{Type, Value, array};
+use crate::dtype::{DType, Number};
+use crate::structured::Window;
+
+impl Builder {
+    /// `stablehlo.reduce` of several operands of one shape over `axes`; `combine` gets the
+    /// accumulators and then the elements, as 0-d values. `axes` disappear.
+    pub fn reduce<'b>(
+        &'b self,
+        operands: &[Value<'b>],
+        initial: &[Value<'b>],
+        axes: &[usize],
+        combine: impl FnOnce(&[Value<'b>], &[Value<'b>]) -> Vec<Value<'b>>,
+    ) -> Vec<Value<'b>> {
+        let count = operands.len();
+        let scalars: Vec<Type> = operands.iter().chain(operands).map(|v| Type::new(v.dtype(), &[])).collect();
+        let region = self.region(&scalars, |args| combine(&args[..count], &args[count..]));
+        let results = operands
+            .iter()
+            .map(|v| {
+                let kept = v.dims().into_iter().enumerate().filter(|(i, _)| !axes.contains(i)).map(|(_, d)| d);
+                Type { dtype: v.dtype(), dims: kept.collect() }
+            })
+            .collect();
+        let axes: Vec<i64> = axes.iter().map(|&a| a as i64).collect();
+        let all: Vec<Value<'b>> = operands.iter().chain(initial).copied().collect();
+        self.op_with_regions("stablehlo.reduce", &all, &[region], &format!("dimensions = {}", array(&axes)), results)
+    }
+
+    /// `stablehlo.sort` of several operands of one shape along `axis`; `less` compares two rows
+    /// (elements of the first, then of the second) and returns a 0-d boolean.
+    pub fn sort<'b>(
+        &'b self,
+        operands: &[Value<'b>],
+        axis: usize,
+        stable: bool,
+        less: impl FnOnce(&[Value<'b>], &[Value<'b>]) -> Value<'b>,
+    ) -> Vec<Value<'b>> {
+        let count = operands.len();
+        // The block's arguments alternate: left of operand 0, right of operand 0, left of operand 1, …
+        let scalars: Vec<Type> =
+            operands.iter().flat_map(|v| [Type::new(v.dtype(), &[]), Type::new(v.dtype(), &[])]).collect();
+        let region = self.region(&scalars, |args| {
+            let left: Vec<Value<'b>> = (0..count).map(|i| args[2 * i]).collect();
+            let right: Vec<Value<'b>> = (0..count).map(|i| args[2 * i + 1]).collect();
+            vec![less(&left, &right)]
+        });
+        let attributes = format!("dimension = {axis} : i64, is_stable = {stable}");
+        let types = operands.iter().map(|v| v.ty()).collect();
+        self.op_with_regions("stablehlo.sort", operands, &[region], &attributes, types)
+    }
+
+    /// `stablehlo.while`: `state` goes through `body` while `condition` holds. The regions see only
+    /// their arguments.
+    pub fn while_loop<'b>(
+        &'b self,
+        state: &[Value<'b>],
+        condition: impl FnOnce(&[Value<'b>]) -> Value<'b>,
+        body: impl FnOnce(&[Value<'b>]) -> Vec<Value<'b>>,
+    ) -> Vec<Value<'b>> {
+        let types: Vec<Type> = state.iter().map(|v| v.ty()).collect();
+        let condition = self.region(&types, |args| vec![condition(args)]);
+        let body = self.region(&types, body);
+        self.op_with_regions("stablehlo.while", state, &[condition, body], "", types)
+    }
+}
+
+impl<'b> Value<'b> {
+    fn reduce_one(
+        self,
+        axes: &[usize],
+        initial: Number,
+        combine: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>,
+    ) -> Value<'b> {
+        if axes.is_empty() {
+            return self;
+        }
+        let initial = self.builder.scalar(initial, self.dtype());
+        self.builder.reduce(&[self], &[initial], axes, |a, x| vec![combine(a[0], x[0])])[0]
+    }
+
+    /// The sum over `axes`, in this value's own type: convert first where that is too narrow.
+    pub fn reduce_sum(self, axes: &[usize]) -> Value<'b> {
+        self.reduce_one(axes, Number::Int(0), |a, x| a + x)
+    }
+
+    pub fn reduce_prod(self, axes: &[usize]) -> Value<'b> {
+        self.reduce_one(axes, Number::Int(1), |a, x| a * x)
+    }
+
+    /// The largest; NaN when any is NaN; minus infinity (or the lowest integer) over nothing.
+    pub fn reduce_max(self, axes: &[usize]) -> Value<'b> {
+        self.reduce_one(axes, self.dtype().max_identity(), |a, x| a.max(x))
+    }
+
+    pub fn reduce_min(self, axes: &[usize]) -> Value<'b> {
+        self.reduce_one(axes, self.dtype().min_identity(), |a, x| a.min(x))
+    }
+
+    /// Of booleans.
+    pub fn reduce_any(self, axes: &[usize]) -> Value<'b> {
+        self.reduce_one(axes, Number::Bool(false), |a, x| a | x)
+    }
+
+    /// Of booleans.
+    pub fn reduce_all(self, axes: &[usize]) -> Value<'b> {
+        self.reduce_one(axes, Number::Bool(true), |a, x| a & x)
+    }
+
+    /// Puts back dimensions of size 1 at `axes` (positions in the result, ascending).
+    pub fn keep_dims(self, axes: &[usize]) -> Value<'b> {
+        let mut dims = self.dims();
+        for &axis in axes {
+            dims.insert(axis, 1);
+        }
+        self.reshape(&dims)
+    }
+
+    /// `stablehlo.reduce_window` over all dimensions (the window's vectors have this value's rank).
+    pub fn reduce_window(
+        self,
+        window: &Window,
+        initial: Number,
+        combine: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>,
+    ) -> Value<'b> {
+        let initial = self.builder.scalar(initial, self.dtype());
+        self.builder.reduce_window(&[self], &[initial], window, |a, x| vec![combine(a[0], x[0])])[0]
+    }
+
+    /// The running sum (or any other associative combination) along `axis`; `initial` is its identity.
+    pub fn scan(
+        self,
+        axis: usize,
+        initial: Number,
+        combine: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>,
+    ) -> Value<'b> {
+        let size = self.dim(axis);
+        if size < 2 {
+            return self;
+        }
+        // XLA knows a window that reaches back to the start as a scan, and computes it in blocks.
+        let mut window = Window::unit(self.rank());
+        window.sizes[axis] = size;
+        window.padding[axis] = (size - 1, 0);
+        self.reduce_window(&window, initial, combine)
+    }
+
+    /// `chlo.top_k`: the `k` largest elements of the last dimension in descending order, and their
+    /// int32 positions. Floats are compared by their bits: a NaN with its sign bit clear is the largest,
+    /// one with it set the smallest.
+    pub fn top_k(self, k: i64) -> (Value<'b>, Value<'b>) {
+        let mut ty = self.ty();
+        match ty.dims.last_mut() {
+            Some(last) if 0 < k && k <= *last => *last = k,
+            _ => {
+                let failed = self.builder.fail(format!("top_k of {self:?} with {k}"), ty.clone());
+                return (failed, self.builder.fail("", Type::new(DType::I32, &ty.dims)));
+            }
+        }
+        let types = vec![ty.clone(), Type::new(DType::I32, &ty.dims)];
+        let results = self.builder.op_with_regions("chlo.top_k", &[self], &[], &format!("k = {k} : i64"), types);
+        (results[0], results[1])
+    }
+}
+
+impl<'b> Value<'b> {
+    /// 0-d: whether this element sorts before `other`; NaN is larger than everything else, as in PyTorch.
+    pub fn sorts_before(self, other: Value<'b>, descending: bool) -> Value<'b> {
+        let (a, b) = if descending { (other, self) } else { (self, other) };
+        if a.dtype() == DType::Bool {
+            return !a & b;
+        }
+        a.lt(b) | (b.is_nan() & !a.is_nan())
+    }
+}

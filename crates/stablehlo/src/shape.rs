@@ -1,0 +1,216 @@
+//! Operations that move elements without computing.
+
+use crate::Builder;
+use crate::builder::{Type, Value, array};
+use crate::dtype::{DType, Number};
+
+impl Builder {
+    /// Numbers 0, 1, … along `axis`.
+    pub fn iota(&self, dtype: DType, dims: &[i64], axis: usize) -> Value<'_> {
+        self.op("stablehlo.iota", &[], &format!("iota_dimension = {axis} : i64"), Type::new(dtype, dims))
+    }
+
+    /// Joins values along `axis`; a single value is returned as it is.
+    pub fn concatenate<'b>(&'b self, values: &[Value<'b>], axis: usize) -> Value<'b> {
+        let Some(first) = values.first() else {
+            return self.fail("concatenate of nothing", Type::new(DType::F32, &[0]));
+        };
+        if values.len() == 1 {
+            return *first;
+        }
+        let mut ty = first.ty();
+        ty.dims[axis] = 0;
+        for value in values {
+            let other = value.ty();
+            let agrees = other.dtype == ty.dtype
+                && other.dims.len() == ty.dims.len()
+                && (0..ty.dims.len()).all(|i| i == axis || other.dims[i] == ty.dims[i]);
+            if !agrees {
+                return self.fail(format!("concatenate of {values:?} along {axis}"), first.ty());
+            }
+            ty.dims[axis] += other.dims[axis];
+        }
+        self.op("stablehlo.concatenate", values, &format!("dimension = {axis} : i64"), ty)
+    }
+}
+
+impl<'b> Value<'b> {
+    pub fn reshape(self, dims: &[i64]) -> Value<'b> {
+        let ty = self.ty();
+        if ty.dims == dims {
+            return self;
+        }
+        let to = Type::new(ty.dtype, dims);
+        if to.numel() != ty.numel() {
+            return self.builder.fail(format!("reshape of {ty} to {to}"), to);
+        }
+        self.builder.op("stablehlo.reshape", &[self], "", to)
+    }
+
+    pub fn flatten(self) -> Value<'b> {
+        self.reshape(&[self.numel()])
+    }
+
+    /// Adds a dimension of size 1 before `axis`.
+    pub fn unsqueeze(self, axis: usize) -> Value<'b> {
+        let mut dims = self.dims();
+        dims.insert(axis, 1);
+        self.reshape(&dims)
+    }
+
+    /// Removes a dimension of size 1.
+    pub fn squeeze(self, axis: usize) -> Value<'b> {
+        let mut dims = self.dims();
+        dims.remove(axis);
+        self.reshape(&dims)
+    }
+
+    /// `stablehlo.broadcast_in_dim`: dimension `i` of this value becomes `axes[i]` of the result.
+    pub fn broadcast_in_dim(self, dims: &[i64], axes: &[usize]) -> Value<'b> {
+        let from = self.dims();
+        if from == dims && axes.iter().copied().eq(0..dims.len()) {
+            return self;
+        }
+        let to = Type::new(self.dtype(), dims);
+        let fits = axes.len() == from.len()
+            && axes.iter().zip(&from).all(|(&axis, &size)| axis < dims.len() && (size == dims[axis] || size == 1));
+        if !fits {
+            return self.builder.fail(format!("broadcast of {self:?} to {to} along {axes:?}"), to);
+        }
+        let axes: Vec<i64> = axes.iter().map(|&a| a as i64).collect();
+        let attributes = format!("broadcast_dimensions = {}", array(&axes));
+        self.builder.op("stablehlo.broadcast_in_dim", &[self], &attributes, to)
+    }
+
+    /// NumPy-style broadcast: trailing dimensions are aligned.
+    pub fn broadcast_to(self, dims: &[i64]) -> Value<'b> {
+        let rank = self.rank();
+        if rank > dims.len() {
+            let to = Type::new(self.dtype(), dims);
+            return self.builder.fail(format!("broadcast of {self:?} to {to}"), to);
+        }
+        let axes: Vec<usize> = (dims.len() - rank..dims.len()).collect();
+        self.broadcast_in_dim(dims, &axes)
+    }
+
+    /// Dimension `i` of the result is dimension `permutation[i]` of this value.
+    pub fn transpose(self, permutation: &[usize]) -> Value<'b> {
+        if permutation.iter().copied().eq(0..self.rank()) {
+            return self;
+        }
+        let from = self.dims();
+        let dims: Vec<i64> = permutation.iter().map(|&p| from[p]).collect();
+        let axes: Vec<i64> = permutation.iter().map(|&p| p as i64).collect();
+        let attributes = format!("permutation = {}", array(&axes));
+        self.builder.op("stablehlo.transpose", &[self], &attributes, Type::new(self.dtype(), &dims))
+    }
+
+    pub fn swap_axes(self, a: usize, b: usize) -> Value<'b> {
+        let mut permutation: Vec<usize> = (0..self.rank()).collect();
+        permutation.swap(a, b);
+        self.transpose(&permutation)
+    }
+
+    /// Moves a dimension to another place, keeping the order of the rest.
+    pub fn move_axis(self, from: usize, to: usize) -> Value<'b> {
+        let mut permutation: Vec<usize> = (0..self.rank()).filter(|&i| i != from).collect();
+        permutation.insert(to, from);
+        self.transpose(&permutation)
+    }
+
+    /// `stablehlo.slice`: elements `starts[i], starts[i] + steps[i], …` below `limits[i]`.
+    pub fn slice(self, starts: &[i64], limits: &[i64], steps: &[i64]) -> Value<'b> {
+        let from = self.dims();
+        let whole = starts.iter().all(|&s| s == 0) && limits == from && steps.iter().all(|&s| s == 1);
+        if whole {
+            return self;
+        }
+        let valid = starts.len() == from.len()
+            && (0..from.len())
+                .all(|i| 0 <= starts[i] && starts[i] <= limits[i] && limits[i] <= from[i] && steps[i] > 0);
+        if !valid {
+            return self.builder.fail(format!("slice of {self:?} at {starts:?}..{limits:?} by {steps:?}"), self.ty());
+        }
+        let dims: Vec<i64> = (0..from.len()).map(|i| (limits[i] - starts[i] + steps[i] - 1) / steps[i]).collect();
+        let attributes =
+            format!("start_indices = {}, limit_indices = {}, strides = {}", array(starts), array(limits), array(steps));
+        self.builder.op("stablehlo.slice", &[self], &attributes, Type::new(self.dtype(), &dims))
+    }
+
+    /// Elements `start..limit` of one dimension.
+    pub fn slice_axis(self, axis: usize, start: i64, limit: i64) -> Value<'b> {
+        self.slice_axis_by(axis, start, limit, 1)
+    }
+
+    pub fn slice_axis_by(self, axis: usize, start: i64, limit: i64, step: i64) -> Value<'b> {
+        let mut limits = self.dims();
+        let mut starts = vec![0; limits.len()];
+        let mut steps = vec![1; limits.len()];
+        starts[axis] = start;
+        limits[axis] = limit;
+        steps[axis] = step;
+        self.slice(&starts, &limits, &steps)
+    }
+
+    /// One element of a dimension, which disappears.
+    pub fn select_axis(self, axis: usize, index: i64) -> Value<'b> {
+        self.slice_axis(axis, index, index + 1).squeeze(axis)
+    }
+
+    /// `stablehlo.pad`; negative `low` and `high` cut.
+    pub fn pad(self, fill: impl Into<Number>, low: &[i64], high: &[i64], interior: &[i64]) -> Value<'b> {
+        let fill = self.builder.scalar(fill, self.dtype());
+        self.pad_with(fill, low, high, interior)
+    }
+
+    /// [`Value::pad`] with a 0-d value.
+    pub fn pad_with(self, fill: Value<'b>, low: &[i64], high: &[i64], interior: &[i64]) -> Value<'b> {
+        if [low, high, interior].iter().all(|v| v.iter().all(|&x| x == 0)) {
+            return self;
+        }
+        let from = self.dims();
+        let dims: Vec<i64> =
+            (0..from.len()).map(|i| from[i] + low[i] + high[i] + (from[i] - 1).max(0) * interior[i]).collect();
+        if dims.iter().any(|&d| d < 0) {
+            return self.builder.fail(format!("pad of {self:?} by {low:?}, {high:?}"), self.ty());
+        }
+        let attributes = format!(
+            "edge_padding_low = {}, edge_padding_high = {}, interior_padding = {}",
+            array(low),
+            array(high),
+            array(interior)
+        );
+        self.builder.op("stablehlo.pad", &[self, fill], &attributes, Type::new(self.dtype(), &dims))
+    }
+
+    pub fn pad_axis(self, axis: usize, fill: impl Into<Number>, low: i64, high: i64) -> Value<'b> {
+        let zeros = vec![0; self.rank()];
+        let (mut lows, mut highs) = (zeros.clone(), zeros.clone());
+        lows[axis] = low;
+        highs[axis] = high;
+        self.pad(fill, &lows, &highs, &zeros)
+    }
+
+    pub fn reverse(self, axes: &[usize]) -> Value<'b> {
+        if axes.is_empty() {
+            return self;
+        }
+        let axes: Vec<i64> = axes.iter().map(|&a| a as i64).collect();
+        self.builder.op("stablehlo.reverse", &[self], &format!("dimensions = {}", array(&axes)), self.ty())
+    }
+
+    /// `stablehlo.dynamic_slice` with 0-d integer starts.
+    pub fn dynamic_slice(self, starts: &[Value<'b>], sizes: &[i64]) -> Value<'b> {
+        let mut operands = vec![self];
+        operands.extend_from_slice(starts);
+        let attributes = format!("slice_sizes = {}", array(sizes));
+        self.builder.op("stablehlo.dynamic_slice", &operands, &attributes, Type::new(self.dtype(), sizes))
+    }
+
+    /// `stablehlo.dynamic_update_slice`: this value with `update` written at `starts`.
+    pub fn dynamic_update_slice(self, update: Value<'b>, starts: &[Value<'b>]) -> Value<'b> {
+        let mut operands = vec![self, update];
+        operands.extend_from_slice(starts);
+        self.builder.op("stablehlo.dynamic_update_slice", &operands, "", self.ty())
+    }
+}

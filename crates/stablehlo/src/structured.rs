@@ -1,0 +1,370 @@
+//! Products, convolutions, windows, gathers and scatters: operations described by a record.
+
+use crate::Builder;
+use crate::builder::{Precision, Type, Value, array, join};
+use crate::dtype::DType;
+
+/// The dimensions of a general dot product.
+#[derive(Clone, Debug, Default)]
+pub struct DotDims {
+    pub lhs_batch: Vec<usize>,
+    pub rhs_batch: Vec<usize>,
+    pub lhs_contract: Vec<usize>,
+    pub rhs_contract: Vec<usize>,
+}
+
+/// A window over all dimensions of an operand.
+#[derive(Clone, Debug)]
+pub struct Window {
+    pub sizes: Vec<i64>,
+    pub strides: Vec<i64>,
+    pub base_dilations: Vec<i64>,
+    pub window_dilations: Vec<i64>,
+    /// `(low, high)` of each dimension; may be negative.
+    pub padding: Vec<(i64, i64)>,
+}
+
+impl Window {
+    /// A window of size 1 everywhere, to be changed.
+    pub fn unit(rank: usize) -> Window {
+        Window {
+            sizes: vec![1; rank],
+            strides: vec![1; rank],
+            base_dilations: vec![1; rank],
+            window_dilations: vec![1; rank],
+            padding: vec![(0, 0); rank],
+        }
+    }
+
+    /// The size of dimension `i` after the window has passed over `size` elements.
+    pub fn output_size(&self, i: usize, size: i64) -> i64 {
+        let dilated = |n: i64, by: i64| if n == 0 { 0 } else { (n - 1) * by + 1 };
+        let base = dilated(size, self.base_dilations[i]) + self.padding[i].0 + self.padding[i].1;
+        let window = dilated(self.sizes[i], self.window_dilations[i]);
+        if base < window { 0 } else { (base - window) / self.strides[i] + 1 }
+    }
+
+    fn padding_attribute(&self) -> String {
+        padding_attribute(&self.padding)
+    }
+}
+
+fn padding_attribute(padding: &[(i64, i64)]) -> String {
+    if padding.is_empty() {
+        return "padding = dense<> : tensor<0x2xi64>".into();
+    }
+    let pairs: Vec<String> = padding.iter().map(|(low, high)| format!("[{low}, {high}]")).collect();
+    format!("padding = dense<[{}]> : tensor<{}x2xi64>", pairs.join(", "), padding.len())
+}
+
+/// A convolution; every list is over the spatial dimensions. The dimension numbers say where batch,
+/// feature and spatial dimensions lie in each operand.
+#[derive(Clone, Debug)]
+pub struct Convolution {
+    pub strides: Vec<i64>,
+    pub padding: Vec<(i64, i64)>,
+    pub lhs_dilation: Vec<i64>,
+    pub rhs_dilation: Vec<i64>,
+    pub feature_groups: i64,
+    pub batch_groups: i64,
+    /// Batch, feature, then spatial dimensions of the input.
+    pub input: Vec<usize>,
+    /// Output feature, input feature, then spatial dimensions of the kernel.
+    pub kernel: Vec<usize>,
+    /// Batch, feature, then spatial dimensions of the output.
+    pub output: Vec<usize>,
+    /// Whether the kernel is mirrored along each spatial dimension.
+    pub reversal: Vec<bool>,
+}
+
+impl Convolution {
+    /// Strides and dilations of 1, no padding, batch and feature first, as PyTorch lays them out.
+    pub fn standard(spatial: usize) -> Convolution {
+        let order: Vec<usize> = (0..spatial + 2).collect();
+        Convolution {
+            strides: vec![1; spatial],
+            padding: vec![(0, 0); spatial],
+            lhs_dilation: vec![1; spatial],
+            rhs_dilation: vec![1; spatial],
+            feature_groups: 1,
+            batch_groups: 1,
+            input: order.clone(),
+            kernel: order.clone(),
+            output: order,
+            reversal: vec![false; spatial],
+        }
+    }
+}
+
+/// The record of `stablehlo.gather`, named as in its specification.
+#[derive(Clone, Debug, Default)]
+pub struct Gather {
+    pub offset_dims: Vec<i64>,
+    pub collapsed_slice_dims: Vec<i64>,
+    pub operand_batching_dims: Vec<i64>,
+    pub start_indices_batching_dims: Vec<i64>,
+    pub start_index_map: Vec<i64>,
+    pub index_vector_dim: i64,
+    pub slice_sizes: Vec<i64>,
+    pub indices_are_sorted: bool,
+}
+
+/// The record of `stablehlo.scatter`, named as in its specification.
+#[derive(Clone, Debug, Default)]
+pub struct Scatter {
+    pub update_window_dims: Vec<i64>,
+    pub inserted_window_dims: Vec<i64>,
+    pub input_batching_dims: Vec<i64>,
+    pub scatter_indices_batching_dims: Vec<i64>,
+    pub scatter_dims_to_operand_dims: Vec<i64>,
+    pub index_vector_dim: i64,
+    pub indices_are_sorted: bool,
+    pub unique_indices: bool,
+}
+
+fn brackets(items: &[i64]) -> String {
+    format!("[{}]", join(items))
+}
+
+fn axes(items: &[usize]) -> String {
+    format!("[{}]", join(items))
+}
+
+impl<'b> Value<'b> {
+    fn precision_attribute(self, operands: i64) -> String {
+        let name = match self.builder.precision() {
+            Precision::Default => "DEFAULT",
+            Precision::High => "HIGH",
+            Precision::Highest => "HIGHEST",
+        };
+        let one = format!("#stablehlo<precision {name}>");
+        format!("precision_config = [{}]", vec![one; operands as usize].join(", "))
+    }
+
+    /// `stablehlo.dot_general`. The result has the batch, then the free left, then the free right
+    /// dimensions, and element type `dtype`.
+    pub fn dot_general(self, other: Value<'b>, dims: &DotDims, dtype: DType) -> Value<'b> {
+        let (lhs, rhs) = (self.dims(), other.dims());
+        let free = |dims: &[i64], batch: &[usize], contract: &[usize]| -> Vec<i64> {
+            (0..dims.len()).filter(|i| !batch.contains(i) && !contract.contains(i)).map(|i| dims[i]).collect()
+        };
+        let mut result: Vec<i64> = dims.lhs_batch.iter().map(|&i| lhs[i]).collect();
+        result.extend(free(&lhs, &dims.lhs_batch, &dims.lhs_contract));
+        result.extend(free(&rhs, &dims.rhs_batch, &dims.rhs_contract));
+        let agree = |a: &[usize], b: &[usize]| a.len() == b.len() && a.iter().zip(b).all(|(&i, &j)| lhs[i] == rhs[j]);
+        let ty = Type::new(dtype, &result);
+        if !agree(&dims.lhs_batch, &dims.rhs_batch) || !agree(&dims.lhs_contract, &dims.rhs_contract) {
+            return self.builder.fail(format!("dot_general of {self:?} and {other:?} with {dims:?}"), ty);
+        }
+        let attributes = format!(
+            "dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = {}, rhs_batching_dimensions = {}, \
+             lhs_contracting_dimensions = {}, rhs_contracting_dimensions = {}>, {}",
+            axes(&dims.lhs_batch),
+            axes(&dims.rhs_batch),
+            axes(&dims.lhs_contract),
+            axes(&dims.rhs_contract),
+            self.precision_attribute(2)
+        );
+        self.builder.op("stablehlo.dot_general", &[self, other], &attributes, ty)
+    }
+
+    /// `stablehlo.convolution` of this input with `kernel`.
+    pub fn convolution(self, kernel: Value<'b>, c: &Convolution) -> Value<'b> {
+        let (input, filter) = (self.dims(), kernel.dims());
+        let spatial = c.strides.len();
+        let mut dims = vec![0; spatial + 2];
+        let mut window = Window::unit(spatial);
+        window.strides = c.strides.clone();
+        window.base_dilations = c.lhs_dilation.clone();
+        window.window_dilations = c.rhs_dilation.clone();
+        window.padding = c.padding.clone();
+        window.sizes = (0..spatial).map(|i| filter[c.kernel[i + 2]]).collect();
+        dims[c.output[0]] = input[c.input[0]] / c.batch_groups;
+        dims[c.output[1]] = filter[c.kernel[0]];
+        for i in 0..spatial {
+            dims[c.output[i + 2]] = window.output_size(i, input[c.input[i + 2]]);
+        }
+        let ty = Type::new(self.dtype(), &dims);
+        if filter[c.kernel[1]] * c.feature_groups != input[c.input[1]] {
+            return self.builder.fail(format!("convolution of {self:?} with {kernel:?}: {c:?}"), ty);
+        }
+        let numbers = |first: &str, second: &str, order: &[usize]| -> String {
+            let mut names = vec![String::new(); order.len()];
+            names[order[0]] = first.into();
+            names[order[1]] = second.into();
+            for (i, &place) in order[2..].iter().enumerate() {
+                names[place] = i.to_string();
+            }
+            format!("[{}]", names.join(", "))
+        };
+        let reversal: Vec<String> = c.reversal.iter().map(bool::to_string).collect();
+        let reversal = if spatial == 0 { "array<i1>".into() } else { format!("array<i1: {}>", reversal.join(", ")) };
+        let attributes = format!(
+            "window_strides = {}, {}, lhs_dilation = {}, rhs_dilation = {}, window_reversal = {reversal}, \
+             dimension_numbers = #stablehlo.conv<{}x{}->{}>, feature_group_count = {} : i64, \
+             batch_group_count = {} : i64, {}",
+            array(&c.strides),
+            padding_attribute(&c.padding),
+            array(&c.lhs_dilation),
+            array(&c.rhs_dilation),
+            numbers("b", "f", &c.input),
+            numbers("o", "i", &c.kernel),
+            numbers("b", "f", &c.output),
+            c.feature_groups,
+            c.batch_groups,
+            self.precision_attribute(2)
+        );
+        self.builder.op("stablehlo.convolution", &[self, kernel], &attributes, ty)
+    }
+
+    /// `stablehlo.gather` with integer `indices`.
+    pub fn gather(self, indices: Value<'b>, g: &Gather) -> Value<'b> {
+        let index_dims = indices.dims();
+        let vector = g.index_vector_dim as usize;
+        let mut batch = index_dims.iter().enumerate().filter(|(i, _)| *i != vector).map(|(_, &d)| d);
+        let mut window = (0..g.slice_sizes.len() as i64)
+            .filter(|i| !g.collapsed_slice_dims.contains(i) && !g.operand_batching_dims.contains(i))
+            .map(|i| g.slice_sizes[i as usize]);
+        let batch_rank = index_dims.len() - usize::from(vector < index_dims.len());
+        let rank = batch_rank + g.offset_dims.len();
+        let dims: Vec<i64> = (0..rank as i64)
+            .map(|i| if g.offset_dims.contains(&i) { window.next() } else { batch.next() }.unwrap_or(1))
+            .collect();
+        let attributes = format!(
+            "dimension_numbers = #stablehlo.gather<offset_dims = {}, collapsed_slice_dims = {}, \
+             operand_batching_dims = {}, start_indices_batching_dims = {}, start_index_map = {}, \
+             index_vector_dim = {}>, slice_sizes = {}, indices_are_sorted = {}",
+            brackets(&g.offset_dims),
+            brackets(&g.collapsed_slice_dims),
+            brackets(&g.operand_batching_dims),
+            brackets(&g.start_indices_batching_dims),
+            brackets(&g.start_index_map),
+            g.index_vector_dim,
+            array(&g.slice_sizes),
+            g.indices_are_sorted
+        );
+        self.builder.op("stablehlo.gather", &[self, indices], &attributes, Type::new(self.dtype(), &dims))
+    }
+
+    /// `stablehlo.scatter` of `updates` at integer `indices`; updates whose index is out of range are
+    /// dropped. `combine` gets the old element and the update, 0-d.
+    pub fn scatter(
+        self,
+        indices: Value<'b>,
+        updates: Value<'b>,
+        s: &Scatter,
+        combine: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>,
+    ) -> Value<'b> {
+        if self.dtype() != updates.dtype() {
+            return self.builder.fail(format!("scatter of {updates:?} into {self:?}"), self.ty());
+        }
+        let scalar = Type::new(self.dtype(), &[]);
+        let region = self.builder.region(&[scalar.clone(), scalar], |args| vec![combine(args[0], args[1])]);
+        let attributes = format!(
+            "scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = {}, inserted_window_dims = {}, \
+             input_batching_dims = {}, scatter_indices_batching_dims = {}, scatter_dims_to_operand_dims = {}, \
+             index_vector_dim = {}>, indices_are_sorted = {}, unique_indices = {}",
+            brackets(&s.update_window_dims),
+            brackets(&s.inserted_window_dims),
+            brackets(&s.input_batching_dims),
+            brackets(&s.scatter_indices_batching_dims),
+            brackets(&s.scatter_dims_to_operand_dims),
+            s.index_vector_dim,
+            s.indices_are_sorted,
+            s.unique_indices
+        );
+        let operands = [self, indices, updates];
+        self.builder.op_with_regions("stablehlo.scatter", &operands, &[region], &attributes, vec![self.ty()])[0]
+    }
+
+    /// `stablehlo.select_and_scatter`: each element of `source` goes to the place in its window that
+    /// `select` prefers (`select(a, b)` keeps `a`); what meets there is added.
+    pub fn select_and_scatter(
+        self,
+        source: Value<'b>,
+        window: &Window,
+        select: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>,
+    ) -> Value<'b> {
+        let scalar = Type::new(self.dtype(), &[]);
+        let pair = [scalar.clone(), scalar];
+        let select = self.builder.region(&pair, |args| vec![select(args[0], args[1])]);
+        let scatter = self.builder.region(&pair, |args| vec![args[0] + args[1]]);
+        let zero = self.builder.scalar(0, self.dtype());
+        let attributes = format!(
+            "window_dimensions = {}, window_strides = {}, {}",
+            array(&window.sizes),
+            array(&window.strides),
+            window.padding_attribute()
+        );
+        let operands = [self, source, zero];
+        let types = vec![self.ty()];
+        self.builder.op_with_regions("stablehlo.select_and_scatter", &operands, &[select, scatter], &attributes, types)
+            [0]
+    }
+
+    /// Lower-triangular Cholesky factors of the last two dimensions.
+    pub fn cholesky(self) -> Value<'b> {
+        self.builder.op("stablehlo.cholesky", &[self], "lower = true", self.ty())
+    }
+
+    /// Solves `self · X = other` (or `X · self = other` unless `left`) for a triangular `self`.
+    pub fn triangular_solve(
+        self,
+        other: Value<'b>,
+        left: bool,
+        lower: bool,
+        unit_diagonal: bool,
+        transpose: bool,
+    ) -> Value<'b> {
+        let transpose = if transpose { "TRANSPOSE" } else { "NO_TRANSPOSE" };
+        let attributes = format!(
+            "left_side = {left}, lower = {lower}, unit_diagonal = {unit_diagonal}, \
+             transpose_a = #stablehlo<transpose {transpose}>"
+        );
+        self.builder.op("stablehlo.triangular_solve", &[self, other], &attributes, other.ty())
+    }
+}
+
+impl Builder {
+    /// `stablehlo.reduce_window` of several operands of one shape.
+    pub fn reduce_window<'b>(
+        &'b self,
+        operands: &[Value<'b>],
+        initial: &[Value<'b>],
+        window: &Window,
+        combine: impl FnOnce(&[Value<'b>], &[Value<'b>]) -> Vec<Value<'b>>,
+    ) -> Vec<Value<'b>> {
+        let count = operands.len();
+        let scalars: Vec<Type> = operands.iter().chain(operands).map(|v| Type::new(v.dtype(), &[])).collect();
+        let region = self.region(&scalars, |args| combine(&args[..count], &args[count..]));
+        let results = operands
+            .iter()
+            .map(|v| {
+                let dims = v.dims();
+                Type { dtype: v.dtype(), dims: (0..dims.len()).map(|i| window.output_size(i, dims[i])).collect() }
+            })
+            .collect();
+        let attributes = format!(
+            "window_dimensions = {}, window_strides = {}, base_dilations = {}, window_dilations = {}, {}",
+            array(&window.sizes),
+            array(&window.strides),
+            array(&window.base_dilations),
+            array(&window.window_dilations),
+            window.padding_attribute()
+        );
+        let all: Vec<Value<'b>> = operands.iter().chain(initial).copied().collect();
+        self.op_with_regions("stablehlo.reduce_window", &all, &[region], &attributes, results)
+    }
+
+    /// `stablehlo.rng_bit_generator` with Philox: `state` is `tensor<2xui64>` (key, counter); returns
+    /// the new state and random bits of the unsigned type `dtype`.
+    pub fn random_bits<'b>(&'b self, state: Value<'b>, dtype: DType, dims: &[i64]) -> (Value<'b>, Value<'b>) {
+        if dims.contains(&0) {
+            return (state, self.splat(0, dtype, dims));
+        }
+        let types = vec![state.ty(), Type::new(dtype, dims)];
+        let attributes = "rng_algorithm = #stablehlo<rng_algorithm PHILOX>";
+        let results = self.op_with_regions("stablehlo.rng_bit_generator", &[state], &[], attributes, types);
+        (results[0], results[1])
+    }
+}

@@ -1,0 +1,441 @@
+//! The functions of `csrc/abi.h`. No panic leaves them: it becomes an error of the call.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::ffi::{CStr, c_char, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::slice;
+use std::sync::Arc;
+
+use engine::call::{Arg, Generator, Meta, Out, TensorArg};
+use engine::{Error, ErrorKind, Event, Result, SchemaArg, Status, Storage, memory, platform};
+use stablehlo::Number;
+
+const OK: i32 = 0;
+const UNDEFINED: i32 = 1;
+const NO_ROW: i32 = 2;
+const ERROR: i32 = 3;
+
+/// `TtError`.
+#[repr(C)]
+pub struct AbiError {
+    kind: i32,
+    message: *const u8,
+    length: usize,
+}
+
+thread_local! {
+    static LAST_ERROR: RefCell<(AbiError, String)> =
+        const { RefCell::new((AbiError { kind: 0, message: std::ptr::null(), length: 0 }, String::new())) };
+}
+
+fn remember(error: &Error) {
+    let kind = match error.kind {
+        ErrorKind::Runtime => 0,
+        ErrorKind::NotImplemented => 1,
+        ErrorKind::OutOfMemory => 2,
+        ErrorKind::Index => 3,
+        ErrorKind::Type => 4,
+        ErrorKind::Value => 5,
+    };
+    LAST_ERROR.with_borrow_mut(|(abi, message)| {
+        message.clone_from(&error.message);
+        *abi = AbiError { kind, message: message.as_ptr(), length: message.len() };
+    });
+}
+
+/// What a panic said.
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("internal error: {}", text.unwrap_or("a panic without a message"))
+}
+
+/// Runs `f`; keeps its error, or its panic, for `tt_last_error`.
+pub(crate) fn guarded<T>(f: impl FnOnce() -> Result<T>) -> std::result::Result<T, ()> {
+    let result = catch_unwind(AssertUnwindSafe(f))
+        .unwrap_or_else(|panic| Err(Error::runtime(panic_message(panic.as_ref()))));
+    result.map_err(|error| remember(&error))
+}
+
+fn status(f: impl FnOnce() -> Result<()>) -> i32 {
+    if guarded(f).is_ok() { OK } else { ERROR }
+}
+
+fn device_index(device: i32) -> Result<usize> {
+    usize::try_from(device).map_err(|_| Error::runtime(format!("invalid device index {device}")))
+}
+
+/// # Safety
+/// `pointer` points to `length` values that live as long as the call, or `length` is zero.
+unsafe fn list<'a, T>(pointer: *const T, length: usize) -> &'a [T] {
+    // SAFETY: by the contract above.
+    if length == 0 { &[] } else { unsafe { slice::from_raw_parts(pointer, length) } }
+}
+
+/// # Safety
+/// As for [`list`], and nobody else uses the values during the call.
+unsafe fn list_mut<'a, T>(pointer: *mut T, length: usize) -> &'a mut [T] {
+    // SAFETY: by the contract above.
+    if length == 0 { &mut [] } else { unsafe { slice::from_raw_parts_mut(pointer, length) } }
+}
+
+/// # Safety
+/// `text` is a C string that lives as long as the call.
+unsafe fn text<'a>(text: *const c_char) -> std::borrow::Cow<'a, str> {
+    // SAFETY: by the contract above.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tt_last_error() -> *const AbiError {
+    LAST_ERROR.with_borrow(|(abi, _)| std::ptr::from_ref(abi))
+}
+
+// ---- operators -----------------------------------------------------------------------------------
+
+/// `TtSchemaArg`.
+#[repr(C)]
+pub struct AbiSchemaArg {
+    name: *const c_char,
+    ty: *const c_char,
+    is_mutated: u8,
+    is_out: u8,
+    has_default: u8,
+    default_tag: u8,
+    default_value: f64,
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tt_register_operator(
+    name: *const c_char,
+    functional: *const c_char,
+    args: *const AbiSchemaArg,
+    n_args: usize,
+    _n_returns: i32,
+    has_row: *mut u8,
+) -> i32 {
+    let registered = guarded(|| {
+        // SAFETY: the ABI promises live C strings and `n_args` arguments.
+        let (name, functional, args) = unsafe { (text(name), text(functional), list(args, n_args)) };
+        let args: Vec<SchemaArg> = args.iter().map(schema_arg).collect();
+        Ok(engine::lock()?.register(&name, &functional, &args))
+    });
+    let Ok((id, row)) = registered else { return -1 };
+    // SAFETY: the ABI promises a place for the answer.
+    unsafe { *has_row = u8::from(row) };
+    id as i32
+}
+
+fn schema_arg(arg: &AbiSchemaArg) -> SchemaArg {
+    let default = (arg.has_default != 0).then_some(arg.default_tag).and_then(|tag| match tag {
+        3 => Some(Number::Int(arg.default_value as i64)),
+        4 => Some(Number::Float(arg.default_value)),
+        5 => Some(Number::Bool(arg.default_value != 0.0)),
+        _ => None,
+    });
+    // SAFETY: the ABI promises live C strings.
+    let (name, ty) = unsafe { (text(arg.name).into_owned(), text(arg.ty).into_owned()) };
+    SchemaArg { name, ty, is_mutated: arg.is_mutated != 0, is_out: arg.is_out != 0, default }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tt_call(
+    op: i32,
+    args: *const Arg,
+    n_args: usize,
+    device: i32,
+    default_generator: *mut Generator,
+    outs: *mut Out,
+    n_outs: *mut usize,
+) -> i32 {
+    let called = guarded(|| {
+        // SAFETY: the ABI promises these; the generator is locked by the caller or null.
+        let (args, outs, generator) =
+            unsafe { (list(args, n_args), list_mut(outs, *n_outs), default_generator.as_mut()) };
+        engine::lock()?.call(op as u32, args, device_index(device)?, generator, outs)
+    });
+    match called {
+        Ok((status, count)) => {
+            // SAFETY: the ABI promises a place for the count.
+            unsafe { *n_outs = count };
+            if status == Status::Done { OK } else { UNDEFINED }
+        }
+        Err(()) => ERROR,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tt_result_metas(
+    op: i32,
+    args: *const Arg,
+    n_args: usize,
+    metas: *mut Meta,
+    n_metas: *mut usize,
+) -> i32 {
+    let found = guarded(|| {
+        // SAFETY: the ABI promises `n_args` arguments.
+        Ok(engine::lock()?.resizes(op as u32, unsafe { list(args, n_args) }))
+    });
+    let Ok(found) = found else { return ERROR };
+    let Some(found) = found else { return UNDEFINED };
+    // SAFETY: the ABI promises room for `*n_metas` and a place for the count.
+    unsafe {
+        for (place, meta) in list_mut(metas, *n_metas).iter_mut().zip(&found) {
+            *place = *meta;
+        }
+        *n_metas = found.len();
+    }
+    OK
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tt_define(
+    op: i32,
+    args: *const Arg,
+    n_args: usize,
+    metas: *const Meta,
+    n_metas: usize,
+    graph: u64,
+) -> i32 {
+    let defined = guarded(|| {
+        // SAFETY: the ABI promises `n_args` arguments, and `n_metas` results unless `metas` is null.
+        let (args, metas) = unsafe { (list(args, n_args), (!metas.is_null()).then(|| list(metas, n_metas))) };
+        engine::lock()?.define(op as u32, args, metas, graph)
+    });
+    match defined {
+        Ok(Status::NoRow) => NO_ROW,
+        Ok(_) => OK,
+        Err(()) => ERROR,
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tt_count_fallback(op: i32) {
+    let _ = guarded(|| {
+        engine::lock()?.count_fallback(op as u32);
+        Ok(())
+    });
+}
+
+// ---- storages ------------------------------------------------------------------------------------
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tt_storage_new(
+    device: i32,
+    nbytes: usize,
+    storage: *mut *const Storage,
+    data: *mut usize,
+) -> i32 {
+    status(|| {
+        engine::fork_guard()?;
+        let new = Storage::new(device_index(device)?, nbytes);
+        // SAFETY: the ABI promises places for both answers.
+        unsafe {
+            *data = new.address();
+            *storage = Arc::into_raw(new);
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tt_storage_release(storage: *const Storage) {
+    // In a forked child the plugin's threads are gone: its buffers must not be touched.
+    if !storage.is_null() && !engine::in_bad_fork() {
+        let _ = guarded(|| {
+            // SAFETY: the receiver of the reference gives it back, once.
+            drop(unsafe { Arc::from_raw(storage) });
+            Ok(())
+        });
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tt_storage_resize(storage: *const Storage, nbytes: usize, data: *mut usize) -> i32 {
+    status(|| {
+        // SAFETY: the ABI promises a live storage and a place for the answer.
+        let storage = unsafe { &*storage };
+        engine::lock()?.resize(storage, nbytes)?;
+        // SAFETY: as above.
+        unsafe { *data = storage.address() };
+        Ok(())
+    })
+}
+
+/// Calls back when the host data is no longer used.
+struct Owner {
+    owner: *mut c_void,
+    release: extern "C" fn(*mut c_void),
+}
+
+// SAFETY: the ABI allows `release` from any thread.
+unsafe impl Send for Owner {}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        (self.release)(self.owner);
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tt_copy_from_host(
+    destination: *const TensorArg,
+    data: *const u8,
+    _nbytes: usize,
+    may_borrow: u8,
+    owner: *mut c_void,
+    release: Option<extern "C" fn(*mut c_void)>,
+) -> i32 {
+    status(|| {
+        let owner = match release {
+            Some(release) if may_borrow != 0 => Some(Box::new(Owner { owner, release }) as Box<dyn Any + Send>),
+            _ => None,
+        };
+        // SAFETY: the ABI promises the tensor, and the data for as long as the contract asks.
+        unsafe { engine::lock()?.copy_from_host(&*destination, data, owner) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tt_copy_to_host(source: *const TensorArg, data: *mut u8, nbytes: usize) -> i32 {
+    // SAFETY: the ABI promises the tensor and room for `nbytes`.
+    status(|| unsafe { engine::copy_to_host(&*source, list_mut(data, nbytes)) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tt_copy_across(source: *const TensorArg, destination: *const TensorArg) -> i32 {
+    // SAFETY: the ABI promises both tensors.
+    status(|| unsafe { engine::lock()?.copy_across(&*source, &*destination) })
+}
+
+// ---- devices -------------------------------------------------------------------------------------
+
+#[unsafe(no_mangle)]
+extern "C" fn tt_device_count() -> i32 {
+    guarded(|| Ok(engine::lock()?.platform()?.devices.len() as i32)).unwrap_or(-1)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tt_is_available() -> u8 {
+    u8::from(catch_unwind(platform::is_available).unwrap_or(false))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tt_is_initialized() -> u8 {
+    u8::from(guarded(|| Ok(engine::lock()?.is_open())).unwrap_or(false))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tt_synchronize(device: i32) -> i32 {
+    status(|| engine::synchronize(usize::try_from(device).ok()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tt_flush() -> i32 {
+    status(|| engine::lock()?.flush_all())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tt_event_new(device: i32, event: *mut u64) -> i32 {
+    status(|| {
+        let new = Box::new(Event::record(device_index(device)?)?);
+        // SAFETY: the ABI promises a place for the answer.
+        unsafe { *event = Box::into_raw(new) as u64 };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// `event` came from `tt_event_new` and has not been released.
+unsafe fn event<'a>(event: u64) -> &'a Event {
+    // SAFETY: by the contract above.
+    unsafe { &*(event as *const Event) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tt_event_query(handle: u64, done: *mut u8) -> i32 {
+    // SAFETY: the ABI promises a live event and a place for the answer.
+    status(|| unsafe {
+        *done = u8::from(event(handle).is_done());
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tt_event_wait(handle: u64) -> i32 {
+    status(|| {
+        // SAFETY: the ABI promises a live event.
+        unsafe { event(handle) }.wait();
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tt_event_elapsed(start: u64, end: u64, milliseconds: *mut f64) -> i32 {
+    // SAFETY: the ABI promises live events and a place for the answer.
+    status(|| unsafe {
+        *milliseconds = event(start).milliseconds_until(event(end));
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tt_event_release(handle: u64) {
+    if handle != 0 {
+        // SAFETY: the receiver of the event gives it back, once.
+        drop(unsafe { Box::from_raw(handle as *mut Event) });
+    }
+}
+
+/// `TtMemory`.
+#[repr(C)]
+pub struct AbiMemory {
+    allocated: i64,
+    peak_allocated: i64,
+    total_allocated: i64,
+    total_freed: i64,
+    live: i64,
+    peak_live: i64,
+    out_of_memory: i64,
+    free: i64,
+    total: i64,
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tt_memory(device: i32, out: *mut AbiMemory) -> i32 {
+    status(|| {
+        let device = device_index(device)?;
+        let used = memory::memory_use(device);
+        let (free, total) = engine::lock()?.device_memory(device)?;
+        let filled = AbiMemory {
+            allocated: used.allocated,
+            peak_allocated: used.peak_allocated,
+            total_allocated: used.total_allocated,
+            total_freed: used.total_freed,
+            live: used.live,
+            peak_live: used.peak_live,
+            out_of_memory: used.out_of_memory,
+            free: free as i64,
+            total: total as i64,
+        };
+        // SAFETY: the ABI promises a place for the answer.
+        unsafe { *out = filled };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tt_reset_peak_memory(device: i32) -> i32 {
+    status(|| {
+        memory::reset_peak(device_index(device)?);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tt_empty_cache() -> i32 {
+    status(|| {
+        engine::lock()?.empty_cache();
+        Ok(())
+    })
+}

@@ -1,0 +1,367 @@
+//! The extension module `torchtpu._C`: the C ABI under the C++ shim, and what the Python side calls.
+//!
+//! Errors of the core become Python exceptions in one place, [`to_python`].
+
+mod abi;
+mod graph;
+
+use std::ffi::{c_char, c_void};
+use std::path::PathBuf;
+
+use engine::{Engine, ErrorKind, Mode, memory, platform};
+use parking_lot::MutexGuard;
+use pyo3::exceptions::{
+    PyIndexError, PyMemoryError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError,
+};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use stablehlo::Precision;
+
+unsafe extern "C" {
+    fn tt_initialize(tracer: *mut c_void, message: *mut c_char, capacity: usize) -> i32;
+    fn tt_current_device() -> i32;
+    fn tt_set_current_device(device: i32);
+    fn tt_default_generator(device: i32) -> *mut c_void;
+}
+
+fn to_python(error: engine::Error) -> PyErr {
+    let message = error.message;
+    match error.kind {
+        ErrorKind::Runtime => PyRuntimeError::new_err(message),
+        ErrorKind::NotImplemented => PyNotImplementedError::new_err(message),
+        ErrorKind::OutOfMemory => out_of_memory(message),
+        ErrorKind::Index => PyIndexError::new_err(message),
+        ErrorKind::Type => PyTypeError::new_err(message),
+        ErrorKind::Value => PyValueError::new_err(message),
+    }
+}
+
+/// `torch.OutOfMemoryError`, as PyTorch raises for its own devices.
+fn out_of_memory(message: String) -> PyErr {
+    Python::attach(|py| {
+        let class = py.import("torch").and_then(|torch| torch.getattr("OutOfMemoryError"));
+        match class.and_then(|class| class.call1((message.as_str(),))) {
+            Ok(error) => PyErr::from_value(error),
+            Err(_) => PyMemoryError::new_err(message),
+        }
+    })
+}
+
+/// Runs `f` on the engine without the GIL, which the engine's other users may be waiting for.
+fn with_engine<T: Send>(
+    py: Python<'_>,
+    f: impl FnOnce(MutexGuard<'_, Engine>) -> engine::Result<T> + Send,
+) -> PyResult<T> {
+    py.detach(|| engine::lock().and_then(f)).map_err(to_python)
+}
+
+/// Registers the backend with PyTorch. `tracer(op_overload, args, kwargs)` returns the handle of a
+/// graph made by `define_graph`, or raises NotImplementedError.
+#[pyfunction]
+fn initialize(py: Python<'_>, tracer: Py<PyAny>) -> PyResult<()> {
+    let paths: Vec<PathBuf> = py.import("sys")?.getattr("path")?.extract()?;
+    platform::set_search_paths(paths);
+    let mut message: [c_char; 1024] = [0; 1024];
+    // SAFETY: the tracer is a live object that the callee takes its own reference to; the message is
+    // written within its capacity.
+    let result = unsafe { tt_initialize(tracer.as_ptr().cast(), message.as_mut_ptr(), message.len()) };
+    if result != 0 {
+        // SAFETY: the callee ends the message with a zero.
+        let text = unsafe { std::ffi::CStr::from_ptr(message.as_ptr()) };
+        return Err(PyRuntimeError::new_err(text.to_string_lossy().into_owned()));
+    }
+    if let Ok(name) = std::env::var("TORCHTPU_EAGER_MODE") {
+        let mode = Mode::from_name(&name).ok_or_else(|| {
+            PyValueError::new_err(format!("TORCHTPU_EAGER_MODE must be debug, strict or fused, not {name:?}"))
+        })?;
+        with_engine(py, |mut engine| engine.set_mode(mode, false))?;
+    }
+    Ok(())
+}
+
+/// The torch version that the module was built for.
+#[pyfunction]
+fn torch_version() -> &'static str {
+    env!("TORCHTPU_TORCH_VERSION")
+}
+
+#[pyfunction]
+fn in_bad_fork() -> bool {
+    engine::in_bad_fork()
+}
+
+// ---- devices -------------------------------------------------------------------------------------
+
+#[pyfunction]
+fn is_available() -> bool {
+    platform::is_available()
+}
+
+#[pyfunction]
+fn is_initialized(py: Python<'_>) -> PyResult<bool> {
+    with_engine(py, |engine| Ok(engine.is_open()))
+}
+
+#[pyfunction]
+fn device_count(py: Python<'_>) -> PyResult<usize> {
+    with_engine(py, |mut engine| Ok(engine.platform()?.devices.len()))
+}
+
+#[pyfunction]
+fn device_name(py: Python<'_>, device: usize) -> PyResult<String> {
+    with_engine(py, move |mut engine| Ok(find_device(engine.platform()?, device)?.name.clone()))
+}
+
+fn find_device(platform: &platform::Platform, device: usize) -> engine::Result<&platform::DeviceInfo> {
+    platform
+        .devices
+        .get(device)
+        .ok_or_else(|| engine::Error::runtime(format!("invalid device index {device}: there are {}", platform.devices.len())))
+}
+
+#[pyfunction]
+fn device_properties(py: Python<'_>, device: usize) -> PyResult<Py<PyDict>> {
+    let (name, kind, total) = with_engine(py, move |mut engine| {
+        let (_, total) = engine.device_memory(device)?;
+        let info = find_device(engine.platform()?, device)?;
+        Ok((info.name.clone(), info.kind.clone(), total))
+    })?;
+    let properties = PyDict::new(py);
+    properties.set_item("name", name)?;
+    properties.set_item("kind", kind)?;
+    properties.set_item("total_memory", total)?;
+    Ok(properties.unbind())
+}
+
+#[pyfunction]
+fn current_device() -> i32 {
+    // SAFETY: the shim's function has no preconditions.
+    unsafe { tt_current_device() }
+}
+
+#[pyfunction]
+fn set_device(py: Python<'_>, device: usize) -> PyResult<()> {
+    with_engine(py, move |mut engine| find_device(engine.platform()?, device).map(|_| ()))?;
+    // SAFETY: as above; the index has been checked.
+    unsafe { tt_set_current_device(device as i32) };
+    Ok(())
+}
+
+#[pyfunction]
+fn synchronize(py: Python<'_>, device: i32) -> PyResult<()> {
+    py.detach(|| engine::synchronize(usize::try_from(device).ok())).map_err(to_python)
+}
+
+#[pyfunction]
+fn default_generator(py: Python<'_>, device: i32) -> PyResult<Py<PyAny>> {
+    // SAFETY: called with the GIL held; the result is a new reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(py, tt_default_generator(device).cast()).map(Bound::unbind) }
+}
+
+/// What `python -m torchtpu info` shows. Opens the plugin.
+#[pyfunction]
+fn platform_info(py: Python<'_>) -> PyResult<Py<PyDict>> {
+    let (path, api, attributes, name, version, devices) = with_engine(py, |mut engine| {
+        let platform = engine.platform()?;
+        let client = &platform.client;
+        let devices: Vec<(String, String)> =
+            platform.devices.iter().map(|d| (d.name.clone(), d.kind.clone())).collect();
+        Ok((
+            platform.path.display().to_string(),
+            platform.plugin.api_version(),
+            platform.plugin.attributes(),
+            client.platform_name()?,
+            client.platform_version()?,
+            devices,
+        ))
+    })?;
+    let info = PyDict::new(py);
+    info.set_item("plugin", path)?;
+    info.set_item("platform", name)?;
+    info.set_item("platform_version", version)?;
+    info.set_item("pjrt_api", format!("{}.{}", api.0, api.1))?;
+    for (key, value) in attributes {
+        match value {
+            pjrt::Value::Int(x) => info.set_item(key, x)?,
+            pjrt::Value::Bool(x) => info.set_item(key, x)?,
+            pjrt::Value::Float(x) => info.set_item(key, x)?,
+            pjrt::Value::Str(x) => info.set_item(key, x)?,
+            pjrt::Value::Ints(x) => info.set_item(key, x)?,
+        }
+    }
+    let list = PyList::empty(py);
+    for (name, kind) in devices {
+        let device = PyDict::new(py);
+        device.set_item("name", name)?;
+        device.set_item("kind", kind)?;
+        list.append(device)?;
+    }
+    info.set_item("devices", list)?;
+    Ok(info.unbind())
+}
+
+// ---- modes ---------------------------------------------------------------------------------------
+
+#[pyfunction]
+fn get_eager_mode(py: Python<'_>) -> PyResult<u8> {
+    with_engine(py, |engine| Ok(engine.mode().0 as u8))
+}
+
+#[pyfunction]
+fn get_check_finite(py: Python<'_>) -> PyResult<bool> {
+    with_engine(py, |engine| Ok(engine.mode().1))
+}
+
+#[pyfunction]
+fn set_eager_mode(py: Python<'_>, mode: u8, check_finite: bool) -> PyResult<()> {
+    let mode = match mode {
+        0 => Mode::Debug,
+        1 => Mode::Strict,
+        2 => Mode::Fused,
+        other => return Err(PyValueError::new_err(format!("there is no eager mode {other}"))),
+    };
+    with_engine(py, move |mut engine| engine.set_mode(mode, check_finite))
+}
+
+/// How exactly float32 products are computed: "highest", "high" or "medium", as in
+/// `torch.set_float32_matmul_precision`.
+#[pyfunction]
+fn set_matmul_precision(py: Python<'_>, precision: &str) -> PyResult<()> {
+    let precision = match precision {
+        "highest" => Precision::Highest,
+        "high" => Precision::High,
+        "medium" => Precision::Default,
+        other => return Err(PyValueError::new_err(format!("unknown float32 matmul precision {other:?}"))),
+    };
+    with_engine(py, move |mut engine| {
+        engine.set_precision(precision);
+        Ok(())
+    })
+}
+
+// ---- memory and counters -------------------------------------------------------------------------
+
+#[pyfunction]
+fn memory_stats(py: Python<'_>, device: usize) -> PyResult<Py<PyDict>> {
+    let (free, total) = with_engine(py, move |mut engine| engine.device_memory(device))?;
+    let used = memory::memory_use(device);
+    let stats = PyDict::new(py);
+    for (name, value) in [
+        ("allocated", used.allocated),
+        ("peak_allocated", used.peak_allocated),
+        ("total_allocated", used.total_allocated),
+        ("total_freed", used.total_freed),
+        ("live", used.live),
+        ("peak_live", used.peak_live),
+        ("out_of_memory", used.out_of_memory),
+        ("free", free as i64),
+        ("total", total as i64),
+    ] {
+        stats.set_item(name, value)?;
+    }
+    Ok(stats.unbind())
+}
+
+#[pyfunction]
+fn reset_peak_memory_stats(device: usize) {
+    memory::reset_peak(device);
+}
+
+#[pyfunction]
+fn empty_cache(py: Python<'_>) -> PyResult<()> {
+    with_engine(py, |mut engine| {
+        engine.empty_cache();
+        Ok(())
+    })
+}
+
+#[pyfunction]
+fn cache_stats(py: Python<'_>) -> PyResult<Py<PyDict>> {
+    let stats = with_engine(py, |engine| Ok(engine.cache_stats()))?;
+    let dict = PyDict::new(py);
+    dict.set_item("requests", stats.requests)?;
+    dict.set_item("hits", stats.hits)?;
+    dict.set_item("compiles", stats.compiles)?;
+    dict.set_item("compile_seconds", stats.compile_time.as_secs_f64())?;
+    Ok(dict.unbind())
+}
+
+#[pyfunction]
+fn reset_cache_stats(py: Python<'_>) -> PyResult<()> {
+    with_engine(py, |mut engine| {
+        engine.reset_cache_stats();
+        Ok(())
+    })
+}
+
+#[pyfunction]
+fn op_stats(py: Python<'_>) -> PyResult<Py<PyDict>> {
+    let stats = with_engine(py, |engine| Ok(engine.op_stats()))?;
+    let dict = PyDict::new(py);
+    dict.set_item("operators", stats.operators)?;
+    dict.set_item("decomposed", stats.decomposed)?;
+    dict.set_item("fallen_back", stats.fallen_back)?;
+    Ok(dict.unbind())
+}
+
+#[pyfunction]
+fn reset_op_stats(py: Python<'_>) -> PyResult<()> {
+    with_engine(py, |mut engine| {
+        engine.reset_op_stats();
+        Ok(())
+    })
+}
+
+// ---- the table -----------------------------------------------------------------------------------
+
+/// The names of all rows of the operator table.
+#[pyfunction]
+fn table() -> Vec<&'static str> {
+    aten::table::names().collect()
+}
+
+/// Writes the text of every program compiled from now on into a folder; `None` ends that.
+#[pyfunction]
+fn dump_programs(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<()> {
+    with_engine(py, move |mut engine| {
+        engine.set_dump_folder(folder);
+        Ok(())
+    })
+}
+
+#[pymodule]
+fn _C(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    macro_rules! add {
+        ($($name:path),* $(,)?) => { $(module.add_function(wrap_pyfunction!($name, module)?)?;)* };
+    }
+    add!(
+        initialize,
+        torch_version,
+        in_bad_fork,
+        is_available,
+        is_initialized,
+        device_count,
+        device_name,
+        device_properties,
+        current_device,
+        set_device,
+        synchronize,
+        default_generator,
+        platform_info,
+        get_eager_mode,
+        get_check_finite,
+        set_eager_mode,
+        set_matmul_precision,
+        memory_stats,
+        reset_peak_memory_stats,
+        empty_cache,
+        cache_stats,
+        reset_cache_stats,
+        op_stats,
+        reset_op_stats,
+        table,
+        dump_programs,
+        graph::define_graph,
+    );
+    Ok(())
+}

@@ -1,0 +1,213 @@
+// The C ABI between PyTorch (csrc/) and the Rust core (crates/torchtpu/src/abi.rs mirrors it).
+//
+// Rules of the border: no C++ exception crosses into Rust and no Rust panic crosses into C++.
+// A function that can fail returns a TtStatus; after TT_ERROR, tt_last_error() describes the failure
+// of the calling thread. No function here may be called with the GIL held if it can wait for the
+// device or compile, unless its comment says so.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+
+enum TtStatus : int32_t {
+  TT_OK = 0,
+  // The call's key is new: run the operator on meta tensors, then tt_define and tt_call again.
+  TT_UNDEFINED = 1,
+  // (tt_define only) the table has no row for the operator: trace its decomposition.
+  TT_NO_ROW = 2,
+  TT_ERROR = 3,
+};
+
+// PyTorch's exception types that the core can ask for.
+enum TtErrorKind : int32_t {
+  TT_RUNTIME_ERROR = 0,
+  TT_NOT_IMPLEMENTED = 1,
+  TT_OUT_OF_MEMORY = 2,
+  TT_INDEX_ERROR = 3,
+  TT_TYPE_ERROR = 4,
+  TT_VALUE_ERROR = 5,
+};
+
+struct TtError {
+  TtErrorKind kind;
+  const char* message;  // valid until the thread's next failing call
+  size_t length;
+};
+
+enum TtTag : uint8_t {
+  TT_NONE = 0,
+  TT_TENSOR = 1,         // a tensor of this backend: `tensor`
+  TT_SCALAR_TENSOR = 2,  // a 0-d CPU tensor standing among device tensors: value in the union, `dtype`, `wrapped`
+  TT_INT = 3,            // int, SymInt, MemoryFormat, Layout; Scalar holding an integer: `i`
+  TT_FLOAT = 4,          // float; Scalar holding a float: `f`
+  TT_BOOL = 5,           // bool; Scalar holding a bool: `i`
+  TT_COMPLEX = 6,        // Scalar holding a complex number: `c`
+  TT_STRING = 7,         // `p` to `length` bytes of UTF-8
+  TT_DTYPE = 8,          // ScalarType: `i`
+  TT_INTS = 9,           // `p` to `length` int64_t
+  TT_FLOATS = 10,        // `p` to `length` double
+  TT_BOOLS = 11,         // `p` to `length` uint8_t
+  TT_LIST = 12,          // `p` to `length` TtArg: Tensor[], Tensor?[], Scalar[]
+  TT_GENERATOR = 13,     // the call draws from this generator: `p` is its TtGenerator
+  TT_IGNORED = 14,       // Device, Stream, pin_memory: never decides a program
+};
+
+struct TtTensor {
+  void* storage;  // the DataPtr's context
+  const int64_t* sizes;
+  const int64_t* strides;
+  int64_t offset;  // in elements
+  int32_t ndim;
+  int8_t dtype;  // c10::ScalarType
+};
+
+struct TtArg {
+  TtTag tag;
+  int8_t dtype;     // of a TT_SCALAR_TENSOR
+  uint8_t wrapped;  // of a TT_SCALAR_TENSOR: PyTorch's "wrapped number"
+  uint32_t length;
+  union {
+    int64_t i;
+    double f;
+    double c[2];
+    const void* p;
+    TtTensor tensor;
+  };
+};
+
+// A generator's state: Philox key and counter. Owned by the C++ generator, advanced by the core
+// under the generator's mutex, which csrc holds during tt_call.
+struct TtGenerator {
+  uint64_t seed;
+  uint64_t offset;
+};
+
+// One returned tensor that is not an argument. `storage` is owned by the receiver, who wraps it in
+// a DataPtr whose deleter is tt_storage_release. `sizes` and `strides` live as long as the process.
+struct TtOut {
+  void* storage;  // null: an undefined tensor
+  void* data;  // the address to show as data_ptr(): inside a PROT_NONE reservation
+  size_t nbytes;
+  const int64_t* sizes;
+  const int64_t* strides;
+  int64_t offset;
+  int32_t ndim;
+  int8_t dtype;
+};
+
+// What the operator's meta kernel says of one returned or mutated tensor, in the order in which a
+// row returns them: mutated arguments in schema order first (lists flattened), then fresh returns.
+struct TtMeta {
+  const int64_t* sizes;
+  const int64_t* strides;
+  int32_t ndim;  // -1: the result is an undefined tensor (masked out)
+  int8_t dtype;
+};
+
+// ---- operators -------------------------------------------------------------------------------
+
+// One argument of an operator's schema.
+struct TtSchemaArg {
+  const char* name;
+  const char* type;   // the schema's type as text: "Tensor", "Tensor?", "Tensor[]", "Scalar", "float?", "int[]", …
+  uint8_t is_mutated; // alias_info with is_write
+  uint8_t is_out;     // keyword-only and mutated: an out= argument
+  uint8_t has_default;
+  TtTag default_tag;  // TT_INT, TT_FLOAT, TT_BOOL for numbers, else TT_NONE
+  double default_value;
+};
+
+// Registers an operator and returns its id (>= 0). `name` is "add.Tensor", or "add_.Tensor", or
+// "add.out"; operators outside aten keep their namespace: "quantized::…". `functional` names the
+// operator whose row computes the mutated arguments of an in-place or out= form ("add.Tensor"), or
+// equals `name`. *has_row says whether the table can lower it. Cheap: called for thousands of operators.
+int32_t tt_register_operator(const char* name, const char* functional, const TtSchemaArg* args, size_t n_args,
+                             int32_t n_returns, uint8_t* has_row);
+
+// Calls an operator. `outs` has room for `*n_outs` fresh results (a Tensor[] return is flattened); the
+// count written is in `*n_outs`; if the room is too small, TT_ERROR is not raised: the call answers
+// TT_UNDEFINED with *n_outs set to the room needed. `device` is the index of the device.
+TtStatus tt_call(int32_t op, const TtArg* args, size_t n_args, int32_t device, TtGenerator* default_generator,
+                 TtOut* outs, size_t* n_outs);
+
+// The sizes of the results for a key that is defined, so that csrc can resize out= arguments before
+// tt_call. Fills at most *n_metas and writes the count. TT_UNDEFINED when the key is new.
+TtStatus tt_result_metas(int32_t op, const TtArg* args, size_t n_args, TtMeta* metas, size_t* n_metas);
+
+// Lowers a new key. `metas` may be null (no meta kernel, or sizes that data decides). `graph` is 0 or
+// the handle that the Python tracer returned. May compile nothing yet: compilation happens at the flush.
+TtStatus tt_define(int32_t op, const TtArg* args, size_t n_args, const TtMeta* metas, size_t n_metas,
+                   uint64_t graph);
+
+// Counts one call that ran on the CPU because the user switched the fallback on.
+void tt_count_fallback(int32_t op);
+
+const TtError* tt_last_error();
+
+// ---- storages --------------------------------------------------------------------------------
+
+// A new uninitialised storage of `nbytes` on `device`; nothing is allocated on the device until it is
+// written. *data receives the address to show.
+TtStatus tt_storage_new(int32_t device, size_t nbytes, void** storage, void** data);
+void tt_storage_release(void* storage);
+// Grows or shrinks, keeping the common prefix.
+TtStatus tt_storage_resize(void* storage, size_t nbytes, void** data);
+
+// Copies `nbytes` of dense row-major host data, shaped and typed as `destination`, into it. With
+// `may_borrow`, `data` stays valid and unchanged until `release(owner)` is called (from any thread);
+// otherwise it is copied before the call returns and `release` is not called (may be null).
+TtStatus tt_copy_from_host(const TtTensor* destination, const void* data, size_t nbytes, uint8_t may_borrow,
+                           void* owner, void (*release)(void*));
+// Waits for the value and copies it out, dense and row-major.
+TtStatus tt_copy_to_host(const TtTensor* source, void* data, size_t nbytes);
+// Copies between two devices; both dense, same dtype and sizes.
+TtStatus tt_copy_across(const TtTensor* source, const TtTensor* destination);
+
+// ---- devices ---------------------------------------------------------------------------------
+
+// Opens the plugin on first use. -1 after a failure (see tt_last_error).
+int32_t tt_device_count();
+// 1 when a plugin can be found; never raises, does not open the plugin.
+uint8_t tt_is_available();
+// True once the plugin is open.
+uint8_t tt_is_initialized();
+// Flushes what is recorded and waits for all work queued on a device (-1: every device).
+TtStatus tt_synchronize(int32_t device);
+// Flushes what is recorded without waiting.
+TtStatus tt_flush();
+
+// An event: the point that the work queued so far on `device` has reached.
+TtStatus tt_event_new(int32_t device, uint64_t* event);
+TtStatus tt_event_query(uint64_t event, uint8_t* done);
+TtStatus tt_event_wait(uint64_t event);
+// Milliseconds between the moments at which the two were seen to be done; waits for both.
+TtStatus tt_event_elapsed(uint64_t start, uint64_t end, double* milliseconds);
+void tt_event_release(uint64_t event);
+
+struct TtMemory {
+  int64_t allocated, peak_allocated;  // bytes of live storages that hold a value
+  int64_t total_allocated, total_freed;
+  int64_t live, peak_live;            // count of those storages
+  int64_t out_of_memory;              // count of failures
+  int64_t free, total;                // bytes of the device, as the plugin or the host says
+};
+TtStatus tt_memory(int32_t device, TtMemory* memory);
+TtStatus tt_reset_peak_memory(int32_t device);
+TtStatus tt_empty_cache();
+
+// ---- csrc, called from Rust ------------------------------------------------------------------
+
+// Registers allocator, guard, hooks, generator and kernels with PyTorch. Called once, at import, with
+// the GIL held. `tracer` is a PyObject* (borrowed; kept): called as tracer(op_overload, args, kwargs)
+// with the GIL held, it returns an int, the handle of the traced graph for tt_define, or raises.
+// Returns 0, or writes a message of at most `capacity` bytes and returns -1.
+int32_t tt_initialize(void* tracer, char* message, size_t capacity);
+
+int32_t tt_current_device();
+void tt_set_current_device(int32_t device);
+// A new reference to the torch.Generator object of a device's default generator, or null with a
+// Python exception set.
+void* tt_default_generator(int32_t device);
+}

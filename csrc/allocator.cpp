@@ -1,0 +1,156 @@
+// Memory: a storage's DataPtr carries the core's handle as its context and an address that nobody may read.
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/StorageImpl.h>
+
+#include <cstdlib>
+#include <map>
+#include <mutex>
+
+#include "shim.h"
+
+namespace torchtpu {
+namespace {
+
+using c10::CachingDeviceAllocator::DeviceStats;
+
+struct TpuAllocator final : c10::DeviceAllocator {
+  c10::DataPtr allocate(size_t nbytes) override {
+    const int32_t device = current_device();
+    void* storage = nullptr;
+    void* data = nullptr;
+    check(tt_storage_new(device, nbytes, &storage, &data));
+    return {data, storage, &tt_storage_release, device_at(device)};
+  }
+
+  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }  // the address is not the handle
+
+  void copy_data(void*, const void*, size_t) const override {
+    TORCH_CHECK(false, "torchtpu: device memory has no address to copy from");
+  }
+
+  bool initialized() override { return tt_is_initialized() != 0; }
+  void emptyCache(c10::MempoolId_t) override {
+    NoGil no_gil;
+    check(tt_empty_cache());
+  }
+  void recordStream(const c10::DataPtr&, c10::Stream) override {}  // one in-order queue: nothing to wait for
+
+  DeviceStats getDeviceStats(c10::DeviceIndex device) override {
+    TtMemory memory;
+    check(tt_memory(device, &memory));
+    constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    DeviceStats stats;
+    // Nothing is cached or split: what is allocated, active and reserved is the same.
+    for (auto* bytes : {&stats.allocated_bytes, &stats.active_bytes, &stats.reserved_bytes, &stats.requested_bytes}) {
+      auto& stat = (*bytes)[kAll];
+      stat.current = memory.allocated;
+      stat.peak = memory.peak_allocated;
+      stat.allocated = memory.total_allocated;
+      stat.freed = memory.total_freed;
+    }
+    for (auto* count : {&stats.allocation, &stats.active, &stats.segment}) {
+      (*count)[kAll].current = memory.live;
+      (*count)[kAll].peak = memory.peak_live;
+    }
+    stats.num_ooms = memory.out_of_memory;
+    return stats;
+  }
+
+  void resetAccumulatedStats(c10::DeviceIndex) override {}
+  void resetPeakStats(c10::DeviceIndex device) override { check(tt_reset_peak_memory(device)); }
+
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
+    TtMemory memory;
+    check(tt_memory(device, &memory));
+    return {static_cast<size_t>(memory.free), static_cast<size_t>(memory.total)};
+  }
+};
+
+// Host memory that the plugin may alias instead of copying, which takes 64-byte alignment. The registry
+// answers is_pinned() for any address inside a block.
+struct PinnedAllocator final : c10::Allocator {
+  static constexpr size_t kAlignment = 64;
+
+  c10::DataPtr allocate(size_t nbytes) override {
+    if (nbytes == 0) return {nullptr, c10::DeviceType::CPU};
+    const size_t rounded = (nbytes + kAlignment - 1) / kAlignment * kAlignment;
+    void* data = std::aligned_alloc(kAlignment, rounded);
+    TORCH_CHECK_WITH(OutOfMemoryError, data != nullptr, "torchtpu: cannot allocate ", nbytes, " bytes of host memory");
+    std::lock_guard lock(mutex);
+    blocks[reinterpret_cast<uintptr_t>(data)] = rounded;
+    return {data, data, &release, c10::DeviceType::CPU};
+  }
+
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* destination, const void* source, size_t count) const override {
+    default_copy_data(destination, source, count);
+  }
+
+  static void release(void* data) {
+    auto* self = static_cast<PinnedAllocator*>(pinned_allocator());
+    {
+      std::lock_guard lock(self->mutex);
+      self->blocks.erase(reinterpret_cast<uintptr_t>(data));
+    }
+    std::free(data);
+  }
+
+  bool contains(const void* data) {
+    const auto address = reinterpret_cast<uintptr_t>(data);
+    std::lock_guard lock(mutex);
+    auto after = blocks.upper_bound(address);
+    if (after == blocks.begin()) return false;
+    --after;
+    return address < after->first + after->second;
+  }
+
+  std::mutex mutex;
+  std::map<uintptr_t, size_t> blocks;
+};
+
+}  // namespace
+
+// Leaked, as all singletons here: storages outlive static destructors at exit.
+c10::Allocator* allocator() {
+  static auto* instance = new TpuAllocator();
+  return instance;
+}
+
+c10::Allocator* pinned_allocator() {
+  static auto* instance = new PinnedAllocator();
+  return instance;
+}
+
+bool is_pinned(const void* data) { return static_cast<PinnedAllocator*>(pinned_allocator())->contains(data); }
+
+void resize_storage(const c10::Storage& storage, size_t nbytes) {
+  auto* impl = storage.unsafeGetStorageImpl();
+  c10::DataPtr old = impl->set_data_ptr(c10::DataPtr());
+  TORCH_CHECK(old.get_deleter() == &tt_storage_release, "torchtpu: cannot resize a storage that this backend does not own");
+  const c10::Device device = old.device();
+  void* data = old.get();
+  const TtStatus status = tt_storage_resize(old.get_context(), nbytes, &data);
+  impl->set_data_ptr_noswap({data, old.release_context(), &tt_storage_release, device});
+  check(status);
+  impl->set_nbytes(nbytes);
+}
+
+at::Tensor adopt(const TtOut& out, int32_t device) {
+  if (out.storage == nullptr) return {};
+  auto storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), out.nbytes,
+      c10::DataPtr(out.data, out.storage, &tt_storage_release, device_at(device)), allocator(), /*resizable=*/true);
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      c10::scalarTypeToTypeMeta(static_cast<c10::ScalarType>(out.dtype)));
+  const auto ndim = static_cast<size_t>(out.ndim);
+  if (ndim != 1 || out.sizes[0] != 0) {  // a new TensorImpl has sizes [0]
+    tensor.unsafeGetTensorImpl()->set_sizes_and_strides(
+        c10::IntArrayRef(out.sizes, ndim), c10::IntArrayRef(out.strides, ndim), out.offset);
+  }
+  return tensor;
+}
+
+void register_allocator() { c10::SetAllocator(kDevice, allocator()); }
+
+}  // namespace torchtpu

@@ -1,0 +1,125 @@
+// Copies: between host and device, across devices, and (through the table) on one device.
+#include <ATen/ExpandUtils.h>
+#include <ATen/ops/_conj_physical.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/neg.h>
+#include <torch/library.h>
+
+#include "shim.h"
+
+namespace torchtpu {
+namespace {
+
+using at::Tensor;
+
+bool is_ours(const Tensor& tensor) { return tensor.device().type() == kDevice; }
+
+TtTensor describe(const Tensor& tensor) {
+  TORCH_CHECK(tensor.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::PrivateUse1) && tensor.has_storage(),
+              "torchtpu: cannot copy a tensor that is not dense");
+  return {tensor.storage().data_ptr().get_context(), tensor.sizes().data(), tensor.strides().data(), tensor.storage_offset(),
+          static_cast<int32_t>(tensor.dim()), static_cast<int8_t>(tensor.scalar_type())};
+}
+
+Tensor host_empty(const Tensor& like) {
+  return at::empty(like.sizes(), like.options().device(c10::DeviceType::CPU).pinned_memory(false));
+}
+
+// Whether the dense value of `source` can be written straight into `destination`.
+bool takes_dense(const Tensor& destination, const Tensor& source) {
+  return destination.is_contiguous() && destination.scalar_type() == source.scalar_type() &&
+         destination.sizes() == source.sizes();
+}
+
+void host_to_device(const Tensor& destination, const Tensor& source, bool non_blocking) {
+  const Tensor dense = source.to(destination.scalar_type()).expand(destination.sizes()).contiguous();
+  const TtTensor target = describe(destination);
+  const void* data = dense.const_data_ptr();
+  // A caller who says non_blocking promises not to touch pinned memory before the copy is done.
+  void* owner = nullptr;
+  if (non_blocking && is_pinned(data)) owner = new c10::Storage(dense.storage());
+  const NoGil no_gil;
+  check(tt_copy_from_host(&target, data, dense.nbytes(), owner != nullptr, owner,
+                          [](void* storage) { delete static_cast<c10::Storage*>(storage); }));
+}
+
+void device_to_host(const Tensor& destination, const Tensor& source) {
+  const bool direct = takes_dense(destination, source);
+  const Tensor target = direct ? destination : host_empty(source);
+  const TtTensor from = describe(source);
+  {
+    const NoGil no_gil;
+    check(tt_copy_to_host(&from, target.mutable_data_ptr(), target.nbytes()));
+  }
+  if (!direct) destination.copy_(target);
+}
+
+void device_to_device(const Tensor& destination, const Tensor& source, bool non_blocking) {
+  if (destination.device() == source.device()) {
+    static auto* op = new Operator(c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", ""));
+    torch::jit::Stack stack{destination, source, non_blocking};
+    return call_operator(*op, &stack);
+  }
+  const bool direct = takes_dense(destination, source);
+  const Tensor dense = source.contiguous();
+  const Tensor target = direct ? destination : at::empty(source.sizes(), source.options().device(destination.device()));
+  const TtTensor from = describe(dense);
+  const TtTensor to = describe(target);
+  {
+    const NoGil no_gil;
+    check(tt_copy_across(&from, &to));
+  }
+  if (!direct) destination.copy_(target);
+}
+
+void transfer(const Tensor& destination, const Tensor& source, bool non_blocking) {
+  // PyTorch leaves lazy conjugation and negation of either side to the copy.
+  if (destination.is_conj()) return transfer(destination.conj(), source.conj(), non_blocking);
+  if (destination.is_neg()) return transfer(destination._neg_view(), source._neg_view(), non_blocking);
+  if (source.is_conj()) return transfer(destination, at::_conj_physical(source.conj()), non_blocking);
+  if (source.is_neg()) return transfer(destination, at::neg(source._neg_view()), non_blocking);
+
+  if (destination.sizes() != source.sizes()) {
+    const auto shape = at::infer_size(destination.sizes(), source.sizes());
+    TORCH_CHECK(destination.sizes() == shape, "output with shape ", destination.sizes(),
+                " doesn't match the broadcast shape ", at::IntArrayRef(shape));
+  }
+  if (is_ours(destination) && is_ours(source)) return device_to_device(destination, source, non_blocking);
+  if (is_ours(destination)) return host_to_device(destination, source.cpu(), non_blocking);
+  if (destination.is_cpu()) return device_to_host(destination, source);
+  destination.copy_(source.cpu());  // another accelerator: by way of the host
+}
+
+Tensor& copy_(Tensor& self, const Tensor& source, bool non_blocking) {
+  if (!self.is_same(source)) transfer(self, source, non_blocking);
+  return self;
+}
+
+Tensor copy_from(const Tensor& self, const Tensor& destination, bool non_blocking) {
+  transfer(destination, self, non_blocking);
+  return destination;
+}
+
+Tensor copy_from_and_resize(const Tensor& self, const Tensor& destination) {
+  destination.resize_(self.sizes());
+  transfer(destination, self, false);
+  return destination;
+}
+
+at::Scalar local_scalar_dense(const Tensor& self) {
+  const Tensor value = host_empty(self);
+  device_to_host(value, self);
+  return value.item();
+}
+
+}  // namespace
+
+void register_copies() {
+  auto& m = *new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  m.impl("copy_", TORCH_FN(copy_));
+  m.impl("_copy_from", TORCH_FN(copy_from));
+  m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
+  m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
+}
+
+}  // namespace torchtpu

@@ -1,0 +1,125 @@
+// The long tail: an operator without a row is traced through PyTorch's decompositions by the Python side,
+// once per key. What PyTorch cannot decompose either may run on the CPU, if the user asked for that.
+#include <ATen/native/CPUFallback.h>
+#include <torch/csrc/DynamicTypes.h>
+#include <torch/csrc/PyInterpreter.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/csrc/utils/tensor_memoryformats.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <unordered_set>
+
+#include "shim.h"
+
+// Declared here because its own header brings in all of TorchScript.
+namespace torch::jit {
+TORCH_PYTHON_API py::object toPyObject(c10::IValue value);
+}
+
+namespace torchtpu {
+namespace {
+
+using c10::IValue;
+
+PyObject* g_tracer = nullptr;
+
+py::object to_python(const IValue& value, const c10::Type& type) {
+  if (value.isInt()) {  // the dispatcher keeps these enumerations as ints
+    const int64_t number = value.toInt();
+    if (const auto* optional = type.castRaw<c10::OptionalType>()) return to_python(value, *optional->getElementType());
+    switch (type.kind()) {
+      case c10::TypeKind::ScalarTypeType:
+        return py::reinterpret_borrow<py::object>(
+            reinterpret_cast<PyObject*>(torch::getTHPDtype(static_cast<c10::ScalarType>(number))));
+      case c10::TypeKind::LayoutType:
+        return py::reinterpret_borrow<py::object>(
+            reinterpret_cast<PyObject*>(torch::getTHPLayout(static_cast<c10::Layout>(number))));
+      case c10::TypeKind::MemoryFormatType:
+        return py::reinterpret_borrow<py::object>(torch::utils::getTHPMemoryFormat(static_cast<c10::MemoryFormat>(number)));
+      default: break;
+    }
+  }
+  return torch::jit::toPyObject(value);
+}
+
+// "tpu:0 float32[2, 3], …": what the error about a missing operator says of the arguments.
+std::string describe(at::ArrayRef<IValue> arguments) {
+  std::string text;
+  const auto add = [&](const IValue& value) {
+    if (!value.isTensor() || !value.toTensor().defined()) return;
+    const at::Tensor& tensor = value.toTensor();
+    text += c10::str(text.empty() ? "" : ", ", tensor.device(), " ", c10::getDtypeNames(tensor.scalar_type()).first, tensor.sizes());
+  };
+  for (const IValue& argument : arguments) {
+    add(argument);
+    if (argument.isList()) {
+      for (const IValue& item : argument.toListRef()) add(item);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+void set_tracer(void* tracer) {
+  g_tracer = static_cast<PyObject*>(tracer);
+  Py_XINCREF(g_tracer);
+}
+
+uint64_t trace(const Operator& op, at::ArrayRef<IValue> arguments) {
+  py::gil_scoped_acquire gil;
+  // A write is traced through the operator that computes the written value; the core writes it back.
+  const auto& schema = op.functional.schema();
+  const auto& parameters = schema.arguments();
+  std::vector<IValue> values;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (op.functional == op.handle || !is_out(op.handle.schema().arguments()[i])) values.push_back(arguments[i]);
+  }
+  const auto is_default = [&](size_t i) {
+    const auto& value = parameters[i].default_value();
+    return value.has_value() && *value == values[i];
+  };
+  // Decompositions written in Python may not know every argument: those at their default are left out.
+  size_t positional = 0;
+  for (size_t i = 0; i < values.size() && !parameters[i].kwarg_only(); ++i) {
+    if (!is_default(i)) positional = i + 1;
+  }
+  py::tuple args(positional);
+  py::dict kwargs;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i < positional) {
+      args[i] = to_python(values[i], *parameters[i].real_type());
+    } else if (parameters[i].kwarg_only() && !is_default(i)) {
+      kwargs[parameters[i].name().c_str()] = to_python(values[i], *parameters[i].real_type());
+    }
+  }
+  try {
+    py::object graph = py::reinterpret_borrow<py::object>(g_tracer)(torch::detail::getTorchApiFunction(op.functional), args, kwargs);
+    return graph.cast<uint64_t>();
+  } catch (py::error_already_set& error) {
+    if (error.matches(PyExc_NotImplementedError)) return 0;
+    throw;
+  }
+}
+
+void fall_back(const Operator& op, torch::jit::Stack* stack, int32_t device) {
+  const char* allowed = std::getenv("TORCHTPU_CPU_FALLBACK");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      allowed != nullptr && std::strcmp(allowed, "1") == 0, op.name, ": no lowering and no decomposition for (",
+      describe(torch::jit::last(*stack, op.kinds.size())),
+      "). Set TORCHTPU_CPU_FALLBACK=1 to run such operators on the CPU (slow), or report the operator.");
+  static auto* warned = new std::unordered_set<int32_t>();
+  static auto* mutex = new std::mutex();
+  bool first = false;
+  {
+    std::lock_guard lock(*mutex);
+    first = warned->insert(op.id).second;
+  }
+  if (first) TORCH_WARN(op.name, " has no lowering for ", device_at(device), " and runs on the CPU, with copies both ways");
+  tt_count_fallback(op.id);
+  at::native::cpu_fallback(op.handle, stack);
+}
+
+}  // namespace torchtpu

@@ -1,0 +1,89 @@
+// Exceptions: the core's errors become PyTorch's, and those of meta kernels are told apart.
+#include <Python.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/Exceptions.h>
+
+#include <cstring>
+
+#include "shim.h"
+
+namespace torchtpu {
+
+void throw_last_error() {
+  const TtError* error = tt_last_error();
+  TORCH_CHECK(error != nullptr, "torchtpu: the core failed without saying why");
+  std::string message(error->message, error->length);
+  switch (error->kind) {
+    case TT_NOT_IMPLEMENTED: C10_THROW_ERROR(NotImplementedError, message);
+    case TT_OUT_OF_MEMORY: C10_THROW_ERROR(OutOfMemoryError, message);
+    case TT_INDEX_ERROR: C10_THROW_ERROR(IndexError, message);
+    case TT_TYPE_ERROR: C10_THROW_ERROR(TypeError, message);
+    case TT_VALUE_ERROR: C10_THROW_ERROR(ValueError, message);
+    case TT_RUNTIME_ERROR: break;
+  }
+  C10_THROW_ERROR(Error, message);
+}
+
+// Meta kernels written in Python raise NotImplementedError, or one of FakeTensor's own classes, where data decides.
+static bool python_means_no_metas(PyObject* type) {
+  if (PyErr_GivenExceptionMatches(type, PyExc_NotImplementedError)) return true;
+  const char* name = PyExceptionClass_Name(type);
+  for (const char* known : {"DataDependentOutputException", "DynamicOutputShapeException", "UnsupportedOperatorException"}) {
+    if (std::strstr(name, known) != nullptr) return true;
+  }
+  return false;
+}
+
+bool means_no_metas() {
+  try {
+    throw;
+  } catch (const c10::NotImplementedError&) {
+    return true;
+  } catch (python_error& error) {
+    pybind11::gil_scoped_acquire gil;
+    error.persist();  // it may still sit in the thread's error indicator
+    return python_means_no_metas(error.type) || error.message.find("meta tensor") != std::string::npos;
+  } catch (pybind11::error_already_set& error) {
+    pybind11::gil_scoped_acquire gil;
+    return python_means_no_metas(error.type().ptr());
+  } catch (const std::exception& error) {
+    // Such as "Tensor.item() cannot be called on meta tensors".
+    return std::strstr(error.what(), "meta tensor") != nullptr;
+  }
+}
+
+// "meta" as a word of its own, which a user who asked for "tpu:0" never wrote.
+static std::string without_meta(std::string message, const std::string& device) {
+  auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  for (size_t at = 0; (at = message.find("meta", at)) != std::string::npos;) {
+    const size_t end = at + 4;
+    if ((at == 0 || !is_word(message[at - 1])) && (end == message.size() || !is_word(message[end]))) {
+      message.replace(at, 4, device);
+    }
+    at = end;
+  }
+  return message;
+}
+
+void rethrow_for(int32_t device) {
+  try {
+    throw;
+  } catch (const c10::Error& error) {
+    const std::string& before = error.msg();
+    const std::string message = without_meta(before, device_at(device).str());
+    if (message == before) throw;
+    if (dynamic_cast<const c10::IndexError*>(&error)) C10_THROW_ERROR(IndexError, message);
+    if (dynamic_cast<const c10::TypeError*>(&error)) C10_THROW_ERROR(TypeError, message);
+    if (dynamic_cast<const c10::ValueError*>(&error)) C10_THROW_ERROR(ValueError, message);
+    if (dynamic_cast<const c10::LinAlgError*>(&error)) C10_THROW_ERROR(LinAlgError, message);
+    C10_THROW_ERROR(Error, message);
+  }
+}
+
+NoGil::NoGil() : state_(PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
+
+NoGil::~NoGil() {
+  if (state_ != nullptr) PyEval_RestoreThread(static_cast<PyThreadState*>(state_));
+}
+
+}  // namespace torchtpu

@@ -1,0 +1,52 @@
+// The questions that PyTorch asks of an accelerator by itself.
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+
+#include "shim.h"
+
+namespace torchtpu {
+namespace {
+
+struct TpuHooks final : at::PrivateUse1HooksInterface {
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return tt_is_available() != 0; }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return tt_is_initialized() != 0; }
+  void init() const override {
+    if (tt_device_count() < 0) throw_last_error();
+  }
+
+  c10::DeviceIndex deviceCount() const override {
+    const int32_t count = tt_device_count();
+    return count < 0 ? 0 : static_cast<c10::DeviceIndex>(count);
+  }
+  c10::DeviceIndex getCurrentDevice() const override { return static_cast<c10::DeviceIndex>(current_device()); }
+  void setCurrentDevice(c10::DeviceIndex device) const override { guard()->setDevice(device_at(device)); }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex device) const override {
+    return guard()->exchangeDevice(device_at(device)).index();
+  }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex device) const override { return exchangeDevice(device); }
+
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex device) const override {
+    return default_generator(device < 0 ? current_device() : device);
+  }
+  at::Generator getNewGenerator(c10::DeviceIndex device) const override {
+    return at::make_generator<TpuGenerator>(device < 0 ? current_device() : device);
+  }
+
+  c10::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
+  bool isPinnedPtr(const void* data) const override { return is_pinned(data); }
+  // Every address shown for device memory is in one reservation, which does not say whose it is.
+  c10::Device getDeviceFromPtr(void*) const override { return device_at(current_device()); }
+
+  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t nbytes) const override {
+    resize_storage(storage, nbytes);
+  }
+
+ private:
+  static const c10::impl::DeviceGuardImplInterface* guard() { return c10::impl::getDeviceGuardImpl(kDevice); }
+};
+
+}  // namespace
+
+void register_hooks() { at::RegisterPrivateUse1HooksInterface(new TpuHooks()); }
+
+}  // namespace torchtpu

@@ -1,0 +1,30 @@
+// Everything is registered at run time from here: a linker may drop static initialisers that nothing names.
+#include <algorithm>
+#include <cstring>
+
+#include "shim.h"
+
+int32_t tt_initialize(void* tracer, char* message, size_t capacity) {
+  std::string failure;
+  try {
+    torchtpu::set_tracer(tracer);
+    torchtpu::register_allocator();
+    torchtpu::register_guard();
+    torchtpu::register_hooks();
+    torchtpu::register_views();
+    torchtpu::register_copies();
+    torchtpu::register_operators();  // after views and copies, which it must not replace
+    torchtpu::register_autocast();
+    return 0;
+  } catch (const std::exception& error) {
+    failure = error.what();
+  } catch (...) {
+    failure = "unknown C++ exception";
+  }
+  if (capacity > 0) {
+    const size_t length = std::min(failure.size(), capacity - 1);
+    std::memcpy(message, failure.data(), length);
+    message[length] = '\0';
+  }
+  return -1;
+}

@@ -1,0 +1,347 @@
+// The call of an operator: the stack's values become TtArgs without copying what the core only reads.
+#include <ATen/native/Resize.h>
+#include <c10/core/DynamicCast.h>
+
+#include <memory>
+#include <mutex>
+
+#include "shim.h"
+
+namespace torchtpu {
+namespace {
+
+using c10::IValue;
+
+// Room for what TtArgs point to (lists), on the C++ stack in the common case.
+class Scratch {
+ public:
+  template <typename T>
+  T* take(size_t count) {
+    const size_t bytes = (count * sizeof(T) + 15) / 16 * 16;
+    if (used_ + bytes <= sizeof(room_)) {
+      T* taken = reinterpret_cast<T*>(room_ + used_);
+      used_ += bytes;
+      return taken;
+    }
+    // As 16-byte units, so that what it holds is aligned.
+    more_.emplace_back(new Unit[bytes / sizeof(Unit)]);
+    return reinterpret_cast<T*>(more_.back().get());
+  }
+  void clear() {
+    used_ = 0;
+    more_.clear();
+  }
+
+ private:
+  struct alignas(16) Unit {
+    std::byte bytes[16];
+  };
+  alignas(16) std::byte room_[1024];
+  size_t used_ = 0;
+  c10::SmallVector<std::unique_ptr<Unit[]>, 2> more_;
+};
+
+struct Call {
+  Call(const Operator& op, at::ArrayRef<IValue> stack) : op(op), stack(stack) {}
+
+  const Operator& op;
+  at::ArrayRef<IValue> stack;
+  c10::SmallVector<TtArg, 12> args;
+  Scratch scratch;
+  int32_t device = -1;  // -1 until the first tensor decides
+  c10::GeneratorImpl* generator = nullptr;
+
+  void convert();
+  void convert_value(TtArg& arg, const IValue& value, size_t position);
+  void convert_tensor(TtArg& arg, const at::Tensor& tensor, size_t position);
+  void convert_list(TtArg& arg, const IValue& value, size_t position);
+  [[noreturn]] void refuse_tensor(const at::Tensor& tensor, size_t position);
+};
+
+void Call::refuse_tensor(const at::Tensor& tensor, size_t position) {
+  const auto here = device_at(device_of(stack));
+  TORCH_CHECK(tensor.device() == here, "Expected all tensors to be on the same device, but found at least two devices, ",
+              here, " and ", tensor.device(), "! (when checking argument for argument ",
+              op.handle.schema().arguments()[position].name(), " in method ", op.name, ")");
+  TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == c10::kStrided && !tensor.is_quantized(), op.name, ": ",
+                              tensor.layout() == c10::kStrided ? "quantized" : "sparse", " tensors are not supported on ", here);
+  TORCH_CHECK(false, op.name, ": argument ", op.handle.schema().arguments()[position].name(), " has no storage on ", here);
+}
+
+void Call::convert_tensor(TtArg& arg, const at::Tensor& tensor, size_t position) {
+  auto* impl = tensor.unsafeGetTensorImpl();
+  if (impl == c10::UndefinedTensorImpl::singleton()) {
+    arg.tag = TT_NONE;
+    return;
+  }
+  if (impl->key_set().has(c10::DispatchKey::PrivateUse1)) [[likely]] {  // dense and on this backend
+    const int32_t index = impl->device().index();
+    if (device < 0) device = index;
+    void* storage = impl->unsafe_storage() ? impl->unsafe_storage().data_ptr().get_context() : nullptr;
+    if (index != device || storage == nullptr) [[unlikely]] refuse_tensor(tensor, position);
+    arg.tag = TT_TENSOR;
+    arg.tensor = {storage, impl->sizes().data(), impl->strides().data(), impl->storage_offset(),
+                  static_cast<int32_t>(impl->dim()), static_cast<int8_t>(tensor.scalar_type())};
+    return;
+  }
+  // A number that PyTorch wrapped, or a 0-d CPU tensor, may stand among device tensors; it may not be written.
+  const auto dtype = tensor.scalar_type();
+  const bool is_scalar = impl->is_cpu() && impl->layout() == c10::kStrided && impl->dim() == 0 && !tensor.is_quantized();
+  if (!is_scalar || is_written(op.handle.schema().arguments()[position])) refuse_tensor(tensor, position);
+  const void* data = tensor.const_data_ptr();
+  arg.tag = TT_SCALAR_TENSOR;
+  arg.dtype = static_cast<int8_t>(dtype);
+  arg.wrapped = impl->is_wrapped_number();
+  if (c10::isComplexType(dtype)) {
+    const auto value = c10::fetch_and_cast<c10::complex<double>>(dtype, data);
+    arg.c[0] = value.real();
+    arg.c[1] = value.imag();
+  } else if (c10::isFloatingType(dtype)) {
+    arg.f = c10::fetch_and_cast<double>(dtype, data);
+  } else {
+    arg.i = c10::fetch_and_cast<int64_t>(dtype, data);
+  }
+}
+
+void Call::convert_list(TtArg& arg, const IValue& value, size_t position) {
+  const auto items = value.toListRef();
+  arg.length = static_cast<uint32_t>(items.size());
+  const auto fill = [&]<typename T>(TtTag tag, T* room, auto read) {
+    arg.tag = tag;
+    arg.p = room;
+    for (const IValue& item : items) *room++ = read(item);
+  };
+  if (value.isIntList()) {
+    fill(TT_INTS, scratch.take<int64_t>(items.size()), [](const IValue& item) { return item.toInt(); });
+  } else if (value.isDoubleList()) {
+    fill(TT_FLOATS, scratch.take<double>(items.size()), [](const IValue& item) { return item.toDouble(); });
+  } else if (value.isBoolList()) {
+    fill(TT_BOOLS, scratch.take<uint8_t>(items.size()), [](const IValue& item) { return static_cast<uint8_t>(item.toBool()); });
+  } else if (value.isSymIntList()) {
+    fill(TT_INTS, scratch.take<int64_t>(items.size()),
+         [](const IValue& item) { return item.toSymInt().guard_int(__FILE__, __LINE__); });
+  } else {
+    auto* room = scratch.take<TtArg>(items.size());
+    arg.tag = TT_LIST;
+    arg.p = room;
+    for (const IValue& item : items) {
+      *room = {};
+      convert_value(*room++, item, position);
+    }
+  }
+}
+
+void Call::convert_value(TtArg& arg, const IValue& value, size_t position) {
+  if (value.isTensor()) {
+    convert_tensor(arg, value.toTensor(), position);
+  } else if (value.isNone()) {
+    arg.tag = TT_NONE;
+  } else if (value.isInt()) {
+    arg.tag = op.kinds[position] == ArgKind::kDtype ? TT_DTYPE : TT_INT;
+    arg.i = value.toInt();
+  } else if (value.isDouble()) {
+    arg.tag = TT_FLOAT;
+    arg.f = value.toDouble();
+  } else if (value.isBool()) {
+    arg.tag = TT_BOOL;
+    arg.i = value.toBool();
+  } else if (value.isList()) {
+    convert_list(arg, value, position);
+  } else if (value.isComplexDouble()) {
+    const auto number = value.toComplexDouble();
+    arg.tag = TT_COMPLEX;
+    arg.c[0] = number.real();
+    arg.c[1] = number.imag();
+  } else if (value.isString()) {
+    const std::string& text = value.toStringRef();
+    arg.tag = TT_STRING;
+    arg.length = static_cast<uint32_t>(text.size());
+    arg.p = text.data();
+  } else if (value.isGenerator()) {
+    auto* drawn = at::check_generator<TpuGenerator>(value.toGenerator());
+    generator = drawn;
+    arg.tag = TT_GENERATOR;
+    arg.p = &drawn->state;
+  } else if (value.isSymInt()) {
+    arg.tag = TT_INT;
+    arg.i = value.toSymInt().guard_int(__FILE__, __LINE__);
+  } else {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, op.name, ": torchtpu cannot pass an argument of type ", value.tagKind());
+  }
+}
+
+void Call::convert() {
+  args.clear();
+  args.resize(stack.size());
+  scratch.clear();
+  device = -1;
+  generator = nullptr;
+  for (size_t i = 0; i < stack.size(); ++i) {
+    if (op.kinds[i] == ArgKind::kIgnored) {
+      args[i].tag = TT_IGNORED;
+    } else {
+      convert_value(args[i], stack[i], i);
+    }
+  }
+  if (device < 0) device = device_of(stack);
+}
+
+// PyTorch lets index tensors live on the CPU: they move to the device, in place on the stack.
+void move_indices(const Operator& op, torch::jit::Stack* stack, size_t base) {
+  for (size_t i = 0; i < op.kinds.size(); ++i) {
+    if (op.kinds[i] != ArgKind::kIndexList || !(*stack)[base + i].isList()) continue;
+    IValue& value = (*stack)[base + i];
+    bool moves = false;
+    for (const IValue& item : value.toListRef()) moves |= item.isTensor() && item.toTensor().defined() && item.toTensor().is_cpu();
+    if (!moves) continue;
+    const auto device = device_at(device_of(torch::jit::last(*stack, op.kinds.size())));
+    c10::List<std::optional<at::Tensor>> moved;
+    for (const IValue& item : value.toListRef()) {
+      if (item.isNone() || !item.toTensor().defined()) {
+        moved.push_back(std::nullopt);
+      } else {
+        moved.push_back(item.toTensor().to(device));
+      }
+    }
+    value = std::move(moved);
+  }
+}
+
+// The out= arguments take the sizes of the results. True if one had to change.
+bool resize_outs(const Call& call) {
+  c10::SmallVector<TtMeta, 4> metas(call.op.mutated.size());
+  size_t count = metas.size();
+  TtStatus status = tt_result_metas(call.op.id, call.args.data(), call.args.size(), metas.data(), &count);
+  if (count > metas.size()) {
+    metas.resize(count);
+    status = tt_result_metas(call.op.id, call.args.data(), call.args.size(), metas.data(), &count);
+  }
+  if (status == TT_UNDEFINED) return false;
+  check(status);
+  bool changed = false;
+  size_t at = 0;
+  const auto resize = [&](const IValue& value) {
+    if (!value.isTensor() || !value.toTensor().defined() || at >= count) return;
+    const TtMeta& meta = metas[at++];
+    if (meta.ndim < 0) return;
+    const at::IntArrayRef sizes(meta.sizes, static_cast<size_t>(meta.ndim));
+    if (value.toTensor().sizes() != sizes) changed |= at::native::resize_output(value.toTensor(), sizes);
+  };
+  for (const uint32_t position : call.op.mutated) {
+    const IValue& value = call.stack[position];
+    if (!value.isList()) {
+      resize(value);
+    } else {
+      for (const IValue& item : value.toListRef()) resize(item);
+    }
+  }
+  return changed;
+}
+
+TtStatus call_core(Call& call, c10::SmallVector<TtOut, 4>& outs, size_t& count) {
+  count = outs.size();
+  if (!call.op.draws) [[likely]] {
+    return tt_call(call.op.id, call.args.data(), call.args.size(), call.device, nullptr, outs.data(), &count);
+  }
+  // Only around the core's call: whoever holds the GIL may wait for this mutex.
+  NoGil no_gil;
+  auto* generator = call.generator != nullptr ? call.generator : default_generator(call.device).unsafeGetGeneratorImpl();
+  std::lock_guard lock(generator->mutex_);
+  return tt_call(call.op.id, call.args.data(), call.args.size(), call.device, &static_cast<TpuGenerator*>(generator)->state,
+                 outs.data(), &count);
+}
+
+// Lowers the call's key. False if the operator has neither row nor decomposition.
+bool define(const Call& call) {
+  NoGil no_gil;
+  const Metas metas = infer(call.op, call.stack, call.device);
+  const auto* known = metas.known ? metas.metas.data() : nullptr;
+  const auto lower = [&](uint64_t graph) {
+    return tt_define(call.op.id, call.args.data(), call.args.size(), known, metas.metas.size(), graph);
+  };
+  TtStatus status = lower(0);
+  if (status == TT_NO_ROW) {
+    const uint64_t graph = trace(call.op, call.stack);
+    if (graph == 0) return false;
+    status = lower(graph);
+  }
+  check(status);
+  return true;
+}
+
+void push_results(const Operator& op, torch::jit::Stack* stack, at::ArrayRef<TtOut> outs, int32_t device) {
+  const size_t n = op.kinds.size();
+  if (op.returns.size() == 1 && op.returns[0] < 0 && !op.fresh_list) [[likely]] {
+    at::Tensor result = adopt(outs[0], device);
+    torch::jit::drop(*stack, n);
+    stack->emplace_back(std::move(result));
+    return;
+  }
+  c10::SmallVector<IValue, 4> results;
+  const size_t base = stack->size() - n;
+  size_t at = 0;
+  for (const int32_t position : op.returns) {
+    if (position >= 0) {
+      results.push_back((*stack)[base + static_cast<size_t>(position)]);
+    } else if (op.fresh_list) {
+      std::vector<at::Tensor> list;
+      for (const TtOut& out : outs) list.push_back(adopt(out, device));
+      results.push_back(std::move(list));
+    } else {
+      results.push_back(adopt(outs[at++], device));
+    }
+  }
+  torch::jit::drop(*stack, n);
+  for (IValue& result : results) stack->push_back(std::move(result));
+}
+
+}  // namespace
+
+int32_t device_of(at::ArrayRef<IValue> arguments) {
+  int32_t named = current_device();
+  for (const IValue& value : arguments) {
+    if (value.isTensor()) {
+      if (value.toTensor().defined() && value.toTensor().device().type() == kDevice) return value.toTensor().device().index();
+    } else if (value.isList()) {
+      for (const IValue& item : value.toListRef()) {
+        if (!item.isTensor()) break;
+        if (item.toTensor().defined() && item.toTensor().device().type() == kDevice) return item.toTensor().device().index();
+      }
+    } else if (value.isDevice()) {
+      named = index_of(value.toDevice());
+    }
+  }
+  return named;
+}
+
+void call_operator(const Operator& op, torch::jit::Stack* stack) {
+  const size_t base = stack->size() - op.kinds.size();
+  for (const ArgKind kind : op.kinds) {
+    if (kind == ArgKind::kIndexList) [[unlikely]] {
+      move_indices(op, stack, base);
+      break;
+    }
+  }
+  Call call(op, torch::jit::last(*stack, op.kinds.size()));
+  call.convert();
+  if (!op.supported) [[unlikely]] return fall_back(op, stack, call.device);
+
+  c10::SmallVector<TtOut, 4> outs(op.fresh_list ? 4 : op.fresh);
+  // Each round settles one thing: the key's definition, the sizes of out= arguments (which are part of the
+  // key, so a second definition), the room for results.
+  for (int round = 0; round < 6; ++round) {
+    if (op.has_out && resize_outs(call)) [[unlikely]] call.convert();
+    size_t count = 0;
+    const TtStatus status = call_core(call, outs, count);
+    if (status == TT_OK) [[likely]] return push_results(op, stack, {outs.data(), count}, call.device);
+    if (status != TT_UNDEFINED) throw_last_error();
+    if (count > outs.size()) {
+      outs.resize(count);
+    } else if (!define(call)) {
+      return fall_back(op, stack, call.device);
+    }
+  }
+  TORCH_CHECK(false, "torchtpu: the core does not know the key that it was just given: ", op.name);
+}
+
+}  // namespace torchtpu

@@ -1,0 +1,258 @@
+// Reads PyTorch's schemas: which operator computes which, what it writes, and which ones the core lowers.
+#include <ATen/core/enum_tag.h>
+#include <torch/library.h>
+
+#include <deque>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "shim.h"
+
+namespace torchtpu {
+namespace {
+
+using c10::Argument;
+using c10::DispatchKey;
+using c10::FunctionSchema;
+using c10::OperatorHandle;
+using c10::OperatorName;
+
+// All overloads of each base name ("aten::add"), as they stood at registration.
+using Overloads = std::unordered_map<std::string, std::vector<OperatorHandle>>;
+Overloads& overloads() {
+  static auto* instance = new Overloads();
+  return *instance;
+}
+
+const c10::Type& element(const c10::TypePtr& type) {
+  const c10::Type* inner = type.get();
+  if (const auto* optional = inner->castRaw<c10::OptionalType>()) inner = optional->getElementType().get();
+  return *inner;
+}
+
+ArgKind kind_of(const Argument& argument) {
+  const c10::Type& type = element(argument.real_type());
+  switch (type.kind()) {
+    case c10::TypeKind::ScalarTypeType: return ArgKind::kDtype;
+    case c10::TypeKind::DeviceObjType:
+    case c10::TypeKind::StreamObjType: return ArgKind::kIgnored;
+    case c10::TypeKind::BoolType: return argument.name() == "pin_memory" ? ArgKind::kIgnored : ArgKind::kValue;
+    case c10::TypeKind::ListType: {
+      const auto& item = type.castRaw<c10::ListType>()->getElementType();
+      return item->kind() == c10::TypeKind::OptionalType ? ArgKind::kIndexList : ArgKind::kValue;
+    }
+    default: return ArgKind::kValue;
+  }
+}
+
+// "Tensor?", "int[]", …; shapes are concrete here, so "SymInt" is "int".
+std::string text_of(const c10::Type& type) {
+  std::string text = type.str();
+  if (const size_t at = text.find("SymInt"); at != std::string::npos) text.replace(at, 6, "int");
+  return text;
+}
+
+TtSchemaArg describe(const Argument& argument, const std::string& type) {
+  TtSchemaArg described{};
+  described.name = argument.name().c_str();
+  described.type = type.c_str();
+  described.is_mutated = is_written(argument);
+  described.is_out = is_out(argument);
+  if (const auto& value = argument.default_value(); value.has_value()) {
+    described.has_default = 1;
+    if (value->isInt()) {
+      described.default_tag = TT_INT;
+      described.default_value = static_cast<double>(value->toInt());
+    } else if (value->isDouble()) {
+      described.default_tag = TT_FLOAT;
+      described.default_value = value->toDouble();
+    } else if (value->isBool()) {
+      described.default_tag = TT_BOOL;
+      described.default_value = value->toBool();
+    }
+  }
+  return described;
+}
+
+// Whether `candidate` is `schema` without out= arguments and without writing.
+bool computes(const FunctionSchema& candidate, const FunctionSchema& schema) {
+  const auto& wanted = schema.arguments();
+  const auto& offered = candidate.arguments();
+  size_t at = 0;
+  for (const Argument& argument : wanted) {
+    if (is_out(argument)) continue;
+    if (at == offered.size()) return false;
+    const Argument& other = offered[at++];
+    if (other.name() != argument.name() || is_written(other) || *other.real_type() != *argument.real_type()) return false;
+  }
+  return at == offered.size() && !candidate.returns().empty() && !is_view(candidate);
+}
+
+// The operator that computes the written arguments of an in-place or out= form, if there is one.
+std::optional<OperatorHandle> functional_of(const FunctionSchema& schema) {
+  bool has_out = false;
+  bool writes = false;
+  for (const Argument& argument : schema.arguments()) {
+    has_out |= is_out(argument);
+    writes |= is_written(argument);
+  }
+  if (!writes) return std::nullopt;
+
+  std::string base = schema.name();
+  if (!has_out) {
+    for (const Argument& result : schema.returns()) {
+      if (!is_written(result)) return std::nullopt;  // also returns something new: its own row computes it all
+    }
+    if (const size_t at = base.find("::__i"); at != std::string::npos && base.ends_with("__")) {
+      base.erase(at + 4, 1);  // __ilshift__ → __lshift__
+    } else if (base.ends_with('_')) {
+      base.pop_back();
+    } else {
+      return std::nullopt;
+    }
+  }
+  // PyTorch adds "_functional" where the plain name was taken by something else.
+  for (const std::string& name : {base, base + "_functional"}) {
+    auto same = c10::Dispatcher::singleton().findSchema({name, schema.overload_name()});
+    if (same.has_value() && computes(same->schema(), schema)) return same;
+    auto found = overloads().find(name);
+    if (found == overloads().end()) continue;
+    for (const OperatorHandle& candidate : found->second) {
+      if (computes(candidate.schema(), schema)) return candidate;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string short_name(const FunctionSchema& schema) {
+  constexpr std::string_view kAten = "aten::";
+  std::string name = schema.name();
+  if (name.starts_with(kAten)) name.erase(0, kAten.size());
+  if (!schema.overload_name().empty()) name.append(1, '.').append(schema.overload_name());
+  return name;
+}
+
+bool has_argument(const FunctionSchema& schema, c10::TypeKind kind) {
+  for (const Argument& argument : schema.arguments()) {
+    const c10::Type& type = element(argument.real_type());
+    if (type.kind() == kind) return true;
+    const auto* list = type.castRaw<c10::ListType>();
+    if (list != nullptr && element(list->getElementType()).kind() == kind) return true;
+  }
+  return false;
+}
+
+// The kernel of an operator with a row: carries what it needs, so that a call looks nothing up.
+struct Kernel final : c10::OperatorKernel {
+  explicit Kernel(Operator&& op) : op(std::move(op)) {}
+  void operator()(const OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack* stack) const { call_operator(op, stack); }
+  Operator op;
+};
+
+// Everything else: operators that decompose, and those that libraries define later.
+void fallback(const OperatorHandle& handle, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  static auto* known = new std::unordered_map<OperatorHandle, std::unique_ptr<Operator>>();
+  static auto* mutex = new std::shared_mutex();
+  const Operator* op = nullptr;
+  {
+    std::shared_lock lock(*mutex);
+    if (auto found = known->find(handle); found != known->end()) op = found->second.get();
+  }
+  if (op == nullptr) {
+    auto made = std::make_unique<Operator>(handle);
+    std::unique_lock lock(*mutex);
+    op = known->try_emplace(handle, std::move(made)).first->second.get();
+  }
+  call_operator(*op, stack);
+}
+
+bool wants_kernel(const OperatorHandle& handle) {
+  const FunctionSchema& schema = handle.schema();
+  if (handle.hasKernelForDispatchKey(DispatchKey::PrivateUse1)) return false;  // views, copies
+  if (handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) return false;
+  if (is_view(schema)) return false;
+  // full_like(x, device="cpu") and its like: only PyTorch's composite knows to leave this device.
+  return !(handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) &&
+           has_argument(schema, c10::TypeKind::TensorType) && has_argument(schema, c10::TypeKind::DeviceObjType));
+}
+
+}  // namespace
+
+bool is_written(const Argument& argument) {
+  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
+bool is_out(const Argument& argument) { return argument.kwarg_only() && is_written(argument); }
+
+bool is_structured(const OperatorHandle& handle) {
+  return handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional);
+}
+
+bool is_view(const FunctionSchema& schema) {
+  for (const Argument& result : schema.returns()) {
+    if (result.alias_info() != nullptr && !result.alias_info()->isWrite()) return true;
+  }
+  return false;
+}
+
+Operator::Operator(const OperatorHandle& handle)
+    : handle(handle), functional(handle), name(short_name(handle.schema())) {
+  const FunctionSchema& schema = handle.schema();
+  if (auto found = functional_of(schema)) functional = *found;
+
+  c10::SmallVector<TtSchemaArg, 16> described;
+  std::deque<std::string> types;  // a deque: what it holds stays where it is
+  for (const Argument& argument : schema.arguments()) {
+    if (is_written(argument)) mutated.push_back(static_cast<uint32_t>(described.size()));
+    has_out |= is_out(argument);
+    kinds.push_back(kind_of(argument));
+    described.push_back(describe(argument, types.emplace_back(text_of(*argument.real_type()))));
+  }
+  draws = handle.hasTag(at::Tag::nondeterministic_seeded) || has_argument(schema, c10::TypeKind::GeneratorType);
+
+  for (const Argument& result : schema.returns()) {
+    int32_t position = -1;
+    if (is_written(result)) {
+      for (const uint32_t candidate : mutated) {
+        const auto* alias = schema.arguments()[candidate].alias_info();
+        if (alias->beforeSets() == result.alias_info()->beforeSets()) position = static_cast<int32_t>(candidate);
+      }
+      supported &= position >= 0;
+    } else if (*result.type() == *c10::TensorType::get()) {
+      ++fresh;
+    } else {
+      supported &= !fresh_list && *result.type() == *c10::ListType::ofTensors();
+      fresh_list = true;
+    }
+    returns.push_back(position);
+  }
+  supported &= !is_view(schema) && !(fresh_list && fresh > 0);
+  id = tt_register_operator(name.c_str(), short_name(functional.schema()).c_str(), described.data(), described.size(),
+                            static_cast<int32_t>(returns.size()), &has_row);
+}
+
+void register_operators() {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  std::vector<OperatorHandle> handles;
+  for (const OperatorName& name : dispatcher.getAllOpNames()) {
+    if (auto handle = dispatcher.findSchema(name)) {
+      handles.push_back(*handle);
+      overloads()[name.name].push_back(*handle);
+    }
+  }
+  for (const OperatorHandle& handle : handles) {
+    if (!wants_kernel(handle)) continue;
+    auto kernel = std::make_unique<Kernel>(Operator(handle));
+    // The composite of a structured operator would go through its out= form: one step further from the user.
+    if (!kernel->op.supported || !(kernel->op.has_row || is_structured(handle))) continue;
+    // Registered for the life of the process: the handle that would undo it is leaked.
+    new c10::RegistrationHandleRAII(dispatcher.registerImpl(
+        handle.operator_name(), DispatchKey::PrivateUse1, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)),
+        std::nullopt, nullptr, "torchtpu"));
+  }
+  auto* library = new torch::Library(torch::Library::IMPL, "_", DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  library->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
+
+}  // namespace torchtpu

@@ -1,0 +1,151 @@
+// What PyTorch leaves to a backend in C++: new tensors, the views that have no composite, and storages.
+// All other views (slice, permute, expand, …) are metadata-only composites over as_strided and alias.
+#include <ATen/EmptyTensor.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/_native_batch_norm_legit.h>
+#include <ATen/ops/_native_batch_norm_legit_no_training.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/is_set_to_native.h>
+#include <ATen/ops/set_native.h>
+#include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_as_complex_native.h>
+#include <ATen/ops/view_as_real_native.h>
+#include <ATen/ops/view_native.h>
+#include <c10/core/DeviceGuard.h>
+#include <torch/library.h>
+
+#include <algorithm>
+
+#include "shim.h"
+
+namespace torchtpu {
+namespace {
+
+using at::IntArrayRef;
+using at::Tensor;
+using std::optional;
+
+constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
+
+c10::ScalarType supported(optional<c10::ScalarType> dtype) {
+  using enum c10::ScalarType;
+  static constexpr auto kSupported = {Bool, Byte,     Char,  Short,  Int,          Long,
+                                      Half, BFloat16, Float, Double, ComplexFloat, ComplexDouble};
+  const c10::ScalarType type = c10::dtype_or_default(dtype);
+  TORCH_CHECK_TYPE(std::ranges::find(kSupported, type) != kSupported.end(), "tpu tensors cannot be of dtype torch.",
+                   c10::getDtypeNames(type).first,
+                   ": supported are bool, uint8, int8 to int64, float16, bfloat16, float32, float64, complex64, complex128");
+  return type;
+}
+
+void check_options(optional<c10::Layout> layout, optional<bool> pin_memory) {
+  TORCH_CHECK_NOT_IMPLEMENTED(c10::layout_or_default(layout) == c10::kStrided, "tpu tensors are strided, not ", *layout);
+  TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
+}
+
+Tensor empty(IntArrayRef size, optional<c10::ScalarType> dtype, optional<c10::Layout> layout, optional<c10::Device> device,
+             optional<bool> pin_memory, optional<c10::MemoryFormat> memory_format) {
+  check_options(layout, pin_memory);
+  const c10::OptionalDeviceGuard guard(device);
+  return at::detail::empty_generic(size, allocator(), kKeys, supported(dtype), memory_format);
+}
+
+Tensor empty_strided(IntArrayRef size, IntArrayRef stride, optional<c10::ScalarType> dtype, optional<c10::Layout> layout,
+                     optional<c10::Device> device, optional<bool> pin_memory) {
+  check_options(layout, pin_memory);
+  const c10::OptionalDeviceGuard guard(device);
+  return at::detail::empty_strided_generic(size, stride, allocator(), kKeys, supported(dtype));
+}
+
+// Enough bytes for the tensor as it is now described.
+void grow_storage(const Tensor& self) {
+  if (self.numel() == 0) return;
+  const size_t nbytes = at::detail::computeStorageNbytes(self.sizes(), self.strides(), self.dtype().itemsize(),
+                                                         static_cast<size_t>(self.storage_offset()));
+  if (nbytes > self.storage().nbytes()) {
+    TORCH_CHECK(self.storage().resizable(), "Trying to resize storage that is not resizable");
+    resize_storage(self.storage(), nbytes);
+  }
+}
+
+const Tensor& resize_(const Tensor& self, IntArrayRef size, optional<c10::MemoryFormat> memory_format) {
+  auto* impl = self.unsafeGetTensorImpl();
+  if (self.sizes() != size) impl->set_sizes_contiguous(size);
+  if (memory_format.has_value()) {
+    TORCH_CHECK(*memory_format != c10::MemoryFormat::Preserve, "Unsupported memory format", *memory_format);
+    impl->empty_tensor_restride(*memory_format);
+  }
+  grow_storage(self);
+  return self;
+}
+
+Tensor& set_storage_(Tensor& self, at::Storage source, int64_t offset, IntArrayRef size, IntArrayRef stride) {
+  at::native::checkSetStorage(self, source, offset, size, stride);
+  auto* impl = self.unsafeGetTensorImpl();
+  if (stride.data() != nullptr) {
+    impl->set_sizes_and_strides(size, stride, offset);
+  } else {
+    impl->set_storage_offset(offset);
+    impl->set_sizes_contiguous(size);
+  }
+  grow_storage(self);
+  return self;
+}
+
+Tensor& set_nothing_(Tensor& self) {
+  const c10::DeviceGuard guard(self.device());
+  at::Storage nothing(at::Storage::use_byte_size_t(), 0, allocator(), /*resizable=*/true);
+  return set_storage_(self, std::move(nothing), 0, {0}, {});
+}
+
+void record_stream(Tensor&, c10::Stream) {}  // one in-order queue: memory is never reused early
+
+bool equal(const Tensor& self, const Tensor& other) {
+  TORCH_CHECK(self.device() == other.device(), "Cannot compare two tensors on different devices. Got: ", self.device(), " and ",
+              other.device());
+  TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected object of data type ", self.scalar_type(),
+              " but got data type ", other.scalar_type(), " for argument 'other' in call to equal");
+  return self.sizes() == other.sizes() && self.eq(other).all().item().toBool();
+}
+
+// Its schema does not say that it writes the running statistics; that of the operators it is made of does.
+std::tuple<Tensor, Tensor, Tensor> native_batch_norm(const Tensor& input, const optional<Tensor>& weight,
+                                                     const optional<Tensor>& bias, const optional<Tensor>& running_mean,
+                                                     const optional<Tensor>& running_var, bool training, double momentum,
+                                                     double epsilon) {
+  const bool tracks = running_mean.has_value() && running_mean->defined() && running_var.has_value() && running_var->defined();
+  if (!training) {
+    TORCH_CHECK(tracks, "running_mean and running_var must be defined in evaluation mode");
+    return at::_native_batch_norm_legit_no_training(input, weight, bias, *running_mean, *running_var, momentum, epsilon);
+  }
+  if (!tracks) return at::_native_batch_norm_legit(input, weight, bias, /*training=*/true, momentum, epsilon);
+  Tensor mean = *running_mean;
+  Tensor variance = *running_var;
+  return at::_native_batch_norm_legit(input, weight, bias, mean, variance, /*training=*/true, momentum, epsilon);
+}
+
+}  // namespace
+
+void register_views() {
+  auto& m = *new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  m.impl("empty.memory_format", TORCH_FN(empty));
+  m.impl("empty_strided", TORCH_FN(empty_strided));
+  m.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
+  m.impl("view", TORCH_FN(at::native::view));
+  m.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
+  m.impl("unfold", TORCH_FN(at::native::unfold));
+  m.impl("view_as_real", TORCH_FN(at::native::view_as_real));
+  m.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
+  m.impl("resize_", TORCH_FN(resize_));
+  m.impl("set_", TORCH_FN(set_nothing_));
+  m.impl("set_.source_Storage", TORCH_FN(static_cast<Tensor& (*)(Tensor&, at::Storage)>(&at::native::set_)));
+  m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_));
+  m.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
+  m.impl("is_set_to", TORCH_FN(at::native::is_set_to));
+  m.impl("record_stream", TORCH_FN(record_stream));
+  m.impl("equal", TORCH_FN(equal));
+  m.impl("native_batch_norm", TORCH_FN(native_batch_norm));
+}
+
+}  // namespace torchtpu

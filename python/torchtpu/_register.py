@@ -1,0 +1,68 @@
+"""Makes PyTorch know the device: its name, its module and its kernels."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from types import ModuleType
+from typing import Any
+
+import torch
+
+NAME = "tpu"
+
+
+def register() -> None:
+    """Registers the device with PyTorch; called once, when the package is first imported."""
+    _refuse_torchax()
+    extension = _load_extension()
+    torch.utils.rename_privateuse1_backend(NAME)
+    from torchtpu import tpu
+
+    torch._register_device_module(NAME, tpu)
+    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    extension.initialize(_trace)
+
+
+def _trace(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    """Traces an operator that has no row; the tracer itself is loaded when the first one comes by."""
+    from torchtpu.decompose import trace
+
+    return trace(operator, args, kwargs)
+
+
+def _refuse_torchax() -> None:
+    if "torchax" in sys.modules:
+        raise ImportError(
+            "torchax is already imported: it takes PyTorch's one slot for a new device (PrivateUse1), which torchtpu "
+            "needs too. Use one of them per process"
+        )
+
+
+def _load_extension() -> ModuleType:
+    """The native module, or an ImportError that says what to do about the torch it was built for."""
+    try:
+        from torchtpu import _C
+    except ImportError as error:
+        if importlib.util.find_spec("torchtpu._C") is None:
+            raise ImportError(
+                "torchtpu's extension is not built: run `make build` in the repository, or `pip install .`"
+            ) from error
+        # Symbols of another torch are missing: the extension cannot say which torch it was built for.
+        raise ImportError(_other_torch("another torch")) from error
+    built_for = _C.torch_version()
+    if _minor(built_for) != _minor(torch.__version__):
+        raise ImportError(_other_torch(f"torch {built_for}"))
+    return _C
+
+
+def _other_torch(built_for: str) -> str:
+    return (
+        f"torchtpu was built for {built_for} and finds torch {torch.__version__}. Install it again in this "
+        f"environment (`pip install --force-reinstall --no-cache-dir --no-deps torchtpu`), which builds it for the "
+        f"torch installed here, or install the torch it was built for"
+    )
+
+
+def _minor(version: str) -> tuple[str, ...]:
+    return tuple(version.split("+")[0].split(".")[:2])

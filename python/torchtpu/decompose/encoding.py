@@ -1,0 +1,214 @@
+"""From a traced graph to the plain tuples that the core takes.
+
+    (number of inputs, [(operator, [(argument, value), …], number of results), …], [result or None, …])
+
+A value is None or one of
+
+    ("v", k)            the tensor with number k: inputs first, then the results of each node in order
+    ("vs", [k or None]) a list of tensors
+    ("i", int)  ("f", float)  ("b", bool)  ("s", str)   ("is", [...])  ("fs", [...])  ("bs", [...])  ("ns", [...])
+    ("n", number)       a Scalar, or a number where a tensor could stand: int, float, bool or complex
+    ("d", number)       a dtype, as c10::ScalarType numbers it
+
+A constant that a decomposition captured is a node named "constant" with data, size and dtype.
+"""
+
+from __future__ import annotations
+
+import operator as python_operator
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import GraphModule, Node
+
+from torchtpu.decompose.names import name_of
+from torchtpu.decompose.tracing import IDENTITIES, Traced
+
+Value = tuple[str, Any] | None
+Encoded = tuple[int, list[tuple[str, list[tuple[str, Value]], int]], list[int | None]]
+
+MAX_CONSTANT = 1024
+
+# c10::ScalarType.
+SCALAR_TYPES: dict[torch.dtype, int] = {
+    torch.uint8: 0,
+    torch.int8: 1,
+    torch.int16: 2,
+    torch.int32: 3,
+    torch.int64: 4,
+    torch.float16: 5,
+    torch.float32: 6,
+    torch.float64: 7,
+    torch.complex32: 8,
+    torch.complex64: 9,
+    torch.complex128: 10,
+    torch.bool: 11,
+    torch.bfloat16: 15,
+    torch.float8_e5m2: 23,
+    torch.float8_e4m3fn: 24,
+    torch.float8_e5m2fnuz: 25,
+    torch.float8_e4m3fnuz: 26,
+    torch.uint16: 27,
+    torch.uint32: 28,
+    torch.uint64: 29,
+}
+
+# c10::MemoryFormat.
+MEMORY_FORMATS: dict[torch.memory_format, int] = {
+    torch.contiguous_format: 0,
+    torch.preserve_format: 1,
+    torch.channels_last: 2,
+    torch.channels_last_3d: 3,
+}
+
+# Arguments that never decide a program.
+LEFT_OUT = ("device", "layout", "pin_memory", "generator")
+
+
+def encode(traced: Traced) -> Encoded:
+    """The graph as the core takes it."""
+    return _Encoder(traced.module).run()
+
+
+class _Encoder:
+    def __init__(self, module: GraphModule) -> None:
+        self.module = module
+        self.count = 0
+        self.nodes: list[tuple[str, list[tuple[str, Value]], int]] = []
+        # The numbers of a node's results: one number, or a list for an operator that returns several.
+        self.numbers: dict[Node, Any] = {}
+
+    def run(self) -> Encoded:
+        inputs = 0
+        outputs: list[int | None] = []
+        for node in self.module.graph.nodes:
+            if node.op == "placeholder":
+                self.numbers[node] = self._new(1)[0]
+                inputs += 1
+            elif node.op == "get_attr":
+                self._constant(node)
+            elif node.op == "call_function":
+                self._call(node)
+            elif node.op == "output":
+                outputs = [None if each is None else self._number(each) for each in node.args[0]]
+        return inputs, self.nodes, outputs
+
+    def _new(self, count: int) -> list[int]:
+        numbers = list(range(self.count, self.count + count))
+        self.count += count
+        return numbers
+
+    def _number(self, node: Node) -> int:
+        number = self.numbers[node]
+        # An operator with one list of one tensor is asked for through getitem, never here.
+        return int(number)
+
+    def _constant(self, node: Node) -> None:
+        value = self.module
+        for part in str(node.target).split("."):
+            value = getattr(value, part)
+        if not isinstance(value, torch.Tensor) or value.is_meta or value.numel() > MAX_CONSTANT:
+            raise NotImplementedError(f"a decomposition captured {value!r:.80} as a constant")
+        value = value.detach().cpu()
+        if value.dtype.is_complex:
+            raise NotImplementedError("a decomposition captured a complex constant")
+        number_kind = "fs" if value.dtype.is_floating_point else "is"
+        data = value.double().flatten().tolist() if number_kind == "fs" else value.long().flatten().tolist()
+        arguments: list[tuple[str, Value]] = [
+            ("data", (number_kind, data)),
+            ("size", ("is", list(value.shape))),
+            ("dtype", ("d", SCALAR_TYPES[value.dtype])),
+        ]
+        self.numbers[node] = self._new(1)[0]
+        self.nodes.append(("constant", arguments, 1))
+
+    def _call(self, node: Node) -> None:
+        if node.target is python_operator.getitem:
+            source, index = node.args
+            assert isinstance(source, Node)
+            self.numbers[node] = self.numbers[source][index]
+            return
+        operator = node.target
+        if not isinstance(operator, OpOverload):
+            raise NotImplementedError(f"a decomposition calls {operator}, which is not an operator")
+        name = name_of(operator)
+        if name in IDENTITIES:
+            self.numbers[node] = self.numbers[node.args[0]]  # type: ignore[index]
+            return
+        arguments = self._arguments(node, operator)
+        returns = operator._schema.returns
+        kinds = [str(each.type) for each in returns]
+        results: Any = node.meta["val"]
+        if len(returns) == 1:
+            if kinds[0] == "List[Tensor]":
+                numbers: Any = self._new(len(results))
+                count = len(numbers)
+            else:
+                count = 1
+                numbers = self._new(1)[0]
+        else:
+            numbers = []
+            count = 0
+            for position, kind in enumerate(kinds):
+                if kind == "List[Tensor]":
+                    several = self._new(len(results[position]))
+                    count += len(several)
+                    numbers.append(several)
+                else:
+                    numbers.append(self._new(1)[0])
+                    count += 1
+        self.numbers[node] = numbers
+        self.nodes.append((name, arguments, count))
+
+    def _arguments(self, node: Node, operator: OpOverload) -> list[tuple[str, Value]]:
+        encoded = []
+        for position, argument in enumerate(operator._schema.arguments):
+            if argument.name in LEFT_OUT:
+                continue
+            if position < len(node.args) and not argument.kwarg_only:
+                value = node.args[position]
+            elif argument.name in node.kwargs:
+                value = node.kwargs[argument.name]
+            else:
+                value = argument.default_value
+            encoded.append((argument.name, self._value(value, argument)))
+        return encoded
+
+    def _value(self, value: Any, argument: Any) -> Value:
+        kind = str(argument.type)
+        kind = kind.removeprefix("Optional[").removesuffix("]") if kind.startswith("Optional[") else kind
+        if value is None:
+            return None
+        if isinstance(value, Node):
+            return ("v", self._number(value))
+        if isinstance(value, torch.dtype):
+            return ("d", SCALAR_TYPES[value])
+        if isinstance(value, torch.memory_format):
+            return ("i", MEMORY_FORMATS[value])
+        if kind == "Tensor":
+            return ("n", value)  # a Python number where a tensor could stand
+        if kind in ("List[Tensor]", "List[Optional[Tensor]]"):
+            return ("vs", [None if each is None else self._number(each) for each in value])
+        if kind.startswith("List["):
+            element = kind.removeprefix("List[").removesuffix("]")
+            listed = list(value) if isinstance(value, list | tuple) else [value] * (argument.N or 1)
+            if element in ("int", "SymInt"):
+                return ("is", [int(each) for each in listed])
+            if element == "float":
+                return ("fs", [float(each) for each in listed])
+            if element == "bool":
+                return ("bs", [bool(each) for each in listed])
+            if element in ("number", "Scalar"):
+                return ("ns", listed)
+        elif kind in ("number", "Scalar"):
+            return ("n", value)
+        elif kind == "bool":
+            return ("b", bool(value))
+        elif kind == "float":
+            return ("f", float(value))
+        elif kind in ("int", "SymInt"):
+            return ("i", int(value))
+        elif kind == "str":
+            return ("s", str(value))
+        raise NotImplementedError(f"a decomposition passes {value!r:.60} as the {kind} {argument.name}")

@@ -1,0 +1,96 @@
+"""Which devices there are, and which one is current."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from torchtpu import _C
+
+Device = int | str | torch.device | None
+
+
+def get_device_index(device: Device, optional: bool = True) -> int:
+    """The index of a device given as a number, a string, a `torch.device` or None.
+
+    Without an index, or with None, the current device is meant; `optional=False` refuses that.
+    """
+    if isinstance(device, bool) or not isinstance(device, int | str | torch.device | None):
+        raise TypeError(f"expected an int, a str or a torch.device, got {type(device).__name__}")
+    if isinstance(device, int):
+        return device
+    if isinstance(device, str):
+        device = torch.device(device)
+    if device is not None and device.type != "tpu":
+        raise ValueError(f"Expected a tpu device, but got: {device}")
+    if device is not None and device.index is not None:
+        return device.index
+    if not optional:
+        raise ValueError(f"Expected a torch.device with a specified index or an integer, but got: {device}")
+    return _C.current_device()
+
+
+def is_available() -> bool:
+    """Whether a plugin can be found, so that tensors can be made on the device. Opens nothing and never raises."""
+    return _C.is_available()
+
+
+def device_count() -> int:
+    """How many devices there are; 0 where there is no plugin."""
+    if not _C.is_available():
+        return 0
+    return _C.device_count()
+
+
+def current_device() -> int:
+    """The index of the device that this thread uses by default."""
+    return _C.current_device()
+
+
+def set_device(device: Device) -> None:
+    """Makes a device the current one of this thread; prefer `with torch.tpu.device(...)`."""
+    index = get_device_index(device)
+    if index >= 0:
+        _C.set_device(index)
+
+
+def synchronize(device: Device = None) -> None:
+    """Runs what is recorded and waits until all work queued on a device (the current one) is done."""
+    _C.synchronize(get_device_index(device))
+
+
+def _exchange_device(device: int) -> int:
+    """Makes a device current and returns the one before; a negative index changes nothing and returns -1."""
+    if device < 0:
+        return -1
+    previous = _C.current_device()
+    if device != previous:
+        _C.set_device(device)
+    return previous
+
+
+def _maybe_exchange_device(device: int) -> int:
+    return _exchange_device(device)
+
+
+class device:
+    """Context manager that makes a device the current one; None or a negative index changes nothing."""
+
+    def __init__(self, device: Device) -> None:
+        self.idx = -1 if device is None else get_device_index(device)
+        self.prev_idx = -1
+
+    def __enter__(self) -> None:
+        self.prev_idx = _exchange_device(self.idx)
+
+    def __exit__(self, *exception: object) -> None:
+        self.idx = _maybe_exchange_device(self.prev_idx)
+
+
+class device_of(device):
+    """Context manager that makes the device of a tensor or storage the current one, if it is on a tpu."""
+
+    def __init__(self, obj: Any) -> None:
+        on_tpu = obj.device.type == "tpu"
+        super().__init__(obj.get_device() if on_tpu else -1)

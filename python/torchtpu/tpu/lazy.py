@@ -1,0 +1,58 @@
+"""The plugin is opened at the first use of the device, and what was asked for before then is done at that moment."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from torchtpu import _C
+
+_lock = threading.RLock()
+_queued: list[Callable[[], None]] = []
+_ready = False
+
+
+def is_initialized() -> bool:
+    """Whether the plugin is open."""
+    return not _C.in_bad_fork() and _C.is_initialized()
+
+
+def _is_in_bad_fork() -> bool:
+    """Whether this process was forked from one that had already opened the plugin, which cannot be used here."""
+    return _C.in_bad_fork()
+
+
+def init() -> None:
+    """Opens the plugin now instead of at the first use of the device."""
+    _lazy_init()
+
+
+def _lazy_init() -> None:
+    """Called by PyTorch before it first makes a tensor on the device."""
+    global _ready
+    if _C.in_bad_fork():
+        raise RuntimeError(
+            "Cannot re-initialize tpu in forked subprocess. To use tpu with multiprocessing, you must use the 'spawn' "
+            "start method"
+        )
+    if _ready:
+        return
+    with _lock:
+        if _ready:
+            return
+        _C.device_count()
+        # A queued call may itself come back here, so it must find the queue empty and the plugin open.
+        _ready = True
+        calls, _queued[:] = list(_queued), []
+        for call in calls:
+            call()
+
+
+def _lazy_call(call: Callable[[], None]) -> None:
+    """Runs `call` now if the plugin is open, else as soon as it is."""
+    with _lock:
+        if not _ready and not _C.is_initialized():
+            _queued.append(call)
+            return
+    _lazy_init()
+    call()

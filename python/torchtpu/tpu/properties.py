@@ -1,0 +1,48 @@
+"""What a device is and what it can do."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+
+from torchtpu import _C
+from torchtpu.tpu.devices import Device, get_device_index
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceProperties:
+    """What the plugin tells about a device."""
+
+    name: str
+    total_memory: int
+    multi_processor_count: int
+    attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Whatever else the plugin says, under its own names."""
+
+
+def get_device_properties(device: Device = None) -> DeviceProperties:
+    """Name, memory and core count of a device, and whatever else the plugin tells."""
+    rest = dict(_C.device_properties(get_device_index(device)))
+    return DeviceProperties(
+        name=rest.pop("name"),
+        total_memory=rest.pop("total_memory"),
+        multi_processor_count=rest.pop("multi_processor_count", 1),
+        attributes=rest,
+    )
+
+
+def get_device_name(device: Device = None) -> str:
+    """The name of a device, such as "TPU v5e"."""
+    return _C.device_name(get_device_index(device))
+
+
+def get_amp_supported_dtype() -> list[torch.dtype]:
+    """The dtypes that `torch.autocast("tpu")` may use."""
+    return [torch.bfloat16, torch.float16]
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Always: bfloat16 is the native dtype of the hardware, and every plugin computes with it."""
+    return True

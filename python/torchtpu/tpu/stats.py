@@ -1,0 +1,33 @@
+"""Counters of what was compiled and what was run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchtpu import _C
+
+
+def cache_stats() -> dict[str, Any]:
+    """Programs asked for, found compiled, and compiled, with the seconds that took.
+
+    Keys: "requests", "hits", "compiles", "compile_seconds".
+    """
+    return dict(_C.cache_stats())
+
+
+def op_stats() -> dict[str, Any]:
+    """Operators run, and those that had no row of their own.
+
+    Keys: "operators", a count; "decomposed" and "fallen_back", counts by operator name.
+    """
+    return dict(_C.op_stats())
+
+
+def reset_cache_stats() -> None:
+    """Sets the counters of `cache_stats` to zero."""
+    _C.reset_cache_stats()
+
+
+def reset_op_stats() -> None:
+    """Sets the counters of `op_stats` to zero."""
+    _C.reset_op_stats()
