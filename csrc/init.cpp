@@ -16,6 +16,8 @@ int32_t tt_initialize(void* tracer, char* message, size_t capacity) {
     torchtpu::register_operators();  // after views and copies, which it must not replace
     torchtpu::register_autocast();
     return 0;
+  } catch (const c10::Error& error) {
+    failure = error.what_without_backtrace();
   } catch (const std::exception& error) {
     failure = error.what();
   } catch (...) {

@@ -2,7 +2,6 @@
 #include <ATen/core/enum_tag.h>
 #include <torch/library.h>
 
-#include <deque>
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
@@ -47,16 +46,22 @@ ArgKind kind_of(const Argument& argument) {
 }
 
 // "Tensor?", "int[]", …; shapes are concrete here, so "SymInt" is "int".
-std::string text_of(const c10::Type& type) {
-  std::string text = type.str();
-  if (const size_t at = text.find("SymInt"); at != std::string::npos) text.replace(at, 6, "int");
-  return text;
+// Kept, because printing a type is slow and thousands of arguments share a few.
+const char* text_of(const c10::TypePtr& type) {
+  static thread_local std::unordered_map<const c10::Type*, std::pair<c10::TypePtr, std::string>> texts;
+  auto& [kept, text] = texts[type.get()];
+  if (kept == nullptr) {
+    kept = type;
+    text = type->str();
+    if (const size_t at = text.find("SymInt"); at != std::string::npos) text.replace(at, 6, "int");
+  }
+  return text.c_str();
 }
 
-TtSchemaArg describe(const Argument& argument, const std::string& type) {
+TtSchemaArg describe(const Argument& argument) {
   TtSchemaArg described{};
   described.name = argument.name().c_str();
-  described.type = type.c_str();
+  described.type = text_of(argument.real_type());
   described.is_mutated = is_written(argument);
   described.is_out = is_out(argument);
   if (const auto& value = argument.default_value(); value.has_value()) {
@@ -171,7 +176,7 @@ bool wants_kernel(const OperatorHandle& handle) {
   const FunctionSchema& schema = handle.schema();
   if (handle.hasKernelForDispatchKey(DispatchKey::PrivateUse1)) return false;  // views, copies
   if (handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) return false;
-  if (is_view(schema)) return false;
+  if (is_view(schema) || handle.hasTag(at::Tag::inplace_view)) return false;  // they change metadata only
   // full_like(x, device="cpu") and its like: only PyTorch's composite knows to leave this device.
   return !(handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) &&
            has_argument(schema, c10::TypeKind::TensorType) && has_argument(schema, c10::TypeKind::DeviceObjType));
@@ -202,12 +207,11 @@ Operator::Operator(const OperatorHandle& handle)
   if (auto found = functional_of(schema)) functional = *found;
 
   c10::SmallVector<TtSchemaArg, 16> described;
-  std::deque<std::string> types;  // a deque: what it holds stays where it is
   for (const Argument& argument : schema.arguments()) {
     if (is_written(argument)) mutated.push_back(static_cast<uint32_t>(described.size()));
     has_out |= is_out(argument);
     kinds.push_back(kind_of(argument));
-    described.push_back(describe(argument, types.emplace_back(text_of(*argument.real_type()))));
+    described.push_back(describe(argument));
   }
   draws = handle.hasTag(at::Tag::nondeterministic_seeded) || has_argument(schema, c10::TypeKind::GeneratorType);
 

@@ -15,13 +15,14 @@ Batch = tuple[tuple[Tensor, ...], Tensor]
 class MLP(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 5))
+        self.layers = nn.Sequential(nn.Linear(12, 32), nn.Tanh(), nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 5))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layers(x)
 
 
 class ResidualBlock(nn.Module):
+    # SiLU, not ReLU: at a kink, rounding alone would let two trainings diverge. So no maximum is pooled either.
     def __init__(self, channels_in: int, channels: int, stride: int) -> None:
         super().__init__()
         self.first = nn.Conv2d(channels_in, channels, 3, stride=stride, padding=1, bias=False)
@@ -31,8 +32,8 @@ class ResidualBlock(nn.Module):
         self.shortcut = nn.Conv2d(channels_in, channels, 1, stride=stride, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = F.relu(self.first_norm(self.first(x)))
-        return F.relu(self.second_norm(self.second(y)) + self.shortcut(x))
+        y = F.silu(self.first_norm(self.first(x)))
+        return F.silu(self.second_norm(self.second(y)) + self.shortcut(x))
 
 
 class ResNet(nn.Module):
@@ -40,12 +41,12 @@ class ResNet(nn.Module):
         super().__init__()
         self.stem = nn.Conv2d(3, 8, 3, padding=1, bias=False)
         self.norm = nn.BatchNorm2d(8)
-        self.pool = nn.MaxPool2d(2)
+        self.pool = nn.AvgPool2d(2)
         self.blocks = nn.Sequential(ResidualBlock(8, 8, 1), ResidualBlock(8, 16, 2))
         self.head = nn.Linear(16, 5)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.pool(F.relu(self.norm(self.stem(x))))
+        x = self.pool(F.silu(self.norm(self.stem(x))))
         return self.head(F.adaptive_avg_pool2d(self.blocks(x), 1).flatten(1))
 
 
@@ -98,6 +99,7 @@ class GPT(nn.Module):
     def __init__(self, written_out: bool, vocabulary: int = 40, width: int = 32, context: int = 12) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, width)
+        nn.init.normal_(self.tokens.weight, std=0.1)
         self.positions = nn.Embedding(context, width)
         self.blocks = nn.ModuleList(
             nn.ModuleDict(
@@ -157,8 +159,8 @@ class DLRM(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.bags = nn.ModuleList(nn.EmbeddingBag(30, 8, mode=mode) for mode in ("sum", "mean"))
-        self.dense = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 8), nn.ReLU())
-        self.top = nn.Sequential(nn.Linear(8 + 3, 16), nn.ReLU(), nn.Linear(16, 1))
+        self.dense = nn.Sequential(nn.Linear(6, 16), nn.SiLU(), nn.Linear(16, 8), nn.SiLU())
+        self.top = nn.Sequential(nn.Linear(8 + 3, 16), nn.ELU(), nn.Linear(16, 1))
 
     def forward(self, dense: Tensor, indices: Tensor, offsets: Tensor) -> Tensor:
         features = [self.dense(dense), *(bag(indices, offsets) for bag in self.bags)]

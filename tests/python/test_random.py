@@ -140,7 +140,7 @@ DISCRETE: dict[str, tuple[Callable[[torch.device], Tensor], float, float]] = {
     ),
     "random_to": (lambda d: _empty(d, torch.int64).random_(7), 3.0, 4.0),
     "random_uint8": (lambda d: _empty(d, torch.uint8).random_(), 127.5, 5461.25),
-    "random_int64": (lambda d: _empty(d, torch.int64).random_().double() / 2**63, 0.5, 1 / 12),
+    "random_int64": (lambda d: _empty(d, torch.int64).random_().double() / 2.0**63, 0.5, 1 / 12),
     "random_bool": (lambda d: _empty(d, torch.bool).random_(), 0.5, 0.25),
     "random_float": (lambda d: _empty(d).random_() / 2**24, 0.5, 1 / 12),
 }
@@ -381,5 +381,9 @@ def test_initialisation(fresh_seed: int, mode: str, device: torch.device) -> Non
     bound = 1 / math.sqrt(100)
     weight = layer.weight.detach().cpu()
     assert _distance(weight, lambda w: (w + bound) / (2 * bound)) < FAR
-    orthogonal = torch.nn.init.orthogonal_(torch.empty(8, 8, device=device)).cpu()
-    torch.testing.assert_close(orthogonal @ orthogonal.T, torch.eye(8), rtol=0, atol=1e-5)
+    for fill, deviation in (
+        (lambda w: torch.nn.init.xavier_normal_(w), math.sqrt(2 / 300)),
+        (lambda w: torch.nn.init.kaiming_normal_(w), math.sqrt(2 / 100)),
+    ):
+        filled = fill(torch.empty(200, 100, device=device)).cpu()
+        assert _distance(filled, _normal_cdf(0, deviation)) < FAR

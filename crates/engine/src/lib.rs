@@ -5,6 +5,7 @@
 //! records it in the device's [`chunk`]; a flush turns the chunk into a [`program`] and runs it. Modes
 //! differ only in when they flush.
 
+pub mod ahead;
 pub mod call;
 mod chunk;
 mod engine;

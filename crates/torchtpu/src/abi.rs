@@ -8,8 +8,10 @@ use std::slice;
 use std::sync::Arc;
 
 use engine::call::{Arg, Generator, Meta, Out, TensorArg};
-use engine::{Error, ErrorKind, Event, Result, SchemaArg, Status, Storage, memory, platform};
+use engine::{Error, ErrorKind, Event, Mode, Result, SchemaArg, Status, Storage, memory, platform};
 use stablehlo::Number;
+
+use crate::location;
 
 const OK: i32 = 0;
 const UNDEFINED: i32 = 1;
@@ -152,7 +154,16 @@ unsafe extern "C" fn tt_call(
         // SAFETY: the ABI promises these; the generator is locked by the caller or null.
         let (args, outs, generator) =
             unsafe { (list(args, n_args), list_mut(outs, *n_outs), default_generator.as_mut()) };
-        engine::lock()?.call(op as u32, args, device_index(device)?, generator, outs)
+        let device = device_index(device)?;
+        let mut engine = engine::lock()?;
+        let called = engine.call(op as u32, args, device, generator, outs);
+        let debug = engine.mode().0 == Mode::Debug;
+        drop(engine);
+        // Debug mode runs the operator during the call, so the caller's line is the operator's.
+        called.map_err(|error| match debug.then(location::of_user).flatten() {
+            Some(location) => Error::new(error.kind, format!("{} [at {location}]", error.message)),
+            None => error,
+        })
     });
     match called {
         Ok((status, count)) => {

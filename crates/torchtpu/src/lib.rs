@@ -4,11 +4,12 @@
 
 mod abi;
 mod graph;
+mod location;
 
 use std::ffi::{c_char, c_void};
 use std::path::PathBuf;
 
-use engine::{Engine, ErrorKind, Mode, memory, platform};
+use engine::{Engine, ErrorKind, Mode, ahead, memory, platform};
 use parking_lot::MutexGuard;
 use pyo3::exceptions::{
     PyIndexError, PyMemoryError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError,
@@ -329,6 +330,28 @@ fn dump_programs(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<()> {
     })
 }
 
+// ---- ahead of time -------------------------------------------------------------------------------
+
+/// Compiles the text of a program for TPUs that need not be there, such as "v5e:1x1", and tells what libtpu's
+/// compiler says of it; `None` where it does not say.
+#[pyfunction]
+fn compile_ahead(py: Python<'_>, program: &str, topology: &str) -> PyResult<Py<PyDict>> {
+    let report = py.detach(|| ahead::compile(program, topology)).map_err(to_python)?;
+    let dict = PyDict::new(py);
+    dict.set_item("device", report.device)?;
+    dict.set_item("flops", report.flops)?;
+    dict.set_item("bytes_accessed", report.bytes_accessed)?;
+    dict.set_item("optimal_seconds", report.optimal_seconds)?;
+    let memory = report.memory;
+    dict.set_item("peak_bytes", memory.map(|memory| memory.peak))?;
+    dict.set_item("temp_bytes", memory.map(|memory| memory.temp))?;
+    dict.set_item("argument_bytes", memory.map(|memory| memory.argument))?;
+    dict.set_item("output_bytes", memory.map(|memory| memory.output))?;
+    dict.set_item("alias_bytes", memory.map(|memory| memory.alias))?;
+    dict.set_item("code_bytes", memory.map(|memory| memory.generated_code))?;
+    Ok(dict.unbind())
+}
+
 #[pymodule]
 fn _C(module: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
@@ -361,6 +384,7 @@ fn _C(module: &Bound<'_, PyModule>) -> PyResult<()> {
         reset_op_stats,
         table,
         dump_programs,
+        compile_ahead,
         graph::define_graph,
     );
     Ok(())

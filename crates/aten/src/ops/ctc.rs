@@ -36,22 +36,21 @@ impl<'b> Problem<'b> {
         let per_sample = |numbers: &[i64]| b.constant(numbers, DType::I32, &[batch, 1]);
 
         let targets = cx.tensor("targets")?.convert(DType::I32);
+        let longest = target_lengths.iter().copied().max().unwrap_or(0);
         let labels = if targets.rank() == 1 {
             // The samples' labels follow one another.
-            let longest = target_lengths.iter().copied().max().unwrap_or(0);
             let starts: Vec<i64> = (0..target_lengths.len()).map(|i| target_lengths[..i].iter().sum()).collect();
             let place = b.iota(DType::I32, &[batch, longest], 1) + per_sample(&starts);
             take_flat(targets.pad_axis(0, 0, 0, 1), place.min(targets.numel()))
         } else {
-            targets
+            targets.slice_axis(1, 0, longest)
         };
         let blanks = labels.splat_like(cx.int("blank")?);
         let pairs = b.concatenate(&[blanks.unsqueeze(2), labels.unsqueeze(2)], 2);
-        let size = labels.dim(1);
-        let classes = pairs.reshape(&[batch, 2 * size]).pad_axis(1, cx.int("blank")?, 0, 1);
+        let classes = pairs.reshape(&[batch, 2 * longest]).pad_axis(1, cx.int("blank")?, 0, 1);
 
         let wide = log_probs.convert(log_probs.dtype().opmath());
-        let every_time = classes.broadcast_to(&[dims[0], batch, 2 * size + 1]);
+        let every_time = classes.broadcast_to(&[dims[0], batch, 2 * longest + 1]);
         let odd = (b.iota(DType::I32, &classes.dims(), 1) & 1).ne(0);
         let states: Vec<i64> = target_lengths.iter().map(|length| 2 * length + 1).collect();
         Ok(Problem {

@@ -54,33 +54,83 @@ impl<'b> Stream<'b> {
     }
 }
 
-/// What marks an element that is still to be drawn; what is drawn is not negative.
-const PENDING: i64 = -1;
+/// Rounds of a loop over elements, with random numbers, until none is `unfinished`. Regions see only their
+/// arguments, so what a round needs besides its state is handed in as `params`.
+///
+/// `unfinished` and `round` decide by the stored state alone: a comparison of values that XLA computes twice,
+/// for two results, may round differently each time and tell them different things.
+fn repeat<'b>(
+    cx: &Cx<'b>,
+    start: &[Value<'b>],
+    params: &[Value<'b>],
+    unfinished: impl FnOnce(&[Value<'b>]) -> Value<'b>,
+    round: impl FnOnce(&mut Stream<'b>, &[Value<'b>], &[Value<'b>]) -> Vec<Value<'b>>,
+) -> Vec<Value<'b>> {
+    let (dtype, dims) = (params[0].dtype(), params[0].dims());
+    let axes: Vec<usize> = (0..dims.len()).collect();
+    let count = start.len();
+    let state = [&[cx.random_bits(DType::U64, &[2])], start, params].concat();
+    let end = cx.b().while_loop(
+        &state,
+        |state| unfinished(&state[1..=count]).reduce_any(&axes),
+        |state| {
+            let mut stream = Stream { state: state[0], dtype, dims: dims.clone() };
+            let next = round(&mut stream, &state[1..=count], &state[count + 1..]);
+            [&[stream.state], next.as_slice(), &state[count + 1..]].concat()
+        },
+    );
+    end[1..=count].to_vec()
+}
 
 /// Repeats `attempt` for the elements that are `wanted` until it has accepted a candidate for each; the
-/// others are zero. `attempt` sees `params`, and returns candidates and whether they are accepted.
+/// others are zero. `attempt` sees `params`, and returns candidates, which are not negative where they are
+/// accepted, and whether they are.
 fn until_accepted<'b>(
     cx: &Cx<'b>,
     wanted: Value<'b>,
     params: &[Value<'b>],
     attempt: impl FnOnce(&mut Stream<'b>, &[Value<'b>]) -> (Value<'b>, Value<'b>),
 ) -> Value<'b> {
-    let start = wanted.select(params[0].splat_like(PENDING), 0);
-    // The loop is steered by what the last round has stored. A condition that is computed twice, for two
-    // results, may round differently each time and accept an element without storing it.
-    repeat(cx, start, params, |drawn, _| drawn.lt(0), |stream, drawn, params| {
-        let (candidate, accepted) = attempt(stream, params);
-        (drawn.lt(0) & accepted).select(candidate, drawn)
-    })
+    let pending = params[0].splat_like(-1);
+    let end = repeat(
+        cx,
+        &[wanted.select(pending, 0)],
+        params,
+        |drawn| drawn[0].lt(0),
+        |stream, drawn, params| {
+            let (candidate, accepted) = attempt(stream, params);
+            vec![(drawn[0].lt(0) & accepted).select(candidate, drawn[0])]
+        },
+    );
+    end[0]
 }
 
-/// How many of the random steps that `length` draws fit into `limit`, one behind the other.
+/// How many random steps, of the lengths that `length` draws, fit into `limit` one behind the other.
 fn steps_within<'b>(
     cx: &Cx<'b>,
     limit: Value<'b>,
     params: &[Value<'b>],
     length: impl FnOnce(&mut Stream<'b>, &[Value<'b>]) -> Value<'b>,
 ) -> Value<'b> {
+    // The state is where the next step ends, and how many ended before. A step of length 0 is there before
+    // the first, so the count starts below 0.
+    let start = [limit.splat_like(0), limit.splat_like(-1)];
+    let params = [&[limit], params].concat();
+    let within = |state: &[Value<'b>], limit: Value<'b>| state[0].le(limit);
+    let end = repeat(
+        cx,
+        &[start[0], start[1], limit],
+        &params,
+        |state| within(state, state[2]),
+        |stream, state, params| {
+            let fits = within(state, state[2]);
+            let step = length(stream, &params[1..]);
+            vec![fits.select(state[0] + step, state[0]), fits.select(state[1] + 1, state[1]), state[2]]
+        },
+    );
+    end[1].max(0)
+}
+
 /// Gamma numbers of the given shapes and scale 1: Marsaglia and Tsang, "A simple method for generating
 /// gamma variables" (2000); shapes below 1 by their power of a uniform number.
 fn gamma<'b>(cx: &Cx<'b>, shape: Value<'b>) -> Value<'b> {
@@ -108,36 +158,6 @@ fn smallest_normal(dtype: DType) -> f64 {
     if dtype == DType::F64 { f64::MIN_POSITIVE } else { f32::MIN_POSITIVE.into() }
 }
 
-/// The number of a category under a uniform number, for probabilities that start at `first` and go on by
-/// `ratio(k)` times the one before; `k` starts at 1. For at most 100 categories.
-fn search<'b>(
-    u: Value<'b>,
-    first: Value<'b>,
-    params: &[Value<'b>],
-    ratio: impl FnOnce(Value<'b>, &[Value<'b>]) -> Value<'b>,
-) -> Value<'b> {
-    let b = u.builder();
-    let axes: Vec<usize> = (0..u.rank()).collect();
-    // What remains of the uniform number, the current probability, the categories passed, the round.
-    let mut state = vec![u, first, u.splat_like(0), b.scalar(1, u.dtype())];
-    state.extend_from_slice(params);
-    let end = b.while_loop(
-        &state,
-        |state| state[0].gt(state[1]).reduce_any(&axes) & state[3].lt(100),
-        |state| {
-            let (rest, probability, passed, round) = (state[0], state[1], state[2], state[3]);
-            let passes = rest.gt(probability);
-            let next = probability * ratio(round, &state[4..]);
-            // Where the search has ended, nothing remains, so that it stays so.
-            let rest = passes.select(rest - probability, 0);
-            let mut after = vec![rest, passes.select(next, 0), passes.select(passed + 1, passed), round + 1];
-            after.extend_from_slice(&state[4..]);
-            after
-        },
-    );
-    end[2]
-}
-
 /// The part of `log(x!)` that Stirling's formula about `x + 1` lacks.
 fn stirling_tail(x: Value<'_>) -> Value<'_> {
     let y = (x + 1).recip();
@@ -145,14 +165,11 @@ fn stirling_tail(x: Value<'_>) -> Value<'_> {
     y * (-y2 * (-y2 * (1.0 / 1260.0) + 1.0 / 360.0) + 1.0 / 12.0)
 }
 
-/// Poisson numbers: by search for small rates, else by Hörmann, "The transformed rejection method for
-/// generating Poisson random variables" (1993), algorithm PTRS.
+/// Poisson numbers: for small rates the arrivals within unit time, else by Hörmann, "The transformed
+/// rejection method for generating Poisson random variables" (1993), algorithm PTRS.
 fn poisson<'b>(cx: &Cx<'b>, rate: Value<'b>) -> Value<'b> {
-    let (dtype, dims) = (rate.dtype(), rate.dims());
     let small = rate.lt(10);
-    let low = small.select(rate.max(0), 1);
-    let u = open(cx.random_bits(bits_type(dtype), &dims));
-    let searched = search(u, (-low).exp(), &[low], |k, params| params[0] / k);
+    let counted = steps_within(cx, small.select(rate, -1), &[], |stream, _| -stream.uniform().log());
 
     let wanted = !small & rate.is_finite();
     let high = wanted.select(rate, 10);
@@ -175,14 +192,13 @@ fn poisson<'b>(cx: &Cx<'b>, rate: Value<'b>) -> Value<'b> {
         let accepted = (v * inverse_alpha / (a / (margin.square()) + b)).log().le(log_mass);
         (k, quick | (!outside & accepted))
     });
-    let drawn = small.select(searched, rejected);
+    let drawn = small.select(counted, rejected);
     (rate.ge(0) & rate.is_finite()).select(drawn, f64::NAN)
 }
 
-/// Binomial numbers: by search for small means, else by Hörmann, "The generation of binomial random
-/// variates" (1993), algorithm BTRS.
+/// Binomial numbers: for small means the successes among so many trials, else by Hörmann, "The generation
+/// of binomial random variates" (1993), algorithm BTRS.
 fn binomial<'b>(cx: &Cx<'b>, count: Value<'b>, p: Value<'b>) -> Value<'b> {
-    let (dtype, dims) = (count.dtype(), count.dims());
     let valid = count.ge(0) & count.is_finite() & p.ge(0) & p.le(1);
     let count = valid.select(count.floor(), 1);
     let p = valid.select(p, 0);
@@ -190,10 +206,11 @@ fn binomial<'b>(cx: &Cx<'b>, count: Value<'b>, p: Value<'b>) -> Value<'b> {
     let p = mirrored.select(-p + 1, p);
     let small = (count * p).lt(10);
 
-    let odds = p / (-p + 1);
-    let none = small.select(count * (-p).log_1p(), 0).exp();
-    let u = open(cx.random_bits(bits_type(dtype), &dims));
-    let searched = search(u, none, &[count, odds], |k, params| (params[0] - k + 1).max(0) / k * params[1]).min(count);
+    // From success to success the number of trials is geometric.
+    let limit = (valid & small).select(count, -1);
+    let log_failure = (-p).log_1p();
+    let counted =
+        steps_within(cx, limit, &[log_failure], |stream, params| (stream.uniform().log() / params[0]).ceil().max(1));
 
     let wanted = valid & !small;
     let rejected = until_accepted(cx, wanted, &[count, p], |stream, params| {
@@ -222,7 +239,7 @@ fn binomial<'b>(cx: &Cx<'b>, count: Value<'b>, p: Value<'b>) -> Value<'b> {
         let accepted = (v * alpha / (a / (margin.square()) + b)).log().le(bound);
         (k, inside & (quick | accepted))
     });
-    let drawn = small.select(searched, rejected);
+    let drawn = small.select(counted, rejected);
     let drawn = mirrored.select(count - drawn, drawn);
     valid.select(drawn, Number::Float(f64::NAN))
 }

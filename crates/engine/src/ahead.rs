@@ -1,0 +1,95 @@
+//! Compiling for TPUs that are not there: what their compiler says of a program, or why it refuses it.
+
+use std::collections::HashMap;
+use std::process;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use pjrt::{Code, CompileOptions, CompiledMemoryStats, Plugin, Topology, Value};
+
+use crate::error::{Error, Result};
+use crate::platform;
+
+/// What a compiler says of a program that it took.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// The model that it was compiled for, such as `TPU v5 lite`.
+    pub device: String,
+    /// Arithmetic of a run.
+    pub flops: Option<f64>,
+    /// Memory traffic of a run, in bytes.
+    pub bytes_accessed: Option<f64>,
+    /// The time of a run, as the compiler estimates it: without what devices say to each other. For some large
+    /// programs libtpu's estimate is negative; it is left out then, and flops and bytes must do.
+    pub optimal_seconds: Option<f64>,
+    /// The memory that a run needs. Its peak is the figure to budget from.
+    pub memory: Option<CompiledMemoryStats>,
+}
+
+/// libtpu's compiler: loaded once, with the topologies that were asked for.
+struct Compiler {
+    plugin: Plugin,
+    topologies: HashMap<String, Arc<Topology>>,
+    /// The process that loaded it: its threads do not survive a fork.
+    process: u32,
+}
+
+static COMPILER: Mutex<Option<Compiler>> = Mutex::new(None);
+
+/// Compiles a StableHLO text for the devices that a topology names, as [`Topology`] lists them: `v5e:1x1`, `v6e:2x2`.
+/// Threads may compile side by side.
+///
+/// # Errors
+/// Where libtpu is not installed, does not know the topology, or refuses the program.
+pub fn compile(program: &str, topology: &str) -> Result<Report> {
+    let topology = find_topology(topology)?;
+    let executable = topology.compile(program.as_bytes(), &CompileOptions::default())?;
+    let costs = unless_unimplemented(executable.cost_analysis())?.unwrap_or_default();
+    Ok(Report {
+        device: topology.devices()?.into_iter().next().map(|device| device.kind).unwrap_or_default(),
+        flops: number(&costs, "flops"),
+        bytes_accessed: number(&costs, "bytes accessed"),
+        optimal_seconds: number(&costs, "optimal_seconds").filter(|seconds| *seconds > 0.),
+        memory: unless_unimplemented(executable.memory_stats())?,
+    })
+}
+
+fn find_topology(name: &str) -> Result<Arc<Topology>> {
+    let mut compiler = COMPILER.lock();
+    let compiler = match &mut *compiler {
+        Some(compiler) => compiler,
+        empty => {
+            empty.insert(Compiler { plugin: platform::libtpu()?, topologies: HashMap::new(), process: process::id() })
+        }
+    };
+    if compiler.process != process::id() {
+        return Err(Error::runtime(
+            "libtpu was loaded before this process was forked and cannot compile here; use the 'spawn' start method",
+        ));
+    }
+    if let Some(topology) = compiler.topologies.get(name) {
+        return Ok(Arc::clone(topology));
+    }
+    let topology = Arc::new(compiler.plugin.topology(name, &[])?);
+    compiler.topologies.insert(name.to_owned(), Arc::clone(&topology));
+    Ok(topology)
+}
+
+/// A property of a program, where it is told and makes sense.
+fn number(properties: &[(String, Value)], wanted: &str) -> Option<f64> {
+    properties
+        .iter()
+        .find_map(|(name, value)| match value {
+            Value::Float(value) if name == wanted => Some(f64::from(*value)),
+            Value::Int(value) if name == wanted => Some(*value as f64),
+            _ => None,
+        })
+        .filter(|value| value.is_finite() && *value >= 0.)
+}
+
+fn unless_unimplemented<T>(result: pjrt::Result<T>) -> Result<Option<T>> {
+    match result {
+        Err(error) if error.code == Code::Unimplemented => Ok(None),
+        result => Ok(Some(result?)),
+    }
+}
