@@ -60,7 +60,9 @@ struct TtTensor {
   const int64_t* strides;
   int64_t offset;  // in elements
   int32_t ndim;
-  int8_t dtype;  // c10::ScalarType
+  int8_t dtype;     // c10::ScalarType
+  uint8_t is_conj;  // PyTorch's lazy conjugation: the tensor shows the conjugate of what the storage holds
+  uint8_t is_neg;   // likewise for negation
 };
 
 struct TtArg {
@@ -143,6 +145,9 @@ TtStatus tt_define(int32_t op, const TtArg* args, size_t n_args, const TtMeta* m
 
 // Counts one call that ran on the CPU because the user switched the fallback on.
 void tt_count_fallback(int32_t op);
+
+// How exactly float32 products are computed from now on: 0 default, 1 high, 2 highest.
+void tt_set_matmul_precision(int32_t precision);
 
 const TtError* tt_last_error();
 

@@ -1,4 +1,5 @@
 // Copies: between host and device, across devices, and (through the table) on one device.
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/_conj_physical.h>
 #include <ATen/ops/empty.h>
@@ -17,8 +18,7 @@ bool is_ours(const Tensor& tensor) { return tensor.device().type() == kDevice; }
 TtTensor describe(const Tensor& tensor) {
   TORCH_CHECK(tensor.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::PrivateUse1) && tensor.has_storage(),
               "torchtpu: cannot copy a tensor that is not dense");
-  return {tensor.storage().data_ptr().get_context(), tensor.sizes().data(), tensor.strides().data(), tensor.storage_offset(),
-          static_cast<int32_t>(tensor.dim()), static_cast<int8_t>(tensor.scalar_type())};
+  return torchtpu::describe(*tensor.unsafeGetTensorImpl(), tensor.storage().data_ptr().get_context());
 }
 
 Tensor host_empty(const Tensor& like) {
@@ -27,12 +27,14 @@ Tensor host_empty(const Tensor& like) {
 
 // Whether the dense value of `source` can be written straight into `destination`.
 bool takes_dense(const Tensor& destination, const Tensor& source) {
-  return destination.is_contiguous() && destination.scalar_type() == source.scalar_type() &&
+  return destination.is_contiguous() && !destination.is_conj() && !destination.is_neg() &&
+         destination.scalar_type() == source.scalar_type() &&
          destination.sizes() == source.sizes();
 }
 
 void host_to_device(const Tensor& destination, const Tensor& source, bool non_blocking) {
-  const Tensor dense = source.to(destination.scalar_type()).expand(destination.sizes()).contiguous();
+  const Tensor dense =
+      source.to(destination.scalar_type()).expand(destination.sizes()).contiguous().resolve_conj().resolve_neg();
   const TtTensor target = describe(destination);
   const void* data = dense.const_data_ptr();
   // A caller who says non_blocking promises not to touch pinned memory before the copy is done.
@@ -61,7 +63,7 @@ void device_to_device(const Tensor& destination, const Tensor& source, bool non_
     return call_operator(*op, &stack);
   }
   const bool direct = takes_dense(destination, source);
-  const Tensor dense = source.contiguous();
+  const Tensor dense = source.contiguous().resolve_conj().resolve_neg();
   const Tensor target = direct ? destination : at::empty(source.sizes(), source.options().device(destination.device()));
   const TtTensor from = describe(dense);
   const TtTensor to = describe(target);
@@ -73,17 +75,13 @@ void device_to_device(const Tensor& destination, const Tensor& source, bool non_
 }
 
 void transfer(const Tensor& destination, const Tensor& source, bool non_blocking) {
-  // PyTorch leaves lazy conjugation and negation of either side to the copy.
-  if (destination.is_conj()) return transfer(destination.conj(), source.conj(), non_blocking);
-  if (destination.is_neg()) return transfer(destination._neg_view(), source._neg_view(), non_blocking);
-  if (source.is_conj()) return transfer(destination, at::_conj_physical(source.conj()), non_blocking);
-  if (source.is_neg()) return transfer(destination, at::neg(source._neg_view()), non_blocking);
-
   if (destination.sizes() != source.sizes()) {
     const auto shape = at::infer_size(destination.sizes(), source.sizes());
     TORCH_CHECK(destination.sizes() == shape, "output with shape ", destination.sizes(),
                 " doesn't match the broadcast shape ", at::IntArrayRef(shape));
   }
+  at::assert_no_internal_overlap(destination);
+  if (is_ours(destination) && is_ours(source)) at::assert_no_overlap(destination, source);
   if (is_ours(destination) && is_ours(source)) return device_to_device(destination, source, non_blocking);
   if (is_ours(destination)) return host_to_device(destination, source.cpu(), non_blocking);
   if (destination.is_cpu()) return device_to_host(destination, source);

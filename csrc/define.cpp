@@ -1,5 +1,6 @@
 // The first call with a new key runs the operator's meta kernel: PyTorch's own checks raise PyTorch's own
 // errors, and its shape inference says what the results look like.
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -81,6 +82,18 @@ void resize_outs(const Operator& op, const torch::jit::Stack& arguments, at::Arr
   }
 }
 
+// In-place meta kernels check this by themselves; those of out= forms may not.
+void refuse_overlap(const torch::jit::Stack& arguments, at::ArrayRef<at::Tensor> outs) {
+  std::vector<at::Tensor> inputs;
+  for (const IValue& argument : arguments) collect(argument, inputs);
+  for (const at::Tensor& out : outs) {
+    at::assert_no_internal_overlap(out);
+    for (const at::Tensor& input : inputs) {
+      if (input.defined() && !input.is_same(out) && input.is_meta()) at::assert_no_partial_overlap(out, input);
+    }
+  }
+}
+
 // The warning of what could not be resized that way.
 struct Silent final : c10::WarningHandler {
   void process(const c10::Warning&) override {}
@@ -104,6 +117,7 @@ Metas infer(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) 
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   try {
     if (op.has_out) resize_outs(op, stack, written);
+    if (op.has_out) refuse_overlap(stack, written);
     op.handle.redispatchBoxed(meta_key(op.handle), &stack);
   } catch (...) {
     if (!means_no_metas()) rethrow_for(device);

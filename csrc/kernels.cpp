@@ -1,16 +1,40 @@
 // The call of an operator: the stack's values become TtArgs without copying what the core only reads.
+#include <ATen/Context.h>
 #include <ATen/native/Resize.h>
 #include <c10/core/DynamicCast.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 
 #include "shim.h"
 
 namespace torchtpu {
+
+TtTensor describe(const c10::TensorImpl& tensor, void* storage) {
+  const auto keys = tensor.key_set();
+  return {storage,
+          tensor.sizes().data(),
+          tensor.strides().data(),
+          tensor.storage_offset(),
+          static_cast<int32_t>(tensor.dim()),
+          static_cast<int8_t>(c10::typeMetaToScalarType(tensor.dtype())),
+          keys.has(c10::DispatchKey::Conjugate),
+          keys.has(c10::DispatchKey::Negative)};
+}
+
 namespace {
 
 using c10::IValue;
+
+// torch.set_float32_matmul_precision only changes PyTorch's context: it is looked at before each call.
+void follow_matmul_precision() {
+  static std::atomic<at::Float32MatmulPrecision> known{at::Float32MatmulPrecision::HIGHEST};
+  const auto wanted = at::globalContext().float32MatmulPrecision();
+  if (wanted == known.load(std::memory_order_relaxed)) [[likely]] return;
+  known = wanted;
+  tt_set_matmul_precision(wanted == at::Float32MatmulPrecision::HIGHEST ? 2 : wanted == at::Float32MatmulPrecision::HIGH);
+}
 
 // Room for what TtArgs point to (lists), on the C++ stack in the common case.
 class Scratch {
@@ -80,8 +104,7 @@ void Call::convert_tensor(TtArg& arg, const at::Tensor& tensor, size_t position)
     void* storage = impl->unsafe_storage() ? impl->unsafe_storage().data_ptr().get_context() : nullptr;
     if (index != device || storage == nullptr) [[unlikely]] refuse_tensor(tensor, position);
     arg.tag = TT_TENSOR;
-    arg.tensor = {storage, impl->sizes().data(), impl->strides().data(), impl->storage_offset(),
-                  static_cast<int32_t>(impl->dim()), static_cast<int8_t>(tensor.scalar_type())};
+    arg.tensor = describe(*impl, storage);
     return;
   }
   // A number that PyTorch wrapped, or a 0-d CPU tensor, may stand among device tensors; it may not be written.
@@ -322,6 +345,7 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
       break;
     }
   }
+  follow_matmul_precision();
   Call call(op, torch::jit::last(*stack, op.kinds.size()));
   call.convert();
   if (!op.supported) [[unlikely]] return fall_back(op, stack, call.device);

@@ -109,6 +109,17 @@ bool equal(const Tensor& self, const Tensor& other) {
   return self.sizes() == other.sizes() && self.eq(other).all().item().toBool();
 }
 
+// Whether `self.data = from` may be written, to or from the host: `module.to` then keeps its Parameter objects,
+// and with them tied weights and the optimizers that hold them.
+bool has_compatible_shallow_copy_type(const Tensor& self, const Tensor& from) {
+  const auto is_dense = [](const Tensor& tensor) {
+    constexpr c10::DispatchKeySet backends({c10::BackendComponent::CPUBit, c10::BackendComponent::PrivateUse1Bit});
+    return tensor.key_set().has_any(c10::DispatchKeySet(c10::DispatchKey::Dense)) && tensor.key_set().has_any(backends);
+  };
+  return (is_dense(self) && is_dense(from)) ||
+         self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
+}
+
 // Its schema does not say that it writes the running statistics; that of the operators it is made of does.
 std::tuple<Tensor, Tensor, Tensor> native_batch_norm(const Tensor& input, const optional<Tensor>& weight,
                                                      const optional<Tensor>& bias, const optional<Tensor>& running_mean,
@@ -142,6 +153,7 @@ void register_views() {
   m.impl("set_.source_Storage", TORCH_FN(static_cast<Tensor& (*)(Tensor&, at::Storage)>(&at::native::set_)));
   m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_));
   m.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
+  m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
   m.impl("is_set_to", TORCH_FN(at::native::is_set_to));
   m.impl("record_stream", TORCH_FN(record_stream));
   m.impl("equal", TORCH_FN(equal));

@@ -17,10 +17,11 @@ def register() -> None:
     _refuse_torchax()
     extension = _load_extension()
     torch.utils.rename_privateuse1_backend(NAME)
-    from torchtpu import tpu
+    from torchtpu import counted, tpu
 
     torch._register_device_module(NAME, tpu)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    counted.register()
     extension.initialize(_trace)
 
 

@@ -245,4 +245,6 @@ def as_python(steps: list[Step], device: str) -> str:
         else:
             body.append(step.text)
     lines = "\n".join(f"    {line}" for line in body)
-    return f'{PREAMBLE}def program(device):\n{lines}\n\nprogram(torch.device("cpu"))\nprogram(torch.device("{device}"))\n'
+    return (
+        f'{PREAMBLE}def program(device):\n{lines}\n\nprogram(torch.device("cpu"))\nprogram(torch.device("{device}"))\n'
+    )

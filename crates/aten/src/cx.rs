@@ -58,10 +58,11 @@ impl<'b> Inputs<'b> {
     }
 
     pub fn read(&self, spec: &TensorSpec) -> Value<'b> {
-        match self.base(spec.storage) {
+        let held = match self.base(spec.storage) {
             Some(base) => view::read(base, spec),
             None => self.builder.splat(0, spec.dtype, &spec.sizes),
-        }
+        };
+        view::shown(held, spec)
     }
 
     pub fn storages(&self) -> &[StorageSpec] {

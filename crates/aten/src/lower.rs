@@ -129,7 +129,7 @@ impl<'b> Outputs<'_, 'b> {
                 )));
             }
             let spec = &self.inputs.storages()[target.storage];
-            let value = result.convert(target.dtype);
+            let value = view::shown(result.convert(target.dtype), target);
             let place = bases.iter().position(|(storage, _)| *storage == target.storage);
             let old = match place {
                 Some(place) => Some(bases[place].1),

@@ -14,6 +14,9 @@ pub struct TensorSpec {
     /// In elements of `dtype`, like `offset`.
     pub strides: Vec<i64>,
     pub offset: i64,
+    /// PyTorch's lazy conjugation and negation: the tensor shows what the storage holds conjugated, negated.
+    pub is_conj: bool,
+    pub is_neg: bool,
 }
 
 /// A storage: the N-d value that it holds, dense and row-major.

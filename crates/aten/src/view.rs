@@ -311,6 +311,13 @@ pub fn read<'b>(base: Value<'b>, spec: &TensorSpec) -> Value<'b> {
     }
 }
 
+/// What a tensor shows of the value that its storage holds, and as well what must be stored for it to show
+/// `value`: conjugation and negation undo themselves.
+pub fn shown<'b>(value: Value<'b>, spec: &TensorSpec) -> Value<'b> {
+    let value = if spec.is_conj { crate::ops::unary::conjugate(value) } else { value };
+    if spec.is_neg { -value } else { value }
+}
+
 /// `base` after `value` (of the view's sizes and dtype) has been written through the view.
 pub fn write<'b>(base: Option<Value<'b>>, nbytes: usize, spec: &TensorSpec, value: Value<'b>) -> Value<'b> {
     let b = value.builder();
@@ -418,7 +425,7 @@ mod tests {
             dtype: DType::F32,
             sizes: base.to_vec(),
             strides: contiguous_strides(base),
-            offset: 0,
+            offset: 0, is_conj: false, is_neg: false
         };
         for _ in 0..random.below(5) {
             let rank = spec.sizes.len();
@@ -524,7 +531,7 @@ mod tests {
                     dtype: to,
                     sizes: vec![2, count / 4],
                     strides: vec![count / 2, 1],
-                    offset: count / 8,
+                    offset: count / 8, is_conj: false, is_neg: false
                 };
                 let value = read(base, &spec);
                 assert_eq!(value.ty(), Type::new(to, &spec.sizes), "{from} as {to}");

@@ -38,6 +38,8 @@ pub struct TensorArg {
     pub offset: i64,
     ndim: i32,
     pub dtype: i8,
+    pub is_conj: u8,
+    pub is_neg: u8,
 }
 
 impl TensorArg {
@@ -50,7 +52,14 @@ impl TensorArg {
             offset,
             ndim: sizes.len() as i32,
             dtype: scalar_type(dtype),
+            is_conj: 0,
+            is_neg: 0,
         }
+    }
+
+    /// Whether the tensor shows something else than what its storage holds.
+    pub fn is_lazy(&self) -> bool {
+        self.is_conj != 0 || self.is_neg != 0
     }
 
     pub fn storage(&self) -> &Storage {

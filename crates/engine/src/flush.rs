@@ -133,7 +133,7 @@ impl Engine {
         let operators = program::describe(chunk);
         if let Some(folder) = &self.dump_folder {
             let path = folder.join(format!("program_{:05}.mlir", self.cache_stats.compiles));
-            std::fs::write(&path, &text)
+            std::fs::write(&path, format!("// {operators}\n{text}"))
                 .map_err(|error| Error::runtime(format!("cannot write {}: {error}", path.display())))?;
         }
         let start = Instant::now();

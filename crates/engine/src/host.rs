@@ -110,6 +110,7 @@ impl Engine {
             None => return Ok(None),
         };
         let direct = source.offset == 0
+            && !source.is_lazy()
             && base.dtype == ty.dtype
             && base.numel() == ty.numel()
             && source.strides() == aten::contiguous_strides(&ty.dims);
@@ -197,6 +198,7 @@ fn type_of(tensor: &TensorArg) -> Result<Type> {
 /// Whether a tensor is all of its storage, row-major.
 fn covers_densely(tensor: &TensorArg, ty: &Type) -> bool {
     tensor.offset == 0
+        && !tensor.is_lazy()
         && tensor.storage().nbytes() == ty.size_bytes()
         && tensor.strides() == aten::contiguous_strides(&ty.dims)
 }

@@ -100,7 +100,8 @@ impl CallParts {
         let index = place.unwrap_or(self.storages.len());
         let (sizes, strides) = (tensor.sizes(), tensor.strides());
         let head = Tag::Tensor as u64 | (tensor.dtype as u64) << 8 | (sizes.len() as u64) << 16 | (index as u64) << 32;
-        self.key.push(head);
+        let lazy = u64::from(tensor.is_conj) << 62 | u64::from(tensor.is_neg) << 63;
+        self.key.push(head | lazy);
         if place.is_none() {
             self.storages.push(storage);
             self.key.push(match tensor.storage().base() {
@@ -194,6 +195,8 @@ impl<'a> Specs<'a> {
             sizes: tensor.sizes().to_vec(),
             strides: tensor.strides().to_vec(),
             offset: tensor.offset,
+            is_conj: tensor.is_conj != 0,
+            is_neg: tensor.is_neg != 0,
         })
     }
 }

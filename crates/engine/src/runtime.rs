@@ -48,7 +48,12 @@ impl Runtime {
     }
 
     pub fn compile(&self, program: &str) -> Result<LoadedExecutable> {
-        Ok(self.platform.client.compile(program.as_bytes(), &CompileOptions::default())?)
+        let mut options = CompileOptions::default();
+        if self.platform.kind == platform::Kind::Cpu {
+            // XLA's quick maximum and minimum lose a NaN that stands on the right.
+            options.overrides.push(("xla_cpu_enable_fast_min_max".into(), pjrt::Value::Bool(false)));
+        }
+        Ok(self.platform.client.compile(program.as_bytes(), &options)?)
     }
 
     /// Remembers a buffer until its program is done, for synchronisation.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use engine::call::{Arg, Generator, Meta, Out, TensorArg};
 use engine::{Error, ErrorKind, Event, Mode, Result, SchemaArg, Status, Storage, memory, platform};
-use stablehlo::Number;
+use stablehlo::{Number, Precision};
 
 use crate::location;
 
@@ -218,6 +218,18 @@ unsafe extern "C" fn tt_define(
         Ok(_) => OK,
         Err(()) => ERROR,
     }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tt_set_matmul_precision(precision: i32) {
+    let _ = guarded(|| {
+        engine::lock()?.set_precision(match precision {
+            0 => Precision::Default,
+            1 => Precision::High,
+            _ => Precision::Highest,
+        });
+        Ok(())
+    });
 }
 
 #[unsafe(no_mangle)]

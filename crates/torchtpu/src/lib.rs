@@ -16,7 +16,6 @@ use pyo3::exceptions::{
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use stablehlo::Precision;
 
 unsafe extern "C" {
     fn tt_initialize(tracer: *mut c_void, message: *mut c_char, capacity: usize) -> i32;
@@ -224,22 +223,6 @@ fn set_eager_mode(py: Python<'_>, mode: u8, check_finite: bool) -> PyResult<()> 
     with_engine(py, move |mut engine| engine.set_mode(mode, check_finite))
 }
 
-/// How exactly float32 products are computed: "highest", "high" or "medium", as in
-/// `torch.set_float32_matmul_precision`.
-#[pyfunction]
-fn set_matmul_precision(py: Python<'_>, precision: &str) -> PyResult<()> {
-    let precision = match precision {
-        "highest" => Precision::Highest,
-        "high" => Precision::High,
-        "medium" => Precision::Default,
-        other => return Err(PyValueError::new_err(format!("unknown float32 matmul precision {other:?}"))),
-    };
-    with_engine(py, move |mut engine| {
-        engine.set_precision(precision);
-        Ok(())
-    })
-}
-
 // ---- memory and counters -------------------------------------------------------------------------
 
 #[pyfunction]
@@ -374,7 +357,6 @@ fn _C(module: &Bound<'_, PyModule>) -> PyResult<()> {
         get_eager_mode,
         get_check_finite,
         set_eager_mode,
-        set_matmul_precision,
         memory_stats,
         reset_peak_memory_stats,
         empty_cache,

@@ -39,7 +39,6 @@ from torchtpu.tpu.modes import (
     EagerMode,
     get_eager_mode,
     set_eager_mode,
-    set_matmul_precision,
 )
 from torchtpu.tpu.properties import (
     get_amp_supported_dtype,
@@ -121,7 +120,6 @@ __all__ = [
     "seed_all",
     "set_device",
     "set_eager_mode",
-    "set_matmul_precision",
     "set_rng_state",
     "set_rng_state_all",
     "set_stream",

@@ -67,8 +67,3 @@ class set_eager_mode:
 def get_eager_mode() -> EagerMode:
     """The mode that is set now; `torch.tpu.eager_mode` is the same."""
     return EagerMode(_C.get_eager_mode())
-
-
-def set_matmul_precision(precision: str) -> None:
-    """How exactly float32 products are computed: "highest", "high" or "medium"."""
-    _C.set_matmul_precision(precision)

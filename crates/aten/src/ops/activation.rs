@@ -90,13 +90,13 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     one(&["gelu"], |cx| match cx.str("approximate")?.as_str() {
         "tanh" => cx.pointwise(["self"], |[x]| x * 0.5 * (tanh_of_gelu(x) + 1.0)),
-        _ => cx.pointwise(["self"], |[x]| x * 0.5 * ((x * FRAC_1_SQRT_2).erf() + 1.0)),
+        _ => cx.pointwise(["self"], |[x]| x * normal_distribution(x)),
     }),
     one(&["gelu_backward"], |cx| match cx.str("approximate")?.as_str() {
         "tanh" => cx.pointwise(GRADIENT, |[grad, x]| grad * tanh_gelu_slope(x)),
         _ => cx.pointwise(GRADIENT, |[grad, x]| {
             let density = (x * x * -0.5).exp() * (0.5 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2);
-            grad * (((x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5 + x * density)
+            grad * (normal_distribution(x) + x * density)
         }),
     }),
     one(&["silu"], |cx| cx.pointwise(["self"], |[x]| x * x.logistic())),
@@ -193,6 +193,11 @@ fn elu_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
         let slope = if from_result { x + floor } else { (x * input_scale).exp() * floor };
         x.gt(0).select(grad * scale, grad * input_scale * slope)
     })
+}
+
+/// The share of the standard normal distribution below `x`, without cancellation for negative `x`.
+fn normal_distribution<'b>(x: Value<'b>) -> Value<'b> {
+    (x * -FRAC_1_SQRT_2).erfc() * 0.5
 }
 
 /// Gelu's cubic coefficient (Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016).

@@ -14,7 +14,7 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["div.Tensor", "div.Scalar"], |cx| cx.float_pointwise(["self", "other"], |[x, y]| x / y)),
     one(&["div.Tensor_mode", "div.Scalar_mode"], |cx| match cx.str_or_none("rounding_mode").as_deref() {
         Some("floor") => cx.pointwise(["self", "other"], |[x, y]| floor_divide(x, y)),
-        Some(_) => cx.pointwise(["self", "other"], |[x, y]| truncated(x / y)),
+        Some(_) => cx.pointwise(["self", "other"], |[x, y]| x / y).map(truncated),
         None => cx.float_pointwise(["self", "other"], |[x, y]| x / y),
     }),
     one(&["floor_divide", "floor_divide.Scalar"], |cx| cx.pointwise(["self", "other"], |[x, y]| floor_divide(x, y))),

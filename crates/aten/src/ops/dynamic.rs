@@ -72,7 +72,7 @@ impl<'b> Chosen<'b> {
         self.targets.numel()
     }
 
-    /// The chosen rows of `values`, followed by what `fill` has there.
+    /// The chosen rows of `values`, followed by what `fill`, of the mask's size, has there.
     pub fn pack(&self, values: Value<'b>, fill: Value<'b>) -> Value<'b> {
         Places::slices(&fill.dims(), 0, self.targets).unique().write(fill, values, Combine::Replace)
     }

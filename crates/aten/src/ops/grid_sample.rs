@@ -30,9 +30,8 @@ enum Padding {
     Reflection,
 }
 
-/// One of the input elements that make up a sample along one dimension; values are batch × points.
-#[derive(Clone, Copy)]
-struct Tap<'b> {
+/// The input elements that make up a sample along one dimension; values are batch × points × taps.
+struct Taps<'b> {
     index: Value<'b>,
     inside: Value<'b>,
     weight: Value<'b>,
@@ -66,42 +65,35 @@ impl Sampler {
         })
     }
 
-    /// The taps along a dimension of `size` elements for coordinates between -1 and 1.
-    fn taps<'b>(&self, coordinate: Value<'b>, size: i64) -> Vec<Tap<'b>> {
+    /// The taps along a dimension of `size` elements for coordinates (batch × points) between -1 and 1.
+    fn taps<'b>(&self, coordinate: Value<'b>, size: i64) -> Taps<'b> {
+        let b = coordinate.builder();
         let span = if self.align_corners { size - 1 } else { size } as f64;
         let shift = if self.align_corners { 0.0 } else { 0.5 };
-        let position = (coordinate + 1.0) * (span / 2.0) - shift;
-        if self.interpolation == Interpolation::Cubic {
-            // The padding applies to each tap, not to the position.
-            let below = position.floor();
-            let part = position - below;
-            return (-1..=2)
-                .map(|k| {
-                    let distance = part - k as f64;
-                    let weight = cubic(distance.abs(), CUBIC);
-                    let slope = cubic_slope(distance) * (span / 2.0);
-                    self.tap(self.padded(below + k as f64, size).0, size, weight, slope)
-                })
-                .collect();
-        }
-        let (position, slope) = self.padded(position, size);
-        let slope = slope * (span / 2.0);
-        match self.interpolation {
+        let position = ((coordinate + 1.0) * (span / 2.0) - shift).unsqueeze(2);
+        let (place, weight, slope) = match self.interpolation {
             Interpolation::Nearest => {
-                vec![self.tap(position.round_even(), size, position.splat_like(1), position.splat_like(0))]
+                let place = self.padded(position, size).0.round_even();
+                (place, place.splat_like(1), place.splat_like(0))
             }
-            _ => {
+            Interpolation::Linear => {
+                let (position, moved) = self.padded(position, size);
                 let below = position.floor();
                 let part = position - below;
-                vec![self.tap(below, size, -part + 1.0, -slope), self.tap(below + 1.0, size, part, slope)]
+                let along = |taps: [Value<'b>; 2]| b.concatenate(&taps, 2);
+                (along([below, below + 1.0]), along([-part + 1.0, part]), along([-moved, moved]) * (span / 2.0))
             }
-        }
-    }
-
-    fn tap<'b>(&self, place: Value<'b>, size: i64, weight: Value<'b>, slope: Value<'b>) -> Tap<'b> {
-        let last = (size - 1) as f64;
-        let inside = place.ge(0.0) & place.le(last);
-        Tap { index: inside.select(place, 0.0).convert(DType::I32), inside, weight, slope }
+            Interpolation::Cubic => {
+                // The padding applies to each tap, not to the position.
+                let below = position.floor();
+                let tap = b.iota(position.dtype(), &[1, 1, 4], 2) - 1.0;
+                let distance = position - below - tap;
+                let slope = cubic_slope(distance) * (span / 2.0);
+                (self.padded(below + tap, size).0, cubic(distance.abs(), CUBIC), slope)
+            }
+        };
+        let inside = place.ge(0.0) & place.le((size - 1) as f64);
+        Taps { index: inside.select(place, 0.0).convert(DType::I32), inside, weight, slope }
     }
 
     /// A position as the padding mode moves it, and the derivative of that.
@@ -140,57 +132,49 @@ fn cubic_slope<'b>(distance: Value<'b>) -> Value<'b> {
     distance.lt(0.0).select(-slope, slope)
 }
 
-/// The taps of every dimension, and the image with its elements in rows of channels.
+/// For each point, the elements that its sample is made of; values are batch × points × elements.
 struct Sampling<'b> {
     /// By spatial dimension of the image.
-    taps: Vec<Vec<Tap<'b>>>,
-    sizes: Vec<i64>,
-    /// The batch's number, batch × 1.
-    batch: Value<'b>,
+    taps: Vec<Taps<'b>>,
+    /// The row of an element among all images' elements.
+    row: Value<'b>,
+    inside: Value<'b>,
 }
 
 impl<'b> Sampling<'b> {
-    fn new(sampler: &Sampler, input: &[i64], grid: Value<'b>) -> Sampling<'b> {
-        let sizes = input[2..].to_vec();
-        let (batch, spatial) = (input[0], sizes.len());
+    fn new(sampler: &Sampler, input: &[i64], grid: Value<'b>) -> Result<Sampling<'b>> {
+        let [batch, _, sizes @ ..] = input else {
+            return Err(Error::runtime(format!("grid_sampler: an image of sizes {input:?}")));
+        };
+        let spatial = sizes.len();
         let points = grid.numel() / (batch * spatial as i64).max(1);
-        let grid = grid.reshape(&[batch, points, spatial as i64]);
+        let grid = grid.reshape(&[*batch, points, spatial as i64]);
         // The grid lists x first, which is the image's last dimension.
-        let taps = (0..spatial)
-            .map(|i| sampler.taps(grid.select_axis(2, (spatial - 1 - i) as i64), sizes[i]))
-            .collect();
-        Sampling { taps, sizes, batch: grid.builder().iota(DType::I32, &[batch, 1], 0) }
-    }
-
-    /// One tap of each dimension, in every combination.
-    fn corners(&self) -> Vec<Vec<Tap<'b>>> {
-        self.taps.iter().fold(vec![Vec::new()], |corners, taps| {
-            corners.iter().flat_map(|corner| taps.iter().map(move |tap| [corner.as_slice(), &[*tap]].concat())).collect()
-        })
-    }
-
-    /// The row of a corner's element among all images' elements.
-    fn row(&self, corner: &[Tap<'b>]) -> Value<'b> {
-        corner.iter().zip(&self.sizes).fold(self.batch, |row, (tap, &size)| row * size + tap.index)
-    }
-
-    fn inside(&self, corner: &[Tap<'b>]) -> Value<'b> {
-        let all = corner.iter().map(|tap| tap.inside).reduce(|a, b| a & b);
-        all.unwrap_or(self.batch.eq(self.batch))
+        let coordinate = |i: usize| grid.select_axis(2, (spatial - 1 - i) as i64);
+        let taps: Vec<Taps<'b>> = (0..spatial).map(|i| sampler.taps(coordinate(i), sizes[i])).collect();
+        let image = grid.builder().iota(DType::I32, &[*batch, points, 1], 0);
+        let row = taps.iter().zip(sizes).fold(image, |row, (taps, &size)| each_with_each(row * size, taps.index, |a, b| a + b));
+        let inside = taps.iter().map(|taps| taps.inside).reduce(|a, b| each_with_each(a, b, |a, b| a & b));
+        Ok(Sampling { inside: inside.unwrap_or(image.eq(image)), row, taps })
     }
 
     /// The product of the weights, with the slope in place of dimension `sloped`'s weight.
-    fn weight(&self, corner: &[Tap<'b>], sloped: Option<usize>) -> Value<'b> {
-        let factors = corner.iter().enumerate().map(|(i, tap)| if sloped == Some(i) { tap.slope } else { tap.weight });
-        let product = factors.reduce(|a, b| a * b).unwrap_or(self.batch);
-        self.inside(corner).select(product, 0)
+    fn weight(&self, sloped: Option<usize>) -> Value<'b> {
+        let factors = self.taps.iter().enumerate().map(|(i, taps)| if sloped == Some(i) { taps.slope } else { taps.weight });
+        let product = factors.reduce(|a, b| each_with_each(a, b, |a, b| a * b)).unwrap_or(self.row);
+        self.inside.select(product, 0)
     }
 
-    /// What a corner's elements are, batch × points × channels.
-    fn read(&self, rows: Value<'b>, corner: &[Tap<'b>]) -> Value<'b> {
-        let values = Places::slices(&rows.dims(), 0, self.row(corner)).read(rows);
-        self.inside(corner).unsqueeze(2).select(values, 0)
+    /// The elements, batch × points × elements × channels; zero outside the image.
+    fn read(&self, rows: Value<'b>) -> Value<'b> {
+        self.inside.unsqueeze(3).select(Places::slices(&rows.dims(), 0, self.row).read(rows), 0)
     }
+}
+
+/// Combines every element of the last dimension of `a` with every one of `b`, in one dimension.
+fn each_with_each<'b>(a: Value<'b>, b: Value<'b>, combine: impl Fn(Value<'b>, Value<'b>) -> Value<'b>) -> Value<'b> {
+    let all = combine(a.unsqueeze(3), b.unsqueeze(2));
+    all.reshape(&[all.dim(0), all.dim(1), all.dim(2) * all.dim(3)])
 }
 
 /// (batch, channels, …) as (batch · elements) × channels.
@@ -203,45 +187,32 @@ fn channel_rows<'b>(x: Value<'b>) -> Value<'b> {
 fn sample<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let (input, grid) = (cx.tensor("input")?, cx.tensor("grid")?);
     let dtype = input.dtype();
-    let sampling = Sampling::new(&Sampler::of(cx)?, &input.dims(), grid.convert(dtype.opmath()));
+    let sampling = Sampling::new(&Sampler::of(cx)?, &input.dims(), grid.convert(dtype.opmath()))?;
     let rows = channel_rows(input.convert(dtype.opmath()));
-    let parts = sampling
-        .corners()
-        .into_iter()
-        .map(|corner| sampling.read(rows, &corner) * sampling.weight(&corner, None).unsqueeze(2));
-    let sampled = parts.reduce(|sum, part| sum + part).unwrap_or(rows);
+    let sampled = (sampling.read(rows) * sampling.weight(None).unsqueeze(3)).reduce_sum(&[2]);
     let mut dims = input.dims();
     dims.truncate(2);
-    dims.extend_from_slice(&grid.dims()[1..grid.rank() - 1]);
+    dims.extend(grid.dims().into_iter().skip(1).take(input.rank() - 2));
     Ok(sampled.swap_axes(1, 2).reshape(&dims).convert(dtype))
 }
 
 fn sample_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let (grad, input, grid) = (cx.tensor("grad_output")?, cx.tensor("input")?, cx.tensor("grid")?);
     let dtype = input.dtype();
-    let sampling = Sampling::new(&Sampler::of(cx)?, &input.dims(), grid.convert(dtype.opmath()));
+    let sampling = Sampling::new(&Sampler::of(cx)?, &input.dims(), grid.convert(dtype.opmath()))?;
     let rows = channel_rows(input.convert(dtype.opmath()));
     let (batch, channels) = (input.dim(0), input.dim(1));
-    let points: i64 = grad.dims()[2..].iter().product();
-    let grad = channel_rows(grad.convert(dtype.opmath())).reshape(&[batch, points, channels]);
+    let points = sampling.row.dim(1);
+    let grad = channel_rows(grad.convert(dtype.opmath())).reshape(&[batch, points, 1, channels]);
 
-    let corners = sampling.corners();
-    let spread = corners.iter().fold(rows.splat_like(0), |sum, corner| {
-        let share = grad * sampling.weight(corner, None).unsqueeze(2);
-        Places::slices(&rows.dims(), 0, sampling.row(corner)).write(sum, share, Combine::Add)
-    });
+    let share = grad * sampling.weight(None).unsqueeze(3);
+    let spread = Places::slices(&rows.dims(), 0, sampling.row).write(rows.splat_like(0), share, Combine::Add);
     let of_input = spread.reshape(&[batch, rows.dim(0) / batch.max(1), channels]).swap_axes(1, 2).reshape(&input.dims());
 
-    // How much each corner's elements agree with the gradient, batch × points.
-    let agreement: Vec<Value<'b>> =
-        corners.iter().map(|corner| (sampling.read(rows, corner) * grad).reduce_sum(&[2])).collect();
-    let slopes: Vec<Value<'b>> = (0..sampling.taps.len())
-        .rev()
-        .filter_map(|i| {
-            let parts = corners.iter().zip(&agreement).map(|(corner, &part)| part * sampling.weight(corner, Some(i)));
-            Some(parts.reduce(|sum, part| sum + part)?.unsqueeze(2))
-        })
-        .collect();
+    // How much each element agrees with the gradient.
+    let agreement = (sampling.read(rows) * grad).reduce_sum(&[3]);
+    let slope = |i: usize| (agreement * sampling.weight(Some(i))).reduce_sum(&[2]).unsqueeze(2);
+    let slopes: Vec<Value<'b>> = (0..sampling.taps.len()).rev().map(slope).collect();
     let of_grid = cx.b().concatenate(&slopes, 2).reshape(&grid.dims());
     wanted(cx, &[of_input.convert(dtype), of_grid.convert(grid.dtype())])
 }

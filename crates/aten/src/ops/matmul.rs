@@ -7,7 +7,7 @@ use std::f64::consts::FRAC_1_SQRT_2;
 use stablehlo::{DType, DotDims, Precision, Value};
 
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ops::unary::conjugate;
 use crate::table::{Row, one};
 
@@ -40,6 +40,7 @@ pub(crate) const ROWS: &[Row] = &[
         let activated = if cx.bool("use_gelu")? { gelu() } else { x.max(0) };
         rounded(cx, activated)
     }),
+    one(&["_trilinear"], trilinear),
     one(&["_int_mm"], |cx| {
         let dims = DotDims { lhs_contract: vec![1], rhs_contract: vec![0], ..DotDims::default() };
         Ok(cx.tensor("self")?.dot_general(cx.tensor("mat2")?, &dims, DType::I32))
@@ -98,6 +99,59 @@ fn plus_self<'b>(cx: &Cx<'b>, product: Value<'b>) -> Result<Value<'b>> {
         beta.eq(0).select(input.splat_like(0), beta * input)
     };
     Ok(input + product)
+}
+
+/// A value whose dimensions are those numbers of a larger space.
+type Labelled<'b> = (Value<'b>, Vec<usize>);
+
+/// The product of two values over the space that they share, summed over the dimensions that `summed`
+/// says.
+fn joined<'b>((a, of_a): &Labelled<'b>, (b, of_b): &Labelled<'b>, summed: impl Fn(usize) -> bool) -> Labelled<'b> {
+    let only = |own: &[usize], others: &[usize]| -> Vec<usize> {
+        (0..own.len()).filter(|&i| !others.contains(&own[i]) && summed(own[i])).collect()
+    };
+    let reduced = |x: &Value<'b>, own: &[usize], others: &[usize]| -> Labelled<'b> {
+        let axes = only(own, others);
+        let left = (0..own.len()).filter(|i| !axes.contains(i)).map(|i| own[i]).collect();
+        (x.reduce_sum(&axes), left)
+    };
+    let ((a, of_a), (b, of_b)) = (reduced(a, of_a, of_b), reduced(b, of_b, of_a));
+    let common = |sum: bool| -> Vec<usize> {
+        of_a.iter().copied().filter(|&label| of_b.contains(&label) && summed(label) == sum).collect()
+    };
+    let places = |of: &[usize], labels: &[usize]| -> Vec<usize> {
+        labels.iter().filter_map(|label| of.iter().position(|l| l == label)).collect()
+    };
+    let (batch, contract) = (common(false), common(true));
+    let dims = DotDims {
+        lhs_batch: places(&of_a, &batch),
+        rhs_batch: places(&of_b, &batch),
+        lhs_contract: places(&of_a, &contract),
+        rhs_contract: places(&of_b, &contract),
+    };
+    let free = |of: &[usize]| -> Vec<usize> {
+        of.iter().copied().filter(|label| !batch.contains(label) && !contract.contains(label)).collect()
+    };
+    let labels = [batch.clone(), free(&of_a), free(&of_b)].concat();
+    (product(a, b, &dims), labels)
+}
+
+/// The sum over `sumdim` of the product of three tensors, each repeated along its own `expand` dimensions.
+fn trilinear<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let mut operands = Vec::new();
+    for (tensor, expand) in [("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")] {
+        let (value, expand) = (cx.tensor(tensor)?, cx.ints(expand)?);
+        let labels = (0..value.rank() + expand.len()).filter(|&i| !expand.contains(&(i as i64))).collect();
+        operands.push((value, labels));
+    }
+    let sumdim = cx.ints("sumdim")?;
+    let summed = |label: usize| sumdim.contains(&(label as i64));
+    let [a, b, c]: [Labelled<'b>; 3] =
+        operands.try_into().map_err(|_| Error::runtime("_trilinear takes three tensors"))?;
+    let (sum, labels) = joined(&joined(&a, &b, |label| summed(label) && !c.1.contains(&label)), &c, summed);
+    let mut order: Vec<usize> = (0..labels.len()).collect();
+    order.sort_by_key(|&i| labels[i]);
+    Ok(sum.transpose(&order).convert(a.0.dtype()))
 }
 
 /// Multiplies each of the last dimensions by a matrix, over the matrix's dimension `summed`; in full

@@ -28,6 +28,7 @@ pub(crate) mod pad;
 pub(crate) mod polynomial;
 pub(crate) mod pool;
 pub(crate) mod pool_adaptive;
+pub(crate) mod pool_fractional;
 pub(crate) mod random;
 pub(crate) mod reduce;
 pub(crate) mod rejection;
@@ -72,6 +73,7 @@ pub(crate) const FAMILIES: &[&[Row]] = &[
     polynomial::ROWS,
     pool::ROWS,
     pool_adaptive::ROWS,
+    pool_fractional::ROWS,
     random::ROWS,
     reduce::ROWS,
     rejection::ROWS,

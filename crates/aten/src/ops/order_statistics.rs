@@ -3,7 +3,7 @@
 use stablehlo::{DType, Number, Value};
 
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ops::index::take_along;
 use crate::ops::reduce::{extreme_with_position, first_position, keep};
 use crate::ops::sort::sorted;
@@ -28,6 +28,9 @@ fn along<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, usize) -> (Value<'b>, Value<
     let axis = cx.axis_arg("dim", x.rank())?;
     if x.rank() == 0 {
         return Ok(vec![x, cx.b().scalar(0, DType::I64)]);
+    }
+    if x.dim(axis) == 0 {
+        return Err(Error::index(format!("median(): Expected reduction dim {axis} to have non-zero size.")));
     }
     let (values, positions) = f(x, axis);
     Ok(vec![keep(cx, values, &[axis])?, keep(cx, positions, &[axis])?])

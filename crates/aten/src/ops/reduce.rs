@@ -3,7 +3,7 @@
 use stablehlo::{DType, Value};
 
 use crate::cx::{Cx, float_dtype};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::table::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -27,8 +27,8 @@ pub(crate) const ROWS: &[Row] = &[
     many(&["var_mean.correction"], |cx| spread(cx, |variance| variance).map(Vec::from)).baked(&["correction"]),
     many(&["std_mean.correction"], |cx| spread(cx, |v| v.sqrt()).map(Vec::from)).baked(&["correction"]),
     // Extremes
-    one(&["amax", "max"], |cx| reduced(cx, cx.tensor("self")?, |x, axes| x.reduce_max(axes))),
-    one(&["amin", "min"], |cx| reduced(cx, cx.tensor("self")?, |x, axes| x.reduce_min(axes))),
+    one(&["amax", "max"], |cx| reduced(cx, not_empty(cx)?, |x, axes| x.reduce_max(axes))),
+    one(&["amin", "min"], |cx| reduced(cx, not_empty(cx)?, |x, axes| x.reduce_min(axes))),
     many(&["aminmax", "_aminmax", "_aminmax.dim"], |cx| {
         let x = cx.tensor("self")?;
         Ok(vec![reduced(cx, x, |x, axes| x.reduce_min(axes))?, reduced(cx, x, |x, axes| x.reduce_max(axes))?])
@@ -121,6 +121,20 @@ fn spread<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>) -> Value<'b>) -> Result<[Va
 fn drop_dims<'b>(x: Value<'b>, axes: &[usize]) -> Value<'b> {
     let dims: Vec<i64> = (0..x.rank()).filter(|axis| !axes.contains(axis)).map(|axis| x.dim(axis)).collect();
     x.reshape(&dims)
+}
+
+/// `self`, unless every dimension of an empty one is reduced: nothing has no extreme. (PyTorch looks after
+/// reductions over given dimensions.)
+fn not_empty<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    if x.numel() == 0 && cx.ints("dim")?.is_empty() {
+        return Err(Error::runtime(format!(
+            "{}(): Expected reduction dim to be specified for input.numel() == 0. \
+             Specify the reduction dim with the 'dim' argument.",
+            cx.operator
+        )));
+    }
+    Ok(x)
 }
 
 type Extreme = for<'b> fn(Value<'b>, &[usize]) -> Value<'b>;

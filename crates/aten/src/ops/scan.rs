@@ -71,8 +71,9 @@ fn running_extreme<'b>(
 
 /// `log(exp a + exp b)` without overflow.
 pub(crate) fn log_add_exp<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
-    let larger = a.max(b);
+    let first = a.real().ge(b.real());
+    let (larger, smaller) = (first.select(a, b), first.select(b, a));
     // Equal infinities have no difference.
-    let sum = larger + (-(a - b).abs()).exp().log_1p();
-    larger.is_finite().select(sum, larger)
+    let difference = larger.eq(smaller).select(larger.splat_like(0), smaller - larger);
+    larger + difference.exp().log_1p()
 }

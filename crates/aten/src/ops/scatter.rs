@@ -4,6 +4,7 @@ use stablehlo::{DType, Number, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
+use crate::ops::dynamic::Chosen;
 use crate::ops::index::{Combine, Places, at_least_1d, corner, narrow, rank_in_mask, take_flat, wrap};
 use crate::table::{Row, one};
 
@@ -39,10 +40,10 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["masked_scatter_backward"], |cx| {
         let sizes = cx.ints("sizes")?;
         let (grad, mask) = cx.tensor("grad_output")?.broadcast_with(cx.tensor("mask")?);
-        let numel: i64 = sizes.iter().product();
-        let chosen = crate::ops::dynamic::Chosen::new(mask.convert(DType::Bool).flatten());
-        let zeros = cx.b().splat(0, grad.dtype(), &[numel]);
-        Ok(chosen.pack(grad.flatten(), zeros).reshape(&sizes))
+        let grad = grad.flatten();
+        let packed = Chosen::new(mask.convert(DType::Bool).flatten()).pack(grad, grad.splat_like(0));
+        let (have, want) = (grad.numel(), sizes.iter().product::<i64>());
+        Ok(packed.slice_axis(0, 0, have.min(want)).pad_axis(0, 0, 0, (want - have).max(0)).reshape(&sizes))
     }),
     one(&["histc"], histc),
 ];

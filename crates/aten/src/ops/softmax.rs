@@ -4,12 +4,16 @@ use stablehlo::{DType, Value};
 
 use crate::cx::Cx;
 use crate::error::Result;
-use crate::ops::reduce::log_sum_exp;
 use crate::table::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["_softmax"], |cx| float_along(cx, softmax)),
-    one(&["_log_softmax"], |cx| float_along(cx, |x, axes| x - log_sum_exp(x, axes).keep_dims(axes))),
+    one(&["_log_softmax"], |cx| {
+        float_along(cx, |x, axes| {
+            let shifted = below_largest(x, axes);
+            shifted - shifted.exp().reduce_sum(axes).log().keep_dims(axes)
+        })
+    }),
     one(&["_safe_softmax"], |cx| {
         float_along(cx, |x, axes| {
             let nothing = x.eq(f64::NEG_INFINITY).reduce_all(axes).keep_dims(axes);
@@ -56,9 +60,14 @@ fn float_along<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, &[usize]) -> Value<'b>
     Ok(f(x.convert(dtype.opmath()), &axes).convert(dtype))
 }
 
-/// `exp x / Σ exp x`, shifted by the largest element so that nothing overflows.
+/// `x` less its largest element, so that exponentials do not overflow.
+fn below_largest<'b>(x: Value<'b>, axes: &[usize]) -> Value<'b> {
+    x - x.reduce_max(axes).keep_dims(axes)
+}
+
+/// `exp x / Σ exp x`.
 pub(crate) fn softmax<'b>(x: Value<'b>, axes: &[usize]) -> Value<'b> {
-    let exponential = (x - x.reduce_max(axes).keep_dims(axes)).exp();
+    let exponential = below_largest(x, axes).exp();
     exponential / exponential.reduce_sum(axes).keep_dims(axes)
 }
 

@@ -26,7 +26,7 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["digamma"], |cx| cx.float_unary(digamma)),
     one(&["polygamma"], polygamma),
     one(&["special_zeta", "special_zeta.self_scalar", "special_zeta.other_scalar"], |cx| {
-        cx.float_pointwise(["self", "other"], |[x, q]| x.zeta(q))
+        cx.float_pointwise(["self", "other"], |[x, q]| zeta(x, q))
     }),
     one(&["igamma"], |cx| cx.float_pointwise(["self", "other"], |[a, x]| incomplete_gamma(a, x).0)),
     one(&["igammac"], |cx| cx.float_pointwise(["self", "other"], |[a, x]| incomplete_gamma(a, x).1)),
@@ -73,6 +73,13 @@ fn digamma<'b>(x: Value<'b>) -> Value<'b> {
     x.eq(0).select(x.splat_like(f64::INFINITY).copy_sign(-x), x.digamma())
 }
 
+/// Hurwitz's zeta function, with PyTorch's values at poles and outside the domain.
+fn zeta<'b>(x: Value<'b>, q: Value<'b>) -> Value<'b> {
+    let pole = x.eq(1) | (q.le(0) & q.floor().eq(q));
+    let value = pole.select(q.splat_like(f64::INFINITY), x.zeta(q));
+    x.lt(1).select(q.splat_like(f64::NAN), value)
+}
+
 fn polygamma<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let order = cx.int("n")?;
     cx.float_unary(|x| match order {
@@ -81,11 +88,15 @@ fn polygamma<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
             // Reflected, since the sum from a negative argument upwards converges badly.
             let reflected = x.lt(0.5);
             let above = reflected.select(-x + 1.0, x);
-            let value = above.splat_like(1).polygamma(above);
+            let value = zeta(above.splat_like(2), above);
             let sine = (x * PI).sin() / PI;
             reflected.select((sine * sine).recip() - value, value)
         }
-        _ => x.splat_like(order).polygamma(x),
+        _ => {
+            let factorial: f64 = (1..=order).map(|i| i as f64).product();
+            let sign = if order % 2 == 0 { -1.0 } else { 1.0 };
+            zeta(x.splat_like(order + 1), x) * (sign * factorial)
+        }
     })
 }
 

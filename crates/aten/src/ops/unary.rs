@@ -46,7 +46,10 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["logit"], |cx| {
         let limit = cx.scalar_or_none("eps", float_dtype(cx.ty("self")?.dtype).opmath())?;
         cx.float_unary(|x| {
-            let x = limit.map_or(x, |eps| x.clamp(eps, -eps + 1.0));
+            let x = limit.map_or(x, |eps| {
+                let high = -eps + 1.0;
+                x.lt(eps).select(eps, x.gt(high).select(high, x))
+            });
             (x / (-x + 1.0)).log()
         })
     }),
@@ -128,26 +131,21 @@ fn nan_to_num<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     Ok(if dtype.is_complex() { replaced(x.real()).complex(replaced(x.imag())) } else { replaced(x) })
 }
 
-/// Mantissa (of magnitude in `[0.5, 1)`) and exponent, from the bits.
+/// Mantissa (of magnitude in `[0.5, 1)`) and exponent, from the bits. XLA takes subnormal numbers for zero.
 fn frexp<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let x = cx.tensor("self")?;
     let dtype = x.dtype();
     let wide = x.convert(dtype.opmath());
-    let (bits, fraction_bits, bias) = match wide.dtype() {
-        DType::F64 => (DType::I64, 52, 1022),
-        _ => (DType::I32, 23, 126),
+    let (bits, fraction_bits, exponent_mask) = match wide.dtype() {
+        DType::F64 => (DType::I64, 52, 0x7ff),
+        _ => (DType::I32, 23, 0xff),
     };
-    // A power of two that makes subnormal numbers normal.
-    let lift = fraction_bits + 2;
-    let smallest_normal = 2f64.powi(1 - bias);
-    let subnormal = wide.abs().lt(smallest_normal);
-    let normal = subnormal.select(wide * 2f64.powi(lift), wide);
-    let pattern = normal.bitcast(bits);
-    let exponent_mask = 2 * bias as i64 + 3;
-    let biased = pattern.shift_right_logical(i64::from(fraction_bits)) & exponent_mask;
-    let kept = pattern & !(exponent_mask << fraction_bits);
-    let mantissa = (kept | ((bias as i64) << fraction_bits)).bitcast(wide.dtype());
-    let exponent = biased - i64::from(bias) - subnormal.select(biased.splat_like(lift), 0);
+    // The biased exponent of numbers in [0.5, 1).
+    let half = exponent_mask / 2 - 1;
+    let pattern = wide.bitcast(bits);
+    let exponent = (pattern.shift_right_logical(fraction_bits) & exponent_mask) - half;
+    let fraction = pattern & !(exponent_mask << fraction_bits);
+    let mantissa = (fraction | (half << fraction_bits)).bitcast(wide.dtype());
     let special = wide.eq(0) | !wide.is_finite();
     Ok(vec![
         special.select(wide, mantissa).convert(dtype),

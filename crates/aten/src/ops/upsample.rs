@@ -103,12 +103,16 @@ fn resize<'b>(cx: &Cx<'b>, filter: Filter) -> Result<Value<'b>> {
     let dtype = x.dtype();
     let work = if dtype.is_float() { dtype.opmath() } else { DType::F32 };
     let matrices: Vec<Value<'b>> = axes.iter().map(|axis| axis.weights(cx.b(), work)).collect();
-    let resized = along_last_axes(x.convert(work), &matrices, 1);
-    let resized = if dtype.is_float() {
-        resized
-    } else {
+    if dtype.is_float() {
+        return Ok(along_last_axes(x.convert(work), &matrices, 1).convert(dtype));
+    }
+    // PyTorch rounds integers after each dimension, the last one first.
+    let resized = matrices.iter().enumerate().rev().fold(x.convert(work), |x, (i, &matrix)| {
+        let axis = x.rank() - matrices.len() + i;
+        let last = x.rank() - 1;
+        let resized = along_last_axes(x.move_axis(axis, last), &[matrix], 1).move_axis(last, axis);
         (resized + 0.5).floor().clamp(dtype.lowest(), dtype.highest())
-    };
+    });
     Ok(resized.convert(dtype))
 }
 

@@ -166,7 +166,7 @@ pub(crate) type MakeView = fn(&Cx<'_>, TensorSpec) -> Result<TensorSpec>;
 /// A dense tensor's view of itself.
 pub(crate) fn whole(x: Value<'_>) -> TensorSpec {
     let sizes = x.dims();
-    TensorSpec { storage: 0, dtype: x.dtype(), strides: contiguous_strides(&sizes), sizes, offset: 0 }
+    TensorSpec { storage: 0, dtype: x.dtype(), strides: contiguous_strides(&sizes), sizes, offset: 0, is_conj: false, is_neg: false }
 }
 
 fn read<'b>(cx: &Cx<'b>, make: MakeView) -> Result<Value<'b>> {

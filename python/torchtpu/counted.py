@@ -1,0 +1,53 @@
+"""Operators whose result has a length that only the data know, and that no bound limits.
+
+The table lowers those with a bound (`nonzero` has at most as many rows as there are elements). Here one number is read
+from the device first, and the rest is computed by operators of the table.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_kernels: list[torch.library.Library] = []
+
+
+def register() -> None:
+    """Registers the kernels, before those that the table gives: they take precedence."""
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("bincount", _bincount, "PrivateUse1")
+    library.impl("repeat_interleave.Tensor", _repeat_interleave, "PrivateUse1")
+    _kernels.append(library)
+
+
+def _bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    if self.dim() != 1 or self.is_floating_point() or self.is_complex() or self.dtype == torch.bool:
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if minlength < 0:
+        raise RuntimeError("minlength should be >= 0")
+    if weights is not None and weights.shape != self.shape:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
+    if self.numel() == 0:
+        return torch.zeros(minlength, dtype=torch.int64, device=self.device)
+    lowest, highest = torch.stack(self.aminmax()).tolist()
+    if lowest < 0:
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if weights is None:
+        weights = torch.ones((), dtype=torch.int64, device=self.device).expand(self.shape)
+    elif weights.dtype != torch.float32:
+        weights = weights.to(torch.float64)
+    return weights.new_zeros(max(minlength, highest + 1)).index_add_(0, self.to(torch.int64), weights)
+
+
+def _repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Tensor:
+    if repeats.dim() != 1:
+        raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
+    if repeats.dtype not in (torch.int32, torch.int64):
+        raise RuntimeError("repeats has to be Long or Int tensor")
+    ends = repeats.cumsum(0)
+    if output_size is None:
+        output_size, lowest = torch.stack((ends[-1], repeats.min())).tolist() if repeats.numel() > 0 else (0, 0)
+        if lowest < 0:
+            raise RuntimeError("repeats can not be negative")
+    positions = torch.arange(output_size, device=repeats.device)
+    return torch.searchsorted(ends, positions, right=True).to(repeats.dtype)

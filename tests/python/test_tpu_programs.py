@@ -1,0 +1,120 @@
+"""The demo's programs are TPU programs: libtpu's compiler takes each of them, without a TPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TOPOLOGIES = ("v5e:1x1", "v6e:1x1")
+
+# An epoch of the demo, evaluation included: arguments are the mode and the folder for the programs.
+TRAIN = """
+import sys, torch, digits
+torch.tpu.eager_mode = sys.argv[1]
+torch.tpu._C.dump_programs(sys.argv[2])
+digits.train(sys.argv[1], torch.device("tpu"), epochs=1, batch_size=64, seed=0)
+"""
+
+# Compiles each program of a folder for each topology: one line of JSON for each, as soon as it is done.
+COMPILE = """
+import json, pathlib, sys, time
+from concurrent.futures import ThreadPoolExecutor
+from torchtpu import _C
+
+def compile(job):
+    path, topology = job
+    start = time.perf_counter()
+    try:
+        report = _C.compile_ahead(path.read_text(), topology)
+    except RuntimeError as error:
+        report = {"error": f"{type(error).__name__}: {error}"}
+    report["seconds"] = time.perf_counter() - start
+    print(json.dumps({"program": path.name, "topology": topology, **report}), flush=True)
+
+paths = sorted(pathlib.Path(sys.argv[1]).iterdir(), key=lambda path: -path.stat().st_size)
+with ThreadPoolExecutor(2) as threads:
+    list(threads.map(compile, [(path, topology) for path in paths for topology in sys.argv[2:]]))
+"""
+
+pytestmark = [
+    pytest.mark.tpu_compiler,
+    pytest.mark.skipif(
+        importlib.util.find_spec("libtpu") is None and "TPU_LIBRARY_PATH" not in os.environ,
+        reason="libtpu is not installed: pip install libtpu",
+    ),
+]
+
+
+def run_python(code: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Runs code in a process of its own: with empty caches, and where a compiler that dies takes nothing with it."""
+    environment = {**os.environ, "PYTHONPATH": str(EXAMPLES), "TPU_LOG_DIR": "disabled"}
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+
+def compile_ahead(folder: Path, *topologies: str) -> tuple[dict[tuple[str, str], dict[str, Any]], str]:
+    """What libtpu says of each program for each topology, and what it wrote to stderr."""
+    finished = run_python(COMPILE, folder, *topologies)
+    reports = [json.loads(line) for line in finished.stdout.splitlines() if line.startswith("{")]
+    return {(report["program"], report["topology"]): report for report in reports}, finished.stderr
+
+
+def first_line(path: Path) -> str:
+    """The operators in a program."""
+    return path.read_text().partition("\n")[0].removeprefix("// ")
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_the_demo_compiles_for_tpus(mode: str, tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="the demo trains on scikit-learn's digits")
+    pytest.importorskip("tqdm", reason="the demo shows its progress with tqdm")
+    finished = run_python(TRAIN, mode, tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    programs = sorted(tmp_path.iterdir())
+    assert programs
+
+    reports, stderr = compile_ahead(tmp_path, *TOPOLOGIES)
+    refused = []
+    print(f"\n{'for':<9}{'flops':>12}{'bytes':>12}{'peak bytes':>12}{'seconds':>9}  operators")
+    for topology in TOPOLOGIES:
+        for path in programs:
+            report = reports.get((path.name, topology), {"error": f"libtpu died before it was done:\n{stderr[-2000:]}"})
+            if "error" in report:
+                refused.append(f"{topology} refuses {path} ({first_line(path)}): {report['error']}")
+                continue
+            flops, traffic = report["flops"] or 0, report["bytes_accessed"] or 0
+            numbers = f"{flops:>12.4g}{traffic:>12.4g}{report['peak_bytes']:>12}{report['seconds']:>9.2f}"
+            print(f"{topology:<9}{numbers}  {first_line(path)}")
+            assert report["peak_bytes"] >= report["argument_bytes"] > -1
+    assert not refused, "\n".join(refused)
+
+
+def test_what_a_tpu_cannot_run_is_refused(tmp_path: Path) -> None:
+    """The compiler is real: it knows how much memory the chips have, and what they can do."""
+
+    def write(name: str, dims: str, operation: str) -> None:
+        ty = f"tensor<{dims}xf32>"
+        text = f"func.func @main(%a: {ty}) -> {ty} {{\n%b = {operation}(%a) : ({ty}) -> {ty}\nreturn %b : {ty}\n}}\n"
+        (tmp_path / name).write_text(text)
+
+    write("fits", "8x128", '"stablehlo.negate"')
+    write("too large", "1048576x16384", '"stablehlo.negate"')
+    write("unknown", "8x128", "stablehlo.custom_call @no_such_kernel")
+
+    reports, stderr = compile_ahead(tmp_path, "v6e:1x1", "v6e")
+    assert len(reports) == 6, stderr
+    fits = reports["fits", "v6e:1x1"]
+    assert (fits["device"], fits["flops"]) == ("TPU v6 lite", 1024)
+    assert (fits["argument_bytes"], fits["output_bytes"], fits["peak_bytes"]) == (4096, 4096, 8192)
+    assert "OutOfMemoryError" in reports["too large", "v6e:1x1"]["error"]
+    assert "no_such_kernel" in reports["unknown", "v6e:1x1"]["error"]
+    assert "topology name v6e is invalid" in reports["fits", "v6e"]["error"]
