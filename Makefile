@@ -30,12 +30,18 @@ help: ## List the targets
 
 # ---- environment -----------------------------------------------------------------------------------------------
 
-$(PY):
+.PHONY: tools
+tools:
+	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.85 or later, see https://rustup.rs" >&2; exit 1; }
+	@command -v c++ >/dev/null || { echo "c++ is missing: install g++" >&2; exit 1; }
+
+$(PY): | tools
 	$(PYTHON) -m venv $(VENV)
 
 # Build requirements first: the editable install below then needs no isolated environment with a second torch.
+# Not quiet: torch's wheel brings gigabytes of libraries, and whoever waits should see why.
 $(VENV)/.ready: pyproject.toml build_backend/torchtpu_build.py | $(PY)
-	$(PY) -m pip install --quiet "torch==$(TORCH)" xla_cpu_pjrt "maturin>=1.7,<2" "libclang>=16"
+	$(PY) -m pip install "torch==$(TORCH)" xla_cpu_pjrt "maturin>=1.7,<2" "libclang>=16"
 	TORCHTPU_NATIVE=skip $(PY) -m pip install --quiet --no-build-isolation --editable ".[dev]"
 	@touch $@
 
@@ -63,9 +69,8 @@ test-all: lint test-rust build $(VENV)/.ready-examples ## Everything, the slow s
 
 .PHONY: test-rust
 test-rust: $(VENV)/.ready ## Rust tests
-	@$(CARGO) nextest --version >/dev/null 2>&1 \
-		&& { $(CARGO) nextest run --workspace --no-tests pass; } \
-		|| { ! cargo nextest --version >/dev/null 2>&1 && $(CARGO) test --workspace --quiet; }
+	@if cargo nextest --version >/dev/null 2>&1; then $(CARGO) nextest run --workspace --no-tests pass; \
+		else $(CARGO) test --workspace --quiet; fi
 
 .PHONY: test-python
 test-python: build $(VENV)/.ready-examples ## Python tests (PYTEST="-k views" for some)
@@ -107,7 +112,7 @@ docs: build ## API documentation of the crates, and of torch.tpu as text, in bui
 # ---- packaging -------------------------------------------------------------------------------------------------
 
 # Torch is only compiled and linked against here, so it comes without the packages that running it would need.
-build/wheel-$(TORCH)/.ready: pyproject.toml
+build/wheel-$(TORCH)/.ready: pyproject.toml | tools
 	$(PYTHON) -m venv build/wheel-$(TORCH)
 	build/wheel-$(TORCH)/bin/python -m pip install --quiet --no-deps "torch==$(TORCH)"
 	build/wheel-$(TORCH)/bin/python -m pip install --quiet xla_cpu_pjrt "maturin>=1.7,<2" "libclang>=16"
@@ -121,5 +126,5 @@ wheel: build/wheel-$(TORCH)/.ready ## Build a wheel for one torch (TORCH=2.11.0)
 
 .PHONY: clean
 clean: ## Remove what was built; the virtual environments stay
-	rm -rf target build/docs build/demo dist $(EXTENSION) .pytest_cache .ruff_cache .mypy_cache
+	rm -rf target build/docs build/demo build/wheel-*/target dist $(EXTENSION) .pytest_cache .ruff_cache .mypy_cache
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +

@@ -9,12 +9,16 @@ Run as a script, it prints the same settings as shell exports, which is how the 
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import importlib.util
 import os
+import re
 import shlex
 import site
 import sys
 import sysconfig
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +127,10 @@ def get_requires_for_build_sdist(config_settings: ConfigSettings = None) -> list
 def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: ConfigSettings = None) -> str:
     import maturin
 
-    return str(maturin.prepare_metadata_for_build_wheel(metadata_directory, config_settings))
+    name = str(maturin.prepare_metadata_for_build_wheel(metadata_directory, config_settings))
+    metadata = Path(metadata_directory) / name / "METADATA"
+    metadata.write_bytes(_pin_torch(metadata.read_bytes()))
+    return name
 
 
 prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
@@ -135,7 +142,9 @@ def build_wheel(
     import maturin
 
     _prepare()
-    return str(maturin.build_wheel(wheel_directory, config_settings, metadata_directory))
+    name = str(maturin.build_wheel(wheel_directory, config_settings, metadata_directory))
+    _pin_torch_in_wheel(Path(wheel_directory) / name)
+    return name
 
 
 def build_sdist(sdist_directory: str, config_settings: ConfigSettings = None) -> str:
@@ -152,40 +161,68 @@ def build_editable(
     import maturin
 
     _prepare()
-    return str(maturin.build_editable(wheel_directory, config_settings, metadata_directory))
+    name = str(maturin.build_editable(wheel_directory, config_settings, metadata_directory))
+    _pin_torch_in_wheel(Path(wheel_directory) / name)
+    return name
+
+
+def _pin_torch(metadata: bytes) -> bytes:
+    """Lets the metadata ask for the torch that the extension is built for, of all that it could be built for."""
+    torch = _find_torch()
+    if torch is None:
+        return metadata
+    version = re.search(r"^__version__ = '(\d+\.\d+)", (torch / "version.py").read_text(), re.MULTILINE)
+    if version is None:
+        raise RuntimeError(f"{torch / 'version.py'} names no version")
+    return re.sub(rb"(?m)^Requires-Dist: torch\b[^;\n]*", f"Requires-Dist: torch=={version[1]}.*".encode(), metadata)
+
+
+def _pin_torch_in_wheel(path: Path) -> None:
+    with zipfile.ZipFile(path) as wheel:
+        files = {name: wheel.read(name) for name in wheel.namelist()}
+    for name in files:
+        if name.endswith(".dist-info/METADATA"):
+            files[name] = _pin_torch(files[name])
+    _write_wheel(path, files)
 
 
 def _editable_without_native(wheel_directory: Path) -> str:
     """A wheel of metadata and one .pth file that points at python/."""
-    import base64
-    import hashlib
     import tempfile
-    import zipfile
-
-    import maturin
 
     source = Path(__file__).resolve().parent.parent / "python"
     with tempfile.TemporaryDirectory() as scratch:
-        information = Path(scratch) / maturin.prepare_metadata_for_build_wheel(scratch)
+        information = Path(scratch) / prepare_metadata_for_build_wheel(scratch)
         files = {
             f"{information.name}/{path.relative_to(information).as_posix()}": path.read_bytes()
             for path in sorted(information.rglob("*"))
-            if path.is_file() and path.name not in ("RECORD", "WHEEL")
+            if path.is_file()
         }
     files[f"{information.name}/WHEEL"] = (
         b"Wheel-Version: 1.0\nGenerator: torchtpu_build\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     )
     files["torchtpu.pth"] = f"{source}\n".encode()
     name = f"{information.name.removesuffix('.dist-info')}-py3-none-any.whl"
-    record = []
-    with zipfile.ZipFile(wheel_directory / name, "w", zipfile.ZIP_DEFLATED) as wheel:
-        for path, content in files.items():
-            digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-            record.append(f"{path},sha256={digest},{len(content)}")
-            wheel.writestr(path, content)
-        record.append(f"{information.name}/RECORD,,")
-        wheel.writestr(f"{information.name}/RECORD", "\n".join(record) + "\n")
+    _write_wheel(wheel_directory / name, files)
     return name
+
+
+def _write_wheel(path: Path, files: dict[str, bytes]) -> None:
+    """Writes a wheel with these files, and the record of them."""
+    files = {name: content for name, content in files.items() if not name.endswith(".dist-info/RECORD")}
+    information = next(name.split("/")[0] for name in files if name.endswith(".dist-info/WHEEL"))
+    record = []
+    for name, content in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        record.append(f"{name},sha256={digest},{len(content)}\n")
+    record.append(f"{information}/RECORD,,\n")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
+        for name, content in [*files.items(), (f"{information}/RECORD", "".join(record).encode())]:
+            # One date for all, the first that a wheel can hold: the same contents make the same wheel.
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o100644 << 16
+            wheel.writestr(entry, content, compresslevel=9)
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ void transfer(const Tensor& destination, const Tensor& source, bool non_blocking
                 " doesn't match the broadcast shape ", at::IntArrayRef(shape));
   }
   at::assert_no_internal_overlap(destination);
-  if (is_ours(destination) && is_ours(source)) at::assert_no_overlap(destination, source);
+  if (is_ours(destination) && is_ours(source)) at::assert_no_partial_overlap(destination, source);
   if (is_ours(destination) && is_ours(source)) return device_to_device(destination, source, non_blocking);
   if (is_ours(destination)) return host_to_device(destination, source.cpu(), non_blocking);
   if (destination.is_cpu()) return device_to_host(destination, source);

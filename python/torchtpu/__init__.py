@@ -9,13 +9,6 @@ from __future__ import annotations
 __version__ = "0.1.0"
 __all__ = ["__version__", "tpu"]
 
-
-def _autoload() -> None:
-    """The `torch.backends` entry point. Loading it imports this package, and importing it does all the work."""
-
-
-# `import torchtpu` before `import torch` comes through here twice: torch, while it is being imported, loads the entry
-# point above, finds this package half imported and `_autoload` in place, and goes on.
 import torch  # noqa: F401
 
 from torchtpu._register import register

@@ -43,6 +43,7 @@ def _info(as_json: bool) -> int:
         "torch": torch.__version__,
         "built_for_torch": _C.torch_version(),
         "python": platform.python_version(),
+        "cache_folder": None,  # compiled programs live as long as the process
     }
     status = 0
     try:
@@ -66,6 +67,8 @@ def _info(as_json: bool) -> int:
 
 
 def _lines(name: str, value: Any) -> list[str]:
+    if name == "cache_folder" and value is None:
+        return ["none (in memory only)"]
     if name == "memory":
         return [f"{each['device']}: {_gib(each['free'])} free of {_gib(each['total'])}" for each in value] or ["none"]
     if name.endswith("version") and isinstance(value, list | tuple):

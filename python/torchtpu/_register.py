@@ -14,7 +14,7 @@ NAME = "tpu"
 
 def register() -> None:
     """Registers the device with PyTorch; called once, when the package is first imported."""
-    _refuse_torchax()
+    _refuse_company()
     extension = _load_extension()
     torch.utils.rename_privateuse1_backend(NAME)
     from torchtpu import counted, tpu
@@ -32,12 +32,21 @@ def _trace(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     return trace(operator, args, kwargs)
 
 
-def _refuse_torchax() -> None:
+def _refuse_company() -> None:
+    """PyTorch has one slot for a new device (PrivateUse1): whoever came first keeps it."""
+    taken = torch._C._get_privateuse1_backend_name()
     if "torchax" in sys.modules:
-        raise ImportError(
-            "torchax is already imported: it takes PyTorch's one slot for a new device (PrivateUse1), which torchtpu "
-            "needs too. Use one of them per process"
-        )
+        owner = "torchax"
+    elif taken not in ("privateuseone", NAME):
+        owner = f'the package behind torch.device("{taken}")'
+    elif hasattr(torch, NAME):
+        owner = f"the package behind torch.{NAME}, {getattr(torch, NAME).__name__},"
+    else:
+        return
+    raise ImportError(
+        f"{owner} is already imported: it takes PyTorch's one slot for a new device (PrivateUse1), which torchtpu "
+        f"needs too. Use one of them per process"
+    )
 
 
 def _load_extension() -> ModuleType:

@@ -274,3 +274,19 @@ def test_recurrent_layers(cell: type[nn.RNNBase], bias: bool, mode: str, device:
         return [each.detach().cpu() for each in (output, *states, moved.grad, *(p.grad for p in model.parameters()))]
 
     torch.testing.assert_close(run(device), run("cpu"), rtol=1e-4, atol=1e-5)
+
+
+def test_moving_keeps_parameters(device: torch.device) -> None:
+    model = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+    model[1].weight = model[0].weight
+    weight, optimizer = model[0].weight, torch.optim.SGD(model.parameters(), lr=1.0)
+    model.to(device)
+    assert model[0].weight is weight
+    assert model[1].weight is weight
+    before = weight.detach().cpu()
+    model[1](model[0](torch.randn(2, 4, device=device))).sum().backward()
+    optimizer.step()
+    torch.testing.assert_close(weight.detach().cpu(), before - weight.grad.cpu())
+    model.cpu()
+    assert model[0].weight is weight
+    assert weight.device.type == weight.grad.device.type == "cpu"

@@ -41,7 +41,7 @@ CASES = [(name, form) for name in VARIANTS for form in FORMS if form != "fused" 
 
 
 def _parameters(values: list[Tensor], device: str | torch.device) -> list[nn.Parameter]:
-    return [nn.Parameter(value.to(device)) for value in values]
+    return [nn.Parameter(value.clone().to(device)) for value in values]
 
 
 def _run(
@@ -55,7 +55,7 @@ def _run(
     stepper = optimizer(parameters, **options)
     for step in gradients:
         for parameter, gradient in zip(parameters, step, strict=True):
-            parameter.grad = gradient.to(device)
+            parameter.grad = gradient.clone().to(device)
         stepper.step()
     state = [each for group in stepper.state.values() for each in group.values() if isinstance(each, Tensor)]
     return [each.detach().cpu() for each in (*parameters, *state)]
@@ -144,7 +144,7 @@ def test_schedule_does_not_recompile(form: str, device: torch.device) -> None:
     def step(rate: float) -> None:
         optimizer.param_groups[0]["lr"] = rate
         for parameter, gradient in zip(parameters, gradients[0], strict=True):
-            parameter.grad = gradient.to(device)
+            parameter.grad = gradient.clone().to(device)
         optimizer.step()
         torch.tpu.synchronize()
 
@@ -217,7 +217,7 @@ def test_state_dict_moves_between_devices(device: torch.device) -> None:
     parameters = _parameters(values, "cpu")
     state = None
     for step, on in zip(gradients, ("cpu", device, "cpu", device), strict=True):
-        parameters = [nn.Parameter(each.detach().to(on)) for each in parameters]
+        parameters = [nn.Parameter(each.detach().clone().to(on)) for each in parameters]
         optimizer = torch.optim.AdamW(parameters, lr=0.01)
         if state is not None:
             optimizer.load_state_dict(state)

@@ -11,6 +11,7 @@ import os
 
 import pytest
 import torch
+from program_lines import MAKERS
 from program_runs import Step, as_python, first_difference, shrink
 from random_programs import Generator
 
@@ -22,17 +23,15 @@ SLOW_PROGRAMS = 3000
 
 
 def compare(seed: int, device: str) -> None:
-    steps = Generator(seed).program(LENGTH)
+    steps = Generator(seed, MAKERS).program(LENGTH)
     torch.tpu.set_eager_mode("strict")
     if first_difference(steps, device) is None:
         return
     steps = shrink(steps, device)
     found = first_difference(steps, device)
     told = f"line {found[0] + 1}: {found[1]}" if found else "the shrunk program does not fail when it is run again"
-    pytest.fail(
-        f"TORCHTPU_PROPERTY_SEED={seed} TORCHTPU_PROPERTY_PROGRAMS=1 repeats this\n{told}\n\n{as_python(steps, device)}",
-        pytrace=False,
-    )
+    repeat = f"TORCHTPU_PROPERTY_SEED={seed} TORCHTPU_PROPERTY_PROGRAMS=1"
+    pytest.fail(f"{repeat} repeats this\n{told}\n\n{as_python(steps, device)}", pytrace=False)
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
@@ -50,13 +49,13 @@ def test_thousands_of_random_programs(shard: int, device: torch.device) -> None:
 
 
 def test_programs_repeat() -> None:
-    assert Generator(7).program(LENGTH) == Generator(7).program(LENGTH)
+    assert Generator(7, MAKERS).program(LENGTH) == Generator(7, MAKERS).program(LENGTH)
 
 
 def test_a_difference_is_found_and_shrunk(device: torch.device) -> None:
     """The device gets one line that the CPU does not: all else goes."""
     lie = Step('t1.add_(1 if device.type == "tpu" else 0)', "exact", "t1", ("t1",))
-    steps = Generator(11).program(LENGTH)
+    steps = Generator(11, MAKERS).program(LENGTH)
     steps = [*steps[:1], lie, *steps[1:], Step("check(t1 + 0)", inputs=("t1",))]
     steps[0] = Step("t1 = torch.zeros(3, device=device)", target="t1")
     steps = [step for step in steps if not (step.target == "t1" and step.text.startswith("t1.")) or step is lie]

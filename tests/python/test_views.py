@@ -319,3 +319,22 @@ def test_reshape_copies_or_not(device: torch.device) -> None:
 
     check(program, device)
     check_refused(lambda device: base(device).transpose(0, 2).view(6, 4), device)
+
+
+def test_offsets_share_programs(device: torch.device) -> None:
+    """A loop over rows or batches compiles once, not once per row."""
+    x = torch.zeros(40, 3, device=device)
+    for work in (
+        lambda i: x[i] + 1,
+        lambda i: x[i].add_(1),
+        lambda i: x[i, 1].item(),
+        lambda i: x[i : i + 4].sum(),
+        lambda i: x.__setitem__(i, 2.0),
+    ):
+        torch.tpu.synchronize()
+        torch.tpu.reset_cache_stats()
+        for i in range(1, 30):
+            work(i)
+        torch.tpu.synchronize()
+        assert torch.tpu.cache_stats()["compiles"] <= 3
+    assert x.tolist() == [[0.0] * 3] + [[2.0] * 3] * 29 + [[0.0] * 3] * 10

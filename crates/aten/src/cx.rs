@@ -16,6 +16,8 @@ pub enum ParamSource {
     Storage(usize),
     /// The `index`-th number of the call that is not baked in, converted to `dtype`.
     Scalar { index: usize, dtype: DType },
+    /// The offset of the call's `i`-th tensor argument, as int64.
+    Offset(usize),
     /// `tensor<2xui64>`: the generator's key and counter.
     RandomState,
 }
@@ -57,9 +59,15 @@ impl<'b> Inputs<'b> {
         Some(self.param(ParamSource::Storage(storage), ty))
     }
 
+    /// The offset of a view where it is an input of the program.
+    pub fn offset(&self, spec: &TensorSpec) -> Option<Value<'b>> {
+        let source = ParamSource::Offset(spec.offset_input?);
+        Some(self.param(source, Type::new(DType::I64, &[])))
+    }
+
     pub fn read(&self, spec: &TensorSpec) -> Value<'b> {
         let held = match self.base(spec.storage) {
-            Some(base) => view::read(base, spec),
+            Some(base) => view::read(base, spec, self.offset(spec)),
             None => self.builder.splat(0, spec.dtype, &spec.sizes),
         };
         view::shown(held, spec)

@@ -140,8 +140,8 @@ impl<'b> Outputs<'_, 'b> {
             };
             let new = match (&old, &spec.base) {
                 // The view covers the base: its old value is not even read.
-                (None, Some(_)) => view::write(None, value.ty().size_bytes(), target, value),
-                _ => view::write(old, spec.nbytes, target, value),
+                (None, Some(_)) => view::write(None, value.ty().size_bytes(), target, value, None),
+                _ => view::write(old, spec.nbytes, target, value, self.inputs.offset(target)),
             };
             match place {
                 Some(place) => bases[place].1 = new,

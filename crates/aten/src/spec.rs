@@ -17,6 +17,8 @@ pub struct TensorSpec {
     /// PyTorch's lazy conjugation and negation: the tensor shows what the storage holds conjugated, negated.
     pub is_conj: bool,
     pub is_neg: bool,
+    /// The offset is an input of the program, the `i`-th such; `offset` is then one of those it may be.
+    pub offset_input: Option<usize>,
 }
 
 /// A storage: the N-d value that it holds, dense and row-major.

@@ -98,14 +98,32 @@ impl Slices {
         walked
     }
 
-    fn read<'b>(&self, base: Value<'b>, sizes: &[i64]) -> Value<'b> {
-        let cut = base.slice(&self.starts, &self.limits, &self.steps);
+    /// What an offset that is an input of the program makes of `starts`.
+    fn starts_at<'b>(&self, offset: Value<'b>) -> Vec<Value<'b>> {
+        let strides = contiguous_strides(&self.dims);
+        (0..self.dims.len()).map(|j| offset / strides[j] % self.dims[j].max(1)).collect()
+    }
+
+    /// How far the view reaches in each dimension of the base, steps included.
+    fn spans(&self) -> Vec<i64> {
+        self.starts.iter().zip(&self.limits).map(|(start, limit)| limit - start).collect()
+    }
+
+    fn read<'b>(&self, base: Value<'b>, sizes: &[i64], offset: Option<Value<'b>>) -> Value<'b> {
+        let cut = match offset {
+            Some(offset) => {
+                let spans = self.spans();
+                let whole = base.dynamic_slice(&self.starts_at(offset), &spans);
+                whole.slice(&vec![0; spans.len()], &spans, &self.steps)
+            }
+            None => base.slice(&self.starts, &self.limits, &self.steps),
+        };
         let walked = self.walked();
         let extents: Vec<i64> = walked.iter().map(|&j| cut.dim(j)).collect();
         from_walked(cut.reshape(&extents), &self.axes, &walked, sizes)
     }
 
-    fn write<'b>(&self, base: Value<'b>, value: Value<'b>) -> Value<'b> {
+    fn write<'b>(&self, base: Value<'b>, value: Value<'b>, offset: Option<Value<'b>>) -> Value<'b> {
         let extents: Vec<i64> = (0..self.dims.len())
             .map(|j| (self.limits[j] - self.starts[j] + self.steps[j] - 1) / self.steps[j])
             .collect();
@@ -114,14 +132,19 @@ impl Slices {
         if extents == self.dims {
             return boxed;
         }
+        let starts = match offset {
+            Some(offset) => self.starts_at(offset),
+            None => self.starts.iter().map(|&s| b.scalar(s, DType::I32)).collect(),
+        };
         if self.steps.iter().all(|&step| step == 1) {
-            let starts: Vec<Value<'b>> = self.starts.iter().map(|&s| b.scalar(s, DType::I32)).collect();
             return base.dynamic_update_slice(boxed, &starts);
         }
-        let high: Vec<i64> = (0..self.dims.len()).map(|j| self.dims[j] - self.limits[j]).collect();
-        let interior: Vec<i64> = self.steps.iter().map(|step| step - 1).collect();
-        let spread = |v: Value<'b>| v.pad(0, &self.starts, &high, &interior);
-        spread(b.splat(true, DType::Bool, &extents)).select(spread(boxed), base)
+        // Between the steps the old elements stay.
+        let (none, interior) = (vec![0; extents.len()], self.steps.iter().map(|step| step - 1).collect::<Vec<_>>());
+        let spread = |v: Value<'b>| v.pad(0, &none, &none, &interior);
+        let old = base.dynamic_slice(&starts, &self.spans());
+        let new = spread(b.splat(true, DType::Bool, &extents)).select(spread(boxed), old);
+        base.dynamic_update_slice(new, &starts)
     }
 }
 
@@ -293,8 +316,18 @@ fn permuted(sizes: &[i64], order: &[usize]) -> Vec<i64> {
     order.iter().map(|&i| sizes[i]).collect()
 }
 
-/// The value that the view `spec` of `base` shows.
-pub fn read<'b>(base: Value<'b>, spec: &TensorSpec) -> Value<'b> {
+/// What views must have in common, besides sizes and strides, to share a program that takes their offset as
+/// an input; `None` where the offset decides the program.
+pub fn offset_class(base: &Type, spec: &TensorSpec) -> Option<Vec<u64>> {
+    if spec.offset == 0 || spec.dtype != base.dtype || spec.sizes.contains(&0) {
+        return None;
+    }
+    let slices = Slices::find(&base.dims, spec)?;
+    Some(slices.axes.iter().map(|axis| axis.map_or(0, |j| j as u64 + 1)).collect())
+}
+
+/// The value that the view `spec` of `base` shows. `offset` is given where it is an input of the program.
+pub fn read<'b>(base: Value<'b>, spec: &TensorSpec, offset: Option<Value<'b>>) -> Value<'b> {
     if spec.sizes.contains(&0) || base.numel() == 0 {
         return base.builder().splat(0, spec.dtype, &spec.sizes);
     }
@@ -303,7 +336,7 @@ pub fn read<'b>(base: Value<'b>, spec: &TensorSpec) -> Value<'b> {
     }
     let base = reinterpret(base, spec.dtype);
     if let Some(slices) = Slices::find(&base.dims(), spec) {
-        slices.read(base, &spec.sizes)
+        slices.read(base, &spec.sizes, offset)
     } else if let Some(cuts) = Cuts::find(base.numel(), spec) {
         cuts.read(base.flatten(), &spec.sizes)
     } else {
@@ -319,7 +352,14 @@ pub fn shown<'b>(value: Value<'b>, spec: &TensorSpec) -> Value<'b> {
 }
 
 /// `base` after `value` (of the view's sizes and dtype) has been written through the view.
-pub fn write<'b>(base: Option<Value<'b>>, nbytes: usize, spec: &TensorSpec, value: Value<'b>) -> Value<'b> {
+/// `offset` is given where it is an input of the program.
+pub fn write<'b>(
+    base: Option<Value<'b>>,
+    nbytes: usize,
+    spec: &TensorSpec,
+    value: Value<'b>,
+    offset: Option<Value<'b>>,
+) -> Value<'b> {
     let b = value.builder();
     let flat = Type::new(spec.dtype, &[(nbytes / spec.dtype.size_bytes()) as i64]);
     let ty = base.map_or(flat, |v| v.ty());
@@ -332,7 +372,7 @@ pub fn write<'b>(base: Option<Value<'b>>, nbytes: usize, spec: &TensorSpec, valu
     }
     let typed = reinterpret(base, spec.dtype);
     let written = if let Some(slices) = Slices::find(&typed.dims(), spec) {
-        slices.write(typed, value)
+        slices.write(typed, value, offset)
     } else if let Some(cuts) = Cuts::find(typed.numel(), spec) {
         cuts.write(typed.flatten(), value).reshape(&typed.dims())
     } else {
@@ -425,7 +465,7 @@ mod tests {
             dtype: DType::F32,
             sizes: base.to_vec(),
             strides: contiguous_strides(base),
-            offset: 0, is_conj: false, is_neg: false
+            offset: 0, is_conj: false, is_neg: false, offset_input: None
         };
         for _ in 0..random.below(5) {
             let rank = spec.sizes.len();
@@ -510,7 +550,7 @@ mod tests {
                 let builder = Builder::default();
                 let whole = builder.parameter(Type::new(DType::F32, &held));
                 let value = read(whole, &spec);
-                let updated = write(Some(whole), numel as usize * 4, &spec, value);
+                let updated = write(Some(whole), numel as usize * 4, &spec, value, None);
                 assert_eq!(value.dims(), spec.sizes, "{held:?} {spec:?}");
                 assert_eq!(updated.numel(), numel, "{held:?} {spec:?}");
                 assert_eq!(builder.error(), None, "{held:?} {spec:?}");
@@ -531,11 +571,11 @@ mod tests {
                     dtype: to,
                     sizes: vec![2, count / 4],
                     strides: vec![count / 2, 1],
-                    offset: count / 8, is_conj: false, is_neg: false
+                    offset: count / 8, is_conj: false, is_neg: false, offset_input: None
                 };
                 let value = read(base, &spec);
                 assert_eq!(value.ty(), Type::new(to, &spec.sizes), "{from} as {to}");
-                let updated = write(Some(base), base.ty().size_bytes(), &spec, value);
+                let updated = write(Some(base), base.ty().size_bytes(), &spec, value, None);
                 assert_eq!(updated.ty(), base.ty(), "{from} as {to}");
                 assert_eq!(builder.error(), None, "{from} as {to}");
             }

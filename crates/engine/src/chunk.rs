@@ -100,6 +100,7 @@ impl Chunk {
         instance: &Arc<Instance>,
         value_of: impl Fn(usize) -> Option<Arc<Value>>,
         scalars: &[ScalarInput],
+        offsets: &[i64],
         random_state: [u64; 2],
     ) {
         self.key.push(u64::from(instance.id));
@@ -112,6 +113,7 @@ impl Chunk {
                     None => continue,
                 },
                 ParamSource::Scalar { index, dtype } => self.extra(Extra::Number(scalars[index].0, dtype)),
+                ParamSource::Offset(i) => self.extra(Extra::Number(Number::Int(offsets[i]), DType::I64)),
                 ParamSource::RandomState => self.extra(Extra::RandomState(random_state)),
             };
             self.key.push(source.token());

@@ -15,7 +15,7 @@ use crate::chunk::Chunk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host;
 use crate::instance::{Instance, ResultPlan, Types};
-use crate::key::{CallParts, Specs};
+use crate::key::{CallParts, Specs, key_without_offsets};
 use crate::operators::{Operator, SchemaArg};
 use crate::program::Program;
 use crate::runtime::Runtime;
@@ -40,6 +40,21 @@ const MAX_CHUNK: usize = 2048;
 /// [`Engine::flush_at_beat`].
 pub(crate) const BEAT_CHUNK: usize = 64;
 
+/// How many offsets of a view get programs of their own before the others share one.
+const OWN_OFFSETS: u32 = 4;
+
+/// Keys that are only further names of an instance are no longer added beyond this many.
+const MAX_INSTANCES: usize = 1 << 17;
+
+/// Calls that can share a program which takes the offsets of their views as inputs.
+#[derive(Default)]
+struct Family {
+    /// How many were lowered.
+    offsets: u32,
+    /// The shared one.
+    instance: Option<Arc<Instance>>,
+}
+
 /// How a call or a definition ended, short of an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
@@ -55,6 +70,9 @@ pub struct Engine {
     pub(crate) types: Types,
     operators: Vec<Operator>,
     instances: FxHashMap<Box<[u64]>, Arc<Instance>>,
+    next_instance: u32,
+    /// Calls that differ in the offsets of their views only, by their key without those.
+    families: FxHashMap<Box<[u64]>, Family>,
     pub(crate) programs: FxHashMap<Box<[u64]>, Arc<Program>>,
     pub(crate) chunks: Vec<Chunk>,
     pub(crate) next_chunk: u64,
@@ -114,6 +132,8 @@ impl Engine {
             types: Types::default(),
             operators: Vec::new(),
             instances: FxHashMap::default(),
+            next_instance: 0,
+            families: FxHashMap::default(),
             programs: FxHashMap::default(),
             chunks: Vec::new(),
             next_chunk: 1,
@@ -232,7 +252,16 @@ impl Engine {
         let operator = &self.operators[op as usize];
         let options = self.precision as u64;
         self.parts.encode(op, operator, args, options);
-        self.instances.get(&self.parts.key[..]).cloned()
+        if let Some(instance) = self.instances.get(&self.parts.key[..]) {
+            return Some(Arc::clone(instance));
+        }
+        // A view at a new offset may share the program of others.
+        let key = key_without_offsets(&self.parts, operator, args, &self.types)?;
+        let instance = self.families.get(&key)?.instance.clone()?;
+        if self.instances.len() < MAX_INSTANCES {
+            self.instances.insert(self.parts.key.clone().into_boxed_slice(), Arc::clone(&instance));
+        }
+        Some(instance)
     }
 
     /// The sizes that `out=` arguments must take before the call, where they differ from those they have
@@ -252,7 +281,11 @@ impl Engine {
             (None, Some(row)) => CallBody::Row(row),
             (None, None) => return Ok(Status::NoRow),
         };
-        let mut specs = Specs::new(&self.types);
+        // A few offsets get programs of their own, which XLA makes a little better; then they share one.
+        let family = key_without_offsets(&self.parts, operator, args, &self.types)
+            .map(|key| self.families.entry(key).or_default());
+        let open_offsets = family.as_ref().is_some_and(|family| family.offsets >= OWN_OFFSETS);
+        let mut specs = Specs::new(&self.types, open_offsets);
         let mut lowered_args = Vec::with_capacity(args.len());
         for ((arg, info), ty) in args.iter().zip(&operator.args).zip(&operator.types) {
             lowered_args.push(specs.arg(arg, *info, ty)?);
@@ -273,9 +306,14 @@ impl Engine {
             Some(results) => Err(results),
             None => Ok(lower_call(&call)?),
         };
-        let id = self.instances.len() as u32;
-        let instance = Instance::new(id, &call.operator, decomposed, lowered, &mut self.types);
-        self.instances.insert(self.parts.key.clone().into_boxed_slice(), Arc::new(instance));
+        let id = self.next_instance;
+        self.next_instance += 1;
+        let instance = Arc::new(Instance::new(id, &call.operator, decomposed, lowered, &mut self.types));
+        if let Some(family) = family {
+            family.offsets += 1;
+            family.instance = open_offsets.then(|| Arc::clone(&instance));
+        }
+        self.instances.insert(self.parts.key.clone().into_boxed_slice(), instance);
         self.graphs.remove(&graph);
         Ok(Status::Done)
     }
@@ -330,7 +368,7 @@ impl Engine {
         let Some(chunk) = self.chunks.get_mut(device) else {
             return Err(Error::runtime(format!("there is no device tpu:{device}")));
         };
-        chunk.record(instance, |i| storage(i).value(), &parts.scalars, random_state);
+        chunk.record(instance, |i| storage(i).value(), &parts.scalars, &parts.offsets, random_state);
         let mut replaced = Vec::new();
         let mut fresh = 0;
         let mut counts = Vec::new();

@@ -93,7 +93,8 @@ impl Engine {
             return Ok(());
         }
         let resized = Storage::new(storage.device, nbytes);
-        let view = |of: &Storage| Arg::of_tensor(TensorArg::new(of, &[kept], &[1], 0, dtype));
+        let (sizes, strides) = ([kept], [1]);
+        let view = |of: &Storage| Arg::of_tensor(TensorArg::new(of, &sizes, &strides, 0, dtype));
         self.copy(view(&resized), view(storage), storage.device)?;
         storage.replace(nbytes, resized.value());
         Ok(())

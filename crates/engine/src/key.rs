@@ -20,6 +20,10 @@ pub(crate) struct CallParts {
     /// The distinct storages of the tensor arguments, in order of appearance.
     pub storages: Vec<*const Storage>,
     pub scalars: Vec<ScalarInput>,
+    /// Leaves the offsets out of the key.
+    without_offsets: bool,
+    /// Of every tensor argument, lists flattened.
+    pub offsets: Vec<i64>,
     pub generator: Option<*mut Generator>,
 }
 
@@ -34,6 +38,7 @@ impl CallParts {
         self.key.clear();
         self.storages.clear();
         self.scalars.clear();
+        self.offsets.clear();
         self.generator = None;
         self.key.push(u64::from(op) | options << 32);
         for (arg, info) in args.iter().zip(&operator.args) {
@@ -109,7 +114,8 @@ impl CallParts {
                 Err(nbytes) => nbytes as u64 | NO_VALUE,
             });
         }
-        self.key.push(tensor.offset as u64);
+        self.offsets.push(tensor.offset);
+        self.key.push(if self.without_offsets { 0 } else { tensor.offset as u64 });
         self.key.extend(sizes.iter().map(|&n| n as u64));
         self.key.extend(strides.iter().map(|&n| n as u64));
     }
@@ -144,11 +150,14 @@ pub(crate) struct Specs<'a> {
     pub types: &'a Types,
     pub storages: Vec<StorageSpec>,
     seen: Vec<*const Storage>,
+    /// Whether offsets become inputs of the program where they can.
+    open_offsets: bool,
+    tensors: usize,
 }
 
 impl<'a> Specs<'a> {
-    pub fn new(types: &'a Types) -> Specs<'a> {
-        Specs { types, storages: Vec::new(), seen: Vec::new() }
+    pub fn new(types: &'a Types, open_offsets: bool) -> Specs<'a> {
+        Specs { types, storages: Vec::new(), seen: Vec::new(), open_offsets, tensors: 0 }
     }
 
     pub fn arg(&mut self, arg: &Arg, info: ArgInfo, ty: &str) -> Result<ArgSpec> {
@@ -189,7 +198,7 @@ impl<'a> Specs<'a> {
             let base = storage.base().ok().map(|id| self.types.get(id).clone());
             self.storages.push(StorageSpec { base, nbytes: storage.nbytes() });
         }
-        Ok(TensorSpec {
+        let mut spec = TensorSpec {
             storage: index,
             dtype: held(tensor.dtype)?,
             sizes: tensor.sizes().to_vec(),
@@ -197,8 +206,56 @@ impl<'a> Specs<'a> {
             offset: tensor.offset,
             is_conj: tensor.is_conj != 0,
             is_neg: tensor.is_neg != 0,
-        })
+            offset_input: None,
+        };
+        if self.open_offsets && offset_class(&self.storages[index], &spec).is_some() {
+            spec.offset_input = Some(self.tensors);
+        }
+        self.tensors += 1;
+        Ok(spec)
     }
+}
+
+fn offset_class(storage: &StorageSpec, spec: &TensorSpec) -> Option<Vec<u64>> {
+    aten::offset_class(storage.base.as_ref()?, spec)
+}
+
+/// Says that an offset's place holds what offsets that share a program have in common.
+const OPEN_OFFSET: u64 = 1 << 63;
+
+/// The key of a call up to those offsets that can be inputs of its program; `None` when there are none.
+pub(crate) fn key_without_offsets(
+    parts: &CallParts,
+    operator: &Operator,
+    args: &[Arg],
+    types: &Types,
+) -> Option<Box<[u64]>> {
+    fn classes(arg: &Arg, specs: &mut Specs<'_>, into: &mut Vec<u64>) -> Option<()> {
+        match arg.tag {
+            Tag::Tensor => {
+                let spec = specs.tensor(arg).ok()?;
+                match offset_class(&specs.storages[spec.storage], &spec) {
+                    Some(class) => {
+                        into.push(OPEN_OFFSET | class.len() as u64);
+                        into.extend(class);
+                    }
+                    None => into.push(spec.offset as u64),
+                }
+            }
+            Tag::List => arg.list().iter().try_for_each(|item| classes(item, specs, into))?,
+            _ => {}
+        }
+        Some(())
+    }
+    if parts.offsets.iter().all(|&offset| offset == 0) {
+        return None;
+    }
+    let mut key = CallParts { without_offsets: true, ..CallParts::default() };
+    key.encode(parts.key[0] as u32, operator, args, parts.key[0] >> 32);
+    let mut specs = Specs::new(types, false);
+    let length = key.key.len();
+    args.iter().try_for_each(|arg| classes(arg, &mut specs, &mut key.key))?;
+    key.key[length..].iter().any(|token| token & OPEN_OFFSET != 0).then(|| key.key.into_boxed_slice())
 }
 
 fn held(scalar_type: i8) -> Result<DType> {

@@ -38,8 +38,11 @@ pub(crate) fn module_text(chunk: &Chunk, types: &Types, usage: &Usage) -> String
         }
         let sources = chunk.sources_of(index);
         for (source, param) in sources.iter().zip(node.instance.params()) {
-            if let (Source::Extra(k), ParamSource::Scalar { dtype, .. }) = (source, param) {
-                extra_types[*k as usize] = Type::new(*dtype, &[]);
+            let Source::Extra(k) = source else { continue };
+            match param {
+                ParamSource::Scalar { dtype, .. } => extra_types[*k as usize] = Type::new(*dtype, &[]),
+                ParamSource::Offset(_) => extra_types[*k as usize] = Type::new(DType::I64, &[]),
+                ParamSource::Storage(_) | ParamSource::RandomState => {}
             }
         }
         let arguments: Vec<String> = sources.iter().map(Source::name).collect();

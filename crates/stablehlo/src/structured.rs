@@ -356,6 +356,18 @@ impl Builder {
         self.op_with_regions("stablehlo.reduce_window", &all, &[region], &attributes, results)
     }
 
+    /// `stablehlo.custom_call`: an operation that the compiler knows by name. `config` is its parameters.
+    pub fn custom_call<'b>(
+        &'b self,
+        target: &str,
+        operands: &[Value<'b>],
+        config: &str,
+        results: Vec<Type>,
+    ) -> Vec<Value<'b>> {
+        let attributes = format!("call_target_name = \"{target}\", backend_config = \"{config}\"");
+        self.op_with_regions("stablehlo.custom_call", operands, &[], &attributes, results)
+    }
+
     /// `stablehlo.rng_bit_generator` with Philox: `state` is `tensor<2xui64>` (key, counter); returns
     /// the new state and random bits of the unsigned type `dtype`.
     pub fn random_bits<'b>(&'b self, state: Value<'b>, dtype: DType, dims: &[i64]) -> (Value<'b>, Value<'b>) {

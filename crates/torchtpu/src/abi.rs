@@ -370,7 +370,7 @@ unsafe extern "C" fn tt_event_new(device: i32, event: *mut u64) -> i32 {
 
 /// # Safety
 /// `event` came from `tt_event_new` and has not been released.
-unsafe fn event<'a>(event: u64) -> &'a Event {
+pub(crate) unsafe fn event<'a>(event: u64) -> &'a Event {
     // SAFETY: by the contract above.
     unsafe { &*(event as *const Event) }
 }

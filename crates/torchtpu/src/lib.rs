@@ -152,6 +152,13 @@ fn synchronize(py: Python<'_>, device: i32) -> PyResult<()> {
     py.detach(|| engine::synchronize(usize::try_from(device).ok())).map_err(to_python)
 }
 
+/// Milliseconds between two recorded events of the shim, by their identities; waits for both.
+#[pyfunction]
+fn event_elapsed(py: Python<'_>, start: u64, end: u64) -> f64 {
+    // SAFETY: `torch.Event.event_id` of a live, recorded event of this backend, as the caller checked.
+    py.detach(|| unsafe { abi::event(start).milliseconds_until(abi::event(end)) })
+}
+
 #[pyfunction]
 fn default_generator(py: Python<'_>, device: i32) -> PyResult<Py<PyAny>> {
     // SAFETY: called with the GIL held; the result is a new reference, or null with an exception set.
@@ -352,6 +359,7 @@ fn _C(module: &Bound<'_, PyModule>) -> PyResult<()> {
         current_device,
         set_device,
         synchronize,
+        event_elapsed,
         default_generator,
         platform_info,
         get_eager_mode,

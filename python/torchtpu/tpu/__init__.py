@@ -129,7 +129,12 @@ __all__ = [
 
 
 class _TpuModule(ModuleType):
-    """`torch.tpu.eager_mode` is read and assigned like a variable; a property makes the assignment take effect."""
+    """What is read, or assigned, like a variable of the module but has to be asked for, or to take effect."""
+
+    @property
+    def _initialized(self) -> bool:
+        """Activation checkpointing looks here before it keeps the random state of the device."""
+        return is_initialized()
 
     @property
     def eager_mode(self) -> EagerMode:

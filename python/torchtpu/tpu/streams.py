@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from torchtpu import _C
 from torchtpu.tpu.devices import Device, get_device_index
 from torchtpu.tpu.devices import device as device_context
 
@@ -45,6 +46,16 @@ class Event(torch.Event):
             blocking=blocking,
             interprocess=interprocess,
         )
+
+    def elapsed_time(self, end_event: torch.Event) -> float:
+        """Milliseconds from this event to a later one; waits for both.
+
+        Raises:
+            ValueError: one of the events has not been recorded.
+        """
+        if not self.event_id or not end_event.event_id:
+            raise ValueError("both events must be recorded before the time between them can be told")
+        return _C.event_elapsed(self.event_id, end_event.event_id)
 
 
 class StreamContext:

@@ -168,6 +168,9 @@ fn power_of_number<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 fn ldexp<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     cx.float_pointwise(["self", "other"], |[x, exponent]| {
         let two = exponent.splat_like(2);
+        if x.dtype().is_complex() {
+            return x * two.pow(exponent);
+        }
         let half = (exponent * 0.5).floor();
         x * two.pow(half) * two.pow(exponent - half)
     })

@@ -10,6 +10,7 @@ pub(crate) mod chebyshev;
 pub(crate) mod compare;
 pub(crate) mod conv;
 pub(crate) mod ctc;
+pub(crate) mod distance;
 pub(crate) mod dynamic;
 pub(crate) mod embedding;
 pub(crate) mod factory;
@@ -17,6 +18,9 @@ pub(crate) mod foreach;
 pub(crate) mod grid_sample;
 pub(crate) mod index;
 pub(crate) mod linalg;
+pub(crate) mod linalg_lu;
+pub(crate) mod linalg_qr;
+pub(crate) mod linalg_spectral;
 pub(crate) mod loss;
 pub(crate) mod margin_loss;
 pub(crate) mod matmul;
@@ -56,12 +60,16 @@ pub(crate) const FAMILIES: &[&[Row]] = &[
     compare::ROWS,
     conv::ROWS,
     ctc::ROWS,
+    distance::ROWS,
     dynamic::ROWS,
     embedding::ROWS,
     factory::ROWS,
     grid_sample::ROWS,
     index::ROWS,
     linalg::ROWS,
+    linalg_lu::ROWS,
+    linalg_qr::ROWS,
+    linalg_spectral::ROWS,
     loss::ROWS,
     margin_loss::ROWS,
     matmul::ROWS,

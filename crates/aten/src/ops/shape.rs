@@ -50,7 +50,7 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["trace"], |cx| {
         let x = cx.tensor("self")?;
         let exact = x.dtype().is_integer() || x.dtype() == DType::Bool;
-        let diagonal = view::read(x, &diagonal_of(whole(x), 0, 0, 1));
+        let diagonal = view::read(x, &diagonal_of(whole(x), 0, 0, 1), None);
         Ok(diagonal.convert(if exact { DType::I64 } else { x.dtype().opmath() }).reduce_sum(&[0]))
     }),
     one(&["diag_embed"], diag_embed),

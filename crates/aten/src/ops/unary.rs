@@ -136,7 +136,7 @@ fn frexp<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let x = cx.tensor("self")?;
     let dtype = x.dtype();
     let wide = x.convert(dtype.opmath());
-    let (bits, fraction_bits, exponent_mask) = match wide.dtype() {
+    let (bits, fraction_bits, exponent_mask): (_, i64, i64) = match wide.dtype() {
         DType::F64 => (DType::I64, 52, 0x7ff),
         _ => (DType::I32, 23, 0xff),
     };

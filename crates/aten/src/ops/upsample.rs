@@ -106,14 +106,25 @@ fn resize<'b>(cx: &Cx<'b>, filter: Filter) -> Result<Value<'b>> {
     if dtype.is_float() {
         return Ok(along_last_axes(x.convert(work), &matrices, 1).convert(dtype));
     }
-    // PyTorch rounds integers after each dimension, the last one first.
-    let resized = matrices.iter().enumerate().rev().fold(x.convert(work), |x, (i, &matrix)| {
+    // PyTorch rounds integers after each dimension, the last one first, and their weights to 16 bits.
+    let resized = matrices.iter().map(|&weights| fixed_point(weights)).enumerate().rev();
+    let resized = resized.fold(x.convert(work), |x, (i, matrix)| {
         let axis = x.rank() - matrices.len() + i;
         let last = x.rank() - 1;
         let resized = along_last_axes(x.move_axis(axis, last), &[matrix], 1).move_axis(last, axis);
         (resized + 0.5).floor().clamp(dtype.lowest(), dtype.highest())
     });
     Ok(resized.convert(dtype))
+}
+
+/// Weights rounded to multiples of the finest power of two that 16-bit integers reach.
+fn fixed_point(weights: Value<'_>) -> Value<'_> {
+    let largest = weights.reduce_max(&[0, 1]);
+    let two = largest.splat_like(2);
+    let bits = (largest.splat_like(32767.5) / largest).log() / std::f64::consts::LN_2;
+    let unit = two.pow(bits.floor().clamp(0.0, 22.0).round_even());
+    let scaled = weights * unit;
+    scaled.lt(0).select((scaled - 0.5).ceil(), (scaled + 0.5).floor()) / unit
 }
 
 fn resize_backward<'b>(cx: &Cx<'b>, filter: Filter) -> Result<Value<'b>> {

@@ -166,18 +166,18 @@ pub(crate) type MakeView = fn(&Cx<'_>, TensorSpec) -> Result<TensorSpec>;
 /// A dense tensor's view of itself.
 pub(crate) fn whole(x: Value<'_>) -> TensorSpec {
     let sizes = x.dims();
-    TensorSpec { storage: 0, dtype: x.dtype(), strides: contiguous_strides(&sizes), sizes, offset: 0, is_conj: false, is_neg: false }
+    TensorSpec { storage: 0, dtype: x.dtype(), strides: contiguous_strides(&sizes), sizes, offset: 0, is_conj: false, is_neg: false, offset_input: None }
 }
 
 fn read<'b>(cx: &Cx<'b>, make: MakeView) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
-    Ok(view::read(x, &make(cx, whole(x))?))
+    Ok(view::read(x, &make(cx, whole(x))?, None))
 }
 
 /// `base` with `value` written through a view of it.
 pub(crate) fn written<'b>(base: Value<'b>, spec: &TensorSpec, value: Value<'b>) -> Value<'b> {
     let value = value.convert(base.dtype()).broadcast_to(&spec.sizes);
-    view::write(Some(base), base.ty().size_bytes(), spec, value).reshape(&base.dims())
+    view::write(Some(base), base.ty().size_bytes(), spec, value, None).reshape(&base.dims())
 }
 
 fn from_start(index: i64, size: i64) -> i64 {
