@@ -37,8 +37,9 @@ static bool python_means_no_metas(PyObject* type) {
 bool means_no_metas() {
   try {
     throw;
-  } catch (const c10::NotImplementedError&) {
-    return true;
+  } catch (const c10::NotImplementedError& error) {
+    // The dispatcher's text for a missing kernel; other texts are a kernel's own refusals, for the user.
+    return std::strstr(error.what(), "Could not run '") != nullptr;
   } catch (python_error& error) {
     pybind11::gil_scoped_acquire gil;
     error.persist();  // it may still sit in the thread's error indicator

@@ -144,6 +144,8 @@ def draw(runs: list[Run], path: Path) -> None:
 
 def print_table(runs: list[Run]) -> None:
     """One line per run."""
+    if len(runs) > 1:
+        print("\nThe modes share their compiled programs: the first to need one compiles it.", end="")
     print(f"\n{'mode':<8}{'ms per step':>14}{'compiles':>11}{'accuracy':>11}")
     for run in runs:
         compiles = "-" if run.compiles is None else str(run.compiles)

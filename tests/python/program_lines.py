@@ -306,7 +306,7 @@ def get(g: Generator) -> Step | None:
 @makes(14)
 def write(g: Generator) -> Step | None:
     """Writes in place, which every view of the storage sees."""
-    name = g.pick()
+    name = g.writable()
     if name is None:
         return None
     t = g.tensor(name)

@@ -94,7 +94,9 @@ class Run:
                 exec(step.text, self.variables)
                 if isinstance(self._checked, torch.Tensor):
                     checked = self._checked
-                    description = (checked.dtype, tuple(checked.shape), checked.storage_offset(), checked.stride())
+                    # The strides of nothing are an accident.
+                    strides = checked.stride() if checked.numel() else ()
+                    description = (checked.dtype, tuple(checked.shape), checked.storage_offset(), strides)
                     return Outcome(value=(description, checked.detach().cpu().clone()))
         except Exception as error:
             return Outcome(error=type(error).__name__, message=str(error))

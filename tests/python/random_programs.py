@@ -105,6 +105,21 @@ class Generator:
         assert isinstance(value, torch.Tensor)
         return value
 
+    def writable(self) -> str | None:
+        """A tensor whose elements lie apart, or one that says that it repeats itself: writes to that are refused.
+
+        What a write to overlapping windows comes to is undefined, and PyTorch does not look that closely.
+        """
+
+        def apart(tensor: torch.Tensor) -> bool:
+            if 0 in tensor.stride() or tensor.numel() == 0:
+                return True
+            storage = torch.arange(tensor.untyped_storage().nbytes() // tensor.itemsize)
+            places = storage.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+            return places.unique().numel() == tensor.numel()
+
+        return self.pick(apart)
+
     def number(self) -> str:
         numbers = [name for name, value in self.reference.variables.items() if type(value) is int]
         return self.random.choice(numbers + ["2", "3", "-1", "0", "0.5", "-1.5", "2.0", "True"])

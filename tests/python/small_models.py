@@ -210,7 +210,7 @@ TASKS = {
     "gpt": Task(lambda: GPT(written_out=True), lambda: _text(40, 4, 12)),
     "gpt_sdpa": Task(lambda: GPT(written_out=False), lambda: _text(40, 4, 12)),
     "vit": Task(ViT, _images),
-    "lstm": Task(lambda: Recurrent(nn.LSTM), lambda: _text(20, 4, 8)),
-    "gru": Task(lambda: Recurrent(nn.GRU), lambda: _text(20, 4, 8)),
+    "lstm": Task(lambda: Recurrent(nn.LSTM), lambda: _text(20, 4, 5)),
+    "gru": Task(lambda: Recurrent(nn.GRU), lambda: _text(20, 4, 5)),
     "dlrm": Task(DLRM, _clicks, F.binary_cross_entropy_with_logits),
 }

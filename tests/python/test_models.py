@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import os
 import random
 from collections.abc import Callable
 from typing import Any
@@ -15,8 +16,15 @@ from small_models import TASKS, Batch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+
+
+def _fresh_seed() -> int:
+    given = os.environ.get("TORCHTPU_TEST_SEED", "random")
+    return random.SystemRandom().randrange(2**31) if given == "random" else int(given)
+
+
 STEPS = 30
-DATA_SEED = random.SystemRandom().randrange(2**31)
+DATA_SEED = _fresh_seed()
 
 # Spread over models and modes so that each form of each optimizer trains something.
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -223,8 +231,16 @@ def test_checkpoint_replays_dropout(use_reentrant: bool, mode: str, device: torc
         torch.testing.assert_close(replayed.cpu(), plain.cpu())
 
 
+def test_autocast_in_each_mode(mode: str, device: torch.device) -> None:
+    _check_autocast("mlp", device)
+
+
 @pytest.mark.parametrize("task", ["resnet", "gpt_sdpa", "lstm"])
-def test_autocast(task: str, mode: str, device: torch.device) -> None:
+def test_autocast(task: str, device: torch.device) -> None:
+    _check_autocast(task, device)
+
+
+def _check_autocast(task: str, device: torch.device) -> None:
     initial, batches = _data(task)
     inputs, target = batches[0]
 
@@ -260,9 +276,24 @@ def test_packed_sequences(mode: str, device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("cell", [nn.RNN, nn.LSTM, nn.GRU])
-@pytest.mark.parametrize("bias", [True, False])
-def test_recurrent_layers(cell: type[nn.RNNBase], bias: bool, mode: str, device: torch.device) -> None:
-    layers = cell(6, 8, num_layers=2, bias=bias, bidirectional=True)
+def test_recurrent_layers(cell: type[nn.RNNBase], mode: str, device: torch.device) -> None:
+    _check_recurrent(cell(6, 8, num_layers=2, bidirectional=True), device)
+
+
+@pytest.mark.parametrize(
+    ("cell", "options"),
+    [
+        (nn.RNN, {"nonlinearity": "relu"}),
+        (nn.LSTM, {"bias": False}),
+        (nn.LSTM, {"proj_size": 3}),
+        (nn.GRU, {"bias": False, "batch_first": True}),
+    ],
+)
+def test_recurrent_options(cell: type[nn.RNNBase], options: dict[str, Any], device: torch.device) -> None:
+    _check_recurrent(cell(6, 8, num_layers=2, **options), device)
+
+
+def _check_recurrent(layers: nn.RNNBase, device: torch.device) -> None:
     x = torch.randn(4, 3, 6)
 
     def run(on: str | torch.device) -> list[Tensor]:

@@ -35,11 +35,10 @@ def contents():
                 found.update({f"{name}.{key}.{inner}": each for inner, each in list(vars(value).items())})
     return found
 
-# PyTorch's own way to name a device replaces how two enumerations print it.
+first = contents()
+# PyTorch's own way to name a device replaces how two enumerations print it, each time.
 torch.utils.rename_privateuse1_backend("tpu")
-# A few classes show other objects each time.
-stable = contents()
-before = {name: value for name, value in contents().items() if stable.get(name) is value}
+before = {name: value for name, value in contents().items() if first.get(name) is value}
 import torchtpu
 after = contents()
 print(len(before))
@@ -49,12 +48,9 @@ for name, value in before.items():
 """
 
 
-@pytest.mark.parametrize(
-    "statement", ["import torch", "import torchtpu", "import torchtpu, torch", "import torch, torchtpu"]
-)
-@pytest.mark.parametrize("autoload", ["0", "1"])
-def test_import_prints_nothing(statement: str, autoload: str) -> None:
-    finished = run_python(statement, TORCH_DEVICE_BACKEND_AUTOLOAD=autoload)
+@pytest.mark.parametrize("statement", ["import torch", "import torchtpu"])
+def test_import_prints_nothing(statement: str) -> None:
+    finished = run_python(statement)
     assert (finished.returncode, finished.stdout, finished.stderr) == (0, "", "")
 
 

@@ -18,7 +18,9 @@ mod ops;
 pub use cx::{Arg, Cx};
 pub use error::{Error, ErrorKind, Result};
 pub use lower::{Lowered, Output, ParamSource, lower_call};
-pub use spec::{ArgSpec, Body as CallBody, Call, Graph, GraphArg, Node, ResultSpec, ScalarSpec, StorageSpec, TensorSpec};
+pub use spec::{
+    ArgSpec, Body as CallBody, Call, Graph, GraphArg, Node, ResultSpec, ScalarSpec, StorageSpec, TensorSpec,
+};
 pub use stablehlo::{Builder, DType, Number, Precision, Type, Value};
 pub use table::{Row, find};
 pub use view::{contiguous_strides, offset_class};

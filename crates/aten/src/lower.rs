@@ -54,6 +54,13 @@ fn lower_with<'b>(call: &'b Call, builder: &'b Builder, inputs: &'b Inputs<'b>) 
         Body::Row(row) => row.lower(&cx)?,
         Body::Graph(graph) => lower_graph(graph, call, &cx)?,
     };
+    let written = mutated_tensors(call).len();
+    if cx.counts.borrow().iter().any(|(result, ..)| *result < written) {
+        return Err(Error::not_implemented(format!(
+            "{}: results whose size the data decide cannot be written to given tensors",
+            call.operator
+        )));
+    }
     let mut lowering = Outputs { call, inputs, values: Vec::new(), outputs: Vec::new() };
     lowering.write_mutated(&values)?;
     lowering.add_fresh(&values, &cx)?;
@@ -261,7 +268,10 @@ fn graph_arg<'b>(arg: &GraphArg, values: &[Option<Value<'b>>]) -> Result<Arg<'b>
             Float(_) => DType::F64,
             Complex(..) => DType::C128,
         };
-        Arg::Scalar(Scalar { spec: ScalarSpec { dtype, wrapped: true, is_tensor: false, baked: Some(number) }, index: 0 })
+        Arg::Scalar(Scalar {
+            spec: ScalarSpec { dtype, wrapped: true, is_tensor: false, baked: Some(number) },
+            index: 0,
+        })
     };
     Ok(match arg {
         GraphArg::Value(k) => Arg::Value(at(*k)?),

@@ -465,7 +465,10 @@ mod tests {
             dtype: DType::F32,
             sizes: base.to_vec(),
             strides: contiguous_strides(base),
-            offset: 0, is_conj: false, is_neg: false, offset_input: None
+            offset: 0,
+            is_conj: false,
+            is_neg: false,
+            offset_input: None,
         };
         for _ in 0..random.below(5) {
             let rank = spec.sizes.len();
@@ -571,7 +574,10 @@ mod tests {
                     dtype: to,
                     sizes: vec![2, count / 4],
                     strides: vec![count / 2, 1],
-                    offset: count / 8, is_conj: false, is_neg: false, offset_input: None
+                    offset: count / 8,
+                    is_conj: false,
+                    is_neg: false,
+                    offset_input: None,
                 };
                 let value = read(base, &spec);
                 assert_eq!(value.ty(), Type::new(to, &spec.sizes), "{from} as {to}");

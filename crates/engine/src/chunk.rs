@@ -119,11 +119,7 @@ impl Chunk {
             self.key.push(source.token());
             self.sources.push(source);
         }
-        self.nodes.push(Node {
-            instance: Arc::clone(instance),
-            first_source,
-            first_output: self.outputs.len() as u32,
-        });
+        self.nodes.push(Node { instance: Arc::clone(instance), first_source, first_output: self.outputs.len() as u32 });
     }
 
     /// The next output of the last node, as a value that waits for the flush.

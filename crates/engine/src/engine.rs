@@ -187,9 +187,10 @@ impl Engine {
         (self.mode, self.check_finite)
     }
 
-    /// Changes the mode; what was recorded runs first.
+    /// Changes the mode; what was recorded runs first. Should that fail, the values concerned say so when
+    /// they are read: the change of mode is not what failed.
     pub fn set_mode(&mut self, mode: Mode, check_finite: bool) -> Result<()> {
-        self.flush_all()?;
+        let _ = self.flush_all();
         self.mode = mode;
         self.check_finite = check_finite;
         Ok(())

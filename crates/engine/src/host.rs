@@ -38,10 +38,8 @@ impl Engine {
             Some(owner) => {
                 let client = &runtime.platform.client;
                 // SAFETY: by the contract above.
-                unsafe {
-                    client.buffer_from_host_owned(data, element_type(ty.dtype), &ty.dims, storage.device, owner)
-                }
-                .map(Arc::new)?
+                unsafe { client.buffer_from_host_owned(data, element_type(ty.dtype), &ty.dims, storage.device, owner) }
+                    .map(Arc::new)?
             }
             None => {
                 // SAFETY: by the contract above.

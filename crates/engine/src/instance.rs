@@ -78,9 +78,7 @@ impl Instance {
                     scalar_type: scalar_type(*dtype),
                 },
                 Output::Absent => ResultPlan::Absent,
-                Output::Updated { storage, base } => {
-                    ResultPlan::Updated { storage: *storage, ty: types.intern(base) }
-                }
+                Output::Updated { storage, base } => ResultPlan::Updated { storage: *storage, ty: types.intern(base) },
                 Output::Count { fresh, axis } => ResultPlan::Count { fresh: *fresh, axis: *axis },
             })
             .collect();

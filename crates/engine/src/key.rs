@@ -182,9 +182,7 @@ impl<'a> Specs<'a> {
             Tag::Ints => ArgSpec::Ints(arg.ints().to_vec()),
             Tag::Floats => ArgSpec::Floats(arg.floats().to_vec()),
             Tag::Bools => ArgSpec::Bools(arg.bools().iter().map(|&x| x != 0).collect()),
-            Tag::List => {
-                ArgSpec::List(arg.list().iter().map(|item| self.arg(item, info, ty)).collect::<Result<_>>()?)
-            }
+            Tag::List => ArgSpec::List(arg.list().iter().map(|item| self.arg(item, info, ty)).collect::<Result<_>>()?),
         })
     }
 
@@ -197,6 +195,19 @@ impl<'a> Specs<'a> {
             self.seen.push(storage);
             let base = storage.base().ok().map(|id| self.types.get(id).clone());
             self.storages.push(StorageSpec { base, nbytes: storage.nbytes() });
+        }
+        let reach: i64 = tensor.sizes().iter().zip(tensor.strides()).map(|(size, stride)| (size - 1) * stride).sum();
+        let element = held(tensor.dtype)?.size_bytes();
+        let needed = (tensor.offset + reach + 1) as usize * element;
+        if !tensor.sizes().contains(&0) && needed > storage.nbytes() {
+            return Err(Error::runtime(format!(
+                "setStorage: sizes {:?}, strides {:?}, storage offset {}, and itemsize {element} requiring a storage \
+                 size of {needed} are out of bounds for storage of size {}",
+                tensor.sizes(),
+                tensor.strides(),
+                tensor.offset,
+                storage.nbytes()
+            )));
         }
         let mut spec = TensorSpec {
             storage: index,

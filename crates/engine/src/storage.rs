@@ -22,7 +22,9 @@ pub(crate) struct Value {
 #[derive(Clone)]
 pub(crate) enum ValueState {
     /// An output of the chunk being recorded, by its index among all outputs.
-    Pending { output: u32 },
+    Pending {
+        output: u32,
+    },
     Ready(Arc<pjrt::Buffer>),
     /// Its program failed.
     Failed(Arc<Error>),
@@ -32,7 +34,6 @@ impl Value {
     pub fn new(ty: TypeId, state: ValueState) -> Arc<Value> {
         Arc::new(Value { ty, state: Mutex::new(state), mark: AtomicU64::new(u64::MAX) })
     }
-
 
     pub fn set(&self, state: ValueState) {
         *self.state.lock() = state;

@@ -91,13 +91,24 @@ impl<'b> Value<'b> {
         self.reduce_one(axes, Number::Int(1), |a, x| a * x)
     }
 
+    /// [`Value::max`] for the combination of a reduction. Of floats it is a selection, because XLA's CPU compiler
+    /// vectorizes that, but not a maximum that honours NaN: many times faster.
+    pub fn larger(self, other: Value<'b>) -> Value<'b> {
+        if self.dtype().is_float() { (other.gt(self) | other.is_nan()).select(other, self) } else { self.max(other) }
+    }
+
+    /// [`Value::larger`] for minima.
+    pub fn smaller(self, other: Value<'b>) -> Value<'b> {
+        if self.dtype().is_float() { (other.lt(self) | other.is_nan()).select(other, self) } else { self.min(other) }
+    }
+
     /// The largest; NaN when any is NaN; minus infinity (or the lowest integer) over nothing.
     pub fn reduce_max(self, axes: &[usize]) -> Value<'b> {
-        self.reduce_one(axes, self.dtype().max_identity(), |a, x| a.max(x))
+        self.reduce_one(axes, self.dtype().max_identity(), |a, x| a.larger(x))
     }
 
     pub fn reduce_min(self, axes: &[usize]) -> Value<'b> {
-        self.reduce_one(axes, self.dtype().min_identity(), |a, x| a.min(x))
+        self.reduce_one(axes, self.dtype().min_identity(), |a, x| a.smaller(x))
     }
 
     /// Of booleans.

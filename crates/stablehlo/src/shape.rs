@@ -191,6 +191,11 @@ impl<'b> Value<'b> {
         self.pad(fill, &lows, &highs, &zeros)
     }
 
+    /// This value, as one that XLA computes by itself: operations before it are not merged with those behind.
+    pub fn barrier(self) -> Value<'b> {
+        self.builder.op("stablehlo.optimization_barrier", &[self], "", self.ty())
+    }
+
     pub fn reverse(self, axes: &[usize]) -> Value<'b> {
         if axes.is_empty() {
             return self;

@@ -54,8 +54,8 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
 
 /// Runs `f`; keeps its error, or its panic, for `tt_last_error`.
 pub(crate) fn guarded<T>(f: impl FnOnce() -> Result<T>) -> std::result::Result<T, ()> {
-    let result = catch_unwind(AssertUnwindSafe(f))
-        .unwrap_or_else(|panic| Err(Error::runtime(panic_message(panic.as_ref()))));
+    let result =
+        catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| Err(Error::runtime(panic_message(panic.as_ref()))));
     result.map_err(|error| remember(&error))
 }
 
@@ -243,12 +243,7 @@ extern "C" fn tt_count_fallback(op: i32) {
 // ---- storages ------------------------------------------------------------------------------------
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn tt_storage_new(
-    device: i32,
-    nbytes: usize,
-    storage: *mut *const Storage,
-    data: *mut usize,
-) -> i32 {
+unsafe extern "C" fn tt_storage_new(device: i32, nbytes: usize, storage: *mut *const Storage, data: *mut usize) -> i32 {
     status(|| {
         engine::fork_guard()?;
         let new = Storage::new(device_index(device)?, nbytes);
@@ -370,7 +365,7 @@ unsafe extern "C" fn tt_event_new(device: i32, event: *mut u64) -> i32 {
 
 /// # Safety
 /// `event` came from `tt_event_new` and has not been released.
-pub(crate) unsafe fn event<'a>(event: u64) -> &'a Event {
+unsafe fn event<'a>(event: u64) -> &'a Event {
     // SAFETY: by the contract above.
     unsafe { &*(event as *const Event) }
 }

@@ -37,9 +37,7 @@ fn to_arg(value: &Bound<'_, PyAny>) -> PyResult<GraphArg> {
         "v" => GraphArg::Value(content.extract()?),
         "vs" => GraphArg::Values(content.extract()?),
         "n" => GraphArg::Scalar(to_number(&content)?),
-        "ns" => GraphArg::Scalars(
-            content.try_iter()?.map(|item| to_number(&item?)).collect::<PyResult<Vec<_>>>()?,
-        ),
+        "ns" => GraphArg::Scalars(content.try_iter()?.map(|item| to_number(&item?)).collect::<PyResult<Vec<_>>>()?),
         "i" => GraphArg::Plain(ArgSpec::Int(content.extract()?)),
         "f" => GraphArg::Scalar(Number::Float(content.extract()?)),
         "b" => GraphArg::Plain(ArgSpec::Bool(content.extract()?)),

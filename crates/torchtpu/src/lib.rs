@@ -11,9 +11,7 @@ use std::path::PathBuf;
 
 use engine::{Engine, ErrorKind, Mode, ahead, memory, platform};
 use parking_lot::MutexGuard;
-use pyo3::exceptions::{
-    PyIndexError, PyMemoryError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError,
-};
+use pyo3::exceptions::{PyIndexError, PyMemoryError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -113,10 +111,9 @@ fn device_name(py: Python<'_>, device: usize) -> PyResult<String> {
 }
 
 fn find_device(platform: &platform::Platform, device: usize) -> engine::Result<&platform::DeviceInfo> {
-    platform
-        .devices
-        .get(device)
-        .ok_or_else(|| engine::Error::runtime(format!("invalid device index {device}: there are {}", platform.devices.len())))
+    platform.devices.get(device).ok_or_else(|| {
+        engine::Error::runtime(format!("invalid device index {device}: there are {}", platform.devices.len()))
+    })
 }
 
 #[pyfunction]
@@ -150,13 +147,6 @@ fn set_device(py: Python<'_>, device: usize) -> PyResult<()> {
 #[pyfunction]
 fn synchronize(py: Python<'_>, device: i32) -> PyResult<()> {
     py.detach(|| engine::synchronize(usize::try_from(device).ok())).map_err(to_python)
-}
-
-/// Milliseconds between two recorded events of the shim, by their identities; waits for both.
-#[pyfunction]
-fn event_elapsed(py: Python<'_>, start: u64, end: u64) -> f64 {
-    // SAFETY: `torch.Event.event_id` of a live, recorded event of this backend, as the caller checked.
-    py.detach(|| unsafe { abi::event(start).milliseconds_until(abi::event(end)) })
 }
 
 #[pyfunction]
@@ -359,7 +349,6 @@ fn _C(module: &Bound<'_, PyModule>) -> PyResult<()> {
         current_device,
         set_device,
         synchronize,
-        event_elapsed,
         default_generator,
         platform_info,
         get_eager_mode,

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from torchtpu import _C
 from torchtpu.tpu.devices import Device, get_device_index
 from torchtpu.tpu.devices import device as device_context
 
@@ -25,37 +24,33 @@ class Stream(torch.Stream):
         return super().__new__(cls, torch.device("tpu", get_device_index(device)), priority=priority)
 
 
-class Event(torch.Event):
-    """The moment at which the work queued so far is done.
+class _EventType(type):
+    """Lets every event of a tpu device count as a `torch.tpu.Event`."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch.Event) and instance.device.type == "tpu"
+
+
+class Event(metaclass=_EventType):
+    """The moment at which the work queued so far is done: a `torch.Event` of a tpu device.
 
     With `enable_timing`, `elapsed_time` gives the milliseconds between two events: time on the device where the plugin
     tells it, else between the moments at which the work was seen to be done.
     """
 
-    def __new__(
+    def __new__(  # type: ignore[misc]
         cls,
         enable_timing: bool = False,
         blocking: bool = False,
         interprocess: bool = False,
         device: Device = None,
-    ) -> Event:
-        return super().__new__(
-            cls,
+    ) -> torch.Event:
+        return torch.Event(
             torch.device("tpu", get_device_index(device)),
             enable_timing=enable_timing,
             blocking=blocking,
             interprocess=interprocess,
         )
-
-    def elapsed_time(self, end_event: torch.Event) -> float:
-        """Milliseconds from this event to a later one; waits for both.
-
-        Raises:
-            ValueError: one of the events has not been recorded.
-        """
-        if not self.event_id or not end_event.event_id:
-            raise ValueError("both events must be recorded before the time between them can be told")
-        return _C.event_elapsed(self.event_id, end_event.event_id)
 
 
 class StreamContext:

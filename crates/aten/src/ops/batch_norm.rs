@@ -3,11 +3,11 @@
 
 use stablehlo::{DType, Value};
 
-use crate::cx::Cx;
+use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result};
-use crate::ops::norm::{affine, centered_gradient, parameter_dtype, wanted, wide_or_none};
-use crate::ops::reduce::moments;
+use crate::ops::norm::{affine, parameter_dtype, wanted, wide_or_none};
 use crate::table::{Row, many, one};
+use crate::view;
 
 pub(crate) const ROWS: &[Row] = &[
     // These write their running statistics.
@@ -46,45 +46,81 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(vec![mean, (variance + cx.scalar("eps", mean.dtype())?).rsqrt()])
     }),
     one(&["batch_norm_elemt"], |cx| {
-        let x = Channels::of(cx, "input")?;
-        x.normalized(cx, x.parameter(cx, "mean")?, x.parameter(cx, "invstd")?)
+        Ok(Channels::of(cx, "input")?.normalized(cx, cx.tensor("mean")?, cx.tensor("invstd")?))
     }),
     many(&["batch_norm_gather_stats", "batch_norm_gather_stats_with_counts"], gather_statistics),
     many(&["batch_norm_backward_reduce"], backward_reduce),
     one(&["batch_norm_backward_elemt"], backward_elementwise),
 ];
 
-/// An input as batch, channel, place, in the type of the computation.
-#[derive(Clone)]
+/// An input in the type of the computation and in a shape of three dimensions: batch, channel, place; or, where
+/// channels are last in memory, batch, place, channel.
 struct Channels<'b> {
     value: Value<'b>,
     dims: Vec<i64>,
     dtype: DType,
+    channels_last: bool,
 }
-
-/// What is reduced: all but the channel.
-const AXES: [usize; 2] = [0, 2];
 
 impl<'b> Channels<'b> {
     fn of(cx: &Cx<'b>, name: &str) -> Result<Channels<'b>> {
+        let channels_last = match cx.arg(name) {
+            Arg::Tensor(spec) => {
+                let order = view::memory_order(&spec.sizes, &spec.strides);
+                order.is_some_and(|order| order.len() > 2 && order.last() == Some(&1))
+            }
+            _ => false,
+        };
         let x = cx.tensor(name)?;
-        let dims = x.dims();
-        let places = dims.iter().skip(2).product();
-        let at = |axis: usize| dims.get(axis).copied().unwrap_or(1);
-        let value = x.convert(x.dtype().opmath()).reshape(&[at(0), at(1), places]);
-        Ok(Channels { value, dims: dims.clone(), dtype: x.dtype() })
+        let x = Channels { value: x, dims: x.dims(), dtype: x.dtype(), channels_last };
+        Ok(Channels { value: x.arranged(x.value), ..x })
     }
 
-    /// How many elements a channel has.
-    fn count(&self) -> f64 {
-        (self.value.dim(0) * self.value.dim(2)) as f64
+    /// A value of the input's shape in the arrangement of this one.
+    fn arranged(&self, value: Value<'b>) -> Value<'b> {
+        let wide = value.convert(self.dtype.opmath());
+        let at = |axis: usize| self.dims.get(axis).copied().unwrap_or(1);
+        let (batch, channels, places) = (at(0), at(1), self.dims.iter().skip(2).product());
+        match self.channels_last {
+            true => wide.move_axis(1, self.dims.len() - 1).reshape(&[batch, places, channels]),
+            false => wide.reshape(&[batch, channels, places]),
+        }
+    }
+
+    /// The way back, into the input's type.
+    fn restored(&self, value: Value<'b>) -> Value<'b> {
+        let value = value.convert(self.dtype);
+        if !self.channels_last {
+            return value.reshape(&self.dims);
+        }
+        let mut dims = self.dims.clone();
+        let channels = dims.remove(1);
+        dims.push(channels);
+        value.reshape(&dims).move_axis(self.dims.len() - 1, 1)
     }
 
     fn wide(&self) -> DType {
         self.value.dtype()
     }
 
-    /// A value per channel, to broadcast over places.
+    /// How many elements a channel has.
+    fn count(&self) -> f64 {
+        (self.dims.iter().product::<i64>() / self.dims.get(1).copied().unwrap_or(1).max(1)) as f64
+    }
+
+    /// The sum of each channel, first over the batch, which adds whole samples, and then over places. The barrier
+    /// keeps XLA from doing both at once, which is slow because the two are not adjacent.
+    fn sum(&self, value: Value<'b>) -> Value<'b> {
+        let places = if self.channels_last { 0 } else { 1 };
+        value.reduce_sum(&[0]).barrier().reduce_sum(&[places])
+    }
+
+    /// A value per channel, to broadcast over the rest.
+    fn spread(&self, per_channel: Value<'b>) -> Value<'b> {
+        let wide = per_channel.convert(self.wide());
+        if self.channels_last { wide } else { wide.unsqueeze(1) }
+    }
+
     fn parameter(&self, cx: &Cx<'b>, name: &str) -> Result<Value<'b>> {
         Ok(self.spread(cx.tensor(name)?))
     }
@@ -93,25 +129,18 @@ impl<'b> Channels<'b> {
         cx.tensor_or_none(name).map(|value| self.spread(value))
     }
 
-    fn spread(&self, per_channel: Value<'b>) -> Value<'b> {
-        per_channel.convert(self.wide()).reshape(&[per_channel.numel(), 1])
-    }
-
-    /// Mean and sum of squared distances from it, per channel.
+    /// Mean and sum of squared distances from it, per channel. Two passes, because the sum of squares minus the
+    /// square of the sum cancels.
     fn moments(&self) -> (Value<'b>, Value<'b>) {
-        let (mean, squares) = moments(self.value, &AXES);
-        (mean.flatten(), squares.flatten())
+        let mean = self.sum(self.value) / self.count();
+        (mean, self.sum((self.value - self.spread(mean)).square()))
     }
 
     /// `(x - mean) · rstd · weight + bias` in the shape and type of the input.
-    fn normalized(&self, cx: &Cx<'b>, mean: Value<'b>, rstd: Value<'b>) -> Result<Value<'b>> {
-        let normalized = (self.value - mean) * rstd;
+    fn normalized(&self, cx: &Cx<'b>, mean: Value<'b>, rstd: Value<'b>) -> Value<'b> {
+        let normalized = (self.value - self.spread(mean)) * self.spread(rstd);
         let (weight, bias) = (self.parameter_or_none(cx, "weight"), self.parameter_or_none(cx, "bias"));
-        Ok(self.restored(affine(normalized, weight, bias)))
-    }
-
-    fn restored(&self, value: Value<'b>) -> Value<'b> {
-        value.reshape(&self.dims).convert(self.dtype)
+        self.restored(affine(normalized, weight, bias))
     }
 }
 
@@ -135,7 +164,7 @@ impl<'b> BatchNorm<'b> {
             (mean.convert(x.wide()), variance.convert(x.wide()), vec![mean, variance])
         };
         let rstd = (variance + epsilon).rsqrt();
-        let output = x.normalized(cx, x.spread(mean), x.spread(rstd))?;
+        let output = x.normalized(cx, mean, rstd);
         Ok(BatchNorm { output, mean, rstd, running })
     }
 
@@ -167,24 +196,23 @@ fn reserve<'b>(cx: &Cx<'b>) -> Value<'b> {
 }
 
 fn backward<'b>(cx: &Cx<'b>, training: bool, saved_rstd: &str) -> Result<Vec<Value<'b>>> {
-    let (grad, x) = (Channels::of(cx, "grad_out")?, Channels::of(cx, "input")?);
+    let x = Channels::of(cx, "input")?;
+    let grad = x.arranged(cx.tensor("grad_out")?);
     let (mean, rstd) = if training {
         (x.parameter(cx, "save_mean")?, x.parameter(cx, saved_rstd)?)
     } else {
         let variance = x.parameter(cx, "running_var")?;
         (x.parameter(cx, "running_mean")?, (variance + cx.scalar("eps", x.wide())?).rsqrt())
     };
-    let grad = grad.value.convert(x.wide());
     let normalized = (x.value - mean) * rstd;
-    let weighted = affine(grad, x.parameter_or_none(cx, "weight"), None);
-    let grad_input = match training {
-        true => centered_gradient(weighted, normalized, rstd, &AXES),
-        false => weighted * rstd,
+    let (sum, product) = (x.sum(grad), x.sum(grad * normalized));
+    let centered = match training {
+        true => grad - x.spread(sum / x.count()) - normalized * x.spread(product / x.count()),
+        false => grad,
     };
+    let grad_input = centered * affine(rstd, x.parameter_or_none(cx, "weight"), None);
     let parameter = parameter_dtype(cx, "weight", x.dtype);
-    let grad_weight = (grad * normalized).reduce_sum(&AXES);
-    let gradients = [x.restored(grad_input), grad_weight.convert(parameter), grad.reduce_sum(&AXES).convert(parameter)];
-    wanted(cx, &gradients)
+    wanted(cx, &[x.restored(grad_input), product.convert(parameter), sum.convert(parameter)])
 }
 
 /// Joins the statistics of several devices: rows of `mean` and `invstd`, each over its count of elements
@@ -209,13 +237,12 @@ fn gather_statistics<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
 }
 
 fn backward_reduce<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
-    let (grad, x) = (Channels::of(cx, "grad_out")?, Channels::of(cx, "input")?);
-    let rstd = wide_or_none(cx, "invstd", x.wide());
-    let sum = grad.value.reduce_sum(&AXES);
-    let product = (grad.value * (x.value - x.parameter(cx, "mean")?)).reduce_sum(&AXES);
+    let x = Channels::of(cx, "input")?;
+    let grad = x.arranged(cx.tensor("grad_out")?);
+    let (sum, product) = (x.sum(grad), x.sum(grad * (x.value - x.parameter(cx, "mean")?)));
     let parameter = parameter_dtype(cx, "weight", x.wide());
     let empty = cx.b().splat(0, parameter, &[0]);
-    let grad_weight = affine(product, rstd, None).convert(parameter);
+    let grad_weight = affine(product, wide_or_none(cx, "invstd", x.wide()), None).convert(parameter);
     Ok(vec![
         sum,
         product,
@@ -225,12 +252,13 @@ fn backward_reduce<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
 }
 
 fn backward_elementwise<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
-    let (grad, x) = (Channels::of(cx, "grad_out")?, Channels::of(cx, "input")?);
-    let count = cx.tensor("count")?.convert(x.wide());
-    let count = count.reduce_sum(&(0..count.rank()).collect::<Vec<_>>());
+    let x = Channels::of(cx, "input")?;
+    let grad = x.arranged(cx.tensor("grad_out")?);
+    // Counts of the devices.
+    let count = cx.tensor("count")?.convert(x.wide()).flatten().reduce_sum(&[0]);
     let rstd = x.parameter(cx, "invstd")?;
     let level = x.parameter(cx, "sum_dy")? / count;
     let slope = x.parameter(cx, "sum_dy_xmu")? / count * rstd.square();
-    let centered = grad.value - level - (x.value - x.parameter(cx, "mean")?) * slope;
-    Ok(x.restored(affine(centered * rstd, x.parameter_or_none(cx, "weight"), None)))
+    let centered = grad - level - (x.value - x.parameter(cx, "mean")?) * slope;
+    Ok(x.restored(centered * affine(rstd, x.parameter_or_none(cx, "weight"), None)))
 }

@@ -194,9 +194,8 @@ impl Geometry {
         let gathered = self.gathered_groups(ins, outs);
         let parts: Vec<Value<'b>> = (0..self.groups / gathered)
             .map(|part| {
-                let channels = |v: Value<'b>, count: i64| {
-                    v.slice_axis(1, part * gathered * count, (part + 1) * gathered * count)
-                };
+                let channels =
+                    |v: Value<'b>, count: i64| v.slice_axis(1, part * gathered * count, (part + 1) * gathered * count);
                 diagonal_blocks(dense(channels(x, ins), channels(grad, outs)), gathered)
             })
             .collect();

@@ -153,14 +153,18 @@ impl<'b> Sampling<'b> {
         let coordinate = |i: usize| grid.select_axis(2, (spatial - 1 - i) as i64);
         let taps: Vec<Taps<'b>> = (0..spatial).map(|i| sampler.taps(coordinate(i), sizes[i])).collect();
         let image = grid.builder().iota(DType::I32, &[*batch, points, 1], 0);
-        let row = taps.iter().zip(sizes).fold(image, |row, (taps, &size)| each_with_each(row * size, taps.index, |a, b| a + b));
+        let row = taps
+            .iter()
+            .zip(sizes)
+            .fold(image, |row, (taps, &size)| each_with_each(row * size, taps.index, |a, b| a + b));
         let inside = taps.iter().map(|taps| taps.inside).reduce(|a, b| each_with_each(a, b, |a, b| a & b));
         Ok(Sampling { inside: inside.unwrap_or(image.eq(image)), row, taps })
     }
 
     /// The product of the weights, with the slope in place of dimension `sloped`'s weight.
     fn weight(&self, sloped: Option<usize>) -> Value<'b> {
-        let factors = self.taps.iter().enumerate().map(|(i, taps)| if sloped == Some(i) { taps.slope } else { taps.weight });
+        let factors =
+            self.taps.iter().enumerate().map(|(i, taps)| if sloped == Some(i) { taps.slope } else { taps.weight });
         let product = factors.reduce(|a, b| each_with_each(a, b, |a, b| a * b)).unwrap_or(self.row);
         self.inside.select(product, 0)
     }
@@ -207,7 +211,8 @@ fn sample_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
 
     let share = grad * sampling.weight(None).unsqueeze(3);
     let spread = Places::slices(&rows.dims(), 0, sampling.row).write(rows.splat_like(0), share, Combine::Add);
-    let of_input = spread.reshape(&[batch, rows.dim(0) / batch.max(1), channels]).swap_axes(1, 2).reshape(&input.dims());
+    let of_input =
+        spread.reshape(&[batch, rows.dim(0) / batch.max(1), channels]).swap_axes(1, 2).reshape(&input.dims());
 
     // How much each element agrees with the gradient.
     let agreement = (sampling.read(rows) * grad).reduce_sum(&[3]);

@@ -108,13 +108,8 @@ impl<'b> Lu<'b> {
             if end < width {
                 let size = end - start;
                 let rest = moved.slice_axis(2, end, width);
-                let top = panel.slice_axis(1, 0, size).triangular_solve(
-                    rest.slice_axis(1, 0, size),
-                    true,
-                    true,
-                    true,
-                    false,
-                );
+                let top =
+                    panel.slice_axis(1, 0, size).triangular_solve(rest.slice_axis(1, 0, size), true, true, true, false);
                 let left = panel.slice_axis(1, size, height - start);
                 let bottom = rest.slice_axis(1, size, height - start) - times(left, top);
                 parts.push(b.concatenate(&[top, bottom], 1));
@@ -171,9 +166,7 @@ impl<'b> Lu<'b> {
 
     fn broadcast_to_batch(&self, b: Value<'b>) -> Result<(Lu<'b>, Value<'b>)> {
         let (factors, b) = same_batch(self.factors, b)?;
-        let wide = |x: Value<'b>| {
-            x.broadcast_to(&[&b.dims()[..b.rank() - 2], &x.dims()[x.rank() - 1..]].concat())
-        };
+        let wide = |x: Value<'b>| x.broadcast_to(&[&b.dims()[..b.rank() - 2], &x.dims()[x.rank() - 1..]].concat());
         Ok((Lu { factors, exchanged: wide(self.exchanged), rows: wide(self.rows) }, b))
     }
 
@@ -268,11 +261,7 @@ fn eliminated<'b>(panel: Value<'b>, pivot: bool) -> (Value<'b>, Value<'b>, Value
             let column = b.iota(DType::I32, &[1, 1, width], 2);
             let own = panel.dynamic_slice(&[zero, step, zero], &[batch, 1, width]);
             let candidates = panel.dynamic_slice(&[zero, zero, step], &[batch, height, 1]);
-            let chosen = if pivot {
-                largest_below(candidates, step)
-            } else {
-                step.broadcast_to(&[batch, 1, 1])
-            };
+            let chosen = if pivot { largest_below(candidates, step) } else { step.broadcast_to(&[batch, 1, 1]) };
             let other = row.eq(chosen).select(panel, 0).reduce_sum(&[1]).unsqueeze(1);
             let panel = row.eq(step).select(other, row.eq(chosen).select(own, panel));
 

@@ -2,9 +2,9 @@
 
 use stablehlo::{DType, Number, Type, Value};
 
-use crate::ops::index::Places;
 use crate::cx::Cx;
 use crate::error::Result;
+use crate::ops::index::Places;
 use crate::ops::linalg::{adjoint, batched, diagonal, identity, place, same_batch, times, unbatched};
 use crate::ops::linalg_qr::factors;
 use crate::ops::sort::sorted;

@@ -26,9 +26,7 @@ pub(crate) const ROWS: &[Row] = &[
         let (a, b) = (cx.tensor("batch1")?, cx.tensor("batch2")?);
         rounded(cx, plus_self(cx, contract(a, b, &[0, 2], &[0, 1]))?)
     }),
-    one(&["addmv"], |cx| {
-        rounded(cx, plus_self(cx, contract(cx.tensor("mat")?, cx.tensor("vec")?, &[1], &[0]))?)
-    }),
+    one(&["addmv"], |cx| rounded(cx, plus_self(cx, contract(cx.tensor("mat")?, cx.tensor("vec")?, &[1], &[0]))?)),
     one(&["addr"], |cx| {
         let dtype = cx.promoted(&["self", "vec1", "vec2"])?;
         let (a, b) = (cx.operand("vec1", dtype.opmath())?, cx.operand("vec2", dtype.opmath())?);

@@ -47,8 +47,8 @@ pub(crate) mod special;
 pub(crate) mod unary;
 pub(crate) mod unfold;
 pub(crate) mod upsample;
-pub(crate) mod views;
 pub(crate) mod vector_norm;
+pub(crate) mod views;
 pub(crate) mod window;
 
 /// Every family of the table.

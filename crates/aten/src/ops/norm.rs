@@ -31,18 +31,6 @@ pub(crate) fn affine<'b>(x: Value<'b>, weight: Option<Value<'b>>, bias: Option<V
     bias.map_or(scaled, |bias| scaled + bias)
 }
 
-/// The gradient at the input of `(x - mean(x)) · rstd` when `grad` is the one at its result `normalized`.
-pub(crate) fn centered_gradient<'b>(
-    grad: Value<'b>,
-    normalized: Value<'b>,
-    rstd: Value<'b>,
-    axes: &[usize],
-) -> Value<'b> {
-    let level = mean(grad, axes).keep_dims(axes);
-    let slope = mean(grad * normalized, axes).keep_dims(axes);
-    (grad - level - normalized * slope) * rstd
-}
-
 /// The gradients that `output_mask` asks for; an empty value in the place of another.
 pub(crate) fn wanted<'b>(cx: &Cx<'b>, gradients: &[Value<'b>]) -> Result<Vec<Value<'b>>> {
     let mask = cx.bools("output_mask")?;
@@ -83,6 +71,13 @@ fn layer_norm<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     Ok(vec![output.convert(input.dtype()), mean, rstd])
 }
 
+/// The gradient at the input of `(x - mean(x)) · rstd` when `grad` is the one at its result `normalized`.
+fn centered_gradient<'b>(grad: Value<'b>, normalized: Value<'b>, rstd: Value<'b>, axes: &[usize]) -> Value<'b> {
+    let level = mean(grad, axes).keep_dims(axes);
+    let slope = mean(grad * normalized, axes).keep_dims(axes);
+    (grad - level - normalized * slope) * rstd
+}
+
 fn layer_norm_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let input = cx.tensor("input")?;
     let dtype = input.dtype();
@@ -105,49 +100,46 @@ fn layer_norm_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
 
 // ---- group norm ----------------------------------------------------------------------------------
 
-/// Sizes of the two shapes that group norm works in: batch, channel, place; and batch, group, what is
-/// in it.
-fn channels_and_groups(cx: &Cx<'_>) -> Result<([i64; 3], [i64; 3])> {
-    let (batch, channels, places, groups) = (cx.int("N")?, cx.int("C")?, cx.int("HxW")?, cx.int("group")?);
-    Ok(([batch, channels, places], [batch, groups, channels / groups.max(1) * places]))
+/// The shape that group norm works in: batch, group, channel of the group, place.
+fn by_group(cx: &Cx<'_>) -> Result<[i64; 4]> {
+    let groups = cx.int("group")?;
+    Ok([cx.int("N")?, groups, cx.int("C")? / groups.max(1), cx.int("HxW")?])
 }
 
-/// A value per channel, to broadcast over places.
-fn per_channel<'b>(cx: &Cx<'b>, name: &str, dtype: DType) -> Option<Value<'b>> {
-    wide_or_none(cx, name, dtype).map(|value| value.reshape(&[value.numel(), 1]))
-}
+/// What a group is normalized over.
+const GROUP: [usize; 2] = [2, 3];
 
 fn group_norm<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let input = cx.tensor("input")?;
     let wide = input.dtype().opmath();
-    let (by_channel, by_group) = channels_and_groups(cx)?;
-    let x = input.convert(wide).reshape(&by_group);
-    let (mean, rstd) = mean_and_rstd(cx, x, &[2])?;
-    let normalized = ((x - mean) * rstd).reshape(&by_channel);
-    let output = affine(normalized, per_channel(cx, "weight", wide), per_channel(cx, "bias", wide));
-    Ok(vec![output.reshape(&input.dims()).convert(input.dtype()), mean.squeeze(2), rstd.squeeze(2)])
+    let dims = by_group(cx)?;
+    let x = input.convert(wide).reshape(&dims);
+    let (mean, rstd) = mean_and_rstd(cx, x, &GROUP)?;
+    let parameter = |name: &str| wide_or_none(cx, name, wide).map(|value| value.reshape(&[dims[1], dims[2], 1]));
+    let output = affine((x - mean) * rstd, parameter("weight"), parameter("bias"));
+    let statistic = |value: Value<'b>| value.reshape(&dims[..2]);
+    Ok(vec![output.reshape(&input.dims()).convert(input.dtype()), statistic(mean), statistic(rstd)])
 }
 
 fn group_norm_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let input = cx.tensor("input")?;
     let dtype = input.dtype();
     let wide = dtype.opmath();
-    let (by_channel, by_group) = channels_and_groups(cx)?;
-    let grad = cx.tensor("grad_out")?.convert(wide).reshape(&by_channel);
-    let per_group = |value: Value<'b>| value.convert(wide).reshape(&[by_group[0], by_group[1], 1]);
-    let (mean, rstd) = (per_group(cx.tensor("mean")?), per_group(cx.tensor("rstd")?));
-    let normalized = (input.convert(wide).reshape(&by_group) - mean) * rstd;
-    let weighted = affine(grad, per_channel(cx, "weight", wide), None).reshape(&by_group);
-    let parameter = parameter_dtype(cx, "weight", dtype);
-    let grad_weight = (grad * normalized.reshape(&by_channel)).reduce_sum(&[0, 2]);
-    wanted(
-        cx,
-        &[
-            centered_gradient(weighted, normalized, rstd, &[2]).reshape(&input.dims()).convert(dtype),
-            grad_weight.convert(parameter),
-            grad.reduce_sum(&[0, 2]).convert(parameter),
-        ],
-    )
+    let dims = by_group(cx)?;
+    let grad = cx.tensor("grad_out")?.convert(wide).reshape(&dims);
+    let statistic = |value: Value<'b>| value.convert(wide).reshape(&[dims[0], dims[1], 1, 1]);
+    let rstd = statistic(cx.tensor("rstd")?);
+    let normalized = (input.convert(wide).reshape(&dims) - statistic(cx.tensor("mean")?)) * rstd;
+    let weight = wide_or_none(cx, "weight", wide).map(|weight| weight.reshape(&[dims[1], dims[2], 1]));
+    // Two sums over places serve all three gradients. The barriers keep XLA from summing over the batch in the
+    // same step, which is slow where the two are not adjacent.
+    let sum = grad.reduce_sum(&[3]).barrier().unsqueeze(3);
+    let product = (grad * normalized).reduce_sum(&[3]).barrier().unsqueeze(3);
+    let group_mean =
+        |sums: Value<'b>| affine(sums, weight, None).reduce_sum(&[2]).unsqueeze(2) / (dims[2] * dims[3]) as f64;
+    let gradient = (affine(grad, weight, None) - group_mean(sum) - normalized * group_mean(product)) * rstd;
+    let of_parameter = |sums: Value<'b>| sums.reduce_sum(&[0]).flatten().convert(parameter_dtype(cx, "weight", dtype));
+    wanted(cx, &[gradient.reshape(&input.dims()).convert(dtype), of_parameter(product), of_parameter(sum)])
 }
 
 // ---- root mean square norm -----------------------------------------------------------------------

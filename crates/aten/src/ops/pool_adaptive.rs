@@ -141,9 +141,7 @@ fn largest_of_bins<'b>(x: Value<'b>, bins: &[Bins]) -> (Value<'b>, Value<'b>) {
         let within = input.lt(end);
         inside = Some(inside.map_or(within, |inside| inside & within));
         let taken = input.min(bins.inputs - 1).reshape(&[bins.outputs, widest]);
-        let spread = |v: Value<'b>, axis: usize| {
-            Places::slices(&v.dims(), axis, taken).read(v)
-        };
+        let spread = |v: Value<'b>, axis: usize| Places::slices(&v.dims(), axis, taken).read(v);
         value = spread(value, leading + 2 * i);
         place = spread(place, 2 * i);
     }

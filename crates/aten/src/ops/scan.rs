@@ -12,11 +12,11 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["cumprod"], |cx| running(cx, Number::Int(1), |a, x| a * x)),
     many(&["cummax"], |cx| {
         let x = cx.tensor("self")?;
-        running_extreme(cx, x.dtype().max_identity(), |a, x| a.max(x))
+        running_extreme(cx, x.dtype().max_identity(), |a, x| a.larger(x))
     }),
     many(&["cummin"], |cx| {
         let x = cx.tensor("self")?;
-        running_extreme(cx, x.dtype().min_identity(), |a, x| a.min(x))
+        running_extreme(cx, x.dtype().min_identity(), |a, x| a.smaller(x))
     }),
     one(&["logcumsumexp", "_logcumsumexp"], |cx| {
         let x = cx.tensor("self")?;

@@ -81,8 +81,9 @@ fn fits_float32(dtype: DType) -> bool {
 /// For each of `values`, how many elements of the sorted last dimension of `sequence` go before it (or,
 /// `right`, do not go after it). A `sequence` of several dimensions shares the leading ones with `values`.
 fn insertion_points<'b>(cx: &Cx<'b>, sequence: Value<'b>, values: Value<'b>, right: bool) -> Result<Value<'b>> {
-    /// Sequences up to this long are compared as a whole, which fuses and needs no gather.
-    const SHORT: i64 = 64;
+    /// Sequences up to this long are compared as a whole, which fuses and needs no gather. XLA's CPU compiler
+    /// splits sums of more than 32 elements, and would store what is summed.
+    const SHORT: i64 = 32;
     let dtype = if cx.bool("out_int32")? { DType::I32 } else { DType::I64 };
     // Negations: a NaN among the values goes to the end.
     let before = |element: Value<'b>, value: Value<'b>| match right {

@@ -36,8 +36,9 @@ fn col2im<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     dims.extend_from_slice(&windows.outputs);
     let columns = columns.reshape(&dims);
     let wide = columns.convert(columns.dtype().opmath());
-    let seeing = taps.iter().enumerate().map(|(i, tap)| {
-        windows.seeing(windows.spread(wide.select_axis(place, i as i64), Number::Int(0)), tap)
-    });
+    let seeing = taps
+        .iter()
+        .enumerate()
+        .map(|(i, tap)| windows.seeing(windows.spread(wide.select_axis(place, i as i64), Number::Int(0)), tap));
     Ok(seeing.reduce(|sum, one| sum + one).unwrap_or(wide).convert(columns.dtype()))
 }

@@ -269,9 +269,7 @@ fn repeat_or_skip<'b>(x: Value<'b>, axes: &[Axis], steps: &[Step]) -> Value<'b> 
                 dims[place] = axis.outputs;
                 repeated.reshape(&dims)
             }
-            Step::Skip(start, step) => {
-                result.slice_axis_by(place, start, start + (axis.outputs - 1) * step + 1, step)
-            }
+            Step::Skip(start, step) => result.slice_axis_by(place, start, start + (axis.outputs - 1) * step + 1, step),
         };
     }
     result

@@ -166,7 +166,16 @@ pub(crate) type MakeView = fn(&Cx<'_>, TensorSpec) -> Result<TensorSpec>;
 /// A dense tensor's view of itself.
 pub(crate) fn whole(x: Value<'_>) -> TensorSpec {
     let sizes = x.dims();
-    TensorSpec { storage: 0, dtype: x.dtype(), strides: contiguous_strides(&sizes), sizes, offset: 0, is_conj: false, is_neg: false, offset_input: None }
+    TensorSpec {
+        storage: 0,
+        dtype: x.dtype(),
+        strides: contiguous_strides(&sizes),
+        sizes,
+        offset: 0,
+        is_conj: false,
+        is_neg: false,
+        offset_input: None,
+    }
 }
 
 fn read<'b>(cx: &Cx<'b>, make: MakeView) -> Result<Value<'b>> {
@@ -241,6 +250,15 @@ pub(crate) fn diagonal_of(mut spec: TensorSpec, offset: i64, a: usize, b: usize)
 
 /// `as_strided`, over the dense tensor's own storage.
 pub(crate) fn strided(cx: &Cx<'_>, spec: TensorSpec) -> Result<TensorSpec> {
+    let numel: i64 = spec.sizes.iter().product();
+    let (sizes, strides) = (cx.ints("size")?, cx.ints("stride")?);
     let offset = cx.int_or_none("storage_offset").unwrap_or(0);
-    Ok(TensorSpec { sizes: cx.ints("size")?, strides: cx.ints("stride")?, offset, ..spec })
+    let reach: i64 = sizes.iter().zip(&strides).map(|(size, stride)| (size - 1) * stride).sum();
+    if !sizes.contains(&0) && !(0..numel).contains(&(offset + reach)) {
+        return Err(Error::runtime(format!(
+            "as_strided: sizes {sizes:?}, strides {strides:?}, storage offset {offset} are out of bounds for a \
+             tensor of {numel} elements"
+        )));
+    }
+    Ok(TensorSpec { sizes, strides, offset, ..spec })
 }

@@ -106,8 +106,7 @@ impl Windows {
     /// The adjoint of a sum over [`Windows::split_axes`]: each output repeated over its window, split.
     pub fn repeated<'b>(&self, y: Value<'b>) -> Value<'b> {
         let mut dims = self.leading(y);
-        let places: Vec<usize> =
-            (0..dims.len()).chain((0..self.spatial()).map(|i| dims.len() + 2 * i)).collect();
+        let places: Vec<usize> = (0..dims.len()).chain((0..self.spatial()).map(|i| dims.len() + 2 * i)).collect();
         dims.extend((0..self.spatial()).flat_map(|i| [self.outputs[i], self.kernel[i]]));
         y.broadcast_in_dim(&dims, &places)
     }
