@@ -16,9 +16,10 @@ using at::Tensor;
 bool is_ours(const Tensor& tensor) { return tensor.device().type() == kDevice; }
 
 TtTensor describe(const Tensor& tensor) {
-  TORCH_CHECK(tensor.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::PrivateUse1) && tensor.has_storage(),
-              "torchtpu: cannot copy a tensor that is not dense");
-  return torchtpu::describe(*tensor.unsafeGetTensorImpl(), tensor.storage().data_ptr().get_context());
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  void* storage = impl.key_set().has(c10::DispatchKey::PrivateUse1) && impl.has_storage() ? storage_of(impl) : nullptr;
+  TORCH_CHECK(storage != nullptr, "torchtpu: cannot copy a tensor that is not dense, or whose memory is not the device's");
+  return torchtpu::describe(impl, storage);
 }
 
 Tensor host_empty(const Tensor& like) {

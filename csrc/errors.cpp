@@ -38,8 +38,12 @@ bool means_no_metas() {
   try {
     throw;
   } catch (const c10::NotImplementedError& error) {
-    // The dispatcher's text for a missing kernel; other texts are a kernel's own refusals, for the user.
-    return std::strstr(error.what(), "Could not run '") != nullptr;
+    // PyTorch says in several ways that there is no meta kernel; what says none of them is a kernel's own
+    // refusal of its arguments, for the user to see.
+    for (const char* missing : {"Could not run '", "Meta", "meta"}) {
+      if (std::strstr(error.what(), missing) != nullptr) return true;
+    }
+    return false;
   } catch (python_error& error) {
     pybind11::gil_scoped_acquire gil;
     error.persist();  // it may still sit in the thread's error indicator

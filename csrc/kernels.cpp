@@ -11,6 +11,13 @@
 
 namespace torchtpu {
 
+void* storage_of(const c10::TensorImpl& tensor) {
+  if (!tensor.unsafe_storage()) return nullptr;
+  // Memory that somebody else wrapped into a tensor of this device has another context.
+  const c10::DataPtr& data = tensor.unsafe_storage().data_ptr();
+  return data.get_deleter() == &tt_storage_release ? data.get_context() : nullptr;
+}
+
 TtTensor describe(const c10::TensorImpl& tensor, void* storage) {
   const auto keys = tensor.key_set();
   return {storage,
@@ -101,7 +108,7 @@ void Call::convert_tensor(TtArg& arg, const at::Tensor& tensor, size_t position)
   if (impl->key_set().has(c10::DispatchKey::PrivateUse1)) [[likely]] {  // dense and on this backend
     const int32_t index = impl->device().index();
     if (device < 0) device = index;
-    void* storage = impl->unsafe_storage() ? impl->unsafe_storage().data_ptr().get_context() : nullptr;
+    void* storage = storage_of(*impl);
     if (index != device || storage == nullptr) [[unlikely]] refuse_tensor(tensor, position);
     arg.tag = TT_TENSOR;
     arg.tensor = describe(*impl, storage);

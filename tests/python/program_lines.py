@@ -330,9 +330,12 @@ def write(g: Generator) -> Step | None:
         (f"{name}.unsqueeze_(0)", MOVES, (name,)),
     ]
     if fits:
+        # The CPU fills with a number where other devices copy, and refuse what overlaps.
+        number_of_itself = g.tensor(other).dim() == 0 and g.shares_storage(name, other)
+        assigned = f"{other}.clone()" if number_of_itself else other
         lines += [
             (f"{name}.copy_({other})", EXACT, (name, other)),
-            (f"{name}[{g.slices(t)}] = {other}", EXACT, (name, other)),
+            (f"{name}[{g.slices(t)}] = {assigned}", EXACT, (name, other)),
             (f"torch.mul({other}, {other}, out={name})", PRODUCT, (name, other))
             if g.tensor(other).shape == t.shape
             else (f"{name}.copy_({other})", EXACT, (name, other)),

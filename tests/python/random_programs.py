@@ -120,6 +120,9 @@ class Generator:
 
         return self.pick(apart)
 
+    def shares_storage(self, one: str, other: str) -> bool:
+        return self.tensor(one).untyped_storage()._cdata == self.tensor(other).untyped_storage()._cdata
+
     def number(self) -> str:
         numbers = [name for name, value in self.reference.variables.items() if type(value) is int]
         return self.random.choice(numbers + ["2", "3", "-1", "0", "0.5", "-1.5", "2.0", "True"])

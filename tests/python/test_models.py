@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 
-
 def _fresh_seed() -> int:
     given = os.environ.get("TORCHTPU_TEST_SEED", "random")
     return random.SystemRandom().randrange(2**31) if given == "random" else int(given)

@@ -54,7 +54,7 @@ fn lower_with<'b>(call: &'b Call, builder: &'b Builder, inputs: &'b Inputs<'b>) 
         Body::Row(row) => row.lower(&cx)?,
         Body::Graph(graph) => lower_graph(graph, call, &cx)?,
     };
-    let written = mutated_tensors(call).len();
+    let written = call.written_tensors().len();
     if cx.counts.borrow().iter().any(|(result, ..)| *result < written) {
         return Err(Error::not_implemented(format!(
             "{}: results whose size the data decide cannot be written to given tensors",

@@ -552,7 +552,7 @@ mod tests {
                 let held = if flat { vec![numel] } else { base.clone() };
                 let builder = Builder::default();
                 let whole = builder.parameter(Type::new(DType::F32, &held));
-                let value = read(whole, &spec);
+                let value = read(whole, &spec, None);
                 let updated = write(Some(whole), numel as usize * 4, &spec, value, None);
                 assert_eq!(value.dims(), spec.sizes, "{held:?} {spec:?}");
                 assert_eq!(updated.numel(), numel, "{held:?} {spec:?}");
@@ -579,7 +579,7 @@ mod tests {
                     is_neg: false,
                     offset_input: None,
                 };
-                let value = read(base, &spec);
+                let value = read(base, &spec, None);
                 assert_eq!(value.ty(), Type::new(to, &spec.sizes), "{from} as {to}");
                 let updated = write(Some(base), base.ty().size_bytes(), &spec, value, None);
                 assert_eq!(updated.ty(), base.ty(), "{from} as {to}");

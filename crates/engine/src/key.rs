@@ -196,7 +196,8 @@ impl<'a> Specs<'a> {
             let base = storage.base().ok().map(|id| self.types.get(id).clone());
             self.storages.push(StorageSpec { base, nbytes: storage.nbytes() });
         }
-        let reach: i64 = tensor.sizes().iter().zip(tensor.strides()).map(|(size, stride)| (size - 1) * stride).sum();
+        let reach: i64 =
+            tensor.sizes().iter().zip(tensor.strides()).map(|(size, stride)| (size - 1).max(0) * stride).sum();
         let element = held(tensor.dtype)?.size_bytes();
         let needed = (tensor.offset + reach + 1) as usize * element;
         if !tensor.sizes().contains(&0) && needed > storage.nbytes() {

@@ -5,6 +5,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyTuple};
 
+type NamedArgs<'py> = Vec<(String, Bound<'py, PyAny>)>;
+
 /// Keeps a traced decomposition and returns its handle. `nodes` are `(operator, [(name, value)],
 /// number of results)`; a value is `None` or a tuple of a letter and its content:
 /// `v` value number, `vs` value numbers, `i`/`f`/`b`/`s`/`d` int, float, bool, string, dtype,
@@ -13,7 +15,7 @@ use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyTuple};
 pub fn define_graph(
     py: Python<'_>,
     inputs: usize,
-    nodes: Vec<(String, Vec<(String, Bound<'_, PyAny>)>, usize)>,
+    nodes: Vec<(String, NamedArgs<'_>, usize)>,
     outputs: Vec<Option<usize>>,
 ) -> PyResult<u64> {
     let nodes = nodes

@@ -333,7 +333,8 @@ fn compile_ahead(py: Python<'_>, program: &str, topology: &str) -> PyResult<Py<P
 }
 
 #[pymodule]
-fn _C(module: &Bound<'_, PyModule>) -> PyResult<()> {
+#[pyo3(name = "_C")]
+fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($name:path),* $(,)?) => { $(module.add_function(wrap_pyfunction!($name, module)?)?;)* };
     }

@@ -154,7 +154,7 @@ fn y1<'b>(x: Value<'b>) -> Value<'b> {
 /// Airy's function of the first kind.
 fn airy<'b>(x: Value<'b>) -> Value<'b> {
     // ζ = ⅔ |x|^1.5 at the boundary of the series.
-    const BOUNDARY: f64 = 1.885618083164126731735;
+    const BOUNDARY: f64 = 1.885_618_083_164_126_7;
     let magnitude = x.abs();
     let root = magnitude.sqrt();
     let zeta = magnitude * root * (2.0 / 3.0);

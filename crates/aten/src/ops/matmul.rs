@@ -12,21 +12,19 @@ use crate::ops::unary::conjugate;
 use crate::table::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
-    one(&["mm", "mm.dtype"], |cx| rounded(cx, mm(cx.tensor("self")?, cx.tensor("mat2")?))),
-    one(&["bmm", "bmm.dtype"], |cx| rounded(cx, bmm(cx.tensor("self")?, cx.tensor("mat2")?))),
-    one(&["mv"], |cx| rounded(cx, contract(cx.tensor("self")?, cx.tensor("vec")?, &[1], &[0]))),
-    one(&["dot"], |cx| rounded(cx, contract(cx.tensor("self")?, cx.tensor("tensor")?, &[0], &[0]))),
-    one(&["vdot"], |cx| rounded(cx, contract(conjugate(cx.tensor("self")?), cx.tensor("other")?, &[0], &[0]))),
+    one(&["mm", "mm.dtype"], |cx| rounded(cx, factors(cx, "self", "mat2", mm)?)),
+    one(&["bmm", "bmm.dtype"], |cx| rounded(cx, factors(cx, "self", "mat2", bmm)?)),
+    one(&["mv"], |cx| rounded(cx, factors(cx, "self", "vec", mv)?)),
+    one(&["dot"], |cx| rounded(cx, factors(cx, "self", "tensor", dot)?)),
+    one(&["vdot"], |cx| rounded(cx, factors(cx, "self", "other", |a, b| dot(conjugate(a), b))?)),
     one(&["addmm", "addmm.dtype"], |cx| rounded(cx, addmm(cx)?)),
-    one(&["baddbmm", "baddbmm.dtype"], |cx| {
-        rounded(cx, plus_self(cx, bmm(cx.tensor("batch1")?, cx.tensor("batch2")?))?)
-    }),
+    one(&["baddbmm", "baddbmm.dtype"], |cx| rounded(cx, plus_self(cx, factors(cx, "batch1", "batch2", bmm)?)?)),
     one(&["addbmm"], |cx| {
         // The sum over the batch is part of the contraction.
-        let (a, b) = (cx.tensor("batch1")?, cx.tensor("batch2")?);
-        rounded(cx, plus_self(cx, contract(a, b, &[0, 2], &[0, 1]))?)
+        let summed = factors(cx, "batch1", "batch2", |a, b| contract(a, b, &[0, 2], &[0, 1]))?;
+        rounded(cx, plus_self(cx, summed)?)
     }),
-    one(&["addmv"], |cx| rounded(cx, plus_self(cx, contract(cx.tensor("mat")?, cx.tensor("vec")?, &[1], &[0]))?)),
+    one(&["addmv"], |cx| rounded(cx, plus_self(cx, factors(cx, "mat", "vec", mv)?)?)),
     one(&["addr"], |cx| {
         let dtype = cx.promoted(&["self", "vec1", "vec2"])?;
         let (a, b) = (cx.operand("vec1", dtype.opmath())?, cx.operand("vec2", dtype.opmath())?);
@@ -54,6 +52,53 @@ fn contract<'b>(a: Value<'b>, b: Value<'b>, over_a: &[usize], over_b: &[usize]) 
     product(a, b, &DotDims { lhs_contract: over_a.to_vec(), rhs_contract: over_b.to_vec(), ..DotDims::default() })
 }
 
+/// A product of two arguments, which PyTorch wants to be of one type.
+fn factors<'b>(
+    cx: &Cx<'b>,
+    a: &str,
+    b: &str,
+    product: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>,
+) -> Result<Value<'b>> {
+    let (a, b) = (cx.tensor(a)?, cx.tensor(b)?);
+    if a.dtype() != b.dtype() {
+        return Err(Error::runtime(format!(
+            "expected both factors to have the same dtype, but got: {} != {}",
+            c_name(a.dtype()),
+            c_name(b.dtype())
+        )));
+    }
+    Ok(product(a, b))
+}
+
+/// The C++ type by which PyTorch's messages name an element type.
+fn c_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool => "bool",
+        DType::U8 => "unsigned char",
+        DType::I8 => "signed char",
+        DType::I16 => "short",
+        DType::I32 => "int",
+        DType::I64 => "long long",
+        DType::U16 => "unsigned short",
+        DType::U32 => "unsigned int",
+        DType::U64 => "unsigned long long",
+        DType::F16 => "c10::Half",
+        DType::BF16 => "c10::BFloat16",
+        DType::F32 => "float",
+        DType::F64 => "double",
+        DType::C64 => "c10::complex<float>",
+        DType::C128 => "c10::complex<double>",
+    }
+}
+
+fn mv<'b>(matrix: Value<'b>, vector: Value<'b>) -> Value<'b> {
+    contract(matrix, vector, &[1], &[0])
+}
+
+fn dot<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
+    contract(a, b, &[0], &[0])
+}
+
 /// The product of two matrices, in the type of its accumulation.
 pub(crate) fn mm<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
     contract(a, b, &[1], &[0])
@@ -78,7 +123,7 @@ fn rounded<'b>(cx: &Cx<'b>, value: Value<'b>) -> Result<Value<'b>> {
 }
 
 fn addmm<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
-    plus_self(cx, mm(cx.tensor("mat1")?, cx.tensor("mat2")?))
+    plus_self(cx, factors(cx, "mat1", "mat2", mm)?)
 }
 
 /// `beta * self + alpha * product`. A `beta` of 0 ignores `self`, NaN included.
