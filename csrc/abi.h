@@ -157,6 +157,9 @@ const TtError* tt_last_error();
 // written. *data receives the address to show.
 TtStatus tt_storage_new(int32_t device, size_t nbytes, void** storage, void** data);
 void tt_storage_release(void* storage);
+// The live storage that showed the address `data` lies in, and the place of `data` in it; null when there is
+// none. The caller keeps the storage alive by other means. Slow: for memory that somebody else wrapped.
+void* tt_storage_at(const void* data, size_t* byte_offset);
 // Grows or shrinks, keeping the common prefix.
 TtStatus tt_storage_resize(void* storage, size_t nbytes, void** data);
 

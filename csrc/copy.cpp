@@ -17,9 +17,10 @@ bool is_ours(const Tensor& tensor) { return tensor.device().type() == kDevice; }
 
 TtTensor describe(const Tensor& tensor) {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  void* storage = impl.key_set().has(c10::DispatchKey::PrivateUse1) && impl.has_storage() ? storage_of(impl) : nullptr;
-  TORCH_CHECK(storage != nullptr, "torchtpu: cannot copy a tensor that is not dense, or whose memory is not the device's");
-  return torchtpu::describe(impl, storage);
+  const bool dense = impl.key_set().has(c10::DispatchKey::PrivateUse1) && impl.has_storage();
+  const TtTensor described = dense ? torchtpu::describe(impl) : TtTensor{};
+  TORCH_CHECK(described.storage != nullptr, "torchtpu: cannot copy a tensor that is not dense, or whose memory is not the device's");
+  return described;
 }
 
 Tensor host_empty(const Tensor& like) {

@@ -11,23 +11,27 @@
 
 namespace torchtpu {
 
-void* storage_of(const c10::TensorImpl& tensor) {
-  if (!tensor.unsafe_storage()) return nullptr;
-  // Memory that somebody else wrapped into a tensor of this device has another context.
-  const c10::DataPtr& data = tensor.unsafe_storage().data_ptr();
-  return data.get_deleter() == &tt_storage_release ? data.get_context() : nullptr;
-}
-
-TtTensor describe(const c10::TensorImpl& tensor, void* storage) {
+TtTensor describe(const c10::TensorImpl& tensor) {
   const auto keys = tensor.key_set();
-  return {storage,
-          tensor.sizes().data(),
-          tensor.strides().data(),
-          tensor.storage_offset(),
-          static_cast<int32_t>(tensor.dim()),
-          static_cast<int8_t>(c10::typeMetaToScalarType(tensor.dtype())),
-          keys.has(c10::DispatchKey::Conjugate),
-          keys.has(c10::DispatchKey::Negative)};
+  TtTensor described{nullptr,
+                     tensor.sizes().data(),
+                     tensor.strides().data(),
+                     tensor.storage_offset(),
+                     static_cast<int32_t>(tensor.dim()),
+                     static_cast<int8_t>(c10::typeMetaToScalarType(tensor.dtype())),
+                     keys.has(c10::DispatchKey::Conjugate),
+                     keys.has(c10::DispatchKey::Negative)};
+  if (!tensor.unsafe_storage()) return described;
+  const c10::DataPtr& data = tensor.unsafe_storage().data_ptr();
+  if (data.get_deleter() == &tt_storage_release) [[likely]] {
+    described.storage = data.get_context();
+    return described;
+  }
+  // Our memory that PyTorch wrapped anew, as it does to pickle a storage and to import from DLPack.
+  size_t byte_offset = 0;
+  described.storage = tt_storage_at(data.get(), &byte_offset);
+  described.offset += static_cast<int64_t>(byte_offset / tensor.itemsize());
+  return described;
 }
 
 namespace {
@@ -108,10 +112,9 @@ void Call::convert_tensor(TtArg& arg, const at::Tensor& tensor, size_t position)
   if (impl->key_set().has(c10::DispatchKey::PrivateUse1)) [[likely]] {  // dense and on this backend
     const int32_t index = impl->device().index();
     if (device < 0) device = index;
-    void* storage = storage_of(*impl);
-    if (index != device || storage == nullptr) [[unlikely]] refuse_tensor(tensor, position);
     arg.tag = TT_TENSOR;
-    arg.tensor = describe(*impl, storage);
+    arg.tensor = describe(*impl);
+    if (index != device || arg.tensor.storage == nullptr) [[unlikely]] refuse_tensor(tensor, position);
     return;
   }
   // A number that PyTorch wrapped, or a 0-d CPU tensor, may stand among device tensors; it may not be written.

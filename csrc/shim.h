@@ -120,10 +120,8 @@ bool is_out(const c10::Argument& argument);
 
 // Runs an operator on the device: takes its arguments off the stack and pushes its results.
 void call_operator(const Operator& op, torch::jit::Stack* stack);
-// The core's storage behind a tensor of this device; null when its memory is not the core's.
-void* storage_of(const c10::TensorImpl& tensor);
-// A tensor of this backend as the core sees it; `storage` is its DataPtr's context.
-TtTensor describe(const c10::TensorImpl& tensor, void* storage);
+// A tensor of this device as the core sees it; its storage is null when the memory is not the core's.
+TtTensor describe(const c10::TensorImpl& tensor);
 // The device of a call: that of its first tensor, else of its Device argument, else the current one.
 int32_t device_of(at::ArrayRef<c10::IValue> arguments);
 

@@ -246,6 +246,21 @@ pub fn dtype(scalar_type: i8) -> Option<DType> {
     })
 }
 
+/// What PyTorch calls an element type that the backend cannot hold.
+pub fn unheld_name(scalar_type: i8) -> String {
+    match scalar_type {
+        8 => "torch.complex32".into(),
+        12 => "torch.qint8".into(),
+        13 => "torch.quint8".into(),
+        14 => "torch.qint32".into(),
+        23 => "torch.float8_e5m2".into(),
+        24 => "torch.float8_e4m3fn".into(),
+        25 => "torch.float8_e5m2fnuz".into(),
+        26 => "torch.float8_e4m3fnuz".into(),
+        other => format!("c10::ScalarType {other}"),
+    }
+}
+
 /// The `c10::ScalarType` of an element type.
 pub fn scalar_type(dtype: DType) -> i8 {
     match dtype {

@@ -53,6 +53,12 @@ pub(crate) struct Node {
     pub first_output: u32,
 }
 
+impl Node {
+    pub fn num_outputs(&self) -> usize {
+        self.instance.function().map_or(0, |function| function.results.len())
+    }
+}
+
 pub(crate) struct Chunk {
     /// Distinguishes the marks that values carry from those of other chunks.
     number: u64,
@@ -156,6 +162,29 @@ impl Chunk {
     pub fn sources_of(&self, node: usize) -> &[Source] {
         let end = self.nodes.get(node + 1).map_or(self.sources.len(), |next| next.first_source as usize);
         &self.sources[self.nodes[node].first_source as usize..end]
+    }
+
+    /// One node as a chunk of its own; `values` are all outputs of this chunk.
+    pub fn alone(&self, node: usize, values: &[Arc<Value>]) -> Chunk {
+        let mut alone = Chunk::new(self.number);
+        let instance = &self.nodes[node].instance;
+        alone.key.push(u64::from(instance.id));
+        for source in self.sources_of(node) {
+            let source = match *source {
+                Source::Extra(k) => alone.extra(self.extras[k as usize]),
+                Source::Input(k) => alone.input(&self.inputs[k as usize]),
+                Source::Output(k) => alone.input(&values[k as usize]),
+            };
+            alone.key.push(source.token());
+            alone.sources.push(source);
+        }
+        alone.nodes.push(Node { instance: Arc::clone(instance), first_source: 0, first_output: 0 });
+        alone
+    }
+
+    fn input(&mut self, value: &Arc<Value>) -> Source {
+        self.inputs.push(Arc::clone(value));
+        Source::Input(self.inputs.len() as u32 - 1)
     }
 
     pub fn output_types(&self) -> Vec<&Type> {

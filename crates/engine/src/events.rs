@@ -1,7 +1,7 @@
 //! Events: the moment at which the work queued so far is done.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -12,6 +12,7 @@ use crate::error::Result;
 /// A point in a device's queue. It notes the time at which the last of the work before it was seen done.
 pub struct Event {
     inner: Arc<Inner>,
+    buffers: Vec<Weak<pjrt::Buffer>>,
 }
 
 struct Inner {
@@ -23,7 +24,7 @@ struct Inner {
 impl Inner {
     fn finish_one(&self) {
         if self.waiting.fetch_sub(1, SeqCst) == 1 {
-            *self.done.lock() = Some(Instant::now());
+            self.done.lock().get_or_insert_with(Instant::now);
             self.changed.notify_all();
         }
     }
@@ -52,11 +53,20 @@ impl Event {
             }
         }
         inner.finish_one();
-        Ok(Event { inner })
+        Ok(Event { inner, buffers: buffers.iter().map(Arc::downgrade).collect() })
     }
 
     pub fn is_done(&self) -> bool {
-        self.inner.done.lock().is_some()
+        let mut done = self.inner.done.lock();
+        if done.is_none() {
+            // The plugin may be late with its calls: what it would tell can be seen.
+            let is_ready = |buffer: Arc<pjrt::Buffer>| buffer.is_ready().unwrap_or(true);
+            if self.buffers.iter().all(|buffer| buffer.upgrade().is_none_or(is_ready)) {
+                *done = Some(Instant::now());
+                self.inner.changed.notify_all();
+            }
+        }
+        done.is_some()
     }
 
     /// Waits, and returns the moment at which the work was done.

@@ -63,9 +63,37 @@ impl Engine {
                 if error.kind == ErrorKind::OutOfMemory {
                     memory::count_out_of_memory(device);
                 }
-                let failure = Arc::new(error.clone());
-                values.iter().for_each(|value| value.set(ValueState::Failed(Arc::clone(&failure))));
+                if chunk.nodes.len() > 1 {
+                    // Only the guilty operator's results, and what needs them, are to be lost.
+                    self.run_one_by_one(device, chunk);
+                    return Ok(());
+                }
+                fail(&values, &error);
                 Err(error)
+            }
+        }
+    }
+
+    /// Runs a chunk that failed as a whole again, operator by operator. Results that fail say so when they are
+    /// read.
+    fn run_one_by_one(&mut self, device: usize, chunk: &Chunk) {
+        let types: Vec<_> = chunk.output_types().into_iter().cloned().collect();
+        let values: Vec<Arc<Value>> = chunk
+            .outputs
+            .iter()
+            .zip(types)
+            .map(|(output, ty)| {
+                let dead = || Value::new(self.types.intern(&ty), ValueState::Pending { output: 0 });
+                output.upgrade().unwrap_or_else(dead)
+            })
+            .collect();
+        for (index, node) in chunk.nodes.iter().enumerate() {
+            let first = node.first_output as usize;
+            let results = &values[first..first + node.num_outputs()];
+            let alone = chunk.alone(index, &values);
+            let usage = Usage { live: (0..results.len() as u32).collect(), donated: vec![false; alone.inputs.len()] };
+            if let Err(error) = self.execute(device, &alone, &usage, results) {
+                fail(results, &error);
             }
         }
     }
@@ -163,6 +191,11 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+fn fail(values: &[Arc<Value>], error: &Error) {
+    let failure = Arc::new(error.clone());
+    values.iter().for_each(|value| value.set(ValueState::Failed(Arc::clone(&failure))));
 }
 
 impl Usage {

@@ -271,6 +271,8 @@ pub(crate) fn key_without_offsets(
 }
 
 fn held(scalar_type: i8) -> Result<DType> {
-    call::dtype(scalar_type)
-        .ok_or_else(|| Error::new(ErrorKind::Type, format!("tpu tensors cannot hold c10::ScalarType {scalar_type}")))
+    call::dtype(scalar_type).ok_or_else(|| {
+        let name = call::unheld_name(scalar_type);
+        Error::new(ErrorKind::Type, format!("tpu tensors cannot hold dtype {name}"))
+    })
 }

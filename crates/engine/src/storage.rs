@@ -1,7 +1,7 @@
 //! Storages and the values that they hold.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
@@ -68,7 +68,17 @@ impl Value {
 /// A tensor storage: PyTorch's `DataPtr` points to one. Its value is replaced when it is written.
 pub struct Storage {
     pub device: usize,
+    place: u32,
     state: Mutex<State>,
+}
+
+/// Every live storage, by place; places of the dead are reused. Scanned only to find the storage behind a
+/// bare address, which PyTorch has when it pickles or imports memory.
+static LIVE: Mutex<Live> = Mutex::new(Live { places: Vec::new(), free: Vec::new() });
+
+struct Live {
+    places: Vec<Option<Weak<Storage>>>,
+    free: Vec<u32>,
 }
 
 struct State {
@@ -86,7 +96,24 @@ impl Storage {
     pub(crate) fn with_value(device: usize, nbytes: usize, value: Option<Arc<Value>>) -> Arc<Storage> {
         memory::count_allocation(device, nbytes);
         let address = memory::next_address(nbytes);
-        Arc::new(Storage { device, state: Mutex::new(State { nbytes, address, value }) })
+        let mut live = LIVE.lock();
+        let place = live.free.pop().unwrap_or(live.places.len() as u32);
+        let storage = Arc::new(Storage { device, place, state: Mutex::new(State { nbytes, address, value }) });
+        let entry = Some(Arc::downgrade(&storage));
+        match live.places.get_mut(place as usize) {
+            Some(free) => *free = entry,
+            None => live.places.push(entry),
+        }
+        storage
+    }
+
+    /// The live storage that shows an address within it, and how many bytes into it the address is.
+    pub fn at_address(address: usize) -> Option<(Arc<Storage>, usize)> {
+        let storages: Vec<Arc<Storage>> = LIVE.lock().places.iter().flatten().filter_map(Weak::upgrade).collect();
+        storages.into_iter().find_map(|storage| {
+            let (start, nbytes) = (storage.address(), storage.nbytes());
+            (start <= address && address < start + nbytes).then(|| (storage, address - start))
+        })
     }
 
     /// The address that `data_ptr()` shows.
@@ -124,5 +151,8 @@ impl Storage {
 impl Drop for Storage {
     fn drop(&mut self) {
         memory::count_free(self.device, self.state.get_mut().nbytes);
+        let mut live = LIVE.lock();
+        live.places[self.place as usize] = None;
+        live.free.push(self.place);
     }
 }

@@ -269,6 +269,15 @@ unsafe extern "C" fn tt_storage_release(storage: *const Storage) {
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn tt_storage_at(data: usize, byte_offset: *mut usize) -> *const Storage {
+    let found = guarded(|| Ok(Storage::at_address(data))).ok().flatten();
+    let Some((storage, offset)) = found else { return std::ptr::null() };
+    // SAFETY: the ABI promises a place for the answer.
+    unsafe { *byte_offset = offset };
+    Arc::as_ptr(&storage)
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn tt_storage_resize(storage: *const Storage, nbytes: usize, data: *mut usize) -> i32 {
     status(|| {
         // SAFETY: the ABI promises a live storage and a place for the answer.

@@ -216,7 +216,7 @@ fn index_select<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let axis = cx.axis_arg("dim", x.rank())?;
     let index = cx.tensor("index")?.flatten();
     if !matches!(index.dtype(), DType::I32 | DType::I64) {
-        return Err(Error::index("index_select(): Expected dtype int32 or int64 for index"));
+        return Err(Error::runtime("index_select(): Expected dtype int32 or int64 for index"));
     }
     if x.rank() == 0 {
         return Ok(x);

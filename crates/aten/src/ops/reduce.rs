@@ -14,13 +14,6 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["count_nonzero", "count_nonzero.dim_IntList"], |cx| {
         reduced(cx, cx.tensor("self")?.convert(DType::Bool).convert(DType::I64), |x, axes| x.reduce_sum(axes))
     }),
-    one(&["trace"], |cx| {
-        let x = widened(cx.tensor("self")?);
-        let dims = x.dims();
-        let on_diagonal = cx.b().iota(DType::I32, &dims, 0).eq(cx.b().iota(DType::I32, &dims, 1));
-        let dtype = x.dtype();
-        Ok(on_diagonal.select(x.convert(dtype.opmath()), 0).reduce_sum(&[0, 1]).convert(dtype))
-    }),
     // Variance
     one(&["var.correction"], |cx| spread(cx, |variance| variance).map(|[variance, _]| variance)).baked(&["correction"]),
     one(&["std.correction"], |cx| spread(cx, |v| v.sqrt()).map(|[deviation, _]| deviation)).baked(&["correction"]),

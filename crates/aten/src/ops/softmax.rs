@@ -3,7 +3,7 @@
 use stablehlo::{DType, Value};
 
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::table::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -57,6 +57,13 @@ fn float_along<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, &[usize]) -> Value<'b>
         None => x.dtype(),
     };
     let axes = cx.axes_arg("dim", x.rank())?;
+    if !dtype.is_float() && !dtype.is_complex() {
+        // PyTorch refuses these as well, unless there is nothing to compute.
+        if x.numel() == 0 {
+            return Ok(x.convert(dtype));
+        }
+        return Err(Error::not_implemented(format!("{} is not implemented for {dtype}", cx.operator)));
+    }
     Ok(f(x.convert(dtype.opmath()), &axes).convert(dtype))
 }
 
