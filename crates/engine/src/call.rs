@@ -5,6 +5,7 @@ use std::slice;
 
 use stablehlo::DType;
 
+use crate::error::{Error, ErrorKind, Result};
 use crate::storage::Storage;
 
 /// What an argument is. The numbers are those of `TtTag`.
@@ -216,11 +217,12 @@ pub struct Meta {
 
 impl Meta {
     /// `None` for an undefined result.
-    pub(crate) fn to_spec(self) -> Option<aten::ResultSpec> {
-        let ndim = usize::try_from(self.ndim).ok()?;
+    pub(crate) fn to_spec(self) -> Result<Option<aten::ResultSpec>> {
+        let Ok(ndim) = usize::try_from(self.ndim) else { return Ok(None) };
         // SAFETY: the ABI promises `ndim` sizes and strides that live as long as the call.
         let (sizes, strides) = unsafe { (slice_of(self.sizes, ndim), slice_of(self.strides, ndim)) };
-        Some(aten::ResultSpec { dtype: dtype(self.dtype)?, sizes: sizes.to_vec(), strides: strides.to_vec() })
+        let dtype = held(self.dtype)?;
+        Ok(Some(aten::ResultSpec { dtype, sizes: sizes.to_vec(), strides: strides.to_vec() }))
     }
 }
 
@@ -239,15 +241,23 @@ pub fn dtype(scalar_type: i8) -> Option<DType> {
         10 => DType::C128,
         11 => DType::Bool,
         15 => DType::BF16,
-        27 => DType::U16,
-        28 => DType::U32,
-        29 => DType::U64,
         _ => return None,
     })
 }
 
+/// The element type behind a `c10::ScalarType`.
+///
+/// # Errors
+/// Where the backend cannot hold it.
+pub fn held(scalar_type: i8) -> Result<DType> {
+    dtype(scalar_type).ok_or_else(|| {
+        let message = format!("tpu tensors cannot hold dtype {}", unheld_name(scalar_type));
+        Error::new(ErrorKind::Type, message)
+    })
+}
+
 /// What PyTorch calls an element type that the backend cannot hold.
-pub fn unheld_name(scalar_type: i8) -> String {
+fn unheld_name(scalar_type: i8) -> String {
     match scalar_type {
         8 => "torch.complex32".into(),
         12 => "torch.qint8".into(),
@@ -257,6 +267,9 @@ pub fn unheld_name(scalar_type: i8) -> String {
         24 => "torch.float8_e4m3fn".into(),
         25 => "torch.float8_e5m2fnuz".into(),
         26 => "torch.float8_e4m3fnuz".into(),
+        27 => "torch.uint16".into(),
+        28 => "torch.uint32".into(),
+        29 => "torch.uint64".into(),
         other => format!("c10::ScalarType {other}"),
     }
 }

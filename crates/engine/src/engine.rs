@@ -299,7 +299,7 @@ impl Engine {
             args: lowered_args,
             storages: specs.storages,
             mutated: operator.mutated.clone(),
-            results: metas.map(|metas| metas.iter().map(|meta| meta.to_spec()).collect()),
+            results: metas.map(|metas| metas.iter().map(|meta| meta.to_spec()).collect()).transpose()?,
             precision: self.precision,
         };
         let lowered = match unfitting_results(&call) {

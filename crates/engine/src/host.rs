@@ -189,8 +189,7 @@ pub(crate) fn read_i64(value: &Value) -> Result<i64> {
 }
 
 fn type_of(tensor: &TensorArg) -> Result<Type> {
-    let dtype = call::dtype(tensor.dtype)
-        .ok_or_else(|| Error::runtime(format!("tpu tensors cannot hold dtype {}", call::unheld_name(tensor.dtype))))?;
+    let dtype = call::held(tensor.dtype)?;
     Ok(Type::new(dtype, tensor.sizes()))
 }
 

@@ -4,7 +4,7 @@ use aten::{ArgSpec, ScalarSpec, StorageSpec, TensorSpec};
 use stablehlo::{DType, Number};
 
 use crate::call::{self, Arg, Generator, Tag};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::instance::Types;
 use crate::operators::{ArgInfo, Operator};
 use crate::storage::Storage;
@@ -165,7 +165,7 @@ impl<'a> Specs<'a> {
             Tag::None | Tag::Generator | Tag::Ignored => ArgSpec::None,
             Tag::Tensor => ArgSpec::Tensor(self.tensor(arg)?),
             Tag::ScalarTensor => ArgSpec::Scalar(ScalarSpec {
-                dtype: held(arg.dtype)?,
+                dtype: call::held(arg.dtype)?,
                 wrapped: arg.wrapped != 0,
                 is_tensor: true,
                 baked: None,
@@ -178,7 +178,7 @@ impl<'a> Specs<'a> {
                 ArgSpec::Scalar(ScalarSpec { dtype: number_dtype(number), wrapped: true, is_tensor: false, baked })
             }
             Tag::String => ArgSpec::Str(String::from_utf8_lossy(arg.string()).into_owned()),
-            Tag::DType => ArgSpec::DType(held(arg.int() as i8)?),
+            Tag::DType => ArgSpec::DType(call::held(arg.int() as i8)?),
             Tag::Ints => ArgSpec::Ints(arg.ints().to_vec()),
             Tag::Floats => ArgSpec::Floats(arg.floats().to_vec()),
             Tag::Bools => ArgSpec::Bools(arg.bools().iter().map(|&x| x != 0).collect()),
@@ -198,7 +198,7 @@ impl<'a> Specs<'a> {
         }
         let reach: i64 =
             tensor.sizes().iter().zip(tensor.strides()).map(|(size, stride)| (size - 1).max(0) * stride).sum();
-        let element = held(tensor.dtype)?.size_bytes();
+        let element = call::held(tensor.dtype)?.size_bytes();
         let needed = (tensor.offset + reach + 1) as usize * element;
         if !tensor.sizes().contains(&0) && needed > storage.nbytes() {
             return Err(Error::runtime(format!(
@@ -212,7 +212,7 @@ impl<'a> Specs<'a> {
         }
         let mut spec = TensorSpec {
             storage: index,
-            dtype: held(tensor.dtype)?,
+            dtype: call::held(tensor.dtype)?,
             sizes: tensor.sizes().to_vec(),
             strides: tensor.strides().to_vec(),
             offset: tensor.offset,
@@ -268,11 +268,4 @@ pub(crate) fn key_without_offsets(
     let length = key.key.len();
     args.iter().try_for_each(|arg| classes(arg, &mut specs, &mut key.key))?;
     key.key[length..].iter().any(|token| token & OPEN_OFFSET != 0).then(|| key.key.into_boxed_slice())
-}
-
-fn held(scalar_type: i8) -> Result<DType> {
-    call::dtype(scalar_type).ok_or_else(|| {
-        let name = call::unheld_name(scalar_type);
-        Error::new(ErrorKind::Type, format!("tpu tensors cannot hold dtype {name}"))
-    })
 }
