@@ -252,7 +252,8 @@ pub fn dtype(scalar_type: i8) -> Option<DType> {
 pub fn held(scalar_type: i8) -> Result<DType> {
     dtype(scalar_type).ok_or_else(|| {
         let message = format!("tpu tensors cannot hold dtype {}", unheld_name(scalar_type));
-        Error::new(ErrorKind::Type, message)
+        // Not a TypeError: Python would take that as the refusal of an operand and lose the message.
+        Error::new(ErrorKind::NotImplemented, message)
     })
 }
 
