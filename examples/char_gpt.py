@@ -44,6 +44,7 @@ class CharGPT(nn.Module):
         super().__init__()
         self.context = context
         self.characters = nn.Embedding(vocabulary, width)
+        nn.init.normal_(self.characters.weight, std=0.02)  # as small as the positions, or they go unheard
         self.positions = nn.Parameter(torch.randn(context, width) * 0.02)
         self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(layers)))
         self.norm = nn.LayerNorm(width)
@@ -83,19 +84,19 @@ def load_text() -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(
         description="Train a character GPT on Python's own documentation and print what it writes.",
-        epilog="Example: python examples/char_gpt.py --device tpu --mode fused --steps 500",
+        epilog="Example: python examples/char_gpt.py --device tpu --mode strict --steps 200",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("--device", default="tpu", help="where to train: tpu, cpu, ...")
-    parser.add_argument("--mode", choices=["debug", "strict", "fused"], default="strict", help="on a tpu only")
-    parser.add_argument("--steps", type=int, default=300, help="training steps")
+    parser.add_argument("--mode", choices=["debug", "strict", "fused"], default="fused", help="on a tpu only")
+    parser.add_argument("--steps", type=int, default=1000, help="training steps")
     parser.add_argument("--batch-size", type=int, default=16, help="sequences per step")
-    parser.add_argument("--context", type=int, default=128, help="characters per sequence")
+    parser.add_argument("--context", type=int, default=64, help="characters per sequence")
     parser.add_argument("--width", type=int, default=128, help="width of the model")
     parser.add_argument("--layers", type=int, default=4, help="transformer blocks")
     parser.add_argument("--heads", type=int, default=4, help="attention heads")
-    parser.add_argument("--learning-rate", type=float, default=1e-3, help="at its highest, before it decays")
-    parser.add_argument("--generate", type=int, default=200, help="characters to write at the end")
+    parser.add_argument("--learning-rate", type=float, default=2e-3, help="at its highest, before it decays")
+    parser.add_argument("--generate", type=int, default=400, help="characters to write at the end")
     parser.add_argument("--temperature", type=float, default=0.8, help="below 1: safer, above 1: wilder")
     parser.add_argument("--prompt", default="The ", help="what the text begins with")
     parser.add_argument("--seed", type=int, default=0, help="for weights, data and sampling")

@@ -58,19 +58,18 @@ def _load_extension() -> ModuleType:
             raise ImportError(
                 "torchtpu's extension is not built: run `make build` in the repository, or `pip install .`"
             ) from error
-        # Symbols of another torch are missing: the extension cannot say which torch it was built for.
-        raise ImportError(_other_torch("another torch")) from error
+        # Most likely another torch, whose symbols are missing: the extension cannot say which it was built for.
+        raise ImportError(_other_torch("another torch", f" ({error})")) from error
     built_for = _C.torch_version()
     if _minor(built_for) != _minor(torch.__version__):
         raise ImportError(_other_torch(f"torch {built_for}"))
     return _C
 
 
-def _other_torch(built_for: str) -> str:
+def _other_torch(built_for: str, cause: str = "") -> str:
     return (
-        f"torchtpu was built for {built_for} and finds torch {torch.__version__}. Install it again in this "
-        f"environment (`pip install --force-reinstall --no-cache-dir --no-deps torchtpu`), which builds it for the "
-        f"torch installed here, or install the torch it was built for"
+        f"torchtpu was built for {built_for} and finds torch {torch.__version__}{cause}. Install the torch that it "
+        f"was built for, or build it for this one: `pip install --force-reinstall --no-deps .` in the repository"
     )
 
 
