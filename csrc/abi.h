@@ -140,8 +140,9 @@ TtStatus tt_result_metas(int32_t op, const TtArg* args, size_t n_args, TtMeta* m
 
 // Lowers a new key. `metas` may be null (no meta kernel, or sizes that data decides). `graph` is 0 or
 // the handle that the Python tracer returned. May compile nothing yet: compilation happens at the flush.
+// *follows_precision says whether tt_set_matmul_precision matters to the operator, as far as is known.
 TtStatus tt_define(int32_t op, const TtArg* args, size_t n_args, const TtMeta* metas, size_t n_metas,
-                   uint64_t graph);
+                   uint64_t graph, uint8_t* follows_precision);
 
 // Counts one call that ran on the CPU because the user switched the fallback on.
 void tt_count_fallback(int32_t op);

@@ -38,7 +38,8 @@ namespace {
 
 using c10::IValue;
 
-// torch.set_float32_matmul_precision only changes PyTorch's context: it is looked at before each call.
+// torch.set_float32_matmul_precision only changes PyTorch's context: it is looked at before each call that it
+// may matter to.
 void follow_matmul_precision() {
   static std::atomic<at::Float32MatmulPrecision> known{at::Float32MatmulPrecision::HIGHEST};
   const auto wanted = at::globalContext().float32MatmulPrecision();
@@ -287,10 +288,15 @@ TtStatus call_core(Call& call, c10::SmallVector<TtOut, 4>& outs, size_t& count) 
 // Lowers the call's key. False if the operator has neither row nor decomposition.
 bool define(const Call& call) {
   NoGil no_gil;
+  follow_matmul_precision();
   const Metas metas = infer(call.op, call.stack, call.device);
   const auto* known = metas.known ? metas.metas.data() : nullptr;
   const auto lower = [&](uint64_t graph) {
-    return tt_define(call.op.id, call.args.data(), call.args.size(), known, metas.metas.size(), graph);
+    uint8_t follows_precision = 0;
+    const TtStatus status = tt_define(call.op.id, call.args.data(), call.args.size(), known, metas.metas.size(), graph,
+                                      &follows_precision);
+    if (follows_precision) call.op.follows_precision.store(true, std::memory_order_relaxed);
+    return status;
   };
   TtStatus status = lower(0);
   if (status == TT_NO_ROW) {
@@ -355,7 +361,7 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
       break;
     }
   }
-  follow_matmul_precision();
+  if (op.follows_precision.load(std::memory_order_relaxed)) follow_matmul_precision();
   Call call(op, torch::jit::last(*stack, op.kinds.size()));
   call.convert();
   if (!op.supported) [[unlikely]] return fall_back(op, stack, call.device);

@@ -150,7 +150,7 @@ bool has_argument(const FunctionSchema& schema, c10::TypeKind kind) {
 
 // The kernel of an operator with a row: carries what it needs, so that a call looks nothing up.
 struct Kernel final : c10::OperatorKernel {
-  explicit Kernel(Operator&& op) : op(std::move(op)) {}
+  explicit Kernel(const OperatorHandle& handle) : op(handle) {}
   void operator()(const OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack* stack) const { call_operator(op, stack); }
   Operator op;
 };
@@ -247,7 +247,7 @@ void register_operators() {
   }
   for (const OperatorHandle& handle : handles) {
     if (!wants_kernel(handle)) continue;
-    auto kernel = std::make_unique<Kernel>(Operator(handle));
+    auto kernel = std::make_unique<Kernel>(handle);
     // The composite of a structured operator would go through its out= form: one step further from the user.
     if (!kernel->op.supported || !(kernel->op.has_row || is_structured(handle))) continue;
     // Registered for the life of the process: the handle that would undo it is leaked.

@@ -8,6 +8,7 @@
 #include <c10/core/Allocator.h>
 #include <c10/util/SmallVector.h>
 
+#include <atomic>
 #include <exception>
 #include <string>
 #include <vector>
@@ -102,6 +103,8 @@ struct Operator {
   std::string name;
   int32_t id = -1;
   uint8_t has_row = 0;
+  // Whether the precision of float32 products may decide its program; known after its first definition.
+  mutable std::atomic<bool> follows_precision{false};
   bool draws = false;      // may draw random numbers: its generator is locked during the call
   bool has_out = false;    // an out= form, which may have to resize its out arguments
   bool supported = true;   // returns only tensors

@@ -35,6 +35,8 @@ pub struct Lowered {
     pub outputs: Vec<Output>,
     /// How many 128-bit blocks of random bits one execution draws.
     pub random_blocks: u64,
+    /// Whether another [`Call::precision`] would give another function.
+    pub follows_precision: bool,
 }
 
 /// Lowers one call. The error is the user's to see, or [`crate::ErrorKind::NotImplemented`] when a
@@ -68,7 +70,13 @@ fn lower_with<'b>(call: &'b Call, builder: &'b Builder, inputs: &'b Inputs<'b>) 
     let function = builder
         .finish(&values)
         .map_err(|error| Error::runtime(format!("{}: internal error in its lowering: {error}", call.operator)))?;
-    Ok(Lowered { function, params: inputs.sources(), outputs, random_blocks: inputs.random_blocks() })
+    Ok(Lowered {
+        function,
+        params: inputs.sources(),
+        outputs,
+        random_blocks: inputs.random_blocks(),
+        follows_precision: builder.follows_precision(),
+    })
 }
 
 fn to_arg<'b>(spec: &ArgSpec, scalars: &mut usize) -> Arg<'b> {

@@ -20,7 +20,7 @@ use crate::operators::{Operator, SchemaArg};
 use crate::program::Program;
 use crate::runtime::Runtime;
 use crate::stats::{CacheStats, OpStats};
-use crate::storage::{Storage, Value};
+use crate::storage::{Storage, TypeId, Value};
 
 /// When recorded operators run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,6 +68,8 @@ pub enum Status {
 pub struct Engine {
     runtime: Option<Runtime>,
     pub(crate) types: Types,
+    /// The type of a size that the data decides.
+    ty_of_count: TypeId,
     operators: Vec<Operator>,
     instances: FxHashMap<Box<[u64]>, Arc<Instance>>,
     next_instance: u32,
@@ -127,9 +129,12 @@ impl Engine {
     fn new() -> Engine {
         // SAFETY: the handler only touches two atomics.
         unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
+        let mut types = Types::default();
+        let ty_of_count = types.intern(&stablehlo::Type::new(stablehlo::DType::I64, &[]));
         let mut engine = Engine {
             runtime: None,
-            types: Types::default(),
+            types,
+            ty_of_count,
             operators: Vec::new(),
             instances: FxHashMap::default(),
             next_instance: 0,
@@ -242,6 +247,11 @@ impl Engine {
         (self.operators.len() as u32 - 1, has_row)
     }
 
+    /// Whether the precision of products matters to an operator, as far as its lowerings have shown.
+    pub fn follows_precision(&self, op: u32) -> bool {
+        self.operators[op as usize].follows_precision
+    }
+
     /// Keeps a traced decomposition until it is defined; returns its handle.
     pub fn add_graph(&mut self, graph: Graph) -> u64 {
         let handle = self.graphs.len() as u64 + 1;
@@ -251,7 +261,7 @@ impl Engine {
 
     fn find(&mut self, op: u32, args: &[Arg]) -> Option<Arc<Instance>> {
         let operator = &self.operators[op as usize];
-        let options = self.precision as u64;
+        let options = if operator.follows_precision { self.precision as u64 } else { 0 };
         self.parts.encode(op, operator, args, options);
         if let Some(instance) = self.instances.get(&self.parts.key[..]) {
             return Some(Arc::clone(instance));
@@ -276,7 +286,7 @@ impl Engine {
         if self.find(op, args).is_some() {
             return Ok(Status::Done);
         }
-        let operator = &self.operators[op as usize];
+        let operator = &mut self.operators[op as usize];
         let body = match (self.graphs.get(&graph), operator.row) {
             (Some(graph), _) => CallBody::Graph(graph.clone()),
             (None, Some(row)) => CallBody::Row(row),
@@ -307,6 +317,11 @@ impl Engine {
             Some(results) => Err(results),
             None => Ok(lower_call(&call)?),
         };
+        if lowered.as_ref().is_ok_and(|lowered| lowered.follows_precision) && !operator.follows_precision {
+            operator.follows_precision = true;
+            let options = self.precision as u64;
+            self.parts.encode(op, operator, args, options);
+        }
         let id = self.next_instance;
         self.next_instance += 1;
         let instance = Arc::new(Instance::new(id, &call.operator, decomposed, lowered, &mut self.types));
@@ -373,7 +388,6 @@ impl Engine {
         let mut replaced = Vec::new();
         let mut fresh = 0;
         let mut counts = Vec::new();
-        let ty_of_count = self.types.intern(&stablehlo::Type::new(stablehlo::DType::I64, &[]));
         for plan in &instance.outputs {
             match plan {
                 ResultPlan::Updated { storage: i, ty } => {
@@ -402,7 +416,7 @@ impl Engine {
                     outs[fresh] = absent();
                     fresh += 1;
                 }
-                ResultPlan::Count { fresh, axis } => counts.push((*fresh, *axis, chunk.add_output(ty_of_count))),
+                ResultPlan::Count { fresh, axis } => counts.push((*fresh, *axis, chunk.add_output(self.ty_of_count))),
             }
         }
         let full = chunk.nodes.len() >= MAX_CHUNK;

@@ -117,7 +117,7 @@ impl Engine {
         for (value, output) in values.iter().zip(outputs) {
             let buffer = Arc::new(output);
             runtime.track(device, &buffer);
-            value.set(ValueState::Ready(buffer));
+            value.settle(ValueState::Ready(buffer));
         }
         Ok(program)
     }
@@ -195,7 +195,7 @@ impl Engine {
 
 fn fail(values: &[Arc<Value>], error: &Error) {
     let failure = Arc::new(error.clone());
-    values.iter().for_each(|value| value.set(ValueState::Failed(Arc::clone(&failure))));
+    values.iter().for_each(|value| value.settle(ValueState::Failed(Arc::clone(&failure))));
 }
 
 impl Usage {

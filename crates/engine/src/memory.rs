@@ -36,10 +36,17 @@ fn counters(device: usize) -> &'static Counters {
 pub(crate) fn count_allocation(device: usize, nbytes: usize) {
     let c = counters(device);
     let now = c.allocated.fetch_add(nbytes as i64, Relaxed) + nbytes as i64;
-    c.peak_allocated.fetch_max(now, Relaxed);
+    raise(&c.peak_allocated, now);
     c.total_allocated.fetch_add(nbytes as i64, Relaxed);
     let live = c.live.fetch_add(1, Relaxed) + 1;
-    c.peak_live.fetch_max(live, Relaxed);
+    raise(&c.peak_live, live);
+}
+
+/// Raises a peak; a look first, because it rarely rises and a write costs much more.
+fn raise(peak: &AtomicI64, value: i64) {
+    if peak.load(Relaxed) < value {
+        peak.fetch_max(value, Relaxed);
+    }
 }
 
 pub(crate) fn count_free(device: usize, nbytes: usize) {

@@ -24,6 +24,8 @@ pub(crate) struct Operator {
     /// The schema's types as text.
     pub types: Vec<String>,
     pub mutated: Vec<usize>,
+    /// Whether a lowering depended on the precision of products: only then it is part of the key.
+    pub follows_precision: bool,
 }
 
 /// How an argument enters the key of a call.
@@ -51,6 +53,7 @@ impl Operator {
             args: args.iter().map(info).collect(),
             types: args.iter().map(|arg| arg.ty.clone()).collect(),
             mutated: (0..args.len()).filter(|&i| args[i].is_mutated).collect(),
+            follows_precision: false,
         }
     }
 }

@@ -1,6 +1,9 @@
 //! Storages and the values that they hold.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Release},
+};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -15,9 +18,14 @@ pub type TypeId = u32;
 pub(crate) struct Value {
     pub ty: TypeId,
     state: Mutex<ValueState>,
+    /// The index among all outputs while the value waits in the chunk being recorded, else [`COMPUTED`].
+    pending: AtomicU32,
     /// Where the value stands among the inputs of the chunk being recorded: chunk number and index.
     pub mark: AtomicU64,
 }
+
+/// No output's index.
+const COMPUTED: u32 = u32::MAX;
 
 #[derive(Clone)]
 pub(crate) enum ValueState {
@@ -32,19 +40,23 @@ pub(crate) enum ValueState {
 
 impl Value {
     pub fn new(ty: TypeId, state: ValueState) -> Arc<Value> {
-        Arc::new(Value { ty, state: Mutex::new(state), mark: AtomicU64::new(u64::MAX) })
+        let pending = match state {
+            ValueState::Pending { output } => output,
+            _ => COMPUTED,
+        };
+        Arc::new(Value { ty, state: Mutex::new(state), pending: pending.into(), mark: AtomicU64::new(u64::MAX) })
     }
 
-    pub fn set(&self, state: ValueState) {
+    /// The value is there, or lost.
+    pub fn settle(&self, state: ValueState) {
         *self.state.lock() = state;
+        self.pending.store(COMPUTED, Release);
     }
 
     /// The output index while the value waits in the chunk being recorded.
     pub fn pending(&self) -> Option<u32> {
-        match *self.state.lock() {
-            ValueState::Pending { output } => Some(output),
-            _ => None,
-        }
+        let output = self.pending.load(Acquire);
+        (output != COMPUTED).then_some(output)
     }
 
     pub fn is_failed(&self) -> bool {

@@ -94,6 +94,7 @@ pub struct Builder {
     body: RefCell<String>,
     error: RefCell<Option<Error>>,
     precision: Cell<Precision>,
+    follows_precision: Cell<bool>,
 }
 
 /// A value of the function under construction.
@@ -111,7 +112,13 @@ impl Builder {
     }
 
     pub fn precision(&self) -> Precision {
+        self.follows_precision.set(true);
         self.precision.get()
+    }
+
+    /// Whether the function depends on the precision.
+    pub fn follows_precision(&self) -> bool {
+        self.follows_precision.get()
     }
 
     /// Builds with another precision, for products that must not follow the user's choice.

@@ -207,11 +207,16 @@ unsafe extern "C" fn tt_define(
     metas: *const Meta,
     n_metas: usize,
     graph: u64,
+    follows_precision: *mut u8,
 ) -> i32 {
     let defined = guarded(|| {
         // SAFETY: the ABI promises `n_args` arguments, and `n_metas` results unless `metas` is null.
         let (args, metas) = unsafe { (list(args, n_args), (!metas.is_null()).then(|| list(metas, n_metas))) };
-        engine::lock()?.define(op as u32, args, metas, graph)
+        let mut engine = engine::lock()?;
+        let status = engine.define(op as u32, args, metas, graph)?;
+        // SAFETY: the ABI promises a place for the answer.
+        unsafe { *follows_precision = u8::from(engine.follows_precision(op as u32)) };
+        Ok(status)
     });
     match defined {
         Ok(Status::NoRow) => NO_ROW,
