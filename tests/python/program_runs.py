@@ -94,8 +94,11 @@ class Run:
                 exec(step.text, self.variables)
                 if isinstance(self._checked, torch.Tensor):
                     checked = self._checked
-                    # The strides of nothing are an accident.
-                    strides = checked.stride() if checked.numel() else ()
+                    # The strides of nothing are an accident, and so are those of dimensions of one element.
+                    strides = tuple(
+                        stride if size > 1 else 1 for size, stride in zip(checked.shape, checked.stride(), strict=True)
+                    )
+                    strides = strides if checked.numel() else ()
                     description = (checked.dtype, tuple(checked.shape), checked.storage_offset(), strides)
                     return Outcome(value=(description, checked.detach().cpu().clone()))
         except Exception as error:

@@ -1,7 +1,7 @@
 //! Events: the moment at which the work queued so far is done.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -12,7 +12,7 @@ use crate::error::Result;
 /// A point in a device's queue. It notes the time at which the last of the work before it was seen done.
 pub struct Event {
     inner: Arc<Inner>,
-    buffers: Vec<Weak<pjrt::Buffer>>,
+    runs: Vec<Arc<pjrt::Event>>,
 }
 
 struct Inner {
@@ -33,35 +33,32 @@ impl Inner {
 impl Event {
     /// Marks the work queued on a device so far; runs what is recorded, without waiting.
     pub fn record(device: usize) -> Result<Event> {
-        let buffers = {
+        let runs = {
             let mut engine = lock()?;
             engine.runtime()?;
             engine.flush(device)?;
             engine.runtime()?.in_flight(device)
         };
-        // One more than there are buffers, so that the event cannot finish while it is being set up.
+        // One more than there are runs, so that the event cannot finish while it is being set up.
         let inner = Arc::new(Inner {
-            waiting: AtomicUsize::new(buffers.len() + 1),
+            waiting: AtomicUsize::new(runs.len() + 1),
             done: Mutex::new(None),
             changed: Condvar::new(),
         });
-        for buffer in &buffers {
+        for run in &runs {
             let counted = Arc::clone(&inner);
             // Work that failed is done too: its error shows where its result is read.
-            if buffer.on_ready(Box::new(move |_| counted.finish_one())).is_err() {
-                inner.finish_one();
-            }
+            Arc::clone(run).on_ready(move |_| counted.finish_one());
         }
         inner.finish_one();
-        Ok(Event { inner, buffers: buffers.iter().map(Arc::downgrade).collect() })
+        Ok(Event { inner, runs })
     }
 
     pub fn is_done(&self) -> bool {
         let mut done = self.inner.done.lock();
         if done.is_none() {
             // The plugin may be late with its calls: what it would tell can be seen.
-            let is_ready = |buffer: Arc<pjrt::Buffer>| buffer.is_ready().unwrap_or(true);
-            if self.buffers.iter().all(|buffer| buffer.upgrade().is_none_or(is_ready)) {
+            if self.runs.iter().all(|run| run.is_ready().unwrap_or(true)) {
                 *done = Some(Instant::now());
                 self.inner.changed.notify_all();
             }

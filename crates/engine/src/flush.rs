@@ -110,14 +110,15 @@ impl Engine {
         }
         let borrowed: Vec<&Buffer> = inputs.iter().map(|buffer| &**buffer).collect();
         let mut outputs = Vec::with_capacity(values.len());
-        program
+        let run = program
             .executable
             .execute(device, &borrowed, &[], &mut outputs)
             .map_err(|error| Error::from(error).within(&program.operators))?;
+        if let Some(run) = run {
+            runtime.track(device, run);
+        }
         for (value, output) in values.iter().zip(outputs) {
-            let buffer = Arc::new(output);
-            runtime.track(device, &buffer);
-            value.settle(ValueState::Ready(buffer));
+            value.settle(ValueState::Ready(Arc::new(output)));
         }
         Ok(program)
     }

@@ -70,7 +70,6 @@ impl Engine {
         let Some(value) = staged.value() else { return Ok(()) };
         let buffer = Arc::new(value.buffer()?.copy_to_device(destination.storage().device)?);
         let to = destination.storage();
-        self.runtime()?.track(to.device, &buffer);
         let value = Value::new(self.types.intern(&ty), ValueState::Ready(buffer));
         let arrived = Storage::with_value(to.device, ty.size_bytes(), Some(value));
         let strides = aten::contiguous_strides(&ty.dims);
@@ -149,7 +148,7 @@ pub fn copy_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
 
 /// Runs what is recorded and waits for everything on a device, or on all of them.
 pub fn synchronize(device: Option<usize>) -> Result<()> {
-    let mut buffers = Vec::new();
+    let mut runs = Vec::new();
     {
         let mut engine = lock()?;
         if !engine.is_open() {
@@ -161,23 +160,11 @@ pub fn synchronize(device: Option<usize>) -> Result<()> {
         };
         for device in devices {
             engine.flush(device)?;
-            buffers.extend(engine.runtime()?.take_in_flight(device));
+            runs.extend(engine.runtime()?.take_in_flight(device));
         }
     }
-    wait(&buffers)
-}
-
-/// Waits for buffers. One that was donated meanwhile is done by definition.
-pub fn wait(buffers: &[Arc<pjrt::Buffer>]) -> Result<()> {
-    for buffer in buffers {
-        if buffer.is_deleted() {
-            continue;
-        }
-        if let Err(error) = buffer.ready() {
-            if !buffer.is_deleted() {
-                return Err(error.into());
-            }
-        }
+    for run in runs {
+        run.wait()?;
     }
     Ok(())
 }

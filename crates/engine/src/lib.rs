@@ -26,7 +26,7 @@ mod storage;
 pub use engine::{Engine, Mode, Status, fork_guard, in_bad_fork, lock};
 pub use error::{Error, ErrorKind, Result};
 pub use events::Event;
-pub use host::{copy_to_host, synchronize, wait};
+pub use host::{copy_to_host, synchronize};
 pub use memory::MemoryUse;
 pub use operators::SchemaArg;
 pub use storage::Storage;

@@ -1,8 +1,8 @@
 //! The open plugin: uploads, numbers as buffers, compilation, and what is in flight.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use pjrt::{Buffer, CompileOptions, ElementType, LoadedExecutable};
+use pjrt::{Buffer, CompileOptions, ElementType, Event, LoadedExecutable};
 use rustc_hash::FxHashMap;
 use stablehlo::{DType, Number};
 
@@ -12,13 +12,13 @@ use crate::platform::{self, Platform};
 /// How many number buffers are kept for reuse.
 const SCALAR_CACHE: usize = 4096;
 
-/// How many buffers are remembered as in flight before those that are done get forgotten.
+/// How many runs are remembered as in flight before those that are done get forgotten.
 const IN_FLIGHT: usize = 512;
 
 pub(crate) struct Runtime {
     pub platform: Platform,
     scalars: FxHashMap<(usize, DType, [u8; 16]), Arc<Buffer>>,
-    in_flight: Vec<Vec<Weak<Buffer>>>,
+    in_flight: Vec<Vec<Arc<Event>>>,
 }
 
 impl Runtime {
@@ -56,29 +56,29 @@ impl Runtime {
         Ok(self.platform.client.compile(program.as_bytes(), &options)?)
     }
 
-    /// Remembers a buffer until its program is done, for synchronisation.
-    pub fn track(&mut self, device: usize, buffer: &Arc<Buffer>) {
-        let list = &mut self.in_flight[device];
-        if list.len() >= IN_FLIGHT {
-            list.retain(|weak| weak.upgrade().is_some_and(|buffer| !buffer.is_ready().unwrap_or(true)));
-            if list.len() >= IN_FLIGHT {
+    /// Remembers a run until it is done, for synchronisation.
+    pub fn track(&mut self, device: usize, run: Event) {
+        let runs = &mut self.in_flight[device];
+        if runs.len() >= IN_FLIGHT {
+            runs.retain(|run| !run.is_ready().unwrap_or(true));
+            if runs.len() >= IN_FLIGHT {
                 // Everything is still running: what was queued first is the best to wait for.
-                list.drain(..IN_FLIGHT / 2).filter_map(|weak| weak.upgrade()).for_each(|buffer| {
-                    let _ = buffer.ready();
+                runs.drain(..IN_FLIGHT / 2).for_each(|run| {
+                    let _ = run.wait();
                 });
             }
         }
-        list.push(Arc::downgrade(buffer));
+        runs.push(Arc::new(run));
     }
 
-    /// The buffers whose programs may still run; forgets them.
-    pub fn take_in_flight(&mut self, device: usize) -> Vec<Arc<Buffer>> {
-        self.in_flight[device].drain(..).filter_map(|weak| weak.upgrade()).collect()
+    /// The runs that may not be done; forgets them.
+    pub fn take_in_flight(&mut self, device: usize) -> Vec<Arc<Event>> {
+        std::mem::take(&mut self.in_flight[device])
     }
 
-    /// The buffers whose programs may still run.
-    pub fn in_flight(&self, device: usize) -> Vec<Arc<Buffer>> {
-        self.in_flight[device].iter().filter_map(Weak::upgrade).collect()
+    /// The runs that may not be done.
+    pub fn in_flight(&self, device: usize) -> Vec<Arc<Event>> {
+        self.in_flight[device].clone()
     }
 
     pub fn clear_caches(&mut self) {

@@ -86,19 +86,6 @@ impl Buffer {
         self.ready_event()?.map_or(Ok(true), |event| event.is_ready())
     }
 
-    /// Calls `f` once, when the array is there or its computation has failed: on one of the plugin's
-    /// threads, or before this returns. `f` should be quick, and must not own what keeps the client alive.
-    ///
-    /// # Errors
-    /// Where the plugin gives no event to wait for. `f` is then never called.
-    pub fn on_ready(&self, f: Box<dyn FnOnce(Result<()>) + Send>) -> Result<()> {
-        match self.ready_event()? {
-            Some(event) => event.on_ready(f),
-            None => f(Ok(())),
-        }
-        Ok(())
-    }
-
     /// Copies the array into `out`, dense and row-major. Blocks until it is there.
     ///
     /// A plugin may disregard that row-major is asked for: the CPU plugin does, whose arrays are

@@ -194,7 +194,7 @@ impl Client {
         // SAFETY: the caller vouches for the data, which stays until the event lets go of its owner.
         let (buffer, done) = unsafe { self.transfer(data, element_type, dims, device, semantics) }?;
         if let Some(done) = done {
-            done.on_ready(move |_| drop(owner));
+            Arc::new(done).on_ready(move |_| drop(owner));
         }
         Ok(buffer)
     }

@@ -1,22 +1,24 @@
 //! Events: the ends of asynchronous work.
 
 use std::ffi::c_void;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use crate::api::{Api, Struct};
 use crate::error::{Error, Result};
 use crate::sys;
 
-/// An event owned by us.
-pub(crate) struct Event {
+/// The end of asynchronous work.
+pub struct Event {
     api: Api,
     raw: NonNull<sys::PJRT_Event>,
 }
 
-/// What waits for an event. It owns the event, which some plugins need until the callback has run.
+/// What waits for an event. It keeps the event, which some plugins need until the callback has run.
 struct Waiter<F> {
-    event: Event,
+    event: Arc<Event>,
     then: F,
 }
 
@@ -30,22 +32,30 @@ impl Event {
         NonNull::new(raw).map(|raw| Self { api, raw })
     }
 
-    /// Blocks until the event has happened, with its error if it has one.
-    pub(crate) fn wait(&self) -> Result<()> {
+    /// Blocks until the work is done.
+    ///
+    /// # Errors
+    /// What the work failed with.
+    pub fn wait(&self) -> Result<()> {
         let mut arguments = sys::PJRT_Event_Await_Args { event: self.raw.as_ptr(), ..Struct::new() };
         // SAFETY: the event is live.
         unsafe { self.api.call(&mut arguments) }
     }
 
-    pub(crate) fn is_ready(&self) -> Result<bool> {
+    /// Whether the work is done, or has failed.
+    ///
+    /// # Errors
+    /// Where the plugin cannot say.
+    pub fn is_ready(&self) -> Result<bool> {
         let mut arguments = sys::PJRT_Event_IsReady_Args { event: self.raw.as_ptr(), ..Struct::new() };
         // SAFETY: the event is live.
         unsafe { self.api.call(&mut arguments) }?;
         Ok(arguments.is_ready)
     }
 
-    /// Calls `then` once, when the event has happened: on one of the plugin's threads, or before this returns.
-    pub(crate) fn on_ready<F>(self, then: F)
+    /// Calls `then` once, when the work is done or has failed: on one of the plugin's threads, or before this
+    /// returns. `then` should be quick, and must not own what keeps the client alive.
+    pub fn on_ready<F>(self: Arc<Self>, then: F)
     where
         F: FnOnce(Result<()>) + Send + 'static,
     {
@@ -84,6 +94,12 @@ where
     }));
     // The payload of a panic may itself panic when dropped.
     std::mem::forget(caught);
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Event").field(&self.raw).finish()
+    }
 }
 
 impl Drop for Event {

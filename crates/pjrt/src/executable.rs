@@ -7,6 +7,7 @@ use crate::api::{Api, Arguments, Struct, slice};
 use crate::buffer::Buffer;
 use crate::client::{ClientInner, null};
 use crate::error::{Code, Error, Result};
+use crate::event::Event;
 use crate::sys;
 use crate::value::Value;
 
@@ -256,7 +257,8 @@ impl LoadedExecutable {
     }
 
     /// Starts a run on one device, by its index, and puts its results into `outputs`, in place of
-    /// what was there. It does not wait: a failure while the program runs shows in the outputs.
+    /// what was there. It does not wait: a failure while the program runs shows in the outputs, and in
+    /// the event that is returned, which tells of the end of the run (where the plugin has one).
     ///
     /// Inputs that the program marks as donated (`jax.buffer_donor`, `tf.aliasing_output`) are
     /// deleted by this, except those whose indices are in `non_donatable`.
@@ -274,7 +276,7 @@ impl LoadedExecutable {
         inputs: &[&Buffer],
         non_donatable: &[i64],
         outputs: &mut Vec<Buffer>,
-    ) -> Result<()> {
+    ) -> Result<Option<Event>> {
         const FUNCTION: &str = "PJRT_LoadedExecutable_Execute";
         let device = self.client.device(device, FUNCTION)?;
         outputs.clear();
@@ -311,6 +313,7 @@ impl LoadedExecutable {
         // One list for each device, of which there is one.
         let argument_lists = arguments.as_ptr();
         let output_lists = results.as_mut_ptr();
+        let mut complete = ptr::null_mut();
         let mut call = sys::PJRT_LoadedExecutable_Execute_Args {
             executable: self.raw.raw.as_ptr(),
             options: &mut options,
@@ -319,6 +322,7 @@ impl LoadedExecutable {
             num_args: inputs.len(),
             output_lists: &output_lists,
             execute_device: device,
+            device_complete_events: &mut complete,
             ..Struct::new()
         };
         // SAFETY: all of these are live for the length of the call, the lists are as long as the
@@ -329,6 +333,7 @@ impl LoadedExecutable {
             // SAFETY: the output is new and ours.
             outputs.push(unsafe { Buffer::from_raw(&self.client, *result) }?);
         }
-        Ok(())
+        // SAFETY: the event is new and ours.
+        Ok(unsafe { Event::from_raw(self.client.api, complete) })
     }
 }

@@ -43,6 +43,7 @@ pub use buffer::{Buffer, ElementType};
 pub use client::Client;
 pub use device::{Device, MemoryStats};
 pub use error::{Code, Error, Result};
+pub use event::Event;
 pub use executable::{CompiledMemoryStats, Executable, LoadedExecutable};
 pub use options::CompileOptions;
 pub use plugin::Plugin;

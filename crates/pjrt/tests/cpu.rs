@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use common::{bytes, client, floats, plugin_path};
 use pjrt::{Buffer, Client, Code, CompileOptions, ElementType, LoadedExecutable, Plugin, Value};
@@ -288,9 +288,9 @@ fn more_inputs_and_outputs_than_fit_inline() {
 #[test]
 fn callbacks_run_once() {
     let a = square([1., 2., 3., 4.], 0);
-    let outputs = run(&compile(ADD), 0, &[&a, &a]);
+    let done = compile(ADD).execute(0, &[&a, &a], &[], &mut Vec::new()).expect("a run").expect("an event");
     let (sender, receiver) = mpsc::channel();
-    outputs[0].on_ready(Box::new(move |result| sender.send(result).unwrap())).unwrap();
+    Arc::new(done).on_ready(move |result| sender.send(result).unwrap());
     assert_eq!(receiver.recv(), Ok(Ok(())));
     assert!(receiver.recv().is_err(), "the callback is dropped after its call");
 }
