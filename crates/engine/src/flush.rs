@@ -1,14 +1,14 @@
 //! Running what has been recorded: finding or compiling the program, choosing donations, executing.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use pjrt::Buffer;
 
+use crate::cache::memory::{self, LastUse};
 use crate::chunk::{Chunk, Extra};
 use crate::engine::{Engine, Mode};
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory;
+use crate::instance::Instance;
 use crate::program::{self, Program, Usage};
 use crate::runtime::Runtime;
 use crate::storage::{Value, ValueState};
@@ -61,7 +61,7 @@ impl Engine {
             Ok(_) => Ok(()),
             Err(error) => {
                 if error.kind == ErrorKind::OutOfMemory {
-                    memory::count_out_of_memory(device);
+                    crate::memory::count_out_of_memory(device);
                 }
                 if chunk.nodes.len() > 1 {
                     // Only the guilty operator's results, and what needs them, are to be lost.
@@ -124,6 +124,7 @@ impl Engine {
 
     fn program(&mut self, chunk: &Chunk, usage: &Usage) -> Result<Arc<Program>> {
         self.cache_stats.requests += 1;
+        let now = self.clock;
         // A program of one operator is found through its instance, others by their full key.
         let alone = match (&chunk.nodes[..], usage.key_bits()) {
             ([node], Some(bits)) => Some((&node.instance.alone, bits)),
@@ -131,6 +132,7 @@ impl Engine {
         };
         if let Some((list, bits)) = alone {
             if let Some((_, program)) = list.lock().iter().find(|(known, _)| *known == bits) {
+                program.last_use.set(now);
                 self.cache_stats.hits += 1;
                 return Ok(Arc::clone(program));
             }
@@ -142,11 +144,16 @@ impl Engine {
         key.extend(usage.donated.iter().map(|&donated| u64::from(donated)));
         if alone.is_none() {
             if let Some(program) = self.programs.get(&key[..]) {
+                program.last_use.set(now);
                 self.cache_stats.hits += 1;
                 return Ok(Arc::clone(program));
             }
         }
-        let program = Arc::new(self.compile(chunk, usage)?);
+        let program = Arc::new(self.build(chunk, usage)?);
+        if self.held_programs >= self.max_programs {
+            self.evict_programs();
+        }
+        self.held_programs += 1;
         match alone {
             Some((list, bits)) => list.lock().push((bits, Arc::clone(&program))),
             None => {
@@ -156,19 +163,43 @@ impl Engine {
         Ok(program)
     }
 
-    fn compile(&mut self, chunk: &Chunk, usage: &Usage) -> Result<Program> {
+    /// Drops the programs that were not used for the longest time.
+    fn evict_programs(&mut self) {
+        let mut instances: Vec<&Arc<Instance>> = self.instances.values().collect();
+        instances.sort_by_key(|instance| instance.id);
+        instances.dedup_by_key(|instance| instance.id);
+        let mut uses: Vec<u64> = self.programs.values().map(|program| program.last_use.get()).collect();
+        for instance in &instances {
+            uses.extend(instance.alone.lock().iter().map(|(_, program)| program.last_use.get()));
+        }
+        let held = uses.len();
+        let deadline = memory::deadline(uses, self.max_programs);
+        let mut left = 0;
+        let mut stays = |program: &Program| {
+            let stays = program.last_use.get() > deadline;
+            left += usize::from(stays);
+            stays
+        };
+        self.programs.retain(|_, program| stays(program));
+        for instance in instances {
+            instance.alone.lock().retain(|(_, program)| stays(program));
+        }
+        // Counted anew: instances that have left took theirs along.
+        self.held_programs = left;
+        self.cache_stats.evictions += (held - left) as u64;
+    }
+
+    fn build(&mut self, chunk: &Chunk, usage: &Usage) -> Result<Program> {
         let text = program::module_text(chunk, &self.types, usage);
         let operators = program::describe(chunk);
         if let Some(folder) = &self.dump_folder {
-            let path = folder.join(format!("program_{:05}.mlir", self.cache_stats.compiles));
+            let path = folder.join(format!("program_{:05}.mlir", self.dumped_programs));
+            self.dumped_programs += 1;
             std::fs::write(&path, format!("// {operators}\n{text}"))
                 .map_err(|error| Error::runtime(format!("cannot write {}: {error}", path.display())))?;
         }
-        let start = Instant::now();
-        let executable = self.runtime()?.compile(&text).map_err(|error| error.within(&operators))?;
-        self.cache_stats.compiles += 1;
-        self.cache_stats.compile_time += start.elapsed();
-        Ok(Program { executable, operators })
+        let executable = self.runtime()?.executable(&text, &operators).map_err(|error| error.within(&operators))?;
+        Ok(Program { executable, operators, last_use: LastUse::new(self.clock) })
     }
 
     /// Debug mode: waits for the results, and looks for NaN and infinities when asked to.
