@@ -1,4 +1,4 @@
-"""What the tests share: the device, the three modes, a cache of their own, and a seed that is told when a test fails."""
+"""What the tests share: the device, the three modes, a cache folder, and a seed that is told when a test fails."""
 
 from __future__ import annotations
 
