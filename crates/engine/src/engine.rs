@@ -10,7 +10,8 @@ use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use stablehlo::Precision;
 
-use crate::cache::{self, Cache, memory};
+use crate::cache::memory::{self, Limit};
+use crate::cache::{self, Cache};
 use crate::call::{Arg, Generator, Meta, Out};
 use crate::chunk::Chunk;
 use crate::error::{Error, ErrorKind, Result};
@@ -87,9 +88,9 @@ pub struct Engine {
     pub(crate) cache_stats: CacheStats,
     /// Counts calls: what was used last is told by it.
     pub(crate) clock: u64,
-    pub(crate) max_programs: usize,
-    /// Programs in memory, or more.
-    pub(crate) held_programs: usize,
+    pub(crate) max_programs: Limit,
+    /// The programs in memory, or more.
+    pub(crate) held_programs: Limit,
     pub(crate) op_stats: OpStats,
     pub(crate) dump_folder: Option<PathBuf>,
     pub(crate) dumped_programs: usize,
@@ -153,7 +154,7 @@ impl Engine {
             cache_stats: CacheStats::default(),
             clock: 0,
             max_programs: cache::programs_in_memory(),
-            held_programs: 0,
+            held_programs: Limit { count: 0, bytes: 0 },
             op_stats: OpStats::default(),
             dump_folder: None,
             dumped_programs: 0,
@@ -287,9 +288,10 @@ impl Engine {
 
     /// Adds an instance by the key at hand; those that were not used for the longest time make room.
     fn remember(&mut self, instance: Arc<Instance>) {
-        let limit = self.max_programs * INSTANCES_PER_PROGRAM;
-        if self.instances.len() >= limit {
-            let deadline = memory::deadline(self.instances.values().map(|each| each.last_use.get()).collect(), limit);
+        let limit = Limit { count: self.max_programs.count * INSTANCES_PER_PROGRAM, ..self.max_programs };
+        if self.instances.len() >= limit.count {
+            let held = self.instances.values().map(|each| (each.last_use.get(), 0)).collect();
+            let deadline = memory::deadline(held, limit);
             let before = self.instances.len();
             self.instances.retain(|_, each| each.last_use.get() > deadline);
             self.families.retain(|_, family| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pjrt::Buffer;
 
-use crate::cache::memory::{self, LastUse};
+use crate::cache::memory::{self, LastUse, Limit};
 use crate::chunk::{Chunk, Extra};
 use crate::engine::{Engine, Mode};
 use crate::error::{Error, ErrorKind, Result};
@@ -12,6 +12,11 @@ use crate::instance::Instance;
 use crate::program::{self, Program, Usage};
 use crate::runtime::Runtime;
 use crate::storage::{Value, ValueState};
+
+/// What a program takes in the process's memory: measured on the CPU plugin, for programs of one operator and for
+/// a training step.
+const PROGRAM_BYTES: usize = 48 << 10;
+const BYTES_PER_BYTE_OF_TEXT: usize = 16;
 
 impl Engine {
     /// Runs everything recorded for a device. After a failure the values that it would have computed
@@ -150,10 +155,11 @@ impl Engine {
             }
         }
         let program = Arc::new(self.build(chunk, usage)?);
-        if self.held_programs >= self.max_programs {
+        if self.held_programs.count >= self.max_programs.count || self.held_programs.bytes >= self.max_programs.bytes {
             self.evict_programs();
         }
-        self.held_programs += 1;
+        self.held_programs.count += 1;
+        self.held_programs.bytes += program.bytes;
         match alone {
             Some((list, bits)) => list.lock().push((bits, Arc::clone(&program))),
             None => {
@@ -168,25 +174,27 @@ impl Engine {
         let mut instances: Vec<&Arc<Instance>> = self.instances.values().collect();
         instances.sort_by_key(|instance| instance.id);
         instances.dedup_by_key(|instance| instance.id);
-        let mut uses: Vec<u64> = self.programs.values().map(|program| program.last_use.get()).collect();
+        let use_and_size = |program: &Arc<Program>| (program.last_use.get(), program.bytes);
+        let mut uses: Vec<(u64, usize)> = self.programs.values().map(use_and_size).collect();
         for instance in &instances {
-            uses.extend(instance.alone.lock().iter().map(|(_, program)| program.last_use.get()));
+            uses.extend(instance.alone.lock().iter().map(|(_, program)| use_and_size(program)));
         }
         let held = uses.len();
         let deadline = memory::deadline(uses, self.max_programs);
-        let mut left = 0;
+        // Counted anew: instances that have left took theirs along.
+        let mut left = Limit { count: 0, bytes: 0 };
         let mut stays = |program: &Program| {
             let stays = program.last_use.get() > deadline;
-            left += usize::from(stays);
+            left.count += usize::from(stays);
+            left.bytes += if stays { program.bytes } else { 0 };
             stays
         };
         self.programs.retain(|_, program| stays(program));
         for instance in instances {
             instance.alone.lock().retain(|(_, program)| stays(program));
         }
-        // Counted anew: instances that have left took theirs along.
         self.held_programs = left;
-        self.cache_stats.evictions += (held - left) as u64;
+        self.cache_stats.evictions += (held - left.count) as u64;
     }
 
     fn build(&mut self, chunk: &Chunk, usage: &Usage) -> Result<Program> {
@@ -199,7 +207,9 @@ impl Engine {
                 .map_err(|error| Error::runtime(format!("cannot write {}: {error}", path.display())))?;
         }
         let executable = self.runtime()?.executable(&text, &operators).map_err(|error| error.within(&operators))?;
-        Ok(Program { executable, operators, last_use: LastUse::new(self.clock) })
+        let code = executable.memory_stats().map_or(0, |stats| stats.generated_code.max(0) as usize);
+        let bytes = PROGRAM_BYTES + BYTES_PER_BYTE_OF_TEXT * text.len() + code;
+        Ok(Program { executable, operators, last_use: LastUse::new(self.clock), bytes })
     }
 
     /// Debug mode: waits for the results, and looks for NaN and infinities when asked to.

@@ -18,6 +18,8 @@ pub(crate) struct Program {
     /// The operators in it, for messages: the first few and how many there are.
     pub operators: String,
     pub last_use: LastUse,
+    /// About what it takes in memory, the host's and the device's.
+    pub bytes: usize,
 }
 
 /// The outputs that are used and the inputs that are given up, by index.

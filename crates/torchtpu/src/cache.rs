@@ -8,7 +8,7 @@ use engine::cache::{Folder, Settings};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::{to_python, with_engine};
+use crate::{to_python, warning, with_engine};
 
 /// Waits until everything that was compiled is on disk: at the end of a process.
 #[pyfunction]
@@ -17,6 +17,8 @@ pub fn finish_cache(py: Python<'_>) {
     let Ok(cache) = with_engine(py, |engine| Ok(engine.cache())) else { return };
     if let Some(cache) = cache {
         py.detach(|| cache.finish());
+        // It is too late for a call that waits for its turn.
+        warning::show_now(py);
     }
 }
 

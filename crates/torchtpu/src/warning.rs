@@ -20,17 +20,20 @@ pub fn warn(message: String) {
 }
 
 extern "C" fn show(_: *mut c_void) -> c_int {
-    Python::attach(|py| {
-        let class = py.get_type::<PyUserWarning>();
-        for message in take() {
-            let text = CString::new(format!("torchtpu: {message}")).unwrap_or_default();
-            if let Err(error) = PyErr::warn(py, &class, &text, 1) {
-                // Where warnings are errors, this one has no call to fail.
-                error.write_unraisable(py, None);
-            }
-        }
-    });
+    Python::attach(show_now);
     0
+}
+
+/// Shows what has not been shown.
+pub fn show_now(py: Python<'_>) {
+    let class = py.get_type::<PyUserWarning>();
+    for message in take() {
+        let text = CString::new(format!("torchtpu: {message}")).unwrap_or_default();
+        if let Err(error) = PyErr::warn(py, &class, &text, 1) {
+            // Where warnings are errors, this one has no call to fail.
+            error.write_unraisable(py, None);
+        }
+    }
 }
 
 fn take() -> Vec<String> {

@@ -25,8 +25,8 @@ use rustc_hash::FxHashMap;
 
 pub use bundle::Imported;
 pub use entry::About;
-pub(crate) use settings::base_folder;
-pub use settings::{Settings, programs_in_memory};
+pub use settings::Settings;
+pub(crate) use settings::{base_folder, programs_in_memory};
 
 use crate::error::{Error, Result};
 use crate::platform::{Kind, Platform};
@@ -37,6 +37,9 @@ use writer::{Job, Writer};
 
 /// How long another process may take over a program before we compile it as well. It may be stopped.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
+
+/// How long it may take over the next one, once it has taken that long.
+const NEXT_WAIT: Duration = Duration::from_secs(1);
 
 /// How often we look whether it is done: soon at first, as most programs are small.
 const POLLS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(20)];
@@ -203,13 +206,14 @@ impl Cache {
             return Some(lock);
         }
         let start = Instant::now();
+        let patience = if disk.warned_of_waiting.load(Relaxed) { NEXT_WAIT } else { LONGEST_WAIT };
         let mut poll = POLLS[0];
         let acquired = loop {
             std::thread::sleep(poll);
             poll = (poll * 2).min(POLLS[1]);
             match lock.acquire() {
                 Ok(true) => break true,
-                Ok(false) if start.elapsed() < LONGEST_WAIT => {}
+                Ok(false) if start.elapsed() < patience => {}
                 _ => break false,
             }
         };

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::disk::Store;
+use super::memory::Limit;
 use super::warn;
 
 /// What the folder may hold: programs of a TPU are a hundred kilobytes to some megabytes each.
@@ -16,6 +17,9 @@ const DEFAULT_PROGRAMS: usize = 4096;
 
 /// Fewer would not hold a training step.
 const FEWEST_PROGRAMS: usize = 16;
+
+/// What these may take in memory, as [`crate::program::Program::bytes`] reckons.
+const PROGRAM_BYTES: usize = 2 << 30;
 
 /// Where compiled programs are kept, and how many bytes of them.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,9 +79,9 @@ pub(crate) fn base_folder(variable: &dyn Fn(&str) -> Option<String>) -> Option<P
 }
 
 /// How many programs to keep in memory.
-pub fn programs_in_memory() -> usize {
+pub(crate) fn programs_in_memory() -> Limit {
     let wanted = env::var("TORCHTPU_CACHE_PROGRAMS").ok().and_then(|text| text.parse().ok());
-    wanted.unwrap_or(DEFAULT_PROGRAMS).max(FEWEST_PROGRAMS)
+    Limit { count: wanted.unwrap_or(DEFAULT_PROGRAMS).max(FEWEST_PROGRAMS), bytes: PROGRAM_BYTES }
 }
 
 /// "1000", "64K", "500M", "4G".

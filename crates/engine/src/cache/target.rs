@@ -15,6 +15,9 @@ use crate::platform::Kind;
 /// Variables that the compilers in plugins read.
 const COMPILER_VARIABLES: [&str; 2] = ["XLA_FLAGS", "LIBTPU_INIT_ARGS"];
 
+/// Longer ones are only told apart, so that a description fits into an entry.
+const LONGEST_FLAGS: usize = 300;
+
 /// Flags among them that change nothing but where things are read and written.
 const FLAGS_OF_PLACE: [&str; 2] = ["--xla_gpu_cuda_data_dir", "--xla_dump_to"];
 
@@ -60,8 +63,11 @@ pub(super) fn describe(
             .split_whitespace()
             .filter(|flag| !FLAGS_OF_PLACE.iter().any(|place| flag.starts_with(place)))
             .collect();
-        if !flags.is_empty() {
-            let _ = write!(text, "\n{variable} {}", flags.join(" "));
+        let flags = flags.join(" ");
+        match flags.len() {
+            0 => {}
+            1..LONGEST_FLAGS => _ = write!(text, "\n{variable} {flags}"),
+            _ => _ = write!(text, "\n{variable} with digest {}", &blake3::hash(flags.as_bytes()).to_hex()[..16]),
         }
     }
     Ok(text)
