@@ -1,4 +1,5 @@
-"""`python -m torchtpu info`: what torchtpu would run on, for a first look and for bug reports."""
+"""`python -m torchtpu`: `info`, what torchtpu would run on, for a first look and for bug reports; `cache`, the folder
+of compiled programs."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 
 import torchtpu
-from torchtpu import _C
+from torchtpu import _C, cache_commands
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -33,8 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
         ),
     )
     info.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    cache_commands.add_to(commands)
     options = parser.parse_args(arguments)
-    return _info(as_json=options.json)
+    return cache_commands.run(options) if options.command == "cache" else _info(as_json=options.json)
 
 
 def _info(as_json: bool) -> int:
@@ -43,7 +45,7 @@ def _info(as_json: bool) -> int:
         "torch": torch.__version__,
         "built_for_torch": _C.torch_version(),
         "python": platform.python_version(),
-        "cache_folder": None,  # compiled programs live as long as the process
+        "cache_folder": _cache_folder(),
     }
     status = 0
     try:
@@ -66,9 +68,14 @@ def _info(as_json: bool) -> int:
     return status
 
 
+def _cache_folder() -> str:
+    try:
+        return str(_C.cache_folder()[0])
+    except RuntimeError as error:
+        return f"none: {error}"
+
+
 def _lines(name: str, value: Any) -> list[str]:
-    if name == "cache_folder" and value is None:
-        return ["none (in memory only)"]
     if name == "memory":
         return [f"{each['device']}: {_gib(each['free'])} free of {_gib(each['total'])}" for each in value] or ["none"]
     if name.endswith("version") and isinstance(value, list | tuple):

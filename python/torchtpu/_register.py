@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import sys
 from types import ModuleType
@@ -23,6 +24,8 @@ def register() -> None:
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     counted.register()
     extension.initialize(_trace)
+    # What is still being written to the cache of compiled programs belongs to other processes too.
+    atexit.register(extension.finish_cache)
 
 
 def _trace(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:

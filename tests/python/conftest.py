@@ -1,9 +1,11 @@
-"""What the tests share: the device, the three modes, and a seed that is told when a test fails."""
+"""What the tests share: the device, the three modes, a cache folder, and a seed that is told when a test fails."""
 
 from __future__ import annotations
 
 import os
 import random
+import shutil
+import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +13,18 @@ import torch
 import torchtpu  # noqa: F401 (registers the device where autoloading is switched off)
 
 MODES = ("debug", "strict", "fused")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The tests' compiled programs go to a folder of this run, not the user's. Workers share it."""
+    if not hasattr(config, "workerinput"):
+        os.environ["TORCHTPU_CACHE_DIR"] = tempfile.mkdtemp(prefix="torchtpu-tests-")
+        os.environ.pop("TORCHTPU_CACHE", None)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ["TORCHTPU_CACHE_DIR"], ignore_errors=True)
 
 
 @pytest.fixture

@@ -1,14 +1,18 @@
 //! Compiling for TPUs that are not there: what their compiler says of a program, or why it refuses it.
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
 
 use parking_lot::Mutex;
-use pjrt::{Code, CompileOptions, CompiledMemoryStats, Plugin, Topology, Value};
+use pjrt::{Code, CompiledMemoryStats, Plugin, Topology, Value};
 
+use crate::cache;
 use crate::error::{Error, Result};
-use crate::platform;
+use crate::platform::{self, Kind};
 
 /// What a compiler says of a program that it took.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,6 +33,7 @@ pub struct Report {
 /// libtpu's compiler: loaded once, with the topologies that were asked for.
 struct Compiler {
     plugin: Plugin,
+    path: PathBuf,
     topologies: HashMap<String, Arc<Topology>>,
     /// The process that loaded it: its threads do not survive a fork.
     process: u32,
@@ -42,8 +47,8 @@ static COMPILER: Mutex<Option<Compiler>> = Mutex::new(None);
 /// # Errors
 /// Where libtpu is not installed, does not know the topology, or refuses the program.
 pub fn compile(program: &str, topology: &str) -> Result<Report> {
-    let topology = find_topology(topology)?;
-    let executable = topology.compile(program.as_bytes(), &CompileOptions::default())?;
+    let (topology, _) = find_topology(topology)?;
+    let executable = topology.compile(program.as_bytes(), &cache::compile_options(Kind::Tpu))?;
     let costs = unless_unimplemented(executable.cost_analysis())?.unwrap_or_default();
     Ok(Report {
         device: topology.devices()?.into_iter().next().map(|device| device.kind).unwrap_or_default(),
@@ -54,12 +59,45 @@ pub fn compile(program: &str, topology: &str) -> Result<Report> {
     })
 }
 
-fn find_topology(name: &str) -> Result<Arc<Topology>> {
+/// Compiles the texts of programs for a topology, and writes a bundle that warms the cache of a machine with such
+/// devices and the same libtpu. Returns what became of each, in order: those that libtpu refuses are left out.
+///
+/// # Errors
+/// Where libtpu is not installed or does not know the topology, or the bundle cannot be written.
+pub fn bundle(programs: &[String], topology: &str, path: &Path) -> Result<Vec<Result<()>>> {
+    let (topology, libtpu) = find_topology(topology)?;
+    let target = cache::describe_topology(Kind::Tpu, &libtpu, &topology)?;
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Relaxed);
+            let Some(program) = programs.get(index) else { break };
+            let entry = cache::entry_ahead(program, &topology, Kind::Tpu, &target);
+            results.lock().push((index, entry));
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    let mut results = results.into_inner();
+    results.sort_by_key(|(index, _)| *index);
+    let (mut entries, mut outcomes) = (Vec::new(), Vec::new());
+    for (_, result) in results {
+        outcomes.push(result.map(|entry| entries.push(entry)));
+    }
+    cache::write_bundle(path, entries)?;
+    Ok(outcomes)
+}
+
+fn find_topology(name: &str) -> Result<(Arc<Topology>, PathBuf)> {
     let mut compiler = COMPILER.lock();
     let compiler = match &mut *compiler {
         Some(compiler) => compiler,
         empty => {
-            empty.insert(Compiler { plugin: platform::libtpu()?, topologies: HashMap::new(), process: process::id() })
+            let (plugin, path) = platform::libtpu()?;
+            empty.insert(Compiler { plugin, path, topologies: HashMap::new(), process: process::id() })
         }
     };
     if compiler.process != process::id() {
@@ -68,11 +106,11 @@ fn find_topology(name: &str) -> Result<Arc<Topology>> {
         ));
     }
     if let Some(topology) = compiler.topologies.get(name) {
-        return Ok(Arc::clone(topology));
+        return Ok((Arc::clone(topology), compiler.path.clone()));
     }
     let topology = Arc::new(compiler.plugin.topology(name, &[])?);
     compiler.topologies.insert(name.to_owned(), Arc::clone(&topology));
-    Ok(topology)
+    Ok((topology, compiler.path.clone()))
 }
 
 /// A property of a program, where it is told and makes sense.

@@ -10,6 +10,8 @@ use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use stablehlo::Precision;
 
+use crate::cache::memory::{self, Limit};
+use crate::cache::{self, Cache};
 use crate::call::{Arg, Generator, Meta, Out};
 use crate::chunk::Chunk;
 use crate::error::{Error, ErrorKind, Result};
@@ -43,8 +45,8 @@ pub(crate) const BEAT_CHUNK: usize = 64;
 /// How many offsets of a view get programs of their own before the others share one.
 const OWN_OFFSETS: u32 = 4;
 
-/// Keys that are only further names of an instance are no longer added beyond this many.
-const MAX_INSTANCES: usize = 1 << 17;
+/// How many lowered calls are kept in memory for each program that is.
+const INSTANCES_PER_PROGRAM: usize = 8;
 
 /// Calls that can share a program which takes the offsets of their views as inputs.
 #[derive(Default)]
@@ -71,7 +73,7 @@ pub struct Engine {
     /// The type of a size that the data decides.
     ty_of_count: TypeId,
     operators: Vec<Operator>,
-    instances: FxHashMap<Box<[u64]>, Arc<Instance>>,
+    pub(crate) instances: FxHashMap<Box<[u64]>, Arc<Instance>>,
     next_instance: u32,
     /// Calls that differ in the offsets of their views only, by their key without those.
     families: FxHashMap<Box<[u64]>, Family>,
@@ -86,8 +88,14 @@ pub struct Engine {
     pub(crate) check_finite: bool,
     precision: Precision,
     pub(crate) cache_stats: CacheStats,
+    /// Counts calls: what was used last is told by it.
+    pub(crate) clock: u64,
+    pub(crate) max_programs: Limit,
+    /// The programs in memory, or more.
+    pub(crate) held_programs: Limit,
     pub(crate) op_stats: OpStats,
     pub(crate) dump_folder: Option<PathBuf>,
+    pub(crate) dumped_programs: usize,
     copy_operator: u32,
     clone_operator: u32,
 }
@@ -149,8 +157,12 @@ impl Engine {
             check_finite: false,
             precision: Precision::Highest,
             cache_stats: CacheStats::default(),
+            clock: 0,
+            max_programs: cache::programs_in_memory(),
+            held_programs: Limit { count: 0, bytes: 0 },
             op_stats: OpStats::default(),
             dump_folder: None,
+            dumped_programs: 0,
             copy_operator: 0,
             clone_operator: 0,
         };
@@ -210,11 +222,20 @@ impl Engine {
     }
 
     pub fn cache_stats(&self) -> CacheStats {
-        self.cache_stats
+        let compiled = self.runtime.as_ref().map(|runtime| runtime.cache.stats());
+        self.cache_stats.and(compiled.unwrap_or_default())
     }
 
     pub fn reset_cache_stats(&mut self) {
         self.cache_stats = CacheStats::default();
+        if let Some(runtime) = &self.runtime {
+            runtime.cache.reset_stats();
+        }
+    }
+
+    /// The executables of the open plugin, if one is open.
+    pub fn cache(&self) -> Option<Arc<Cache>> {
+        self.runtime.as_ref().map(|runtime| Arc::clone(&runtime.cache))
     }
 
     pub fn op_stats(&self) -> OpStats {
@@ -263,16 +284,33 @@ impl Engine {
         let operator = &self.operators[op as usize];
         let options = if operator.follows_precision { self.precision as u64 } else { 0 };
         self.parts.encode(op, operator, args, options);
+        self.clock += 1;
         if let Some(instance) = self.instances.get(&self.parts.key[..]) {
+            instance.last_use.set(self.clock);
             return Some(Arc::clone(instance));
         }
         // A view at a new offset may share the program of others.
         let key = key_without_offsets(&self.parts, operator, args, &self.types)?;
         let instance = self.families.get(&key)?.instance.clone()?;
-        if self.instances.len() < MAX_INSTANCES {
-            self.instances.insert(self.parts.key.clone().into_boxed_slice(), Arc::clone(&instance));
-        }
+        self.remember(Arc::clone(&instance));
         Some(instance)
+    }
+
+    /// Adds an instance by the key at hand; those that were not used for the longest time make room.
+    fn remember(&mut self, instance: Arc<Instance>) {
+        let limit = Limit { count: self.max_programs.count * INSTANCES_PER_PROGRAM, ..self.max_programs };
+        if self.instances.len() >= limit.count {
+            let held = self.instances.values().map(|each| (each.last_use.get(), 0)).collect();
+            let deadline = memory::deadline(held, limit);
+            let before = self.instances.len();
+            self.instances.retain(|_, each| each.last_use.get() > deadline);
+            self.families.retain(|_, family| {
+                family.instance.as_ref().is_some_and(|instance| instance.last_use.get() > deadline)
+            });
+            self.cache_stats.evictions += (before - self.instances.len()) as u64;
+        }
+        instance.last_use.set(self.clock);
+        self.instances.insert(self.parts.key.clone().into_boxed_slice(), instance);
     }
 
     /// The sizes that `out=` arguments must take before the call, where they differ from those they have
@@ -329,7 +367,7 @@ impl Engine {
             family.offsets += 1;
             family.instance = open_offsets.then(|| Arc::clone(&instance));
         }
-        self.instances.insert(self.parts.key.clone().into_boxed_slice(), instance);
+        self.remember(instance);
         self.graphs.remove(&graph);
         Ok(Status::Done)
     }

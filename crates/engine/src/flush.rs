@@ -1,17 +1,22 @@
 //! Running what has been recorded: finding or compiling the program, choosing donations, executing.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use pjrt::Buffer;
 
+use crate::cache::memory::{self, LastUse, Limit};
 use crate::chunk::{Chunk, Extra};
 use crate::engine::{Engine, Mode};
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory;
+use crate::instance::Instance;
 use crate::program::{self, Program, Usage};
 use crate::runtime::Runtime;
 use crate::storage::{Value, ValueState};
+
+/// What a program takes in the process's memory: measured on the CPU plugin, for programs of one operator and for
+/// a training step.
+const PROGRAM_BYTES: usize = 48 << 10;
+const BYTES_PER_BYTE_OF_TEXT: usize = 16;
 
 impl Engine {
     /// Runs everything recorded for a device. After a failure the values that it would have computed
@@ -61,7 +66,7 @@ impl Engine {
             Ok(_) => Ok(()),
             Err(error) => {
                 if error.kind == ErrorKind::OutOfMemory {
-                    memory::count_out_of_memory(device);
+                    crate::memory::count_out_of_memory(device);
                 }
                 if chunk.nodes.len() > 1 {
                     // Only the guilty operator's results, and what needs them, are to be lost.
@@ -125,6 +130,7 @@ impl Engine {
 
     fn program(&mut self, chunk: &Chunk, usage: &Usage) -> Result<Arc<Program>> {
         self.cache_stats.requests += 1;
+        let now = self.clock;
         // A program of one operator is found through its instance, others by their full key.
         let alone = match (&chunk.nodes[..], usage.key_bits()) {
             ([node], Some(bits)) => Some((&node.instance.alone, bits)),
@@ -132,6 +138,7 @@ impl Engine {
         };
         if let Some((list, bits)) = alone {
             if let Some((_, program)) = list.lock().iter().find(|(known, _)| *known == bits) {
+                program.last_use.set(now);
                 self.cache_stats.hits += 1;
                 return Ok(Arc::clone(program));
             }
@@ -143,11 +150,17 @@ impl Engine {
         key.extend(usage.donated.iter().map(|&donated| u64::from(donated)));
         if alone.is_none() {
             if let Some(program) = self.programs.get(&key[..]) {
+                program.last_use.set(now);
                 self.cache_stats.hits += 1;
                 return Ok(Arc::clone(program));
             }
         }
-        let program = Arc::new(self.compile(chunk, usage)?);
+        let program = Arc::new(self.build(chunk, usage)?);
+        if self.held_programs.count >= self.max_programs.count || self.held_programs.bytes >= self.max_programs.bytes {
+            self.evict_programs();
+        }
+        self.held_programs.count += 1;
+        self.held_programs.bytes += program.bytes;
         match alone {
             Some((list, bits)) => list.lock().push((bits, Arc::clone(&program))),
             None => {
@@ -157,19 +170,47 @@ impl Engine {
         Ok(program)
     }
 
-    fn compile(&mut self, chunk: &Chunk, usage: &Usage) -> Result<Program> {
+    /// Drops the programs that were not used for the longest time.
+    fn evict_programs(&mut self) {
+        let mut instances: Vec<&Arc<Instance>> = self.instances.values().collect();
+        instances.sort_by_key(|instance| instance.id);
+        instances.dedup_by_key(|instance| instance.id);
+        let use_and_size = |program: &Arc<Program>| (program.last_use.get(), program.bytes);
+        let mut uses: Vec<(u64, usize)> = self.programs.values().map(use_and_size).collect();
+        for instance in &instances {
+            uses.extend(instance.alone.lock().iter().map(|(_, program)| use_and_size(program)));
+        }
+        let held = uses.len();
+        let deadline = memory::deadline(uses, self.max_programs);
+        // Counted anew: instances that have left took theirs along.
+        let mut left = Limit { count: 0, bytes: 0 };
+        let mut stays = |program: &Program| {
+            let stays = program.last_use.get() > deadline;
+            left.count += usize::from(stays);
+            left.bytes += if stays { program.bytes } else { 0 };
+            stays
+        };
+        self.programs.retain(|_, program| stays(program));
+        for instance in instances {
+            instance.alone.lock().retain(|(_, program)| stays(program));
+        }
+        self.held_programs = left;
+        self.cache_stats.evictions += (held - left.count) as u64;
+    }
+
+    fn build(&mut self, chunk: &Chunk, usage: &Usage) -> Result<Program> {
         let text = program::module_text(chunk, &self.types, usage);
         let operators = program::describe(chunk);
         if let Some(folder) = &self.dump_folder {
-            let path = folder.join(format!("program_{:05}.mlir", self.cache_stats.compiles));
+            let path = folder.join(format!("program_{:05}.mlir", self.dumped_programs));
+            self.dumped_programs += 1;
             std::fs::write(&path, format!("// {operators}\n{text}"))
                 .map_err(|error| Error::runtime(format!("cannot write {}: {error}", path.display())))?;
         }
-        let start = Instant::now();
-        let executable = self.runtime()?.compile(&text).map_err(|error| error.within(&operators))?;
-        self.cache_stats.compiles += 1;
-        self.cache_stats.compile_time += start.elapsed();
-        Ok(Program { executable, operators })
+        let executable = self.runtime()?.executable(&text, &operators).map_err(|error| error.within(&operators))?;
+        let code = executable.memory_stats().map_or(0, |stats| stats.generated_code.max(0) as usize);
+        let bytes = PROGRAM_BYTES + BYTES_PER_BYTE_OF_TEXT * text.len() + code;
+        Ok(Program { executable, operators, last_use: LastUse::new(self.clock), bytes })
     }
 
     /// Debug mode: waits for the results, and looks for NaN and infinities when asked to.

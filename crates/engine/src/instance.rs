@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use aten::{Lowered, Output, ParamSource, ResultSpec};
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stablehlo::{Function, Type};
 
+use crate::cache::memory::LastUse;
 use crate::call::{Meta, scalar_type};
 use crate::program::Program;
 use crate::storage::TypeId;
 
-/// The interned base types.
+/// What is interned for as long as the process lives: base types, and the sizes and strides that calls hand out.
 #[derive(Default)]
 pub(crate) struct Types {
     list: Vec<Type>,
     ids: FxHashMap<Type, TypeId>,
+    dims: FxHashSet<&'static [i64]>,
 }
 
 impl Types {
@@ -32,26 +34,42 @@ impl Types {
     pub fn get(&self, id: TypeId) -> &Type {
         &self.list[id as usize]
     }
+
+    fn intern_dims(&mut self, dims: &[i64]) -> &'static [i64] {
+        if let Some(known) = self.dims.get(dims) {
+            return known;
+        }
+        let dims: &'static [i64] = Box::leak(dims.into());
+        self.dims.insert(dims);
+        dims
+    }
 }
 
-/// A lowered call: what all calls with its key share. Instances live as long as the process, so the
-/// sizes and strides that they hand out stay valid.
+/// A lowered call: what all calls with its key share.
 pub(crate) struct Instance {
     pub id: u32,
     /// The operator's name, for messages and counters.
     pub operator: Arc<str>,
     /// Whether PyTorch's decomposition computes it.
     pub decomposed: bool,
-    body: Result<Lowered, Vec<ResultSpec>>,
+    body: Result<Lowered, Vec<Resized>>,
     pub outputs: Vec<ResultPlan>,
     /// Programs that consist of this instance alone, by which outputs are used and which inputs are
     /// donated.
     pub alone: Mutex<Vec<(u64, Arc<Program>)>>,
+    pub last_use: LastUse,
+}
+
+/// What an `out=` argument must become.
+struct Resized {
+    sizes: &'static [i64],
+    strides: &'static [i64],
+    scalar_type: i8,
 }
 
 /// What becomes of an output of the lowered function.
 pub(crate) enum ResultPlan {
-    Fresh { ty: TypeId, nbytes: usize, sizes: Vec<i64>, strides: Vec<i64>, scalar_type: i8 },
+    Fresh { ty: TypeId, nbytes: usize, sizes: &'static [i64], strides: &'static [i64], scalar_type: i8 },
     Absent,
     Updated { storage: usize, ty: TypeId },
     Count { fresh: usize, axis: usize },
@@ -73,8 +91,8 @@ impl Instance {
                 Output::Fresh { base, dtype, sizes, strides } => ResultPlan::Fresh {
                     ty: types.intern(base),
                     nbytes: base.size_bytes(),
-                    sizes: sizes.clone(),
-                    strides: strides.clone(),
+                    sizes: types.intern_dims(sizes),
+                    strides: types.intern_dims(strides),
                     scalar_type: scalar_type(*dtype),
                 },
                 Output::Absent => ResultPlan::Absent,
@@ -82,20 +100,29 @@ impl Instance {
                 Output::Count { fresh, axis } => ResultPlan::Count { fresh: *fresh, axis: *axis },
             })
             .collect();
-        Instance { id, operator: operator.into(), decomposed, body, outputs, alone: Mutex::default() }
+        let body = body.map_err(|results| {
+            let resized = |result: &ResultSpec| Resized {
+                sizes: types.intern_dims(&result.sizes),
+                strides: types.intern_dims(&result.strides),
+                scalar_type: scalar_type(result.dtype),
+            };
+            results.iter().map(resized).collect()
+        });
+        let (alone, last_use) = (Mutex::default(), LastUse::default());
+        Instance { id, operator: operator.into(), decomposed, body, outputs, alone, last_use }
     }
 
     pub fn is_runnable(&self) -> bool {
         self.body.is_ok()
     }
 
-    /// See [`crate::Engine::resizes`]. The sizes live as long as the instance.
+    /// See [`crate::Engine::resizes`].
     pub fn resizes(&self) -> Vec<Meta> {
-        let meta = |r: &ResultSpec| Meta {
-            sizes: r.sizes.as_ptr(),
-            strides: r.strides.as_ptr(),
-            ndim: r.sizes.len() as i32,
-            dtype: scalar_type(r.dtype),
+        let meta = |resized: &Resized| Meta {
+            sizes: resized.sizes.as_ptr(),
+            strides: resized.strides.as_ptr(),
+            ndim: resized.sizes.len() as i32,
+            dtype: resized.scalar_type,
         };
         self.body.as_ref().err().map_or_else(Vec::new, |results| results.iter().map(meta).collect())
     }

@@ -6,6 +6,7 @@
 //! differ only in when they flush.
 
 pub mod ahead;
+pub mod cache;
 pub mod call;
 mod chunk;
 mod engine;

@@ -233,15 +233,16 @@ pub fn open() -> Result<Platform> {
     })
 }
 
-/// Opens libtpu to compile ahead of time, which needs no TPU.
+/// Opens libtpu to compile ahead of time, which needs no TPU; tells its path as well.
 ///
 /// # Errors
 /// Where libtpu is not installed or does not load.
-pub fn libtpu() -> Result<Plugin> {
+pub fn libtpu() -> Result<(Plugin, PathBuf)> {
     Machine::with_this(|machine| {
         let choice = machine.look_for(Kind::Tpu, "programs are compiled for a TPU".into(), Vec::new())?;
         machine.prepare(Kind::Tpu);
-        Plugin::load(&choice.path).map_err(|error| choice.failed("load", &error, &[]))
+        let plugin = Plugin::load(&choice.path).map_err(|error| choice.failed("load", &error, &[]))?;
+        Ok((plugin, choice.path))
     })
 }
 
@@ -532,11 +533,10 @@ impl Machine<'_> {
         // torch's wheel brings neither, but triton's does, which it needs: with other names, so links to them are made.
         let triton = self.packages.iter().map(|folder| folder.join("triton/backends/nvidia"));
         let triton = triton.into_iter().find(|folder| folder.join("lib/libdevice.10.bc").is_file())?;
-        let caches = self.variable("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-        let caches = caches.or_else(|| Some(PathBuf::from(self.variable("HOME")?).join(".cache")))?;
+        let caches = crate::cache::base_folder(&|name| self.variable(name))?;
         let mut hasher = DefaultHasher::new();
         triton.hash(&mut hasher);
-        let folder = caches.join(format!("torchtpu/cuda-data-{:016x}", hasher.finish()));
+        let folder = caches.join(format!("cuda-data-{:016x}", hasher.finish()));
         link(&triton.join("lib/libdevice.10.bc"), &folder.join(LIBDEVICE)).ok()?;
         let ptxas = triton.join("bin/ptxas");
         if ptxas.is_file() {

@@ -2,17 +2,24 @@
 
 use std::fmt::Write;
 
+use std::sync::Arc;
+
 use aten::ParamSource;
 use pjrt::LoadedExecutable;
+use rustc_hash::FxHashMap;
 use stablehlo::{DType, Type};
 
+use crate::cache::memory::LastUse;
 use crate::chunk::{Chunk, Source};
 use crate::instance::Types;
 
 pub(crate) struct Program {
-    pub executable: LoadedExecutable,
+    pub executable: Arc<LoadedExecutable>,
     /// The operators in it, for messages: the first few and how many there are.
     pub operators: String,
+    pub last_use: LastUse,
+    /// About what it takes in memory, the host's and the device's.
+    pub bytes: usize,
 }
 
 /// The outputs that are used and the inputs that are given up, by index.
@@ -23,17 +30,18 @@ pub(crate) struct Usage {
 }
 
 /// The chunk as a module: each distinct instance once as a private function, and a `@main` that calls
-/// them in order. XLA inlines the calls.
+/// them in order. XLA inlines the calls. Names depend on nothing but the chunk: the same text is the same program,
+/// in every process.
 pub(crate) fn module_text(chunk: &Chunk, types: &Types, usage: &Usage) -> String {
     let mut functions = String::new();
-    let mut printed = Vec::new();
+    let mut names: FxHashMap<u32, usize> = FxHashMap::default();
     let mut extra_types = vec![Type::new(DType::U64, &[2]); chunk.extras.len()];
     let mut body = String::new();
     for (index, node) in chunk.nodes.iter().enumerate() {
         let Some(function) = node.instance.function() else { continue };
-        let name = node.instance.id;
-        if !printed.contains(&name) {
-            printed.push(name);
+        let next = names.len();
+        let name = *names.entry(node.instance.id).or_insert(next);
+        if name == next {
             functions.push_str(&function.print(&format!("op{name}"), "private", &[]));
         }
         let sources = chunk.sources_of(index);

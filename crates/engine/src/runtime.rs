@@ -1,11 +1,12 @@
-//! The open plugin: uploads, numbers as buffers, compilation, and what is in flight.
+//! The open plugin: uploads, numbers as buffers, executables, and what is in flight.
 
 use std::sync::Arc;
 
-use pjrt::{Buffer, CompileOptions, ElementType, Event, LoadedExecutable};
+use pjrt::{Buffer, ElementType, Event, LoadedExecutable};
 use rustc_hash::FxHashMap;
 use stablehlo::{DType, Number};
 
+use crate::cache::{Cache, Settings};
 use crate::error::Result;
 use crate::platform::{self, Platform};
 
@@ -17,6 +18,7 @@ const IN_FLIGHT: usize = 512;
 
 pub(crate) struct Runtime {
     pub platform: Platform,
+    pub cache: Arc<Cache>,
     scalars: FxHashMap<(usize, DType, [u8; 16]), Arc<Buffer>>,
     in_flight: Vec<Vec<Arc<Event>>>,
 }
@@ -25,7 +27,8 @@ impl Runtime {
     pub fn open() -> Result<Runtime> {
         let platform = platform::open()?;
         let devices = platform.devices.len();
-        Ok(Runtime { platform, scalars: FxHashMap::default(), in_flight: vec![Vec::new(); devices] })
+        let cache = Arc::new(Cache::open(&platform, &Settings::from_environment()));
+        Ok(Runtime { platform, cache, scalars: FxHashMap::default(), in_flight: vec![Vec::new(); devices] })
     }
 
     pub fn upload(&mut self, device: usize, data: &[u8], dtype: DType, dims: &[i64]) -> Result<Arc<Buffer>> {
@@ -47,13 +50,9 @@ impl Runtime {
         Ok(buffer)
     }
 
-    pub fn compile(&self, program: &str) -> Result<LoadedExecutable> {
-        let mut options = CompileOptions::default();
-        if self.platform.kind == platform::Kind::Cpu {
-            // XLA's quick maximum and minimum lose a NaN that stands on the right.
-            options.overrides.push(("xla_cpu_enable_fast_min_max".into(), pjrt::Value::Bool(false)));
-        }
-        Ok(self.platform.client.compile(program.as_bytes(), &options)?)
+    /// The executable of a program, found or made.
+    pub fn executable(&self, program: &str, operators: &str) -> Result<Arc<LoadedExecutable>> {
+        self.cache.executable(&self.platform, program, operators)
     }
 
     /// Remembers a run until it is done, for synchronisation.

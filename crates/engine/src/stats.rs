@@ -8,10 +8,39 @@ use std::time::Duration;
 pub struct CacheStats {
     /// Programs asked for.
     pub requests: u64,
-    /// Of those, found compiled.
+    /// Of those, found in this process.
     pub hits: u64,
+    /// Of those, loaded from disk.
+    pub disk_hits: u64,
+    pub load_time: Duration,
+    /// The rest.
     pub compiles: u64,
     pub compile_time: Duration,
+    /// Times that another process was compiling the program, and we waited for it.
+    pub waits: u64,
+    pub wait_time: Duration,
+    /// Programs and lowered calls that had to leave memory.
+    pub evictions: u64,
+    /// Programs that had to leave the disk for what this process wrote.
+    pub disk_evictions: u64,
+}
+
+impl CacheStats {
+    /// The counters of two parts of the cache together.
+    pub(crate) fn and(self, other: CacheStats) -> CacheStats {
+        CacheStats {
+            requests: self.requests + other.requests,
+            hits: self.hits + other.hits,
+            disk_hits: self.disk_hits + other.disk_hits,
+            load_time: self.load_time + other.load_time,
+            compiles: self.compiles + other.compiles,
+            compile_time: self.compile_time + other.compile_time,
+            waits: self.waits + other.waits,
+            wait_time: self.wait_time + other.wait_time,
+            evictions: self.evictions + other.evictions,
+            disk_evictions: self.disk_evictions + other.disk_evictions,
+        }
+    }
 }
 
 /// Which operators ran, and how.

@@ -11,6 +11,7 @@ use crate::event::Event;
 use crate::executable::LoadedExecutable;
 use crate::options::CompileOptions;
 use crate::sys;
+use crate::topology::Topology;
 
 /// The format of programs: StableHLO, as text or as bytecode.
 const MLIR: &str = "mlir";
@@ -107,6 +108,18 @@ impl Client {
     /// The devices that this process can use.
     pub fn addressable_devices(&self) -> &[Device] {
         &self.inner.devices
+    }
+
+    /// All devices that programs of this client may run on, those of other hosts among them.
+    ///
+    /// # Errors
+    /// Where the plugin cannot say.
+    pub fn topology(&self) -> Result<Topology> {
+        let mut arguments = sys::PJRT_Client_TopologyDescription_Args { client: self.inner.raw, ..Struct::new() };
+        // SAFETY: the client is live.
+        unsafe { self.inner.api.call(&mut arguments) }?;
+        // SAFETY: the topology is the client's.
+        unsafe { Topology::of_client(&self.inner, arguments.topology) }
     }
 
     /// Compiles a StableHLO program, as text or as bytecode.

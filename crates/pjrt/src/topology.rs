@@ -1,9 +1,10 @@
 //! Topologies: devices that need not be present, to compile for.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use crate::api::{Api, Struct, slice, string};
-use crate::client::{mlir_program, null};
+use crate::client::{ClientInner, mlir_program, null};
 use crate::device::Description;
 use crate::error::Result;
 use crate::executable::Executable;
@@ -11,7 +12,7 @@ use crate::options::CompileOptions;
 use crate::sys;
 use crate::value::Value;
 
-/// A description of devices, made by [`crate::Plugin::topology`].
+/// A description of devices, made by [`crate::Plugin::topology`] or that of a [`crate::Client`].
 ///
 /// libtpu takes names of the form `<generation>:<chips>`: `v5e:1x1`, `v5e:2x2`, `v5e:4x4`, `v6e:1x1`,
 /// `v6e:2x2`, `v4:2x2x1`, `v5p:2x2x1`, `tpu7x:2x2x1` compile, without options. `v4` and `tpu7x` have
@@ -21,6 +22,8 @@ use crate::value::Value;
 pub struct Topology {
     api: Api,
     raw: NonNull<sys::PJRT_TopologyDescription>,
+    /// Where it is a client's: the client, which owns it.
+    client: Option<Arc<ClientInner>>,
 }
 
 /// A device of a topology.
@@ -41,6 +44,9 @@ unsafe impl Sync for Topology {}
 
 impl Drop for Topology {
     fn drop(&mut self) {
+        if self.client.is_some() {
+            return;
+        }
         let mut arguments = sys::PJRT_TopologyDescription_Destroy_Args { topology: self.raw.as_ptr(), ..Struct::new() };
         // SAFETY: the topology is ours and not used again. There is nobody to tell of an error.
         let _ = unsafe { self.api.call(&mut arguments) };
@@ -60,7 +66,14 @@ impl Topology {
         // SAFETY: the name and the options outlive the call.
         unsafe { api.call(&mut arguments) }?;
         let raw = NonNull::new(arguments.topology);
-        Ok(Self { api, raw: raw.ok_or_else(|| null("PJRT_TopologyDescription_Create"))? })
+        Ok(Self { api, raw: raw.ok_or_else(|| null("PJRT_TopologyDescription_Create"))?, client: None })
+    }
+
+    /// # Safety
+    /// `raw` is null, or the topology of this client.
+    pub(crate) unsafe fn of_client(client: &Arc<ClientInner>, raw: *mut sys::PJRT_TopologyDescription) -> Result<Self> {
+        let raw = NonNull::new(raw).ok_or_else(|| null("PJRT_Client_TopologyDescription"))?;
+        Ok(Self { api: client.api, raw, client: Some(Arc::clone(client)) })
     }
 
     /// The platform, such as `tpu`.

@@ -245,6 +245,13 @@ fn executables_survive_serialization() {
 }
 
 #[test]
+fn a_client_has_a_topology() {
+    let topology = client().topology().expect("a topology");
+    assert_eq!(topology.platform_name().unwrap(), "cpu");
+    assert_eq!(topology.devices().unwrap().len(), client().addressable_devices().len());
+}
+
+#[test]
 fn executables_know_their_costs() {
     let executable = compile(ADD);
     let stats = executable.memory_stats().expect("memory statistics");

@@ -3,8 +3,10 @@
 //! Errors of the core become Python exceptions in one place, [`to_python`].
 
 mod abi;
+mod cache;
 mod graph;
 mod location;
+mod warning;
 
 use std::ffi::{c_char, c_void};
 use std::path::PathBuf;
@@ -59,6 +61,7 @@ fn with_engine<T: Send>(
 fn initialize(py: Python<'_>, tracer: Py<PyAny>) -> PyResult<()> {
     let paths: Vec<PathBuf> = py.import("sys")?.getattr("path")?.extract()?;
     platform::set_search_paths(paths);
+    engine::cache::set_warn(warning::warn);
     let mut message: [c_char; 1024] = [0; 1024];
     // SAFETY: the tracer is a live object that the callee takes its own reference to; the message is
     // written within its capacity.
@@ -260,10 +263,22 @@ fn empty_cache(py: Python<'_>) -> PyResult<()> {
 fn cache_stats(py: Python<'_>) -> PyResult<Py<PyDict>> {
     let stats = with_engine(py, |engine| Ok(engine.cache_stats()))?;
     let dict = PyDict::new(py);
-    dict.set_item("requests", stats.requests)?;
-    dict.set_item("hits", stats.hits)?;
-    dict.set_item("compiles", stats.compiles)?;
-    dict.set_item("compile_seconds", stats.compile_time.as_secs_f64())?;
+    for (name, count) in [
+        ("requests", stats.requests),
+        ("hits", stats.hits),
+        ("disk_hits", stats.disk_hits),
+        ("compiles", stats.compiles),
+        ("waits", stats.waits),
+        ("evictions", stats.evictions),
+        ("disk_evictions", stats.disk_evictions),
+    ] {
+        dict.set_item(name, count)?;
+    }
+    for (name, time) in
+        [("compile_seconds", stats.compile_time), ("load_seconds", stats.load_time), ("wait_seconds", stats.wait_time)]
+    {
+        dict.set_item(name, time.as_secs_f64())?;
+    }
     Ok(dict.unbind())
 }
 
@@ -301,7 +316,7 @@ fn table() -> Vec<&'static str> {
     aten::table::names().collect()
 }
 
-/// Writes the text of every program compiled from now on into a folder; `None` ends that.
+/// Writes the text of every program that is built from now on, compiled or loaded, into a folder; `None` ends that.
 #[pyfunction]
 fn dump_programs(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<()> {
     with_engine(py, move |mut engine| {
@@ -365,6 +380,13 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         table,
         dump_programs,
         compile_ahead,
+        cache::finish_cache,
+        cache::cache_folder,
+        cache::cache_list,
+        cache::cache_clear,
+        cache::cache_export,
+        cache::cache_import,
+        cache::bundle_ahead,
         graph::define_graph,
     );
     Ok(())

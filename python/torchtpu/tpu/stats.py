@@ -8,9 +8,11 @@ from torchtpu import _C
 
 
 def cache_stats() -> dict[str, Any]:
-    """Programs asked for, found compiled, and compiled, with the seconds that took.
+    """Where programs came from: "requests" were asked for, "hits" found in this process, "disk_hits" loaded from
+    the cache folder, and "compiles" compiled, after "waits" for other processes that were compiling the same.
 
-    Keys: "requests", "hits", "compiles", "compile_seconds".
+    "load_seconds", "compile_seconds" and "wait_seconds" are what that took. "evictions" counts what had to leave
+    memory, "disk_evictions" what this process's writing made leave the folder.
     """
     return dict(_C.cache_stats())
 

@@ -1,0 +1,450 @@
+//! The one place where a program's text becomes an executable: found in the process, loaded from the user's
+//! folder, or compiled.
+//!
+//! Executables are kept on disk ([`disk`]) by a key over everything that they depend on: the text, the compile
+//! options, and the [`target`]. Of processes that want the same program at the same time, one compiles and the
+//! others wait for it. Nothing that is wrong with the folder is an error: it costs a compile, and a warning.
+
+mod bundle;
+mod disk;
+mod entry;
+pub(crate) mod memory;
+mod settings;
+mod target;
+mod writer;
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::Mutex;
+use pjrt::{CompileOptions, LoadedExecutable, Topology};
+use rustc_hash::FxHashMap;
+
+pub use bundle::Imported;
+pub use entry::About;
+pub use settings::Settings;
+pub(crate) use settings::{base_folder, programs_in_memory};
+
+use crate::error::{Error, Result};
+use crate::platform::{Kind, Platform};
+use crate::stats::CacheStats;
+use disk::{Lock, Store};
+use entry::{Entry, Key};
+use writer::{Job, Writer};
+
+/// How long another process may take over a program before we compile it as well. It may be stopped.
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+
+/// How long it may take over the next one, once it has taken that long.
+const NEXT_WAIT: Duration = Duration::from_secs(1);
+
+/// How often we look whether it is done: soon at first, as most programs are small.
+const POLLS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(20)];
+
+/// What a plugin's own compiler knows by name, or finds whole in the program's text. Whatever else a program calls
+/// may be an address in this process, which no other process can use.
+const COMPILER_CALLS: [&str; 4] = ["Eigh", "Qr", "ProductOfElementaryHouseholderReflectors", "tpu_custom_call"];
+
+/// In the folder, what is known of plugins' files.
+const PLUGINS: &str = ".plugins";
+
+/// Where warnings go: set once, by whoever can show them.
+static WARN: OnceLock<fn(String)> = OnceLock::new();
+
+/// Says how to warn the user. Called without and with locks held, on any thread.
+pub fn set_warn(warn: fn(String)) {
+    let _ = WARN.set(warn);
+}
+
+fn warn(message: String) {
+    match WARN.get() {
+        Some(warn) => warn(message),
+        None => eprintln!("torchtpu: {message}"),
+    }
+}
+
+/// The options with which programs are compiled for a kind of device.
+pub(crate) fn compile_options(kind: Kind) -> CompileOptions {
+    let mut options = CompileOptions::default();
+    if kind == Kind::Cpu {
+        // XLA's quick maximum and minimum lose a NaN that stands on the right.
+        options.overrides.push(("xla_cpu_enable_fast_min_max".into(), pjrt::Value::Bool(false)));
+    }
+    options
+}
+
+/// The executables of a client.
+pub struct Cache {
+    options: CompileOptions,
+    disk: Option<Disk>,
+    /// Those that are in use, by their program: different calls may come to the same one.
+    known: Mutex<FxHashMap<Key, Weak<LoadedExecutable>>>,
+    stats: Arc<Mutex<CacheStats>>,
+}
+
+/// The part of a cache that outlives the process.
+struct Disk {
+    store: Arc<Store>,
+    target: String,
+    /// A key's beginning: everything but the program.
+    prefix: blake3::Hasher,
+    writer: Writer,
+    /// Each is warned of once.
+    warned_of_damage: AtomicBool,
+    warned_of_waiting: AtomicBool,
+}
+
+impl Cache {
+    /// The cache of an open plugin, with a folder where the settings say so and it can be used.
+    pub(crate) fn open(platform: &Platform, settings: &Settings) -> Cache {
+        let options = compile_options(platform.kind);
+        let stats = Arc::<Mutex<CacheStats>>::default();
+        let disk = settings.open().and_then(|store| {
+            let target = describe(platform, Some(&store));
+            let target = target.map_err(|error| warn(format!("compiled programs are not kept: {error}"))).ok()?;
+            Some(Disk::new(store, target, &options, &stats))
+        });
+        Cache { options, disk, known: Mutex::default(), stats }
+    }
+
+    /// The executable of a program. `operators` describes the program to people.
+    ///
+    /// # Errors
+    /// Where the program cannot be compiled.
+    pub(crate) fn executable(&self, platform: &Platform, text: &str, operators: &str) -> Result<Arc<LoadedExecutable>> {
+        let key = match &self.disk {
+            Some(disk) => disk.key(text),
+            None => blake3::hash(text.as_bytes()),
+        };
+        if let Some(executable) = self.known.lock().get(&key).and_then(Weak::upgrade) {
+            self.stats.lock().hits += 1;
+            return Ok(executable);
+        }
+        let executable = match &self.disk {
+            Some(disk) if is_self_contained(text) => self.load_or_compile(disk, platform, key, text, operators)?,
+            _ => self.compile(platform, text)?.0,
+        };
+        let mut known = self.known.lock();
+        if known.len() == known.capacity() {
+            known.retain(|_, executable| executable.strong_count() > 0);
+        }
+        known.insert(key, Arc::downgrade(&executable));
+        Ok(executable)
+    }
+
+    fn compile(&self, platform: &Platform, text: &str) -> Result<(Arc<LoadedExecutable>, Duration)> {
+        let start = Instant::now();
+        let executable = platform.client.compile(text.as_bytes(), &self.options)?;
+        let time = start.elapsed();
+        let mut stats = self.stats.lock();
+        stats.compiles += 1;
+        stats.compile_time += time;
+        Ok((Arc::new(executable), time))
+    }
+
+    fn load_or_compile(
+        &self,
+        disk: &Disk,
+        platform: &Platform,
+        key: Key,
+        text: &str,
+        operators: &str,
+    ) -> Result<Arc<LoadedExecutable>> {
+        if let Some(bytes) = disk.read(&key) {
+            if let Some(executable) = self.load(disk, platform, &key, &bytes) {
+                return Ok(executable);
+            }
+        }
+        let lock = self.wait_for(disk, &key);
+        // Whoever had the lock before us may have written the entry.
+        if let Some(bytes) = disk.read(&key) {
+            drop(lock);
+            if let Some(executable) = self.load(disk, platform, &key, &bytes) {
+                return Ok(executable);
+            }
+            let (executable, _) = self.compile(platform, text)?;
+            return Ok(executable);
+        }
+        let (executable, time) = self.compile(platform, text)?;
+        let about =
+            About { operators: operators.into(), target: disk.target.clone(), compile_seconds: time.as_secs_f64() };
+        disk.writer.send(Job { key, about, executable: Arc::clone(&executable), _lock: lock });
+        Ok(executable)
+    }
+
+    /// The executable in an entry's bytes; an entry that has none is removed.
+    fn load(&self, disk: &Disk, platform: &Platform, key: &Key, bytes: &[u8]) -> Option<Arc<LoadedExecutable>> {
+        let start = Instant::now();
+        let loaded = match Entry::decode(bytes) {
+            Ok(entry) if entry.key != *key => Err("it is another program's".into()),
+            Ok(entry) => platform.client.deserialize(entry.executable).map_err(|error| error.to_string()),
+            Err(reason) => Err(reason.into()),
+        };
+        match loaded {
+            Ok(executable) => {
+                let mut stats = self.stats.lock();
+                stats.disk_hits += 1;
+                stats.load_time += start.elapsed();
+                Some(Arc::new(executable))
+            }
+            Err(reason) => {
+                disk.damaged(key, &reason);
+                None
+            }
+        }
+    }
+
+    /// The lock on a program, as soon as no other process has it; `None` where there are no locks, or that
+    /// takes too long.
+    fn wait_for(&self, disk: &Disk, key: &Key) -> Option<Lock> {
+        // Without locks, two processes may compile the same: no more than that.
+        let lock = disk.store.lock(key).ok()?;
+        if lock.acquire().ok()? {
+            return Some(lock);
+        }
+        let start = Instant::now();
+        let patience = if disk.warned_of_waiting.load(Relaxed) { NEXT_WAIT } else { LONGEST_WAIT };
+        let mut poll = POLLS[0];
+        let acquired = loop {
+            std::thread::sleep(poll);
+            poll = (poll * 2).min(POLLS[1]);
+            match lock.acquire() {
+                Ok(true) => break true,
+                Ok(false) if start.elapsed() < patience => {}
+                _ => break false,
+            }
+        };
+        let mut stats = self.stats.lock();
+        stats.waits += 1;
+        stats.wait_time += start.elapsed();
+        if !acquired && !disk.warned_of_waiting.swap(true, Relaxed) {
+            warn("another process has been compiling the same program for minutes; it is compiled here as well".into());
+        }
+        acquired.then_some(lock)
+    }
+
+    pub(crate) fn stats(&self) -> CacheStats {
+        *self.stats.lock()
+    }
+
+    pub(crate) fn reset_stats(&self) {
+        *self.stats.lock() = CacheStats::default();
+    }
+
+    /// Waits until everything that was compiled is on disk.
+    pub fn finish(&self) {
+        if let Some(disk) = &self.disk {
+            disk.writer.finish();
+        }
+    }
+
+    /// Adds to the folder those entries of a bundle that fit this plugin and these devices.
+    ///
+    /// # Errors
+    /// Where the cache has no folder, the bundle cannot be read, or the folder cannot be written to.
+    pub fn import(&self, path: &Path) -> Result<Imported> {
+        let disk = self.disk.as_ref().ok_or_else(|| Error::runtime("the cache has no folder to import into"))?;
+        bundle::import(path, &disk.store, &disk.target)
+            .map_err(|error| Error::runtime(format!("{}: {error}", path.display())))
+    }
+}
+
+impl Disk {
+    fn new(store: Arc<Store>, target: String, options: &CompileOptions, stats: &Arc<Mutex<CacheStats>>) -> Disk {
+        let prefix = key_prefix(&target, options);
+        let writer = Writer::new(Arc::clone(&store), Arc::clone(stats));
+        Disk { store, target, prefix, writer, warned_of_damage: false.into(), warned_of_waiting: false.into() }
+    }
+
+    fn key(&self, text: &str) -> Key {
+        self.prefix.clone().update(text.as_bytes()).finalize()
+    }
+
+    fn read(&self, key: &Key) -> Option<Vec<u8>> {
+        self.store.read(key).unwrap_or_else(|error| {
+            self.damaged(key, &error.to_string());
+            None
+        })
+    }
+
+    /// Takes away an entry that cannot be used.
+    fn damaged(&self, key: &Key, reason: &str) {
+        self.store.remove(key);
+        if !self.warned_of_damage.swap(true, Relaxed) {
+            let place = self.store.folder().join(key.to_hex().as_str());
+            warn(format!("the compiled program {} is not used: {reason}; it is compiled again", place.display()));
+        }
+    }
+}
+
+/// A hasher that has taken in everything that an executable depends on, but for its program.
+fn key_prefix(target: &str, options: &CompileOptions) -> blake3::Hasher {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&entry::FORMAT.to_le_bytes());
+    for part in [target.as_bytes(), &options.encode()] {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+    }
+    hasher
+}
+
+fn describe(platform: &Platform, store: Option<&Store>) -> io::Result<String> {
+    let topology = platform.client.topology().map_err(io::Error::other)?;
+    let version = platform.client.platform_version().unwrap_or_default();
+    let memory = store.map(|store| store.folder().join(PLUGINS));
+    target::describe(platform.kind, &platform.path, &version, &topology, memory.as_deref())
+}
+
+/// Whether a program's executable means the same in another process.
+fn is_self_contained(text: &str) -> bool {
+    text.split("custom_call").skip(1).all(|rest| {
+        // `"stablehlo.custom_call"(%a) <{call_target_name = "Qr", ...`, or `stablehlo.custom_call @Qr(%a)`.
+        let line = rest.lines().next().unwrap_or_default();
+        let name = line.split_once("call_target_name = ").map_or(line, |(_, name)| name);
+        let name = name.trim_start_matches([' ', '@', '"']);
+        let end = name.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(name.len());
+        COMPILER_CALLS.contains(&&name[..end])
+    })
+}
+
+// ---- the folder, for `python -m torchtpu cache` ------------------------------------------------------------------
+
+/// An entry of the folder.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    pub name: String,
+    pub bytes: u64,
+    pub used: SystemTime,
+    /// `None` where the file is none that we can use.
+    pub about: Option<About>,
+}
+
+/// The user's folder of compiled programs. It may be looked at without a plugin.
+pub struct Folder(Arc<Store>);
+
+impl Folder {
+    /// # Errors
+    /// Where there is none: it is switched off, or cannot be used.
+    pub fn open(settings: &Settings) -> Result<Folder> {
+        settings.try_open().map(Folder).map_err(Error::runtime)
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.folder()
+    }
+
+    /// The bytes that it may hold.
+    pub fn limit(&self) -> u64 {
+        self.0.limit()
+    }
+
+    /// Its entries; those used last come first.
+    ///
+    /// # Errors
+    /// Where the folder cannot be read.
+    pub fn list(&self) -> Result<Vec<Stored>> {
+        let mut entries: Vec<Stored> = (self.0.list().map_err(|error| self.failed(&error))?.into_iter())
+            .map(|listed| Stored {
+                name: listed.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+                bytes: listed.bytes,
+                used: listed.used,
+                about: disk::describe(&listed.path).ok().map(|(_, about)| about),
+            })
+            .collect();
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.used));
+        Ok(entries)
+    }
+
+    /// Removes all entries; returns how many there were.
+    ///
+    /// # Errors
+    /// Where one cannot be removed.
+    pub fn clear(&self) -> Result<usize> {
+        let entries = self.0.list().map_err(|error| self.failed(&error))?;
+        for entry in &entries {
+            match std::fs::remove_file(&entry.path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(self.failed(&error)),
+                _ => {}
+            }
+        }
+        Ok(entries.len())
+    }
+
+    /// Writes all entries that are whole into a bundle; returns how many.
+    ///
+    /// # Errors
+    /// Where the bundle cannot be written.
+    pub fn export(&self, path: &Path) -> Result<usize> {
+        let keys = self.0.list().map_err(|error| self.failed(&error))?.into_iter();
+        let keys = keys.filter_map(|listed| disk::describe(&listed.path).ok()).map(|(key, _)| key);
+        let entries = keys.filter_map(|key| self.0.read(&key).ok()?).filter(|bytes| Entry::decode(bytes).is_ok());
+        bundle::write(path, entries).map_err(|error| Error::runtime(format!("{}: {error}", path.display())))
+    }
+
+    fn failed(&self, error: &io::Error) -> Error {
+        Error::runtime(format!("{}: {error}", self.path().display()))
+    }
+}
+
+// ---- ahead of time -----------------------------------------------------------------------------------------------
+
+/// What programs that are compiled for a topology are for.
+pub(crate) fn describe_topology(kind: Kind, plugin: &Path, topology: &Topology) -> Result<String> {
+    let store = Settings::from_environment().try_open().ok();
+    let memory = store.map(|store| store.folder().join(PLUGINS));
+    target::describe(kind, plugin, "", topology, memory.as_deref())
+        .map_err(|error| Error::runtime(format!("{}: {error}", plugin.display())))
+}
+
+/// Compiles a program for a topology: its entry, for a bundle. The text may begin with a comment, as those
+/// of `dump_programs` do.
+pub(crate) fn entry_ahead(text: &str, topology: &Topology, kind: Kind, target: &str) -> Result<Vec<u8>> {
+    let (operators, text) = match text.strip_prefix("// ").and_then(|text| text.split_once('\n')) {
+        Some((operators, text)) => (operators, text),
+        None => ("", text),
+    };
+    if !is_self_contained(text) {
+        return Err(Error::runtime("it calls what only the process that made it has"));
+    }
+    let options = compile_options(kind);
+    let start = Instant::now();
+    let executable = topology.compile(text.as_bytes(), &options)?;
+    let compile_seconds = start.elapsed().as_secs_f64();
+    let about = About { operators: operators.into(), target: target.into(), compile_seconds };
+    let key = key_prefix(target, &options).update(text.as_bytes()).finalize();
+    Ok(Entry { key, about, executable: &executable.serialize()? }.encode())
+}
+
+pub(crate) fn write_bundle(path: &Path, entries: Vec<Vec<u8>>) -> Result<usize> {
+    bundle::write(path, entries.into_iter()).map_err(|error| Error::runtime(format!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_the_compiler_alone_are_self_contained() {
+        assert!(is_self_contained("%0 = stablehlo.add %a, %a"));
+        assert!(is_self_contained("%0 = \"stablehlo.custom_call\"(%a) <{call_target_name = \"Qr\", x = 1}> : ()"));
+        assert!(is_self_contained("%0 = stablehlo.custom_call @Qr(%a)"));
+        for other in ["@xla_ffi_python_cpu_callback(%a)", "@QrOfMine(%a)", "", "(%a) <{x}>"] {
+            assert!(!is_self_contained(&format!("%0 = stablehlo.custom_call {other}\n")), "{other}");
+        }
+        assert!(!is_self_contained("stablehlo.custom_call @Qr(%a)\nstablehlo.custom_call @other(%a)"));
+    }
+
+    #[test]
+    fn keys_cover_target_options_and_program() {
+        let key = |target: &str, kind, text: &str| {
+            key_prefix(target, &compile_options(kind)).update(text.as_bytes()).finalize()
+        };
+        let first = key("a", Kind::Tpu, "x");
+        assert_eq!(first, key("a", Kind::Tpu, "x"));
+        for other in [key("b", Kind::Tpu, "x"), key("a", Kind::Cpu, "x"), key("a", Kind::Tpu, "y")] {
+            assert_ne!(first, other);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What the environment says of the cache.
+
+use std::env;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::disk::Store;
+use super::memory::Limit;
+use super::warn;
+
+/// What the folder may hold: programs of a TPU are a hundred kilobytes to some megabytes each.
+const DEFAULT_BYTES: u64 = 4 << 30;
+
+/// How many programs are kept in memory, unless `TORCHTPU_CACHE_PROGRAMS` says otherwise.
+const DEFAULT_PROGRAMS: usize = 4096;
+
+/// Fewer would not hold a training step.
+const FEWEST_PROGRAMS: usize = 16;
+
+/// What these may take in memory, as [`crate::program::Program::bytes`] reckons.
+const PROGRAM_BYTES: usize = 2 << 30;
+
+/// Where compiled programs are kept, and how many bytes of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// `None` where they are not kept, for a reason.
+    pub folder: Result<PathBuf, String>,
+    pub bytes: u64,
+}
+
+impl Settings {
+    /// `TORCHTPU_CACHE`, `TORCHTPU_CACHE_DIR` and `TORCHTPU_CACHE_BYTES`.
+    pub fn from_environment() -> Settings {
+        Settings::from_variables(&|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+    }
+
+    fn from_variables(variable: &dyn Fn(&str) -> Option<String>) -> Settings {
+        let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let switch = variable("TORCHTPU_CACHE").unwrap_or_default();
+        let folder = match variable("TORCHTPU_CACHE_DIR") {
+            _ if ["0", "off", "false", "no"].contains(&switch.to_lowercase().as_str()) => {
+                Err(format!("TORCHTPU_CACHE={switch} switches it off"))
+            }
+            Some(folder) => Ok(env::current_dir().unwrap_or_default().join(folder)),
+            None => base_folder(&variable).ok_or_else(|| "neither TORCHTPU_CACHE_DIR nor HOME is set".into()),
+        };
+        let bytes = variable("TORCHTPU_CACHE_BYTES").map_or(Some(DEFAULT_BYTES), |text| parse_bytes(&text));
+        let bytes = bytes.unwrap_or_else(|| {
+            warn("TORCHTPU_CACHE_BYTES must be a number of bytes, such as 500M or 4G; it is ignored".into());
+            DEFAULT_BYTES
+        });
+        Settings { folder, bytes }
+    }
+
+    /// The folder, ready to use.
+    ///
+    /// # Errors
+    /// Says why there is none.
+    pub(super) fn try_open(&self) -> Result<Arc<Store>, String> {
+        let folder =
+            self.folder.clone().map_err(|reason| format!("compiled programs are not kept on disk: {reason}"))?;
+        let failed = |error: io::Error| format!("the cache folder {} cannot be used: {error}", folder.display());
+        Store::open(&folder, self.bytes).map(Arc::new).map_err(failed)
+    }
+
+    /// The folder, ready to use; warns where it was wanted and cannot be had.
+    pub(super) fn open(&self) -> Option<Arc<Store>> {
+        self.folder.as_ref().ok()?;
+        self.try_open().map_err(|reason| warn(format!("{reason}; programs are compiled again in each process"))).ok()
+    }
+}
+
+/// Where this user's caches are on this platform, by the variables that say so; ours is one of them.
+pub(crate) fn base_folder(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    let caches = variable("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let caches = caches.or_else(|| Some(PathBuf::from(variable("HOME")?).join(".cache")))?;
+    Some(caches.join("torchtpu"))
+}
+
+/// How many programs to keep in memory.
+pub(crate) fn programs_in_memory() -> Limit {
+    let wanted = env::var("TORCHTPU_CACHE_PROGRAMS").ok().and_then(|text| text.parse().ok());
+    Limit { count: wanted.unwrap_or(DEFAULT_PROGRAMS).max(FEWEST_PROGRAMS), bytes: PROGRAM_BYTES }
+}
+
+/// "1000", "64K", "500M", "4G".
+fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text[digits.len()..].to_uppercase().as_str() {
+        "" | "B" => 1,
+        "K" | "KB" => 1 << 10,
+        "M" | "MB" => 1 << 20,
+        "G" | "GB" => 1 << 30,
+        "T" | "TB" => 1 << 40,
+        _ => return None,
+    };
+    digits.trim().parse::<u64>().ok()?.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(variables: &[(&str, &str)]) -> Settings {
+        Settings::from_variables(&|name| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn folders() {
+        let folder = |variables: &[(&str, &str)]| settings(variables).folder.map(|path| path.display().to_string());
+        let home = ("HOME", "/home/me");
+        assert_eq!(folder(&[home]).unwrap(), "/home/me/.cache/torchtpu");
+        assert_eq!(folder(&[home, ("XDG_CACHE_HOME", "/caches")]).unwrap(), "/caches/torchtpu");
+        assert_eq!(folder(&[home, ("XDG_CACHE_HOME", "caches")]).unwrap(), "/home/me/.cache/torchtpu");
+        assert_eq!(folder(&[home, ("TORCHTPU_CACHE_DIR", "/mine")]).unwrap(), "/mine");
+        assert!(folder(&[home, ("TORCHTPU_CACHE_DIR", "/mine"), ("TORCHTPU_CACHE", "0")]).is_err());
+        assert!(folder(&[]).is_err());
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(settings(&[]).bytes, DEFAULT_BYTES);
+        assert_eq!(settings(&[("TORCHTPU_CACHE_BYTES", "500M")]).bytes, 500 << 20);
+        assert_eq!(settings(&[("TORCHTPU_CACHE_BYTES", "much")]).bytes, DEFAULT_BYTES);
+        assert_eq!(parse_bytes("123"), Some(123));
+        assert_eq!(parse_bytes("2 gb"), Some(2 << 30));
+        assert_eq!((parse_bytes("-1"), parse_bytes("1X"), parse_bytes("99999999999T")), (None, None, None));
+    }
+}

@@ -1,0 +1,97 @@
+//! The folder of compiled programs, for `python -m torchtpu cache`.
+
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use engine::ahead;
+use engine::cache::{Folder, Settings};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::{to_python, warning, with_engine};
+
+/// Waits until everything that was compiled is on disk: at the end of a process.
+#[pyfunction]
+pub fn finish_cache(py: Python<'_>) {
+    // A forked child has nothing to write.
+    let Ok(cache) = with_engine(py, |engine| Ok(engine.cache())) else { return };
+    if let Some(cache) = cache {
+        py.detach(|| cache.finish());
+        // It is too late for a call that waits for its turn.
+        warning::show_now(py);
+    }
+}
+
+/// The folder and the bytes that it may hold. RuntimeError says why there is none.
+#[pyfunction]
+pub fn cache_folder() -> PyResult<(PathBuf, u64)> {
+    let folder = open()?;
+    Ok((folder.path().to_owned(), folder.limit()))
+}
+
+/// The folder's entries; those used last come first.
+#[pyfunction]
+pub fn cache_list(py: Python<'_>) -> PyResult<Py<PyList>> {
+    let entries = py.detach(|| Folder::open(&Settings::from_environment())?.list()).map_err(to_python)?;
+    let list = PyList::empty(py);
+    for entry in entries {
+        let dict = PyDict::new(py);
+        dict.set_item("name", entry.name)?;
+        dict.set_item("bytes", entry.bytes)?;
+        let used = entry.used.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        dict.set_item("used", used.as_secs_f64())?;
+        let about = entry.about.as_ref();
+        dict.set_item("operators", about.map(|about| &about.operators))?;
+        dict.set_item("target", about.map(|about| &about.target))?;
+        dict.set_item("compile_seconds", about.map(|about| about.compile_seconds))?;
+        list.append(dict)?;
+    }
+    Ok(list.unbind())
+}
+
+/// Removes all entries of the folder; returns how many there were.
+#[pyfunction]
+pub fn cache_clear(py: Python<'_>) -> PyResult<usize> {
+    py.detach(|| Folder::open(&Settings::from_environment())?.clear()).map_err(to_python)
+}
+
+/// Writes the folder's entries into a bundle; returns how many.
+#[pyfunction]
+pub fn cache_export(py: Python<'_>, path: PathBuf) -> PyResult<usize> {
+    py.detach(|| Folder::open(&Settings::from_environment())?.export(&path)).map_err(to_python)
+}
+
+/// Adds those entries of a bundle that are for this machine's plugin and devices to the folder.
+#[pyfunction]
+pub fn cache_import(py: Python<'_>, path: PathBuf) -> PyResult<Py<PyDict>> {
+    open()?;
+    let cache = with_engine(py, |mut engine| {
+        engine.platform()?;
+        Ok(engine.cache())
+    })?;
+    let imported = py.detach(|| cache.map(|cache| cache.import(&path)).transpose()).map_err(to_python)?;
+    let imported = imported.unwrap_or_default();
+    let dict = PyDict::new(py);
+    dict.set_item("added", imported.added)?;
+    dict.set_item("known", imported.known)?;
+    dict.set_item("damaged", imported.damaged)?;
+    dict.set_item("refused", imported.refused)?;
+    dict.set_item("differences", imported.differences)?;
+    Ok(dict.unbind())
+}
+
+/// Compiles the texts of programs for a topology into a bundle; returns, for each, why it is left out, if it is.
+#[pyfunction]
+pub fn bundle_ahead(
+    py: Python<'_>,
+    programs: Vec<String>,
+    topology: &str,
+    path: PathBuf,
+) -> PyResult<Vec<Option<String>>> {
+    let outcomes = py.detach(|| ahead::bundle(&programs, topology, &path)).map_err(to_python)?;
+    Ok(outcomes.into_iter().map(|outcome| outcome.err().map(|error| error.message)).collect())
+}
+
+fn open() -> PyResult<Folder> {
+    Folder::open(&Settings::from_environment()).map_err(to_python)
+}
