@@ -30,12 +30,6 @@ pub(crate) const ROWS: &[Row] = &[
             (_, first) => Ok(cx.b().concatenate(&joined, cx.axis_arg("dim", first.map_or(1, |v| v.rank()))?)),
         }
     }),
-    one(&["stack", "_stack"], |cx| {
-        let values = alike(&cx.tensors("tensors")?);
-        let axis = cx.axis_arg("dim", values.first().map_or(0, |v| v.rank()) + 1)?;
-        let planes: Vec<Value<'_>> = values.iter().map(|v| v.unsqueeze(axis)).collect();
-        Ok(cx.b().concatenate(&planes, axis))
-    }),
     one(&["block_diag"], block_diag),
     one(&["flip"], |cx| {
         let x = cx.tensor("self")?;

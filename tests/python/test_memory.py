@@ -1,0 +1,74 @@
+"""Long runs take no more memory than short ones, and `memory_allocated` is the sum of what is alive."""
+
+from __future__ import annotations
+
+import pytest
+from helpers import check_python
+
+STEPS = 500
+WARM = 20
+SETTLED = 250
+# What malloc's arenas, of which each thread has one, may still take after the first steps, and later on.
+SLACK_MB = 40
+SETTLED_SLACK_MB = 8
+
+
+@pytest.mark.parametrize("mode", ["debug", "strict", "fused"])
+@pytest.mark.parametrize("reads", [True, False], ids=["reads the loss", "reads nothing"])
+def test_a_long_training_run_does_not_grow(mode: str, reads: bool) -> None:
+    code = f"""
+import gc
+import sys
+
+import torch
+from torch import nn
+
+sys.path.insert(0, "examples")
+from digits import DigitsNet
+
+torch.tpu.set_eager_mode({mode!r})
+device = torch.device("tpu")
+model = DigitsNet().to(device)
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+criterion = nn.CrossEntropyLoss()
+images, labels = torch.rand(64, 1, 8, 8), torch.randint(0, 10, (64,))
+
+
+def resident() -> int:
+    with open("/proc/self/statm") as pages:
+        return int(pages.read().split()[1]) * 4096
+
+
+def step() -> None:
+    optimizer.zero_grad(set_to_none=True)
+    loss = criterion(model(images.to(device)), labels.to(device))
+    loss.backward()
+    optimizer.step()
+    if {reads}:
+        loss.item()
+
+
+for number in range({STEPS}):
+    if number == {WARM}:
+        torch.tpu.synchronize()
+        allocated, process = torch.tpu.memory_allocated(), resident()
+    if number == {SETTLED}:
+        settled = resident()
+    step()
+torch.tpu.synchronize()
+assert torch.tpu.memory_allocated() == allocated, (torch.tpu.memory_allocated(), allocated)
+grown = (resident() - process) / 2**20
+assert grown < {SLACK_MB}, f"{{grown:.1f}} MB more than after {WARM} steps"
+grown = (resident() - settled) / 2**20
+assert grown < {SETTLED_SLACK_MB}, f"{{grown:.1f}} MB more than after {SETTLED} steps"
+
+gc.collect()
+live = {{}}
+for each in gc.get_objects():
+    if isinstance(each, torch.Tensor) and each.device.type == "tpu":
+        for tensor in (each, each.grad if each.is_leaf else None):
+            if tensor is not None:
+                live[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+assert torch.tpu.memory_allocated() == sum(live.values()), (torch.tpu.memory_allocated(), sum(live.values()))
+"""
+    check_python(code)
