@@ -205,7 +205,8 @@ impl<'b> Outputs<'_, 'b> {
 // ---- decompositions ------------------------------------------------------------------------------
 
 fn lower_graph<'b>(graph: &'b Graph, call: &Call, cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
-    let mut values: Vec<Option<Value<'b>>> = Vec::new();
+    // Values, and numbers, which take part in type promotion as numbers.
+    let mut values: Vec<Option<Arg<'b>>> = Vec::new();
     for ((_, arg), index) in cx.args.iter().zip(0..) {
         // out= arguments are written, never read; the graph does not know them.
         let only_written = call.mutated.contains(&index) && !graph_reads(graph, call, index);
@@ -224,15 +225,15 @@ fn lower_graph<'b>(graph: &'b Graph, call: &Call, cx: &Cx<'b>) -> Result<Vec<Val
             .collect::<Result<Vec<_>>>()?;
         let results = row.lower(&cx.with(args))?;
         for i in 0..node.results {
-            values.push(results.get(i).copied());
+            values.push(results.get(i).copied().map(Arg::Value));
         }
     }
-    graph
-        .outputs
-        .iter()
-        .flatten()
-        .map(|&k| values.get(k).copied().flatten().ok_or_else(|| Error::runtime("a decomposition lost a value")))
-        .collect()
+    let value_at = |&k: &usize| match values.get(k) {
+        Some(Some(Arg::Value(value))) => Ok(*value),
+        Some(Some(Arg::Scalar(scalar))) => Ok(cx.scalar_value(scalar, scalar.spec.dtype)),
+        _ => Err(Error::runtime("a graph lost a value")),
+    };
+    graph.outputs.iter().flatten().map(value_at).collect()
 }
 
 /// Whether a mutated argument is also an input of the graph: in-place forms read it, `out=` ones do not.
@@ -240,25 +241,31 @@ fn graph_reads(graph: &Graph, call: &Call, index: usize) -> bool {
     let count = |arg: &ArgSpec| match arg {
         ArgSpec::Tensor(_) => 1,
         ArgSpec::List(items) => items.iter().filter(|i| !matches!(i, ArgSpec::None)).count(),
-        ArgSpec::Scalar(ScalarSpec { is_tensor: true, .. }) => 1,
+        ArgSpec::Scalar(scalar) if is_input(scalar) => 1,
         _ => 0,
     };
     let before: usize = call.args[..index].iter().map(count).sum();
     before < graph.inputs
 }
 
-fn collect_inputs<'b>(arg: &Arg<'b>, cx: &Cx<'b>, values: &mut Vec<Option<Value<'b>>>) {
+/// Whether a number is a value of the graph: one that stands where the schema has a Tensor, or that is not
+/// part of the program.
+fn is_input(scalar: &ScalarSpec) -> bool {
+    scalar.is_tensor || scalar.baked.is_none()
+}
+
+fn collect_inputs<'b>(arg: &Arg<'b>, cx: &Cx<'b>, values: &mut Vec<Option<Arg<'b>>>) {
     match arg {
-        Arg::Tensor(spec) => values.push(Some(cx.inputs.read(spec))),
-        Arg::Scalar(scalar) if scalar.spec.is_tensor => values.push(Some(cx.scalar_value(scalar, scalar.spec.dtype))),
+        Arg::Tensor(spec) => values.push(Some(Arg::Value(cx.inputs.read(spec)))),
+        Arg::Scalar(scalar) if is_input(&scalar.spec) => values.push(Some(arg.clone())),
         Arg::List(items) => items.iter().for_each(|item| collect_inputs(item, cx, values)),
         _ => {}
     }
 }
 
-fn graph_arg<'b>(arg: &GraphArg, values: &[Option<Value<'b>>]) -> Result<Arg<'b>> {
+fn graph_arg<'b>(arg: &GraphArg, values: &[Option<Arg<'b>>]) -> Result<Arg<'b>> {
     let at = |k: usize| {
-        values.get(k).copied().flatten().ok_or_else(|| Error::runtime("a decomposition uses a value it does not have"))
+        values.get(k).cloned().flatten().ok_or_else(|| Error::runtime("a graph uses a value it does not have"))
     };
     let scalar = |number: stablehlo::Number| {
         use stablehlo::Number::*;
@@ -274,11 +281,11 @@ fn graph_arg<'b>(arg: &GraphArg, values: &[Option<Value<'b>>]) -> Result<Arg<'b>
         })
     };
     Ok(match arg {
-        GraphArg::Value(k) => Arg::Value(at(*k)?),
+        GraphArg::Value(k) => at(*k)?,
         GraphArg::Values(items) => Arg::List(
             items
                 .iter()
-                .map(|item| item.map_or(Ok(Arg::None), |k| at(k).map(Arg::Value)))
+                .map(|item| item.map_or(Ok(Arg::None), at))
                 .collect::<Result<Vec<_>>>()?,
         ),
         GraphArg::Scalar(number) => scalar(*number),

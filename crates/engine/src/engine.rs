@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::host;
 use crate::instance::{Instance, ResultPlan, Types};
 use crate::key::{CallParts, Specs, key_without_offsets};
-use crate::operators::{Operator, SchemaArg};
+use crate::operators::{CompiledGraph, Operator, SchemaArg};
 use crate::program::Program;
 use crate::runtime::Runtime;
 use crate::stats::{CacheStats, OpStats};
@@ -79,7 +79,7 @@ pub struct Engine {
     /// The inputs of the last chunk that failed.
     pub(crate) failed_inputs: Vec<Arc<Value>>,
     parts: CallParts,
-    graphs: HashMap<u64, Graph>,
+    graphs: HashMap<u64, Arc<Graph>>,
     pub(crate) mode: Mode,
     pub(crate) check_finite: bool,
     precision: Precision,
@@ -245,8 +245,22 @@ impl Engine {
     /// Keeps a traced decomposition until it is defined; returns its handle.
     pub fn add_graph(&mut self, graph: Graph) -> u64 {
         let handle = self.graphs.len() as u64 + 1;
-        self.graphs.insert(handle, graph);
+        self.graphs.insert(handle, Arc::new(graph));
         handle
+    }
+
+    /// Registers a compiled graph, which is called like an operator.
+    pub fn register_graph(&mut self, graph: CompiledGraph) -> u32 {
+        self.operators.push(Operator::of_graph(graph));
+        self.operators.len() as u32 - 1
+    }
+
+    /// Forgets a compiled graph that nobody can call any more, and its programs.
+    pub fn forget_graph(&mut self, op: u32) {
+        let is_other = |key: &[u64]| key[0] as u32 != op;
+        self.instances.retain(|key, _| is_other(key));
+        self.families.retain(|key, _| is_other(key));
+        self.operators[op as usize] = Operator::new("", "", &[]);
     }
 
     fn find(&mut self, op: u32, args: &[Arg]) -> Option<Arc<Instance>> {
@@ -277,21 +291,27 @@ impl Engine {
             return Ok(Status::Done);
         }
         let operator = &self.operators[op as usize];
-        let body = match (self.graphs.get(&graph), operator.row) {
-            (Some(graph), _) => CallBody::Graph(graph.clone()),
+        let compiled = operator.compiled.as_ref();
+        let body = match (compiled.map(|compiled| &compiled.graph).or(self.graphs.get(&graph)), operator.row) {
+            (Some(graph), _) => CallBody::Graph(Arc::clone(graph)),
             (None, Some(row)) => CallBody::Row(row),
             (None, None) => return Ok(Status::NoRow),
         };
         // A few offsets get programs of their own, which XLA makes a little better; then they share one.
         let family = key_without_offsets(&self.parts, operator, args, &self.types)
             .map(|key| self.families.entry(key).or_default());
-        let open_offsets = family.as_ref().is_some_and(|family| family.offsets >= OWN_OFFSETS);
+        let own_offsets = if compiled.is_some() { 0 } else { OWN_OFFSETS };
+        let open_offsets = family.as_ref().is_some_and(|family| family.offsets >= own_offsets);
         let mut specs = Specs::new(&self.types, open_offsets);
         let mut lowered_args = Vec::with_capacity(args.len());
         for ((arg, info), ty) in args.iter().zip(&operator.args).zip(&operator.types) {
             lowered_args.push(specs.arg(arg, *info, ty)?);
         }
-        let decomposed = matches!(body, CallBody::Graph(_));
+        let decomposed = compiled.is_none() && matches!(body, CallBody::Graph(_));
+        let results = match (compiled, metas) {
+            (Some(compiled), _) => Some(compiled.results.iter().cloned().map(Some).collect()),
+            (None, metas) => metas.map(|metas| metas.iter().map(|meta| meta.to_spec()).collect()).transpose()?,
+        };
         let call = Call {
             operator: operator.name.clone(),
             body,
@@ -299,7 +319,7 @@ impl Engine {
             args: lowered_args,
             storages: specs.storages,
             mutated: operator.mutated.clone(),
-            results: metas.map(|metas| metas.iter().map(|meta| meta.to_spec()).collect()).transpose()?,
+            results,
             precision: self.precision,
         };
         let lowered = match unfitting_results(&call) {
@@ -309,7 +329,8 @@ impl Engine {
         };
         let id = self.next_instance;
         self.next_instance += 1;
-        let instance = Arc::new(Instance::new(id, &call.operator, decomposed, lowered, &mut self.types));
+        let compiled = compiled.cloned();
+        let instance = Arc::new(Instance::new(id, &call.operator, decomposed, compiled, lowered, &mut self.types));
         if let Some(family) = family {
             family.offsets += 1;
             family.instance = open_offsets.then(|| Arc::clone(&instance));
@@ -319,8 +340,8 @@ impl Engine {
         Ok(Status::Done)
     }
 
-    /// Calls an operator. Fresh results go into `outs`; the count is returned, or the room that is
-    /// needed with [`Status::Undefined`] when `outs` is too small.
+    /// Calls an operator or a compiled graph. Fresh results go into `outs`; the count is returned, or the room
+    /// that is needed with [`Status::Undefined`] when `outs` is too small.
     ///
     /// # Errors
     /// In Debug and Strict when the operator cannot run: the arguments are then as they were.
@@ -332,7 +353,12 @@ impl Engine {
         default_generator: Option<&mut Generator>,
         outs: &mut [Out],
     ) -> Result<(Status, usize)> {
-        let Some(instance) = self.find(op, args).filter(|instance| instance.is_runnable()) else {
+        let mut found = self.find(op, args);
+        if found.is_none() && self.operators[op as usize].compiled.is_some() {
+            self.define(op, args, None, 0)?;
+            found = self.find(op, args);
+        }
+        let Some(instance) = found.filter(|instance| instance.is_runnable()) else {
             return Ok((Status::Undefined, 0));
         };
         let fresh =
@@ -364,7 +390,8 @@ impl Engine {
         for i in 0..parts.storages.len() {
             self.settle(storage(i), device)?;
         }
-        self.flush_at_beat(instance, device)?;
+        // A compiled graph is one program whatever surrounds it: what is recorded runs before it.
+        if instance.compiled.is_some() { self.flush(device)? } else { self.flush_at_beat(instance, device)? }
         let random_state = draw(instance, parts, default_generator);
         let Some(chunk) = self.chunks.get_mut(device) else {
             return Err(Error::runtime(format!("there is no device tpu:{device}")));
@@ -379,7 +406,7 @@ impl Engine {
                 ResultPlan::Updated { storage: i, ty } => {
                     let value = chunk.add_output(*ty);
                     let old = storage(*i).set_value(Some(value));
-                    if self.mode != Mode::Fused {
+                    if self.mode != Mode::Fused || instance.compiled.is_some() {
                         replaced.push((*i, Replaced::new(old, chunk)));
                     }
                 }
@@ -405,8 +432,8 @@ impl Engine {
                 ResultPlan::Count { fresh, axis } => counts.push((*fresh, *axis, chunk.add_output(ty_of_count))),
             }
         }
-        let full = chunk.nodes.len() >= MAX_CHUNK;
-        if self.mode == Mode::Fused && !full && counts.is_empty() {
+        let waits = self.mode == Mode::Fused && instance.compiled.is_none() && chunk.nodes.len() < MAX_CHUNK;
+        if waits && counts.is_empty() {
             return Ok(());
         }
         let result = self.flush(device).and_then(|()| narrow(&counts, outs));

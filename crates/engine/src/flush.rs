@@ -165,7 +165,11 @@ impl Engine {
                 .map_err(|error| Error::runtime(format!("cannot write {}: {error}", path.display())))?;
         }
         let start = Instant::now();
-        let executable = self.runtime()?.compile(&text).map_err(|error| error.within(&operators))?;
+        let options = match &chunk.nodes[..] {
+            [node] => node.instance.compiled.as_ref().map_or(&[][..], |compiled| &compiled.options),
+            _ => &[],
+        };
+        let executable = self.runtime()?.compile(&text, options).map_err(|error| error.within(&operators))?;
         self.cache_stats.compiles += 1;
         self.cache_stats.compile_time += start.elapsed();
         Ok(Program { executable, operators })

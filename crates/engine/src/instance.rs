@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use stablehlo::{Function, Type};
 
 use crate::call::{Meta, scalar_type};
+use crate::operators::CompiledGraph;
 use crate::program::Program;
 use crate::storage::TypeId;
 
@@ -42,6 +43,8 @@ pub(crate) struct Instance {
     pub operator: Arc<str>,
     /// Whether PyTorch's decomposition computes it.
     pub decomposed: bool,
+    /// The graph that torch.compile handed over: it runs as a program of its own, with its own options.
+    pub compiled: Option<Arc<CompiledGraph>>,
     body: Result<Lowered, Vec<ResultSpec>>,
     pub outputs: Vec<ResultPlan>,
     /// Programs that consist of this instance alone, by which outputs are used and which inputs are
@@ -63,6 +66,7 @@ impl Instance {
         id: u32,
         operator: &str,
         decomposed: bool,
+        compiled: Option<Arc<CompiledGraph>>,
         body: Result<Lowered, Vec<ResultSpec>>,
         types: &mut Types,
     ) -> Instance {
@@ -82,7 +86,7 @@ impl Instance {
                 Output::Count { fresh, axis } => ResultPlan::Count { fresh: *fresh, axis: *axis },
             })
             .collect();
-        Instance { id, operator: operator.into(), decomposed, body, outputs, alone: Mutex::default() }
+        Instance { id, operator: operator.into(), decomposed, compiled, body, outputs, alone: Mutex::default() }
     }
 
     pub fn is_runnable(&self) -> bool {

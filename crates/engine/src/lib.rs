@@ -28,5 +28,5 @@ pub use error::{Error, ErrorKind, Result};
 pub use events::Event;
 pub use host::{copy_to_host, synchronize, wait};
 pub use memory::MemoryUse;
-pub use operators::SchemaArg;
+pub use operators::{CompiledGraph, SchemaArg};
 pub use storage::Storage;

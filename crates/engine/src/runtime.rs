@@ -47,12 +47,14 @@ impl Runtime {
         Ok(buffer)
     }
 
-    pub fn compile(&self, program: &str) -> Result<LoadedExecutable> {
+    /// `flags` are XLA's, for this program alone.
+    pub fn compile(&self, program: &str, flags: &[(String, pjrt::Value)]) -> Result<LoadedExecutable> {
         let mut options = CompileOptions::default();
         if self.platform.kind == platform::Kind::Cpu {
             // XLA's quick maximum and minimum lose a NaN that stands on the right.
             options.overrides.push(("xla_cpu_enable_fast_min_max".into(), pjrt::Value::Bool(false)));
         }
+        options.overrides.extend_from_slice(flags);
         Ok(self.platform.client.compile(program.as_bytes(), &options)?)
     }
 

@@ -301,6 +301,12 @@ fn table() -> Vec<&'static str> {
     aten::table::names().collect()
 }
 
+/// Whether the table lowers an operator: derived rows count too.
+#[pyfunction]
+fn has_row(name: &str) -> bool {
+    aten::table::find(name).is_some()
+}
+
 /// Writes the text of every program compiled from now on into a folder; `None` ends that.
 #[pyfunction]
 fn dump_programs(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<()> {
@@ -363,9 +369,11 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         op_stats,
         reset_op_stats,
         table,
+        has_row,
         dump_programs,
         compile_ahead,
         graph::define_graph,
     );
+    module.add_class::<graph::CompiledGraph>()?;
     Ok(())
 }

@@ -1,0 +1,199 @@
+"""From a functional graph of AOTAutograd's to a compiled graph of the core.
+
+The encoder of decompositions does nearly all of it. What is added: inputs that are written (`copy_` at the end of the
+graph), numbers as inputs, outputs that are inputs, operators without a row (their decompositions go in), and random
+states that checkpointing keeps.
+"""
+
+from __future__ import annotations
+
+import operator as python_operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch._ops import HigherOrderOperator, OpOverload
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
+
+from torchtpu import _C
+from torchtpu.compile.options import Flags
+from torchtpu.decompose import on_a_clean_thread
+from torchtpu.decompose.encoding import SCALAR_TYPES, Encoder, Value
+from torchtpu.decompose.names import has_row, name_of
+from torchtpu.decompose.tracing import IDENTITIES, flatten_tensors, trace_graph
+
+COPY_ = torch.ops.aten.copy_.default
+
+Run = Callable[[list[Any]], list[Any]]
+# The values of a graph's symbolic sizes.
+Sizes = Mapping[Any, int]
+
+
+def is_covered(operator: Any) -> bool:
+    """Whether the table lowers an operator as it is."""
+    if not isinstance(operator, OpOverload):
+        return False
+    name = name_of(operator)
+    return name in IDENTITIES or _C.has_row(name)
+
+
+class GraphEncoder(Encoder):
+    """Takes down a graph of AOTAutograd's. `sizes` gives its symbolic sizes, where it has any."""
+
+    def __init__(self, module: GraphModule, rows: frozenset[str], sizes: Sizes) -> None:
+        super().__init__()
+        self._rows = rows
+        self._sizes = sizes
+        self.kinds = ""
+        # The new values of inputs that the graph writes.
+        self.written: dict[Node, int] = {}
+        self.placeholders = module.graph.find_nodes(op="placeholder")
+        # Inputs come first among the numbers; what the graph does not take has none.
+        for node in self.placeholders:
+            self.kinds += _kind_of(node.meta.get("val"))
+        numbers = iter(self.new_numbers(len(self.kinds) - self.kinds.count("-")))
+        self.outputs = self.walk(module, [-1 if kind == "-" else next(numbers) for kind in self.kinds])
+
+    def compiled(self, name: str, device: int, flags: Flags) -> Run:
+        """The graph as something to call with the list of its inputs."""
+        written = [node for node in self.placeholders if node in self.written]
+        results = [self.written[node] for node in written]
+        described = [self._describe(node) for node in written]
+        sources: list[int] = []
+        constants: list[tuple[int, Any]] = []
+        fresh: dict[Node, int] = {}
+        for position, output in enumerate(self.outputs):
+            value = output.meta["val"] if isinstance(output, Node) else output
+            if not isinstance(output, Node) or not isinstance(value, torch.Tensor):
+                constants.append((position, self.plain(output)))
+                sources.append(_NOTHING)
+            elif output.op == "placeholder":
+                sources.append(-1 - self.placeholders.index(output))
+            else:
+                if output not in fresh:
+                    fresh[output] = len(fresh)
+                    results.append(self.number(output))
+                    described.append(self._describe(output))
+                sources.append(fresh[output])
+        graph = (len(self.kinds) - self.kinds.count("-"), self.nodes, results)
+        positions = [self.placeholders.index(node) for node in written]
+        call = _C.CompiledGraph(name, graph, self.kinds, positions, described, sources, device, list(flags))
+        constants = [(position, value) for position, value in constants if value is not None]
+        if not constants:
+            return call
+
+        def with_constants(inputs: list[Any]) -> list[Any]:
+            outputs = call(inputs)
+            for position, value in constants:
+                outputs[position] = value
+            return outputs
+
+        return with_constants
+
+    # ---- values ----------------------------------------------------------------------------------
+
+    def plain(self, value: Any) -> Any:
+        """A value in which symbolic numbers, and nodes that compute them, are the numbers that they stand for."""
+        if isinstance(value, Node):
+            known = value.meta.get("val")
+            return value if isinstance(known, torch.Tensor | list | tuple) or value in self.numbers else self.plain(known)
+        if isinstance(value, list | tuple):
+            return type(value)(self.plain(each) for each in value)
+        if isinstance(value, torch.SymInt):
+            return int(self._evaluate(value))
+        if isinstance(value, torch.SymBool):
+            return bool(self._evaluate(value))
+        if isinstance(value, torch.SymFloat):
+            return float(self._evaluate(value))
+        return value
+
+    def _evaluate(self, value: Any) -> Any:
+        return value.node.expr.xreplace(self._sizes) if value.node.constant is None else value.node.constant
+
+    def value(self, value: Any, argument: Any) -> Value:
+        return super().value(self.plain(value), argument)
+
+    def _describe(self, node: Node) -> tuple[int, list[int], list[int]]:
+        value = node.meta["val"]
+        return SCALAR_TYPES[value.dtype], [*map(self.plain, value.shape)], [*map(self.plain, value.stride())]
+
+    # ---- nodes -----------------------------------------------------------------------------------
+
+    def call(self, node: Node) -> None:
+        operator = node.target
+        if operator is COPY_ and isinstance(node.args[0], Node) and node.args[0].op == "placeholder":
+            self._write(node)
+        elif isinstance(operator, HigherOrderOperator):
+            self._call_higher_order(node, operator)
+        elif operator is python_operator.getitem or is_covered(operator):
+            super().call(node)
+        elif isinstance(operator, OpOverload) and _has_tensors(node.meta.get("val")):
+            self._inline(node, operator)
+        elif isinstance(node.meta.get("val"), torch.SymInt | torch.SymBool | torch.SymFloat):
+            pass  # arithmetic on sizes: `plain` evaluates it
+        else:
+            raise NotImplementedError(f"torch.compile: a graph calls {operator}, which tpu programs cannot")
+
+    def _write(self, node: Node) -> None:
+        target, source = node.args[:2]
+        assert isinstance(target, Node)
+        assert isinstance(source, Node)
+        number = self.number(source)
+        sizes = [self.plain(size) for size in target.meta["val"].shape]
+        if sizes != [self.plain(size) for size in source.meta["val"].shape]:
+            number = self.add("expand", [("self", ("v", number)), ("size", ("is", sizes))], 1)[0]
+        self.written[target] = number
+        self.numbers[node] = number
+
+    def _inline(self, node: Node, operator: OpOverload) -> None:
+        """An operator without a row: its decomposition goes in, the one that eager traces."""
+        args = [self._on_meta(each) for each in node.args]
+        kwargs = {name: self._on_meta(each) for name, each in node.kwargs.items()}
+        traced = on_a_clean_thread(lambda: trace_graph(operator, tuple(args), kwargs, self._rows))
+        inputs: list[int] = []
+        for each in _in_schema_order(node, operator):
+            map_arg(self.plain(each), lambda value: inputs.append(self.number(value)))
+        results = iter(self.walk(traced.module, inputs))
+
+        def numbers_of(value: Any) -> Any:
+            if isinstance(value, list | tuple):
+                return [numbers_of(each) for each in value]
+            result = next(results)
+            return None if result is None else self.number(result)
+
+        self.numbers[node] = numbers_of(node.meta["val"])
+
+    def _on_meta(self, value: Any) -> Any:
+        value = self.plain(value)
+        if isinstance(value, Node):
+            tensor = value.meta["val"]
+            sizes, strides = [[self.plain(each) for each in of] for of in (tensor.shape, tensor.stride())]
+            return torch.empty_strided(sizes, strides, dtype=tensor.dtype, device="meta")
+        if isinstance(value, list | tuple):
+            return [self._on_meta(each) for each in value]
+        return torch.device("meta") if isinstance(value, torch.device) else value
+
+    def _call_higher_order(self, node: Node, operator: HigherOrderOperator) -> None:
+        raise NotImplementedError(f"torch.compile: a graph calls {operator}, which tpu programs cannot")
+
+
+# Stands for an output that is no tensor.
+_NOTHING = -(2**31)
+
+
+def _kind_of(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return "t"
+    # Sizes are part of a program: there is one for each.
+    return "n" if isinstance(value, float | torch.SymFloat) else "-"
+
+
+def _has_tensors(value: Any) -> bool:
+    return next(flatten_tensors(value), None) is not None
+
+
+def _in_schema_order(node: Node, operator: OpOverload) -> list[Any]:
+    named = dict(zip((argument.name for argument in operator._schema.arguments), node.args, strict=False))
+    named.update(node.kwargs)
+    return [named.get(argument.name) for argument in operator._schema.arguments]

@@ -1,0 +1,152 @@
+"""A graph as something to run: one program where it can be, else programs with work of the host between them.
+
+Work of the host is what happens on another device (a CPU tensor, a copy to the CPU, another tpu device's program) and
+what the table cannot lower (a custom operator, a result whose size the data decide): it runs as eager runs it.
+"""
+
+from __future__ import annotations
+
+import operator as python_operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import GraphModule, Node
+
+from torchtpu.compile.encode import COPY_, GraphEncoder, Run, is_covered
+from torchtpu.compile.options import Flags
+from torchtpu.decompose.tracing import flatten_tensors
+
+HOST = "host"
+
+
+def compile_graph(module: GraphModule, name: str, rows: frozenset[str], flags: Flags) -> Callable[[list[Any]], Any]:
+    """Compiles a functional graph of AOTAutograd's into what it calls with the list of the graph's inputs."""
+    places = _places(module)
+    devices = set(places.values())
+    if len(devices) <= 1 and HOST not in devices:
+        device = int(next(iter(devices), "0"))
+        run = _program(module, name, rows, flags, device)
+    else:
+        run = _segments(module, places, name, rows, flags)
+
+    def call(inputs: list[Any]) -> list[Any]:
+        return run(inputs)
+
+    call._boxed_call = True  # type: ignore[attr-defined]
+    return call
+
+
+def _program(module: GraphModule, name: str, rows: frozenset[str], flags: Flags, device: int) -> Run:
+    values = [node.meta.get("val") for node in module.graph.find_nodes(op="placeholder")]
+    symbols = [(i, value.node.expr) for i, value in enumerate(values) if isinstance(value, torch.SymInt)]
+    if not symbols:
+        return GraphEncoder(module, rows, {}).compiled(name, device, flags)
+    # One program for each set of sizes.
+    programs: dict[tuple[int, ...], Run] = {}
+
+    def call(inputs: list[Any]) -> list[Any]:
+        sizes = tuple(inputs[i] for i, _ in symbols)
+        program = programs.get(sizes)
+        if program is None:
+            known = {symbol: size for (_, symbol), size in zip(symbols, sizes, strict=True)}
+            program = programs[sizes] = GraphEncoder(module, rows, known).compiled(name, device, flags)
+        return program(inputs)
+
+    return call
+
+
+def _places(module: GraphModule) -> dict[Node, str]:
+    """Where each call of an operator happens: the index of a tpu device, or HOST."""
+    places: dict[Node, str] = {}
+    for node in module.graph.nodes:
+        if node.op != "call_function":
+            continue
+        if node.target is python_operator.getitem:
+            places[node] = places[node.args[0]]
+        elif _has_tensors(node):
+            places[node] = _place(node)
+    return places
+
+
+def _has_tensors(node: Node) -> bool:
+    return next(flatten_tensors(node.meta.get("val")), None) is not None
+
+
+def _place(node: Node) -> str:
+    results = list(flatten_tensors(node.meta["val"]))
+    inputs = [
+        tensor
+        for each in node.all_input_nodes
+        for tensor in flatten_tensors(each.meta.get("val"))
+        # A program takes the number that a 0-d CPU tensor holds.
+        if tensor.device.type != "cpu" or tensor.dim() > 0 or (node.target is COPY_ and each is node.args[0])
+    ]
+    devices = {tensor.device for tensor in (*results, *inputs)}
+    if len(devices) != 1 or next(iter(devices)).type != "tpu":
+        return HOST
+    if not isinstance(node.target, OpOverload):
+        return HOST
+    if not is_covered(node.target) and node.target is not COPY_ and not _decomposes(node.target):
+        return HOST
+    return str(next(iter(devices)).index or 0)
+
+
+def _decomposes(operator: OpOverload) -> bool:
+    return operator.namespace in ("aten", "prims")
+
+
+def _segments(
+    module: GraphModule, places: dict[Node, str], name: str, rows: frozenset[str], flags: Flags
+) -> Run:
+    from torch.fx.passes.split_module import split_module
+
+    levels = _levels(module, places)
+    kinds = {levels[node]: place for node, place in places.items()}
+    split = split_module(module, module, lambda node: levels[node], keep_original_order=False)
+    for level, place in kinds.items():
+        segment = getattr(split, f"submod_{level}")
+        if place != HOST:
+            setattr(split, f"submod_{level}", _Segment(segment, f"{name}, part {level}", rows, flags, int(place)))
+    return lambda inputs: list(split(*inputs))
+
+
+def _levels(module: GraphModule, places: dict[Node, str]) -> dict[Node, int]:
+    """The number of each node's segment: nodes of one place that can run together have the same."""
+    kinds: list[str] = []
+    levels: dict[Node, int] = {}
+
+    def level_from(lowest: int, place: str) -> int:
+        while lowest < len(kinds) and kinds[lowest] != place:
+            lowest += 1
+        if lowest == len(kinds):
+            kinds.append(place)
+        return lowest
+
+    for node in module.graph.nodes:
+        if node.op not in ("call_function", "get_attr"):
+            continue
+        place = places.get(node, HOST)
+        before = [levels[each] for each in node.all_input_nodes if each in levels]
+        if node.target is COPY_:
+            # Whoever reads the old value comes first.
+            before += [levels[user] for user in node.args[0].users if user in levels]
+        levels[node] = level_from(max(before, default=0), place)
+    return levels
+
+
+class _Segment(torch.nn.Module):
+    """A part of a graph, as a program."""
+
+    def __init__(self, module: GraphModule, name: str, rows: frozenset[str], flags: Flags, device: int) -> None:
+        super().__init__()
+        output = module.graph.output_node()
+        self._single = not isinstance(output.args[0], tuple | list)
+        if self._single:
+            output.args = ((output.args[0],),)
+        self._run = _program(module, name, rows, flags, device)
+
+    def forward(self, *inputs: Any) -> Any:
+        outputs = self._run(list(inputs))
+        return outputs[0] if self._single else outputs
