@@ -8,7 +8,7 @@ states that checkpointing keeps.
 from __future__ import annotations
 
 import operator as python_operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,9 +19,9 @@ from torch.fx.node import map_arg
 from torchtpu import _C
 from torchtpu.compile.options import Flags
 from torchtpu.decompose import on_a_clean_thread
-from torchtpu.decompose.encoding import SCALAR_TYPES, Encoder, Value
-from torchtpu.decompose.names import has_row, name_of
-from torchtpu.decompose.tracing import IDENTITIES, flatten_tensors, trace_graph
+from torchtpu.decompose.encoding import SCALAR_TYPES, Encoder, Numbers, Value
+from torchtpu.decompose.names import name_of
+from torchtpu.decompose.tracing import IDENTITIES, trace_graph
 
 COPY_ = torch.ops.aten.copy_.default
 
@@ -53,7 +53,7 @@ class GraphEncoder(Encoder):
         for node in self.placeholders:
             self.kinds += _kind_of(node.meta.get("val"))
         numbers = iter(self.new_numbers(len(self.kinds) - self.kinds.count("-")))
-        self.outputs = self.walk(module, [-1 if kind == "-" else next(numbers) for kind in self.kinds])
+        self.outputs = self.walk(module, [None if kind == "-" else next(numbers) for kind in self.kinds])
 
     def compiled(self, name: str, device: int, flags: Flags) -> Run:
         """The graph as something to call with the list of its inputs."""
@@ -97,7 +97,7 @@ class GraphEncoder(Encoder):
         """A value in which symbolic numbers, and nodes that compute them, are the numbers that they stand for."""
         if isinstance(value, Node):
             known = value.meta.get("val")
-            return value if isinstance(known, torch.Tensor | list | tuple) or value in self.numbers else self.plain(known)
+            return value if self.numbers.get(value) is not None else self.plain(known)
         if isinstance(value, list | tuple):
             return type(value)(self.plain(each) for each in value)
         if isinstance(value, torch.SymInt):
@@ -126,14 +126,12 @@ class GraphEncoder(Encoder):
             self._write(node)
         elif isinstance(operator, HigherOrderOperator):
             self._call_higher_order(node, operator)
-        elif operator is python_operator.getitem or is_covered(operator):
+        elif operator is python_operator.getitem or isinstance(operator, OpOverload):
             super().call(node)
-        elif isinstance(operator, OpOverload) and _has_tensors(node.meta.get("val")):
-            self._inline(node, operator)
         elif isinstance(node.meta.get("val"), torch.SymInt | torch.SymBool | torch.SymFloat):
             pass  # arithmetic on sizes: `plain` evaluates it
         else:
-            raise NotImplementedError(f"torch.compile: a graph calls {operator}, which tpu programs cannot")
+            self._refuse(operator)
 
     def _write(self, node: Node) -> None:
         target, source = node.args[:2]
@@ -146,23 +144,24 @@ class GraphEncoder(Encoder):
         self.written[target] = number
         self.numbers[node] = number
 
-    def _inline(self, node: Node, operator: OpOverload) -> None:
-        """An operator without a row: its decomposition goes in, the one that eager traces."""
-        args = [self._on_meta(each) for each in node.args]
-        kwargs = {name: self._on_meta(each) for name, each in node.kwargs.items()}
-        traced = on_a_clean_thread(lambda: trace_graph(operator, tuple(args), kwargs, self._rows))
+    def call_operator(self, operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any], results: Any) -> Numbers:
+        if is_covered(operator):
+            return super().call_operator(operator, args, kwargs, results)
+        # An operator without a row: its decomposition goes in, the one that eager traces.
+        on_meta = [self._on_meta(each) for each in args], {name: self._on_meta(each) for name, each in kwargs.items()}
+        traced = on_a_clean_thread(lambda: trace_graph(operator, tuple(on_meta[0]), on_meta[1], self._rows))
         inputs: list[int] = []
-        for each in _in_schema_order(node, operator):
+        for each in _in_schema_order(operator, args, kwargs):
             map_arg(self.plain(each), lambda value: inputs.append(self.number(value)))
-        results = iter(self.walk(traced.module, inputs))
+        outputs = iter(self.walk(traced.module, inputs))
 
         def numbers_of(value: Any) -> Any:
             if isinstance(value, list | tuple):
                 return [numbers_of(each) for each in value]
-            result = next(results)
-            return None if result is None else self.number(result)
+            output = next(outputs)
+            return None if output is None else self.number(output)
 
-        self.numbers[node] = numbers_of(node.meta["val"])
+        return numbers_of(results)
 
     def _on_meta(self, value: Any) -> Any:
         value = self.plain(value)
@@ -175,6 +174,21 @@ class GraphEncoder(Encoder):
         return torch.device("meta") if isinstance(value, torch.device) else value
 
     def _call_higher_order(self, node: Node, operator: HigherOrderOperator) -> None:
+        from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
+
+        if operator is run_and_save_rng_state:
+            state = self.add("torchtpu::random_state", [], 1)[0]
+            results = self.call_operator(node.args[0], node.args[1:], node.kwargs, None)
+            self.numbers[node] = [state, results]
+        elif operator is run_with_rng_state:
+            saved = self.number(node.args[0])  # type: ignore[arg-type]
+            before = self.add("torchtpu::replay_random_state", [("state", ("v", saved))], 1)[0]
+            self.numbers[node] = self.call_operator(node.args[1], node.args[2:], node.kwargs, None)
+            self.add("torchtpu::resume_random_state", [("state", ("v", before))], 1)
+        else:
+            self._refuse(operator)
+
+    def _refuse(self, operator: Any) -> None:
         raise NotImplementedError(f"torch.compile: a graph calls {operator}, which tpu programs cannot")
 
 
@@ -189,11 +203,6 @@ def _kind_of(value: Any) -> str:
     return "n" if isinstance(value, float | torch.SymFloat) else "-"
 
 
-def _has_tensors(value: Any) -> bool:
-    return next(flatten_tensors(value), None) is not None
-
-
-def _in_schema_order(node: Node, operator: OpOverload) -> list[Any]:
-    named = dict(zip((argument.name for argument in operator._schema.arguments), node.args, strict=False))
-    named.update(node.kwargs)
-    return [named.get(argument.name) for argument in operator._schema.arguments]
+def _in_schema_order(operator: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    named = dict(zip((argument.name for argument in operator._schema.arguments), args, strict=False))
+    return [{**named, **kwargs}.get(argument.name) for argument in operator._schema.arguments]

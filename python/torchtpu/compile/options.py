@@ -34,7 +34,7 @@ def flags_of(mode: str | None, options: Mapping[str, Flag] | None) -> Flags:
 @functools.cache
 def _try_out(flags: Flags) -> None:
     """Has the plugin compile a program of nothing with the flags: it alone knows which ones there are."""
-    number = ("constant", [("data", ("is", [0])), ("size", ("is", [])), ("dtype", ("d", 3))], 1)
+    number = ("torchtpu::constant", [("data", ("is", [0])), ("size", ("is", [])), ("dtype", ("d", 3))], 1)
     try:
         _C.CompiledGraph("options", (0, [number], [0]), "", [], [(3, [], [])], [0], 0, list(flags))([])
     except RuntimeError as error:

@@ -7,22 +7,26 @@ what the table cannot lower (a custom operator, a result whose size the data dec
 from __future__ import annotations
 
 import operator as python_operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
+from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
 from torch.fx import GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from torchtpu.compile.encode import COPY_, GraphEncoder, Run, is_covered
 from torchtpu.compile.options import Flags
 from torchtpu.decompose.tracing import flatten_tensors
 
 HOST = "host"
+SYM_SIZE = torch.ops.aten.sym_size.int
 
 
 def compile_graph(module: GraphModule, name: str, rows: frozenset[str], flags: Flags) -> Callable[[list[Any]], Any]:
     """Compiles a functional graph of AOTAutograd's into what it calls with the list of the graph's inputs."""
+    _describe_random_states(module)
     places = _places(module)
     devices = set(places.values())
     if len(devices) <= 1 and HOST not in devices:
@@ -39,22 +43,45 @@ def compile_graph(module: GraphModule, name: str, rows: frozenset[str], flags: F
 
 
 def _program(module: GraphModule, name: str, rows: frozenset[str], flags: Flags, device: int) -> Run:
-    values = [node.meta.get("val") for node in module.graph.find_nodes(op="placeholder")]
-    symbols = [(i, value.node.expr) for i, value in enumerate(values) if isinstance(value, torch.SymInt)]
+    symbols = _symbols(module)
     if not symbols:
         return GraphEncoder(module, rows, {}).compiled(name, device, flags)
     # One program for each set of sizes.
     programs: dict[tuple[int, ...], Run] = {}
 
     def call(inputs: list[Any]) -> list[Any]:
-        sizes = tuple(inputs[i] for i, _ in symbols)
+        sizes = tuple(inputs[i] if dim is None else inputs[i].size(dim) for i, dim in symbols.values())
         program = programs.get(sizes)
         if program is None:
-            known = {symbol: size for (_, symbol), size in zip(symbols, sizes, strict=True)}
+            known = dict(zip(symbols, sizes, strict=True))
             program = programs[sizes] = GraphEncoder(module, rows, known).compiled(name, device, flags)
         return program(inputs)
 
     return call
+
+
+def _symbols(module: GraphModule) -> dict[Any, tuple[int, int | None]]:
+    """The symbolic sizes of a graph, and which input tells each: a number, or a tensor in one of its dimensions."""
+    symbols: dict[Any, tuple[int, int | None]] = {}
+    for i, node in enumerate(module.graph.find_nodes(op="placeholder")):
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymInt):
+            symbols.setdefault(value.node.expr, (i, None))
+        elif isinstance(value, torch.Tensor):
+            for dim, size in enumerate(value.shape):
+                if isinstance(size, torch.SymInt) and size.node.expr.is_symbol:
+                    symbols.setdefault(size.node.expr, (i, dim))
+    return symbols
+
+
+def _describe_random_states(module: GraphModule) -> None:
+    """AOTAutograd takes the random state that checkpointing keeps for the CPU's; here it is a key and a counter."""
+    for node in module.graph.find_nodes(op="call_function", target=run_and_save_rng_state):
+        for user in node.users:
+            if user.args[1] == 0:
+                user.meta["val"] = torch.empty(16, dtype=torch.uint8, device="meta")
+    for node in module.graph.find_nodes(op="call_function", target=run_with_rng_state):
+        node.args[0].meta["val"] = torch.empty(16, dtype=torch.uint8, device="meta")
 
 
 def _places(module: GraphModule) -> dict[Node, str]:
@@ -65,17 +92,31 @@ def _places(module: GraphModule) -> dict[Node, str]:
             continue
         if node.target is python_operator.getitem:
             places[node] = places[node.args[0]]
-        elif _has_tensors(node):
+        elif not _is_arithmetic(node):
             places[node] = _place(node)
     return places
 
 
-def _has_tensors(node: Node) -> bool:
-    return next(flatten_tensors(node.meta.get("val")), None) is not None
+def _is_arithmetic(node: Node) -> bool:
+    """Whether a node computes a size from sizes that are known before the graph runs."""
+    value = node.meta.get("val")
+    if isinstance(node.target, OpOverload) and node.target.namespace == "aten" and node.target is not SYM_SIZE:
+        return False
+    return isinstance(value, torch.SymInt | torch.SymBool | torch.SymFloat) and not _is_unbacked(value)
+
+
+def _is_unbacked(value: Any) -> bool:
+    """Whether the data decide a number."""
+    return bool(free_unbacked_symbols(value))
 
 
 def _place(node: Node) -> str:
-    results = list(flatten_tensors(node.meta["val"]))
+    if node.target in (run_and_save_rng_state, run_with_rng_state):
+        device = node.kwargs.get("device") or next(_devices_of(node.all_input_nodes), torch.device("cpu"))
+        return str(device.index or 0) if device.type == "tpu" else HOST
+    results = list(flatten_tensors(node.meta.get("val")))
+    if any(_is_unbacked(size) for tensor in results for size in tensor.shape):
+        return HOST
     inputs = [
         tensor
         for each in node.all_input_nodes
@@ -86,11 +127,18 @@ def _place(node: Node) -> str:
     devices = {tensor.device for tensor in (*results, *inputs)}
     if len(devices) != 1 or next(iter(devices)).type != "tpu":
         return HOST
-    if not isinstance(node.target, OpOverload):
+    if not isinstance(node.target, OpOverload) or not results:
         return HOST
     if not is_covered(node.target) and node.target is not COPY_ and not _decomposes(node.target):
         return HOST
     return str(next(iter(devices)).index or 0)
+
+
+def _devices_of(nodes: list[Node]) -> Iterator[torch.device]:
+    for node in nodes:
+        for tensor in flatten_tensors(node.meta.get("val")):
+            if tensor.device.type == "tpu":
+                yield tensor.device
 
 
 def _decomposes(operator: OpOverload) -> bool:

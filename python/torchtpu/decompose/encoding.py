@@ -10,13 +10,13 @@ A value is None or one of
     ("n", number)       a Scalar, or a number where a tensor could stand: int, float, bool or complex
     ("d", number)       a dtype, as c10::ScalarType numbers it
 
-A constant that a decomposition captured is a node named "constant" with data, size and dtype.
+A constant that a decomposition captured is a node named "torchtpu::constant" with data, size and dtype.
 """
 
 from __future__ import annotations
 
 import operator as python_operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -91,7 +91,7 @@ class Encoder:
         self._count += count
         return numbers
 
-    def walk(self, module: GraphModule, inputs: Iterable[int]) -> list[Node | None]:
+    def walk(self, module: GraphModule, inputs: Iterable[int | None]) -> list[Node | None]:
         """Takes down a graph whose placeholders have the numbers `inputs`; returns what it returns."""
         remaining = iter(inputs)
         for node in module.graph.nodes:
@@ -127,46 +127,50 @@ class Encoder:
             ("size", ("is", list(value.shape))),
             ("dtype", ("d", SCALAR_TYPES[value.dtype])),
         ]
-        self.numbers[node] = self.add("constant", arguments, 1)[0]
+        self.numbers[node] = self.add("torchtpu::constant", arguments, 1)[0]
 
     def call(self, node: Node) -> None:
-        """One call of an operator."""
+        """One node that calls something."""
         if node.target is python_operator.getitem:
             source, index = node.args
             assert isinstance(source, Node)
             self.numbers[node] = self.numbers[source][index]
-            return
-        operator = node.target
+        else:
+            self.numbers[node] = self.call_operator(node.target, node.args, node.kwargs, node.meta.get("val"))
+
+    def call_operator(self, operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any], results: Any) -> Numbers:
+        """Takes down the call of an operator; `results` is what it returns, for how many there are."""
         if not isinstance(operator, OpOverload):
             raise NotImplementedError(f"a decomposition calls {operator}, which is not an operator")
         name = name_of(operator)
         if name in IDENTITIES:
-            self.numbers[node] = self.numbers[node.args[0]]  # type: ignore[index]
-            return
-        numbers, count = self._number_results(operator, node.meta["val"])
-        self.nodes.append((name, self._arguments(node, operator), count))
-        self.numbers[node] = numbers
-
-    def _number_results(self, operator: OpOverload, results: Any) -> tuple[Numbers, int]:
-        """Numbers for the results of a node, and how many there are."""
-        returns = operator._schema.returns
-        each_result = [results] if len(returns) == 1 else results
-        numbers = []
+            return self.numbers[args[0]]
         first = self._count
-        for schema, result in zip(returns, each_result, strict=True):
-            is_list = str(schema.type) == "List[Tensor]"
-            numbers.append(self.new_numbers(len(result)) if is_list else self.new_numbers(1)[0])
-        return numbers[0] if len(returns) == 1 else numbers, self._count - first
+        arguments = self._arguments(operator, args, kwargs)
+        numbers = self._number_results(operator, results)
+        self.nodes.append((name, arguments, self._count - first))
+        return numbers
 
-    def _arguments(self, node: Node, operator: OpOverload) -> list[tuple[str, Value]]:
+    def _number_results(self, operator: OpOverload, results: Any) -> Numbers:
+        returns = operator._schema.returns
+        each_result = [results] if len(returns) == 1 else results or [None] * len(returns)
+        numbers = [
+            self.new_numbers(len(result)) if str(schema.type) == "List[Tensor]" else self.new_numbers(1)[0]
+            for schema, result in zip(returns, each_result, strict=True)
+        ]
+        return numbers[0] if len(returns) == 1 else numbers
+
+    def _arguments(
+        self, operator: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> list[tuple[str, Value]]:
         encoded = []
         for position, argument in enumerate(operator._schema.arguments):
             if argument.name in LEFT_OUT:
                 continue
-            if position < len(node.args) and not argument.kwarg_only:
-                value = node.args[position]
-            elif argument.name in node.kwargs:
-                value = node.kwargs[argument.name]
+            if position < len(args) and not argument.kwarg_only:
+                value = args[position]
+            elif argument.name in kwargs:
+                value = kwargs[argument.name]
             else:
                 value = argument.default_value
             encoded.append((argument.name, self.value(value, argument)))
