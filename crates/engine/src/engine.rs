@@ -81,6 +81,8 @@ pub struct Engine {
     parts: CallParts,
     graphs: HashMap<u64, Arc<Graph>>,
     pub(crate) mode: Mode,
+    /// How many scopes want what they call, compiled graphs included, to become one program.
+    joining: u32,
     pub(crate) check_finite: bool,
     precision: Precision,
     pub(crate) cache_stats: CacheStats,
@@ -141,6 +143,7 @@ impl Engine {
             parts: CallParts::default(),
             graphs: HashMap::new(),
             mode: Mode::Strict,
+            joining: 0,
             check_finite: false,
             precision: Precision::Highest,
             cache_stats: CacheStats::default(),
@@ -194,6 +197,22 @@ impl Engine {
         self.mode = mode;
         self.check_finite = check_finite;
         Ok(())
+    }
+
+    /// Until [`Engine::end_join`], what is called becomes one program: compiled graphs too, in Strict as in Fused.
+    /// Debug has each run by itself, as ever.
+    pub fn begin_join(&mut self) -> Result<()> {
+        if self.joining == 0 {
+            self.flush_all()?;
+        }
+        self.joining += 1;
+        Ok(())
+    }
+
+    /// Ends a scope that [`Engine::begin_join`] began; the last one runs the program.
+    pub fn end_join(&mut self) -> Result<()> {
+        self.joining = self.joining.saturating_sub(1);
+        if self.joining == 0 { self.flush_all() } else { Ok(()) }
     }
 
     pub fn set_precision(&mut self, precision: Precision) {
@@ -390,8 +409,46 @@ impl Engine {
         for i in 0..parts.storages.len() {
             self.settle(storage(i), device)?;
         }
-        // A compiled graph is one program whatever surrounds it: what is recorded runs before it.
-        if instance.compiled.is_some() { self.flush(device)? } else { self.flush_at_beat(instance, device)? }
+        let joins = self.joining > 0 && self.mode != Mode::Debug;
+        if joins && instance.compiled.is_none() && !(0..parts.storages.len()).any(|i| storage(i).is_pending()) {
+            // It takes nothing from the program in the making. Were it in it, the first step of a training, which
+            // makes the optimizer's state, would be another program than all others.
+            return self.record_apart(device, |engine| {
+                engine.record_in_chunk(instance, parts, device, default_generator, outs, false)
+            });
+        }
+        if !joins {
+            // A compiled graph is one program whatever surrounds it: what is recorded runs before it.
+            if instance.compiled.is_some() { self.flush(device)? } else { self.flush_at_beat(instance, device)? }
+        }
+        let waits = joins || self.mode == Mode::Fused && instance.compiled.is_none();
+        self.record_in_chunk(instance, parts, device, default_generator, outs, waits)
+    }
+
+    /// Runs `record` with an empty chunk in place of the one that is being recorded.
+    fn record_apart(&mut self, device: usize, record: impl FnOnce(&mut Engine) -> Result<()>) -> Result<()> {
+        let number = self.next_chunk;
+        self.next_chunk += 1;
+        let held = self.chunks.get_mut(device).map(|chunk| std::mem::replace(chunk, Chunk::new(number)));
+        let result = record(self);
+        if let Some(held) = held {
+            self.chunks[device] = held;
+        }
+        result
+    }
+
+    /// Records a call. Unless it `waits`, it runs at once.
+    fn record_in_chunk(
+        &mut self,
+        instance: &Arc<Instance>,
+        parts: &CallParts,
+        device: usize,
+        default_generator: Option<&mut Generator>,
+        outs: &mut [Out],
+        waits: bool,
+    ) -> Result<()> {
+        // SAFETY: as for `record`.
+        let storage = |i: usize| unsafe { &*parts.storages[i] };
         let random_state = draw(instance, parts, default_generator);
         let Some(chunk) = self.chunks.get_mut(device) else {
             return Err(Error::runtime(format!("there is no device tpu:{device}")));
@@ -406,7 +463,7 @@ impl Engine {
                 ResultPlan::Updated { storage: i, ty } => {
                     let value = chunk.add_output(*ty);
                     let old = storage(*i).set_value(Some(value));
-                    if self.mode != Mode::Fused || instance.compiled.is_some() {
+                    if !waits {
                         replaced.push((*i, Replaced::new(old, chunk)));
                     }
                 }
@@ -432,8 +489,7 @@ impl Engine {
                 ResultPlan::Count { fresh, axis } => counts.push((*fresh, *axis, chunk.add_output(ty_of_count))),
             }
         }
-        let waits = self.mode == Mode::Fused && instance.compiled.is_none() && chunk.nodes.len() < MAX_CHUNK;
-        if waits && counts.is_empty() {
+        if waits && chunk.nodes.len() < MAX_CHUNK && counts.is_empty() {
             return Ok(());
         }
         let result = self.flush(device).and_then(|()| narrow(&counts, outs));

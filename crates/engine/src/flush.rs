@@ -165,10 +165,8 @@ impl Engine {
                 .map_err(|error| Error::runtime(format!("cannot write {}: {error}", path.display())))?;
         }
         let start = Instant::now();
-        let options = match &chunk.nodes[..] {
-            [node] => node.instance.compiled.as_ref().map_or(&[][..], |compiled| &compiled.options),
-            _ => &[],
-        };
+        let compiled = chunk.nodes.iter().find_map(|node| node.instance.compiled.as_ref());
+        let options = compiled.map_or(&[][..], |compiled| &compiled.options);
         let executable = self.runtime()?.compile(&text, options).map_err(|error| error.within(&operators))?;
         self.cache_stats.compiles += 1;
         self.cache_stats.compile_time += start.elapsed();

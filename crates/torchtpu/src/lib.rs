@@ -220,6 +220,17 @@ fn set_eager_mode(py: Python<'_>, mode: u8, check_finite: bool) -> PyResult<()> 
     with_engine(py, move |mut engine| engine.set_mode(mode, check_finite))
 }
 
+/// What is called from now on becomes one program, until `end_join`.
+#[pyfunction]
+fn begin_join(py: Python<'_>) -> PyResult<()> {
+    with_engine(py, |mut engine| engine.begin_join())
+}
+
+#[pyfunction]
+fn end_join(py: Python<'_>) -> PyResult<()> {
+    with_engine(py, |mut engine| engine.end_join())
+}
+
 // ---- memory and counters -------------------------------------------------------------------------
 
 #[pyfunction]
@@ -361,6 +372,8 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         get_eager_mode,
         get_check_finite,
         set_eager_mode,
+        begin_join,
+        end_join,
         memory_stats,
         reset_peak_memory_stats,
         empty_cache,

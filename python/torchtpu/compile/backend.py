@@ -36,17 +36,16 @@ def _compile(module: GraphModule, inputs: Sequence[Any], flags: Flags) -> Callab
     from torch._functorch.aot_autograd import get_aot_graph_name
 
     from torchtpu.compile.segments import compile_graph
-    from torchtpu.decompose.tracing import decompositions
 
     rows = frozenset(_C.table())
 
     def compiler(graph: GraphModule, _: Sequence[Any]) -> Callable[[list[Any]], Any]:
         return compile_graph(graph, f"compiled {get_aot_graph_name()}", rows, flags)
 
+    # No decompositions here: where an operator has no row, the encoder puts in what eager would trace.
     compile_with_autograd = aot_autograd(
         fw_compiler=compiler,
         partition_fn=min_cut_rematerialization_partition,
-        decompositions=decompositions(rows),
         keep_inference_input_mutations=True,
     )
     # The core donates what a program overwrites by itself; freeing what backward saved is autograd's business, and
