@@ -173,12 +173,14 @@ impl<'b> Outputs<'_, 'b> {
                 Some(spec) => self.fit(value, spec)?,
                 None => (value, value.dims(), contiguous_strides(&value.dims())),
             };
-            // A dense tensor's storage holds its dimensions in memory order.
-            let (order, strides) = match memory_order(&sizes, &strides) {
-                Some(order) => (order, strides),
-                None => ((0..sizes.len()).collect(), contiguous_strides(&sizes)),
+            // A dense tensor's storage holds its dimensions in memory order; of those that repeat, one element.
+            let held: Vec<i64> =
+                sizes.iter().zip(&strides).map(|(&n, &stride)| if stride == 0 { n.min(1) } else { n }).collect();
+            let (order, strides, held) = match memory_order(&held, &strides) {
+                Some(order) => (order, strides, held),
+                None => ((0..sizes.len()).collect(), contiguous_strides(&sizes), sizes.clone()),
             };
-            let stored = value.transpose(&order);
+            let stored = value.slice(&vec![0; held.len()], &held, &vec![1; held.len()]).transpose(&order);
             self.outputs.push(Output::Fresh { base: stored.ty(), dtype: value.dtype(), sizes, strides });
             self.values.push(stored);
         }
