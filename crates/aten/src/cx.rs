@@ -6,7 +6,7 @@ use stablehlo::{Builder, DType, Number, Type, Value};
 
 use crate::error::{Error, Result};
 use crate::promote::{Category, result_type};
-use crate::spec::{ArgSpec, ResultSpec, ScalarSpec, StorageSpec, TensorSpec};
+use crate::spec::{ArgSpec, Graph, ResultSpec, ScalarSpec, StorageSpec, TensorSpec};
 use crate::view;
 
 /// Where a parameter of the lowered function comes from.
@@ -121,6 +121,8 @@ pub enum Arg<'b> {
     Scalar(Scalar),
     List(Vec<Arg<'b>>),
     Plain(ArgSpec),
+    /// A function that the operator calls.
+    Graph(&'b Graph),
 }
 
 /// The context of one row.
@@ -316,6 +318,14 @@ impl<'b> Cx<'b> {
         match self.arg(name) {
             Arg::Plain(ArgSpec::DType(dtype)) => Some(dtype),
             _ => None,
+        }
+    }
+
+    /// A function that the operator calls.
+    pub fn graph(&self, name: &str) -> Result<&'b Graph> {
+        match self.arg(name) {
+            Arg::Graph(graph) => Ok(graph),
+            _ => self.wrong(name, "a function"),
         }
     }
 

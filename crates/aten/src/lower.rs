@@ -217,6 +217,15 @@ fn lower_graph<'b>(graph: &'b Graph, call: &Call, cx: &Cx<'b>) -> Result<Vec<Val
         }
     }
     values.truncate(graph.inputs);
+    lower_nodes(graph, values, cx)
+}
+
+/// What a graph makes of its inputs, in the function being built.
+pub(crate) fn lower_nodes<'b>(
+    graph: &'b Graph,
+    mut values: Vec<Option<Arg<'b>>>,
+    cx: &Cx<'b>,
+) -> Result<Vec<Value<'b>>> {
     for node in &graph.nodes {
         let row = table::find(&node.operator)
             .ok_or_else(|| Error::not_implemented(format!("{} has no lowering", node.operator)))?;
@@ -265,7 +274,7 @@ fn collect_inputs<'b>(arg: &Arg<'b>, cx: &Cx<'b>, values: &mut Vec<Option<Arg<'b
     }
 }
 
-fn graph_arg<'b>(arg: &GraphArg, values: &[Option<Arg<'b>>]) -> Result<Arg<'b>> {
+fn graph_arg<'b>(arg: &'b GraphArg, values: &[Option<Arg<'b>>]) -> Result<Arg<'b>> {
     let at = |k: usize| {
         values.get(k).cloned().flatten().ok_or_else(|| Error::runtime("a graph uses a value it does not have"))
     };
@@ -291,6 +300,7 @@ fn graph_arg<'b>(arg: &GraphArg, values: &[Option<Arg<'b>>]) -> Result<Arg<'b>> 
                 .collect::<Result<Vec<_>>>()?,
         ),
         GraphArg::Scalar(number) => scalar(*number),
+        GraphArg::Graph(graph) => Arg::Graph(graph),
         GraphArg::Scalars(numbers) => Arg::List(numbers.iter().map(|&n| scalar(n)).collect()),
         GraphArg::Plain(ArgSpec::None) => Arg::None,
         GraphArg::Plain(plain) => Arg::Plain(plain.clone()),

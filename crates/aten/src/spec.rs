@@ -119,5 +119,7 @@ pub enum GraphArg {
     Values(Vec<Option<usize>>),
     Scalar(Number),
     Scalars(Vec<Number>),
+    /// A function that the operator calls, such as a loop's body.
+    Graph(Box<Graph>),
     Plain(ArgSpec),
 }

@@ -16,7 +16,7 @@ type Nodes<'py> = Vec<(String, NamedArgs<'py>, usize)>;
 /// numbers of its results. `nodes` are `(operator, [(name, value)], number of results)`; a value is `None` or a
 /// tuple of a letter and its content:
 /// `v` value number, `vs` value numbers, `i`/`f`/`b`/`s`/`d` int, float, bool, string, dtype,
-/// `is`/`fs`/`bs` lists of them, `n` a number argument, `ns` a list of those.
+/// `is`/`fs`/`bs` lists of them, `n` a number argument, `ns` a list of those, `g` a graph.
 #[pyfunction]
 pub fn define_graph(
     py: Python<'_>,
@@ -57,6 +57,10 @@ fn to_arg(value: &Bound<'_, PyAny>) -> PyResult<GraphArg> {
         "d" => GraphArg::Plain(ArgSpec::DType(engine::call::held(content.extract()?).map_err(super::to_python)?)),
         "is" => GraphArg::Plain(ArgSpec::Ints(content.extract()?)),
         "fs" => GraphArg::Plain(ArgSpec::Floats(content.extract()?)),
+        "g" => {
+            let (inputs, nodes, outputs) = content.extract()?;
+            GraphArg::Graph(Box::new(to_graph(inputs, nodes, outputs)?))
+        }
         "bs" => GraphArg::Plain(ArgSpec::Bools(content.extract()?)),
         other => return Err(PyValueError::new_err(format!("unknown kind of graph argument {other:?}"))),
     })

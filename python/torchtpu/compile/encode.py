@@ -19,7 +19,7 @@ from torch.fx.node import map_arg
 from torchtpu import _C
 from torchtpu.compile.options import Flags
 from torchtpu.decompose import on_a_clean_thread
-from torchtpu.decompose.encoding import SCALAR_TYPES, Encoder, Numbers, Value
+from torchtpu.decompose.encoding import SCALAR_TYPES, Encoded, Encoder, Numbers, Value, attribute_of
 from torchtpu.decompose.names import name_of
 from torchtpu.decompose.tracing import IDENTITIES, trace_graph
 
@@ -28,6 +28,15 @@ COPY_ = torch.ops.aten.copy_.default
 Run = Callable[[list[Any]], list[Any]]
 # The values of a graph's symbolic sizes.
 Sizes = Mapping[Any, int]
+
+
+# Higher-order operators with rows: their parameters.
+FUNCTION_CALLERS = {
+    "cond": ("pred", "true_fn", "false_fn", "operands"),
+    "while_loop": ("cond_fn", "body_fn", "carried_inputs", "additional_inputs"),
+    "scan": ("combine_fn", "init", "xs", "additional_inputs"),
+    "map_impl": ("f", "xs", "pos_args"),
+}
 
 
 def is_covered(operator: Any) -> bool:
@@ -185,8 +194,35 @@ class GraphEncoder(Encoder):
             before = self.add("torchtpu::replay_random_state", [("state", ("v", saved))], 1)[0]
             self.numbers[node] = self.call_operator(node.args[1], node.args[2:], node.kwargs, None)
             self.add("torchtpu::resume_random_state", [("state", ("v", before))], 1)
+        elif operator.name() in FUNCTION_CALLERS:
+            self._call_with_functions(node, operator.name(), FUNCTION_CALLERS[operator.name()])
         else:
             self._refuse(operator)
+
+    def attribute(self, node: Node) -> None:
+        if not isinstance(attribute_of(node), GraphModule):
+            super().attribute(node)
+
+    def _call_with_functions(self, node: Node, name: str, parameters: Sequence[str]) -> None:
+        arguments: list[tuple[str, Value]] = []
+        taken: list[str] = []
+        for parameter, argument in zip(parameters, node.args, strict=False):
+            if isinstance(argument, Node) and argument.op == "get_attr":
+                function = GraphEncoder(attribute_of(argument), self._rows, self._sizes)
+                taken.append(function.kinds)
+                arguments.append((parameter, ("g", function.encoded())))
+            elif isinstance(argument, list | tuple):
+                # Numbers that are known are part of the functions.
+                arguments.append((parameter, ("vs", [self.number(each) for each in argument if _is_tensor(each)])))
+            else:
+                arguments.append((parameter, ("v", self.number(argument))))  # type: ignore[arg-type]
+        if any("n" in kinds for kinds in taken):
+            self._refuse(node.target)
+        self.numbers[node] = self.add(f"higher_order::{name}", arguments, len(node.meta["val"]))
+
+    def encoded(self) -> Encoded:
+        """The graph as another one's function."""
+        return len(self.kinds) - self.kinds.count("-"), self.nodes, [self.number(each) for each in self.outputs]
 
     def _refuse(self, operator: Any) -> None:
         raise NotImplementedError(f"torch.compile: a graph calls {operator}, which tpu programs cannot")
@@ -194,6 +230,10 @@ class GraphEncoder(Encoder):
 
 # Stands for an output that is no tensor.
 _NOTHING = -(2**31)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Node) and isinstance(value.meta.get("val"), torch.Tensor)
 
 
 def _kind_of(value: Any) -> str:

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
 from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from torchtpu.compile.encode import COPY_, GraphEncoder, Run, is_covered
+from torchtpu.compile.encode import COPY_, FUNCTION_CALLERS, GraphEncoder, Run, is_covered
 from torchtpu.compile.options import Flags
+from torchtpu.decompose.encoding import attribute_of
 from torchtpu.decompose.tracing import flatten_tensors
 
 HOST = "host"
@@ -127,9 +128,7 @@ def _place(node: Node) -> str:
     devices = {tensor.device for tensor in (*results, *inputs)}
     if len(devices) != 1 or next(iter(devices)).type != "tpu":
         return HOST
-    if not isinstance(node.target, OpOverload) or not results:
-        return HOST
-    if not is_covered(node.target) and node.target is not COPY_ and not _decomposes(node.target):
+    if not results or not _is_lowered(node):
         return HOST
     return str(next(iter(devices)).index or 0)
 
@@ -141,8 +140,31 @@ def _devices_of(nodes: list[Node]) -> Iterator[torch.device]:
                 yield tensor.device
 
 
-def _decomposes(operator: OpOverload) -> bool:
-    return operator.namespace in ("aten", "prims")
+def _is_lowered(node: Node) -> bool:
+    """Whether a program can do what a node does."""
+    operator = node.target
+    if isinstance(operator, HigherOrderOperator):
+        functions = [attribute_of(each) for each in node.all_input_nodes if each.op == "get_attr"]
+        return operator.name() in FUNCTION_CALLERS and all(_is_function(each) for each in functions)
+    if not isinstance(operator, OpOverload):
+        return False
+    return operator is COPY_ or is_covered(operator) or operator.namespace in ("aten", "prims")
+
+
+def _is_function(function: Any) -> bool:
+    """Whether a graph can be a function within a program."""
+    return isinstance(function, GraphModule) and all(
+        node.target is python_operator.getitem
+        or _is_arithmetic(node)
+        # Loops draw as often as the data say: how far the generator moves must be known.
+        or (_is_lowered(node) and not _draws(node.target))
+        for node in function.graph.nodes
+        if node.op == "call_function"
+    )
+
+
+def _draws(operator: Any) -> bool:
+    return isinstance(operator, OpOverload) and torch.Tag.nondeterministic_seeded in operator.tags
 
 
 def _segments(
@@ -189,10 +211,7 @@ class _Segment(torch.nn.Module):
 
     def __init__(self, module: GraphModule, name: str, rows: frozenset[str], flags: Flags, device: int) -> None:
         super().__init__()
-        output = module.graph.output_node()
-        self._single = not isinstance(output.args[0], tuple | list)
-        if self._single:
-            output.args = ((output.args[0],),)
+        self._single = isinstance(module.graph.output_node().args[0], Node)
         self._run = _program(module, name, rows, flags, device)
 
     def forward(self, *inputs: Any) -> Any:

@@ -9,6 +9,7 @@ A value is None or one of
     ("i", int)  ("f", float)  ("b", bool)  ("s", str)   ("is", [...])  ("fs", [...])  ("bs", [...])  ("ns", [...])
     ("n", number)       a Scalar, or a number where a tensor could stand: int, float, bool or complex
     ("d", number)       a dtype, as c10::ScalarType numbers it
+    ("g", graph)        a function that the operator calls, as such a triple
 
 A constant that a decomposition captured is a node named "torchtpu::constant" with data, size and dtype.
 """
@@ -101,7 +102,8 @@ class Encoder:
                 self.attribute(node)
             elif node.op == "call_function":
                 self.call(node)
-        return list(module.graph.output_node().args[0])  # type: ignore[arg-type]
+        returned: Any = module.graph.output_node().args[0]
+        return list(returned) if isinstance(returned, list | tuple) else [returned]
 
     def number(self, node: Node) -> int:
         """The number of a node's one result; results of a node with several are asked for through getitem."""
