@@ -7,14 +7,19 @@ states that checkpointing keeps.
 
 from __future__ import annotations
 
+import functools
+import importlib
 import operator as python_operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch._ops import HigherOrderOperator, OpOverload
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.node import map_arg
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from torchtpu import _C
 from torchtpu.compile.options import Flags
@@ -37,6 +42,10 @@ FUNCTION_CALLERS = {
     "scan": ("combine_fn", "init", "xs", "additional_inputs"),
     "map_impl": ("f", "xs", "pos_args"),
 }
+
+# Higher-order operators that PyTorch also computes with others, where nothing better is known: by the name of the
+# function that does so, beside them.
+DENSE_FORMS = {"flex_attention": "sdpa_dense", "flex_attention_backward": "sdpa_dense_backward"}
 
 
 def is_covered(operator: Any) -> bool:
@@ -175,9 +184,7 @@ class GraphEncoder(Encoder):
     def _on_meta(self, value: Any) -> Any:
         value = self.plain(value)
         if isinstance(value, Node):
-            tensor = value.meta["val"]
-            sizes, strides = [[self.plain(each) for each in of] for of in (tensor.shape, tensor.stride())]
-            return torch.empty_strided(sizes, strides, dtype=tensor.dtype, device="meta")
+            return self._empty(value, "meta")
         if isinstance(value, list | tuple):
             return [self._on_meta(each) for each in value]
         return torch.device("meta") if isinstance(value, torch.device) else value
@@ -196,18 +203,21 @@ class GraphEncoder(Encoder):
             self.add("torchtpu::resume_random_state", [("state", ("v", before))], 1)
         elif operator.name() in FUNCTION_CALLERS:
             self._call_with_functions(node, operator.name(), FUNCTION_CALLERS[operator.name()])
+        elif operator.name() in DENSE_FORMS:
+            self._call_dense_form(node, operator)
         else:
             self._refuse(operator)
 
     def attribute(self, node: Node) -> None:
         if not isinstance(attribute_of(node), GraphModule):
-            super().attribute(node)
+            # AOTAutograd's fake tensor mode is on here, and constants are real.
+            on_a_clean_thread(functools.partial(super().attribute, node))
 
     def _call_with_functions(self, node: Node, name: str, parameters: Sequence[str]) -> None:
         arguments: list[tuple[str, Value]] = []
         taken: list[str] = []
         for parameter, argument in zip(parameters, node.args, strict=False):
-            if isinstance(argument, Node) and argument.op == "get_attr":
+            if _is_function_node(argument):
                 function = GraphEncoder(attribute_of(argument), self._rows, self._sizes)
                 taken.append(function.kinds)
                 arguments.append((parameter, ("g", function.encoded())))
@@ -219,6 +229,33 @@ class GraphEncoder(Encoder):
         if any("n" in kinds for kinds in taken):
             self._refuse(node.target)
         self.numbers[node] = self.add(f"higher_order::{name}", arguments, len(node.meta["val"]))
+
+    def _call_dense_form(self, node: Node, operator: HigherOrderOperator) -> None:
+        flat, structure = tree_flatten((node.args, node.kwargs))
+        tensors = [each for each in flat if _is_tensor(each)]
+        values = [attribute_of(each) if _is_function_node(each) else self.plain(each) for each in flat]
+        dense = getattr(importlib.import_module(type(operator).__module__), DENSE_FORMS[operator.name()])
+
+        def call(*given: torch.Tensor) -> list[torch.Tensor]:
+            remaining = iter(given)
+            args, kwargs = tree_unflatten([next(remaining) if _is_tensor(each) else each for each in values], structure)
+            return [each for each in tree_flatten(dense(*args, **kwargs))[0] if isinstance(each, torch.Tensor)]
+
+        def trace() -> GraphModule:
+            with FakeTensorMode(allow_non_fake_inputs=True):
+                fakes = [self._empty(each, each.meta["val"].device) for each in tensors]
+                return make_fx(call)(*fakes)
+
+        traced = on_a_clean_thread(trace)
+        results = iter(self.walk(traced, [self.number(each) for each in tensors]))
+        self.numbers[node] = tree_map(
+            lambda value: self.number(next(results)) if isinstance(value, torch.Tensor) else None, node.meta["val"]
+        )
+
+    def _empty(self, node: Node, device: torch.device | str) -> torch.Tensor:
+        tensor = node.meta["val"]
+        sizes, strides = [[self.plain(each) for each in of] for of in (tensor.shape, tensor.stride())]
+        return torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=device)
 
     def encoded(self) -> Encoded:
         """The graph as another one's function."""
@@ -234,6 +271,10 @@ _NOTHING = -(2**31)
 
 def _is_tensor(value: Any) -> bool:
     return isinstance(value, Node) and isinstance(value.meta.get("val"), torch.Tensor)
+
+
+def _is_function_node(value: Any) -> bool:
+    return isinstance(value, Node) and value.op == "get_attr"
 
 
 def _kind_of(value: Any) -> str:

@@ -35,9 +35,25 @@ def _register() -> None:
     get_interface_for_device("cpu")  # registers torch's own interfaces, a stand-in for "tpu" among them, over which ...
     register_interface_for_device("tpu", TpuInterface)  # ... this one goes
     register_backend(backend.tpu, name="tpu")
+    _admit_flex_attention()
     if hasattr(torch.compiler, "set_default_backend"):  # since torch 2.15
         backend.others = torch.compiler.get_default_backend()
         torch.compiler.set_default_backend("tpu")
+
+
+def _admit_flex_attention() -> None:
+    """Flex attention has a list of the devices that it is compiled for, by name."""
+    import torch
+    from torch.nn.attention import flex_attention
+
+    refuse = getattr(flex_attention, "_validate_device", None)
+    if refuse is None:
+        return
+
+    @torch.compiler.substitute_in_graph(refuse)
+    def validate(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
+        if query.device.type != "tpu":
+            refuse(query, key, value)
 
 
 class _WhenImported(importlib.abc.MetaPathFinder):

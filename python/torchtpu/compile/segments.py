@@ -16,7 +16,7 @@ from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from torchtpu.compile.encode import COPY_, FUNCTION_CALLERS, GraphEncoder, Run, is_covered
+from torchtpu.compile.encode import COPY_, DENSE_FORMS, FUNCTION_CALLERS, GraphEncoder, Run, is_covered
 from torchtpu.compile.options import Flags
 from torchtpu.decompose.encoding import attribute_of
 from torchtpu.decompose.tracing import flatten_tensors
@@ -145,7 +145,9 @@ def _is_lowered(node: Node) -> bool:
     operator = node.target
     if isinstance(operator, HigherOrderOperator):
         functions = [attribute_of(each) for each in node.all_input_nodes if each.op == "get_attr"]
-        return operator.name() in FUNCTION_CALLERS and all(_is_function(each) for each in functions)
+        return operator.name() in DENSE_FORMS or (
+            operator.name() in FUNCTION_CALLERS and all(_is_function(each) for each in functions)
+        )
     if not isinstance(operator, OpOverload):
         return False
     return operator is COPY_ or is_covered(operator) or operator.namespace in ("aten", "prims")
