@@ -11,6 +11,7 @@ mod chunk;
 mod engine;
 mod error;
 mod events;
+pub mod export;
 mod flush;
 mod host;
 mod instance;

@@ -3,8 +3,9 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use aten::{ArgSpec, Graph, GraphArg, Node, Number, ResultSpec};
+use aten::{ArgSpec, Graph, GraphArg, Node, Number, ResultSpec, Type};
 use engine::SchemaArg;
+use engine::export::{self, ExportInput};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PyTuple};
@@ -26,6 +27,28 @@ pub fn define_graph(
 ) -> PyResult<u64> {
     let graph = to_graph(inputs, nodes, outputs)?;
     super::with_engine(py, move |mut engine| Ok(engine.add_graph(graph)))
+}
+
+/// The text of a module that computes a graph, given as for `define_graph`. Each input is its dtype and sizes, and the
+/// bytes of one that becomes a constant; each result its dtype and sizes.
+#[pyfunction]
+pub fn stablehlo(
+    py: Python<'_>,
+    graph: (usize, Nodes<'_>, Vec<Option<usize>>),
+    inputs: Vec<((i8, Vec<i64>), Option<Vec<u8>>)>,
+    results: Vec<(i8, Vec<i64>)>,
+) -> PyResult<String> {
+    let graph = Arc::new(to_graph(graph.0, graph.1, graph.2)?);
+    let held = |dtype| engine::call::held(dtype).map_err(super::to_python);
+    let inputs = inputs
+        .into_iter()
+        .map(|((dtype, dims), constant)| Ok(ExportInput { ty: Type::new(held(dtype)?, &dims), constant }))
+        .collect::<PyResult<Vec<_>>>()?;
+    let result = |(dtype, sizes): (i8, Vec<i64>)| {
+        Ok(ResultSpec { dtype: held(dtype)?, strides: aten::contiguous_strides(&sizes), sizes })
+    };
+    let results = results.into_iter().map(result).collect::<PyResult<Vec<_>>>()?;
+    py.detach(|| export::module_text(graph, &inputs, results)).map_err(super::to_python)
 }
 
 fn to_graph(inputs: usize, nodes: Nodes<'_>, outputs: Vec<Option<usize>>) -> PyResult<Graph> {

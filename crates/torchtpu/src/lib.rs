@@ -386,6 +386,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         dump_programs,
         compile_ahead,
         graph::define_graph,
+        graph::stablehlo,
     );
     module.add_class::<graph::CompiledGraph>()?;
     Ok(())
