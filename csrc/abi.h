@@ -224,7 +224,7 @@ struct TtGraph {
   size_t n_fresh;
 };
 
-// Calls a compiled graph, with the GIL held. `inputs` is a Python list (borrowed). Returns a new reference to the list
+// Calls a compiled graph, without the GIL, which it takes where it needs it. `inputs` is a Python list (borrowed). Returns a new reference to the list
 // of outputs, or null with a Python exception set.
 void* tt_call_graph(const TtGraph* graph, void* inputs);
 

@@ -77,8 +77,15 @@ PyObject* call(const TtGraph& graph, PyObject* inputs) {
 }  // namespace
 }  // namespace torchtpu
 
-void* tt_call_graph(const TtGraph* graph, void* inputs) {
+static PyObject* call_with_gil(const TtGraph* graph, void* inputs) {
   HANDLE_TH_ERRORS
   return torchtpu::call(*graph, static_cast<PyObject*>(inputs));
   END_HANDLE_TH_ERRORS
+}
+
+void* tt_call_graph(const TtGraph* graph, void* inputs) {
+  const PyGILState_STATE state = PyGILState_Ensure();
+  PyObject* outputs = call_with_gil(graph, inputs);
+  PyGILState_Release(state);
+  return outputs;
 }

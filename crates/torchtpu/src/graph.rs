@@ -119,6 +119,9 @@ struct AbiGraph {
     n_fresh: usize,
 }
 
+// SAFETY: it points into a `CompiledGraph`, which nobody changes.
+unsafe impl Sync for AbiGraph {}
+
 /// A graph of the table's operators that is called with a list of its inputs and returns the list of its outputs.
 #[pyclass(module = "torchtpu._C", frozen)]
 pub struct CompiledGraph {
@@ -182,10 +185,12 @@ impl CompiledGraph {
             n_outputs: self.sources.len(),
             n_fresh: self.fresh,
         };
-        // SAFETY: called with the GIL held, with live arguments; the result is a new reference, or null with an
-        // exception set.
-        unsafe { Bound::from_owned_ptr_or_err(inputs.py(), tt_call_graph(&graph, inputs.as_ptr().cast()).cast()) }
-            .map(Bound::unbind)
+        let list = inputs.as_ptr() as usize;
+        // Without the GIL here too: the core may take it, which would not work behind PyO3's back.
+        // SAFETY: both arguments live as long as the call.
+        let outputs = inputs.py().detach(|| unsafe { tt_call_graph(&graph, list as *mut c_void) as usize });
+        // SAFETY: a new reference, or null with an exception set.
+        unsafe { Bound::from_owned_ptr_or_err(inputs.py(), outputs as *mut pyo3::ffi::PyObject) }.map(Bound::unbind)
     }
 }
 

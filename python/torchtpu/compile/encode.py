@@ -29,6 +29,7 @@ from torchtpu.decompose.names import name_of
 from torchtpu.decompose.tracing import IDENTITIES, trace_graph
 
 COPY_ = torch.ops.aten.copy_.default
+AS_STRIDED = torch.ops.aten.as_strided.default
 
 Run = Callable[[list[Any]], list[Any]]
 # The values of a graph's symbolic sizes.
@@ -142,6 +143,8 @@ class GraphEncoder(Encoder):
         operator = node.target
         if operator is COPY_ and isinstance(node.args[0], Node) and node.args[0].op == "placeholder":
             self._write(node)
+        elif operator is AS_STRIDED:
+            self._view_memory(node)
         elif isinstance(operator, HigherOrderOperator):
             self._call_higher_order(node, operator)
         elif operator is python_operator.getitem or isinstance(operator, OpOverload):
@@ -150,6 +153,30 @@ class GraphEncoder(Encoder):
             pass  # arithmetic on sizes: `plain` evaluates it
         else:
             self._refuse(operator)
+
+    def _view_memory(self, node: Node) -> None:
+        """`as_strided` looks at the memory of the tensor that its argument is a view of."""
+        viewed, sizes, strides, *offset = node.args
+        owner: Any = viewed
+        while isinstance(owner.target, OpOverload) and owner.target.is_view:
+            owner = owner.args[0]
+        value = owner.meta["val"]
+        start = self.plain(offset[0] if offset and offset[0] is not None else viewed.meta["val"].storage_offset())  # type: ignore[union-attr]
+        held = [(self.plain(stride), -axis, self.plain(size)) for axis, (size, stride) in enumerate(zip(value.shape, value.stride(), strict=True))]
+        order = [-axis for _, axis, _ in sorted(held, reverse=True)]
+        expected = 1
+        for stride, _, size in sorted(held):
+            if size > 1 and stride != expected:
+                raise NotImplementedError("torch.compile: as_strided of a tensor with gaps in its memory")
+            expected *= size
+        dense = self.add("permute", [("self", ("v", self.number(owner))), ("dims", ("is", order))], 1)[0]
+        arguments: list[tuple[str, Value]] = [
+            ("self", ("v", dense)),
+            ("size", ("is", self.plain(sizes))),
+            ("stride", ("is", self.plain(strides))),
+            ("storage_offset", ("i", start - self.plain(value.storage_offset()))),
+        ]
+        self.numbers[node] = self.add("as_strided", arguments, 1)[0]
 
     def _write(self, node: Node) -> None:
         target, source = node.args[:2]
@@ -203,6 +230,12 @@ class GraphEncoder(Encoder):
             self.add("torchtpu::resume_random_state", [("state", ("v", before))], 1)
         elif operator.name() in FUNCTION_CALLERS:
             self._call_with_functions(node, operator.name(), FUNCTION_CALLERS[operator.name()])
+        elif operator.name() == "invoke_subgraph":
+            function, _, *operands = node.args
+            module = attribute_of(function)  # type: ignore[arg-type]
+            kinds = [_kind_of(each.meta.get("val")) for each in module.graph.find_nodes(op="placeholder")]
+            inputs = [None if kind == "-" else self.number(each) for kind, each in zip(kinds, operands, strict=True)]  # type: ignore[arg-type]
+            self.numbers[node] = [None if each is None else self.numbers.get(each) for each in self.walk(module, inputs)]
         elif operator.name() in DENSE_FORMS:
             self._call_dense_form(node, operator)
         else:

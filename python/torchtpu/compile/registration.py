@@ -26,6 +26,7 @@ def register_with_dynamo() -> None:
 
 def _register() -> None:
     import torch
+    from torch._dynamo import trace_rules
     from torch._dynamo.backends.registry import register_backend
     from torch._dynamo.device_interface import get_interface_for_device, register_interface_for_device
 
@@ -34,6 +35,7 @@ def _register() -> None:
 
     get_interface_for_device("cpu")  # registers torch's own interfaces, a stand-in for "tpu" among them, over which ...
     register_interface_for_device("tpu", TpuInterface)  # ... this one goes
+    trace_rules.add("torchtpu")  # nothing here is for Dynamo to trace, as nothing in torch is
     register_backend(backend.tpu, name="tpu")
     _admit_flex_attention()
     if hasattr(torch.compiler, "set_default_backend"):  # since torch 2.15

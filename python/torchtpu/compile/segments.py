@@ -145,6 +145,8 @@ def _is_lowered(node: Node) -> bool:
     operator = node.target
     if isinstance(operator, HigherOrderOperator):
         functions = [attribute_of(each) for each in node.all_input_nodes if each.op == "get_attr"]
+        if operator.name() == "invoke_subgraph":
+            return all(_is_function(each, may_draw=True) for each in functions)
         return operator.name() in DENSE_FORMS or (
             operator.name() in FUNCTION_CALLERS and all(_is_function(each) for each in functions)
         )
@@ -153,13 +155,13 @@ def _is_lowered(node: Node) -> bool:
     return operator is COPY_ or is_covered(operator) or operator.namespace in ("aten", "prims")
 
 
-def _is_function(function: Any) -> bool:
+def _is_function(function: Any, may_draw: bool = False) -> bool:
     """Whether a graph can be a function within a program."""
     return isinstance(function, GraphModule) and all(
         node.target is python_operator.getitem
         or _is_arithmetic(node)
         # Loops draw as often as the data say: how far the generator moves must be known.
-        or (_is_lowered(node) and not _draws(node.target))
+        or (_is_lowered(node) and (may_draw or not _draws(node.target)))
         for node in function.graph.nodes
         if node.op == "call_function"
     )
