@@ -67,7 +67,9 @@ def to_stablehlo(program: torch.export.ExportedProgram, weights: Literal["inside
     inputs = [_spec(node.name, node.meta["val"]) for node in taken]
     constants = [_bytes(held[spec.name]) if weights == "inside" and spec.name in held else None for spec in inputs]
     outputs = [_spec(str(node), node.meta["val"]) for node in encoder.outputs if node is not None]
-    text = _C.stablehlo(encoder.encoded(), list(zip(map(_described, inputs), constants, strict=True)), [*map(_described, outputs)])
+    text = _C.stablehlo(
+        encoder.encoded(), list(zip(map(_described, inputs), constants, strict=True)), [*map(_described, outputs)]
+    )
     if weights == "inside":
         inputs = [spec for spec in inputs if spec.name not in held]
         held = {}

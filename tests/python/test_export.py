@@ -23,7 +23,8 @@ text = open(sys.argv[1]).read()
 program = client.compile_and_load(text, xla_client.DeviceList(tuple(client.devices()[:1])), xla_client.CompileOptions())
 arrays = np.load(sys.argv[2])
 jax.config.update("jax_enable_x64", True)
-results = program.execute_sharded([jax.device_put(arrays[name]) for name in arrays]).disassemble_into_single_device_arrays()
+results = program.execute_sharded([jax.device_put(arrays[name]) for name in arrays])
+results = results.disassemble_into_single_device_arrays()
 np.savez(sys.argv[3], *[np.asarray(each[0]) for each in results])
 """
 
@@ -32,7 +33,9 @@ def run_in_jax(exported: torchtpu.export.StableHLO, inputs: tuple[Tensor, ...], 
     if not JAX.exists():
         pytest.skip("no JAX: `make bench` sets one up")
     arrays = [*exported.weights.values(), *inputs]
-    assert [(each.dtype, tuple(each.shape)) for each in arrays] == [(each.dtype, each.shape) for each in exported.inputs]
+    assert [(each.dtype, tuple(each.shape)) for each in arrays] == [
+        (each.dtype, each.shape) for each in exported.inputs
+    ]
     module, given, results = (folder / name for name in ("module.mlir", "inputs.npz", "results.npz"))
     module.write_text(exported.text)
     np.savez(given, *[each.numpy() for each in arrays])

@@ -293,12 +293,9 @@ fn graph_arg<'b>(arg: &'b GraphArg, values: &[Option<Arg<'b>>]) -> Result<Arg<'b
     };
     Ok(match arg {
         GraphArg::Value(k) => at(*k)?,
-        GraphArg::Values(items) => Arg::List(
-            items
-                .iter()
-                .map(|item| item.map_or(Ok(Arg::None), at))
-                .collect::<Result<Vec<_>>>()?,
-        ),
+        GraphArg::Values(items) => {
+            Arg::List(items.iter().map(|item| item.map_or(Ok(Arg::None), at)).collect::<Result<Vec<_>>>()?)
+        }
         GraphArg::Scalar(number) => scalar(*number),
         GraphArg::Graph(graph) => Arg::Graph(graph),
         GraphArg::Scalars(numbers) => Arg::List(numbers.iter().map(|&n| scalar(n)).collect()),

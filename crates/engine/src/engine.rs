@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::host;
 use crate::instance::{Instance, ResultPlan, Types};
 use crate::key::{CallParts, Specs, key_without_offsets};
-use crate::operators::{CompiledGraph, Operator, SchemaArg};
+use crate::operators::{Operator, SchemaArg};
 use crate::program::Program;
 use crate::runtime::Runtime;
 use crate::stats::{CacheStats, OpStats};
@@ -48,7 +48,7 @@ const MAX_INSTANCES: usize = 1 << 17;
 
 /// Calls that can share a program which takes the offsets of their views as inputs.
 #[derive(Default)]
-struct Family {
+pub(crate) struct Family {
     /// How many were lowered.
     offsets: u32,
     /// The shared one.
@@ -68,11 +68,11 @@ pub enum Status {
 pub struct Engine {
     runtime: Option<Runtime>,
     pub(crate) types: Types,
-    operators: Vec<Operator>,
-    instances: FxHashMap<Box<[u64]>, Arc<Instance>>,
+    pub(crate) operators: Vec<Operator>,
+    pub(crate) instances: FxHashMap<Box<[u64]>, Arc<Instance>>,
     next_instance: u32,
     /// Calls that differ in the offsets of their views only, by their key without those.
-    families: FxHashMap<Box<[u64]>, Family>,
+    pub(crate) families: FxHashMap<Box<[u64]>, Family>,
     pub(crate) programs: FxHashMap<Box<[u64]>, Arc<Program>>,
     pub(crate) chunks: Vec<Chunk>,
     pub(crate) next_chunk: u64,
@@ -82,7 +82,7 @@ pub struct Engine {
     graphs: HashMap<u64, Arc<Graph>>,
     pub(crate) mode: Mode,
     /// How many scopes want what they call, compiled graphs included, to become one program.
-    joining: u32,
+    pub(crate) joining: u32,
     pub(crate) check_finite: bool,
     precision: Precision,
     pub(crate) cache_stats: CacheStats,
@@ -199,22 +199,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Until [`Engine::end_join`], what is called becomes one program: compiled graphs too, in Strict as in Fused.
-    /// Debug has each run by itself, as ever.
-    pub fn begin_join(&mut self) -> Result<()> {
-        if self.joining == 0 {
-            self.flush_all()?;
-        }
-        self.joining += 1;
-        Ok(())
-    }
-
-    /// Ends a scope that [`Engine::begin_join`] began; the last one runs the program.
-    pub fn end_join(&mut self) -> Result<()> {
-        self.joining = self.joining.saturating_sub(1);
-        if self.joining == 0 { self.flush_all() } else { Ok(()) }
-    }
-
     pub fn set_precision(&mut self, precision: Precision) {
         self.precision = precision;
     }
@@ -266,20 +250,6 @@ impl Engine {
         let handle = self.graphs.len() as u64 + 1;
         self.graphs.insert(handle, Arc::new(graph));
         handle
-    }
-
-    /// Registers a compiled graph, which is called like an operator.
-    pub fn register_graph(&mut self, graph: CompiledGraph) -> u32 {
-        self.operators.push(Operator::of_graph(graph));
-        self.operators.len() as u32 - 1
-    }
-
-    /// Forgets a compiled graph that nobody can call any more, and its programs.
-    pub fn forget_graph(&mut self, op: u32) {
-        let is_other = |key: &[u64]| key[0] as u32 != op;
-        self.instances.retain(|key, _| is_other(key));
-        self.families.retain(|key, _| is_other(key));
-        self.operators[op as usize] = Operator::new("", "", &[]);
     }
 
     fn find(&mut self, op: u32, args: &[Arg]) -> Option<Arc<Instance>> {
@@ -423,18 +393,6 @@ impl Engine {
         }
         let waits = joins || self.mode == Mode::Fused && instance.compiled.is_none();
         self.record_in_chunk(instance, parts, device, default_generator, outs, waits)
-    }
-
-    /// Runs `record` with an empty chunk in place of the one that is being recorded.
-    fn record_apart(&mut self, device: usize, record: impl FnOnce(&mut Engine) -> Result<()>) -> Result<()> {
-        let number = self.next_chunk;
-        self.next_chunk += 1;
-        let held = self.chunks.get_mut(device).map(|chunk| std::mem::replace(chunk, Chunk::new(number)));
-        let result = record(self);
-        if let Some(held) = held {
-            self.chunks[device] = held;
-        }
-        result
     }
 
     /// Records a call. Unless it `waits`, it runs at once.

@@ -37,7 +37,12 @@ pub fn module_text(graph: Arc<Graph>, inputs: &[ExportInput], results: Vec<Resul
     for param in &lowered.params {
         match param {
             ParamSource::Storage(i) => taken.push(format!("%i{i}")),
-            _ => return Err(Error::new(crate::ErrorKind::NotImplemented, "an exported program cannot draw random numbers")),
+            _ => {
+                return Err(Error::new(
+                    crate::ErrorKind::NotImplemented,
+                    "an exported program cannot draw random numbers",
+                ));
+            }
         }
     }
     let mut params = Vec::new();

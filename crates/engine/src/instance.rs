@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use stablehlo::{Function, Type};
 
 use crate::call::{Meta, scalar_type};
-use crate::operators::CompiledGraph;
+use crate::compiled::CompiledGraph;
 use crate::program::Program;
 use crate::storage::TypeId;
 

@@ -8,6 +8,7 @@
 pub mod ahead;
 pub mod call;
 mod chunk;
+mod compiled;
 mod engine;
 mod error;
 mod events;
@@ -24,10 +25,11 @@ mod runtime;
 pub mod stats;
 mod storage;
 
+pub use compiled::CompiledGraph;
 pub use engine::{Engine, Mode, Status, fork_guard, in_bad_fork, lock};
 pub use error::{Error, ErrorKind, Result};
 pub use events::Event;
 pub use host::{copy_to_host, synchronize, wait};
 pub use memory::MemoryUse;
-pub use operators::{CompiledGraph, SchemaArg};
+pub use operators::SchemaArg;
 pub use storage::Storage;

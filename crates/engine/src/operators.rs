@@ -1,10 +1,11 @@
-//! The operators that PyTorch may call, with what their schemas say; and compiled graphs, which are called
-//! like operators.
+//! The operators that PyTorch may call, with what their schemas say.
 
 use std::sync::Arc;
 
-use aten::{Graph, ResultSpec, Row, table};
+use aten::{Row, table};
 use stablehlo::Number;
+
+use crate::compiled::CompiledGraph;
 
 /// One argument of a schema.
 #[derive(Clone, Debug)]
@@ -16,20 +17,6 @@ pub struct SchemaArg {
     /// A keyword-only mutated argument: an `out=`.
     pub is_out: bool,
     pub default: Option<Number>,
-}
-
-/// What torch.compile hands over: a graph that is called like an operator and runs as a program of its own.
-#[derive(Debug)]
-pub struct CompiledGraph {
-    /// For messages.
-    pub name: String,
-    pub graph: Arc<Graph>,
-    /// Its arguments: tensors, and numbers that are inputs of the program.
-    pub args: Vec<SchemaArg>,
-    /// What PyTorch says of the results: those written into arguments first, in order, then fresh ones.
-    pub results: Vec<ResultSpec>,
-    /// XLA's flags for its programs, by name.
-    pub options: Vec<(String, pjrt::Value)>,
 }
 
 /// An operator known to the engine.
@@ -70,19 +57,6 @@ impl Operator {
             args: args.iter().map(info).collect(),
             types: args.iter().map(|arg| arg.ty.clone()).collect(),
             mutated: (0..args.len()).filter(|&i| args[i].is_mutated).collect(),
-        }
-    }
-
-    /// A compiled graph as an operator; its argument names are the numbers of its inputs.
-    pub fn of_graph(graph: CompiledGraph) -> Operator {
-        Operator {
-            name: graph.name.clone(),
-            row: None,
-            names: (0..graph.args.len()).map(|i| i.to_string()).collect(),
-            args: graph.args.iter().map(|arg| ArgInfo { dynamic: arg.ty != "Tensor", default: None }).collect(),
-            types: graph.args.iter().map(|arg| arg.ty.clone()).collect(),
-            mutated: (0..graph.args.len()).filter(|&i| graph.args[i].is_mutated).collect(),
-            compiled: Some(Arc::new(graph)),
         }
     }
 }

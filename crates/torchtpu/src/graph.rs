@@ -19,12 +19,7 @@ type Nodes<'py> = Vec<(String, NamedArgs<'py>, usize)>;
 /// `v` value number, `vs` value numbers, `i`/`f`/`b`/`s`/`d` int, float, bool, string, dtype,
 /// `is`/`fs`/`bs` lists of them, `n` a number argument, `ns` a list of those, `g` a graph.
 #[pyfunction]
-pub fn define_graph(
-    py: Python<'_>,
-    inputs: usize,
-    nodes: Nodes<'_>,
-    outputs: Vec<Option<usize>>,
-) -> PyResult<u64> {
+pub fn define_graph(py: Python<'_>, inputs: usize, nodes: Nodes<'_>, outputs: Vec<Option<usize>>) -> PyResult<u64> {
     let graph = to_graph(inputs, nodes, outputs)?;
     super::with_engine(py, move |mut engine| Ok(engine.add_graph(graph)))
 }
@@ -168,7 +163,10 @@ impl CompiledGraph {
             graph: Arc::new(to_graph(graph.0, graph.1, graph.2)?),
             args: taken.iter().map(arg).collect(),
             results: results.into_iter().map(result).collect::<PyResult<_>>()?,
-            options: options.iter().map(|(name, value)| Ok((name.clone(), to_option(value)?))).collect::<PyResult<_>>()?,
+            options: options
+                .iter()
+                .map(|(name, value)| Ok((name.clone(), to_option(value)?)))
+                .collect::<PyResult<_>>()?,
         };
         let fresh = compiled.results.len() - written.len();
         let op = super::with_engine(py, move |mut engine| Ok(engine.register_graph(compiled)))?;

@@ -31,9 +31,9 @@ def tpu(
 
 def _compile(module: GraphModule, inputs: Sequence[Any], flags: Flags) -> Callable[..., Any]:
     import torch._functorch.config as functorch
-    from functorch.compile import min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd
-    from torch._functorch.aot_autograd import get_aot_graph_name
+    from torch._functorch._aot_autograd.logging_utils import get_aot_graph_name
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     from torchtpu.compile.segments import compile_graph
 
@@ -75,10 +75,10 @@ def _hand_on(
     options: Mapping[str, Flag] | None,
     name: str | None,
 ) -> Callable[..., Any]:
-    given = {"mode": mode, "options": options, "name": name}
+    given: dict[str, Any] = {"mode": mode, "options": options, "name": name}
     if others == "inductor":
         return torch._TorchCompileInductorWrapper(**given, dynamic=None)(module, inputs)
     from torch._dynamo.backends.registry import lookup_backend
 
     given = {key: value for key, value in given.items() if value}
-    return lookup_backend(others)(module, list(inputs), **given)  # type: ignore[arg-type]
+    return lookup_backend(others)(module, list(inputs), **given)

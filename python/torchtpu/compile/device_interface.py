@@ -15,9 +15,9 @@ from torchtpu.tpu.streams import Stream
 class TpuInterface(DeviceInterface):
     """The device's module in the form that Dynamo knows devices by."""
 
-    device = tpu.device  # type: ignore[assignment]
-    Event = torch.Event  # type: ignore[assignment]
-    Stream = Stream  # type: ignore[assignment]
+    device = tpu.device
+    Event = torch.Event
+    Stream = Stream
 
     class Worker(DeviceInterface.Worker):
         """The same questions, asked in a compile worker's process."""
@@ -38,14 +38,14 @@ class TpuInterface(DeviceInterface):
     set_device = staticmethod(tpu.set_device)
     device_count = staticmethod(tpu.device_count)
     is_available = staticmethod(tpu.is_available)
-    stream = staticmethod(tpu.stream)  # type: ignore[assignment]
-    current_stream = staticmethod(tpu.current_stream)  # type: ignore[assignment]
+    stream = staticmethod(tpu.stream)
+    current_stream = staticmethod(tpu.current_stream)
     set_stream = staticmethod(tpu.set_stream)
     synchronize = staticmethod(tpu.synchronize)
     exchange_device = staticmethod(tpu._exchange_device)
     maybe_exchange_device = staticmethod(tpu._maybe_exchange_device)
     memory_allocated = staticmethod(tpu.memory_allocated)
-    get_device_properties = staticmethod(tpu.get_device_properties)  # type: ignore[assignment]
+    get_device_properties = staticmethod(tpu.get_device_properties)
 
     @staticmethod
     def _set_stream_by_id(stream_id: int, device_index: int, device_type: int) -> None:

@@ -80,35 +80,57 @@ class GraphEncoder(Encoder):
         results = [self.written[node] for node in written]
         described = [self._describe(node) for node in written]
         sources: list[int] = []
-        constants: list[tuple[int, Any]] = []
         fresh: dict[Node, int] = {}
+
+        def source_of(node: Node) -> int:
+            if node.op == "placeholder":
+                return -1 - self.placeholders.index(node)
+            if node not in fresh:
+                fresh[node] = len(fresh)
+                results.append(self.number(node))
+                described.append(self._describe(node))
+            return fresh[node]
+
+        # What no program returns: numbers, and tensors with gaps in their memory, which are views of others.
+        constants: list[tuple[int, Any]] = []
+        views: list[tuple[int, Node, tuple[Any, ...]]] = []
         for position, output in enumerate(self.outputs):
-            value = output.meta["val"] if isinstance(output, Node) else output
-            if not isinstance(output, Node) or not isinstance(value, torch.Tensor):
+            if not isinstance(output, Node) or not isinstance(output.meta["val"], torch.Tensor):
                 constants.append((position, self.plain(output)))
                 sources.append(_NOTHING)
-            elif output.op == "placeholder":
-                sources.append(-1 - self.placeholders.index(output))
+            elif (owner := owner_of(output)) is not output and self._has_gaps(output):
+                value, whole = output.meta["val"], owner.meta["val"]
+                offset = self.plain(value.storage_offset()) - self.plain(whole.storage_offset())
+                views.append((position, owner, (self.plain(value.shape), self.plain(value.stride()), offset)))
+                sources.append(_NOTHING)
             else:
-                if output not in fresh:
-                    fresh[output] = len(fresh)
-                    results.append(self.number(output))
-                    described.append(self._describe(output))
-                sources.append(fresh[output])
+                sources.append(source_of(output))
+        count = len(sources)
+        sources.extend(source_of(owner) for _, owner, _ in views)
         graph = (len(self.kinds) - self.kinds.count("-"), self.nodes, results)
         positions = [self.placeholders.index(node) for node in written]
         call = _C.CompiledGraph(name, graph, self.kinds, positions, described, sources, device, list(flags))
         constants = [(position, value) for position, value in constants if value is not None]
-        if not constants:
+        if not constants and not views:
             return call
 
-        def with_constants(inputs: list[Any]) -> list[Any]:
+        def complete(inputs: list[Any]) -> list[Any]:
             outputs = call(inputs)
+            for (position, _, (sizes, strides, offset)), whole in zip(views, outputs[count:], strict=True):
+                outputs[position] = whole.as_strided(sizes, strides, offset + whole.storage_offset())
+            del outputs[count:]
             for position, value in constants:
                 outputs[position] = value
             return outputs
 
-        return with_constants
+        return complete
+
+    def _has_gaps(self, node: Node) -> bool:
+        value = node.meta["val"]
+        held = [
+            (self.plain(stride), self.plain(size)) for stride, size in zip(value.stride(), value.shape, strict=True)
+        ]
+        return not is_dense([(stride, size) for stride, size in held if stride != 0])
 
     # ---- values ----------------------------------------------------------------------------------
 
@@ -156,25 +178,23 @@ class GraphEncoder(Encoder):
 
     def _view_memory(self, node: Node) -> None:
         """`as_strided` looks at the memory of the tensor that its argument is a view of."""
-        viewed, sizes, strides, *offset = node.args
-        owner: Any = viewed
-        while isinstance(owner.target, OpOverload) and owner.target.is_view:
-            owner = owner.args[0]
+        viewed, sizes, strides, *given = node.args
+        assert isinstance(viewed, Node)
+        owner = owner_of(viewed)
         value = owner.meta["val"]
-        start = self.plain(offset[0] if offset and offset[0] is not None else viewed.meta["val"].storage_offset())  # type: ignore[union-attr]
-        held = [(self.plain(stride), -axis, self.plain(size)) for axis, (size, stride) in enumerate(zip(value.shape, value.stride(), strict=True))]
-        order = [-axis for _, axis, _ in sorted(held, reverse=True)]
-        expected = 1
-        for stride, _, size in sorted(held):
-            if size > 1 and stride != expected:
-                raise NotImplementedError("torch.compile: as_strided of a tensor with gaps in its memory")
-            expected *= size
+        held = [
+            (self.plain(stride), self.plain(size)) for stride, size in zip(value.stride(), value.shape, strict=True)
+        ]
+        if not is_dense(held):
+            raise NotImplementedError("torch.compile: as_strided of a tensor with gaps in its memory")
+        order = sorted(range(len(held)), key=lambda axis: (-held[axis][0], axis))
         dense = self.add("permute", [("self", ("v", self.number(owner))), ("dims", ("is", order))], 1)[0]
+        offset = given[0] if given and given[0] is not None else viewed.meta["val"].storage_offset()
         arguments: list[tuple[str, Value]] = [
             ("self", ("v", dense)),
             ("size", ("is", self.plain(sizes))),
             ("stride", ("is", self.plain(strides))),
-            ("storage_offset", ("i", start - self.plain(value.storage_offset()))),
+            ("storage_offset", ("i", self.plain(offset) - self.plain(value.storage_offset()))),
         ]
         self.numbers[node] = self.add("as_strided", arguments, 1)[0]
 
@@ -235,7 +255,9 @@ class GraphEncoder(Encoder):
             module = attribute_of(function)  # type: ignore[arg-type]
             kinds = [_kind_of(each.meta.get("val")) for each in module.graph.find_nodes(op="placeholder")]
             inputs = [None if kind == "-" else self.number(each) for kind, each in zip(kinds, operands, strict=True)]  # type: ignore[arg-type]
-            self.numbers[node] = [None if each is None else self.numbers.get(each) for each in self.walk(module, inputs)]
+            self.numbers[node] = [
+                None if each is None else self.numbers.get(each) for each in self.walk(module, inputs)
+            ]
         elif operator.name() in DENSE_FORMS:
             self._call_dense_form(node, operator)
         else:
@@ -251,7 +273,7 @@ class GraphEncoder(Encoder):
         taken: list[str] = []
         for parameter, argument in zip(parameters, node.args, strict=False):
             if _is_function_node(argument):
-                function = GraphEncoder(attribute_of(argument), self._rows, self._sizes)
+                function = GraphEncoder(attribute_of(argument), self._rows, self._sizes)  # type: ignore[arg-type]
                 taken.append(function.kinds)
                 arguments.append((parameter, ("g", function.encoded())))
             elif isinstance(argument, list | tuple):
@@ -281,9 +303,12 @@ class GraphEncoder(Encoder):
 
         traced = on_a_clean_thread(trace)
         results = iter(self.walk(traced, [self.number(each) for each in tensors]))
-        self.numbers[node] = tree_map(
-            lambda value: self.number(next(results)) if isinstance(value, torch.Tensor) else None, node.meta["val"]
-        )
+
+        def number_of(value: Any) -> int | None:
+            result = next(results) if isinstance(value, torch.Tensor) else None
+            return None if result is None else self.number(result)
+
+        self.numbers[node] = tree_map(number_of, node.meta["val"])
 
     def _empty(self, node: Node, device: torch.device | str) -> torch.Tensor:
         tensor = node.meta["val"]
@@ -292,10 +317,30 @@ class GraphEncoder(Encoder):
 
     def encoded(self) -> Encoded:
         """The graph as another one's function."""
-        return len(self.kinds) - self.kinds.count("-"), self.nodes, [self.number(each) for each in self.outputs]
+        return len(self.kinds) - self.kinds.count("-"), self.nodes, [self.number(each) for each in self.outputs]  # type: ignore[arg-type]
 
     def _refuse(self, operator: Any) -> None:
         raise NotImplementedError(f"torch.compile: a graph calls {operator}, which tpu programs cannot")
+
+
+def owner_of(node: Node) -> Node:
+    """The node whose memory a node is a view of; itself where it is none."""
+    while True:
+        # The results of a view that returns several are taken with getitem.
+        source = node.args[0] if node.target is python_operator.getitem else node
+        if not isinstance(source, Node) or not isinstance(source.target, OpOverload) or not source.target.is_view:
+            return node
+        node = source.args[0]  # type: ignore[assignment]
+
+
+def is_dense(held: Sequence[tuple[int, int]]) -> bool:
+    """Whether dimensions, given as stride and size, leave no gaps."""
+    expected = 1
+    for stride, size in sorted(held):
+        if size > 1 and stride != expected:
+            return False
+        expected *= size
+    return True
 
 
 # Stands for an output that is no tensor.

@@ -113,7 +113,8 @@ def _is_unbacked(value: Any) -> bool:
 
 def _place(node: Node) -> str:
     if node.target in (run_and_save_rng_state, run_with_rng_state):
-        device = node.kwargs.get("device") or next(_devices_of(node.all_input_nodes), torch.device("cpu"))
+        named: Any = node.kwargs.get("device")
+        device = named or next(_devices_of(node.all_input_nodes), torch.device("cpu"))
         return str(device.index or 0) if device.type == "tpu" else HOST
     results = list(flatten_tensors(node.meta.get("val")))
     if any(_is_unbacked(size) for tensor in results for size in tensor.shape):
@@ -171,9 +172,7 @@ def _draws(operator: Any) -> bool:
     return isinstance(operator, OpOverload) and torch.Tag.nondeterministic_seeded in operator.tags
 
 
-def _segments(
-    module: GraphModule, places: dict[Node, str], name: str, rows: frozenset[str], flags: Flags
-) -> Run:
+def _segments(module: GraphModule, places: dict[Node, str], name: str, rows: frozenset[str], flags: Flags) -> Run:
     from torch.fx.passes.split_module import split_module
 
     levels = _levels(module, places)

@@ -26,8 +26,8 @@ def compile_step(function: Callable[P, R], **options: Any) -> Callable[P, R]:
             return loss.detach()
 
     The function is compiled as `torch.compile` does it; `options` are those of `torch.compile`. Where that breaks the
-    graph (PyTorch does so around `backward()` and in optimizers), the parts are joined again: their programs become one,
-    which runs when the function returns. What reads a result in between, such as `loss.item()`, ends the program there.
+    graph (PyTorch does so around `backward()` and in optimizers), the parts are joined again: their programs become
+    one, which runs when the function returns. What reads a result in between, such as `loss.item()`, ends it there.
     """
     compiled: list[Callable[P, R]] = []
 

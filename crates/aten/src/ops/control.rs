@@ -104,17 +104,23 @@ fn each_element<'b>(
         Ok(Vec::new())
     })?;
     let stacked = types.iter().map(|ty| b.splat(0, ty.dtype, &[&[count], &ty.dims[..]].concat()));
-    let state: Vec<Value<'b>> = [b.scalar(0, DType::I64)].into_iter().chain(init.iter().copied()).chain(stacked).collect();
-    let mut results = repeat(cx, &state, |state| Ok(state[0].lt(count)), |state| {
-        let results = step(&state[1..=carries], state[0])?;
-        let written = results[carries..].iter().zip(&state[1 + carries..]).map(|(result, stack)| {
-            let mut starts = vec![b.scalar(0, DType::I64); stack.rank()];
-            starts[0] = state[0];
-            stack.dynamic_update_slice(result.unsqueeze(0), &starts)
-        });
-        let next = std::iter::once(state[0] + 1).chain(results[..carries].iter().copied());
-        Ok(next.chain(written).collect())
-    })?;
+    let state: Vec<Value<'b>> =
+        [b.scalar(0, DType::I64)].into_iter().chain(init.iter().copied()).chain(stacked).collect();
+    let mut results = repeat(
+        cx,
+        &state,
+        |state| Ok(state[0].lt(count)),
+        |state| {
+            let results = step(&state[1..=carries], state[0])?;
+            let written = results[carries..].iter().zip(&state[1 + carries..]).map(|(result, stack)| {
+                let mut starts = vec![b.scalar(0, DType::I64); stack.rank()];
+                starts[0] = state[0];
+                stack.dynamic_update_slice(result.unsqueeze(0), &starts)
+            });
+            let next = std::iter::once(state[0] + 1).chain(results[..carries].iter().copied());
+            Ok(next.chain(written).collect())
+        },
+    )?;
     Ok(results.split_off(1))
 }
 
