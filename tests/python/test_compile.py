@@ -462,7 +462,7 @@ def test_flex_attention(device: torch.device) -> None:
     on_device = slopes.to(device)
     results = []
     for call, place in ((expected, "cpu"), (torch.compile(function, fullgraph=True), device)):
-        moved = [each.to(place).requires_grad_() for each in (q, k, v)]
+        moved = [each.detach().clone().to(place).requires_grad_() for each in (q, k, v)]
         y = call(*moved)
         y.square().sum().backward()
         results.append([y.detach().cpu(), *[each.grad.cpu() for each in moved]])

@@ -35,7 +35,8 @@ def _register() -> None:
 
     get_interface_for_device("cpu")  # registers torch's own interfaces, a stand-in for "tpu" among them, over which ...
     register_interface_for_device("tpu", TpuInterface)  # ... this one goes
-    trace_rules.add("torchtpu")  # nothing here is for Dynamo to trace, as nothing in torch is
+    for package in ("torchtpu.tpu", "torchtpu.decompose"):
+        trace_rules.add(package)  # not for Dynamo to trace, as torch itself is not
     register_backend(backend.tpu, name="tpu")
     _admit_flex_attention()
     if hasattr(torch.compiler, "set_default_backend"):  # since torch 2.15
