@@ -11,6 +11,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PyTuple};
 
 type NamedArgs<'py> = Vec<(String, Bound<'py, PyAny>)>;
+/// The dtype and sizes of a dense, row-major tensor.
+type Dense = (i8, Vec<i64>);
 type Nodes<'py> = Vec<(String, NamedArgs<'py>, usize)>;
 
 /// Keeps a traced decomposition and returns its handle. A graph is the number of its inputs, its nodes and the
@@ -30,8 +32,8 @@ pub fn define_graph(py: Python<'_>, inputs: usize, nodes: Nodes<'_>, outputs: Ve
 pub fn stablehlo(
     py: Python<'_>,
     graph: (usize, Nodes<'_>, Vec<Option<usize>>),
-    inputs: Vec<((i8, Vec<i64>), Option<Vec<u8>>)>,
-    results: Vec<(i8, Vec<i64>)>,
+    inputs: Vec<(Dense, Option<Vec<u8>>)>,
+    results: Vec<Dense>,
 ) -> PyResult<String> {
     let graph = Arc::new(to_graph(graph.0, graph.1, graph.2)?);
     let held = |dtype| engine::call::held(dtype).map_err(super::to_python);
@@ -39,7 +41,7 @@ pub fn stablehlo(
         .into_iter()
         .map(|((dtype, dims), constant)| Ok(ExportInput { ty: Type::new(held(dtype)?, &dims), constant }))
         .collect::<PyResult<Vec<_>>>()?;
-    let result = |(dtype, sizes): (i8, Vec<i64>)| {
+    let result = |(dtype, sizes): Dense| {
         Ok(ResultSpec { dtype: held(dtype)?, strides: aten::contiguous_strides(&sizes), sizes })
     };
     let results = results.into_iter().map(result).collect::<PyResult<Vec<_>>>()?;
