@@ -38,6 +38,7 @@ CONTENDERS = [
     Contender("torchtpu strict", "torchtpu", "strict"),
     Contender("torchtpu fused", "torchtpu", "fused"),
     Contender("torchtpu debug", "torchtpu", "debug"),
+    Contender("torchtpu compile", "torchtpu", "compile"),
     Contender("torch CPU", "cpu"),
     Contender("torch_tpu strict", "torch_tpu", "DEFER_NEVER"),
     Contender("torch_tpu fused", "torch_tpu", "DEFER_AND_FUSE"),
@@ -220,7 +221,7 @@ def open_torch(system: str, mode: str) -> tuple[Any, Callable[[], None]]:
     if system == "torchtpu":
         import torchtpu  # noqa: F401
 
-        torch.tpu.eager_mode = mode
+        torch.tpu.eager_mode = "strict" if mode == "compile" else mode
         return torch.device("tpu"), torch.tpu.synchronize
     if system == "torch_tpu":
         import torch_tpu

@@ -2,18 +2,20 @@
 """What one operator costs from Python: x + y on 8x8 float32, a thousand of them in a chain, not waited for.
 
 For a mode that runs each operator, the figure is the time until the last one is handed over. For one that records, the
-chain is recorded (below the size at which it would be flushed) and the flush is timed separately.
+chain is recorded (below the size at which it would be flushed) and the flush is timed separately. In the mode "compile"
+each addition is the call of a function that torch.compile has compiled; PyTorch's CPU backend does that with inductor.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import operator
 import sys
 import time
 from pathlib import Path
 
-from contenders import Answer, alternate, chosen, open_torch, quiet_collector, serve
+from contenders import Answer, Contender, alternate, chosen, open_torch, quiet_collector, serve
 
 CHAIN = 1000
 REPEATS = 20
@@ -26,6 +28,8 @@ def measure(system: str, mode: str) -> None:
     device, wait = open_torch(system, mode)
     start = torch.rand(8, 8).to(device)
     step = torch.rand(8, 8).to(device)
+    add = torch.compile(operator.add) if mode == "compile" else operator.add
+    add(start, step)
 
     def one_round() -> Answer:
         issuing, waiting = [], []
@@ -35,7 +39,7 @@ def measure(system: str, mode: str) -> None:
                 wait()
                 begin = time.perf_counter()
                 for _ in range(CHAIN):
-                    x = x + step
+                    x = add(x, step)
                 handed_over = time.perf_counter()
                 wait()
                 issuing.append(handed_over - begin)
@@ -63,11 +67,15 @@ def main() -> int:
         return 0
 
     contenders = [each for each in chosen(options.peers) if each.system != "jax"]
+    contenders.append(Contender("torch CPU compile", "cpu", "compile"))
     figures = alternate(contenders, Path(__file__), "add", options.rounds, options.threads)
     print(f"\nx + y, 8x8 float32, {CHAIN} in a chain: median of {options.rounds} alternating rounds, us per operator")
     print(f"{'':<20}{'handed over':>14}{'waited for':>14}")
     for name, answer in figures.items():
         print(f"{name:<20}{answer['operator_us']:>14.2f}{answer['with_wait_us']:>14.2f}")
+    compiled, inductor = figures.get("torchtpu compile"), figures.get("torch CPU compile")
+    if compiled and inductor:
+        print(f"torchtpu compile / torch CPU compile: {compiled['operator_us'] / inductor['operator_us']:.2f}")
     for mode in ("strict", "fused"):
         ours, theirs = figures.get(f"torchtpu {mode}"), figures.get(f"torch_tpu {mode}")
         if ours and theirs:

@@ -56,12 +56,16 @@ def make_torch_step(system: str, mode: str, work: str) -> Callable[[], Any]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     criterion = torch.nn.CrossEntropyLoss()
 
-    def step() -> None:
-        inputs, targets = make_batch(work)
-        inputs, targets = inputs.to(device), targets.to(device)
+    def train(inputs: Any, targets: Any) -> None:
         optimizer.zero_grad(set_to_none=True)
         criterion(model(inputs), targets).backward()
         optimizer.step()
+
+    train = torch.tpu.compile_step(train) if mode == "compile" else train
+
+    def step() -> None:
+        inputs, targets = make_batch(work)
+        train(inputs.to(device), targets.to(device))
         wait()
 
     return step

@@ -214,6 +214,21 @@ TtStatus tt_empty_cache();
 // Returns 0, or writes a message of at most `capacity` bytes and returns -1.
 int32_t tt_initialize(void* tracer, char* message, size_t capacity);
 
+// How a compiled graph is called.
+struct TtGraph {
+  int32_t op;  // the operator that it is registered as
+  int32_t device;
+  const uint8_t* kinds;  // of each input: 't' a tensor, 'n' a number, '-' one that the graph does not take
+  size_t n_inputs;
+  const int32_t* sources;  // of each output: k is the k-th fresh result, -1 - k the k-th input itself, INT32_MIN None
+  size_t n_outputs;
+  size_t n_fresh;
+};
+
+// Calls a compiled graph, without the GIL, which it takes where it needs it. `inputs` is a Python list (borrowed). Returns a new reference to the list
+// of outputs, or null with a Python exception set.
+void* tt_call_graph(const TtGraph* graph, void* inputs);
+
 int32_t tt_current_device();
 void tt_set_current_device(int32_t device);
 // A new reference to the torch.Generator object of a device's default generator, or null with a

@@ -34,10 +34,6 @@ TtTensor describe(const c10::TensorImpl& tensor) {
   return described;
 }
 
-namespace {
-
-using c10::IValue;
-
 // torch.set_float32_matmul_precision only changes PyTorch's context: it is looked at before each call that it
 // may matter to.
 void follow_matmul_precision() {
@@ -47,6 +43,35 @@ void follow_matmul_precision() {
   known = wanted;
   tt_set_matmul_precision(wanted == at::Float32MatmulPrecision::HIGHEST ? 2 : wanted == at::Float32MatmulPrecision::HIGH);
 }
+
+bool convert(TtArg& arg, const at::Tensor& tensor) {
+  auto* impl = tensor.unsafeGetTensorImpl();
+  if (impl->key_set().has(c10::DispatchKey::PrivateUse1)) [[likely]] {  // dense and on this backend
+    arg.tag = TT_TENSOR;
+    arg.tensor = describe(*impl);
+    return arg.tensor.storage != nullptr;
+  }
+  const auto dtype = tensor.scalar_type();
+  if (!impl->is_cpu() || impl->layout() != c10::kStrided || impl->dim() != 0 || tensor.is_quantized()) return false;
+  const void* data = tensor.const_data_ptr();
+  arg.tag = TT_SCALAR_TENSOR;
+  arg.dtype = static_cast<int8_t>(dtype);
+  arg.wrapped = impl->is_wrapped_number();
+  if (c10::isComplexType(dtype)) {
+    const auto value = c10::fetch_and_cast<c10::complex<double>>(dtype, data);
+    arg.c[0] = value.real();
+    arg.c[1] = value.imag();
+  } else if (c10::isFloatingType(dtype)) {
+    arg.f = c10::fetch_and_cast<double>(dtype, data);
+  } else {
+    arg.i = c10::fetch_and_cast<int64_t>(dtype, data);
+  }
+  return true;
+}
+
+namespace {
+
+using c10::IValue;
 
 // Room for what TtArgs point to (lists), on the C++ stack in the common case.
 class Scratch {
@@ -110,30 +135,14 @@ void Call::convert_tensor(TtArg& arg, const at::Tensor& tensor, size_t position)
     arg.tag = TT_NONE;
     return;
   }
-  if (impl->key_set().has(c10::DispatchKey::PrivateUse1)) [[likely]] {  // dense and on this backend
+  // A number that PyTorch wrapped, or a 0-d CPU tensor, may stand among device tensors; it may not be written.
+  if (!torchtpu::convert(arg, tensor)) refuse_tensor(tensor, position);
+  if (arg.tag == TT_TENSOR) [[likely]] {
     const int32_t index = impl->device().index();
     if (device < 0) device = index;
-    arg.tag = TT_TENSOR;
-    arg.tensor = describe(*impl);
-    if (index != device || arg.tensor.storage == nullptr) [[unlikely]] refuse_tensor(tensor, position);
-    return;
-  }
-  // A number that PyTorch wrapped, or a 0-d CPU tensor, may stand among device tensors; it may not be written.
-  const auto dtype = tensor.scalar_type();
-  const bool is_scalar = impl->is_cpu() && impl->layout() == c10::kStrided && impl->dim() == 0 && !tensor.is_quantized();
-  if (!is_scalar || is_written(op.handle.schema().arguments()[position])) refuse_tensor(tensor, position);
-  const void* data = tensor.const_data_ptr();
-  arg.tag = TT_SCALAR_TENSOR;
-  arg.dtype = static_cast<int8_t>(dtype);
-  arg.wrapped = impl->is_wrapped_number();
-  if (c10::isComplexType(dtype)) {
-    const auto value = c10::fetch_and_cast<c10::complex<double>>(dtype, data);
-    arg.c[0] = value.real();
-    arg.c[1] = value.imag();
-  } else if (c10::isFloatingType(dtype)) {
-    arg.f = c10::fetch_and_cast<double>(dtype, data);
-  } else {
-    arg.i = c10::fetch_and_cast<int64_t>(dtype, data);
+    if (index != device) [[unlikely]] refuse_tensor(tensor, position);
+  } else if (is_written(op.handle.schema().arguments()[position])) {
+    refuse_tensor(tensor, position);
   }
 }
 

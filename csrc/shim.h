@@ -123,6 +123,10 @@ bool is_out(const c10::Argument& argument);
 
 // Runs an operator on the device: takes its arguments off the stack and pushes its results.
 void call_operator(const Operator& op, torch::jit::Stack* stack);
+// A tensor as an argument: one of this backend, or the number that a 0-d CPU tensor holds. False if it is neither.
+bool convert(TtArg& arg, const at::Tensor& tensor);
+// torch.set_float32_matmul_precision only changes PyTorch's context: it is looked at before each call.
+void follow_matmul_precision();
 // A tensor of this device as the core sees it; its storage is null when the memory is not the core's.
 TtTensor describe(const c10::TensorImpl& tensor);
 // The device of a call: that of its first tensor, else of its Device argument, else the current one.

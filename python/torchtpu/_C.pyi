@@ -39,7 +39,34 @@ def reset_op_stats() -> None: ...
 
 # The operator table
 def table() -> list[str]: ...
+def has_row(name: str) -> bool: ...
 def define_graph(inputs: int, nodes: Sequence[tuple[Any, ...]], outputs: Sequence[int | None]) -> int: ...
+
+# Compiled graphs
+
+Graph = tuple[int, Sequence[tuple[Any, ...]], Sequence[int | None]]
+
+class CompiledGraph:
+    def __new__(
+        cls,
+        name: str,
+        graph: Graph,
+        kinds: str,
+        written: Sequence[int],
+        results: Sequence[tuple[int, Sequence[int], Sequence[int]]],
+        sources: Sequence[int],
+        device: int,
+        options: Sequence[tuple[str, bool | int | float | str]],
+    ) -> CompiledGraph: ...
+    def __call__(self, inputs: list[Any]) -> list[Any]: ...
+
+def stablehlo(
+    graph: Graph,
+    inputs: Sequence[tuple[tuple[int, Sequence[int]], bytes | None]],
+    results: Sequence[tuple[int, Sequence[int]]],
+) -> str: ...
+def begin_join() -> None: ...
+def end_join() -> None: ...
 def dump_programs(folder: str | None) -> None: ...
 
 # Ahead of time

@@ -19,6 +19,7 @@ def register() -> None:
     extension = _load_extension()
     torch.utils.rename_privateuse1_backend(NAME)
     from torchtpu import counted, tpu
+    from torchtpu.compile.registration import register_with_dynamo
 
     torch._register_device_module(NAME, tpu)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
@@ -26,6 +27,7 @@ def register() -> None:
     extension.initialize(_trace)
     # What is still being written to the cache of compiled programs belongs to other processes too.
     atexit.register(extension.finish_cache)
+    register_with_dynamo()
 
 
 def _trace(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:

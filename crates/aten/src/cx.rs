@@ -6,7 +6,7 @@ use stablehlo::{Builder, DType, Number, Type, Value};
 
 use crate::error::{Error, Result};
 use crate::promote::{Category, result_type};
-use crate::spec::{ArgSpec, ResultSpec, ScalarSpec, StorageSpec, TensorSpec};
+use crate::spec::{ArgSpec, Graph, ResultSpec, ScalarSpec, StorageSpec, TensorSpec};
 use crate::view;
 
 /// Where a parameter of the lowered function comes from.
@@ -31,6 +31,8 @@ pub(crate) struct Inputs<'b> {
     /// The random state after the draws so far, and how many 128-bit blocks they took.
     random: Cell<Option<Value<'b>>>,
     random_blocks: Cell<u64>,
+    /// Whether draws repeat earlier ones, which the generator has counted already.
+    random_replays: Cell<bool>,
 }
 
 impl<'b> Inputs<'b> {
@@ -41,6 +43,7 @@ impl<'b> Inputs<'b> {
             made: RefCell::default(),
             random: Cell::new(None),
             random_blocks: Cell::new(0),
+            random_replays: Cell::new(false),
         }
     }
 
@@ -85,13 +88,17 @@ impl<'b> Inputs<'b> {
         self.random_blocks.get()
     }
 
+    fn random_state(&self) -> Value<'b> {
+        self.random.get().unwrap_or_else(|| self.param(ParamSource::RandomState, Type::new(DType::U64, &[2])))
+    }
+
     fn random_bits(&self, dtype: DType, dims: &[i64]) -> Value<'b> {
-        let state =
-            self.random.get().unwrap_or_else(|| self.param(ParamSource::RandomState, Type::new(DType::U64, &[2])));
-        let (after, bits) = self.builder.random_bits(state, dtype, dims);
+        let (after, bits) = self.builder.random_bits(self.random_state(), dtype, dims);
         self.random.set(Some(after));
-        let bytes = Type::new(dtype, dims).size_bytes() as u64;
-        self.random_blocks.set(self.random_blocks.get() + bytes.div_ceil(16));
+        if !self.random_replays.get() {
+            let bytes = Type::new(dtype, dims).size_bytes() as u64;
+            self.random_blocks.set(self.random_blocks.get() + bytes.div_ceil(16));
+        }
         bits
     }
 }
@@ -114,6 +121,8 @@ pub enum Arg<'b> {
     Scalar(Scalar),
     List(Vec<Arg<'b>>),
     Plain(ArgSpec),
+    /// A function that the operator calls.
+    Graph(&'b Graph),
 }
 
 /// The context of one row.
@@ -312,6 +321,14 @@ impl<'b> Cx<'b> {
         }
     }
 
+    /// A function that the operator calls.
+    pub fn graph(&self, name: &str) -> Result<&'b Graph> {
+        match self.arg(name) {
+            Arg::Graph(graph) => Ok(graph),
+            _ => self.wrong(name, "a function"),
+        }
+    }
+
     // ---- dimensions ------------------------------------------------------------------------------
 
     /// A dimension number of a value of `rank` dimensions, made non-negative and checked.
@@ -377,6 +394,17 @@ impl<'b> Cx<'b> {
     /// Random bits of an unsigned type from the call's generator.
     pub fn random_bits(&self, dtype: DType, dims: &[i64]) -> Value<'b> {
         self.inputs.random_bits(dtype, dims)
+    }
+
+    /// The state that the next draw starts from: the generator's key and counter.
+    pub fn random_state(&self) -> Value<'b> {
+        self.inputs.random_state()
+    }
+
+    /// Draws go on from `state`; says whether they repeat earlier ones or are new.
+    pub fn set_random_state(&self, state: Value<'b>, replays: bool) {
+        self.inputs.random.set(Some(state));
+        self.inputs.random_replays.set(replays);
     }
 
     // ---- promotion -------------------------------------------------------------------------------

@@ -181,12 +181,14 @@ impl<'b> Outputs<'_, 'b> {
                 Some(spec) => self.fit(value, spec)?,
                 None => (value, value.dims(), contiguous_strides(&value.dims())),
             };
-            // A dense tensor's storage holds its dimensions in memory order.
-            let (order, strides) = match memory_order(&sizes, &strides) {
-                Some(order) => (order, strides),
-                None => ((0..sizes.len()).collect(), contiguous_strides(&sizes)),
+            // A dense tensor's storage holds its dimensions in memory order; of those that repeat, one element.
+            let held: Vec<i64> =
+                sizes.iter().zip(&strides).map(|(&n, &stride)| if stride == 0 { n.min(1) } else { n }).collect();
+            let (order, strides, held) = match memory_order(&held, &strides) {
+                Some(order) => (order, strides, held),
+                None => ((0..sizes.len()).collect(), contiguous_strides(&sizes), sizes.clone()),
             };
-            let stored = value.transpose(&order);
+            let stored = value.slice(&vec![0; held.len()], &held, &vec![1; held.len()]).transpose(&order);
             self.outputs.push(Output::Fresh { base: stored.ty(), dtype: value.dtype(), sizes, strides });
             self.values.push(stored);
         }
@@ -213,7 +215,8 @@ impl<'b> Outputs<'_, 'b> {
 // ---- decompositions ------------------------------------------------------------------------------
 
 fn lower_graph<'b>(graph: &'b Graph, call: &Call, cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
-    let mut values: Vec<Option<Value<'b>>> = Vec::new();
+    // Values, and numbers, which take part in type promotion as numbers.
+    let mut values: Vec<Option<Arg<'b>>> = Vec::new();
     for ((_, arg), index) in cx.args.iter().zip(0..) {
         // out= arguments are written, never read; the graph does not know them.
         let only_written = call.mutated.contains(&index) && !graph_reads(graph, call, index);
@@ -222,6 +225,15 @@ fn lower_graph<'b>(graph: &'b Graph, call: &Call, cx: &Cx<'b>) -> Result<Vec<Val
         }
     }
     values.truncate(graph.inputs);
+    lower_nodes(graph, values, cx)
+}
+
+/// What a graph makes of its inputs, in the function being built.
+pub(crate) fn lower_nodes<'b>(
+    graph: &'b Graph,
+    mut values: Vec<Option<Arg<'b>>>,
+    cx: &Cx<'b>,
+) -> Result<Vec<Value<'b>>> {
     for node in &graph.nodes {
         let row = table::find(&node.operator)
             .ok_or_else(|| Error::not_implemented(format!("{} has no lowering", node.operator)))?;
@@ -232,15 +244,15 @@ fn lower_graph<'b>(graph: &'b Graph, call: &Call, cx: &Cx<'b>) -> Result<Vec<Val
             .collect::<Result<Vec<_>>>()?;
         let results = row.lower(&cx.with(args))?;
         for i in 0..node.results {
-            values.push(results.get(i).copied());
+            values.push(results.get(i).copied().map(Arg::Value));
         }
     }
-    graph
-        .outputs
-        .iter()
-        .flatten()
-        .map(|&k| values.get(k).copied().flatten().ok_or_else(|| Error::runtime("a decomposition lost a value")))
-        .collect()
+    let value_at = |&k: &usize| match values.get(k) {
+        Some(Some(Arg::Value(value))) => Ok(*value),
+        Some(Some(Arg::Scalar(scalar))) => Ok(cx.scalar_value(scalar, scalar.spec.dtype)),
+        _ => Err(Error::runtime("a graph lost a value")),
+    };
+    graph.outputs.iter().flatten().map(value_at).collect()
 }
 
 /// Whether a mutated argument is also an input of the graph: in-place forms read it, `out=` ones do not.
@@ -248,25 +260,31 @@ fn graph_reads(graph: &Graph, call: &Call, index: usize) -> bool {
     let count = |arg: &ArgSpec| match arg {
         ArgSpec::Tensor(_) => 1,
         ArgSpec::List(items) => items.iter().filter(|i| !matches!(i, ArgSpec::None)).count(),
-        ArgSpec::Scalar(ScalarSpec { is_tensor: true, .. }) => 1,
+        ArgSpec::Scalar(scalar) if is_input(scalar) => 1,
         _ => 0,
     };
     let before: usize = call.args[..index].iter().map(count).sum();
     before < graph.inputs
 }
 
-fn collect_inputs<'b>(arg: &Arg<'b>, cx: &Cx<'b>, values: &mut Vec<Option<Value<'b>>>) {
+/// Whether a number is a value of the graph: one that stands where the schema has a Tensor, or that is not
+/// part of the program.
+fn is_input(scalar: &ScalarSpec) -> bool {
+    scalar.is_tensor || scalar.baked.is_none()
+}
+
+fn collect_inputs<'b>(arg: &Arg<'b>, cx: &Cx<'b>, values: &mut Vec<Option<Arg<'b>>>) {
     match arg {
-        Arg::Tensor(spec) => values.push(Some(cx.inputs.read(spec))),
-        Arg::Scalar(scalar) if scalar.spec.is_tensor => values.push(Some(cx.scalar_value(scalar, scalar.spec.dtype))),
+        Arg::Tensor(spec) => values.push(Some(Arg::Value(cx.inputs.read(spec)))),
+        Arg::Scalar(scalar) if is_input(&scalar.spec) => values.push(Some(arg.clone())),
         Arg::List(items) => items.iter().for_each(|item| collect_inputs(item, cx, values)),
         _ => {}
     }
 }
 
-fn graph_arg<'b>(arg: &GraphArg, values: &[Option<Value<'b>>]) -> Result<Arg<'b>> {
+fn graph_arg<'b>(arg: &'b GraphArg, values: &[Option<Arg<'b>>]) -> Result<Arg<'b>> {
     let at = |k: usize| {
-        values.get(k).copied().flatten().ok_or_else(|| Error::runtime("a decomposition uses a value it does not have"))
+        values.get(k).cloned().flatten().ok_or_else(|| Error::runtime("a graph uses a value it does not have"))
     };
     let scalar = |number: stablehlo::Number| {
         use stablehlo::Number::*;
@@ -282,14 +300,12 @@ fn graph_arg<'b>(arg: &GraphArg, values: &[Option<Value<'b>>]) -> Result<Arg<'b>
         })
     };
     Ok(match arg {
-        GraphArg::Value(k) => Arg::Value(at(*k)?),
-        GraphArg::Values(items) => Arg::List(
-            items
-                .iter()
-                .map(|item| item.map_or(Ok(Arg::None), |k| at(k).map(Arg::Value)))
-                .collect::<Result<Vec<_>>>()?,
-        ),
+        GraphArg::Value(k) => at(*k)?,
+        GraphArg::Values(items) => {
+            Arg::List(items.iter().map(|item| item.map_or(Ok(Arg::None), at)).collect::<Result<Vec<_>>>()?)
+        }
         GraphArg::Scalar(number) => scalar(*number),
+        GraphArg::Graph(graph) => Arg::Graph(graph),
         GraphArg::Scalars(numbers) => Arg::List(numbers.iter().map(|&n| scalar(n)).collect()),
         GraphArg::Plain(ArgSpec::None) => Arg::None,
         GraphArg::Plain(plain) => Arg::Plain(plain.clone()),

@@ -1,5 +1,7 @@
 //! What a call looks like to the lowering: the operator's arguments without their values.
 
+use std::sync::Arc;
+
 use stablehlo::{DType, Number, Precision, Type};
 
 use crate::table::Row;
@@ -70,7 +72,7 @@ pub struct ResultSpec {
 #[derive(Clone, Debug)]
 pub enum Body {
     Row(&'static Row),
-    Graph(Graph),
+    Graph(Arc<Graph>),
 }
 
 /// A call to lower.
@@ -78,7 +80,7 @@ pub enum Body {
 pub struct Call {
     /// The operator's name, for messages.
     pub operator: String,
-    /// A row of the table, or PyTorch's decomposition.
+    /// A row of the table, PyTorch's decomposition, or a graph that torch.compile handed over.
     pub body: Body,
     /// The schema's argument names, and the arguments.
     pub names: Vec<String>,
@@ -92,11 +94,11 @@ pub struct Call {
     pub precision: Precision,
 }
 
-/// An operator's decomposition: nodes in order, each a row of the table.
+/// A decomposition, or a whole compiled graph: nodes in order, each a row of the table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Graph {
     /// How many values the graph takes: the call's tensor arguments in order, lists flattened, absent
-    /// ones skipped, written-only ones (`out=`) left out.
+    /// ones skipped, written-only ones (`out=`) left out. Numbers that are inputs of the program count.
     pub inputs: usize,
     pub nodes: Vec<Node>,
     pub outputs: Vec<Option<usize>>,
@@ -117,5 +119,7 @@ pub enum GraphArg {
     Values(Vec<Option<usize>>),
     Scalar(Number),
     Scalars(Vec<Number>),
+    /// A function that the operator calls, such as a loop's body.
+    Graph(Box<Graph>),
     Plain(ArgSpec),
 }

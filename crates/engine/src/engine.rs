@@ -50,7 +50,7 @@ const INSTANCES_PER_PROGRAM: usize = 8;
 
 /// Calls that can share a program which takes the offsets of their views as inputs.
 #[derive(Default)]
-struct Family {
+pub(crate) struct Family {
     /// How many were lowered.
     offsets: u32,
     /// The shared one.
@@ -72,19 +72,21 @@ pub struct Engine {
     pub(crate) types: Types,
     /// The type of a size that the data decides.
     ty_of_count: TypeId,
-    operators: Vec<Operator>,
+    pub(crate) operators: Vec<Operator>,
     pub(crate) instances: FxHashMap<Box<[u64]>, Arc<Instance>>,
     next_instance: u32,
     /// Calls that differ in the offsets of their views only, by their key without those.
-    families: FxHashMap<Box<[u64]>, Family>,
+    pub(crate) families: FxHashMap<Box<[u64]>, Family>,
     pub(crate) programs: FxHashMap<Box<[u64]>, Arc<Program>>,
     pub(crate) chunks: Vec<Chunk>,
     pub(crate) next_chunk: u64,
     /// The inputs of the last chunk that failed.
     pub(crate) failed_inputs: Vec<Arc<Value>>,
     parts: CallParts,
-    graphs: HashMap<u64, Graph>,
+    graphs: HashMap<u64, Arc<Graph>>,
     pub(crate) mode: Mode,
+    /// How many scopes want what they call, compiled graphs included, to become one program.
+    pub(crate) joining: u32,
     pub(crate) check_finite: bool,
     precision: Precision,
     pub(crate) cache_stats: CacheStats,
@@ -154,6 +156,7 @@ impl Engine {
             parts: CallParts::default(),
             graphs: HashMap::new(),
             mode: Mode::Strict,
+            joining: 0,
             check_finite: false,
             precision: Precision::Highest,
             cache_stats: CacheStats::default(),
@@ -276,7 +279,7 @@ impl Engine {
     /// Keeps a traced decomposition until it is defined; returns its handle.
     pub fn add_graph(&mut self, graph: Graph) -> u64 {
         let handle = self.graphs.len() as u64 + 1;
-        self.graphs.insert(handle, graph);
+        self.graphs.insert(handle, Arc::new(graph));
         handle
     }
 
@@ -325,21 +328,28 @@ impl Engine {
             return Ok(Status::Done);
         }
         let operator = &mut self.operators[op as usize];
-        let body = match (self.graphs.get(&graph), operator.row) {
-            (Some(graph), _) => CallBody::Graph(graph.clone()),
+        let compiled = operator.compiled.clone();
+        let compiled = compiled.as_ref();
+        let body = match (compiled.map(|compiled| &compiled.graph).or(self.graphs.get(&graph)), operator.row) {
+            (Some(graph), _) => CallBody::Graph(Arc::clone(graph)),
             (None, Some(row)) => CallBody::Row(row),
             (None, None) => return Ok(Status::NoRow),
         };
         // A few offsets get programs of their own, which XLA makes a little better; then they share one.
         let family = key_without_offsets(&self.parts, operator, args, &self.types)
             .map(|key| self.families.entry(key).or_default());
-        let open_offsets = family.as_ref().is_some_and(|family| family.offsets >= OWN_OFFSETS);
+        let own_offsets = if compiled.is_some() { 0 } else { OWN_OFFSETS };
+        let open_offsets = family.as_ref().is_some_and(|family| family.offsets >= own_offsets);
         let mut specs = Specs::new(&self.types, open_offsets);
         let mut lowered_args = Vec::with_capacity(args.len());
         for ((arg, info), ty) in args.iter().zip(&operator.args).zip(&operator.types) {
             lowered_args.push(specs.arg(arg, *info, ty)?);
         }
-        let decomposed = matches!(body, CallBody::Graph(_));
+        let decomposed = compiled.is_none() && matches!(body, CallBody::Graph(_));
+        let results = match (compiled, metas) {
+            (Some(compiled), _) => Some(compiled.results.iter().cloned().map(Some).collect()),
+            (None, metas) => metas.map(|metas| metas.iter().map(|meta| meta.to_spec()).collect()).transpose()?,
+        };
         let call = Call {
             operator: operator.name.clone(),
             body,
@@ -347,7 +357,7 @@ impl Engine {
             args: lowered_args,
             storages: specs.storages,
             mutated: operator.mutated.clone(),
-            results: metas.map(|metas| metas.iter().map(|meta| meta.to_spec()).collect()).transpose()?,
+            results,
             precision: self.precision,
         };
         let lowered = match unfitting_results(&call) {
@@ -362,7 +372,8 @@ impl Engine {
         }
         let id = self.next_instance;
         self.next_instance += 1;
-        let instance = Arc::new(Instance::new(id, &call.operator, decomposed, lowered, &mut self.types));
+        let compiled = compiled.cloned();
+        let instance = Arc::new(Instance::new(id, &call.operator, decomposed, compiled, lowered, &mut self.types));
         if let Some(family) = family {
             family.offsets += 1;
             family.instance = open_offsets.then(|| Arc::clone(&instance));
@@ -372,8 +383,8 @@ impl Engine {
         Ok(Status::Done)
     }
 
-    /// Calls an operator. Fresh results go into `outs`; the count is returned, or the room that is
-    /// needed with [`Status::Undefined`] when `outs` is too small.
+    /// Calls an operator or a compiled graph. Fresh results go into `outs`; the count is returned, or the room
+    /// that is needed with [`Status::Undefined`] when `outs` is too small.
     ///
     /// # Errors
     /// In Debug and Strict when the operator cannot run: the arguments are then as they were.
@@ -385,7 +396,12 @@ impl Engine {
         default_generator: Option<&mut Generator>,
         outs: &mut [Out],
     ) -> Result<(Status, usize)> {
-        let Some(instance) = self.find(op, args).filter(|instance| instance.is_runnable()) else {
+        let mut found = self.find(op, args);
+        if found.is_none() && self.operators[op as usize].compiled.is_some() {
+            self.define(op, args, None, 0)?;
+            found = self.find(op, args);
+        }
+        let Some(instance) = found.filter(|instance| instance.is_runnable()) else {
             return Ok((Status::Undefined, 0));
         };
         let fresh =
@@ -417,7 +433,34 @@ impl Engine {
         for i in 0..parts.storages.len() {
             self.settle(storage(i), device)?;
         }
-        self.flush_at_beat(instance, device)?;
+        let joins = self.joining > 0 && self.mode != Mode::Debug;
+        if joins && instance.compiled.is_none() && !(0..parts.storages.len()).any(|i| storage(i).is_pending()) {
+            // It takes nothing from the program in the making. Were it in it, the first step of a training, which
+            // makes the optimizer's state, would be another program than all others.
+            return self.record_apart(device, |engine| {
+                engine.record_in_chunk(instance, parts, device, default_generator, outs, false)
+            });
+        }
+        if !joins {
+            // A compiled graph is one program whatever surrounds it: what is recorded runs before it.
+            if instance.compiled.is_some() { self.flush(device)? } else { self.flush_at_beat(instance, device)? }
+        }
+        let waits = joins || self.mode == Mode::Fused && instance.compiled.is_none();
+        self.record_in_chunk(instance, parts, device, default_generator, outs, waits)
+    }
+
+    /// Records a call. Unless it `waits`, it runs at once.
+    fn record_in_chunk(
+        &mut self,
+        instance: &Arc<Instance>,
+        parts: &CallParts,
+        device: usize,
+        default_generator: Option<&mut Generator>,
+        outs: &mut [Out],
+        waits: bool,
+    ) -> Result<()> {
+        // SAFETY: as for `record`.
+        let storage = |i: usize| unsafe { &*parts.storages[i] };
         let random_state = draw(instance, parts, default_generator);
         let Some(chunk) = self.chunks.get_mut(device) else {
             return Err(Error::runtime(format!("there is no device tpu:{device}")));
@@ -431,7 +474,7 @@ impl Engine {
                 ResultPlan::Updated { storage: i, ty } => {
                     let value = chunk.add_output(*ty);
                     let old = storage(*i).set_value(Some(value));
-                    if self.mode != Mode::Fused {
+                    if !waits {
                         replaced.push((*i, Replaced::new(old, chunk)));
                     }
                 }
@@ -457,8 +500,7 @@ impl Engine {
                 ResultPlan::Count { fresh, axis } => counts.push((*fresh, *axis, chunk.add_output(self.ty_of_count))),
             }
         }
-        let full = chunk.nodes.len() >= MAX_CHUNK;
-        if self.mode == Mode::Fused && !full && counts.is_empty() {
+        if waits && chunk.nodes.len() < MAX_CHUNK && counts.is_empty() {
             return Ok(());
         }
         let result = self.flush(device).and_then(|()| narrow(&counts, outs));

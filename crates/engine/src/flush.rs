@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pjrt::Buffer;
 
+use crate::cache::Source;
 use crate::cache::memory::{self, LastUse, Limit};
 use crate::chunk::{Chunk, Extra};
 use crate::engine::{Engine, Mode};
@@ -207,7 +208,10 @@ impl Engine {
             std::fs::write(&path, format!("// {operators}\n{text}"))
                 .map_err(|error| Error::runtime(format!("cannot write {}: {error}", path.display())))?;
         }
-        let executable = self.runtime()?.executable(&text, &operators).map_err(|error| error.within(&operators))?;
+        let compiled = chunk.nodes.iter().find_map(|node| node.instance.compiled.as_ref());
+        let flags = compiled.map_or(&[][..], |compiled| &compiled.options);
+        let source = Source { text: &text, operators: &operators, flags };
+        let executable = self.runtime()?.executable(&source).map_err(|error| error.within(&operators))?;
         let code = executable.memory_stats().map_or(0, |stats| stats.generated_code.max(0) as usize);
         let bytes = PROGRAM_BYTES + BYTES_PER_BYTE_OF_TEXT * text.len() + code;
         Ok(Program { executable, operators, last_use: LastUse::new(self.clock), bytes })

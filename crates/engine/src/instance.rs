@@ -9,6 +9,7 @@ use stablehlo::{Function, Type};
 
 use crate::cache::memory::LastUse;
 use crate::call::{Meta, scalar_type};
+use crate::compiled::CompiledGraph;
 use crate::program::Program;
 use crate::storage::TypeId;
 
@@ -52,6 +53,8 @@ pub(crate) struct Instance {
     pub operator: Arc<str>,
     /// Whether PyTorch's decomposition computes it.
     pub decomposed: bool,
+    /// The graph that torch.compile handed over: it runs as a program of its own, with its own options.
+    pub compiled: Option<Arc<CompiledGraph>>,
     body: Result<Lowered, Vec<Resized>>,
     pub outputs: Vec<ResultPlan>,
     /// Programs that consist of this instance alone, by which outputs are used and which inputs are
@@ -81,6 +84,7 @@ impl Instance {
         id: u32,
         operator: &str,
         decomposed: bool,
+        compiled: Option<Arc<CompiledGraph>>,
         body: Result<Lowered, Vec<ResultSpec>>,
         types: &mut Types,
     ) -> Instance {
@@ -109,7 +113,7 @@ impl Instance {
             results.iter().map(resized).collect()
         });
         let (alone, last_use) = (Mutex::default(), LastUse::default());
-        Instance { id, operator: operator.into(), decomposed, body, outputs, alone, last_use }
+        Instance { id, operator: operator.into(), decomposed, compiled, body, outputs, alone, last_use }
     }
 
     pub fn is_runnable(&self) -> bool {

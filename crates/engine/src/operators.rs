@@ -1,7 +1,11 @@
 //! The operators that PyTorch may call, with what their schemas say.
 
+use std::sync::Arc;
+
 use aten::{Row, table};
 use stablehlo::Number;
+
+use crate::compiled::CompiledGraph;
 
 /// One argument of a schema.
 #[derive(Clone, Debug)]
@@ -19,6 +23,7 @@ pub struct SchemaArg {
 pub(crate) struct Operator {
     pub name: String,
     pub row: Option<&'static Row>,
+    pub compiled: Option<Arc<CompiledGraph>>,
     pub names: Vec<String>,
     pub args: Vec<ArgInfo>,
     /// The schema's types as text.
@@ -49,6 +54,7 @@ impl Operator {
         Operator {
             name: name.to_owned(),
             row,
+            compiled: None,
             names: args.iter().map(|arg| arg.name.clone()).collect(),
             args: args.iter().map(info).collect(),
             types: args.iter().map(|arg| arg.ty.clone()).collect(),

@@ -6,7 +6,7 @@ use pjrt::{Buffer, ElementType, Event, LoadedExecutable};
 use rustc_hash::FxHashMap;
 use stablehlo::{DType, Number};
 
-use crate::cache::{Cache, Settings};
+use crate::cache::{Cache, Settings, Source};
 use crate::error::Result;
 use crate::platform::{self, Platform};
 
@@ -51,8 +51,8 @@ impl Runtime {
     }
 
     /// The executable of a program, found or made.
-    pub fn executable(&self, program: &str, operators: &str) -> Result<Arc<LoadedExecutable>> {
-        self.cache.executable(&self.platform, program, operators)
+    pub fn executable(&self, source: &Source<'_>) -> Result<Arc<LoadedExecutable>> {
+        self.cache.executable(&self.platform, source)
     }
 
     /// Remembers a run until it is done, for synchronisation.

@@ -1,23 +1,54 @@
-//! Graphs that the Python tracer describes, as the core's own.
+//! Graphs that the Python side describes, as the core's own: decompositions, and what torch.compile hands over.
 
-use aten::{ArgSpec, Graph, GraphArg, Node, Number};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use aten::{ArgSpec, Graph, GraphArg, Node, Number, ResultSpec, Type};
+use engine::SchemaArg;
+use engine::export::{self, ExportInput};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyTuple};
+use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PyTuple};
 
 type NamedArgs<'py> = Vec<(String, Bound<'py, PyAny>)>;
+/// The dtype and sizes of a dense, row-major tensor.
+type Dense = (i8, Vec<i64>);
+type Nodes<'py> = Vec<(String, NamedArgs<'py>, usize)>;
 
-/// Keeps a traced decomposition and returns its handle. `nodes` are `(operator, [(name, value)],
-/// number of results)`; a value is `None` or a tuple of a letter and its content:
+/// Keeps a traced decomposition and returns its handle. A graph is the number of its inputs, its nodes and the
+/// numbers of its results. `nodes` are `(operator, [(name, value)], number of results)`; a value is `None` or a
+/// tuple of a letter and its content:
 /// `v` value number, `vs` value numbers, `i`/`f`/`b`/`s`/`d` int, float, bool, string, dtype,
-/// `is`/`fs`/`bs` lists of them, `n` a number argument, `ns` a list of those.
+/// `is`/`fs`/`bs` lists of them, `n` a number argument, `ns` a list of those, `g` a graph.
 #[pyfunction]
-pub fn define_graph(
+pub fn define_graph(py: Python<'_>, inputs: usize, nodes: Nodes<'_>, outputs: Vec<Option<usize>>) -> PyResult<u64> {
+    let graph = to_graph(inputs, nodes, outputs)?;
+    super::with_engine(py, move |mut engine| Ok(engine.add_graph(graph)))
+}
+
+/// The text of a module that computes a graph, given as for `define_graph`. Each input is its dtype and sizes, and the
+/// bytes of one that becomes a constant; each result its dtype and sizes.
+#[pyfunction]
+pub fn stablehlo(
     py: Python<'_>,
-    inputs: usize,
-    nodes: Vec<(String, NamedArgs<'_>, usize)>,
-    outputs: Vec<Option<usize>>,
-) -> PyResult<u64> {
+    graph: (usize, Nodes<'_>, Vec<Option<usize>>),
+    inputs: Vec<(Dense, Option<Vec<u8>>)>,
+    results: Vec<Dense>,
+) -> PyResult<String> {
+    let graph = Arc::new(to_graph(graph.0, graph.1, graph.2)?);
+    let held = |dtype| engine::call::held(dtype).map_err(super::to_python);
+    let inputs = inputs
+        .into_iter()
+        .map(|((dtype, dims), constant)| Ok(ExportInput { ty: Type::new(held(dtype)?, &dims), constant }))
+        .collect::<PyResult<Vec<_>>>()?;
+    let result = |(dtype, sizes): Dense| {
+        Ok(ResultSpec { dtype: held(dtype)?, strides: aten::contiguous_strides(&sizes), sizes })
+    };
+    let results = results.into_iter().map(result).collect::<PyResult<Vec<_>>>()?;
+    py.detach(|| export::module_text(graph, &inputs, results)).map_err(super::to_python)
+}
+
+fn to_graph(inputs: usize, nodes: Nodes<'_>, outputs: Vec<Option<usize>>) -> PyResult<Graph> {
     let nodes = nodes
         .into_iter()
         .map(|(operator, args, results)| {
@@ -25,8 +56,7 @@ pub fn define_graph(
             Ok(Node { operator, args, results })
         })
         .collect::<PyResult<_>>()?;
-    let graph = Graph { inputs, nodes, outputs };
-    super::with_engine(py, move |mut engine| Ok(engine.add_graph(graph)))
+    Ok(Graph { inputs, nodes, outputs })
 }
 
 fn to_arg(value: &Bound<'_, PyAny>) -> PyResult<GraphArg> {
@@ -44,14 +74,13 @@ fn to_arg(value: &Bound<'_, PyAny>) -> PyResult<GraphArg> {
         "f" => GraphArg::Scalar(Number::Float(content.extract()?)),
         "b" => GraphArg::Plain(ArgSpec::Bool(content.extract()?)),
         "s" => GraphArg::Plain(ArgSpec::Str(content.extract()?)),
-        "d" => {
-            let number: i8 = content.extract()?;
-            let dtype = engine::call::dtype(number)
-                .ok_or_else(|| PyValueError::new_err(format!("c10::ScalarType {number} cannot be held")))?;
-            GraphArg::Plain(ArgSpec::DType(dtype))
-        }
+        "d" => GraphArg::Plain(ArgSpec::DType(engine::call::held(content.extract()?).map_err(super::to_python)?)),
         "is" => GraphArg::Plain(ArgSpec::Ints(content.extract()?)),
         "fs" => GraphArg::Plain(ArgSpec::Floats(content.extract()?)),
+        "g" => {
+            let (inputs, nodes, outputs) = content.extract()?;
+            GraphArg::Graph(Box::new(to_graph(inputs, nodes, outputs)?))
+        }
         "bs" => GraphArg::Plain(ArgSpec::Bools(content.extract()?)),
         other => return Err(PyValueError::new_err(format!("unknown kind of graph argument {other:?}"))),
     })
@@ -69,4 +98,121 @@ fn to_number(value: &Bound<'_, PyAny>) -> PyResult<Number> {
     }
     let complex = value.downcast::<PyComplex>()?;
     Ok(Number::Complex(complex.getattr("real")?.extract()?, complex.getattr("imag")?.extract()?))
+}
+
+unsafe extern "C" {
+    fn tt_call_graph(graph: *const AbiGraph, inputs: *mut c_void) -> *mut c_void;
+}
+
+/// `TtGraph`: how a compiled graph is called.
+#[repr(C)]
+struct AbiGraph {
+    op: i32,
+    device: i32,
+    kinds: *const u8,
+    n_inputs: usize,
+    sources: *const i32,
+    n_outputs: usize,
+    n_fresh: usize,
+}
+
+// SAFETY: it points into a `CompiledGraph`, which nobody changes.
+unsafe impl Sync for AbiGraph {}
+
+/// A graph of the table's operators that is called with a list of its inputs and returns the list of its outputs.
+#[pyclass(module = "torchtpu._C", frozen)]
+pub struct CompiledGraph {
+    op: u32,
+    device: i32,
+    kinds: Vec<u8>,
+    sources: Vec<i32>,
+    fresh: usize,
+}
+
+#[pymethods]
+impl CompiledGraph {
+    /// `graph` is as for `define_graph`; its first results are the new values of the inputs that `written` numbers.
+    /// `kinds` has a letter for each input: `t` a tensor, `n` a number, `-` one that the graph does not take.
+    /// `results` describe the graph's results: dtype, sizes, strides. `sources` says where each output comes from:
+    /// `k` is the k-th result that is not written into an input, `-1 - k` the k-th input itself, the smallest i32 None.
+    #[new]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        name: String,
+        graph: (usize, Nodes<'_>, Vec<Option<usize>>),
+        kinds: &str,
+        written: Vec<usize>,
+        results: Vec<(i8, Vec<i64>, Vec<i64>)>,
+        sources: Vec<i32>,
+        device: i32,
+        options: Vec<(String, Bound<'_, PyAny>)>,
+    ) -> PyResult<CompiledGraph> {
+        let taken: Vec<usize> = (0..kinds.len()).filter(|&i| kinds.as_bytes()[i] != b'-').collect();
+        let arg = |&i: &usize| SchemaArg {
+            name: i.to_string(),
+            ty: if kinds.as_bytes()[i] == b't' { "Tensor" } else { "Scalar" }.into(),
+            is_mutated: written.contains(&i),
+            is_out: false,
+            default: None,
+        };
+        let result = |(dtype, sizes, strides)| {
+            let dtype = engine::call::held(dtype).map_err(super::to_python)?;
+            Ok(ResultSpec { dtype, sizes, strides })
+        };
+        let compiled = engine::CompiledGraph {
+            name,
+            graph: Arc::new(to_graph(graph.0, graph.1, graph.2)?),
+            args: taken.iter().map(arg).collect(),
+            results: results.into_iter().map(result).collect::<PyResult<_>>()?,
+            options: options
+                .iter()
+                .map(|(name, value)| Ok((name.clone(), to_option(value)?)))
+                .collect::<PyResult<_>>()?,
+        };
+        let fresh = compiled.results.len() - written.len();
+        let op = super::with_engine(py, move |mut engine| Ok(engine.register_graph(compiled)))?;
+        Ok(CompiledGraph { op, device, kinds: kinds.as_bytes().to_vec(), sources, fresh })
+    }
+
+    fn __call__(&self, inputs: &Bound<'_, PyList>) -> PyResult<Py<PyAny>> {
+        let graph = AbiGraph {
+            op: self.op as i32,
+            device: self.device,
+            kinds: self.kinds.as_ptr(),
+            n_inputs: self.kinds.len(),
+            sources: self.sources.as_ptr(),
+            n_outputs: self.sources.len(),
+            n_fresh: self.fresh,
+        };
+        let list = inputs.as_ptr() as usize;
+        // Without the GIL here too: the core may take it, which would not work behind PyO3's back.
+        // SAFETY: both arguments live as long as the call.
+        let outputs = inputs.py().detach(|| unsafe { tt_call_graph(&graph, list as *mut c_void) as usize });
+        // SAFETY: a new reference, or null with an exception set.
+        unsafe { Bound::from_owned_ptr_or_err(inputs.py(), outputs as *mut pyo3::ffi::PyObject) }.map(Bound::unbind)
+    }
+}
+
+impl Drop for CompiledGraph {
+    fn drop(&mut self) {
+        let _ = crate::abi::guarded(|| {
+            engine::lock()?.forget_graph(self.op);
+            Ok(())
+        });
+    }
+}
+
+/// The value of one of XLA's flags.
+fn to_option(value: &Bound<'_, PyAny>) -> PyResult<pjrt::Value> {
+    if let Ok(x) = value.downcast::<PyBool>() {
+        return Ok(pjrt::Value::Bool(x.is_true()));
+    }
+    if value.is_instance_of::<PyInt>() {
+        return Ok(pjrt::Value::Int(value.extract()?));
+    }
+    if value.is_instance_of::<PyFloat>() {
+        return Ok(pjrt::Value::Float(value.extract()?));
+    }
+    value.extract().map(pjrt::Value::Str)
 }

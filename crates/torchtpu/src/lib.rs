@@ -223,6 +223,17 @@ fn set_eager_mode(py: Python<'_>, mode: u8, check_finite: bool) -> PyResult<()> 
     with_engine(py, move |mut engine| engine.set_mode(mode, check_finite))
 }
 
+/// What is called from now on becomes one program, until `end_join`.
+#[pyfunction]
+fn begin_join(py: Python<'_>) -> PyResult<()> {
+    with_engine(py, |mut engine| engine.begin_join())
+}
+
+#[pyfunction]
+fn end_join(py: Python<'_>) -> PyResult<()> {
+    with_engine(py, |mut engine| engine.end_join())
+}
+
 // ---- memory and counters -------------------------------------------------------------------------
 
 #[pyfunction]
@@ -316,6 +327,12 @@ fn table() -> Vec<&'static str> {
     aten::table::names().collect()
 }
 
+/// Whether the table lowers an operator: derived rows count too.
+#[pyfunction]
+fn has_row(name: &str) -> bool {
+    aten::table::find(name).is_some()
+}
+
 /// Writes the text of every program that is built from now on, compiled or loaded, into a folder; `None` ends that.
 #[pyfunction]
 fn dump_programs(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<()> {
@@ -370,6 +387,8 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         get_eager_mode,
         get_check_finite,
         set_eager_mode,
+        begin_join,
+        end_join,
         memory_stats,
         reset_peak_memory_stats,
         empty_cache,
@@ -378,6 +397,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         op_stats,
         reset_op_stats,
         table,
+        has_row,
         dump_programs,
         compile_ahead,
         cache::finish_cache,
@@ -388,6 +408,8 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         cache::cache_import,
         cache::bundle_ahead,
         graph::define_graph,
+        graph::stablehlo,
     );
+    module.add_class::<graph::CompiledGraph>()?;
     Ok(())
 }

@@ -12,11 +12,14 @@ a Python number that changes means another trace.
 from __future__ import annotations
 
 import threading
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from torch._ops import OpOverload
 
 from torchtpu import _C
+
+T = TypeVar("T")
 
 
 def trace(operator: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
@@ -30,11 +33,12 @@ def trace(operator: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     rows = frozenset(_C.table())
     # On a thread of its own: dispatch modes, autocast, inference mode, a default device and the dispatcher's exclusions
     # all belong to the thread that called the operator, and none of them may leak into what is traced.
-    traced = _on_a_thread(lambda: encode(trace_graph(operator, args, kwargs, rows)))
+    traced = on_a_clean_thread(lambda: encode(trace_graph(operator, args, kwargs, rows)))
     return _C.define_graph(*traced)
 
 
-def _on_a_thread(function: Any) -> Any:
+def on_a_clean_thread(function: Callable[[], T]) -> T:
+    """What the function returns on a thread of its own, where no mode and no context of the caller is on."""
     outcome: list[Any] = []
 
     def run() -> None:

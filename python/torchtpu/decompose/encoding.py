@@ -1,4 +1,4 @@
-"""From a traced graph to the plain tuples that the core takes.
+"""From a graph of operators to the plain tuples that the core takes; decompositions and compiled graphs share this.
 
     (number of inputs, [(operator, [(argument, value), …], number of results), …], [result or None, …])
 
@@ -9,13 +9,15 @@ A value is None or one of
     ("i", int)  ("f", float)  ("b", bool)  ("s", str)   ("is", [...])  ("fs", [...])  ("bs", [...])  ("ns", [...])
     ("n", number)       a Scalar, or a number where a tensor could stand: int, float, bool or complex
     ("d", number)       a dtype, as c10::ScalarType numbers it
+    ("g", graph)        a function that the operator calls, as such a triple
 
-A constant that a decomposition captured is a node named "constant" with data, size and dtype.
+A constant that a decomposition captured is a node named "torchtpu::constant" with data, size and dtype.
 """
 
 from __future__ import annotations
 
 import operator as python_operator
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -27,6 +29,8 @@ from torchtpu.decompose.tracing import IDENTITIES, Traced
 
 Value = tuple[str, Any] | None
 Encoded = tuple[int, list[tuple[str, list[tuple[str, Value]], int]], list[int | None]]
+# The numbers of a node's results: one number, or a list for an operator that returns several.
+Numbers = Any
 
 MAX_CONSTANT = 1024
 
@@ -68,46 +72,51 @@ LEFT_OUT = ("device", "layout", "pin_memory", "generator")
 
 def encode(traced: Traced) -> Encoded:
     """The graph as the core takes it."""
-    return _Encoder(traced.module).run()
+    encoder = Encoder()
+    inputs = len(traced.module.graph.find_nodes(op="placeholder"))
+    outputs = encoder.walk(traced.module, encoder.new_numbers(inputs))
+    return inputs, encoder.nodes, [None if each is None else encoder.number(each) for each in outputs]
 
 
-class _Encoder:
-    def __init__(self, module: GraphModule) -> None:
-        self.module = module
-        self.count = 0
+class Encoder:
+    """Numbers the values of graphs and takes down their nodes."""
+
+    def __init__(self) -> None:
         self.nodes: list[tuple[str, list[tuple[str, Value]], int]] = []
-        # The numbers of a node's results: one number, or a list for an operator that returns several.
-        self.numbers: dict[Node, Any] = {}
+        self.numbers: dict[Node, Numbers] = {}
+        self._count = 0
 
-    def run(self) -> Encoded:
-        inputs = 0
-        outputs: list[int | None] = []
-        for node in self.module.graph.nodes:
-            if node.op == "placeholder":
-                self.numbers[node] = self._new(1)[0]
-                inputs += 1
-            elif node.op == "get_attr":
-                self._constant(node)
-            elif node.op == "call_function":
-                self._call(node)
-            elif node.op == "output":
-                outputs = [None if each is None else self._number(each) for each in node.args[0]]
-        return inputs, self.nodes, outputs
-
-    def _new(self, count: int) -> list[int]:
-        numbers = list(range(self.count, self.count + count))
-        self.count += count
+    def new_numbers(self, count: int) -> list[int]:
+        """The next numbers: of inputs before anything else, then of results as nodes come."""
+        numbers = list(range(self._count, self._count + count))
+        self._count += count
         return numbers
 
-    def _number(self, node: Node) -> int:
-        number = self.numbers[node]
-        # An operator with one list of one tensor is asked for through getitem, never here.
-        return int(number)
+    def walk(self, module: GraphModule, inputs: Iterable[int | None]) -> list[Node | None]:
+        """Takes down a graph whose placeholders have the numbers `inputs`; returns what it returns."""
+        remaining = iter(inputs)
+        for node in module.graph.nodes:
+            if node.op == "placeholder":
+                self.numbers[node] = next(remaining)
+            elif node.op == "get_attr":
+                self.attribute(node)
+            elif node.op == "call_function":
+                self.call(node)
+        returned: Any = module.graph.output_node().args[0]
+        return list(returned) if isinstance(returned, list | tuple) else [returned]
 
-    def _constant(self, node: Node) -> None:
-        value = self.module
-        for part in str(node.target).split("."):
-            value = getattr(value, part)
+    def number(self, node: Node) -> int:
+        """The number of a node's one result; results of a node with several are asked for through getitem."""
+        return int(self.numbers[node])
+
+    def add(self, name: str, arguments: list[tuple[str, Value]], results: int) -> list[int]:
+        """Takes down one node; returns the numbers of its results."""
+        self.nodes.append((name, arguments, results))
+        return self.new_numbers(results)
+
+    def attribute(self, node: Node) -> None:
+        """A constant that the graph captured."""
+        value = attribute_of(node)
         if not isinstance(value, torch.Tensor) or value.is_meta or value.numel() > MAX_CONSTANT:
             raise NotImplementedError(f"a decomposition captured {value!r:.80} as a constant")
         value = value.detach().cpu()
@@ -120,68 +129,63 @@ class _Encoder:
             ("size", ("is", list(value.shape))),
             ("dtype", ("d", SCALAR_TYPES[value.dtype])),
         ]
-        self.numbers[node] = self._new(1)[0]
-        self.nodes.append(("constant", arguments, 1))
+        self.numbers[node] = self.add("torchtpu::constant", arguments, 1)[0]
 
-    def _call(self, node: Node) -> None:
+    def call(self, node: Node) -> None:
+        """One node that calls something."""
         if node.target is python_operator.getitem:
             source, index = node.args
             assert isinstance(source, Node)
             self.numbers[node] = self.numbers[source][index]
-            return
-        operator = node.target
+        else:
+            self.numbers[node] = self.call_operator(node.target, node.args, node.kwargs, node.meta.get("val"))
+
+    def call_operator(self, operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any], results: Any) -> Numbers:
+        """Takes down the call of an operator; `results` is what it returns, for how many there are."""
         if not isinstance(operator, OpOverload):
             raise NotImplementedError(f"a decomposition calls {operator}, which is not an operator")
         name = name_of(operator)
         if name in IDENTITIES:
-            self.numbers[node] = self.numbers[node.args[0]]  # type: ignore[index]
-            return
-        arguments = self._arguments(node, operator)
-        returns = operator._schema.returns
-        kinds = [str(each.type) for each in returns]
-        results: Any = node.meta["val"]
-        if len(returns) == 1:
-            if kinds[0] == "List[Tensor]":
-                numbers: Any = self._new(len(results))
-                count = len(numbers)
-            else:
-                count = 1
-                numbers = self._new(1)[0]
-        else:
-            numbers = []
-            count = 0
-            for position, kind in enumerate(kinds):
-                if kind == "List[Tensor]":
-                    several = self._new(len(results[position]))
-                    count += len(several)
-                    numbers.append(several)
-                else:
-                    numbers.append(self._new(1)[0])
-                    count += 1
-        self.numbers[node] = numbers
-        self.nodes.append((name, arguments, count))
+            return self.numbers[args[0]]
+        first = self._count
+        arguments = self._arguments(operator, args, kwargs)
+        numbers = self._number_results(operator, results)
+        self.nodes.append((name, arguments, self._count - first))
+        return numbers
 
-    def _arguments(self, node: Node, operator: OpOverload) -> list[tuple[str, Value]]:
+    def _number_results(self, operator: OpOverload, results: Any) -> Numbers:
+        returns = operator._schema.returns
+        each_result = [results] if len(returns) == 1 else results or [None] * len(returns)
+        numbers = [
+            self.new_numbers(len(result)) if str(schema.type) == "List[Tensor]" else self.new_numbers(1)[0]
+            for schema, result in zip(returns, each_result, strict=True)
+        ]
+        return numbers[0] if len(returns) == 1 else numbers
+
+    def _arguments(
+        self, operator: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> list[tuple[str, Value]]:
         encoded = []
         for position, argument in enumerate(operator._schema.arguments):
             if argument.name in LEFT_OUT:
                 continue
-            if position < len(node.args) and not argument.kwarg_only:
-                value = node.args[position]
-            elif argument.name in node.kwargs:
-                value = node.kwargs[argument.name]
+            if position < len(args) and not argument.kwarg_only:
+                value = args[position]
+            elif argument.name in kwargs:
+                value = kwargs[argument.name]
             else:
                 value = argument.default_value
-            encoded.append((argument.name, self._value(value, argument)))
+            encoded.append((argument.name, self.value(value, argument)))
         return encoded
 
-    def _value(self, value: Any, argument: Any) -> Value:
+    def value(self, value: Any, argument: Any) -> Value:
+        """One argument of a node."""
         kind = str(argument.type)
         kind = kind.removeprefix("Optional[").removesuffix("]") if kind.startswith("Optional[") else kind
         if value is None:
             return None
         if isinstance(value, Node):
-            return ("v", self._number(value))
+            return ("v", self.number(value))
         if isinstance(value, torch.dtype):
             return ("d", SCALAR_TYPES[value])
         if isinstance(value, torch.memory_format):
@@ -189,7 +193,7 @@ class _Encoder:
         if kind == "Tensor":
             return ("n", value)  # a Python number where a tensor could stand
         if kind in ("List[Tensor]", "List[Optional[Tensor]]"):
-            return ("vs", [None if each is None else self._number(each) for each in value])
+            return ("vs", [None if each is None else self.number(each) for each in value])
         if kind.startswith("List["):
             element = kind.removeprefix("List[").removesuffix("]")
             listed = list(value) if isinstance(value, list | tuple) else [value] * (argument.N or 1)
@@ -212,3 +216,11 @@ class _Encoder:
         elif kind == "str":
             return ("s", str(value))
         raise NotImplementedError(f"a decomposition passes {value!r:.60} as the {kind} {argument.name}")
+
+
+def attribute_of(node: Node) -> Any:
+    """What a get_attr node gets."""
+    value: Any = node.graph.owning_module
+    for part in str(node.target).split("."):
+        value = getattr(value, part)
+    return value

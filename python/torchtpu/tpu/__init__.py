@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
+from torchtpu.compile import compile_step
 from torchtpu.tpu.devices import (
     _exchange_device,
     _maybe_exchange_device,
@@ -81,6 +82,7 @@ __all__ = [
     "_lazy_init",
     "_maybe_exchange_device",
     "cache_stats",
+    "compile_step",
     "current_device",
     "current_stream",
     "default_generators",

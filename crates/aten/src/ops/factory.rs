@@ -20,6 +20,14 @@ pub(crate) const ROWS: &[Row] = &[
         let ty = result_type(cx, cx.promoted(&["fill_value"])?)?;
         Ok(cx.operand("fill_value", ty.dtype)?.broadcast_to(&ty.dims))
     }),
+    // A constant that a graph captured.
+    one(&["torchtpu::constant"], |cx| {
+        let ty = result_type(cx, DType::F32)?;
+        Ok(match cx.floats_or_none("data") {
+            Some(data) => cx.b().constant(&data, ty.dtype, &ty.dims),
+            None => cx.b().constant(&cx.ints("data")?, ty.dtype, &ty.dims),
+        })
+    }),
     one(&["scalar_tensor"], |cx| {
         let ty = result_type(cx, DType::F32)?;
         cx.operand("s", ty.dtype)

@@ -8,6 +8,7 @@ pub(crate) mod bessel;
 pub(crate) mod binary;
 pub(crate) mod chebyshev;
 pub(crate) mod compare;
+pub(crate) mod control;
 pub(crate) mod conv;
 pub(crate) mod ctc;
 pub(crate) mod distance;
@@ -58,6 +59,7 @@ pub(crate) const FAMILIES: &[&[Row]] = &[
     bessel::ROWS,
     binary::ROWS,
     compare::ROWS,
+    control::ROWS,
     conv::ROWS,
     ctc::ROWS,
     distance::ROWS,

@@ -10,8 +10,22 @@ use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::ops::factory::result_type;
 use crate::table::{Row, many, one};
+use crate::view;
 
 pub(crate) const ROWS: &[Row] = &[
+    // For graphs in which a draw is repeated, as activation checkpointing does: the state of before the draw, and its
+    // return. Each gives the state that it finds, as bytes.
+    one(&["torchtpu::random_state"], |cx| Ok(state_bytes(cx))),
+    one(&["torchtpu::replay_random_state"], |cx| {
+        let before = state_bytes(cx);
+        cx.set_random_state(view::reinterpret(cx.tensor("state")?, DType::U64), true);
+        Ok(before)
+    }),
+    one(&["torchtpu::resume_random_state"], |cx| {
+        let before = state_bytes(cx);
+        cx.set_random_state(view::reinterpret(cx.tensor("state")?, DType::U64), false);
+        Ok(before)
+    }),
     one(&["uniform"], |cx| uniform_numbers(cx, &cx.ty("self")?)),
     one(&["rand", "rand.generator", "rand_like", "rand_like.generator"], |cx| {
         by_parts(&result_type(cx, DType::F32)?, |dtype, dims| Ok(uniform(cx, dtype, dims)))
@@ -121,6 +135,10 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(vec![output, noise])
     }),
 ];
+
+fn state_bytes<'b>(cx: &Cx<'b>) -> Value<'b> {
+    view::reinterpret(cx.random_state(), DType::U8)
+}
 
 // ---- from bits to numbers --------------------------------------------------------------------------
 

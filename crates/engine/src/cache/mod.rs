@@ -76,6 +76,15 @@ pub(crate) fn compile_options(kind: Kind) -> CompileOptions {
     options
 }
 
+/// A program to be compiled.
+pub(crate) struct Source<'a> {
+    pub text: &'a str,
+    /// What is in it, for people.
+    pub operators: &'a str,
+    /// XLA's flags for it alone.
+    pub flags: &'a [(String, pjrt::Value)],
+}
+
 /// The executables of a client.
 pub struct Cache {
     options: CompileOptions,
@@ -110,22 +119,19 @@ impl Cache {
         Cache { options, disk, known: Mutex::default(), stats }
     }
 
-    /// The executable of a program. `operators` describes the program to people.
+    /// The executable of a program.
     ///
     /// # Errors
     /// Where the program cannot be compiled.
-    pub(crate) fn executable(&self, platform: &Platform, text: &str, operators: &str) -> Result<Arc<LoadedExecutable>> {
-        let key = match &self.disk {
-            Some(disk) => disk.key(text),
-            None => blake3::hash(text.as_bytes()),
-        };
+    pub(crate) fn executable(&self, platform: &Platform, source: &Source<'_>) -> Result<Arc<LoadedExecutable>> {
+        let key = self.key(source);
         if let Some(executable) = self.known.lock().get(&key).and_then(Weak::upgrade) {
             self.stats.lock().hits += 1;
             return Ok(executable);
         }
         let executable = match &self.disk {
-            Some(disk) if is_self_contained(text) => self.load_or_compile(disk, platform, key, text, operators)?,
-            _ => self.compile(platform, text)?.0,
+            Some(disk) if is_self_contained(source.text) => self.load_or_compile(disk, platform, key, source)?,
+            _ => self.compile(platform, source)?.0,
         };
         let mut known = self.known.lock();
         if known.len() == known.capacity() {
@@ -135,9 +141,24 @@ impl Cache {
         Ok(executable)
     }
 
-    fn compile(&self, platform: &Platform, text: &str) -> Result<(Arc<LoadedExecutable>, Duration)> {
+    fn key(&self, source: &Source<'_>) -> Key {
+        let mut hasher = self.disk.as_ref().map_or_else(blake3::Hasher::new, |disk| disk.prefix.clone());
+        hasher.update(source.text.as_bytes());
+        if !source.flags.is_empty() {
+            hasher.update(&self.options(source).encode());
+        }
+        hasher.finalize()
+    }
+
+    fn options(&self, source: &Source<'_>) -> CompileOptions {
+        let mut options = self.options.clone();
+        options.overrides.extend_from_slice(source.flags);
+        options
+    }
+
+    fn compile(&self, platform: &Platform, source: &Source<'_>) -> Result<(Arc<LoadedExecutable>, Duration)> {
         let start = Instant::now();
-        let executable = platform.client.compile(text.as_bytes(), &self.options)?;
+        let executable = platform.client.compile(source.text.as_bytes(), &self.options(source))?;
         let time = start.elapsed();
         let mut stats = self.stats.lock();
         stats.compiles += 1;
@@ -150,8 +171,7 @@ impl Cache {
         disk: &Disk,
         platform: &Platform,
         key: Key,
-        text: &str,
-        operators: &str,
+        source: &Source<'_>,
     ) -> Result<Arc<LoadedExecutable>> {
         if let Some(bytes) = disk.read(&key) {
             if let Some(executable) = self.load(disk, platform, &key, &bytes) {
@@ -165,12 +185,12 @@ impl Cache {
             if let Some(executable) = self.load(disk, platform, &key, &bytes) {
                 return Ok(executable);
             }
-            let (executable, _) = self.compile(platform, text)?;
+            let (executable, _) = self.compile(platform, source)?;
             return Ok(executable);
         }
-        let (executable, time) = self.compile(platform, text)?;
-        let about =
-            About { operators: operators.into(), target: disk.target.clone(), compile_seconds: time.as_secs_f64() };
+        let (executable, time) = self.compile(platform, source)?;
+        let operators = source.operators.into();
+        let about = About { operators, target: disk.target.clone(), compile_seconds: time.as_secs_f64() };
         disk.writer.send(Job { key, about, executable: Arc::clone(&executable), _lock: lock });
         Ok(executable)
     }
@@ -257,10 +277,6 @@ impl Disk {
         let prefix = key_prefix(&target, options);
         let writer = Writer::new(Arc::clone(&store), Arc::clone(stats));
         Disk { store, target, prefix, writer, warned_of_damage: false.into(), warned_of_waiting: false.into() }
-    }
-
-    fn key(&self, text: &str) -> Key {
-        self.prefix.clone().update(text.as_bytes()).finalize()
     }
 
     fn read(&self, key: &Key) -> Option<Vec<u8>> {

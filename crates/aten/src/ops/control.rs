@@ -1,0 +1,135 @@
+//! Higher-order operators of graphs: what PyTorch calls `cond`, `while_loop`, `scan` and `map`. Their functions are
+//! graphs of rows, which become regions.
+
+use stablehlo::{DType, Type, Value};
+
+use crate::cx::{Arg, Cx};
+use crate::error::{Error, Result};
+use crate::lower::lower_nodes;
+use crate::spec::Graph;
+use crate::table::{Row, many};
+
+pub(crate) const ROWS: &[Row] = &[
+    many(&["higher_order::cond"], |cx| {
+        let predicate = cx.tensor("pred")?.convert(DType::Bool).reshape(&[]);
+        let operands = cx.tensors("operands")?;
+        let functions = [cx.graph("true_fn")?, cx.graph("false_fn")?];
+        // Branches see the values around them.
+        let mut types = Vec::new();
+        let regions = functions.iter().map(|function| {
+            region(cx, &[], |_| {
+                let results = call(cx, function, &operands)?;
+                types = results.iter().map(|value| value.ty()).collect();
+                Ok(results)
+            })
+        });
+        let regions = regions.collect::<Result<Vec<String>>>()?;
+        Ok(cx.b().op_with_regions("stablehlo.if", &[predicate], &regions, "", types))
+    }),
+    many(&["higher_order::while_loop"], |cx| {
+        let (carried, additional) = (cx.tensors("carried_inputs")?, cx.tensors("additional_inputs")?);
+        let (condition, body) = (cx.graph("cond_fn")?, cx.graph("body_fn")?);
+        repeat(
+            cx,
+            &carried,
+            |state| Ok(call(cx, condition, &[state, &additional].concat())?[0].convert(DType::Bool).reshape(&[])),
+            |state| call(cx, body, &[state, &additional].concat()),
+        )
+    }),
+    // The function of a carry and of one element of each of `xs` gives the next carry and one element of each result.
+    many(&["higher_order::scan"], |cx| {
+        let (init, xs) = (cx.tensors("init")?, cx.tensors("xs")?);
+        each_element(cx, cx.graph("combine_fn")?, init, &xs, &cx.tensors("additional_inputs")?)
+    }),
+    many(&["higher_order::map_impl"], |cx| {
+        each_element(cx, cx.graph("f")?, Vec::new(), &cx.tensors("xs")?, &cx.tensors("pos_args")?)
+    }),
+];
+
+fn call<'b>(cx: &Cx<'b>, function: &'b Graph, operands: &[Value<'b>]) -> Result<Vec<Value<'b>>> {
+    lower_nodes(function, operands.iter().map(|&value| Some(Arg::Value(value))).collect(), cx)
+}
+
+/// [`stablehlo::Builder::region`] around what may fail.
+fn region<'b>(
+    cx: &Cx<'b>,
+    params: &[Type],
+    build: impl FnOnce(&[Value<'b>]) -> Result<Vec<Value<'b>>>,
+) -> Result<String> {
+    let mut error = None;
+    let text = cx.b().region(params, |values| {
+        build(values).unwrap_or_else(|failed| {
+            error = Some(failed);
+            Vec::new()
+        })
+    });
+    error.map_or(Ok(text), Err)
+}
+
+fn repeat<'b>(
+    cx: &Cx<'b>,
+    state: &[Value<'b>],
+    condition: impl FnOnce(&[Value<'b>]) -> Result<Value<'b>>,
+    body: impl FnOnce(&[Value<'b>]) -> Result<Vec<Value<'b>>>,
+) -> Result<Vec<Value<'b>>> {
+    let types: Vec<Type> = state.iter().map(|value| value.ty()).collect();
+    let condition = region(cx, &types, |state| Ok(vec![condition(state)?]))?;
+    let body = region(cx, &types, body)?;
+    Ok(cx.b().op_with_regions("stablehlo.while", state, &[condition, body], "", types))
+}
+
+/// Calls a function with a carry and each element of `xs` in turn; returns the last carry, and its other results
+/// stacked.
+fn each_element<'b>(
+    cx: &Cx<'b>,
+    function: &'b Graph,
+    init: Vec<Value<'b>>,
+    xs: &[Value<'b>],
+    additional: &[Value<'b>],
+) -> Result<Vec<Value<'b>>> {
+    let b = cx.b();
+    let Some(first) = xs.first() else { return Err(Error::not_implemented("a scan over nothing")) };
+    let (count, carries) = (first.dim(0), init.len());
+    let step = |carry: &[Value<'b>], index: Value<'b>| {
+        let elements = xs.iter().map(|x| at(*x, index));
+        let operands: Vec<Value<'b>> =
+            carry.iter().copied().chain(elements).chain(additional.iter().copied()).collect();
+        call(cx, function, &operands)
+    };
+    // What the results look like is known once the function has been built: here in a region that is thrown away.
+    let mut types = Vec::new();
+    region(cx, &[], |_| {
+        let results = step(&init, b.scalar(0, DType::I64))?;
+        types = results.iter().skip(carries).map(|value| value.ty()).collect();
+        Ok(Vec::new())
+    })?;
+    let stacked = types.iter().map(|ty| b.splat(0, ty.dtype, &[&[count], &ty.dims[..]].concat()));
+    let state: Vec<Value<'b>> =
+        [b.scalar(0, DType::I64)].into_iter().chain(init.iter().copied()).chain(stacked).collect();
+    let mut results = repeat(
+        cx,
+        &state,
+        |state| Ok(state[0].lt(count)),
+        |state| {
+            let results = step(&state[1..=carries], state[0])?;
+            let written = results[carries..].iter().zip(&state[1 + carries..]).map(|(result, stack)| {
+                let mut starts = vec![b.scalar(0, DType::I64); stack.rank()];
+                starts[0] = state[0];
+                stack.dynamic_update_slice(result.unsqueeze(0), &starts)
+            });
+            let next = std::iter::once(state[0] + 1).chain(results[..carries].iter().copied());
+            Ok(next.chain(written).collect())
+        },
+    )?;
+    Ok(results.split_off(1))
+}
+
+/// `x[index]`.
+fn at<'b>(x: Value<'b>, index: Value<'b>) -> Value<'b> {
+    let mut starts = vec![x.builder().scalar(0, DType::I64); x.rank()];
+    starts[0] = index;
+    let mut sizes = x.dims();
+    sizes[0] = 1;
+    let element = x.dynamic_slice(&starts, &sizes);
+    element.reshape(&sizes[1..])
+}

@@ -1,0 +1,91 @@
+// The call of a compiled graph: from a Python list of tensors and numbers to one of tensors, without the dispatcher.
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <memory>
+#include <mutex>
+
+#include "shim.h"
+
+namespace torchtpu {
+namespace {
+
+struct Decref {
+  void operator()(PyObject* object) const { Py_XDECREF(object); }
+};
+using Owned = std::unique_ptr<PyObject, Decref>;
+
+void convert_number(TtArg& arg, PyObject* value) {
+  if (PyBool_Check(value)) {
+    arg.tag = TT_BOOL;
+    arg.i = value == Py_True;
+  } else if (PyLong_Check(value)) {
+    arg.tag = TT_INT;
+    arg.i = PyLong_AsLongLong(value);
+  } else {
+    arg.tag = TT_FLOAT;
+    arg.f = PyFloat_AsDouble(value);
+  }
+  if (PyErr_Occurred() != nullptr) throw python_error();
+}
+
+void convert_input(TtArg& arg, const TtGraph& graph, PyObject* value, size_t position) {
+  if (graph.kinds[position] == 'n') return convert_number(arg, value);
+  TORCH_CHECK_TYPE(THPVariable_Check(value), "a compiled graph takes a tensor as input ", position, ", not ",
+                   Py_TYPE(value)->tp_name);
+  const at::Tensor& tensor = THPVariable_Unpack(value);
+  TORCH_CHECK(convert(arg, tensor) && (arg.tag != TT_TENSOR || tensor.device().index() == graph.device),
+              "a compiled graph expects input ", position, " on ", device_at(graph.device), ", not on ", tensor.device());
+}
+
+TtStatus call(const TtGraph& graph, at::ArrayRef<TtArg> args, c10::SmallVector<TtOut, 8>& outs) {
+  // A new key compiles, and whoever holds the GIL may wait for the generator's mutex.
+  NoGil no_gil;
+  auto* generator = static_cast<TpuGenerator*>(default_generator(graph.device).unsafeGetGeneratorImpl());
+  std::lock_guard lock(generator->mutex_);
+  size_t count = outs.size();
+  return tt_call(graph.op, args.data(), args.size(), graph.device, &generator->state, outs.data(), &count);
+}
+
+PyObject* call(const TtGraph& graph, PyObject* inputs) {
+  TORCH_CHECK(static_cast<size_t>(PyList_Size(inputs)) == graph.n_inputs, "a compiled graph takes ", graph.n_inputs,
+              " inputs, not ", PyList_Size(inputs));
+  follow_matmul_precision();
+  c10::SmallVector<TtArg, 32> args(graph.n_inputs);
+  size_t taken = 0;
+  for (size_t i = 0; i < graph.n_inputs; ++i) {
+    if (graph.kinds[i] != '-') convert_input(args[taken++], graph, PyList_GetItem(inputs, static_cast<Py_ssize_t>(i)), i);
+  }
+  c10::SmallVector<TtOut, 8> outs(graph.n_fresh);
+  if (call(graph, {args.data(), taken}, outs) != TT_OK) throw_last_error();
+
+  c10::SmallVector<Owned, 8> fresh;
+  for (const TtOut& out : outs) fresh.emplace_back(THPVariable_Wrap(adopt(out, graph.device)));
+  Owned outputs(PyList_New(static_cast<Py_ssize_t>(graph.n_outputs)));
+  if (outputs == nullptr) throw python_error();
+  for (size_t i = 0; i < graph.n_outputs; ++i) {
+    const int32_t source = graph.sources[i];
+    PyObject* output = source >= 0           ? fresh[static_cast<size_t>(source)].get()
+                       : source == INT32_MIN ? Py_None
+                                             : PyList_GetItem(inputs, -1 - source);
+    Py_XINCREF(output);
+    PyList_SetItem(outputs.get(), static_cast<Py_ssize_t>(i), output);
+  }
+  return outputs.release();
+}
+
+}  // namespace
+}  // namespace torchtpu
+
+static PyObject* call_with_gil(const TtGraph* graph, void* inputs) {
+  HANDLE_TH_ERRORS
+  return torchtpu::call(*graph, static_cast<PyObject*>(inputs));
+  END_HANDLE_TH_ERRORS
+}
+
+void* tt_call_graph(const TtGraph* graph, void* inputs) {
+  const PyGILState_STATE state = PyGILState_Ensure();
+  PyObject* outputs = call_with_gil(graph, inputs);
+  PyGILState_Release(state);
+  return outputs;
+}

@@ -1,0 +1,84 @@
+"""The backend "tpu" of torch.compile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from torchtpu import _C
+from torchtpu.compile.options import Flag, Flags, flags_of
+
+# Where graphs without tpu tensors go: the default backend of before.
+others: str | Callable[..., Any] = "inductor"
+
+
+def tpu(
+    module: GraphModule,
+    inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Flag] | None = None,
+    name: str | None = None,
+) -> Callable[..., Any]:
+    """Compiles a graph of Dynamo's that has tpu tensors; others go to the backend that was the default before."""
+    if not _has_tpu_tensors(module, inputs):
+        return _hand_on(module, inputs, mode, options, name)
+    return _compile(module, inputs, flags_of(mode, options))
+
+
+def _compile(module: GraphModule, inputs: Sequence[Any], flags: Flags) -> Callable[..., Any]:
+    import torch._functorch.config as functorch
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch._aot_autograd.logging_utils import get_aot_graph_name
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    from torchtpu.compile.segments import compile_graph
+
+    rows = frozenset(_C.table())
+
+    def compiler(graph: GraphModule, _: Sequence[Any]) -> Callable[[list[Any]], Any]:
+        return compile_graph(graph, f"compiled {get_aot_graph_name()}", rows, flags)
+
+    # No decompositions here: where an operator has no row, the encoder puts in what eager would trace.
+    compile_with_autograd = aot_autograd(
+        fw_compiler=compiler,
+        partition_fn=min_cut_rematerialization_partition,
+        keep_inference_input_mutations=True,
+    )
+    # The core donates what a program overwrites by itself; freeing what backward saved is autograd's business, and
+    # retain_graph=True must work.
+    with functorch.patch(donated_buffer=False):
+        return compile_with_autograd(module, inputs)
+
+
+def _has_tpu_tensors(module: GraphModule, inputs: Sequence[Any]) -> bool:
+    def is_tpu(value: Any) -> bool:
+        if isinstance(value, list | tuple):
+            return any(is_tpu(each) for each in value)
+        return isinstance(value, torch.Tensor) and value.device.type == "tpu"
+
+    graphs = [each.graph for each in module.modules() if isinstance(each, GraphModule)]
+    return (
+        any(is_tpu(value) for value in inputs)
+        or any(is_tpu(value) for value in (*module.parameters(), *module.buffers()))
+        or any(is_tpu(node.meta.get("example_value")) for graph in graphs for node in graph.nodes)
+    )
+
+
+def _hand_on(
+    module: GraphModule,
+    inputs: Sequence[Any],
+    mode: str | None,
+    options: Mapping[str, Flag] | None,
+    name: str | None,
+) -> Callable[..., Any]:
+    given: dict[str, Any] = {"mode": mode, "options": options, "name": name}
+    if others == "inductor":
+        return torch._TorchCompileInductorWrapper(**given, dynamic=None)(module, inputs)
+    from torch._dynamo.backends.registry import lookup_backend
+
+    given = {key: value for key, value in given.items() if value}
+    return lookup_backend(others)(module, list(inputs), **given)

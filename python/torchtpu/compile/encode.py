@@ -1,0 +1,367 @@
+"""From a functional graph of AOTAutograd's to a compiled graph of the core.
+
+The encoder of decompositions does nearly all of it. What is added: inputs that are written (`copy_` at the end of the
+graph), numbers as inputs, outputs that are inputs, operators without a row (their decompositions go in), and random
+states that checkpointing keeps.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import operator as python_operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._ops import HigherOrderOperator, OpOverload
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.node import map_arg
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+from torchtpu import _C
+from torchtpu.compile.options import Flags
+from torchtpu.decompose import on_a_clean_thread
+from torchtpu.decompose.encoding import SCALAR_TYPES, Encoded, Encoder, Numbers, Value, attribute_of
+from torchtpu.decompose.names import name_of
+from torchtpu.decompose.tracing import IDENTITIES, trace_graph
+
+COPY_ = torch.ops.aten.copy_.default
+AS_STRIDED = torch.ops.aten.as_strided.default
+
+Run = Callable[[list[Any]], list[Any]]
+# The values of a graph's symbolic sizes.
+Sizes = Mapping[Any, int]
+
+
+# Higher-order operators with rows: their parameters.
+FUNCTION_CALLERS = {
+    "cond": ("pred", "true_fn", "false_fn", "operands"),
+    "while_loop": ("cond_fn", "body_fn", "carried_inputs", "additional_inputs"),
+    "scan": ("combine_fn", "init", "xs", "additional_inputs"),
+    "map_impl": ("f", "xs", "pos_args"),
+}
+
+# Higher-order operators that PyTorch also computes with others, where nothing better is known: by the name of the
+# function that does so, beside them.
+DENSE_FORMS = {"flex_attention": "sdpa_dense", "flex_attention_backward": "sdpa_dense_backward"}
+
+
+def is_covered(operator: Any) -> bool:
+    """Whether the table lowers an operator as it is."""
+    if not isinstance(operator, OpOverload):
+        return False
+    name = name_of(operator)
+    return name in IDENTITIES or _C.has_row(name)
+
+
+class GraphEncoder(Encoder):
+    """Takes down a graph of AOTAutograd's. `sizes` gives its symbolic sizes, where it has any."""
+
+    def __init__(self, module: GraphModule, rows: frozenset[str], sizes: Sizes) -> None:
+        super().__init__()
+        self._rows = rows
+        self._sizes = sizes
+        self.kinds = ""
+        # The new values of inputs that the graph writes.
+        self.written: dict[Node, int] = {}
+        self.placeholders = module.graph.find_nodes(op="placeholder")
+        # Inputs come first among the numbers; what the graph does not take has none.
+        for node in self.placeholders:
+            self.kinds += _kind_of(node.meta.get("val"))
+        numbers = iter(self.new_numbers(len(self.kinds) - self.kinds.count("-")))
+        self.outputs = self.walk(module, [None if kind == "-" else next(numbers) for kind in self.kinds])
+
+    def compiled(self, name: str, device: int, flags: Flags) -> Run:
+        """The graph as something to call with the list of its inputs."""
+        written = [node for node in self.placeholders if node in self.written]
+        results = [self.written[node] for node in written]
+        described = [self._describe(node) for node in written]
+        sources: list[int] = []
+        fresh: dict[Node, int] = {}
+
+        def source_of(node: Node) -> int:
+            if node.op == "placeholder":
+                return -1 - self.placeholders.index(node)
+            if node not in fresh:
+                fresh[node] = len(fresh)
+                results.append(self.number(node))
+                described.append(self._describe(node))
+            return fresh[node]
+
+        # What no program returns: numbers, and tensors with gaps in their memory, which are views of others.
+        constants: list[tuple[int, Any]] = []
+        views: list[tuple[int, Node, tuple[Any, ...]]] = []
+        for position, output in enumerate(self.outputs):
+            if not isinstance(output, Node) or not isinstance(output.meta["val"], torch.Tensor):
+                constants.append((position, self.plain(output)))
+                sources.append(_NOTHING)
+            elif (owner := owner_of(output)) is not output and self._has_gaps(output):
+                value, whole = output.meta["val"], owner.meta["val"]
+                offset = self.plain(value.storage_offset()) - self.plain(whole.storage_offset())
+                views.append((position, owner, (self.plain(value.shape), self.plain(value.stride()), offset)))
+                sources.append(_NOTHING)
+            else:
+                sources.append(source_of(output))
+        count = len(sources)
+        sources.extend(source_of(owner) for _, owner, _ in views)
+        graph = (len(self.kinds) - self.kinds.count("-"), self.nodes, results)
+        positions = [self.placeholders.index(node) for node in written]
+        call = _C.CompiledGraph(name, graph, self.kinds, positions, described, sources, device, list(flags))
+        constants = [(position, value) for position, value in constants if value is not None]
+        if not constants and not views:
+            return call
+
+        def complete(inputs: list[Any]) -> list[Any]:
+            outputs = call(inputs)
+            for (position, _, (sizes, strides, offset)), whole in zip(views, outputs[count:], strict=True):
+                outputs[position] = whole.as_strided(sizes, strides, offset + whole.storage_offset())
+            del outputs[count:]
+            for position, value in constants:
+                outputs[position] = value
+            return outputs
+
+        return complete
+
+    def _has_gaps(self, node: Node) -> bool:
+        value = node.meta["val"]
+        held = [
+            (self.plain(stride), self.plain(size)) for stride, size in zip(value.stride(), value.shape, strict=True)
+        ]
+        return not is_dense([(stride, size) for stride, size in held if stride != 0])
+
+    # ---- values ----------------------------------------------------------------------------------
+
+    def plain(self, value: Any) -> Any:
+        """A value in which symbolic numbers, and nodes that compute them, are the numbers that they stand for."""
+        if isinstance(value, Node):
+            known = value.meta.get("val")
+            return value if self.numbers.get(value) is not None else self.plain(known)
+        if isinstance(value, list | tuple):
+            return type(value)(self.plain(each) for each in value)
+        if isinstance(value, torch.SymInt):
+            return int(self._evaluate(value))
+        if isinstance(value, torch.SymBool):
+            return bool(self._evaluate(value))
+        if isinstance(value, torch.SymFloat):
+            return float(self._evaluate(value))
+        return value
+
+    def _evaluate(self, value: Any) -> Any:
+        return value.node.expr.xreplace(self._sizes) if value.node.constant is None else value.node.constant
+
+    def value(self, value: Any, argument: Any) -> Value:
+        return super().value(self.plain(value), argument)
+
+    def _describe(self, node: Node) -> tuple[int, list[int], list[int]]:
+        value = node.meta["val"]
+        return SCALAR_TYPES[value.dtype], [*map(self.plain, value.shape)], [*map(self.plain, value.stride())]
+
+    # ---- nodes -----------------------------------------------------------------------------------
+
+    def call(self, node: Node) -> None:
+        operator = node.target
+        if operator is COPY_ and isinstance(node.args[0], Node) and node.args[0].op == "placeholder":
+            self._write(node)
+        elif operator is AS_STRIDED:
+            self._view_memory(node)
+        elif isinstance(operator, HigherOrderOperator):
+            self._call_higher_order(node, operator)
+        elif operator is python_operator.getitem or isinstance(operator, OpOverload):
+            super().call(node)
+        elif isinstance(node.meta.get("val"), torch.SymInt | torch.SymBool | torch.SymFloat):
+            pass  # arithmetic on sizes: `plain` evaluates it
+        else:
+            self._refuse(operator)
+
+    def _view_memory(self, node: Node) -> None:
+        """`as_strided` looks at the memory of the tensor that its argument is a view of."""
+        viewed, sizes, strides, *given = node.args
+        assert isinstance(viewed, Node)
+        owner = owner_of(viewed)
+        value = owner.meta["val"]
+        held = [
+            (self.plain(stride), self.plain(size)) for stride, size in zip(value.stride(), value.shape, strict=True)
+        ]
+        if not is_dense(held):
+            raise NotImplementedError("torch.compile: as_strided of a tensor with gaps in its memory")
+        order = sorted(range(len(held)), key=lambda axis: (-held[axis][0], axis))
+        dense = self.add("permute", [("self", ("v", self.number(owner))), ("dims", ("is", order))], 1)[0]
+        offset = given[0] if given and given[0] is not None else viewed.meta["val"].storage_offset()
+        arguments: list[tuple[str, Value]] = [
+            ("self", ("v", dense)),
+            ("size", ("is", self.plain(sizes))),
+            ("stride", ("is", self.plain(strides))),
+            ("storage_offset", ("i", self.plain(offset) - self.plain(value.storage_offset()))),
+        ]
+        self.numbers[node] = self.add("as_strided", arguments, 1)[0]
+
+    def _write(self, node: Node) -> None:
+        target, source = node.args[:2]
+        assert isinstance(target, Node)
+        assert isinstance(source, Node)
+        number = self.number(source)
+        sizes = [self.plain(size) for size in target.meta["val"].shape]
+        if sizes != [self.plain(size) for size in source.meta["val"].shape]:
+            number = self.add("expand", [("self", ("v", number)), ("size", ("is", sizes))], 1)[0]
+        self.written[target] = number
+        self.numbers[node] = number
+
+    def call_operator(self, operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any], results: Any) -> Numbers:
+        if is_covered(operator):
+            return super().call_operator(operator, args, kwargs, results)
+        # An operator without a row: its decomposition goes in, the one that eager traces.
+        on_meta = [self._on_meta(each) for each in args], {name: self._on_meta(each) for name, each in kwargs.items()}
+        traced = on_a_clean_thread(lambda: trace_graph(operator, tuple(on_meta[0]), on_meta[1], self._rows))
+        inputs: list[int] = []
+        for each in _in_schema_order(operator, args, kwargs):
+            map_arg(self.plain(each), lambda value: inputs.append(self.number(value)))
+        outputs = iter(self.walk(traced.module, inputs))
+
+        def numbers_of(value: Any) -> Any:
+            if isinstance(value, list | tuple):
+                return [numbers_of(each) for each in value]
+            output = next(outputs)
+            return None if output is None else self.number(output)
+
+        return numbers_of(results)
+
+    def _on_meta(self, value: Any) -> Any:
+        value = self.plain(value)
+        if isinstance(value, Node):
+            return self._empty(value, "meta")
+        if isinstance(value, list | tuple):
+            return [self._on_meta(each) for each in value]
+        return torch.device("meta") if isinstance(value, torch.device) else value
+
+    def _call_higher_order(self, node: Node, operator: HigherOrderOperator) -> None:
+        from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
+
+        if operator is run_and_save_rng_state:
+            state = self.add("torchtpu::random_state", [], 1)[0]
+            results = self.call_operator(node.args[0], node.args[1:], node.kwargs, None)
+            self.numbers[node] = [state, results]
+        elif operator is run_with_rng_state:
+            saved = self.number(node.args[0])  # type: ignore[arg-type]
+            before = self.add("torchtpu::replay_random_state", [("state", ("v", saved))], 1)[0]
+            self.numbers[node] = self.call_operator(node.args[1], node.args[2:], node.kwargs, None)
+            self.add("torchtpu::resume_random_state", [("state", ("v", before))], 1)
+        elif operator.name() in FUNCTION_CALLERS:
+            self._call_with_functions(node, operator.name(), FUNCTION_CALLERS[operator.name()])
+        elif operator.name() == "invoke_subgraph":
+            function, _, *operands = node.args
+            module = attribute_of(function)  # type: ignore[arg-type]
+            kinds = [_kind_of(each.meta.get("val")) for each in module.graph.find_nodes(op="placeholder")]
+            inputs = [None if kind == "-" else self.number(each) for kind, each in zip(kinds, operands, strict=True)]  # type: ignore[arg-type]
+            self.numbers[node] = [
+                None if each is None else self.numbers.get(each) for each in self.walk(module, inputs)
+            ]
+        elif operator.name() in DENSE_FORMS:
+            self._call_dense_form(node, operator)
+        else:
+            self._refuse(operator)
+
+    def attribute(self, node: Node) -> None:
+        if not isinstance(attribute_of(node), GraphModule):
+            # AOTAutograd's fake tensor mode is on here, and constants are real.
+            on_a_clean_thread(functools.partial(super().attribute, node))
+
+    def _call_with_functions(self, node: Node, name: str, parameters: Sequence[str]) -> None:
+        arguments: list[tuple[str, Value]] = []
+        taken: list[str] = []
+        for parameter, argument in zip(parameters, node.args, strict=False):
+            if _is_function_node(argument):
+                function = GraphEncoder(attribute_of(argument), self._rows, self._sizes)  # type: ignore[arg-type]
+                taken.append(function.kinds)
+                arguments.append((parameter, ("g", function.encoded())))
+            elif isinstance(argument, list | tuple):
+                # Numbers that are known are part of the functions.
+                arguments.append((parameter, ("vs", [self.number(each) for each in argument if _is_tensor(each)])))
+            else:
+                arguments.append((parameter, ("v", self.number(argument))))  # type: ignore[arg-type]
+        if any("n" in kinds for kinds in taken):
+            self._refuse(node.target)
+        self.numbers[node] = self.add(f"higher_order::{name}", arguments, len(node.meta["val"]))
+
+    def _call_dense_form(self, node: Node, operator: HigherOrderOperator) -> None:
+        flat, structure = tree_flatten((node.args, node.kwargs))
+        tensors = [each for each in flat if _is_tensor(each)]
+        values = [attribute_of(each) if _is_function_node(each) else self.plain(each) for each in flat]
+        dense = getattr(importlib.import_module(type(operator).__module__), DENSE_FORMS[operator.name()])
+
+        def call(*given: torch.Tensor) -> list[torch.Tensor]:
+            remaining = iter(given)
+            args, kwargs = tree_unflatten([next(remaining) if _is_tensor(each) else each for each in values], structure)
+            return [each for each in tree_flatten(dense(*args, **kwargs))[0] if isinstance(each, torch.Tensor)]
+
+        def trace() -> GraphModule:
+            with FakeTensorMode(allow_non_fake_inputs=True):
+                fakes = [self._empty(each, each.meta["val"].device) for each in tensors]
+                return make_fx(call)(*fakes)
+
+        traced = on_a_clean_thread(trace)
+        results = iter(self.walk(traced, [self.number(each) for each in tensors]))
+
+        def number_of(value: Any) -> int | None:
+            result = next(results) if isinstance(value, torch.Tensor) else None
+            return None if result is None else self.number(result)
+
+        self.numbers[node] = tree_map(number_of, node.meta["val"])
+
+    def _empty(self, node: Node, device: torch.device | str) -> torch.Tensor:
+        tensor = node.meta["val"]
+        sizes, strides = [[self.plain(each) for each in of] for of in (tensor.shape, tensor.stride())]
+        return torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=device)
+
+    def encoded(self) -> Encoded:
+        """The graph as another one's function."""
+        return len(self.kinds) - self.kinds.count("-"), self.nodes, [self.number(each) for each in self.outputs]  # type: ignore[arg-type]
+
+    def _refuse(self, operator: Any) -> None:
+        raise NotImplementedError(f"torch.compile: a graph calls {operator}, which tpu programs cannot")
+
+
+def owner_of(node: Node) -> Node:
+    """The node whose memory a node is a view of; itself where it is none."""
+    while True:
+        # The results of a view that returns several are taken with getitem.
+        source = node.args[0] if node.target is python_operator.getitem else node
+        if not isinstance(source, Node) or not isinstance(source.target, OpOverload) or not source.target.is_view:
+            return node
+        node = source.args[0]  # type: ignore[assignment]
+
+
+def is_dense(held: Sequence[tuple[int, int]]) -> bool:
+    """Whether dimensions, given as stride and size, leave no gaps."""
+    expected = 1
+    for stride, size in sorted(held):
+        if size > 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+# Stands for an output that is no tensor.
+_NOTHING = -(2**31)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Node) and isinstance(value.meta.get("val"), torch.Tensor)
+
+
+def _is_function_node(value: Any) -> bool:
+    return isinstance(value, Node) and value.op == "get_attr"
+
+
+def _kind_of(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return "t"
+    # Sizes are part of a program: there is one for each.
+    return "n" if isinstance(value, float | torch.SymFloat) else "-"
+
+
+def _in_schema_order(operator: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    named = dict(zip((argument.name for argument in operator._schema.arguments), args, strict=False))
+    return [{**named, **kwargs}.get(argument.name) for argument in operator._schema.arguments]

@@ -1,0 +1,94 @@
+"""Makes Dynamo know the device and the backend.
+
+`import torch` must stay quick, and importing Dynamo takes seconds, so this waits until somebody else imports it:
+Python's import system asks `_WhenImported` for the module, which has the usual finders answer and then runs on.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.util
+import sys
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+DYNAMO = "torch._dynamo"
+
+
+def register_with_dynamo() -> None:
+    """Registers the backend and the device interface now, or as soon as Dynamo is imported."""
+    if DYNAMO in sys.modules:
+        _register()
+    else:
+        sys.meta_path.insert(0, _WhenImported(DYNAMO, _register))
+
+
+def _register() -> None:
+    import torch
+    from torch._dynamo import trace_rules
+    from torch._dynamo.backends.registry import register_backend
+    from torch._dynamo.device_interface import get_interface_for_device, register_interface_for_device
+
+    from torchtpu.compile import backend
+    from torchtpu.compile.device_interface import TpuInterface
+
+    get_interface_for_device("cpu")  # registers torch's own interfaces, a stand-in for "tpu" among them, over which ...
+    register_interface_for_device("tpu", TpuInterface)  # ... this one goes
+    for package in ("torchtpu.tpu", "torchtpu.decompose"):
+        trace_rules.add(package)  # not for Dynamo to trace, as torch itself is not
+    register_backend(backend.tpu, name="tpu")
+    _admit_flex_attention()
+    if hasattr(torch.compiler, "set_default_backend"):  # since torch 2.15
+        backend.others = torch.compiler.get_default_backend()
+        torch.compiler.set_default_backend("tpu")
+
+
+def _admit_flex_attention() -> None:
+    """Flex attention has a list of the devices that it is compiled for, by name."""
+    import torch
+    from torch.nn.attention import flex_attention
+
+    refuse = getattr(flex_attention, "_validate_device", None)
+    if refuse is None:
+        return
+
+    @torch.compiler.substitute_in_graph(refuse)
+    def validate(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
+        if query.device.type != "tpu":
+            refuse(query, key, value)
+
+
+class _WhenImported(importlib.abc.MetaPathFinder):
+    """Calls a function once, after a module has been imported."""
+
+    def __init__(self, name: str, function: Callable[[], None]) -> None:
+        self._name = name
+        self._function = function
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if name != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _ThenCall(spec.loader, self._function)
+        return spec
+
+
+class _ThenCall(importlib.abc.Loader):
+    """Loads a module as its own loader does, then calls a function."""
+
+    def __init__(self, loader: importlib.abc.Loader, function: Callable[[], None]) -> None:
+        self._loader = loader
+        self._function = function
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        self._function()

@@ -1,0 +1,222 @@
+"""A graph as something to run: one program where it can be, else programs with work of the host between them.
+
+Work of the host is what happens on another device (a CPU tensor, a copy to the CPU, another tpu device's program) and
+what the table cannot lower (a custom operator, a result whose size the data decide): it runs as eager runs it.
+"""
+
+from __future__ import annotations
+
+import operator as python_operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._ops import HigherOrderOperator, OpOverload
+from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+from torchtpu.compile.encode import COPY_, DENSE_FORMS, FUNCTION_CALLERS, GraphEncoder, Run, is_covered
+from torchtpu.compile.options import Flags
+from torchtpu.decompose.encoding import attribute_of
+from torchtpu.decompose.tracing import flatten_tensors
+
+HOST = "host"
+SYM_SIZE = torch.ops.aten.sym_size.int
+
+
+def compile_graph(module: GraphModule, name: str, rows: frozenset[str], flags: Flags) -> Callable[[list[Any]], Any]:
+    """Compiles a functional graph of AOTAutograd's into what it calls with the list of the graph's inputs."""
+    _describe_random_states(module)
+    places = _places(module)
+    devices = set(places.values())
+    if len(devices) <= 1 and HOST not in devices:
+        device = int(next(iter(devices), "0"))
+        run = _program(module, name, rows, flags, device)
+    else:
+        run = _segments(module, places, name, rows, flags)
+
+    def call(inputs: list[Any]) -> list[Any]:
+        return run(inputs)
+
+    call._boxed_call = True  # type: ignore[attr-defined]
+    return call
+
+
+def _program(module: GraphModule, name: str, rows: frozenset[str], flags: Flags, device: int) -> Run:
+    symbols = _symbols(module)
+    if not symbols:
+        return GraphEncoder(module, rows, {}).compiled(name, device, flags)
+    # One program for each set of sizes.
+    programs: dict[tuple[int, ...], Run] = {}
+
+    def call(inputs: list[Any]) -> list[Any]:
+        sizes = tuple(inputs[i] if dim is None else inputs[i].size(dim) for i, dim in symbols.values())
+        program = programs.get(sizes)
+        if program is None:
+            known = dict(zip(symbols, sizes, strict=True))
+            program = programs[sizes] = GraphEncoder(module, rows, known).compiled(name, device, flags)
+        return program(inputs)
+
+    return call
+
+
+def _symbols(module: GraphModule) -> dict[Any, tuple[int, int | None]]:
+    """The symbolic sizes of a graph, and which input tells each: a number, or a tensor in one of its dimensions."""
+    symbols: dict[Any, tuple[int, int | None]] = {}
+    for i, node in enumerate(module.graph.find_nodes(op="placeholder")):
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymInt):
+            symbols.setdefault(value.node.expr, (i, None))
+        elif isinstance(value, torch.Tensor):
+            for dim, size in enumerate(value.shape):
+                if isinstance(size, torch.SymInt) and size.node.expr.is_symbol:
+                    symbols.setdefault(size.node.expr, (i, dim))
+    return symbols
+
+
+def _describe_random_states(module: GraphModule) -> None:
+    """AOTAutograd takes the random state that checkpointing keeps for the CPU's; here it is a key and a counter."""
+    for node in module.graph.find_nodes(op="call_function", target=run_and_save_rng_state):
+        for user in node.users:
+            if user.args[1] == 0:
+                user.meta["val"] = torch.empty(16, dtype=torch.uint8, device="meta")
+    for node in module.graph.find_nodes(op="call_function", target=run_with_rng_state):
+        node.args[0].meta["val"] = torch.empty(16, dtype=torch.uint8, device="meta")
+
+
+def _places(module: GraphModule) -> dict[Node, str]:
+    """Where each call of an operator happens: the index of a tpu device, or HOST."""
+    places: dict[Node, str] = {}
+    for node in module.graph.nodes:
+        if node.op != "call_function":
+            continue
+        if node.target is python_operator.getitem:
+            places[node] = places[node.args[0]]
+        elif not _is_arithmetic(node):
+            places[node] = _place(node)
+    return places
+
+
+def _is_arithmetic(node: Node) -> bool:
+    """Whether a node computes a size from sizes that are known before the graph runs."""
+    value = node.meta.get("val")
+    if isinstance(node.target, OpOverload) and node.target.namespace == "aten" and node.target is not SYM_SIZE:
+        return False
+    return isinstance(value, torch.SymInt | torch.SymBool | torch.SymFloat) and not _is_unbacked(value)
+
+
+def _is_unbacked(value: Any) -> bool:
+    """Whether the data decide a number."""
+    return bool(free_unbacked_symbols(value))
+
+
+def _place(node: Node) -> str:
+    if node.target in (run_and_save_rng_state, run_with_rng_state):
+        named: Any = node.kwargs.get("device")
+        device = named or next(_devices_of(node.all_input_nodes), torch.device("cpu"))
+        return str(device.index or 0) if device.type == "tpu" else HOST
+    results = list(flatten_tensors(node.meta.get("val")))
+    if any(_is_unbacked(size) for tensor in results for size in tensor.shape):
+        return HOST
+    inputs = [
+        tensor
+        for each in node.all_input_nodes
+        for tensor in flatten_tensors(each.meta.get("val"))
+        # A program takes the number that a 0-d CPU tensor holds.
+        if tensor.device.type != "cpu" or tensor.dim() > 0 or (node.target is COPY_ and each is node.args[0])
+    ]
+    devices = {tensor.device for tensor in (*results, *inputs)}
+    if len(devices) != 1 or next(iter(devices)).type != "tpu":
+        return HOST
+    if not results or not _is_lowered(node):
+        return HOST
+    return str(next(iter(devices)).index or 0)
+
+
+def _devices_of(nodes: list[Node]) -> Iterator[torch.device]:
+    for node in nodes:
+        for tensor in flatten_tensors(node.meta.get("val")):
+            if tensor.device.type == "tpu":
+                yield tensor.device
+
+
+def _is_lowered(node: Node) -> bool:
+    """Whether a program can do what a node does."""
+    operator = node.target
+    if isinstance(operator, HigherOrderOperator):
+        functions = [attribute_of(each) for each in node.all_input_nodes if each.op == "get_attr"]
+        if operator.name() == "invoke_subgraph":
+            return all(_is_function(each, may_draw=True) for each in functions)
+        return operator.name() in DENSE_FORMS or (
+            operator.name() in FUNCTION_CALLERS and all(_is_function(each) for each in functions)
+        )
+    if not isinstance(operator, OpOverload):
+        return False
+    return operator is COPY_ or is_covered(operator) or operator.namespace in ("aten", "prims")
+
+
+def _is_function(function: Any, may_draw: bool = False) -> bool:
+    """Whether a graph can be a function within a program."""
+    return isinstance(function, GraphModule) and all(
+        node.target is python_operator.getitem
+        or _is_arithmetic(node)
+        # Loops draw as often as the data say: how far the generator moves must be known.
+        or (_is_lowered(node) and (may_draw or not _draws(node.target)))
+        for node in function.graph.nodes
+        if node.op == "call_function"
+    )
+
+
+def _draws(operator: Any) -> bool:
+    return isinstance(operator, OpOverload) and torch.Tag.nondeterministic_seeded in operator.tags
+
+
+def _segments(module: GraphModule, places: dict[Node, str], name: str, rows: frozenset[str], flags: Flags) -> Run:
+    from torch.fx.passes.split_module import split_module
+
+    levels = _levels(module, places)
+    kinds = {levels[node]: place for node, place in places.items()}
+    split = split_module(module, module, lambda node: levels[node], keep_original_order=False)
+    for level, place in kinds.items():
+        segment = getattr(split, f"submod_{level}")
+        if place != HOST:
+            setattr(split, f"submod_{level}", _Segment(segment, f"{name}, part {level}", rows, flags, int(place)))
+    return lambda inputs: list(split(*inputs))
+
+
+def _levels(module: GraphModule, places: dict[Node, str]) -> dict[Node, int]:
+    """The number of each node's segment: nodes of one place that can run together have the same."""
+    kinds: list[str] = []
+    levels: dict[Node, int] = {}
+
+    def level_from(lowest: int, place: str) -> int:
+        while lowest < len(kinds) and kinds[lowest] != place:
+            lowest += 1
+        if lowest == len(kinds):
+            kinds.append(place)
+        return lowest
+
+    for node in module.graph.nodes:
+        if node.op not in ("call_function", "get_attr"):
+            continue
+        place = places.get(node, HOST)
+        before = [levels[each] for each in node.all_input_nodes if each in levels]
+        if node.target is COPY_:
+            # Whoever reads the old value comes first.
+            before += [levels[user] for user in node.args[0].users if user in levels]
+        levels[node] = level_from(max(before, default=0), place)
+    return levels
+
+
+class _Segment(torch.nn.Module):
+    """A part of a graph, as a program."""
+
+    def __init__(self, module: GraphModule, name: str, rows: frozenset[str], flags: Flags, device: int) -> None:
+        super().__init__()
+        self._single = isinstance(module.graph.output_node().args[0], Node)
+        self._run = _program(module, name, rows, flags, device)
+
+    def forward(self, *inputs: Any) -> Any:
+        outputs = self._run(list(inputs))
+        return outputs[0] if self._single else outputs

@@ -1,0 +1,594 @@
+"""`torch.compile` on tpu tensors gives what eager gives on the CPU."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import assert_same, check_python
+from small_models import TASKS
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+STEPS = 10
+
+
+@pytest.fixture(autouse=True)
+def _fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    if isinstance(value, list | tuple):
+        return [_moved(each, device) for each in value]
+    return value.to(device) if isinstance(value, Tensor) else value
+
+
+def check_compiled(function: Callable[..., Any], device: torch.device, *inputs: Any, **options: Any) -> None:
+    """The compiled function does to the device's inputs, and returns, what the function does on the CPU."""
+    on_cpu, on_device = copy.deepcopy(inputs), _moved(copy.deepcopy(inputs), device)
+    compiled = torch.compile(function, **options)
+    for _ in range(2):
+        assert_same(compiled(*on_device), function(*on_cpu))
+        assert_same(on_device, list(on_cpu))
+
+
+def _compiles() -> int:
+    return torch.tpu.cache_stats()["compiles"]
+
+
+# ---- models ------------------------------------------------------------------------------------------------------
+
+
+def _train(task: str, device: torch.device | str, how: str) -> Tensor:
+    torch.manual_seed(0)
+    model = TASKS[task].model().to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    forward = torch.compile(model) if how == "model" else model
+
+    def step(inputs: Any, target: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = TASKS[task].loss(forward(*inputs), target)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    step = torch.tpu.compile_step(step) if how == "step" else step
+    losses = []
+    for i in range(STEPS):
+        torch.random.default_generator.manual_seed(i % 3)
+        inputs, target = TASKS[task].batch()
+        losses.append(step(_moved(inputs, device), target.to(device)))
+    return torch.stack(losses).cpu()
+
+
+@pytest.mark.parametrize("how", ["model", "step"])
+@pytest.mark.parametrize("task", TASKS)
+def test_trains_as_on_cpu(task: str, how: str, device: torch.device) -> None:
+    torch.testing.assert_close(_train(task, device, how), _train(task, "cpu", "eager"), rtol=1e-3, atol=1e-4)
+
+
+def test_eager_modes_around_a_compiled_call(mode: str, device: torch.device) -> None:
+    def function(x: Tensor) -> Tensor:
+        x.mul_(2)
+        return x.sin() @ x
+
+    compiled = torch.compile(function)
+
+    def run(call: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        for _ in range(3):
+            x = call(x + 1) / 10
+        return x
+
+    x = torch.randn(4, 4)
+    torch.testing.assert_close(run(compiled, x.to(device)).cpu(), run(function, x))
+
+
+# ---- inputs and outputs ------------------------------------------------------------------------------------------
+
+
+def test_mutated_inputs(device: torch.device) -> None:
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        x.add_(y)
+        y[0] = 3
+        x[:, 1].mul_(2)
+        return x * 2
+
+    check_compiled(function, device, torch.randn(4, 4), torch.randn(4, 4))
+
+
+def test_mutation_happens_in_place(device: torch.device) -> None:
+    x = torch.zeros(1 << 20, device=device)
+    torch.compile(lambda x: x.add_(1))(x)
+    torch.tpu.synchronize()
+    before = torch.tpu.memory_allocated()
+    torch.compile(lambda x: x.add_(1))(x)
+    assert torch.tpu.memory_allocated() == before
+    assert x[0].item() == 2
+
+
+def test_inputs_that_share_memory(device: torch.device) -> None:
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        x.add_(1)
+        return y * 2
+
+    def run(call: Callable[[Tensor, Tensor], Tensor], device: torch.device | str) -> list[Tensor]:
+        base = torch.arange(10.0, device=device)
+        return [call(base[2:6], base[4:8]), base]
+
+    assert_same(run(torch.compile(function), device), run(function, "cpu"))
+
+
+def test_outputs_that_are_views(device: torch.device) -> None:
+    def function(x: Tensor) -> list[Tensor]:
+        y = x + 1
+        return [y, y.t(), x[1:], x.view(-1), x, y.expand(2, 4, 3)]
+
+    check_compiled(function, device, torch.randn(4, 3))
+    x = torch.zeros(4, 3, device=device)
+    torch.compile(function)(x)[2].add_(1)
+    assert x.sum().item() == 9
+
+
+def test_layouts(device: torch.device) -> None:
+    x = torch.randn(2, 3, 4, 5)
+    check_compiled(lambda x: [x + 1, x.relu(), F.avg_pool2d(x, 2)], device, x.to(memory_format=torch.channels_last))
+    check_compiled(lambda x: [x + 1, x.sum(0), x.reshape(-1)], device, x.permute(2, 0, 3, 1))
+
+
+def test_module_state(device: torch.device) -> None:
+    class Counter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(2))
+            self.calls = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.count += x.sum()
+            self.calls += 1
+            return x * self.count[0] + self.calls
+
+    module, expected = Counter().to(device), Counter()
+    compiled = torch.compile(module)
+    for i in range(3):
+        assert_same(compiled(torch.full((2,), float(i), device=device)), expected(torch.full((2,), float(i))))
+    assert_same(module.count, expected.count)
+
+
+def test_numbers_are_inputs(device: torch.device) -> None:
+    compiled = torch.compile(lambda x, number, tensor: x * number + tensor)
+    x = torch.ones(3, device=device)
+    for i in range(4):
+        if i == 2:
+            before = _compiles()
+        assert compiled(x, 0.5 + i, torch.tensor(2.0 + i)).tolist() == [2.5 + 2 * i] * 3
+    assert _compiles() == before
+
+
+def test_empty_and_zero_dim(device: torch.device) -> None:
+    check_compiled(
+        lambda x, y: [x.sum(0), x * 2, y + 1, torch.cat([x, x])], device, torch.ones(0, 3), torch.tensor(2.0)
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64, torch.int32, torch.complex64, torch.bool])
+def test_dtypes(dtype: torch.dtype, device: torch.device) -> None:
+    x = torch.tensor([[1, 2], [0, 4]]).to(dtype)
+    check_compiled(lambda x: [x * x, x.to(torch.float32 if not x.is_complex() else x.dtype).mean(), x == 1], device, x)
+
+
+# ---- gradients ---------------------------------------------------------------------------------------------------
+
+
+def test_gradients(device: torch.device) -> None:
+    def gradients(call: Callable[[Tensor, Tensor], Tensor], device: torch.device | str) -> list[Tensor]:
+        torch.random.default_generator.manual_seed(1)
+        x, w = (torch.randn(4, 4).to(device).requires_grad_() for _ in range(2))
+        y = call(x, w)
+        y.backward(retain_graph=True)
+        y.backward()
+        return [y.detach().cpu(), x.grad.cpu(), w.grad.cpu()]
+
+    def function(x: Tensor, w: Tensor) -> Tensor:
+        return (F.layer_norm(x @ w, (4,)).tanh() * x.std()).square().sum()
+
+    assert_same(gradients(torch.compile(function), device), gradients(function, "cpu"))
+
+
+def test_no_grad_and_inference_mode(device: torch.device) -> None:
+    module = nn.Linear(4, 4).to(device)
+    compiled = torch.compile(module)
+    x = torch.ones(2, 4, device=device)
+    assert compiled(x).requires_grad
+    with torch.no_grad():
+        assert not compiled(x).requires_grad
+    with torch.inference_mode():
+        inferred = compiled(x)
+        assert inferred.is_inference()
+    torch.testing.assert_close(inferred.cpu(), module(x).detach().cpu())
+
+
+def test_autocast(device: torch.device) -> None:
+    module = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.Linear(8, 8)).to(device)
+
+    def function(x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, torch.bfloat16):
+            return module(x)
+
+    x = torch.randn(4, 8, device=device)
+    expected, actual = function(x), torch.compile(function)(x)
+    assert actual.dtype == expected.dtype == torch.bfloat16
+    torch.testing.assert_close(actual.cpu(), expected.cpu(), rtol=2e-2, atol=2e-2)
+
+
+# ---- random numbers ----------------------------------------------------------------------------------------------
+
+
+def test_random_numbers_are_those_of_eager(device: torch.device) -> None:
+    def function(x: Tensor) -> Tensor:
+        return F.dropout(x, 0.3) + torch.rand_like(x) * torch.randn(4, 1, device=x.device)
+
+    compiled = torch.compile(function)
+    x = torch.ones(4, 16, device=device)
+    results = []
+    for call in (function, compiled):
+        torch.manual_seed(7)
+        results.append([call(x), call(x), torch.rand(3, device=device)])
+    assert not torch.equal(results[1][0], results[1][1])
+    torch.testing.assert_close(results[1], results[0])
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpointing_repeats_random_numbers(reentrant: bool, device: torch.device) -> None:
+    linear = nn.Linear(8, 8).to(device)
+
+    def block(x: Tensor) -> Tensor:
+        return F.dropout(torch.relu(linear(x)), 0.5)
+
+    def function(x: Tensor) -> Tensor:
+        return checkpoint(block, checkpoint(block, x, use_reentrant=reentrant), use_reentrant=reentrant).sum()
+
+    gradients = []
+    for call in (function, torch.compile(function)):
+        x = torch.ones(8, 8, device=device, requires_grad=True)
+        torch.manual_seed(3)
+        call(x).backward()
+        gradients.append([x.grad, torch.rand(2, device=device)])
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
+# ---- graphs ------------------------------------------------------------------------------------------------------
+
+
+def test_graph_breaks(device: torch.device) -> None:
+    def function(x: Tensor) -> list[float]:
+        y = x + 1
+        if y.sum() > 0:
+            y = y * 2
+        torch._dynamo.graph_break()
+        return (y - 1).tolist()
+
+    x = torch.ones(2, device=device)
+    with pytest.raises(torch._dynamo.exc.Unsupported):
+        torch.compile(function, fullgraph=True)(x)
+    assert torch.compile(function)(x) == [3.0, 3.0]
+
+
+def test_work_of_the_host_within_a_graph(device: torch.device) -> None:
+    def function(x: Tensor) -> list[Tensor]:
+        on_host = (x * 3).cpu() * 2
+        return [on_host.sum(), on_host.to(x.device) + x, torch.arange(4) + 1, x + torch.tensor(2.0)]
+
+    compiled = torch.compile(function, fullgraph=True)
+    x = torch.randn(4)
+    actual = compiled(x.to(device))
+    assert [each.device.type for each in actual] == ["cpu", "tpu", "cpu", "tpu"]
+    torch.testing.assert_close([each.cpu() for each in actual], function(x))
+
+
+def test_sizes_that_the_data_decide(device: torch.device) -> None:
+    compiled = torch.compile(lambda x: (x.nonzero() * 2).sum() + x[x > 1].sum(), fullgraph=True)
+    assert compiled(torch.tensor([0.0, 1, 2], device=device)).item() == 8
+    assert compiled(torch.tensor([3.0, 1, 2], device=device)).item() == 11
+
+
+def test_several_devices() -> None:
+    code = """
+import torch
+compiled = torch.compile(lambda x: x.sin() + 1)
+first, second = (compiled(torch.full((2,), float(i), device=f"tpu:{i}")) for i in range(2))
+assert (first.device.index, second.device.index) == (0, 1)
+torch.testing.assert_close(second.cpu(), torch.full((2,), 1.0).sin() + 1)
+across = torch.compile(lambda x, y: (x + 1).to("tpu:1") * y, fullgraph=True)
+result = across(torch.ones(2, device="tpu:0"), torch.ones(2, device="tpu:1"))
+print(result.device, result.tolist())
+"""
+    assert check_python(code, TORCHTPU_NUM_DEVICES="2").strip() == "tpu:1 [2.0, 2.0]"
+
+
+def test_dynamic_shapes(device: torch.device) -> None:
+    always = torch.compile(lambda x: (x * 2).sum(0) + x.shape[0] + x.numel() // 2, dynamic=True)
+    later = torch.compile(lambda x: (x @ x.t()).softmax(-1).sum())
+    marked = torch.compile(lambda x: x.cumsum(0)[-1])
+    for n in (3, 5, 7, 2):
+        x = torch.ones(n, 2, device=device)
+        assert always(x).tolist() == [4.0 * n] * 2
+        assert later(x).item() == pytest.approx(n)
+        torch._dynamo.mark_dynamic(x, 0)
+        if n > 2:
+            assert marked(x).tolist() == [n] * 2
+
+
+def test_dynamic_shapes_have_gradients(device: torch.device) -> None:
+    compiled = torch.compile(lambda x, w: (x @ w).square().mean(), dynamic=True)
+    for n in (3, 5, 8):
+        x, w = torch.randn(n, 4), torch.randn(4, 4)
+        expected = w.clone().requires_grad_()
+        (x @ expected).square().mean().backward()
+        actual = w.to(device).requires_grad_()
+        compiled(x.to(device), actual).backward()
+        torch.testing.assert_close(actual.grad.cpu(), expected.grad)
+
+
+def test_custom_operators(device: torch.device) -> None:
+    with torch.library._scoped_library("torchtpu_test", "FRAGMENT"):
+
+        @torch.library.custom_op("torchtpu_test::tripled", mutates_args=())
+        def tripled(x: Tensor) -> Tensor:
+            return torch.from_numpy(x.cpu().numpy() * 3).to(x.device)
+
+        @tripled.register_fake
+        def _(x: Tensor) -> Tensor:
+            return torch.empty_like(x)
+
+        compiled = torch.compile(lambda x: tripled(x + 1) * 2, fullgraph=True)
+        assert compiled(torch.ones(2, device=device)).tolist() == [12.0, 12.0]
+
+
+def test_views_that_return_several(device: torch.device) -> None:
+    check_compiled(lambda x: [*x.unbind(-1), *(x + 1).chunk(2, 1), (x * 2)[:, ::2]], device, torch.randn(3, 4))
+
+
+def test_as_strided(device: torch.device) -> None:
+    x = torch.randn(4, 4)
+    check_compiled(lambda x: [x.t().as_strided((2, 2), (1, 2)) + 1, x[1:].as_strided((2, 2), (3, 1), 5) * 2], device, x)
+
+
+def test_regions_compiled_once(device: torch.device) -> None:
+    layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3)).to(device)
+
+    @torch.compiler.nested_compile_region
+    def block(layer: nn.Module, x: Tensor) -> Tensor:
+        return layer(x).tanh()
+
+    def function(x: Tensor) -> Tensor:
+        for layer in layers:
+            x = block(layer, x)
+        return x.sum()
+
+    gradients = []
+    for call in (function, torch.compile(function, fullgraph=True)):
+        x = torch.ones(2, 4, device=device, requires_grad=True)
+        call(x).backward()
+        gradients.append(x.grad)
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
+# ---- higher-order operators --------------------------------------------------------------------------------------
+
+
+def check_one_program(function: Callable[..., Any], device: torch.device, *inputs: Tensor, backend: str) -> None:
+    """One program computes what the backend computes on the CPU, and its gradients, if any."""
+
+    def run(backend: str, device: torch.device | str) -> tuple[list[Tensor], list[Tensor]]:
+        moved = [each.to(device) for each in inputs]
+        needed = [each.requires_grad_() for each in moved if each.is_floating_point()]
+        results = torch.compile(function, fullgraph=True, backend=backend)(*moved)
+        results = [results] if isinstance(results, Tensor) else list(results)
+        differentiable = [each.sum() for each in results if each.requires_grad]
+        gradients = torch.autograd.grad(sum(differentiable), needed) if differentiable else ()
+        return [each.detach().cpu() for each in results], [each.cpu() for each in gradients]
+
+    expected = run(backend, "cpu")
+    torch._dynamo.reset()
+    torch.testing.assert_close(run("tpu", device), expected, rtol=1e-4, atol=1e-5)
+    moved = [each.detach().to(device) for each in inputs]
+    compiled = torch.compile(function, fullgraph=True)
+    compiled(*moved)
+    torch.tpu.reset_cache_stats()
+    compiled(*moved)
+    assert torch.tpu.cache_stats()["requests"] == 1
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_cond(sign: float, device: torch.device) -> None:
+    def function(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+        return torch.cond(x.sum() > 0, lambda x: ((x @ w).sin(), x.sum()), lambda x: (x.cos() @ w, x.mean()), (x,))
+
+    check_one_program(function, device, sign * torch.rand(3, 3), torch.randn(3, 3), backend="aot_eager")
+
+
+def test_while_loop(device: torch.device) -> None:
+    from torch._higher_order_ops.while_loop import while_loop
+
+    def function(limit: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+        start = torch.zeros((), dtype=torch.int64, device=x.device)
+        return while_loop(lambda i, x: i < limit, lambda i, x: (i + 1, x * 2 + i), (start, x))
+
+    with torch.no_grad():
+        for limit in (0, 5):
+            check_one_program(function, device, torch.tensor(limit), torch.arange(6), backend="eager")
+
+
+def test_scan(device: torch.device) -> None:
+    from torch._higher_order_ops.scan import scan
+
+    def function(init: Tensor, xs: Tensor) -> tuple[Tensor, ...]:
+        return scan(lambda carry, x: ((carry + x).sin(), carry * x.sum()), init, xs, dim=0)
+
+    check_one_program(function, device, torch.randn(3), torch.randn(5, 3), backend="aot_eager")
+
+
+def test_associative_scan(device: torch.device) -> None:
+    from torch._higher_order_ops.associative_scan import associative_scan
+
+    def function(xs: Tensor) -> Tensor:
+        return associative_scan(lambda a, b: a * b + a, xs.detach(), 0, combine_mode="generic")
+
+    check_one_program(function, device, torch.randn(7, 3), backend="eager")
+
+
+def test_flex_attention(device: torch.device) -> None:
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    q, k, v = (torch.randn(1, 2, 128, 8) for _ in range(3))
+    slopes = torch.tensor([0.1, 0.2])
+    mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, 128, 128, device=device)
+
+    def function(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: s + on_device[h] * (j - i), block_mask=mask)
+
+    def expected(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        i, j = torch.arange(128)[:, None], torch.arange(128)
+        scores = q @ k.transpose(-1, -2) / 8**0.5 + slopes[:, None, None] * (j - i)
+        return scores.masked_fill(i < j, float("-inf")).softmax(-1) @ v
+
+    on_device = slopes.to(device)
+    results = []
+    for call, place in ((expected, "cpu"), (torch.compile(function, fullgraph=True), device)):
+        moved = [each.detach().clone().to(place).requires_grad_() for each in (q, k, v)]
+        y = call(*moved)
+        y.square().sum().backward()
+        results.append([y.detach().cpu(), *[each.grad.cpu() for each in moved]])
+    torch.testing.assert_close(results[1], results[0], rtol=1e-3, atol=1e-4)
+
+
+# ---- optimizers --------------------------------------------------------------------------------------------------
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.1),
+    "adamw_fused": lambda p: torch.optim.AdamW(p, lr=0.1, fused=True),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.1),
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_compiled_optimizers(optimizer: str, device: torch.device) -> None:
+    def train(device: torch.device | str, compiled: bool) -> list[Tensor]:
+        torch.random.default_generator.manual_seed(0)
+        parameters = [torch.randn(3, 3).to(device).requires_grad_() for _ in range(3)]
+        stepper = OPTIMIZERS[optimizer](parameters)
+        scheduler = torch.optim.lr_scheduler.ExponentialLR(stepper, 0.9)
+        step = torch.compile(stepper.step) if compiled else stepper.step
+        for _ in range(4):
+            stepper.zero_grad()
+            sum((each.square() * (i + 1)).sum() for i, each in enumerate(parameters)).backward()
+            step()
+            scheduler.step()
+        return [each.detach().cpu() for each in parameters]
+
+    torch.testing.assert_close(train(device, True), train("cpu", False), rtol=1e-3, atol=1e-4)
+
+
+def test_a_whole_step_is_one_program(device: torch.device) -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)).to(device)
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    @torch.tpu.compile_step
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    x, y = torch.randn(16, 4, device=device), torch.randn(16, 2, device=device)
+    losses = [step(x, y).item() for _ in range(3)]
+    torch.tpu.reset_cache_stats()
+    losses.append(step(x, y).item())
+    stats = torch.tpu.cache_stats()
+    # One for the gradient of the loss itself, a constant.
+    assert stats["requests"] == stats["hits"] <= 2
+    assert losses == sorted(losses, reverse=True)
+
+
+# ---- the backend -------------------------------------------------------------------------------------------------
+
+
+def test_is_the_default_for_tpu_tensors_only(device: torch.device) -> None:
+    assert torch.compiler.get_default_backend() == "tpu"
+    assert "tpu" in torch.compiler.list_backends()
+    before = _compiles()
+    assert torch.compile(lambda x: x + 1)(torch.ones(2)).tolist() == [2.0, 2.0]
+    assert torch.compile(lambda x: x + 2, options={"epilogue_fusion": True})(torch.ones(2)).tolist() == [3.0, 3.0]
+    assert _compiles() == before
+    torch.compile(lambda x: x + 1)(torch.ones(2, device=device))
+    assert _compiles() == before + 1
+
+
+def test_dynamo_is_imported_by_its_users_only() -> None:
+    code = (
+        "import sys, torch; print('torch._dynamo' in sys.modules); import torch._dynamo as d; print(d.__spec__.loader)"
+    )
+    answers = check_python(code)
+    assert answers.startswith("False")
+    assert "SourceFileLoader" in answers
+
+
+def test_device_interface(device: torch.device) -> None:
+    from torch._dynamo.device_interface import get_interface_for_device
+
+    interface = get_interface_for_device("tpu")
+    assert interface.is_available()
+    assert interface.device_count() == torch.tpu.device_count()
+    assert interface.current_device() == 0
+    assert interface.is_dtype_supported(torch.float64)
+    assert not interface.is_dtype_supported(torch.float8_e4m3fn)
+    assert interface.Worker.get_device_properties(0).name == torch.tpu.get_device_name(0)
+    interface.synchronize()
+
+
+def test_programs_are_counted_and_reused(device: torch.device) -> None:
+    compiled = torch.compile(lambda x: x * 2 + 1, dynamic=False)
+    inputs = [torch.ones(n, device=device) for n in (2, 3, 2, 3, 2)]
+    torch.tpu.reset_cache_stats()
+    for x in inputs:
+        compiled(x)
+    stats = torch.tpu.cache_stats()
+    assert (stats["requests"], stats["hits"], stats["compiles"]) == (5, 3, 2)
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"])
+def test_modes_are_accepted(mode: str, device: torch.device) -> None:
+    assert torch.compile(lambda x: x + 1, mode=mode)(torch.ones(2, device=device)).tolist() == [2.0, 2.0]
+
+
+def test_options_are_flags_of_xla(device: torch.device) -> None:
+    x = torch.ones(2, device=device)
+    options = {"xla_cpu_enable_fast_math": True, "xla_backend_optimization_level": 1}
+    assert torch.compile(lambda x: x + 1, options=options)(x).tolist() == [2.0, 2.0]
+    for unknown in ({"epilogue_fusion": True}, {"xla_no_such_flag": True}, {"xla_cpu_enable_fast_math": [1]}):
+        with pytest.raises(Exception, match=next(iter(unknown))) as raised:
+            torch.compile(lambda x: x + 1, options=unknown)(x)
+        assert "Unexpected optimization option" in str(raised.value)
+
+
+def test_errors_are_pytorchs(device: torch.device) -> None:
+    with pytest.raises(Exception, match=r"shapes|size"):
+        torch.compile(lambda x, y: x @ y)(torch.ones(2, 3, device=device), torch.ones(2, 3, device=device))
+
+
+def test_forgotten_graphs_leave(device: torch.device) -> None:
+    x = torch.ones(3, device=device)
+    for i in range(3):
+        function = torch.compile(lambda x, i=i: x + i)
+        assert function(x)[0].item() == 1 + i
+        torch._dynamo.reset()
+    assert (x + 1).tolist() == [2.0] * 3

@@ -1,0 +1,89 @@
+"""Exported programs as StableHLO, run by a JAX that knows nothing of this package."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torchtpu.export
+from small_models import TASKS
+from torch import Tensor, nn
+
+JAX = Path(__file__).parents[2] / ".venv-peers" / "jax" / "bin" / "python"
+
+# Runs the module in argv[1] on the arrays in argv[2] and writes the results to argv[3].
+RUN = """
+import sys, jax, numpy as np
+from jaxlib import xla_client
+client = jax.devices("cpu")[0].client
+text = open(sys.argv[1]).read()
+program = client.compile_and_load(text, xla_client.DeviceList(tuple(client.devices()[:1])), xla_client.CompileOptions())
+arrays = np.load(sys.argv[2])
+jax.config.update("jax_enable_x64", True)
+results = program.execute_sharded([jax.device_put(arrays[name]) for name in arrays])
+results = results.disassemble_into_single_device_arrays()
+np.savez(sys.argv[3], *[np.asarray(each[0]) for each in results])
+"""
+
+
+def run_in_jax(exported: torchtpu.export.StableHLO, inputs: tuple[Tensor, ...], folder: Path) -> list[Tensor]:
+    if not JAX.exists():
+        pytest.skip("no JAX: `make bench` sets one up")
+    arrays = [*exported.weights.values(), *inputs]
+    assert [(each.dtype, tuple(each.shape)) for each in arrays] == [
+        (each.dtype, each.shape) for each in exported.inputs
+    ]
+    module, given, results = (folder / name for name in ("module.mlir", "inputs.npz", "results.npz"))
+    module.write_text(exported.text)
+    np.savez(given, *[each.numpy() for each in arrays])
+    subprocess.run([str(JAX), "-c", RUN, str(module), str(given), str(results)], check=True, timeout=240)
+    loaded = np.load(results)
+    return [torch.from_numpy(loaded[name]) for name in loaded]
+
+
+@pytest.mark.parametrize("weights", ["inside", "beside"])
+@pytest.mark.parametrize("task", ["mlp", "gpt"])
+def test_runs_in_jax(task: str, weights: str, tmp_path: Path) -> None:
+    model, (inputs, _) = TASKS[task].model().eval(), TASKS[task].batch()
+    exported = torchtpu.export.to_stablehlo(torch.export.export(model, inputs), weights)
+    assert len(exported.weights) == (0 if weights == "inside" else len(exported.inputs) - len(inputs))
+    (actual,) = run_in_jax(exported, inputs, tmp_path)
+    torch.testing.assert_close(actual, model(*inputs).detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_exports_from_the_device_too(device: torch.device) -> None:
+    model, x = nn.Linear(4, 2), torch.randn(3, 4)
+    on_cpu = torchtpu.export.to_stablehlo(torch.export.export(model, (x,)))
+    on_device = torchtpu.export.to_stablehlo(torch.export.export(model.to(device), (x.to(device),)))
+    assert on_cpu == on_device
+
+
+def test_mutated_buffers_are_results(tmp_path: Path) -> None:
+    class Counter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(2))
+
+        def forward(self, x: Tensor, flags: Tensor) -> Tensor:
+            self.count += x
+            return torch.where(flags, self.count, -self.count)
+
+    inputs = (torch.tensor([1.0, 2.0]), torch.tensor([True, False]))
+    exported = torchtpu.export.to_stablehlo(torch.export.export(Counter(), inputs), "beside")
+    count, result = run_in_jax(exported, inputs, tmp_path)
+    assert count.tolist() == [1, 2]
+    assert result.tolist() == [1, -2]
+
+
+def test_refuses_what_it_cannot_say() -> None:
+    x = torch.randn(3, 4)
+    dynamic = torch.export.export(nn.Linear(4, 2), (x,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    with pytest.raises(NotImplementedError, match="static"):
+        torchtpu.export.to_stablehlo(dynamic)
+    with pytest.raises(NotImplementedError, match="random"):
+        torchtpu.export.to_stablehlo(torch.export.export(nn.Dropout(), (x,)))
+    with pytest.raises(ValueError, match="weights"):
+        torchtpu.export.to_stablehlo(dynamic, "outside")  # type: ignore[arg-type]
