@@ -13,6 +13,12 @@ import torchtpu  # noqa: F401 (registers the device where autoloading is switche
 MODES = ("debug", "strict", "fused")
 
 
+def pytest_report_header() -> str:
+    from test_conformance import SEED
+
+    return f"conformance cases drawn with TORCHTPU_CONFORMANCE_SEED={SEED}"
+
+
 @pytest.fixture
 def device() -> torch.device:
     """The device under test."""
