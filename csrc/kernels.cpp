@@ -125,7 +125,10 @@ void Call::convert_tensor(TtArg& arg, const at::Tensor& tensor, size_t position)
   arg.tag = TT_SCALAR_TENSOR;
   arg.dtype = static_cast<int8_t>(dtype);
   arg.wrapped = impl->is_wrapped_number();
-  if (c10::isComplexType(dtype)) {
+  if (dtype == c10::ScalarType::UInt64) {  // a Python integer that int64 does not hold
+    arg.dtype = static_cast<int8_t>(c10::ScalarType::Double);
+    arg.f = c10::fetch_and_cast<double>(dtype, data);
+  } else if (c10::isComplexType(dtype)) {
     const auto value = c10::fetch_and_cast<c10::complex<double>>(dtype, data);
     arg.c[0] = value.real();
     arg.c[1] = value.imag();

@@ -12,7 +12,7 @@ from torch.testing._internal.common_device_type import toleranceOverride
 from torch.testing._internal.common_methods_invocations import foreach_op_db, op_db
 from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInput
 
-from tests.conformance.exceptions import CHOOSES_AMONG_EQUALS, UNIQUE_UP_TO_PHASE
+from tests.conformance.exceptions import CHOOSES_AMONG_EQUALS, TAKES_CPU_TENSORS, UNIQUE_UP_TO_PHASE
 from tests.conformance.places import Place, Trial, describe, seed_everything, tensors_of
 
 # Samples are drawn evenly from the first of them: some operators have thousands.
@@ -84,9 +84,14 @@ class Operator:
         samples = self.info.sample_inputs("cpu", dtype, requires_grad=direction in ("backward", "gradgrad"))
         return [Trial(_describe(sample), make(sample)) for sample in evenly(samples, count)]
 
+    def _put(self, sample: SampleInput, place: Place) -> tuple[Any, Any, dict[str, Any]]:
+        if self.name in TAKES_CPU_TENSORS:
+            return place.put(sample.input), sample.args, sample.kwargs
+        return place.put((sample.input, sample.args, sample.kwargs))
+
     def _forward(self, sample: SampleInput) -> Callable[[Place], Any]:
         def program(place: Place) -> Any:
-            input, args, kwargs = place.put((sample.input, sample.args, sample.kwargs))
+            input, args, kwargs = self._put(sample, place)
             with place.by_default((input, args, kwargs)):
                 result = self.info.op(input, *args, **kwargs)
             if self.name in UNIQUE_UP_TO_PHASE:
@@ -105,7 +110,7 @@ class Operator:
 
     def _differentiable(self, sample: SampleInput, place: Place) -> tuple[list[Tensor], list[Tensor]]:
         """The results that have a gradient, and the inputs that they have it to."""
-        input, args, kwargs = place.put((sample.input, sample.args, sample.kwargs))
+        input, args, kwargs = self._put(sample, place)
         results = sample.output_process_fn_grad(self.info.gradcheck_wrapper(self.info.op, input, *args, **kwargs))
         inputs = {id(tensor): tensor for tensor in tensors_of((input, args, kwargs)) if tensor.requires_grad}
         return [result for result in tensors_of(results) if result.requires_grad], list(inputs.values())
@@ -127,7 +132,7 @@ class Operator:
 
     def _inplace(self, sample: SampleInput) -> Callable[[Place], Any]:
         def program(place: Place) -> Any:
-            input, args, kwargs = place.put((sample.input, sample.args, sample.kwargs))
+            input, args, kwargs = self._put(sample, place)
             return self.info.get_inplace()(input, *args, **kwargs), input
 
         return program
@@ -136,7 +141,7 @@ class Operator:
         """Into tensors of the right size with other strides, and into empty ones."""
 
         def program(place: Place) -> Any:
-            input, args, kwargs = place.put((sample.input, sample.args, sample.kwargs))
+            input, args, kwargs = self._put(sample, place)
             with place.by_default((input, args, kwargs)):
                 expected = self.info.op(input, *args, **kwargs)
                 strided = _map(lambda result: torch.empty_like(result.mT if result.dim() > 1 else result), expected)
@@ -167,8 +172,8 @@ def evenly(values: Any, count: int) -> list[Any]:
     return [considered[position * len(considered) // count] for position in range(count)]
 
 
-def _pointed_to(input: Tensor, indices: Tensor, dim: int) -> Tensor:
-    return input.gather(dim, indices if indices.dim() == input.dim() else indices.unsqueeze(dim))
+def _pointed_to(given: Tensor, indices: Tensor, dim: int) -> Tensor:
+    return given.gather(dim, indices if indices.dim() == given.dim() else indices.unsqueeze(dim))
 
 
 def _map(function: Callable[[Tensor], Tensor], value: Any) -> Any:

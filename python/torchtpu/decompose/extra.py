@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchtpu.decompose import histograms
+
 aten = torch.ops.aten
 
 EXTRA: dict[Any, Callable[..., Any]] = {}
@@ -271,6 +273,13 @@ def _update_scale(
     return scale, torch.where(due, 0, steps).to(growth_tracker.dtype)
 
 
+_register("aten::histogram.bin_ct")(histograms.histogram_with_count)
+_register("aten::histogram.bins_tensor")(histograms.histogram_with_edges)
+_register("aten::_histogramdd_bin_edges")(histograms.bin_edges)
+_register("aten::_histogramdd_from_bin_cts")(histograms.histogram_of_counts)
+_register("aten::_histogramdd_from_bin_tensors")(histograms.histogram_of_edges)
+
+
 # ---- selection: what a sort answers ------------------------------------------------------------------------------
 
 
@@ -301,6 +310,66 @@ def _median_dim(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, 
 @_register("aten::median")
 def _median(self: Tensor) -> Tensor:
     return _median_dim(aten.view.default(self, [-1]), 0)[0]
+
+
+# ---- attention as the CPU names it --------------------------------------------------------------------------------
+
+
+def _attention_scores(
+    query: Tensor, key: Tensor, is_causal: bool, attn_mask: Tensor | None, scale: float | None
+) -> Tensor:
+    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        rows, columns = (torch.arange(size, device=query.device) for size in scores.shape[-2:])
+        scores = torch.where(columns <= rows[:, None], scores, -math.inf)
+    if attn_mask is not None:
+        scores = scores + attn_mask.to(scores.dtype)
+    return scores
+
+
+def _wide(*tensors: Tensor) -> tuple[Tensor, ...]:
+    return tuple(each.float() if each.dtype in (torch.float16, torch.bfloat16) else each for each in tensors)
+
+
+@_register("aten::_scaled_dot_product_flash_attention_for_cpu")
+def _flash_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    wide_query, wide_key, wide_value = _wide(query, key, value)
+    scores = _attention_scores(wide_query, wide_key, is_causal, attn_mask, scale)
+    logsumexp = scores.logsumexp(-1)
+    result = aten._safe_softmax.default(scores, -1) @ wide_value
+    return result.to(query.dtype), logsumexp
+
+
+@_register("aten::_scaled_dot_product_flash_attention_for_cpu_backward")
+def _flash_attention_backward(
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, ...]:
+    wide_grad, wide_query, wide_key, wide_value, wide_out = _wide(grad_out, query, key, value, out)
+    scores = _attention_scores(wide_query, wide_key, is_causal, attn_mask, scale)
+    weights = torch.where(torch.isinf(logsumexp)[..., None], 0.0, (scores - logsumexp[..., None]).exp())
+    grad_weights = wide_grad @ wide_value.mT - (wide_grad * wide_out).sum(-1, keepdim=True)
+    grad_scores = weights * grad_weights * (query.shape[-1] ** -0.5 if scale is None else scale)
+    grads = grad_scores @ wide_key, grad_scores.mT @ wide_query, weights.mT @ wide_grad
+    return tuple(grad.to(query.dtype) for grad in grads)
 
 
 # ---- fused optimizers ----------------------------------------------------------------------------------------------

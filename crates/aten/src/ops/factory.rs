@@ -32,7 +32,7 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(row.eq(column).convert(ty.dtype))
     }),
     // The numbers decide the size of the result, so they are part of the program.
-    one(&["arange", "arange.start", "arange.start_step"], |cx| progression(cx, false)).baked(STEPS),
+    one(&["arange", "arange.start", "arange.start_step", "arange.start_out"], |cx| progression(cx, false)).baked(STEPS),
     one(&["range", "range.step", "range.out"], |cx| progression(cx, true)).baked(STEPS),
     one(&["linspace", "linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor"], |cx| {
         let dtype = result_type(cx, DType::F32)?.dtype;

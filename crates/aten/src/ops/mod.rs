@@ -14,6 +14,7 @@ pub(crate) mod distance;
 pub(crate) mod dynamic;
 pub(crate) mod embedding;
 pub(crate) mod factory;
+pub(crate) mod fft;
 pub(crate) mod foreach;
 pub(crate) mod grid_sample;
 pub(crate) mod index;
@@ -64,6 +65,7 @@ pub(crate) const FAMILIES: &[&[Row]] = &[
     dynamic::ROWS,
     embedding::ROWS,
     factory::ROWS,
+    fft::ROWS,
     grid_sample::ROWS,
     index::ROWS,
     linalg::ROWS,
