@@ -287,10 +287,14 @@ TtStatus call_core(Call& call, c10::SmallVector<TtOut, 4>& outs, size_t& count) 
                  outs.data(), &count);
 }
 
-// Lowers the call's key. False if the operator has neither row nor decomposition.
-bool define(const Call& call) {
+enum class Defined { kYes, kNoRow, kUnknownSizes };
+
+// Lowers the call's key, if the operator has a row or a decomposition, and PyTorch or the results themselves can say
+// which sizes out= arguments must have.
+Defined define(const Call& call) {
   NoGil no_gil;
   const Metas metas = infer(call.op, call.stack, call.device);
+  if (!metas.known && call.op.has_out && call.op.functional != call.op.handle) return Defined::kUnknownSizes;
   const auto* known = metas.known ? metas.metas.data() : nullptr;
   const auto lower = [&](uint64_t graph) {
     return tt_define(call.op.id, call.args.data(), call.args.size(), known, metas.metas.size(), graph);
@@ -298,11 +302,38 @@ bool define(const Call& call) {
   TtStatus status = lower(0);
   if (status == TT_NO_ROW) {
     const uint64_t graph = trace(call.op, call.stack);
-    if (graph == 0) return false;
+    if (graph == 0) return Defined::kNoRow;
     status = lower(graph);
   }
   check(status);
-  return true;
+  return Defined::kYes;
+}
+
+// Computes new results and copies them into the out= arguments.
+void call_functional(const Operator& op, torch::jit::Stack* stack) {
+  const size_t base = stack->size() - op.kinds.size();
+  const auto& arguments = op.handle.schema().arguments();
+  torch::jit::Stack results;
+  std::vector<at::Tensor> outs;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const IValue& value = (*stack)[base + i];
+    if (is_out(arguments[i])) {
+      TORCH_CHECK_NOT_IMPLEMENTED(value.isTensor(), op.name, ": lists of results cannot be written to given tensors");
+      outs.push_back(value.toTensor());
+    } else {
+      results.push_back(value);
+    }
+  }
+  op.functional.callBoxed(&results);
+  for (size_t i = 0; i < outs.size(); ++i) {
+    const at::Tensor& result = results.at(i).toTensor();
+    TORCH_CHECK(result.scalar_type() == outs[i].scalar_type(), "Expected out tensor to have dtype ", result.scalar_type(),
+                ", but got ", outs[i].scalar_type(), " instead");
+    at::native::resize_output(outs[i], result.sizes());
+    outs[i].copy_(result);
+  }
+  torch::jit::drop(*stack, op.kinds.size());
+  for (const at::Tensor& out : outs) stack->emplace_back(out);
 }
 
 void push_results(const Operator& op, torch::jit::Stack* stack, at::ArrayRef<TtOut> outs, int32_t device) {
@@ -374,8 +405,12 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
     if (status != TT_UNDEFINED) throw_last_error();
     if (count > outs.size()) {
       outs.resize(count);
-    } else if (!define(call)) {
-      return fall_back(op, stack, call.device);
+      continue;
+    }
+    switch (define(call)) {
+      case Defined::kYes: break;
+      case Defined::kNoRow: return fall_back(op, stack, call.device);
+      case Defined::kUnknownSizes: return call_functional(op, stack);
     }
   }
   TORCH_CHECK(false, "torchtpu: the core does not know the key that it was just given: ", op.name);

@@ -1,13 +1,10 @@
 """Operators whose result has a length that only the data know, where the table alone does not suffice.
 
 The table lowers those with a bound (`nonzero` has at most as many rows as there are elements) into fresh results. Here
-are those without: one number is read from the device first, and operators of the table compute the rest. And here are
-the `out=` forms, whose given tensor gets its size from the data.
+are those without: one number is read from the device first, and operators of the table compute the rest.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -20,21 +17,7 @@ def register() -> None:
     library = torch.library.Library("aten", "IMPL")
     library.impl("bincount", _bincount, "PrivateUse1")
     library.impl("repeat_interleave.Tensor", _repeat_interleave, "PrivateUse1")
-    for operator in (torch.ops.aten.nonzero, torch.ops.aten.masked_select):
-        library.impl(operator.out, _into(operator.default), "PrivateUse1")
     _kernels.append(library)
-
-
-def _into(operator: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def write(*args: Tensor, out: Tensor) -> Tensor:
-        result = operator(*args)
-        if out.dtype != result.dtype:
-            raise RuntimeError(f"Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead")
-        if out.shape != result.shape:
-            out.resize_(result.shape)
-        return out.copy_(result)
-
-    return write
 
 
 def _bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:

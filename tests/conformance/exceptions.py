@@ -64,7 +64,7 @@ UNIQUE_UP_TO_PHASE = frozenset(
 
 # Among equal elements any may be the one chosen, and the CPU's choice follows no rule: the indices are compared by what
 # they point to. The number is where the operator takes its dimension.
-CHOOSES_AMONG_EQUALS = {"kthvalue": 1, "median": 0, "mode": 0, "nanmedian": 0, "sort": 0, "topk": 1}
+CHOOSES_AMONG_EQUALS = {"argsort": 0, "kthvalue": 1, "median": 0, "mode": 0, "nanmedian": 0, "sort": 0, "topk": 1}
 
 # Operators that take their further tensors on the CPU, whatever the device.
 TAKES_CPU_TENSORS = frozenset({"tensor_split"})

@@ -96,10 +96,10 @@ class Operator:
                 result = self.info.op(input, *args, **kwargs)
             if self.name in UNIQUE_UP_TO_PHASE:
                 result = sample.output_process_fn_grad(result)
-            if self.name in CHOOSES_AMONG_EQUALS and isinstance(result, tuple):
+            if self.name in CHOOSES_AMONG_EQUALS and not kwargs.get("stable"):
                 position = CHOOSES_AMONG_EQUALS[self.name]
                 dim = kwargs.get("dim", args[position] if len(args) > position else -1)
-                result = (result.values, _pointed_to(input, result.indices, dim))
+                result = _pointed_to(input, result, dim)
             # A foreach operator that writes to its argument returns nothing.
             return input if result is None and self.is_foreach else result
 
@@ -172,8 +172,13 @@ def evenly(values: Any, count: int) -> list[Any]:
     return [considered[position * len(considered) // count] for position in range(count)]
 
 
-def _pointed_to(given: Tensor, indices: Tensor, dim: int) -> Tensor:
-    return given.gather(dim, indices if indices.dim() == given.dim() else indices.unsqueeze(dim))
+def _pointed_to(given: Tensor, result: Any, dim: int) -> Any:
+    """The result with each index replaced by the element that it points to."""
+    if isinstance(result, tuple):
+        return result[0], _pointed_to(given, result[1], dim)
+    if result.dtype != torch.int64:
+        return result
+    return given.gather(dim, result if result.dim() == given.dim() else result.unsqueeze(dim))
 
 
 def _map(function: Callable[[Tensor], Tensor], value: Any) -> Any:

@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import queue
-import resource
 import selectors
 import subprocess
 import sys
@@ -23,8 +22,9 @@ from tests.conformance.judge import Verdict
 
 # Before its first case a worker imports torch and PyTorch's lists, which takes seconds, more on a busy machine.
 START_SECONDS = 300.0
-# A worker that has grown so large is replaced: programs that were compiled stay in memory.
-LARGE_BYTES = 4 << 30
+# A worker that has compiled so many programs is replaced: they stay in memory, and the system limits the mappings that
+# a process may have.
+MOST_PROGRAMS = 6000
 
 
 def run_all(cases: Iterable[Case], workers: int, timeout: float, inputs: int, seed: int) -> Iterator[Verdict]:
@@ -97,7 +97,7 @@ class _Worker:
         answer = self._answer(timeout)
         seconds = round(time.monotonic() - start, 3)
         if answer is not None:
-            return Verdict(**answer["verdict"]), answer["bytes"] < LARGE_BYTES
+            return Verdict(**answer["verdict"]), answer["programs"] < MOST_PROGRAMS
         if seconds >= timeout:
             why = f"no end after {timeout:.0f} seconds"
             return Verdict(str(case), "hang", failed=1, why=why, seconds=seconds), False
@@ -129,6 +129,8 @@ def main() -> None:
     """The worker: reads names of cases, writes verdicts. Whatever else prints goes to standard error."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    import torch
+
     from tests.conformance.cases import subjects
     from tests.conformance.judge import run
 
@@ -140,8 +142,7 @@ def main() -> None:
     answer({"subjects": len(subjects())})
     for line in sys.stdin:
         verdict = run(Case.parse(line.strip()), inputs, seed)
-        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        answer({"verdict": dataclasses.asdict(verdict), "bytes": used})
+        answer({"verdict": dataclasses.asdict(verdict), "programs": torch.tpu.cache_stats()["compiles"]})
 
 
 if __name__ == "__main__":

@@ -37,7 +37,10 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(pseudo_inverse(vectors, values, adjoint(vectors), tolerances))
     }),
     many(&["linalg_lstsq"], least_squares).baked(&["rcond"]),
-    one(&["linalg_matrix_exp"], |cx| Ok(exponential(cx.tensor("self")?))),
+    one(&["linalg_matrix_exp"], |cx| {
+        let a = cx.tensor("self")?;
+        Ok(exponential(a.convert(a.dtype().opmath())))
+    }),
 ];
 
 // ---- Hermitian eigenvalues -----------------------------------------------------------------------
