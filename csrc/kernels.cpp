@@ -243,6 +243,37 @@ void move_indices(const Operator& op, torch::jit::Stack* stack, size_t base) {
   }
 }
 
+// For `x[mask] = values`: only the device knows how many elements a mask selects. It is asked only where the values have
+// a length that must be that number; the core takes it as given.
+void check_masked_values(const Operator& op, at::ArrayRef<IValue> arguments) {
+  if (arguments.size() < 3 || op.handle.schema().arguments()[2].name() != "values" || !arguments[2].isTensor()) return;
+  const at::Tensor& self = arguments[0].toTensor();
+  const at::Tensor& values = arguments[2].toTensor();
+  at::Tensor mask;
+  int64_t before = 0;
+  for (const IValue& item : arguments[1].toListRef()) {
+    if (item.isNone() || !item.toTensor().defined()) {
+      before += mask.defined() ? 0 : 1;
+    } else if (mask.defined()) {
+      return;  // several index tensors broadcast against each other
+    } else {
+      mask = item.toTensor();
+    }
+  }
+  if (!mask.defined() || (mask.scalar_type() != at::kBool && mask.scalar_type() != at::kByte)) return;
+  const int64_t behind = self.dim() - before - mask.dim();
+  if (behind < 0 || values.dim() <= behind) return;
+  const int64_t given = values.size(values.dim() - 1 - behind);
+  if (given == 1) return;
+  const int64_t selected = mask.count_nonzero().item().toLong();
+  if (given == selected) return;
+  std::vector<int64_t> shape(self.sizes().begin(), self.sizes().begin() + before);
+  shape.push_back(selected);
+  shape.insert(shape.end(), self.sizes().end() - behind, self.sizes().end());
+  TORCH_CHECK(false, "shape mismatch: value tensor of shape ", values.sizes(),
+              " cannot be broadcast to indexing result of shape ", at::IntArrayRef(shape));
+}
+
 // The out= arguments take the sizes of the results. True if one had to change.
 bool resize_outs(const Call& call) {
   c10::SmallVector<TtMeta, 4> metas(call.op.mutated.size());
@@ -386,6 +417,7 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
   for (const ArgKind kind : op.kinds) {
     if (kind == ArgKind::kIndexList) [[unlikely]] {
       move_indices(op, stack, base);
+      check_masked_values(op, torch::jit::last(*stack, op.kinds.size()));
       break;
     }
   }
