@@ -62,6 +62,9 @@ UNIQUE_UP_TO_PHASE = frozenset(
     }
 )
 
+# Eigenvalues of general matrices come in no order.
+IN_ANY_ORDER = frozenset({"linalg.eig", "linalg.eigvals"})
+
 # Among equal elements any may be the one chosen, and the CPU's choice follows no rule: the indices are compared by what
 # they point to. The number is where the operator takes its dimension.
 CHOOSES_AMONG_EQUALS = {"argsort": 0, "kthvalue": 1, "median": 0, "mode": 0, "nanmedian": 0, "sort": 0, "topk": 1}

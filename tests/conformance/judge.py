@@ -60,7 +60,9 @@ def run(case: Case, inputs: int = INPUTS, seed: int = 0) -> Verdict:
         for trial in trials:
             try:
                 expected = _run(trial, CPU, seed)
-            except Exception:
+            except Exception as error:
+                if not verdict.passed + verdict.failed:
+                    verdict.why = f"the CPU fails: {_in_short(error)}"
                 continue
             try:
                 with torch.tpu.set_eager_mode(case.mode):

@@ -12,7 +12,7 @@ from torch.testing._internal.common_device_type import toleranceOverride
 from torch.testing._internal.common_methods_invocations import foreach_op_db, op_db
 from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInput
 
-from tests.conformance.exceptions import CHOOSES_AMONG_EQUALS, TAKES_CPU_TENSORS, UNIQUE_UP_TO_PHASE
+from tests.conformance.exceptions import CHOOSES_AMONG_EQUALS, IN_ANY_ORDER, TAKES_CPU_TENSORS, UNIQUE_UP_TO_PHASE
 from tests.conformance.places import Place, Trial, describe, seed_everything, tensors_of
 
 # Samples are drawn evenly from the first of them: some operators have thousands.
@@ -94,8 +94,7 @@ class Operator:
             input, args, kwargs = self._put(sample, place)
             with place.by_default((input, args, kwargs)):
                 result = self.info.op(input, *args, **kwargs)
-            if self.name in UNIQUE_UP_TO_PHASE:
-                result = sample.output_process_fn_grad(result)
+            result = self._comparable(sample, result)
             if self.name in CHOOSES_AMONG_EQUALS and not kwargs.get("stable"):
                 position = CHOOSES_AMONG_EQUALS[self.name]
                 dim = kwargs.get("dim", args[position] if len(args) > position else -1)
@@ -105,13 +104,19 @@ class Operator:
 
         return program
 
+    def _comparable(self, sample: SampleInput, result: Any) -> Any:
+        if self.name in IN_ANY_ORDER:
+            result = _ordered(result)
+        return sample.output_process_fn_grad(result) if self.name in UNIQUE_UP_TO_PHASE else result
+
     def _strided(self, sample: SampleInput) -> Callable[[Place], Any]:
         return self._forward(sample.noncontiguous())
 
     def _differentiable(self, sample: SampleInput, place: Place) -> tuple[list[Tensor], list[Tensor]]:
         """The results that have a gradient, and the inputs that they have it to."""
         input, args, kwargs = self._put(sample, place)
-        results = sample.output_process_fn_grad(self.info.gradcheck_wrapper(self.info.op, input, *args, **kwargs))
+        results = self.info.gradcheck_wrapper(self.info.op, input, *args, **kwargs)
+        results = sample.output_process_fn_grad(_ordered(results) if self.name in IN_ANY_ORDER else results)
         inputs = {id(tensor): tensor for tensor in tensors_of((input, args, kwargs)) if tensor.requires_grad}
         return [result for result in tensors_of(results) if result.requires_grad], list(inputs.values())
 
@@ -179,6 +184,19 @@ def _pointed_to(given: Tensor, result: Any, dim: int) -> Any:
     if result.dtype != torch.int64:
         return result
     return given.gather(dim, result if result.dim() == given.dim() else result.unsqueeze(dim))
+
+
+def _ordered(result: Any) -> Any:
+    """Eigenvalues by their real parts, then by their imaginary ones, and eigenvectors with them."""
+    values, *vectors = result if isinstance(result, tuple) else (result,)
+    parts = torch.view_as_real(values.detach().cpu()).to(torch.float64)
+    scale = parts.abs().amax((-1, -2), keepdim=True).clamp(min=1e-30) if parts.numel() else 1
+    # Conjugate pairs have equal real parts, up to rounding.
+    keys = (parts / scale * 1e4).round() @ torch.tensor([1e6, 1.0], dtype=torch.float64)
+    order = keys.argsort(dim=-1, stable=True).to(values.device)
+    ordered = [values.gather(-1, order)]
+    ordered += [each.gather(-1, order.unsqueeze(-2).expand(each.shape)) for each in vectors]
+    return tuple(ordered) if vectors else ordered[0]
 
 
 def _map(function: Callable[[Tensor], Tensor], value: Any) -> Any:

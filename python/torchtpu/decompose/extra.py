@@ -415,7 +415,7 @@ def _matrix_sqrth(self: Tensor) -> Tensor:
 
 
 @_register("aten::linalg_polar")
-def _polar(A: Tensor) -> tuple[Tensor, Tensor]:  # noqa: N803 (the operator's name for it)
+def _polar(A: Tensor) -> tuple[Tensor, Tensor]:
     u, s, vh = torch.linalg.svd(A, full_matrices=False)
     return u @ vh, vh.mH * s.to(vh.dtype).unsqueeze(-2) @ vh
 

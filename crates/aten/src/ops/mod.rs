@@ -19,6 +19,7 @@ pub(crate) mod foreach;
 pub(crate) mod grid_sample;
 pub(crate) mod index;
 pub(crate) mod linalg;
+pub(crate) mod linalg_eig;
 pub(crate) mod linalg_lu;
 pub(crate) mod linalg_qr;
 pub(crate) mod linalg_spectral;
@@ -69,6 +70,7 @@ pub(crate) const FAMILIES: &[&[Row]] = &[
     grid_sample::ROWS,
     index::ROWS,
     linalg::ROWS,
+    linalg_eig::ROWS,
     linalg_lu::ROWS,
     linalg_qr::ROWS,
     linalg_spectral::ROWS,
