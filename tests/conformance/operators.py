@@ -149,12 +149,16 @@ class Operator:
             input, args, kwargs = self._put(sample, place)
             with place.by_default((input, args, kwargs)):
                 expected = self.info.op(input, *args, **kwargs)
-                strided = _map(lambda result: torch.empty_like(result.mT if result.dim() > 1 else result), expected)
-                strided = _map(lambda tensor: tensor.mT if tensor.dim() > 1 else tensor, strided)
+                strided = _map(_transposed, expected)
                 empty = _map(lambda result: torch.empty(0, dtype=result.dtype, device=result.device), expected)
                 returned = [self.info.op(input, *args, **kwargs, out=out) for out in (strided, empty)]
+            is_same = [
+                one is other
+                for result, out in zip(returned, (strided, empty), strict=True)
+                for one, other in zip(tensors_of(result), tensors_of(out), strict=True)
+            ]
             strides = [tensor.stride() for tensor in tensors_of(strided)]
-            return returned, strided, strides, empty
+            return [self._comparable(sample, result) for result in returned], is_same, strides
 
         return program
 
@@ -197,6 +201,13 @@ def _ordered(result: Any) -> Any:
     ordered = [values.gather(-1, order)]
     ordered += [each.gather(-1, order.unsqueeze(-2).expand(each.shape)) for each in vectors]
     return tuple(ordered) if vectors else ordered[0]
+
+
+def _transposed(result: Tensor) -> Tensor:
+    """Room for a result whose last two dimensions lie the other way round in memory."""
+    if result.dim() < 2:
+        return result.new_empty(result.shape)
+    return result.new_empty(result.mT.shape).mT
 
 
 def _map(function: Callable[[Tensor], Tensor], value: Any) -> Any:

@@ -65,6 +65,9 @@ impl<'b> Schur<'b> {
     fn vectors(&self) -> Value<'b> {
         let (t, b) = (self.triangle, self.triangle.builder());
         let (batch, size) = (t.dim(0), t.dim(2));
+        if t.numel() == 0 {
+            return t;
+        }
         let start = identity(t, size);
         let state = b.while_loop(
             &[b.scalar(size - 2, DType::I32), t, start],
