@@ -11,7 +11,7 @@ from torch import nn
 from torch.testing._internal.common_modules import ModuleInfo, ModuleInput, module_db
 from torch.testing._internal.common_optimizers import OptimizerInfo, OptimizerInput, optim_db
 
-from tests.conformance.operators import evenly, gradients
+from tests.conformance.operators import evenly, gradients, tolerance
 from tests.conformance.places import Place, Trial, describe, seed_everything, tensors_of
 
 # Each with all of the settings that PyTorch tests, so not only with as many as there are samples of an operator.
@@ -42,8 +42,8 @@ class Module:
             return ()
         return ("forward", "backward") if dtype == torch.float32 else ("forward",)
 
-    def tolerance(self, dtype: torch.dtype) -> None:
-        return None
+    def tolerance(self, dtype: torch.dtype) -> tuple[float, float] | None:
+        return tolerance(self.info.decorators, dtype)
 
     def trials(self, dtype: torch.dtype, direction: str, count: int, seed: int) -> list[Trial]:
         seed_everything(seed)
@@ -93,8 +93,8 @@ class Optimizer:
     def directions(self, dtype: torch.dtype) -> tuple[str, ...]:
         return ("step",) if dtype in (torch.float32, torch.float64, torch.bfloat16) else ()
 
-    def tolerance(self, dtype: torch.dtype) -> None:
-        return None
+    def tolerance(self, dtype: torch.dtype) -> tuple[float, float] | None:
+        return tolerance(self.info.decorators, dtype)
 
     def trials(self, dtype: torch.dtype, direction: str, count: int, seed: int) -> list[Trial]:
         seed_everything(seed)

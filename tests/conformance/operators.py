@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -60,14 +60,7 @@ class Operator:
         )
 
     def tolerance(self, dtype: torch.dtype) -> tuple[float, float] | None:
-        given = [
-            decorator.d[dtype]
-            for info in self.info.decorators
-            if isinstance(info, DecorateInfo) and info.device_type in (None, "cpu")
-            for decorator in info.decorators
-            if isinstance(decorator, toleranceOverride) and dtype in decorator.d
-        ]
-        return (max(each.atol for each in given), max(each.rtol for each in given)) if given else None
+        return tolerance(self.info.decorators, dtype)
 
     def trials(self, dtype: torch.dtype, direction: str, count: int, seed: int) -> list[Trial]:
         seed_everything(seed)
@@ -171,6 +164,18 @@ def gradients(
         return ()
     weights = [place.random_like(result, seed) for seed, result in enumerate(results)]
     return torch.autograd.grad(results, inputs, weights, create_graph=create_graph, allow_unused=True)
+
+
+def tolerance(decorators: Iterable[Any], dtype: torch.dtype) -> tuple[float, float] | None:
+    """The largest tolerance that PyTorch's own tests of an entry take."""
+    given = [
+        decorator.d[dtype]
+        for info in decorators
+        if isinstance(info, DecorateInfo) and info.device_type in (None, "cpu")
+        for decorator in info.decorators
+        if isinstance(decorator, toleranceOverride) and dtype in decorator.d
+    ]
+    return (max(each.atol for each in given), max(each.rtol for each in given)) if given else None
 
 
 def evenly(values: Any, count: int) -> list[Any]:
