@@ -88,10 +88,6 @@ def expected_failure(case: str) -> tuple[str, str] | None:
     return next((entry for entry in _expected() if fnmatchcase(case, entry[0])), None)
 
 
-def expected_patterns() -> list[str]:
-    return [pattern for pattern, _ in _expected()]
-
-
 def regressions() -> list[str]:
     """Cases that failed once and were then made to pass."""
     return [line for line in REGRESSIONS.read_text().splitlines() if line and not line.startswith("#")]
