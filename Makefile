@@ -11,6 +11,8 @@ TORCH ?= 2.15.0
 PROFILE ?= dev
 # Extra arguments for pytest: make test PYTEST="-k views"
 PYTEST ?=
+# Extra arguments for the sweep: make conformance CONFORMANCE="--operators 'linalg.*' --modes strict"
+CONFORMANCE ?=
 # Extra arguments for the demo: make demo DEMO="--epochs 2"
 DEMO ?=
 
@@ -76,6 +78,10 @@ test-rust: $(VENV)/.ready ## Rust tests
 test-python: build $(VENV)/.ready-examples ## Python tests (PYTEST="-k views" for some)
 	$(PY) -m pytest -n 2 -m "not slow" $(PYTEST)
 
+.PHONY: conformance
+conformance: build ## All that PyTorch tests of its operators, against the CPU (CONFORMANCE="--help")
+	$(PY) -m tests.conformance $(CONFORMANCE)
+
 .PHONY: lint
 lint: $(VENV)/.ready ## Formatting, clippy, ruff, mypy
 	cargo fmt --all --check
@@ -126,5 +132,5 @@ wheel: build/wheel-$(TORCH)/.ready ## Build a wheel for one torch (TORCH=2.11.0)
 
 .PHONY: clean
 clean: ## Remove what was built; the virtual environments stay
-	rm -rf target build/docs build/demo build/wheel-*/target dist $(EXTENSION) .pytest_cache .ruff_cache .mypy_cache
+	rm -rf target build/docs build/demo build/conformance build/wheel-*/target dist $(EXTENSION) .pytest_cache .ruff_cache .mypy_cache
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +

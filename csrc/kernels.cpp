@@ -57,7 +57,10 @@ bool convert(TtArg& arg, const at::Tensor& tensor) {
   arg.tag = TT_SCALAR_TENSOR;
   arg.dtype = static_cast<int8_t>(dtype);
   arg.wrapped = impl->is_wrapped_number();
-  if (c10::isComplexType(dtype)) {
+  if (dtype == c10::ScalarType::UInt64) {  // a Python integer that int64 does not hold
+    arg.dtype = static_cast<int8_t>(c10::ScalarType::Double);
+    arg.f = c10::fetch_and_cast<double>(dtype, data);
+  } else if (c10::isComplexType(dtype)) {
     const auto value = c10::fetch_and_cast<c10::complex<double>>(dtype, data);
     arg.c[0] = value.real();
     arg.c[1] = value.imag();
@@ -250,6 +253,37 @@ void move_indices(const Operator& op, torch::jit::Stack* stack, size_t base) {
   }
 }
 
+// For `x[mask] = values`: only the device knows how many elements a mask selects. It is asked only where the values have
+// a length that must be that number; the core takes it as given.
+void check_masked_values(const Operator& op, at::ArrayRef<IValue> arguments) {
+  if (arguments.size() < 3 || op.handle.schema().arguments()[2].name() != "values" || !arguments[2].isTensor()) return;
+  const at::Tensor& self = arguments[0].toTensor();
+  const at::Tensor& values = arguments[2].toTensor();
+  at::Tensor mask;
+  int64_t before = 0;
+  for (const IValue& item : arguments[1].toListRef()) {
+    if (item.isNone() || !item.toTensor().defined()) {
+      before += mask.defined() ? 0 : 1;
+    } else if (mask.defined()) {
+      return;  // several index tensors broadcast against each other
+    } else {
+      mask = item.toTensor();
+    }
+  }
+  if (!mask.defined() || (mask.scalar_type() != at::kBool && mask.scalar_type() != at::kByte)) return;
+  const int64_t behind = self.dim() - before - mask.dim();
+  if (behind < 0 || values.dim() <= behind) return;
+  const int64_t given = values.size(values.dim() - 1 - behind);
+  if (given == 1) return;
+  const int64_t selected = mask.count_nonzero().item().toLong();
+  if (given == selected) return;
+  std::vector<int64_t> shape(self.sizes().begin(), self.sizes().begin() + before);
+  shape.push_back(selected);
+  shape.insert(shape.end(), self.sizes().end() - behind, self.sizes().end());
+  TORCH_CHECK(false, "shape mismatch: value tensor of shape ", values.sizes(),
+              " cannot be broadcast to indexing result of shape ", at::IntArrayRef(shape));
+}
+
 // The out= arguments take the sizes of the results. True if one had to change.
 bool resize_outs(const Call& call) {
   c10::SmallVector<TtMeta, 4> metas(call.op.mutated.size());
@@ -294,11 +328,15 @@ TtStatus call_core(Call& call, c10::SmallVector<TtOut, 4>& outs, size_t& count) 
                  outs.data(), &count);
 }
 
-// Lowers the call's key. False if the operator has neither row nor decomposition.
-bool define(const Call& call) {
+enum class Defined { kYes, kNoRow, kUnknownSizes };
+
+// Lowers the call's key, if the operator has a row or a decomposition, and PyTorch or the results themselves can say
+// which sizes out= arguments must have.
+Defined define(const Call& call) {
   NoGil no_gil;
   follow_matmul_precision();
   const Metas metas = infer(call.op, call.stack, call.device);
+  if (!metas.known && call.op.has_out && call.op.functional != call.op.handle) return Defined::kUnknownSizes;
   const auto* known = metas.known ? metas.metas.data() : nullptr;
   const auto lower = [&](uint64_t graph) {
     uint8_t follows_precision = 0;
@@ -310,11 +348,38 @@ bool define(const Call& call) {
   TtStatus status = lower(0);
   if (status == TT_NO_ROW) {
     const uint64_t graph = trace(call.op, call.stack);
-    if (graph == 0) return false;
+    if (graph == 0) return Defined::kNoRow;
     status = lower(graph);
   }
   check(status);
-  return true;
+  return Defined::kYes;
+}
+
+// Computes new results and copies them into the out= arguments.
+void call_functional(const Operator& op, torch::jit::Stack* stack) {
+  const size_t base = stack->size() - op.kinds.size();
+  const auto& arguments = op.handle.schema().arguments();
+  torch::jit::Stack results;
+  std::vector<at::Tensor> outs;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const IValue& value = (*stack)[base + i];
+    if (is_out(arguments[i])) {
+      TORCH_CHECK_NOT_IMPLEMENTED(value.isTensor(), op.name, ": lists of results cannot be written to given tensors");
+      outs.push_back(value.toTensor());
+    } else {
+      results.push_back(value);
+    }
+  }
+  op.functional.callBoxed(&results);
+  for (size_t i = 0; i < outs.size(); ++i) {
+    const at::Tensor& result = results.at(i).toTensor();
+    TORCH_CHECK(result.scalar_type() == outs[i].scalar_type(), "Expected out tensor to have dtype ", result.scalar_type(),
+                ", but got ", outs[i].scalar_type(), " instead");
+    at::native::resize_output(outs[i], result.sizes());
+    outs[i].copy_(result);
+  }
+  torch::jit::drop(*stack, op.kinds.size());
+  for (const at::Tensor& out : outs) stack->emplace_back(out);
 }
 
 void push_results(const Operator& op, torch::jit::Stack* stack, at::ArrayRef<TtOut> outs, int32_t device) {
@@ -367,6 +432,7 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
   for (const ArgKind kind : op.kinds) {
     if (kind == ArgKind::kIndexList) [[unlikely]] {
       move_indices(op, stack, base);
+      check_masked_values(op, torch::jit::last(*stack, op.kinds.size()));
       break;
     }
   }
@@ -386,8 +452,12 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
     if (status != TT_UNDEFINED) throw_last_error();
     if (count > outs.size()) {
       outs.resize(count);
-    } else if (!define(call)) {
-      return fall_back(op, stack, call.device);
+      continue;
+    }
+    switch (define(call)) {
+      case Defined::kYes: break;
+      case Defined::kNoRow: return fall_back(op, stack, call.device);
+      case Defined::kUnknownSizes: return call_functional(op, stack);
     }
   }
   TORCH_CHECK(false, "torchtpu: the core does not know the key that it was just given: ", op.name);

@@ -59,6 +59,12 @@ Tensor empty_strided(IntArrayRef size, IntArrayRef stride, optional<c10::ScalarT
   return at::detail::empty_strided_generic(size, stride, allocator(), kKeys, supported(dtype));
 }
 
+// Autograd's zeros that take no memory: here they are zeros like others.
+Tensor efficient_zeros(IntArrayRef size, optional<c10::ScalarType> dtype, optional<c10::Layout> layout,
+                       optional<c10::Device> device, optional<bool> pin_memory) {
+  return empty(size, dtype, layout, device, pin_memory, std::nullopt).zero_();
+}
+
 // Enough bytes for the tensor as it is now described.
 void grow_storage(const Tensor& self) {
   if (self.numel() == 0) return;
@@ -143,6 +149,7 @@ void register_views() {
   auto& m = *new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   m.impl("empty.memory_format", TORCH_FN(empty));
   m.impl("empty_strided", TORCH_FN(empty_strided));
+  m.impl("_efficientzerotensor", TORCH_FN(efficient_zeros));
   m.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
   m.impl("view", TORCH_FN(at::native::view));
   m.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));

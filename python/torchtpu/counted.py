@@ -1,13 +1,11 @@
 """Operators whose result has a length that only the data know, where the table alone does not suffice.
 
 The table lowers those with a bound (`nonzero` has at most as many rows as there are elements) into fresh results. Here
-are those without: one number is read from the device first, and operators of the table compute the rest. And here are
-the `out=` forms, whose given tensor gets its size from the data.
+are those without: one number is read from the device first, and operators of the table compute the rest. And those
+that must refuse what only the data show to be wrong.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -20,21 +18,9 @@ def register() -> None:
     library = torch.library.Library("aten", "IMPL")
     library.impl("bincount", _bincount, "PrivateUse1")
     library.impl("repeat_interleave.Tensor", _repeat_interleave, "PrivateUse1")
-    for operator in (torch.ops.aten.nonzero, torch.ops.aten.masked_select):
-        library.impl(operator.out, _into(operator.default), "PrivateUse1")
+    library.impl("masked_scatter", _masked_scatter, "PrivateUse1")
+    library.impl("masked_scatter_", lambda self, *given: self.copy_(_masked_scatter(self, *given)), "PrivateUse1")
     _kernels.append(library)
-
-
-def _into(operator: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def write(*args: Tensor, out: Tensor) -> Tensor:
-        result = operator(*args)
-        if out.dtype != result.dtype:
-            raise RuntimeError(f"Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead")
-        if out.shape != result.shape:
-            out.resize_(result.shape)
-        return out.copy_(result)
-
-    return write
 
 
 def _bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
@@ -54,6 +40,22 @@ def _bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     elif weights.dtype != torch.float32:
         weights = weights.to(torch.float64)
     return weights.new_zeros(max(minlength, highest + 1)).index_add_(0, self.to(torch.int64), weights)
+
+
+def _masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    if mask.dtype != torch.bool:
+        raise RuntimeError(f"masked_scatter_ only supports boolean masks, but got mask with dtype {mask.dtype}")
+    if self.dtype != source.dtype:
+        raise RuntimeError(
+            f"masked_scatter: expected self and source to have same dtypes but got {self.dtype} and {source.dtype}"
+        )
+    mask, self = torch.broadcast_tensors(mask, self)
+    if source.numel() < mask.numel() and source.numel() < int(mask.sum()):
+        raise RuntimeError("Number of elements of source < number of ones in mask")
+    if source.numel() == 0:
+        return self.clone()
+    positions = (mask.flatten().cumsum(0) - 1).clamp(0, source.numel() - 1)
+    return torch.where(mask, source.flatten()[positions].view(mask.shape), self)
 
 
 def _repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Tensor:

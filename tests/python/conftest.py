@@ -27,6 +27,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(os.environ["TORCHTPU_CACHE_DIR"], ignore_errors=True)
 
 
+def pytest_report_header() -> str:
+    from test_conformance import SEED
+
+    return f"conformance cases drawn with TORCHTPU_CONFORMANCE_SEED={SEED}"
+
+
 @pytest.fixture
 def device() -> torch.device:
     """The device under test."""

@@ -13,4 +13,4 @@ mod structured;
 pub use builder::{Builder, Error, Function, Precision, Type, Value};
 pub use dtype::{DType, Number};
 pub use elementwise::{Comparison, broadcast_dims};
-pub use structured::{Convolution, DotDims, Gather, Scatter, Window};
+pub use structured::{Convolution, DotDims, Fft, Gather, Scatter, Window};

@@ -77,6 +77,15 @@ pub struct Convolution {
     pub reversal: Vec<bool>,
 }
 
+/// The kinds of Fourier transforms: complex, its inverse, real, its inverse.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fft {
+    Fft,
+    Ifft,
+    Rfft,
+    Irfft,
+}
+
 impl Convolution {
     /// Strides and dilations of 1, no padding, batch and feature first, as PyTorch lays them out.
     pub fn standard(spatial: usize) -> Convolution {
@@ -300,6 +309,29 @@ impl<'b> Value<'b> {
         let types = vec![self.ty()];
         self.builder.op_with_regions("stablehlo.select_and_scatter", &operands, &[select, scatter], &attributes, types)
             [0]
+    }
+
+    /// `stablehlo.fft` along the last dimension, of `size` elements on its real or complex side.
+    pub fn fft(self, kind: Fft, size: i64) -> Value<'b> {
+        let mut ty = self.ty();
+        let half = size / 2 + 1;
+        let (name, from, to) = match kind {
+            Fft::Fft => ("FFT", size, size),
+            Fft::Ifft => ("IFFT", size, size),
+            Fft::Rfft => ("RFFT", size, half),
+            Fft::Irfft => ("IRFFT", half, size),
+        };
+        if ty.dims.last() != Some(&from) || ty.dtype.is_complex() == matches!(kind, Fft::Rfft) {
+            return self.builder.fail(format!("{name} of {size} elements of {self:?}"), ty);
+        }
+        ty.dims.pop();
+        ty.dims.push(to);
+        ty.dtype = match kind {
+            Fft::Irfft => ty.dtype.real(),
+            _ => ty.dtype.complex(),
+        };
+        let attributes = format!("fft_type = #stablehlo<fft_type {name}>, fft_length = {}", array(&[size]));
+        self.builder.op("stablehlo.fft", &[self], &attributes, ty)
     }
 
     /// Lower-triangular Cholesky factors of the last two dimensions.

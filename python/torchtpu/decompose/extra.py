@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchtpu.decompose import histograms
+
 aten = torch.ops.aten
 
 EXTRA: dict[Any, Callable[..., Any]] = {}
@@ -271,6 +273,13 @@ def _update_scale(
     return scale, torch.where(due, 0, steps).to(growth_tracker.dtype)
 
 
+_register("aten::histogram.bin_ct")(histograms.histogram_with_count)
+_register("aten::histogram.bins_tensor")(histograms.histogram_with_edges)
+_register("aten::_histogramdd_bin_edges")(histograms.bin_edges)
+_register("aten::_histogramdd_from_bin_cts")(histograms.histogram_of_counts)
+_register("aten::_histogramdd_from_bin_tensors")(histograms.histogram_of_edges)
+
+
 # ---- selection: what a sort answers ------------------------------------------------------------------------------
 
 
@@ -301,6 +310,174 @@ def _median_dim(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, 
 @_register("aten::median")
 def _median(self: Tensor) -> Tensor:
     return _median_dim(aten.view.default(self, [-1]), 0)[0]
+
+
+# ---- segments ------------------------------------------------------------------------------------------------------
+
+
+def _segments(
+    data: Tensor, lengths: Tensor | None, offsets: Tensor | None, axis: int
+) -> tuple[Tensor, Tensor, list[int]]:
+    """To which segment each element along the axis belongs, how long each is, and the shape with one more segment.
+
+    The last, additional segment is that of the elements which belong to none.
+    """
+    if lengths is not None:
+        ends = lengths.cumsum(-1)
+    else:
+        assert offsets is not None
+        ends, lengths = offsets[..., 1:], offsets.diff(dim=-1)
+    place = torch.arange(data.shape[axis], dtype=ends.dtype, device=data.device)
+    lead = ends.shape[:-1]
+    segment = torch.searchsorted(ends.contiguous(), place.expand(*lead, -1).contiguous(), right=True)
+    trailing = [1] * (data.dim() - axis - 1)
+    segment = segment.reshape(*segment.shape, *trailing).expand(data.shape)
+    shape = [*data.shape[:axis], ends.shape[-1] + 1, *data.shape[axis + 1 :]]
+    return segment, lengths.reshape(*lengths.shape, *trailing), shape
+
+
+_SEGMENT_REDUCTIONS = {
+    "sum": ("sum", 0.0),
+    "mean": ("sum", 0.0),
+    "prod": ("prod", 1.0),
+    "max": ("amax", -math.inf),
+    "min": ("amin", math.inf),
+}
+
+
+@_register("aten::segment_reduce")
+def _segment_reduce(
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = None,
+    indices: Tensor | None = None,
+    offsets: Tensor | None = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: Any = None,
+) -> Tensor:
+    segment, lengths, shape = _segments(data, lengths, offsets, axis)
+    reduction, neutral = _SEGMENT_REDUCTIONS[reduce]
+    start = data.new_full(shape, neutral if initial is None else initial)
+    result = start.scatter_reduce(axis, segment, data, reduction).narrow(axis, 0, shape[axis] - 1)
+    if reduce == "mean":
+        empty = math.nan if initial is None else initial
+        result = torch.where(lengths == 0, empty, result / lengths.clamp(min=1).to(data.dtype))
+    return result
+
+
+@_register("aten::_segment_reduce_backward")
+def _segment_reduce_backward(
+    grad: Tensor,
+    output: Tensor,
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = None,
+    offsets: Tensor | None = None,
+    axis: int = 0,
+    initial: Any = None,
+) -> Tensor:
+    segment, lengths, shape = _segments(data, lengths, offsets, axis)
+    sizes = [0] * (2 * data.dim())
+    sizes[2 * (data.dim() - axis) - 1] = 1
+
+    def of_segment(values: Tensor) -> Tensor:
+        """Each element's segment's value; zero outside of all."""
+        return torch.constant_pad_nd(values.expand(grad.shape), sizes).gather(axis, segment)
+
+    def over_segment(values: Tensor, reduction: str, neutral: float) -> Tensor:
+        return values.new_full(shape, neutral).scatter_reduce(axis, segment, values, reduction).gather(axis, segment)
+
+    each_grad = of_segment(grad)
+    if reduce == "sum":
+        return each_grad
+    if reduce == "mean":
+        return each_grad / of_segment(lengths.to(data.dtype)).clamp(min=1)
+    if reduce == "prod":
+        is_zero = data == 0
+        zeros = over_segment(is_zero.to(data.dtype), "sum", 0.0)
+        others = over_segment(torch.where(is_zero, 1.0, data), "prod", 1.0 if initial is None else initial)
+        without = torch.where(is_zero, others, others / torch.where(is_zero, 1.0, data))
+        return each_grad * torch.where(zeros - is_zero.to(data.dtype) > 0, 0.0, without)
+    is_chosen = ((data == of_segment(output)) | data.isnan()).to(data.dtype)
+    return each_grad * is_chosen / over_segment(is_chosen, "sum", 0.0).clamp(min=1)
+
+
+# ---- matrices -----------------------------------------------------------------------------------------------------
+
+
+@_register("aten::linalg_matrix_sqrth")
+def _matrix_sqrth(self: Tensor) -> Tensor:
+    values, vectors = torch.linalg.eigh(self)
+    return vectors * values.clamp(min=0).sqrt().to(vectors.dtype).unsqueeze(-2) @ vectors.mH
+
+
+@_register("aten::linalg_polar")
+def _polar(A: Tensor) -> tuple[Tensor, Tensor]:
+    u, s, vh = torch.linalg.svd(A, full_matrices=False)
+    return u @ vh, vh.mH * s.to(vh.dtype).unsqueeze(-2) @ vh
+
+
+# ---- attention as the CPU names it --------------------------------------------------------------------------------
+
+
+def _attention_scores(
+    query: Tensor, key: Tensor, is_causal: bool, attn_mask: Tensor | None, scale: float | None
+) -> Tensor:
+    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        rows, columns = (torch.arange(size, device=query.device) for size in scores.shape[-2:])
+        scores = torch.where(columns <= rows[:, None], scores, -math.inf)
+    if attn_mask is not None:
+        scores = scores + attn_mask.to(scores.dtype)
+    return scores
+
+
+def _wide(*tensors: Tensor) -> tuple[Tensor, ...]:
+    return tuple(each.float() if each.dtype in (torch.float16, torch.bfloat16) else each for each in tensors)
+
+
+@_register("aten::_scaled_dot_product_flash_attention_for_cpu")
+def _flash_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    wide_query, wide_key, wide_value = _wide(query, key, value)
+    scores = _attention_scores(wide_query, wide_key, is_causal, attn_mask, scale)
+    logsumexp = scores.logsumexp(-1)
+    result = aten._safe_softmax.default(scores, -1) @ wide_value
+    return result.to(query.dtype), logsumexp
+
+
+@_register("aten::_scaled_dot_product_flash_attention_for_cpu_backward")
+def _flash_attention_backward(
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, ...]:
+    wide_grad, wide_query, wide_key, wide_value, wide_out = _wide(grad_out, query, key, value, out)
+    scores = _attention_scores(wide_query, wide_key, is_causal, attn_mask, scale)
+    weights = torch.where(torch.isinf(logsumexp)[..., None], 0.0, (scores - logsumexp[..., None]).exp())
+    grad_weights = wide_grad @ wide_value.mT - (wide_grad * wide_out).sum(-1, keepdim=True)
+    grad_scores = weights * grad_weights * (query.shape[-1] ** -0.5 if scale is None else scale)
+    grads = grad_scores @ wide_key, grad_scores.mT @ wide_query, weights.mT @ wide_grad
+    return tuple(grad.to(query.dtype) for grad in grads)
 
 
 # ---- fused optimizers ----------------------------------------------------------------------------------------------

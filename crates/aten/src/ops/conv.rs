@@ -39,8 +39,9 @@ pub(crate) const ROWS: &[Row] = &[
 fn gradients<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let (grad, x, weight) = (cx.tensor("grad_output")?, cx.tensor("input")?, cx.tensor("weight")?);
     let geometry = Geometry::of(cx, spatial(x).len())?;
-    let axes: Vec<usize> = (0..grad.rank()).filter(|&axis| axis != 1).collect();
-    let of_bias = grad.convert(grad.dtype().opmath()).reduce_sum(&axes);
+    // Rows first: one long sum would gather more rounding errors.
+    let axes: Vec<usize> = (0..grad.rank() - 1).filter(|&axis| axis != 1).collect();
+    let of_bias = grad.convert(grad.dtype().opmath()).reduce_sum(&[grad.rank() - 1]).barrier().reduce_sum(&axes);
     let (of_input, of_weight) = if cx.bool("transposed")? {
         (geometry.correlate(grad, weight, &spatial(x)), geometry.weight_gradient(grad, x, &spatial(weight)))
     } else {

@@ -40,19 +40,24 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(row.eq(column).convert(ty.dtype))
     }),
     // The numbers decide the size of the result, so they are part of the program.
-    one(&["arange", "arange.start", "arange.start_step"], |cx| progression(cx, false)).baked(STEPS),
+    one(&["arange", "arange.start", "arange.start_step", "arange.start_out"], |cx| progression(cx, false)).baked(STEPS),
     one(&["range", "range.step", "range.out"], |cx| progression(cx, true)).baked(STEPS),
-    one(&["linspace", "linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor"], |cx| {
+    // PyTorch's composites write into what they allocate.
+    one(LINSPACE, |cx| {
         let dtype = result_type(cx, DType::F32)?.dtype;
         Ok(spaced(cx, dtype)?.convert(dtype))
     }),
-    one(&["logspace", "logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor"], |cx| {
+    one(LOGSPACE, |cx| {
         let dtype = result_type(cx, DType::F32)?.dtype;
         let exponent = spaced(cx, dtype)?;
         Ok(cx.scalar("base", exponent.dtype())?.pow(exponent).convert(dtype))
     }),
 ];
 
+const LINSPACE: &[&str] =
+    &["linspace", "linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor", "linspace.out"];
+const LOGSPACE: &[&str] =
+    &["logspace", "logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor", "logspace.out"];
 const STEPS: &[&str] = &["start", "end", "step"];
 
 /// The type of a result made from nothing: as PyTorch says; or as the arguments `size` or `self`, and
@@ -111,7 +116,9 @@ fn spaced<'b>(cx: &Cx<'b>, dtype: DType) -> Result<Value<'b>> {
     };
     let (start, end) = (end_of("start")?, end_of("end")?);
     let index = cx.b().iota(DType::I32, &[steps], 0);
-    let distance = (end - start) / (steps - 1).max(1);
+    // Behind a barrier, because XLA multiplies with the rounded reciprocal of a number that it knows.
+    let intervals = cx.b().scalar((steps - 1).max(1), work).barrier();
+    let distance = (end - start) / intervals;
     let from_end = -index + (steps - 1);
     let near_start =
         index.lt(steps / 2).select(index.convert(work) * distance + start, -(from_end.convert(work) * distance) + end);

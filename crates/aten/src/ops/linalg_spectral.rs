@@ -3,7 +3,7 @@
 use stablehlo::{DType, Number, Type, Value};
 
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ops::index::Places;
 use crate::ops::linalg::{adjoint, batched, diagonal, identity, place, same_batch, times, unbatched};
 use crate::ops::linalg_qr::factors;
@@ -37,7 +37,10 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(pseudo_inverse(vectors, values, adjoint(vectors), tolerances))
     }),
     many(&["linalg_lstsq"], least_squares).baked(&["rcond"]),
-    one(&["linalg_matrix_exp"], |cx| Ok(exponential(cx.tensor("self")?))),
+    one(&["linalg_matrix_exp"], |cx| {
+        let a = cx.tensor("self")?;
+        Ok(exponential(a.convert(a.dtype().opmath())))
+    }),
 ];
 
 // ---- Hermitian eigenvalues -----------------------------------------------------------------------
@@ -231,6 +234,9 @@ fn pseudo_inverse<'b>(
 fn least_squares<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let (a, b) = (cx.tensor("self")?, cx.tensor("b")?);
     let driver = cx.str_or_none("driver").unwrap_or_else(|| "gelsy".into());
+    if a.rank() < 2 || b.rank() < 1 {
+        return Err(Error::runtime("torch.linalg.lstsq: input must have at least 2 dimensions, and other at least 1."));
+    }
     let is_vector = b.rank() + 1 == a.rank();
     let (a, columns) = same_batch(a, if is_vector { b.unsqueeze(b.rank()) } else { b })?;
     let rank = a.rank();

@@ -15,10 +15,12 @@ pub(crate) mod distance;
 pub(crate) mod dynamic;
 pub(crate) mod embedding;
 pub(crate) mod factory;
+pub(crate) mod fft;
 pub(crate) mod foreach;
 pub(crate) mod grid_sample;
 pub(crate) mod index;
 pub(crate) mod linalg;
+pub(crate) mod linalg_eig;
 pub(crate) mod linalg_lu;
 pub(crate) mod linalg_qr;
 pub(crate) mod linalg_spectral;
@@ -66,9 +68,11 @@ pub(crate) const FAMILIES: &[&[Row]] = &[
     dynamic::ROWS,
     embedding::ROWS,
     factory::ROWS,
+    fft::ROWS,
     grid_sample::ROWS,
     index::ROWS,
     linalg::ROWS,
+    linalg_eig::ROWS,
     linalg_lu::ROWS,
     linalg_qr::ROWS,
     linalg_spectral::ROWS,

@@ -32,7 +32,10 @@ fn pool<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Vec<Value<'b>>> {
     let (leading, inputs) = sizes(cx, spatial)?;
     let (kernel, outputs) = (cx.ints("kernel_size")?, cx.ints("output_size")?);
     let planes: i64 = leading.iter().product();
-    let samples = cx.tensor("random_samples")?.reshape(&[planes, spatial as i64]);
+    let samples = cx.tensor("random_samples")?;
+    // Those of a batch may be given for one sample, which takes the first.
+    let batch = if leading.len() < 2 { 1 } else { leading[0] };
+    let samples = samples.slice_axis(0, 0, batch).reshape(&[planes, spatial as i64]);
 
     // planes × (output, place in the window) of each dimension, which starts at its own place.
     let mut flat = b.splat(0, DType::I32, &vec![1; 1 + 2 * spatial]);

@@ -124,6 +124,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     one(&["native_dropout_backward"], |cx| {
         let grad = cx.tensor("grad_output")?;
+        let grad = grad.convert(cx.result_dtype(grad.dtype()));
         Ok(scaled_by_mask(grad, cx.tensor("mask")?, cx.scalar("scale", grad.dtype().opmath())?))
     }),
     many(&["rrelu_with_noise"], |cx| {

@@ -75,8 +75,17 @@ fn digamma<'b>(x: Value<'b>) -> Value<'b> {
 
 /// Hurwitz's zeta function, with PyTorch's values at poles and outside the domain.
 fn zeta<'b>(x: Value<'b>, q: Value<'b>) -> Value<'b> {
+    let (x, q) = x.broadcast_with(q);
     let pole = x.eq(1) | (q.le(0) & q.floor().eq(q));
-    let value = pole.select(q.splat_like(f64::INFINITY), x.zeta(q));
+    // The terms of a negative q, which a whole x allows, run up to its fraction: they are those of another sum.
+    let negative = q.lt(0);
+    let above = |start: Value<'b>| x.zeta(negative.select(start, start.splat_like(1)));
+    let is_odd = (x * 0.5).floor().ne(x * 0.5);
+    let mirrored = above(q.ceil() - q) - above(-q + 1.0);
+    let below = is_odd.select(-mirrored, mirrored) + above(q - q.floor());
+    let below = x.floor().eq(x).select(below, f64::NAN);
+    let value = negative.select(below, x.zeta(q));
+    let value = pole.select(q.splat_like(f64::INFINITY), value);
     x.lt(1).select(q.splat_like(f64::NAN), value)
 }
 
@@ -88,7 +97,7 @@ fn polygamma<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
             // Reflected, since the sum from a negative argument upwards converges badly.
             let reflected = x.lt(0.5);
             let above = reflected.select(-x + 1.0, x);
-            let value = zeta(above.splat_like(2), above);
+            let value = above.eq(f64::INFINITY).select(above.splat_like(0), above.splat_like(2).zeta(above));
             let sine = (x * PI).sin() / PI;
             reflected.select((sine * sine).recip() - value, value)
         }

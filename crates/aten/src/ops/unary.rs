@@ -143,10 +143,18 @@ fn frexp<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     // The biased exponent of numbers in [0.5, 1).
     let half = exponent_mask / 2 - 1;
     let pattern = wide.bitcast(bits);
-    let exponent = (pattern.shift_right_logical(fraction_bits) & exponent_mask) - half;
-    let fraction = pattern & !(exponent_mask << fraction_bits);
-    let mantissa = (fraction | (half << fraction_bits)).bitcast(wide.dtype());
-    let special = wide.eq(0) | !wide.is_finite();
+    let biased = pattern.shift_right_logical(fraction_bits) & exponent_mask;
+    let fraction_mask = (1_i64 << fraction_bits) - 1;
+    let fraction = pattern & fraction_mask;
+    // A subnormal's leading bit moves to where other numbers have theirs unwritten.
+    let missing = fraction.count_leading_zeros() - (wide.dtype().size_bytes() as i64 * 8 - 1 - fraction_bits);
+    let is_subnormal = biased.eq(0);
+    let fraction = is_subnormal.select(fraction.shift_left(missing) & fraction_mask, fraction);
+    let exponent = is_subnormal.select(-missing + 1, biased) - half;
+    let sign = pattern & (i64::MIN >> (64 - wide.dtype().size_bytes() * 8));
+    let mantissa = (sign | fraction | (half << fraction_bits)).bitcast(wide.dtype());
+    // Not a comparison with zero, which would take subnormals for it.
+    let special = (is_subnormal & missing.gt(fraction_bits)) | biased.eq(exponent_mask);
     Ok(vec![
         special.select(wide, mantissa).convert(dtype),
         special.select(exponent.splat_like(0), exponent).convert(DType::I32),

@@ -1,0 +1,70 @@
+//! Fourier transforms, over any dimensions.
+
+use stablehlo::{Fft, Value};
+
+use crate::cx::Cx;
+use crate::error::Result;
+use crate::table::{Row, one};
+
+pub(crate) const ROWS: &[Row] = &[
+    one(&["_fft_c2c"], |cx| {
+        let x = cx.tensor("self")?;
+        let axes = axes(cx, x)?;
+        let forward = cx.bool("forward")?;
+        normalized(cx, complex(x, &axes, forward), count(x, &axes), forward)
+    }),
+    one(&["_fft_r2c"], |cx| {
+        let x = cx.tensor("self")?;
+        let axes = axes(cx, x)?;
+        let wide = x.convert(x.dtype().complex());
+        let result = match axes.split_last() {
+            Some((&last, others)) if cx.bool("onesided")? => {
+                complex(along(x, last, Fft::Rfft, x.dim(last)), others, true)
+            }
+            _ => complex(wide, &axes, true),
+        };
+        normalized(cx, result, count(x, &axes), true)
+    }),
+    one(&["_fft_c2r"], |cx| {
+        let x = cx.tensor("self")?;
+        let axes = axes(cx, x)?;
+        let Some((&last, others)) = axes.split_last() else { return Ok(x.real()) };
+        let size = cx.int("last_dim_size")?;
+        // The rest of the spectrum mirrors the first half.
+        let half = complex(x.slice_axis(last, 0, size / 2 + 1), others, false);
+        normalized(cx, along(half, last, Fft::Irfft, size), size * count(x, others), false)
+    }),
+];
+
+/// The dimensions in the order given: the last is the one that a real transform halves.
+fn axes<'b>(cx: &Cx<'b>, x: Value<'b>) -> Result<Vec<usize>> {
+    cx.ints("dim")?.into_iter().map(|dim| cx.axis(dim, x.rank())).collect()
+}
+
+fn count(x: Value<'_>, axes: &[usize]) -> i64 {
+    axes.iter().map(|&axis| x.dim(axis)).product()
+}
+
+fn complex<'b>(x: Value<'b>, axes: &[usize], forward: bool) -> Value<'b> {
+    let kind = if forward { Fft::Fft } else { Fft::Ifft };
+    axes.iter().fold(x, |x, &axis| along(x, axis, kind, x.dim(axis)))
+}
+
+/// A transform of `size` elements along one dimension.
+fn along(x: Value<'_>, axis: usize, kind: Fft, size: i64) -> Value<'_> {
+    let last = x.rank() - 1;
+    x.move_axis(axis, last).fft(kind, size).move_axis(last, axis)
+}
+
+/// PyTorch asks for no division (0), for one by the square root of the number of elements (1), or by that number
+/// (2). XLA divides by the number in inverse transforms, and never in others.
+fn normalized<'b>(cx: &Cx<'b>, x: Value<'b>, count: i64, forward: bool) -> Result<Value<'b>> {
+    let count = count as f64;
+    let wanted = match cx.int("normalization")? {
+        0 => 1.0,
+        1 => count.sqrt().recip(),
+        _ => count.recip(),
+    };
+    let scale = if forward { wanted } else { wanted * count };
+    Ok(if scale == 1.0 { x } else { x * scale })
+}

@@ -1,0 +1,78 @@
+"""Histograms over one or more dimensions, as PyTorch's CPU has them, in operators of the table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+Range = Sequence[float] | None
+
+
+def histogram_with_count(
+    self: Tensor, bins: int = 100, *, range: Range = None, weight: Tensor | None = None, density: bool = False
+) -> tuple[Tensor, Tensor]:
+    edges = bin_edges(self.reshape(-1, 1), [bins], range=range)
+    return _histogram(self.reshape(-1, 1), edges, weight, density), edges[0]
+
+
+def histogram_with_edges(
+    self: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: bool = False
+) -> tuple[Tensor, Tensor]:
+    return _histogram(self.reshape(-1, 1), [bins], weight, density), bins.clone()
+
+
+def bin_edges(
+    self: Tensor, bins: Sequence[int], *, range: Range = None, weight: Tensor | None = None, density: bool = False
+) -> list[Tensor]:
+    """Of equal bins between the least and the largest coordinate of each dimension, or as `range` has them."""
+    points = self.reshape(-1, self.shape[-1])
+    edges = []
+    for dimension, count in enumerate(bins):
+        if range is not None:
+            low, high = (self.new_full((), each) for each in range[2 * dimension : 2 * dimension + 2])
+        elif points.shape[0] == 0:
+            low, high = self.new_zeros(()), self.new_ones(())
+        else:
+            low, high = points[:, dimension].amin(), points[:, dimension].amax()
+        is_point = low == high
+        low, high = torch.where(is_point, low - 0.5, low), torch.where(is_point, high + 0.5, high)
+        edges.append(torch.linspace(low, high, count + 1, dtype=self.dtype, device=self.device))
+    return edges
+
+
+def histogram_of_counts(
+    self: Tensor, bins: Sequence[int], *, range: Range = None, weight: Tensor | None = None, density: bool = False
+) -> Tensor:
+    return _histogram(self, bin_edges(self, bins, range=range), weight, density)
+
+
+def histogram_of_edges(
+    self: Tensor, bins: Sequence[Tensor], *, weight: Tensor | None = None, density: bool = False
+) -> Tensor:
+    return _histogram(self, bins, weight, density)
+
+
+def _histogram(points: Tensor, edges: Sequence[Tensor], weight: Tensor | None, density: bool) -> Tensor:
+    points = points.reshape(-1, points.shape[-1])
+    sizes = [each.shape[0] - 1 for each in edges]
+    place = torch.zeros(points.shape[0], dtype=torch.int64, device=points.device)
+    is_inside = torch.ones(points.shape[0], dtype=torch.bool, device=points.device)
+    for dimension, (limits, size) in enumerate(zip(edges, sizes, strict=True)):
+        coordinate = points[:, dimension].contiguous()
+        is_inside = is_inside & (coordinate >= limits[0]) & (coordinate <= limits[-1])
+        # The last bin holds its upper edge, too.
+        found = torch.searchsorted(limits.contiguous(), coordinate, right=True) - 1
+        place = place * size + found.clamp(0, max(size - 1, 0))
+    weights = torch.ones_like(points[:, 0]) if weight is None else weight.reshape(-1).to(points.dtype)
+    weights = torch.where(is_inside, weights, 0)
+    counts = points.new_zeros(math.prod(sizes)).index_add(0, place, weights).reshape(sizes)
+    if density:
+        counts = counts / counts.sum()
+        for dimension, limits in enumerate(edges):
+            shape = [1] * len(sizes)
+            shape[dimension] = sizes[dimension]
+            counts = counts / limits.diff().reshape(shape)
+    return counts

@@ -1,0 +1,147 @@
+"""Runs the conformance cases and reports. `make conformance` runs all of them."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torchtpu
+
+from tests.conformance.cases import DIRECTIONS, DTYPES, MODES, Case, cases
+from tests.conformance.exceptions import expected_failure
+from tests.conformance.judge import INPUTS, Verdict
+from tests.conformance.report import summarize, write_report
+from tests.conformance.workers import run_all
+
+FOLDER = Path("build/conformance")
+# Of so few cases the failures are printed, too.
+FEW = 100
+# A run that was stopped goes on only with the same extension.
+BUILT = int(Path(torchtpu._C.__file__).stat().st_mtime)
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.conformance",
+        description="Runs what PyTorch tests of its operators, modules and optimizers on 'tpu' and compares with the "
+        "CPU. Writes results.jsonl, summary.json and index.html. A run that was stopped goes on where it was.",
+        epilog="Fails if a case fails that expected_failures.toml does not list, or if one that it lists passes.",
+    )
+    parser.add_argument(
+        "cases", type=Case.parse, nargs="*", metavar="CASE", help="only this one: abs/int8/forward/strict"
+    )
+    parser.add_argument("--operators", type=_names, default=("*",), metavar="NAMES", help="such as 'linalg.*,nn.LSTM'")
+    parser.add_argument("--dtypes", type=_names, default=DTYPES, metavar="NAMES", help=",".join(DTYPES))
+    parser.add_argument("--directions", type=_names, default=DIRECTIONS, metavar="NAMES", help=",".join(DIRECTIONS))
+    parser.add_argument("--modes", type=_names, default=MODES, metavar="NAMES", help=",".join(MODES))
+    parser.add_argument("--inputs", type=int, default=INPUTS, metavar="N", help=f"at most so many of each ({INPUTS})")
+    parser.add_argument("--sample", type=int, metavar="N", help="draw N cases at random from the selection")
+    parser.add_argument("--seed", type=int, default=0, help="for the draw, and for every case's inputs (0)")
+    parser.add_argument("--failed", action="store_true", help="of the selection, only what failed in the last run")
+    parser.add_argument("--workers", type=int, default=2, metavar="N", help="processes (2)")
+    parser.add_argument("--timeout", type=float, default=180, metavar="SECONDS", help="what a case may take (180)")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help=f"where the results go ({FOLDER})")
+    parser.add_argument("--fresh", action="store_true", help="do not go on with a run that was stopped")
+    return parser
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
+
+
+def select(options: argparse.Namespace) -> list[Case]:
+    chosen = options.cases or list(cases(options.operators, options.dtypes, options.directions, options.modes))
+    if options.sample is not None:
+        drawn = random.Random(options.seed).sample(chosen, min(options.sample, len(chosen)))
+        chosen = [case for case in chosen if case in set(drawn)]
+    return chosen
+
+
+class Results:
+    """The file of verdicts. Its first line says what they hold for; a later verdict on a case replaces an earlier."""
+
+    def __init__(self, path: Path, settings: dict[str, Any]) -> None:
+        self.path = path
+        self.settings = settings
+        self.verdicts: dict[str, Verdict] = {}
+        lines = path.read_text().splitlines() if path.exists() else []
+        if lines and json.loads(lines[0]) == settings:
+            # The last line of a run that was stopped may be half a line.
+            found = [Verdict(**json.loads(line)) for line in lines[1:] if line.endswith("}")]
+            self.verdicts = {verdict.case: verdict for verdict in found}
+        self.forget(set())
+
+    def forget(self, cases: set[str]) -> None:
+        self.verdicts = {case: verdict for case, verdict in self.verdicts.items() if case not in cases}
+        lines = [self.settings, *(dataclasses.asdict(verdict) for verdict in self.verdicts.values())]
+        self.path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def append(self, verdict: Verdict) -> None:
+        verdict.built = BUILT
+        self.verdicts[verdict.case] = verdict
+        with self.path.open("a") as file:
+            file.write(json.dumps(dataclasses.asdict(verdict)) + "\n")
+
+
+class Progress:
+    """A line on standard error that is written over while it is a terminal's, and seldom otherwise."""
+
+    def __init__(self, total: int, done: int) -> None:
+        self.total, self.done, self.start, self.failures, self.next = total, done, time.monotonic(), 0, 0.0
+        self.resumed = done
+
+    def step(self, verdict: Verdict) -> None:
+        self.done += 1
+        self.failures += verdict.is_failure
+        is_terminal = sys.stderr.isatty()
+        now = time.monotonic()
+        if now < self.next and self.done < self.total:
+            return
+        self.next = now + (0.2 if is_terminal else 30)
+        left = (now - self.start) / (self.done - self.resumed) * (self.total - self.done)
+        bar = "█" * (20 * self.done // self.total)
+        line = f"{bar:░<20} {self.done}/{self.total}  {self.failures} failed  {left / 60:.0f} min left  {verdict.case}"
+        print(f"\r\x1b[K{line[:118]}" if is_terminal else line, end="" if is_terminal else "\n", file=sys.stderr)
+        if is_terminal and self.done == self.total:
+            print(file=sys.stderr)
+
+
+def main() -> int:
+    options = parser().parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    results = Results(options.folder / "results.jsonl", {"seed": options.seed, "inputs": options.inputs})
+    chosen = select(options)
+    if options.failed:
+        chosen = [case for case in chosen if (last := results.verdicts.get(str(case))) and last.is_failure]
+    if not chosen:
+        print("no case is selected", file=sys.stderr)
+        return 2
+    names = {str(case) for case in chosen}
+    done = {case for case, verdict in results.verdicts.items() if verdict.built == BUILT}
+    remaining = [case for case in chosen if str(case) not in done]
+    if options.fresh or not remaining:
+        remaining = chosen
+        if not options.failed:
+            results.forget(names)
+    progress = Progress(len(chosen), len(chosen) - len(remaining))
+    for verdict in run_all(remaining, options.workers, options.timeout, options.inputs, options.seed):
+        results.append(verdict)
+        progress.step(verdict)
+        if verdict.is_failure and expected_failure(verdict.case) is None and len(chosen) <= FEW:
+            print(f"\n{verdict.status} {verdict.case}\n  on {verdict.inputs}\n  {verdict.why}", file=sys.stderr)
+    verdicts = [results.verdicts[str(case)] for case in chosen]
+    summary = summarize(verdicts)
+    write_report(options.folder, summary, verdicts)
+    print(summary.text())
+    print(f"{options.folder}/index.html")
+    return 0 if summary.is_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

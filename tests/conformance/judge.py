@@ -1,0 +1,208 @@
+"""Runs a case at all places that it takes, and says whether it passes, and why not."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tests.conformance.cases import Case, Subject, subjects
+from tests.conformance.exceptions import UNIT_RANGE, is_random
+from tests.conformance.places import CPU, DEVICE, PRECISE, Place, Trial, seed_everything
+
+INPUTS = 8
+# Beside a double precision result, how many times the CPU's own largest error is allowed.
+CPU_ERRORS = 4.0
+
+
+@dataclasses.dataclass
+class Verdict:
+    case: str
+    status: str
+    """"pass", "fail", "skip" (the CPU itself does not run it), "crash" or "hang"."""
+    passed: int = 0
+    failed: int = 0
+    why: str = ""
+    """The first failure, or why it was skipped."""
+    inputs: str = ""
+    """The inputs of the first failure."""
+    seconds: float = 0.0
+    built: int = 0
+    """When the extension was built that it holds for."""
+
+    @property
+    def is_failure(self) -> bool:
+        return self.status in ("fail", "crash", "hang")
+
+
+class DifferenceError(Exception):
+    """The device's result is not the CPU's."""
+
+
+def run(case: Case, inputs: int = INPUTS, seed: int = 0) -> Verdict:
+    """Runs up to so many trials of a case."""
+    verdict = Verdict(str(case), "skip", why="PyTorch has no samples that the CPU runs")
+    start = time.monotonic()
+    subject = subjects()[case.subject]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            trials = subject.trials(getattr(torch, case.dtype), case.direction, inputs, seed)
+        except Exception as error:
+            verdict.why = f"PyTorch's samples fail: {_in_short(error)}"
+            trials = []
+        torch.tpu.reset_op_stats()
+        for trial in trials:
+            try:
+                expected = _run(trial, CPU, seed)
+            except Exception as error:
+                if not verdict.passed + verdict.failed:
+                    verdict.why = f"the CPU fails: {_in_short(error)}"
+                continue
+            try:
+                with torch.tpu.set_eager_mode(case.mode):
+                    _judge(trial, subject, expected, case, seed)
+                verdict.passed += 1
+            except Exception as error:
+                if not verdict.failed:
+                    verdict.why, verdict.inputs = _in_short(error), trial.inputs
+                verdict.failed += 1
+    if fallen_back := torch.tpu.op_stats()["fallen_back"]:
+        verdict.failed += 1
+        verdict.why = f"computed on the CPU: {', '.join(fallen_back)}"
+    if verdict.failed:
+        verdict.status = "fail"
+    elif verdict.passed:
+        verdict.status, verdict.why = "pass", ""
+    verdict.seconds = round(time.monotonic() - start, 3)
+    return verdict
+
+
+def _run(trial: Trial, place: Place, seed: int) -> Any:
+    """What the program returns, or how it fails where it must."""
+    seed_everything(seed)
+    if trial.error is None:
+        return trial.program(place)
+    kind, pattern = trial.error
+    try:
+        trial.program(place)
+    except kind as error:
+        if type(error) is not kind or not re.search(pattern, str(error)):
+            raise DifferenceError(f"{_in_short(error)!r} is not {kind.__name__} with {pattern!r}") from error
+        return kind.__name__
+    raise DifferenceError(f"{kind.__name__} with {pattern!r} is not raised")
+
+
+def _judge(trial: Trial, subject: Subject, expected: Any, case: Case, seed: int) -> None:
+    actual = _run(trial, DEVICE, seed)
+    # The precise result takes a third run, which most comparisons do not need.
+    comparison = _Comparison(
+        is_random(case.subject),
+        case.subject in UNIT_RANGE,
+        subject.tolerance(getattr(torch, case.dtype)),
+        lambda: _run(trial, PRECISE, seed),
+    )
+    comparison.compare(actual, expected, ())
+
+
+@dataclasses.dataclass
+class _Comparison:
+    is_random: bool
+    is_unit_range: bool
+    tolerance: tuple[float, float] | None
+    precise: Any
+
+    def compare(self, actual: Any, expected: Any, path: tuple[Any, ...]) -> None:
+        where = "".join(f"[{part!r}]" for part in path)
+        if isinstance(expected, Tensor):
+            self._compare_tensors(actual, expected, path)
+        elif isinstance(expected, list | tuple):
+            if not isinstance(actual, list | tuple) or len(actual) != len(expected):
+                raise DifferenceError(f"result{where}: {type(actual).__name__} is not {len(expected)} values")
+            for position, (one, other) in enumerate(zip(actual, expected, strict=True)):
+                self.compare(one, other, (*path, position))
+        elif isinstance(expected, dict):
+            if list(actual) != list(expected):
+                raise DifferenceError(f"result{where}: {list(actual)} instead of {list(expected)}")
+            for key in expected:
+                self.compare(actual[key], expected[key], (*path, key))
+        elif type(actual) is not type(expected):
+            raise DifferenceError(f"result{where}: {actual!r} instead of {expected!r}")
+        elif isinstance(expected, int | float | complex):
+            if not self.is_random:
+                torch.testing.assert_close(actual, expected, equal_nan=True)
+        elif actual != expected and not isinstance(expected, torch.device):
+            raise DifferenceError(f"result{where}: {actual!r} instead of {expected!r}")
+
+    def _compare_tensors(self, actual: Any, expected: Tensor, path: tuple[Any, ...]) -> None:
+        where = "".join(f"[{part!r}]" for part in path)
+        if not isinstance(actual, Tensor):
+            raise DifferenceError(f"result{where}: {type(actual).__name__} instead of a tensor")
+        if expected.device.type == "cpu" and actual.device.type != DEVICE.device:
+            raise DifferenceError(f"result{where}: on {actual.device}")
+        for what in ("dtype", "shape", "layout"):
+            if getattr(actual, what) != getattr(expected, what):
+                raise DifferenceError(
+                    f"result{where}: {what} {getattr(actual, what)} instead of {getattr(expected, what)}"
+                )
+        actual, expected = _plain(actual), _plain(expected)
+        if self.is_random:
+            self._compare_ranges(actual, expected, where)
+            return
+        tolerances = dict(zip(("atol", "rtol"), self.tolerance, strict=True)) if self.tolerance else {}
+        if not (expected.is_floating_point() or expected.is_complex()):
+            tolerances = {"atol": 0, "rtol": 0}
+        try:
+            torch.testing.assert_close(actual, expected, equal_nan=True, **tolerances)
+        except AssertionError as error:
+            if not self._is_as_precise(actual, expected, path):
+                raise DifferenceError(f"result{where}: {' '.join(str(error).split())}") from None
+
+    def _compare_ranges(self, actual: Tensor, expected: Tensor, where: str) -> None:
+        if self.is_unit_range and not ((actual >= 0) & (actual <= 1)).all():
+            raise DifferenceError(f"result{where}: not in [0, 1]")
+        if torch.isfinite(expected).all() and not torch.isfinite(actual).all():
+            raise DifferenceError(f"result{where}: not finite")
+
+    def _is_as_precise(self, actual: Tensor, expected: Tensor, path: tuple[Any, ...]) -> bool:
+        """Whether the device comes as near to the result in double precision as the CPU does, about."""
+        if not (expected.is_floating_point() or expected.is_complex()):
+            return False
+        try:
+            if callable(self.precise):
+                self.precise = self.precise()
+            precise = self.precise
+            for part in path:
+                precise = precise[part]
+            precise = _plain(precise)
+        except Exception:
+            return False
+        if not isinstance(precise, Tensor) or precise.shape != expected.shape:
+            return False
+        is_finite = torch.isfinite(expected) & torch.isfinite(precise)
+        if not torch.equal(actual.isfinite() & is_finite, is_finite):
+            return False
+        if not torch.allclose(actual[~is_finite], expected[~is_finite], equal_nan=True):
+            return False
+        precise = precise[is_finite]
+        allowed = CPU_ERRORS * (expected[is_finite] - precise).abs().max() if len(precise) else 0
+        resolution = torch.finfo(expected.dtype).eps
+        return bool(((actual[is_finite] - precise).abs() <= allowed + resolution * precise.abs()).all())
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    """On the CPU, dense, and without a lazy conjugation or negation."""
+    tensor = tensor.detach().cpu()
+    tensor = tensor.to_dense() if tensor.layout != torch.strided else tensor
+    return tensor.dequantize() if tensor.is_quantized else tensor.resolve_conj().resolve_neg()
+
+
+def _in_short(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    text = text if isinstance(error, DifferenceError) else f"{type(error).__name__}: {text}"
+    return text if len(text) <= 600 else f"{text[:400]} ... {text[-190:]}"

@@ -1,0 +1,224 @@
+"""The programs behind the cases of operators, from PyTorch's op_db and foreach_op_db."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.testing._internal.common_device_type import toleranceOverride
+from torch.testing._internal.common_methods_invocations import foreach_op_db, op_db
+from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInput
+
+from tests.conformance.exceptions import CHOOSES_AMONG_EQUALS, IN_ANY_ORDER, TAKES_CPU_TENSORS, UNIQUE_UP_TO_PHASE
+from tests.conformance.places import Place, Trial, describe, seed_everything, tensors_of
+
+# Samples are drawn evenly from the first of them: some operators have thousands.
+CONSIDERED = 200
+# Directions that do not depend on the dtype's arithmetic are not run for each of them.
+ONLY_FOR = {
+    "backward": (torch.float32,),
+    "gradgrad": (torch.float32,),
+    "strided": (torch.float32, torch.int64, torch.complex64),
+    "out": (torch.float32, torch.int64),
+    "inplace": (torch.float32, torch.int64),
+    "errors": (torch.float32,),
+}
+
+
+def operators() -> Iterator[Operator]:
+    return (Operator(info) for info in (*op_db, *foreach_op_db))
+
+
+class Operator:
+    """An entry of op_db."""
+
+    def __init__(self, info: OpInfo) -> None:
+        self.info = info
+        self.name = f"{info.name}.{info.variant_test_name}" if info.variant_test_name else info.name
+        self.is_foreach = info in foreach_op_db
+
+    def directions(self, dtype: torch.dtype) -> tuple[str, ...]:
+        info = self.info
+        runs = dtype in info.supported_dtypes("cpu")
+        differentiates = info.supports_autograd and dtype in info.supported_backward_dtypes("cpu")
+        possible = {
+            "forward": runs,
+            "strided": runs and not self.is_foreach,
+            "backward": differentiates,
+            "gradgrad": differentiates and info.supports_gradgrad,
+            "out": runs and info.supports_out and not self.is_foreach,
+            "inplace": runs and info.get_inplace() is not None,
+            "errors": info.error_inputs_func is not None,
+        }
+        return tuple(
+            direction
+            for direction, is_possible in possible.items()
+            if is_possible and dtype in ONLY_FOR.get(direction, (dtype,))
+        )
+
+    def tolerance(self, dtype: torch.dtype) -> tuple[float, float] | None:
+        return tolerance(self.info.decorators, dtype)
+
+    def trials(self, dtype: torch.dtype, direction: str, count: int, seed: int) -> list[Trial]:
+        seed_everything(seed)
+        if direction == "errors":
+            return [
+                Trial(
+                    _describe(error.sample_input),
+                    self._forward(error.sample_input),
+                    (error.error_type, error.error_regex),
+                )
+                for error in evenly(self.info.error_inputs("cpu"), count)
+            ]
+        make = getattr(self, f"_{direction}")
+        samples = self.info.sample_inputs("cpu", dtype, requires_grad=direction in ("backward", "gradgrad"))
+        return [Trial(_describe(sample), make(sample)) for sample in evenly(samples, count)]
+
+    def _put(self, sample: SampleInput, place: Place) -> tuple[Any, Any, dict[str, Any]]:
+        if self.name in TAKES_CPU_TENSORS:
+            return place.put(sample.input), sample.args, sample.kwargs
+        return place.put((sample.input, sample.args, sample.kwargs))
+
+    def _forward(self, sample: SampleInput) -> Callable[[Place], Any]:
+        def program(place: Place) -> Any:
+            input, args, kwargs = self._put(sample, place)
+            with place.by_default((input, args, kwargs)):
+                result = self.info.op(input, *args, **kwargs)
+            result = self._comparable(sample, result)
+            if self.name in CHOOSES_AMONG_EQUALS and not kwargs.get("stable"):
+                position = CHOOSES_AMONG_EQUALS[self.name]
+                dim = kwargs.get("dim", args[position] if len(args) > position else -1)
+                result = _pointed_to(input, result, dim)
+            # A foreach operator that writes to its argument returns nothing.
+            return input if result is None and self.is_foreach else result
+
+        return program
+
+    def _comparable(self, sample: SampleInput, result: Any) -> Any:
+        if self.name in IN_ANY_ORDER:
+            result = _ordered(result)
+        return sample.output_process_fn_grad(result) if self.name in UNIQUE_UP_TO_PHASE else result
+
+    def _strided(self, sample: SampleInput) -> Callable[[Place], Any]:
+        return self._forward(sample.noncontiguous())
+
+    def _differentiable(self, sample: SampleInput, place: Place) -> tuple[list[Tensor], list[Tensor]]:
+        """The results that have a gradient, and the inputs that they have it to."""
+        input, args, kwargs = self._put(sample, place)
+        results = self.info.gradcheck_wrapper(self.info.op, input, *args, **kwargs)
+        results = sample.output_process_fn_grad(_ordered(results) if self.name in IN_ANY_ORDER else results)
+        inputs = {id(tensor): tensor for tensor in tensors_of((input, args, kwargs)) if tensor.requires_grad}
+        return [result for result in tensors_of(results) if result.requires_grad], list(inputs.values())
+
+    def _backward(self, sample: SampleInput) -> Callable[[Place], Any]:
+        def program(place: Place) -> Any:
+            results, inputs = self._differentiable(sample, place)
+            return gradients(results, inputs, place)
+
+        return program
+
+    def _gradgrad(self, sample: SampleInput) -> Callable[[Place], Any]:
+        def program(place: Place) -> Any:
+            results, inputs = self._differentiable(sample, place)
+            first = gradients(results, inputs, place, create_graph=True)
+            return gradients([each for each in first if each is not None and each.requires_grad], inputs, place)
+
+        return program
+
+    def _inplace(self, sample: SampleInput) -> Callable[[Place], Any]:
+        def program(place: Place) -> Any:
+            input, args, kwargs = self._put(sample, place)
+            return self.info.get_inplace()(input, *args, **kwargs), input
+
+        return program
+
+    def _out(self, sample: SampleInput) -> Callable[[Place], Any]:
+        """Into tensors of the right size with other strides, and into empty ones."""
+
+        def program(place: Place) -> Any:
+            input, args, kwargs = self._put(sample, place)
+            with place.by_default((input, args, kwargs)):
+                expected = self.info.op(input, *args, **kwargs)
+                strided = _map(_transposed, expected)
+                empty = _map(lambda result: torch.empty(0, dtype=result.dtype, device=result.device), expected)
+                returned = [self.info.op(input, *args, **kwargs, out=out) for out in (strided, empty)]
+            is_same = [
+                one is other
+                for result, out in zip(returned, (strided, empty), strict=True)
+                for one, other in zip(tensors_of(result), tensors_of(out), strict=True)
+            ]
+            strides = [tensor.stride() for tensor in tensors_of(strided)]
+            return [self._comparable(sample, result) for result in returned], is_same, strides
+
+        return program
+
+
+def gradients(
+    results: list[Tensor], inputs: list[Tensor], place: Place, create_graph: bool = False
+) -> tuple[Tensor | None, ...]:
+    """Of the results, weighted with random numbers, to the inputs."""
+    if not results:
+        return ()
+    weights = [place.random_like(result, seed) for seed, result in enumerate(results)]
+    return torch.autograd.grad(results, inputs, weights, create_graph=create_graph, allow_unused=True)
+
+
+def tolerance(decorators: Iterable[Any], dtype: torch.dtype) -> tuple[float, float] | None:
+    """The largest tolerance that PyTorch's own tests of an entry take."""
+    given = [
+        decorator.d[dtype]
+        for info in decorators
+        if isinstance(info, DecorateInfo) and info.device_type in (None, "cpu")
+        for decorator in info.decorators
+        if isinstance(decorator, toleranceOverride) and dtype in decorator.d
+    ]
+    return (max(each.atol for each in given), max(each.rtol for each in given)) if given else None
+
+
+def evenly(values: Any, count: int) -> list[Any]:
+    """Up to `count` of the values, from all over them, the first among them."""
+    considered = list(itertools.islice(values, CONSIDERED))
+    if len(considered) <= count:
+        return considered
+    return [considered[position * len(considered) // count] for position in range(count)]
+
+
+def _pointed_to(given: Tensor, result: Any, dim: int) -> Any:
+    """The result with each index replaced by the element that it points to."""
+    if isinstance(result, tuple):
+        return result[0], _pointed_to(given, result[1], dim)
+    if result.dtype != torch.int64:
+        return result
+    return given.gather(dim, result if result.dim() == given.dim() else result.unsqueeze(dim))
+
+
+def _ordered(result: Any) -> Any:
+    """Eigenvalues by their real parts, then by their imaginary ones, and eigenvectors with them."""
+    values, *vectors = result if isinstance(result, tuple) else (result,)
+    parts = torch.view_as_real(values.detach().cpu()).to(torch.float64)
+    scale = parts.abs().amax((-1, -2), keepdim=True).clamp(min=1e-30) if parts.numel() else 1
+    # Conjugate pairs have equal real parts, up to rounding.
+    keys = (parts / scale * 1e4).round() @ torch.tensor([1e6, 1.0], dtype=torch.float64)
+    order = keys.argsort(dim=-1, stable=True).to(values.device)
+    ordered = [values.gather(-1, order)]
+    ordered += [each.gather(-1, order.unsqueeze(-2).expand(each.shape)) for each in vectors]
+    return tuple(ordered) if vectors else ordered[0]
+
+
+def _transposed(result: Tensor) -> Tensor:
+    """Room for a result whose last two dimensions lie the other way round in memory."""
+    if result.dim() < 2:
+        return result.new_empty(result.shape)
+    return result.new_empty(result.mT.shape).mT
+
+
+def _map(function: Callable[[Tensor], Tensor], value: Any) -> Any:
+    return function(value) if isinstance(value, Tensor) else tuple(_map(function, each) for each in value)
+
+
+def _describe(sample: SampleInput) -> str:
+    parts = (sample.input, *sample.args, sample.kwargs) if sample.kwargs else (sample.input, *sample.args)
+    return ", ".join(describe(part) for part in parts)

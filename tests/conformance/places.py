@@ -1,0 +1,136 @@
+"""Where a program runs. The same program runs at each place, on the same inputs."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+WIDER = {
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float32: torch.float64,
+    torch.complex64: torch.complex128,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A device, and whether floating point numbers are widened to double precision there."""
+
+    device: str
+    is_wide: bool = False
+
+    def put(self, value: Any) -> Any:
+        """A copy of a value there, all through lists, tuples, slices and dictionaries. Strides and sharing are kept."""
+        return self._put(value, {})
+
+    def _put(self, value: Any, seen: dict[int, Any]) -> Any:
+        if isinstance(value, Tensor):
+            if id(value) not in seen:
+                seen[id(value)] = self._put_tensor(value).requires_grad_(value.requires_grad)
+            return seen[id(value)]
+        if isinstance(value, torch.device) or (isinstance(value, str) and value == "cpu"):
+            return self.device
+        if isinstance(value, torch.dtype) and self.is_wide:
+            return WIDER.get(value, value)
+        if isinstance(value, slice):
+            return slice(*(self._put(each, seen) for each in (value.start, value.stop, value.step)))
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*(self._put(each, seen) for each in value))
+        if isinstance(value, list | tuple):
+            return type(value)(self._put(each, seen) for each in value)
+        if isinstance(value, dict):
+            return {key: self._put(each, seen) for key, each in value.items()}
+        return value
+
+    def _put_tensor(self, tensor: Tensor) -> Tensor:
+        tensor = tensor.detach()
+        if tensor.is_conj():
+            return self._put_tensor(tensor.conj()).conj()
+        if tensor.is_neg():
+            return torch._neg_view(self._put_tensor(torch._neg_view(tensor)))
+        dtype = WIDER.get(tensor.dtype, tensor.dtype) if self.is_wide else tensor.dtype
+        if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_contiguous():
+            return tensor.to(device=self.device, dtype=dtype, copy=True)
+        # With all that lies between its elements, so that strides and overlaps stay as they are.
+        length = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+        if tensor.numel() == 0:
+            return torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device=self.device)
+        flat = tensor.as_strided((length,), (1,)).to(device=self.device, dtype=dtype, copy=True)
+        return flat.as_strided(tensor.shape, tensor.stride(), 0)
+
+    def put_module(self, module: nn.Module) -> nn.Module:
+        """The module itself, moved there."""
+        return module.to(self.device, *((torch.float64,) if self.is_wide else ()))
+
+    def random_like(self, tensor: Tensor, seed: int) -> Tensor:
+        """The same random numbers at each place."""
+        drawn = torch.randn(
+            tensor.shape,
+            dtype=torch.complex64 if tensor.is_complex() else torch.float32,
+            generator=torch.Generator().manual_seed(seed),
+        )
+        return drawn.to(tensor.device, tensor.dtype)
+
+    def by_default(self, given: Any) -> Any:
+        """A context in which operators without any tensor among what is given make their result there."""
+        return nullcontext() if any(True for _ in tensors_of(given)) else torch.device(self.device)
+
+
+CPU = Place("cpu")
+PRECISE = Place("cpu", is_wide=True)
+DEVICE = Place("tpu")
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """One program of a case: what it returns on the CPU, it must return on the device."""
+
+    inputs: str
+    """Its inputs, for whoever reads of a failure."""
+    program: Callable[[Place], Any]
+    error: tuple[type[Exception], str] | None = None
+    """The exception that it must raise, by type and regular expression."""
+
+
+def seed_everything(seed: int) -> None:
+    random.seed(seed)
+    torch.manual_seed(seed)
+    try:
+        import numpy
+    except ImportError:
+        return
+    numpy.random.seed(seed)
+
+
+def tensors_of(value: Any) -> Iterator[Tensor]:
+    """The tensors in a value, through lists, tuples and dictionaries."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from tensors_of(each)
+    elif isinstance(value, dict):
+        yield from tensors_of(list(value.values()))
+
+
+def describe(value: Any) -> str:
+    """Inputs in short: dtype, shape and what is unusual of tensors, the values of all else."""
+    if isinstance(value, Tensor):
+        dtype = str(value.dtype).removeprefix("torch.")
+        strides = "" if value.layout != torch.strided or value.is_contiguous() else f" strides {value.stride()}"
+        layout = "" if value.layout == torch.strided else f" {value.layout}"
+        return f"{dtype}{list(value.shape)}{strides}{layout}"
+    if isinstance(value, list | tuple):
+        inside = ", ".join(describe(each) for each in value)
+        return f"[{inside}]" if isinstance(value, list) else f"({inside})"
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={describe(each)}" for key, each in value.items())
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

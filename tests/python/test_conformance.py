@@ -1,0 +1,59 @@
+"""A sample of the conformance cases, another one each day, and every case that failed once.
+
+TORCHTPU_CONFORMANCE_SEED repeats a day's draw, TORCHTPU_CONFORMANCE_CASES sets how many are drawn. `make conformance`
+runs all cases; tests/conformance holds them.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import os
+import random
+
+import pytest
+
+from tests.conformance.exceptions import expected_failure, regressions
+
+SEED = int(os.environ.get("TORCHTPU_CONFORMANCE_SEED", datetime.date.today().strftime("%Y%m%d")))
+DRAWN = int(os.environ.get("TORCHTPU_CONFORMANCE_CASES", "240"))
+# PyTorch's lists take seconds to load, so a test draws its cases when it runs and not when pytest collects it.
+SHARDS = 20
+
+
+@functools.cache
+def drawn() -> list[str]:
+    from tests.conformance.cases import cases
+
+    everything = [str(case) for case in cases()]
+    return random.Random(SEED).sample(everything, min(DRAWN, len(everything)))
+
+
+def check(names: list[str]) -> None:
+    from tests.conformance.cases import Case
+    from tests.conformance.judge import run
+
+    verdicts = [run(Case.parse(name)) for name in names if not expected_failure(name)]
+    failures = [f"{verdict.case}\n  on {verdict.inputs}\n  {verdict.why}" for verdict in verdicts if verdict.is_failure]
+    if failures:
+        repeat = f"TORCHTPU_CONFORMANCE_SEED={SEED} repeats this, and so does python -m tests.conformance CASE"
+        pytest.fail("\n".join([repeat, *failures]), pytrace=False)
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_drawn_cases(shard: int) -> None:
+    check(drawn()[shard::SHARDS])
+
+
+def test_a_crash_or_a_hang_costs_one_case() -> None:
+    from tests.conformance.cases import Case
+    from tests.conformance.workers import run_all
+
+    crash, case = Case.parse("no such operator/float32/forward/strict"), Case.parse("abs/float32/forward/strict")
+    assert [verdict.status for verdict in run_all([crash, case], 1, 60, 1, 0)] == ["crash", "pass"]
+    assert [verdict.status for verdict in run_all([case], 1, 1e-6, 1, 0)] == ["hang"]
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_cases_that_failed_once(shard: int) -> None:
+    check(regressions()[shard::SHARDS])
