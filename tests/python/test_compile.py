@@ -68,8 +68,16 @@ def _train(task: str, device: torch.device | str, how: str) -> Tensor:
     return torch.stack(losses).cpu()
 
 
-@pytest.mark.parametrize("how", ["model", "step"])
-@pytest.mark.parametrize("task", TASKS)
+# Dynamo takes seconds for each: the others are for the long run.
+QUICK = (("mlp", "model"), ("gpt", "step"), ("resnet", "step"), ("lstm", "model"), ("dlrm", "step"))
+TRAININGS = [
+    pytest.param(task, how, marks=() if (task, how) in QUICK else pytest.mark.slow)
+    for task in TASKS
+    for how in ("model", "step")
+]
+
+
+@pytest.mark.parametrize(("task", "how"), TRAININGS)
 def test_trains_as_on_cpu(task: str, how: str, device: torch.device) -> None:
     torch.testing.assert_close(_train(task, device, how), _train(task, "cpu", "eager"), rtol=1e-3, atol=1e-4)
 
