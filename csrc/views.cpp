@@ -152,6 +152,7 @@ void register_views() {
   m.impl("_efficientzerotensor", TORCH_FN(efficient_zeros));
   m.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
   m.impl("view", TORCH_FN(at::native::view));
+  m.impl("_unsafe_view", TORCH_FN(at::native::_unsafe_view));  // PyTorch writes through it (kron)
   m.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
   m.impl("_unsafe_view", TORCH_FN(at::native::_unsafe_view));
   m.impl("unfold", TORCH_FN(at::native::unfold));
