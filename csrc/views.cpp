@@ -154,7 +154,6 @@ void register_views() {
   m.impl("view", TORCH_FN(at::native::view));
   m.impl("_unsafe_view", TORCH_FN(at::native::_unsafe_view));  // PyTorch writes through it (kron)
   m.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
-  m.impl("_unsafe_view", TORCH_FN(at::native::_unsafe_view));
   m.impl("unfold", TORCH_FN(at::native::unfold));
   m.impl("view_as_real", TORCH_FN(at::native::view_as_real));
   m.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
