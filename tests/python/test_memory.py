@@ -8,8 +8,9 @@ from helpers import check_python
 STEPS = 500
 WARM = 20
 SETTLED = 250
-# What malloc's arenas, of which each thread has one, may still take after the first steps, and later on.
-SLACK_MB = 40
+# What malloc's arenas, of which each thread has one, and the runs that the plugin queues (up to 32 steps' gradients)
+# may still take after the first steps, and what may come later on.
+SLACK_MB = 64
 SETTLED_SLACK_MB = 8
 
 

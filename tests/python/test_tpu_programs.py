@@ -24,7 +24,7 @@ _C.dump_programs(sys.argv[2])
 digits.train(sys.argv[1], torch.device("tpu"), epochs=1, batch_size=64, seed=0)
 """
 
-# Compiles each program of a folder for each topology: one line of JSON for each, as soon as it is done.
+# Compiles each program of a folder for each topology: one line of JSON for each.
 COMPILE = """
 import json, pathlib, sys, time
 from concurrent.futures import ThreadPoolExecutor
@@ -38,11 +38,12 @@ def compile(job):
     except RuntimeError as error:
         report = {"error": f"{type(error).__name__}: {error}"}
     report["seconds"] = time.perf_counter() - start
-    print(json.dumps({"program": path.name, "topology": topology, **report}), flush=True)
+    return {"program": path.name, "topology": topology, **report}
 
 paths = sorted(pathlib.Path(sys.argv[1]).iterdir(), key=lambda path: -path.stat().st_size)
 with ThreadPoolExecutor(2) as threads:
-    list(threads.map(compile, [(path, topology) for path in paths for topology in sys.argv[2:]]))
+    for report in threads.map(compile, [(path, topology) for path in paths for topology in sys.argv[2:]]):
+        print(json.dumps(report), flush=True)
 """
 
 pytestmark = [
