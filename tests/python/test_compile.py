@@ -535,11 +535,12 @@ def test_a_whole_step_is_one_program(device: torch.device) -> None:
 def test_is_the_default_for_tpu_tensors_only(device: torch.device) -> None:
     assert torch.compiler.get_default_backend() == "tpu"
     assert "tpu" in torch.compiler.list_backends()
+    ones = torch.ones(2, device=device)
     before = _compiles()
     assert torch.compile(lambda x: x + 1)(torch.ones(2)).tolist() == [2.0, 2.0]
     assert torch.compile(lambda x: x + 2, options={"epilogue_fusion": True})(torch.ones(2)).tolist() == [3.0, 3.0]
     assert _compiles() == before
-    torch.compile(lambda x: x + 1)(torch.ones(2, device=device))
+    torch.compile(lambda x: x + 1)(ones)
     assert _compiles() == before + 1
 
 

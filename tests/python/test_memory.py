@@ -54,6 +54,7 @@ for number in range({STEPS}):
         torch.tpu.synchronize()
         allocated, process = torch.tpu.memory_allocated(), resident()
     if number == {SETTLED}:
+        torch.tpu.synchronize()
         settled = resident()
     step()
 torch.tpu.synchronize()
