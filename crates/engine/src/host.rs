@@ -163,10 +163,12 @@ pub fn synchronize(device: Option<usize>) -> Result<()> {
             runs.extend(engine.runtime()?.take_in_flight(device));
         }
     }
+    // All of them, also behind one that failed.
+    let mut result = Ok(());
     for run in runs {
-        run.wait()?;
+        result = result.and(run.wait());
     }
-    Ok(())
+    Ok(result?)
 }
 
 pub(crate) fn read_i64(value: &Value) -> Result<i64> {

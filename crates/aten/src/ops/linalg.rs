@@ -1,9 +1,10 @@
 //! Triangular systems, Cholesky factors, and what all of linear algebra shares.
 
-use stablehlo::{DType, DotDims, Precision, Value, broadcast_dims};
+use stablehlo::{DType, Precision, Value, broadcast_dims};
 
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result};
+use crate::ops::matmul::matrices;
 use crate::ops::unary::conjugate;
 use crate::table::{Row, many, one};
 use crate::view::contiguous_strides;
@@ -47,14 +48,7 @@ pub(crate) const ROWS: &[Row] = &[
 /// The product of matrices in the last two dimensions, in full precision: factors and solutions are
 /// only as good as the products they are made of.
 pub(crate) fn times<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
-    let rank = a.rank();
-    let batch: Vec<usize> = (0..rank - 2).collect();
-    let dims = DotDims {
-        lhs_batch: batch.clone(),
-        rhs_batch: batch,
-        lhs_contract: vec![rank - 1],
-        rhs_contract: vec![rank - 2],
-    };
+    let dims = matrices(a.rank());
     a.builder().with_precision(Precision::Highest, || a.dot_general(b, &dims, a.dtype()))
 }
 
