@@ -11,6 +11,8 @@ use crate::error::Result;
 
 /// A point in a device's queue. It notes the time at which the last of the work before it was seen done.
 pub struct Event {
+    /// Counts the events of the process in the order of their recording.
+    number: usize,
     inner: Arc<Inner>,
     runs: Vec<Arc<pjrt::Event>>,
 }
@@ -33,6 +35,7 @@ impl Inner {
 impl Event {
     /// Marks the work queued on a device so far; runs what is recorded, without waiting.
     pub fn record(device: usize) -> Result<Event> {
+        static RECORDED: AtomicUsize = AtomicUsize::new(0);
         let runs = {
             let mut engine = lock()?;
             engine.runtime()?;
@@ -51,7 +54,7 @@ impl Event {
             Arc::clone(run).on_ready(move |_| counted.finish_one());
         }
         inner.finish_one();
-        Ok(Event { inner, runs })
+        Ok(Event { number: RECORDED.fetch_add(1, SeqCst), inner, runs })
     }
 
     pub fn is_done(&self) -> bool {
@@ -77,12 +80,14 @@ impl Event {
         }
     }
 
-    /// The time between two events, negative (as milliseconds) when `later` was done before this one.
+    /// The time between two events, negative (as milliseconds) when `later` was recorded and done before this one.
     pub fn milliseconds_until(&self, later: &Event) -> f64 {
         let (start, end) = (self.wait(), later.wait());
         let milliseconds = |d: Duration| d.as_secs_f64() * 1e3;
         match end.checked_duration_since(start) {
             Some(elapsed) => milliseconds(elapsed),
+            // The plugin's threads may tell of work out of order.
+            None if self.number < later.number => 0.0,
             None => -milliseconds(start.duration_since(end)),
         }
     }
