@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stablehlo::Value;
 
 use crate::cx::Cx;
@@ -30,11 +30,19 @@ pub struct Row {
     /// Number arguments that are part of the program instead of inputs of it, because they decide its
     /// form. A change of such a number recompiles.
     pub baked: &'static [&'static str],
+    /// Whether it computes what is real of bounded dimensions right, whatever their padding is: it takes no size of
+    /// theirs for a known number. What it builds is checked besides.
+    pub(crate) bounded: bool,
 }
 
 impl Row {
     pub const fn baked(mut self, baked: &'static [&'static str]) -> Row {
         self.baked = baked;
+        self
+    }
+
+    pub(crate) const fn bounded(mut self) -> Row {
+        self.bounded = true;
         self
     }
 }
@@ -47,18 +55,18 @@ impl std::fmt::Debug for Row {
 
 /// A row with one result.
 pub const fn one(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> Result<Value<'b>>) -> Row {
-    Row { names, lower: Lower::One(lower), baked: &[] }
+    Row { names, lower: Lower::One(lower), baked: &[], bounded: false }
 }
 
 /// A row with several results.
 pub const fn many(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> Result<Vec<Value<'b>>>) -> Row {
-    Row { names, lower: Lower::Many(lower), baked: &[] }
+    Row { names, lower: Lower::Many(lower), baked: &[], bounded: false }
 }
 
 /// A row that applies `element` to each element of its lists. `parameters` are the element operator's
 /// names for the arguments.
 pub(crate) const fn each(element: &'static Row, parameters: &'static [&'static str]) -> Row {
-    Row { names: &[], lower: Lower::Each { element, parameters }, baked: element.baked }
+    Row { names: &[], lower: Lower::Each { element, parameters }, baked: element.baked, bounded: false }
 }
 
 /// The row of an operator, by its name without `aten::`.
@@ -69,6 +77,17 @@ pub fn find(name: &str) -> Option<&'static Row> {
         rows.flat_map(|row| row.names.iter().map(move |name| (*name, row))).collect()
     });
     table.get(name).copied().or_else(|| derived(name))
+}
+
+/// Whether an operator's row knows bounded dimensions: it says so itself, or its family does.
+pub(crate) fn stands_bounds(name: &str) -> bool {
+    static NAMES: OnceLock<FxHashSet<&'static str>> = OnceLock::new();
+    let names = NAMES.get_or_init(|| {
+        let rows = ops::FAMILIES.iter().flat_map(|family| family.iter()).filter(|row| row.bounded);
+        let all = rows.chain(ops::BOUNDED_FAMILIES.iter().flat_map(|family| family.iter()));
+        all.flat_map(|row| row.names.iter().copied()).collect()
+    });
+    names.contains(name)
 }
 
 /// The rows that follow from others by rule, made when they are first asked for.

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use aten::{Graph, ResultSpec};
 
+use crate::bounded::BoundedInput;
 use crate::chunk::Chunk;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::operators::{ArgInfo, Operator, SchemaArg};
 
 /// What torch.compile hands over: a graph that is called like an operator and runs as a program of its own.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CompiledGraph {
     /// For messages.
     pub name: String,
@@ -19,6 +20,8 @@ pub struct CompiledGraph {
     pub args: Vec<SchemaArg>,
     /// What PyTorch says of the results: those written into arguments first, in order, then fresh ones.
     pub results: Vec<ResultSpec>,
+    /// Which of the arguments have bounded dimensions; they are the graph's inputs of the same numbers.
+    pub bounded: Vec<BoundedInput>,
     /// XLA's flags for its programs, by name.
     pub options: Vec<(String, pjrt::Value)>,
 }

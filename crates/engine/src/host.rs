@@ -79,6 +79,7 @@ impl Engine {
 
     /// Gives a storage another size, keeping the bytes that both sizes have.
     pub fn resize(&mut self, storage: &Storage, nbytes: usize) -> Result<()> {
+        self.unpad_storage(storage)?;
         let Some(old) = storage.value() else {
             storage.replace(nbytes, None);
             return Ok(());
@@ -100,6 +101,7 @@ impl Engine {
     /// The buffer behind a tensor, dense and row-major, after a flush of its device.
     fn download(&mut self, source: &TensorArg, ty: &Type) -> Result<Option<Arc<pjrt::Buffer>>> {
         let storage = source.storage();
+        self.unpad_storage(storage)?;
         let (value, base) = match storage.value() {
             Some(value) => {
                 let base = self.types.get(value.ty).clone();

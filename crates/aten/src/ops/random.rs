@@ -29,7 +29,8 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["uniform"], |cx| uniform_numbers(cx, &cx.ty("self")?)),
     one(&["rand", "rand.generator", "rand_like", "rand_like.generator"], |cx| {
         by_parts(&result_type(cx, DType::F32)?, |dtype, dims| Ok(uniform(cx, dtype, dims)))
-    }),
+    })
+    .bounded(),
     one(&["normal_functional", "normal_"], |cx| normal_numbers(cx, &cx.ty("self")?)),
     one(&["normal.float_float"], |cx| normal_numbers(cx, &result_type(cx, DType::F32)?)),
     one(&["normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor"], |cx| {
@@ -43,7 +44,8 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["randn", "randn.generator", "randn_like", "randn_like.generator"], |cx| {
         let ty = result_type(cx, DType::F32)?;
         by_parts(&ty, |dtype, dims| Ok(standard_normal(cx, dtype, dims) * part_deviation(&ty)))
-    }),
+    })
+    .bounded(),
     one(&["log_normal"], |cx| {
         let ty = cx.ty("self")?;
         let logarithm = normal_numbers(cx, &Type::new(ty.dtype.opmath(), &ty.dims))?;
@@ -70,7 +72,8 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["bernoulli"], |cx| {
         let p = cx.tensor("self")?;
         Ok(trues(cx, p, &p.dims()).convert(p.dtype()))
-    }),
+    })
+    .bounded(),
     one(&["bernoulli.p", "bernoulli_.float", "bernoulli.Tensor"], |cx| {
         let ty = cx.ty("self")?;
         let p = match cx.ty("p") {
@@ -78,7 +81,8 @@ pub(crate) const ROWS: &[Row] = &[
             _ => cx.scalar("p", DType::F32)?,
         };
         Ok(trues(cx, p, &ty.dims).convert(ty.dtype))
-    }),
+    })
+    .bounded(),
     one(&["random", "random.to", "random.from"], |cx| {
         let ty = cx.ty("self")?;
         let last = match cx.int_or_none("to") {
@@ -121,12 +125,14 @@ pub(crate) const ROWS: &[Row] = &[
         let mask = trues(cx, keep, &input.dims());
         let scale = keep.eq(0).select(keep, keep.recip());
         Ok(vec![scaled_by_mask(input, mask, scale), mask])
-    }),
+    })
+    .bounded(),
     one(&["native_dropout_backward"], |cx| {
         let grad = cx.tensor("grad_output")?;
         let grad = grad.convert(cx.result_dtype(grad.dtype()));
         Ok(scaled_by_mask(grad, cx.tensor("mask")?, cx.scalar("scale", grad.dtype().opmath())?))
-    }),
+    })
+    .bounded(),
     many(&["rrelu_with_noise"], |cx| {
         let (output, noise) = rrelu(cx)?;
         Ok(vec![noise, output])
