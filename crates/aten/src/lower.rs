@@ -274,9 +274,8 @@ pub(crate) fn lower_nodes<'b>(
         let mut node_cx = cx.with(args);
         let expected = graph.bounds.as_ref().and_then(|bounds| bounds.results.get(index)?.as_deref());
         node_cx.result_dims = expected.unwrap_or_default();
-        let is_bounded =
-            |arg: &Arg<'b>| matches!(arg, Arg::Plain(ArgSpec::Dim(_) | ArgSpec::Dims(_))) || reads_bounded(arg);
-        let bounded = cx.b().is_bounded() && node_cx.args.iter().any(|(_, arg)| is_bounded(arg));
+        let makes_bounded = expected.into_iter().flatten().flatten().flatten().any(|dim| !dim.sizes.is_empty());
+        let bounded = makes_bounded || node_cx.args.iter().any(|(_, arg)| is_bounded(arg));
         if bounded && !table::stands_bounds(&node.operator) {
             return Err(Error::not_implemented(format!("{} does not know bounded dimensions", node.operator)));
         }
@@ -296,10 +295,11 @@ pub(crate) fn lower_nodes<'b>(
     graph.outputs.iter().flatten().map(value_at).collect()
 }
 
-fn reads_bounded(arg: &Arg<'_>) -> bool {
+fn is_bounded(arg: &Arg<'_>) -> bool {
     match arg {
+        Arg::Plain(ArgSpec::Dim(_) | ArgSpec::Dims(_)) => true,
         Arg::Value(value) => value.is_bounded(),
-        Arg::List(items) => items.iter().any(reads_bounded),
+        Arg::List(items) => items.iter().any(is_bounded),
         _ => false,
     }
 }

@@ -89,7 +89,9 @@ fn splat<'b>(cx: &Cx<'b>, number: i64) -> Result<Value<'b>> {
 
 /// `start + i · step`, up to `end` or also at it.
 fn progression<'b>(cx: &Cx<'b>, end_included: bool) -> Result<Value<'b>> {
-    if let Some([length]) = cx.result_dims(0) {
+    if let Some([length]) = cx.result_dims(0)
+        && !length.sizes.is_empty()
+    {
         return bounded_progression(cx, length.capacity);
     }
     let number = |name, otherwise| if cx.is_none(name) { Ok(Number::Int(otherwise)) } else { cx.number(name) };
