@@ -275,6 +275,14 @@ impl<'b> Cx<'b> {
         }
     }
 
+    /// An int list in which there may be bounded sizes; empty when absent.
+    pub fn dims(&self, name: &str) -> Result<Vec<Dim>> {
+        match self.arg(name) {
+            Arg::Plain(ArgSpec::Dims(dims)) => Ok(dims),
+            _ => Ok(self.ints(name)?.into_iter().map(|capacity| Dim { capacity, sizes: Vec::new() }).collect()),
+        }
+    }
+
     /// As large as the sizes of an int list can get; empty when absent.
     pub fn capacities(&self, name: &str) -> Result<Vec<i64>> {
         match self.arg(name) {

@@ -196,9 +196,11 @@ impl<'b> Outputs<'_, 'b> {
             // A dense tensor's storage holds its dimensions in memory order; of those that repeat, one element.
             let held: Vec<i64> =
                 sizes.iter().zip(&strides).map(|(&n, &stride)| if stride == 0 { n.min(1) } else { n }).collect();
+            let repeats = held != sizes;
             let (order, strides, held) = match memory_order(&held, &strides) {
-                Some(order) => (order, strides, held),
-                None => ((0..sizes.len()).collect(), contiguous_strides(&sizes), sizes.clone()),
+                // Of what is bounded, each element is its own.
+                Some(order) if !(repeats && value.is_bounded()) => (order, strides, held),
+                _ => ((0..sizes.len()).collect(), contiguous_strides(&sizes), sizes.clone()),
             };
             let stored = value.slice(&vec![0; held.len()], &held, &vec![1; held.len()]).transpose(&order);
             let extents = if value.is_bounded() { value.extents() } else { Vec::new() };

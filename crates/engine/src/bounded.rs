@@ -167,13 +167,31 @@ impl Engine {
     }
 
     /// The graph with a decision on how inputs whose dimensions are products lie in their padded values: as in those
-    /// that its first call brings.
+    /// that its first call brings, else as other inputs, else with what is bounded outermost.
     fn placed(&mut self, compiled: &Arc<CompiledGraph>, op: u32, args: &[Arg], actual: &[i64]) -> Arc<CompiledGraph> {
         let Some(bounds) = compiled.graph.bounds.as_ref().filter(|bounds| bounds.inputs.len() < compiled.bounded.len())
         else {
             return Arc::clone(compiled);
         };
-        let inputs = compiled.bounded.iter().map(|input| (input.arg, place(input, &args[input.arg], bounds, actual)));
+        let known: Vec<Vec<Option<Extent>>> =
+            compiled.bounded.iter().map(|input| known_places(input, &args[input.arg], bounds, actual)).collect();
+        let dims: Vec<(&Dim, &Extent)> = compiled
+            .bounded
+            .iter()
+            .zip(&known)
+            .flat_map(|(input, known)| input.dims.iter().zip(known))
+            .filter_map(|(dim, known)| Some((dim, known.as_ref()?)))
+            .collect();
+        let inputs = compiled.bounded.iter().zip(&known).map(|(input, known)| {
+            let extents = input.dims.iter().zip(known).map(|(dim, known)| match known {
+                Some(known) => known.clone(),
+                None => dims
+                    .iter()
+                    .find(|(other, _)| *other == dim)
+                    .map_or_else(|| outermost(dim, bounds), |(_, e)| (*e).clone()),
+            });
+            (input.arg, extents.collect::<Vec<_>>())
+        });
         let mut placed = CompiledGraph::clone(compiled);
         let mut graph = aten::Graph::clone(&compiled.graph);
         graph.bounds = Some(Bounds { inputs: inputs.collect(), ..bounds.clone() });
@@ -276,7 +294,8 @@ impl Engine {
         let Some(padded) = storage.padded() else { return Ok(()) };
         self.flush(storage.device)?;
         self.op_stats.unpadded += 1;
-        let bytes = exact_bytes_of(&padded)?;
+        let mut bytes = vec![0; storage.nbytes()];
+        copy_exact(&padded, &padded.strides(), &mut bytes)?;
         let sizes = padded.sizes();
         let dims: Vec<i64> = padded.order.iter().map(|&axis| sizes[axis]).collect();
         let buffer = self.runtime()?.upload(storage.device, &bytes, padded.dtype, &dims)?;
@@ -286,20 +305,35 @@ impl Engine {
     }
 }
 
-/// Waits for a padded value, and leaves out its padding.
-fn exact_bytes_of(padded: &Padded) -> Result<Vec<u8>> {
+/// Copies a padded value out, without its padding and with other strides.
+fn copy_exact(padded: &Padded, strides: &[i64], exact: &mut [u8]) -> Result<()> {
     let element = padded.dtype.size_bytes();
-    let mut exact = vec![0; padded.sizes().iter().product::<i64>() as usize * element];
-    if exact.is_empty() {
-        return Ok(exact);
-    }
-    let Some(value) = padded.storage.value() else { return Ok(exact) };
+    let Some(value) = padded.storage.value().filter(|_| !exact.is_empty()) else { return Ok(()) };
     let mut bytes = vec![0; padded.bytes()];
     value.buffer()?.to_host(&mut bytes)?;
-    each_run(&padded.walk(&padded.strides()), 0, 0, &mut |to, from, length| {
+    each_run(&padded.walk(strides), 0, 0, &mut |to, from, length| {
         exact[to * element..(to + length) * element].copy_from_slice(&bytes[from * element..(from + length) * element]);
     });
-    Ok(exact)
+    Ok(())
+}
+
+/// Copies out a tensor that shows all of a storage which has a padded value only; says whether it is one.
+pub(crate) fn copy_padded_to_host(source: &TensorArg, out: &mut [u8]) -> Result<bool> {
+    let storage = source.storage();
+    let Some(padded) = storage.padded().filter(|_| storage.is_only_padded()) else { return Ok(false) };
+    let is_whole = source.offset == 0
+        && !source.is_lazy()
+        && crate::call::held(source.dtype)? == padded.dtype
+        && source.sizes() == padded.sizes()
+        && same_strides(source.sizes(), source.strides(), &padded.strides());
+    if is_whole {
+        let mut engine = crate::engine::lock()?;
+        engine.op_stats.unpadded += 1;
+        engine.flush(storage.device)?;
+        drop(engine); // not held while waiting: other threads go on
+        copy_exact(&padded, &aten::contiguous_strides(source.sizes()), out)?;
+    }
+    Ok(is_whole)
 }
 
 /// Of dimensions that have size 1 strides mean nothing.
@@ -319,25 +353,24 @@ fn places(extent: &Extent, dim: i64, actual: &[i64]) -> Vec<Place> {
     extent.0.iter().map(place).collect()
 }
 
-/// How an input lies in its padded value: as the one that it already has, or else with what is bounded outermost.
-fn place(input: &BoundedInput, arg: &Arg, bounds: &Bounds, actual: &[i64]) -> Vec<Extent> {
+/// How the dimensions of an input lie in the padded value that its storage has; `None` of those of which it does not
+/// tell.
+fn known_places(input: &BoundedInput, arg: &Arg, bounds: &Bounds, actual: &[i64]) -> Vec<Option<Extent>> {
     let known = (arg.tag == Tag::Tensor).then(|| arg.tensor().storage().padded()).flatten();
     let known = known.filter(|known| known.sizes() == arg.tensor().sizes());
-    let extent = |(axis, dim): (usize, &Dim)| -> Extent {
-        if dim.sizes.is_empty() {
-            return Extent::default();
-        }
-        let like = known.as_ref().and_then(|known| like(&known.axes[axis], dim, bounds, actual));
-        like.unwrap_or_else(|| {
-            let bounded =
-                dim.sizes.iter().map(|&size| Factor { capacity: bounds.sizes[size as usize].1, size: Some(size) });
-            let mut factors: Vec<Factor> = bounded.collect();
-            let rest = factors.iter().fold(dim.capacity, |rest, factor| rest / factor.capacity.max(1));
-            factors.extend((rest != 1).then_some(Factor { capacity: rest, size: None }));
-            Extent(factors)
-        })
+    let extent = |(axis, dim): (usize, &Dim)| match dim.sizes.is_empty() {
+        true => Some(Extent::default()),
+        false => known.as_ref().and_then(|known| like(&known.axes[axis], dim, bounds, actual)),
     };
     input.dims.iter().enumerate().map(extent).collect()
+}
+
+fn outermost(dim: &Dim, bounds: &Bounds) -> Extent {
+    let bounded = dim.sizes.iter().map(|&size| Factor { capacity: bounds.sizes[size as usize].1, size: Some(size) });
+    let mut factors: Vec<Factor> = bounded.collect();
+    let rest = factors.iter().fold(dim.capacity, |rest, factor| rest / factor.capacity.max(1));
+    factors.extend((rest != 1).then_some(Factor { capacity: rest, size: None }));
+    Extent(factors)
 }
 
 /// The factors of a dimension in the order that a padded value has them; `None` where they are others.

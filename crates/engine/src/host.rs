@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use stablehlo::{DType, Type};
 
+use crate::bounded::copy_padded_to_host;
 use crate::call::{self, Arg, TensorArg};
 use crate::engine::{BEAT_CHUNK, Engine, Mode, lock};
 use crate::error::{Error, Result};
@@ -135,6 +136,9 @@ pub fn copy_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
         return Err(Error::runtime(format!("a tensor of {} bytes does not fit into {}", ty.size_bytes(), out.len())));
     }
     if out.is_empty() {
+        return Ok(());
+    }
+    if copy_padded_to_host(source, out)? {
         return Ok(());
     }
     // The lock is not held while waiting: other threads go on.

@@ -32,6 +32,7 @@ class Bounds:
         self._ranges = {symbol: ValueRanges(0, capacity) for symbol, capacity in capacities.items()}
         # Symbols, and expressions that are no products of such.
         self.sizes: list[Any] = []
+        self.numbers: list[Any] = []
         self._complete = False
 
     def capacity(self, expression: Any) -> int:
@@ -49,36 +50,43 @@ class Bounds:
             if factor.is_Integer:
                 known *= int(factor)
             elif factor.is_Pow and factor.exp.is_Integer and factor.exp > 0:
-                sizes += [self.number(factor.base)] * int(factor.exp)
+                sizes += [self._number_size(factor.base)] * int(factor.exp)
             else:
-                sizes.append(self.number(factor))
+                sizes.append(self._number_size(factor))
         if known < 0:
-            return self.size_of_whole(expression)
+            return self.capacity(expression), [self._number_size(expression)]
         capacity = known
         for size in sizes:
             capacity *= self.capacity(self.sizes[size])
         return capacity, sorted(sizes)
 
-    def size_of_whole(self, expression: Any) -> SizeOf:
-        """An expression that is not to be taken apart."""
-        return self.capacity(expression), [self.number(expression)]
+    def _number_size(self, expression: Any) -> int:
+        return self._place(self.sizes, expression)
 
     def number(self, expression: Any) -> int:
-        """The number of a size among those of the graph."""
-        if expression not in self.sizes:
+        """The place of what follows from the sizes, and is taken as a number, among such."""
+        return self._place(self.numbers, expression)
+
+    def _place(self, listed: list[Any], expression: Any) -> int:
+        if expression not in listed:
             if self._complete:
                 raise UnboundedError(f"{expression} comes up late")
-            self.sizes.append(expression)
-        return self.sizes.index(expression)
+            listed.append(expression)
+        return listed.index(expression)
+
+    def __len__(self) -> int:
+        return len(self.sizes) + len(self.numbers)
 
     def complete(self) -> int:
-        """No more sizes come; returns how many there are."""
+        """No more sizes and numbers come; returns how many there are."""
         self._complete = True
-        return len(self.sizes)
+        return len(self)
 
-    def values(self, known: Mapping[Any, int]) -> list[int]:
-        """What the sizes are this time."""
-        return [int(size.xreplace(known)) for size in self.sizes]
+    def values(self, known: Mapping[Any, int]) -> list[int | float]:
+        """What the sizes and then the numbers are this time."""
+        numbers = [number.xreplace(known) for number in self.numbers]
+        exact = [int(number) if sympy.sympify(number).is_Integer else float(number) for number in numbers]
+        return [*(int(size.xreplace(known)) for size in self.sizes), *exact]
 
 
 class Growth:

@@ -80,7 +80,7 @@ class GraphEncoder(Encoder):
         self._taken = len(self.kinds) - self.kinds.count("-")
         numbers = iter(self.new_numbers(self._taken))
         if bounds is not None:
-            # The sizes are given behind the rest.
+            # The sizes, and numbers that follow from them, are given behind the rest.
             _find_sizes(module, bounds)
             self.new_numbers(bounds.complete())
         self.outputs = self.walk(module, [None if kind == "-" else next(numbers) for kind in self.kinds])
@@ -112,7 +112,11 @@ class GraphEncoder(Encoder):
             elif not isinstance(output, Node) or not isinstance(output.meta["val"], torch.Tensor):
                 constants.append((position, self.plain(output)))
                 sources.append(_NOTHING)
-            elif (owner := owner_of(output)) is not output and self._has_gaps(output):
+            elif (
+                not self._has_bounded_dims(output)
+                and (owner := owner_of(output)) is not output
+                and self._has_gaps(output)
+            ):
                 value, whole = output.meta["val"], owner.meta["val"]
                 offset = self.plain(value.storage_offset()) - self.plain(whole.storage_offset())
                 views.append((position, owner, (self.plain(value.shape), self.plain(value.stride()), offset)))
@@ -121,11 +125,11 @@ class GraphEncoder(Encoder):
                 sources.append(source_of(output))
         count = len(sources)
         sources.extend(source_of(owner) for _, owner, _ in views)
-        sizes = 0 if self._bounds is None else len(self._bounds.sizes)
-        graph = (self._taken + sizes, self.nodes, results)
+        extra = 0 if self._bounds is None else len(self._bounds)
+        graph = (self._taken + extra, self.nodes, results)
         positions = [self.placeholders.index(node) for node in written]
         bounds = self._describe_bounds()
-        kinds = self.kinds + "n" * sizes
+        kinds = self.kinds + "n" * extra
         call = _C.CompiledGraph(name, graph, kinds, positions, described, sources, device, list(flags), bounds)
         constants = [(position, value) for position, value in constants if value is not None]
         if not constants and not views:
@@ -154,13 +158,14 @@ class GraphEncoder(Encoder):
         for number, node in enumerate(given):
             if self._has_bounded_dims(node):
                 value = node.meta["val"]
-                inputs.append((number, self._dims_of(value), [self._at_most(each) for each in value.stride()]))
+                inputs.append((number, self._dims_of(value), self._describe(node)[2]))
         return sizes, inputs, [self._result_dims.get(i) for i in range(len(self.nodes))]
 
     def _has_gaps(self, node: Node) -> bool:
         value = node.meta["val"]
         held = [
-            (self._at_most(stride), self._at_most(size)) for stride, size in zip(value.stride(), value.shape, strict=True)
+            (self._at_most(stride), self._at_most(size))
+            for stride, size in zip(value.stride(), value.shape, strict=True)
         ]
         return not is_dense([(stride, size) for stride, size in held if stride != 0])
 
@@ -193,8 +198,7 @@ class GraphEncoder(Encoder):
         if isinstance(value, list | tuple):
             return any(self._is_bounded(each) for each in value)
         value = _symbolic(value)
-        symbolic = isinstance(value, torch.SymInt | torch.SymBool | torch.SymFloat)
-        return symbolic and value.node.constant is None and bool(value.node.expr.free_symbols)
+        return isinstance(value, _SYMBOLIC) and value.node.constant is None and bool(value.node.expr.free_symbols)
 
     def _has_bounded_dims(self, node: Node) -> bool:
         value = node.meta.get("val")
@@ -226,8 +230,8 @@ class GraphEncoder(Encoder):
         if isinstance(value, torch.SymInt):
             if "int" in kind or "SymInt" in kind:
                 return ("z", self._size_of(value))
-            if _is_number(kind):
-                return ("v", self._taken + self._bounds.number(value.node.expr))
+        if _is_number(kind) and isinstance(value, torch.SymInt | torch.SymFloat):
+            return ("v", self._taken + len(self._bounds.sizes) + self._bounds.number(value.node.expr))
         raise UnboundedError(f"{value} is taken as {kind}")
 
     def value(self, value: Any, argument: Any) -> Value:
@@ -238,6 +242,8 @@ class GraphEncoder(Encoder):
     def _describe(self, node: Node) -> tuple[int, list[int], list[int]]:
         value = node.meta["val"]
         sizes, strides = [*map(self._at_most, value.shape)], [*map(self._at_most, value.stride())]
+        if self._has_bounded_dims(node) and not is_dense(list(zip(strides, sizes, strict=True))):
+            strides = list(torch.empty(sizes, device="meta").stride())
         return SCALAR_TYPES[value.dtype], sizes, strides
 
     # ---- nodes -----------------------------------------------------------------------------------
@@ -250,10 +256,10 @@ class GraphEncoder(Encoder):
             self._view_memory(node)
         elif isinstance(operator, HigherOrderOperator):
             self._call_higher_order(node, operator)
+        elif isinstance(node.meta.get("val"), _SYMBOLIC):
+            pass  # arithmetic on sizes: `plain` evaluates it
         elif operator is python_operator.getitem or isinstance(operator, OpOverload):
             super().call(node)
-        elif isinstance(node.meta.get("val"), torch.SymInt | torch.SymBool | torch.SymFloat):
-            pass  # arithmetic on sizes: `plain` evaluates it
         else:
             self._refuse(operator)
 
@@ -429,6 +435,9 @@ def is_dense(held: Sequence[tuple[int, int]]) -> bool:
     return True
 
 
+_SYMBOLIC = (torch.SymInt, torch.SymBool, torch.SymFloat)
+
+
 def _symbolic(value: Any) -> Any:
     """A number, where a node stands for one."""
     return value.meta.get("val") if isinstance(value, Node) else value
@@ -447,10 +456,12 @@ def _find_sizes(module: GraphModule, bounds: Bounds) -> None:
                     bounds.size_of(size.node.expr)
         if isinstance(node.target, OpOverload):
             arguments = zip(node.target._schema.arguments, node.args, strict=False)
-            named = [(each, node.kwargs[each.name]) for each in node.target._schema.arguments if each.name in node.kwargs]
+            named = [
+                (each, node.kwargs[each.name]) for each in node.target._schema.arguments if each.name in node.kwargs
+            ]
             for argument, value in [*arguments, *named]:
                 size = _symbolic(value)
-                if isinstance(size, torch.SymInt) and _is_number(str(argument.type)):
+                if isinstance(size, torch.SymInt | torch.SymFloat) and _is_number(str(argument.type)):
                     bounds.number(size.node.expr)
 
 

@@ -89,7 +89,7 @@ class _BoundedProgram:
         self._bounds = bounds
         self._outputs = encoder.symbolic_outputs
         # Sympy takes its time.
-        self._known: dict[tuple[int, ...], tuple[list[int], list[tuple[int, int]]]] = {}
+        self._known: dict[tuple[int, ...], tuple[list[int | float], list[tuple[int, int]]]] = {}
 
     def __call__(self, inputs: list[Any], sizes: dict[Any, int]) -> list[Any]:
         key = tuple(sizes.values())

@@ -63,6 +63,7 @@ pub(crate) const BOUNDED_FAMILIES: &[&[Row]] = &[
     matmul::ROWS,
     nll::ROWS,
     reduce::ROWS,
+    scan::ROWS,
     softmax::ROWS,
     unary::ROWS,
 ];

@@ -40,8 +40,11 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["block_diag"], block_diag),
     one(&["flip"], |cx| {
         let x = cx.tensor("self")?;
-        Ok(if cx.ints("dims")?.is_empty() { x } else { x.reverse(&cx.axes_arg("dims", x.rank())?) })
-    }),
+        let axes = if cx.ints("dims")?.is_empty() { Vec::new() } else { cx.axes_arg("dims", x.rank())? };
+        let (bounded, whole) = axes.into_iter().partition(|&axis| x.is_bounded_along(&[axis]));
+        Ok(Vec::<usize>::into_iter(bounded).fold(x.reverse(&whole), views::flip_bounded))
+    })
+    .bounded(),
     one(&["roll"], roll),
     one(&["repeat"], repeat),
     one(&["tril"], |cx| masked(cx, Triangle::Lower)).bounded(),
@@ -59,8 +62,16 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["select_scatter"], |cx| replaced(cx, cx.tensor("self")?, "src", views::selected)),
     one(&["diagonal_scatter"], |cx| replaced(cx, cx.tensor("self")?, "src", views::diagonal)),
     one(&["as_strided_scatter"], |cx| replaced(cx, cx.tensor("self")?, "src", views::strided)),
-    one(&["slice_backward"], |cx| replaced(cx, zeros(cx)?, "grad_output", views::sliced)),
-    one(&["select_backward"], |cx| replaced(cx, zeros(cx)?, "grad_output", views::selected)),
+    one(&["slice_backward"], |cx| match views::bounded_input(cx)? {
+        Some((axis, size)) => views::slice_back(cx, zeros(cx)?, axis, &size),
+        None => replaced(cx, zeros(cx)?, "grad_output", views::sliced),
+    })
+    .bounded(),
+    one(&["select_backward"], |cx| match views::bounded_input(cx)? {
+        Some((axis, size)) => views::select_back(cx, zeros(cx)?, axis, &size),
+        None => replaced(cx, zeros(cx)?, "grad_output", views::selected),
+    })
+    .bounded(),
     one(&["diagonal_backward"], |cx| replaced(cx, zeros(cx)?, "grad_output", views::diagonal)),
     one(&["unfold_backward"], unfold_backward),
     one(&["pixel_shuffle"], |cx| {
@@ -252,7 +263,7 @@ fn replaced<'b>(cx: &Cx<'b>, base: Value<'b>, source: &str, make: MakeView) -> R
 
 /// The zeros that the gradient of a view starts from.
 fn zeros<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
-    Ok(cx.b().splat(0, cx.ty("grad_output")?.dtype, &cx.ints("input_sizes")?))
+    Ok(cx.b().splat(0, cx.ty("grad_output")?.dtype, &cx.capacities("input_sizes")?))
 }
 
 fn unfold_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {

@@ -157,12 +157,65 @@ fn bounded_axis(cx: &Cx<'_>) -> Result<Option<usize>> {
     Ok(Some(axis).filter(|&axis| x.rank() > 0 && x.is_bounded_along(&[axis])))
 }
 
-/// The place of an index, which counts from the end where it is negative, in a bounded dimension: int64, 0-d.
-fn place_in<'b>(cx: &Cx<'b>, x: Value<'b>, axis: usize, name: &str) -> Result<Value<'b>> {
-    x.require_prefix(axis, "a slice of merged dimensions");
+/// The place of an index, which counts from the end where it is negative, in a bounded dimension of `size`: int64,
+/// 0-d.
+fn place_in<'b>(cx: &Cx<'b>, size: Value<'b>, name: &str) -> Result<Value<'b>> {
     let index = cx.dim(name)?;
     let place = cx.size_of(&index);
-    Ok(if index.sizes.is_empty() && index.capacity < 0 { x.size(axis, DType::I64) + place } else { place })
+    Ok(if index.sizes.is_empty() && index.capacity < 0 { size + place } else { place })
+}
+
+/// Where a slice of a bounded dimension of `size` begins: int64, 0-d.
+fn start_of<'b>(cx: &Cx<'b>, size: Value<'b>) -> Result<Value<'b>> {
+    match cx.is_none("start") {
+        true => Ok(cx.b().scalar(0, DType::I64)),
+        false => Ok(place_in(cx, size, "start")?.max(0).min(size)),
+    }
+}
+
+/// The dimension `dim` of the argument `input_sizes` and its size, if that is bounded.
+pub(crate) fn bounded_input<'b>(cx: &Cx<'b>) -> Result<Option<(usize, Value<'b>)>> {
+    let sizes = cx.dims("input_sizes")?;
+    let axis = cx.axis_arg("dim", sizes.len())?;
+    Ok(sizes.get(axis).filter(|size| !size.sizes.is_empty()).map(|size| (axis, cx.size_of(size))))
+}
+
+/// The gradient of [`slice_bounded`].
+pub(crate) fn slice_back<'b>(cx: &Cx<'b>, zeros: Value<'b>, axis: usize, size: &Value<'b>) -> Result<Value<'b>> {
+    if cx.int_or_none("step").unwrap_or(1) != 1 {
+        return Err(Error::not_implemented("a slice of a bounded dimension in steps"));
+    }
+    let grad = cx.tensor("grad_output")?;
+    grad.require_prefix(axis, "a slice of merged dimensions");
+    Ok(put_back(
+        zeros,
+        grad.masked(&[axis], cx.b().scalar(0, grad.dtype())).whole_along(axis),
+        axis,
+        start_of(cx, *size)?,
+    ))
+}
+
+/// The gradient of [`select_bounded`].
+pub(crate) fn select_back<'b>(cx: &Cx<'b>, zeros: Value<'b>, axis: usize, size: &Value<'b>) -> Result<Value<'b>> {
+    let grad = cx.tensor("grad_output")?.unsqueeze(axis);
+    Ok(put_back(zeros, grad, axis, place_in(cx, *size, "index")?))
+}
+
+/// `zeros` with `part` from `start` on, which may reach beyond.
+fn put_back<'b>(zeros: Value<'b>, part: Value<'b>, axis: usize, start: Value<'b>) -> Value<'b> {
+    let zero = zeros.builder().scalar(0, DType::I64);
+    let starts: Vec<Value<'b>> = (0..zeros.rank()).map(|i| if i == axis { start } else { zero }).collect();
+    let room = zeros.pad_axis(axis, 0, 0, part.dim(axis));
+    room.dynamic_update_slice(part, &starts).slice_axis(axis, 0, zeros.dim(axis))
+}
+
+/// The reversal of a bounded dimension: what is real lies at the end of the reversed padded one.
+pub(crate) fn flip_bounded(x: Value<'_>, axis: usize) -> Value<'_> {
+    x.require_prefix(axis, "a reversal of merged dimensions");
+    let capacity = x.dim(axis);
+    let start = -x.size(axis, DType::I64) + capacity;
+    let reversed = x.whole_along(axis).reverse(&[axis]).pad_axis(axis, 0, 0, capacity);
+    run_from(reversed, axis, start, capacity).with_extents(x.extents())
 }
 
 /// `length` elements of one dimension from `start` on, which the program computes; all of them exist.
@@ -176,7 +229,9 @@ fn run_from<'b>(x: Value<'b>, axis: usize, start: Value<'b>, length: i64) -> Val
 
 fn select_bounded<'b>(cx: &Cx<'b>, axis: usize) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
-    Ok(run_from(x, axis, place_in(cx, x, axis, "index")?, 1).squeeze(axis))
+    x.require_prefix(axis, "a slice of merged dimensions");
+    let place = place_in(cx, x.size(axis, DType::I64), "index")?;
+    Ok(run_from(x, axis, place, 1).squeeze(axis))
 }
 
 /// A part of a bounded dimension: PyTorch says how long it is.
@@ -187,13 +242,8 @@ fn slice_bounded<'b>(cx: &Cx<'b>, axis: usize) -> Result<Value<'b>> {
     let (Some(length), 1) = (length, step) else {
         return Err(Error::not_implemented("a slice of a bounded dimension in steps"));
     };
-    let start = match cx.is_none("start") {
-        true => cx.b().scalar(0, DType::I64),
-        false => {
-            let size = x.size(axis, DType::I64);
-            place_in(cx, x, axis, "start")?.max(0).min(size)
-        }
-    };
+    x.require_prefix(axis, "a slice of merged dimensions");
+    let start = start_of(cx, x.size(axis, DType::I64))?;
     if length.capacity == x.dim(axis) && length.sizes == x.extent(axis).sizes() {
         return Ok(x); // all of it
     }
