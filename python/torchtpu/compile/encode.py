@@ -18,7 +18,6 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.node import map_arg
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from torchtpu import _C
@@ -27,7 +26,7 @@ from torchtpu.compile.options import Flags
 from torchtpu.decompose import on_a_clean_thread
 from torchtpu.decompose.encoding import SCALAR_TYPES, Encoded, Encoder, Numbers, Value, attribute_of
 from torchtpu.decompose.names import name_of
-from torchtpu.decompose.tracing import IDENTITIES, trace_graph
+from torchtpu.decompose.tracing import IDENTITIES, Traced, trace_fake, trace_graph
 
 COPY_ = torch.ops.aten.copy_.default
 AS_STRIDED = torch.ops.aten.as_strided.default
@@ -113,7 +112,7 @@ class GraphEncoder(Encoder):
                 constants.append((position, self.plain(output)))
                 sources.append(_NOTHING)
             elif (
-                not self._has_bounded_dims(output)
+                not self._has_bounded_layout(output)
                 and (owner := owner_of(output)) is not output
                 and self._has_gaps(output)
             ):
@@ -156,7 +155,7 @@ class GraphEncoder(Encoder):
         given = [node for node, kind in zip(self.placeholders, self.kinds, strict=True) if kind != "-"]
         inputs = []
         for number, node in enumerate(given):
-            if self._has_bounded_dims(node):
+            if self._has_bounded_layout(node):
                 value = node.meta["val"]
                 inputs.append((number, self._dims_of(value), self._describe(node)[2]))
         return sizes, inputs, [self._result_dims.get(i) for i in range(len(self.nodes))]
@@ -204,6 +203,13 @@ class GraphEncoder(Encoder):
         value = node.meta.get("val")
         return isinstance(value, torch.Tensor) and self._is_bounded(tuple(value.shape))
 
+    def _has_bounded_layout(self, node: Node) -> bool:
+        """Whether the sizes, or where elements lie in memory, are not known before the graph runs."""
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            return False
+        return self._is_bounded((*value.shape, *value.stride(), value.storage_offset()))
+
     def _at_most(self, value: Any) -> int:
         """A size or a stride, as large as it gets."""
         if self._is_bounded(value):
@@ -242,7 +248,7 @@ class GraphEncoder(Encoder):
     def _describe(self, node: Node) -> tuple[int, list[int], list[int]]:
         value = node.meta["val"]
         sizes, strides = [*map(self._at_most, value.shape)], [*map(self._at_most, value.stride())]
-        if self._has_bounded_dims(node) and not is_dense(list(zip(strides, sizes, strict=True))):
+        if self._has_bounded_layout(node) and not is_dense(list(zip(strides, sizes, strict=True))):
             strides = list(torch.empty(sizes, device="meta").stride())
         return SCALAR_TYPES[value.dtype], sizes, strides
 
@@ -305,11 +311,15 @@ class GraphEncoder(Encoder):
                 self._result_dims[len(self.nodes) - 1] = known
             return numbers
         # An operator without a row: its decomposition goes in, the one that eager traces.
-        on_meta = [self._on_meta(each) for each in args], {name: self._on_meta(each) for name, each in kwargs.items()}
-        traced = on_a_clean_thread(lambda: trace_graph(operator, tuple(on_meta[0]), on_meta[1], self._rows))
-        inputs: list[int] = []
-        for each in _in_schema_order(operator, args, kwargs):
-            map_arg(self.plain(each), lambda value: inputs.append(self.number(value)))
+        listed = _in_schema_order(operator, args, kwargs)
+        nodes = [each for value in listed for each in tree_flatten(value)[0] if _is_tensor(each)]
+        if any(self._has_bounded_layout(node) for node in nodes) or any(self._is_bounded(each) for each in listed):
+            traced = self._trace_symbolic(operator, args, kwargs, nodes)
+        else:
+            on_meta = [self._on_meta(each) for each in args]
+            named = {name: self._on_meta(each) for name, each in kwargs.items()}
+            traced = on_a_clean_thread(lambda: trace_graph(operator, tuple(on_meta), named, self._rows))
+        inputs = [self.number(node) for node in nodes]
         outputs = iter(self.walk(traced.module, inputs))
 
         def numbers_of(value: Any) -> Any:
@@ -319,6 +329,28 @@ class GraphEncoder(Encoder):
             return None if output is None else self.number(output)
 
         return numbers_of(results)
+
+    def _trace_symbolic(
+        self, operator: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], nodes: Sequence[Node]
+    ) -> Traced:
+        """The decomposition of a call with sizes that are not known."""
+        mode = next((node.meta["val"].fake_mode for node in nodes), None)
+        if mode is None:
+            raise UnboundedError(f"{operator} has no row")
+        given, named = tree_map(_symbolic, (tuple(args), dict(kwargs)))
+        guards = len(mode.shape_env.guards)
+
+        def trace() -> Traced:
+            with mode:
+                return trace_fake(operator, given, named, self._rows)
+
+        try:
+            traced = on_a_clean_thread(trace)
+        except Exception as error:
+            raise UnboundedError(f"{operator} cannot be decomposed for all sizes: {error}") from error
+        if len(mode.shape_env.guards) != guards:
+            raise UnboundedError(f"the decomposition of {operator} depends on the sizes")
+        return traced
 
     def _on_meta(self, value: Any) -> Any:
         value = self.plain(value)
