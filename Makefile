@@ -107,6 +107,7 @@ bench: $(VENV)/.ready-examples ## Time operators and training steps beside the p
 	$(MAKE) build PROFILE=release
 	$(PY) benches/operator_cost.py --peers $(PEERS)
 	$(PY) benches/training_step.py --peers $(PEERS)
+	$(PY) benches/changing_lengths.py
 
 .PHONY: docs
 docs: build ## API documentation of the crates, and of torch.tpu as text, in build/docs

@@ -142,4 +142,4 @@ def explain(name: str, reason: Exception) -> None:
     from torch._dynamo.utils import counters
 
     counters["tpu_unbounded"][str(reason)] += 1
-    log.warning("%s: a program for each set of sizes, because %s", name, reason)
+    log.warning("%s: a program for each set of sizes, because %s", name, str(reason))

@@ -3,10 +3,10 @@
 
 use stablehlo::{Builder, DType, Value};
 
-use crate::cx::Cx;
+use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result};
 use crate::ops::index::Places;
-use crate::spec::TensorSpec;
+use crate::spec::{ArgSpec, Dim, TensorSpec};
 use crate::table::{Row, many, one};
 use crate::view::{self, contiguous_strides};
 
@@ -150,11 +150,16 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["_neg_view", "_neg_view_copy"], |cx| Ok(-cx.tensor("self")?)).bounded(),
 ];
 
-/// The argument `dim`, if that dimension of `self` is bounded.
+/// The argument `dim`, if that dimension of `self`, or what is taken of it, is bounded.
 fn bounded_axis(cx: &Cx<'_>) -> Result<Option<usize>> {
     let x = cx.tensor("self")?;
     let axis = cx.axis_arg("dim", x.rank())?;
-    Ok(Some(axis).filter(|&axis| x.rank() > 0 && x.is_bounded_along(&[axis])))
+    Ok(Some(axis).filter(|&axis| x.rank() > 0 && (x.is_bounded_along(&[axis]) || takes_bounded(cx))))
+}
+
+/// Whether a slice or a selection is from or up to a bounded size.
+fn takes_bounded(cx: &Cx<'_>) -> bool {
+    ["start", "end", "index"].into_iter().any(|name| matches!(cx.arg(name), Arg::Plain(ArgSpec::Dim(_))))
 }
 
 /// The place of an index, which counts from the end where it is negative, in a bounded dimension of `size`: int64,
@@ -177,7 +182,8 @@ fn start_of<'b>(cx: &Cx<'b>, size: Value<'b>) -> Result<Value<'b>> {
 pub(crate) fn bounded_input<'b>(cx: &Cx<'b>) -> Result<Option<(usize, Value<'b>)>> {
     let sizes = cx.dims("input_sizes")?;
     let axis = cx.axis_arg("dim", sizes.len())?;
-    Ok(sizes.get(axis).filter(|size| !size.sizes.is_empty()).map(|size| (axis, cx.size_of(size))))
+    let bounded = |size: &&Dim| !size.sizes.is_empty() || takes_bounded(cx);
+    Ok(sizes.get(axis).filter(bounded).map(|size| (axis, cx.size_of(size))))
 }
 
 /// The gradient of [`slice_bounded`].
@@ -247,8 +253,13 @@ fn slice_bounded<'b>(cx: &Cx<'b>, axis: usize) -> Result<Value<'b>> {
     if length.capacity == x.dim(axis) && length.sizes == x.extent(axis).sizes() {
         return Ok(x); // all of it
     }
-    if cx.is_none("start") {
-        return Ok(x.whole_along(axis).slice_axis(axis, 0, length.capacity.min(x.dim(axis))));
+    let known = if cx.is_none("start") {
+        Some(0)
+    } else {
+        Some(cx.dim("start")?).filter(|s| s.sizes.is_empty()).map(|s| s.capacity)
+    };
+    if let Some(start) = known.filter(|start| (0..=x.dim(axis) - length.capacity).contains(start)) {
+        return Ok(x.whole_along(axis).slice_axis(axis, start, start + length.capacity));
     }
     // Room behind, so that no start has to give way to the length.
     let room = x.whole_along(axis).pad_axis(axis, 0, 0, length.capacity);
