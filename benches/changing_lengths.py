@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What training steps of changing length cost: a small GPT, compiled, over 20 lengths between 17 and 250.
 
-The same number of steps runs with a bound (one program for all lengths), at the lengths' mean and at their largest, each
-compiled for that length. Each step is that of training_step.py. Rounds alternate; figures are medians.
+The same number of steps runs at the lengths' mean and at their largest, compiled for that length, and at all of them,
+with a bound. Each step is that of training_step.py. Rounds alternate; figures are medians.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def main() -> None:
         for length in lengths:
             step(length)
         stats = torch.tpu.cache_stats()
-        print(f"{name}: {first} programs in the first step, {stats['compiles'] + stats['disk_hits'] - first} in 20 more")
+        print(
+            f"{name}: {first} programs in the first step, {stats['compiles'] + stats['disk_hits'] - first} in 20 more"
+        )
     for _ in range(options.rounds):
         for name, (step, lengths) in contenders.items():
             start = time.perf_counter()

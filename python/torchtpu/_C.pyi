@@ -57,6 +57,7 @@ class CompiledGraph:
         sources: Sequence[int],
         device: int,
         options: Sequence[tuple[str, bool | int | float | str]],
+        bounds: Any = None,
     ) -> CompiledGraph: ...
     def __call__(self, inputs: list[Any]) -> list[Any]: ...
 

@@ -94,6 +94,13 @@ impl Padded {
     }
 }
 
+/// The elements of a storage, of which a tensor shows those from `offset` on along `strides`.
+struct HostView {
+    bytes: Vec<u8>,
+    offset: i64,
+    strides: Vec<i64>,
+}
+
 /// One loop of a copy between a tensor and its padded form.
 struct Walk {
     length: i64,
@@ -110,6 +117,10 @@ fn each_run(walks: &[Walk], exact: i64, padded: i64, f: &mut impl FnMut(usize, u
             (0..first.length).for_each(|i| each_run(rest, exact + i * first.exact, padded + i * first.padded, f));
         }
     }
+}
+
+fn dtype_of(tensor: &TensorArg) -> Result<DType> {
+    crate::call::held(tensor.dtype)
 }
 
 fn dense_strides(sizes: &[i64], order: &[usize]) -> Vec<i64> {
@@ -151,7 +162,7 @@ impl Engine {
             }
             let tensor = args[input.arg].tensor();
             let padded = self.padded(tensor, input, extents, &actual)?;
-            let dtype = self.dtype_of(tensor)?;
+            let dtype = dtype_of(tensor)?;
             given[input.arg] = Arg::of_tensor(TensorArg::new(&padded, &input.sizes, &input.strides, 0, dtype));
             held.push(padded);
         }
@@ -160,10 +171,6 @@ impl Engine {
         let result = self.call_instance(&instance, device, generator, outs)?;
         cut_results(&instance, &actual, outs);
         Ok(result)
-    }
-
-    fn dtype_of(&self, tensor: &TensorArg) -> Result<DType> {
-        crate::call::held(tensor.dtype)
     }
 
     /// The graph with a decision on how inputs whose dimensions are products lie in their padded values: as in those
@@ -215,7 +222,7 @@ impl Engine {
         let order =
             aten::memory_order(&input.sizes, &input.strides).unwrap_or_else(|| (0..input.sizes.len()).collect());
         let dims: Vec<i64> = order.iter().map(|&axis| input.sizes[axis]).collect();
-        let dtype = self.dtype_of(tensor)?;
+        let dtype = dtype_of(tensor)?;
         let ty = Type::new(dtype, &dims);
         let wanted = Padded { storage: Storage::new(storage.device, 0), dtype, axes, order };
         if wanted.sizes() != tensor.sizes() {
@@ -236,7 +243,7 @@ impl Engine {
         self.op_stats.padded += 1;
         let mut bytes = vec![if dtype == DType::Bool { 1 } else { PADDING }; ty.size_bytes()];
         let element = dtype.size_bytes();
-        if let Some((exact, offset, strides)) = self.exact_bytes(tensor)? {
+        if let Some(HostView { bytes: exact, offset, strides }) = self.exact_bytes(tensor)? {
             each_run(&wanted.walk(&strides), offset, 0, &mut |from, to, length| {
                 bytes[to * element..(to + length) * element]
                     .copy_from_slice(&exact[from * element..(from + length) * element]);
@@ -253,12 +260,11 @@ impl Engine {
         Ok(padded)
     }
 
-    /// The elements that a tensor's are among, with where its first one is and its strides; `None` where nothing has
-    /// been written.
-    fn exact_bytes(&mut self, tensor: &TensorArg) -> Result<Option<(Vec<u8>, i64, Vec<i64>)>> {
+    /// What a tensor shows, on the host; `None` where nothing has been written.
+    fn exact_bytes(&mut self, tensor: &TensorArg) -> Result<Option<HostView>> {
         let storage = tensor.storage();
         self.unpad_storage(storage)?;
-        let dtype = self.dtype_of(tensor)?;
+        let dtype = dtype_of(tensor)?;
         let Some(mut value) = storage.value() else { return Ok(None) };
         let (mut offset, mut strides) = (tensor.offset, tensor.strides().to_vec());
         if tensor.is_lazy() || self.types.get(value.ty).dtype != dtype {
@@ -271,7 +277,7 @@ impl Engine {
         self.flush(storage.device)?;
         let mut bytes = vec![0; self.types.get(value.ty).size_bytes()];
         value.buffer()?.to_host(&mut bytes)?;
-        Ok(Some((bytes, offset, strides)))
+        Ok(Some(HostView { bytes, offset, strides }))
     }
 
     /// Makes the exact values of arguments that have none.
@@ -323,7 +329,7 @@ pub(crate) fn copy_padded_to_host(source: &TensorArg, out: &mut [u8]) -> Result<
     let Some(padded) = storage.padded().filter(|_| storage.is_only_padded()) else { return Ok(false) };
     let is_whole = source.offset == 0
         && !source.is_lazy()
-        && crate::call::held(source.dtype)? == padded.dtype
+        && dtype_of(source)? == padded.dtype
         && source.sizes() == padded.sizes()
         && same_strides(source.sizes(), source.strides(), &padded.strides());
     if is_whole {

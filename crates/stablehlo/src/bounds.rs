@@ -267,6 +267,15 @@ impl<'b> Value<'b> {
 
     /// [`Value::masked`] with the padding that `extents` tell of.
     pub(crate) fn masked_by(self, extents: &[Extent], axes: &[usize], neutral: Value<'b>) -> Value<'b> {
+        let source = self.builder.transposes.borrow().get(&self.id).cloned();
+        if let Some((id, permutation)) = source {
+            // Before the transpose, which products then take as it is.
+            let source = Value { builder: self.builder, id };
+            let mut moved = vec![Extent::default(); extents.len()];
+            axes.iter().for_each(|&axis| moved[permutation[axis]] = extents[axis].clone());
+            let axes: Vec<usize> = axes.iter().map(|&axis| permutation[axis]).collect();
+            return source.masked_by(&moved, &axes, neutral).transpose(&permutation);
+        }
         let mut masked = self;
         for &axis in axes {
             if let Some(real) = self.builder.real_places(self.dim(axis), &extents[axis]) {

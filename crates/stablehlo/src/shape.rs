@@ -111,9 +111,12 @@ impl<'b> Value<'b> {
         let attributes = format!("permutation = {}", array(&axes));
         let places: Vec<Option<usize>> = permutation.iter().map(|&p| Some(p)).collect();
         let extents = self.moved_extents(&places);
-        self.builder
-            .emit("stablehlo.transpose", &[self], &attributes, Type::new(self.dtype(), &dims))
-            .with_extents(extents)
+        let ty = Type::new(self.dtype(), &dims);
+        let result = self.builder.emit("stablehlo.transpose", &[self], &attributes, ty).with_extents(extents);
+        if result.is_bounded() {
+            self.builder.transposes.borrow_mut().insert(result.id, (self.id, permutation.to_vec()));
+        }
+        result
     }
 
     pub fn swap_axes(self, a: usize, b: usize) -> Value<'b> {

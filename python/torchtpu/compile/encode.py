@@ -233,9 +233,8 @@ class GraphEncoder(Encoder):
         if "List[" in kind and ("int" in kind or "SymInt" in kind):
             return ("zs", [self._size_of(each) for each in (value if isinstance(value, list | tuple) else [value])])
         value = _symbolic(value)
-        if isinstance(value, torch.SymInt):
-            if "int" in kind or "SymInt" in kind:
-                return ("z", self._size_of(value))
+        if isinstance(value, torch.SymInt) and ("int" in kind or "SymInt" in kind):
+            return ("z", self._size_of(value))
         if _is_number(kind) and isinstance(value, torch.SymInt | torch.SymFloat):
             return ("v", self._taken + len(self._bounds.sizes) + self._bounds.number(value.node.expr))
         raise UnboundedError(f"{value} is taken as {kind}")
