@@ -27,7 +27,7 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .bounded(),
     one(&["index_reduce"], |cx| slices(cx)?.reduce(cx, "source")),
-    one(&["index_fill.int_Scalar", "index_fill.int_Tensor"], index_fill).bounded(),
+    one(&["index_fill.int_Scalar", "index_fill.int_Tensor"], index_fill),
     one(&["masked_fill.Scalar", "masked_fill.Tensor"], |cx| {
         let (x, mask) = cx.tensor("self")?.broadcast_with(cx.tensor("mask")?);
         Ok(mask.convert(DType::Bool).select(cx.operand("value", x.dtype())?.broadcast_to(&x.dims()), x))
