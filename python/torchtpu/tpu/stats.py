@@ -20,8 +20,8 @@ def cache_stats() -> dict[str, Any]:
 def op_stats() -> dict[str, Any]:
     """Operators run, and those that had no row of their own.
 
-    Keys: "operators", a count; "decomposed" and "fallen_back", counts by operator name; "padded" and "unpadded", how many
-    tensors the host brought into and out of the form that compiled graphs with bounded sizes take.
+    Keys: "operators", a count; "decomposed" and "fallen_back", counts by operator name; "padded" and "unpadded", how
+    many tensors the host brought into and out of the form that compiled graphs with bounded sizes take.
     """
     return dict(_C.op_stats())
 
