@@ -1,7 +1,7 @@
 //! The arguments of a call as they cross the C ABI (`csrc/abi.h`).
 
 use std::ffi::c_void;
-use std::slice;
+use std::{fmt, slice};
 
 use stablehlo::DType;
 
@@ -170,6 +170,69 @@ impl Arg {
         debug_assert_eq!(self.tag, Tag::Generator);
         // SAFETY: the tag says that `p` is the generator.
         unsafe { self.payload.p.cast_mut().cast() }
+    }
+}
+
+/// As an explanation names it: "float32[32, 128]", "3", "[1, 2]".
+impl fmt::Display for Arg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.tag {
+            Tag::None | Tag::Ignored => f.write_str("None"),
+            Tag::Tensor => self.tensor().fmt(f),
+            Tag::ScalarTensor => write!(f, "{}[] on the host", name_of(self.dtype)),
+            Tag::Int => write!(f, "{}", self.int()),
+            Tag::Float => write!(f, "{:?}", self.float()),
+            Tag::Bool => write!(f, "{}", self.int() != 0),
+            Tag::Complex => write!(f, "{:?}", self.complex()),
+            Tag::String => write!(f, "{:?}", String::from_utf8_lossy(self.string())),
+            Tag::DType => f.write_str(&name_of(self.int() as i8)),
+            Tag::Ints => write!(f, "{:?}", self.ints()),
+            Tag::Floats => write!(f, "{:?}", self.floats()),
+            Tag::Bools => write!(f, "{:?}", self.bools()),
+            Tag::List => {
+                f.debug_list().entries(self.list().iter().map(|item| format_args!("{item}").to_string())).finish()
+            }
+            Tag::Generator => f.write_str("a generator"),
+        }
+    }
+}
+
+impl fmt::Display for TensorArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:?}", name_of(self.dtype), self.sizes())?;
+        if self.strides() != aten::contiguous_strides(self.sizes()) {
+            write!(f, " with strides {:?}", self.strides())?;
+        }
+        if self.offset != 0 {
+            write!(f, " at offset {}", self.offset)?;
+        }
+        Ok(())
+    }
+}
+
+fn name_of(scalar_type: i8) -> String {
+    let name = dtype(scalar_type).map_or_else(|| unheld_name(scalar_type), |dtype| torch_name(dtype).into());
+    name.trim_start_matches("torch.").to_owned()
+}
+
+/// What PyTorch calls an element type.
+fn torch_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool => "bool",
+        DType::U8 => "uint8",
+        DType::U16 => "uint16",
+        DType::U32 => "uint32",
+        DType::U64 => "uint64",
+        DType::I8 => "int8",
+        DType::I16 => "int16",
+        DType::I32 => "int32",
+        DType::I64 => "int64",
+        DType::F16 => "float16",
+        DType::BF16 => "bfloat16",
+        DType::F32 => "float32",
+        DType::F64 => "float64",
+        DType::C64 => "complex64",
+        DType::C128 => "complex128",
     }
 }
 

@@ -7,6 +7,7 @@ use aten::{Graph, ResultSpec};
 use crate::chunk::Chunk;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::explain::Reason;
 use crate::operators::{ArgInfo, Operator, SchemaArg};
 
 /// What torch.compile hands over: a graph that is called like an operator and runs as a program of its own.
@@ -58,7 +59,7 @@ impl Engine {
     /// Debug has each run by itself, as ever.
     pub fn begin_join(&mut self) -> Result<()> {
         if self.joining == 0 {
-            self.flush_all()?;
+            self.flush_all(Reason::CompiledGraph)?;
         }
         self.joining += 1;
         Ok(())
@@ -67,7 +68,7 @@ impl Engine {
     /// Ends a scope that [`Engine::begin_join`] began; the last one runs the program.
     pub fn end_join(&mut self) -> Result<()> {
         self.joining = self.joining.saturating_sub(1);
-        if self.joining == 0 { self.flush_all() } else { Ok(()) }
+        if self.joining == 0 { self.flush_all(Reason::Joined) } else { Ok(()) }
     }
 
     /// Runs `record` with an empty chunk in place of the one that is being recorded.

@@ -4,6 +4,7 @@
 
 mod abi;
 mod cache;
+mod explain;
 mod graph;
 mod location;
 mod warning;
@@ -407,6 +408,8 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         cache::cache_export,
         cache::cache_import,
         cache::bundle_ahead,
+        explain::begin_explaining,
+        explain::end_explaining,
         graph::define_graph,
         graph::stablehlo,
     );
