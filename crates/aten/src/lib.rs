@@ -21,6 +21,6 @@ pub use lower::{Lowered, Output, ParamSource, lower_call};
 pub use spec::{
     ArgSpec, Body as CallBody, Call, Graph, GraphArg, Node, ResultSpec, ScalarSpec, StorageSpec, TensorSpec,
 };
-pub use stablehlo::{Builder, DType, Number, Precision, Type, Value};
+pub use stablehlo::{Builder, DType, Number, Precision, Target, Type, Value};
 pub use table::{Row, find};
 pub use view::{contiguous_strides, offset_class};

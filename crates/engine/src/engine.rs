@@ -337,6 +337,7 @@ impl Engine {
         if self.find(op, args).is_some() {
             return Ok(Status::Done);
         }
+        let target = self.runtime()?.platform.target;
         let operator = &mut self.operators[op as usize];
         let compiled = operator.compiled.clone();
         let compiled = compiled.as_ref();
@@ -369,6 +370,7 @@ impl Engine {
             mutated: operator.mutated.clone(),
             results,
             precision: self.precision,
+            target,
         };
         let lowered = match unfitting_results(&call) {
             // The key of the resized arguments is another one, which will be lowered.

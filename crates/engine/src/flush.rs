@@ -33,7 +33,7 @@ impl Engine {
         self.next_chunk += 1;
         let mut chunk = std::mem::replace(slot, Chunk::new(number));
         if self.mode == Mode::Fused && self.joining == 0 {
-            self.rhythms[device].learn(&mut chunk);
+            self.rhythms[device].learn(&chunk);
         }
         let result = self.run(device, &chunk, reason);
         if result.is_err() {

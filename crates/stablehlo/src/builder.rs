@@ -87,6 +87,15 @@ impl Function {
 }
 
 /// Builds one function. See the [module documentation](self).
+/// Whose compiler the function is for, where the same values can be written in ways that compilers treat differently.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Target {
+    /// XLA's compiler for the host's processor.
+    Cpu,
+    #[default]
+    Other,
+}
+
 #[derive(Default)]
 pub struct Builder {
     types: RefCell<Vec<Type>>,
@@ -95,6 +104,7 @@ pub struct Builder {
     error: RefCell<Option<Error>>,
     precision: Cell<Precision>,
     follows_precision: Cell<bool>,
+    pub(crate) target: Target,
 }
 
 /// A value of the function under construction.
@@ -105,10 +115,8 @@ pub struct Value<'b> {
 }
 
 impl Builder {
-    pub fn new(precision: Precision) -> Builder {
-        let builder = Builder::default();
-        builder.precision.set(precision);
-        builder
+    pub fn new(precision: Precision, target: Target) -> Builder {
+        Builder { precision: Cell::new(precision), target, ..Builder::default() }
     }
 
     pub fn precision(&self) -> Precision {

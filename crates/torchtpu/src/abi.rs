@@ -353,18 +353,18 @@ unsafe extern "C" fn tt_copy_from_host(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tt_copy_to_host(source: *const TensorArg, data: *mut u8, nbytes: usize) -> i32 {
-    // SAFETY: the ABI promises the tensor and room for `nbytes`.
     status(|| {
         note_line();
+        // SAFETY: the ABI promises the tensor and room for `nbytes`.
         unsafe { engine::copy_to_host(&*source, list_mut(data, nbytes)) }
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tt_copy_across(source: *const TensorArg, destination: *const TensorArg) -> i32 {
-    // SAFETY: the ABI promises both tensors.
     status(|| {
         note_line();
+        // SAFETY: the ABI promises both tensors.
         unsafe { engine::lock()?.copy_across(&*source, &*destination) }
     })
 }

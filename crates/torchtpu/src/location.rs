@@ -16,8 +16,11 @@ pub fn note() {
     engine::lines::set_caller(Python::attach(|py| find(py).ok().flatten()));
 }
 
-/// Code objects, held so that their addresses stay theirs, with their file where it is the user's.
-static FILES: Mutex<Option<HashMap<usize, (Py<PyAny>, Option<Arc<str>>)>>> = Mutex::new(None);
+/// A code object, held so that its address stays its own, and its file where that is the user's.
+type Code = (Py<PyAny>, Option<Arc<str>>);
+
+/// By address.
+static FILES: Mutex<Option<HashMap<usize, Code>>> = Mutex::new(None);
 
 fn find(py: Python<'_>) -> PyResult<Option<(Arc<str>, u32)>> {
     let mut frame = current_frame(py)?;
