@@ -17,6 +17,8 @@ rng = np.random.default_rng(0)
 
 def make_step(work: str) -> Callable[[], None]:
     """One AdamW step per call, on a fresh batch, waited for."""
+    if work == "chain":
+        return make_chain()
     update, state = make_update(work)
     compiled = jax.jit(update, donate_argnums=(0, 1, 2))
 
@@ -25,6 +27,18 @@ def make_step(work: str) -> Callable[[], None]:
         jax.block_until_ready((state, value))
 
     return step
+
+
+def make_chain() -> Callable[[], None]:
+    start = jnp.asarray(rng.random(4 << 20, dtype=np.float32))
+
+    @jax.jit
+    def chain(x: Any) -> Any:
+        for _ in range(15):
+            x = (x + 0.5) * 0.9
+        return x
+
+    return lambda: jax.block_until_ready(chain(start))
 
 
 def lower_step(work: str, dtype: str) -> str:

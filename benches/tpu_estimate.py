@@ -35,12 +35,12 @@ def run_torch(mode: str, folder: Path) -> None:
     """In a process of its own: trains, leaves the programs in `folder`, and tells how often a step runs each."""
     import torch
     from models import Gpt, make_batch
-    from torchtpu import _C
+    from torchtpu import _C, tpu
 
-    torch.tpu.eager_mode = "strict" if mode == "compile" else mode
+    tpu.set_eager_mode("strict" if mode == "compile" else mode)
     torch.manual_seed(0)
-    _C.dump_programs(folder)
-    with torch.tpu.explain() as explanation:
+    _C.dump_programs(str(folder))
+    with tpu.explain() as explanation:
         begun = time.perf_counter()
         model = Gpt().to("tpu", torch.bfloat16)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -51,14 +51,14 @@ def run_torch(mode: str, folder: Path) -> None:
             criterion(model(inputs).float(), targets).backward()
             optimizer.step()
 
-        train = torch.tpu.compile_step(train) if mode == "compile" else train
+        train = tpu.compile_step(train) if mode == "compile" else train
         last = 0.0
         for _ in range(STEPS):
             inputs, targets = make_batch("gpt")
-            torch.tpu.synchronize()
+            tpu.synchronize()
             last = time.perf_counter() - begun
             train(inputs.to("tpu"), targets.to("tpu"))
-            torch.tpu.synchronize()
+            tpu.synchronize()
     runs = [run["program"] for run in explanation.runs if run["flushed"] >= last]
     # Programs are written in the order in which they are built, which is that of their first runs.
     (folder / "runs.json").write_text(json.dumps(runs))
@@ -84,7 +84,15 @@ def estimate(folder: Path, topology: str) -> dict[str, float]:
             zip(numbers, pool.map(lambda n: _C.compile_ahead(texts[n].read_text(), topology), numbers), strict=True)
         )
     arithmetic, bandwidth = CHIPS[topology.split(":")[0]]
-    sums = {"runs": len(runs), "programs": len(numbers), "us": 0.0, "without": 0, "gflop": 0.0, "mb": 0.0, "peak_mb": 0.0}
+    sums = {
+        "runs": len(runs),
+        "programs": len(numbers),
+        "us": 0.0,
+        "without": 0,
+        "gflop": 0.0,
+        "mb": 0.0,
+        "peak_mb": 0.0,
+    }
     for number in runs:
         report = reports[number]
         flops, traffic = report["flops"] or 0.0, report["bytes_accessed"] or 0.0
