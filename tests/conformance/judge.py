@@ -84,7 +84,7 @@ def run(case: Case, inputs: int = INPUTS, seed: int = 0) -> Verdict:
 
 
 def _run(trial: Trial, place: Place, seed: int) -> Any:
-    """What the program returns, or how it fails where it must."""
+    """What the program returns, or as what it fails where it must."""
     seed_everything(seed)
     if trial.error is None:
         return trial.program(place)
@@ -92,9 +92,9 @@ def _run(trial: Trial, place: Place, seed: int) -> Any:
     try:
         trial.program(place)
     except kind as error:
-        if type(error) is not kind or not re.search(pattern, str(error)):
+        if not isinstance(error, kind) or not re.search(pattern, str(error)):
             raise DifferenceError(f"{_in_short(error)!r} is not {kind.__name__} with {pattern!r}") from error
-        return kind.__name__
+        return type(error).__name__
     raise DifferenceError(f"{kind.__name__} with {pattern!r} is not raised")
 
 
