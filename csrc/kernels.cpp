@@ -459,7 +459,10 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
     }
     switch (define(call)) {
       case Defined::kYes: break;
-      case Defined::kNoRow: return fall_back(op, stack, call.device);
+      case Defined::kNoRow:
+        // The functional form may have a kernel that is none of the table's.
+        if (op.has_out && op.functional != op.handle) return call_functional(op, stack);
+        return fall_back(op, stack, call.device);
       case Defined::kUnknownSizes: return call_functional(op, stack);
     }
   }

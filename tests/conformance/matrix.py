@@ -13,7 +13,6 @@ from pathlib import Path
 
 import torch
 import torchtpu  # noqa: F401 (registers the device)
-from torchtpu import _C
 
 from tests.conformance.cases import subjects
 from tests.conformance.operators import Operator
@@ -48,13 +47,13 @@ What PyTorch lists as its operators, and how torchtpu runs each for each dtype t
 | {NONE} | it is refused, with an error that says why |
 | | PyTorch's CPU does not have it for that dtype |
 
-Torch is {VERSION}. Where a column holds several dtypes and they differ, the worst is shown. A TPU has no float64 and no complex128: its
-compiler makes do with pairs of float32 for some float64 operators and refuses others, and complex128 altogether. The
-columns hold on the CPU plugin. uint16, uint32 and uint64 can be held, copied, converted and computed with where PyTorch
-itself computes with them.
+Torch is {VERSION}. Where a column holds several dtypes and they differ, the worst is shown. The columns hold on the CPU
+plugin. A TPU has no float64 and no complex128: its compiler makes do with pairs of float32 for some float64 operators
+and refuses others, and complex128 altogether. Tensors can also be of uint16, uint32 and uint64, for what PyTorch itself
+does with them.
 
-How exact the results are, and which cases differ from the CPU's, is what `make conformance` finds; the cases that differ
-stand with their reasons in [expected_failures.toml](../tests/conformance/expected_failures.toml).
+How exact the results are is what `make conformance` finds. The cases that differ from the CPU's stand with their
+reasons in [expected_failures.toml](../tests/conformance/expected_failures.toml).
 
 | operator | {" | ".join(COLUMNS)} |
 |---|{"|".join(":-:" for _ in COLUMNS)}|

@@ -30,7 +30,8 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["rand", "rand.generator", "rand_like", "rand_like.generator"], |cx| {
         by_parts(&result_type(cx, DType::F32)?, |dtype, dims| Ok(uniform(cx, dtype, dims)))
     }),
-    one(&["normal_functional", "normal_"], |cx| normal_numbers(cx, &cx.ty("self")?)).requires(&["std"], |n| n[0] >= 0.0),
+    one(&["normal_functional", "normal_"], |cx| normal_numbers(cx, &cx.ty("self")?))
+        .requires(&["std"], |n| n[0] >= 0.0),
     one(&["normal.float_float"], |cx| normal_numbers(cx, &result_type(cx, DType::F32)?))
         .requires(&["std"], |n| n[0] >= 0.0),
     one(&["normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor"], |cx| {

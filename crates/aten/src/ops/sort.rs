@@ -26,7 +26,10 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["bucketize.Tensor", "bucketize.Scalar"], |cx| {
         let (boundaries, values) = cx.pair("boundaries", "self")?;
         if boundaries.rank() != 1 {
-            return Err(Error::runtime(format!("boundaries tensor must be 1 dimension, but got dim({})", boundaries.rank())));
+            return Err(Error::runtime(format!(
+                "boundaries tensor must be 1 dimension, but got dim({})",
+                boundaries.rank()
+            )));
         }
         insertion_points(cx, boundaries, values, cx.bool("right")?)
     }),
