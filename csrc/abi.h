@@ -150,6 +150,9 @@ TtStatus tt_result_metas(int32_t op, const TtArg* args, size_t n_args, TtMeta* m
 TtStatus tt_define(int32_t op, const TtArg* args, size_t n_args, const TtMeta* metas, size_t n_metas,
                    uint64_t graph, uint8_t* follows_precision);
 
+// Fails, naming the supported ones, unless tensors can be of this c10::ScalarType.
+TtStatus tt_check_dtype(int8_t scalar_type);
+
 // Counts one call that ran on the CPU because the user switched the fallback on.
 void tt_count_fallback(int32_t op);
 

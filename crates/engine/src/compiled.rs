@@ -35,6 +35,7 @@ impl Operator {
             types: graph.args.iter().map(|arg| arg.ty.clone()).collect(),
             mutated: (0..graph.args.len()).filter(|&i| graph.args[i].is_mutated).collect(),
             follows_precision: true,
+            requirement: None,
             compiled: Some(Arc::new(graph)),
         }
     }

@@ -333,7 +333,13 @@ impl Engine {
     }
 
     /// Lowers a new key.
+    ///
+    /// # Errors
+    /// Where the call is to be refused, or cannot be lowered.
     pub fn define(&mut self, op: u32, args: &[Arg], metas: Option<&[Meta]>, graph: u64) -> Result<Status> {
+        if !self.operators[op as usize].accepts(args) {
+            return Err(self.operators[op as usize].refusal());
+        }
         if self.find(op, args).is_some() {
             return Ok(Status::Done);
         }
@@ -413,6 +419,9 @@ impl Engine {
         default_generator: Option<&mut Generator>,
         outs: &mut [Out],
     ) -> Result<(Status, usize)> {
+        if !self.operators[op as usize].accepts(args) {
+            return Ok((Status::Undefined, 0));
+        }
         let mut found = self.find(op, args);
         if found.is_none() && self.operators[op as usize].compiled.is_some() {
             self.define(op, args, None, 0)?;

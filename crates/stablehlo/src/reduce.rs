@@ -91,6 +91,10 @@ impl<'b> Value<'b> {
         self.reduce_one(axes, Number::Int(1), |a, x| a * x)
     }
 
+    pub fn reduce_xor(self, axes: &[usize]) -> Value<'b> {
+        self.reduce_one(axes, Number::Int(0), |a, x| a ^ x)
+    }
+
     /// [`Value::max`] for the combination of a reduction. Of floats on a CPU it is a selection, because XLA's compiler
     /// vectorizes that there, but not a maximum that honours NaN: many times faster. libtpu's compiler crashes on it.
     pub fn larger(self, other: Value<'b>) -> Value<'b> {

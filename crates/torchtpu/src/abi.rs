@@ -260,6 +260,11 @@ extern "C" fn tt_set_matmul_precision(precision: i32) {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn tt_check_dtype(scalar_type: i8) -> i32 {
+    status(|| engine::call::held(scalar_type).map(|_| ()))
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn tt_count_fallback(op: i32) {
     let _ = guarded(|| {
         engine::lock()?.count_fallback(op as u32);

@@ -9,6 +9,7 @@ mod graph;
 mod location;
 mod warning;
 
+use std::collections::BTreeMap;
 use std::ffi::{c_char, c_void};
 use std::path::PathBuf;
 
@@ -334,6 +335,12 @@ fn has_row(name: &str) -> bool {
     aten::table::find(name).is_some()
 }
 
+/// PyTorch's names of dtypes: the number of each, and whether tensors can be of it.
+#[pyfunction]
+fn scalar_types() -> BTreeMap<&'static str, (i8, bool)> {
+    engine::call::SCALAR_TYPES.iter().map(|&(number, name, dtype)| (name, (number, dtype.is_some()))).collect()
+}
+
 /// Writes the text of every program that is built from now on, compiled or loaded, into a folder; `None` ends that.
 #[pyfunction]
 fn dump_programs(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<()> {
@@ -399,6 +406,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         reset_op_stats,
         table,
         has_row,
+        scalar_types,
         dump_programs,
         compile_ahead,
         cache::finish_cache,
