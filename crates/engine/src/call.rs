@@ -211,29 +211,8 @@ impl fmt::Display for TensorArg {
 }
 
 fn name_of(scalar_type: i8) -> String {
-    let name = dtype(scalar_type).map_or_else(|| unheld_name(scalar_type), |dtype| torch_name(dtype).into());
-    name.trim_start_matches("torch.").to_owned()
-}
-
-/// What PyTorch calls an element type.
-fn torch_name(dtype: DType) -> &'static str {
-    match dtype {
-        DType::Bool => "bool",
-        DType::U8 => "uint8",
-        DType::U16 => "uint16",
-        DType::U32 => "uint32",
-        DType::U64 => "uint64",
-        DType::I8 => "int8",
-        DType::I16 => "int16",
-        DType::I32 => "int32",
-        DType::I64 => "int64",
-        DType::F16 => "float16",
-        DType::BF16 => "bfloat16",
-        DType::F32 => "float32",
-        DType::F64 => "float64",
-        DType::C64 => "complex64",
-        DType::C128 => "complex128",
-    }
+    let known = SCALAR_TYPES.iter().find(|entry| entry.0 == scalar_type);
+    known.map_or_else(|| format!("c10::ScalarType {scalar_type}"), |entry| entry.1.to_owned())
 }
 
 /// # Safety
@@ -328,13 +307,12 @@ pub fn dtype(scalar_type: i8) -> Option<DType> {
 /// Where tensors cannot be of it.
 pub fn held(scalar_type: i8) -> Result<DType> {
     dtype(scalar_type).ok_or_else(|| {
-        let known = SCALAR_TYPES.iter().find(|entry| entry.0 == scalar_type);
-        let name = known.map_or_else(|| format!("c10::ScalarType {scalar_type}"), |entry| format!("torch.{}", entry.1));
+        let name = name_of(scalar_type);
         let held: Vec<&str> = SCALAR_TYPES.iter().filter(|entry| entry.2.is_some()).map(|entry| entry.1).collect();
         // Not a TypeError: Python would take that as the refusal of an operand and lose the message.
         Error::new(
             ErrorKind::NotImplemented,
-            format!("tpu tensors cannot hold dtype {name}: supported are {}", held.join(", ")),
+            format!("tpu tensors cannot hold dtype torch.{name}: supported are {}", held.join(", ")),
         )
     })
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use aten::{Graph, ResultSpec};
 
+use crate::bounded::BoundedInput;
 use crate::chunk::Chunk;
 use crate::engine::Engine;
 use crate::error::Result;
@@ -11,7 +12,7 @@ use crate::explain::Reason;
 use crate::operators::{ArgInfo, Operator, SchemaArg};
 
 /// What torch.compile hands over: a graph that is called like an operator and runs as a program of its own.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CompiledGraph {
     /// For messages.
     pub name: String,
@@ -20,6 +21,8 @@ pub struct CompiledGraph {
     pub args: Vec<SchemaArg>,
     /// What PyTorch says of the results: those written into arguments first, in order, then fresh ones.
     pub results: Vec<ResultSpec>,
+    /// Which of the arguments have bounded dimensions; they are the graph's inputs of the same numbers.
+    pub bounded: Vec<BoundedInput>,
     /// XLA's flags for its programs, by name.
     pub options: Vec<(String, pjrt::Value)>,
 }

@@ -12,7 +12,7 @@ use stablehlo::Precision;
 
 use crate::cache::memory::{self, Limit};
 use crate::cache::{self, Cache};
-use crate::call::{Arg, Generator, Meta, Out};
+use crate::call::{Arg, Generator, Meta, Out, scalar_type};
 use crate::chunk::Chunk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::explain::{Explanation, Reason};
@@ -329,6 +329,8 @@ impl Engine {
     /// The sizes that `out=` arguments must take before the call, where they differ from those they have
     /// (in the order of the written arguments); empty where they fit. `None` when the key is new.
     pub fn resizes(&mut self, op: u32, args: &[Arg]) -> Option<Vec<Meta>> {
+        // What cannot be had is missed by the call.
+        let _ = self.unpad(args);
         self.find(op, args).map(|instance| instance.resizes())
     }
 
@@ -340,6 +342,7 @@ impl Engine {
         if !self.operators[op as usize].accepts(args) {
             return Err(self.operators[op as usize].refusal());
         }
+        self.unpad(args)?;
         if self.find(op, args).is_some() {
             return Ok(Status::Done);
         }
@@ -422,14 +425,36 @@ impl Engine {
         if !self.operators[op as usize].accepts(args) {
             return Ok((Status::Undefined, 0));
         }
+        if let Some(compiled) = self.operators[op as usize].compiled.clone()
+            && compiled.graph.bounds.is_some()
+        {
+            return self.call_bounded(&compiled, op, args, device, default_generator, outs);
+        }
+        self.unpad(args)?;
+        match self.instance_of(op, args)? {
+            Some(instance) => self.call_instance(&instance, device, default_generator, outs),
+            None => Ok((Status::Undefined, 0)),
+        }
+    }
+
+    /// What a call's key is lowered to; a compiled graph is lowered when a key is new.
+    pub(crate) fn instance_of(&mut self, op: u32, args: &[Arg]) -> Result<Option<Arc<Instance>>> {
         let mut found = self.find(op, args);
         if found.is_none() && self.operators[op as usize].compiled.is_some() {
             self.define(op, args, None, 0)?;
             found = self.find(op, args);
         }
-        let Some(instance) = found.filter(|instance| instance.is_runnable()) else {
-            return Ok((Status::Undefined, 0));
-        };
+        Ok(found.filter(|instance| instance.is_runnable()))
+    }
+
+    /// Calls what [`Engine::instance_of`] has just found.
+    pub(crate) fn call_instance(
+        &mut self,
+        instance: &Arc<Instance>,
+        device: usize,
+        default_generator: Option<&mut Generator>,
+        outs: &mut [Out],
+    ) -> Result<(Status, usize)> {
         let fresh =
             instance.outputs.iter().filter(|o| matches!(o, ResultPlan::Fresh { .. } | ResultPlan::Absent)).count();
         if fresh > outs.len() {
@@ -437,7 +462,7 @@ impl Engine {
         }
         let begun = self.explain_call();
         let parts = std::mem::take(&mut self.parts);
-        let result = self.record(&instance, &parts, device, default_generator, outs);
+        let result = self.record(instance, &parts, device, default_generator, outs);
         self.parts = parts;
         self.explain_called(begun);
         result.map(|()| (Status::Done, fresh))
@@ -523,7 +548,7 @@ impl Engine {
                         replaced.push((*i, Replaced::new(old, chunk)));
                     }
                 }
-                ResultPlan::Fresh { ty, nbytes, sizes, strides, scalar_type } => {
+                ResultPlan::Fresh { ty, nbytes, sizes, strides, dtype, .. } => {
                     let value = chunk.add_output(*ty);
                     let storage = Storage::with_value(device, *nbytes, Some(value));
                     outs[fresh] = Out {
@@ -534,7 +559,7 @@ impl Engine {
                         strides: strides.as_ptr(),
                         offset: 0,
                         ndim: sizes.len() as i32,
-                        dtype: *scalar_type,
+                        dtype: scalar_type(*dtype),
                     };
                     fresh += 1;
                 }

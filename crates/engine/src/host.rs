@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use stablehlo::{DType, Type};
 
+use crate::bounded::copy_padded_to_host;
 use crate::call::{self, Arg, TensorArg};
 use crate::engine::{BEAT_CHUNK, Engine, Mode, lock};
 use crate::error::{Error, Result};
@@ -80,6 +81,7 @@ impl Engine {
 
     /// Gives a storage another size, keeping the bytes that both sizes have.
     pub fn resize(&mut self, storage: &Storage, nbytes: usize) -> Result<()> {
+        self.unpad_storage(storage)?;
         let Some(old) = storage.value() else {
             storage.replace(nbytes, None);
             return Ok(());
@@ -101,6 +103,7 @@ impl Engine {
     /// The buffer behind a tensor, dense and row-major, after a flush of its device.
     fn download(&mut self, source: &TensorArg, ty: &Type) -> Result<Option<Arc<pjrt::Buffer>>> {
         let storage = source.storage();
+        self.unpad_storage(storage)?;
         let (value, base) = match storage.value() {
             Some(value) => {
                 let base = self.types.get(value.ty).clone();
@@ -134,6 +137,9 @@ pub fn copy_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
         return Err(Error::runtime(format!("a tensor of {} bytes does not fit into {}", ty.size_bytes(), out.len())));
     }
     if out.is_empty() {
+        return Ok(());
+    }
+    if copy_padded_to_host(source, out)? {
         return Ok(());
     }
     // The lock is not held while waiting: other threads go on.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use aten::{Lowered, Output, ParamSource, ResultSpec};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
-use stablehlo::{Function, Type};
+use stablehlo::{DType, Extent, Function, Type};
 
 use crate::cache::memory::LastUse;
 use crate::call::{Meta, scalar_type};
@@ -74,10 +74,24 @@ struct Resized {
 
 /// What becomes of an output of the lowered function.
 pub(crate) enum ResultPlan {
-    Fresh { ty: TypeId, nbytes: usize, sizes: &'static [i64], strides: &'static [i64], scalar_type: i8 },
+    Fresh {
+        ty: TypeId,
+        nbytes: usize,
+        sizes: &'static [i64],
+        strides: &'static [i64],
+        dtype: DType,
+        /// How much of each dimension is real; empty where all is.
+        extents: Vec<Extent>,
+    },
     Absent,
-    Updated { storage: usize, ty: TypeId },
-    Count { fresh: usize, axis: usize },
+    Updated {
+        storage: usize,
+        ty: TypeId,
+    },
+    Count {
+        fresh: usize,
+        axis: usize,
+    },
 }
 
 impl Instance {
@@ -95,12 +109,13 @@ impl Instance {
             .iter()
             .flat_map(|lowered| &lowered.outputs)
             .map(|output| match output {
-                Output::Fresh { base, dtype, sizes, strides } => ResultPlan::Fresh {
+                Output::Fresh { base, dtype, sizes, strides, extents } => ResultPlan::Fresh {
                     ty: types.intern(base),
                     nbytes: base.size_bytes(),
                     sizes: types.intern_dims(sizes),
                     strides: types.intern_dims(strides),
-                    scalar_type: scalar_type(*dtype),
+                    dtype: *dtype,
+                    extents: extents.clone(),
                 },
                 Output::Absent => ResultPlan::Absent,
                 Output::Updated { storage, base } => ResultPlan::Updated { storage: *storage, ty: types.intern(base) },

@@ -310,6 +310,8 @@ fn op_stats(py: Python<'_>) -> PyResult<Py<PyDict>> {
     dict.set_item("operators", stats.operators)?;
     dict.set_item("decomposed", stats.decomposed)?;
     dict.set_item("fallen_back", stats.fallen_back)?;
+    dict.set_item("padded", stats.padded)?;
+    dict.set_item("unpadded", stats.unpadded)?;
     Ok(dict.unbind())
 }
 
