@@ -108,9 +108,13 @@ bench: $(VENV)/.ready-examples ## Time operators and training steps beside the p
 	$(PY) benches/operator_cost.py --peers $(PEERS)
 	$(PY) benches/training_step.py --peers $(PEERS)
 	$(PY) benches/changing_lengths.py
+	$(PY) benches/steady_state.py --peers $(PEERS)
+	@$(PY) -c 'import libtpu' 2>/dev/null && $(PY) benches/tpu_estimate.py --peers $(PEERS) \
+		|| echo "no libtpu: pip install libtpu for benches/tpu_estimate.py"
 
 .PHONY: docs
-docs: build ## API documentation of the crates, and of torch.tpu as text, in build/docs
+docs: build ## docs/operators.md, which must not be stale; documentation of the crates and of torch.tpu in build/docs
+	$(PY) -m tests.conformance.matrix
 	@$(CARGO) doc --workspace --no-deps --document-private-items --target-dir build/docs/rust --quiet
 	@mkdir -p build/docs/python && cd build/docs/python && for module in torchtpu torchtpu.tpu torchtpu.decompose; do \
 		$(PY) -m pydoc $$module > $$module.txt; done

@@ -68,7 +68,7 @@ void set_tracer(void* tracer) {
   Py_XINCREF(g_tracer);
 }
 
-uint64_t trace(const Operator& op, at::ArrayRef<IValue> arguments) {
+uint64_t trace(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) {
   py::gil_scoped_acquire gil;
   // A write is traced through the operator that computes the written value; the core writes it back.
   const auto& schema = op.functional.schema();
@@ -100,6 +100,7 @@ uint64_t trace(const Operator& op, at::ArrayRef<IValue> arguments) {
     return graph.cast<uint64_t>();
   } catch (py::error_already_set& error) {
     if (error.matches(PyExc_NotImplementedError)) return 0;
+    refuse_as_cpu(op, arguments, device);
     throw;
   }
 }

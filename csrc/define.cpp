@@ -1,9 +1,14 @@
 // The first call with a new key runs the operator's meta kernel: PyTorch's own checks raise PyTorch's own
 // errors, and its shape inference says what the results look like.
+#include <ATen/Context.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
 
 #include "shim.h"
 
@@ -12,11 +17,14 @@ namespace {
 
 using c10::IValue;
 
-class MetaTensors {
+// Tensors of this backend as tensors of another: meta ones, which hold nothing, or CPU ones, which hold zeros.
+class Standins {
  public:
+  explicit Standins(c10::DeviceType device) : device_(device) {}
+
   IValue convert(const IValue& value) {
     if (value.isTensor()) return convert(value.toTensor());
-    if (value.isDevice()) return c10::Device(c10::DeviceType::Meta);
+    if (value.isDevice()) return c10::Device(device_);
     if (value.isGenerator()) return IValue();
     if (!value.isTensorList() && !value.isOptionalTensorList()) return value;
     c10::impl::GenericList list(value.toList().elementType());
@@ -24,13 +32,19 @@ class MetaTensors {
     return list;
   }
 
+  torch::jit::Stack convert(at::ArrayRef<IValue> values) {
+    torch::jit::Stack stack;
+    for (const IValue& value : values) stack.push_back(convert(value));
+    return stack;
+  }
+
  private:
   at::Tensor convert(const at::Tensor& tensor) {
     if (!tensor.defined() || tensor.device().type() != kDevice) return tensor;
-    auto meta = at::detail::make_tensor<c10::TensorImpl>(
-        storage_of(tensor), c10::DispatchKeySet(c10::DispatchKey::Meta), tensor.dtype());
-    meta.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
-    return meta;
+    const auto key = device_ == c10::DeviceType::Meta ? c10::DispatchKey::Meta : c10::DispatchKey::CPU;
+    auto standin = at::detail::make_tensor<c10::TensorImpl>(storage_of(tensor), c10::DispatchKeySet(key), tensor.dtype());
+    standin.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+    return standin;
   }
 
   // Tensors that share a storage keep sharing one, so that PyTorch's overlap checks hold.
@@ -39,13 +53,20 @@ class MetaTensors {
     for (const auto& [known, storage] : storages_) {
       if (known == original) return storage;
     }
-    c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
-        c10::StorageImpl::use_byte_size_t(), tensor.storage().nbytes(), c10::DataPtr(nullptr, c10::DeviceType::Meta),
-        c10::GetAllocator(c10::DeviceType::Meta), /*resizable=*/true));
+    const size_t nbytes = tensor.storage().nbytes();
+    c10::Allocator* allocator = c10::GetAllocator(device_);
+    c10::DataPtr data(nullptr, device_);
+    if (device_ != c10::DeviceType::Meta) {
+      data = allocator->allocate(nbytes);
+      if (nbytes > 0) std::memset(data.get(), 0, nbytes);
+    }
+    c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), nbytes, std::move(data),
+                                                               allocator, /*resizable=*/true));
     storages_.emplace_back(original, storage);
     return storage;
   }
 
+  c10::DeviceType device_;
   c10::SmallVector<std::pair<const c10::StorageImpl*, c10::Storage>, 8> storages_;
 };
 
@@ -67,9 +88,11 @@ c10::DispatchKeySet meta_key(const c10::OperatorHandle& op) {
 }
 
 // Gives out= arguments the sizes that the functional form returns. Its checks are the better worded ones,
-// and the user is warned of the resizing once, when the real tensors are resized.
-void resize_outs(const Operator& op, const torch::jit::Stack& arguments, at::ArrayRef<at::Tensor> outs) {
-  if (op.functional == op.handle) return;
+// and the user is warned of the resizing once, when the real tensors are resized. Says whether they are of the
+// dtypes that it returns.
+bool resize_outs(const Operator& op, const torch::jit::Stack& arguments, at::ArrayRef<at::Tensor> outs) {
+  bool same_dtypes = true;
+  if (op.functional == op.handle) return same_dtypes;
   torch::jit::Stack stack;
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!is_out(op.handle.schema().arguments()[i])) stack.push_back(arguments[i]);
@@ -78,8 +101,11 @@ void resize_outs(const Operator& op, const torch::jit::Stack& arguments, at::Arr
   std::vector<at::Tensor> results;
   for (const IValue& value : stack) collect(value, results);
   for (size_t i = 0; i < results.size() && i < outs.size(); ++i) {
-    if (results[i].defined() && outs[i].sizes() != results[i].sizes()) outs[i].resize_(results[i].sizes());
+    if (!results[i].defined()) continue;
+    if (outs[i].sizes() != results[i].sizes()) outs[i].resize_(results[i].sizes());
+    same_dtypes &= outs[i].scalar_type() == results[i].scalar_type();
   }
+  return same_dtypes;
 }
 
 // In-place meta kernels check this by themselves; those of out= forms may not.
@@ -94,18 +120,78 @@ void refuse_overlap(const torch::jit::Stack& arguments, at::ArrayRef<at::Tensor>
   }
 }
 
-// The warning of what could not be resized that way.
+// Warnings of what is done to stand-ins.
 struct Silent final : c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
+// What is drawn on the CPU meanwhile was not drawn.
+struct KeptDefaultGenerator {
+  KeptDefaultGenerator() : generator(at::globalContext().defaultGenerator(c10::DeviceType::CPU)), state(generator.get_state()) {}
+  ~KeptDefaultGenerator() { generator.set_state(state); }
+  at::Generator generator;
+  at::Tensor state;
+};
+
+// What the CPU's kernel is asked with, at most.
+constexpr size_t kMostBytes = size_t{64} << 20;
+
+// Whether an out= argument shares memory with another argument, or with itself.
+bool outs_share_memory(const Operator& op, at::ArrayRef<IValue> arguments) {
+  std::vector<at::Tensor> all;
+  for (const IValue& argument : arguments) collect(argument, all);
+  std::vector<at::Tensor> outs;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (is_out(op.handle.schema().arguments()[i])) collect(arguments[i], outs);
+  }
+  for (const at::Tensor& out : outs) {
+    if (!out.defined()) continue;
+    if (at::has_internal_overlap(out) != at::MemOverlap::No) return true;
+    for (const at::Tensor& other : all) {
+      if (other.defined() && !other.is_same(out) && other.has_storage() && other.is_alias_of(out)) return true;
+    }
+    // An argument that is the out= argument itself is there twice.
+    if (std::ranges::count_if(all, [&](const at::Tensor& other) { return other.is_same(out); }) > 1) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
+// Meta kernels leave out some checks of the kernels proper, and word others in their own way, above all those written in
+// Python. What the CPU's kernel says of tensors of these sizes, full of zeros, is what PyTorch's users know.
+void refuse_as_cpu(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) {
+  size_t nbytes = 0;
+  std::vector<at::Tensor> tensors;
+  for (const IValue& argument : arguments) collect(argument, tensors);
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.defined()) continue;
+    if (!tensor.has_storage() || (nbytes += tensor.storage().nbytes()) > kMostBytes) return;
+  }
+  torch::jit::Stack stack = Standins(c10::DeviceType::CPU).convert(arguments);
+  Silent silent;
+  c10::WarningUtils::WarningHandlerGuard silence(&silent);
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  std::optional<KeptDefaultGenerator> kept;
+  if (op.draws) kept.emplace();
+  try {
+    op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+  } catch (const c10::Error& error) {
+    // A dtype or an operator that only the CPU lacks says nothing of the call.
+    for (const char* lacking : {"not implemented for '", "Could not run '"}) {
+      if (std::strstr(error.what(), lacking) != nullptr) return;
+    }
+    rethrow_for(device, "cpu");
+  } catch (const std::runtime_error&) {  // a number that its dtype does not hold
+    throw;
+  } catch (...) {
+  }
+}
+
 Metas infer(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) {
+  if (op.has_out && outs_share_memory(op, arguments)) refuse_as_cpu(op, arguments, device);
   Metas result;
-  MetaTensors convert;
-  torch::jit::Stack stack;
-  for (const IValue& argument : arguments) stack.push_back(convert.convert(argument));
+  torch::jit::Stack stack = Standins(c10::DeviceType::Meta).convert(arguments);
   std::vector<at::Tensor> written;
   for (const uint32_t position : op.mutated) collect(stack[position], written);
   // An argument that was not given (a None) returns nothing.
@@ -116,12 +202,13 @@ Metas infer(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) 
   if (op.has_out) silence.emplace(&silent);
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   try {
-    if (op.has_out) resize_outs(op, stack, written);
+    if (op.has_out && !resize_outs(op, stack, written)) refuse_as_cpu(op, arguments, device);
     if (op.has_out) refuse_overlap(stack, written);
     op.handle.redispatchBoxed(meta_key(op.handle), &stack);
   } catch (...) {
-    if (!means_no_metas()) rethrow_for(device);
-    return result;
+    if (means_no_metas()) return result;
+    refuse_as_cpu(op, arguments, device);
+    rethrow_for(device, "meta");
   }
 
   result.tensors = std::move(written);

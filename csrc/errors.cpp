@@ -9,10 +9,15 @@
 
 namespace torchtpu {
 
-void throw_last_error() {
+std::string last_error_message() {
   const TtError* error = tt_last_error();
   TORCH_CHECK(error != nullptr, "torchtpu: the core failed without saying why");
-  std::string message(error->message, error->length);
+  return {error->message, error->length};
+}
+
+void throw_last_error() {
+  const std::string message = last_error_message();
+  const TtError* error = tt_last_error();
   switch (error->kind) {
     case TT_NOT_IMPLEMENTED: C10_THROW_ERROR(NotImplementedError, message);
     case TT_OUT_OF_MEMORY: C10_THROW_ERROR(OutOfMemoryError, message);
@@ -57,30 +62,31 @@ bool means_no_metas() {
   }
 }
 
-// "meta" as a word of its own, which a user who asked for "tpu:0" never wrote.
-static std::string without_meta(std::string message, const std::string& device) {
+// The name of a stand-in's device as a word of its own, which a user who asked for "tpu:0" never wrote.
+static std::string renamed(std::string message, std::string_view standin, const std::string& device) {
   auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
-  for (size_t at = 0; (at = message.find("meta", at)) != std::string::npos;) {
-    const size_t end = at + 4;
+  for (size_t at = 0; (at = message.find(standin, at)) != std::string::npos;) {
+    const size_t end = at + standin.size();
     if ((at == 0 || !is_word(message[at - 1])) && (end == message.size() || !is_word(message[end]))) {
-      message.replace(at, 4, device);
+      message.replace(at, standin.size(), device);
     }
     at = end;
   }
   return message;
 }
 
-void rethrow_for(int32_t device) {
+void rethrow_for(int32_t device, std::string_view standin) {
   try {
     throw;
   } catch (const c10::Error& error) {
     const std::string& before = error.msg();
-    const std::string message = without_meta(before, device_at(device).str());
+    const std::string message = renamed(before, standin, device_at(device).str());
     if (message == before) throw;
     if (dynamic_cast<const c10::IndexError*>(&error)) C10_THROW_ERROR(IndexError, message);
     if (dynamic_cast<const c10::TypeError*>(&error)) C10_THROW_ERROR(TypeError, message);
     if (dynamic_cast<const c10::ValueError*>(&error)) C10_THROW_ERROR(ValueError, message);
     if (dynamic_cast<const c10::LinAlgError*>(&error)) C10_THROW_ERROR(LinAlgError, message);
+    if (dynamic_cast<const c10::NotImplementedError*>(&error)) C10_THROW_ERROR(NotImplementedError, message);
     C10_THROW_ERROR(Error, message);
   }
 }

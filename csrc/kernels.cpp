@@ -57,7 +57,7 @@ bool convert(TtArg& arg, const at::Tensor& tensor) {
   arg.tag = TT_SCALAR_TENSOR;
   arg.dtype = static_cast<int8_t>(dtype);
   arg.wrapped = impl->is_wrapped_number();
-  if (dtype == c10::ScalarType::UInt64) {  // a Python integer that int64 does not hold
+  if (dtype == c10::ScalarType::UInt64 && arg.wrapped) {  // a Python integer that int64 does not hold
     arg.dtype = static_cast<int8_t>(c10::ScalarType::Double);
     arg.f = c10::fetch_and_cast<double>(dtype, data);
   } else if (c10::isComplexType(dtype)) {
@@ -347,11 +347,14 @@ Defined define(const Call& call) {
   };
   TtStatus status = lower(0);
   if (status == TT_NO_ROW) {
-    const uint64_t graph = trace(call.op, call.stack);
+    const uint64_t graph = trace(call.op, call.stack, call.device);
     if (graph == 0) return Defined::kNoRow;
     status = lower(graph);
   }
-  check(status);
+  if (status != TT_OK) {
+    if (tt_last_error()->kind != TT_NOT_IMPLEMENTED) refuse_as_cpu(call.op, call.stack, call.device);
+    throw_last_error();
+  }
   return Defined::kYes;
 }
 
@@ -441,6 +444,8 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
   call.convert();
   if (!op.supported) [[unlikely]] return fall_back(op, stack, call.device);
 
+  const bool located = tt_wants_line();
+  if (located) [[unlikely]] tt_note_line();
   c10::SmallVector<TtOut, 4> outs(op.fresh_list ? 4 : op.fresh);
   // Each round settles one thing: the key's definition, the sizes of out= arguments (which are part of the
   // key, so a second definition), the room for results.
@@ -448,7 +453,10 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
     if (op.has_out && resize_outs(call)) [[unlikely]] call.convert();
     size_t count = 0;
     const TtStatus status = call_core(call, outs, count);
-    if (status == TT_OK) [[likely]] return push_results(op, stack, {outs.data(), count}, call.device);
+    if (status == TT_OK) [[likely]] {
+      if (!located && tt_wants_line()) [[unlikely]] tt_locate_last_call(call.device);
+      return push_results(op, stack, {outs.data(), count}, call.device);
+    }
     if (status != TT_UNDEFINED) throw_last_error();
     if (count > outs.size()) {
       outs.resize(count);
@@ -456,7 +464,10 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
     }
     switch (define(call)) {
       case Defined::kYes: break;
-      case Defined::kNoRow: return fall_back(op, stack, call.device);
+      case Defined::kNoRow:
+        // The functional form may have a kernel that is none of the table's.
+        if (op.has_out && op.functional != op.handle) return call_functional(op, stack);
+        return fall_back(op, stack, call.device);
       case Defined::kUnknownSizes: return call_functional(op, stack);
     }
   }

@@ -27,15 +27,16 @@ inline c10::Device device_at(int32_t index) {
 
 // Throws the calling thread's last error of the core as PyTorch's exception of that kind.
 [[noreturn]] void throw_last_error();
+std::string last_error_message();
 
 inline void check(TtStatus status) {
   if (status != TT_OK) [[unlikely]] throw_last_error();
 }
 
 // Whether the exception in flight says only that meta tensors cannot decide the result. Otherwise it is
-// the user's error; `rethrow_for` throws it on, worded for the device that the user named.
+// the user's error; `rethrow_for` throws it on, worded for the device that the user named instead of the stand-in's.
 bool means_no_metas();
-[[noreturn]] void rethrow_for(int32_t device);
+[[noreturn]] void rethrow_for(int32_t device, std::string_view standin);
 
 // Releases the GIL if this thread holds it: what can wait for the device must not block Python.
 class NoGil {
@@ -140,10 +141,12 @@ struct Metas {
 };
 // Runs the operator on meta tensors, so that an invalid call raises what PyTorch raises.
 Metas infer(const Operator& op, at::ArrayRef<c10::IValue> arguments, int32_t device);
+// Throws what PyTorch's CPU kernel says against a call that is to be refused.
+void refuse_as_cpu(const Operator& op, at::ArrayRef<c10::IValue> arguments, int32_t device);
 
 void set_tracer(void* tracer);
 // The handle of the operator's traced decomposition. 0 if PyTorch has none.
-uint64_t trace(const Operator& op, at::ArrayRef<c10::IValue> arguments);
+uint64_t trace(const Operator& op, at::ArrayRef<c10::IValue> arguments, int32_t device);
 // For an operator with neither row nor decomposition: runs it on the CPU if the user allows that, else throws.
 void fall_back(const Operator& op, torch::jit::Stack* stack, int32_t device);
 

@@ -16,8 +16,6 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
-#include <algorithm>
-
 #include "shim.h"
 
 namespace torchtpu {
@@ -30,13 +28,8 @@ using std::optional;
 constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 
 c10::ScalarType supported(optional<c10::ScalarType> dtype) {
-  using enum c10::ScalarType;
-  static constexpr auto kSupported = {Bool, Byte,     Char,  Short,  Int,          Long,
-                                      Half, BFloat16, Float, Double, ComplexFloat, ComplexDouble};
   const c10::ScalarType type = c10::dtype_or_default(dtype);
-  TORCH_CHECK_TYPE(std::ranges::find(kSupported, type) != kSupported.end(), "tpu tensors cannot be of dtype torch.",
-                   c10::getDtypeNames(type).first,
-                   ": supported are bool, uint8, int8 to int64, float16, bfloat16, float32, float64, complex64, complex128");
+  if (tt_check_dtype(static_cast<int8_t>(type)) != TT_OK) TORCH_CHECK_TYPE(false, last_error_message());
   return type;
 }
 

@@ -25,10 +25,15 @@ class Place:
 
     device: str
     is_wide: bool = False
+    kept: list[Any] | None = None
+    """Holds what was put there, so that no program may take over its memory."""
 
     def put(self, value: Any) -> Any:
         """A copy of a value there, all through lists, tuples, slices and dictionaries. Strides and sharing are kept."""
-        return self._put(value, {})
+        copied = self._put(value, {})
+        if self.kept is not None:
+            self.kept.append(copied)
+        return copied
 
     def _put(self, value: Any, seen: dict[int, Any]) -> Any:
         if isinstance(value, Tensor):

@@ -48,6 +48,20 @@ def test_drawn_cases(shard: int) -> None:
     check(drawn()[shard::SHARDS])
 
 
+def test_the_page_of_operators_is_not_stale() -> None:
+    """Of a few of its lines; `make docs` looks at all."""
+    from tests.conformance import matrix
+
+    written = matrix.PAGE.read_text()
+    if f"Torch is {matrix.VERSION}." not in written:
+        pytest.skip("the page holds for another torch")
+    listed = [line for line in written.splitlines() if line.startswith("| `")]
+    names = matrix.operators()
+    assert [line.split("`")[1] for line in listed] == names
+    places = random.Random(SEED).sample(range(len(names)), 20)
+    assert matrix.lines([names[place] for place in places]) == [listed[place] for place in places]
+
+
 def test_a_crash_or_a_hang_costs_one_case() -> None:
     from tests.conformance.cases import Case
     from tests.conformance.workers import run_all

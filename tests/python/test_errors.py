@@ -130,8 +130,48 @@ def test_another_device_is_refused(device: torch.device, mode: str) -> None:
     assert x[torch.tensor([0, 2])].tolist() == [1, 1]
 
 
+def test_numbers_out_of_range_are_refused_by_a_program_that_is_known(device: torch.device) -> None:
+    x = torch.zeros(3, device=device)
+    for draw, good, wrong, message in (
+        (x.normal_, (0, 2.0), (0, -1.0), "normal expects std >= 0.0, but found std -1"),
+        (x.uniform_, (1, 2.5), (3, -1.5), "uniform_ expects to return a .* range, but found from=3 > to=-1.5"),
+        (x.exponential_, (2.5,), (-0.5,), "exponential_ expects lambda > 0.0, but found lambda=-0.5"),
+        (x.bernoulli_, (0.25,), (1.5,), "bernoulli_ expects p to be in .*, but got p=1.5"),
+    ):
+        draw(*good)
+        expected = x.tolist()
+        with pytest.raises(RuntimeError, match=message):
+            draw(*wrong)
+        assert x.tolist() == expected
+
+
+def test_refusals_are_those_of_the_cpu(device: torch.device) -> None:
+    def message(call: Any, on: Any) -> tuple[type[Exception], str]:
+        with pytest.raises(Exception, match=".") as raised:
+            call(on)
+        return raised.type, str(raised.value).replace("tpu:0", "cpu")
+
+    for call in (
+        lambda d: torch.complex(torch.ones(3, device=d), torch.ones(3, dtype=torch.int32, device=d)),
+        lambda d: torch.bucketize(torch.ones(3, device=d), torch.ones(2, 2, device=d)),
+        lambda d: torch.narrow_copy(torch.ones(3, device=d), 3, 0, 1),
+        lambda d: torch.multinomial(torch.ones(2, 2, 2, device=d), 1),
+        lambda d: -torch.ones(2, dtype=torch.bool, device=d),
+        lambda d: torch.ones(2, dtype=torch.int32, device=d).mean([]),
+        lambda d: torch.cat([torch.ones(2, device=d)] * 2, out=torch.ones(1, device=d).expand(4)),
+    ):
+        assert message(call, device) == message(call, "cpu")
+    # Asking the CPU draws nothing from its generator.
+    torch.manual_seed(3)
+    expected = torch.rand(())
+    torch.manual_seed(3)
+    with pytest.raises(RuntimeError, match="prob_dist must be 1 or 2 dim"):
+        torch.multinomial(torch.ones(2, 2, 2, device=device), 1)
+    assert torch.rand(()) == expected
+
+
 def test_unsupported_dtypes(device: torch.device) -> None:
-    for dtype in (torch.float8_e4m3fn, torch.float8_e5m2, torch.complex32, torch.uint16, torch.uint32, torch.uint64):
+    for dtype in (torch.float8_e4m3fn, torch.float8_e5m2, torch.complex32):
         for wrong in (
             lambda dtype=dtype: torch.zeros(2, dtype=dtype).to(device),
             lambda dtype=dtype: torch.zeros(2, dtype=dtype, device=device),

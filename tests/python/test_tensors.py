@@ -96,6 +96,22 @@ def test_dtype_goes_there_and_back(dtype: torch.dtype, device: torch.device) -> 
     assert torch.equal(x.t().to(device).cpu(), x.t())
 
 
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
+def test_unsigned_dtypes(dtype: torch.dtype, device: torch.device, mode: str) -> None:
+    highest = torch.iinfo(dtype).max
+
+    def program(d: torch.device) -> Any:
+        x = torch.tensor([0, 7, highest - 1, highest], dtype=dtype, device=d)
+        y = torch.tensor([3, 7, 1, 1], dtype=dtype, device=d)
+        return x, x.view(2, 2).t(), x == y, x.to(torch.float64), y.to(torch.int8).to(dtype), x.tolist()
+
+    check(program, device)
+    # The CPU does no arithmetic with these.
+    x = torch.tensor([5, highest], dtype=dtype, device=device)
+    assert (x + x).tolist() == [10, highest - 1]
+    assert (x // 2).tolist() == [2, highest // 2]
+
+
 @pytest.mark.parametrize("source", DTYPES, ids=NAMES)
 def test_conversions(source: torch.dtype, device: torch.device) -> None:
     values = {

@@ -22,6 +22,6 @@ pub use spec::{
     ArgSpec, Body as CallBody, Bounds, Call, Dim, Graph, GraphArg, Node, ResultSpec, ScalarSpec, StorageSpec,
     TensorSpec,
 };
-pub use stablehlo::{Builder, DType, Extent, Factor, Number, Precision, Type, Value};
+pub use stablehlo::{Builder, DType, Extent, Factor, Number, Precision, Target, Type, Value};
 pub use table::{Row, find};
 pub use view::{contiguous_strides, memory_order, offset_class};

@@ -43,7 +43,7 @@ pub struct Lowered {
 /// Lowers one call. The error is the user's to see, or [`crate::ErrorKind::NotImplemented`] when a
 /// node of a decomposition has no row.
 pub fn lower_call(call: &Call) -> Result<Lowered> {
-    let builder = Builder::new(call.precision);
+    let builder = Builder::new(call.precision, call.target);
     let inputs = Inputs::new(&builder, &call.storages);
     lower_with(call, &builder, &inputs).map_err(|error| match &call.body {
         // Whatever it is, the graph can be had with sizes that are known.

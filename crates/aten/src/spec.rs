@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stablehlo::{DType, Extent, Number, Precision, Type};
+use stablehlo::{DType, Extent, Number, Precision, Target, Type};
 
 use crate::table::Row;
 
@@ -104,6 +104,7 @@ pub struct Call {
     /// ones. `None` where no meta kernel answers; a result that is `None` is absent (masked out).
     pub results: Option<Vec<Option<ResultSpec>>>,
     pub precision: Precision,
+    pub target: Target,
 }
 
 /// A decomposition, or a whole compiled graph: nodes in order, each a row of the table.

@@ -30,14 +30,30 @@ pub struct Row {
     /// Number arguments that are part of the program instead of inputs of it, because they decide its
     /// form. A change of such a number recompiles.
     pub baked: &'static [&'static str],
+    pub requirement: Option<Requirement>,
     /// Whether it computes what is real of bounded dimensions right, whatever their padding is: it takes no size of
     /// theirs for a known number. What it builds is checked besides.
     pub(crate) bounded: bool,
 }
 
+/// What must hold of number arguments that are inputs of the program. Their values are no part of a call's key, so
+/// that the operator's own checks, made once for a key, do not see them all.
+#[derive(Clone, Copy)]
+pub struct Requirement {
+    pub names: &'static [&'static str],
+    /// Takes the numbers in the order of the names.
+    pub holds: fn(&[f64]) -> bool,
+}
+
 impl Row {
     pub const fn baked(mut self, baked: &'static [&'static str]) -> Row {
         self.baked = baked;
+        self
+    }
+
+    /// Calls are refused unless these numbers are such that `holds`; PyTorch's kernel words the refusal.
+    pub const fn requires(mut self, names: &'static [&'static str], holds: fn(&[f64]) -> bool) -> Row {
+        self.requirement = Some(Requirement { names, holds });
         self
     }
 
@@ -55,18 +71,24 @@ impl std::fmt::Debug for Row {
 
 /// A row with one result.
 pub const fn one(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> Result<Value<'b>>) -> Row {
-    Row { names, lower: Lower::One(lower), baked: &[], bounded: false }
+    Row { names, lower: Lower::One(lower), baked: &[], requirement: None, bounded: false }
 }
 
 /// A row with several results.
 pub const fn many(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> Result<Vec<Value<'b>>>) -> Row {
-    Row { names, lower: Lower::Many(lower), baked: &[], bounded: false }
+    Row { names, lower: Lower::Many(lower), baked: &[], requirement: None, bounded: false }
 }
 
 /// A row that applies `element` to each element of its lists. `parameters` are the element operator's
 /// names for the arguments.
 pub(crate) const fn each(element: &'static Row, parameters: &'static [&'static str]) -> Row {
-    Row { names: &[], lower: Lower::Each { element, parameters }, baked: element.baked, bounded: false }
+    Row {
+        names: &[],
+        lower: Lower::Each { element, parameters },
+        baked: element.baked,
+        requirement: None,
+        bounded: false,
+    }
 }
 
 /// The row of an operator, by its name without `aten::`.

@@ -1,7 +1,7 @@
 //! The arguments of a call as they cross the C ABI (`csrc/abi.h`).
 
 use std::ffi::c_void;
-use std::slice;
+use std::{fmt, slice};
 
 use stablehlo::DType;
 
@@ -173,6 +173,48 @@ impl Arg {
     }
 }
 
+/// As an explanation names it: "float32[32, 128]", "3", "[1, 2]".
+impl fmt::Display for Arg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.tag {
+            Tag::None | Tag::Ignored => f.write_str("None"),
+            Tag::Tensor => self.tensor().fmt(f),
+            Tag::ScalarTensor => write!(f, "{}[] on the host", name_of(self.dtype)),
+            Tag::Int => write!(f, "{}", self.int()),
+            Tag::Float => write!(f, "{:?}", self.float()),
+            Tag::Bool => write!(f, "{}", self.int() != 0),
+            Tag::Complex => write!(f, "{:?}", self.complex()),
+            Tag::String => write!(f, "{:?}", String::from_utf8_lossy(self.string())),
+            Tag::DType => f.write_str(&name_of(self.int() as i8)),
+            Tag::Ints => write!(f, "{:?}", self.ints()),
+            Tag::Floats => write!(f, "{:?}", self.floats()),
+            Tag::Bools => write!(f, "{:?}", self.bools()),
+            Tag::List => {
+                f.debug_list().entries(self.list().iter().map(|item| format_args!("{item}").to_string())).finish()
+            }
+            Tag::Generator => f.write_str("a generator"),
+        }
+    }
+}
+
+impl fmt::Display for TensorArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:?}", name_of(self.dtype), self.sizes())?;
+        if self.strides() != aten::contiguous_strides(self.sizes()) {
+            write!(f, " with strides {:?}", self.strides())?;
+        }
+        if self.offset != 0 {
+            write!(f, " at offset {}", self.offset)?;
+        }
+        Ok(())
+    }
+}
+
+fn name_of(scalar_type: i8) -> String {
+    let known = SCALAR_TYPES.iter().find(|entry| entry.0 == scalar_type);
+    known.map_or_else(|| format!("c10::ScalarType {scalar_type}"), |entry| entry.1.to_owned())
+}
+
 /// # Safety
 /// `pointer` points to `length` live values, or `length` is zero.
 unsafe fn slice_of<'a, T>(pointer: *const T, length: usize) -> &'a [T] {
@@ -226,72 +268,56 @@ impl Meta {
     }
 }
 
-/// The element type behind a `c10::ScalarType`; `None` for those that the backend cannot hold.
+/// The numbers that c10::ScalarType gives to element types, PyTorch's names of them, and which of them tensors can be
+/// of. Everything else that tells dtypes apart, here, in the shim and in Python, asks this list.
+pub const SCALAR_TYPES: [(i8, &str, Option<DType>); 23] = [
+    (0, "uint8", Some(DType::U8)),
+    (1, "int8", Some(DType::I8)),
+    (2, "int16", Some(DType::I16)),
+    (3, "int32", Some(DType::I32)),
+    (4, "int64", Some(DType::I64)),
+    (5, "float16", Some(DType::F16)),
+    (6, "float32", Some(DType::F32)),
+    (7, "float64", Some(DType::F64)),
+    (8, "complex32", None),
+    (9, "complex64", Some(DType::C64)),
+    (10, "complex128", Some(DType::C128)),
+    (11, "bool", Some(DType::Bool)),
+    (12, "qint8", None),
+    (13, "quint8", None),
+    (14, "qint32", None),
+    (15, "bfloat16", Some(DType::BF16)),
+    (23, "float8_e5m2", None),
+    (24, "float8_e4m3fn", None),
+    (25, "float8_e5m2fnuz", None),
+    (26, "float8_e4m3fnuz", None),
+    (27, "uint16", Some(DType::U16)),
+    (28, "uint32", Some(DType::U32)),
+    (29, "uint64", Some(DType::U64)),
+];
+
+/// The element type behind a `c10::ScalarType`; `None` for those that tensors cannot be of.
 pub fn dtype(scalar_type: i8) -> Option<DType> {
-    Some(match scalar_type {
-        0 => DType::U8,
-        1 => DType::I8,
-        2 => DType::I16,
-        3 => DType::I32,
-        4 => DType::I64,
-        5 => DType::F16,
-        6 => DType::F32,
-        7 => DType::F64,
-        9 => DType::C64,
-        10 => DType::C128,
-        11 => DType::Bool,
-        15 => DType::BF16,
-        _ => return None,
-    })
+    SCALAR_TYPES.iter().find(|entry| entry.0 == scalar_type)?.2
 }
 
 /// The element type behind a `c10::ScalarType`.
 ///
 /// # Errors
-/// Where the backend cannot hold it.
+/// Where tensors cannot be of it.
 pub fn held(scalar_type: i8) -> Result<DType> {
     dtype(scalar_type).ok_or_else(|| {
-        let message = format!("tpu tensors cannot hold dtype {}", unheld_name(scalar_type));
+        let name = name_of(scalar_type);
+        let held: Vec<&str> = SCALAR_TYPES.iter().filter(|entry| entry.2.is_some()).map(|entry| entry.1).collect();
         // Not a TypeError: Python would take that as the refusal of an operand and lose the message.
-        Error::new(ErrorKind::NotImplemented, message)
+        Error::new(
+            ErrorKind::NotImplemented,
+            format!("tpu tensors cannot hold dtype torch.{name}: supported are {}", held.join(", ")),
+        )
     })
-}
-
-/// What PyTorch calls an element type that the backend cannot hold.
-fn unheld_name(scalar_type: i8) -> String {
-    match scalar_type {
-        8 => "torch.complex32".into(),
-        12 => "torch.qint8".into(),
-        13 => "torch.quint8".into(),
-        14 => "torch.qint32".into(),
-        23 => "torch.float8_e5m2".into(),
-        24 => "torch.float8_e4m3fn".into(),
-        25 => "torch.float8_e5m2fnuz".into(),
-        26 => "torch.float8_e4m3fnuz".into(),
-        27 => "torch.uint16".into(),
-        28 => "torch.uint32".into(),
-        29 => "torch.uint64".into(),
-        other => format!("c10::ScalarType {other}"),
-    }
 }
 
 /// The `c10::ScalarType` of an element type.
 pub fn scalar_type(dtype: DType) -> i8 {
-    match dtype {
-        DType::U8 => 0,
-        DType::I8 => 1,
-        DType::I16 => 2,
-        DType::I32 => 3,
-        DType::I64 => 4,
-        DType::F16 => 5,
-        DType::F32 => 6,
-        DType::F64 => 7,
-        DType::C64 => 9,
-        DType::C128 => 10,
-        DType::Bool => 11,
-        DType::BF16 => 15,
-        DType::U16 => 27,
-        DType::U32 => 28,
-        DType::U64 => 29,
-    }
+    SCALAR_TYPES.iter().find(|entry| entry.2 == Some(dtype)).map_or(-1, |entry| entry.0)
 }

@@ -8,6 +8,7 @@ use crate::bounded::BoundedInput;
 use crate::chunk::Chunk;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::explain::Reason;
 use crate::operators::{ArgInfo, Operator, SchemaArg};
 
 /// What torch.compile hands over: a graph that is called like an operator and runs as a program of its own.
@@ -37,6 +38,7 @@ impl Operator {
             types: graph.args.iter().map(|arg| arg.ty.clone()).collect(),
             mutated: (0..graph.args.len()).filter(|&i| graph.args[i].is_mutated).collect(),
             follows_precision: true,
+            requirement: None,
             compiled: Some(Arc::new(graph)),
         }
     }
@@ -61,7 +63,7 @@ impl Engine {
     /// Debug has each run by itself, as ever.
     pub fn begin_join(&mut self) -> Result<()> {
         if self.joining == 0 {
-            self.flush_all()?;
+            self.flush_all(Reason::CompiledGraph)?;
         }
         self.joining += 1;
         Ok(())
@@ -70,7 +72,7 @@ impl Engine {
     /// Ends a scope that [`Engine::begin_join`] began; the last one runs the program.
     pub fn end_join(&mut self) -> Result<()> {
         self.joining = self.joining.saturating_sub(1);
-        if self.joining == 0 { self.flush_all() } else { Ok(()) }
+        if self.joining == 0 { self.flush_all(Reason::Joined) } else { Ok(()) }
     }
 
     /// Runs `record` with an empty chunk in place of the one that is being recorded.

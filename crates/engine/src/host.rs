@@ -9,6 +9,7 @@ use crate::bounded::copy_padded_to_host;
 use crate::call::{self, Arg, TensorArg};
 use crate::engine::{BEAT_CHUNK, Engine, Mode, lock};
 use crate::error::{Error, Result};
+use crate::explain::{Reason, Waiting};
 use crate::runtime::element_type;
 use crate::storage::{Storage, Value, ValueState};
 
@@ -32,7 +33,7 @@ impl Engine {
         self.runtime()?;
         // A training loop uploads a batch at the start of each step: a good place to cut.
         if self.chunks.get(storage.device).is_some_and(|chunk| chunk.nodes.len() >= BEAT_CHUNK) {
-            self.flush(storage.device)?;
+            self.flush(storage.device, Reason::Upload)?;
         }
         let runtime = self.runtime()?;
         let buffer = match owner {
@@ -67,7 +68,7 @@ impl Engine {
         }
         let from = source.storage();
         let staged = self.contiguous(Arg::of_tensor(*source), from.device)?;
-        self.flush(from.device)?;
+        self.flush(from.device, Reason::OtherDevice)?;
         let Some(value) = staged.value() else { return Ok(()) };
         let buffer = Arc::new(value.buffer()?.copy_to_device(destination.storage().device)?);
         let to = destination.storage();
@@ -124,7 +125,7 @@ impl Engine {
                 None => return Ok(None),
             }
         };
-        self.flush(storage.device)?;
+        self.flush(storage.device, Reason::Read)?;
         value.buffer().map(Some)
     }
 }
@@ -142,9 +143,18 @@ pub fn copy_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
         return Ok(());
     }
     // The lock is not held while waiting: other threads go on.
-    let buffer = lock()?.download(source, &ty)?;
+    let (buffer, waiting) = {
+        let mut engine = lock()?;
+        (engine.download(source, &ty)?, Waiting::begin(&engine, Reason::Read))
+    };
     match buffer {
-        Some(buffer) => Ok(buffer.to_host(out)?),
+        Some(buffer) => {
+            let read = buffer.to_host(out);
+            if let Some(waiting) = waiting {
+                waiting.end();
+            }
+            Ok(read?)
+        }
         None => {
             out.fill(0);
             Ok(())
@@ -155,7 +165,7 @@ pub fn copy_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
 /// Runs what is recorded and waits for everything on a device, or on all of them.
 pub fn synchronize(device: Option<usize>) -> Result<()> {
     let mut runs = Vec::new();
-    {
+    let waiting = {
         let mut engine = lock()?;
         if !engine.is_open() {
             return Ok(());
@@ -165,14 +175,18 @@ pub fn synchronize(device: Option<usize>) -> Result<()> {
             None => 0..engine.chunks.len(),
         };
         for device in devices {
-            engine.flush(device)?;
+            engine.flush(device, Reason::Synchronize)?;
             runs.extend(engine.runtime()?.take_in_flight(device));
         }
-    }
+        Waiting::begin(&engine, Reason::Synchronize)
+    };
     // All of them, also behind one that failed.
     let mut result = Ok(());
     for run in runs {
         result = result.and(run.wait());
+    }
+    if let Some(waiting) = waiting {
+        waiting.end();
     }
     Ok(result?)
 }

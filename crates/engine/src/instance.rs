@@ -51,6 +51,8 @@ pub(crate) struct Instance {
     pub id: u32,
     /// The operator's name, for messages and counters.
     pub operator: Arc<str>,
+    /// The arguments of the call that was lowered, for explanations.
+    pub arguments: Vec<String>,
     /// Whether PyTorch's decomposition computes it.
     pub decomposed: bool,
     /// The graph that torch.compile handed over: it runs as a program of its own, with its own options.
@@ -97,6 +99,7 @@ impl Instance {
     pub fn new(
         id: u32,
         operator: &str,
+        arguments: Vec<String>,
         decomposed: bool,
         compiled: Option<Arc<CompiledGraph>>,
         body: Result<Lowered, Vec<ResultSpec>>,
@@ -128,7 +131,7 @@ impl Instance {
             results.iter().map(resized).collect()
         });
         let (alone, last_use) = (Mutex::default(), LastUse::default());
-        Instance { id, operator: operator.into(), decomposed, compiled, body, outputs, alone, last_use }
+        Instance { id, operator: operator.into(), arguments, decomposed, compiled, body, outputs, alone, last_use }
     }
 
     pub fn is_runnable(&self) -> bool {

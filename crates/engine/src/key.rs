@@ -121,6 +121,11 @@ impl CallParts {
     }
 }
 
+/// The number that an argument is, if it is one.
+pub(crate) fn number_at(arg: &Arg) -> Option<Number> {
+    matches!(arg.tag, Tag::Int | Tag::Float | Tag::Bool | Tag::ScalarTensor).then(|| number_of(arg))
+}
+
 fn number_of(arg: &Arg) -> Number {
     match arg.tag {
         Tag::Float => Number::Float(arg.float()),

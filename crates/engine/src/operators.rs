@@ -5,7 +5,10 @@ use std::sync::Arc;
 use aten::{Row, table};
 use stablehlo::Number;
 
+use crate::call::Arg;
 use crate::compiled::CompiledGraph;
+use crate::error::{Error, ErrorKind};
+use crate::key;
 
 /// One argument of a schema.
 #[derive(Clone, Debug)]
@@ -31,6 +34,8 @@ pub(crate) struct Operator {
     pub mutated: Vec<usize>,
     /// Whether a lowering depended on the precision of products: only then it is part of the key.
     pub follows_precision: bool,
+    /// What must hold of the numbers at these positions.
+    pub requirement: Option<(Vec<usize>, fn(&[f64]) -> bool)>,
 }
 
 /// How an argument enters the key of a call.
@@ -51,6 +56,10 @@ impl Operator {
             let baked = row.is_none_or(|row| row.baked.contains(&arg.name.as_str()));
             ArgInfo { dynamic: number && !baked, default: arg.default }
         };
+        let position = |name: &&str| args.iter().position(|arg| arg.name == *name);
+        let requirement = row.and_then(|row| row.requirement);
+        let requirement = requirement
+            .and_then(|wanted| Some((wanted.names.iter().map(position).collect::<Option<_>>()?, wanted.holds)));
         Operator {
             name: name.to_owned(),
             row,
@@ -60,6 +69,22 @@ impl Operator {
             types: args.iter().map(|arg| arg.ty.clone()).collect(),
             mutated: (0..args.len()).filter(|&i| args[i].is_mutated).collect(),
             follows_precision: false,
+            requirement,
         }
+    }
+
+    /// Whether the call's numbers are such as the operator's row requires.
+    pub fn accepts(&self, args: &[Arg]) -> bool {
+        let Some((positions, holds)) = &self.requirement else { return true };
+        let numbers: Option<Vec<f64>> =
+            positions.iter().map(|&i| args.get(i).and_then(key::number_at).map(Number::to_f64)).collect();
+        numbers.is_none_or(|numbers| holds(&numbers))
+    }
+
+    /// The error of a call that is not accepted.
+    pub fn refusal(&self) -> Error {
+        let names = self.requirement.iter().flat_map(|(positions, _)| positions).map(|&i| self.names[i].as_str());
+        let names: Vec<&str> = names.collect();
+        Error::new(ErrorKind::Runtime, format!("{}: {} out of range", self.name, names.join(" and ")))
     }
 }

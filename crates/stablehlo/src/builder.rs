@@ -90,6 +90,15 @@ impl Function {
 }
 
 /// Builds one function. See the [module documentation](self).
+/// Whose compiler the function is for, where the same values can be written in ways that compilers treat differently.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Target {
+    /// XLA's compiler for the host's processor.
+    Cpu,
+    #[default]
+    Other,
+}
+
 #[derive(Default)]
 pub struct Builder {
     types: RefCell<Vec<Type>>,
@@ -98,6 +107,7 @@ pub struct Builder {
     error: RefCell<Option<Error>>,
     precision: Cell<Precision>,
     follows_precision: Cell<bool>,
+    pub(crate) target: Target,
     /// The sizes of bounded dimensions and their capacities, and the values that have such.
     pub(crate) sizes: RefCell<Vec<(u32, i64)>>,
     pub(crate) extents: RefCell<HashMap<u32, Rc<[Extent]>>>,
@@ -114,10 +124,8 @@ pub struct Value<'b> {
 }
 
 impl Builder {
-    pub fn new(precision: Precision) -> Builder {
-        let builder = Builder::default();
-        builder.precision.set(precision);
-        builder
+    pub fn new(precision: Precision, target: Target) -> Builder {
+        Builder { precision: Cell::new(precision), target, ..Builder::default() }
     }
 
     pub fn precision(&self) -> Precision {

@@ -12,7 +12,7 @@ mod shape;
 mod structured;
 
 pub use bounds::{Extent, Factor};
-pub use builder::{Builder, Error, Function, Precision, Type, Value};
+pub use builder::{Builder, Error, Function, Precision, Target, Type, Value};
 pub use dtype::{DType, Number};
 pub use elementwise::{Comparison, broadcast_dims};
 pub use structured::{Convolution, DotDims, Fft, Gather, Scatter, Window};

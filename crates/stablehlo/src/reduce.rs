@@ -2,7 +2,7 @@
 
 use crate::Builder;
 use crate::bounds::Extent;
-use crate::builder::{Type, Value, array};
+use crate::builder::{Target, Type, Value, array};
 use crate::dtype::{DType, Number};
 use crate::structured::Window;
 
@@ -110,15 +110,31 @@ impl<'b> Value<'b> {
         self.reduce_one(axes, Number::Int(1), |a, x| a * x)
     }
 
-    /// [`Value::max`] for the combination of a reduction. Of floats it is a selection, because XLA's CPU compiler
-    /// vectorizes that, but not a maximum that honours NaN: many times faster.
+    pub fn reduce_xor(self, axes: &[usize]) -> Value<'b> {
+        self.reduce_one(axes, Number::Int(0), |a, x| a ^ x)
+    }
+
+    /// [`Value::max`] for the combination of a reduction. Of floats on a CPU it is a selection, because XLA's compiler
+    /// vectorizes that there, but not a maximum that honours NaN: many times faster. libtpu's compiler crashes on it.
     pub fn larger(self, other: Value<'b>) -> Value<'b> {
-        if self.dtype().is_float() { (other.gt(self) | other.is_nan()).select(other, self) } else { self.max(other) }
+        if self.reduces_by_selection() {
+            (other.gt(self) | other.is_nan()).select(other, self)
+        } else {
+            self.max(other)
+        }
     }
 
     /// [`Value::larger`] for minima.
     pub fn smaller(self, other: Value<'b>) -> Value<'b> {
-        if self.dtype().is_float() { (other.lt(self) | other.is_nan()).select(other, self) } else { self.min(other) }
+        if self.reduces_by_selection() {
+            (other.lt(self) | other.is_nan()).select(other, self)
+        } else {
+            self.min(other)
+        }
+    }
+
+    fn reduces_by_selection(self) -> bool {
+        self.builder.target == Target::Cpu && self.dtype().is_float()
     }
 
     /// The largest; NaN when any is NaN; minus infinity (or the lowest integer) over nothing.

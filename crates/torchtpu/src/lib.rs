@@ -4,10 +4,12 @@
 
 mod abi;
 mod cache;
+mod explain;
 mod graph;
 mod location;
 mod warning;
 
+use std::collections::BTreeMap;
 use std::ffi::{c_char, c_void};
 use std::path::PathBuf;
 
@@ -335,6 +337,12 @@ fn has_row(name: &str) -> bool {
     aten::table::find(name).is_some()
 }
 
+/// PyTorch's names of dtypes: the number of each, and whether tensors can be of it.
+#[pyfunction]
+fn scalar_types() -> BTreeMap<&'static str, (i8, bool)> {
+    engine::call::SCALAR_TYPES.iter().map(|&(number, name, dtype)| (name, (number, dtype.is_some()))).collect()
+}
+
 /// Writes the text of every program that is built from now on, compiled or loaded, into a folder; `None` ends that.
 #[pyfunction]
 fn dump_programs(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<()> {
@@ -400,6 +408,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         reset_op_stats,
         table,
         has_row,
+        scalar_types,
         dump_programs,
         compile_ahead,
         cache::finish_cache,
@@ -409,6 +418,8 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         cache::cache_export,
         cache::cache_import,
         cache::bundle_ahead,
+        explain::begin_explaining,
+        explain::end_explaining,
         graph::define_graph,
         graph::stablehlo,
     );

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch._dynamo.device_interface import DeviceInterface
 
-from torchtpu import tpu
+from torchtpu import _C, tpu
 from torchtpu.tpu.devices import Device
 from torchtpu.tpu.streams import Stream
 
@@ -69,19 +69,4 @@ class TpuInterface(DeviceInterface):
 
 
 # What a tensor on the device can hold.
-_HELD = frozenset(
-    {
-        torch.bool,
-        torch.uint8,
-        torch.int8,
-        torch.int16,
-        torch.int32,
-        torch.int64,
-        torch.float16,
-        torch.bfloat16,
-        torch.float32,
-        torch.float64,
-        torch.complex64,
-        torch.complex128,
-    }
-)
+_HELD = frozenset(getattr(torch, name) for name, (_, is_held) in _C.scalar_types().items() if is_held)

@@ -24,6 +24,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
+from torchtpu import _C
 from torchtpu.decompose.names import name_of
 from torchtpu.decompose.tracing import IDENTITIES, Traced
 
@@ -35,28 +36,7 @@ Numbers = Any
 MAX_CONSTANT = 1024
 
 # c10::ScalarType.
-SCALAR_TYPES: dict[torch.dtype, int] = {
-    torch.uint8: 0,
-    torch.int8: 1,
-    torch.int16: 2,
-    torch.int32: 3,
-    torch.int64: 4,
-    torch.float16: 5,
-    torch.float32: 6,
-    torch.float64: 7,
-    torch.complex32: 8,
-    torch.complex64: 9,
-    torch.complex128: 10,
-    torch.bool: 11,
-    torch.bfloat16: 15,
-    torch.float8_e5m2: 23,
-    torch.float8_e4m3fn: 24,
-    torch.float8_e5m2fnuz: 25,
-    torch.float8_e4m3fnuz: 26,
-    torch.uint16: 27,
-    torch.uint32: 28,
-    torch.uint64: 29,
-}
+SCALAR_TYPES: dict[torch.dtype, int] = {getattr(torch, name): number for name, (number, _) in _C.scalar_types().items()}
 
 # c10::MemoryFormat.
 MEMORY_FORMATS: dict[torch.memory_format, int] = {

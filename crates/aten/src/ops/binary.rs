@@ -3,7 +3,7 @@
 use stablehlo::{DType, Number, Value};
 
 use crate::cx::{Arg, Cx};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::table::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -63,7 +63,13 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["special_xlog1py", "special_xlog1py.self_scalar", "special_xlog1py.other_scalar"], |cx| {
         cx.float_pointwise(["self", "other"], |[x, y]| vanishing_product(x, y, y.log_1p()))
     }),
-    one(&["complex"], |cx| cx.pair("real", "imag").map(|(re, im)| re.complex(im))),
+    one(&["complex"], |cx| match (cx.tensor("real")?, cx.tensor("imag")?) {
+        (re, im) if re.dtype() != im.dtype() => Err(Error::runtime("complex: the parts must be of one dtype")),
+        (re, im) => {
+            let (re, im) = re.broadcast_with(im);
+            Ok(re.complex(im))
+        }
+    }),
     one(&["polar"], |cx| {
         cx.pair("abs", "angle").map(|(radius, angle)| (radius * angle.cos()).complex(radius * angle.sin()))
     }),

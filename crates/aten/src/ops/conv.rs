@@ -9,7 +9,7 @@
 use stablehlo::{Convolution, DType, Number, Value};
 
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ops::norm::wanted;
 use crate::ops::window::Windows;
 use crate::table::{Row, many, one};
@@ -74,12 +74,16 @@ impl Geometry {
             let items = cx.ints(name)?;
             Ok(if items.len() == 1 { vec![items[0]; spatial] } else { items })
         };
-        Ok(Geometry {
+        let geometry = Geometry {
             strides: list("stride")?,
             padding: list("padding")?,
             dilation: list("dilation")?,
             groups: cx.int("groups")?,
-        })
+        };
+        if geometry.padding.iter().any(|&size| size < 0) {
+            return Err(Error::runtime("negative padding is not supported"));
+        }
+        Ok(geometry)
     }
 
     fn spatial(&self) -> usize {

@@ -227,7 +227,7 @@ impl<'b> Lu<'b> {
 }
 
 /// The rows of each matrix in another order.
-fn moved_rows<'b>(matrix: Value<'b>, order: Value<'b>) -> Value<'b> {
+pub(crate) fn moved_rows<'b>(matrix: Value<'b>, order: Value<'b>) -> Value<'b> {
     let flat = batched(matrix);
     unbatched(rows_at(flat, order.reshape(&[flat.dim(0), flat.dim(1)])), matrix)
 }

@@ -21,6 +21,7 @@ pub(crate) mod grid_sample;
 pub(crate) mod index;
 pub(crate) mod linalg;
 pub(crate) mod linalg_eig;
+pub(crate) mod linalg_ldl;
 pub(crate) mod linalg_lu;
 pub(crate) mod linalg_qr;
 pub(crate) mod linalg_spectral;
@@ -87,6 +88,7 @@ pub(crate) const FAMILIES: &[&[Row]] = &[
     index::ROWS,
     linalg::ROWS,
     linalg_eig::ROWS,
+    linalg_ldl::ROWS,
     linalg_lu::ROWS,
     linalg_qr::ROWS,
     linalg_spectral::ROWS,

@@ -26,13 +26,15 @@ pub(crate) const ROWS: &[Row] = &[
         cx.set_random_state(view::reinterpret(cx.tensor("state")?, DType::U64), false);
         Ok(before)
     }),
-    one(&["uniform"], |cx| uniform_numbers(cx, &cx.ty("self")?)),
+    one(&["uniform"], |cx| uniform_numbers(cx, &cx.ty("self")?)).requires(&["from", "to"], |n| n[0] <= n[1]),
     one(&["rand", "rand.generator", "rand_like", "rand_like.generator"], |cx| {
         by_parts(&result_type(cx, DType::F32)?, |dtype, dims| Ok(uniform(cx, dtype, dims)))
     })
     .bounded(),
-    one(&["normal_functional", "normal_"], |cx| normal_numbers(cx, &cx.ty("self")?)),
-    one(&["normal.float_float"], |cx| normal_numbers(cx, &result_type(cx, DType::F32)?)),
+    one(&["normal_functional", "normal_"], |cx| normal_numbers(cx, &cx.ty("self")?))
+        .requires(&["std"], |n| n[0] >= 0.0),
+    one(&["normal.float_float"], |cx| normal_numbers(cx, &result_type(cx, DType::F32)?))
+        .requires(&["std"], |n| n[0] >= 0.0),
     one(&["normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor"], |cx| {
         let dtype = cx.promoted(&["mean", "std"])?;
         let dims = broadcast_dims(&cx.ty("mean")?.dims, &cx.ty("std")?.dims)
@@ -50,25 +52,29 @@ pub(crate) const ROWS: &[Row] = &[
         let ty = cx.ty("self")?;
         let logarithm = normal_numbers(cx, &Type::new(ty.dtype.opmath(), &ty.dims))?;
         Ok(logarithm.exp().convert(ty.dtype))
-    }),
+    })
+    .requires(&["std"], |n| n[0] > 0.0),
     one(&["exponential"], |cx| {
         let ty = cx.ty("self")?;
         let u = uniform_open(cx, ty.dtype, &ty.dims);
         Ok((-u.log() / cx.scalar("lambd", u.dtype())?).convert(ty.dtype))
-    }),
+    })
+    .requires(&["lambd"], |n| n[0] > 0.0),
     one(&["cauchy"], |cx| {
         let ty = cx.ty("self")?;
         let u = uniform_open(cx, ty.dtype, &ty.dims);
         let standard = ((u - 0.5) * std::f64::consts::PI).tan();
         let moved = standard * cx.scalar("sigma", u.dtype())? + cx.scalar("median", u.dtype())?;
         Ok(moved.convert(ty.dtype))
-    }),
+    })
+    .requires(&["sigma"], |n| n[0] > 0.0),
     one(&["geometric"], |cx| {
         let ty = cx.ty("self")?;
         let u = uniform_open(cx, ty.dtype, &ty.dims);
         let failure = -cx.scalar("p", u.dtype())?;
         Ok((u.log() / failure.log_1p()).ceil().max(1).convert(ty.dtype))
-    }),
+    })
+    .requires(&["p"], |n| n[0] > 0.0 && n[0] < 1.0),
     one(&["bernoulli"], |cx| {
         let p = cx.tensor("self")?;
         Ok(trues(cx, p, &p.dims()).convert(p.dtype()))
@@ -82,6 +88,7 @@ pub(crate) const ROWS: &[Row] = &[
         };
         Ok(trues(cx, p, &ty.dims).convert(ty.dtype))
     })
+    .requires(&["p"], |n| (0.0..=1.0).contains(&n[0]))
     .bounded(),
     one(&["random", "random.to", "random.from"], |cx| {
         let ty = cx.ty("self")?;

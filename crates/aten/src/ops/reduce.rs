@@ -10,9 +10,20 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["sum", "sum.dim_IntList"], |cx| accumulated(cx, |x, axes| x.reduce_sum(axes))),
     one(&["prod", "prod.dim_int"], |cx| accumulated(cx, |x, axes| x.reduce_prod(axes))),
     one(&["nansum"], |cx| accumulated(cx, |x, axes| x.is_nan().select(x.splat_like(0), x).reduce_sum(axes))),
-    one(&["mean", "mean.dim"], |cx| accumulated(cx, mean)),
+    one(&["mean", "mean.dim"], |cx| {
+        let dtype = cx.dtype_or_none("dtype").unwrap_or(cx.ty("self")?.dtype);
+        if !dtype.is_float() && !dtype.is_complex() {
+            return Err(Error::runtime("mean: the result must be floating point or complex"));
+        }
+        accumulated(cx, mean)
+    }),
     one(&["count_nonzero", "count_nonzero.dim_IntList"], |cx| {
         reduced(cx, cx.tensor("self")?.convert(DType::Bool).convert(DType::I64), |x, axes| x.reduce_sum(axes))
+    }),
+    one(&["hash_tensor"], |cx| {
+        let x = cx.tensor("self")?;
+        let wide = if x.dtype().is_float() { x.convert(DType::F64) } else { x.convert(DType::I64) };
+        reduced(cx, wide.bitcast(DType::U64), |x, axes| x.reduce_xor(axes))
     }),
     // Variance
     one(&["var.correction"], |cx| spread(cx, |variance| variance).map(|[variance, _]| variance)).baked(&["correction"]),

@@ -3,7 +3,7 @@
 use stablehlo::{DType, Value};
 
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ops::index::{take_along, take_flat};
 use crate::ops::sort_keys;
 use crate::table::{Row, many, one};
@@ -25,6 +25,12 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     one(&["bucketize.Tensor", "bucketize.Scalar"], |cx| {
         let (boundaries, values) = cx.pair("boundaries", "self")?;
+        if boundaries.rank() != 1 {
+            return Err(Error::runtime(format!(
+                "boundaries tensor must be 1 dimension, but got dim({})",
+                boundaries.rank()
+            )));
+        }
         insertion_points(cx, boundaries, values, cx.bool("right")?)
     }),
 ];

@@ -5,13 +5,16 @@ use std::f64::consts::{LN_2, LN_10, PI};
 use stablehlo::{DType, Value};
 
 use crate::cx::{Cx, float_dtype};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::table::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     // Of any number.
     one(&["abs"], |cx| Ok(cx.tensor("self")?.abs())),
-    one(&["neg"], |cx| Ok(-cx.tensor("self")?)),
+    one(&["neg"], |cx| match cx.tensor("self")? {
+        x if x.dtype() == DType::Bool => Err(Error::runtime("neg: a bool tensor has no negation")),
+        x => Ok(-x),
+    }),
     one(&["sign", "sgn"], |cx| Ok(sign(cx.tensor("self")?))),
     one(&["angle"], angle),
     one(&["_conj_physical"], |cx| Ok(conjugate(cx.tensor("self")?))),

@@ -1,0 +1,128 @@
+"""docs/operators.md: which operators run for which dtypes, and by what. `python -m tests.conformance.matrix` writes it.
+
+It is asked of the device itself: a sample of each operator is recorded for each dtype, which lowers all that it calls,
+and never run.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+import torchtpu  # noqa: F401 (registers the device)
+
+from tests.conformance.cases import subjects
+from tests.conformance.operators import Operator
+from tests.conformance.places import CPU, DEVICE, Trial
+
+PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
+COLUMNS = {
+    "bool": ("bool",),
+    "uint8": ("uint8",),
+    "int8 to int64": ("int8", "int16", "int32", "int64"),
+    "float16, bfloat16": ("float16", "bfloat16"),
+    "float32": ("float32",),
+    "float64": ("float64",),
+    "complex64": ("complex64",),
+    "complex128": ("complex128",),
+}
+ROW, DECOMPOSITION, NONE, NOTHING = "●", "○", "✕", ""
+# Of an operator, for a dtype.
+SAMPLES = 3
+
+VERSION = torch.__version__.partition("+")[0]
+
+HEAD = f"""# Operators
+
+What PyTorch lists as its operators, and how torchtpu runs each for each dtype that PyTorch's CPU has it for. Written by
+`make docs`; do not edit.
+
+| | |
+|---|---|
+| {ROW} | rows of [the table](../crates/aten/src/ops) lower all that it calls |
+| {DECOMPOSITION} | PyTorch decomposes it, or some of what it calls, into rows |
+| {NONE} | it is refused, with an error that says why |
+| | PyTorch's CPU does not have it for that dtype |
+
+Torch is {VERSION}. Where a column holds several dtypes and they differ, the worst is shown. The columns hold on the CPU
+plugin. A TPU has no float64 and no complex128: its compiler makes do with pairs of float32 for some float64 operators
+and refuses others, and complex128 altogether. Tensors can also be of uint16, uint32 and uint64, for what PyTorch itself
+does with them.
+
+How exact the results are is what `make conformance` finds. The cases that differ from the CPU's stand with their
+reasons in [expected_failures.toml](../tests/conformance/expected_failures.toml).
+
+| operator | {" | ".join(COLUMNS)} |
+|---|{"|".join(":-:" for _ in COLUMNS)}|
+"""
+
+
+def lines(names: Iterable[str]) -> list[str]:
+    """The table's lines for these operators."""
+    with warnings.catch_warnings(), torch.tpu.set_eager_mode("fused"):
+        warnings.simplefilter("ignore")
+        return [_line(name) for name in names]
+
+
+def operators() -> list[str]:
+    """What the page has lines for, in their order."""
+    return sorted((name for name, subject in subjects().items() if isinstance(subject, Operator)), key=str.lower)
+
+
+def page() -> str:
+    return HEAD + "\n".join(lines(operators())) + "\n"
+
+
+def _line(name: str) -> str:
+    operator = subjects()[name]
+    assert isinstance(operator, Operator)
+    supported = {str(dtype).removeprefix("torch.") for dtype in operator.info.supported_dtypes("cpu")}
+    order = [NOTHING, ROW, DECOMPOSITION, NONE]
+    cells = [
+        max((_how(operator, dtype) for dtype in dtypes if dtype in supported), key=order.index, default=NOTHING)
+        for dtypes in COLUMNS.values()
+    ]
+    return f"| `{name}` | {' | '.join(cells)} |"
+
+
+def _how(operator: Operator, dtype: str) -> str:
+    """What runs an operator for a dtype."""
+    torch.tpu.reset_op_stats()
+    try:
+        trials = operator.trials(getattr(torch, dtype), "forward", SAMPLES, 0)
+    except Exception:
+        return NOTHING  # PyTorch's own samples fail
+    found = NOTHING
+    for trial in trials:
+        try:
+            trial.program(DEVICE)
+        except NotImplementedError:
+            return NONE if _runs_on_cpu(trial) else NOTHING
+        except Exception:
+            continue
+        found = DECOMPOSITION if torch.tpu.op_stats()["decomposed"] else ROW
+    return found
+
+
+def _runs_on_cpu(trial: Trial) -> bool:
+    try:
+        trial.program(CPU)
+    except Exception:
+        return False
+    return True
+
+
+def main() -> int:
+    text = page()
+    is_stale = not PAGE.exists() or PAGE.read_text() != text
+    PAGE.write_text(text)
+    if is_stale:
+        print(f"{PAGE.name} was stale and is written anew: commit it", file=sys.stderr)
+    return int(is_stale)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
