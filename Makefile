@@ -107,6 +107,9 @@ bench: $(VENV)/.ready-examples ## Time operators and training steps beside the p
 	$(MAKE) build PROFILE=release
 	$(PY) benches/operator_cost.py --peers $(PEERS)
 	$(PY) benches/training_step.py --peers $(PEERS)
+	$(PY) benches/steady_state.py --peers $(PEERS)
+	@$(PY) -c 'import libtpu' 2>/dev/null && $(PY) benches/tpu_estimate.py --peers $(PEERS) \
+		|| echo "no libtpu: pip install libtpu for benches/tpu_estimate.py"
 
 .PHONY: docs
 docs: build ## docs/operators.md, which must not be stale; documentation of the crates and of torch.tpu in build/docs

@@ -17,12 +17,45 @@ rng = np.random.default_rng(0)
 
 def make_step(work: str) -> Callable[[], None]:
     """One AdamW step per call, on a fresh batch, waited for."""
+    if work == "chain":
+        return make_chain()
+    update, state = make_update(work)
+    compiled = jax.jit(update, donate_argnums=(0, 1, 2))
+
+    def step() -> None:
+        *state[:], value = compiled(*state, *make_batch(work))
+        jax.block_until_ready((state, value))
+
+    return step
+
+
+def make_chain() -> Callable[[], None]:
+    start = jnp.asarray(rng.random(4 << 20, dtype=np.float32))
+
+    @jax.jit
+    def chain(x: Any) -> Any:
+        for _ in range(15):
+            x = (x + 0.5) * 0.9
+        return x
+
+    return lambda: jax.block_until_ready(chain(start))
+
+
+def lower_step(work: str, dtype: str) -> str:
+    """The step as StableHLO for a TPU, with parameters and moments of a dtype, and the loss in float32."""
+    update, state = make_update(work, dtype)
+    traced = jax.jit(update, donate_argnums=(0, 1, 2)).trace(*state, *make_batch(work))
+    return traced.lower(lowering_platforms=("tpu",)).as_text()
+
+
+def make_update(work: str, dtype: str = "float32") -> tuple[Callable[..., Any], list[Any]]:
+    """The step as a function of parameters, moments, count and batch; and the first four."""
     parameters, forward = {"mlp": make_mlp, "gpt": make_gpt, "resnet": make_resnet}[work]()
-    parameters = jax.tree.map(jnp.asarray, parameters)
+    parameters = jax.tree.map(lambda p: jnp.asarray(p, dtype), parameters)
     state = [parameters, jax.tree.map(jnp.zeros_like, parameters), jax.tree.map(jnp.zeros_like, parameters), 0.0]
 
     def loss(parameters: Any, inputs: Any, targets: Any) -> Any:
-        logits = jax.nn.log_softmax(forward(parameters, inputs))
+        logits = jax.nn.log_softmax(forward(parameters, inputs).astype(jnp.float32))
         return -jnp.take_along_axis(logits, targets[:, None], 1).mean()
 
     def update(parameters: Any, first: Any, second: Any, count: Any, inputs: Any, targets: Any) -> Any:
@@ -33,17 +66,11 @@ def make_step(work: str) -> Callable[[], None]:
 
         def adamw(p: Any, m: Any, v: Any) -> Any:
             corrected = (m / (1 - 0.9**count)) / (jnp.sqrt(v / (1 - 0.999**count)) + 1e-8)
-            return p * (1 - 1e-3 * 1e-2) - 1e-3 * corrected
+            return (p * (1 - 1e-3 * 1e-2) - 1e-3 * corrected).astype(p.dtype)
 
         return jax.tree.map(adamw, parameters, first, second), first, second, count, value
 
-    compiled = jax.jit(update, donate_argnums=(0, 1, 2))
-
-    def step() -> None:
-        *state[:], value = compiled(*state, *make_batch(work))
-        jax.block_until_ready((state, value))
-
-    return step
+    return update, state
 
 
 def make_batch(work: str) -> tuple[Any, Any]:

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """What one training step costs: an MLP, a small GPT and a small ResNet, beside the peers, on the same plugin.
 
+"chain" is no training: 30 additions and multiplications on 4 million floats, which fusion turns into one pass.
+
 Each step moves a fresh batch to the device, zeroes the gradients, runs forward, cross entropy, backward and AdamW,
 and waits. The figure is the median of the second half of 12 steps; "first" is the first step of a process that finds
 nothing compiled, "warm" that of a process which finds on disk what another has compiled.
@@ -20,7 +22,7 @@ from typing import Any
 from contenders import Answer, alternate, chosen, open_torch, serve
 
 STEPS = 12
-WORKS = ("mlp", "gpt", "resnet")
+WORKS = ("mlp", "gpt", "resnet", "chain")
 
 
 def measure(system: str, mode: str, work: str) -> None:
@@ -52,6 +54,8 @@ def make_torch_step(system: str, mode: str, work: str) -> Callable[[], Any]:
 
     device, wait = open_torch(system, mode)
     torch.manual_seed(0)
+    if work == "chain":
+        return make_chain(device, wait)
     model = MODELS[work]().to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     criterion = torch.nn.CrossEntropyLoss()
@@ -66,6 +70,20 @@ def make_torch_step(system: str, mode: str, work: str) -> Callable[[], Any]:
     def step() -> None:
         inputs, targets = make_batch(work)
         train(inputs.to(device), targets.to(device))
+        wait()
+
+    return step
+
+
+def make_chain(device: Any, wait: Callable[[], None]) -> Callable[[], None]:
+    import torch
+
+    start = torch.rand(4 << 20).to(device)
+
+    def step() -> None:
+        x = start
+        for _ in range(15):
+            x = (x + 0.5) * 0.9
         wait()
 
     return step

@@ -134,6 +134,12 @@ int32_t tt_register_operator(const char* name, const char* functional, const TtS
 TtStatus tt_call(int32_t op, const TtArg* args, size_t n_args, int32_t device, TtGenerator* default_generator,
                  TtOut* outs, size_t* n_outs);
 
+// Whether callers should say on which line of the user's program they stand: by tt_note_line before a call, or by
+// tt_locate_last_call after it where this turned true during the call. Both take the GIL.
+uint8_t tt_wants_line();
+void tt_note_line();
+void tt_locate_last_call(int32_t device);
+
 // The sizes of the results for a key that is defined, so that csrc can resize out= arguments before
 // tt_call. Fills at most *n_metas and writes the count. TT_UNDEFINED when the key is new.
 TtStatus tt_result_metas(int32_t op, const TtArg* args, size_t n_args, TtMeta* metas, size_t* n_metas);

@@ -51,6 +51,7 @@ PyObject* call(const TtGraph& graph, PyObject* inputs) {
   TORCH_CHECK(static_cast<size_t>(PyList_Size(inputs)) == graph.n_inputs, "a compiled graph takes ", graph.n_inputs,
               " inputs, not ", PyList_Size(inputs));
   follow_matmul_precision();
+  if (tt_wants_line()) tt_note_line();
   c10::SmallVector<TtArg, 32> args(graph.n_inputs);
   size_t taken = 0;
   for (size_t i = 0; i < graph.n_inputs; ++i) {

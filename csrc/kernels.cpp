@@ -444,6 +444,8 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
   call.convert();
   if (!op.supported) [[unlikely]] return fall_back(op, stack, call.device);
 
+  const bool located = tt_wants_line();
+  if (located) [[unlikely]] tt_note_line();
   c10::SmallVector<TtOut, 4> outs(op.fresh_list ? 4 : op.fresh);
   // Each round settles one thing: the key's definition, the sizes of out= arguments (which are part of the
   // key, so a second definition), the room for results.
@@ -451,7 +453,10 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
     if (op.has_out && resize_outs(call)) [[unlikely]] call.convert();
     size_t count = 0;
     const TtStatus status = call_core(call, outs, count);
-    if (status == TT_OK) [[likely]] return push_results(op, stack, {outs.data(), count}, call.device);
+    if (status == TT_OK) [[likely]] {
+      if (!located && tt_wants_line()) [[unlikely]] tt_locate_last_call(call.device);
+      return push_results(op, stack, {outs.data(), count}, call.device);
+    }
     if (status != TT_UNDEFINED) throw_last_error();
     if (count > outs.size()) {
       outs.resize(count);

@@ -1,5 +1,5 @@
-"""`python -m torchtpu`: `info`, what torchtpu would run on, for a first look and for bug reports; `cache`, the folder
-of compiled programs."""
+"""`python -m torchtpu`: `info`, what torchtpu would run on, for a first look and for bug reports; `explain`, what a
+script does to the device; `cache`, the folder of compiled programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 import torchtpu
-from torchtpu import _C, cache_commands
+from torchtpu import _C, cache_commands, explain_command
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,9 +34,15 @@ def main(arguments: list[str] | None = None) -> int:
         ),
     )
     info.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    explain_command.add_to(commands)
     cache_commands.add_to(commands)
     options = parser.parse_args(arguments)
-    return cache_commands.run(options) if options.command == "cache" else _info(as_json=options.json)
+    match options.command:
+        case "cache":
+            return cache_commands.run(options)
+        case "explain":
+            return explain_command.run(options)
+    return _info(as_json=options.json)
 
 
 def _info(as_json: bool) -> int:

@@ -27,6 +27,7 @@ def register() -> None:
     extension.initialize(_trace)
     # What is still being written to the cache of compiled programs belongs to other processes too.
     atexit.register(extension.finish_cache)
+    atexit.register(_let_go_of_autograd)
     register_with_dynamo()
 
 
@@ -35,6 +36,29 @@ def _trace(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     from torchtpu.decompose import trace
 
     return trace(operator, args, kwargs)
+
+
+def _let_go_of_autograd() -> None:
+    """Makes sure that no thread of autograd still holds the last `backward()` when Python ends.
+
+    The thread that runs a device's part of the graph lets go of it some time after `backward()` has returned. For the
+    context variables that PyTorch hands to it, it takes the GIL then. Python ends threads that ask for the GIL too
+    late, which a C++ thread does not survive: the process would abort. Another backward on the same thread, one that
+    computes nothing and is given no such variables, cannot begin before the last one is gone.
+    """
+    from torchtpu import tpu
+
+    if not tpu.is_initialized() or tpu._is_in_bad_fork():
+        return
+    engine = torch.autograd.Variable._execution_engine
+    for index in range(tpu.device_count()):
+        leaf = torch.empty(0, device=torch.device(NAME, index), requires_grad=True)
+        with torch.enable_grad():
+            root = leaf.view(0)
+        with torch.no_grad():
+            gradient = torch.empty_like(root)
+        # Into `leaf.grad`: results would be held by the thread, as tensors that Python knows.
+        engine.run_backward((root,), (gradient,), False, False, (), allow_unreachable=True, accumulate_grad=True)
 
 
 def _refuse_company() -> None:

@@ -39,7 +39,8 @@ def add_to(commands: Any) -> None:
         help="compile programs for a TPU, without one, into a bundle",
         description=(
             "Compiles programs with libtpu for a TPU that need not be there. The bundle warms the cache of machines "
-            "that have such a TPU and the same libtpu. torchtpu._C.dump_programs(folder) writes the programs of a run."
+            "that have such a TPU and the same libtpu. torchtpu._C.dump_programs(folder) writes the programs of a run; "
+            "with TORCHTPU_TARGET=tpu in the environment they are those that a TPU would be given."
         ),
     )
     build.add_argument("--topology", required=True, help="such as v5e:1x1 or v6e:2x2")

@@ -62,6 +62,20 @@ def test_first_use_prints_nothing() -> None:
     assert (finished.returncode, finished.stdout, finished.stderr) == (0, "", "")
 
 
+@pytest.mark.parametrize("attempt", range(3))
+def test_exit_right_after_backward(attempt: int) -> None:
+    # On one core the thread of the device's autograd is seldom done with a graph when `backward()` returns.
+    code = """
+import os
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+import torch
+x = torch.randn(8, 8, device="tpu", requires_grad=True)
+(x @ x).sum().backward()
+"""
+    finished = run_python(code)
+    assert (finished.returncode, finished.stdout, finished.stderr) == (0, "", "")
+
+
 def test_import_opens_nothing() -> None:
     code = "import sys, torch, torchtpu; print(torch.tpu.is_initialized(), 'torchtpu.decompose' in sys.modules)"
     assert check_python(code) == "False False\n"

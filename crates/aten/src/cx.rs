@@ -6,7 +6,7 @@ use stablehlo::{Builder, DType, Number, Type, Value};
 
 use crate::error::{Error, Result};
 use crate::promote::{Category, result_type};
-use crate::spec::{ArgSpec, Graph, ResultSpec, ScalarSpec, StorageSpec, TensorSpec};
+use crate::spec::{ArgSpec, Dim, Graph, ResultSpec, ScalarSpec, StorageSpec, TensorSpec};
 use crate::view;
 
 /// Where a parameter of the lowered function comes from.
@@ -131,6 +131,8 @@ pub struct Cx<'b> {
     pub(crate) operator: &'b str,
     pub(crate) args: Vec<(&'b str, Arg<'b>)>,
     pub(crate) results: Option<Vec<Option<ResultSpec>>>,
+    /// In a graph with bounded dimensions.
+    pub(crate) result_dims: &'b [Option<Vec<Dim>>],
     /// What the data decide of sizes: (result, dimension, 0-d count).
     pub(crate) counts: RefCell<Vec<(usize, usize, Value<'b>)>>,
 }
@@ -143,7 +145,14 @@ impl<'b> Cx<'b> {
     /// A context for another row with these arguments, as when a list operator applies a row to each
     /// of its elements.
     pub fn with(&self, args: Vec<(&'b str, Arg<'b>)>) -> Cx<'b> {
-        Cx { inputs: self.inputs, operator: self.operator, args, results: None, counts: RefCell::default() }
+        Cx {
+            inputs: self.inputs,
+            operator: self.operator,
+            args,
+            results: None,
+            result_dims: &[],
+            counts: RefCell::default(),
+        }
     }
 
     /// The argument, or `Arg::None` when the operator has none of that name.
@@ -156,6 +165,10 @@ impl<'b> Cx<'b> {
     }
 
     fn wrong<T>(&self, name: &str, expected: &str) -> Result<T> {
+        if matches!(self.arg(name), Arg::Plain(ArgSpec::Dim(_) | ArgSpec::Dims(_))) {
+            // Kept, also where the row would do without the argument.
+            self.b().refuse(format!("a bounded {name}"));
+        }
         Err(Error::runtime(format!("{}: argument '{name}' must be {expected}", self.operator)))
     }
 
@@ -224,6 +237,7 @@ impl<'b> Cx<'b> {
             Arg::Scalar(scalar) => Ok(self.scalar_value(&scalar, dtype)),
             Arg::Plain(ArgSpec::Int(i)) => Ok(self.b().scalar(i, dtype)),
             Arg::Plain(ArgSpec::Bool(x)) => Ok(self.b().scalar(x, dtype)),
+            Arg::Plain(ArgSpec::Dim(dim)) => Ok(self.size_of(&dim).convert(dtype)),
             Arg::Value(value) if value.rank() == 0 => Ok(value.convert(dtype)),
             Arg::Tensor(spec) if spec.sizes.is_empty() => Ok(self.inputs.read(&spec).convert(dtype)),
             _ => self.wrong(name, "a number"),
@@ -249,6 +263,45 @@ impl<'b> Cx<'b> {
     /// [`Cx::number`] when it is known while the program is built; `None` when it is an input.
     pub fn known_number(&self, name: &str) -> Option<Number> {
         self.number(name).ok()
+    }
+
+    // ---- sizes that may be bounded ---------------------------------------------------------------
+
+    /// An int that may be a bounded size.
+    pub fn dim(&self, name: &str) -> Result<Dim> {
+        match self.arg(name) {
+            Arg::Plain(ArgSpec::Dim(dim)) => Ok(dim),
+            _ => Ok(Dim { capacity: self.int(name)?, sizes: Vec::new() }),
+        }
+    }
+
+    /// An int list in which there may be bounded sizes; empty when absent.
+    pub fn dims(&self, name: &str) -> Result<Vec<Dim>> {
+        match self.arg(name) {
+            Arg::Plain(ArgSpec::Dims(dims)) => Ok(dims),
+            _ => Ok(self.ints(name)?.into_iter().map(|capacity| Dim { capacity, sizes: Vec::new() }).collect()),
+        }
+    }
+
+    /// As large as the sizes of an int list can get; empty when absent.
+    pub fn capacities(&self, name: &str) -> Result<Vec<i64>> {
+        match self.arg(name) {
+            Arg::Plain(ArgSpec::Dims(dims)) => Ok(dims.iter().map(|dim| dim.capacity).collect()),
+            Arg::Plain(ArgSpec::Dim(dim)) => Ok(vec![dim.capacity]),
+            _ => self.ints(name),
+        }
+    }
+
+    /// What a size is when the program runs: 0-d, int64.
+    pub fn size_of(&self, dim: &Dim) -> Value<'b> {
+        let b = self.b();
+        let known = dim.sizes.iter().fold(dim.capacity, |known, &size| known / b.capacity(size).max(1));
+        dim.sizes.iter().fold(b.scalar(known, DType::I64), |product, &size| product * b.size(size))
+    }
+
+    /// What PyTorch says of result `i`'s sizes in a graph with bounded dimensions.
+    pub fn result_dims(&self, i: usize) -> Option<&[Dim]> {
+        self.result_dims.get(i)?.as_deref()
     }
 
     // ---- plain arguments -------------------------------------------------------------------------

@@ -19,8 +19,9 @@ pub use cx::{Arg, Cx};
 pub use error::{Error, ErrorKind, Result};
 pub use lower::{Lowered, Output, ParamSource, lower_call};
 pub use spec::{
-    ArgSpec, Body as CallBody, Call, Graph, GraphArg, Node, ResultSpec, ScalarSpec, StorageSpec, TensorSpec,
+    ArgSpec, Body as CallBody, Bounds, Call, Dim, Graph, GraphArg, Node, ResultSpec, ScalarSpec, StorageSpec,
+    TensorSpec,
 };
-pub use stablehlo::{Builder, DType, Number, Precision, Type, Value};
+pub use stablehlo::{Builder, DType, Extent, Factor, Number, Precision, Target, Type, Value};
 pub use table::{Row, find};
-pub use view::{contiguous_strides, offset_class};
+pub use view::{contiguous_strides, memory_order, offset_class};

@@ -1,12 +1,12 @@
 //! From a call to a StableHLO function: arguments are read through their views, the row computes, and
 //! results become fresh tensors or are written through the views of mutated arguments.
 
-use stablehlo::{Builder, DType, Function, Type, Value};
+use stablehlo::{Builder, DType, Extent, Factor, Function, Type, Value};
 
 use crate::cx::{Arg, Cx, Inputs, Scalar};
 use crate::error::{Error, Result};
 use crate::ops::foreach;
-use crate::spec::{ArgSpec, Body, Call, Graph, GraphArg, ResultSpec, ScalarSpec, TensorSpec};
+use crate::spec::{ArgSpec, Body, Call, Dim, Graph, GraphArg, ResultSpec, ScalarSpec, TensorSpec};
 use crate::table::{self, Row};
 use crate::view::{self, contiguous_strides, memory_order};
 
@@ -16,7 +16,8 @@ pub use crate::cx::ParamSource;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// A new tensor over a new storage whose value has the shape `base`.
-    Fresh { base: Type, dtype: DType, sizes: Vec<i64>, strides: Vec<i64> },
+    /// `extents` say how much of each of its dimensions is real.
+    Fresh { base: Type, dtype: DType, sizes: Vec<i64>, strides: Vec<i64>, extents: Vec<Extent> },
     /// A result that this call does not have (masked out).
     Absent,
     /// The new value, of shape `base`, of one of the call's storages.
@@ -42,16 +43,27 @@ pub struct Lowered {
 /// Lowers one call. The error is the user's to see, or [`crate::ErrorKind::NotImplemented`] when a
 /// node of a decomposition has no row.
 pub fn lower_call(call: &Call) -> Result<Lowered> {
-    let builder = Builder::new(call.precision);
+    let builder = Builder::new(call.precision, call.target);
     let inputs = Inputs::new(&builder, &call.storages);
-    lower_with(call, &builder, &inputs)
+    lower_with(call, &builder, &inputs).map_err(|error| match &call.body {
+        // Whatever it is, the graph can be had with sizes that are known.
+        Body::Graph(graph) if graph.bounds.is_some() => Error::not_implemented(error.message),
+        _ => error,
+    })
 }
 
 fn lower_with<'b>(call: &'b Call, builder: &'b Builder, inputs: &'b Inputs<'b>) -> Result<Lowered> {
     let mut scalars = 0;
     let args: Vec<(&str, Arg<'b>)> =
         call.names.iter().zip(&call.args).map(|(name, arg)| (name.as_str(), to_arg(arg, &mut scalars))).collect();
-    let cx = Cx { inputs, operator: &call.operator, args, results: call.results.clone(), counts: Default::default() };
+    let cx = Cx {
+        inputs,
+        operator: &call.operator,
+        args,
+        results: call.results.clone(),
+        result_dims: &[],
+        counts: Default::default(),
+    };
     let values = match &call.body {
         Body::Row(row) => row.lower(&cx)?,
         Body::Graph(graph) => lower_graph(graph, call, &cx)?,
@@ -184,12 +196,15 @@ impl<'b> Outputs<'_, 'b> {
             // A dense tensor's storage holds its dimensions in memory order; of those that repeat, one element.
             let held: Vec<i64> =
                 sizes.iter().zip(&strides).map(|(&n, &stride)| if stride == 0 { n.min(1) } else { n }).collect();
+            let repeats = held != sizes;
             let (order, strides, held) = match memory_order(&held, &strides) {
-                Some(order) => (order, strides, held),
-                None => ((0..sizes.len()).collect(), contiguous_strides(&sizes), sizes.clone()),
+                // Of what is bounded, each element is its own.
+                Some(order) if !(repeats && value.is_bounded()) => (order, strides, held),
+                _ => ((0..sizes.len()).collect(), contiguous_strides(&sizes), sizes.clone()),
             };
             let stored = value.slice(&vec![0; held.len()], &held, &vec![1; held.len()]).transpose(&order);
-            self.outputs.push(Output::Fresh { base: stored.ty(), dtype: value.dtype(), sizes, strides });
+            let extents = if value.is_bounded() { value.extents() } else { Vec::new() };
+            self.outputs.push(Output::Fresh { base: stored.ty(), dtype: value.dtype(), sizes, strides, extents });
             self.values.push(stored);
         }
         for (result, axis, count) in cx.counts.borrow().iter() {
@@ -229,6 +244,18 @@ fn lower_graph<'b>(graph: &'b Graph, call: &Call, cx: &Cx<'b>) -> Result<Vec<Val
         }
     }
     values.truncate(graph.inputs);
+    if let Some(bounds) = &graph.bounds {
+        for &(input, capacity) in &bounds.sizes {
+            if let Some(Some(Arg::Scalar(scalar))) = values.get(input) {
+                cx.b().add_size(cx.scalar_value(scalar, DType::I64), capacity);
+            }
+        }
+        for (input, extents) in &bounds.inputs {
+            if let Some(Some(Arg::Value(value))) = values.get_mut(*input) {
+                *value = value.with_extents(extents.clone());
+            }
+        }
+    }
     lower_nodes(graph, values, cx)
 }
 
@@ -238,7 +265,7 @@ pub(crate) fn lower_nodes<'b>(
     mut values: Vec<Option<Arg<'b>>>,
     cx: &Cx<'b>,
 ) -> Result<Vec<Value<'b>>> {
-    for node in &graph.nodes {
+    for (index, node) in graph.nodes.iter().enumerate() {
         let row = table::find(&node.operator)
             .ok_or_else(|| Error::not_implemented(format!("{} has no lowering", node.operator)))?;
         let args = node
@@ -246,7 +273,18 @@ pub(crate) fn lower_nodes<'b>(
             .iter()
             .map(|(name, arg)| Ok((name.as_str(), graph_arg(arg, &values)?)))
             .collect::<Result<Vec<_>>>()?;
-        let results = row.lower(&cx.with(args))?;
+        let mut node_cx = cx.with(args);
+        let expected = graph.bounds.as_ref().and_then(|bounds| bounds.results.get(index)?.as_deref());
+        node_cx.result_dims = expected.unwrap_or_default();
+        let makes_bounded = expected.into_iter().flatten().flatten().flatten().any(|dim| !dim.sizes.is_empty());
+        let bounded = makes_bounded || node_cx.args.iter().any(|(_, arg)| is_bounded(arg));
+        if bounded && !table::stands_bounds(&node.operator) {
+            return Err(Error::not_implemented(format!("{} does not know bounded dimensions", node.operator)));
+        }
+        let mut results = row.lower(&node_cx)?;
+        if bounded {
+            check_bounds(&node.operator, &mut results, expected)?;
+        }
         for i in 0..node.results {
             values.push(results.get(i).copied().map(Arg::Value));
         }
@@ -257,6 +295,44 @@ pub(crate) fn lower_nodes<'b>(
         _ => Err(Error::runtime("a graph lost a value")),
     };
     graph.outputs.iter().flatten().map(value_at).collect()
+}
+
+fn is_bounded(arg: &Arg<'_>) -> bool {
+    match arg {
+        Arg::Plain(ArgSpec::Dim(_) | ArgSpec::Dims(_)) => true,
+        Arg::Value(value) => value.is_bounded(),
+        Arg::List(items) => items.iter().any(is_bounded),
+        _ => false,
+    }
+}
+
+/// Compares how much of each result is real with what PyTorch says. What a row has made of nothing, such as zeros, is
+/// real everywhere: it takes the bound of PyTorch's size.
+fn check_bounds(operator: &str, results: &mut [Value<'_>], expected: Option<&[Option<Vec<Dim>>]>) -> Result<()> {
+    for (i, result) in results.iter_mut().enumerate() {
+        let Some(Some(dims)) = expected.map(|expected| expected.get(i).and_then(Option::as_ref)) else { continue };
+        let wrong = || Error::not_implemented(format!("{operator} gives another shape than PyTorch, {result:?}"));
+        if dims.len() != result.rank() {
+            return Err(wrong());
+        }
+        let mut extents = result.extents();
+        for (axis, dim) in dims.iter().enumerate() {
+            if extents[axis].is_whole() && dim.sizes.len() == 1 {
+                let size = dim.sizes.first().copied();
+                extents[axis] = Extent(vec![Factor { capacity: dim.capacity, size }]);
+                if size.is_some_and(|size| result.builder().capacity(size) != dim.capacity) {
+                    return Err(wrong());
+                }
+            }
+            if extents[axis].sizes() != dim.sizes || result.dim(axis) != dim.capacity {
+                return Err(wrong());
+            }
+        }
+        if extents != result.extents() {
+            *result = result.without_extents().with_extents(extents);
+        }
+    }
+    Ok(())
 }
 
 /// Whether a mutated argument is also an input of the graph: in-place forms read it, `out=` ones do not.
@@ -323,6 +399,9 @@ impl Row {
             table::Lower::Many(f) => f(cx)?,
             table::Lower::Each { element, parameters } => foreach::lower_each(cx, element, parameters)?,
         };
+        if let Some(refused) = cx.b().refused() {
+            return Err(Error::not_implemented(format!("{} with bounded dimensions: {refused}", cx.operator)));
+        }
         match cx.b().error() {
             Some(error) => Err(Error::runtime(format!("{}: internal error in its lowering: {error}", cx.operator))),
             None => Ok(values),

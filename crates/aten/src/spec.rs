@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stablehlo::{DType, Number, Precision, Type};
+use stablehlo::{DType, Extent, Number, Precision, Target, Type};
 
 use crate::table::Row;
 
@@ -44,6 +44,16 @@ pub struct ScalarSpec {
     pub baked: Option<Number>,
 }
 
+/// A size that is not known before a compiled graph runs: the product of a known number and of some of the graph's
+/// sizes, by their numbers in ascending order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dim {
+    /// As large as it can get.
+    pub capacity: i64,
+    /// None: it is known, and `capacity`.
+    pub sizes: Vec<u32>,
+}
+
 /// One argument.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ArgSpec {
@@ -53,6 +63,8 @@ pub enum ArgSpec {
     List(Vec<ArgSpec>),
     Int(i64),
     Ints(Vec<i64>),
+    Dim(Dim),
+    Dims(Vec<Dim>),
     Floats(Vec<f64>),
     Bool(bool),
     Bools(Vec<bool>),
@@ -92,6 +104,7 @@ pub struct Call {
     /// ones. `None` where no meta kernel answers; a result that is `None` is absent (masked out).
     pub results: Option<Vec<Option<ResultSpec>>>,
     pub precision: Precision,
+    pub target: Target,
 }
 
 /// A decomposition, or a whole compiled graph: nodes in order, each a row of the table.
@@ -102,6 +115,19 @@ pub struct Graph {
     pub inputs: usize,
     pub nodes: Vec<Node>,
     pub outputs: Vec<Option<usize>>,
+    /// In a graph with bounded dimensions.
+    pub bounds: Option<Bounds>,
+}
+
+/// The bounded dimensions of a graph's values.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Bounds {
+    /// Which inputs, all numbers, are its sizes, and as large as they can get.
+    pub sizes: Vec<(usize, i64)>,
+    /// Of inputs that have such dimensions, by their numbers.
+    pub inputs: Vec<(usize, Vec<Extent>)>,
+    /// What PyTorch says of each node's results, where it is known.
+    pub results: Vec<Option<Vec<Option<Vec<Dim>>>>>,
 }
 
 /// One node: values are numbered inputs first, then each node's results as they come.

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stablehlo::Value;
 
 use crate::cx::Cx;
@@ -31,6 +31,9 @@ pub struct Row {
     /// form. A change of such a number recompiles.
     pub baked: &'static [&'static str],
     pub requirement: Option<Requirement>,
+    /// Whether it computes what is real of bounded dimensions right, whatever their padding is: it takes no size of
+    /// theirs for a known number. What it builds is checked besides.
+    pub(crate) bounded: bool,
 }
 
 /// What must hold of number arguments that are inputs of the program. Their values are no part of a call's key, so
@@ -53,6 +56,11 @@ impl Row {
         self.requirement = Some(Requirement { names, holds });
         self
     }
+
+    pub(crate) const fn bounded(mut self) -> Row {
+        self.bounded = true;
+        self
+    }
 }
 
 impl std::fmt::Debug for Row {
@@ -63,18 +71,24 @@ impl std::fmt::Debug for Row {
 
 /// A row with one result.
 pub const fn one(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> Result<Value<'b>>) -> Row {
-    Row { names, lower: Lower::One(lower), baked: &[], requirement: None }
+    Row { names, lower: Lower::One(lower), baked: &[], requirement: None, bounded: false }
 }
 
 /// A row with several results.
 pub const fn many(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> Result<Vec<Value<'b>>>) -> Row {
-    Row { names, lower: Lower::Many(lower), baked: &[], requirement: None }
+    Row { names, lower: Lower::Many(lower), baked: &[], requirement: None, bounded: false }
 }
 
 /// A row that applies `element` to each element of its lists. `parameters` are the element operator's
 /// names for the arguments.
 pub(crate) const fn each(element: &'static Row, parameters: &'static [&'static str]) -> Row {
-    Row { names: &[], lower: Lower::Each { element, parameters }, baked: element.baked, requirement: None }
+    Row {
+        names: &[],
+        lower: Lower::Each { element, parameters },
+        baked: element.baked,
+        requirement: None,
+        bounded: false,
+    }
 }
 
 /// The row of an operator, by its name without `aten::`.
@@ -85,6 +99,17 @@ pub fn find(name: &str) -> Option<&'static Row> {
         rows.flat_map(|row| row.names.iter().map(move |name| (*name, row))).collect()
     });
     table.get(name).copied().or_else(|| derived(name))
+}
+
+/// Whether an operator's row knows bounded dimensions: it says so itself, or its family does.
+pub(crate) fn stands_bounds(name: &str) -> bool {
+    static NAMES: OnceLock<FxHashSet<&'static str>> = OnceLock::new();
+    let names = NAMES.get_or_init(|| {
+        let rows = ops::FAMILIES.iter().flat_map(|family| family.iter()).filter(|row| row.bounded);
+        let all = rows.chain(ops::BOUNDED_FAMILIES.iter().flat_map(|family| family.iter()));
+        all.flat_map(|row| row.names.iter().copied()).collect()
+    });
+    names.contains(name)
 }
 
 /// The rows that follow from others by rule, made when they are first asked for.

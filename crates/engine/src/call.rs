@@ -1,7 +1,7 @@
 //! The arguments of a call as they cross the C ABI (`csrc/abi.h`).
 
 use std::ffi::c_void;
-use std::slice;
+use std::{fmt, slice};
 
 use stablehlo::DType;
 
@@ -173,6 +173,48 @@ impl Arg {
     }
 }
 
+/// As an explanation names it: "float32[32, 128]", "3", "[1, 2]".
+impl fmt::Display for Arg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.tag {
+            Tag::None | Tag::Ignored => f.write_str("None"),
+            Tag::Tensor => self.tensor().fmt(f),
+            Tag::ScalarTensor => write!(f, "{}[] on the host", name_of(self.dtype)),
+            Tag::Int => write!(f, "{}", self.int()),
+            Tag::Float => write!(f, "{:?}", self.float()),
+            Tag::Bool => write!(f, "{}", self.int() != 0),
+            Tag::Complex => write!(f, "{:?}", self.complex()),
+            Tag::String => write!(f, "{:?}", String::from_utf8_lossy(self.string())),
+            Tag::DType => f.write_str(&name_of(self.int() as i8)),
+            Tag::Ints => write!(f, "{:?}", self.ints()),
+            Tag::Floats => write!(f, "{:?}", self.floats()),
+            Tag::Bools => write!(f, "{:?}", self.bools()),
+            Tag::List => {
+                f.debug_list().entries(self.list().iter().map(|item| format_args!("{item}").to_string())).finish()
+            }
+            Tag::Generator => f.write_str("a generator"),
+        }
+    }
+}
+
+impl fmt::Display for TensorArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:?}", name_of(self.dtype), self.sizes())?;
+        if self.strides() != aten::contiguous_strides(self.sizes()) {
+            write!(f, " with strides {:?}", self.strides())?;
+        }
+        if self.offset != 0 {
+            write!(f, " at offset {}", self.offset)?;
+        }
+        Ok(())
+    }
+}
+
+fn name_of(scalar_type: i8) -> String {
+    let known = SCALAR_TYPES.iter().find(|entry| entry.0 == scalar_type);
+    known.map_or_else(|| format!("c10::ScalarType {scalar_type}"), |entry| entry.1.to_owned())
+}
+
 /// # Safety
 /// `pointer` points to `length` live values, or `length` is zero.
 unsafe fn slice_of<'a, T>(pointer: *const T, length: usize) -> &'a [T] {
@@ -265,13 +307,12 @@ pub fn dtype(scalar_type: i8) -> Option<DType> {
 /// Where tensors cannot be of it.
 pub fn held(scalar_type: i8) -> Result<DType> {
     dtype(scalar_type).ok_or_else(|| {
-        let known = SCALAR_TYPES.iter().find(|entry| entry.0 == scalar_type);
-        let name = known.map_or_else(|| format!("c10::ScalarType {scalar_type}"), |entry| format!("torch.{}", entry.1));
+        let name = name_of(scalar_type);
         let held: Vec<&str> = SCALAR_TYPES.iter().filter(|entry| entry.2.is_some()).map(|entry| entry.1).collect();
         // Not a TypeError: Python would take that as the refusal of an operand and lose the message.
         Error::new(
             ErrorKind::NotImplemented,
-            format!("tpu tensors cannot hold dtype {name}: supported are {}", held.join(", ")),
+            format!("tpu tensors cannot hold dtype torch.{name}: supported are {}", held.join(", ")),
         )
     })
 }

@@ -6,8 +6,11 @@ use std::sync::{Arc, Weak};
 use aten::ParamSource;
 use stablehlo::{DType, Number, Type};
 
+use crate::explain::Reason;
+use crate::familiar::Familiar;
 use crate::instance::Instance;
 use crate::key::ScalarInput;
+use crate::lines::Line;
 use crate::storage::{TypeId, Value, ValueState};
 
 /// Where a node takes a parameter from.
@@ -70,6 +73,12 @@ pub(crate) struct Chunk {
     pub outputs: Vec<Weak<Value>>,
     /// Instances and wiring: with the usage, the key of the program.
     pub key: Vec<u64>,
+    /// The familiar chunk that this one has followed so far.
+    pub familiar: Option<Arc<Familiar>>,
+    /// The familiar chunk that it has left, and the operator where.
+    left: Option<(Arc<Familiar>, usize)>,
+    /// Of the callers, where no familiar chunk has them.
+    lines: Vec<Line>,
 }
 
 impl Chunk {
@@ -82,6 +91,9 @@ impl Chunk {
             extras: Vec::new(),
             outputs: Vec::new(),
             key: Vec::new(),
+            familiar: None,
+            left: None,
+            lines: Vec::new(),
         }
     }
 
@@ -94,6 +106,9 @@ impl Chunk {
         self.extras.clear();
         self.outputs.clear();
         self.key.clear();
+        self.familiar = None;
+        self.left = None;
+        self.lines.clear();
     }
 
     pub fn is_empty(&self) -> bool {
@@ -162,6 +177,52 @@ impl Chunk {
     pub fn sources_of(&self, node: usize) -> &[Source] {
         let end = self.nodes.get(node + 1).map_or(self.sources.len(), |next| next.first_source as usize);
         &self.sources[self.nodes[node].first_source as usize..end]
+    }
+
+    /// Whether the last operator is where the familiar chunk has it. Leaves that chunk otherwise.
+    pub fn follow(&mut self, key_before: usize) -> bool {
+        let Some(familiar) = &self.familiar else { return false };
+        if familiar.key.get(key_before..self.key.len()) == Some(&self.key[key_before..]) {
+            return true;
+        }
+        let node = self.nodes.len() - 1;
+        self.lines.extend_from_slice(&familiar.lines[..node]);
+        self.left = self.familiar.take().map(|familiar| (familiar, node));
+        false
+    }
+
+    /// Says who called the last operator.
+    pub fn add_line(&mut self, line: Line) {
+        self.lines.resize(self.nodes.len() - 1, Line::default());
+        self.lines.push(line);
+    }
+
+    /// Who called an operator.
+    pub fn line_of(&self, node: usize) -> Line {
+        let lines = self.familiar.as_ref().map_or(&self.lines, |familiar| &familiar.lines);
+        lines.get(node).copied().unwrap_or_default()
+    }
+
+    /// "relu at model.py:12".
+    fn name_of(&self, node: usize) -> String {
+        let (operator, line) = (&self.nodes[node].instance.operator, self.line_of(node));
+        if line.is_known() { format!("{operator} at {}", line.name()) } else { operator.to_string() }
+    }
+
+    /// What is new about a chunk whose operators are all known.
+    pub fn novelty(&self, reason: Reason) -> String {
+        let count = self.nodes.len();
+        match (&self.familiar, &self.left) {
+            (None, Some((_, node))) => {
+                format!("after {node} operators as before, {} came instead of what came then", self.name_of(*node))
+            }
+            (Some(familiar), _) if familiar.lines.len() > count => {
+                format!("it ended after {count} of the {} operators that came before: {reason}", familiar.lines.len())
+            }
+            (Some(_), _) => "the same operators as before, but other results are still in use".into(),
+            (None, None) if count == 1 => "other results or inputs are still in use than before".into(),
+            (None, None) => format!("operators in an order that is new, from {} on", self.name_of(0)),
+        }
     }
 
     /// One node as a chunk of its own; `values` are all outputs of this chunk.

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use aten::{Graph, ResultSpec};
 
+use crate::bounded::BoundedInput;
 use crate::chunk::Chunk;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::explain::Reason;
 use crate::operators::{ArgInfo, Operator, SchemaArg};
 
 /// What torch.compile hands over: a graph that is called like an operator and runs as a program of its own.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CompiledGraph {
     /// For messages.
     pub name: String,
@@ -19,6 +21,8 @@ pub struct CompiledGraph {
     pub args: Vec<SchemaArg>,
     /// What PyTorch says of the results: those written into arguments first, in order, then fresh ones.
     pub results: Vec<ResultSpec>,
+    /// Which of the arguments have bounded dimensions; they are the graph's inputs of the same numbers.
+    pub bounded: Vec<BoundedInput>,
     /// XLA's flags for its programs, by name.
     pub options: Vec<(String, pjrt::Value)>,
 }
@@ -59,7 +63,7 @@ impl Engine {
     /// Debug has each run by itself, as ever.
     pub fn begin_join(&mut self) -> Result<()> {
         if self.joining == 0 {
-            self.flush_all()?;
+            self.flush_all(Reason::CompiledGraph)?;
         }
         self.joining += 1;
         Ok(())
@@ -68,7 +72,7 @@ impl Engine {
     /// Ends a scope that [`Engine::begin_join`] began; the last one runs the program.
     pub fn end_join(&mut self) -> Result<()> {
         self.joining = self.joining.saturating_sub(1);
-        if self.joining == 0 { self.flush_all() } else { Ok(()) }
+        if self.joining == 0 { self.flush_all(Reason::Joined) } else { Ok(()) }
     }
 
     /// Runs `record` with an empty chunk in place of the one that is being recorded.

@@ -12,12 +12,15 @@ use stablehlo::Precision;
 
 use crate::cache::memory::{self, Limit};
 use crate::cache::{self, Cache};
-use crate::call::{Arg, Generator, Meta, Out};
+use crate::call::{Arg, Generator, Meta, Out, scalar_type};
 use crate::chunk::Chunk;
 use crate::error::{Error, ErrorKind, Result};
+use crate::explain::{Explanation, Reason};
+use crate::familiar::Rhythm;
 use crate::host;
 use crate::instance::{Instance, ResultPlan, Types};
 use crate::key::{CallParts, Specs, key_without_offsets};
+use crate::lines;
 use crate::operators::{Operator, SchemaArg};
 use crate::program::Program;
 use crate::runtime::Runtime;
@@ -79,6 +82,7 @@ pub struct Engine {
     pub(crate) families: FxHashMap<Box<[u64]>, Family>,
     pub(crate) programs: FxHashMap<Box<[u64]>, Arc<Program>>,
     pub(crate) chunks: Vec<Chunk>,
+    pub(crate) rhythms: Vec<Rhythm>,
     pub(crate) next_chunk: u64,
     /// The inputs of the last chunk that failed.
     pub(crate) failed_inputs: Vec<Arc<Value>>,
@@ -96,6 +100,8 @@ pub struct Engine {
     /// The programs in memory, or more.
     pub(crate) held_programs: Limit,
     pub(crate) op_stats: OpStats,
+    /// What happens, while someone wants it explained.
+    pub(crate) explanation: Option<Box<Explanation>>,
     pub(crate) dump_folder: Option<PathBuf>,
     pub(crate) dumped_programs: usize,
     copy_operator: u32,
@@ -151,6 +157,8 @@ impl Engine {
             families: FxHashMap::default(),
             programs: FxHashMap::default(),
             chunks: Vec::new(),
+            rhythms: Vec::new(),
+            explanation: None,
             next_chunk: 1,
             failed_inputs: Vec::new(),
             parts: CallParts::default(),
@@ -188,6 +196,7 @@ impl Engine {
         if self.runtime.is_none() {
             let runtime = Runtime::open()?;
             self.chunks = (0..runtime.platform.devices.len()).map(|i| Chunk::new(i as u64)).collect();
+            self.rhythms = self.chunks.iter().map(|_| Rhythm::default()).collect();
             self.next_chunk = self.chunks.len() as u64;
             self.runtime = Some(runtime);
             OPENED.store(true, Relaxed);
@@ -210,9 +219,10 @@ impl Engine {
     /// Changes the mode; what was recorded runs first. Should that fail, the values concerned say so when
     /// they are read: the change of mode is not what failed.
     pub fn set_mode(&mut self, mode: Mode, check_finite: bool) -> Result<()> {
-        let _ = self.flush_all();
+        let _ = self.flush_all(Reason::Mode);
         self.mode = mode;
         self.check_finite = check_finite;
+        self.update_wanted_lines();
         Ok(())
     }
 
@@ -319,6 +329,8 @@ impl Engine {
     /// The sizes that `out=` arguments must take before the call, where they differ from those they have
     /// (in the order of the written arguments); empty where they fit. `None` when the key is new.
     pub fn resizes(&mut self, op: u32, args: &[Arg]) -> Option<Vec<Meta>> {
+        // What cannot be had is missed by the call.
+        let _ = self.unpad(args);
         self.find(op, args).map(|instance| instance.resizes())
     }
 
@@ -330,9 +342,11 @@ impl Engine {
         if !self.operators[op as usize].accepts(args) {
             return Err(self.operators[op as usize].refusal());
         }
+        self.unpad(args)?;
         if self.find(op, args).is_some() {
             return Ok(Status::Done);
         }
+        let target = self.runtime()?.platform.target;
         let operator = &mut self.operators[op as usize];
         let compiled = operator.compiled.clone();
         let compiled = compiled.as_ref();
@@ -365,6 +379,7 @@ impl Engine {
             mutated: operator.mutated.clone(),
             results,
             precision: self.precision,
+            target,
         };
         let lowered = match unfitting_results(&call) {
             // The key of the resized arguments is another one, which will be lowered.
@@ -379,7 +394,12 @@ impl Engine {
         let id = self.next_instance;
         self.next_instance += 1;
         let compiled = compiled.cloned();
-        let instance = Arc::new(Instance::new(id, &call.operator, decomposed, compiled, lowered, &mut self.types));
+        let arguments = args.iter().map(Arg::to_string).collect();
+        let instance = Instance::new(id, &call.operator, arguments, decomposed, compiled, lowered, &mut self.types);
+        let instance = Arc::new(instance);
+        if let Some(explanation) = &mut self.explanation {
+            explanation.note_new_call(&instance, self.instances.values());
+        }
         if let Some(family) = family {
             family.offsets += 1;
             family.instance = open_offsets.then(|| Arc::clone(&instance));
@@ -405,22 +425,46 @@ impl Engine {
         if !self.operators[op as usize].accepts(args) {
             return Ok((Status::Undefined, 0));
         }
+        if let Some(compiled) = self.operators[op as usize].compiled.clone()
+            && compiled.graph.bounds.is_some()
+        {
+            return self.call_bounded(&compiled, op, args, device, default_generator, outs);
+        }
+        self.unpad(args)?;
+        match self.instance_of(op, args)? {
+            Some(instance) => self.call_instance(&instance, device, default_generator, outs),
+            None => Ok((Status::Undefined, 0)),
+        }
+    }
+
+    /// What a call's key is lowered to; a compiled graph is lowered when a key is new.
+    pub(crate) fn instance_of(&mut self, op: u32, args: &[Arg]) -> Result<Option<Arc<Instance>>> {
         let mut found = self.find(op, args);
         if found.is_none() && self.operators[op as usize].compiled.is_some() {
             self.define(op, args, None, 0)?;
             found = self.find(op, args);
         }
-        let Some(instance) = found.filter(|instance| instance.is_runnable()) else {
-            return Ok((Status::Undefined, 0));
-        };
+        Ok(found.filter(|instance| instance.is_runnable()))
+    }
+
+    /// Calls what [`Engine::instance_of`] has just found.
+    pub(crate) fn call_instance(
+        &mut self,
+        instance: &Arc<Instance>,
+        device: usize,
+        default_generator: Option<&mut Generator>,
+        outs: &mut [Out],
+    ) -> Result<(Status, usize)> {
         let fresh =
             instance.outputs.iter().filter(|o| matches!(o, ResultPlan::Fresh { .. } | ResultPlan::Absent)).count();
         if fresh > outs.len() {
             return Ok((Status::Undefined, fresh));
         }
+        let begun = self.explain_call();
         let parts = std::mem::take(&mut self.parts);
-        let result = self.record(&instance, &parts, device, default_generator, outs);
+        let result = self.record(instance, &parts, device, default_generator, outs);
         self.parts = parts;
+        self.explain_called(begun);
         result.map(|()| (Status::Done, fresh))
     }
 
@@ -452,7 +496,10 @@ impl Engine {
         }
         if !joins {
             // A compiled graph is one program whatever surrounds it: what is recorded runs before it.
-            if instance.compiled.is_some() { self.flush(device)? } else { self.flush_at_beat(instance, device)? }
+            match instance.compiled {
+                Some(_) => self.flush(device, Reason::CompiledGraph)?,
+                None => self.flush_at_beat(instance, device)?,
+            }
         }
         let waits = joins || self.mode == Mode::Fused && instance.compiled.is_none();
         self.record_in_chunk(instance, parts, device, default_generator, outs, waits)
@@ -474,7 +521,21 @@ impl Engine {
         let Some(chunk) = self.chunks.get_mut(device) else {
             return Err(Error::runtime(format!("there is no device tpu:{device}")));
         };
+        let in_rhythm = self.mode == Mode::Fused && self.joining == 0;
+        let key_before = chunk.key.len();
         chunk.record(instance, |i| storage(i).value(), &parts.scalars, &parts.offsets, random_state);
+        if in_rhythm && chunk.nodes.len() == 1 {
+            chunk.familiar = self.rhythms[device].expected(chunk);
+        }
+        if !chunk.follow(key_before) {
+            // The first unfamiliar operator was called before anyone asked for lines: its line comes later.
+            let asked = lines::wanted();
+            if asked {
+                chunk.add_line(lines::caller());
+            } else if in_rhythm {
+                lines::want(true);
+            }
+        }
         let mut replaced = Vec::new();
         let mut fresh = 0;
         let mut counts = Vec::new();
@@ -487,7 +548,7 @@ impl Engine {
                         replaced.push((*i, Replaced::new(old, chunk)));
                     }
                 }
-                ResultPlan::Fresh { ty, nbytes, sizes, strides, scalar_type } => {
+                ResultPlan::Fresh { ty, nbytes, sizes, strides, dtype, .. } => {
                     let value = chunk.add_output(*ty);
                     let storage = Storage::with_value(device, *nbytes, Some(value));
                     outs[fresh] = Out {
@@ -498,7 +559,7 @@ impl Engine {
                         strides: strides.as_ptr(),
                         offset: 0,
                         ndim: sizes.len() as i32,
-                        dtype: *scalar_type,
+                        dtype: scalar_type(*dtype),
                     };
                     fresh += 1;
                 }
@@ -512,7 +573,13 @@ impl Engine {
         if waits && chunk.nodes.len() < MAX_CHUNK && counts.is_empty() {
             return Ok(());
         }
-        let result = self.flush(device).and_then(|()| narrow(&counts, outs));
+        let reason = match () {
+            () if !counts.is_empty() => Reason::Size,
+            () if instance.compiled.is_some() => Reason::CompiledGraph,
+            () if waits => Reason::Full,
+            () => Reason::EachOperator,
+        };
+        let result = self.flush(device, reason).and_then(|()| narrow(&counts, outs));
         if let Err(error) = result {
             // The call did not happen: results go, and arguments get their values back.
             outs[..fresh].iter().for_each(release);
@@ -530,12 +597,19 @@ impl Engine {
         Ok(())
     }
 
+    /// Says who made the last call, where nobody had asked before it was made.
+    pub fn locate_last_call(&mut self, device: usize) {
+        if let Some(chunk) = self.chunks.get_mut(device).filter(|chunk| !chunk.is_empty() && chunk.familiar.is_none()) {
+            chunk.add_line(lines::caller());
+        }
+    }
+
     /// A loop comes back to the operator that its chunk started with. Cutting there makes every chunk of
     /// a loop begin at the same place, so that the loop settles into the same few programs.
     fn flush_at_beat(&mut self, next: &Instance, device: usize) -> Result<()> {
         match self.chunks.get(device) {
             Some(chunk) if chunk.nodes.len() >= BEAT_CHUNK && chunk.nodes[0].instance.id == next.id => {
-                self.flush(device)
+                self.flush(device, Reason::Beat)
             }
             _ => Ok(()),
         }
@@ -545,7 +619,7 @@ impl Engine {
     fn settle(&mut self, storage: &Storage, device: usize) -> Result<()> {
         let elsewhere = storage.device != device;
         if elsewhere && storage.value().is_some_and(|value| value.pending().is_some()) {
-            self.flush(storage.device)?;
+            self.flush(storage.device, Reason::OtherDevice)?;
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! The engine's error: a message and the exception that it becomes.
 
+use crate::lines::Line;
+
 /// Which exception an error becomes in Python.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
@@ -28,6 +30,14 @@ impl Error {
 
     pub fn runtime(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::Runtime, message)
+    }
+
+    /// The same error with the line whose call it concerns behind.
+    pub fn at(self, line: Line) -> Error {
+        if line.is_known() {
+            return Error { kind: self.kind, message: format!("{} [at {}]", self.message, line.name()) };
+        }
+        self
     }
 
     /// The same error with the operators that it concerns in front.

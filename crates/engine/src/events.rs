@@ -8,6 +8,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::engine::lock;
 use crate::error::Result;
+use crate::explain::Reason;
 
 /// A point in a device's queue. It notes the time at which the last of the work before it was seen done.
 pub struct Event {
@@ -39,7 +40,7 @@ impl Event {
         let runs = {
             let mut engine = lock()?;
             engine.runtime()?;
-            engine.flush(device)?;
+            engine.flush(device, Reason::Event)?;
             engine.runtime()?.in_flight(device)
         };
         // One more than there are runs, so that the event cannot finish while it is being set up.

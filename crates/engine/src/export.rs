@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use aten::{ArgSpec, Call, CallBody, Graph, ParamSource, ResultSpec, StorageSpec, TensorSpec, lower_call};
-use stablehlo::{DType, Precision, Type};
+use stablehlo::{DType, Precision, Target, Type};
 
 use crate::error::{Error, Result};
 
@@ -32,6 +32,7 @@ pub fn module_text(graph: Arc<Graph>, inputs: &[ExportInput], results: Vec<Resul
         mutated: Vec::new(),
         results: Some(results.into_iter().map(Some).collect()),
         precision: Precision::Highest,
+        target: Target::Other,
     })?;
     let mut taken = Vec::new();
     for param in &lowered.params {

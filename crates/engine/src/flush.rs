@@ -1,6 +1,7 @@
 //! Running what has been recorded: finding or compiling the program, choosing donations, executing.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use pjrt::Buffer;
 
@@ -9,6 +10,7 @@ use crate::cache::memory::{self, LastUse, Limit};
 use crate::chunk::{Chunk, Extra};
 use crate::engine::{Engine, Mode};
 use crate::error::{Error, ErrorKind, Result};
+use crate::explain::Reason;
 use crate::instance::Instance;
 use crate::program::{self, Program, Usage};
 use crate::runtime::Runtime;
@@ -22,7 +24,7 @@ const BYTES_PER_BYTE_OF_TEXT: usize = 16;
 impl Engine {
     /// Runs everything recorded for a device. After a failure the values that it would have computed
     /// say so when they are read; everything else stays as it was.
-    pub fn flush(&mut self, device: usize) -> Result<()> {
+    pub fn flush(&mut self, device: usize, reason: Reason) -> Result<()> {
         let Some(slot) = self.chunks.get_mut(device) else { return Ok(()) };
         if slot.is_empty() {
             return Ok(());
@@ -30,24 +32,28 @@ impl Engine {
         let number = self.next_chunk;
         self.next_chunk += 1;
         let mut chunk = std::mem::replace(slot, Chunk::new(number));
-        let result = self.run(device, &chunk);
+        if self.mode == Mode::Fused && self.joining == 0 {
+            self.rhythms[device].learn(&chunk);
+        }
+        let result = self.run(device, &chunk, reason);
         if result.is_err() {
             self.failed_inputs = std::mem::take(&mut chunk.inputs);
         }
         chunk.reset(number);
         self.chunks[device] = chunk;
+        self.update_wanted_lines();
         result
     }
 
-    pub fn flush_all(&mut self) -> Result<()> {
+    pub fn flush_all(&mut self, reason: Reason) -> Result<()> {
         let mut result = Ok(());
         for device in 0..self.chunks.len() {
-            result = result.and(self.flush(device));
+            result = result.and(self.flush(device, reason));
         }
         result
     }
 
-    fn run(&mut self, device: usize, chunk: &Chunk) -> Result<()> {
+    fn run(&mut self, device: usize, chunk: &Chunk, reason: Reason) -> Result<()> {
         let mut values: Vec<Arc<Value>> = Vec::with_capacity(chunk.outputs.len());
         let mut usage = Usage::default();
         for (index, output) in chunk.outputs.iter().enumerate() {
@@ -61,9 +67,11 @@ impl Engine {
         }
         // Nobody but the chunk knows the value any more, and nobody but the value its buffer.
         usage.donated.extend(chunk.inputs.iter().map(|input| Arc::strong_count(input) == 1 && input.owns_buffer()));
-        match self.execute(device, chunk, &usage, &values) {
+        match self.execute(device, chunk, &usage, &values, reason) {
             // What Debug mode finds in the results does not undo them.
-            Ok(program) if self.mode == Mode::Debug => self.inspect(&program, &values),
+            Ok(program) if self.mode == Mode::Debug => {
+                self.inspect(&program, &values).map_err(|error| error.at(chunk.line_of(0)))
+            }
             Ok(_) => Ok(()),
             Err(error) => {
                 if error.kind == ErrorKind::OutOfMemory {
@@ -71,9 +79,10 @@ impl Engine {
                 }
                 if chunk.nodes.len() > 1 {
                     // Only the guilty operator's results, and what needs them, are to be lost.
-                    self.run_one_by_one(device, chunk);
+                    self.run_one_by_one(device, chunk, reason);
                     return Ok(());
                 }
+                let error = error.at(chunk.line_of(0));
                 fail(&values, &error);
                 Err(error)
             }
@@ -82,7 +91,7 @@ impl Engine {
 
     /// Runs a chunk that failed as a whole again, operator by operator. Results that fail say so when they are
     /// read.
-    fn run_one_by_one(&mut self, device: usize, chunk: &Chunk) {
+    fn run_one_by_one(&mut self, device: usize, chunk: &Chunk, reason: Reason) {
         let types: Vec<_> = chunk.output_types().into_iter().cloned().collect();
         let values: Vec<Arc<Value>> = chunk
             .outputs
@@ -98,13 +107,21 @@ impl Engine {
             let results = &values[first..first + node.num_outputs()];
             let alone = chunk.alone(index, &values);
             let usage = Usage { live: (0..results.len() as u32).collect(), donated: vec![false; alone.inputs.len()] };
-            if let Err(error) = self.execute(device, &alone, &usage, results) {
-                fail(results, &error);
+            if let Err(error) = self.execute(device, &alone, &usage, results, reason) {
+                fail(results, &error.at(chunk.line_of(index)));
             }
         }
     }
 
-    fn execute(&mut self, device: usize, chunk: &Chunk, usage: &Usage, values: &[Arc<Value>]) -> Result<Arc<Program>> {
+    fn execute(
+        &mut self,
+        device: usize,
+        chunk: &Chunk,
+        usage: &Usage,
+        values: &[Arc<Value>],
+        reason: Reason,
+    ) -> Result<Arc<Program>> {
+        let explained = self.explain_start();
         let program = self.program(chunk, usage)?;
         let runtime = self.runtime()?;
         let mut inputs: Vec<Arc<Buffer>> = Vec::with_capacity(chunk.inputs.len() + chunk.extras.len());
@@ -115,13 +132,18 @@ impl Engine {
             inputs.push(upload_extra(runtime, device, *extra)?);
         }
         let borrowed: Vec<&Buffer> = inputs.iter().map(|buffer| &**buffer).collect();
+        let launched = Instant::now();
         let mut outputs = Vec::with_capacity(values.len());
         let run = program
             .executable
             .execute(device, &borrowed, &[], &mut outputs)
             .map_err(|error| Error::from(error).within(&program.operators))?;
-        if let Some(run) = run {
-            runtime.track(device, run);
+        let run = run.map(|run| runtime.track(device, run));
+        if let Some(started) = explained {
+            let done = self.explain_run(&started, launched, reason, device, chunk, &program, values.len());
+            if let (Some(done), Some(run)) = (done, run) {
+                self.explain_done(done, &run);
+            }
         }
         for (value, output) in values.iter().zip(outputs) {
             value.settle(ValueState::Ready(Arc::new(output)));

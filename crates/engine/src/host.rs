@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use stablehlo::{DType, Type};
 
+use crate::bounded::copy_padded_to_host;
 use crate::call::{self, Arg, TensorArg};
 use crate::engine::{BEAT_CHUNK, Engine, Mode, lock};
 use crate::error::{Error, Result};
+use crate::explain::{Reason, Waiting};
 use crate::runtime::element_type;
 use crate::storage::{Storage, Value, ValueState};
 
@@ -31,7 +33,7 @@ impl Engine {
         self.runtime()?;
         // A training loop uploads a batch at the start of each step: a good place to cut.
         if self.chunks.get(storage.device).is_some_and(|chunk| chunk.nodes.len() >= BEAT_CHUNK) {
-            self.flush(storage.device)?;
+            self.flush(storage.device, Reason::Upload)?;
         }
         let runtime = self.runtime()?;
         let buffer = match owner {
@@ -66,7 +68,7 @@ impl Engine {
         }
         let from = source.storage();
         let staged = self.contiguous(Arg::of_tensor(*source), from.device)?;
-        self.flush(from.device)?;
+        self.flush(from.device, Reason::OtherDevice)?;
         let Some(value) = staged.value() else { return Ok(()) };
         let buffer = Arc::new(value.buffer()?.copy_to_device(destination.storage().device)?);
         let to = destination.storage();
@@ -79,6 +81,7 @@ impl Engine {
 
     /// Gives a storage another size, keeping the bytes that both sizes have.
     pub fn resize(&mut self, storage: &Storage, nbytes: usize) -> Result<()> {
+        self.unpad_storage(storage)?;
         let Some(old) = storage.value() else {
             storage.replace(nbytes, None);
             return Ok(());
@@ -100,6 +103,7 @@ impl Engine {
     /// The buffer behind a tensor, dense and row-major, after a flush of its device.
     fn download(&mut self, source: &TensorArg, ty: &Type) -> Result<Option<Arc<pjrt::Buffer>>> {
         let storage = source.storage();
+        self.unpad_storage(storage)?;
         let (value, base) = match storage.value() {
             Some(value) => {
                 let base = self.types.get(value.ty).clone();
@@ -121,7 +125,7 @@ impl Engine {
                 None => return Ok(None),
             }
         };
-        self.flush(storage.device)?;
+        self.flush(storage.device, Reason::Read)?;
         value.buffer().map(Some)
     }
 }
@@ -135,10 +139,22 @@ pub fn copy_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
     if out.is_empty() {
         return Ok(());
     }
+    if copy_padded_to_host(source, out)? {
+        return Ok(());
+    }
     // The lock is not held while waiting: other threads go on.
-    let buffer = lock()?.download(source, &ty)?;
+    let (buffer, waiting) = {
+        let mut engine = lock()?;
+        (engine.download(source, &ty)?, Waiting::begin(&engine, Reason::Read))
+    };
     match buffer {
-        Some(buffer) => Ok(buffer.to_host(out)?),
+        Some(buffer) => {
+            let read = buffer.to_host(out);
+            if let Some(waiting) = waiting {
+                waiting.end();
+            }
+            Ok(read?)
+        }
         None => {
             out.fill(0);
             Ok(())
@@ -149,7 +165,7 @@ pub fn copy_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
 /// Runs what is recorded and waits for everything on a device, or on all of them.
 pub fn synchronize(device: Option<usize>) -> Result<()> {
     let mut runs = Vec::new();
-    {
+    let waiting = {
         let mut engine = lock()?;
         if !engine.is_open() {
             return Ok(());
@@ -159,14 +175,18 @@ pub fn synchronize(device: Option<usize>) -> Result<()> {
             None => 0..engine.chunks.len(),
         };
         for device in devices {
-            engine.flush(device)?;
+            engine.flush(device, Reason::Synchronize)?;
             runs.extend(engine.runtime()?.take_in_flight(device));
         }
-    }
+        Waiting::begin(&engine, Reason::Synchronize)
+    };
     // All of them, also behind one that failed.
     let mut result = Ok(());
     for run in runs {
         result = result.and(run.wait());
+    }
+    if let Some(waiting) = waiting {
+        waiting.end();
     }
     Ok(result?)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use aten::{Lowered, Output, ParamSource, ResultSpec};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
-use stablehlo::{Function, Type};
+use stablehlo::{DType, Extent, Function, Type};
 
 use crate::cache::memory::LastUse;
 use crate::call::{Meta, scalar_type};
@@ -51,6 +51,8 @@ pub(crate) struct Instance {
     pub id: u32,
     /// The operator's name, for messages and counters.
     pub operator: Arc<str>,
+    /// The arguments of the call that was lowered, for explanations.
+    pub arguments: Vec<String>,
     /// Whether PyTorch's decomposition computes it.
     pub decomposed: bool,
     /// The graph that torch.compile handed over: it runs as a program of its own, with its own options.
@@ -72,10 +74,24 @@ struct Resized {
 
 /// What becomes of an output of the lowered function.
 pub(crate) enum ResultPlan {
-    Fresh { ty: TypeId, nbytes: usize, sizes: &'static [i64], strides: &'static [i64], scalar_type: i8 },
+    Fresh {
+        ty: TypeId,
+        nbytes: usize,
+        sizes: &'static [i64],
+        strides: &'static [i64],
+        dtype: DType,
+        /// How much of each dimension is real; empty where all is.
+        extents: Vec<Extent>,
+    },
     Absent,
-    Updated { storage: usize, ty: TypeId },
-    Count { fresh: usize, axis: usize },
+    Updated {
+        storage: usize,
+        ty: TypeId,
+    },
+    Count {
+        fresh: usize,
+        axis: usize,
+    },
 }
 
 impl Instance {
@@ -83,6 +99,7 @@ impl Instance {
     pub fn new(
         id: u32,
         operator: &str,
+        arguments: Vec<String>,
         decomposed: bool,
         compiled: Option<Arc<CompiledGraph>>,
         body: Result<Lowered, Vec<ResultSpec>>,
@@ -92,12 +109,13 @@ impl Instance {
             .iter()
             .flat_map(|lowered| &lowered.outputs)
             .map(|output| match output {
-                Output::Fresh { base, dtype, sizes, strides } => ResultPlan::Fresh {
+                Output::Fresh { base, dtype, sizes, strides, extents } => ResultPlan::Fresh {
                     ty: types.intern(base),
                     nbytes: base.size_bytes(),
                     sizes: types.intern_dims(sizes),
                     strides: types.intern_dims(strides),
-                    scalar_type: scalar_type(*dtype),
+                    dtype: *dtype,
+                    extents: extents.clone(),
                 },
                 Output::Absent => ResultPlan::Absent,
                 Output::Updated { storage, base } => ResultPlan::Updated { storage: *storage, ty: types.intern(base) },
@@ -113,7 +131,7 @@ impl Instance {
             results.iter().map(resized).collect()
         });
         let (alone, last_use) = (Mutex::default(), LastUse::default());
-        Instance { id, operator: operator.into(), decomposed, compiled, body, outputs, alone, last_use }
+        Instance { id, operator: operator.into(), arguments, decomposed, compiled, body, outputs, alone, last_use }
     }
 
     pub fn is_runnable(&self) -> bool {

@@ -6,6 +6,7 @@
 //! differ only in when they flush.
 
 pub mod ahead;
+mod bounded;
 pub mod cache;
 pub mod call;
 mod chunk;
@@ -13,11 +14,14 @@ mod compiled;
 mod engine;
 mod error;
 mod events;
+pub mod explain;
 pub mod export;
+mod familiar;
 mod flush;
 mod host;
 mod instance;
 mod key;
+pub mod lines;
 pub mod memory;
 mod operators;
 pub mod platform;
@@ -26,6 +30,7 @@ mod runtime;
 pub mod stats;
 mod storage;
 
+pub use bounded::BoundedInput;
 pub use compiled::CompiledGraph;
 pub use engine::{Engine, Mode, Status, fork_guard, in_bad_fork, lock};
 pub use error::{Error, ErrorKind, Result};

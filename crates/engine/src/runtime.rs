@@ -56,7 +56,7 @@ impl Runtime {
     }
 
     /// Remembers a run until it is done, for synchronisation.
-    pub fn track(&mut self, device: usize, run: Event) {
+    pub fn track(&mut self, device: usize, run: Event) -> Arc<Event> {
         let runs = &mut self.in_flight[device];
         if runs.len() >= IN_FLIGHT {
             runs.retain(|run| !run.is_ready().unwrap_or(true));
@@ -67,7 +67,9 @@ impl Runtime {
                 });
             }
         }
-        runs.push(Arc::new(run));
+        let run = Arc::new(run);
+        runs.push(Arc::clone(&run));
+        run
     }
 
     /// The runs that may not be done; forgets them.

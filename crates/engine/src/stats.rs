@@ -52,4 +52,7 @@ pub struct OpStats {
     pub decomposed: BTreeMap<String, u64>,
     /// Calls that ran on the CPU because the user asked for that, by name.
     pub fallen_back: BTreeMap<String, u64>,
+    /// Arguments of graphs with bounded dimensions that the host had to pad, and results that it had to cut.
+    pub padded: u64,
+    pub unpadded: u64,
 }

@@ -1,13 +1,14 @@
 //! Storages and the values that they hold.
 
 use std::sync::atomic::{
-    AtomicU32, AtomicU64,
+    AtomicBool, AtomicU32, AtomicU64,
     Ordering::{Acquire, Release},
 };
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use crate::bounded::Padded;
 use crate::error::{Error, Result};
 use crate::memory;
 
@@ -82,6 +83,8 @@ pub struct Storage {
     pub device: usize,
     place: u32,
     state: Mutex<State>,
+    /// Whether the exact value has yet to be made of the padded one.
+    only_padded: AtomicBool,
 }
 
 /// Every live storage, by place; places of the dead are reused. Scanned only to find the storage behind a
@@ -97,6 +100,8 @@ struct State {
     nbytes: usize,
     address: usize,
     value: Option<Arc<Value>>,
+    /// The value as compiled graphs with bounded dimensions take and give it.
+    padded: Option<Arc<Padded>>,
 }
 
 impl Storage {
@@ -110,7 +115,8 @@ impl Storage {
         let address = memory::next_address(nbytes);
         let mut live = LIVE.lock();
         let place = live.free.pop().unwrap_or(live.places.len() as u32);
-        let storage = Arc::new(Storage { device, place, state: Mutex::new(State { nbytes, address, value }) });
+        let state = Mutex::new(State { nbytes, address, value, padded: None });
+        let storage = Arc::new(Storage { device, place, state, only_padded: AtomicBool::new(false) });
         let entry = Some(Arc::downgrade(&storage));
         match live.places.get_mut(place as usize) {
             Some(free) => *free = entry,
@@ -153,7 +159,37 @@ impl Storage {
     }
 
     pub(crate) fn set_value(&self, value: Option<Arc<Value>>) -> Option<Arc<Value>> {
-        std::mem::replace(&mut self.state.lock().value, value)
+        let mut state = self.state.lock();
+        state.padded = None;
+        self.only_padded.store(false, Release);
+        std::mem::replace(&mut state.value, value)
+    }
+
+    /// A storage whose exact value has yet to be made.
+    pub(crate) fn with_padded(device: usize, nbytes: usize, padded: Padded) -> Arc<Storage> {
+        let storage = Storage::with_value(device, nbytes, None);
+        storage.add_padded(padded);
+        storage.only_padded.store(true, Release);
+        storage
+    }
+
+    pub(crate) fn padded(&self) -> Option<Arc<Padded>> {
+        self.state.lock().padded.clone()
+    }
+
+    pub(crate) fn is_only_padded(&self) -> bool {
+        self.only_padded.load(Acquire)
+    }
+
+    /// Adds the padded form of the value.
+    pub(crate) fn add_padded(&self, padded: Padded) {
+        self.state.lock().padded = Some(Arc::new(padded));
+    }
+
+    /// Adds the exact form of the padded value.
+    pub(crate) fn add_exact(&self, value: Arc<Value>) {
+        self.state.lock().value = Some(value);
+        self.only_padded.store(false, Release);
     }
 
     /// Takes another size and value; the address changes with the size.
@@ -161,7 +197,8 @@ impl Storage {
         let mut state = self.state.lock();
         memory::count_free(self.device, state.nbytes);
         memory::count_allocation(self.device, nbytes);
-        *state = State { nbytes, address: memory::next_address(nbytes), value };
+        *state = State { nbytes, address: memory::next_address(nbytes), value, padded: None };
+        self.only_padded.store(false, Release);
     }
 }
 

@@ -5,8 +5,11 @@
 //! formulas: `(x - mean) * rstd`.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::fmt::{self, Write};
+use std::rc::Rc;
 
+use crate::bounds::Extent;
 use crate::dtype::{DType, Number};
 
 /// How exactly float32 matrix products and convolutions are computed (XLA's precision config).
@@ -87,6 +90,15 @@ impl Function {
 }
 
 /// Builds one function. See the [module documentation](self).
+/// Whose compiler the function is for, where the same values can be written in ways that compilers treat differently.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Target {
+    /// XLA's compiler for the host's processor.
+    Cpu,
+    #[default]
+    Other,
+}
+
 #[derive(Default)]
 pub struct Builder {
     types: RefCell<Vec<Type>>,
@@ -95,6 +107,11 @@ pub struct Builder {
     error: RefCell<Option<Error>>,
     precision: Cell<Precision>,
     follows_precision: Cell<bool>,
+    pub(crate) target: Target,
+    /// The sizes of bounded dimensions and their capacities, and the values that have such.
+    pub(crate) sizes: RefCell<Vec<(u32, i64)>>,
+    pub(crate) extents: RefCell<HashMap<u32, Rc<[Extent]>>>,
+    pub(crate) refused: RefCell<Option<String>>,
 }
 
 /// A value of the function under construction.
@@ -105,10 +122,8 @@ pub struct Value<'b> {
 }
 
 impl Builder {
-    pub fn new(precision: Precision) -> Builder {
-        let builder = Builder::default();
-        builder.precision.set(precision);
-        builder
+    pub fn new(precision: Precision, target: Target) -> Builder {
+        Builder { precision: Cell::new(precision), target, ..Builder::default() }
     }
 
     pub fn precision(&self) -> Precision {
@@ -177,16 +192,35 @@ impl Builder {
         self.error.borrow().clone()
     }
 
-    /// Emits `name(operands) {attributes} : types`, with one result.
+    /// Emits `name(operands) {attributes} : types`, with one result. Refuses bounded operands.
     pub fn op<'b>(&'b self, name: &str, operands: &[Value<'b>], attributes: &str, ty: Type) -> Value<'b> {
+        self.refuse_bounded(name, operands);
+        self.emit(name, operands, attributes, ty)
+    }
+
+    /// [`Builder::op`] for those that know what becomes of bounded operands.
+    pub(crate) fn emit<'b>(&'b self, name: &str, operands: &[Value<'b>], attributes: &str, ty: Type) -> Value<'b> {
         let text =
             format!("\"{name}\"({}) {{{attributes}}} : ({}) -> {ty}", self.names(operands), self.type_list(operands),);
         self.line(ty, &text)
     }
 
     /// Emits an operation with regions and any number of results. Each region is the text that
-    /// [`Builder::region`] made.
+    /// [`Builder::region`] made. Refuses bounded operands.
     pub fn op_with_regions<'b>(
+        &'b self,
+        name: &str,
+        operands: &[Value<'b>],
+        regions: &[String],
+        attributes: &str,
+        types: Vec<Type>,
+    ) -> Vec<Value<'b>> {
+        self.refuse_bounded(name, operands);
+        self.emit_with_regions(name, operands, regions, attributes, types)
+    }
+
+    /// [`Builder::op_with_regions`] for those that know what becomes of bounded operands.
+    pub(crate) fn emit_with_regions<'b>(
         &'b self,
         name: &str,
         operands: &[Value<'b>],

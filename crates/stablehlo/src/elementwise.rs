@@ -37,7 +37,7 @@ macro_rules! unary {
         impl<'b> Value<'b> {
             $($(#[$doc])*
             pub fn $method(self) -> Value<'b> {
-                self.builder.op($name, &[self], "", self.ty())
+                self.builder.elementwise($name, &[self], "", self.ty())
             })*
         }
     };
@@ -166,14 +166,14 @@ operators! {
 impl<'b> Neg for Value<'b> {
     type Output = Value<'b>;
     fn neg(self) -> Value<'b> {
-        self.builder.op("stablehlo.negate", &[self], "", self.ty())
+        self.builder.elementwise("stablehlo.negate", &[self], "", self.ty())
     }
 }
 
 impl<'b> Not for Value<'b> {
     type Output = Value<'b>;
     fn not(self) -> Value<'b> {
-        self.builder.op("stablehlo.not", &[self], "", self.ty())
+        self.builder.elementwise("stablehlo.not", &[self], "", self.ty())
     }
 }
 
@@ -184,7 +184,7 @@ impl<'b> Value<'b> {
         if b.dtype() != ty.dtype {
             return self.builder.fail(format!("{name} of {a:?} and {b:?}: element types differ"), ty);
         }
-        self.builder.op(name, &[a, b], "", ty)
+        self.builder.elementwise(name, &[a, b], "", ty)
     }
 
     /// Both values, broadcast to their common shape.
@@ -210,7 +210,7 @@ impl<'b> Value<'b> {
         if dtype.is_unsigned() || dtype == DType::Bool {
             self
         } else if dtype.is_complex() {
-            self.builder.op("stablehlo.abs", &[self], "", Type::new(dtype.real(), &self.dims()))
+            self.builder.elementwise("stablehlo.abs", &[self], "", Type::new(dtype.real(), &self.dims()))
         } else {
             self.abs_same()
         }
@@ -249,7 +249,7 @@ impl<'b> Value<'b> {
             "comparison_direction = #stablehlo<comparison_direction {direction}>, \
              compare_type = #stablehlo<comparison_type {kind}>"
         );
-        self.builder.op("stablehlo.compare", &[a, b], &attributes, ty)
+        self.builder.elementwise("stablehlo.compare", &[a, b], &attributes, ty)
     }
 
     pub fn eq(self, other: impl Operand<'b>) -> Value<'b> {
@@ -291,7 +291,7 @@ impl<'b> Value<'b> {
         if condition.dtype() != DType::Bool || b.dtype() != ty.dtype {
             return self.builder.fail(format!("select of {condition:?}, {a:?}, {b:?}"), ty);
         }
-        self.builder.op("stablehlo.select", &[condition, a, b], "", ty)
+        self.builder.elementwise("stablehlo.select", &[condition, a, b], "", ty)
     }
 
     /// `stablehlo.convert`: floats to integers truncate; anything to boolean is "differs from zero".
@@ -306,7 +306,7 @@ impl<'b> Value<'b> {
         if from.is_complex() && !dtype.is_complex() {
             return self.real().convert(dtype);
         }
-        self.builder.op("stablehlo.convert", &[self], "", Type::new(dtype, &self.dims()))
+        self.builder.elementwise("stablehlo.convert", &[self], "", Type::new(dtype, &self.dims()))
     }
 
     /// Reinterprets the bits. Types of other widths gain or lose a trailing dimension of the ratio.
@@ -318,6 +318,9 @@ impl<'b> Value<'b> {
         } else if from < to && dims.pop() != Some(to / from) {
             return self.builder.fail(format!("bitcast of {self:?} to {dtype}"), self.ty());
         }
+        if from == to {
+            return self.builder.elementwise("stablehlo.bitcast_convert", &[self], "", Type::new(dtype, &dims));
+        }
         self.builder.op("stablehlo.bitcast_convert", &[self], "", Type::new(dtype, &dims))
     }
 
@@ -326,7 +329,7 @@ impl<'b> Value<'b> {
         if !self.dtype().is_complex() {
             return self;
         }
-        self.builder.op("stablehlo.real", &[self], "", Type::new(self.dtype().real(), &self.dims()))
+        self.builder.elementwise("stablehlo.real", &[self], "", Type::new(self.dtype().real(), &self.dims()))
     }
 
     /// The imaginary part; zeros when it is not complex.
@@ -334,21 +337,21 @@ impl<'b> Value<'b> {
         if !self.dtype().is_complex() {
             return self.splat_like(0);
         }
-        self.builder.op("stablehlo.imag", &[self], "", Type::new(self.dtype().real(), &self.dims()))
+        self.builder.elementwise("stablehlo.imag", &[self], "", Type::new(self.dtype().real(), &self.dims()))
     }
 
     /// The complex value with this real part.
     pub fn complex(self, imag: Value<'b>) -> Value<'b> {
         let (re, im) = self.broadcast_with(imag);
         let ty = Type::new(re.dtype().complex(), &re.dims());
-        self.builder.op("stablehlo.complex", &[re, im], "", ty)
+        self.builder.elementwise("stablehlo.complex", &[re, im], "", ty)
     }
 
     pub fn is_finite(self) -> Value<'b> {
         if !self.dtype().is_float() {
             return self.builder.splat(true, DType::Bool, &self.dims());
         }
-        self.builder.op("stablehlo.is_finite", &[self], "", Type::new(DType::Bool, &self.dims()))
+        self.builder.elementwise("stablehlo.is_finite", &[self], "", Type::new(DType::Bool, &self.dims()))
     }
 
     /// True where a float, or a part of a complex number, is infinite.

@@ -3,6 +3,7 @@
 //! The crate knows neither PyTorch nor PJRT. Operations follow the StableHLO specification; what this
 //! crate adds is NumPy-style broadcasting between the operands of elementwise operations.
 
+mod bounds;
 mod builder;
 mod dtype;
 mod elementwise;
@@ -10,7 +11,8 @@ mod reduce;
 mod shape;
 mod structured;
 
-pub use builder::{Builder, Error, Function, Precision, Type, Value};
+pub use bounds::{Extent, Factor};
+pub use builder::{Builder, Error, Function, Precision, Target, Type, Value};
 pub use dtype::{DType, Number};
 pub use elementwise::{Comparison, broadcast_dims};
 pub use structured::{Convolution, DotDims, Fft, Gather, Scatter, Window};

@@ -1,7 +1,8 @@
 //! Reductions, windows and sorting.
 
 use crate::Builder;
-use crate::builder::{Type, Value, array};
+use crate::bounds::Extent;
+use crate::builder::{Target, Type, Value, array};
 use crate::dtype::{DType, Number};
 use crate::structured::Window;
 
@@ -16,7 +17,16 @@ impl Builder {
         combine: impl FnOnce(&[Value<'b>], &[Value<'b>]) -> Vec<Value<'b>>,
     ) -> Vec<Value<'b>> {
         let count = operands.len();
-        let scalars: Vec<Type> = operands.iter().chain(operands).map(|v| Type::new(v.dtype(), &[])).collect();
+        let extents = self.merged(operands);
+        let operands: Vec<Value<'b>> = operands
+            .iter()
+            .zip(initial)
+            .map(|(operand, initial)| match &extents {
+                Some(extents) => operand.masked_by(extents, axes, *initial),
+                None => *operand,
+            })
+            .collect();
+        let scalars: Vec<Type> = operands.iter().chain(&operands).map(|v| Type::new(v.dtype(), &[])).collect();
         let region = self.region(&scalars, |args| combine(&args[..count], &args[count..]));
         let results = operands
             .iter()
@@ -25,9 +35,13 @@ impl Builder {
                 Type { dtype: v.dtype(), dims: kept.collect() }
             })
             .collect();
+        let kept: Vec<Extent> =
+            extents.into_iter().flatten().enumerate().filter(|(i, _)| !axes.contains(i)).map(|(_, e)| e).collect();
         let axes: Vec<i64> = axes.iter().map(|&a| a as i64).collect();
         let all: Vec<Value<'b>> = operands.iter().chain(initial).copied().collect();
-        self.op_with_regions("stablehlo.reduce", &all, &[region], &format!("dimensions = {}", array(&axes)), results)
+        let attributes = format!("dimensions = {}", array(&axes));
+        let results = self.emit_with_regions("stablehlo.reduce", &all, &[region], &attributes, results);
+        results.into_iter().map(|result| result.with_extents(kept.clone())).collect()
     }
 
     /// `stablehlo.sort` of several operands of one shape along `axis`; `less` compares two rows
@@ -50,7 +64,12 @@ impl Builder {
         });
         let attributes = format!("dimension = {axis} : i64, is_stable = {stable}");
         let types = operands.iter().map(|v| v.ty()).collect();
-        self.op_with_regions("stablehlo.sort", operands, &[region], &attributes, types)
+        let extents = self.merged(operands);
+        if operands.iter().any(|operand| operand.is_bounded_along(&[axis])) {
+            self.refuse("a sort along a bounded dimension");
+        }
+        let results = self.emit_with_regions("stablehlo.sort", operands, &[region], &attributes, types);
+        results.into_iter().map(|result| result.with_extents(extents.clone())).collect()
     }
 
     /// `stablehlo.while`: `state` goes through `body` while `condition` holds. The regions see only
@@ -95,15 +114,27 @@ impl<'b> Value<'b> {
         self.reduce_one(axes, Number::Int(0), |a, x| a ^ x)
     }
 
-    /// [`Value::max`] for the combination of a reduction. Of floats it is a selection, because XLA's CPU compiler
-    /// vectorizes that, but not a maximum that honours NaN: many times faster.
+    /// [`Value::max`] for the combination of a reduction. Of floats on a CPU it is a selection, because XLA's compiler
+    /// vectorizes that there, but not a maximum that honours NaN: many times faster. libtpu's compiler crashes on it.
     pub fn larger(self, other: Value<'b>) -> Value<'b> {
-        if self.dtype().is_float() { (other.gt(self) | other.is_nan()).select(other, self) } else { self.max(other) }
+        if self.reduces_by_selection() {
+            (other.gt(self) | other.is_nan()).select(other, self)
+        } else {
+            self.max(other)
+        }
     }
 
     /// [`Value::larger`] for minima.
     pub fn smaller(self, other: Value<'b>) -> Value<'b> {
-        if self.dtype().is_float() { (other.lt(self) | other.is_nan()).select(other, self) } else { self.min(other) }
+        if self.reduces_by_selection() {
+            (other.lt(self) | other.is_nan()).select(other, self)
+        } else {
+            self.min(other)
+        }
+    }
+
+    fn reduces_by_selection(self) -> bool {
+        self.builder.target == Target::Cpu && self.dtype().is_float()
     }
 
     /// The largest; NaN when any is NaN; minus infinity (or the lowest integer) over nothing.
@@ -156,11 +187,16 @@ impl<'b> Value<'b> {
         if size < 2 {
             return self;
         }
+        // Padding comes behind what is real, and nothing looks ahead.
+        self.require_prefix(axis, "a running sum along merged dimensions");
+        let extents = self.extents();
         // XLA knows a window that reaches back to the start as a scan, and computes it in blocks.
         let mut window = Window::unit(self.rank());
         window.sizes[axis] = size;
         window.padding[axis] = (size - 1, 0);
-        self.reduce_window(&window, initial, combine)
+        let neutral = self.builder.scalar(initial, self.dtype());
+        let masked = self.masked(&[axis], neutral).without_extents();
+        masked.reduce_window(&window, initial, combine).with_extents(extents)
     }
 
     /// `chlo.top_k`: the `k` largest elements of the last dimension in descending order, and their

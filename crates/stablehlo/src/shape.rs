@@ -30,7 +30,11 @@ impl Builder {
             }
             ty.dims[axis] += other.dims[axis];
         }
-        self.op("stablehlo.concatenate", values, &format!("dimension = {axis} : i64"), ty)
+        let extents = self.merged(values);
+        if values.iter().any(|value| value.is_bounded_along(&[axis])) {
+            self.refuse("concatenate along a bounded dimension");
+        }
+        self.emit("stablehlo.concatenate", values, &format!("dimension = {axis} : i64"), ty).with_extents(extents)
     }
 }
 
@@ -44,7 +48,8 @@ impl<'b> Value<'b> {
         if to.numel() != ty.numel() {
             return self.builder.fail(format!("reshape of {ty} to {to}"), to);
         }
-        self.builder.op("stablehlo.reshape", &[self], "", to)
+        let extents = self.reshaped_extents(dims);
+        self.builder.emit("stablehlo.reshape", &[self], "", to).with_extents(extents)
     }
 
     pub fn flatten(self) -> Value<'b> {
@@ -77,9 +82,11 @@ impl<'b> Value<'b> {
         if !fits {
             return self.builder.fail(format!("broadcast of {self:?} to {to} along {axes:?}"), to);
         }
+        let places: Vec<Option<usize>> = (0..dims.len()).map(|i| axes.iter().position(|&axis| axis == i)).collect();
+        let extents = self.moved_extents(&places);
         let axes: Vec<i64> = axes.iter().map(|&a| a as i64).collect();
         let attributes = format!("broadcast_dimensions = {}", array(&axes));
-        self.builder.op("stablehlo.broadcast_in_dim", &[self], &attributes, to)
+        self.builder.emit("stablehlo.broadcast_in_dim", &[self], &attributes, to).with_extents(extents)
     }
 
     /// NumPy-style broadcast: trailing dimensions are aligned.
@@ -102,7 +109,11 @@ impl<'b> Value<'b> {
         let dims: Vec<i64> = permutation.iter().map(|&p| from[p]).collect();
         let axes: Vec<i64> = permutation.iter().map(|&p| p as i64).collect();
         let attributes = format!("permutation = {}", array(&axes));
-        self.builder.op("stablehlo.transpose", &[self], &attributes, Type::new(self.dtype(), &dims))
+        let places: Vec<Option<usize>> = permutation.iter().map(|&p| Some(p)).collect();
+        let extents = self.moved_extents(&places);
+        self.builder
+            .emit("stablehlo.transpose", &[self], &attributes, Type::new(self.dtype(), &dims))
+            .with_extents(extents)
     }
 
     pub fn swap_axes(self, a: usize, b: usize) -> Value<'b> {
@@ -134,7 +145,8 @@ impl<'b> Value<'b> {
         let dims: Vec<i64> = (0..from.len()).map(|i| (limits[i] - starts[i] + steps[i] - 1) / steps[i]).collect();
         let attributes =
             format!("start_indices = {}, limit_indices = {}, strides = {}", array(starts), array(limits), array(steps));
-        self.builder.op("stablehlo.slice", &[self], &attributes, Type::new(self.dtype(), &dims))
+        let extents = self.extents_if("a slice", |i| dims[i] == from[i]);
+        self.builder.emit("stablehlo.slice", &[self], &attributes, Type::new(self.dtype(), &dims)).with_extents(extents)
     }
 
     /// Elements `start..limit` of one dimension.
@@ -180,7 +192,9 @@ impl<'b> Value<'b> {
             array(high),
             array(interior)
         );
-        self.builder.op("stablehlo.pad", &[self, fill], &attributes, Type::new(self.dtype(), &dims))
+        let extents = self.extents_if("padding", |i| low[i] == 0 && high[i] == 0 && interior[i] == 0);
+        let ty = Type::new(self.dtype(), &dims);
+        self.builder.emit("stablehlo.pad", &[self, fill], &attributes, ty).with_extents(extents)
     }
 
     pub fn pad_axis(self, axis: usize, fill: impl Into<Number>, low: i64, high: i64) -> Value<'b> {
@@ -193,15 +207,17 @@ impl<'b> Value<'b> {
 
     /// This value, as one that XLA computes by itself: operations before it are not merged with those behind.
     pub fn barrier(self) -> Value<'b> {
-        self.builder.op("stablehlo.optimization_barrier", &[self], "", self.ty())
+        self.builder.elementwise("stablehlo.optimization_barrier", &[self], "", self.ty())
     }
 
     pub fn reverse(self, axes: &[usize]) -> Value<'b> {
         if axes.is_empty() {
             return self;
         }
+        let extents = self.extents_if("a reversal", |i| !axes.contains(&i));
         let axes: Vec<i64> = axes.iter().map(|&a| a as i64).collect();
-        self.builder.op("stablehlo.reverse", &[self], &format!("dimensions = {}", array(&axes)), self.ty())
+        let attributes = format!("dimensions = {}", array(&axes));
+        self.builder.emit("stablehlo.reverse", &[self], &attributes, self.ty()).with_extents(extents)
     }
 
     /// `stablehlo.dynamic_slice` with 0-d integer starts.
@@ -209,13 +225,20 @@ impl<'b> Value<'b> {
         let mut operands = vec![self];
         operands.extend_from_slice(starts);
         let attributes = format!("slice_sizes = {}", array(sizes));
-        self.builder.op("stablehlo.dynamic_slice", &operands, &attributes, Type::new(self.dtype(), sizes))
+        let extents = self.extents_if("a slice", |i| self.dim(i) == sizes[i]);
+        let ty = Type::new(self.dtype(), sizes);
+        self.builder.emit("stablehlo.dynamic_slice", &operands, &attributes, ty).with_extents(extents)
     }
 
     /// `stablehlo.dynamic_update_slice`: this value with `update` written at `starts`.
     pub fn dynamic_update_slice(self, update: Value<'b>, starts: &[Value<'b>]) -> Value<'b> {
         let mut operands = vec![self, update];
         operands.extend_from_slice(starts);
-        self.builder.op("stablehlo.dynamic_update_slice", &operands, "", self.ty())
+        let same = |i: usize| self.dim(i) == update.dim(i);
+        update.extents_if("an update", same);
+        let extents = (0..self.rank()).map(|i| if same(i) { self.common_extent(i, update, i) } else { self.extent(i) });
+        let extents: Vec<_> = extents.collect();
+        (0..self.rank()).filter(|&i| !same(i)).for_each(|i| self.require_prefix(i, "an update of merged dimensions"));
+        self.builder.emit("stablehlo.dynamic_update_slice", &operands, "", self.ty()).with_extents(extents)
     }
 }

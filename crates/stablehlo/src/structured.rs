@@ -1,6 +1,7 @@
 //! Products, convolutions, windows, gathers and scatters: operations described by a record.
 
 use crate::Builder;
+use crate::bounds::Extent;
 use crate::builder::{Precision, Type, Value, array, join};
 use crate::dtype::DType;
 
@@ -42,6 +43,11 @@ impl Window {
         let base = dilated(size, self.base_dilations[i]) + self.padding[i].0 + self.padding[i].1;
         let window = dilated(self.sizes[i], self.window_dilations[i]);
         if base < window { 0 } else { (base - window) / self.strides[i] + 1 }
+    }
+
+    /// Whether the window leaves dimension `i` as it is.
+    fn is_unit_along(&self, i: usize) -> bool {
+        self.sizes[i] == 1 && self.strides[i] == 1 && self.base_dilations[i] == 1 && self.padding[i] == (0, 0)
     }
 
     fn padding_attribute(&self) -> String {
@@ -131,6 +137,35 @@ pub struct Scatter {
     pub unique_indices: bool,
 }
 
+impl Scatter {
+    /// The indices, out of range where the updates are padding: those are dropped.
+    fn without_padded_updates<'b>(&self, operand: Value<'b>, indices: Value<'b>, updates: Value<'b>) -> Value<'b> {
+        let vector = self.index_vector_dim as usize;
+        let mut extents = indices.extents();
+        let own = (0..indices.rank()).filter(|&i| i != vector);
+        let scattered = (0..updates.rank()).filter(|i| !self.update_window_dims.contains(&(*i as i64)));
+        for (i, j) in own.zip(scattered) {
+            extents[i] = indices.common_extent(i, updates, j);
+        }
+        let kept = (0..operand.rank()).filter(|i| {
+            let i = *i as i64;
+            !self.inserted_window_dims.contains(&i) && !self.input_batching_dims.contains(&i)
+        });
+        for (i, &j) in kept.zip(&self.update_window_dims) {
+            // A window that is bounded where the operand is not would write its padding.
+            let (of_operand, of_update) = (operand.extent(i), updates.extent(j as usize));
+            if !of_update.is_whole() && of_operand != of_update {
+                operand.builder.refuse("an update with a bounded window");
+            }
+        }
+        let axes: Vec<usize> = (0..extents.len()).filter(|&i| i != vector && !extents[i].is_whole()).collect();
+        match axes.is_empty() {
+            true => indices,
+            false => indices.masked_by(&extents, &axes, operand.builder.scalar(-1, indices.dtype())),
+        }
+    }
+}
+
 fn brackets(items: &[i64]) -> String {
     format!("[{}]", join(items))
 }
@@ -140,6 +175,22 @@ fn axes(items: &[usize]) -> String {
 }
 
 impl<'b> Value<'b> {
+    /// Both values with zeros for the padding of pairs of dimensions whose products are summed: the padding of one
+    /// alone may be NaN.
+    fn zero_padded_pair(self, other: Value<'b>, pairs: &[(usize, usize)]) -> (Value<'b>, Value<'b>) {
+        let (mut of_self, mut of_other) = (self.extents(), other.extents());
+        for &(i, j) in pairs {
+            let extent = self.common_extent(i, other, j);
+            (of_self[i], of_other[j]) = (extent.clone(), extent);
+        }
+        let (axes, other_axes): (Vec<usize>, Vec<usize>) = pairs.iter().copied().unzip();
+        let zero = |value: Value<'b>| value.builder.scalar(0, value.dtype());
+        match pairs.iter().any(|&(i, _)| !of_self[i].is_whole()) {
+            true => (self.masked_by(&of_self, &axes, zero(self)), other.masked_by(&of_other, &other_axes, zero(other))),
+            false => (self, other),
+        }
+    }
+
     fn precision_attribute(self, operands: i64) -> String {
         let name = match self.builder.precision() {
             Precision::Default => "DEFAULT",
@@ -174,7 +225,17 @@ impl<'b> Value<'b> {
             axes(&dims.rhs_contract),
             self.precision_attribute(2)
         );
-        self.builder.op("stablehlo.dot_general", &[self, other], &attributes, ty)
+        let mut extents: Vec<Extent> =
+            dims.lhs_batch.iter().zip(&dims.rhs_batch).map(|(&i, &j)| self.common_extent(i, other, j)).collect();
+        let free = |of: Value<'b>, batch: &[usize], contract: &[usize]| -> Vec<Extent> {
+            (0..of.rank()).filter(|i| !batch.contains(i) && !contract.contains(i)).map(|i| of.extent(i)).collect()
+        };
+        extents.extend(free(self, &dims.lhs_batch, &dims.lhs_contract));
+        extents.extend(free(other, &dims.rhs_batch, &dims.rhs_contract));
+        let pairs: Vec<(usize, usize)> =
+            dims.lhs_contract.iter().copied().zip(dims.rhs_contract.iter().copied()).collect();
+        let (lhs, rhs) = self.zero_padded_pair(other, &pairs);
+        self.builder.emit("stablehlo.dot_general", &[lhs, rhs], &attributes, ty).with_extents(extents)
     }
 
     /// `stablehlo.convolution` of this input with `kernel`.
@@ -223,7 +284,21 @@ impl<'b> Value<'b> {
             c.batch_groups,
             self.precision_attribute(2)
         );
-        self.builder.op("stablehlo.convolution", &[self, kernel], &attributes, ty)
+        let grouped = c.feature_groups != 1 || c.batch_groups != 1;
+        let spatial_bounded = self.is_bounded_along(&c.input[2..]) || kernel.is_bounded_along(&c.kernel[2..]);
+        if spatial_bounded || grouped && (self.is_bounded_along(&[c.input[1]]) || kernel.is_bounded()) {
+            self.builder.refuse("a convolution along a bounded dimension");
+        }
+        if c.batch_groups != 1 {
+            self.builder.refuse_bounded("a convolution in groups", &[self]);
+        }
+        let mut extents = vec![Extent::default(); spatial + 2];
+        (extents[c.output[0]], extents[c.output[1]]) = (self.extent(c.input[0]), kernel.extent(c.kernel[0]));
+        let (input, filter) = match c.feature_groups {
+            1 => self.zero_padded_pair(kernel, &[(c.input[1], c.kernel[1])]),
+            _ => (self, kernel),
+        };
+        self.builder.emit("stablehlo.convolution", &[input, filter], &attributes, ty).with_extents(extents)
     }
 
     /// `stablehlo.gather` with integer `indices`.
@@ -252,7 +327,37 @@ impl<'b> Value<'b> {
             array(&g.slice_sizes),
             g.indices_are_sorted
         );
-        self.builder.op("stablehlo.gather", &[self, indices], &attributes, Type::new(self.dtype(), &dims))
+        // What an index names is real, and where it would be without padding.
+        let (named, walked): (Vec<usize>, Vec<usize>) =
+            (0..self.rank()).partition(|i| g.start_index_map.contains(&(*i as i64)));
+        for axis in named {
+            self.require_prefix(axis, "an index into merged dimensions");
+            if g.slice_sizes[axis] != 1 {
+                self.extents_if("a slice", |i| i != axis);
+            }
+        }
+        let own: Vec<usize> = (0..index_dims.len()).filter(|&i| i != vector).collect();
+        let mut of_batch = own.into_iter().map(|i| {
+            let pair = g.start_indices_batching_dims.iter().position(|&dim| dim == i as i64);
+            pair.map_or_else(
+                || indices.extent(i),
+                |k| indices.common_extent(i, self, g.operand_batching_dims[k] as usize),
+            )
+        });
+        let mut of_window = walked
+            .into_iter()
+            .chain(g.start_index_map.iter().map(|&i| i as usize))
+            .filter(|&i| {
+                !g.collapsed_slice_dims.contains(&(i as i64)) && !g.operand_batching_dims.contains(&(i as i64))
+            })
+            .collect::<Vec<_>>();
+        of_window.sort_unstable();
+        let mut of_window = of_window.into_iter().map(|i| self.extent(i));
+        let extents: Vec<Extent> = (0..rank as i64)
+            .map(|i| if g.offset_dims.contains(&i) { of_window.next() } else { of_batch.next() }.unwrap_or_default())
+            .collect();
+        let ty = Type::new(self.dtype(), &dims);
+        self.builder.emit("stablehlo.gather", &[self, indices], &attributes, ty).with_extents(extents)
     }
 
     /// `stablehlo.scatter` of `updates` at integer `indices`; updates whose index is out of range are
@@ -282,8 +387,14 @@ impl<'b> Value<'b> {
             s.indices_are_sorted,
             s.unique_indices
         );
+        for &axis in &s.scatter_dims_to_operand_dims {
+            self.require_prefix(axis as usize, "an index into merged dimensions");
+        }
+        let indices = s.without_padded_updates(self, indices, updates);
         let operands = [self, indices, updates];
-        self.builder.op_with_regions("stablehlo.scatter", &operands, &[region], &attributes, vec![self.ty()])[0]
+        let result =
+            self.builder.emit_with_regions("stablehlo.scatter", &operands, &[region], &attributes, vec![self.ty()])[0];
+        result.with_extents(self.extents())
     }
 
     /// `stablehlo.select_and_scatter`: each element of `source` goes to the place in its window that
@@ -307,8 +418,15 @@ impl<'b> Value<'b> {
         );
         let operands = [self, source, zero];
         let types = vec![self.ty()];
-        self.builder.op_with_regions("stablehlo.select_and_scatter", &operands, &[select, scatter], &attributes, types)
-            [0]
+        let untouched = |i: usize| window.is_unit_along(i);
+        self.extents_if("a window", untouched);
+        source.extents_if("a window", untouched);
+        let extents: Vec<Extent> = (0..self.rank())
+            .map(|i| if untouched(i) { self.common_extent(i, source, i) } else { Extent::default() })
+            .collect();
+        let regions = [select, scatter];
+        let name = "stablehlo.select_and_scatter";
+        self.builder.emit_with_regions(name, &operands, &regions, &attributes, types)[0].with_extents(extents)
     }
 
     /// `stablehlo.fft` along the last dimension, of `size` elements on its real or complex side.
@@ -384,8 +502,13 @@ impl Builder {
             array(&window.window_dilations),
             window.padding_attribute()
         );
+        let extents = self.merged(operands);
+        operands.iter().for_each(|operand| {
+            operand.extents_if("a window", |i| window.is_unit_along(i));
+        });
         let all: Vec<Value<'b>> = operands.iter().chain(initial).copied().collect();
-        self.op_with_regions("stablehlo.reduce_window", &all, &[region], &attributes, results)
+        let results = self.emit_with_regions("stablehlo.reduce_window", &all, &[region], &attributes, results);
+        results.into_iter().map(|result| result.with_extents(extents.clone())).collect()
     }
 
     /// `stablehlo.custom_call`: an operation that the compiler knows by name. `config` is its parameters.

@@ -8,7 +8,8 @@ use std::slice;
 use std::sync::Arc;
 
 use engine::call::{Arg, Generator, Meta, Out, TensorArg};
-use engine::{Error, ErrorKind, Event, Mode, Result, SchemaArg, Status, Storage, memory, platform};
+use engine::explain::Reason;
+use engine::{Error, ErrorKind, Event, Result, SchemaArg, Status, Storage, memory, platform};
 use stablehlo::{Number, Precision};
 
 use crate::location;
@@ -155,15 +156,7 @@ unsafe extern "C" fn tt_call(
         let (args, outs, generator) =
             unsafe { (list(args, n_args), list_mut(outs, *n_outs), default_generator.as_mut()) };
         let device = device_index(device)?;
-        let mut engine = engine::lock()?;
-        let called = engine.call(op as u32, args, device, generator, outs);
-        let debug = engine.mode().0 == Mode::Debug;
-        drop(engine);
-        // Debug mode runs the operator during the call, so the caller's line is the operator's.
-        called.map_err(|error| match debug.then(location::of_user).flatten() {
-            Some(location) => Error::new(error.kind, format!("{} [at {location}]", error.message)),
-            None => error,
-        })
+        engine::lock()?.call(op as u32, args, device, generator, outs)
     });
     match called {
         Ok((status, count)) => {
@@ -172,6 +165,35 @@ unsafe extern "C" fn tt_call(
             if status == Status::Done { OK } else { UNDEFINED }
         }
         Err(()) => ERROR,
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tt_wants_line() -> u8 {
+    u8::from(engine::lines::wanted())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tt_note_line() {
+    let _ = guarded(|| {
+        location::note();
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tt_locate_last_call(device: i32) {
+    let _ = guarded(|| {
+        location::note();
+        engine::lock()?.locate_last_call(device_index(device)?);
+        Ok(())
+    });
+}
+
+/// Says on which line the caller stands, where the engine wants to know.
+fn note_line() {
+    if engine::lines::wanted() {
+        location::note();
     }
 }
 
@@ -328,6 +350,7 @@ unsafe extern "C" fn tt_copy_from_host(
             Some(release) if may_borrow != 0 => Some(Box::new(Owner { owner, release }) as Box<dyn Any + Send>),
             _ => None,
         };
+        note_line();
         // SAFETY: the ABI promises the tensor, and the data for as long as the contract asks.
         unsafe { engine::lock()?.copy_from_host(&*destination, data, owner) }
     })
@@ -335,14 +358,20 @@ unsafe extern "C" fn tt_copy_from_host(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tt_copy_to_host(source: *const TensorArg, data: *mut u8, nbytes: usize) -> i32 {
-    // SAFETY: the ABI promises the tensor and room for `nbytes`.
-    status(|| unsafe { engine::copy_to_host(&*source, list_mut(data, nbytes)) })
+    status(|| {
+        note_line();
+        // SAFETY: the ABI promises the tensor and room for `nbytes`.
+        unsafe { engine::copy_to_host(&*source, list_mut(data, nbytes)) }
+    })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tt_copy_across(source: *const TensorArg, destination: *const TensorArg) -> i32 {
-    // SAFETY: the ABI promises both tensors.
-    status(|| unsafe { engine::lock()?.copy_across(&*source, &*destination) })
+    status(|| {
+        note_line();
+        // SAFETY: the ABI promises both tensors.
+        unsafe { engine::lock()?.copy_across(&*source, &*destination) }
+    })
 }
 
 // ---- devices -------------------------------------------------------------------------------------
@@ -364,17 +393,24 @@ extern "C" fn tt_is_initialized() -> u8 {
 
 #[unsafe(no_mangle)]
 extern "C" fn tt_synchronize(device: i32) -> i32 {
-    status(|| engine::synchronize(usize::try_from(device).ok()))
+    status(|| {
+        note_line();
+        engine::synchronize(usize::try_from(device).ok())
+    })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn tt_flush() -> i32 {
-    status(|| engine::lock()?.flush_all())
+    status(|| {
+        note_line();
+        engine::lock()?.flush_all(Reason::Synchronize)
+    })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tt_event_new(device: i32, event: *mut u64) -> i32 {
     status(|| {
+        note_line();
         let new = Box::new(Event::record(device_index(device)?)?);
         // SAFETY: the ABI promises a place for the answer.
         unsafe { *event = Box::into_raw(new) as u64 };

@@ -3,9 +3,9 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use aten::{ArgSpec, Graph, GraphArg, Node, Number, ResultSpec, Type};
-use engine::SchemaArg;
+use aten::{ArgSpec, Bounds, Dim, Graph, GraphArg, Node, Number, ResultSpec, Type};
 use engine::export::{self, ExportInput};
+use engine::{BoundedInput, SchemaArg};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PyTuple};
@@ -13,13 +13,18 @@ use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PyTuple};
 type NamedArgs<'py> = Vec<(String, Bound<'py, PyAny>)>;
 /// The dtype and sizes of a dense, row-major tensor.
 type Dense = (i8, Vec<i64>);
+/// A size that may be bounded: as large as it gets, and the numbers of the graph's sizes that it is a multiple of.
+type SizeOf = (i64, Vec<u32>);
+/// Which inputs are sizes and as large as they get; inputs that have bounded dimensions, with their strides; what is known
+/// of the results of each node.
+type BoundsOf = (Vec<(usize, i64)>, Vec<(usize, Vec<SizeOf>, Vec<i64>)>, Vec<Option<Vec<Option<Vec<SizeOf>>>>>);
 type Nodes<'py> = Vec<(String, NamedArgs<'py>, usize)>;
 
 /// Keeps a traced decomposition and returns its handle. A graph is the number of its inputs, its nodes and the
 /// numbers of its results. `nodes` are `(operator, [(name, value)], number of results)`; a value is `None` or a
 /// tuple of a letter and its content:
 /// `v` value number, `vs` value numbers, `i`/`f`/`b`/`s`/`d` int, float, bool, string, dtype,
-/// `is`/`fs`/`bs` lists of them, `n` a number argument, `ns` a list of those, `g` a graph.
+/// `z` and `zs` sizes that may be bounded (as for `CompiledGraph`), `is`/`fs`/`bs` lists of them, `n` a number argument, `ns` a list of those, `g` a graph.
 #[pyfunction]
 pub fn define_graph(py: Python<'_>, inputs: usize, nodes: Nodes<'_>, outputs: Vec<Option<usize>>) -> PyResult<u64> {
     let graph = to_graph(inputs, nodes, outputs)?;
@@ -56,7 +61,7 @@ fn to_graph(inputs: usize, nodes: Nodes<'_>, outputs: Vec<Option<usize>>) -> PyR
             Ok(Node { operator, args, results })
         })
         .collect::<PyResult<_>>()?;
-    Ok(Graph { inputs, nodes, outputs })
+    Ok(Graph { inputs, nodes, outputs, bounds: None })
 }
 
 fn to_arg(value: &Bound<'_, PyAny>) -> PyResult<GraphArg> {
@@ -76,6 +81,8 @@ fn to_arg(value: &Bound<'_, PyAny>) -> PyResult<GraphArg> {
         "s" => GraphArg::Plain(ArgSpec::Str(content.extract()?)),
         "d" => GraphArg::Plain(ArgSpec::DType(engine::call::held(content.extract()?).map_err(super::to_python)?)),
         "is" => GraphArg::Plain(ArgSpec::Ints(content.extract()?)),
+        "z" => GraphArg::Plain(ArgSpec::Dim(to_dim(content.extract()?))),
+        "zs" => GraphArg::Plain(ArgSpec::Dims(to_dims(content.extract()?))),
         "fs" => GraphArg::Plain(ArgSpec::Floats(content.extract()?)),
         "g" => {
             let (inputs, nodes, outputs) = content.extract()?;
@@ -98,6 +105,27 @@ fn to_number(value: &Bound<'_, PyAny>) -> PyResult<Number> {
     }
     let complex = value.downcast::<PyComplex>()?;
     Ok(Number::Complex(complex.getattr("real")?.extract()?, complex.getattr("imag")?.extract()?))
+}
+
+fn to_bounds((sizes, inputs, results): BoundsOf) -> (Bounds, Vec<BoundedInput>) {
+    let bounded = |(arg, dims, strides): (usize, Vec<SizeOf>, Vec<i64>)| {
+        let dims = to_dims(dims);
+        BoundedInput { arg, sizes: dims.iter().map(|dim| dim.capacity).collect(), dims, strides }
+    };
+    let results = results.into_iter().map(|node| {
+        let of_result = |dims: Option<Vec<SizeOf>>| dims.map(to_dims);
+        node.map(|results| results.into_iter().map(of_result).collect())
+    });
+    let bounds = Bounds { sizes, inputs: Vec::new(), results: results.collect() };
+    (bounds, inputs.into_iter().map(bounded).collect())
+}
+
+fn to_dim((capacity, sizes): SizeOf) -> Dim {
+    Dim { capacity, sizes }
+}
+
+fn to_dims(dims: Vec<SizeOf>) -> Vec<Dim> {
+    dims.into_iter().map(to_dim).collect()
 }
 
 unsafe extern "C" {
@@ -135,7 +163,9 @@ impl CompiledGraph {
     /// `kinds` has a letter for each input: `t` a tensor, `n` a number, `-` one that the graph does not take.
     /// `results` describe the graph's results: dtype, sizes, strides. `sources` says where each output comes from:
     /// `k` is the k-th result that is not written into an input, `-1 - k` the k-th input itself, the smallest i32 None.
+    /// `bounds` are for graphs with bounded dimensions; what has such is described by what it can be at most.
     #[new]
+    #[pyo3(signature = (name, graph, kinds, written, results, sources, device, options, bounds=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -147,7 +177,9 @@ impl CompiledGraph {
         sources: Vec<i32>,
         device: i32,
         options: Vec<(String, Bound<'_, PyAny>)>,
+        bounds: Option<BoundsOf>,
     ) -> PyResult<CompiledGraph> {
+        let (bounds, bounded) = bounds.map(to_bounds).unzip();
         let taken: Vec<usize> = (0..kinds.len()).filter(|&i| kinds.as_bytes()[i] != b'-').collect();
         let arg = |&i: &usize| SchemaArg {
             name: i.to_string(),
@@ -162,7 +194,8 @@ impl CompiledGraph {
         };
         let compiled = engine::CompiledGraph {
             name,
-            graph: Arc::new(to_graph(graph.0, graph.1, graph.2)?),
+            graph: Arc::new(Graph { bounds, ..to_graph(graph.0, graph.1, graph.2)? }),
+            bounded: bounded.unwrap_or_default(),
             args: taken.iter().map(arg).collect(),
             results: results.into_iter().map(result).collect::<PyResult<_>>()?,
             options: options

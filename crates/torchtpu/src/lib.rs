@@ -4,6 +4,7 @@
 
 mod abi;
 mod cache;
+mod explain;
 mod graph;
 mod location;
 mod warning;
@@ -309,6 +310,8 @@ fn op_stats(py: Python<'_>) -> PyResult<Py<PyDict>> {
     dict.set_item("operators", stats.operators)?;
     dict.set_item("decomposed", stats.decomposed)?;
     dict.set_item("fallen_back", stats.fallen_back)?;
+    dict.set_item("padded", stats.padded)?;
+    dict.set_item("unpadded", stats.unpadded)?;
     Ok(dict.unbind())
 }
 
@@ -415,6 +418,8 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         cache::cache_export,
         cache::cache_import,
         cache::bundle_ahead,
+        explain::begin_explaining,
+        explain::end_explaining,
         graph::define_graph,
         graph::stablehlo,
     );

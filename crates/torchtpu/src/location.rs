@@ -1,31 +1,70 @@
 //! Where in the user's Python code the process stands.
 
-use pyo3::prelude::*;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// "train.py:31": the innermost Python line outside torch and this package. On a thread without Python
-/// frames, such as autograd's, the line at which the main thread waits. `None` when there is no such line.
-pub fn of_user() -> Option<String> {
-    Python::attach(|py| find(py).ok().flatten())
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
+/// How many code objects are remembered.
+const MAX_CODES: usize = 8192;
+
+/// Tells the engine the innermost Python line outside torch and this package. On a thread without Python frames, such
+/// as autograd's, that is the line at which the main thread waits. Takes the GIL: not to be called with a lock held.
+pub fn note() {
+    engine::lines::set_caller(Python::attach(|py| find(py).ok().flatten()));
 }
 
-fn find(py: Python<'_>) -> PyResult<Option<String>> {
-    let sys = py.import("sys")?;
-    let mut frame = match sys.call_method1("_getframe", (0,)) {
-        Ok(frame) => frame,
-        Err(_) => {
-            let main = py.import("threading")?.call_method0("main_thread")?.getattr("ident")?;
-            sys.call_method0("_current_frames")?.get_item(main)?
-        }
-    };
-    let library = py.import("torch")?.getattr("__path__")?.get_item(0)?.extract::<String>()?;
-    let ours = py.import("torchtpu")?.getattr("__path__")?.get_item(0)?.extract::<String>()?;
+/// A code object, held so that its address stays its own, and its file where that is the user's.
+type Code = (Py<PyAny>, Option<Arc<str>>);
+
+/// By address.
+static FILES: Mutex<Option<HashMap<usize, Code>>> = Mutex::new(None);
+
+fn find(py: Python<'_>) -> PyResult<Option<(Arc<str>, u32)>> {
+    let mut frame = current_frame(py)?;
+    let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    let files = files.get_or_insert_default();
+    if files.len() >= MAX_CODES {
+        files.clear();
+    }
     while !frame.is_none() {
-        let file: String = frame.getattr("f_code")?.getattr("co_filename")?.extract()?;
-        if !file.starts_with(&library) && !file.starts_with(&ours) {
-            let line: usize = frame.getattr("f_lineno")?.extract()?;
-            return Ok(Some(format!("{file}:{line}")));
+        let code = frame.getattr(intern!(py, "f_code"))?;
+        let address = code.as_ptr() as usize;
+        let file = match files.get(&address) {
+            Some((_, file)) => file.clone(),
+            None => {
+                let file = file_of_user(py, &code)?;
+                files.insert(address, (code.unbind(), file.clone()));
+                file
+            }
+        };
+        if let Some(file) = file {
+            return Ok(Some((file, frame.getattr(intern!(py, "f_lineno"))?.extract()?)));
         }
-        frame = frame.getattr("f_back")?;
+        frame = frame.getattr(intern!(py, "f_back"))?;
     }
     Ok(None)
+}
+
+fn current_frame(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    // SAFETY: the GIL is held; the frame is borrowed from the thread, or null on one without frames.
+    if let Some(frame) = unsafe { Bound::from_borrowed_ptr_or_opt(py, pyo3::ffi::PyEval_GetFrame().cast()) } {
+        return Ok(frame);
+    }
+    let main = py.import("threading")?.call_method0("main_thread")?.getattr("ident")?;
+    py.import("sys")?.call_method0("_current_frames")?.get_item(main)
+}
+
+/// The file of a code object, unless that belongs to torch or to this package.
+fn file_of_user(py: Python<'_>, code: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
+    static LIBRARIES: PyOnceLock<[String; 2]> = PyOnceLock::new();
+    let libraries = LIBRARIES.get_or_try_init(py, || {
+        let folder = |name: &str| -> PyResult<String> { py.import(name)?.getattr("__path__")?.get_item(0)?.extract() };
+        Ok::<_, PyErr>([folder("torch")?, folder("torchtpu")?])
+    })?;
+    let file: String = code.getattr(intern!(py, "co_filename"))?.extract()?;
+    let is_library = libraries.iter().any(|folder| file.starts_with(folder.as_str())) || file.starts_with("<frozen");
+    Ok((!is_library).then(|| file.into()))
 }

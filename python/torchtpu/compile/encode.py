@@ -18,15 +18,15 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.node import map_arg
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from torchtpu import _C
+from torchtpu.compile.bounds import Bounds, SizeOf, UnboundedError
 from torchtpu.compile.options import Flags
 from torchtpu.decompose import on_a_clean_thread
 from torchtpu.decompose.encoding import SCALAR_TYPES, Encoded, Encoder, Numbers, Value, attribute_of
 from torchtpu.decompose.names import name_of
-from torchtpu.decompose.tracing import IDENTITIES, trace_graph
+from torchtpu.decompose.tracing import IDENTITIES, Traced, trace_fake, trace_graph
 
 COPY_ = torch.ops.aten.copy_.default
 AS_STRIDED = torch.ops.aten.as_strided.default
@@ -58,12 +58,17 @@ def is_covered(operator: Any) -> bool:
 
 
 class GraphEncoder(Encoder):
-    """Takes down a graph of AOTAutograd's. `sizes` gives its symbolic sizes, where it has any."""
+    """Takes down a graph of AOTAutograd's. Symbolic sizes are what `sizes` says, or bounded."""
 
-    def __init__(self, module: GraphModule, rows: frozenset[str], sizes: Sizes) -> None:
+    def __init__(self, module: GraphModule, rows: frozenset[str], sizes: Sizes, bounds: Bounds | None = None) -> None:
         super().__init__()
         self._rows = rows
         self._sizes = sizes
+        self._bounds = bounds
+        # What is known of results, by the number of the node.
+        self._result_dims: dict[int, list[list[SizeOf] | None]] = {}
+        # Outputs that follow from the sizes: whoever calls the graph makes them.
+        self.symbolic_outputs: list[tuple[int, Any]] = []
         self.kinds = ""
         # The new values of inputs that the graph writes.
         self.written: dict[Node, int] = {}
@@ -71,7 +76,12 @@ class GraphEncoder(Encoder):
         # Inputs come first among the numbers; what the graph does not take has none.
         for node in self.placeholders:
             self.kinds += _kind_of(node.meta.get("val"))
-        numbers = iter(self.new_numbers(len(self.kinds) - self.kinds.count("-")))
+        self._taken = len(self.kinds) - self.kinds.count("-")
+        numbers = iter(self.new_numbers(self._taken))
+        if bounds is not None:
+            # The sizes, and numbers that follow from them, are given behind the rest.
+            _find_sizes(module, bounds)
+            self.new_numbers(bounds.complete())
         self.outputs = self.walk(module, [None if kind == "-" else next(numbers) for kind in self.kinds])
 
     def compiled(self, name: str, device: int, flags: Flags) -> Run:
@@ -95,10 +105,17 @@ class GraphEncoder(Encoder):
         constants: list[tuple[int, Any]] = []
         views: list[tuple[int, Node, tuple[Any, ...]]] = []
         for position, output in enumerate(self.outputs):
-            if not isinstance(output, Node) or not isinstance(output.meta["val"], torch.Tensor):
+            if self._is_bounded(output):
+                self.symbolic_outputs.append((position, _symbolic(output).node.expr))
+                sources.append(_NOTHING)
+            elif not isinstance(output, Node) or not isinstance(output.meta["val"], torch.Tensor):
                 constants.append((position, self.plain(output)))
                 sources.append(_NOTHING)
-            elif (owner := owner_of(output)) is not output and self._has_gaps(output):
+            elif (
+                not self._has_bounded_layout(output)
+                and (owner := owner_of(output)) is not output
+                and self._has_gaps(output)
+            ):
                 value, whole = output.meta["val"], owner.meta["val"]
                 offset = self.plain(value.storage_offset()) - self.plain(whole.storage_offset())
                 views.append((position, owner, (self.plain(value.shape), self.plain(value.stride()), offset)))
@@ -107,9 +124,12 @@ class GraphEncoder(Encoder):
                 sources.append(source_of(output))
         count = len(sources)
         sources.extend(source_of(owner) for _, owner, _ in views)
-        graph = (len(self.kinds) - self.kinds.count("-"), self.nodes, results)
+        extra = 0 if self._bounds is None else len(self._bounds)
+        graph = (self._taken + extra, self.nodes, results)
         positions = [self.placeholders.index(node) for node in written]
-        call = _C.CompiledGraph(name, graph, self.kinds, positions, described, sources, device, list(flags))
+        bounds = self._describe_bounds()
+        kinds = self.kinds + "n" * extra
+        call = _C.CompiledGraph(name, graph, kinds, positions, described, sources, device, list(flags), bounds)
         constants = [(position, value) for position, value in constants if value is not None]
         if not constants and not views:
             return call
@@ -125,10 +145,26 @@ class GraphEncoder(Encoder):
 
         return complete
 
+    def _describe_bounds(self) -> Any:
+        """The bounded dimensions, as the core takes them."""
+        if self._bounds is None:
+            return None
+        if any(self._has_bounded_dims(node) for node in self.written):
+            raise UnboundedError("it writes an input of such a size")
+        sizes = [(self._taken + i, self._bounds.capacity(size)) for i, size in enumerate(self._bounds.sizes)]
+        given = [node for node, kind in zip(self.placeholders, self.kinds, strict=True) if kind != "-"]
+        inputs = []
+        for number, node in enumerate(given):
+            if self._has_bounded_layout(node):
+                value = node.meta["val"]
+                inputs.append((number, self._dims_of(value), self._describe(node)[2]))
+        return sizes, inputs, [self._result_dims.get(i) for i in range(len(self.nodes))]
+
     def _has_gaps(self, node: Node) -> bool:
         value = node.meta["val"]
         held = [
-            (self.plain(stride), self.plain(size)) for stride, size in zip(value.stride(), value.shape, strict=True)
+            (self._at_most(stride), self._at_most(size))
+            for stride, size in zip(value.stride(), value.shape, strict=True)
         ]
         return not is_dense([(stride, size) for stride, size in held if stride != 0])
 
@@ -141,6 +177,8 @@ class GraphEncoder(Encoder):
             return value if self.numbers.get(value) is not None else self.plain(known)
         if isinstance(value, list | tuple):
             return type(value)(self.plain(each) for each in value)
+        if self._is_bounded(value):
+            raise UnboundedError(f"{value} must be known")
         if isinstance(value, torch.SymInt):
             return int(self._evaluate(value))
         if isinstance(value, torch.SymBool):
@@ -152,12 +190,67 @@ class GraphEncoder(Encoder):
     def _evaluate(self, value: Any) -> Any:
         return value.node.expr.xreplace(self._sizes) if value.node.constant is None else value.node.constant
 
+    def _is_bounded(self, value: Any) -> bool:
+        """Whether a value is, or lists, a size that is not known before the graph runs."""
+        if self._bounds is None:
+            return False
+        if isinstance(value, list | tuple):
+            return any(self._is_bounded(each) for each in value)
+        value = _symbolic(value)
+        return isinstance(value, _SYMBOLIC) and value.node.constant is None and bool(value.node.expr.free_symbols)
+
+    def _has_bounded_dims(self, node: Node) -> bool:
+        value = node.meta.get("val")
+        return isinstance(value, torch.Tensor) and self._is_bounded(tuple(value.shape))
+
+    def _has_bounded_layout(self, node: Node) -> bool:
+        """Whether the sizes, or where elements lie in memory, are not known before the graph runs."""
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            return False
+        return self._is_bounded((*value.shape, *value.stride(), value.storage_offset()))
+
+    def _at_most(self, value: Any) -> int:
+        """A size or a stride, as large as it gets."""
+        if self._is_bounded(value):
+            assert self._bounds is not None
+            return self._bounds.capacity(value.node.expr)
+        return int(self.plain(value))
+
+    def _size_of(self, value: Any) -> SizeOf:
+        value = _symbolic(value)
+        if self._is_bounded(value):
+            assert self._bounds is not None
+            return self._bounds.size_of(value.node.expr)
+        return int(self.plain(value)), []
+
+    def _dims_of(self, value: torch.Tensor) -> list[SizeOf]:
+        return [self._size_of(size) for size in value.shape]
+
+    def _bounded_value(self, value: Any, kind: str) -> Value:
+        """An argument in which there are sizes that are not known before the graph runs."""
+        assert self._bounds is not None
+        if "List[" in kind and ("int" in kind or "SymInt" in kind):
+            return ("zs", [self._size_of(each) for each in (value if isinstance(value, list | tuple) else [value])])
+        value = _symbolic(value)
+        if isinstance(value, torch.SymInt):
+            if "int" in kind or "SymInt" in kind:
+                return ("z", self._size_of(value))
+        if _is_number(kind) and isinstance(value, torch.SymInt | torch.SymFloat):
+            return ("v", self._taken + len(self._bounds.sizes) + self._bounds.number(value.node.expr))
+        raise UnboundedError(f"{value} is taken as {kind}")
+
     def value(self, value: Any, argument: Any) -> Value:
+        if self._is_bounded(value):
+            return self._bounded_value(value, str(argument.type))
         return super().value(self.plain(value), argument)
 
     def _describe(self, node: Node) -> tuple[int, list[int], list[int]]:
         value = node.meta["val"]
-        return SCALAR_TYPES[value.dtype], [*map(self.plain, value.shape)], [*map(self.plain, value.stride())]
+        sizes, strides = [*map(self._at_most, value.shape)], [*map(self._at_most, value.stride())]
+        if self._has_bounded_layout(node) and not is_dense(list(zip(strides, sizes, strict=True))):
+            strides = list(torch.empty(sizes, device="meta").stride())
+        return SCALAR_TYPES[value.dtype], sizes, strides
 
     # ---- nodes -----------------------------------------------------------------------------------
 
@@ -169,10 +262,10 @@ class GraphEncoder(Encoder):
             self._view_memory(node)
         elif isinstance(operator, HigherOrderOperator):
             self._call_higher_order(node, operator)
+        elif isinstance(node.meta.get("val"), _SYMBOLIC):
+            pass  # arithmetic on sizes: `plain` evaluates it
         elif operator is python_operator.getitem or isinstance(operator, OpOverload):
             super().call(node)
-        elif isinstance(node.meta.get("val"), torch.SymInt | torch.SymBool | torch.SymFloat):
-            pass  # arithmetic on sizes: `plain` evaluates it
         else:
             self._refuse(operator)
 
@@ -211,13 +304,22 @@ class GraphEncoder(Encoder):
 
     def call_operator(self, operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any], results: Any) -> Numbers:
         if is_covered(operator):
-            return super().call_operator(operator, args, kwargs, results)
+            numbers = super().call_operator(operator, args, kwargs, results)
+            if self._bounds is not None and name_of(operator) not in IDENTITIES:
+                tensors = tree_flatten(results)[0]
+                known = [self._dims_of(each) if isinstance(each, torch.Tensor) else None for each in tensors]
+                self._result_dims[len(self.nodes) - 1] = known
+            return numbers
         # An operator without a row: its decomposition goes in, the one that eager traces.
-        on_meta = [self._on_meta(each) for each in args], {name: self._on_meta(each) for name, each in kwargs.items()}
-        traced = on_a_clean_thread(lambda: trace_graph(operator, tuple(on_meta[0]), on_meta[1], self._rows))
-        inputs: list[int] = []
-        for each in _in_schema_order(operator, args, kwargs):
-            map_arg(self.plain(each), lambda value: inputs.append(self.number(value)))
+        listed = _in_schema_order(operator, args, kwargs)
+        nodes = [each for value in listed for each in tree_flatten(value)[0] if _is_tensor(each)]
+        if any(self._has_bounded_layout(node) for node in nodes) or any(self._is_bounded(each) for each in listed):
+            traced = self._trace_symbolic(operator, args, kwargs, nodes)
+        else:
+            on_meta = [self._on_meta(each) for each in args]
+            named = {name: self._on_meta(each) for name, each in kwargs.items()}
+            traced = on_a_clean_thread(lambda: trace_graph(operator, tuple(on_meta), named, self._rows))
+        inputs = [self.number(node) for node in nodes]
         outputs = iter(self.walk(traced.module, inputs))
 
         def numbers_of(value: Any) -> Any:
@@ -227,6 +329,28 @@ class GraphEncoder(Encoder):
             return None if output is None else self.number(output)
 
         return numbers_of(results)
+
+    def _trace_symbolic(
+        self, operator: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], nodes: Sequence[Node]
+    ) -> Traced:
+        """The decomposition of a call with sizes that are not known."""
+        mode = next((node.meta["val"].fake_mode for node in nodes), None)
+        if mode is None:
+            raise UnboundedError(f"{operator} has no row")
+        given, named = tree_map(_symbolic, (tuple(args), dict(kwargs)))
+        guards = len(mode.shape_env.guards)
+
+        def trace() -> Traced:
+            with mode:
+                return trace_fake(operator, given, named, self._rows)
+
+        try:
+            traced = on_a_clean_thread(trace)
+        except Exception as error:
+            raise UnboundedError(f"{operator} cannot be decomposed for all sizes: {error}") from error
+        if len(mode.shape_env.guards) != guards:
+            raise UnboundedError(f"the decomposition of {operator} depends on the sizes")
+        return traced
 
     def _on_meta(self, value: Any) -> Any:
         value = self.plain(value)
@@ -341,6 +465,36 @@ def is_dense(held: Sequence[tuple[int, int]]) -> bool:
             return False
         expected *= size
     return True
+
+
+_SYMBOLIC = (torch.SymInt, torch.SymBool, torch.SymFloat)
+
+
+def _symbolic(value: Any) -> Any:
+    """A number, where a node stands for one."""
+    return value.meta.get("val") if isinstance(value, Node) else value
+
+
+def _is_number(kind: str) -> bool:
+    return any(each in kind for each in ("Tensor", "number", "Scalar"))
+
+
+def _find_sizes(module: GraphModule, bounds: Bounds) -> None:
+    """Has the bounds number all sizes of a graph, and what its operators take as numbers."""
+    for node in module.graph.nodes:
+        for each in tree_flatten(node.meta.get("val"))[0]:
+            for size in each.shape if isinstance(each, torch.Tensor) else [each]:
+                if isinstance(size, torch.SymInt):
+                    bounds.size_of(size.node.expr)
+        if isinstance(node.target, OpOverload):
+            arguments = zip(node.target._schema.arguments, node.args, strict=False)
+            named = [
+                (each, node.kwargs[each.name]) for each in node.target._schema.arguments if each.name in node.kwargs
+            ]
+            for argument, value in [*arguments, *named]:
+                size = _symbolic(value)
+                if isinstance(size, torch.SymInt | torch.SymFloat) and _is_number(str(argument.type)):
+                    bounds.number(size.node.expr)
 
 
 # Stands for an output that is no tensor.

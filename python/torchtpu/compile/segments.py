@@ -16,6 +16,7 @@ from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from torchtpu.compile.bounds import Bounds, explain, growth_of
 from torchtpu.compile.encode import COPY_, DENSE_FORMS, FUNCTION_CALLERS, GraphEncoder, Run, is_covered
 from torchtpu.compile.options import Flags
 from torchtpu.decompose.encoding import attribute_of
@@ -47,11 +48,27 @@ def _program(module: GraphModule, name: str, rows: frozenset[str], flags: Flags,
     symbols = _symbols(module)
     if not symbols:
         return GraphEncoder(module, rows, {}).compiled(name, device, flags)
-    # One program for each set of sizes.
+    growth = growth_of(node.meta.get("val") for node in module.graph.find_nodes(op="placeholder"))
+    # A program for all sizes up to some, or, where that cannot be, one for each set of sizes.
+    bounded_programs: dict[tuple[int, ...], _BoundedProgram] = {}
     programs: dict[tuple[int, ...], Run] = {}
+    is_bounded = True
 
     def call(inputs: list[Any]) -> list[Any]:
+        nonlocal is_bounded
         sizes = tuple(inputs[i] if dim is None else inputs[i].size(dim) for i, dim in symbols.values())
+        if is_bounded:
+            try:
+                capacities = growth.reach(symbols, sizes)
+                bounded = bounded_programs.get(capacities)
+                if bounded is None:
+                    bounds = Bounds(dict(zip(symbols, capacities, strict=True)))
+                    bounded = _BoundedProgram(module, name, rows, flags, device, bounds)
+                    bounded_programs[capacities] = bounded
+                return bounded(inputs, dict(zip(symbols, sizes, strict=True)))
+            except NotImplementedError as reason:
+                is_bounded = False
+                explain(name, reason)
         program = programs.get(sizes)
         if program is None:
             known = dict(zip(symbols, sizes, strict=True))
@@ -59,6 +76,31 @@ def _program(module: GraphModule, name: str, rows: frozenset[str], flags: Flags,
         return program(inputs)
 
     return call
+
+
+class _BoundedProgram:
+    """A program for all sizes up to some, which are inputs."""
+
+    def __init__(
+        self, module: GraphModule, name: str, rows: frozenset[str], flags: Flags, device: int, bounds: Bounds
+    ) -> None:
+        encoder = GraphEncoder(module, rows, {}, bounds)
+        self._run = encoder.compiled(name, device, flags)
+        self._bounds = bounds
+        self._outputs = encoder.symbolic_outputs
+        # Sympy takes its time.
+        self._known: dict[tuple[int, ...], tuple[list[int | float], list[tuple[int, int]]]] = {}
+
+    def __call__(self, inputs: list[Any], sizes: dict[Any, int]) -> list[Any]:
+        key = tuple(sizes.values())
+        if key not in self._known:
+            numbers = [(position, int(expression.xreplace(sizes))) for position, expression in self._outputs]
+            self._known[key] = self._bounds.values(sizes), numbers
+        values, numbers = self._known[key]
+        outputs = self._run([*inputs, *values])
+        for position, number in numbers:
+            outputs[position] = number
+        return outputs
 
 
 def _symbols(module: GraphModule) -> dict[Any, tuple[int, int | None]]:

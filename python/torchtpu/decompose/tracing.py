@@ -57,6 +57,15 @@ def trace_graph(operator: OpOverload, args: tuple[Any, ...], kwargs: dict[str, A
         return _trace_to_rows(call.all_on_meta(), rows)
 
 
+def trace_fake(operator: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], rows: frozenset[str]) -> Traced:
+    """The same for a call on fake tensors, whose sizes may be symbols."""
+    return _trace_to_rows(_Call.of(operator, args, kwargs, _as_it_is), rows)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
 def _trace_to_rows(call: _Call, rows: frozenset[str]) -> Traced:
     operator = call.operator
     table = decompositions(rows)
@@ -65,7 +74,9 @@ def _trace_to_rows(call: _Call, rows: frozenset[str]) -> Traced:
         missing = {
             node.target: None
             for node in module.graph.nodes
-            if isinstance(node.target, OpOverload) and not _is_covered(node.target, rows)
+            if isinstance(node.target, OpOverload)
+            and not _is_covered(node.target, rows)
+            and not isinstance(node.meta.get("val"), torch.SymInt)
         }
         if not missing:
             return Traced(operator, module)
@@ -155,7 +166,13 @@ class _Call:
         self.functional = functional_variant(operator)
 
     @classmethod
-    def of(cls, operator: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
+    def of(
+        cls,
+        operator: OpOverload,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        place: Callable[[Any], Any] | None = None,
+    ) -> _Call:
         values = []
         for position, argument in enumerate(operator._schema.arguments):
             if position < len(args):
@@ -166,7 +183,7 @@ class _Call:
                 value = argument.default_value
             else:
                 raise TypeError(f"{operator} misses its argument {argument.name}")
-            values.append(_on_meta(value))
+            values.append((place or _on_meta)(value))
         return cls(operator, values)
 
     def all_on_meta(self) -> _Call:

@@ -4,6 +4,7 @@ torch.tpu.is_available(), torch.tpu.device_count(), torch.tpu.synchronize()
 torch.tpu.eager_mode = "fused"
 with torch.tpu.set_eager_mode("debug", check_finite=True): ...
 torch.tpu.memory_allocated(), torch.tpu.cache_stats()
+with torch.tpu.explain() as explanation: ...
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from torchtpu.tpu.devices import (
     set_device,
     synchronize,
 )
+from torchtpu.tpu.explanation import Explanation, explain
 from torchtpu.tpu.lazy import _is_in_bad_fork, _lazy_call, _lazy_init, init, is_initialized
 from torchtpu.tpu.memory import (
     empty_cache,
@@ -74,6 +76,7 @@ from torchtpu.tpu.streams import (
 __all__ = [
     "EagerMode",
     "Event",
+    "Explanation",
     "Stream",
     "StreamContext",
     "_exchange_device",
@@ -92,6 +95,7 @@ __all__ = [
     "device_of",
     "eager_mode",
     "empty_cache",
+    "explain",
     "fork_rng",
     "get_amp_supported_dtype",
     "get_device_index",

@@ -14,29 +14,34 @@ pub(crate) const ROWS: &[Row] = &[
     many(&["_native_batch_norm_legit"], |cx| {
         let norm = BatchNorm::of(cx, cx.bool("training")?)?;
         Ok([norm.running(), norm.results()].concat())
-    }),
+    })
+    .bounded(),
     many(&["_batch_norm_with_update"], |cx| {
         let norm = BatchNorm::of(cx, true)?;
         Ok([norm.running(), norm.results(), vec![reserve(cx)]].concat())
-    }),
+    })
+    .bounded(),
     // These do not, or return the new ones.
-    many(&["_native_batch_norm_legit.no_stats"], |cx| Ok(BatchNorm::of(cx, cx.bool("training")?)?.results())),
-    many(&["_native_batch_norm_legit_no_training"], |cx| Ok(BatchNorm::of(cx, false)?.results())),
+    many(&["_native_batch_norm_legit.no_stats"], |cx| Ok(BatchNorm::of(cx, cx.bool("training")?)?.results())).bounded(),
+    many(&["_native_batch_norm_legit_no_training"], |cx| Ok(BatchNorm::of(cx, false)?.results())).bounded(),
     many(&["_batch_norm_no_update"], |cx| {
         // Without running statistics to use, it takes those of the batch.
         let norm = BatchNorm::of(cx, cx.is_none("running_mean"))?;
         Ok([norm.results(), vec![reserve(cx)]].concat())
-    }),
+    })
+    .bounded(),
     many(&["_native_batch_norm_legit_functional"], |cx| {
         let norm = BatchNorm::of(cx, cx.bool("training")?)?;
         Ok([norm.results(), norm.running()].concat())
-    }),
+    })
+    .bounded(),
     many(&["_batch_norm_with_update_functional"], |cx| {
         let norm = BatchNorm::of(cx, true)?;
         Ok([norm.results(), vec![reserve(cx)], norm.running()].concat())
-    }),
-    many(&["native_batch_norm_backward"], |cx| backward(cx, cx.bool("train")?, "save_invstd")),
-    many(&["batch_norm_backward"], |cx| backward(cx, cx.bool("update")?, "save_var")),
+    })
+    .bounded(),
+    many(&["native_batch_norm_backward"], |cx| backward(cx, cx.bool("train")?, "save_invstd")).bounded(),
+    many(&["batch_norm_backward"], |cx| backward(cx, cx.bool("update")?, "save_var")).bounded(),
     // Synchronized batch norm. Running statistics are written without the schemas saying so: the caller passes
     // none and moves them itself.
     many(&["batch_norm_stats"], |cx| {
@@ -104,8 +109,9 @@ impl<'b> Channels<'b> {
     }
 
     /// How many elements a channel has.
-    fn count(&self) -> f64 {
-        (self.dims.iter().product::<i64>() / self.dims.get(1).copied().unwrap_or(1).max(1)) as f64
+    fn count(&self) -> Value<'b> {
+        let axes = if self.channels_last { [0, 1] } else { [0, 2] };
+        self.value.count(&axes, self.wide())
     }
 
     /// The sum of each channel, first over the batch, which adds whole samples, and then over places. The barrier

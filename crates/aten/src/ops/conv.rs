@@ -32,8 +32,9 @@ pub(crate) const ROWS: &[Row] = &[
             }
             None => y,
         })
-    }),
-    many(&["convolution_backward", "convolution_backward_overrideable"], gradients),
+    })
+    .bounded(),
+    many(&["convolution_backward", "convolution_backward_overrideable"], gradients).bounded(),
 ];
 
 fn gradients<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {

@@ -8,8 +8,8 @@ use crate::ops::index::{Combine, Places, narrow, running_sum};
 use crate::table::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
-    one(&["embedding"], |cx| Ok(rows(cx.tensor("weight")?, cx.tensor("indices")?))),
-    one(&["embedding_dense_backward"], embedding_dense_backward),
+    one(&["embedding"], |cx| Ok(rows(cx.tensor("weight")?, cx.tensor("indices")?))).bounded(),
+    one(&["embedding_dense_backward"], embedding_dense_backward).bounded(),
     one(&["embedding_renorm", "embedding_renorm_"], embedding_renorm).baked(&["norm_type"]),
     many(&["_embedding_bag", "_embedding_bag_forward_only"], embedding_bag),
     one(&["_embedding_bag_backward", "_embedding_bag_dense_backward"], embedding_bag_backward),

@@ -6,20 +6,22 @@
 use stablehlo::{DType, Number, Type, Value};
 
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::table::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["fill.Scalar", "fill.Tensor"], |cx| {
         let ty = cx.ty("self")?;
         Ok(cx.operand("value", ty.dtype)?.broadcast_to(&ty.dims))
-    }),
-    one(&["zero", "zeros", "zeros_like", "new_zeros"], |cx| splat(cx, 0)),
-    one(&["ones", "ones_like", "new_ones"], |cx| splat(cx, 1)),
+    })
+    .bounded(),
+    one(&["zero", "zeros", "zeros_like", "new_zeros"], |cx| splat(cx, 0)).bounded(),
+    one(&["ones", "ones_like", "new_ones"], |cx| splat(cx, 1)).bounded(),
     one(&["full", "full_like", "new_full"], |cx| {
         let ty = result_type(cx, cx.promoted(&["fill_value"])?)?;
         Ok(cx.operand("fill_value", ty.dtype)?.broadcast_to(&ty.dims))
-    }),
+    })
+    .bounded(),
     // A constant that a graph captured.
     one(&["torchtpu::constant"], |cx| {
         let ty = result_type(cx, DType::F32)?;
@@ -31,7 +33,8 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["scalar_tensor"], |cx| {
         let ty = result_type(cx, DType::F32)?;
         cx.operand("s", ty.dtype)
-    }),
+    })
+    .bounded(),
     one(&["eye", "eye.m", "eye.out", "eye.m_out"], |cx| {
         let n = cx.int("n")?;
         let ty = Type { dims: vec![n, cx.int_or_none("m").unwrap_or(n)], ..result_type(cx, DType::F32)? };
@@ -40,7 +43,9 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(row.eq(column).convert(ty.dtype))
     }),
     // The numbers decide the size of the result, so they are part of the program.
-    one(&["arange", "arange.start", "arange.start_step", "arange.start_out"], |cx| progression(cx, false)).baked(STEPS),
+    one(&["arange", "arange.start", "arange.start_step", "arange.start_out"], |cx| progression(cx, false))
+        .bounded()
+        .baked(STEPS),
     one(&["range", "range.step", "range.out"], |cx| progression(cx, true)).baked(STEPS),
     // PyTorch's composites write into what they allocate.
     one(LINSPACE, |cx| {
@@ -67,7 +72,8 @@ pub(crate) fn result_type(cx: &Cx<'_>, otherwise: DType) -> Result<Type> {
         return Ok(Type::new(result.dtype, &result.sizes));
     }
     let like = cx.ty("self").ok();
-    let dims = match (cx.ints_or_none("size")?, &like) {
+    let size = if cx.is_none("size") { None } else { Some(cx.capacities("size")?) };
+    let dims = match (size, &like) {
         (Some(size), _) => size,
         (None, Some(ty)) => ty.dims.clone(),
         (None, None) => Vec::new(),
@@ -83,6 +89,11 @@ fn splat<'b>(cx: &Cx<'b>, number: i64) -> Result<Value<'b>> {
 
 /// `start + i · step`, up to `end` or also at it.
 fn progression<'b>(cx: &Cx<'b>, end_included: bool) -> Result<Value<'b>> {
+    if let Some([length]) = cx.result_dims(0)
+        && !length.sizes.is_empty()
+    {
+        return bounded_progression(cx, length.capacity);
+    }
     let number = |name, otherwise| if cx.is_none(name) { Ok(Number::Int(otherwise)) } else { cx.number(name) };
     let (start, end, step) = (number("start", 0)?, cx.number("end")?, number("step", 1)?);
     let whole = [start, end, step].iter().all(|n| !matches!(n, Number::Float(_) | Number::Complex(..)));
@@ -102,6 +113,19 @@ fn progression<'b>(cx: &Cx<'b>, end_included: bool) -> Result<Value<'b>> {
     let narrow = i32::try_from(start).is_ok() && i32::try_from(last).is_ok();
     let index = cx.b().iota(if narrow { DType::I32 } else { DType::I64 }, &[length], 0);
     Ok((index * step + start).convert(ty.dtype))
+}
+
+/// [`progression`] of whole numbers, of which PyTorch says how many there are.
+fn bounded_progression<'b>(cx: &Cx<'b>, length: i64) -> Result<Value<'b>> {
+    let whole = |name: &str| cx.known_number(name).is_none_or(|number| matches!(number, Number::Int(_)));
+    if !["start", "end", "step"].into_iter().all(whole) {
+        return Err(Error::not_implemented("a bounded progression of fractions"));
+    }
+    let dtype = cx.dtype_or_none("dtype").unwrap_or(DType::I64);
+    let number = |name| if cx.is_none(name) { Ok(None) } else { cx.scalar(name, DType::I64).map(Some) };
+    let index = cx.b().iota(DType::I64, &[length], 0);
+    let scaled = number("step")?.map_or(index, |step| index * step);
+    Ok(number("start")?.map_or(scaled, |start| scaled + start).convert(dtype))
 }
 
 /// `steps` numbers at equal distances from `start` to `end`, counted from the nearer end so that both are

@@ -11,10 +11,10 @@ use crate::ops::dynamic::Chosen;
 use crate::table::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
-    one(&["index.Tensor", "_unsafe_index.Tensor"], index),
-    one(&["index_put", "_index_put_impl", "_index_put_impl_", "_unsafe_index_put"], index_put),
-    one(&["index_select"], index_select),
-    one(&["gather"], gather),
+    one(&["index.Tensor", "_unsafe_index.Tensor"], index).bounded(),
+    one(&["index_put", "_index_put_impl", "_index_put_impl_", "_unsafe_index_put"], index_put).bounded(),
+    one(&["index_select"], index_select).bounded(),
+    one(&["gather"], gather).bounded(),
     one(&["take"], |cx| {
         let flat = cx.tensor("self")?.flatten();
         Ok(Places::flat(flat.numel(), wrap(cx.tensor("index")?, flat.numel())).read(flat))
@@ -412,7 +412,8 @@ fn broadcast(a: &[i64], b: &[i64]) -> Result<Vec<i64>> {
 
 fn index<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
-    let Some(advanced) = Advanced::new(&x.dims(), &cx.tensors_or_none("indices")?, |_| None)? else {
+    let indices = from_start(x, cx.tensors_or_none("indices")?);
+    let Some(advanced) = Advanced::new(&x.dims(), &indices, |_| None)? else {
         return Ok(x);
     };
     if let Some((axis, count)) = advanced.count {
@@ -421,11 +422,26 @@ fn index<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     Ok(advanced.places.read(x))
 }
 
+/// Indices into dimensions that may be bounded: those that count from the end do so from the real one.
+fn from_start<'b>(x: Value<'b>, mut indices: Vec<Option<Value<'b>>>) -> Vec<Option<Value<'b>>> {
+    for (axis, place) in indices.iter_mut().enumerate() {
+        let Some(index) = place else { continue };
+        if is_mask(*index) {
+            if x.is_bounded() || index.is_bounded() {
+                x.builder().refuse("a mask");
+            }
+        } else if x.is_bounded_along(&[axis]) {
+            *place = Some(index.lt(0).select(*index + x.size(axis, index.dtype()), *index));
+        }
+    }
+    indices
+}
+
 fn index_put<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let values = cx.operand("values", x.dtype())?;
     let combine = if cx.bool("accumulate")? { Combine::Add } else { Combine::Replace };
-    let indices = cx.tensors_or_none("indices")?;
+    let indices = from_start(x, cx.tensors_or_none("indices")?);
     let mut given = indices.iter().enumerate().filter_map(|(i, index)| index.map(|index| (i, index)));
     if let (Some((axis, mask)), None) = (given.next(), given.next())
         && is_mask(mask)

@@ -100,9 +100,10 @@ impl Reduction {
         }
     }
 
-    /// The gradient at each of `count` elements when `grad` is the one at the reduced loss.
-    pub(crate) fn gradient(self, grad: Value<'_>, count: i64) -> Value<'_> {
-        if self == Reduction::Mean { grad / count as f64 } else { grad }
+    /// The gradient at each element of `losses` when `grad` is the one at the reduced loss, of which there is one for
+    /// each place of `axes`.
+    pub(crate) fn gradient<'b>(self, grad: Value<'b>, losses: Value<'b>, axes: &[usize]) -> Value<'b> {
+        if self == Reduction::Mean { grad / losses.count(axes, grad.dtype()) } else { grad }
     }
 }
 
@@ -125,5 +126,6 @@ fn gradient<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, Value<'b>) -> Result<Valu
     let wide = dtype.opmath();
     let derivative = f(cx.operand("self", wide)?, cx.operand("target", wide)?)?;
     let grad = cx.tensor("grad_output")?.convert(wide);
-    Ok((Reduction::of(cx)?.gradient(grad, derivative.numel()) * derivative).convert(dtype))
+    let axes: Vec<usize> = (0..derivative.rank()).collect();
+    Ok((Reduction::of(cx)?.gradient(grad, derivative, &axes) * derivative).convert(dtype))
 }

@@ -59,7 +59,7 @@ fn reduced<'b>(cx: &Cx<'b>, losses: Value<'b>) -> Result<Value<'b>> {
 fn gradient<'b>(cx: &Cx<'b>, derivative: Value<'b>) -> Result<Value<'b>> {
     let ty = cx.ty("self")?;
     let grad = cx.tensor("grad_output")?.convert(derivative.dtype());
-    let grad = Reduction::of(cx)?.gradient(grad, derivative.dim(0));
+    let grad = Reduction::of(cx)?.gradient(grad, derivative, &[0]);
     let grad = if grad.rank() == 1 { grad.unsqueeze(1) } else { grad };
     Ok((derivative * grad).reshape(&ty.dims).convert(ty.dtype))
 }

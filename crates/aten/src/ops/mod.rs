@@ -56,6 +56,20 @@ pub(crate) mod vector_norm;
 pub(crate) mod views;
 pub(crate) mod window;
 
+/// Families of which every row knows bounded dimensions ([`Row::bounded`]).
+pub(crate) const BOUNDED_FAMILIES: &[&[Row]] = &[
+    activation::ROWS,
+    binary::ROWS,
+    compare::ROWS,
+    loss::ROWS,
+    matmul::ROWS,
+    nll::ROWS,
+    reduce::ROWS,
+    scan::ROWS,
+    softmax::ROWS,
+    unary::ROWS,
+];
+
 /// Every family of the table.
 pub(crate) const FAMILIES: &[&[Row]] = &[
     activation::ROWS,

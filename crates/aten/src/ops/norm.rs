@@ -6,16 +6,16 @@ use stablehlo::{DType, Value};
 
 use crate::cx::Cx;
 use crate::error::Result;
-use crate::ops::reduce::{count, mean, moments};
+use crate::ops::reduce::{mean, moments};
 use crate::table::{Row, many};
 
 pub(crate) const ROWS: &[Row] = &[
-    many(&["native_layer_norm"], layer_norm),
-    many(&["native_layer_norm_backward"], layer_norm_backward),
+    many(&["native_layer_norm"], layer_norm).bounded(),
+    many(&["native_layer_norm_backward"], layer_norm_backward).bounded(),
     many(&["native_group_norm"], group_norm),
     many(&["native_group_norm_backward"], group_norm_backward),
-    many(&["_fused_rms_norm"], rms_norm),
-    many(&["_fused_rms_norm_backward"], rms_norm_backward),
+    many(&["_fused_rms_norm"], rms_norm).bounded(),
+    many(&["_fused_rms_norm_backward"], rms_norm_backward).bounded(),
 ];
 
 // ---- shared with batch norm ----------------------------------------------------------------------
@@ -57,7 +57,7 @@ fn outer_and_inner(cx: &Cx<'_>, rank: usize) -> Result<(Vec<usize>, Vec<usize>)>
 /// The mean over `axes` and the reciprocal of the standard deviation, kept as dimensions of size 1.
 fn mean_and_rstd<'b>(cx: &Cx<'b>, x: Value<'b>, axes: &[usize]) -> Result<(Value<'b>, Value<'b>)> {
     let (mean, squares) = moments(x, axes);
-    let variance = squares / count(x, axes) as f64;
+    let variance = squares / x.count(axes, squares.dtype());
     Ok((mean, (variance + cx.scalar("eps", x.dtype())?).rsqrt()))
 }
 

@@ -9,13 +9,13 @@ use crate::ops::window::Windows;
 use crate::table::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
-    many(&["max_pool2d_with_indices"], |cx| max_pool(cx, 2)),
+    many(&["max_pool2d_with_indices"], |cx| max_pool(cx, 2)).bounded(),
     many(&["max_pool3d_with_indices"], |cx| max_pool(cx, 3)),
-    one(&["max_pool2d_with_indices_backward"], |cx| max_pool_backward(cx, 2)),
+    one(&["max_pool2d_with_indices_backward"], |cx| max_pool_backward(cx, 2)).bounded(),
     one(&["max_pool3d_with_indices_backward"], |cx| max_pool_backward(cx, 3)),
-    one(&["avg_pool2d"], |cx| avg_pool(cx, 2)),
+    one(&["avg_pool2d"], |cx| avg_pool(cx, 2)).bounded(),
     one(&["avg_pool3d"], |cx| avg_pool(cx, 3)),
-    one(&["avg_pool2d_backward"], |cx| avg_pool_backward(cx, 2)),
+    one(&["avg_pool2d_backward"], |cx| avg_pool_backward(cx, 2)).bounded(),
     one(&["avg_pool3d_backward"], |cx| avg_pool_backward(cx, 3)),
 ];
 

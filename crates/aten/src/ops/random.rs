@@ -29,7 +29,8 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["uniform"], |cx| uniform_numbers(cx, &cx.ty("self")?)).requires(&["from", "to"], |n| n[0] <= n[1]),
     one(&["rand", "rand.generator", "rand_like", "rand_like.generator"], |cx| {
         by_parts(&result_type(cx, DType::F32)?, |dtype, dims| Ok(uniform(cx, dtype, dims)))
-    }),
+    })
+    .bounded(),
     one(&["normal_functional", "normal_"], |cx| normal_numbers(cx, &cx.ty("self")?))
         .requires(&["std"], |n| n[0] >= 0.0),
     one(&["normal.float_float"], |cx| normal_numbers(cx, &result_type(cx, DType::F32)?))
@@ -45,7 +46,8 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["randn", "randn.generator", "randn_like", "randn_like.generator"], |cx| {
         let ty = result_type(cx, DType::F32)?;
         by_parts(&ty, |dtype, dims| Ok(standard_normal(cx, dtype, dims) * part_deviation(&ty)))
-    }),
+    })
+    .bounded(),
     one(&["log_normal"], |cx| {
         let ty = cx.ty("self")?;
         let logarithm = normal_numbers(cx, &Type::new(ty.dtype.opmath(), &ty.dims))?;
@@ -76,7 +78,8 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["bernoulli"], |cx| {
         let p = cx.tensor("self")?;
         Ok(trues(cx, p, &p.dims()).convert(p.dtype()))
-    }),
+    })
+    .bounded(),
     one(&["bernoulli.p", "bernoulli_.float", "bernoulli.Tensor"], |cx| {
         let ty = cx.ty("self")?;
         let p = match cx.ty("p") {
@@ -85,7 +88,8 @@ pub(crate) const ROWS: &[Row] = &[
         };
         Ok(trues(cx, p, &ty.dims).convert(ty.dtype))
     })
-    .requires(&["p"], |n| (0.0..=1.0).contains(&n[0])),
+    .requires(&["p"], |n| (0.0..=1.0).contains(&n[0]))
+    .bounded(),
     one(&["random", "random.to", "random.from"], |cx| {
         let ty = cx.ty("self")?;
         let last = match cx.int_or_none("to") {
@@ -128,12 +132,14 @@ pub(crate) const ROWS: &[Row] = &[
         let mask = trues(cx, keep, &input.dims());
         let scale = keep.eq(0).select(keep, keep.recip());
         Ok(vec![scaled_by_mask(input, mask, scale), mask])
-    }),
+    })
+    .bounded(),
     one(&["native_dropout_backward"], |cx| {
         let grad = cx.tensor("grad_output")?;
         let grad = grad.convert(cx.result_dtype(grad.dtype()));
         Ok(scaled_by_mask(grad, cx.tensor("mask")?, cx.scalar("scale", grad.dtype().opmath())?))
-    }),
+    })
+    .bounded(),
     many(&["rrelu_with_noise"], |cx| {
         let (output, noise) = rrelu(cx)?;
         Ok(vec![noise, output])

@@ -92,7 +92,8 @@ pub(crate) fn count(x: Value<'_>, axes: &[usize]) -> i64 {
 
 /// NaN over nothing.
 pub(crate) fn mean<'b>(x: Value<'b>, axes: &[usize]) -> Value<'b> {
-    x.reduce_sum(axes) / count(x, axes) as f64
+    let sum = x.reduce_sum(axes);
+    sum / x.count(axes, sum.dtype())
 }
 
 /// The mean over `axes`, kept as dimensions of size 1, and the sum of squared distances from it, also
@@ -115,7 +116,11 @@ fn spread<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>) -> Value<'b>) -> Result<[Va
     let axes = cx.axes_arg("dim", x.rank())?;
     let correction = if cx.is_none("correction") { 1.0 } else { cx.number("correction")?.to_f64() };
     let (mean, squares) = moments(x, &axes);
-    let variance = f(squares / (count(x, &axes) as f64 - correction).max(0.0));
+    let freedom = match x.is_bounded_along(&axes) {
+        true => (x.count(&axes, squares.dtype()) - correction).max(0.0),
+        false => cx.b().scalar((count(x, &axes) as f64 - correction).max(0.0), squares.dtype()),
+    };
+    let variance = f(squares / freedom);
     let keep = cx.bool("keepdim")?;
     let shaped = |kept: Value<'b>| if keep { kept } else { drop_dims(kept, &axes) };
     Ok([shaped(variance).convert(dtype.real()), shaped(mean).convert(dtype)])
@@ -156,6 +161,7 @@ pub(crate) fn extreme_with_position<'b>(x: Value<'b>, axis: usize, extreme: Extr
 
 /// The position (int64) of the first true along `axis`.
 pub(crate) fn first_position(found: Value<'_>, axis: usize) -> Value<'_> {
+    found.require_prefix(axis, "a position in merged dimensions");
     let dims = found.dims();
     let dtype = if dims[axis] <= i32::MAX.into() { DType::I32 } else { DType::I64 };
     let positions = found.builder().iota(dtype, &dims, axis);

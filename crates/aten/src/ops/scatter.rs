@@ -9,13 +9,13 @@ use crate::ops::index::{Combine, Places, at_least_1d, corner, narrow, rank_in_ma
 use crate::table::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
-    one(&["scatter.src"], |cx| along(cx)?.write(cx, "src", Combine::Replace)),
-    one(&["scatter.value"], |cx| along(cx)?.write(cx, "value", Combine::Replace)),
+    one(&["scatter.src"], |cx| along(cx)?.write(cx, "src", Combine::Replace)).bounded(),
+    one(&["scatter.value"], |cx| along(cx)?.write(cx, "value", Combine::Replace)).bounded(),
     one(&["scatter.reduce"], |cx| along(cx)?.write(cx, "src", named(cx)?)),
     one(&["scatter.value_reduce"], |cx| along(cx)?.write(cx, "value", named(cx)?)),
-    one(&["scatter_add"], |cx| along(cx)?.write(cx, "src", Combine::Add)),
+    one(&["scatter_add"], |cx| along(cx)?.write(cx, "src", Combine::Add)).bounded(),
     one(&["scatter_reduce.two"], |cx| along(cx)?.reduce(cx, "src")),
-    one(&["index_copy"], |cx| slices(cx)?.write(cx, "source", Combine::Replace)),
+    one(&["index_copy"], |cx| slices(cx)?.write(cx, "source", Combine::Replace)).bounded(),
     one(&["index_add"], |cx| {
         let source = cx.tensor("source")?;
         let wide = source.dtype().opmath();
@@ -24,13 +24,15 @@ pub(crate) const ROWS: &[Row] = &[
             _ => source.convert(wide) * cx.scalar("alpha", wide)?,
         };
         Ok(slices(cx)?.combine(cx.tensor("self")?, scaled, Combine::Add))
-    }),
+    })
+    .bounded(),
     one(&["index_reduce"], |cx| slices(cx)?.reduce(cx, "source")),
-    one(&["index_fill.int_Scalar", "index_fill.int_Tensor"], index_fill),
+    one(&["index_fill.int_Scalar", "index_fill.int_Tensor"], index_fill).bounded(),
     one(&["masked_fill.Scalar", "masked_fill.Tensor"], |cx| {
         let (x, mask) = cx.tensor("self")?.broadcast_with(cx.tensor("mask")?);
         Ok(mask.convert(DType::Bool).select(cx.operand("value", x.dtype())?.broadcast_to(&x.dims()), x))
-    }),
+    })
+    .bounded(),
     one(&["masked_scatter"], |cx| {
         let (x, mask) = cx.tensor("self")?.broadcast_with(cx.tensor("mask")?);
         let mask = mask.convert(DType::Bool);

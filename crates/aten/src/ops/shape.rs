@@ -15,30 +15,40 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["copy"], |cx| {
         let ty = cx.ty("self")?;
         Ok(cx.operand("src", ty.dtype)?.broadcast_to(&ty.dims))
-    }),
-    one(&["clone", "contiguous", "lift", "lift_fresh", "lift_fresh_copy"], |cx| cx.tensor("self")),
+    })
+    .bounded(),
+    one(&["clone", "contiguous", "lift", "lift_fresh", "lift_fresh_copy"], |cx| cx.tensor("self")).bounded(),
     one(&["_to_copy"], |cx| {
         let x = cx.tensor("self")?;
         Ok(x.convert(cx.dtype_or_none("dtype").unwrap_or(x.dtype())))
-    }),
+    })
+    .bounded(),
     one(&["cat"], |cx| {
         let values = alike(&cx.tensors("tensors")?);
         // An empty vector joins with anything: a rule of old that PyTorch keeps.
         let joined: Vec<Value<'_>> = values.iter().copied().filter(|v| v.dims() != [0]).collect();
         match (values.first(), joined.first()) {
             (Some(empty), None) => Ok(*empty),
-            (_, first) => Ok(cx.b().concatenate(&joined, cx.axis_arg("dim", first.map_or(1, |v| v.rank()))?)),
+            (_, first) => {
+                let axis = cx.axis_arg("dim", first.map_or(1, |v| v.rank()))?;
+                let bounded = joined.iter().any(|v| v.is_bounded_along(&[axis]));
+                Ok(if bounded { join_bounded(cx, &joined, axis) } else { cx.b().concatenate(&joined, axis) })
+            }
         }
-    }),
+    })
+    .bounded(),
     one(&["block_diag"], block_diag),
     one(&["flip"], |cx| {
         let x = cx.tensor("self")?;
-        Ok(if cx.ints("dims")?.is_empty() { x } else { x.reverse(&cx.axes_arg("dims", x.rank())?) })
-    }),
+        let axes = if cx.ints("dims")?.is_empty() { Vec::new() } else { cx.axes_arg("dims", x.rank())? };
+        let (bounded, whole) = axes.into_iter().partition(|&axis| x.is_bounded_along(&[axis]));
+        Ok(Vec::<usize>::into_iter(bounded).fold(x.reverse(&whole), views::flip_bounded))
+    })
+    .bounded(),
     one(&["roll"], roll),
     one(&["repeat"], repeat),
-    one(&["tril"], |cx| masked(cx, Triangle::Lower)),
-    one(&["triu"], |cx| masked(cx, Triangle::Upper)),
+    one(&["tril"], |cx| masked(cx, Triangle::Lower)).bounded(),
+    one(&["triu"], |cx| masked(cx, Triangle::Upper)).bounded(),
     one(&["tril_indices"], |cx| indices(cx, Triangle::Lower)),
     one(&["triu_indices"], |cx| indices(cx, Triangle::Upper)),
     one(&["trace"], |cx| {
@@ -52,8 +62,16 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["select_scatter"], |cx| replaced(cx, cx.tensor("self")?, "src", views::selected)),
     one(&["diagonal_scatter"], |cx| replaced(cx, cx.tensor("self")?, "src", views::diagonal)),
     one(&["as_strided_scatter"], |cx| replaced(cx, cx.tensor("self")?, "src", views::strided)),
-    one(&["slice_backward"], |cx| replaced(cx, zeros(cx)?, "grad_output", views::sliced)),
-    one(&["select_backward"], |cx| replaced(cx, zeros(cx)?, "grad_output", views::selected)),
+    one(&["slice_backward"], |cx| match views::bounded_input(cx)? {
+        Some((axis, size)) => views::slice_back(cx, zeros(cx)?, axis, &size),
+        None => replaced(cx, zeros(cx)?, "grad_output", views::sliced),
+    })
+    .bounded(),
+    one(&["select_backward"], |cx| match views::bounded_input(cx)? {
+        Some((axis, size)) => views::select_back(cx, zeros(cx)?, axis, &size),
+        None => replaced(cx, zeros(cx)?, "grad_output", views::selected),
+    })
+    .bounded(),
     one(&["diagonal_backward"], |cx| replaced(cx, zeros(cx)?, "grad_output", views::diagonal)),
     one(&["unfold_backward"], unfold_backward),
     one(&["pixel_shuffle"], |cx| {
@@ -180,11 +198,30 @@ impl Triangle {
     }
 }
 
+/// Joins values along a dimension that is bounded in some: each begins where what is real of those before it ends, and
+/// overwrites their padding.
+fn join_bounded<'b>(cx: &Cx<'b>, values: &[Value<'b>], axis: usize) -> Value<'b> {
+    let b = cx.b();
+    let whole: Vec<Value<'b>> = values.iter().map(|value| value.whole_along(axis)).collect();
+    let mut joined = b.concatenate(&whole, axis);
+    let zero = b.scalar(0, DType::I64);
+    let mut start = zero;
+    for (value, whole) in values.iter().zip(&whole) {
+        value.require_prefix(axis, "a cat of merged dimensions");
+        let starts: Vec<Value<'b>> = (0..value.rank()).map(|i| if i == axis { start } else { zero }).collect();
+        joined = joined.dynamic_update_slice(*whole, &starts);
+        start = start + value.size(axis, DType::I64);
+    }
+    joined
+}
+
 fn masked<'b>(cx: &Cx<'b>, part: Triangle) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let &[.., rows, columns] = x.dims().as_slice() else {
         return Err(Error::runtime("tril and triu need a tensor of at least 2 dimensions"));
     };
+    let rank = x.rank();
+    (rank - 2..rank).for_each(|axis| x.require_prefix(axis, "a triangle of merged dimensions"));
     Ok(part.mask(cx.b(), rows, columns, cx.int("diagonal")?).select(x, 0))
 }
 
@@ -226,7 +263,7 @@ fn replaced<'b>(cx: &Cx<'b>, base: Value<'b>, source: &str, make: MakeView) -> R
 
 /// The zeros that the gradient of a view starts from.
 fn zeros<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
-    Ok(cx.b().splat(0, cx.ty("grad_output")?.dtype, &cx.ints("input_sizes")?))
+    Ok(cx.b().splat(0, cx.ty("grad_output")?.dtype, &cx.capacities("input_sizes")?))
 }
 
 fn unfold_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {

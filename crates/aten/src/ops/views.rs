@@ -11,15 +11,18 @@ use crate::table::{Row, many, one};
 use crate::view::{self, contiguous_strides};
 
 pub(crate) const ROWS: &[Row] = &[
-    one(&["alias", "detach", "alias_copy", "detach_copy", "resolve_conj", "resolve_neg"], |cx| cx.tensor("self")),
+    one(&["alias", "detach", "alias_copy", "detach_copy", "resolve_conj", "resolve_neg"], |cx| cx.tensor("self"))
+        .bounded(),
     one(&["view", "_unsafe_view", "view_copy", "_reshape_alias", "_reshape_copy"], |cx| {
         let x = cx.tensor("self")?;
-        Ok(x.reshape(&inferred(cx.ints("size")?, x.numel())?))
-    }),
+        Ok(x.reshape(&inferred(cx.capacities("size")?, x.numel())?))
+    })
+    .bounded(),
     one(&["reshape"], |cx| {
         let x = cx.tensor("self")?;
-        Ok(x.reshape(&inferred(cx.ints("shape")?, x.numel())?))
-    }),
+        Ok(x.reshape(&inferred(cx.capacities("shape")?, x.numel())?))
+    })
+    .bounded(),
     one(&["view.dtype", "view_copy.dtype"], |cx| {
         let x = cx.tensor("self")?;
         let dtype = cx.dtype_or_none("dtype").unwrap_or(x.dtype());
@@ -34,19 +37,22 @@ pub(crate) const ROWS: &[Row] = &[
         let dims = cx.ints("dims")?;
         let order = dims.iter().map(|&dim| cx.axis(dim, x.rank())).collect::<Result<Vec<usize>>>()?;
         Ok(x.transpose(&order))
-    }),
+    })
+    .bounded(),
     one(&["transpose.int", "transpose_copy.int"], |cx| {
         let x = cx.tensor("self")?;
         let (a, b) = (cx.axis_arg("dim0", x.rank())?, cx.axis_arg("dim1", x.rank())?);
         Ok(if x.rank() == 0 { x } else { x.swap_axes(a, b) })
-    }),
+    })
+    .bounded(),
     one(&["t", "t_copy"], |cx| {
         let x = cx.tensor("self")?;
         Ok(if x.rank() < 2 { x } else { x.transpose(&[1, 0]) })
-    }),
+    })
+    .bounded(),
     one(&["expand", "expand_copy"], |cx| {
         let x = cx.tensor("self")?;
-        let mut sizes = cx.ints("size")?;
+        let mut sizes = cx.capacities("size")?;
         let added = sizes.len().saturating_sub(x.rank());
         for (size, old) in sizes.iter_mut().skip(added).zip(x.dims()) {
             if *size == -1 {
@@ -54,25 +60,37 @@ pub(crate) const ROWS: &[Row] = &[
             }
         }
         Ok(x.broadcast_to(&sizes))
-    }),
+    })
+    .bounded(),
     one(&["squeeze", "squeeze_copy"], |cx| {
         let x = cx.tensor("self")?;
         let kept: Vec<i64> = x.dims().into_iter().filter(|&size| size != 1).collect();
         Ok(x.reshape(&kept))
-    }),
+    })
+    .bounded(),
     one(&["squeeze.dim", "squeeze.dims", "squeeze_copy.dim", "squeeze_copy.dims"], |cx| {
         let x = cx.tensor("self")?;
         let axes = if cx.ints("dim")?.is_empty() { Vec::new() } else { cx.axes_arg("dim", x.rank())? };
         let dims = x.dims();
         let kept: Vec<i64> = (0..dims.len()).filter(|i| dims[*i] != 1 || !axes.contains(i)).map(|i| dims[i]).collect();
         Ok(x.reshape(&kept))
-    }),
+    })
+    .bounded(),
     one(&["unsqueeze", "unsqueeze_copy"], |cx| {
         let x = cx.tensor("self")?;
         Ok(x.unsqueeze(cx.axis_arg("dim", x.rank() + 1)?))
-    }),
-    one(&["select.int", "select_copy.int"], |cx| read(cx, selected)),
-    one(&["slice.Tensor", "slice_copy.Tensor"], |cx| read(cx, sliced)),
+    })
+    .bounded(),
+    one(&["select.int", "select_copy.int"], |cx| match bounded_axis(cx)? {
+        Some(axis) => select_bounded(cx, axis),
+        None => read(cx, selected),
+    })
+    .bounded(),
+    one(&["slice.Tensor", "slice_copy.Tensor"], |cx| match bounded_axis(cx)? {
+        Some(axis) => slice_bounded(cx, axis),
+        None => read(cx, sliced),
+    })
+    .bounded(),
     one(&["narrow_copy"], |cx| {
         let x = cx.tensor("self")?;
         let axis = cx.axis_arg("dim", x.rank())?;
@@ -99,16 +117,19 @@ pub(crate) const ROWS: &[Row] = &[
         let count = if part == 0 { 1 } else { ((size + part - 1) / part).max(1) };
         let sizes: Vec<i64> = (0..count).map(|i| part.min(size - i * part)).collect();
         Ok(split(x, axis, &sizes))
-    }),
+    })
+    .bounded(),
     many(&["split_with_sizes", "split_with_sizes_copy", "unsafe_split_with_sizes"], |cx| {
         let x = cx.tensor("self")?;
         Ok(split(x, cx.axis_arg("dim", x.rank())?, &cx.ints("split_sizes")?))
-    }),
+    })
+    .bounded(),
     many(&["unbind.int", "unbind_copy.int"], |cx| {
         let x = cx.tensor("self")?;
         let axis = cx.axis_arg("dim", x.rank())?;
         Ok((0..x.dim(axis)).map(|i| x.select_axis(axis, i)).collect())
-    }),
+    })
+    .bounded(),
     one(&["view_as_real", "view_as_real_copy"], |cx| {
         let x = cx.tensor("self")?;
         let last = x.rank();
@@ -119,14 +140,120 @@ pub(crate) const ROWS: &[Row] = &[
         let last = x.rank().saturating_sub(1);
         Ok(x.select_axis(last, 0).complex(x.select_axis(last, 1)))
     }),
-    one(&["real"], |cx| Ok(cx.tensor("self")?.real())),
+    one(&["real"], |cx| Ok(cx.tensor("self")?.real())).bounded(),
     one(&["imag"], |cx| Ok(cx.tensor("self")?.imag())),
     one(&["_conj", "_conj_copy"], |cx| {
         let x = cx.tensor("self")?;
         Ok(if x.dtype().is_complex() { x.real().complex(-x.imag()) } else { x })
-    }),
-    one(&["_neg_view", "_neg_view_copy"], |cx| Ok(-cx.tensor("self")?)),
+    })
+    .bounded(),
+    one(&["_neg_view", "_neg_view_copy"], |cx| Ok(-cx.tensor("self")?)).bounded(),
 ];
+
+/// The argument `dim`, if that dimension of `self` is bounded.
+fn bounded_axis(cx: &Cx<'_>) -> Result<Option<usize>> {
+    let x = cx.tensor("self")?;
+    let axis = cx.axis_arg("dim", x.rank())?;
+    Ok(Some(axis).filter(|&axis| x.rank() > 0 && x.is_bounded_along(&[axis])))
+}
+
+/// The place of an index, which counts from the end where it is negative, in a bounded dimension of `size`: int64,
+/// 0-d.
+fn place_in<'b>(cx: &Cx<'b>, size: Value<'b>, name: &str) -> Result<Value<'b>> {
+    let index = cx.dim(name)?;
+    let place = cx.size_of(&index);
+    Ok(if index.sizes.is_empty() && index.capacity < 0 { size + place } else { place })
+}
+
+/// Where a slice of a bounded dimension of `size` begins: int64, 0-d.
+fn start_of<'b>(cx: &Cx<'b>, size: Value<'b>) -> Result<Value<'b>> {
+    match cx.is_none("start") {
+        true => Ok(cx.b().scalar(0, DType::I64)),
+        false => Ok(place_in(cx, size, "start")?.max(0).min(size)),
+    }
+}
+
+/// The dimension `dim` of the argument `input_sizes` and its size, if that is bounded.
+pub(crate) fn bounded_input<'b>(cx: &Cx<'b>) -> Result<Option<(usize, Value<'b>)>> {
+    let sizes = cx.dims("input_sizes")?;
+    let axis = cx.axis_arg("dim", sizes.len())?;
+    Ok(sizes.get(axis).filter(|size| !size.sizes.is_empty()).map(|size| (axis, cx.size_of(size))))
+}
+
+/// The gradient of [`slice_bounded`].
+pub(crate) fn slice_back<'b>(cx: &Cx<'b>, zeros: Value<'b>, axis: usize, size: &Value<'b>) -> Result<Value<'b>> {
+    if cx.int_or_none("step").unwrap_or(1) != 1 {
+        return Err(Error::not_implemented("a slice of a bounded dimension in steps"));
+    }
+    let grad = cx.tensor("grad_output")?;
+    grad.require_prefix(axis, "a slice of merged dimensions");
+    Ok(put_back(
+        zeros,
+        grad.masked(&[axis], cx.b().scalar(0, grad.dtype())).whole_along(axis),
+        axis,
+        start_of(cx, *size)?,
+    ))
+}
+
+/// The gradient of [`select_bounded`].
+pub(crate) fn select_back<'b>(cx: &Cx<'b>, zeros: Value<'b>, axis: usize, size: &Value<'b>) -> Result<Value<'b>> {
+    let grad = cx.tensor("grad_output")?.unsqueeze(axis);
+    Ok(put_back(zeros, grad, axis, place_in(cx, *size, "index")?))
+}
+
+/// `zeros` with `part` from `start` on, which may reach beyond.
+fn put_back<'b>(zeros: Value<'b>, part: Value<'b>, axis: usize, start: Value<'b>) -> Value<'b> {
+    let zero = zeros.builder().scalar(0, DType::I64);
+    let starts: Vec<Value<'b>> = (0..zeros.rank()).map(|i| if i == axis { start } else { zero }).collect();
+    let room = zeros.pad_axis(axis, 0, 0, part.dim(axis));
+    room.dynamic_update_slice(part, &starts).slice_axis(axis, 0, zeros.dim(axis))
+}
+
+/// The reversal of a bounded dimension: what is real lies at the end of the reversed padded one.
+pub(crate) fn flip_bounded(x: Value<'_>, axis: usize) -> Value<'_> {
+    x.require_prefix(axis, "a reversal of merged dimensions");
+    let capacity = x.dim(axis);
+    let start = -x.size(axis, DType::I64) + capacity;
+    let reversed = x.whole_along(axis).reverse(&[axis]).pad_axis(axis, 0, 0, capacity);
+    run_from(reversed, axis, start, capacity).with_extents(x.extents())
+}
+
+/// `length` elements of one dimension from `start` on, which the program computes; all of them exist.
+fn run_from<'b>(x: Value<'b>, axis: usize, start: Value<'b>, length: i64) -> Value<'b> {
+    let zero = x.builder().scalar(0, DType::I64);
+    let starts: Vec<Value<'b>> = (0..x.rank()).map(|i| if i == axis { start } else { zero }).collect();
+    let mut sizes = x.dims();
+    sizes[axis] = length;
+    x.whole_along(axis).dynamic_slice(&starts, &sizes)
+}
+
+fn select_bounded<'b>(cx: &Cx<'b>, axis: usize) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    x.require_prefix(axis, "a slice of merged dimensions");
+    let place = place_in(cx, x.size(axis, DType::I64), "index")?;
+    Ok(run_from(x, axis, place, 1).squeeze(axis))
+}
+
+/// A part of a bounded dimension: PyTorch says how long it is.
+fn slice_bounded<'b>(cx: &Cx<'b>, axis: usize) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    let step = cx.int_or_none("step").unwrap_or(1);
+    let length = cx.result_dims(0).and_then(|dims| dims.get(axis)).cloned();
+    let (Some(length), 1) = (length, step) else {
+        return Err(Error::not_implemented("a slice of a bounded dimension in steps"));
+    };
+    x.require_prefix(axis, "a slice of merged dimensions");
+    let start = start_of(cx, x.size(axis, DType::I64))?;
+    if length.capacity == x.dim(axis) && length.sizes == x.extent(axis).sizes() {
+        return Ok(x); // all of it
+    }
+    if cx.is_none("start") {
+        return Ok(x.whole_along(axis).slice_axis(axis, 0, length.capacity.min(x.dim(axis))));
+    }
+    // Room behind, so that no start has to give way to the length.
+    let room = x.whole_along(axis).pad_axis(axis, 0, 0, length.capacity);
+    Ok(run_from(room, axis, start, length.capacity))
+}
 
 /// Sizes of which one may be -1.
 fn inferred(mut sizes: Vec<i64>, numel: i64) -> Result<Vec<i64>> {

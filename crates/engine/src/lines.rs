@@ -1,0 +1,74 @@
+//! Lines of the user's program, as messages and explanations name them.
+//!
+//! Looking up who called costs more than recording an operator. So callers are asked only while [`wanted`] says
+//! so: while something is recorded that was not recorded before, in Debug, and for an explanation. What repeats
+//! has the lines of its first time.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+/// A line of a file; zero is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Line(u32);
+
+#[derive(Default)]
+struct Lines {
+    list: Vec<(Arc<str>, u32)>,
+    numbers: FxHashMap<(Arc<str>, u32), Line>,
+}
+
+static LINES: Mutex<Option<Lines>> = Mutex::new(None);
+static WANTED: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    static CALLER: Cell<Line> = const { Cell::new(Line(0)) };
+}
+
+/// Whether whoever calls the engine should say first on which line the caller stands.
+pub fn wanted() -> bool {
+    WANTED.load(Relaxed)
+}
+
+pub(crate) fn want(wanted: bool) {
+    WANTED.store(wanted, Relaxed);
+}
+
+/// Says on which line the caller of the thread's next call stands.
+pub fn set_caller(line: Option<(Arc<str>, u32)>) {
+    CALLER.set(line.map_or(Line(0), intern));
+}
+
+/// The caller of this call, where that was asked for.
+pub(crate) fn caller() -> Line {
+    if wanted() { CALLER.get() } else { Line(0) }
+}
+
+fn intern(line: (Arc<str>, u32)) -> Line {
+    let mut lines = LINES.lock();
+    let lines = lines.get_or_insert_default();
+    if let Some(&known) = lines.numbers.get(&line) {
+        return known;
+    }
+    lines.list.push(line.clone());
+    let number = Line(lines.list.len() as u32);
+    lines.numbers.insert(line, number);
+    number
+}
+
+impl Line {
+    pub fn is_known(self) -> bool {
+        self.0 != 0
+    }
+
+    /// "train.py:31"; empty where it is not known.
+    pub fn name(self) -> String {
+        let lines = LINES.lock();
+        let index = (self.0 as usize).checked_sub(1);
+        let line = index.and_then(|index| lines.as_ref()?.list.get(index));
+        line.map_or_else(String::new, |(file, line)| format!("{file}:{line}"))
+    }
+}

@@ -1,0 +1,319 @@
+//! What the machine has: chips, packages, variables; and what plugins need of it.
+
+use std::env;
+use std::ffi::CString;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use pjrt::Value;
+use stablehlo::Target;
+
+use super::{Choice, Kind, SEARCH_PATHS};
+use crate::error::{Error, Result};
+
+/// Google's vendor id on the PCI bus.
+const GOOGLE: &str = "0x1ae0";
+
+/// TPU chips among Google's PCI devices: v2 and v3 share an id. Google's network cards and disks have others.
+const TPU_CHIPS: [&str; 7] = ["0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076"];
+
+/// What NVIDIA's driver puts up on a machine, in a container, and under WSL.
+const NVIDIA_DEVICES: [&str; 3] = ["dev/nvidia0", "dev/nvidiactl", "dev/dxg"];
+
+/// The libraries that the CUDA plugin opens by name, below `nvidia/` in the search paths; each after those it needs.
+const CUDA_LIBRARIES: [(&str, &str); 12] = [
+    ("cu13", "libcudart.so.13"),
+    ("cu13", "libnvJitLink.so.13"),
+    ("cu13", "libnvrtc.so.13"),
+    ("cu13", "libcublasLt.so.13"),
+    ("cu13", "libcublas.so.13"),
+    ("nccl", "libnccl.so.2"),
+    ("cu13", "libcupti.so.13"),
+    ("cu13", "libcusparse.so.12"),
+    ("cu13", "libcusolver.so.12"),
+    ("cu13", "libcufft.so.12"),
+    ("nvshmem", "libnvshmem_host.so.3"),
+    ("cudnn", "libcudnn.so.9"),
+];
+
+/// What libtpu is told where there are no chips, to compile ahead of time: not to wait minutes for a metadata
+/// server; not to keep other processes out, as it must where they would share a chip; and, so that it does not
+/// complain, which host this is. What it compiles for is decided by the topology alone.
+const WITHOUT_CHIPS: [(&str, &str); 4] = [
+    ("TPU_SKIP_MDS_QUERY", "1"),
+    ("ALLOW_MULTIPLE_LIBTPU_LOAD", "1"),
+    ("TPU_WORKER_HOSTNAMES", "localhost"),
+    ("TPU_ACCELERATOR_TYPE", "v5litepod-1"),
+];
+
+/// Where below a CUDA folder its mathematical functions are.
+pub(super) const LIBDEVICE: &str = "nvvm/libdevice/libdevice.10.bc";
+
+/// The most devices that the CPU plugin is asked for.
+const MAX_CPU_DEVICES: i64 = 1024;
+
+/// What choices depend on: tests bring their own.
+pub(super) struct Machine<'a> {
+    /// Looks up an environment variable.
+    pub(super) variable: &'a dyn Fn(&str) -> Option<String>,
+    /// The root of the file system.
+    pub(super) root: &'a Path,
+    /// Where Python packages are.
+    pub(super) packages: &'a [PathBuf],
+}
+
+impl Machine<'_> {
+    pub(super) fn with_this<T>(action: impl FnOnce(&Machine) -> T) -> T {
+        let packages = SEARCH_PATHS.read().clone();
+        let variable = |name: &str| env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+        action(&Machine { variable: &variable, root: Path::new("/"), packages: &packages })
+    }
+
+    /// A variable; one that is empty counts as not set.
+    pub(super) fn variable(&self, name: &str) -> Option<String> {
+        (self.variable)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+    }
+
+    /// `TORCHTPU_TARGET`: whose compiler programs are written for, where that is not the one that is open. So the
+    /// programs of a run on the CPU become those of a TPU, to compile ahead of time.
+    pub(super) fn target(&self) -> Result<Option<Target>> {
+        match self.variable("TORCHTPU_TARGET").as_deref() {
+            None => Ok(None),
+            Some("cpu") => Ok(Some(Target::Cpu)),
+            Some("tpu" | "cuda") => Ok(Some(Target::Other)),
+            Some(other) => Err(Error::runtime(format!(
+                "TORCHTPU_TARGET must be tpu, cpu or cuda, not {other:?}. It says what programs are written for; \
+                 TORCHTPU_PLATFORM says what they run on."
+            ))),
+        }
+    }
+
+    pub(super) fn choose(&self) -> Result<Choice> {
+        if let Some(path) = self.variable("TORCHTPU_PLUGIN").map(PathBuf::from) {
+            if !path.is_file() {
+                return Err(Error::runtime(format!(
+                    "TORCHTPU_PLUGIN is set, but there is no file at {}. Set it to the path of a PJRT plugin (a .so), \
+                     or unset it to let torchtpu choose.",
+                    path.display()
+                )));
+            }
+            return Ok(Choice {
+                kind: Kind::of_file(&path),
+                reason: "TORCHTPU_PLUGIN names it".into(),
+                tried: vec![format!("TORCHTPU_PLUGIN={}: found", path.display())],
+                path,
+                hardware: true,
+            });
+        }
+        if let Some(name) = self.variable("TORCHTPU_PLATFORM") {
+            let Some(kind) = Kind::NAMED.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(&name)) else {
+                return Err(Error::runtime(format!(
+                    "TORCHTPU_PLATFORM={name} is no platform: set it to {}, or TORCHTPU_PLUGIN to the path of a PJRT \
+                     plugin, or unset it to let torchtpu choose.",
+                    Kind::NAMED.map(Kind::name).join(" or ")
+                )));
+            };
+            return self.look_for(kind, format!("TORCHTPU_PLATFORM is {}", kind.name()), Vec::new());
+        }
+        match self.tpu_chips() {
+            Some(chips) => self.look_for(Kind::Tpu, format!("there are TPU chips ({chips})"), Vec::new()),
+            None => {
+                let tried = "TPU chips: none on the PCI bus, and no /dev/accel*".into();
+                self.look_for(Kind::Cpu, "no TPU chips were found".into(), vec![tried])
+            }
+        }
+    }
+
+    /// Looks for the plugin of a kind among the packages.
+    pub(super) fn look_for(&self, kind: Kind, reason: String, mut tried: Vec<String>) -> Result<Choice> {
+        let hardware = match kind {
+            Kind::Tpu => self.tpu_chips().is_some(),
+            Kind::Cuda => NVIDIA_DEVICES.iter().any(|device| self.root.join(device).exists()),
+            Kind::Cpu | Kind::Other => true,
+        };
+        // Google's own variable for it, which others of its packages honour too.
+        let named = self.variable("TPU_LIBRARY_PATH").filter(|_| kind == Kind::Tpu).map(PathBuf::from);
+        for path in named.into_iter().chain(self.packages.iter().map(|folder| folder.join(kind.file()))) {
+            if path.is_file() {
+                tried.push(format!("{}: found", path.display()));
+                return Ok(Choice { kind, path, reason, tried, hardware });
+            }
+            tried.push(format!("{}: no such file", path.display()));
+        }
+        if self.packages.is_empty() {
+            tried.push(format!("{}: there are no folders to look for it in", kind.file()));
+        }
+        let mut message = format!("the {kind} plugin is not installed: {reason}, but it was not found. Tried:");
+        for line in &tried {
+            message += &format!("\n  {line}");
+        }
+        message += &format!("\nInstall it with `pip install {}`, or set TORCHTPU_PLUGIN to its path", kind.package());
+        message += if kind == Kind::Cpu { "." } else { ", or TORCHTPU_PLATFORM=cpu to run without it." };
+        Err(Error::runtime(message))
+    }
+
+    /// How TPU chips were seen, if they were.
+    pub(super) fn tpu_chips(&self) -> Option<String> {
+        let read = |path: PathBuf| fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
+        let bus = fs::read_dir(self.root.join("sys/bus/pci/devices"));
+        let bus_is_hidden = bus.is_err();
+        let chips = bus
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|device| read(device.join("vendor")) == GOOGLE)
+            .filter(|device| TPU_CHIPS.contains(&read(device.join("device")).as_str()))
+            .count();
+        if chips > 0 {
+            return Some(format!("{chips} on the PCI bus"));
+        }
+        // Google's driver puts up /dev/accel0; the kernel's class for other accelerators is the folder /dev/accel.
+        if let Some(name) = self.numbered("dev", "accel") {
+            return Some(format!("/dev/{name}"));
+        }
+        // Any passed-through device is under /dev/vfio, so that counts only where the bus cannot be asked.
+        let name = self.numbered("dev/vfio", "").filter(|_| bus_is_hidden)?;
+        Some(format!("/dev/vfio/{name}"))
+    }
+
+    /// An entry of a folder whose name is the prefix and a number.
+    pub(super) fn numbered(&self, folder: &str, prefix: &str) -> Option<String> {
+        let names = fs::read_dir(self.root.join(folder)).ok()?.flatten().map(|entry| entry.file_name());
+        names.filter_map(|name| name.into_string().ok()).find(|name| {
+            let number = name.strip_prefix(prefix).unwrap_or_default();
+            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+        })
+    }
+
+    /// The options for a kind's client. Those that a plugin does not know are ignored by the CPU plugin,
+    /// and refused by the CUDA plugin.
+    pub(super) fn client_options(&self, kind: Kind) -> Result<Vec<(&'static str, Value)>> {
+        let bad = |name: &str, value: &str, must: &str| Error::runtime(format!("{name}={value}: it must be {must}"));
+        let mut options = Vec::new();
+        if matches!(kind, Kind::Cpu | Kind::Other) {
+            const NAME: &str = "TORCHTPU_NUM_DEVICES";
+            let count = match self.variable(NAME) {
+                Some(text) => match text.parse() {
+                    Ok(count @ 1..=MAX_CPU_DEVICES) => Some(count),
+                    _ => return Err(bad(NAME, &text, &format!("a whole number from 1 to {MAX_CPU_DEVICES}"))),
+                },
+                None => (kind == Kind::Cpu).then_some(1),
+            };
+            options.extend(count.map(|count| ("cpu_device_count", Value::Int(count))));
+        }
+        if kind == Kind::Cuda {
+            options.push(("platform_name", Value::Str("cuda".into())));
+            options.push(("allocator", Value::Str("default".into())));
+            // PyTorch may use the same GPU, so memory is taken as it is needed.
+            options.push(("preallocate", Value::Bool(false)));
+            const FRACTION: &str = "TORCHTPU_CUDA_MEMORY_FRACTION";
+            if let Some(text) = self.variable(FRACTION) {
+                match text.parse::<f32>() {
+                    Ok(part) if part > 0.0 && part <= 1.0 => options.push(("memory_fraction", Value::Float(part))),
+                    _ => return Err(bad(FRACTION, &text, "a number above 0, up to 1")),
+                }
+            }
+            const VISIBLE: &str = "TORCHTPU_CUDA_VISIBLE_DEVICES";
+            if let Some(text) = self.variable(VISIBLE) {
+                let numbers = text.split(',').map(|number| number.trim().parse::<u16>().map(i64::from));
+                match numbers.collect() {
+                    Ok(numbers) => options.push(("visible_devices", Value::Ints(numbers))),
+                    Err(_) => return Err(bad(VISIBLE, &text, "numbers of GPUs with commas between, such as 0,1")),
+                }
+            }
+        }
+        Ok(options)
+    }
+
+    /// Does what a kind's plugin needs to be done before it is loaded. Returns the libraries that it will miss.
+    pub(super) fn prepare(&self, kind: Kind) -> Vec<&'static str> {
+        // Plugins log where they come up, unless told to keep to what is wrong.
+        self.set_default("TF_CPP_MIN_LOG_LEVEL", "1");
+        if kind == Kind::Tpu && self.tpu_chips().is_none() {
+            for (name, value) in WITHOUT_CHIPS {
+                self.set_default(name, value);
+            }
+        }
+        if kind != Kind::Cuda {
+            return Vec::new();
+        }
+        if let Some(folder) = self.cuda_data() {
+            let flags = self.variable("XLA_FLAGS").unwrap_or_default();
+            set_variable("XLA_FLAGS", format!("{flags} --xla_gpu_cuda_data_dir={}", folder.display()).trim());
+        }
+        self.load_cuda_libraries()
+    }
+
+    /// Sets a variable that is not set.
+    pub(super) fn set_default(&self, name: &str, value: &str) {
+        if self.variable(name).is_none() {
+            set_variable(name, value);
+        }
+    }
+
+    /// Loads NVIDIA's libraries from the packages that torch's wheel brings. The plugin opens them by
+    /// name alone, and then gets these. Those that are not there are left to the system, and returned.
+    pub(super) fn load_cuda_libraries(&self) -> Vec<&'static str> {
+        let load = |package: &str, library: &str| {
+            let place = Path::new("nvidia").join(package).join("lib").join(library);
+            self.packages.iter().any(|folder| {
+                let Ok(path) = CString::new(folder.join(&place).as_os_str().as_bytes()) else { return false };
+                // SAFETY: the path is a C string. The initializers are those of NVIDIA's libraries, as torch itself
+                // runs them. The library is never closed.
+                !unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) }.is_null()
+            })
+        };
+        let missing = CUDA_LIBRARIES.into_iter().filter(|(package, library)| !load(package, library));
+        missing.map(|(_, library)| library).collect()
+    }
+
+    /// The folder to tell XLA to take `ptxas` and CUDA's mathematical functions from, where it needs telling.
+    pub(super) fn cuda_data(&self) -> Option<PathBuf> {
+        if self.variable("XLA_FLAGS").is_some_and(|flags| flags.contains("--xla_gpu_cuda_data_dir")) {
+            return None;
+        }
+        let has_libdevice = |folder: &PathBuf| folder.join(LIBDEVICE).is_file();
+        if let Some(folder) = self.packages.iter().map(|folder| folder.join("nvidia/cu13")).find(has_libdevice) {
+            return Some(folder);
+        }
+        // XLA looks into these by itself.
+        if ["usr/local/cuda", "opt/cuda"].map(|folder| self.root.join(folder)).iter().any(has_libdevice) {
+            return None;
+        }
+        // torch's wheel brings neither, but triton's does, which it needs: with other names, so links to them are made.
+        let triton = self.packages.iter().map(|folder| folder.join("triton/backends/nvidia"));
+        let triton = triton.into_iter().find(|folder| folder.join("lib/libdevice.10.bc").is_file())?;
+        let caches = crate::cache::base_folder(&|name| self.variable(name))?;
+        let mut hasher = DefaultHasher::new();
+        triton.hash(&mut hasher);
+        let folder = caches.join(format!("cuda-data-{:016x}", hasher.finish()));
+        link(&triton.join("lib/libdevice.10.bc"), &folder.join(LIBDEVICE)).ok()?;
+        let ptxas = triton.join("bin/ptxas");
+        if ptxas.is_file() {
+            link(&ptxas, &folder.join("bin/ptxas")).ok()?;
+        }
+        Some(folder)
+    }
+}
+
+/// Makes a link, and the folders on the way to it. Links to the same are kept: another process may have made them.
+fn link(target: &Path, at: &Path) -> io::Result<()> {
+    fs::create_dir_all(at.parent().unwrap_or(at))?;
+    match symlink(target, at) {
+        Err(_) if fs::read_link(at).is_ok_and(|found| found == target) => Ok(()),
+        result => result,
+    }
+}
+
+/// Sets a variable that a plugin reads when it is loaded, or soon after.
+fn set_variable(name: &str, value: &str) {
+    // SAFETY: this is only sound while no other thread reads the environment outside of Rust's lock, which nobody can
+    // promise for a whole process. It is done once, before a plugin and its threads exist, and as Python's `os.environ`
+    // does it: the strings of other variables stay where they are.
+    unsafe { env::set_var(name, value) };
+}

@@ -1,0 +1,275 @@
+//! Which PJRT plugin to open, and opening it.
+//!
+//! `TORCHTPU_PLUGIN` names a file; else `TORCHTPU_PLATFORM` names one of [`Kind::NAMED`]; else libtpu
+//! is taken where there are TPU chips, and the CPU plugin where there are none. Plugins are Python
+//! packages, looked for in the folders of [`set_search_paths`].
+
+mod host_memory;
+mod machine;
+#[cfg(test)]
+mod tests;
+
+use std::env;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use parking_lot::RwLock;
+use pjrt::{Client, Plugin, Value};
+use stablehlo::Target;
+
+use crate::error::{Error, Result};
+pub use host_memory::host_memory;
+use machine::Machine;
+
+/// What a plugin runs programs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// TPU chips.
+    Tpu,
+    /// The host's processor.
+    Cpu,
+    /// NVIDIA GPUs.
+    Cuda,
+    /// Something that a plugin named by `TORCHTPU_PLUGIN` knows.
+    Other,
+}
+
+impl Kind {
+    /// The kinds that `TORCHTPU_PLATFORM` may name.
+    pub const NAMED: [Kind; 3] = [Kind::Tpu, Kind::Cpu, Kind::Cuda];
+
+    /// The name, as in `TORCHTPU_PLATFORM`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Tpu => "tpu",
+            Kind::Cpu => "cpu",
+            Kind::Cuda => "cuda",
+            Kind::Other => "other",
+        }
+    }
+
+    /// The plugin's file below a folder of Python packages.
+    fn file(self) -> &'static str {
+        match self {
+            Kind::Tpu => "libtpu/libtpu.so",
+            Kind::Cpu => "xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so",
+            Kind::Cuda => "jax_plugins/xla_cuda13/xla_cuda_plugin.so",
+            Kind::Other => "",
+        }
+    }
+
+    /// The package that brings the plugin.
+    fn package(self) -> &'static str {
+        match self {
+            Kind::Tpu => "libtpu",
+            Kind::Cpu => "xla_cpu_pjrt",
+            Kind::Cuda => "jax-cuda13-pjrt",
+            Kind::Other => "",
+        }
+    }
+
+    /// What a plugin's file name suggests: it decides the options, before the plugin can be asked.
+    fn of_file(path: &Path) -> Kind {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        [("tpu", Kind::Tpu), ("cpu", Kind::Cpu), ("cuda", Kind::Cuda), ("gpu", Kind::Cuda)]
+            .into_iter()
+            .find_map(|(part, kind)| name.contains(part).then_some(kind))
+            .unwrap_or(Kind::Other)
+    }
+
+    /// What an open plugin calls its platform.
+    fn of_platform(name: &str) -> Kind {
+        match name.to_lowercase().as_str() {
+            "tpu" => Kind::Tpu,
+            "cpu" | "host" => Kind::Cpu,
+            "cuda" | "gpu" => Kind::Cuda,
+            _ => Kind::Other,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Kind::Tpu => "TPU",
+            Kind::Cpu => "CPU",
+            Kind::Cuda => "CUDA",
+            Kind::Other => "PJRT",
+        })
+    }
+}
+
+/// Which plugin is to be opened, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// What it runs on, as far as can be told without opening it.
+    pub kind: Kind,
+    /// The shared library.
+    pub path: PathBuf,
+    /// Why it is this one: `TORCHTPU_PLATFORM=cpu`, `no TPU chips were found`.
+    pub reason: String,
+    /// Everything that was looked at, in order.
+    pub tried: Vec<String>,
+    /// Whether what it runs on was seen on this machine. Plugins named by their path are believed.
+    pub hardware: bool,
+}
+
+/// An open plugin and its devices.
+pub struct Platform {
+    /// What it runs on, in the plugin's own words.
+    pub kind: Kind,
+    /// The shared library.
+    pub path: PathBuf,
+    /// Why it is this one.
+    pub reason: String,
+    /// The plugin.
+    pub plugin: Plugin,
+    /// Its client.
+    pub client: Client,
+    /// Whose compiler programs are written for.
+    pub target: Target,
+    /// The client's addressable devices, in order.
+    pub devices: Vec<DeviceInfo>,
+}
+
+/// What is known of a device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceInfo {
+    /// The name to show: `TPU v6e`, `CPU (XLA)`, `NVIDIA H100 80GB HBM3`.
+    pub name: String,
+    /// The plugin's name for the model: `TPU v6 lite`, `cpu`.
+    pub kind: String,
+    /// The number by which programs name the device, unique over all hosts.
+    pub id: i32,
+    /// Its memory in bytes: on the CPU plugin the host's, which all devices share.
+    pub total_memory: Option<u64>,
+    /// What else the plugin says, such as `coords`, `core_count` or `compute_capability`.
+    pub attributes: Vec<(String, Value)>,
+}
+
+static SEARCH_PATHS: RwLock<Vec<PathBuf>> = RwLock::new(Vec::new());
+
+/// Sets the folders in which Python packages, and so plugins, are looked for: Python's `sys.path`.
+pub fn set_search_paths(paths: Vec<PathBuf>) {
+    let here = env::current_dir().unwrap_or_default();
+    // Python writes the current folder as an empty string; `join` leaves absolute paths as they are.
+    *SEARCH_PATHS.write() = paths.into_iter().map(|path| here.join(path)).collect();
+}
+
+/// Decides which plugin to open. This opens none, and looks at a few files only.
+///
+/// # Errors
+/// Where a variable has a value that it cannot have, or the plugin that is called for is not there.
+pub fn find() -> Result<Choice> {
+    Machine::with_this(|machine| machine.choose())
+}
+
+/// Whether there is a plugin to open, and the hardware that it needs.
+pub fn is_available() -> bool {
+    find().is_ok_and(|choice| choice.hardware)
+}
+
+/// Opens the plugin that [`find`] decides on.
+///
+/// # Errors
+/// As [`find`]; where an option is wrong; and where the plugin does not load or finds no device.
+pub fn open() -> Result<Platform> {
+    Machine::with_this(|machine| {
+        let choice = machine.choose()?;
+        // Options first: what is wrong with them is told before anything is loaded.
+        let options = machine.client_options(choice.kind)?;
+        let target = machine.target()?;
+        let missing = machine.prepare(choice.kind);
+
+        let plugin = Plugin::load(&choice.path).map_err(|error| choice.failed("load", &error, &missing))?;
+        let client = plugin.create_client(&options).map_err(|error| choice.failed("start", &error, &missing))?;
+        let kind = client.platform_name().map_or(choice.kind, |name| Kind::of_platform(&name));
+        let devices = client
+            .addressable_devices()
+            .iter()
+            .map(|device| DeviceInfo::read(kind, device))
+            .collect::<pjrt::Result<Vec<_>>>()
+            .map_err(|error| choice.failed("describe the devices of", &error, &missing))?;
+        if devices.is_empty() {
+            return Err(choice.refuse("has no device for this process", &missing));
+        }
+        let target = target.unwrap_or(if kind == Kind::Cpu { Target::Cpu } else { Target::Other });
+        Ok(Platform { kind, path: choice.path, reason: choice.reason, plugin, client, target, devices })
+    })
+}
+
+/// Opens libtpu to compile ahead of time, which needs no TPU; tells its path as well.
+///
+/// # Errors
+/// Where libtpu is not installed or does not load.
+pub fn libtpu() -> Result<(Plugin, PathBuf)> {
+    Machine::with_this(|machine| {
+        let choice = machine.look_for(Kind::Tpu, "programs are compiled for a TPU".into(), Vec::new())?;
+        machine.prepare(Kind::Tpu);
+        let plugin = Plugin::load(&choice.path).map_err(|error| choice.failed("load", &error, &[]))?;
+        Ok((plugin, choice.path))
+    })
+}
+
+impl Choice {
+    fn failed(&self, verb: &str, error: &pjrt::Error, missing: &[&str]) -> Error {
+        self.refuse(&format!("was chosen, but torchtpu could not {verb} it: {error}"), missing)
+    }
+
+    /// The error that this plugin cannot be used, with what to do about it.
+    fn refuse(&self, what: &str, missing: &[&str]) -> Error {
+        let Choice { kind, reason, .. } = self;
+        let mut message = format!("the {kind} plugin {} {what}\nIt was chosen because {reason}.", self.path.display());
+        if !missing.is_empty() {
+            let list = missing.join(", ");
+            message += &format!(
+                "\nThese of NVIDIA's libraries were not found under nvidia/*/lib in sys.path: {list}. \
+                 `pip install \"jax-cuda13-plugin[with-cuda]\"` brings them."
+            );
+        }
+        message += &match kind {
+            Kind::Tpu | Kind::Cuda if !self.hardware => {
+                let chips = if *kind == Kind::Tpu { "TPU chips" } else { "NVIDIA devices" };
+                format!("\nNo {chips} were seen on this machine: set TORCHTPU_PLATFORM=cpu to run without.")
+            }
+            Kind::Tpu => "\nSee that no other process uses the TPU, or set TORCHTPU_PLATFORM=cpu.".into(),
+            Kind::Cuda => "\nSee that the driver is for CUDA 13, or set TORCHTPU_PLATFORM=cpu.".into(),
+            Kind::Cpu => format!("\n`pip install --upgrade {}` brings one that works.", kind.package()),
+            Kind::Other => "\nUnset TORCHTPU_PLUGIN to let torchtpu choose.".into(),
+        };
+        Error::runtime(message)
+    }
+}
+
+impl DeviceInfo {
+    fn read(kind: Kind, device: &pjrt::Device) -> pjrt::Result<DeviceInfo> {
+        let model = device.kind()?;
+        let attributes = device.attributes().unwrap_or_default();
+        let total_memory = match kind {
+            Kind::Cpu => Some(host_memory().1).filter(|bytes| *bytes > 0),
+            _ => attributes
+                .iter()
+                .find_map(|(name, value)| match value {
+                    Value::Int(bytes) if name == "device_memory_bytes_limit" => Some(*bytes),
+                    _ => None,
+                })
+                .or_else(|| device.memory_stats().ok()?.bytes_limit)
+                .and_then(|bytes| u64::try_from(bytes).ok()),
+        };
+        Ok(DeviceInfo { name: display_name(kind, &model), kind: model, id: device.id()?, total_memory, attributes })
+    }
+}
+
+/// The name to show for a model. For TPUs it is the one of Google's documentation, by which libraries
+/// know the chip's peak speed.
+fn display_name(kind: Kind, model: &str) -> String {
+    match (kind, model) {
+        (Kind::Cpu, _) => "CPU (XLA)".into(),
+        (Kind::Tpu, "TPU v5 lite") => "TPU v5e".into(),
+        (Kind::Tpu, "TPU v5") => "TPU v5p".into(),
+        (Kind::Tpu, "TPU v6 lite") => "TPU v6e".into(),
+        (Kind::Tpu, "TPU7x") => "TPU v7x".into(),
+        (Kind::Tpu, model) if !model.starts_with("TPU") => format!("TPU {model}"),
+        (_, model) => model.into(),
+    }
+}

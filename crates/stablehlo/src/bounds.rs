@@ -1,0 +1,348 @@
+//! Bounded dimensions. In the program such a dimension is as long as it can get; how much of it is real, a 0-d value
+//! tells when the program runs.
+//!
+//! What lies behind the real part is the padding: arbitrary, NaN included. Every operation keeps it from reaching the
+//! real part. One that mixes elements along a bounded dimension first replaces the padding with its neutral element;
+//! one that cannot is refused ([`Builder::refused`]), and so is every operation that nobody has thought about.
+
+use std::rc::Rc;
+
+use crate::builder::{Builder, Type, Value};
+use crate::dtype::{DType, Number};
+
+/// A part of a dimension: `capacity` places, all of them real, or as many as the builder's size number `size` says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Factor {
+    pub capacity: i64,
+    pub size: Option<u32>,
+}
+
+/// How much of a dimension is real. A dimension into which others were merged is the product of its factors, the
+/// outermost first; an element is real where each of its coordinates is. No factors: all of it is real.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Extent(pub Vec<Factor>);
+
+impl Extent {
+    fn of(factors: Vec<Factor>) -> Extent {
+        if factors.iter().all(|factor| factor.size.is_none()) { Extent::default() } else { Extent(factors) }
+    }
+
+    pub fn is_whole(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether the real part is at the start, so that an element is where it would be without padding.
+    pub fn is_prefix(&self) -> bool {
+        self.0.iter().skip(1).all(|factor| factor.size.is_none())
+    }
+
+    /// The numbers of the sizes in it, ascending.
+    pub fn sizes(&self) -> Vec<u32> {
+        let mut sizes: Vec<u32> = self.0.iter().filter_map(|factor| factor.size).collect();
+        sizes.sort_unstable();
+        sizes
+    }
+
+    /// The extent of a dimension that two values have in common. What is whole in one (a constant, say) has an element
+    /// for every place of the other.
+    fn merge(&self, other: &Extent) -> Option<Extent> {
+        if other.is_whole() || self == other {
+            return Some(self.clone());
+        }
+        self.is_whole().then(|| other.clone())
+    }
+}
+
+fn merge_all(a: &[Extent], b: &[Extent]) -> Option<Vec<Extent>> {
+    a.iter().zip(b).map(|(a, b)| a.merge(b)).collect()
+}
+
+/// The extents after a reshape, which may split and merge dimensions but not cut through a bounded factor.
+fn reshaped(from: &[i64], extents: &[Extent], to: &[i64]) -> Option<Vec<Extent>> {
+    let mut factors: Vec<Factor> = Vec::new();
+    for (&dim, extent) in from.iter().zip(extents).rev() {
+        match extent.is_whole() {
+            true if dim == 1 => {}
+            true => factors.push(Factor { capacity: dim, size: None }),
+            false => factors.extend(extent.0.iter().rev()),
+        }
+    }
+    let mut result = Vec::with_capacity(to.len());
+    for &dim in to {
+        let (mut missing, mut own) = (dim, Vec::<Factor>::new());
+        while missing > 1 {
+            let factor = factors.pop()?;
+            let taken = if factor.size.is_none() && missing < factor.capacity { missing } else { factor.capacity };
+            if missing % taken != 0 || factor.capacity % taken != 0 {
+                return None;
+            }
+            if taken < factor.capacity {
+                factors.push(Factor { capacity: factor.capacity / taken, size: None });
+            }
+            missing /= taken;
+            match own.last_mut() {
+                Some(last) if last.size.is_none() && factor.size.is_none() => last.capacity *= taken,
+                _ => own.push(Factor { capacity: taken, ..factor }),
+            }
+        }
+        result.push(Extent::of(own));
+    }
+    factors.is_empty().then_some(result)
+}
+
+impl Builder {
+    /// Makes a size known, a 0-d int64 value of at most `capacity`; returns its number.
+    pub fn add_size<'b>(&'b self, size: Value<'b>, capacity: i64) -> u32 {
+        let mut sizes = self.sizes.borrow_mut();
+        sizes.push((size.id, capacity));
+        sizes.len() as u32 - 1
+    }
+
+    /// Whether the function has bounded dimensions.
+    pub fn is_bounded(&self) -> bool {
+        !self.sizes.borrow().is_empty()
+    }
+
+    /// A size that [`Builder::add_size`] made known.
+    pub fn size(&self, number: u32) -> Value<'_> {
+        Value { builder: self, id: self.sizes.borrow()[number as usize].0 }
+    }
+
+    /// As large as a size can get.
+    pub fn capacity(&self, number: u32) -> i64 {
+        self.sizes.borrow()[number as usize].1
+    }
+
+    /// Says that something cannot be done with bounded dimensions.
+    pub fn refuse(&self, what: impl Into<String>) {
+        self.refused.borrow_mut().get_or_insert_with(|| what.into());
+    }
+
+    /// What could not be done with bounded dimensions, first.
+    pub fn refused(&self) -> Option<String> {
+        self.refused.borrow().clone()
+    }
+
+    /// An operation on corresponding elements.
+    pub(crate) fn elementwise<'b>(
+        &'b self,
+        name: &str,
+        operands: &[Value<'b>],
+        attributes: &str,
+        ty: Type,
+    ) -> Value<'b> {
+        let extents = self.merged(operands);
+        self.emit(name, operands, attributes, ty).with_extents(extents)
+    }
+
+    /// The extents that values of one shape have in common.
+    pub(crate) fn merged(&self, values: &[Value<'_>]) -> Option<Vec<Extent>> {
+        let mut bounded = values.iter().filter_map(|value| value.known_extents());
+        let mut merged = bounded.next()?.to_vec();
+        for extents in bounded {
+            match merge_all(&merged, &extents) {
+                Some(both) if merged.len() == extents.len() => merged = both,
+                _ => self.refuse("dimensions that are bounded differently meet"),
+            }
+        }
+        Some(merged)
+    }
+
+    /// Which places of a dimension are real, as a vector; `None` where all are.
+    fn real_places(&self, dim: i64, extent: &Extent) -> Option<Value<'_>> {
+        let mut real: Option<Value<'_>> = None;
+        let mut inner = dim;
+        for factor in &extent.0 {
+            let outer = inner;
+            inner /= factor.capacity.max(1);
+            let Some(size) = factor.size else { continue };
+            let place = self.iota(DType::I32, &[dim], 0);
+            let place = if outer == dim { place } else { place % outer };
+            let place = if inner == 1 { place } else { place / inner };
+            let below = place.lt(self.size(size).convert(DType::I32));
+            real = Some(real.map_or(below, |real| real & below));
+        }
+        real
+    }
+
+    pub(crate) fn refuse_bounded(&self, name: &str, operands: &[Value<'_>]) {
+        if operands.iter().any(|value| value.is_bounded()) {
+            self.refuse(name);
+        }
+    }
+}
+
+impl<'b> Value<'b> {
+    fn known_extents(self) -> Option<Rc<[Extent]>> {
+        self.builder.extents.borrow().get(&self.id).cloned()
+    }
+
+    /// How much of each dimension is real.
+    pub fn extents(self) -> Vec<Extent> {
+        self.known_extents().map_or_else(|| vec![Extent::default(); self.rank()], |extents| extents.to_vec())
+    }
+
+    pub fn extent(self, axis: usize) -> Extent {
+        self.known_extents().and_then(|extents| extents.get(axis).cloned()).unwrap_or_default()
+    }
+
+    pub fn is_bounded(self) -> bool {
+        self.known_extents().is_some()
+    }
+
+    pub fn is_bounded_along(self, axes: &[usize]) -> bool {
+        axes.iter().any(|&axis| !self.extent(axis).is_whole())
+    }
+
+    /// Says how much of each dimension of a value just made is real.
+    pub fn with_extents(self, extents: impl Into<Option<Vec<Extent>>>) -> Value<'b> {
+        let extents = extents.into().filter(|extents| extents.iter().any(|extent| !extent.is_whole()));
+        if let Some(extents) = extents {
+            let fits = extents.iter().zip(self.dims()).all(|(extent, dim)| {
+                extent.is_whole() || extent.0.iter().map(|factor| factor.capacity).product::<i64>() == dim
+            });
+            if !fits || extents.len() != self.rank() {
+                self.builder.refuse("a dimension is not as long as its bound");
+            }
+            self.builder.extents.borrow_mut().insert(self.id, extents.into());
+        }
+        self
+    }
+
+    /// The value as one of which all is real: what was padding is then no better than the rest.
+    pub fn without_extents(self) -> Value<'b> {
+        if self.is_bounded() { self.builder.emit("stablehlo.reshape", &[self], "", self.ty()) } else { self }
+    }
+
+    /// This value with one dimension of which all is taken to be real.
+    pub fn whole_along(self, axis: usize) -> Value<'b> {
+        let mut extents = self.extents();
+        extents[axis] = Extent::default();
+        self.without_extents().with_extents(extents)
+    }
+
+    /// This value, as much of which is real as of another of its shape.
+    pub fn bounded_like(self, other: Value<'b>) -> Value<'b> {
+        match other.known_extents() {
+            Some(extents) => self.without_extents().with_extents(extents.to_vec()),
+            None => self,
+        }
+    }
+
+    /// Refuses what counts places along an axis, where padding lies in between.
+    pub fn require_prefix(self, axis: usize, what: &str) {
+        if !self.extent(axis).is_prefix() {
+            self.builder.refuse(what);
+        }
+    }
+
+    /// The real size of a dimension, 0-d.
+    pub fn size(self, axis: usize, dtype: DType) -> Value<'b> {
+        self.count(&[axis], dtype)
+    }
+
+    /// How many real elements meet when `axes` are reduced, 0-d.
+    pub fn count(self, axes: &[usize], dtype: DType) -> Value<'b> {
+        let mut known = 1;
+        let mut sizes = Vec::new();
+        for &axis in axes {
+            match self.extent(axis) {
+                extent if extent.is_whole() => known *= self.dim(axis),
+                extent => {
+                    known *= extent.0.iter().filter(|f| f.size.is_none()).map(|f| f.capacity).product::<i64>();
+                    sizes.extend(extent.sizes());
+                }
+            }
+        }
+        let known = self
+            .builder
+            .scalar(if dtype.is_integer() { Number::Int(known) } else { Number::Float(known as f64) }, dtype);
+        sizes.into_iter().fold(known, |count, size| count * self.builder.size(size).convert(dtype))
+    }
+
+    /// This value with `neutral` (0-d) for the padding along `axes`.
+    pub fn masked(self, axes: &[usize], neutral: Value<'b>) -> Value<'b> {
+        self.masked_by(&self.extents(), axes, neutral)
+    }
+
+    /// [`Value::masked`] with the padding that `extents` tell of.
+    pub(crate) fn masked_by(self, extents: &[Extent], axes: &[usize], neutral: Value<'b>) -> Value<'b> {
+        let mut masked = self;
+        for &axis in axes {
+            if let Some(real) = self.builder.real_places(self.dim(axis), &extents[axis]) {
+                masked = real.broadcast_in_dim(&self.dims(), &[axis]).select(masked, neutral);
+            }
+        }
+        masked
+    }
+
+    pub(crate) fn reshaped_extents(self, dims: &[i64]) -> Option<Vec<Extent>> {
+        let extents = self.known_extents()?;
+        let result = reshaped(&self.dims(), &extents, dims);
+        if result.is_none() {
+            self.builder.refuse("a reshape that cuts through a bounded dimension");
+        }
+        result
+    }
+
+    /// The extents when dimension `i` of the result is dimension `from[i]` of this value, or a new whole one.
+    pub(crate) fn moved_extents(self, from: &[Option<usize>]) -> Option<Vec<Extent>> {
+        let extents = self.known_extents()?;
+        Some(from.iter().map(|place| place.map_or_else(Extent::default, |i| extents[i].clone())).collect())
+    }
+
+    /// This value's extents where `untouched` says that an operation leaves the dimension as it is; refused where it
+    /// does not and the dimension is bounded.
+    pub(crate) fn extents_if(self, what: &str, untouched: impl Fn(usize) -> bool) -> Option<Vec<Extent>> {
+        let extents = self.known_extents()?;
+        if (0..extents.len()).any(|axis| !extents[axis].is_whole() && !untouched(axis)) {
+            self.builder.refuse(format!("{what} along a bounded dimension"));
+        }
+        Some(extents.to_vec())
+    }
+
+    /// The common extents of a dimension of this value and one of another.
+    pub(crate) fn common_extent(self, axis: usize, other: Value<'b>, other_axis: usize) -> Extent {
+        self.extent(axis).merge(&other.extent(other_axis)).unwrap_or_else(|| {
+            self.builder.refuse("dimensions that are bounded differently meet");
+            Extent::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounded(capacity: i64, size: u32) -> Extent {
+        Extent(vec![Factor { capacity, size: Some(size) }])
+    }
+
+    #[test]
+    fn merged_dimensions_keep_their_factors() {
+        let extents = [Extent::default(), bounded(8, 0), Extent::default()];
+        let merged = reshaped(&[4, 8, 6], &extents, &[32, 6]).unwrap();
+        assert_eq!(merged[0].0.len(), 2);
+        assert!(!merged[0].is_prefix() && merged[1].is_whole());
+        assert_eq!(reshaped(&[32, 6], &merged, &[4, 8, 2, 3]).unwrap()[1], bounded(8, 0));
+        assert_eq!(reshaped(&[32, 6], &merged, &[2, 2, 8, 6]).unwrap()[2], bounded(8, 0));
+        assert_eq!(reshaped(&[32, 6], &merged, &[8, 4, 6]), None);
+        assert!(reshaped(&[8, 6], &[bounded(8, 0), Extent::default()], &[48]).unwrap()[0].is_prefix());
+    }
+
+    #[test]
+    fn what_mixes_elements_masks_the_padding() {
+        let b = Builder::default();
+        let size = b.parameter(Type::new(DType::I64, &[]));
+        let number = b.add_size(size, 8);
+        let x = b.parameter(Type::new(DType::F32, &[4, 8])).with_extents(vec![Extent::default(), bounded(8, number)]);
+        assert!((x + 1.0).exp().is_bounded());
+        assert!(!x.reduce_sum(&[1]).is_bounded());
+        assert_eq!(x.reduce_sum(&[0]).extent(0), bounded(8, number));
+        assert_eq!(b.refused(), None);
+        let _ = x.reverse(&[1]);
+        assert!(b.refused().is_some());
+        let text = b.finish(&[x]).unwrap().module(&[]);
+        assert_eq!(text.matches("stablehlo.select").count(), 1, "{text}");
+    }
+}

@@ -1,0 +1,88 @@
+//! `torch.tpu.explain`: what the engine wrote down, as Python's values.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use engine::explain::{Compile, Explanation, ProgramInfo, Run, Wait};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+/// Begins to write down what happens.
+#[pyfunction]
+pub fn begin_explaining(py: Python<'_>) -> PyResult<()> {
+    super::with_engine(py, |mut engine| engine.begin_explaining())
+}
+
+/// Ends it: waits for the device, and returns what happened. Times are seconds since the beginning.
+#[pyfunction]
+pub fn end_explaining(py: Python<'_>) -> PyResult<Option<Py<PyDict>>> {
+    py.detach(|| engine::synchronize(None)).map_err(super::to_python)?;
+    let explanation = super::with_engine(py, |mut engine| Ok(engine.end_explaining()))?;
+    explanation.map(|explanation| Ok(describe(py, &explanation)?.unbind())).transpose()
+}
+
+fn describe<'py>(py: Python<'py>, explanation: &Explanation) -> PyResult<Bound<'py, PyDict>> {
+    let described = PyDict::new(py);
+    described.set_item("elapsed", explanation.elapsed.as_secs_f64())?;
+    described.set_item("calls", explanation.calls)?;
+    described.set_item("recording", explanation.recording.as_secs_f64())?;
+    described.set_item("programs", list(py, &explanation.programs, program)?)?;
+    described.set_item("runs", list(py, &explanation.runs, run)?)?;
+    described.set_item("compiles", list(py, &explanation.compiles, compile)?)?;
+    described.set_item("waits", list(py, &explanation.waits, wait)?)?;
+    Ok(described)
+}
+
+fn list<'py, T>(
+    py: Python<'py>,
+    items: &[T],
+    describe: fn(&Bound<'py, PyDict>, &T) -> PyResult<()>,
+) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for item in items {
+        let described = PyDict::new(py);
+        describe(&described, item)?;
+        list.append(described)?;
+    }
+    Ok(list)
+}
+
+fn seconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e9
+}
+
+fn program(described: &Bound<'_, PyDict>, program: &ProgramInfo) -> PyResult<()> {
+    let operators: Vec<(&str, String)> =
+        program.operators.iter().map(|(operator, line)| (&**operator, line.name())).collect();
+    described.set_item("operators", operators)?;
+    described.set_item("inputs", program.inputs)?;
+    described.set_item("results", program.results)
+}
+
+fn run(described: &Bound<'_, PyDict>, run: &Run) -> PyResult<()> {
+    let done = run.done.load(Relaxed);
+    described.set_item("program", run.program)?;
+    described.set_item("device", run.device)?;
+    described.set_item("reason", run.reason.to_string())?;
+    described.set_item("line", run.line.name())?;
+    described.set_item("flushed", seconds(run.flushed))?;
+    described.set_item("launched", seconds(run.launched))?;
+    described.set_item("queued", seconds(run.queued))?;
+    described.set_item("done", (done != 0).then(|| seconds(done)))
+}
+
+fn compile(described: &Bound<'_, PyDict>, compile: &Compile) -> PyResult<()> {
+    described.set_item("program", compile.program)?;
+    described.set_item("at", seconds(compile.at))?;
+    described.set_item("compiling", compile.compiling.as_secs_f64())?;
+    described.set_item("loading", compile.loading.as_secs_f64())?;
+    described.set_item("waiting", compile.waiting.as_secs_f64())?;
+    described.set_item("why", &compile.why)?;
+    described.set_item("line", compile.line.name())
+}
+
+fn wait(described: &Bound<'_, PyDict>, wait: &Wait) -> PyResult<()> {
+    described.set_item("at", seconds(wait.at))?;
+    described.set_item("until", seconds(wait.until))?;
+    described.set_item("reason", wait.what.to_string())?;
+    described.set_item("line", wait.line.name())
+}

@@ -1,0 +1,220 @@
+"""`torch.tpu.explain`: what ran, what compiled, what waited, and why."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from torchtpu import _C
+
+# In the text: the most rows of a table, and the most operators that a row names.
+_ROWS = 12
+_NAMES = 4
+# How many of the last runs are searched for a rhythm, and the longest round.
+_RUNS = 2000
+
+
+@contextmanager
+def explain() -> Iterator[Explanation]:
+    """Writes down what runs within the block, and why::
+
+        with torch.tpu.explain() as explanation:
+            train(steps=5)
+        print(explanation)
+
+    The explanation is there when the block has ended, which waits for the device. Programs are the same as without;
+    each call of an operator costs a few microseconds more. Does not nest: RuntimeError.
+    """
+    explanation = Explanation()
+    _C.begin_explaining()
+    try:
+        yield explanation
+    finally:
+        explanation._fill(_C.end_explaining())
+
+
+class Explanation:
+    """What happened in a block of `torch.tpu.explain`: to print, or to save as JSON or for Perfetto.
+
+    Times are in seconds, moments counted from the beginning of the block.
+
+    - `programs`: a dict for each program that ran, in the order of their first runs: "operators", a list of
+      (name, "file:line"), and the numbers of its "inputs" and "results".
+    - `runs`: for each run the number of its "program", the "device", the "reason" for it and the "line" that made it
+      run; and when it was "flushed" (the host began with it), "launched", "queued" (the host went on) and "done".
+    - `compiles`: for each program that was not in memory its number as "program", "at", what "compiling", "loading"
+      from the cache's folder and "waiting" for another process took, the "line", and "why", a list.
+    - `waits`: for each time that the host waited for a device "at", "until", "reason" and "line".
+    - `elapsed`; `calls`, how many operators were called, and `recording`, what that took without running them.
+    """
+
+    def __init__(self) -> None:
+        self.elapsed = 0.0
+        self.calls = 0
+        self.recording = 0.0
+        self.programs: list[dict[str, Any]] = []
+        self.runs: list[dict[str, Any]] = []
+        self.compiles: list[dict[str, Any]] = []
+        self.waits: list[dict[str, Any]] = []
+
+    def _fill(self, found: dict[str, Any] | None) -> None:
+        for name, value in (found or {}).items():
+            setattr(self, name, value)
+
+    @property
+    def compiling(self) -> float:
+        """Seconds of compiling, of loading, and of waiting for other processes to compile."""
+        return float(sum(each["compiling"] + each["loading"] + each["waiting"] for each in self.compiles))
+
+    @property
+    def waiting(self) -> float:
+        """Seconds in which the host waited for a device."""
+        return float(sum(each["until"] - each["at"] for each in self.waits))
+
+    @property
+    def executing(self) -> float:
+        """Seconds in which devices were busy, as the host saw it."""
+        return float(sum(until - start for start, until in self._spans()))
+
+    def _spans(self) -> list[tuple[float, float]]:
+        """The beginning and the end of each run: a device runs one program at a time."""
+        ends: dict[int, float] = defaultdict(float)
+        spans = []
+        for run in self.runs:
+            done = run["queued"] if run["done"] is None else run["done"]
+            spans.append((min(max(run["launched"], ends[run["device"]]), done), done))
+            ends[run["device"]] = max(ends[run["device"]], done)
+        return spans
+
+    def rhythm(self) -> tuple[list[int], int]:
+        """The programs that ran over and over in one order, and how many times: ([], 0) if none did.
+
+        A training loop that has settled runs the same few programs in each step.
+        """
+        sequence = [run["program"] for run in self.runs[-_RUNS:]]
+        best: tuple[int, list[int], int] = (0, [], 0)
+        for period in range(1, len(sequence) // 2 + 1):
+            matches = [a == b for a, b in zip(sequence, sequence[period:], strict=False)]
+            length = 0
+            for end, match in enumerate([*matches, False]):
+                if match:
+                    length += 1
+                    continue
+                rounds = 1 + length // period
+                if rounds > 1 and rounds * period > best[0]:
+                    start = end - length
+                    best = (rounds * period, sequence[start : start + period], rounds)
+                length = 0
+        return best[1], best[2]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, in values that JSON knows."""
+        programs, rounds = self.rhythm()
+        return vars(self) | {
+            "compiling": self.compiling,
+            "executing": self.executing,
+            "waiting": self.waiting,
+            "rhythm": {"programs": programs, "rounds": rounds},
+        }
+
+    def save_json(self, path: str | Path) -> None:
+        """Writes everything as JSON."""
+        Path(path).write_text(json.dumps(self.as_dict(), indent=1))
+
+    def save_chrome_trace(self, path: str | Path) -> None:
+        """Writes a trace that https://ui.perfetto.dev and chrome://tracing open: a row for the host, one a device."""
+        Path(path).write_text(json.dumps({"traceEvents": list(self._trace()), "displayTimeUnit": "ms"}))
+
+    def _trace(self) -> Iterator[dict[str, Any]]:
+        rows = {0: "host"} | {1 + run["device"]: f"tpu:{run['device']}" for run in self.runs}
+        for row, name in sorted(rows.items()):
+            yield {"ph": "M", "pid": 0, "tid": row, "name": "thread_name", "args": {"name": name}}
+
+        def span(row: int, name: str, start: float, until: float, **args: Any) -> dict[str, Any]:
+            times = {"ts": start * 1e6, "dur": (until - start) * 1e6}
+            return {"ph": "X", "pid": 0, "tid": row, "name": name, **times, "args": args}
+
+        for compile in self.compiles:
+            until = compile["at"] + compile["compiling"] + compile["loading"] + compile["waiting"]
+            name = f"{'compile' if compile['compiling'] else 'load'} program {compile['program']}"
+            yield span(0, name, compile["at"], until, why=compile["why"], line=compile["line"])
+        for run, (start, until) in zip(self.runs, self._spans(), strict=True):
+            name, facts = f"program {run['program']}", {"reason": run["reason"], "line": run["line"]}
+            yield span(0, f"queue {name}", run["launched"], run["queued"], **facts)
+            yield span(1 + run["device"], name, start, until, operators=self._operators(run["program"]), **facts)
+        for wait in self.waits:
+            yield span(0, f"wait: {wait['reason']}", wait["at"], wait["until"], line=wait["line"])
+
+    def _operators(self, program: int) -> str:
+        operators = self.programs[program]["operators"]
+        named = [f"{name} at {line}" if line else name for name, line in operators[:_NAMES]]
+        return ", ".join(named) + (f" and {len(operators) - _NAMES} more" if len(operators) > _NAMES else "")
+
+    def __str__(self) -> str:
+        return "\n".join([*self._summary(), *self._program_table(), *self._compile_list(), *self._wait_table()])
+
+    def _summary(self) -> Iterator[str]:
+        compiled = sum(each["compiling"] > 0 for each in self.compiles)
+        loaded = len(self.compiles) - compiled
+        yield f"{self.elapsed:.3f} s in all"
+        yield f"  recording  {self.recording:8.3f} s  {self.calls} operators"
+        yield f"  compiling  {self.compiling:8.3f} s  {compiled} programs compiled, {loaded} found elsewhere"
+        yield f"  executing  {self.executing:8.3f} s  {len(self.runs)} runs of {len(self.programs)} programs"
+        yield f"  waiting    {self.waiting:8.3f} s  {len(self.waits)} times"
+        programs, rounds = self.rhythm()
+        if rounds:
+            count = sum(len(self.programs[number]["operators"]) for number in programs)
+            numbers = ", ".join(map(str, programs[:_ROWS])) + (", …" if len(programs) > _ROWS else "")
+            plural = "s" if len(programs) > 1 else ""
+            yield f"rhythm: {rounds} rounds of {len(programs)} program{plural} ({numbers}) with {count} operators"
+
+    def _program_table(self) -> Iterator[str]:
+        spans: dict[int, list[float]] = defaultdict(list)
+        reasons: dict[int, Counter[str]] = defaultdict(Counter)
+        for run, (start, until) in zip(self.runs, self._spans(), strict=True):
+            spans[run["program"]].append(until - start)
+            reasons[run["program"]][_at(run["reason"], run["line"])] += 1
+        if spans:
+            yield "programs:  number  runs  ms each  operators"
+        longest = sorted(spans, key=lambda number: -sum(spans[number]))
+        for number in longest[:_ROWS]:
+            times, count = spans[number], len(self.programs[number]["operators"])
+            milliseconds = sum(times) / len(times) * 1e3
+            yield f"  {number:15} {len(times):5} {milliseconds:8.3f}  {count}: {self._operators(number)}"
+            for reason, runs in reasons[number].most_common(2):
+                yield f"{'':34}ran because {reason}" + (f" ({runs} times)" if runs > 1 else "")
+        if len(longest) > _ROWS:
+            yield f"  … and {len(longest) - _ROWS} more, which took less time"
+
+    def _compile_list(self) -> Iterator[str]:
+        if self.compiles:
+            yield "compiles:"
+        slowest = sorted(self.compiles, key=lambda each: -each["compiling"] - each["loading"])[:_ROWS]
+        for each in sorted(slowest, key=lambda each: float(each["at"])):
+            how = (
+                f"compiled in {each['compiling']:.3f} s" if each["compiling"] else f"loaded in {each['loading']:.3f} s"
+            )
+            yield f"  program {each['program']} {_at(how, each['line'])}"
+            for why in each["why"][:_NAMES]:
+                yield f"    {why}"
+            if len(each["why"]) > _NAMES:
+                yield f"    … and {len(each['why']) - _NAMES} more that are new"
+        if len(self.compiles) > _ROWS:
+            yield f"  … and {len(self.compiles) - _ROWS} more, which took less time"
+
+    def _wait_table(self) -> Iterator[str]:
+        waits: dict[str, list[float]] = defaultdict(list)
+        for wait in self.waits:
+            waits[_at(wait["reason"], wait["line"])].append(wait["until"] - wait["at"])
+        if waits:
+            yield "waits:  seconds  times"
+        for name in sorted(waits, key=lambda name: -sum(waits[name]))[:_ROWS]:
+            yield f"  {sum(waits[name]):13.3f} {len(waits[name]):6}  {name}"
+
+
+def _at(what: str, line: str) -> str:
+    return f"{what} at {line}" if line else what

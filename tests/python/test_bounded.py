@@ -1,0 +1,376 @@
+"""Compiled graphs with bounded dimensions: one program for all sizes up to some, with exact results.
+
+What the host pads holds NaN, so whatever leaks from padding into a result is seen.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import assert_same
+from small_models import TASKS
+from torch import Tensor, nn
+from torch._dynamo.utils import counters
+
+
+@pytest.fixture(autouse=True)
+def _fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    counters.clear()
+    yield
+    torch._dynamo.reset()
+
+
+def _compiles() -> int:
+    stats = torch.tpu.cache_stats()
+    return stats["compiles"] + stats["disk_hits"]
+
+
+Shape = tuple[int | str, ...]
+
+
+def _inputs(shapes: list[Shape], sizes: dict[str, int], generator: torch.Generator) -> list[Tensor]:
+    def made(shape: Shape) -> Tensor:
+        return torch.randn([sizes[n] if isinstance(n, str) else n for n in shape], generator=generator)
+
+    return [made(shape) for shape in shapes]
+
+
+def check_bounded(
+    function: Callable[..., Any], device: torch.device, *shapes: Shape, limit: int = 19, eager_is_idle: bool = True
+) -> None:
+    """The compiled function gives, with gradients, what the CPU gives for random sizes in place of the letters, with
+    one program for them all (and one for the gradients)."""
+    generator = torch.Generator().manual_seed(0)
+    drawn = random.Random(0)
+    letters = sorted({n for shape in shapes for n in shape if isinstance(n, str)})
+    compiled = torch.compile(function, fullgraph=True)
+    for number in range(6):
+        # Distinct sizes, so that Dynamo takes none of them for another, and the largest first.
+        first = dict(zip(letters, range(limit, 0, -1), strict=False))
+        sizes = dict(zip(letters, drawn.sample(range(3, limit), len(letters)), strict=True)) if number else first
+        on_cpu = [each.requires_grad_() for each in _inputs(list(shapes), sizes, generator)]
+        on_device = [each.detach().to(device).requires_grad_() for each in on_cpu]
+        for each, shape in zip(on_device, shapes, strict=True):
+            for axis, n in enumerate(shape):
+                if isinstance(n, str):
+                    torch._dynamo.mark_dynamic(each, axis, min=3, max=limit)
+        before = _compiles()
+        result, expected = compiled(*on_device), function(*on_cpu)
+        assert_same(result, expected)
+        pairs = [each for each in zip(_tensors(result), _tensors(expected), strict=True) if each[1].requires_grad]
+        if pairs:
+            grads = [torch.randn(other.shape, generator=generator) for _, other in pairs]
+            torch.autograd.backward([one for one, _ in pairs], [grad.to(device) for grad in grads])
+            torch.autograd.backward([other for _, other in pairs], grads)
+        for one, other in zip(on_device, on_cpu, strict=True):
+            assert (one.grad is None) == (other.grad is None)
+            if other.grad is not None:
+                torch.testing.assert_close(one.grad.cpu(), other.grad, rtol=1e-4, atol=1e-5)
+        if number and eager_is_idle:
+            assert _compiles() == before, f"a program for the sizes {sizes}"
+    assert not counters["tpu_unbounded"]
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    return [value] if isinstance(value, Tensor) else list(value)
+
+
+FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Shape, ...]]] = {
+    "elementwise": (lambda x, y: F.gelu(x) * y + 1, (("s", 3), (3,))),
+    "sum of all": (lambda x: x.sum(), (("b", "s"),)),
+    "mean": (lambda x: x.mean(1), ((3, "s", 2),)),
+    "mean of all": (lambda x: x.square().mean(), (("b", "s"),)),
+    "variance": (lambda x: torch.var_mean(x, dim=1), ((3, "s"),)),
+    "standard deviation": (lambda x: x.std(0, correction=0), (("s", 3),)),
+    "extremes": (lambda x: (x.amax(1), x.amin(0)), (("b", "s"),)),
+    "extremes and their places": (lambda x: [each for f in (x.max(1), x.min(0)) for each in f], (("b", "s"),)),
+    "argmax": (lambda x: x.argmax(1), ((3, "s"),)),
+    "product": (lambda x: x.prod(1), ((3, "s"),)),
+    "logsumexp": (lambda x: x.logsumexp(-1), ((3, "s"),)),
+    "softmax": (lambda x: x.softmax(-1), (("b", "s"),)),
+    "log_softmax": (lambda x: x.log_softmax(0), (("s", 4),)),
+    "any": (lambda x: (x > 1).any(1), ((3, "s"),)),
+    "all": (lambda x: (x > -9).all(1), ((3, "s"),)),
+    "running sum": (lambda x: x.cumsum(1), ((3, "s"),)),
+    "matrix product": (lambda x, y: x @ y, ((3, "s"), ("s", 4))),
+    "batched product": (lambda x, y: (x @ y.transpose(1, 2)).square().mean(), (("b", "s", 4), ("b", "t", 4))),
+    "attention": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v).square().mean(), ((2, 2, "s", 4),) * 3),
+    "causal attention": (lambda q, k: F.scaled_dot_product_attention(q, k, k, is_causal=True), (("b", 2, "s", 4),) * 2),
+    "linear": (lambda x, w: F.linear(x, w), (("b", "s", 4), (5, 4))),
+    "layer norm": (lambda x, w: F.layer_norm(x, (4,), w), (("b", "s", 4), (4,))),
+    "rms norm": (lambda x: F.rms_norm(x, (4,)), (("s", 4),)),
+    "batch norm": (lambda x: F.batch_norm(x, None, None, training=True), (("b", 4, 3, 3),)),
+    "convolution": (lambda x, w: F.conv2d(x, w, padding=1), (("b", 3, 5, 5), (4, 3, 3, 3))),
+    "depthwise convolution": (lambda x, w: F.conv2d(x, w, groups=4), (("b", 4, 5, 5), (4, 1, 3, 3))),
+    "max pool": (lambda x: F.max_pool2d(x, 2), (("b", 2, 6, 6),)),
+    "mean pool": (lambda x: F.avg_pool2d(x, 3, 2), (("b", 2, 7, 7),)),
+    "mse": (lambda x, y: F.mse_loss(x, y), (("b", "s"), ("b", "s"))),
+    "transpose": (lambda x: (x.transpose(0, 1) * 2).square().sum(), ((3, "s"),)),
+    "a transposed result": (lambda x: (x.detach() * 2).t(), ((2, "s"),)),
+    "flip": (lambda x: x.flip(0, 1), (("s", 3),)),
+    "select": (lambda x: x[:, -1] + x[:, 2], ((3, "s"),)),
+    "masked fill": (lambda x: x.masked_fill(x < 0, 3), ((3, "s"),)),
+    "a cat": (lambda x, y: torch.cat([x, y, x], 1) * 2, ((3, "s"), (3, "t"))),
+    "a cat with one more": (lambda x, y: torch.cat([x, y], 1).softmax(1), ((3, "s"), (3, 1))),
+    "indices from the end": (lambda x: x[torch.tensor([0, -1, -2], device=x.device)], (("s", 3),)),
+    "cross entropy": (lambda x: F.cross_entropy(x, (x[:, 0] > 0).long() * 2), (("s", 4),)),
+    "merged dimensions": (lambda x: (x * 2).reshape(-1, 3).exp(), ((4, "s", 3),)),
+    "split dimensions": (lambda x: (x * 2).reshape(-1, 4, 3).sum(0), (("s", 12),)),
+    "merged and split": (lambda x: (x.reshape(-1, 3) * 2).view(4, x.shape[1], 3).sum(1), ((4, "s", 3),)),
+    "expand": (lambda x, y: x.expand(y.shape[0], 4) * y, ((1, 4), ("s", 4))),
+    "a size as a number": (lambda x: x / x.shape[1] + x.numel(), ((3, "s"),)),
+    "arange": (lambda x: x * torch.arange(x.shape[1], device=x.device), ((3, "s"),)),
+    "arange from": (lambda x: x * torch.arange(5, x.shape[1] + 5, device=x.device), ((3, "s"),)),
+    "zeros": (lambda x: torch.zeros(x.shape[1], 2, device=x.device) + x[0, :, None], ((3, "s"),)),
+    "tril": (lambda x: x.tril(-1), (("s", "t"),)),
+    "where": (lambda x: torch.where(x > 0, x, torch.full_like(x, 7)), ((3, "s"),)),
+    "without the last": (lambda x: x[:, :-1].sum(1), ((3, "s"),)),
+    "without the first": (lambda x: (x[:, 1:] * 2).sum(1), ((3, "s"),)),
+    "cat of other dimensions": (lambda x: torch.cat([x, x * 2], 1).sum(0), (("s", 3),)),
+    "gather": (lambda x: x.gather(1, (x > 0).long()), (("s", 4),)),
+}
+
+
+# Gradients whose strides are not those of their leaves, which autograd then copies.
+COPIED = ("batched product", "attention", "a cat", "a cat with one more")
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_results_are_exact(name: str, device: torch.device) -> None:
+    function, shapes = FUNCTIONS[name]
+    check_bounded(function, device, *shapes, eager_is_idle=name not in COPIED)
+
+
+# ---- models ------------------------------------------------------------------------------------------------------
+
+
+def _check_training(
+    model: nn.Module,
+    batch: Callable[[int], tuple[Any, ...]],
+    sizes: list[int],
+    device: torch.device,
+    dynamic: bool | None = True,
+) -> None:
+    """Trains a compiled copy on batches of different sizes as the model on the CPU. The loss is part of the model."""
+    on_device = copy.deepcopy(model).to(device)
+    compiled = torch.compile(on_device, dynamic=dynamic)
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.05) for each in (model, on_device)]
+    used = 0
+    for size in sizes:
+        data = batch(size)
+        expected = model(*data)
+        before = _compiles()
+        moved = [each.to(device) for each in data]
+        if not dynamic:
+            for each in moved:
+                torch._dynamo.mark_dynamic(each, 0)
+        loss = compiled(*moved)
+        loss.backward()
+        used += _compiles() - before
+        expected.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        torch.testing.assert_close(loss.detach().cpu(), expected.detach(), rtol=1e-3, atol=1e-5)
+    for one, other in zip(on_device.state_dict().values(), model.state_dict().values(), strict=True):
+        torch.testing.assert_close(one.cpu(), other, rtol=1e-3, atol=1e-4)
+    assert not counters["tpu_unbounded"]
+    # Forward, backward, and the gradient that backward starts from.
+    assert used <= 3
+
+
+class _WithLoss(nn.Module):
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(self.model(x).flatten(0, -2), y.flatten(), ignore_index=-1)
+
+
+@pytest.mark.parametrize("task", ["mlp", "resnet"])
+def test_batches_of_different_sizes(task: str, device: torch.device) -> None:
+    model = _WithLoss(TASKS[task].model())
+    shape = (12,) if task == "mlp" else (3, 16, 16)
+
+    def batch(size: int) -> tuple[Tensor, Tensor]:
+        return torch.randn(size, *shape), torch.randint(5, (size,))
+
+    _check_training(model, batch, [30, 8, 21, 17, 5, 32, 9], device, dynamic=None)
+
+
+class _Gpt(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(31, 24), nn.Embedding(256, 24)
+        self.layers = nn.ModuleList(_Layer() for _ in range(2))
+        self.norm, self.head = nn.LayerNorm(24), nn.Linear(24, 31, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.words(x) + self.places(torch.arange(x.shape[1], device=x.device))
+        for layer in self.layers:
+            y = layer(y)
+        return self.head(self.norm(y))
+
+
+class _Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(nn.LayerNorm(24) for _ in range(2))
+        self.qkv, self.out = nn.Linear(24, 72), nn.Linear(24, 24)
+        self.mlp = nn.Sequential(nn.Linear(24, 96), nn.GELU(), nn.Linear(96, 24))
+
+    def forward(self, x: Tensor) -> Tensor:
+        split = self.qkv(self.norms[0](x)).view(*x.shape[:2], 3, 2, 12).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(*split, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(x.shape))
+        return x + self.mlp(self.norms[1](x))
+
+
+def _words(batch: int, length: int) -> tuple[Tensor, Tensor]:
+    target = torch.randint(31, (batch, length))
+    target[0, -3:] = -1
+    return torch.randint(31, (batch, length)), target
+
+
+def test_gpt_of_twenty_lengths(device: torch.device) -> None:
+    lengths = [250, *random.Random(0).sample(range(17, 250), 19)]
+    _check_training(_WithLoss(_Gpt()), lambda length: _words(3, length), lengths, device)
+
+
+def test_gpt_of_different_batches_and_lengths(device: torch.device) -> None:
+    sizes = random.Random(1).sample(range(1000), 6)
+    _check_training(
+        _WithLoss(_Gpt()), lambda n: _words(4 + n % 4, 17 + n % 15) if n else _words(8, 32), [0, *sizes], device
+    )
+
+
+def test_generation_with_a_growing_cache(device: torch.device) -> None:
+    def attend(
+        query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        keys, values = torch.cat([keys, key], 2), torch.cat([values, value], 2)
+        return F.scaled_dot_product_attention(query, keys, values), keys, values
+
+    def run(attend: Callable[..., Any], place: torch.device | str) -> list[Tensor]:
+        torch.manual_seed(0)
+        keys, values = torch.randn(2, 3, 2, 5, 4)
+        given = torch.randn(20, 3, 3, 2, 1, 4)
+        keys, values = keys.to(place), values.to(place)
+        results = []
+        for new in given:
+            for cache in (keys, values):
+                torch._dynamo.mark_dynamic(cache, 2, min=2, max=40)
+            result, keys, values = attend(*new.to(place), keys, values)
+            results.append(result)
+        return [*results, keys, values]
+
+    with torch.no_grad():
+        before = _compiles()
+        results = run(torch.compile(attend), device)
+        # Slicing `new` takes programs too: one for each of the first few offsets.
+        assert _compiles() - before < 12
+        assert_same(results, run(attend, "cpu"))
+    assert not counters["tpu_unbounded"]
+
+
+# ---- bounds ------------------------------------------------------------------------------------------------------
+
+
+def test_unknown_bounds_grow_in_few_steps(device: torch.device) -> None:
+    compiled = torch.compile(lambda x: x.softmax(0) * 2, dynamic=True)
+    inputs = [torch.randn(size) for size in range(2, 130)]
+    on_device = [x.to(device) for x in inputs]
+    before = _compiles()
+    results = [compiled(x) for x in on_device]
+    assert _compiles() - before <= 8
+    assert_same(results, [x.softmax(0) * 2 for x in inputs])
+
+
+def test_the_second_shape_makes_sizes_dynamic(device: torch.device) -> None:
+    compiled = torch.compile(lambda x: (x * 2).sum(1))
+    inputs = [torch.randn(3, size) for size in (20, 30, 19, 27, 31)]
+    on_device = [x.to(device) for x in inputs]
+    before = _compiles()
+    results = [compiled(x) for x in on_device]
+    assert _compiles() - before == 2
+    assert_same(results, [(x * 2).sum(1) for x in inputs])
+
+
+def test_what_cannot_be_bounded_is_explained(device: torch.device, caplog: pytest.LogCaptureFixture) -> None:
+    compiled = torch.compile(lambda x: x.sort(0).values * 2, dynamic=True)
+    with caplog.at_level(logging.WARNING):
+        for size in (5, 9, 4):
+            x = torch.randn(size)
+            assert_same(compiled(x.to(device)), x.sort().values * 2)
+    assert ["sort" in reason for reason in counters["tpu_unbounded"]] == [True]
+    assert caplog.text.count("a program for each set of sizes") == 1
+
+
+# ---- results in eager code ---------------------------------------------------------------------------------------
+
+
+def test_results_are_tensors_like_others(device: torch.device) -> None:
+    compiled = torch.compile(lambda x: x * 2, dynamic=True)
+    for size in (6, 5, 7):
+        x = torch.randn(3, size, 2)
+        y, expected = compiled(x.to(device)), x * 2
+        assert_same(y.view(-1, 2), expected.view(-1, 2))
+        assert_same(y[1], expected[1])
+        assert_same(y.transpose(0, 1).contiguous(), expected.transpose(0, 1).contiguous())
+        assert_same(y + 1, expected + 1)
+        y[:, -1] = 7
+        expected[:, -1] = 7
+        assert_same(y, expected)
+        assert_same(compiled(y), expected * 2)
+        assert_same(compiled(y.view(3, -1, 1)), expected.view(3, -1, 1) * 2)
+        assert_same(copy.deepcopy(y), expected)
+        assert y.tolist() == expected.tolist()
+        y.resize_(2, 2)
+        assert_same(y, expected.resize_(2, 2))
+
+
+def test_parts_of_tensors_are_inputs(device: torch.device) -> None:
+    compiled = torch.compile(lambda x: x.cumsum(1), dynamic=True)
+    whole = torch.randn(4, 40)
+    for start in (0, 3, 20):
+        part = whole.to(device)[1:, start : start + 11 + start]
+        assert_same(compiled(part).contiguous(), whole[1:, start : start + 11 + start].cumsum(1).contiguous())
+
+
+def test_dropout_keeps_what_it_kept(device: torch.device) -> None:
+    compiled = torch.compile(lambda x: F.dropout(x, 0.5), dynamic=True)
+    for size in (100, 90, 120):
+        x = torch.ones(3, size, device=device, requires_grad=True)
+        y = compiled(x)
+        y.sum().backward()
+        assert torch.equal(x.grad, y.detach())
+        assert 0.3 < y.count_nonzero().item() / y.numel() < 0.7
+
+
+def test_a_whole_step_of_different_sizes(device: torch.device) -> None:
+    torch.manual_seed(0)
+    model = _WithLoss(nn.Linear(6, 5))
+    on_device = copy.deepcopy(model).to(device)
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (model, on_device)]
+
+    def step(model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss: Tensor = model(x, y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    compiled = torch.tpu.compile_step(step, dynamic=True)
+    for size in (20, 9, 30, 17):
+        x, y = torch.randn(size, 6), torch.randint(5, (size,))
+        loss = compiled(on_device, optimizers[1], x.to(device), y.to(device))
+        torch.testing.assert_close(loss.cpu(), step(model, optimizers[0], x, y))
