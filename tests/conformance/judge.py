@@ -167,7 +167,8 @@ class _Comparison:
                 raise DifferenceError(f"result{where}: {' '.join(str(error).split())}") from None
 
     def _compare_ranges(self, actual: Tensor, expected: Tensor, where: str) -> None:
-        if self.is_unit_range and not ((actual >= 0) & (actual <= 1)).all():
+        parts = torch.view_as_real(actual) if actual.is_complex() else actual
+        if self.is_unit_range and not ((parts >= 0) & (parts <= 1)).all():
             raise DifferenceError(f"result{where}: not in [0, 1]")
         if torch.isfinite(expected).all() and not torch.isfinite(actual).all():
             raise DifferenceError(f"result{where}: not finite")

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use aten::{Row, table};
+use aten::Row;
+use aten::table::{self, Requirement};
 use stablehlo::Number;
 
 use crate::call::Arg;
@@ -35,7 +36,7 @@ pub(crate) struct Operator {
     /// Whether a lowering depended on the precision of products: only then it is part of the key.
     pub follows_precision: bool,
     /// What must hold of the numbers at these positions.
-    pub requirement: Option<(Vec<usize>, fn(&[f64]) -> bool)>,
+    pub requirement: Option<(Vec<usize>, Requirement)>,
 }
 
 /// How an argument enters the key of a call.
@@ -58,8 +59,8 @@ impl Operator {
         };
         let position = |name: &&str| args.iter().position(|arg| arg.name == *name);
         let requirement = row.and_then(|row| row.requirement);
-        let requirement = requirement
-            .and_then(|wanted| Some((wanted.names.iter().map(position).collect::<Option<_>>()?, wanted.holds)));
+        let requirement =
+            requirement.and_then(|wanted| Some((wanted.names.iter().map(position).collect::<Option<_>>()?, wanted)));
         Operator {
             name: name.to_owned(),
             row,
@@ -75,10 +76,10 @@ impl Operator {
 
     /// Whether the call's numbers are such as the operator's row requires.
     pub fn accepts(&self, args: &[Arg]) -> bool {
-        let Some((positions, holds)) = &self.requirement else { return true };
+        let Some((positions, wanted)) = &self.requirement else { return true };
         let numbers: Option<Vec<f64>> =
             positions.iter().map(|&i| args.get(i).and_then(key::number_at).map(Number::to_f64)).collect();
-        numbers.is_none_or(|numbers| holds(&numbers))
+        numbers.is_none_or(|numbers| (wanted.holds)(&numbers))
     }
 
     /// The error of a call that is not accepted.

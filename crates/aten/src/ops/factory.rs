@@ -35,7 +35,7 @@ pub(crate) const ROWS: &[Row] = &[
         cx.operand("s", ty.dtype)
     })
     .bounded(),
-    one(&["eye", "eye.m"], |cx| {
+    one(&["eye", "eye.m", "eye.out", "eye.m_out"], |cx| {
         let n = cx.int("n")?;
         let ty = Type { dims: vec![n, cx.int_or_none("m").unwrap_or(n)], ..result_type(cx, DType::F32)? };
         let row = cx.b().iota(DType::I32, &ty.dims, 0);

@@ -17,6 +17,7 @@ pub(crate) mod embedding;
 pub(crate) mod factory;
 pub(crate) mod fft;
 pub(crate) mod foreach;
+pub(crate) mod gamma_gradient;
 pub(crate) mod grid_sample;
 pub(crate) mod index;
 pub(crate) mod linalg;
@@ -84,6 +85,7 @@ pub(crate) const FAMILIES: &[&[Row]] = &[
     embedding::ROWS,
     factory::ROWS,
     fft::ROWS,
+    gamma_gradient::ROWS,
     grid_sample::ROWS,
     index::ROWS,
     linalg::ROWS,

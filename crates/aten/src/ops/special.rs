@@ -146,7 +146,7 @@ fn gamma_density<'b>(a: Value<'b>, x: Value<'b>) -> Value<'b> {
 }
 
 /// Iterations after which a sum is taken as it is.
-const MOST_TERMS: i64 = 2000;
+pub(crate) const MOST_TERMS: i64 = 2000;
 
 fn power_series<'b>(a: Value<'b>, x: Value<'b>) -> Value<'b> {
     let builder = x.builder();
