@@ -1,4 +1,4 @@
-//! The engine's state, and the road of a call.
+//! The engine's state: its settings, and what is known of operators.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -12,20 +12,18 @@ use stablehlo::Precision;
 
 use crate::cache::memory::{self, Limit};
 use crate::cache::{self, Cache};
-use crate::call::{Arg, Generator, Meta, Out, scalar_type};
+use crate::call::{Arg, Meta};
 use crate::chunk::Chunk;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::explain::{Explanation, Reason};
 use crate::familiar::Rhythm;
-use crate::host;
-use crate::instance::{Instance, ResultPlan, Types};
+use crate::instance::{Instance, Types};
 use crate::key::{CallParts, Specs, key_without_offsets};
-use crate::lines;
 use crate::operators::{Operator, SchemaArg};
 use crate::program::Program;
 use crate::runtime::Runtime;
 use crate::stats::{CacheStats, OpStats};
-use crate::storage::{Storage, TypeId, Value};
+use crate::storage::{TypeId, Value};
 
 /// When recorded operators run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,13 +35,6 @@ pub enum Mode {
     /// Together, when a result is needed or the chunk is full.
     Fused,
 }
-
-/// A chunk of this many operators is run even when no result is needed yet.
-const MAX_CHUNK: usize = 2048;
-
-/// A chunk of at least this many operators is run where the program's rhythm allows: see
-/// [`Engine::flush_at_beat`].
-pub(crate) const BEAT_CHUNK: usize = 64;
 
 /// How many offsets of a view get programs of their own before the others share one.
 const OWN_OFFSETS: u32 = 4;
@@ -74,7 +65,7 @@ pub struct Engine {
     runtime: Option<Runtime>,
     pub(crate) types: Types,
     /// The type of a size that the data decides.
-    ty_of_count: TypeId,
+    pub(crate) ty_of_count: TypeId,
     pub(crate) operators: Vec<Operator>,
     pub(crate) instances: FxHashMap<Box<[u64]>, Arc<Instance>>,
     next_instance: u32,
@@ -86,7 +77,7 @@ pub struct Engine {
     pub(crate) next_chunk: u64,
     /// The inputs of the last chunk that failed.
     pub(crate) failed_inputs: Vec<Arc<Value>>,
-    parts: CallParts,
+    pub(crate) parts: CallParts,
     graphs: HashMap<u64, Arc<Graph>>,
     pub(crate) mode: Mode,
     /// How many scopes want what they call, compiled graphs included, to become one program.
@@ -104,8 +95,8 @@ pub struct Engine {
     pub(crate) explanation: Option<Box<Explanation>>,
     pub(crate) dump_folder: Option<PathBuf>,
     pub(crate) dumped_programs: usize,
-    copy_operator: u32,
-    clone_operator: u32,
+    pub(crate) copy_operator: u32,
+    pub(crate) clone_operator: u32,
 }
 
 static ENGINE: LazyLock<Mutex<Engine>> = LazyLock::new(|| Mutex::new(Engine::new()));
@@ -293,7 +284,7 @@ impl Engine {
         handle
     }
 
-    fn find(&mut self, op: u32, args: &[Arg]) -> Option<Arc<Instance>> {
+    pub(crate) fn find(&mut self, op: u32, args: &[Arg]) -> Option<Arc<Instance>> {
         let operator = &self.operators[op as usize];
         let options = if operator.follows_precision { self.precision as u64 } else { 0 };
         self.parts.encode(op, operator, args, options);
@@ -408,241 +399,6 @@ impl Engine {
         self.graphs.remove(&graph);
         Ok(Status::Done)
     }
-
-    /// Calls an operator or a compiled graph. Fresh results go into `outs`; the count is returned, or the room
-    /// that is needed with [`Status::Undefined`] when `outs` is too small.
-    ///
-    /// # Errors
-    /// In Debug and Strict when the operator cannot run: the arguments are then as they were.
-    pub fn call(
-        &mut self,
-        op: u32,
-        args: &[Arg],
-        device: usize,
-        default_generator: Option<&mut Generator>,
-        outs: &mut [Out],
-    ) -> Result<(Status, usize)> {
-        if !self.operators[op as usize].accepts(args) {
-            return Ok((Status::Undefined, 0));
-        }
-        if let Some(compiled) = self.operators[op as usize].compiled.clone()
-            && compiled.graph.bounds.is_some()
-        {
-            return self.call_bounded(&compiled, op, args, device, default_generator, outs);
-        }
-        self.unpad(args)?;
-        match self.instance_of(op, args)? {
-            Some(instance) => self.call_instance(&instance, device, default_generator, outs),
-            None => Ok((Status::Undefined, 0)),
-        }
-    }
-
-    /// What a call's key is lowered to; a compiled graph is lowered when a key is new.
-    pub(crate) fn instance_of(&mut self, op: u32, args: &[Arg]) -> Result<Option<Arc<Instance>>> {
-        let mut found = self.find(op, args);
-        if found.is_none() && self.operators[op as usize].compiled.is_some() {
-            self.define(op, args, None, 0)?;
-            found = self.find(op, args);
-        }
-        Ok(found.filter(|instance| instance.is_runnable()))
-    }
-
-    /// Calls what [`Engine::instance_of`] has just found.
-    pub(crate) fn call_instance(
-        &mut self,
-        instance: &Arc<Instance>,
-        device: usize,
-        default_generator: Option<&mut Generator>,
-        outs: &mut [Out],
-    ) -> Result<(Status, usize)> {
-        let fresh =
-            instance.outputs.iter().filter(|o| matches!(o, ResultPlan::Fresh { .. } | ResultPlan::Absent)).count();
-        if fresh > outs.len() {
-            return Ok((Status::Undefined, fresh));
-        }
-        let begun = self.explain_call();
-        let parts = std::mem::take(&mut self.parts);
-        let result = self.record(instance, &parts, device, default_generator, outs);
-        self.parts = parts;
-        self.explain_called(begun);
-        result.map(|()| (Status::Done, fresh))
-    }
-
-    fn record(
-        &mut self,
-        instance: &Arc<Instance>,
-        parts: &CallParts,
-        device: usize,
-        default_generator: Option<&mut Generator>,
-        outs: &mut [Out],
-    ) -> Result<()> {
-        self.runtime()?;
-        self.op_stats.operators += 1;
-        if instance.decomposed {
-            *self.op_stats.decomposed.entry(instance.operator.to_string()).or_default() += 1;
-        }
-        // SAFETY: the storages are those of the call's tensor arguments, alive during the call.
-        let storage = |i: usize| unsafe { &*parts.storages[i] };
-        for i in 0..parts.storages.len() {
-            self.settle(storage(i), device)?;
-        }
-        let joins = self.joining > 0 && self.mode != Mode::Debug;
-        if joins && instance.compiled.is_none() && !(0..parts.storages.len()).any(|i| storage(i).is_pending()) {
-            // It takes nothing from the program in the making. Were it in it, the first step of a training, which
-            // makes the optimizer's state, would be another program than all others.
-            return self.record_apart(device, |engine| {
-                engine.record_in_chunk(instance, parts, device, default_generator, outs, false)
-            });
-        }
-        if !joins {
-            // A compiled graph is one program whatever surrounds it: what is recorded runs before it.
-            match instance.compiled {
-                Some(_) => self.flush(device, Reason::CompiledGraph)?,
-                None => self.flush_at_beat(instance, device)?,
-            }
-        }
-        let waits = joins || self.mode == Mode::Fused && instance.compiled.is_none();
-        self.record_in_chunk(instance, parts, device, default_generator, outs, waits)
-    }
-
-    /// Records a call. Unless it `waits`, it runs at once.
-    fn record_in_chunk(
-        &mut self,
-        instance: &Arc<Instance>,
-        parts: &CallParts,
-        device: usize,
-        default_generator: Option<&mut Generator>,
-        outs: &mut [Out],
-        waits: bool,
-    ) -> Result<()> {
-        // SAFETY: as for `record`.
-        let storage = |i: usize| unsafe { &*parts.storages[i] };
-        let random_state = draw(instance, parts, default_generator);
-        let Some(chunk) = self.chunks.get_mut(device) else {
-            return Err(Error::runtime(format!("there is no device tpu:{device}")));
-        };
-        let in_rhythm = self.mode == Mode::Fused && self.joining == 0;
-        let key_before = chunk.key.len();
-        chunk.record(instance, |i| storage(i).value(), &parts.scalars, &parts.offsets, random_state);
-        if in_rhythm && chunk.nodes.len() == 1 {
-            chunk.familiar = self.rhythms[device].expected(chunk);
-        }
-        if !chunk.follow(key_before) {
-            // The first unfamiliar operator was called before anyone asked for lines: its line comes later.
-            let asked = lines::wanted();
-            if asked {
-                chunk.add_line(lines::caller());
-            } else if in_rhythm {
-                lines::want(true);
-            }
-        }
-        let mut replaced = Vec::new();
-        let mut fresh = 0;
-        let mut counts = Vec::new();
-        for plan in &instance.outputs {
-            match plan {
-                ResultPlan::Updated { storage: i, ty } => {
-                    let value = chunk.add_output(*ty);
-                    let old = storage(*i).set_value(Some(value));
-                    if !waits {
-                        replaced.push((*i, Replaced::new(old, chunk)));
-                    }
-                }
-                ResultPlan::Fresh { ty, nbytes, sizes, strides, dtype, .. } => {
-                    let value = chunk.add_output(*ty);
-                    let storage = Storage::with_value(device, *nbytes, Some(value));
-                    outs[fresh] = Out {
-                        data: storage.address(),
-                        storage: Arc::into_raw(storage),
-                        nbytes: *nbytes,
-                        sizes: sizes.as_ptr(),
-                        strides: strides.as_ptr(),
-                        offset: 0,
-                        ndim: sizes.len() as i32,
-                        dtype: scalar_type(*dtype),
-                    };
-                    fresh += 1;
-                }
-                ResultPlan::Absent => {
-                    outs[fresh] = absent();
-                    fresh += 1;
-                }
-                ResultPlan::Count { fresh, axis } => counts.push((*fresh, *axis, chunk.add_output(self.ty_of_count))),
-            }
-        }
-        if waits && chunk.nodes.len() < MAX_CHUNK && counts.is_empty() {
-            return Ok(());
-        }
-        let reason = match () {
-            () if !counts.is_empty() => Reason::Size,
-            () if instance.compiled.is_some() => Reason::CompiledGraph,
-            () if waits => Reason::Full,
-            () => Reason::EachOperator,
-        };
-        let result = self.flush(device, reason).and_then(|()| narrow(&counts, outs));
-        if let Err(error) = result {
-            // The call did not happen: results go, and arguments get their values back.
-            outs[..fresh].iter().for_each(release);
-            for (i, old) in replaced {
-                if storage(i).value().is_some_and(|value| value.is_failed()) {
-                    storage(i).set_value(match old {
-                        Replaced::Input(index) => self.failed_inputs.get(index as usize).cloned(),
-                        Replaced::Value(value) => value,
-                    });
-                }
-            }
-            self.failed_inputs.clear();
-            return Err(error);
-        }
-        Ok(())
-    }
-
-    /// Says who made the last call, where nobody had asked before it was made.
-    pub fn locate_last_call(&mut self, device: usize) {
-        if let Some(chunk) = self.chunks.get_mut(device).filter(|chunk| !chunk.is_empty() && chunk.familiar.is_none()) {
-            chunk.add_line(lines::caller());
-        }
-    }
-
-    /// A loop comes back to the operator that its chunk started with. Cutting there makes every chunk of
-    /// a loop begin at the same place, so that the loop settles into the same few programs.
-    fn flush_at_beat(&mut self, next: &Instance, device: usize) -> Result<()> {
-        match self.chunks.get(device) {
-            Some(chunk) if chunk.nodes.len() >= BEAT_CHUNK && chunk.nodes[0].instance.id == next.id => {
-                self.flush(device, Reason::Beat)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Makes sure that a value which another device's chunk has yet to compute is there.
-    fn settle(&mut self, storage: &Storage, device: usize) -> Result<()> {
-        let elsewhere = storage.device != device;
-        if elsewhere && storage.value().is_some_and(|value| value.pending().is_some()) {
-            self.flush(storage.device, Reason::OtherDevice)?;
-        }
-        Ok(())
-    }
-
-    // ---- copies the engine makes itself ----------------------------------------------------------
-
-    /// Writes `source` into `destination`, of the same sizes, on one device.
-    pub(crate) fn copy(&mut self, destination: Arg, source: Arg, device: usize) -> Result<()> {
-        self.call_defined(self.copy_operator, &[destination, source], device, &mut [])
-    }
-
-    /// A dense row-major copy of a tensor. The result owns a reference.
-    pub(crate) fn contiguous(&mut self, tensor: Arg, device: usize) -> Result<Arc<Storage>> {
-        let mut outs = [absent()];
-        self.call_defined(self.clone_operator, &[tensor], device, &mut outs)?;
-        // SAFETY: the call put a storage there, whose reference is ours.
-        Ok(unsafe { Arc::from_raw(outs[0].storage) })
-    }
-
-    fn call_defined(&mut self, op: u32, args: &[Arg], device: usize, outs: &mut [Out]) -> Result<()> {
-        self.define(op, args, None, 0)?;
-        self.call(op, args, device, None, outs).map(|_| ())
-    }
 }
 
 /// The results of the written arguments when one does not fit its argument.
@@ -651,80 +407,4 @@ fn unfitting_results(call: &Call) -> Option<Vec<ResultSpec>> {
     let targets = call.written_tensors();
     let fits = targets.iter().zip(results).all(|(target, r)| r.as_ref().is_none_or(|r| r.sizes == target.sizes));
     if fits { None } else { results.iter().take(targets.len()).cloned().collect() }
-}
-
-/// A written argument's old value, for the case that the call fails. An input of the chunk is left to
-/// the chunk, since another reference would keep its buffer from being donated.
-enum Replaced {
-    Input(u32),
-    Value(Option<Arc<Value>>),
-}
-
-impl Replaced {
-    fn new(old: Option<Arc<Value>>, chunk: &Chunk) -> Replaced {
-        match old.as_ref().and_then(|value| chunk.input_index(value)) {
-            Some(index) => Replaced::Input(index),
-            None => Replaced::Value(old),
-        }
-    }
-}
-
-fn draw(instance: &Instance, parts: &CallParts, default_generator: Option<&mut Generator>) -> [u64; 2] {
-    let blocks = instance.random_blocks();
-    if blocks == 0 {
-        return [0; 2];
-    }
-    // SAFETY: the generator is an argument of the call, locked by its caller.
-    let explicit = parts.generator.map(|generator| unsafe { &mut *generator });
-    let Some(generator) = explicit.or(default_generator) else { return [0; 2] };
-    let state = [generator.seed, generator.offset];
-    generator.offset = generator.offset.wrapping_add(blocks);
-    state
-}
-
-pub(crate) fn absent() -> Out {
-    Out {
-        storage: std::ptr::null(),
-        data: 0,
-        nbytes: 0,
-        sizes: std::ptr::null(),
-        strides: std::ptr::null(),
-        offset: 0,
-        ndim: 0,
-        dtype: 0,
-    }
-}
-
-fn release(out: &Out) {
-    if !out.storage.is_null() {
-        // SAFETY: the call put its own reference there and nobody has taken it.
-        drop(unsafe { Arc::from_raw(out.storage) });
-    }
-}
-
-/// Results of which the data decided a size show only what is real.
-fn narrow(counts: &[(usize, usize, Arc<Value>)], outs: &mut [Out]) -> Result<()> {
-    thread_local! {
-        // Read by the caller right after the call.
-        static SIZES: std::cell::RefCell<Vec<Vec<i64>>> = const { std::cell::RefCell::new(Vec::new()) };
-    }
-    if counts.is_empty() {
-        return Ok(());
-    }
-    SIZES.with_borrow_mut(|kept| {
-        kept.clear();
-        for (fresh, axis, value) in counts {
-            let count = host::read_i64(value)?;
-            let out = &mut outs[*fresh];
-            // SAFETY: `sizes` points to `ndim` sizes of the instance.
-            let mut sizes = unsafe { std::slice::from_raw_parts(out.sizes, out.ndim as usize) }.to_vec();
-            let Some(size) = sizes.get_mut(*axis) else {
-                return Err(Error::new(ErrorKind::Runtime, "internal error: a counted result without dimensions"));
-            };
-            *size = count;
-            kept.push(sizes);
-            out.sizes = kept[kept.len() - 1].as_ptr();
-        }
-        Ok(())
-    })
 }

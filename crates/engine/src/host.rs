@@ -7,9 +7,10 @@ use stablehlo::{DType, Type};
 
 use crate::bounded::copy_padded_to_host;
 use crate::call::{self, Arg, TensorArg};
-use crate::engine::{BEAT_CHUNK, Engine, Mode, lock};
+use crate::engine::{Engine, Mode, lock};
 use crate::error::{Error, Result};
 use crate::explain::{Reason, Waiting};
+use crate::record::BEAT_CHUNK;
 use crate::runtime::element_type;
 use crate::storage::{Storage, Value, ValueState};
 

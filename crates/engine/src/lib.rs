@@ -26,6 +26,7 @@ pub mod memory;
 mod operators;
 pub mod platform;
 mod program;
+mod record;
 mod runtime;
 pub mod stats;
 mod storage;
