@@ -1,6 +1,7 @@
 // The first call with a new key runs the operator's meta kernel: PyTorch's own checks raise PyTorch's own
 // errors, and its shape inference says what the results look like.
 #include <ATen/Context.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/StorageImpl.h>
@@ -136,6 +137,12 @@ struct KeptDefaultGenerator {
 // What the CPU's kernel is asked with, at most.
 constexpr size_t kMostBytes = size_t{64} << 20;
 
+bool reaches_beyond_storage(const at::Tensor& tensor) {
+  const size_t reach = at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize(),
+                                                        static_cast<size_t>(tensor.storage_offset()));
+  return tensor.numel() > 0 && reach > tensor.storage().nbytes();
+}
+
 // Whether an out= argument shares memory with another argument, or with itself.
 bool outs_share_memory(const Operator& op, at::ArrayRef<IValue> arguments) {
   std::vector<at::Tensor> all;
@@ -166,7 +173,9 @@ void refuse_as_cpu(const Operator& op, at::ArrayRef<IValue> arguments, int32_t d
   for (const IValue& argument : arguments) collect(argument, tensors);
   for (const at::Tensor& tensor : tensors) {
     if (!tensor.defined()) continue;
-    if (!tensor.has_storage() || (nbytes += tensor.storage().nbytes()) > kMostBytes) return;
+    if (!tensor.has_storage() || reaches_beyond_storage(tensor)) return;  // the CPU's kernel would crash
+    nbytes += std::max(tensor.storage().nbytes(), static_cast<size_t>(tensor.numel()) * tensor.itemsize());
+    if (nbytes > kMostBytes) return;
   }
   torch::jit::Stack stack = Standins(c10::DeviceType::CPU).convert(arguments);
   Silent silent;
