@@ -52,7 +52,7 @@ def memory(system: str, mode: str) -> dict[str, float]:
     return {
         "mb_100": marks[100][0],
         "mb_1000": marks[1000][0],
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6,
         "live_100": marks[100][1],
         "live_1000": marks[1000][1],
     }
