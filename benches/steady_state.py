@@ -11,18 +11,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from contenders import CONTENDERS, environment_of, open_torch, set_up
-
-ANSWER = "ANSWER "
+from contenders import CONTENDERS, Answer, Contender, Process, open_torch, serve
 
 
 def _resident_mb() -> float:
@@ -136,18 +134,15 @@ WORKS: dict[str, Callable[[str, str], dict[str, float]]] = {
 }
 
 
-def start(contender: Any, work: str, cache: Path) -> subprocess.Popen[str]:
-    command = [str(set_up(contender.system)), __file__, "--serve", contender.system, contender.mode, work]
-    variables = environment_of(contender.system, 2, cache)
-    return subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def answer(process: subprocess.Popen[str]) -> dict[str, float]:
-    output, errors = process.communicate()
-    for line in output.splitlines():
-        if line.startswith(ANSWER):
-            return json.loads(line.removeprefix(ANSWER))
-    raise RuntimeError((errors.strip().splitlines() or ["it ended without a word"])[-1])
+def answers(contender: Contender, work: str, cache: Path, count: int = 1) -> list[Answer]:
+    """What processes that work side by side measure."""
+    processes = [Process(contender, Path(__file__), work, 2, cache) for _ in range(count)]
+    try:
+        with ThreadPoolExecutor(count) as pool:
+            return list(pool.map(Process.ask, processes))
+    finally:
+        for process in processes:
+            process.close()
 
 
 def main() -> int:
@@ -157,7 +152,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.serve:
         system, mode, work = options.serve
-        print(ANSWER + json.dumps(WORKS[work](system, mode)), flush=True)
+        serve(lambda: WORKS[work](system, mode))
         return 0
     ours = [each for each in CONTENDERS if each.system == "torchtpu" and each.mode in ("strict", "fused")]
     peers = [each for each in CONTENDERS if each.system == "torch_tpu"] if options.peers != "none" else []
@@ -167,7 +162,7 @@ def main() -> int:
             print(f"\n{work}")
             for contender in [*ours, *(peers if work == "memory" else [])]:
                 try:
-                    figures = answer(start(contender, work, folder / contender.mode))
+                    (figures,) = answers(contender, work, folder / contender.mode)
                 except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
                     print(f"  {contender.name} is left out: {error}")
                     continue
@@ -176,10 +171,8 @@ def main() -> int:
         for contender in ours:
             totals = {}
             for count in (1, 2, 4):
-                processes = [
-                    start(contender, "shared cache", folder / f"{contender.mode}-{count}") for _ in range(count)
-                ]
-                totals[count] = sum(answer(process)["compiles"] for process in processes)
+                each = answers(contender, "shared cache", folder / f"{contender.mode}-{count}", count)
+                totals[count] = sum(figures["compiles"] for figures in each)
             ratios = "".join(
                 f"  {count} processes {total:g} ({total / totals[1]:.2f})" for count, total in totals.items()
             )

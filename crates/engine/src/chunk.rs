@@ -205,8 +205,7 @@ impl Chunk {
 
     /// "relu at model.py:12".
     fn name_of(&self, node: usize) -> String {
-        let (operator, line) = (&self.nodes[node].instance.operator, self.line_of(node));
-        if line.is_known() { format!("{operator} at {}", line.name()) } else { operator.to_string() }
+        self.line_of(node).behind(&self.nodes[node].instance.operator)
     }
 
     /// What is new about a chunk whose operators are all known.

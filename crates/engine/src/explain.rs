@@ -169,8 +169,7 @@ impl Explanation {
         let mut why = Vec::new();
         for (index, node) in chunk.nodes.iter().enumerate() {
             if let Some(new) = self.new_calls.remove(&node.instance.id) {
-                let line = chunk.line_of(index);
-                why.push(if line.is_known() { format!("{new} at {}", line.name()) } else { new });
+                why.push(chunk.line_of(index).behind(&new));
             }
         }
         if why.is_empty() {

@@ -32,7 +32,7 @@ impl Engine {
         let number = self.next_chunk;
         self.next_chunk += 1;
         let mut chunk = std::mem::replace(slot, Chunk::new(number));
-        if self.mode == Mode::Fused && self.joining == 0 {
+        if self.has_rhythm() {
             self.rhythms[device].learn(&chunk);
         }
         let result = self.run(device, &chunk, reason);

@@ -64,6 +64,11 @@ impl Line {
         self.0 != 0
     }
 
+    /// "relu at train.py:31"; without a place where it is not known.
+    pub(crate) fn behind(self, what: &str) -> String {
+        if self.is_known() { format!("{what} at {}", self.name()) } else { what.to_owned() }
+    }
+
     /// "train.py:31"; empty where it is not known.
     pub fn name(self) -> String {
         let lines = LINES.lock();

@@ -130,13 +130,13 @@ impl Engine {
         // SAFETY: as for `record`.
         let storage = |i: usize| unsafe { &*parts.storages[i] };
         let random_state = draw(instance, parts, default_generator);
+        let has_rhythm = self.has_rhythm();
         let Some(chunk) = self.chunks.get_mut(device) else {
             return Err(Error::runtime(format!("there is no device tpu:{device}")));
         };
-        let in_rhythm = self.mode == Mode::Fused && self.joining == 0;
         let key_before = chunk.key.len();
         chunk.record(instance, |i| storage(i).value(), &parts.scalars, &parts.offsets, random_state);
-        if in_rhythm && chunk.nodes.len() == 1 {
+        if has_rhythm && chunk.nodes.len() == 1 {
             chunk.familiar = self.rhythms[device].expected(chunk);
         }
         if !chunk.follow(key_before) {
@@ -144,7 +144,7 @@ impl Engine {
             let asked = lines::wanted();
             if asked {
                 chunk.add_line(lines::caller());
-            } else if in_rhythm {
+            } else if has_rhythm {
                 lines::want(true);
             }
         }
@@ -207,6 +207,11 @@ impl Engine {
             return Err(error);
         }
         Ok(())
+    }
+
+    /// Whether chunks are what a loop records, not what the mode or a scope makes of single calls.
+    pub(crate) fn has_rhythm(&self) -> bool {
+        self.mode == Mode::Fused && self.joining == 0
     }
 
     /// Says who made the last call, where nobody had asked before it was made.
