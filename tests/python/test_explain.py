@@ -46,7 +46,8 @@ def test_a_loop_in_fused(fused: torch.device) -> None:
     assert 0 < explanation.recording < explanation.elapsed
     assert 0 < explanation.executing < explanation.elapsed
     for run in explanation.runs:
-        assert 0 <= run["flushed"] <= run["launched"] <= run["queued"] <= explanation.elapsed
+        assert 0 <= run["flushed"] <= run["queued"] <= explanation.elapsed
+        assert run["flushed"] <= run["launched"] <= run["done"]
 
 
 def test_strict_runs_each_operator(device: torch.device) -> None:
@@ -137,7 +138,7 @@ def test_text_json_and_trace(fused: torch.device, tmp_path: Path) -> None:
     assert len(saved["runs"]) == 3
     explanation.save_chrome_trace(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    assert {event["args"]["name"] for event in events if event["ph"] == "M"} == {"host", "tpu:0"}
+    assert {event["args"]["name"] for event in events if event["ph"] == "M"} == {"host", "tpu:0", "compiler 0"}
     spans = [event for event in events if event["ph"] == "X"]
     assert len([span for span in spans if span["tid"] == 1]) == 3
     assert all(span["dur"] >= 0 for span in spans)

@@ -275,7 +275,7 @@ impl Engine {
             };
             (value, offset, strides) = (copied, 0, aten::contiguous_strides(tensor.sizes()));
         }
-        self.flush(storage.device, Reason::Read)?;
+        self.launch_all(storage.device, Reason::Read)?;
         let mut bytes = vec![0; self.types.get(value.ty).size_bytes()];
         value.buffer()?.to_host(&mut bytes)?;
         Ok(Some(HostView { bytes, offset, strides }))
@@ -299,7 +299,7 @@ impl Engine {
             return Ok(());
         }
         let Some(padded) = storage.padded() else { return Ok(()) };
-        self.flush(storage.device, Reason::Read)?;
+        self.launch_all(storage.device, Reason::Read)?;
         self.op_stats.unpadded += 1;
         let mut bytes = vec![0; storage.nbytes()];
         copy_exact(&padded, &padded.strides(), &mut bytes)?;
@@ -336,7 +336,7 @@ pub(crate) fn copy_padded_to_host(source: &TensorArg, out: &mut [u8]) -> Result<
     if is_whole {
         let mut engine = crate::engine::lock()?;
         engine.op_stats.unpadded += 1;
-        engine.flush(storage.device, Reason::Read)?;
+        engine.launch_all(storage.device, Reason::Read)?;
         drop(engine); // not held while waiting: other threads go on
         copy_exact(&padded, &aten::contiguous_strides(source.sizes()), out)?;
     }

@@ -11,6 +11,7 @@ use crate::familiar::Familiar;
 use crate::instance::Instance;
 use crate::key::ScalarInput;
 use crate::lines::Line;
+use crate::program::Usage;
 use crate::storage::{TypeId, Value, ValueState};
 
 /// Where a node takes a parameter from.
@@ -71,6 +72,8 @@ pub(crate) struct Chunk {
     pub extras: Vec<Extra>,
     /// Every node's results; only storages keep them alive, so what is dead at the flush is not computed.
     pub outputs: Vec<Weak<Value>>,
+    /// What results, and uploads since the chunk began, take on the device if all of it is held until the chunk runs.
+    pub bytes: usize,
     /// Instances and wiring: with the usage, the key of the program.
     pub key: Vec<u64>,
     /// The familiar chunk that this one has followed so far.
@@ -90,6 +93,7 @@ impl Chunk {
             inputs: Vec::new(),
             extras: Vec::new(),
             outputs: Vec::new(),
+            bytes: 0,
             key: Vec::new(),
             familiar: None,
             left: None,
@@ -105,6 +109,7 @@ impl Chunk {
         self.inputs.clear();
         self.extras.clear();
         self.outputs.clear();
+        self.bytes = 0;
         self.key.clear();
         self.familiar = None;
         self.left = None;
@@ -125,6 +130,7 @@ impl Chunk {
         random_state: [u64; 2],
     ) {
         self.key.push(u64::from(instance.id));
+        self.bytes += instance.result_bytes;
         let first_source = self.sources.len() as u32;
         for param in instance.params() {
             let source = match *param {
@@ -191,6 +197,11 @@ impl Chunk {
         false
     }
 
+    /// Whether nobody has said who called the last operator.
+    pub fn lacks_line(&self) -> bool {
+        self.familiar.is_none() && self.lines.len() < self.nodes.len()
+    }
+
     /// Says who called the last operator.
     pub fn add_line(&mut self, line: Line) {
         self.lines.resize(self.nodes.len() - 1, Line::default());
@@ -224,6 +235,12 @@ impl Chunk {
         }
     }
 
+    /// Which outputs are still wanted, and which inputs nobody else will see.
+    pub fn usage(&self) -> Usage {
+        let live = (0..self.outputs.len() as u32).filter(|&index| self.outputs[index as usize].strong_count() > 0);
+        Usage { live: live.collect(), donated: self.inputs.iter().map(is_given_up).collect() }
+    }
+
     /// One node as a chunk of its own; `values` are all outputs of this chunk.
     pub fn alone(&self, node: usize, values: &[Arc<Value>]) -> Chunk {
         let mut alone = Chunk::new(self.number);
@@ -250,4 +267,9 @@ impl Chunk {
     pub fn output_types(&self) -> Vec<&Type> {
         self.nodes.iter().filter_map(|node| node.instance.function()).flat_map(|function| &function.results).collect()
     }
+}
+
+/// Whether nobody but the chunk knows a value any more, and nobody but the value its buffer.
+fn is_given_up(input: &Arc<Value>) -> bool {
+    Arc::strong_count(input) - input.holds() == 1 && input.owns_buffer()
 }

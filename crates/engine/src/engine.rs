@@ -19,8 +19,10 @@ use crate::explain::{Explanation, Reason};
 use crate::familiar::Rhythm;
 use crate::instance::{Instance, Types};
 use crate::key::{CallParts, Specs, key_without_offsets};
+use crate::launch::Queue;
 use crate::operators::{Operator, SchemaArg};
 use crate::program::Program;
+use crate::record;
 use crate::runtime::Runtime;
 use crate::stats::{CacheStats, OpStats};
 use crate::storage::{TypeId, Value};
@@ -75,6 +77,8 @@ pub struct Engine {
     pub(crate) chunks: Vec<Chunk>,
     pub(crate) rhythms: Vec<Rhythm>,
     pub(crate) next_chunk: u64,
+    /// Flushed chunks that wait for their executables, by device.
+    pub(crate) queues: Vec<Queue>,
     /// The inputs of the last chunk that failed.
     pub(crate) failed_inputs: Vec<Arc<Value>>,
     pub(crate) parts: CallParts,
@@ -88,6 +92,8 @@ pub struct Engine {
     /// Counts calls: what was used last is told by it.
     pub(crate) clock: u64,
     pub(crate) max_programs: Limit,
+    /// What the results of a chunk may take on its device.
+    pub(crate) max_chunk_bytes: usize,
     /// The programs in memory, or more.
     pub(crate) held_programs: Limit,
     pub(crate) op_stats: OpStats,
@@ -151,6 +157,7 @@ impl Engine {
             rhythms: Vec::new(),
             explanation: None,
             next_chunk: 1,
+            queues: Vec::new(),
             failed_inputs: Vec::new(),
             parts: CallParts::default(),
             graphs: HashMap::new(),
@@ -161,6 +168,7 @@ impl Engine {
             cache_stats: CacheStats::default(),
             clock: 0,
             max_programs: cache::programs_in_memory(),
+            max_chunk_bytes: usize::MAX,
             held_programs: Limit { count: 0, bytes: 0 },
             op_stats: OpStats::default(),
             dump_folder: None,
@@ -187,8 +195,10 @@ impl Engine {
         if self.runtime.is_none() {
             let runtime = Runtime::open()?;
             self.chunks = (0..runtime.platform.devices.len()).map(|i| Chunk::new(i as u64)).collect();
+            self.queues = self.chunks.iter().map(|_| Queue::new()).collect();
             self.rhythms = self.chunks.iter().map(|_| Rhythm::default()).collect();
             self.next_chunk = self.chunks.len() as u64;
+            self.max_chunk_bytes = record::max_chunk_bytes(&runtime.platform);
             self.runtime = Some(runtime);
             OPENED.store(true, Relaxed);
         }

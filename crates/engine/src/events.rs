@@ -34,13 +34,13 @@ impl Inner {
 }
 
 impl Event {
-    /// Marks the work queued on a device so far; runs what is recorded, without waiting.
+    /// Marks the work queued on a device so far; runs what is recorded, without waiting for it.
     pub fn record(device: usize) -> Result<Event> {
         static RECORDED: AtomicUsize = AtomicUsize::new(0);
         let runs = {
             let mut engine = lock()?;
             engine.runtime()?;
-            engine.flush(device, Reason::Event)?;
+            engine.launch_all(device, Reason::Event)?;
             engine.runtime()?.in_flight(device)
         };
         // One more than there are runs, so that the event cannot finish while it is being set up.

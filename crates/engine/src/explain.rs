@@ -11,9 +11,9 @@ use crate::chunk::Chunk;
 use crate::engine::{Engine, lock};
 use crate::error::{Error, Result};
 use crate::instance::Instance;
+use crate::launch::Queue;
 use crate::lines::{self, Line};
 use crate::program::Program;
-use crate::stats::CacheStats;
 
 /// Why what was recorded ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,7 @@ pub enum Reason {
     Mode,
     OtherDevice,
     Full,
+    Large,
     Beat,
     Upload,
 }
@@ -46,6 +47,7 @@ impl fmt::Display for Reason {
             Reason::Mode => "the mode changes",
             Reason::OtherDevice => "another device needs a result",
             Reason::Full => "as many operators as a program may have",
+            Reason::Large => "results and uploads are as large as a program may hold",
             Reason::Beat => "the loop came back to the operator that the program begins with",
             Reason::Upload => "a tensor is copied from the host, as at the start of a step",
         })
@@ -66,12 +68,12 @@ pub struct Run {
     pub reason: Reason,
     /// What made it run.
     pub line: Line,
-    /// When the host began with it: found it, or compiled it…
+    /// When the host began with it…
     pub flushed: u64,
-    /// … handed it over…
-    pub launched: u64,
-    /// … and had handed it over.
+    /// … and went on: it was handed over by then, or waits for its executable.
     pub queued: u64,
+    /// When it was handed over; zero as long as it is not.
+    pub launched: u64,
     /// When it was done; zero as long as it is not.
     pub done: Arc<AtomicU64>,
 }
@@ -79,6 +81,7 @@ pub struct Run {
 /// A program that was not in memory.
 pub struct Compile {
     pub program: usize,
+    /// When it was asked for, and, from the end on, when a thread began with it.
     pub at: u64,
     pub compiling: Duration,
     pub loading: Duration,
@@ -108,7 +111,7 @@ pub struct Explanation {
     pub recording: Duration,
     /// All in all.
     pub elapsed: Duration,
-    /// What handing programs over took, compiling included.
+    /// What flushing took, of the threads that called operators.
     running: Duration,
     numbers: FxHashMap<usize, usize>,
     /// The programs themselves, so that their addresses stay theirs.
@@ -137,6 +140,22 @@ impl Explanation {
 
     pub(crate) fn now(&self) -> u64 {
         self.started.elapsed().as_nanos() as u64
+    }
+
+    /// Says of each compile what it took, now that none is being made.
+    fn finish_compiles(&mut self) {
+        for compile in &mut self.compiles {
+            let program = &self.held[compile.program];
+            // Another program's executable, which came to the same, was made for that one.
+            if program.shares_executable {
+                continue;
+            }
+            let making = program.executable.making();
+            (compile.compiling, compile.loading, compile.waiting) = (making.compiling, making.loading, making.waiting);
+            if let Some(begun) = making.begun {
+                compile.at = begun.saturating_duration_since(self.started).as_nanos() as u64;
+            }
+        }
     }
 
     fn number(&mut self, program: &Arc<Program>, chunk: &Chunk, results: usize) -> usize {
@@ -195,12 +214,6 @@ fn difference(old: &[String], new: &[String]) -> String {
     if changes.is_empty() { "its arguments share or lay out memory differently".into() } else { changes.join(", ") }
 }
 
-/// What a run's explanation needs from before it is known how the run goes.
-pub(crate) struct Started {
-    flushed: u64,
-    stats: CacheStats,
-}
-
 impl Engine {
     /// Begins to write down what happens.
     ///
@@ -211,6 +224,7 @@ impl Engine {
             return Err(Error::runtime("an explanation is being made already: explain() does not nest"));
         }
         self.flush_all(Reason::Synchronize)?;
+        (0..self.queues.len()).for_each(|device| self.catch_up(device));
         self.explanation = Some(Box::new(Explanation::new()));
         self.update_wanted_lines();
         Ok(())
@@ -220,7 +234,9 @@ impl Engine {
     pub fn end_explaining(&mut self) -> Option<Box<Explanation>> {
         // What fails says so when it is read.
         let _ = self.flush_all(Reason::Synchronize);
+        (0..self.queues.len()).for_each(|device| self.catch_up(device));
         let mut explanation = self.explanation.take()?;
+        explanation.finish_compiles();
         explanation.elapsed = explanation.started.elapsed();
         self.update_wanted_lines();
         Some(explanation)
@@ -230,7 +246,9 @@ impl Engine {
     pub(crate) fn update_wanted_lines(&self) {
         let unfamiliar = |chunk: &Chunk| !chunk.is_empty() && chunk.familiar.is_none();
         let debug = self.mode == crate::engine::Mode::Debug;
-        lines::want(debug || self.explanation.is_some() || self.chunks.iter().any(unfamiliar));
+        let queued = |queue: &Queue| queue.back().is_some_and(|launch| launch.chunk.lacks_line());
+        let recorded = self.chunks.iter().any(unfamiliar) || self.queues.iter().any(queued);
+        lines::want(debug || self.explanation.is_some() || recorded);
     }
 
     /// The beginning of a call, and what running programs has taken until then.
@@ -244,52 +262,55 @@ impl Engine {
         explanation.recording += begun.elapsed().saturating_sub(explanation.running - running);
     }
 
-    pub(crate) fn explain_start(&self) -> Option<Started> {
-        let explanation = self.explanation.as_ref()?;
-        Some(Started { flushed: explanation.now(), stats: self.cache_stats() })
+    /// The beginning of a flush.
+    pub(crate) fn explain_flush(&self) -> Option<Instant> {
+        self.explanation.as_ref().map(|_| Instant::now())
     }
 
-    /// Notes that a chunk was handed over as a run of a program.
+    pub(crate) fn explain_flushed(&mut self, begun: Option<Instant>) {
+        let (Some(begun), Some(explanation)) = (begun, &mut self.explanation) else { return };
+        explanation.running += begun.elapsed();
+        let now = explanation.now();
+        if let Some(run) = explanation.runs.last_mut() {
+            run.queued = now;
+        }
+    }
+
+    /// Notes that a chunk is about to be handed over as a run of a program, which may be new. Returns its number.
     pub(crate) fn explain_run(
         &mut self,
-        started: &Started,
-        launched: Instant,
-        reason: Reason,
-        device: usize,
         chunk: &Chunk,
         program: &Arc<Program>,
+        built: bool,
+        device: usize,
+        reason: Reason,
         results: usize,
-    ) -> Option<Arc<AtomicU64>> {
-        let stats = self.cache_stats();
+    ) -> Option<usize> {
         let explanation = self.explanation.as_mut()?;
-        let (number, line) = (explanation.number(program, chunk, results), lines::caller());
-        let before = &started.stats;
-        let built = stats.requests - before.requests > stats.hits - before.hits;
+        let (number, line, now) = (explanation.number(program, chunk, results), lines::caller(), explanation.now());
         if built {
             let why = explanation.why(chunk, reason);
-            explanation.compiles.push(Compile {
-                program: number,
-                at: started.flushed,
-                compiling: stats.compile_time - before.compile_time,
-                loading: stats.load_time - before.load_time,
-                waiting: stats.wait_time - before.wait_time,
-                why,
-                line,
-            });
+            let zero = Duration::ZERO;
+            let compile =
+                Compile { program: number, at: now, compiling: zero, loading: zero, waiting: zero, why, line };
+            explanation.compiles.push(compile);
         }
         let done = Arc::new(AtomicU64::new(0));
-        let (flushed, queued) = (started.flushed, explanation.now());
-        let launched = launched.duration_since(explanation.started).as_nanos() as u64;
-        explanation.running += Duration::from_nanos(queued - flushed);
-        let seen = Arc::clone(&done);
-        explanation.runs.push(Run { program: number, device, reason, line, flushed, launched, queued, done: seen });
-        Some(done)
+        let run = Run { program: number, device, reason, line, flushed: now, queued: now, launched: 0, done };
+        explanation.runs.push(run);
+        Some(explanation.runs.len() - 1)
     }
 
-    /// Says when a run is done.
-    pub(crate) fn explain_done(&self, done: Arc<AtomicU64>, run: &Arc<pjrt::Event>) {
-        let Some(started) = self.explanation.as_ref().map(|explanation| explanation.started) else { return };
-        Arc::clone(run).on_ready(move |_| done.store(started.elapsed().as_nanos() as u64, Relaxed));
+    /// Notes that a run was handed over, at a moment.
+    pub(crate) fn explain_launch(&mut self, number: usize, launched: Instant, event: Option<&Arc<pjrt::Event>>) {
+        let Some(explanation) = &mut self.explanation else { return };
+        let started = explanation.started;
+        let Some(run) = explanation.runs.get_mut(number) else { return };
+        run.launched = launched.saturating_duration_since(started).as_nanos() as u64;
+        if let Some(event) = event {
+            let done = Arc::clone(&run.done);
+            Arc::clone(event).on_ready(move |_| done.store(started.elapsed().as_nanos() as u64, Relaxed));
+        }
     }
 }
 

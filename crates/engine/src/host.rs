@@ -32,9 +32,19 @@ impl Engine {
         }
         let storage = destination.storage();
         self.runtime()?;
-        // A training loop uploads a batch at the start of each step: a good place to cut.
-        if self.chunks.get(storage.device).is_some_and(|chunk| chunk.nodes.len() >= BEAT_CHUNK) {
-            self.flush(storage.device, Reason::Upload)?;
+        let bytes = ty.size_bytes();
+        let chunk = self.chunks.get_mut(storage.device);
+        let reason = chunk.filter(|chunk| !chunk.is_empty()).and_then(|chunk| {
+            chunk.bytes += bytes;
+            match () {
+                () if chunk.bytes > self.max_chunk_bytes => Some(Reason::Large),
+                // A training loop uploads a batch at the start of each step: a good place to cut.
+                () if chunk.nodes.len() >= BEAT_CHUNK => Some(Reason::Upload),
+                () => None,
+            }
+        });
+        if let Some(reason) = reason {
+            self.flush(storage.device, reason)?;
         }
         let runtime = self.runtime()?;
         let buffer = match owner {
@@ -69,7 +79,7 @@ impl Engine {
         }
         let from = source.storage();
         let staged = self.contiguous(Arg::of_tensor(*source), from.device)?;
-        self.flush(from.device, Reason::OtherDevice)?;
+        self.launch_all(from.device, Reason::OtherDevice)?;
         let Some(value) = staged.value() else { return Ok(()) };
         let buffer = Arc::new(value.buffer()?.copy_to_device(destination.storage().device)?);
         let to = destination.storage();
@@ -126,7 +136,7 @@ impl Engine {
                 None => return Ok(None),
             }
         };
-        self.flush(storage.device, Reason::Read)?;
+        self.launch_all(storage.device, Reason::Read)?;
         value.buffer().map(Some)
     }
 }
@@ -146,7 +156,8 @@ pub fn copy_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
     // The lock is not held while waiting: other threads go on.
     let (buffer, waiting) = {
         let mut engine = lock()?;
-        (engine.download(source, &ty)?, Waiting::begin(&engine, Reason::Read))
+        let waiting = Waiting::begin(&engine, Reason::Read);
+        (engine.download(source, &ty)?, waiting)
     };
     match buffer {
         Some(buffer) => {
@@ -165,7 +176,7 @@ pub fn copy_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
 
 /// Runs what is recorded and waits for everything on a device, or on all of them.
 pub fn synchronize(device: Option<usize>) -> Result<()> {
-    let mut runs = Vec::new();
+    let (mut runs, mut result) = (Vec::new(), Ok(()));
     let waiting = {
         let mut engine = lock()?;
         if !engine.is_open() {
@@ -175,21 +186,21 @@ pub fn synchronize(device: Option<usize>) -> Result<()> {
             Some(device) => device..device + 1,
             None => 0..engine.chunks.len(),
         };
+        let waiting = Waiting::begin(&engine, Reason::Synchronize);
         for device in devices {
-            engine.flush(device, Reason::Synchronize)?;
+            result = result.and(engine.launch_all(device, Reason::Synchronize));
             runs.extend(engine.runtime()?.take_in_flight(device));
         }
-        Waiting::begin(&engine, Reason::Synchronize)
+        waiting
     };
     // All of them, also behind one that failed.
-    let mut result = Ok(());
     for run in runs {
-        result = result.and(run.wait());
+        result = result.and(run.wait().map_err(Error::from));
     }
     if let Some(waiting) = waiting {
         waiting.end();
     }
-    Ok(result?)
+    result
 }
 
 pub(crate) fn read_i64(value: &Value) -> Result<i64> {
@@ -238,21 +249,5 @@ impl Mode {
             "fused" => Some(Mode::Fused),
             _ => None,
         }
-    }
-}
-
-impl Engine {
-    /// Free and total bytes of a device: what the plugin says, else the host's memory.
-    pub fn device_memory(&mut self, device: usize) -> Result<(u64, u64)> {
-        let platform = self.platform()?;
-        let Some(known) = platform.client.addressable_devices().get(device) else {
-            return Err(Error::runtime(format!("there is no device tpu:{device}")));
-        };
-        if let Ok(stats) = known.memory_stats() {
-            if let Some(limit) = stats.bytes_limit {
-                return Ok(((limit - stats.bytes_in_use).max(0) as u64, limit as u64));
-            }
-        }
-        Ok(crate::platform::host_memory())
     }
 }

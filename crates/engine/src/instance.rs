@@ -59,6 +59,8 @@ pub(crate) struct Instance {
     pub compiled: Option<Arc<CompiledGraph>>,
     body: Result<Lowered, Vec<Resized>>,
     pub outputs: Vec<ResultPlan>,
+    /// What all results take on the device.
+    pub result_bytes: usize,
     /// Programs that consist of this instance alone, by which outputs are used and which inputs are
     /// donated.
     pub alone: Mutex<Vec<(u64, Arc<Program>)>>,
@@ -122,6 +124,7 @@ impl Instance {
                 Output::Count { fresh, axis } => ResultPlan::Count { fresh: *fresh, axis: *axis },
             })
             .collect();
+        let result_bytes = body.iter().flat_map(|lowered| &lowered.function.results).map(Type::size_bytes).sum();
         let body = body.map_err(|results| {
             let resized = |result: &ResultSpec| Resized {
                 sizes: types.intern_dims(&result.sizes),
@@ -130,8 +133,18 @@ impl Instance {
             };
             results.iter().map(resized).collect()
         });
-        let (alone, last_use) = (Mutex::default(), LastUse::default());
-        Instance { id, operator: operator.into(), arguments, decomposed, compiled, body, outputs, alone, last_use }
+        Instance {
+            id,
+            operator: operator.into(),
+            arguments,
+            decomposed,
+            compiled,
+            body,
+            outputs,
+            result_bytes,
+            alone: Mutex::default(),
+            last_use: LastUse::default(),
+        }
     }
 
     pub fn is_runnable(&self) -> bool {

@@ -21,6 +21,7 @@ mod flush;
 mod host;
 mod instance;
 mod key;
+mod launch;
 pub mod lines;
 pub mod memory;
 mod operators;

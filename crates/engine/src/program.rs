@@ -5,21 +5,30 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use aten::ParamSource;
-use pjrt::LoadedExecutable;
 use rustc_hash::FxHashMap;
 use stablehlo::{DType, Type};
 
+use crate::cache::Executable;
 use crate::cache::memory::LastUse;
 use crate::chunk::{Chunk, Source};
 use crate::instance::Types;
 
 pub(crate) struct Program {
-    pub executable: Arc<LoadedExecutable>,
+    pub executable: Arc<Executable>,
+    /// Whether the executable was made for another program of the same text.
+    pub shares_executable: bool,
     /// The operators in it, for messages: the first few and how many there are.
     pub operators: String,
     pub last_use: LastUse,
-    /// About what it takes in memory, the host's and the device's.
+    /// About what it takes in the host's memory.
     pub bytes: usize,
+}
+
+impl Program {
+    /// About what it takes in memory, the host's and the device's, as far as it is made.
+    pub fn bytes(&self) -> usize {
+        self.bytes + self.executable.code_bytes()
+    }
 }
 
 /// The outputs that are used and the inputs that are given up, by index.

@@ -1,7 +1,9 @@
 //! The road of a call: it is recorded in the device's chunk, and the mode says when that runs.
 
+use std::env;
 use std::sync::Arc;
 
+use crate::cache;
 use crate::call::{Arg, Generator, Out, scalar_type};
 use crate::chunk::Chunk;
 use crate::engine::{Engine, Mode, Status};
@@ -11,6 +13,7 @@ use crate::host;
 use crate::instance::{Instance, ResultPlan};
 use crate::key::CallParts;
 use crate::lines;
+use crate::platform::Platform;
 use crate::storage::{Storage, Value};
 
 /// A chunk of this many operators is run even when no result is needed yet.
@@ -19,6 +22,21 @@ const MAX_CHUNK: usize = 2048;
 /// A chunk of at least this many operators is run where the program's rhythm allows: see
 /// [`Engine::flush_at_beat`].
 pub(crate) const BEAT_CHUNK: usize = 64;
+
+/// What the results of a chunk may take on its device: half of its memory, unless `TORCHTPU_CHUNK_BYTES` says otherwise.
+pub(crate) fn max_chunk_bytes(platform: &Platform) -> usize {
+    let wanted = env::var("TORCHTPU_CHUNK_BYTES").ok().filter(|text| !text.is_empty());
+    let bytes = wanted.and_then(|text| {
+        let bytes = cache::parse_bytes(&text);
+        if bytes.is_none() {
+            cache::warn("TORCHTPU_CHUNK_BYTES must be a number of bytes, such as 500M or 4G; it is ignored".into());
+        }
+        bytes
+    });
+    let total = platform.memory(0).map_or(0, |(_, total)| total);
+    let bytes = bytes.or((total > 0).then_some(total / 2));
+    bytes.map_or(usize::MAX, |bytes| bytes as usize)
+}
 
 impl Engine {
     /// Calls an operator or a compiled graph. Fresh results go into `outs`; the count is returned, or the room
@@ -182,16 +200,20 @@ impl Engine {
                 ResultPlan::Count { fresh, axis } => counts.push((*fresh, *axis, chunk.add_output(self.ty_of_count))),
             }
         }
-        if waits && chunk.nodes.len() < MAX_CHUNK && counts.is_empty() {
+        // A program may need all of its results at once, where operators that run one by one give theirs back.
+        let is_large = chunk.bytes > self.max_chunk_bytes;
+        if waits && chunk.nodes.len() < MAX_CHUNK && !is_large && counts.is_empty() {
             return Ok(());
         }
         let reason = match () {
             () if !counts.is_empty() => Reason::Size,
             () if instance.compiled.is_some() => Reason::CompiledGraph,
+            () if waits && is_large => Reason::Large,
             () if waits => Reason::Full,
             () => Reason::EachOperator,
         };
-        let result = self.flush(device, reason).and_then(|()| narrow(&counts, outs));
+        let flushed = if counts.is_empty() { self.flush(device, reason) } else { self.launch_all(device, reason) };
+        let result = flushed.and_then(|()| narrow(&counts, outs));
         if let Err(error) = result {
             // The call did not happen: results go, and arguments get their values back.
             outs[..fresh].iter().for_each(release);
@@ -216,9 +238,16 @@ impl Engine {
 
     /// Says who made the last call, where nobody had asked before it was made.
     pub fn locate_last_call(&mut self, device: usize) {
-        if let Some(chunk) = self.chunks.get_mut(device).filter(|chunk| !chunk.is_empty() && chunk.familiar.is_none()) {
+        let Some(recorded) = self.chunks.get_mut(device) else { return };
+        let chunk = match self.queues[device].back_mut() {
+            // In Strict it is queued already.
+            Some(launch) if recorded.is_empty() => &mut launch.chunk,
+            _ => recorded,
+        };
+        if chunk.lacks_line() {
             chunk.add_line(lines::caller());
         }
+        self.update_wanted_lines();
     }
 
     /// A loop comes back to the operator that its chunk started with. Cutting there makes every chunk of
@@ -235,8 +264,8 @@ impl Engine {
     /// Makes sure that a value which another device's chunk has yet to compute is there.
     fn settle(&mut self, storage: &Storage, device: usize) -> Result<()> {
         let elsewhere = storage.device != device;
-        if elsewhere && storage.value().is_some_and(|value| value.pending().is_some()) {
-            self.flush(storage.device, Reason::OtherDevice)?;
+        if elsewhere && storage.value().is_some_and(|value| !value.is_there()) {
+            self.launch_all(storage.device, Reason::OtherDevice)?;
         }
         Ok(())
     }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use pjrt::{Buffer, ElementType, Event, LoadedExecutable};
+use pjrt::{Buffer, ElementType, Event};
 use rustc_hash::FxHashMap;
 use stablehlo::{DType, Number};
 
-use crate::cache::{Cache, Settings, Source};
+use crate::cache::{Cache, Executable, Settings, Source};
 use crate::error::Result;
+use crate::launch::executable_is_made;
 use crate::platform::{self, Platform};
 
 /// How many number buffers are kept for reuse.
@@ -17,7 +18,7 @@ const SCALAR_CACHE: usize = 4096;
 const IN_FLIGHT: usize = 512;
 
 pub(crate) struct Runtime {
-    pub platform: Platform,
+    pub platform: Arc<Platform>,
     pub cache: Arc<Cache>,
     scalars: FxHashMap<(usize, DType, [u8; 16]), Arc<Buffer>>,
     in_flight: Vec<Vec<Arc<Event>>>,
@@ -25,7 +26,7 @@ pub(crate) struct Runtime {
 
 impl Runtime {
     pub fn open() -> Result<Runtime> {
-        let platform = platform::open()?;
+        let platform = Arc::new(platform::open()?);
         let devices = platform.devices.len();
         let cache = Arc::new(Cache::open(&platform, &Settings::from_environment()));
         Ok(Runtime { platform, cache, scalars: FxHashMap::default(), in_flight: vec![Vec::new(); devices] })
@@ -50,9 +51,9 @@ impl Runtime {
         Ok(buffer)
     }
 
-    /// The executable of a program, found or made.
-    pub fn executable(&self, source: &Source<'_>) -> Result<Arc<LoadedExecutable>> {
-        self.cache.executable(&self.platform, source)
+    /// The executable of a program, and whether it was known or else is in the making.
+    pub fn executable(&self, source: Source) -> (Arc<Executable>, bool) {
+        self.cache.executable(&self.platform, source, executable_is_made)
     }
 
     /// Remembers a run until it is done, for synchronisation.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::cache::Making;
+
 /// How the compile cache did.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CacheStats {
@@ -26,6 +28,13 @@ pub struct CacheStats {
 }
 
 impl CacheStats {
+    /// Adds what making an executable took.
+    pub(crate) fn add(&mut self, making: &Making) {
+        self.compile_time += making.compiling;
+        self.load_time += making.loading;
+        self.wait_time += making.waiting;
+    }
+
     /// The counters of two parts of the cache together.
     pub(crate) fn and(self, other: CacheStats) -> CacheStats {
         CacheStats {

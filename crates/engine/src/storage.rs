@@ -1,7 +1,7 @@
 //! Storages and the values that they hold.
 
 use std::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64,
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Release},
 };
 use std::sync::{Arc, Weak};
@@ -23,6 +23,8 @@ pub(crate) struct Value {
     pending: AtomicU32,
     /// Where the value stands among the inputs of the chunk being recorded: chunk number and index.
     pub mark: AtomicU64,
+    /// How many chunks that wait for their executables read it.
+    holds: AtomicUsize,
 }
 
 /// No output's index.
@@ -34,6 +36,8 @@ pub(crate) enum ValueState {
     Pending {
         output: u32,
     },
+    /// An output of a chunk that waits for its executable.
+    Queued,
     Ready(Arc<pjrt::Buffer>),
     /// Its program failed.
     Failed(Arc<Error>),
@@ -45,7 +49,22 @@ impl Value {
             ValueState::Pending { output } => output,
             _ => COMPUTED,
         };
-        Arc::new(Value { ty, state: Mutex::new(state), pending: pending.into(), mark: AtomicU64::new(u64::MAX) })
+        let (mark, holds) = (AtomicU64::new(u64::MAX), AtomicUsize::new(0));
+        Arc::new(Value { ty, state: Mutex::new(state), pending: pending.into(), mark, holds })
+    }
+
+    /// A chunk that waits for its executable begins to hold the value: it will be done with it before whatever is
+    /// recorded now can run.
+    pub fn hold(&self) {
+        self.holds.fetch_add(1, Release);
+    }
+
+    pub fn release(&self) {
+        self.holds.fetch_sub(1, Release);
+    }
+
+    pub fn holds(&self) -> usize {
+        self.holds.load(Acquire)
     }
 
     /// The value is there, or lost.
@@ -60,6 +79,11 @@ impl Value {
         (output != COMPUTED).then_some(output)
     }
 
+    /// Whether it is on the device, or on its way, or lost.
+    pub fn is_there(&self) -> bool {
+        matches!(*self.state.lock(), ValueState::Ready(_) | ValueState::Failed(_))
+    }
+
     pub fn is_failed(&self) -> bool {
         matches!(*self.state.lock(), ValueState::Failed(_))
     }
@@ -68,13 +92,18 @@ impl Value {
         match &*self.state.lock() {
             ValueState::Ready(buffer) => Ok(Arc::clone(buffer)),
             ValueState::Failed(error) => Err((**error).clone()),
-            ValueState::Pending { .. } => Err(Error::runtime("internal error: a value was used before its flush")),
+            ValueState::Pending { .. } | ValueState::Queued => {
+                Err(Error::runtime("internal error: a value was used before its launch"))
+            }
         }
     }
 
-    /// Whether nobody but this value holds its buffer.
+    /// Whether nobody but this value holds its buffer, or will when there is one.
     pub fn owns_buffer(&self) -> bool {
-        matches!(&*self.state.lock(), ValueState::Ready(buffer) if Arc::strong_count(buffer) == 1)
+        match &*self.state.lock() {
+            ValueState::Ready(buffer) => Arc::strong_count(buffer) == 1,
+            state => matches!(state, ValueState::Queued),
+        }
     }
 }
 

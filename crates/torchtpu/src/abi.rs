@@ -479,7 +479,7 @@ unsafe extern "C" fn tt_memory(device: i32, out: *mut AbiMemory) -> i32 {
     status(|| {
         let device = device_index(device)?;
         let used = memory::memory_use(device);
-        let (free, total) = engine::lock()?.device_memory(device)?;
+        let (free, total) = engine::lock()?.platform()?.memory(device)?;
         let filled = AbiMemory {
             allocated: used.allocated,
             peak_allocated: used.peak_allocated,

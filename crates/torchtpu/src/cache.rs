@@ -16,7 +16,7 @@ pub fn finish_cache(py: Python<'_>) {
     // A forked child has nothing to write.
     let Ok(cache) = with_engine(py, |engine| Ok(engine.cache())) else { return };
     if let Some(cache) = cache {
-        py.detach(|| cache.finish());
+        py.detach(|| cache.close());
         // It is too late for a call that waits for its turn.
         warning::show_now(py);
     }

@@ -59,15 +59,15 @@ fn program(described: &Bound<'_, PyDict>, program: &ProgramInfo) -> PyResult<()>
 }
 
 fn run(described: &Bound<'_, PyDict>, run: &Run) -> PyResult<()> {
-    let done = run.done.load(Relaxed);
+    let moment = |nanoseconds| (nanoseconds != 0).then(|| seconds(nanoseconds));
     described.set_item("program", run.program)?;
     described.set_item("device", run.device)?;
     described.set_item("reason", run.reason.to_string())?;
     described.set_item("line", run.line.name())?;
     described.set_item("flushed", seconds(run.flushed))?;
-    described.set_item("launched", seconds(run.launched))?;
     described.set_item("queued", seconds(run.queued))?;
-    described.set_item("done", (done != 0).then(|| seconds(done)))
+    described.set_item("launched", moment(run.launched))?;
+    described.set_item("done", moment(run.done.load(Relaxed)))
 }
 
 fn compile(described: &Bound<'_, PyDict>, compile: &Compile) -> PyResult<()> {

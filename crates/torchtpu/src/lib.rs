@@ -124,7 +124,7 @@ fn find_device(platform: &platform::Platform, device: usize) -> engine::Result<&
 #[pyfunction]
 fn device_properties(py: Python<'_>, device: usize) -> PyResult<Py<PyDict>> {
     let (name, kind, total) = with_engine(py, move |mut engine| {
-        let (_, total) = engine.device_memory(device)?;
+        let (_, total) = engine.platform()?.memory(device)?;
         let info = find_device(engine.platform()?, device)?;
         Ok((info.name.clone(), info.kind.clone(), total))
     })?;
@@ -240,7 +240,7 @@ fn end_join(py: Python<'_>) -> PyResult<()> {
 
 #[pyfunction]
 fn memory_stats(py: Python<'_>, device: usize) -> PyResult<Py<PyDict>> {
-    let (free, total) = with_engine(py, move |mut engine| engine.device_memory(device))?;
+    let (free, total) = with_engine(py, move |mut engine| engine.platform()?.memory(device))?;
     let used = memory::memory_use(device);
     let stats = PyDict::new(py);
     for (name, value) in [

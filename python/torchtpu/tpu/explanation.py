@@ -45,9 +45,11 @@ class Explanation:
     - `programs`: a dict for each program that ran, in the order of their first runs: "operators", a list of
       (name, "file:line"), and the numbers of its "inputs" and "results".
     - `runs`: for each run the number of its "program", the "device", the "reason" for it and the "line" that made it
-      run; and when it was "flushed" (the host began with it), "launched", "queued" (the host went on) and "done".
+      run; and when it was "flushed" (the host began with it), "queued" (the host went on), "launched" (which is later
+      where it waited for its program to be compiled) and "done". The last two are None of what failed.
     - `compiles`: for each program that was not in memory its number as "program", "at", what "compiling", "loading"
-      from the cache's folder and "waiting" for another process took, the "line", and "why", a list.
+      from the cache's folder and "waiting" for another process took, the "line", and "why", a list. Threads compile
+      beside each other, and beside the host.
     - `waits`: for each time that the host waited for a device "at", "until", "reason" and "line".
     - `elapsed`; `calls`, how many operators were called, and `recording`, what that took without running them.
     """
@@ -67,8 +69,8 @@ class Explanation:
 
     @property
     def compiling(self) -> float:
-        """Seconds of compiling, of loading, and of waiting for other processes to compile."""
-        return float(sum(each["compiling"] + each["loading"] + each["waiting"] for each in self.compiles))
+        """Seconds of compiling, of loading, and of waiting for other processes to compile, over all threads."""
+        return sum(map(_making, self.compiles))
 
     @property
     def waiting(self) -> float:
@@ -85,8 +87,9 @@ class Explanation:
         ends: dict[int, float] = defaultdict(float)
         spans = []
         for run in self.runs:
-            done = run["queued"] if run["done"] is None else run["done"]
-            spans.append((min(max(run["launched"], ends[run["device"]]), done), done))
+            launched = run["queued"] if run["launched"] is None else run["launched"]
+            done = launched if run["done"] is None else run["done"]
+            spans.append((min(max(launched, ends[run["device"]]), done), done))
             ends[run["device"]] = max(ends[run["device"]], done)
         return spans
 
@@ -126,11 +129,18 @@ class Explanation:
         Path(path).write_text(json.dumps(self.as_dict(), indent=1))
 
     def save_chrome_trace(self, path: str | Path) -> None:
-        """Writes a trace that https://ui.perfetto.dev and chrome://tracing open: a row for the host, one a device."""
+        """Writes a trace that https://ui.perfetto.dev and chrome://tracing open.
+
+        It has a row for the host, one for each device, and one for each thread that compiled.
+        """
         Path(path).write_text(json.dumps({"traceEvents": list(self._trace()), "displayTimeUnit": "ms"}))
 
     def _trace(self) -> Iterator[dict[str, Any]]:
-        rows = {0: "host"} | {1 + run["device"]: f"tpu:{run['device']}" for run in self.runs}
+        lanes = self._lanes()
+        devices = {run["device"] for run in self.runs}
+        first_lane = 1 + max(devices, default=0) + 1
+        rows = {0: "host"} | {1 + device: f"tpu:{device}" for device in devices}
+        rows |= {first_lane + lane: f"compiler {lane}" for lane in lanes}
         for row, name in sorted(rows.items()):
             yield {"ph": "M", "pid": 0, "tid": row, "name": "thread_name", "args": {"name": name}}
 
@@ -138,16 +148,27 @@ class Explanation:
             times = {"ts": start * 1e6, "dur": (until - start) * 1e6}
             return {"ph": "X", "pid": 0, "tid": row, "name": name, **times, "args": args}
 
-        for compile in self.compiles:
-            until = compile["at"] + compile["compiling"] + compile["loading"] + compile["waiting"]
+        for lane, compile in zip(lanes, self.compiles, strict=True):
             name = f"{'compile' if compile['compiling'] else 'load'} program {compile['program']}"
-            yield span(0, name, compile["at"], until, why=compile["why"], line=compile["line"])
+            why = {"why": compile["why"], "line": compile["line"]}
+            yield span(first_lane + lane, name, compile["at"], compile["at"] + _making(compile), **why)
         for run, (start, until) in zip(self.runs, self._spans(), strict=True):
             name, facts = f"program {run['program']}", {"reason": run["reason"], "line": run["line"]}
-            yield span(0, f"queue {name}", run["launched"], run["queued"], **facts)
+            yield span(0, f"queue {name}", run["flushed"], run["queued"], **facts)
             yield span(1 + run["device"], name, start, until, operators=self._operators(run["program"]), **facts)
         for wait in self.waits:
             yield span(0, f"wait: {wait['reason']}", wait["at"], wait["until"], line=wait["line"])
+
+    def _lanes(self) -> list[int]:
+        """For each compile the first lane that is free then: as many lanes as there were compiles at one time."""
+        ends: list[float] = []
+        lanes = [0] * len(self.compiles)
+        for index in sorted(range(len(lanes)), key=lambda index: float(self.compiles[index]["at"])):
+            compile = self.compiles[index]
+            lane = next((lane for lane, end in enumerate(ends) if end <= compile["at"]), len(ends))
+            ends[lane : lane + 1] = [compile["at"] + _making(compile)]
+            lanes[index] = lane
+        return lanes
 
     def _operators(self, program: int) -> str:
         operators = self.programs[program]["operators"]
@@ -214,6 +235,11 @@ class Explanation:
             yield "waits:  seconds  times"
         for name in sorted(waits, key=lambda name: -sum(waits[name]))[:_ROWS]:
             yield f"  {sum(waits[name]):13.3f} {len(waits[name]):6}  {name}"
+
+
+def _making(compile: dict[str, Any]) -> float:
+    """What it took to have a program."""
+    return float(compile["compiling"] + compile["loading"] + compile["waiting"])
 
 
 def _at(what: str, line: str) -> str:

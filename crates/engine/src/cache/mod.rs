@@ -8,6 +8,7 @@
 mod bundle;
 mod disk;
 mod entry;
+mod executable;
 pub(crate) mod memory;
 mod settings;
 mod target;
@@ -25,14 +26,16 @@ use rustc_hash::FxHashMap;
 
 pub use bundle::Imported;
 pub use entry::About;
+pub(crate) use executable::{Executable, Making};
 pub use settings::Settings;
-pub(crate) use settings::{base_folder, programs_in_memory};
+pub(crate) use settings::{base_folder, parse_bytes, programs_in_memory};
 
 use crate::error::{Error, Result};
 use crate::platform::{Kind, Platform};
 use crate::stats::CacheStats;
 use disk::{Lock, Store};
 use entry::{Entry, Key};
+use executable::Pool;
 use writer::{Job, Writer};
 
 /// How long another process may take over a program before we compile it as well. It may be stopped.
@@ -59,7 +62,7 @@ pub fn set_warn(warn: fn(String)) {
     let _ = WARN.set(warn);
 }
 
-fn warn(message: String) {
+pub(crate) fn warn(message: String) {
     match WARN.get() {
         Some(warn) => warn(message),
         None => eprintln!("torchtpu: {message}"),
@@ -77,20 +80,21 @@ pub(crate) fn compile_options(kind: Kind) -> CompileOptions {
 }
 
 /// A program to be compiled.
-pub(crate) struct Source<'a> {
-    pub text: &'a str,
+pub(crate) struct Source {
+    pub text: String,
     /// What is in it, for people.
-    pub operators: &'a str,
+    pub operators: String,
     /// XLA's flags for it alone.
-    pub flags: &'a [(String, pjrt::Value)],
+    pub flags: Vec<(String, pjrt::Value)>,
 }
 
 /// The executables of a client.
 pub struct Cache {
     options: CompileOptions,
     disk: Option<Disk>,
-    /// Those that are in use, by their program: different calls may come to the same one.
-    known: Mutex<FxHashMap<Key, Weak<LoadedExecutable>>>,
+    /// Those that are in use or in the making, by their program: different calls may come to the same one.
+    known: Mutex<FxHashMap<Key, Weak<Executable>>>,
+    pool: Pool,
     stats: Arc<Mutex<CacheStats>>,
 }
 
@@ -116,32 +120,40 @@ impl Cache {
             let target = target.map_err(|error| warn(format!("compiled programs are not kept: {error}"))).ok()?;
             Some(Disk::new(store, target, &options, &stats))
         });
-        Cache { options, disk, known: Mutex::default(), stats }
+        Cache { options, disk, known: Mutex::default(), pool: Pool::new(), stats }
     }
 
-    /// The executable of a program.
-    ///
-    /// # Errors
-    /// Where the program cannot be compiled.
-    pub(crate) fn executable(&self, platform: &Platform, source: &Source<'_>) -> Result<Arc<LoadedExecutable>> {
-        let key = self.key(source);
-        if let Some(executable) = self.known.lock().get(&key).and_then(Weak::upgrade) {
-            self.stats.lock().hits += 1;
-            return Ok(executable);
-        }
-        let executable = match &self.disk {
-            Some(disk) if is_self_contained(source.text) => self.load_or_compile(disk, platform, key, source)?,
-            _ => self.compile(platform, source)?.0,
-        };
+    /// The executable of a program, and whether it was known. If not it is made on another thread, which then calls
+    /// `made`.
+    pub(crate) fn executable(
+        self: &Arc<Self>,
+        platform: &Arc<Platform>,
+        source: Source,
+        made: impl FnOnce() + Send + 'static,
+    ) -> (Arc<Executable>, bool) {
+        let key = self.key(&source);
         let mut known = self.known.lock();
+        let executable = known.get(&key).and_then(Weak::upgrade);
+        // What failed may succeed now: memory may have been short.
+        if let Some(executable) = executable.filter(|executable| !executable.is_failed()) {
+            self.stats.lock().hits += 1;
+            return (executable, true);
+        }
         if known.len() == known.capacity() {
             known.retain(|_, executable| executable.strong_count() > 0);
         }
+        let (cache, platform) = (Arc::clone(self), Arc::clone(platform));
+        let make = move |making: &mut Making| {
+            let result = cache.load_or_compile(&platform, key, &source, making);
+            cache.stats.lock().add(making);
+            result.map_err(|error| error.within(&source.operators))
+        };
+        let executable = self.pool.spawn(make, made);
         known.insert(key, Arc::downgrade(&executable));
-        Ok(executable)
+        (executable, false)
     }
 
-    fn key(&self, source: &Source<'_>) -> Key {
+    fn key(&self, source: &Source) -> Key {
         let mut hasher = self.disk.as_ref().map_or_else(blake3::Hasher::new, |disk| disk.prefix.clone());
         hasher.update(source.text.as_bytes());
         if !source.flags.is_empty() {
@@ -150,64 +162,61 @@ impl Cache {
         hasher.finalize()
     }
 
-    fn options(&self, source: &Source<'_>) -> CompileOptions {
+    fn options(&self, source: &Source) -> CompileOptions {
         let mut options = self.options.clone();
-        options.overrides.extend_from_slice(source.flags);
+        options.overrides.extend_from_slice(&source.flags);
         options
     }
 
-    fn compile(&self, platform: &Platform, source: &Source<'_>) -> Result<(Arc<LoadedExecutable>, Duration)> {
+    fn compile(&self, platform: &Platform, source: &Source, making: &mut Making) -> Result<Arc<LoadedExecutable>> {
         let start = Instant::now();
         let executable = platform.client.compile(source.text.as_bytes(), &self.options(source))?;
-        let time = start.elapsed();
-        let mut stats = self.stats.lock();
-        stats.compiles += 1;
-        stats.compile_time += time;
-        Ok((Arc::new(executable), time))
+        making.compiling += start.elapsed();
+        self.stats.lock().compiles += 1;
+        Ok(Arc::new(executable))
     }
 
     fn load_or_compile(
         &self,
-        disk: &Disk,
         platform: &Platform,
         key: Key,
-        source: &Source<'_>,
+        source: &Source,
+        making: &mut Making,
     ) -> Result<Arc<LoadedExecutable>> {
-        if let Some(bytes) = disk.read(&key) {
-            if let Some(executable) = self.load(disk, platform, &key, &bytes) {
-                return Ok(executable);
-            }
-        }
-        let lock = self.wait_for(disk, &key);
-        // Whoever had the lock before us may have written the entry.
-        if let Some(bytes) = disk.read(&key) {
-            drop(lock);
-            if let Some(executable) = self.load(disk, platform, &key, &bytes) {
-                return Ok(executable);
-            }
-            let (executable, _) = self.compile(platform, source)?;
+        let Some(disk) = self.disk.as_ref().filter(|_| is_self_contained(&source.text)) else {
+            return self.compile(platform, source, making);
+        };
+        if let Some(executable) = self.load(disk, platform, &key, making) {
             return Ok(executable);
         }
-        let (executable, time) = self.compile(platform, source)?;
-        let operators = source.operators.into();
-        let about = About { operators, target: disk.target.clone(), compile_seconds: time.as_secs_f64() };
+        let lock = self.wait_for(disk, &key, making);
+        // Whoever had the lock before us may have written the entry.
+        if let Some(executable) = self.load(disk, platform, &key, making) {
+            return Ok(executable);
+        }
+        let executable = self.compile(platform, source, making)?;
+        let about = About {
+            operators: source.operators.clone(),
+            target: disk.target.clone(),
+            compile_seconds: making.compiling.as_secs_f64(),
+        };
         disk.writer.send(Job { key, about, executable: Arc::clone(&executable), _lock: lock });
         Ok(executable)
     }
 
-    /// The executable in an entry's bytes; an entry that has none is removed.
-    fn load(&self, disk: &Disk, platform: &Platform, key: &Key, bytes: &[u8]) -> Option<Arc<LoadedExecutable>> {
+    /// The executable in the folder, if there is one; an entry that has none is removed.
+    fn load(&self, disk: &Disk, platform: &Platform, key: &Key, making: &mut Making) -> Option<Arc<LoadedExecutable>> {
+        let bytes = disk.read(key)?;
         let start = Instant::now();
-        let loaded = match Entry::decode(bytes) {
+        let loaded = match Entry::decode(&bytes) {
             Ok(entry) if entry.key != *key => Err("it is another program's".into()),
             Ok(entry) => platform.client.deserialize(entry.executable).map_err(|error| error.to_string()),
             Err(reason) => Err(reason.into()),
         };
         match loaded {
             Ok(executable) => {
-                let mut stats = self.stats.lock();
-                stats.disk_hits += 1;
-                stats.load_time += start.elapsed();
+                making.loading += start.elapsed();
+                self.stats.lock().disk_hits += 1;
                 Some(Arc::new(executable))
             }
             Err(reason) => {
@@ -219,7 +228,7 @@ impl Cache {
 
     /// The lock on a program, as soon as no other process has it; `None` where there are no locks, or that
     /// takes too long.
-    fn wait_for(&self, disk: &Disk, key: &Key) -> Option<Lock> {
+    fn wait_for(&self, disk: &Disk, key: &Key, making: &mut Making) -> Option<Lock> {
         // Without locks, two processes may compile the same: no more than that.
         let lock = disk.store.lock(key).ok()?;
         if lock.acquire().ok()? {
@@ -237,25 +246,29 @@ impl Cache {
                 _ => break false,
             }
         };
-        let mut stats = self.stats.lock();
-        stats.waits += 1;
-        stats.wait_time += start.elapsed();
+        making.waiting += start.elapsed();
+        self.stats.lock().waits += 1;
         if !acquired && !disk.warned_of_waiting.swap(true, Relaxed) {
             warn("another process has been compiling the same program for minutes; it is compiled here as well".into());
         }
         acquired.then_some(lock)
     }
 
+    /// The counters, when nothing is in the making.
     pub(crate) fn stats(&self) -> CacheStats {
+        self.pool.wait();
         *self.stats.lock()
     }
 
     pub(crate) fn reset_stats(&self) {
+        self.pool.wait();
         *self.stats.lock() = CacheStats::default();
     }
 
-    /// Waits until everything that was compiled is on disk.
-    pub fn finish(&self) {
+    /// For the end of a process: compiles nothing that has not been begun, and waits until what was compiled is on
+    /// disk.
+    pub fn close(&self) {
+        self.pool.close();
         if let Some(disk) = &self.disk {
             disk.writer.finish();
         }

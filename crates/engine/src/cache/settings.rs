@@ -85,7 +85,7 @@ pub(crate) fn programs_in_memory() -> Limit {
 }
 
 /// "1000", "64K", "500M", "4G".
-fn parse_bytes(text: &str) -> Option<u64> {
+pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text[digits.len()..].to_uppercase().as_str() {

@@ -132,6 +132,24 @@ pub struct Platform {
     pub devices: Vec<DeviceInfo>,
 }
 
+impl Platform {
+    /// Free and total bytes of a device: what the plugin says, else the host's memory; (0, 0) where that cannot be told.
+    ///
+    /// # Errors
+    /// Where there is no such device.
+    pub fn memory(&self, device: usize) -> Result<(u64, u64)> {
+        let Some(known) = self.client.addressable_devices().get(device) else {
+            return Err(Error::runtime(format!("there is no device tpu:{device}")));
+        };
+        if let Ok(stats) = known.memory_stats() {
+            if let Some(limit) = stats.bytes_limit {
+                return Ok(((limit - stats.bytes_in_use).max(0) as u64, limit as u64));
+            }
+        }
+        Ok(host_memory())
+    }
+}
+
 /// What is known of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceInfo {

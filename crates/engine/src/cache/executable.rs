@@ -1,0 +1,159 @@
+//! Executables in the making: a thread of the pool compiles or loads them while the program goes on.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use pjrt::LoadedExecutable;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use crate::error::{Error, Result};
+
+/// The most programs that are compiled at the same time: each may take gigabytes of the host's memory.
+const MAX_THREADS: usize = 16;
+
+/// Compilers recurse deeply over large programs.
+const STACK_BYTES: usize = 64 << 20;
+
+/// An executable, or the promise of one.
+#[derive(Default)]
+pub(crate) struct Executable {
+    made: OnceLock<Made>,
+    waiters: Mutex<()>,
+    changed: Condvar,
+}
+
+struct Made {
+    result: Result<Arc<LoadedExecutable>>,
+    making: Making,
+    code_bytes: usize,
+}
+
+/// What it took to make an executable.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Making {
+    pub begun: Option<Instant>,
+    pub compiling: Duration,
+    pub loading: Duration,
+    /// For another process that compiled it.
+    pub waiting: Duration,
+}
+
+impl Executable {
+    /// Whether it is there, or has failed: then the others do not wait.
+    pub fn is_made(&self) -> bool {
+        self.made.get().is_some()
+    }
+
+    /// Whether it could not be made.
+    pub fn is_failed(&self) -> bool {
+        self.made.get().is_some_and(|made| made.result.is_err())
+    }
+
+    /// The device's memory that its code takes, once it is made and as far as the plugin tells.
+    pub fn code_bytes(&self) -> usize {
+        self.made.get().map_or(0, |made| made.code_bytes)
+    }
+
+    /// What making it took; nothing as long as it is being made.
+    pub fn making(&self) -> Making {
+        self.made.get().map_or_else(Making::default, |made| made.making)
+    }
+
+    /// Waits for it.
+    ///
+    /// # Errors
+    /// Where the program cannot be compiled.
+    pub fn get(&self) -> Result<&Arc<LoadedExecutable>> {
+        if let Some(made) = self.made.get() {
+            return made.result.as_ref().map_err(Error::clone);
+        }
+        let mut waiter = self.waiters.lock();
+        loop {
+            match self.made.get() {
+                Some(made) => return made.result.as_ref().map_err(Error::clone),
+                None => self.changed.wait(&mut waiter),
+            }
+        }
+    }
+
+    fn settle(&self, result: Result<Arc<LoadedExecutable>>, making: Making) {
+        let stats = result.as_ref().ok().and_then(|executable| executable.memory_stats().ok());
+        let code_bytes = stats.map_or(0, |stats| stats.generated_code.max(0) as usize);
+        let waiters = self.waiters.lock();
+        let _ = self.made.set(Made { result, making, code_bytes });
+        drop(waiters);
+        self.changed.notify_all();
+    }
+}
+
+/// The threads that make executables.
+pub(super) struct Pool {
+    threads: OnceLock<Option<ThreadPool>>,
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// How many executables are in the making, and whether no other is to be begun.
+    making: Mutex<(usize, bool)>,
+    idle: Condvar,
+}
+
+impl Pool {
+    pub fn new() -> Pool {
+        Pool { threads: OnceLock::new(), state: Arc::default() }
+    }
+
+    /// Has `make` make an executable, and then calls `made`.
+    pub fn spawn(
+        &self,
+        make: impl FnOnce(&mut Making) -> Result<Arc<LoadedExecutable>> + Send + 'static,
+        made: impl FnOnce() + Send + 'static,
+    ) -> Arc<Executable> {
+        let executable = Arc::new(Executable::default());
+        let (promise, state) = (Arc::clone(&executable), Arc::clone(&self.state));
+        state.making.lock().0 += 1;
+        let work = move || {
+            let mut making = Making { begun: Some(Instant::now()), ..Making::default() };
+            let closed = state.making.lock().1;
+            let result = match closed {
+                true => Err(Error::runtime("the process ends")),
+                false => catch_unwind(AssertUnwindSafe(|| make(&mut making)))
+                    .unwrap_or_else(|_| Err(Error::runtime("internal error: compiling a program panicked"))),
+            };
+            promise.settle(result, making);
+            made();
+            state.making.lock().0 -= 1;
+            state.idle.notify_all();
+        };
+        match self.threads.get_or_init(start) {
+            Some(threads) => threads.spawn_fifo(work),
+            // A process that may have no more threads compiles where it stands.
+            None => work(),
+        }
+        executable
+    }
+
+    /// Waits until nothing is being made.
+    pub fn wait(&self) {
+        let mut making = self.state.making.lock();
+        while making.0 > 0 {
+            self.state.idle.wait(&mut making);
+        }
+    }
+
+    /// Waits for what is being made, and has nothing else begun.
+    pub fn close(&self) {
+        self.state.making.lock().1 = true;
+        self.wait();
+    }
+}
+
+fn start() -> Option<ThreadPool> {
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+    let builder = ThreadPoolBuilder::new().num_threads(threads).stack_size(STACK_BYTES);
+    builder.thread_name(|index| format!("torchtpu-compile-{index}")).build().ok()
+}
