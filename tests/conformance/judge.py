@@ -91,6 +91,8 @@ def _run(trial: Trial, place: Place, seed: int) -> Any:
     kind, pattern = trial.error
     try:
         trial.program(place)
+        # What is wrong with the data is told when the host waits.
+        torch.tpu.synchronize()
     except kind as error:
         if not isinstance(error, kind) or not re.search(pattern, str(error)):
             raise DifferenceError(f"{_in_short(error)!r} is not {kind.__name__} with {pattern!r}") from error

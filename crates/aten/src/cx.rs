@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use stablehlo::{Builder, DType, Number, Type, Value};
 
+use crate::check::Check;
 use crate::error::{Error, Result};
 use crate::promote::{Category, result_type};
 use crate::spec::{ArgSpec, Dim, Graph, ResultSpec, ScalarSpec, StorageSpec, TensorSpec};
@@ -33,10 +34,12 @@ pub(crate) struct Inputs<'b> {
     random_blocks: Cell<u64>,
     /// Whether draws repeat earlier ones, which the generator has counted already.
     random_replays: Cell<bool>,
+    /// What rows have asked of the data; `None` where nobody would look.
+    checks: Option<RefCell<Vec<(Value<'b>, Check)>>>,
 }
 
 impl<'b> Inputs<'b> {
-    pub fn new(builder: &'b Builder, storages: &[StorageSpec]) -> Inputs<'b> {
+    pub fn new(builder: &'b Builder, storages: &[StorageSpec], is_checked: bool) -> Inputs<'b> {
         Inputs {
             builder,
             storages: storages.to_vec(),
@@ -44,7 +47,23 @@ impl<'b> Inputs<'b> {
             random: Cell::new(None),
             random_blocks: Cell::new(0),
             random_replays: Cell::new(false),
+            checks: is_checked.then(RefCell::default),
         }
+    }
+
+    /// Whether rows may ask something of the data. Not within a region, whose values nobody else sees.
+    pub fn is_checked(&self) -> bool {
+        self.checks.is_some() && !self.builder.is_in_region()
+    }
+
+    pub fn add_check(&self, number: Value<'b>, check: Check) {
+        if let Some(checks) = &self.checks {
+            checks.borrow_mut().push((number, check));
+        }
+    }
+
+    pub fn checks(&self) -> Vec<(Value<'b>, Check)> {
+        self.checks.as_ref().map_or_else(Vec::new, |checks| checks.borrow().clone())
     }
 
     fn param(&self, source: ParamSource, ty: Type) -> Value<'b> {

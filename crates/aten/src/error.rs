@@ -11,7 +11,7 @@ pub enum ErrorKind {
 }
 
 /// Why an operator cannot be lowered with these arguments, in PyTorch's words where it has them.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
     pub kind: ErrorKind,

@@ -5,6 +5,7 @@
 //! writing through views) and what its arguments are (views of storages, numbers) is dealt with once, in
 //! [`lower`]. The crate knows neither PyTorch's C++ nor PJRT, devices or modes.
 
+mod check;
 mod cx;
 mod error;
 mod lower;
@@ -15,6 +16,7 @@ mod view;
 
 mod ops;
 
+pub use check::Check;
 pub use cx::{Arg, Cx};
 pub use error::{Error, ErrorKind, Result};
 pub use lower::{Lowered, Output, ParamSource, lower_call};

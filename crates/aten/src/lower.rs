@@ -3,6 +3,7 @@
 
 use stablehlo::{Builder, DType, Extent, Factor, Function, Type, Value};
 
+use crate::check::Check;
 use crate::cx::{Arg, Cx, Inputs, Scalar};
 use crate::error::{Error, Result};
 use crate::ops::foreach;
@@ -25,6 +26,8 @@ pub enum Output {
     /// A 0-d int64: how much of dimension `axis` of fresh result `fresh` (counting fresh results only)
     /// is real.
     Count { fresh: usize, axis: usize },
+    /// A 0-d int64: what the program has met of what the check asks for.
+    Check(Check),
 }
 
 /// A lowered call.
@@ -44,7 +47,7 @@ pub struct Lowered {
 /// node of a decomposition has no row.
 pub fn lower_call(call: &Call) -> Result<Lowered> {
     let builder = Builder::new(call.precision, call.target);
-    let inputs = Inputs::new(&builder, &call.storages);
+    let inputs = Inputs::new(&builder, &call.storages, call.is_checked);
     lower_with(call, &builder, &inputs).map_err(|error| match &call.body {
         // Whatever it is, the graph can be had with sizes that are known.
         Body::Graph(graph) if graph.bounds.is_some() => Error::not_implemented(error.message),
@@ -210,6 +213,10 @@ impl<'b> Outputs<'_, 'b> {
         for (result, axis, count) in cx.counts.borrow().iter() {
             self.outputs.push(Output::Count { fresh: result - written, axis: *axis });
             self.values.push(count.convert(DType::I64));
+        }
+        for (number, check) in self.inputs.checks() {
+            self.outputs.push(Output::Check(check));
+            self.values.push(number);
         }
         Ok(())
     }

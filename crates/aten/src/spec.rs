@@ -105,6 +105,8 @@ pub struct Call {
     pub results: Option<Vec<Option<ResultSpec>>>,
     pub precision: Precision,
     pub target: Target,
+    /// Whether the program is to look into what rows ask of the data.
+    pub is_checked: bool,
 }
 
 /// A decomposition, or a whole compiled graph: nodes in order, each a row of the table.

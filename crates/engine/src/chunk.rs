@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use aten::ParamSource;
 use stablehlo::{DType, Number, Type};
 
+use crate::checks::Pledge;
 use crate::explain::Reason;
 use crate::familiar::Familiar;
 use crate::instance::Instance;
@@ -72,6 +73,8 @@ pub(crate) struct Chunk {
     pub extras: Vec<Extra>,
     /// Every node's results; only storages keep them alive, so what is dead at the flush is not computed.
     pub outputs: Vec<Weak<Value>>,
+    /// What its operators ask of the data.
+    pub checks: Vec<Pledge>,
     /// What results, and uploads since the chunk began, take on the device if all of it is held until the chunk runs.
     pub bytes: usize,
     /// Instances and wiring: with the usage, the key of the program.
@@ -93,6 +96,7 @@ impl Chunk {
             inputs: Vec::new(),
             extras: Vec::new(),
             outputs: Vec::new(),
+            checks: Vec::new(),
             bytes: 0,
             key: Vec::new(),
             familiar: None,
@@ -109,6 +113,7 @@ impl Chunk {
         self.inputs.clear();
         self.extras.clear();
         self.outputs.clear();
+        self.checks.clear();
         self.bytes = 0;
         self.key.clear();
         self.familiar = None;

@@ -13,6 +13,7 @@ use stablehlo::Precision;
 use crate::cache::memory::{self, Limit};
 use crate::cache::{self, Cache};
 use crate::call::{Arg, Meta};
+use crate::checks::Answer;
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
 use crate::explain::{Explanation, Reason};
@@ -79,6 +80,8 @@ pub struct Engine {
     pub(crate) next_chunk: u64,
     /// Flushed chunks that wait for their executables, by device.
     pub(crate) queues: Vec<Queue>,
+    /// What programs have answered that nobody has looked at, by device.
+    pub(crate) answers: Vec<Vec<Answer>>,
     /// The inputs of the last chunk that failed.
     pub(crate) failed_inputs: Vec<Arc<Value>>,
     pub(crate) parts: CallParts,
@@ -158,6 +161,7 @@ impl Engine {
             explanation: None,
             next_chunk: 1,
             queues: Vec::new(),
+            answers: Vec::new(),
             failed_inputs: Vec::new(),
             parts: CallParts::default(),
             graphs: HashMap::new(),
@@ -196,6 +200,7 @@ impl Engine {
             let runtime = Runtime::open()?;
             self.chunks = (0..runtime.platform.devices.len()).map(|i| Chunk::new(i as u64)).collect();
             self.queues = self.chunks.iter().map(|_| Queue::new()).collect();
+            self.answers = self.chunks.iter().map(|_| Vec::new()).collect();
             self.rhythms = self.chunks.iter().map(|_| Rhythm::default()).collect();
             self.next_chunk = self.chunks.len() as u64;
             self.max_chunk_bytes = record::max_chunk_bytes(&runtime.platform);
@@ -381,6 +386,7 @@ impl Engine {
             results,
             precision: self.precision,
             target,
+            is_checked: true,
         };
         let lowered = match unfitting_results(&call) {
             // The key of the resized arguments is another one, which will be lowered.

@@ -33,6 +33,7 @@ pub fn module_text(graph: Arc<Graph>, inputs: &[ExportInput], results: Vec<Resul
         results: Some(results.into_iter().map(Some).collect()),
         precision: Precision::Highest,
         target: Target::Other,
+        is_checked: false,
     })?;
     let mut taken = Vec::new();
     for param in &lowered.params {

@@ -7,6 +7,7 @@ use stablehlo::{DType, Type};
 
 use crate::bounded::copy_padded_to_host;
 use crate::call::{self, Arg, TensorArg};
+use crate::checks::look_at_answers;
 use crate::engine::{Engine, Mode, lock};
 use crate::error::{Error, Result};
 use crate::explain::{Reason, Waiting};
@@ -142,7 +143,15 @@ impl Engine {
 }
 
 /// Waits for a tensor's value and copies it out, dense and row-major.
+///
+/// # Errors
+/// Where the value could not be computed, or something was wrong with the data of a program before it.
 pub fn copy_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
+    read_to_host(source, out)?;
+    look_at_answers(source.storage().device)
+}
+
+fn read_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
     let ty = type_of(source)?;
     if ty.size_bytes() != out.len() {
         return Err(Error::runtime(format!("a tensor of {} bytes does not fit into {}", ty.size_bytes(), out.len())));
@@ -177,17 +186,18 @@ pub fn copy_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
 /// Runs what is recorded and waits for everything on a device, or on all of them.
 pub fn synchronize(device: Option<usize>) -> Result<()> {
     let (mut runs, mut result) = (Vec::new(), Ok(()));
+    let devices;
     let waiting = {
         let mut engine = lock()?;
         if !engine.is_open() {
             return Ok(());
         }
-        let devices = match device {
+        devices = match device {
             Some(device) => device..device + 1,
             None => 0..engine.chunks.len(),
         };
         let waiting = Waiting::begin(&engine, Reason::Synchronize);
-        for device in devices {
+        for device in devices.clone() {
             result = result.and(engine.launch_all(device, Reason::Synchronize));
             runs.extend(engine.runtime()?.take_in_flight(device));
         }
@@ -200,7 +210,7 @@ pub fn synchronize(device: Option<usize>) -> Result<()> {
     if let Some(waiting) = waiting {
         waiting.end();
     }
-    result
+    devices.fold(result, |result, device| result.and(look_at_answers(device)))
 }
 
 pub(crate) fn read_i64(value: &Value) -> Result<i64> {

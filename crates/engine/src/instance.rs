@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use aten::{Lowered, Output, ParamSource, ResultSpec};
+use aten::{Check, Lowered, Output, ParamSource, ResultSpec};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stablehlo::{DType, Extent, Function, Type};
@@ -94,6 +94,7 @@ pub(crate) enum ResultPlan {
         fresh: usize,
         axis: usize,
     },
+    Check(Arc<Check>),
 }
 
 impl Instance {
@@ -121,6 +122,7 @@ impl Instance {
                 },
                 Output::Absent => ResultPlan::Absent,
                 Output::Updated { storage, base } => ResultPlan::Updated { storage: *storage, ty: types.intern(base) },
+                Output::Check(check) => ResultPlan::Check(Arc::new(check.clone())),
                 Output::Count { fresh, axis } => ResultPlan::Count { fresh: *fresh, axis: *axis },
             })
             .collect();

@@ -122,7 +122,9 @@ impl Engine {
         let result = match self.execute(device, &chunk, &program, &values, explained) {
             // What Debug mode finds in the results does not undo them.
             Ok(()) if self.mode == Mode::Debug => {
-                self.inspect(&program, &values).map_err(|error| error.at(chunk.line_of(0)))
+                self.keep_answers(device, &mut chunk);
+                let inspected = self.inspect(&program, &values).map_err(|error| error.at(chunk.line_of(0)));
+                inspected.and(self.look_at_answers(device))
             }
             Ok(()) => Ok(()),
             Err(error) => {
@@ -141,6 +143,7 @@ impl Engine {
                 }
             }
         };
+        self.keep_answers(device, &mut chunk);
         (result, chunk)
     }
 

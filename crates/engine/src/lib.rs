@@ -9,6 +9,7 @@ pub mod ahead;
 mod bounded;
 pub mod cache;
 pub mod call;
+mod checks;
 mod chunk;
 mod compiled;
 mod engine;

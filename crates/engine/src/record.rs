@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::cache;
 use crate::call::{Arg, Generator, Out, scalar_type};
+use crate::checks::Pledge;
 use crate::chunk::Chunk;
 use crate::engine::{Engine, Mode, Status};
 use crate::error::{Error, ErrorKind, Result};
@@ -196,6 +197,10 @@ impl Engine {
                 ResultPlan::Absent => {
                     outs[fresh] = absent();
                     fresh += 1;
+                }
+                ResultPlan::Check(check) => {
+                    let number = chunk.add_output(self.ty_of_count);
+                    chunk.checks.push(Pledge { number, check: Arc::clone(check), node: chunk.nodes.len() - 1 });
                 }
                 ResultPlan::Count { fresh, axis } => counts.push((*fresh, *axis, chunk.add_output(self.ty_of_count))),
             }

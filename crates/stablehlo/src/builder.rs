@@ -108,6 +108,8 @@ pub struct Builder {
     precision: Cell<Precision>,
     follows_precision: Cell<bool>,
     pub(crate) target: Target,
+    /// How many regions are being built, one in the other.
+    regions: Cell<u32>,
     /// The sizes of bounded dimensions and their capacities, and the values that have such.
     pub(crate) sizes: RefCell<Vec<(u32, i64)>>,
     pub(crate) extents: RefCell<HashMap<u32, Rc<[Extent]>>>,
@@ -261,7 +263,9 @@ impl Builder {
     pub fn region<'b>(&'b self, params: &[Type], build: impl FnOnce(&[Value<'b>]) -> Vec<Value<'b>>) -> String {
         let arguments: Vec<Value<'b>> = params.iter().map(|ty| self.value(ty.clone())).collect();
         let outer = self.body.take();
+        self.regions.set(self.regions.get() + 1);
         let results = build(&arguments);
+        self.regions.set(self.regions.get() - 1);
         let inner = self.body.replace(outer);
         let arguments: Vec<String> = arguments.iter().zip(params).map(|(v, ty)| format!("%v{}: {ty}", v.id)).collect();
         let block = if arguments.is_empty() { String::new() } else { format!("^bb0({}):\n", arguments.join(", ")) };
@@ -270,6 +274,11 @@ impl Builder {
             self.names(&results),
             self.type_list(&results)
         )
+    }
+
+    /// Whether what is built now is within a region.
+    pub fn is_in_region(&self) -> bool {
+        self.regions.get() > 0
     }
 
     /// Ends the function. Takes the builder by reference because its values borrow it.

@@ -1,5 +1,5 @@
-//! Higher-order operators of graphs: what PyTorch calls `cond`, `while_loop`, `scan` and `map`. Their functions are
-//! graphs of rows, which become regions.
+//! Assertions, and higher-order operators of graphs: what PyTorch calls `cond`, `while_loop`, `scan` and `map`. Their
+//! functions are graphs of rows, which become regions.
 
 use stablehlo::{DType, Type, Value};
 
@@ -10,6 +10,12 @@ use crate::spec::Graph;
 use crate::table::{Row, many};
 
 pub(crate) const ROWS: &[Row] = &[
+    many(&["_assert_async", "_assert_async.msg"], |cx| {
+        let holds = cx.tensor("self")?.convert(DType::Bool);
+        let message = if cx.is_none("assert_msg") { "Assertion is failed".into() } else { cx.str("assert_msg")? };
+        cx.check_none(!holds, Error::runtime(message));
+        Ok(Vec::new())
+    }),
     many(&["higher_order::cond"], |cx| {
         let predicate = cx.tensor("pred")?.convert(DType::Bool).reshape(&[]);
         let operands = cx.tensors("operands")?;

@@ -2,13 +2,19 @@
 
 use stablehlo::{DType, Number, Value};
 
+use crate::check::{Check, Counts};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::ops::index::{Combine, Places, narrow, running_sum};
+use crate::ops::index::{Combine, Places, narrow, out_of_range, running_sum};
 use crate::table::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
-    one(&["embedding"], |cx| Ok(rows(cx.tensor("weight")?, cx.tensor("indices")?))).bounded(),
+    one(&["embedding"], |cx| {
+        let (weight, indices) = (cx.tensor("weight")?, cx.tensor("indices")?);
+        cx.check_index(indices, weight, 0, Counts::FromStart, out_of_range());
+        Ok(rows(weight, indices))
+    })
+    .bounded(),
     one(&["embedding_dense_backward"], embedding_dense_backward).bounded(),
     one(&["embedding_renorm", "embedding_renorm_"], embedding_renorm).baked(&["norm_type"]),
     many(&["_embedding_bag", "_embedding_bag_forward_only"], embedding_bag),
@@ -107,6 +113,9 @@ fn counting(words: Value<'_>, padding: i64) -> Value<'_> {
 /// the word that each element came from (-1 in empty bags).
 fn embedding_bag<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let (weight, words, offsets) = (cx.tensor("weight")?, cx.tensor("indices")?, cx.tensor("offsets")?);
+    let (number, count) = (Check::NUMBER, weight.dim(0));
+    let error = Error::runtime(format!("input takes value {number} which is not in the valid range [0, {count})"));
+    cx.check_index(words, weight, 0, Counts::FromStart, error);
     let mode = mode(cx)?;
     let b = cx.b();
     let (samples, width) = (words.numel(), weight.dim(1));

@@ -1,26 +1,41 @@
 //! Reading elements by index, and what reading and writing by index share.
 //!
-//! For an index out of range PyTorch raises on the CPU and asserts on a GPU. A program on a TPU can do
-//! neither: a read takes the nearest element, a write is dropped.
+//! For an index out of range PyTorch raises on the CPU and asserts on a GPU. A program can do neither: a read takes the
+//! nearest element, a write is dropped, and the program tells of it ([`crate::check`]).
 
 use stablehlo::{DType, Gather, Scatter, Value};
 
+use crate::check::{Check, Counts};
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ops::dynamic::Chosen;
 use crate::table::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
-    one(&["index.Tensor", "_unsafe_index.Tensor"], index).bounded(),
-    one(&["index_put", "_index_put_impl", "_index_put_impl_", "_unsafe_index_put"], index_put).bounded(),
+    one(&["index.Tensor"], |cx| {
+        check_indices(cx)?;
+        index(cx)
+    })
+    .bounded(),
+    one(&["_unsafe_index.Tensor"], index).bounded(),
+    one(&["index_put", "_index_put_impl", "_index_put_impl_"], |cx| {
+        if cx.is_none("unsafe") || !cx.bool("unsafe")? {
+            check_indices(cx)?;
+        }
+        index_put(cx)
+    })
+    .bounded(),
+    one(&["_unsafe_index_put"], index_put).bounded(),
     one(&["index_select"], index_select).bounded(),
     one(&["gather"], gather).bounded(),
     one(&["take"], |cx| {
         let flat = cx.tensor("self")?.flatten();
+        check_flat(cx, flat)?;
         Ok(Places::flat(flat.numel(), wrap(cx.tensor("index")?, flat.numel())).read(flat))
     }),
     one(&["put", "put_"], |cx| {
         let x = cx.tensor("self")?;
+        check_flat(cx, x.flatten())?;
         let index = wrap(cx.tensor("index")?, x.numel()).flatten();
         let source = cx.operand("source", x.dtype())?.flatten();
         let combine = if cx.bool("accumulate")? { Combine::Add } else { Combine::Replace };
@@ -209,6 +224,42 @@ pub(crate) fn at_least_1d(x: Value<'_>) -> Value<'_> {
     if x.rank() == 0 { x.reshape(&[1]) } else { x }
 }
 
+/// PyTorch's words for an index that dimension `axis` of `x` does not have.
+pub(crate) fn out_of_bounds(kind: ErrorKind, x: Value<'_>, axis: usize) -> Error {
+    let size = if x.rank() == 0 { 1 } else { x.dim(axis) };
+    Error::new(kind, format!("index {} is out of bounds for dimension {axis} with size {size}", Check::NUMBER))
+}
+
+/// Its words where an operator does not name the index.
+pub(crate) fn out_of_range() -> Error {
+    Error::index("index out of range in self")
+}
+
+/// Asks that the indices of `take` and `put` be places in `flat`.
+fn check_flat<'b>(cx: &Cx<'b>, flat: Value<'b>) -> Result<()> {
+    let (number, numel) = (Check::NUMBER, flat.numel());
+    let error = Error::index(format!("out of range: tried to access index {number} on a tensor of {numel} elements."));
+    cx.check_index(cx.tensor("index")?, flat, 0, Counts::FromBothEnds, error);
+    Ok(())
+}
+
+/// Asks that the indices of advanced indexing be places in their dimensions.
+fn check_indices(cx: &Cx<'_>) -> Result<()> {
+    let x = cx.tensor("self")?;
+    let mut axis = 0;
+    for index in cx.tensors_or_none("indices")? {
+        match index {
+            Some(mask) if is_mask(mask) => axis += mask.rank(),
+            Some(index) if axis < x.rank() => {
+                cx.check_index(index, x, axis, Counts::FromBothEnds, out_of_bounds(ErrorKind::Index, x, axis));
+                axis += 1;
+            }
+            _ => axis += 1,
+        }
+    }
+    Ok(())
+}
+
 // ---- rows ----------------------------------------------------------------------------------------
 
 fn index_select<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
@@ -218,6 +269,7 @@ fn index_select<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     if !matches!(index.dtype(), DType::I32 | DType::I64) {
         return Err(Error::runtime("index_select(): Expected dtype int32 or int64 for index"));
     }
+    cx.check_index(index, x, axis, Counts::FromStart, out_of_range());
     if x.rank() == 0 {
         return Ok(x);
     }
@@ -228,6 +280,7 @@ fn gather<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let index = cx.tensor("index")?;
     let axis = cx.axis_arg("dim", x.rank())?;
+    cx.check_index(index, x, axis, Counts::FromStart, out_of_bounds(ErrorKind::Runtime, x, axis));
     Ok(take_along(at_least_1d(x), axis, at_least_1d(index)).reshape(&index.dims()))
 }
 

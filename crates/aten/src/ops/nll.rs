@@ -2,8 +2,9 @@
 
 use stablehlo::{DType, Value};
 
+use crate::check::Check;
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ops::index::{take_along, take_flat};
 use crate::ops::loss::Reduction;
 use crate::table::{Row, many, one};
@@ -17,7 +18,9 @@ pub(crate) const ROWS: &[Row] = &[
 struct Targets<'b> {
     /// The position of the class, which the prediction has and the target lacks.
     axis: usize,
-    /// Class numbers, 0 where ignored; of the prediction's shape but 1 along `axis`.
+    /// The class numbers as they are given, 0 where ignored; of the prediction's shape but 1 along `axis`.
+    named: Value<'b>,
+    /// The same for indexing.
     classes: Value<'b>,
     /// Where the target counts, in the same shape.
     counts: Value<'b>,
@@ -34,13 +37,14 @@ impl<'b> Targets<'b> {
         }
         let target = cx.tensor("target")?.convert(DType::I64).reshape(&dims);
         let counts = target.ne(cx.int("ignore_index")?);
-        let classes = counts.select(target, 0).convert(DType::I32);
+        let named = counts.select(target, 0);
+        let classes = named.convert(DType::I32);
         let dtype = prediction.dtype();
         let weights = match cx.tensor_or_none("weight") {
             Some(weight) => counts.select(take_flat(weight.convert(dtype), classes), 0),
             None => counts.convert(dtype),
         };
-        Ok(Targets { axis, classes, counts, weights })
+        Ok(Targets { axis, named, classes, counts, weights })
     }
 }
 
@@ -53,6 +57,14 @@ fn forward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let dtype = prediction.dtype();
     let wide = prediction.convert(dtype.opmath());
     let targets = Targets::of(cx, wide)?;
+    let (class, count) = (targets.named, prediction.dims().get(targets.axis).copied().unwrap_or(1));
+    let error = Error::index(format!("Target {} is out of bounds.", Check::NUMBER));
+    cx.check_range(
+        class,
+        class.builder().scalar(0, class.dtype()),
+        class.builder().scalar(count, class.dtype()),
+        error,
+    );
     let chosen = take_along(prediction, targets.axis, targets.classes).convert(wide.dtype());
     // Selected instead of multiplied: an ignored prediction may be infinite.
     let elements = targets.counts.select(-chosen * targets.weights, 0);

@@ -304,6 +304,21 @@ fn integers<'b>(cx: &Cx<'b>, ty: &Type, low: i64, last: i64) -> Result<Value<'b>
 }
 
 /// Draws of category numbers with the weights `self` (rows of them).
+/// Asks that weights be finite, not negative, and not all zero, in the words that PyTorch has for either way to draw.
+fn check_weights<'b>(cx: &Cx<'b>, weights: Value<'b>, draws_again: bool) {
+    let invalid = |what: &str| Error::runtime(format!("invalid multinomial distribution ({what})"));
+    let (negative, infinite) = (weights.lt(0), !weights.is_finite());
+    if draws_again {
+        cx.check_none(negative, invalid("encountering probability entry < 0"));
+        cx.check_none(infinite, invalid("encountering probability entry = infinity or NaN"));
+    } else {
+        let message = "probability tensor contains either `inf`, `nan` or element < 0";
+        cx.check_none(negative | infinite, Error::runtime(message));
+    }
+    let sum = weights.reduce_sum(&[weights.rank() - 1]);
+    cx.check_none(sum.le(0), invalid("sum of probabilities <= 0"));
+}
+
 fn multinomial<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let b = cx.b();
     let weights = cx.tensor("self")?;
@@ -313,9 +328,11 @@ fn multinomial<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
         return Err(Error::runtime("prob_dist must be 1 or 2 dim"));
     };
     let weights = weights.convert(dtype);
+    let draws_again = cx.bool("replacement")? && samples > 1;
+    check_weights(cx, weights, draws_again);
     let mut sample_dims = dims.clone();
     sample_dims[axis] = samples;
-    if cx.bool("replacement")? && samples > 1 {
+    if draws_again {
         // Inverse of the distribution function: how many of the running sums a uniform number has passed.
         let sums = weights.scan(axis, Number::Int(0), |a, x| a + x);
         let total = sums.slice_axis(axis, dims[axis] - 1, dims[axis]);

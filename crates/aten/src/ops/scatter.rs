@@ -1,11 +1,14 @@
-//! Writing elements by index. Indices that are out of range write nothing.
+//! Writing elements by index. Indices that are out of range write nothing, and the program tells of them.
 
 use stablehlo::{DType, Number, Value};
 
+use crate::check::Counts;
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ops::dynamic::Chosen;
-use crate::ops::index::{Combine, Places, at_least_1d, corner, narrow, rank_in_mask, take_flat, wrap};
+use crate::ops::index::{
+    Combine, Places, at_least_1d, corner, narrow, out_of_bounds, out_of_range, rank_in_mask, take_flat, wrap,
+};
 use crate::table::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -15,7 +18,13 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["scatter.value_reduce"], |cx| along(cx)?.write(cx, "value", named(cx)?)),
     one(&["scatter_add"], |cx| along(cx)?.write(cx, "src", Combine::Add)).bounded(),
     one(&["scatter_reduce.two"], |cx| along(cx)?.reduce(cx, "src")),
-    one(&["index_copy"], |cx| slices(cx)?.write(cx, "source", Combine::Replace)).bounded(),
+    one(&["index_copy"], |cx| {
+        let (x, axis) = sliced(cx)?;
+        let mut error = out_of_bounds(ErrorKind::Index, x, axis);
+        error.message = format!("index_copy_(): {}", error.message);
+        slices(cx, error)?.write(cx, "source", Combine::Replace)
+    })
+    .bounded(),
     one(&["index_add"], |cx| {
         let source = cx.tensor("source")?;
         let wide = source.dtype().opmath();
@@ -23,10 +32,12 @@ pub(crate) const ROWS: &[Row] = &[
             Some(alpha) if alpha.to_f64() == 1.0 => source,
             _ => source.convert(wide) * cx.scalar("alpha", wide)?,
         };
-        Ok(slices(cx)?.combine(cx.tensor("self")?, scaled, Combine::Add))
+        let (x, axis) = sliced(cx)?;
+        let error = if x.rank() > 1 { out_of_bounds(ErrorKind::Runtime, x, axis) } else { out_of_range() };
+        Ok(slices(cx, error)?.combine(cx.tensor("self")?, scaled, Combine::Add))
     })
     .bounded(),
-    one(&["index_reduce"], |cx| slices(cx)?.reduce(cx, "source")),
+    one(&["index_reduce"], |cx| slices(cx, out_of_range())?.reduce(cx, "source")),
     one(&["index_fill.int_Scalar", "index_fill.int_Tensor"], index_fill),
     one(&["masked_fill.Scalar", "masked_fill.Tensor"], |cx| {
         let (x, mask) = cx.tensor("self")?.broadcast_with(cx.tensor("mask")?);
@@ -70,17 +81,26 @@ struct Target<'b> {
 
 /// The places of the scatter operators: one element along `dim` for each element of `index`.
 fn along<'b>(cx: &Cx<'b>) -> Result<Target<'b>> {
-    let dims = at_least_1d(cx.tensor("self")?).dims();
+    let x = at_least_1d(cx.tensor("self")?);
+    let dims = x.dims();
     let axis = cx.axis_arg("dim", dims.len())?;
     let index = at_least_1d(cx.tensor("index")?);
+    cx.check_index(index, x, axis, Counts::FromStart, out_of_bounds(ErrorKind::Runtime, x, axis));
     Ok(Target { places: Places::along(axis, narrow(index, dims[axis])), axis })
 }
 
-/// The places of the index operators: slices of dimension `dim`.
-fn slices<'b>(cx: &Cx<'b>) -> Result<Target<'b>> {
-    let dims = at_least_1d(cx.tensor("self")?).dims();
-    let axis = cx.axis_arg("dim", dims.len())?;
+/// What the index operators write to, and the dimension `dim`.
+fn sliced<'b>(cx: &Cx<'b>) -> Result<(Value<'b>, usize)> {
+    let x = at_least_1d(cx.tensor("self")?);
+    Ok((x, cx.axis_arg("dim", x.rank())?))
+}
+
+/// The places of the index operators: slices of dimension `dim`. The error is that for an index which it does not have.
+fn slices<'b>(cx: &Cx<'b>, error: Error) -> Result<Target<'b>> {
+    let (x, axis) = sliced(cx)?;
+    let dims = x.dims();
     let index = cx.tensor("index")?.flatten();
+    cx.check_index(index, x, axis, Counts::FromStart, error);
     Ok(Target { places: Places::slices(&dims, axis, narrow(index, dims[axis])), axis })
 }
 
@@ -158,7 +178,9 @@ fn index_fill<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let whole = at_least_1d(x);
     let axis = cx.axis_arg("dim", whole.rank())?;
     let size = whole.dim(axis);
-    let index = wrap(cx.tensor("index")?.flatten(), size);
+    let index = cx.tensor("index")?.flatten();
+    cx.check_index(index, whole, axis, Counts::FromBothEnds, out_of_bounds(ErrorKind::Index, whole, axis));
+    let index = wrap(index, size);
     let b = cx.b();
     let (unmarked, marks) = (b.splat(false, DType::Bool, &[size]), b.splat(true, DType::Bool, &index.dims()));
     let marked = Places::flat(size, index).write(unmarked, marks, Combine::Replace);

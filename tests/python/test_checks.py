@@ -1,0 +1,145 @@
+"""What the data must meet, such as indices that are in range, is looked into on the device. Who reads next is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+MODES = ["debug", "strict", "fused"]
+
+
+@pytest.fixture(params=MODES, autouse=True)
+def mode(request: Any, device: torch.device) -> Iterator[str]:
+    with torch.tpu.set_eager_mode(request.param):
+        yield request.param
+
+
+# Each takes a 5×3 matrix and indices of which one is not a row.
+CALLS: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "index": lambda x, i: x[i],
+    "index behind": lambda x, i: x[:, None, :][i, 0, -1],
+    "index_put": lambda x, i: x.index_put((i,), x.new_ones(3)),
+    "index_put accumulate": lambda x, i: x.index_put((i,), x.new_ones(3), accumulate=True),
+    "index_select": lambda x, i: x.index_select(0, i),
+    "gather": lambda x, i: x.gather(0, i[:, None]),
+    "scatter": lambda x, i: x.scatter(0, i[:, None], 1.0),
+    "scatter_add": lambda x, i: x.scatter_add(0, i[:, None], x),
+    "scatter_reduce": lambda x, i: x.scatter_reduce(0, i[:, None], x, "amax"),
+    "index_add": lambda x, i: x.index_add(0, i, x[: len(i)]),
+    "index_copy": lambda x, i: x.index_copy(0, i, x[: len(i)]),
+    "index_fill": lambda x, i: x.index_fill(0, i, 1.0),
+    "index_reduce": lambda x, i: x.index_reduce(0, i, x[: len(i)], "prod"),
+    "take": lambda x, i: x.take(i * 3),
+    "put": lambda x, i: x.put(i * 3, x[0, : len(i)]),
+    "embedding": lambda x, i: functional.embedding(i, x),
+    "embedding_bag": lambda x, i: functional.embedding_bag(i[None], x),
+    "nll_loss": lambda x, i: functional.nll_loss(x.T[: len(i)], i),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_index_out_of_range(device: torch.device, name: str) -> None:
+    x, bad = torch.randn(5, 3), 5 + int(torch.randint(100, ()).item())
+    good, index = torch.tensor([3, 0, 2]), torch.tensor([3, bad, 2])
+    expected = CALLS[name](x, good)
+    torch.testing.assert_close(CALLS[name](x.to(device), good.to(device)).cpu(), expected)
+    with pytest.raises((IndexError, RuntimeError)) as of_cpu:
+        CALLS[name](x, index)
+    with pytest.raises(of_cpu.type, match=r" \[.*(line|test_checks.py:\d+)\]"):
+        CALLS[name](x.to(device), index.to(device)).cpu()
+    # It is told once, and everything else goes on.
+    torch.tpu.synchronize()
+    torch.testing.assert_close(CALLS[name](x.to(device), good.to(device)).cpu(), expected)
+
+
+def _wait_for(call: Callable[[], Any]) -> None:
+    call()
+    torch.tpu.synchronize()
+
+
+def test_negative_indices(device: torch.device) -> None:
+    x = torch.randn(5, 3, device=device)
+    assert x[torch.tensor([-5, 4], device=device)].shape == (2, 3)
+    with pytest.raises(IndexError, match="index -6 is out of bounds for dimension 0 with size 5"):
+        x[torch.tensor([-6, 4], device=device)].cpu()
+    with pytest.raises(RuntimeError, match="index -1 is out of bounds for dimension 1 with size 3"):
+        x.gather(1, torch.full((5, 1), -1, device=device)).cpu()
+
+
+def test_another_number_is_not_seen_before_the_error(device: torch.device, mode: str) -> None:
+    x = torch.randn(4, device=device)
+    if mode != "debug":
+        spoilt = x[torch.tensor([4], device=device)]
+        with pytest.raises(IndexError, match="index 4 is out of bounds"):
+            (x.sum() + 1).item()
+        del spoilt
+    with pytest.raises(IndexError, match="index 5 is out of bounds"):
+        _wait_for(lambda: x[torch.tensor([5], device=device)])
+
+
+def test_ignored_targets_and_masks(device: torch.device) -> None:
+    x = torch.randn(4, 3)
+    target = torch.tensor([0, -100, 2, 1])
+    loss = functional.cross_entropy(x.to(device), target.to(device))
+    torch.testing.assert_close(loss.cpu(), functional.cross_entropy(x, target))
+    mask = x > 0
+    torch.testing.assert_close(x.to(device)[mask.to(device)].cpu(), x[mask])
+
+
+def test_weights_of_multinomial(device: torch.device) -> None:
+    for weights, message in (
+        ([1.0, -1.0], "either `inf`, `nan` or element < 0"),
+        ([1.0, float("nan")], "either `inf`, `nan` or element < 0"),
+        ([1.0, float("inf")], "either `inf`, `nan` or element < 0"),
+        ([0.0, 0.0], "invalid multinomial distribution"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            torch.multinomial(torch.tensor(weights, device=device), 1).item()
+
+
+def test_assert_async(device: torch.device) -> None:
+    x = torch.ones(2, device=device)
+    torch._assert_async((x > 0).all(), "all positive")
+    torch.tpu.synchronize()
+    with pytest.raises(RuntimeError, match="all negative"):
+        _wait_for(lambda: torch._assert_async((x < 0).all(), "all negative"))
+
+
+def test_in_a_compiled_graph(device: torch.device) -> None:
+    compiled = torch.compile(lambda x, i: x[i] * 2, dynamic=False)
+    x = torch.randn(5, device=device)
+    assert compiled(x, torch.tensor([4, 0], device=device)).shape == (2,)
+    with pytest.raises(IndexError, match="index 9 is out of bounds for dimension 0 with size 5"):
+        compiled(x, torch.tensor([9, 0], device=device)).cpu()
+
+
+def test_many_that_nobody_reads(device: torch.device, mode: str) -> None:
+    if mode == "debug":
+        pytest.skip("the call itself raises")
+    x, index = torch.randn(5, device=device), torch.tensor([1], device=device)
+    for step in range(700):
+        y = x[index + (4 if step == 100 else 0)]
+    with pytest.raises(IndexError, match="index 5 is out of bounds"):
+        y.cpu()
+
+
+def test_exported_programs_have_no_such_results(device: torch.device) -> None:
+    import torchtpu.export
+
+    class Table(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Embedding(5, 3)
+
+        def forward(self, words: Tensor) -> Tensor:
+            return self.table(words)
+
+    program = torch.export.export(Table(), (torch.tensor([1, 2]),))
+    text = str(torchtpu.export.to_stablehlo(program))
+    main = next(line for line in text.splitlines() if "@main" in line)
+    assert "i64>)" not in main.split("->")[1]
