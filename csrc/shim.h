@@ -144,9 +144,12 @@ Metas infer(const Operator& op, at::ArrayRef<c10::IValue> arguments, int32_t dev
 // Throws what PyTorch's CPU kernel says against a call that is to be refused.
 void refuse_as_cpu(const Operator& op, at::ArrayRef<c10::IValue> arguments, int32_t device);
 
-void set_tracer(void* tracer);
+// The Python functions that `trace` and `call_sparse` call.
+void set_python(void* tracer, void* sparse);
 // The handle of the operator's traced decomposition. 0 if PyTorch has none.
 uint64_t trace(const Operator& op, at::ArrayRef<c10::IValue> arguments, int32_t device);
+// Runs an operator on sparse tensors.
+void call_sparse(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 // For an operator with neither row nor decomposition: runs it on the CPU if the user allows that, else throws.
 void fall_back(const Operator& op, torch::jit::Stack* stack, int32_t device);
 
@@ -158,6 +161,7 @@ void register_hooks();
 void register_views();
 void register_copies();
 void register_operators();
+void register_sparse();
 void register_autocast();
 
 }  // namespace torchtpu
