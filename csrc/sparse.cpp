@@ -34,11 +34,11 @@ const Names kCoo = {
     "view_as_complex", "view_as_real", "zero_", "zeros.out"};
 
 const Names kCompressed = {
-    "_nnz", "_pin_memory", "_to_dense", "_to_sparse", "_to_sparse.sparse_dim", "_to_sparse_csc", "_to_sparse_csr",
-    "add.Tensor", "add_.Tensor", "addmm", "ccol_indices", "clone", "col_indices", "copy_", "crow_indices", "dense_dim",
-    "empty.memory_format", "empty_like", "fill_.Scalar", "is_pinned", "mm", "mul.Scalar", "mul.Tensor", "mul.out",
-    "mul_.Scalar", "mul_.Tensor", "normal_", "resize_", "resize_as_sparse_", "row_indices", "select.int", "select_copy.int",
-    "sparse_dim", "sparse_mask", "sum", "sum.dim_IntList", "values", "zero_"};
+    "_nnz", "_pin_memory", "_to_dense", "_to_sparse", "_to_sparse.sparse_dim", "add.Tensor", "add_.Tensor", "addmm",
+    "ccol_indices", "clone", "col_indices", "copy_", "crow_indices", "dense_dim", "empty.memory_format", "empty_like",
+    "fill_.Scalar", "is_pinned", "mm", "mul.Scalar", "mul.Tensor", "mul.out", "mul_.Scalar", "mul_.Tensor", "normal_",
+    "resize_", "resize_as_sparse_", "row_indices", "select.int", "select_copy.int", "sparse_dim", "sparse_mask", "sum",
+    "sum.dim_IntList", "values", "zero_"};
 
 // From dense tensors to sparse ones.
 constexpr const char* kFromDense[] = {"_to_sparse", "_to_sparse.sparse_dim", "_to_sparse_csr", "_to_sparse_csc",

@@ -27,7 +27,12 @@ def check(program: Program, device: torch.device) -> None:
         if not isinstance(other, Tensor):
             assert one == other
             continue
-        assert (one.layout, one.dtype, one.shape, one.device.type) == (other.layout, other.dtype, other.shape, device.type)
+        assert (one.layout, one.dtype, one.shape, one.device.type) == (
+            other.layout,
+            other.dtype,
+            other.shape,
+            device.type,
+        )
         if other.layout == torch.sparse_coo:
             assert (one.sparse_dim(), one.is_coalesced()) == (other.sparse_dim(), other.is_coalesced())
         torch.testing.assert_close(*(each.detach().cpu().to_dense() for each in (one, other)), equal_nan=True)
@@ -49,15 +54,22 @@ class Inputs:
         self.indices = torch.stack((torch.randint(6, (nnz,)), torch.randint(4, (nnz,))))
         self.values = self.random(nnz, *self.tail)
         self.is_coalesced = form != "uncoalesced"
-        self.given = {size: self.random(*size) for size in ((6, 4, 3), (6, 4), (4, 6), (4, 3), (6, 3), (3, 4), (4,), (6,))}
+        sizes = ((6, 4, 3), (6, 4), (4, 6), (4, 3), (6, 3), (3, 4), (2, 4, 3), (4,), (6,))
+        self.given = {size: self.random(*size) for size in sizes}
 
     def random(self, *size: int) -> Tensor:
         drawn = torch.randint(-4, 5, size) if not self.dtype.is_floating_point else torch.randn(size)
         return drawn.to(self.dtype)
 
     def sparse(self, device: torch.device) -> Tensor:
-        made = torch.sparse_coo_tensor(self.indices.to(device), self.values.to(device), self.size, check_invariants=True)
+        made = torch.sparse_coo_tensor(
+            self.indices.to(device), self.values.to(device), self.size, check_invariants=True
+        )
         return made.coalesce() if self.is_coalesced else made
+
+    def other(self, device: torch.device) -> Tensor:
+        """A tensor of which some places are those of `sparse`."""
+        return self.sparse(device).coalesce().index_select(0, torch.tensor([0, 2, 1, 3, 5, 4], device=device))
 
     def dense(self, device: torch.device, *size: int) -> Tensor:
         return self.given[size or self.size].to(device).clone()
@@ -72,13 +84,13 @@ COO: dict[str, Callable[[Inputs, torch.device], Any]] = {
     "coalesce": lambda i, d: i.sparse(d).coalesce(),
     "to_dense": lambda i, d: i.sparse(d).to_dense(),
     "parts": lambda i, d: (i.sparse(d)._indices(), i.sparse(d)._values(), i.sparse(d)._nnz()),
-    "add": lambda i, d: i.sparse(d) + i.sparse(d).transpose(0, 1).index_select(0, torch.arange(6, device=d) % 4).index_select(1, torch.arange(4, device=d)),
+    "add": lambda i, d: i.sparse(d) + i.other(d),
     "sub": lambda i, d: i.sparse(d).sub(i.sparse(d), alpha=3),
     "add_": lambda i, d: i.sparse(d).add_(i.sparse(d)),
     "dense add": lambda i, d: i.dense(d).add(i.sparse(d), alpha=2),
     "dense add_": lambda i, d: i.dense(d).add_(i.sparse(d)),
     "dense strided add_": lambda i, d: i.dense(d).transpose(0, 1).contiguous().transpose(0, 1).add_(i.sparse(d)),
-    "mul": lambda i, d: i.sparse(d) * i.sparse(d).coalesce().index_select(0, torch.tensor([0, 2, 1, 3, 5, 4], device=d)),
+    "mul": lambda i, d: i.sparse(d) * i.other(d),
     "mul dense": lambda i, d: i.sparse(d) * i.dense(d),
     "mul row": lambda i, d: i.sparse(d) * i.dense(d)[0],
     "mul number": lambda i, d: i.sparse(d).mul_(3),
@@ -106,7 +118,7 @@ PRODUCTS = {
     "sparse mm": lambda i, d: torch.sparse.mm(i.sparse(d), i.sparse(d).t()),
     "addmm": lambda i, d: torch.sparse.addmm(i.dense(d, 6, 3), i.sparse(d), i.dense(d, 4, 3), alpha=2, beta=3),
     "addmm_": lambda i, d: i.dense(d, 6, 3).addmm_(i.sparse(d), i.dense(d, 4, 3)),
-    "bmm": lambda i, d: torch.bmm(torch.stack((i.sparse(d), i.sparse(d) * 2)), i.dense(d, 6, 4, 3)[:2].transpose(1, 2).repeat(1, 2, 1)[:, :4]),
+    "bmm": lambda i, d: torch.bmm(torch.stack((i.sparse(d), i.sparse(d) * 2)), i.dense(d, 2, 4, 3)),
     "hspmm": lambda i, d: torch.hspmm(i.sparse(d), i.dense(d, 4, 3)),
     "to_sparse_csr": lambda i, d: i.sparse(d).to_sparse_csr(),
     "to_sparse_bsr": lambda i, d: i.sparse(d).to_sparse_bsr((3, 2)),
@@ -203,7 +215,9 @@ def test_csr(device: torch.device) -> None:
         return inputs.compressed(d, "csr")
 
     check(lambda d: (x(d) + x(d).sin(), x(d) * x(d).sin(), x(d) * inputs.dense(d)), device)
-    check(lambda d: [getattr(x(d), f"to_sparse_{to}")(*([(3, 2)] if to[0] == "b" else [])) for to in COMPRESSED], device)
+    check(
+        lambda d: [getattr(x(d), f"to_sparse_{to}")(*([(3, 2)] if to[0] == "b" else [])) for to in COMPRESSED], device
+    )
     check(lambda d: (x(d) @ x(d).to_sparse_csc().transpose(0, 1), inputs.dense(d, 4, 6) @ x(d)), device)
     check(lambda d: torch.addmm(inputs.dense(d, 6, 3), x(d), inputs.dense(d, 4, 3), beta=0.5, alpha=2), device)
     check(lambda d: torch.addmv(inputs.dense(d, 6), x(d), inputs.dense(d, 4), beta=0.5), device)
@@ -242,7 +256,9 @@ def test_invariants(device: torch.device) -> None:
         with pytest.raises(RuntimeError, match="is not satisfied"):
             make(*wrong)
     with pytest.raises(RuntimeError, match="size is inconsistent with indices"):
-        torch.sparse_coo_tensor(torch.tensor([[5]], device=device), torch.ones(1, device=device), (2,), check_invariants=True)
+        torch.sparse_coo_tensor(
+            torch.tensor([[5]], device=device), torch.ones(1, device=device), (2,), check_invariants=True
+        )
 
 
 def test_what_is_refused(device: torch.device) -> None:

@@ -1,10 +1,11 @@
 """Operators on sparse tensors that PyTorch's own kernels do not serve.
 
-`csrc/sparse.cpp` names PyTorch's kernels that work on any device, and calls `call` for all other operators. A kernel here
-is a short function of the dense tensors inside, which are tensors of the device, so everything is computed there: `coo.py`
-has those of COO tensors, `compressed.py` those of CSR, CSC, BSR and BSC. Where only the data know a size, it is read once.
+`csrc/sparse.cpp` names PyTorch's kernels that work on any device, and calls `call` for all other operators. A kernel
+here is a short function of the dense tensors inside, which are tensors of the device, so everything is computed there:
+`coo.py` has those of COO tensors, `compressed.py` those of CSR, CSC, BSR and BSC. Where only the data know a size, it
+is read once.
 
-A kernel is kept under its operator's name, with the overload ("sum.dim_IntList") or, if it serves all forms of it, without
+A kernel is kept under its operator's name, with the overload ("add.out") or, if it serves all forms of it, without
 ("addmm"): it then returns a new tensor, which `call` writes where an in-place form or out= wants it.
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from torchtpu.sparse import coo
 from torchtpu.sparse.coo import add_to_dense, block_keys, check_product, is_compressed, scaled_sum, times
-from torchtpu.sparse.places import sum_rows
+from torchtpu.sparse.places import flat, sum_rows
 from torchtpu.tpu.stats import count_densified
 
 aten = torch.ops.aten
@@ -50,7 +51,9 @@ def with_values(like: Tensor, values: Tensor) -> Tensor:
 def in_layout(self: Tensor, like: Tensor) -> Tensor:
     """A COO matrix in the layout of another."""
     if like.layout in BLOCKED:
-        block = like.values().shape[like.crow_indices().dim() if like.layout in BY_ROW else like.ccol_indices().dim() :][:2]
+        block = like.values().shape[
+            like.crow_indices().dim() if like.layout in BY_ROW else like.ccol_indices().dim() :
+        ][:2]
         return blocked(self, block, like.layout)
     return self.to_sparse_csr() if like.layout in BY_ROW else self.to_sparse_csc()
 
@@ -85,47 +88,67 @@ def blocked(self: Tensor, block: Sequence[int], layout: torch.layout) -> Tensor:
 def _to_blocked(layout: torch.layout, self: Tensor, blocksize: Sequence[int], dense_dim: int | None = None) -> Tensor:
     if dense_dim is not None:
         raise RuntimeError("dense_dim argument is only used when converting strided tensors")
-    if parts_of(self)[0].dim() > 1:
-        raise NotImplementedError("conversion of batches to blocks is not supported. Call .to_dense() first")
+    batch_dims = parts_of(self)[0].dim() - 1
     if self.layout in BLOCKED:
-        if list(self.values().shape[1:3]) != list(blocksize):
+        if list(self.values().shape[batch_dims + 1 : batch_dims + 3]) != list(blocksize):
             raise RuntimeError("conversion from one block size to another is not supported. Call .to_dense() first")
-        if self.layout == layout:
-            return self.clone()
+        return _flipped(layout, self)
+    if batch_dims > 0:
+        raise NotImplementedError("conversion of batches to blocks is not supported. Call .to_dense() first")
     return blocked(self.to_sparse(), blocksize, layout)
 
 
+def _flipped(layout: torch.layout, self: Tensor, dense_dim: int | None = None) -> Tensor:
+    """The same elements or blocks, compressed along the other dimension."""
+    if dense_dim is not None:
+        raise RuntimeError("dense_dim argument is only used when converting strided tensors")
+    if self.layout == layout:
+        return self.clone()
+    if (self.layout in BLOCKED) != (layout in BLOCKED):
+        raise RuntimeError(f"conversion from {self.layout} to {layout} is not supported")
+    compressed, plain, values = parts_of(self)
+    batch = compressed.shape[:-1]
+    lines = self.shape[len(batch) + (0 if layout in BY_ROW else 1)]
+    if layout in BLOCKED:
+        lines //= values.shape[len(batch) + 1 + (0 if layout in BY_ROW else 1)]
+    *where, old, new = torch._convert_indices_from_csr_to_coo(compressed, plain)
+    sizes = [*batch, max(lines, 1), max(compressed.shape[-1] - 1, 1)]
+    order = flat(torch.stack((*where, new, old)), sizes).argsort()
+    starts = torch.arange(lines + 1, device=plain.device).expand(*batch, lines + 1).contiguous()
+    ends = torch.searchsorted(new[order].view(plain.shape), starts)
+    values = values.flatten(0, len(batch))[order].view(values.shape)
+    return make(ends.to(plain.dtype), old[order].view(plain.shape).to(plain.dtype), values, self, layout)
+
+
+KERNELS["_to_sparse_csr"] = functools.partial(_flipped, torch.sparse_csr)
+KERNELS["_to_sparse_csc"] = functools.partial(_flipped, torch.sparse_csc)
 KERNELS["_to_sparse_bsr"] = lambda *given: _to_blocked(torch.sparse_bsr, *given)
 KERNELS["_to_sparse_bsc"] = lambda *given: _to_blocked(torch.sparse_bsc, *given)
 
 
 def validate(is_crow: bool, compressed: Tensor, plain: Tensor, cdim: int, dim: int, nnz: int) -> None:
-    """Raises unless compressed indices begin with 0, end with nnz and rise by what their line holds, in which the plain
-    ones must rise."""
-    names = ("crow_indices", "col_indices") if is_crow else ("ccol_indices", "row_indices")
+    """Raises unless compressed indices rise from 0 to nnz, and plain ones rise within each line."""
     if compressed.numel() == 0:
         return
+    ends, places = ("crow_indices", "col_indices") if is_crow else ("ccol_indices", "row_indices")
+    lines, length = ("nrows", "ncols") if is_crow else ("ncols", "nrows")
     steps = compressed.diff(dim=-1)
-    owners = torch.searchsorted(
-        compressed.contiguous(), torch.arange(nnz, device=plain.device).expand(plain.shape).contiguous(), right=True
-    )
-    rises = (plain.diff(dim=-1) > 0) | (owners.diff(dim=-1) > 0)
+    numbers = torch.arange(nnz, dtype=compressed.dtype, device=plain.device).expand(plain.shape).contiguous()
+    owners = torch.searchsorted(compressed.contiguous(), numbers, right=True)
     checks = {
-        f"`{names[0]}[..., 0] == 0` is not satisfied.": (compressed[..., 0] == 0).all(),
-        f"`{names[0]}[..., -1] == nnz` is not satisfied.": (compressed[..., -1] == nnz).all(),
-        f"`0 <= {names[0]}[..., 1:] - {names[0]}[..., :-1] <= {'ncols' if is_crow else 'nrows'}` is not satisfied.": (
-            (steps >= 0) & (steps <= dim)
-        ).all(),
-        f"`0 <= {names[1]} < {'ncols' if is_crow else 'nrows'}` is not satisfied.": ((plain >= 0) & (plain < dim)).all(),
-        f"`{names[1]}[..., {names[0]}[..., i - 1]:{names[0]}[..., i]] for all i = 1, ..., {'nrows' if is_crow else 'ncols'} "
-        "are sorted and distinct along the last dimension values` is not satisfied.": rises.all(),
+        f"{ends}[..., 0] == 0": compressed[..., 0] == 0,
+        f"{ends}[..., -1] == nnz": compressed[..., -1] == nnz,
+        f"0 <= {ends}[..., 1:] - {ends}[..., :-1] <= {length}": (steps >= 0) & (steps <= dim),
+        f"0 <= {places} < {length}": (plain >= 0) & (plain < dim),
+        f"{places}[..., {ends}[..., i - 1]:{ends}[..., i]] for all i = 1, ..., {lines} are sorted and distinct along "
+        "the last dimension values": (plain.diff(dim=-1) > 0) | (owners.diff(dim=-1) > 0),
     }
-    for message, holds in zip(checks, torch.stack(tuple(checks.values())).tolist(), strict=True):
+    for condition, holds in zip(checks, torch.stack([check.all() for check in checks.values()]).tolist(), strict=True):
         if not holds:
-            raise RuntimeError(message)
+            raise RuntimeError(f"`{condition}` is not satisfied.")
 
 
-# ---- elements -------------------------------------------------------------------------------------------------------
+# ---- elements -----------------------------------------------------------------------------------------------------
 
 
 @kernel("add.out")
@@ -174,7 +197,7 @@ def _prod(self: Tensor, dim: Sequence[int], keepdim: bool = False, *, dtype: tor
     return _reduced("prod", self, dim, keepdim, dtype)
 
 
-# ---- products -------------------------------------------------------------------------------------------------------
+# ---- products -----------------------------------------------------------------------------------------------------
 
 
 @kernel("addmm")
@@ -199,7 +222,9 @@ def _addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: 
 @kernel("addmv")
 def _addmv(self: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     if mat.dim() != 2 or vec.dim() != 1 or mat.shape[1] != vec.shape[0]:
-        raise RuntimeError(f"size mismatch, got input ({list(self.shape)}), mat ({list(mat.shape)}), vec ({list(vec.shape)})")
+        raise RuntimeError(
+            f"size mismatch, got input ({list(self.shape)}), mat ({list(mat.shape)}), vec ({list(vec.shape)})"
+        )
     return scaled_sum(self, times(to_coo(mat), vec.unsqueeze(1)).squeeze(1), beta, alpha)
 
 
@@ -231,8 +256,10 @@ def _elements(self: Tensor) -> tuple[Tensor, Tensor]:
 
 @kernel("_sparse_mm_reduce_impl")
 def _mm_reduce(self: Tensor, other: Tensor, reduce: str) -> tuple[Tensor, Tensor]:
-    """The product of a CSR matrix and a dense one with another reduction than the sum; and for a maximum or minimum which
-    specified element it came from, their number where there was none."""
+    """The product of a CSR matrix and a dense one with another reduction than the sum.
+
+    And for a maximum or minimum, which specified element it came from: their number where there was none.
+    """
     if self.layout != torch.sparse_csr or other.layout != torch.strided:
         raise RuntimeError("torch.sparse.mm: Expect self to be SparseCsr and other to be dense")
     rows, columns = _elements(self)
@@ -271,8 +298,8 @@ def _mm_reduce_backward(
 
 @kernel("triangular_solve")
 def _triangular_solve(
-    self: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+    self: Tensor, matrix: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> tuple[Tensor, Tensor]:
     count_densified("triangular_solve")
-    solution, _ = torch.triangular_solve(self, A.to_dense(), upper, transpose, unitriangular)
+    solution, _ = torch.triangular_solve(self, matrix.to_dense(), upper, transpose, unitriangular)
     return solution, self.new_empty(0)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchtpu.sparse.places import find, flat, look_up, runs, spread, sum_rows, unflat
+from torchtpu.sparse.places import find, flat, look_up, runs, sum_rows, unflat
 
 aten = torch.ops.aten
 
@@ -81,8 +81,7 @@ def _add_out(self: Tensor, other: Tensor, *, alpha: float = 1, out: Tensor) -> T
         return add_to_dense(self, other, alpha, out)
     if self.shape != other.shape:
         raise RuntimeError(
-            "add: expected sizes of 'self' and 'other' to match, but "
-            f"{list(self.shape)} != {list(other.shape)}"
+            f"add: expected sizes of 'self' and 'other' to match, but {list(self.shape)} != {list(other.shape)}"
         )
     if self._nnz() > 0 and other._nnz() > 0 and self.sparse_dim() != other.sparse_dim():
         raise RuntimeError(
@@ -124,8 +123,10 @@ def add_to_dense(self: Tensor, other: Tensor, alpha: float, out: Tensor) -> Tens
 
 
 @kernel("mul")
-def _mul(self: Tensor, other: Tensor) -> Tensor:
+def _mul(self: Tensor, other: Tensor | float) -> Tensor:
     dtype = torch.result_type(self, other)
+    if not isinstance(other, Tensor):
+        return with_values(self, self._values() * other)
     if self.layout == torch.strided:
         self, other = other, self
     if other.layout == torch.strided:
@@ -134,9 +135,7 @@ def _mul(self: Tensor, other: Tensor) -> Tensor:
         scalar, self = (self, other) if self.dim() == 0 else (other, self)
         return with_values(self, self._values().to(dtype) * scalar._values().sum(0).to(dtype))
     if self.shape != other.shape:
-        raise RuntimeError(
-            f"mul operands have incompatible sizes: {list(self.shape)} and {list(other.shape)}"
-        )
+        raise RuntimeError(f"mul operands have incompatible sizes: {list(self.shape)} and {list(other.shape)}")
     if self.sparse_dim() != other.sparse_dim():
         raise RuntimeError("mul(sparse, sparse): inputs must have the same number of sparse dimensions")
     self, other = _coalesce(self), _coalesce(other)
@@ -212,7 +211,7 @@ def _wrapped(self: Tensor, dim: int) -> int:
     return dim % max(self.dim(), 1)
 
 
-# ---- sums -----------------------------------------------------------------------------------------------------------
+# ---- sums ---------------------------------------------------------------------------------------------------------
 
 
 @kernel("_sparse_sum_backward")
@@ -232,7 +231,7 @@ def _sparse_sum_backward(grad: Tensor, self: Tensor, dims: Sequence[int]) -> Ten
 
 
 def _pools(self: Tensor, dim: int) -> tuple[Tensor, int]:
-    """Of each specified element, which others it shares all coordinates but one with; and how many such pools there are."""
+    """Elements that share all coordinates but one are a pool: of each element, its pool; and how many there are."""
     others = [each for each in range(self.sparse_dim()) if each != dim]
     keys = flat(self._indices()[others], [self.shape[each] for each in others])
     pools, members = torch.unique(keys, return_inverse=True)
@@ -274,7 +273,7 @@ for _prefix, _is_log in (("_sparse_softmax", False), ("_sparse_log_softmax", Tru
     KERNELS[f"{_prefix}_backward_data"] = functools.partial(_softmax_backward, _is_log)
 
 
-# ---- products ---------------------------------------------------------------------------------------------------------
+# ---- products -----------------------------------------------------------------------------------------------------
 
 
 def times(sparse: Tensor, dense: Tensor) -> Tensor:
@@ -362,7 +361,7 @@ def _sspaddmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alph
 
 
 def block_keys(indices: Tensor, size: Sequence[int], block: Sequence[int], by_row: bool) -> tuple[Tensor, int]:
-    """Of elements of a matrix, the block that each is in, numbered by block row or by block column; and how many there are."""
+    """Of elements of a matrix, the number of the block that each is in; and how many blocks a line of them has."""
     counts = [math.ceil(size[0] / block[0]), math.ceil(size[1] / block[1])]
     parts = [indices[0] // block[0], indices[1] // block[1]]
     outer, inner = (0, 1) if by_row else (1, 0)

@@ -34,7 +34,7 @@ def sum_rows(values: Tensor, groups: Tensor, count: int) -> Tensor:
     """The sum of the rows of each group."""
     if values.dtype == torch.bool:
         return sum_rows(values.to(torch.int32), groups, count).bool()
-    return values.new_zeros((count, *values.shape[1:])).index_add_(0, groups, values)
+    return values.new_zeros((count, *values.shape[1:])).index_put_((groups,), values, accumulate=True)
 
 
 def look_up(keys: Tensor, values: Tensor, wanted: Tensor) -> Tensor:
@@ -55,4 +55,3 @@ def runs(starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     owners = torch.repeat_interleave(lengths)
     first = (lengths.cumsum(0) - lengths)[owners]
     return starts[owners] + torch.arange(len(owners), device=owners.device) - first, owners
-
