@@ -34,7 +34,8 @@ def check(program: Program, device: torch.device) -> None:
             device.type,
         )
         if other.layout == torch.sparse_coo:
-            assert (one.sparse_dim(), one.is_coalesced()) == (other.sparse_dim(), other.is_coalesced())
+            assert one.sparse_dim() == other.sparse_dim()
+            assert one.is_coalesced() or not other.is_coalesced()
         torch.testing.assert_close(*(each.detach().cpu().to_dense() for each in (one, other)), equal_nan=True)
 
 
@@ -204,8 +205,9 @@ def test_compressed(layout: str, device: torch.device) -> None:
     check(lambda d: (x(d), x(d).to_dense(), x(d).to_sparse(), x(torch.device("cpu")).to(d)), device)
     check(lambda d: (x(d).sin(), x(d).neg_(), x(d) * 2, x(d).sum(), x(d).double(), x(d).clone().zero_()), device)
     check(lambda d: (x(d).transpose(0, 1), torch.zeros_like(x(d)), x(d).neg_().copy_(x(d))), device)
-    check(lambda d: (inputs.dense(d) + x(d), x(d).to_dense().mul(2).sparse_mask(x(d))), device)
-    check(lambda d: (x(d) @ inputs.dense(d, 4, 3), x(d) @ inputs.dense(d, 4)), device)
+    check(lambda d: x(d).to_dense().mul(2).sparse_mask(x(d)), device)
+    if layout in ("csr", "csc"):  # the CPU has no more for blocks
+        check(lambda d: (inputs.dense(d) + x(d), x(d) @ inputs.dense(d, 4, 3), x(d) @ inputs.dense(d, 4)), device)
 
 
 def test_csr(device: torch.device) -> None:

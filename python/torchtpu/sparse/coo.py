@@ -200,7 +200,7 @@ def _index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
     taken = order[found]
     indices = self._indices()[:, taken]
     indices[dim] = owners
-    return make(indices, self._values()[taken], size, False)
+    return make(indices, self._values()[taken], size, len(taken) < 2)
 
 
 def _wrapped(self: Tensor, dim: int) -> int:
