@@ -24,7 +24,7 @@ const Names kPointwise = {
 
 // What a tensor is made of, and what rearranges that or reduces all values.
 const Names kCoo = {
-    "_coalesced_", "_dimI", "_dimV", "_indices", "_nnz", "_pin_memory", "_sparse_broadcast_to", "_sparse_coo_tensor_with_dims",
+    "_coalesced_", "_dimI", "_dimV", "_indices", "_nnz", "_pin_memory", "_sparse_coo_tensor_with_dims",
     "_sparse_coo_tensor_with_dims_and_tensors", "_to_dense", "_to_sparse", "_to_sparse.sparse_dim", "_to_sparse_bsc",
     "_to_sparse_bsr", "_to_sparse_csc", "_to_sparse_csr", "_values", "add.Tensor", "add_.Tensor", "any", "cat", "clone", "copy_",
     "copy_sparse_to_sparse_", "dense_dim", "empty.memory_format", "empty_like", "indices", "is_coalesced", "is_pinned",
@@ -92,7 +92,9 @@ void register_layout(DispatchKey key, const Names& names) {
 void register_sparse() {
   auto& m = *new torch::Library(torch::Library::IMPL, "aten", DispatchKey::PrivateUse1, __FILE__, __LINE__);
   for (const char* name : kFromDense) m.impl(name, torch::CppFunction::makeFromBoxedFunction<&use_pytorchs<DispatchKey::CPU>>());
-  m.impl("_validate_compressed_sparse_indices", torch::CppFunction::makeFromBoxedFunction<&use_python>());
+  for (const char* name : {"_spdiags", "_validate_compressed_sparse_indices"}) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&use_python>());
+  }
   register_layout<DispatchKey::SparseCPU>(DispatchKey::SparsePrivateUse1, kCoo);
   register_layout<DispatchKey::SparseCsrCPU>(DispatchKey::SparseCsrPrivateUse1, kCompressed);
 }

@@ -28,8 +28,6 @@ def call(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     exact = table.get(f"{name}.{operator._schema.overload_name}")
     if exact is not None:
         return exact(*args, **kwargs)
-    if name == "_validate_compressed_sparse_indices":
-        return compressed.validate(*args)
     base = name[:-1] if name.endswith("_") and not name.endswith("__") else name
     kernel = table.get(base)
     if kernel is None:

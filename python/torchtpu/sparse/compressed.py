@@ -126,7 +126,8 @@ KERNELS["_to_sparse_bsr"] = lambda *given: _to_blocked(torch.sparse_bsr, *given)
 KERNELS["_to_sparse_bsc"] = lambda *given: _to_blocked(torch.sparse_bsc, *given)
 
 
-def validate(is_crow: bool, compressed: Tensor, plain: Tensor, cdim: int, dim: int, nnz: int) -> None:
+@coo.kernel("_validate_compressed_sparse_indices")
+def _validate(is_crow: bool, compressed: Tensor, plain: Tensor, cdim: int, dim: int, nnz: int) -> None:
     """Raises unless compressed indices rise from 0 to nnz, and plain ones rise within each line."""
     if compressed.numel() == 0:
         return
@@ -153,10 +154,11 @@ def validate(is_crow: bool, compressed: Tensor, plain: Tensor, cdim: int, dim: i
 
 @kernel("add.out")
 def _add_out(self: Tensor, other: Tensor, *, alpha: float = 1, out: Tensor) -> Tensor:
-    if other.layout == torch.strided:
-        raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
+    self, other = torch.as_tensor(self), torch.as_tensor(other)
     if self.layout == torch.strided:
         return add_to_dense(self, to_coo(other), alpha, out)
+    if other.layout == torch.strided:
+        return add_to_dense(other * alpha, to_coo(self), 1, out)
     total = to_coo(self).add(to_coo(other), alpha=alpha)
     result = in_layout(total, self)
     return aten.resize_as_sparse_(out, result).copy_(result)

@@ -72,6 +72,7 @@ def _coalesce(self: Tensor) -> Tensor:
 
 @kernel("add.out")
 def _add_out(self: Tensor, other: Tensor, *, alpha: float = 1, out: Tensor) -> Tensor:
+    self, other = torch.as_tensor(self), torch.as_tensor(other)
     if other.layout == torch.strided:
         raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
     dtype = torch.promote_types(self.dtype, other.dtype)
@@ -123,12 +124,13 @@ def add_to_dense(self: Tensor, other: Tensor, alpha: float, out: Tensor) -> Tens
 
 
 @kernel("mul")
-def _mul(self: Tensor, other: Tensor | float) -> Tensor:
+def _mul(self: Tensor | float, other: Tensor | float) -> Tensor:
     dtype = torch.result_type(self, other)
+    if not isinstance(self, Tensor) or self.layout == torch.strided:
+        self, other = other, self
+    assert isinstance(self, Tensor)
     if not isinstance(other, Tensor):
         return with_values(self, self._values() * other)
-    if self.layout == torch.strided:
-        self, other = other, self
     if other.layout == torch.strided:
         return _mul_dense(self, other, dtype)
     if self.dim() == 0 or other.dim() == 0:
@@ -151,11 +153,36 @@ def _mul(self: Tensor, other: Tensor | float) -> Tensor:
 def _mul_dense(self: Tensor, dense: Tensor, dtype: torch.dtype) -> Tensor:
     shape = torch.broadcast_shapes(self.shape, dense.shape)
     if shape != self.shape:
-        self = aten._sparse_broadcast_to(self, shape)
+        self = _coalesce(_broadcast_to(self, shape))
     values = self._values().to(dtype)
     if dense.dim() == 0:
         return with_values(self, values * dense)
     return with_values(self, values * take(dense.to(dtype).expand(shape), self))
+
+
+@kernel("_sparse_broadcast_to")
+def _broadcast_to(self: Tensor, size: Sequence[int]) -> Tensor:
+    new = len(size) - self.dim()
+    sparse_dim = self.sparse_dim() + new
+    old = (1,) * new + tuple(self.shape)
+    if new < 0 or any(one not in (1, other) for one, other in zip(old, size, strict=True)):
+        raise RuntimeError(
+            f"The expanded size of the tensor ({list(size)}) must match the existing size {list(self.shape)}"
+        )
+    repeated = [dim for dim in range(sparse_dim) if dim < new or old[dim] != size[dim]]
+    repeats = unflat(
+        torch.arange(math.prod(size[dim] for dim in repeated), device=self.device), [size[d] for d in repeated]
+    )
+    count, nnz = repeats.shape[1], self._nnz()
+    rows = [
+        repeats[repeated.index(dim)].unsqueeze(1) if dim in repeated else self._indices()[dim - new]
+        for dim in range(sparse_dim)
+    ]
+    indices = [row.expand(count, nnz).reshape(-1) for row in rows]
+    values = self._values().expand(count, nnz, *size[sparse_dim:]).reshape(count * nnz, *size[sparse_dim:])
+    # What is repeated along leading dimensions only stays in order.
+    coalesced = self.is_coalesced() and repeated == list(range(len(repeated)))
+    return make(torch.stack(indices) if indices else self._indices(), values, size, coalesced)
 
 
 def take(dense: Tensor, places: Tensor) -> Tensor:
@@ -271,6 +298,41 @@ def _softmax_backward(is_log: bool, grad_output: Tensor, output: Tensor, dim: in
 for _prefix, _is_log in (("_sparse_softmax", False), ("_sparse_log_softmax", True)):
     KERNELS[_prefix] = functools.partial(_softmax, _is_log)
     KERNELS[f"{_prefix}_backward_data"] = functools.partial(_softmax_backward, _is_log)
+
+
+@kernel("_spdiags")
+def _spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: torch.layout | None = None) -> Tensor:
+    diagonals = diagonals.unsqueeze(0) if diagonals.dim() == 1 else diagonals
+    offsets = offsets.unsqueeze(0) if offsets.dim() == 0 else offsets
+    if diagonals.dim() != 2:
+        raise RuntimeError("Diagonals must be vector or matrix")
+    if len(shape) != 2:
+        raise RuntimeError("Output shape must be 2d")
+    if offsets.dim() != 1:
+        raise RuntimeError("Offsets must be scalar or vector")
+    if len(diagonals) != len(offsets):
+        raise RuntimeError(
+            f"Number of diagonals ({len(diagonals)}) does not match the number of offsets ({len(offsets)})"
+        )
+    if layout not in (None, torch.sparse_coo, torch.sparse_csc, torch.sparse_csr):
+        raise RuntimeError(f"Only output layouts (Sparse, SparseCsc, SparseCsr) are supported, got {layout}")
+    if offsets.dtype != torch.int64:
+        raise RuntimeError("Offset Tensor must have dtype Long")
+    places = offsets.tolist()
+    if len(set(places)) != len(places):
+        raise RuntimeError("Offset tensor contains duplicate values")
+    columns = [
+        torch.arange(max(0, at), max(0, at, min(diagonals.shape[1], shape[1], shape[0] + at)), device=diagonals.device)
+        for at in places
+    ]
+    indices = torch.stack(
+        (torch.cat([column - at for column, at in zip(columns, places, strict=True)]), torch.cat(columns))
+    )
+    values = torch.cat([diagonal[column] for diagonal, column in zip(diagonals, columns, strict=True)])
+    made = make(indices, values, shape, False)
+    if layout == torch.sparse_csr:
+        return made.to_sparse_csr()
+    return made.to_sparse_csc() if layout == torch.sparse_csc else made
 
 
 # ---- products -----------------------------------------------------------------------------------------------------
