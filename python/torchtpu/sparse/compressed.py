@@ -221,6 +221,9 @@ def _addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: 
     return in_layout(total, self)
 
 
+KERNELS["mm"] = aten.mm.default  # for mm.out
+
+
 @kernel("addmv")
 def _addmv(self: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     if mat.dim() != 2 or vec.dim() != 1 or mat.shape[1] != vec.shape[0]:

@@ -379,6 +379,9 @@ def _addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: 
     return scaled_sum(self, times(mat1, mat2), beta, alpha)
 
 
+KERNELS["mm"] = aten.mm.default  # for mm.out
+
+
 @kernel("_sparse_sparse_matmul")
 def matmul(self: Tensor, other: Tensor) -> Tensor:
     """The product of two COO matrices: each element of the one meets the elements in a row of the other."""
