@@ -182,6 +182,22 @@ def test_coo_gradients(name: str, device: torch.device) -> None:
         check(program, device)
 
 
+def test_broadcasting(device: torch.device) -> None:
+    """Against dense tensors: PyTorch's CPU is wrong where the sparse operand is the one to be repeated."""
+    for form in FORMS:
+        inputs = Inputs(form)
+        sparse, row, cube = inputs.sparse(device), inputs.dense(device)[:1].to_sparse(2), torch.rand(2, *inputs.size)
+        for one, other in ((row, inputs.dense(device)), (cube.to(device), sparse), (row, sparse), (3, sparse)):
+            dense = [each.to_dense() if isinstance(each, Tensor) else each for each in (one, other)]
+            torch.testing.assert_close((one * other).to_dense(), dense[0] * dense[1])
+
+
+def test_spdiags(device: torch.device) -> None:
+    diagonals = torch.randn(3, 5)
+    for layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc):
+        check(lambda d, to=layout: torch.sparse.spdiags(diagonals.to(d), torch.tensor([-2, 0, 3]), (5, 5), to), device)
+
+
 def test_gradients_of_products(device: torch.device) -> None:
     inputs = Inputs()
 

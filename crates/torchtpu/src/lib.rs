@@ -68,7 +68,8 @@ fn initialize(py: Python<'_>, tracer: Py<PyAny>, sparse: Py<PyAny>) -> PyResult<
     let mut message: [c_char; 1024] = [0; 1024];
     // SAFETY: the functions are live objects that the callee takes its own references to; the message is
     // written within its capacity.
-    let result = unsafe { tt_initialize(tracer.as_ptr().cast(), sparse.as_ptr().cast(), message.as_mut_ptr(), message.len()) };
+    let result =
+        unsafe { tt_initialize(tracer.as_ptr().cast(), sparse.as_ptr().cast(), message.as_mut_ptr(), message.len()) };
     if result != 0 {
         // SAFETY: the callee ends the message with a zero.
         let text = unsafe { std::ffi::CStr::from_ptr(message.as_ptr()) };

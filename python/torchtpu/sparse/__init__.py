@@ -13,12 +13,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from torchtpu.sparse import compressed, coo
-
-aten = torch.ops.aten
 
 
 def call(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -36,23 +33,12 @@ def call(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     outs = [kwargs[name] for name in written]
     result = kernel(*args, **{name: value for name, value in kwargs.items() if name not in written})
     if base != name:
-        return _write(args[0], result)
+        return coo.write(args[0], result)
     if not outs:
         return result
     results = (result,) if len(outs) == 1 else result
-    given = tuple(_write(out, one) for out, one in zip(outs, results, strict=True))
+    given = tuple(coo.write(out, one) for out, one in zip(outs, results, strict=True))
     return given[0] if len(given) == 1 else given
-
-
-def _write(out: Tensor, result: Tensor) -> Tensor:
-    if not torch.can_cast(result.dtype, out.dtype):
-        raise RuntimeError(f"result type {result.dtype} can't be cast to the desired output type {out.dtype}")
-    if out.layout == torch.strided:
-        result = result.to_dense() if result.layout != torch.strided else result
-        return (out if out.shape == result.shape else out.resize_(result.shape)).copy_(result)
-    if out.layout == torch.sparse_coo:
-        return aten.copy_sparse_to_sparse_(out, result)
-    return aten.resize_as_sparse_(out, result).copy_(result)
 
 
 def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from torchtpu.sparse import coo
-from torchtpu.sparse.coo import add_to_dense, block_keys, check_product, is_compressed, scaled_sum, times
+from torchtpu.sparse.coo import (
+    Kernel,
+    add_to_dense,
+    check_product,
+    coalesce,
+    into,
+    is_compressed,
+    scaled,
+    scaled_sum,
+    times,
+    write,
+)
 from torchtpu.sparse.places import flat, sum_rows
 from torchtpu.tpu.stats import count_densified
 
 aten = torch.ops.aten
 
-KERNELS: dict[str, Callable[..., Any]] = {}
+KERNELS: dict[str, Kernel] = {}
+kernel = into(KERNELS)
 
 BLOCKED = (torch.sparse_bsr, torch.sparse_bsc)
 BY_ROW = (torch.sparse_csr, torch.sparse_bsr)
-
-
-def kernel(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        KERNELS.update(dict.fromkeys(names, function))
-        return function
-
-    return register
 
 
 def parts_of(self: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -51,10 +54,7 @@ def with_values(like: Tensor, values: Tensor) -> Tensor:
 def in_layout(self: Tensor, like: Tensor) -> Tensor:
     """A COO matrix in the layout of another."""
     if like.layout in BLOCKED:
-        block = like.values().shape[
-            like.crow_indices().dim() if like.layout in BY_ROW else like.ccol_indices().dim() :
-        ][:2]
-        return blocked(self, block, like.layout)
+        return blocked(self, like.values().shape[1:3], like.layout)
     return self.to_sparse_csr() if like.layout in BY_ROW else self.to_sparse_csc()
 
 
@@ -72,15 +72,14 @@ def blocked(self: Tensor, block: Sequence[int], layout: torch.layout) -> Tensor:
         raise RuntimeError(
             f"tensor sparse size ({size[0]}, {size[1]}) must be divisible by given blocksize ({block[0]}, {block[1]})"
         )
-    self = coo.KERNELS["_coalesce"](self)
+    self = coalesce(self)
     rows, columns = self._indices()
-    by_row = layout in BY_ROW
-    keys, per_line = block_keys(self._indices(), size, block, by_row)
-    keys, groups = torch.unique(keys, return_inverse=True)
+    parts = [(rows // block[0], size[0] // block[0]), (columns // block[1], size[1] // block[1])]
+    (outer, lines), (inner, per_line) = parts if layout in BY_ROW else parts[::-1]
+    per_line = max(per_line, 1)
+    keys, groups = torch.unique(outer * per_line + inner, return_inverse=True)
     values = self._values().new_zeros((len(keys), *block, *size[2:]))
     values = values.index_put((groups, rows % block[0], columns % block[1]), self._values())
-    lines = size[0] // block[0] if by_row else size[1] // block[1]
-    per_line = max(per_line, 1)
     compressed = torch._convert_indices_from_coo_to_csr(keys // per_line, lines)
     return make(compressed, keys % per_line, values, self, layout)
 
@@ -105,7 +104,7 @@ def _flipped(layout: torch.layout, self: Tensor, dense_dim: int | None = None) -
     if self.layout == layout:
         return self.clone()
     if (self.layout in BLOCKED) != (layout in BLOCKED):
-        raise RuntimeError(f"conversion from {self.layout} to {layout} is not supported")
+        raise RuntimeError(f"conversion from {self.layout} to {layout} is not supported. Call .to_dense() first")
     compressed, plain, values = parts_of(self)
     batch = compressed.shape[:-1]
     lines = self.shape[len(batch) + (0 if layout in BY_ROW else 1)]
@@ -122,8 +121,8 @@ def _flipped(layout: torch.layout, self: Tensor, dense_dim: int | None = None) -
 
 KERNELS["_to_sparse_csr"] = functools.partial(_flipped, torch.sparse_csr)
 KERNELS["_to_sparse_csc"] = functools.partial(_flipped, torch.sparse_csc)
-KERNELS["_to_sparse_bsr"] = lambda *given: _to_blocked(torch.sparse_bsr, *given)
-KERNELS["_to_sparse_bsc"] = lambda *given: _to_blocked(torch.sparse_bsc, *given)
+KERNELS["_to_sparse_bsr"] = functools.partial(_to_blocked, torch.sparse_bsr)
+KERNELS["_to_sparse_bsc"] = functools.partial(_to_blocked, torch.sparse_bsc)
 
 
 @coo.kernel("_validate_compressed_sparse_indices")
@@ -158,10 +157,9 @@ def _add_out(self: Tensor, other: Tensor, *, alpha: float = 1, out: Tensor) -> T
     if self.layout == torch.strided:
         return add_to_dense(self, to_coo(other), alpha, out)
     if other.layout == torch.strided:
-        return add_to_dense(other * alpha, to_coo(self), 1, out)
+        return add_to_dense(scaled(other, alpha), to_coo(self), 1, out)
     total = to_coo(self).add(to_coo(other), alpha=alpha)
-    result = in_layout(total, self)
-    return aten.resize_as_sparse_(out, result).copy_(result)
+    return write(out, in_layout(total, self))
 
 
 def _reduced(operator: str, self: Tensor, dim: Sequence[int], keepdim: bool, dtype: torch.dtype | None) -> Tensor:
@@ -217,8 +215,7 @@ def _addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: 
     if left.layout == torch.strided or right.layout == torch.strided:
         raise NotImplementedError("addmm: a sparse result needs two sparse factors. Call .to_dense() on the result")
     product = coo.matmul(left, right)
-    total = product * alpha if beta == 0 or self._nnz() == 0 else product * alpha + to_coo(self) * beta
-    return in_layout(total, self)
+    return in_layout(scaled_sum(to_coo(self), product, beta, alpha), self)
 
 
 KERNELS["mm"] = aten.mm.default  # for mm.out
@@ -249,8 +246,9 @@ def _sampled_addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1,
         )
     if self.shape[-2:] != (mat1.shape[-2], mat2.shape[-1]):
         raise RuntimeError("sampled_addmm: self and the product of mat1 and mat2 have different shapes")
-    *batch, rows, columns = self.to_sparse()._indices()
-    products = (mat1[(*batch, rows)] * mat2.mT[(*batch, columns)]).sum(-1).view(self.values().shape)
+    *where, rows, columns = self.to_sparse()._indices()
+    left, right = mat1[tuple(where) + (rows,)], mat2.mT[tuple(where) + (columns,)]
+    products = (left * right).sum(-1).view(self.values().shape)
     return with_values(self, scaled_sum(self.values(), products, beta, alpha))
 
 

@@ -14,7 +14,9 @@ from torchtpu.sparse.places import find, flat, look_up, runs, sum_rows, unflat
 
 aten = torch.ops.aten
 
-KERNELS: dict[str, Callable[..., Any]] = {}
+Kernel = Callable[..., Any]
+
+KERNELS: dict[str, Kernel] = {}
 
 COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
@@ -23,12 +25,20 @@ def is_compressed(tensor: Tensor) -> bool:
     return tensor.layout in COMPRESSED
 
 
-def kernel(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        KERNELS.update(dict.fromkeys(names, function))
-        return function
+def into(table: dict[str, Kernel]) -> Callable[[str], Callable[[Kernel], Kernel]]:
+    """A decorator that takes a name and keeps a kernel in the table under it."""
 
-    return register
+    def kernel(name: str) -> Callable[[Kernel], Kernel]:
+        def register(function: Kernel) -> Kernel:
+            table[name] = function
+            return function
+
+        return register
+
+    return kernel
+
+
+kernel = into(KERNELS)
 
 
 def make(indices: Tensor, values: Tensor, size: Sequence[int], coalesced: bool) -> Tensor:
@@ -51,6 +61,18 @@ def with_values(like: Tensor, values: Tensor) -> Tensor:
     return make(like._indices(), values, like.shape, like.is_coalesced())
 
 
+def write(out: Tensor, result: Tensor) -> Tensor:
+    """Makes `out` what the result is, in its own layout."""
+    if not torch.can_cast(result.dtype, out.dtype):
+        raise RuntimeError(f"result type {result.dtype} can't be cast to the desired output type {out.dtype}")
+    if out.layout == torch.strided:
+        result = result.to_dense() if result.layout != torch.strided else result
+        return (out if out.shape == result.shape else out.resize_(result.shape)).copy_(result)
+    if out.layout == torch.sparse_coo:
+        return aten.copy_sparse_to_sparse_(out, result)
+    return aten.resize_as_sparse_(out, result).copy_(result)
+
+
 def keys_of(self: Tensor) -> Tensor:
     """The positions of what is specified, among the sparse dimensions. Sorted and unique if it is coalesced."""
     return flat(self._indices(), self.shape[: self.sparse_dim()])
@@ -60,7 +82,7 @@ def keys_of(self: Tensor) -> Tensor:
 
 
 @kernel("_coalesce")
-def _coalesce(self: Tensor) -> Tensor:
+def coalesce(self: Tensor) -> Tensor:
     if self.is_coalesced():
         return self
     if self._nnz() < 2:
@@ -89,17 +111,16 @@ def _add_out(self: Tensor, other: Tensor, *, alpha: float = 1, out: Tensor) -> T
             f"add: expected 'self' and 'other' to have same density, but 'self' has {self.sparse_dim()} sparse "
             f"dimensions while 'other' has {other.sparse_dim()} sparse dimensions"
         )
-    scaled = other._values().to(dtype)
-    scaled = scaled if alpha == 1 else scaled * alpha
+    values = scaled(other._values().to(dtype), alpha)
     if other._nnz() == 0:
-        return aten.copy_sparse_to_sparse_(out, self)
+        return write(out, self)
     if self._nnz() == 0:
-        return aten.copy_sparse_to_sparse_(out, with_values(other, scaled))
+        return write(out, with_values(other, values))
     indices = torch.cat((self._indices(), other._indices()), 1)
-    total = make(indices, torch.cat((self._values().to(dtype), scaled)), self.shape, False)
+    total = make(indices, torch.cat((self._values().to(dtype), values)), self.shape, False)
     if self.is_coalesced() and other.is_coalesced():
-        total = _coalesce(total)
-    return aten.copy_sparse_to_sparse_(out, total)
+        total = coalesce(total)
+    return write(out, total)
 
 
 def add_to_dense(self: Tensor, other: Tensor, alpha: float, out: Tensor) -> Tensor:
@@ -111,8 +132,7 @@ def add_to_dense(self: Tensor, other: Tensor, alpha: float, out: Tensor) -> Tens
         )
     if out is not self:
         (out if out.shape == self.shape else out.resize_(self.shape)).copy_(self)
-    values = other._values().to(torch.promote_types(self.dtype, other.dtype))
-    values = values if alpha == 1 else values * alpha
+    values = scaled(other._values().to(torch.promote_types(self.dtype, other.dtype)), alpha)
     indices = other._indices()
     if len(values) == 0:
         return out
@@ -125,22 +145,26 @@ def add_to_dense(self: Tensor, other: Tensor, alpha: float, out: Tensor) -> Tens
 
 @kernel("mul")
 def _mul(self: Tensor | float, other: Tensor | float) -> Tensor:
-    dtype = torch.result_type(self, other)
-    if not isinstance(self, Tensor) or self.layout == torch.strided:
+    if not isinstance(self, Tensor) or (self.layout == torch.strided and isinstance(other, Tensor)):
         self, other = other, self
     assert isinstance(self, Tensor)
     if not isinstance(other, Tensor):
         return with_values(self, self._values() * other)
     if other.layout == torch.strided:
-        return _mul_dense(self, other, dtype)
+        return _mul_dense(self, other, torch.result_type(self, other))
+    return _mul_sparse(self, other, torch.result_type(self, other))
+
+
+def _mul_sparse(self: Tensor, other: Tensor, dtype: torch.dtype) -> Tensor:
     if self.dim() == 0 or other.dim() == 0:
         scalar, self = (self, other) if self.dim() == 0 else (other, self)
         return with_values(self, self._values().to(dtype) * scalar._values().sum(0).to(dtype))
     if self.shape != other.shape:
-        raise RuntimeError(f"mul operands have incompatible sizes: {list(self.shape)} and {list(other.shape)}")
+        shape = torch.broadcast_shapes(self.shape, other.shape)
+        self, other = _broadcast_to(self, shape), _broadcast_to(other, shape)
     if self.sparse_dim() != other.sparse_dim():
         raise RuntimeError("mul(sparse, sparse): inputs must have the same number of sparse dimensions")
-    self, other = _coalesce(self), _coalesce(other)
+    self, other = coalesce(self), coalesce(other)
     if self._nnz() == 0 or other._nnz() == 0:
         return make(self._indices()[:, :0], self._values()[:0].to(dtype), self.shape, True)
     mine, others = keys_of(self), keys_of(other)
@@ -153,7 +177,7 @@ def _mul(self: Tensor | float, other: Tensor | float) -> Tensor:
 def _mul_dense(self: Tensor, dense: Tensor, dtype: torch.dtype) -> Tensor:
     shape = torch.broadcast_shapes(self.shape, dense.shape)
     if shape != self.shape:
-        self = _coalesce(_broadcast_to(self, shape))
+        self = coalesce(_broadcast_to(self, shape))
     values = self._values().to(dtype)
     if dense.dim() == 0:
         return with_values(self, values * dense)
@@ -209,7 +233,7 @@ def _sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
 
 @kernel("_sparse_mask_projection")
 def _project(self: Tensor, mask: Tensor, accumulate_matches: bool = False) -> Tensor:
-    self = _coalesce(self)
+    self = coalesce(self)
     return with_values(mask, look_up(keys_of(self), self._values(), keys_of(mask)))
 
 
@@ -249,7 +273,7 @@ def _sparse_sum_backward(grad: Tensor, self: Tensor, dims: Sequence[int]) -> Ten
     if not kept:
         rows = grad.unsqueeze(0)
     else:
-        grad = _coalesce(grad)
+        grad = coalesce(grad)
         wanted = flat(self._indices()[kept], [self.shape[dim] for dim in kept])
         rows = look_up(keys_of(grad), grad._values(), wanted)
     for dim in sorted(dim for dim in summed if dim >= sparse_dim):
@@ -266,7 +290,7 @@ def _pools(self: Tensor, dim: int) -> tuple[Tensor, int]:
 
 
 def _softmax(is_log: bool, self: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    self, dim = _coalesce(self), _wrapped(self, dim)
+    self, dim = coalesce(self), _wrapped(self, dim)
     values = self._values()
     if dim >= self.sparse_dim():
         function = torch.log_softmax if is_log else torch.softmax
@@ -282,7 +306,7 @@ def _softmax(is_log: bool, self: Tensor, dim: int, half_to_float: bool) -> Tenso
 
 
 def _softmax_backward(is_log: bool, grad_output: Tensor, output: Tensor, dim: int, self: Tensor) -> Tensor:
-    output, dim = _coalesce(output), _wrapped(output, dim)
+    output, dim = coalesce(output), _wrapped(output, dim)
     grad, result = _project(grad_output, output)._values(), output._values()
     weighted = grad if is_log else grad * result
     if dim >= output.sparse_dim():
@@ -345,12 +369,15 @@ def times(sparse: Tensor, dense: Tensor) -> Tensor:
     return sum_rows(products, rows, sparse.shape[0])
 
 
+def scaled(self: Tensor, factor: float) -> Tensor:
+    """A multiple, of the dtype that the tensor has."""
+    return self if factor == 1 else (self * factor).to(self.dtype)
+
+
 def scaled_sum(self: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
     """`beta * self + alpha * product`, as addmm has it: nothing of `self` is looked at where beta is 0."""
-    product = product if alpha == 1 else (product * alpha).to(product.dtype)
-    if beta == 0:
-        return product
-    return product + self if beta == 1 else product + (self * beta).to(self.dtype)
+    product = scaled(product, alpha)
+    return product if beta == 0 else product + scaled(self, beta)
 
 
 def check_product(name: str, mat1: Tensor, mat2: Tensor) -> None:
@@ -386,14 +413,14 @@ KERNELS["mm"] = aten.mm.default  # for mm.out
 def matmul(self: Tensor, other: Tensor) -> Tensor:
     """The product of two COO matrices: each element of the one meets the elements in a row of the other."""
     check_product("_sparse_sparse_matmul", self, other)
-    left, right = _coalesce(self), _coalesce(other)
+    left, right = coalesce(self), coalesce(other)
     rows, columns = left._indices()
     others = right._indices()
     starts = torch.searchsorted(others[0].contiguous(), columns)
     met, owners = runs(starts, torch.searchsorted(others[0].contiguous(), columns, right=True) - starts)
     indices = torch.stack((rows[owners], others[1][met]))
     values = left._values()[owners] * right._values()[met]
-    return _coalesce(make(indices, values, (self.shape[0], other.shape[1]), False))
+    return coalesce(make(indices, values, (self.shape[0], other.shape[1]), False))
 
 
 @kernel("bmm")
@@ -411,7 +438,7 @@ def _bmm(self: Tensor, mat2: Tensor) -> Tensor:
 @kernel("hspmm")
 def _hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
     check_product("hspmm", mat1, mat2)
-    mat1 = _coalesce(mat1)
+    mat1 = coalesce(mat1)
     rows, columns = mat1._indices()
     kept, groups = torch.unique(rows, return_inverse=True)
     values = sum_rows(mat1._values().unsqueeze(1) * mat2[columns], groups, len(kept))
@@ -422,12 +449,4 @@ def _hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
 def _sspaddmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     check_product("sspaddmm", mat1, mat2)
     product = matmul(mat1, mat2.to_sparse() if mat2.layout == torch.strided else mat2)
-    return self * beta + product * alpha
-
-
-def block_keys(indices: Tensor, size: Sequence[int], block: Sequence[int], by_row: bool) -> tuple[Tensor, int]:
-    """Of elements of a matrix, the number of the block that each is in; and how many blocks a line of them has."""
-    counts = [math.ceil(size[0] / block[0]), math.ceil(size[1] / block[1])]
-    parts = [indices[0] // block[0], indices[1] // block[1]]
-    outer, inner = (0, 1) if by_row else (1, 0)
-    return parts[outer] * counts[inner] + parts[inner], counts[inner]
+    return scaled_sum(self, product, beta, alpha)
