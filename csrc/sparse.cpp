@@ -15,6 +15,8 @@ using c10::DispatchKey;
 using c10::OperatorHandle;
 using Names = std::unordered_set<std::string_view>;
 
+constexpr std::string_view kAten = "aten::";
+
 // Work on the values: all forms of the operator (in-place, out=).
 const Names kPointwise = {
     "_conj_physical", "abs", "angle", "asin", "asinh", "atan", "atanh", "ceil", "conj_physical", "deg2rad", "div", "erf",
@@ -44,8 +46,24 @@ const Names kCompressed = {
 constexpr const char* kFromDense[] = {"_to_sparse", "_to_sparse.sparse_dim", "_to_sparse_csr", "_to_sparse_csc",
                                       "_to_sparse_bsr", "_to_sparse_bsc", "_embedding_bag_backward"};
 
+void use_python(const OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack);
+
+// What PyTorch has no sparse kernel for is refused by the Python side. Registering that for all operators takes milliseconds,
+// which is too long for an import: it waits for the first call.
+void register_fallbacks() {
+  static const bool done = [] {
+    for (const DispatchKey key : {DispatchKey::SparsePrivateUse1, DispatchKey::SparseCsrPrivateUse1}) {
+      auto* library = new torch::Library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
+      library->fallback(torch::CppFunction::makeFromBoxedFunction<&use_python>());
+    }
+    return true;
+  }();
+  (void)done;
+}
+
 // PyTorch makes the parts of a sparse tensor on the current device.
 c10::DeviceGuard guard(const OperatorHandle& op, const torch::jit::Stack& stack) {
+  register_fallbacks();
   return c10::DeviceGuard(device_at(device_of(torch::jit::last(stack, op.schema().arguments().size()))));
 }
 
@@ -65,26 +83,20 @@ std::string_view base_of(std::string_view name) {
   return name.ends_with('_') ? name.substr(0, name.size() - 1) : name;
 }
 
-// Gives each operator that PyTorch has for sparse tensors on the CPU, `model`, to the device's `key`.
+// Gives an operator that PyTorch has for sparse tensors on the CPU, `model`, to the device's `key`.
 template <DispatchKey model>
-void register_layout(DispatchKey key, const Names& names) {
-  constexpr std::string_view kAten = "aten::";
-  auto& dispatcher = c10::Dispatcher::singleton();
-  for (const c10::OperatorName& full : dispatcher.getAllOpNames()) {
-    const auto op = dispatcher.findSchema(full);
-    if (!op.has_value() || !full.name.starts_with(kAten) || !op->hasKernelForDispatchKey(model)) continue;
-    std::string name = full.name.substr(kAten.size());
-    if (!full.overload_name.empty()) name.append(1, '.').append(full.overload_name);
-    const bool serves = kPointwise.contains(base_of(name)) || names.contains(name);
-    // Registered for the life of the process: the handle that would undo it is leaked.
-    new c10::RegistrationHandleRAII(dispatcher.registerImpl(
-        full, key,
-        serves ? c10::KernelFunction::makeFromBoxedFunction<&use_pytorchs<model>>()
-               : c10::KernelFunction::makeFromBoxedFunction<&use_python>(),
-        std::nullopt, nullptr, "torchtpu"));
-  }
-  auto* library = new torch::Library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
-  library->fallback(torch::CppFunction::makeFromBoxedFunction<&use_python>());
+void register_operator(const OperatorHandle& op, DispatchKey key, const Names& names) {
+  if (!op.hasKernelForDispatchKey(model)) return;
+  const c10::OperatorName& full = op.operator_name();
+  std::string name = full.name.substr(kAten.size());
+  if (!full.overload_name.empty()) name.append(1, '.').append(full.overload_name);
+  const bool serves = kPointwise.contains(base_of(name)) || names.contains(name);
+  // Registered for the life of the process: the handle that would undo it is leaked.
+  new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerImpl(
+      full, key,
+      serves ? c10::KernelFunction::makeFromBoxedFunction<&use_pytorchs<model>>()
+             : c10::KernelFunction::makeFromBoxedFunction<&use_python>(),
+      std::nullopt, nullptr, "torchtpu"));
 }
 
 }  // namespace
@@ -95,8 +107,14 @@ void register_sparse() {
   for (const char* name : {"_spdiags", "_validate_compressed_sparse_indices"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&use_python>());
   }
-  register_layout<DispatchKey::SparseCPU>(DispatchKey::SparsePrivateUse1, kCoo);
-  register_layout<DispatchKey::SparseCsrCPU>(DispatchKey::SparseCsrPrivateUse1, kCompressed);
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    if (!name.name.starts_with(kAten)) continue;
+    const auto op = dispatcher.findSchema(name);
+    if (!op.has_value()) continue;
+    register_operator<DispatchKey::SparseCPU>(*op, DispatchKey::SparsePrivateUse1, kCoo);
+    register_operator<DispatchKey::SparseCsrCPU>(*op, DispatchKey::SparseCsrPrivateUse1, kCompressed);
+  }
 }
 
 }  // namespace torchtpu
