@@ -219,9 +219,10 @@ TtStatus tt_empty_cache();
 
 // Registers allocator, guard, hooks, generator and kernels with PyTorch. Called once, at import, with
 // the GIL held. `tracer` is a PyObject* (borrowed; kept): called as tracer(op_overload, args, kwargs)
-// with the GIL held, it returns an int, the handle of the traced graph for tt_define, or raises.
+// with the GIL held, it returns an int, the handle of the traced graph for tt_define, or raises. `sparse` is
+// another: it returns the results of an operator on sparse tensors, or raises.
 // Returns 0, or writes a message of at most `capacity` bytes and returns -1.
-int32_t tt_initialize(void* tracer, char* message, size_t capacity);
+int32_t tt_initialize(void* tracer, void* sparse, char* message, size_t capacity);
 
 // How a compiled graph is called.
 struct TtGraph {

@@ -1,5 +1,6 @@
 // The long tail: an operator without a row is traced through PyTorch's decompositions by the Python side,
 // once per key. What PyTorch cannot decompose either may run on the CPU, if the user asked for that.
+// Operators on sparse tensors are called in Python too, each time.
 #include <ATen/native/CPUFallback.h>
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/PyInterpreter.h>
@@ -16,6 +17,7 @@
 // Declared here because its own header brings in all of TorchScript.
 namespace torch::jit {
 TORCH_PYTHON_API py::object toPyObject(c10::IValue value);
+TORCH_PYTHON_API c10::IValue toIValue(py::handle object, const c10::TypePtr& type, std::optional<int32_t> N);
 }
 
 namespace torchtpu {
@@ -23,7 +25,9 @@ namespace {
 
 using c10::IValue;
 
+// Python functions of (operator, args, kwargs).
 PyObject* g_tracer = nullptr;
+PyObject* g_sparse = nullptr;
 
 py::object to_python(const IValue& value, const c10::Type& type) {
   if (value.isInt()) {  // the dispatcher keeps these enumerations as ints
@@ -42,6 +46,37 @@ py::object to_python(const IValue& value, const c10::Type& type) {
     }
   }
   return torch::jit::toPyObject(value);
+}
+
+struct PythonArguments {
+  py::tuple args;
+  py::dict kwargs;
+};
+
+// Functions written in Python may not know every argument: those at their default are left out.
+PythonArguments to_python(const c10::FunctionSchema& schema, at::ArrayRef<IValue> values) {
+  const auto& parameters = schema.arguments();
+  const auto is_default = [&](size_t i) {
+    const auto& value = parameters[i].default_value();
+    return value.has_value() && *value == values[i];
+  };
+  size_t positional = 0;
+  for (size_t i = 0; i < values.size() && !parameters[i].kwarg_only(); ++i) {
+    if (!is_default(i)) positional = i + 1;
+  }
+  PythonArguments taken{py::tuple(positional), py::dict()};
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i < positional) {
+      taken.args[i] = to_python(values[i], *parameters[i].real_type());
+    } else if (parameters[i].kwarg_only() && !is_default(i)) {
+      taken.kwargs[parameters[i].name().c_str()] = to_python(values[i], *parameters[i].real_type());
+    }
+  }
+  return taken;
+}
+
+py::object call(PyObject* function, const c10::OperatorHandle& op, const PythonArguments& taken) {
+  return py::reinterpret_borrow<py::object>(function)(torch::detail::getTorchApiFunction(op), taken.args, taken.kwargs);
 }
 
 // "tpu:0 float32[2, 3], …": what the error about a missing operator says of the arguments.
@@ -63,45 +98,39 @@ std::string describe(at::ArrayRef<IValue> arguments) {
 
 }  // namespace
 
-void set_tracer(void* tracer) {
+void set_python(void* tracer, void* sparse) {
   g_tracer = static_cast<PyObject*>(tracer);
+  g_sparse = static_cast<PyObject*>(sparse);
   Py_XINCREF(g_tracer);
+  Py_XINCREF(g_sparse);
 }
 
 uint64_t trace(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) {
   py::gil_scoped_acquire gil;
   // A write is traced through the operator that computes the written value; the core writes it back.
-  const auto& schema = op.functional.schema();
-  const auto& parameters = schema.arguments();
   std::vector<IValue> values;
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (op.functional == op.handle || !is_out(op.handle.schema().arguments()[i])) values.push_back(arguments[i]);
   }
-  const auto is_default = [&](size_t i) {
-    const auto& value = parameters[i].default_value();
-    return value.has_value() && *value == values[i];
-  };
-  // Decompositions written in Python may not know every argument: those at their default are left out.
-  size_t positional = 0;
-  for (size_t i = 0; i < values.size() && !parameters[i].kwarg_only(); ++i) {
-    if (!is_default(i)) positional = i + 1;
-  }
-  py::tuple args(positional);
-  py::dict kwargs;
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (i < positional) {
-      args[i] = to_python(values[i], *parameters[i].real_type());
-    } else if (parameters[i].kwarg_only() && !is_default(i)) {
-      kwargs[parameters[i].name().c_str()] = to_python(values[i], *parameters[i].real_type());
-    }
-  }
+  const PythonArguments taken = to_python(op.functional.schema(), values);
   try {
-    py::object graph = py::reinterpret_borrow<py::object>(g_tracer)(torch::detail::getTorchApiFunction(op.functional), args, kwargs);
-    return graph.cast<uint64_t>();
+    return call(g_tracer, op.functional, taken).cast<uint64_t>();
   } catch (py::error_already_set& error) {
     if (error.matches(PyExc_NotImplementedError)) return 0;
     refuse_as_cpu(op, arguments, device);
     throw;
+  }
+}
+
+void call_sparse(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  py::gil_scoped_acquire gil;
+  const auto& schema = op.schema();
+  const py::object result = call(g_sparse, op, to_python(schema, torch::jit::last(*stack, schema.arguments().size())));
+  torch::jit::drop(*stack, schema.arguments().size());
+  const auto& returns = schema.returns();
+  for (size_t i = 0; i < returns.size(); ++i) {
+    const py::object item = returns.size() == 1 ? result : py::object(result[py::int_(i)]);
+    stack->push_back(torch::jit::toIValue(item, returns[i].real_type(), std::nullopt));
   }
 }
 

@@ -217,6 +217,7 @@ Metas infer(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) 
   } catch (...) {
     if (means_no_metas()) return result;
     refuse_as_cpu(op, arguments, device);
+    if (selects_of_nothing()) return result;
     rethrow_for(device, "meta");
   }
 

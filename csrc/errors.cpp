@@ -62,6 +62,16 @@ bool means_no_metas() {
   }
 }
 
+bool selects_of_nothing() {
+  try {
+    throw;
+  } catch (const c10::IndexError& error) {
+    return std::strstr(error.what(), "select(): index 0 out of range") != nullptr;
+  } catch (...) {
+    return false;
+  }
+}
+
 // The name of a stand-in's device as a word of its own, which a user who asked for "tpu:0" never wrote.
 static std::string renamed(std::string message, std::string_view standin, const std::string& device) {
   auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };

@@ -4,16 +4,17 @@
 
 #include "shim.h"
 
-int32_t tt_initialize(void* tracer, char* message, size_t capacity) {
+int32_t tt_initialize(void* tracer, void* sparse, char* message, size_t capacity) {
   std::string failure;
   try {
-    torchtpu::set_tracer(tracer);
+    torchtpu::set_python(tracer, sparse);
     torchtpu::register_allocator();
     torchtpu::register_guard();
     torchtpu::register_hooks();
     torchtpu::register_views();
     torchtpu::register_copies();
-    torchtpu::register_operators();  // after views and copies, which it must not replace
+    torchtpu::register_sparse();
+    torchtpu::register_operators();  // after views, copies and sparse tensors, which it must not replace
     torchtpu::register_autocast();
     return 0;
   } catch (const c10::Error& error) {

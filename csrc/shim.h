@@ -36,6 +36,9 @@ inline void check(TtStatus status) {
 // Whether the exception in flight says only that meta tensors cannot decide the result. Otherwise it is
 // the user's error; `rethrow_for` throws it on, worded for the device that the user named instead of the stand-in's.
 bool means_no_metas();
+// Whether it says that there is no first slice: the meta kernels of index_add and index_reduce compare the first slices of
+// their tensors, also where there is none to add.
+bool selects_of_nothing();
 [[noreturn]] void rethrow_for(int32_t device, std::string_view standin);
 
 // Releases the GIL if this thread holds it: what can wait for the device must not block Python.
@@ -144,9 +147,12 @@ Metas infer(const Operator& op, at::ArrayRef<c10::IValue> arguments, int32_t dev
 // Throws what PyTorch's CPU kernel says against a call that is to be refused.
 void refuse_as_cpu(const Operator& op, at::ArrayRef<c10::IValue> arguments, int32_t device);
 
-void set_tracer(void* tracer);
+// The Python functions that `trace` and `call_sparse` call.
+void set_python(void* tracer, void* sparse);
 // The handle of the operator's traced decomposition. 0 if PyTorch has none.
 uint64_t trace(const Operator& op, at::ArrayRef<c10::IValue> arguments, int32_t device);
+// Runs an operator on sparse tensors.
+void call_sparse(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 // For an operator with neither row nor decomposition: runs it on the CPU if the user allows that, else throws.
 void fall_back(const Operator& op, torch::jit::Stack* stack, int32_t device);
 
@@ -158,6 +164,7 @@ void register_hooks();
 void register_views();
 void register_copies();
 void register_operators();
+void register_sparse();
 void register_autocast();
 
 }  // namespace torchtpu

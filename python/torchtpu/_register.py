@@ -24,7 +24,7 @@ def register() -> None:
     torch._register_device_module(NAME, tpu)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     counted.register()
-    extension.initialize(_trace)
+    extension.initialize(_trace, _sparse)
     # What is still being written to the cache of compiled programs belongs to other processes too.
     atexit.register(extension.finish_cache)
     atexit.register(_let_go_of_autograd)
@@ -36,6 +36,13 @@ def _trace(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     from torchtpu.decompose import trace
 
     return trace(operator, args, kwargs)
+
+
+def _sparse(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Runs an operator on sparse tensors; what it needs is loaded when the first one comes by."""
+    from torchtpu.sparse import call
+
+    return call(operator, args, kwargs)
 
 
 def _let_go_of_autograd() -> None:

@@ -12,7 +12,7 @@ import torch
 from tests.conformance.places import Trial
 
 MODES = ("strict", "fused", "debug")
-DIRECTIONS = ("forward", "backward", "gradgrad", "strided", "out", "inplace", "errors", "step")
+DIRECTIONS = ("forward", "backward", "gradgrad", "strided", "out", "inplace", "sparse", "errors", "step")
 # The first four are those that the project's goal is stated for.
 DTYPES = (
     "float32",

@@ -30,7 +30,16 @@ ONLY_FOR = {
     "strided": (torch.float32, torch.int64, torch.complex64),
     "out": (torch.float32, torch.int64),
     "inplace": (torch.float32, torch.int64),
+    "sparse": (torch.float32, torch.int64, torch.complex64),
     "errors": (torch.float32,),
+}
+# The layouts of sparse tensors, with what PyTorch says of those that an operator takes.
+LAYOUTS = {
+    "coo": "supports_sparse",
+    "csr": "supports_sparse_csr",
+    "csc": "supports_sparse_csc",
+    "bsr": "supports_sparse_bsr",
+    "bsc": "supports_sparse_bsc",
 }
 
 
@@ -57,6 +66,7 @@ class Operator:
             "gradgrad": differentiates and info.supports_gradgrad,
             "out": runs and info.supports_out and not self.is_foreach,
             "inplace": runs and info.get_inplace() is not None,
+            "sparse": runs and any(getattr(info, supports) for supports in LAYOUTS.values()),
             "errors": info.error_inputs_func is not None,
         }
         return tuple(
@@ -79,9 +89,22 @@ class Operator:
                 )
                 for error in evenly(self.info.error_inputs("cpu"), count)
             ]
+        if direction == "sparse":
+            return [Trial(_describe(sample), self._forward(sample)) for sample in self._sparse_samples(dtype, count)]
         make = getattr(self, f"_{direction}")
         samples = self.info.sample_inputs("cpu", dtype, requires_grad=direction in ("backward", "gradgrad"))
         return [Trial(_describe(sample), make(sample)) for sample in evenly(samples, count)]
+
+    def _sparse_samples(self, dtype: torch.dtype, count: int) -> Iterator[SampleInput]:
+        """Of each layout that the operator takes: those that PyTorch has, else dense ones made sparse."""
+        for layout, supports in LAYOUTS.items():
+            if not getattr(self.info, supports):
+                continue
+            try:
+                yield from evenly(getattr(self.info, f"sample_inputs_sparse_{layout}")("cpu", dtype), count)
+            except NotImplementedError:
+                samples = self.info.sample_inputs("cpu", dtype)
+                yield from evenly(filter(None, (_made_sparse(sample, layout) for sample in samples)), count)
 
     def _put(self, sample: SampleInput, place: Place) -> tuple[Any, Any, dict[str, Any]]:
         if self.name in TAKES_CPU_TENSORS:
@@ -219,6 +242,18 @@ def _ordered(result: Any) -> Any:
     ordered = [values.gather(-1, order)]
     ordered += [each.gather(-1, order.unsqueeze(-2).expand(each.shape)) for each in vectors]
     return tuple(ordered) if vectors else ordered[0]
+
+
+def _made_sparse(sample: SampleInput, layout: str) -> SampleInput | None:
+    """The sample with a sparse input, if such a layout can hold it."""
+    input = sample.input
+    if not isinstance(input, Tensor) or input.layout != torch.strided or (layout != "coo" and input.dim() != 2):
+        return None
+    if layout == "coo":
+        input = input.to_sparse()
+    else:
+        input = getattr(input, f"to_sparse_{layout}")(*([(1, 1)] if layout.startswith("b") else []))
+    return SampleInput(input, args=sample.args, kwargs=sample.kwargs)
 
 
 def _transposed(result: Tensor) -> Tensor:

@@ -181,10 +181,6 @@ def test_unsupported_dtypes(device: torch.device) -> None:
                 wrong()
     with pytest.raises((TypeError, NotImplementedError), match=r"complex32|ComplexHalf"):
         torch.ones(2, dtype=torch.float16, device=device) * 1j
-    with pytest.raises((RuntimeError, NotImplementedError)):
-        torch.ones(2).to_sparse().to(device)
-    with pytest.raises((RuntimeError, NotImplementedError)):
-        torch.ones(2, 2, device=device).to_sparse()
     with pytest.raises((RuntimeError, NotImplementedError, TypeError)):
         torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8).to(device)
     assert torch.ones(2, device=device).sum().item() == 2

@@ -264,6 +264,7 @@ def test_no_elements(device: torch.device, mode: str) -> None:
             [torch.cat([x, torch.ones(1, 3, device=device)]), x.reshape(3, 0), x > 0, x.any(), x.all(), x.tolist()],
             [full[3:], full[full > 5], full[torch.zeros(0, dtype=torch.int64, device=device)], x.clone()],
             [full[1:1].copy_(torch.zeros(0)), x.to(torch.int32), full.view(3, 1).expand(3, 0), x.max(1).values],
+            [torch.ones(4, 3, device=device).index_add(0, torch.zeros(0, dtype=torch.int64, device=device), x)],
         ]
 
     check(program, device)

@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 unsafe extern "C" {
-    fn tt_initialize(tracer: *mut c_void, message: *mut c_char, capacity: usize) -> i32;
+    fn tt_initialize(tracer: *mut c_void, sparse: *mut c_void, message: *mut c_char, capacity: usize) -> i32;
     fn tt_current_device() -> i32;
     fn tt_set_current_device(device: i32);
     fn tt_default_generator(device: i32) -> *mut c_void;
@@ -58,16 +58,18 @@ fn with_engine<T: Send>(
 }
 
 /// Registers the backend with PyTorch. `tracer(op_overload, args, kwargs)` returns the handle of a
-/// graph made by `define_graph`, or raises NotImplementedError.
+/// graph made by `define_graph`, or raises NotImplementedError. `sparse(op_overload, args, kwargs)` returns the
+/// results of an operator on sparse tensors.
 #[pyfunction]
-fn initialize(py: Python<'_>, tracer: Py<PyAny>) -> PyResult<()> {
+fn initialize(py: Python<'_>, tracer: Py<PyAny>, sparse: Py<PyAny>) -> PyResult<()> {
     let paths: Vec<PathBuf> = py.import("sys")?.getattr("path")?.extract()?;
     platform::set_search_paths(paths);
     engine::cache::set_warn(warning::warn);
     let mut message: [c_char; 1024] = [0; 1024];
-    // SAFETY: the tracer is a live object that the callee takes its own reference to; the message is
+    // SAFETY: the functions are live objects that the callee takes its own references to; the message is
     // written within its capacity.
-    let result = unsafe { tt_initialize(tracer.as_ptr().cast(), message.as_mut_ptr(), message.len()) };
+    let result =
+        unsafe { tt_initialize(tracer.as_ptr().cast(), sparse.as_ptr().cast(), message.as_mut_ptr(), message.len()) };
     if result != 0 {
         // SAFETY: the callee ends the message with a zero.
         let text = unsafe { std::ffi::CStr::from_ptr(message.as_ptr()) };

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchtpu.decompose import histograms
+from torchtpu.decompose import compressed, histograms
 
 aten = torch.ops.aten
 
@@ -278,6 +278,8 @@ _register("aten::histogram.bins_tensor")(histograms.histogram_with_edges)
 _register("aten::_histogramdd_bin_edges")(histograms.bin_edges)
 _register("aten::_histogramdd_from_bin_cts")(histograms.histogram_of_counts)
 _register("aten::_histogramdd_from_bin_tensors")(histograms.histogram_of_edges)
+_register("aten::_convert_indices_from_coo_to_csr")(compressed.compress)
+_register("aten::_convert_indices_from_csr_to_coo")(compressed.coordinates)
 
 
 # ---- selection: what a sort answers ------------------------------------------------------------------------------

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from torchtpu import _C
+
+_densified: Counter[str] = Counter()
 
 
 def cache_stats() -> dict[str, Any]:
@@ -21,9 +24,15 @@ def op_stats() -> dict[str, Any]:
     """Operators run, and those that had no row of their own.
 
     Keys: "operators", a count; "decomposed" and "fallen_back", counts by operator name; "padded" and "unpadded", how
-    many tensors the host brought into and out of the form that compiled graphs with bounded sizes take.
+    many tensors the host brought into and out of the form that compiled graphs with bounded sizes take; "densified",
+    counts by name of the operators on sparse tensors that were computed with dense ones.
     """
-    return dict(_C.op_stats())
+    return {**_C.op_stats(), "densified": dict(_densified)}
+
+
+def count_densified(operator: str) -> None:
+    """Counts one call of an operator that makes a sparse tensor dense to compute with it."""
+    _densified[operator] += 1
 
 
 def reset_cache_stats() -> None:
@@ -34,3 +43,4 @@ def reset_cache_stats() -> None:
 def reset_op_stats() -> None:
     """Sets the counters of `op_stats` to zero."""
     _C.reset_op_stats()
+    _densified.clear()

@@ -1,0 +1,120 @@
+// Sparse tensors (COO and the compressed layouts). Many of PyTorch's own kernels only call operators of the dense tensors
+// inside, so they serve any device: those named here are used as they are. python/torchtpu/sparse has the others.
+#include <string_view>
+#include <unordered_set>
+
+#include <c10/core/DeviceGuard.h>
+#include <torch/library.h>
+
+#include "shim.h"
+
+namespace torchtpu {
+namespace {
+
+using c10::DispatchKey;
+using c10::OperatorHandle;
+using Names = std::unordered_set<std::string_view>;
+
+constexpr std::string_view kAten = "aten::";
+
+// Work on the values: all forms of the operator (in-place, out=).
+const Names kPointwise = {
+    "_conj_physical", "abs", "angle", "asin", "asinh", "atan", "atanh", "ceil", "conj_physical", "deg2rad", "div", "erf",
+    "erfinv", "expm1", "floor", "floor_divide", "frac", "isinf", "isnan", "isneginf", "isposinf", "log1p", "nan_to_num", "neg",
+    "pow", "rad2deg", "relu", "round", "sgn", "sign", "signbit", "sin", "sinh", "sqrt", "sub", "tan", "tanh",
+    "threshold_backward", "trunc"};
+
+// What a tensor is made of, and what rearranges that or reduces all values.
+const Names kCoo = {
+    "_coalesced_", "_dimI", "_dimV", "_indices", "_nnz", "_pin_memory", "_sparse_coo_tensor_with_dims",
+    "_sparse_coo_tensor_with_dims_and_tensors", "_to_dense", "_to_sparse", "_to_sparse.sparse_dim", "_to_sparse_bsc",
+    "_to_sparse_bsr", "_to_sparse_csc", "_to_sparse_csr", "_values", "add.Tensor", "add_.Tensor", "any", "cat", "clone", "copy_",
+    "copy_sparse_to_sparse_", "dense_dim", "empty.memory_format", "empty_like", "indices", "is_coalesced", "is_pinned",
+    "linalg_vector_norm", "mm", "mul.Tensor", "mul_.Tensor", "mv", "narrow_copy", "native_norm",
+    "native_norm.ScalarOpt_dim_dtype", "norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype", "permute", "resize_as_sparse_",
+    "sparse_dim", "sparse_resize_", "sparse_resize_and_clear_", "sum", "sum.dim_IntList", "unsqueeze", "values",
+    "view_as_complex", "view_as_real", "zero_", "zeros.out"};
+
+const Names kCompressed = {
+    "_nnz", "_pin_memory", "_to_dense", "_to_sparse", "_to_sparse.sparse_dim", "add.Tensor", "add_.Tensor", "addmm",
+    "ccol_indices", "clone", "col_indices", "copy_", "crow_indices", "dense_dim", "empty.memory_format", "empty_like",
+    "fill_.Scalar", "is_pinned", "mm", "mul.Scalar", "mul.Tensor", "mul.out", "mul_.Scalar", "mul_.Tensor", "normal_",
+    "resize_", "resize_as_sparse_", "row_indices", "select.int", "select_copy.int", "sparse_dim", "sparse_mask", "sum",
+    "sum.dim_IntList", "values", "zero_"};
+
+// From dense tensors to sparse ones.
+constexpr const char* kFromDense[] = {"_to_sparse", "_to_sparse.sparse_dim", "_to_sparse_csr", "_to_sparse_csc",
+                                      "_to_sparse_bsr", "_to_sparse_bsc", "_embedding_bag_backward"};
+
+void use_python(const OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack);
+
+// What PyTorch has no sparse kernel for is refused by the Python side. Registering that for all operators takes milliseconds,
+// which is too long for an import: it waits for the first call.
+void register_fallbacks() {
+  static const bool done = [] {
+    for (const DispatchKey key : {DispatchKey::SparsePrivateUse1, DispatchKey::SparseCsrPrivateUse1}) {
+      auto* library = new torch::Library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
+      library->fallback(torch::CppFunction::makeFromBoxedFunction<&use_python>());
+    }
+    return true;
+  }();
+  (void)done;
+}
+
+// PyTorch makes the parts of a sparse tensor on the current device.
+c10::DeviceGuard guard(const OperatorHandle& op, const torch::jit::Stack& stack) {
+  register_fallbacks();
+  return c10::DeviceGuard(device_at(device_of(torch::jit::last(stack, op.schema().arguments().size()))));
+}
+
+template <DispatchKey key>
+void use_pytorchs(const OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const auto here = guard(op, *stack);
+  op.redispatchBoxed(c10::DispatchKeySet(key), stack);
+}
+
+void use_python(const OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const auto here = guard(op, *stack);
+  call_sparse(op, stack);
+}
+
+std::string_view base_of(std::string_view name) {
+  name = name.substr(0, name.find('.'));
+  return name.ends_with('_') ? name.substr(0, name.size() - 1) : name;
+}
+
+// Gives an operator that PyTorch has for sparse tensors on the CPU, `model`, to the device's `key`.
+template <DispatchKey model>
+void register_operator(const OperatorHandle& op, DispatchKey key, const Names& names) {
+  if (!op.hasKernelForDispatchKey(model)) return;
+  const c10::OperatorName& full = op.operator_name();
+  std::string name = full.name.substr(kAten.size());
+  if (!full.overload_name.empty()) name.append(1, '.').append(full.overload_name);
+  const bool serves = kPointwise.contains(base_of(name)) || names.contains(name);
+  // Registered for the life of the process: the handle that would undo it is leaked.
+  new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerImpl(
+      full, key,
+      serves ? c10::KernelFunction::makeFromBoxedFunction<&use_pytorchs<model>>()
+             : c10::KernelFunction::makeFromBoxedFunction<&use_python>(),
+      std::nullopt, nullptr, "torchtpu"));
+}
+
+}  // namespace
+
+void register_sparse() {
+  auto& m = *new torch::Library(torch::Library::IMPL, "aten", DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  for (const char* name : kFromDense) m.impl(name, torch::CppFunction::makeFromBoxedFunction<&use_pytorchs<DispatchKey::CPU>>());
+  for (const char* name : {"_spdiags", "_validate_compressed_sparse_indices"}) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&use_python>());
+  }
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    if (!name.name.starts_with(kAten)) continue;
+    const auto op = dispatcher.findSchema(name);
+    if (!op.has_value()) continue;
+    register_operator<DispatchKey::SparseCPU>(*op, DispatchKey::SparsePrivateUse1, kCoo);
+    register_operator<DispatchKey::SparseCsrCPU>(*op, DispatchKey::SparseCsrPrivateUse1, kCompressed);
+  }
+}
+
+}  // namespace torchtpu

@@ -1,0 +1,27 @@
+"""Between the compressed indices of sparse tensors and coordinates, in operators of the table."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def compress(self: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
+    """Where each line begins among sorted line numbers, and where the last one ends."""
+    lines = torch.arange(size + 1, dtype=self.dtype, device=self.device)
+    return torch.searchsorted(self, lines, out_int32=out_int32)
+
+
+def coordinates(compressed: Tensor, plain: Tensor, *, out_int32: bool = False, transpose: bool = False) -> Tensor:
+    """By row: the batch's coordinates, the line that each element is in, and its plain index."""
+    nnz = plain.shape[-1]
+    numbers = torch.arange(nnz, dtype=compressed.dtype, device=compressed.device)
+    batch = plain.shape[:-1]
+    lines = torch.searchsorted(compressed, numbers.expand(plain.shape).contiguous(), right=True) - 1
+    rows = [
+        torch.arange(size, device=plain.device).view(-1, *[1] * (plain.dim() - 1 - at)).expand(plain.shape)
+        for at, size in enumerate(batch)
+    ]
+    rows += [plain, lines] if transpose else [lines, plain]
+    dtype = torch.int32 if out_int32 else torch.int64
+    return torch.stack([row.reshape(-1).to(dtype) for row in rows])
