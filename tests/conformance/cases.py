@@ -27,6 +27,8 @@ DTYPES = (
     "float64",
     "complex64",
 )
+# Those that a TPU's compiler is asked about.
+COMPILED_DTYPES = (*DTYPES, "complex128")
 
 
 class Case(NamedTuple):

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tests.conformance import ahead
 from tests.conformance.cases import Case, Subject, subjects
 from tests.conformance.exceptions import UNIT_RANGE, is_random
 from tests.conformance.places import CPU, DEVICE, PRECISE, Place, Trial, seed_everything
@@ -65,8 +66,11 @@ def run(case: Case, inputs: int = INPUTS, seed: int = 0) -> Verdict:
                     verdict.why = f"the CPU fails: {_in_short(error)}"
                 continue
             try:
-                with torch.tpu.set_eager_mode(case.mode):
-                    _judge(trial, subject, expected, case, seed)
+                if case.mode in ahead.TOPOLOGIES:
+                    ahead.judge(trial, case.mode)
+                else:
+                    with torch.tpu.set_eager_mode(case.mode):
+                        _judge(trial, subject, expected, case, seed)
                 verdict.passed += 1
             except Exception as error:
                 if not verdict.failed:
