@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.testing._internal.common_device_type import toleranceOverride
 from torch.testing._internal.common_methods_invocations import foreach_op_db, op_db
 from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInput
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from tests.conformance.exceptions import (
     CHOOSES_AMONG_EQUALS,
@@ -31,7 +32,11 @@ ONLY_FOR = {
     "out": (torch.float32, torch.int64),
     "inplace": (torch.float32, torch.int64),
     "errors": (torch.float32,),
+    "gradcheck": (torch.float64,),
 }
+
+
+DIFFERENTIATING = ("backward", "gradgrad", "gradcheck")
 
 
 def operators() -> Iterator[Operator]:
@@ -58,6 +63,7 @@ class Operator:
             "out": runs and info.supports_out and not self.is_foreach,
             "inplace": runs and info.get_inplace() is not None,
             "errors": info.error_inputs_func is not None,
+            "gradcheck": differentiates and not is_random(self.name),
         }
         return tuple(
             direction
@@ -80,7 +86,7 @@ class Operator:
                 for error in evenly(self.info.error_inputs("cpu"), count)
             ]
         make = getattr(self, f"_{direction}")
-        samples = self.info.sample_inputs("cpu", dtype, requires_grad=direction in ("backward", "gradgrad"))
+        samples = self.info.sample_inputs("cpu", dtype, requires_grad=direction in DIFFERENTIATING)
         return [Trial(_describe(sample), make(sample)) for sample in evenly(samples, count)]
 
     def _put(self, sample: SampleInput, place: Place) -> tuple[Any, Any, dict[str, Any]]:
@@ -132,6 +138,30 @@ class Operator:
             results, inputs = self._differentiable(sample, place)
             first = gradients(results, inputs, place, create_graph=True)
             return gradients([each for each in first if each is not None and each.requires_grad], inputs, place)
+
+        return program
+
+    def _gradcheck(self, sample: SampleInput) -> Callable[[Place], Any]:
+        """First and second gradients against finite differences."""
+
+        def program(place: Place) -> Any:
+            leaves, structure = tree_flatten(self._put(sample, place))
+            inputs = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.requires_grad]
+            if not inputs:
+                return True
+
+            def function(*given: Tensor) -> tuple[Tensor, ...]:
+                replaced = {id(old): new for old, new in zip(inputs, given, strict=True)}
+                filled = [replaced.get(id(leaf), leaf) for leaf in leaves]
+                input, args, kwargs = tree_unflatten(filled, structure)
+                result = self.info.gradcheck_wrapper(self.info.op, input, *args, **kwargs)
+                return tuple(tensors_of(sample.output_process_fn_grad(result)))
+
+            options = {"nondet_tol": self.info.gradcheck_nondet_tol, "fast_mode": True}
+            is_right = torch.autograd.gradcheck(function, inputs, **options)
+            if self.info.supports_gradgrad:
+                is_right &= torch.autograd.gradgradcheck(function, inputs, **options)
+            return is_right
 
         return program
 

@@ -95,6 +95,8 @@ impl Function {
 pub enum Target {
     /// XLA's compiler for the host's processor.
     Cpu,
+    /// XLA's compiler for TPUs.
+    Tpu,
     #[default]
     Other,
 }

@@ -2,7 +2,7 @@
 
 use crate::Builder;
 use crate::bounds::Extent;
-use crate::builder::{Precision, Type, Value, array, join};
+use crate::builder::{Precision, Target, Type, Value, array, join};
 use crate::dtype::DType;
 
 /// The dimensions of a general dot product.
@@ -215,6 +215,9 @@ impl<'b> Value<'b> {
         let ty = Type::new(dtype, &result);
         if !agree(&dims.lhs_batch, &dims.rhs_batch) || !agree(&dims.lhs_contract, &dims.rhs_contract) {
             return self.builder.fail(format!("dot_general of {self:?} and {other:?} with {dims:?}"), ty);
+        }
+        if self.builder.target == Target::Tpu && matches!(dtype, DType::I64 | DType::U64) {
+            return self.paired_dot(other, dims, dtype);
         }
         let attributes = format!(
             "dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = {}, rhs_batching_dimensions = {}, \
