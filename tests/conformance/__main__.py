@@ -51,7 +51,10 @@ def parser() -> argparse.ArgumentParser:
         help=f"instead of comparing, ask libtpu's compiler whether it takes the programs: {','.join(ahead.TOPOLOGIES)}",
     )
     parser.add_argument(
-        "--inputs", type=int, metavar="N", help=f"at most so many of each ({INPUTS}; {ahead.INPUTS} to compile for TPUs)"
+        "--inputs",
+        type=int,
+        metavar="N",
+        help=f"at most so many of each ({INPUTS}; {ahead.INPUTS} to compile for TPUs)",
     )
     parser.add_argument("--sample", type=int, metavar="N", help="draw N cases at random from the selection")
     parser.add_argument("--seed", type=int, default=0, help="for the draw, and for every case's inputs (0)")

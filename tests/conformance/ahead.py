@@ -1,4 +1,4 @@
-"""Judges a case by a TPU's compiler, which needs no TPU: whether libtpu takes each program that the case would run there.
+"""Judges a case by a TPU's compiler, which needs no TPU: whether libtpu takes each program that the case runs there.
 
 The device of this machine runs the case, with its programs written as for a TPU (`TORCHTPU_TARGET=tpu`). What they
 compute is not looked at here.
@@ -25,6 +25,10 @@ INPUTS = 2
 
 class RefusedError(Exception):
     """libtpu does not take a program."""
+
+
+class NothingToCompileError(Exception):
+    """The case fails before there is a program: what other modes judge."""
 
 
 def write_for_tpus() -> None:
@@ -54,7 +58,7 @@ def judge(trial: Trial, mode: str) -> None:
         if reason := _refusal(text, TOPOLOGIES[mode]):
             raise RefusedError(f"{operators.removeprefix('// ')}: {reason}")
     if failure is not None and not programs:
-        raise failure
+        raise NothingToCompileError from failure
 
 
 @functools.lru_cache(maxsize=1000)

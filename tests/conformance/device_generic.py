@@ -1,5 +1,5 @@
-"""PyTorch's device-generic testing, on this device: its test base for PrivateUse1 devices, the decorators that draw tests
-from its lists, and the checks that it carries for autocast, custom operators and composite operators.
+"""PyTorch's device-generic testing, on this device: its test base for PrivateUse1 devices, the decorators that draw
+tests from its lists, and the checks that it carries for autocast, custom operators and composite operators.
 
 What the installed torch has of this is here; most of PyTorch's tests are not part of it. `tests/python` runs these
 classes; `python -m pytest tests/conformance/device_generic.py -k NAME` runs some.
@@ -165,7 +165,8 @@ class TestLists(TestCase):
             for tensor in (*results, *tensors_of(gradients)):
                 self.assertEqual(str(tensor.device), device)
 
-    @optims(optim_db, dtypes=[torch.float32])
+    # LBFGS magnifies rounding in its iterations; the sweep has it with a problem for which it does not.
+    @optims([info for info in optim_db if info.optim_cls is not torch.optim.LBFGS], dtypes=[torch.float32])
     def test_optimizers(self, device: str, dtype: torch.dtype, optim_info: Any) -> None:
         if optim_info.only_supports_sparse_grads:
             self.skipTest("there are no sparse tensors on tpu")

@@ -25,7 +25,7 @@ CPU_ERRORS = 4.0
 class Verdict:
     case: str
     status: str
-    """"pass", "fail", "skip" (the CPU itself does not run it), "crash" or "hang"."""
+    """"pass", "fail", "skip" (there is nothing to judge), "crash" or "hang"."""
     passed: int = 0
     failed: int = 0
     why: str = ""
@@ -72,6 +72,9 @@ def run(case: Case, inputs: int = INPUTS, seed: int = 0) -> Verdict:
                     with torch.tpu.set_eager_mode(case.mode):
                         _judge(trial, subject, expected, case, seed)
                 verdict.passed += 1
+            except ahead.NothingToCompileError as error:
+                if not verdict.passed + verdict.failed:
+                    verdict.why = f"there is no program: {_in_short(error.__cause__)}"
             except Exception as error:
                 if not verdict.failed:
                     verdict.why, verdict.inputs = _in_short(error), trial.inputs
@@ -210,7 +213,7 @@ def _plain(tensor: Tensor) -> Tensor:
     return tensor.dequantize() if tensor.is_quantized else tensor.resolve_conj().resolve_neg()
 
 
-def _in_short(error: Exception) -> str:
+def _in_short(error: BaseException | None) -> str:
     text = " ".join(str(error).split())
     text = text if isinstance(error, DifferenceError) else f"{type(error).__name__}: {text}"
     return text if len(text) <= 600 else f"{text[:400]} ... {text[-190:]}"

@@ -51,17 +51,18 @@ What PyTorch lists as its operators, and how torchtpu runs each for each dtype t
 | {NONE} | it is refused, with an error that says why |
 | | PyTorch's CPU does not have it for that dtype |
 
-Torch is {VERSION}. Where a column holds several dtypes and they differ, the worst is shown. Tensors can also be of uint16,
-uint32 and uint64, for what PyTorch itself does with them.
+Torch is {VERSION}. Where a column holds several dtypes and they differ, the worst is shown. Tensors can also be of
+uint16, uint32 and uint64, for what PyTorch itself does with them.
 
 How exact the results are is what `make conformance` finds. The cases that differ from the CPU's stand with their
 reasons in [expected_failures.toml](../tests/conformance/expected_failures.toml).
 
 ## On a TPU
 
-The column TPU says what libtpu's compiler takes of that, forward and backward, as `make conformance-tpu` has asked it for
-{" and ".join(TOPOLOGIES)}: {ROW} all, else all but what the notes give. A TPU has no 64-bit numbers. Its compiler makes int64 of pairs
-of int32, which is exact, and float64 of pairs of float32, which has about 48 bits and float32's range; complex128 likewise.
+The column TPU says what libtpu's compiler takes of that, forward and backward, as far as `make conformance-tpu` has
+asked it: {ROW} all, else all but the dtypes given, for the reason with that number. A TPU has no 64-bit numbers. Its
+compiler makes an int64 of two int32, which is exact, and a float64 of two float32, which has about 48 bits and the range
+of a float32; so it does with complex128.
 
 {"".join(f"{number}. {reason}{chr(10)}" for number, reason in enumerate(NOTES, 1))}
 ## The operators

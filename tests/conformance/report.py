@@ -98,7 +98,9 @@ def _page(summary: Summary, verdicts: list[Verdict]) -> str:
         subject, dtype, direction, _ = Case.parse(verdict.case)
         by_subject[subject][direction, dtype].append(verdict)
     used = {cell for cells in by_subject.values() for cell in cells}
-    columns = [(direction, dtype) for direction in DIRECTIONS for dtype in COMPILED_DTYPES if (direction, dtype) in used]
+    columns = [
+        (direction, dtype) for direction in DIRECTIONS for dtype in COMPILED_DTYPES if (direction, dtype) in used
+    ]
     head = "".join(f"<th>{direction}<br>{dtype}" for direction, dtype in columns)
     rows = "".join(
         _row(subject, [cells.get(column, []) for column in columns]) for subject, cells in by_subject.items()
