@@ -57,6 +57,8 @@ def judge(trial: Trial, mode: str) -> None:
         operators, _, text = program.partition("\n")
         if reason := _refusal(text, TOPOLOGIES[mode]):
             raise RefusedError(f"{operators.removeprefix('// ')}: {reason}")
+    if failure is not None and "TPUs have no" in str(failure):
+        raise failure
     if failure is not None and not programs:
         raise NothingToCompileError from failure
 

@@ -61,8 +61,8 @@ reasons in [expected_failures.toml](../tests/conformance/expected_failures.toml)
 
 The column TPU says what libtpu's compiler takes of that, forward and backward, as far as `make conformance-tpu` has
 asked it: {ROW} all, else all but the dtypes given, for the reason with that number. A TPU has no 64-bit numbers. Its
-compiler makes an int64 of two int32, which is exact, and a float64 of two float32, which has about 48 bits and the range
-of a float32; so it does with complex128.
+compiler makes an int64 of two int32, which is exact, and a float64 of two float32, which has about 48 bits and the
+range of a float32; so it does with complex128.
 
 {"".join(f"{number}. {reason}{chr(10)}" for number, reason in enumerate(NOTES, 1))}
 ## The operators

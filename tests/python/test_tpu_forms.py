@@ -58,3 +58,25 @@ def test_divisions_of_64_bits() -> None:
 
 def test_products_of_64_bits() -> None:
     assert json.loads(check_python(PRODUCTS, TORCHTPU_TARGET="tpu")) == []
+
+REFUSALS = """
+import json, torch
+words = []
+for refused in (
+    lambda: torch.fft.fft(torch.ones(4, dtype=torch.complex128, device="tpu")),
+    lambda: torch.fft.rfft(torch.ones(4, dtype=torch.float64, device="tpu")),
+    lambda: torch.conv1d(*(torch.ones(1, 1, 3, dtype=torch.int64, device="tpu") for _ in range(2))),
+):
+    try:
+        refused()
+    except NotImplementedError as error:
+        words.append(str(error))
+print(json.dumps(words))
+"""
+
+
+def test_what_tpus_lack_is_refused_at_the_call() -> None:
+    transforms, real, convolution = json.loads(check_python(REFUSALS, TORCHTPU_TARGET="tpu"))
+    assert "TPUs have no Fourier transforms in double precision" in transforms
+    assert "TPUs have no Fourier transforms in double precision" in real
+    assert "TPUs have no convolutions of 64-bit integers" in convolution

@@ -243,6 +243,9 @@ impl<'b> Value<'b> {
 
     /// `stablehlo.convolution` of this input with `kernel`.
     pub fn convolution(self, kernel: Value<'b>, c: &Convolution) -> Value<'b> {
+        if self.is_paired() {
+            self.builder.lack("TPUs have no convolutions of 64-bit integers");
+        }
         let (input, filter) = (self.dims(), kernel.dims());
         let spatial = c.strides.len();
         let mut dims = vec![0; spatial + 2];
@@ -435,6 +438,9 @@ impl<'b> Value<'b> {
     /// `stablehlo.fft` along the last dimension, of `size` elements on its real or complex side.
     pub fn fft(self, kind: Fft, size: i64) -> Value<'b> {
         let mut ty = self.ty();
+        if self.builder.target == Target::Tpu && ty.dtype.real() == DType::F64 {
+            self.builder.lack("TPUs have no Fourier transforms in double precision");
+        }
         let half = size / 2 + 1;
         let (name, from, to) = match kind {
             Fft::Fft => ("FFT", size, size),
