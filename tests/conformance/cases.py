@@ -12,9 +12,20 @@ import torch
 from tests.conformance.places import Trial
 
 MODES = ("strict", "fused", "debug")
-DIRECTIONS = ("forward", "backward", "gradgrad", "strided", "out", "inplace", "errors", "step", "gradcheck")
-# It judges formulas, which are the same in each mode.
-ONE_MODE_DIRECTIONS = ("gradcheck",)
+DIRECTIONS = (
+    "forward",
+    "backward",
+    "gradgrad",
+    "strided",
+    "out",
+    "inplace",
+    "errors",
+    "step",
+    "gradcheck",
+    "gradgradcheck",
+)
+# They judge formulas, which are the same in each mode.
+ONE_MODE_DIRECTIONS = ("gradcheck", "gradgradcheck")
 # The first four are those that the project's goal is stated for.
 DTYPES = (
     "float32",

@@ -33,10 +33,11 @@ ONLY_FOR = {
     "inplace": (torch.float32, torch.int64),
     "errors": (torch.float32,),
     "gradcheck": (torch.float64,),
+    "gradgradcheck": (torch.float64,),
 }
 
 
-DIFFERENTIATING = ("backward", "gradgrad", "gradcheck")
+DIFFERENTIATING = ("backward", "gradgrad", "gradcheck", "gradgradcheck")
 
 
 def operators() -> Iterator[Operator]:
@@ -64,6 +65,7 @@ class Operator:
             "inplace": runs and info.get_inplace() is not None,
             "errors": info.error_inputs_func is not None,
             "gradcheck": differentiates and not is_random(self.name),
+            "gradgradcheck": differentiates and info.supports_gradgrad and not is_random(self.name),
         }
         return tuple(
             direction
@@ -142,13 +144,17 @@ class Operator:
         return program
 
     def _gradcheck(self, sample: SampleInput) -> Callable[[Place], Any]:
-        """First and second gradients against finite differences."""
+        return self._differences(sample, torch.autograd.gradcheck)
+
+    def _gradgradcheck(self, sample: SampleInput) -> Callable[[Place], Any]:
+        return self._differences(sample, torch.autograd.gradgradcheck)
+
+    def _differences(self, sample: SampleInput, check: Callable[..., bool]) -> Callable[[Place], Any]:
+        """Gradients against finite differences."""
 
         def program(place: Place) -> Any:
             leaves, structure = tree_flatten(self._put(sample, place))
             inputs = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.requires_grad]
-            if not inputs:
-                return True
 
             def function(*given: Tensor) -> tuple[Tensor, ...]:
                 replaced = {id(old): new for old, new in zip(inputs, given, strict=True)}
@@ -157,11 +163,7 @@ class Operator:
                 result = self.info.gradcheck_wrapper(self.info.op, input, *args, **kwargs)
                 return tuple(tensors_of(sample.output_process_fn_grad(result)))
 
-            options = {"nondet_tol": self.info.gradcheck_nondet_tol, "fast_mode": True}
-            is_right = torch.autograd.gradcheck(function, inputs, **options)
-            if self.info.supports_gradgrad:
-                is_right &= torch.autograd.gradgradcheck(function, inputs, **options)
-            return is_right
+            return check(function, inputs, nondet_tol=self.info.gradcheck_nondet_tol, fast_mode=True)
 
         return program
 

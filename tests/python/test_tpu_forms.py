@@ -59,6 +59,7 @@ def test_divisions_of_64_bits() -> None:
 def test_products_of_64_bits() -> None:
     assert json.loads(check_python(PRODUCTS, TORCHTPU_TARGET="tpu")) == []
 
+
 REFUSALS = """
 import json, torch
 words = []
