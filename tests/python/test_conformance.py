@@ -28,7 +28,7 @@ SHARDS = 20
 GRADIENTS = (
     "cdist",
     "cumprod",
-    "embedding",
+    "nn.functional.embedding",
     "linalg.eigh",
     "log_softmax",
     "masked_scatter",
