@@ -17,6 +17,8 @@ Here is what no other file has; the others are:
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import types
 from pathlib import Path
 
@@ -161,24 +163,18 @@ def test_accelerator_memory(device: torch.device) -> None:
     assert 0 < free <= total
 
 
-def test_spawned_processes_have_the_device() -> None:
-    code = """
+def test_spawned_processes_have_the_device(tmp_path: Path) -> None:
+    # A spawned process imports the file that it comes from.
+    script = tmp_path / "script.py"
+    script.write_text("""
 import torch, torch.multiprocessing
 def work(index):
     print(index, torch.ones(2, device="tpu").sum().item(), flush=True)
 if __name__ == "__main__":
     torch.ones(1, device="tpu")
     torch.multiprocessing.start_processes(work, args=(), nprocs=1, start_method="spawn")
-"""
-    # A spawned process imports the file that it comes from.
-    import subprocess
-    import sys
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        script = Path(folder) / "script.py"
-        script.write_text(code)
-        finished = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=240)
+""")
+    finished = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=240)
     assert finished.stdout == "0 2.0\n", finished.stderr
 
 
