@@ -82,6 +82,10 @@ test-python: build $(VENV)/.ready-examples ## Python tests (PYTEST="-k views" fo
 conformance: build ## All that PyTorch tests of its operators, against the CPU (CONFORMANCE="--help")
 	$(PY) -m tests.conformance $(CONFORMANCE)
 
+.PHONY: conformance-tpu
+conformance-tpu: build ## Of the same, what a TPU's compiler does not take (needs libtpu; CONFORMANCE="--help")
+	$(PY) -m tests.conformance --compile-for v5e $(CONFORMANCE)
+
 .PHONY: lint
 lint: $(VENV)/.ready ## Formatting, clippy, ruff, mypy
 	cargo fmt --all --check

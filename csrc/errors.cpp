@@ -43,9 +43,9 @@ bool means_no_metas() {
   try {
     throw;
   } catch (const c10::NotImplementedError& error) {
-    // PyTorch says in several ways that there is no meta kernel; what says none of them is a kernel's own
-    // refusal of its arguments, for the user to see.
-    for (const char* missing : {"Could not run '", "Meta", "meta"}) {
+    // PyTorch says in several ways that there is no meta kernel, or only one that asks a backend for its own
+    // (TORCH_LIBRARY_IMPL); what says none of them is a kernel's own refusal of its arguments, for the user to see.
+    for (const char* missing : {"Could not run '", "Meta", "meta", "TORCH_LIBRARY_IMPL"}) {
       if (std::strstr(error.what(), missing) != nullptr) return true;
     }
     return false;

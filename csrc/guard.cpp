@@ -1,6 +1,10 @@
 // Devices, streams and events. A device has one in-order queue, so a stream is only a label: work on any
 // stream already runs after all work that was queued before it.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#if __has_include(<c10/core/DeviceCapability.h>)  // before, PyTorch did not ask
+#include <c10/core/DeviceCapability.h>
+#define TORCHTPU_HAS_CAPABILITIES
+#endif
 
 #include <array>
 #include <atomic>
@@ -50,6 +54,16 @@ struct TpuGuard final : c10::impl::DeviceGuardImplInterface {
     return count < 0 ? 0 : static_cast<c10::DeviceIndex>(count);
   }
 
+#ifdef TORCHTPU_HAS_CAPABILITIES
+  c10::DeviceCapability getDeviceCapability(c10::Device) const override {
+    c10::DeviceCapability capability;
+#define HOLDS(_, name) \
+  capability.capability_data.supported_scalar_types.has_##name = tt_check_dtype(static_cast<int8_t>(c10::ScalarType::name)) == TT_OK;
+    AT_FORALL_SCALAR_TYPES_WITH_COMPLEX_AND_QINTS(HOLDS)
+#undef HOLDS
+    return capability;
+  }
+#endif
   c10::Stream getStream(c10::Device device) const override { return stream(device, t_streams[index_of(device)]); }
   c10::Stream getDefaultStream(c10::Device device) const override { return stream(device, 0); }
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override {

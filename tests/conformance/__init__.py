@@ -6,6 +6,8 @@
     modules.py     those of modules, from module_db, and of optimizers, from optim_db
     places.py      where a program runs: the CPU, the CPU in double precision, the device
     judge.py       runs a case and says whether it passes, and why not
+    ahead.py       asks a TPU's compiler instead, about the programs that a case is on a TPU
+    device_generic.py  tests of PyTorch's machinery for testing devices, on this one
     exceptions.py  operators whose results are compared otherwise; failures that are expected
     workers.py     processes that survive a crash or a hang of one of them
     report.py      the summary and the page

@@ -13,7 +13,8 @@ from typing import Any
 
 import torchtpu
 
-from tests.conformance.cases import DIRECTIONS, DTYPES, MODES, Case, cases
+from tests.conformance import ahead
+from tests.conformance.cases import COMPILED_DTYPES, DIRECTIONS, DTYPES, MODES, Case, cases
 from tests.conformance.exceptions import expected_failure
 from tests.conformance.judge import INPUTS, Verdict
 from tests.conformance.report import summarize, write_report
@@ -30,29 +31,64 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.conformance",
         description="Runs what PyTorch tests of its operators, modules and optimizers on 'tpu' and compares with the "
-        "CPU. Writes results.jsonl, summary.json and index.html. A run that was stopped goes on where it was.",
-        epilog="Fails if a case fails that expected_failures.toml does not list, or if one that it lists passes.",
+        "CPU, or compiles it for TPUs. Writes results.jsonl, summary.json and index.html. A run that was stopped goes "
+        "on where it was.",
+        epilog="Fails if a case fails that expected_failures.toml (with --compile-for, tpu_refusals.toml) does not "
+        "list, or if one that it lists passes.",
     )
     parser.add_argument(
         "cases", type=Case.parse, nargs="*", metavar="CASE", help="only this one: abs/int8/forward/strict"
     )
     parser.add_argument("--operators", type=_names, default=("*",), metavar="NAMES", help="such as 'linalg.*,nn.LSTM'")
-    parser.add_argument("--dtypes", type=_names, default=DTYPES, metavar="NAMES", help=",".join(DTYPES))
-    parser.add_argument("--directions", type=_names, default=DIRECTIONS, metavar="NAMES", help=",".join(DIRECTIONS))
-    parser.add_argument("--modes", type=_names, default=MODES, metavar="NAMES", help=",".join(MODES))
-    parser.add_argument("--inputs", type=int, default=INPUTS, metavar="N", help=f"at most so many of each ({INPUTS})")
+    parser.add_argument("--dtypes", type=_names, metavar="NAMES", help=",".join(DTYPES))
+    parser.add_argument("--directions", type=_names, metavar="NAMES", help=",".join(DIRECTIONS))
+    modes = parser.add_mutually_exclusive_group()
+    modes.add_argument("--modes", type=_names, default=MODES, metavar="NAMES", help=",".join(MODES))
+    modes.add_argument(
+        "--compile-for",
+        type=_chips,
+        metavar="NAMES",
+        help=f"instead of comparing, ask libtpu's compiler whether it takes the programs: {','.join(ahead.TOPOLOGIES)}",
+    )
+    parser.add_argument(
+        "--inputs",
+        type=int,
+        metavar="N",
+        help=f"at most so many of each ({INPUTS}; {ahead.INPUTS} to compile for TPUs)",
+    )
     parser.add_argument("--sample", type=int, metavar="N", help="draw N cases at random from the selection")
     parser.add_argument("--seed", type=int, default=0, help="for the draw, and for every case's inputs (0)")
     parser.add_argument("--failed", action="store_true", help="of the selection, only what failed in the last run")
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="processes (2)")
     parser.add_argument("--timeout", type=float, default=180, metavar="SECONDS", help="what a case may take (180)")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help=f"where the results go ({FOLDER})")
+    parser.add_argument("--folder", type=Path, help=f"where the results go ({FOLDER}; {FOLDER}-tpu)")
     parser.add_argument("--fresh", action="store_true", help="do not go on with a run that was stopped")
     return parser
 
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split(","))
+
+
+def _chips(text: str) -> tuple[str, ...]:
+    if unknown := set(_names(text)) - set(ahead.TOPOLOGIES):
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; choose from {', '.join(ahead.TOPOLOGIES)}")
+    return _names(text)
+
+
+def settle(options: argparse.Namespace) -> None:
+    """Fills in what the command line leaves to what is done: comparing, or compiling for TPUs."""
+    if options.cases:
+        options.modes = tuple({case.mode for case in options.cases})
+    elif options.compile_for:
+        options.modes = options.compile_for
+    compiles = any(mode in ahead.TOPOLOGIES for mode in options.modes)
+    options.dtypes = options.dtypes or (COMPILED_DTYPES if compiles else DTYPES)
+    options.directions = options.directions or (ahead.DIRECTIONS if compiles else DIRECTIONS)
+    options.inputs = options.inputs or (ahead.INPUTS if compiles else INPUTS)
+    options.folder = options.folder or (FOLDER.with_name(f"{FOLDER.name}-tpu") if compiles else FOLDER)
+    if compiles:
+        ahead.write_for_tpus()
 
 
 def select(options: argparse.Namespace) -> list[Case]:
@@ -114,6 +150,7 @@ class Progress:
 
 def main() -> int:
     options = parser().parse_args()
+    settle(options)
     options.folder.mkdir(parents=True, exist_ok=True)
     results = Results(options.folder / "results.jsonl", {"seed": options.seed, "inputs": options.inputs})
     chosen = select(options)

@@ -7,12 +7,15 @@ import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from tests.conformance.ahead import TOPOLOGIES
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib  # pytest brings it
 
 EXPECTED = Path(__file__).with_name("expected_failures.toml")
+REFUSALS = Path(__file__).with_name("tpu_refusals.toml")
 REGRESSIONS = Path(__file__).with_name("regressions.txt")
 
 # Compared by dtype, shape and range only: what is drawn differs between devices. Names may be patterns.
@@ -78,14 +81,16 @@ def is_random(subject: str) -> bool:
 
 
 @functools.cache
-def _expected() -> list[tuple[str, str]]:
-    groups = tomllib.loads(EXPECTED.read_text()).get("failure", [])
+def listed(path: Path) -> list[tuple[str, str]]:
+    """The patterns of a list, each with its reason."""
+    groups = tomllib.loads(path.read_text()).get("failure", [])
     return [(pattern, group["reason"]) for group in groups for pattern in group["cases"]]
 
 
 def expected_failure(case: str) -> tuple[str, str] | None:
     """The pattern of the list that a case matches, and the reason given there."""
-    return next((entry for entry in _expected() if fnmatchcase(case, entry[0])), None)
+    path = REFUSALS if case.rpartition("/")[2] in TOPOLOGIES else EXPECTED
+    return next((entry for entry in listed(path) if fnmatchcase(case, entry[0])), None)
 
 
 def regressions() -> list[str]:

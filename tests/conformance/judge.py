@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tests.conformance import ahead
 from tests.conformance.cases import Case, Subject, subjects
 from tests.conformance.exceptions import UNIT_RANGE, is_random
 from tests.conformance.places import CPU, DEVICE, PRECISE, Place, Trial, seed_everything
@@ -24,7 +25,7 @@ CPU_ERRORS = 4.0
 class Verdict:
     case: str
     status: str
-    """"pass", "fail", "skip" (the CPU itself does not run it), "crash" or "hang"."""
+    """"pass", "fail", "skip" (there is nothing to judge), "crash" or "hang"."""
     passed: int = 0
     failed: int = 0
     why: str = ""
@@ -65,9 +66,15 @@ def run(case: Case, inputs: int = INPUTS, seed: int = 0) -> Verdict:
                     verdict.why = f"the CPU fails: {_in_short(error)}"
                 continue
             try:
-                with torch.tpu.set_eager_mode(case.mode):
-                    _judge(trial, subject, expected, case, seed)
+                if case.mode in ahead.TOPOLOGIES:
+                    ahead.judge(trial, case.mode)
+                else:
+                    with torch.tpu.set_eager_mode(case.mode):
+                        _judge(trial, subject, expected, case, seed)
                 verdict.passed += 1
+            except ahead.NothingToCompileError as error:
+                if not verdict.passed + verdict.failed:
+                    verdict.why = f"there is no program: {_in_short(error.__cause__)}"
             except Exception as error:
                 if not verdict.failed:
                     verdict.why, verdict.inputs = _in_short(error), trial.inputs
@@ -208,7 +215,7 @@ def _plain(tensor: Tensor) -> Tensor:
     return tensor.dequantize() if tensor.is_quantized else tensor.resolve_conj().resolve_neg()
 
 
-def _in_short(error: Exception) -> str:
+def _in_short(error: BaseException | None) -> str:
     text = " ".join(str(error).split())
     text = text if isinstance(error, DifferenceError) else f"{type(error).__name__}: {text}"
     return text if len(text) <= 600 else f"{text[:400]} ... {text[-190:]}"

@@ -14,7 +14,9 @@ from pathlib import Path
 import torch
 import torchtpu  # noqa: F401 (registers the device)
 
-from tests.conformance.cases import subjects
+from tests.conformance.ahead import TOPOLOGIES
+from tests.conformance.cases import COMPILED_DTYPES, Case, subjects
+from tests.conformance.exceptions import REFUSALS, expected_failure, listed
 from tests.conformance.operators import Operator
 from tests.conformance.places import CPU, DEVICE, Trial
 
@@ -33,6 +35,8 @@ ROW, DECOMPOSITION, NONE, NOTHING = "●", "○", "✕", ""
 # Of an operator, for a dtype.
 SAMPLES = 3
 
+# Why a TPU's compiler refuses some, in the order of the list.
+NOTES = [*dict.fromkeys(reason for _, reason in listed(REFUSALS))]
 VERSION = torch.__version__.partition("+")[0]
 
 HEAD = f"""# Operators
@@ -47,16 +51,27 @@ What PyTorch lists as its operators, and how torchtpu runs each for each dtype t
 | {NONE} | it is refused, with an error that says why |
 | | PyTorch's CPU does not have it for that dtype |
 
-Torch is {VERSION}. Where a column holds several dtypes and they differ, the worst is shown. The columns hold on the CPU
-plugin. A TPU has no float64 and no complex128: its compiler makes do with pairs of float32 for some float64 operators
-and refuses others, and complex128 altogether. Tensors can also be of uint16, uint32 and uint64, for what PyTorch itself
-does with them.
+Torch is {VERSION}. Where a column holds several dtypes and they differ, the worst is shown. Tensors can also be of
+uint16, uint32 and uint64, for what PyTorch itself does with them.
 
 How exact the results are is what `make conformance` finds. The cases that differ from the CPU's stand with their
 reasons in [expected_failures.toml](../tests/conformance/expected_failures.toml).
 
-| operator | {" | ".join(COLUMNS)} |
-|---|{"|".join(":-:" for _ in COLUMNS)}|
+## On a TPU
+
+The column TPU says what libtpu's compiler takes of that, forward and backward: {ROW} all that it was asked about, else
+all but the dtypes given, for the reason with that number. `make conformance-tpu` asks; so far it was about each
+operator with int64, and about a sample of the other dtypes. What it does not take raises NotImplementedError at the
+call.
+
+A TPU has no 64-bit numbers. Its compiler makes an int64 of two int32, which is exact, and a float64 of two float32,
+which has about 48 bits and the range of a float32; so it does with complex128.
+
+{"".join(f"{number}. {reason}{chr(10)}" for number, reason in enumerate(NOTES, 1))}
+## The operators
+
+| operator | {" | ".join(COLUMNS)} | TPU |
+|---|{"|".join(":-:" for _ in COLUMNS)}|:-:|
 """
 
 
@@ -85,7 +100,21 @@ def _line(name: str) -> str:
         max((_how(operator, dtype) for dtype in dtypes if dtype in supported), key=order.index, default=NOTHING)
         for dtypes in COLUMNS.values()
     ]
-    return f"| `{name}` | {' | '.join(cells)} |"
+    return f"| `{name}` | {' | '.join(cells)} | {_on_tpus(operator)} |"
+
+
+def _on_tpus(operator: Operator) -> str:
+    """The notes on an operator, each with the dtypes that it is about."""
+    dtypes: dict[str, list[str]] = {}
+    for dtype in COMPILED_DTYPES:
+        for direction in operator.directions(getattr(torch, dtype)):
+            for chip in TOPOLOGIES:
+                if (refusal := expected_failure(str(Case(operator.name, dtype, direction, chip)))) is None:
+                    continue
+                about = dtypes.setdefault(refusal[1], [])
+                if dtype not in about:
+                    about.append(dtype)
+    return "; ".join(f"{', '.join(about)} [{NOTES.index(why) + 1}]" for why, about in dtypes.items()) or ROW
 
 
 def _how(operator: Operator, dtype: str) -> str:

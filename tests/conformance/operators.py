@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.testing._internal.common_device_type import toleranceOverride
 from torch.testing._internal.common_methods_invocations import foreach_op_db, op_db
 from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInput
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from tests.conformance.exceptions import (
     CHOOSES_AMONG_EQUALS,
@@ -32,6 +33,8 @@ ONLY_FOR = {
     "inplace": (torch.float32, torch.int64),
     "sparse": (torch.float32, torch.int64, torch.complex64),
     "errors": (torch.float32,),
+    "gradcheck": (torch.float64,),
+    "gradgradcheck": (torch.float64,),
 }
 # The layouts of sparse tensors, with what PyTorch says of those that an operator takes.
 LAYOUTS = {
@@ -41,6 +44,9 @@ LAYOUTS = {
     "bsr": "supports_sparse_bsr",
     "bsc": "supports_sparse_bsc",
 }
+
+
+DIFFERENTIATING = ("backward", "gradgrad", "gradcheck", "gradgradcheck")
 
 
 def operators() -> Iterator[Operator]:
@@ -68,6 +74,8 @@ class Operator:
             "inplace": runs and info.get_inplace() is not None,
             "sparse": runs and any(getattr(info, supports) for supports in LAYOUTS.values()),
             "errors": info.error_inputs_func is not None,
+            "gradcheck": differentiates and not is_random(self.name),
+            "gradgradcheck": differentiates and info.supports_gradgrad and not is_random(self.name),
         }
         return tuple(
             direction
@@ -92,7 +100,7 @@ class Operator:
         if direction == "sparse":
             return [Trial(_describe(sample), self._forward(sample)) for sample in self._sparse_samples(dtype, count)]
         make = getattr(self, f"_{direction}")
-        samples = self.info.sample_inputs("cpu", dtype, requires_grad=direction in ("backward", "gradgrad"))
+        samples = self.info.sample_inputs("cpu", dtype, requires_grad=direction in DIFFERENTIATING)
         return [Trial(_describe(sample), make(sample)) for sample in evenly(samples, count)]
 
     def _sparse_samples(self, dtype: torch.dtype, count: int) -> Iterator[SampleInput]:
@@ -155,6 +163,30 @@ class Operator:
             results, inputs = self._differentiable(sample, place)
             first = gradients(results, inputs, place, create_graph=True)
             return gradients([each for each in first if each is not None and each.requires_grad], inputs, place)
+
+        return program
+
+    def _gradcheck(self, sample: SampleInput) -> Callable[[Place], Any]:
+        return self._differences(sample, torch.autograd.gradcheck)
+
+    def _gradgradcheck(self, sample: SampleInput) -> Callable[[Place], Any]:
+        return self._differences(sample, torch.autograd.gradgradcheck)
+
+    def _differences(self, sample: SampleInput, check: Callable[..., bool]) -> Callable[[Place], Any]:
+        """Gradients against finite differences."""
+
+        def program(place: Place) -> Any:
+            leaves, structure = tree_flatten(self._put(sample, place))
+            inputs = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.requires_grad]
+
+            def function(*given: Tensor) -> tuple[Tensor, ...]:
+                replaced = {id(old): new for old, new in zip(inputs, given, strict=True)}
+                filled = [replaced.get(id(leaf), leaf) for leaf in leaves]
+                input, args, kwargs = tree_unflatten(filled, structure)
+                result = self.info.gradcheck_wrapper(self.info.op, input, *args, **kwargs)
+                return tuple(tensors_of(sample.output_process_fn_grad(result)))
+
+            return check(function, inputs, nondet_tol=self.info.gradcheck_nondet_tol, fast_mode=True)
 
         return program
 

@@ -8,7 +8,7 @@ import json
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from tests.conformance.cases import DIRECTIONS, DTYPES, Case
+from tests.conformance.cases import COMPILED_DTYPES, DIRECTIONS, Case
 from tests.conformance.exceptions import expected_failure
 from tests.conformance.judge import Verdict
 
@@ -53,7 +53,7 @@ def summarize(verdicts: list[Verdict]) -> Summary:
             by_pattern[listed[0]][verdict.status != "pass"] += 1
         elif verdict.is_failure:
             unexpected.append(verdict)
-    order = {name: place for place, name in enumerate((*DTYPES, *DIRECTIONS))}
+    order = {name: place for place, name in enumerate((*COMPILED_DTYPES, *DIRECTIONS))}
     return Summary(
         dict(sorted(by_group.items(), key=lambda group: [order.get(part, 99) for part in group[0].split()])),
         unexpected,
@@ -98,7 +98,9 @@ def _page(summary: Summary, verdicts: list[Verdict]) -> str:
         subject, dtype, direction, _ = Case.parse(verdict.case)
         by_subject[subject][direction, dtype].append(verdict)
     used = {cell for cells in by_subject.values() for cell in cells}
-    columns = [(direction, dtype) for direction in DIRECTIONS for dtype in DTYPES if (direction, dtype) in used]
+    columns = [
+        (direction, dtype) for direction in DIRECTIONS for dtype in COMPILED_DTYPES if (direction, dtype) in used
+    ]
     head = "".join(f"<th>{direction}<br>{dtype}" for direction, dtype in columns)
     rows = "".join(
         _row(subject, [cells.get(column, []) for column in columns]) for subject, cells in by_subject.items()

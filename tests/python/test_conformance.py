@@ -24,6 +24,38 @@ DIRECTIONS = ("forward", "backward", "step", "errors")
 SHARDS = 20
 
 
+# Of what has a row for its gradient, each written by hand: gradients against finite differences.
+GRADIENTS = (
+    "cdist",
+    "cumprod",
+    "nn.functional.embedding",
+    "linalg.eigh",
+    "log_softmax",
+    "masked_scatter",
+    "nn.functional.adaptive_max_pool2d",
+    "nn.functional.avg_pool2d",
+    "nn.functional.batch_norm",
+    "nn.functional.conv1d",
+    "nn.functional.conv_transpose1d",
+    "nn.functional.cross_entropy",
+    "nn.functional.ctc_loss",
+    "nn.functional.gelu",
+    "nn.functional.glu",
+    "nn.functional.grid_sample",
+    "nn.functional.group_norm",
+    "nn.functional.huber_loss",
+    "nn.functional.interpolate.bilinear",
+    "nn.functional.layer_norm",
+    "nn.functional.logsigmoid",
+    "nn.functional.max_pool1d",
+    "nn.functional.pad.reflect",
+    "nn.functional.prelu",
+    "nn.functional.silu",
+    "nn.functional.softplus",
+    "nn.functional.unfold",
+)
+
+
 @functools.cache
 def drawn() -> list[str]:
     from tests.conformance.cases import cases
@@ -32,11 +64,11 @@ def drawn() -> list[str]:
     return random.Random(SEED).sample(everything, min(DRAWN, len(everything)))
 
 
-def check(names: list[str]) -> None:
+def check(names: list[str], inputs: int = 8) -> None:
     from tests.conformance.cases import Case
     from tests.conformance.judge import run
 
-    verdicts = [run(Case.parse(name)) for name in names if not expected_failure(name)]
+    verdicts = [run(Case.parse(name), inputs) for name in names if not expected_failure(name)]
     failures = [f"{verdict.case}\n  on {verdict.inputs}\n  {verdict.why}" for verdict in verdicts if verdict.is_failure]
     if failures:
         repeat = f"TORCHTPU_CONFORMANCE_SEED={SEED} repeats this, and so does python -m tests.conformance CASE"
@@ -46,6 +78,11 @@ def check(names: list[str]) -> None:
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_drawn_cases(shard: int) -> None:
     check(drawn()[shard::SHARDS])
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_by_differences(name: str) -> None:
+    check([f"{name}/float64/gradcheck/strict"], inputs=1)
 
 
 def test_the_page_of_operators_is_not_stale() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from test_conformance import SEED
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TOPOLOGIES = ("v5e:1x1", "v6e:1x1")
@@ -45,6 +47,9 @@ with ThreadPoolExecutor(2) as threads:
     for report in threads.map(compile, [(path, topology) for path in paths for topology in sys.argv[2:]]):
         print(json.dumps(report), flush=True)
 """
+
+# Of the conformance cases, other ones each day.
+SAMPLE = 12
 
 pytestmark = [
     pytest.mark.tpu_compiler,
@@ -120,3 +125,20 @@ def test_what_a_tpu_cannot_run_is_refused(tmp_path: Path) -> None:
     assert "OutOfMemoryError" in reports["too large", "v6e:1x1"]["error"]
     assert "no_such_kernel" in reports["unknown", "v6e:1x1"]["error"]
     assert "topology name v6e is invalid" in reports["fits", "v6e"]["error"]
+
+
+def test_a_sample_of_the_conformance_cases_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make conformance-tpu` compiles them all."""
+    from tests.conformance import ahead
+    from tests.conformance.cases import cases
+    from tests.conformance.exceptions import expected_failure
+    from tests.conformance.workers import run_all
+
+    # For the worker's process; this one's device may be open.
+    monkeypatch.setenv("TORCHTPU_TARGET", "tpu")
+    dtypes = ("float32", "bfloat16", "int64", "int32")
+    everything = [*cases(dtypes=dtypes, directions=ahead.DIRECTIONS, modes=("v5e",))]
+    drawn = random.Random(SEED).sample(everything, SAMPLE)
+    verdicts = run_all(drawn, 1, 300, ahead.INPUTS, 0)
+    refused = [verdict for verdict in verdicts if verdict.is_failure and not expected_failure(verdict.case)]
+    assert not refused, f"TORCHTPU_CONFORMANCE_SEED={SEED} repeats this: {refused}"

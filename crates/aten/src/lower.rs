@@ -48,11 +48,15 @@ pub struct Lowered {
 pub fn lower_call(call: &Call) -> Result<Lowered> {
     let builder = Builder::new(call.precision, call.target);
     let inputs = Inputs::new(&builder, &call.storages, call.is_checked);
-    lower_with(call, &builder, &inputs).map_err(|error| match &call.body {
+    let lowered = lower_with(call, &builder, &inputs).map_err(|error| match &call.body {
         // Whatever it is, the graph can be had with sizes that are known.
         Body::Graph(graph) if graph.bounds.is_some() => Error::not_implemented(error.message),
         _ => error,
-    })
+    })?;
+    match builder.lacking() {
+        Some(what) => Err(Error::not_implemented(format!("{}: {what}", call.operator))),
+        None => Ok(lowered),
+    }
 }
 
 fn lower_with<'b>(call: &'b Call, builder: &'b Builder, inputs: &'b Inputs<'b>) -> Result<Lowered> {

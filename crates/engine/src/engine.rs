@@ -236,7 +236,11 @@ impl Engine {
         self.precision = precision;
     }
 
+    /// Where the texts of programs go. What was built before is forgotten, so that none is missing that runs from now on.
     pub fn set_dump_folder(&mut self, folder: Option<PathBuf>) {
+        if folder.is_some() {
+            self.evict_programs(Limit { count: 0, bytes: 0 });
+        }
         self.dump_folder = folder;
     }
 

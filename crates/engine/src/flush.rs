@@ -96,7 +96,7 @@ impl Engine {
         }
         let program = Arc::new(self.build(chunk, usage)?);
         if self.held_programs.count >= self.max_programs.count || self.held_programs.bytes >= self.max_programs.bytes {
-            self.evict_programs();
+            self.evict_programs(self.max_programs);
         }
         self.held_programs.count += 1;
         self.held_programs.bytes += program.bytes();
@@ -113,8 +113,8 @@ impl Engine {
         Ok((program, true))
     }
 
-    /// Drops the programs that were not used for the longest time.
-    fn evict_programs(&mut self) {
+    /// Drops the programs that were not used for the longest time, down to less than a limit.
+    pub(crate) fn evict_programs(&mut self, limit: Limit) {
         let mut instances: Vec<&Arc<Instance>> = self.instances.values().collect();
         instances.sort_by_key(|instance| instance.id);
         instances.dedup_by_key(|instance| instance.id);
@@ -124,7 +124,7 @@ impl Engine {
             uses.extend(instance.alone.lock().iter().map(|(_, program)| use_and_size(program)));
         }
         let held = uses.len();
-        let deadline = memory::deadline(uses, self.max_programs);
+        let deadline = memory::deadline(uses, limit);
         // Counted anew: instances that have left took theirs along.
         let mut left = Limit { count: 0, bytes: 0 };
         let mut stays = |program: &Program| {

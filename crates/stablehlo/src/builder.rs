@@ -95,6 +95,8 @@ impl Function {
 pub enum Target {
     /// XLA's compiler for the host's processor.
     Cpu,
+    /// XLA's compiler for TPUs.
+    Tpu,
     #[default]
     Other,
 }
@@ -116,6 +118,7 @@ pub struct Builder {
     /// Of bounded values that are transposes: of what, and how.
     pub(crate) transposes: RefCell<HashMap<u32, (u32, Vec<usize>)>>,
     pub(crate) refused: RefCell<Option<String>>,
+    lacking: Cell<Option<&'static str>>,
 }
 
 /// A value of the function under construction.
@@ -128,6 +131,16 @@ pub struct Value<'b> {
 impl Builder {
     pub fn new(precision: Precision, target: Target) -> Builder {
         Builder { precision: Cell::new(precision), target, ..Builder::default() }
+    }
+
+    /// Notes what the target does not have.
+    pub(crate) fn lack(&self, what: &'static str) {
+        self.lacking.set(Some(what));
+    }
+
+    /// What the function needs that its target does not have: "TPUs have no ...".
+    pub fn lacking(&self) -> Option<&'static str> {
+        self.lacking.get()
     }
 
     pub fn precision(&self) -> Precision {

@@ -94,10 +94,6 @@ binary! {
     add_ => "stablehlo.add";
     sub_ => "stablehlo.subtract";
     mul_ => "stablehlo.multiply";
-    /// Division; integers truncate towards zero.
-    div_ => "stablehlo.divide";
-    /// The remainder with the sign of the dividend (C's `fmod`).
-    rem_ => "stablehlo.remainder";
     /// The larger; NaN when either is NaN.
     max => "stablehlo.maximum";
     min => "stablehlo.minimum";
@@ -178,6 +174,24 @@ impl<'b> Not for Value<'b> {
 }
 
 impl<'b> Value<'b> {
+    /// Division; integers truncate towards zero.
+    pub fn div_(self, other: impl Operand<'b>) -> Value<'b> {
+        let other = other.with(self);
+        if self.is_paired() && other.is_paired() {
+            return self.paired_quotient(other);
+        }
+        self.binary("stablehlo.divide", other)
+    }
+
+    /// The remainder with the sign of the dividend (C's `fmod`).
+    pub fn rem_(self, other: impl Operand<'b>) -> Value<'b> {
+        let other = other.with(self);
+        if self.is_paired() && other.is_paired() {
+            return self.paired_remainder(other);
+        }
+        self.binary("stablehlo.remainder", other)
+    }
+
     fn binary(self, name: &str, other: Value<'b>) -> Value<'b> {
         let (a, b) = self.broadcast_with(other);
         let ty = a.ty();

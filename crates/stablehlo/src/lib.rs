@@ -10,6 +10,7 @@ mod elementwise;
 mod reduce;
 mod shape;
 mod structured;
+mod wide;
 
 pub use bounds::{Extent, Factor};
 pub use builder::{Builder, Error, Function, Precision, Target, Type, Value};

@@ -2,7 +2,7 @@
 
 use crate::Builder;
 use crate::bounds::Extent;
-use crate::builder::{Precision, Type, Value, array, join};
+use crate::builder::{Precision, Target, Type, Value, array, join};
 use crate::dtype::DType;
 
 /// The dimensions of a general dot product.
@@ -216,6 +216,9 @@ impl<'b> Value<'b> {
         if !agree(&dims.lhs_batch, &dims.rhs_batch) || !agree(&dims.lhs_contract, &dims.rhs_contract) {
             return self.builder.fail(format!("dot_general of {self:?} and {other:?} with {dims:?}"), ty);
         }
+        if self.builder.target == Target::Tpu && matches!(dtype, DType::I64 | DType::U64) {
+            return self.paired_dot(other, dims, dtype);
+        }
         let attributes = format!(
             "dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = {}, rhs_batching_dimensions = {}, \
              lhs_contracting_dimensions = {}, rhs_contracting_dimensions = {}>, {}",
@@ -240,6 +243,9 @@ impl<'b> Value<'b> {
 
     /// `stablehlo.convolution` of this input with `kernel`.
     pub fn convolution(self, kernel: Value<'b>, c: &Convolution) -> Value<'b> {
+        if self.is_paired() {
+            self.builder.lack("TPUs have no convolutions of 64-bit integers");
+        }
         let (input, filter) = (self.dims(), kernel.dims());
         let spatial = c.strides.len();
         let mut dims = vec![0; spatial + 2];
@@ -432,6 +438,9 @@ impl<'b> Value<'b> {
     /// `stablehlo.fft` along the last dimension, of `size` elements on its real or complex side.
     pub fn fft(self, kind: Fft, size: i64) -> Value<'b> {
         let mut ty = self.ty();
+        if self.builder.target == Target::Tpu && ty.dtype.real() == DType::F64 {
+            self.builder.lack("TPUs have no Fourier transforms in double precision");
+        }
         let half = size / 2 + 1;
         let (name, from, to) = match kind {
             Fft::Fft => ("FFT", size, size),

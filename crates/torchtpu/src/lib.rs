@@ -345,7 +345,7 @@ fn scalar_types() -> BTreeMap<&'static str, (i8, bool)> {
     engine::call::SCALAR_TYPES.iter().map(|&(number, name, dtype)| (name, (number, dtype.is_some()))).collect()
 }
 
-/// Writes the text of every program that is built from now on, compiled or loaded, into a folder; `None` ends that.
+/// Writes the text of every program that runs from now on into a folder, each once; `None` ends that.
 #[pyfunction]
 fn dump_programs(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<()> {
     with_engine(py, move |mut engine| {

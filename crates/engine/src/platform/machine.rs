@@ -84,7 +84,8 @@ impl Machine<'_> {
         match self.variable("TORCHTPU_TARGET").as_deref() {
             None => Ok(None),
             Some("cpu") => Ok(Some(Target::Cpu)),
-            Some("tpu" | "cuda") => Ok(Some(Target::Other)),
+            Some("tpu") => Ok(Some(Target::Tpu)),
+            Some("cuda") => Ok(Some(Target::Other)),
             Some(other) => Err(Error::runtime(format!(
                 "TORCHTPU_TARGET must be tpu, cpu or cuda, not {other:?}. It says what programs are written for; \
                  TORCHTPU_PLATFORM says what they run on."

@@ -211,7 +211,11 @@ pub fn open() -> Result<Platform> {
         if devices.is_empty() {
             return Err(choice.refuse("has no device for this process", &missing));
         }
-        let target = target.unwrap_or(if kind == Kind::Cpu { Target::Cpu } else { Target::Other });
+        let target = target.unwrap_or(match kind {
+            Kind::Cpu => Target::Cpu,
+            Kind::Tpu => Target::Tpu,
+            Kind::Cuda | Kind::Other => Target::Other,
+        });
         Ok(Platform { kind, path: choice.path, reason: choice.reason, plugin, client, target, devices })
     })
 }
