@@ -101,7 +101,7 @@ class Growth:
         for symbol, size in zip(symbols, sizes, strict=True):
             if size < 0:
                 raise UnboundedError(f"{symbol} is negative")
-            if size > self._reached.get(symbol, 0):
+            if size > self._reached.get(symbol, -1):
                 given = self._given.get(symbol, 0)
                 self._reached[symbol] = given if given >= size else 1 << max(size - 1, 1).bit_length()
         return tuple(self._reached[symbol] for symbol in symbols)
