@@ -49,8 +49,8 @@ def _compile(module: GraphModule, inputs: Sequence[Any], flags: Flags) -> Callab
         keep_inference_input_mutations=True,
     )
     # The core donates what a program overwrites by itself; freeing what backward saved is autograd's business, and
-    # retain_graph=True must work.
-    with functorch.patch(donated_buffer=False):
+    # retain_graph=True must work. XLA finds common subexpressions, and PyTorch's search for them imports inductor.
+    with functorch.patch(donated_buffer=False, cse=False):
         return compile_with_autograd(module, inputs)
 
 
