@@ -35,8 +35,10 @@ def _compile(module: GraphModule, inputs: Sequence[Any], flags: Flags) -> Callab
     from torch._functorch._aot_autograd.logging_utils import get_aot_graph_name
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
+    from torchtpu.compile.artifacts import record_programs
     from torchtpu.compile.segments import compile_graph
 
+    record_programs()
     rows = frozenset(_C.table())
 
     def compiler(graph: GraphModule, _: Sequence[Any]) -> Callable[[list[Any]], Any]:
