@@ -6,6 +6,7 @@ What the host pads holds NaN, so whatever leaks from padding into a result is se
 from __future__ import annotations
 
 import copy
+import itertools
 import logging
 import random
 from collections.abc import Callable, Iterator
@@ -313,6 +314,22 @@ def test_what_cannot_be_bounded_is_explained(device: torch.device, caplog: pytes
             assert_same(compiled(x.to(device)), x.sort().values * 2)
     assert ["sort" in reason for reason in counters["tpu_unbounded"]] == [True]
     assert caplog.text.count("a program for each set of sizes") == 1
+
+
+def test_sizes_that_stay_are_known(device: torch.device) -> None:
+    """Convolutions cannot have bounded places, but the batch can be bounded."""
+    compiled = torch.compile(lambda x, w: F.conv2d(x, w, padding=1).relu().mean((2, 3)), dynamic=True)
+    w = torch.randn(4, 3, 3, 3)
+    inputs = [
+        torch.randn(batch, 3, size, size) for batch, size in ((5, 8), (9, 8), (7, 8), (12, 8), (3, 8), (3, 6), (5, 7))
+    ]
+    on_device = [x.to(device) for x in inputs]
+    made = [_compiles()]
+    for x, given in zip(inputs, on_device, strict=True):
+        torch.testing.assert_close(compiled(given, w.to(device)).cpu(), F.conv2d(x, w, padding=1).relu().mean((2, 3)))
+        made.append(_compiles())
+    # For the first batch alone, for all batches, and for each size.
+    assert [after - before for before, after in itertools.pairwise(made)] == [1, 1, 0, 0, 0, 1, 1]
 
 
 # ---- results in eager code ---------------------------------------------------------------------------------------

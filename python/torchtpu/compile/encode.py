@@ -212,7 +212,9 @@ class GraphEncoder(Encoder):
         if isinstance(value, list | tuple):
             return any(self._is_bounded(each) for each in value)
         value = _symbolic(value)
-        return isinstance(value, _SYMBOLIC) and value.node.constant is None and bool(value.node.expr.free_symbols)
+        if not isinstance(value, _SYMBOLIC) or value.node.constant is not None:
+            return False
+        return bool(self._bounds.known(value.node.expr).free_symbols)
 
     def _has_bounded_dims(self, node: Node) -> bool:
         value = node.meta.get("val")
@@ -481,7 +483,8 @@ def _find_sizes(module: GraphModule, bounds: Bounds) -> None:
             ]
             for argument, value in [*arguments, *named]:
                 size = _symbolic(value)
-                if isinstance(size, torch.SymInt | torch.SymFloat) and _is_number(str(argument.type)):
+                is_given = isinstance(size, torch.SymInt | torch.SymFloat) and _is_number(str(argument.type))
+                if is_given and bounds.known(size.node.expr).free_symbols:
                     bounds.number(size.node.expr)
 
 
