@@ -115,7 +115,8 @@ class Optimizer:
                 options[self.implementation] = True
             elif "foreach" in self.info.supported_impls:
                 options["foreach"] = False
-            step = place.prepared(self.info.optim_cls(parameters, **options).step)
+            # PyTorch itself breaks the graph around a step.
+            step = place.prepared(self.info.optim_cls(parameters, **options).step, is_whole=False)
 
             def closure() -> torch.Tensor:
                 # The gradients are those of half the squared distance, without an operator's help or hindrance.

@@ -30,14 +30,14 @@ class Place:
     compiler: str | None = None
     """The backend of torch.compile that what is tested goes through."""
 
-    def prepared(self, called: Callable[..., Any]) -> Callable[..., Any]:
-        """The function or module that is tested, as it is called there."""
+    def prepared(self, called: Callable[..., Any], is_whole: bool = True) -> Callable[..., Any]:
+        """The function or module that is tested, as it is called there; as a whole graph, where PyTorch can do that."""
         if self.compiler is None:
             return called
         # What PyTorch's lists hold may be a builtin, of which Dynamo wants a caller.
         function = called if isinstance(called, nn.Module) else lambda *args, **kwargs: called(*args, **kwargs)
         torch.compiler.reset()
-        compiled = torch.compile(function, backend=self.compiler, fullgraph=True, dynamic=False)
+        compiled = torch.compile(function, backend=self.compiler, fullgraph=is_whole, dynamic=False)
 
         def call(*args: Any, **kwargs: Any) -> Any:
             # Of results whose size the data decide, and of numbers that are read, Dynamo makes no graph without these.

@@ -208,6 +208,35 @@ def test_batches_of_different_sizes(task: str, device: torch.device) -> None:
     _check_training(model, batch, [30, 8, 21, 17, 5, 32, 9], device, dynamic=None)
 
 
+# Dynamo takes seconds for each, and XLA more for images: the others are for the long run.
+QUICK = ("mlp", "gpt", "dlrm")
+SIZES = random.Random(0).sample(range(2, 40), 20)
+
+
+@pytest.mark.parametrize(
+    "task", [pytest.param(task, marks=() if task in QUICK else pytest.mark.slow) for task in TASKS]
+)
+def test_models_with_dynamic_sizes(task: str, device: torch.device) -> None:
+    torch.manual_seed(0)
+    batches = [TASKS[task].batch(size) for size in SIZES]
+    on_cpu = TASKS[task].model()
+    on_device = copy.deepcopy(on_cpu).to(device)
+    losses: list[list[Tensor]] = []
+    for model, called, place in (
+        (on_cpu, on_cpu, torch.device("cpu")),
+        (on_device, torch.compile(on_device, dynamic=True), device),
+    ):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+        losses.append([])
+        for inputs, target in batches:
+            optimizer.zero_grad()
+            loss = TASKS[task].loss(called(*(each.to(place) for each in inputs)), target.to(place))
+            loss.backward()
+            optimizer.step()
+            losses[-1].append(loss.detach())
+    torch.testing.assert_close(torch.stack(losses[1]).cpu(), torch.stack(losses[0]), rtol=1e-3, atol=1e-4)
+
+
 class _Gpt(nn.Module):
     def __init__(self) -> None:
         super().__init__()
