@@ -208,8 +208,8 @@ def test_batches_of_different_sizes(task: str, device: torch.device) -> None:
     _check_training(model, batch, [30, 8, 21, 17, 5, 32, 9], device, dynamic=None)
 
 
-# Dynamo takes seconds for each, and XLA more for images: the others are for the long run.
-QUICK = ("mlp", "gpt", "dlrm")
+# Dynamo and XLA take seconds for each: the others are for the long run.
+QUICK = ("mlp", "gpt")
 SIZES = random.Random(0).sample(range(2, 40), 20)
 
 
