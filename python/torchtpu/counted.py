@@ -20,7 +20,18 @@ def register() -> None:
     library.impl("repeat_interleave.Tensor", _repeat_interleave, "PrivateUse1")
     library.impl("masked_scatter", _masked_scatter, "PrivateUse1")
     library.impl("masked_scatter_", lambda self, *given: self.copy_(_masked_scatter(self, *given)), "PrivateUse1")
+    library.impl("_assert_async", _assert_async, "PrivateUse1")
+    library.impl("_assert_async.msg", _assert_async, "PrivateUse1")
     _kernels.append(library)
+
+
+def _assert_async(self: Tensor, message: str = "Expected Tensor with single nonzero value, but got zero") -> None:
+    if self.numel() != 1:
+        raise RuntimeError(
+            f"Boolean value of Tensor with {'more than one value' if self.numel() else 'no values'} is ambiguous"
+        )
+    if not self.item():
+        raise RuntimeError(message)
 
 
 def _bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:

@@ -4,12 +4,19 @@
     exported = torchtpu.export.to_stablehlo(program)
     exported.text        # a module whose @main takes x and returns the results
 
-No device is needed: the program may have been exported on any.
+No device is needed: the program may have been exported on any. What is saved is served without the model's code:
+
+    exported.save("model.pt")
+    serve = torchtpu.export.load("model.pt")
+    (result,) = serve(x.to("tpu"))
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import os
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -39,6 +46,72 @@ class StableHLO:
     """What `@main` returns: the new values of mutated buffers and inputs, then what the program returns."""
     weights: Mapping[str, torch.Tensor]
     """The weights beside the module, by the name of their input."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes a file for [`load`]: nothing but tensors, text and numbers, in `torch.save`'s format."""
+        content = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        content.update({name: [dataclasses.astuple(spec) for spec in content[name]] for name in ("inputs", "outputs")})
+        torch.save({"format": _FORMAT, **content, "weights": dict(self.weights)}, path)
+
+
+_FORMAT = "torchtpu.export 1"
+
+
+def load(path: str | os.PathLike[str], device: torch.device | str = "tpu") -> Program:
+    """What [`StableHLO.save`] wrote, as something to call with tensors of that device."""
+    content = torch.load(path, map_location="cpu", weights_only=True)
+    if not isinstance(content, dict) or content.pop("format", None) != _FORMAT:
+        raise ValueError(f"{os.fspath(path)} was not written by torchtpu.export")
+    content.update({name: tuple(Spec(*spec) for spec in content[name]) for name in ("inputs", "outputs")})
+    return Program(StableHLO(**content), device)
+
+
+class Program:
+    """An exported program on a device: takes its inputs in order, without the weights; returns the tuple of outputs."""
+
+    def __init__(self, exported: StableHLO, device: torch.device | str = "tpu") -> None:
+        self.device = torch.empty(0, device=device).device
+        self.inputs = exported.inputs[len(exported.weights) :]
+        self.outputs = exported.outputs
+        self._weights = [weight.to(self.device) for weight in exported.weights.values()]
+        entry, functions = _renamed(exported.text)
+        count = len(exported.inputs)
+        # What the results are like, for nobody else reads the module's types.
+        results = range(count, count + len(self.outputs))
+        nodes: list[tuple[str, list[Any], int]] = [
+            ("full", [("size", ("is", list(spec.shape))), ("fill_value", ("n", 0)), _dtype(spec)], 1)
+            for spec in self.outputs
+        ]
+        arguments: list[tuple[str, Any]] = [("functions", ("s", functions)), ("entry", ("s", entry))]
+        arguments += [("inputs", ("vs", list(range(count)))), ("like", ("vs", list(results)))]
+        nodes.append(("torchtpu::call", arguments, len(results)))
+        graph = (count, nodes, [each + len(results) for each in results])
+        described = [
+            (*_described(spec), list(torch.empty(spec.shape, device="meta").stride())) for spec in self.outputs
+        ]
+        sources = list(range(len(results)))
+        self._call = _C.CompiledGraph(
+            "an exported program", graph, "t" * count, [], described, sources, self.device.index, []
+        )
+
+    def __call__(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        if len(inputs) != len(self.inputs):
+            raise TypeError(f"the program takes {len(self.inputs)} tensors, not {len(inputs)}")
+        for spec, value in zip(self.inputs, inputs, strict=True):
+            if value.device != self.device or value.dtype != spec.dtype or tuple(value.shape) != spec.shape:
+                given = f"{value.dtype} of shape {list(value.shape)} on {value.device}"
+                expected = f"{spec.dtype} of shape {list(spec.shape)} on {self.device}"
+                raise ValueError(f"{spec.name} must be {expected}, not {given}")
+        return tuple(self._call([*self._weights, *(value.detach() for value in inputs)]))
+
+
+def _renamed(text: str) -> tuple[str, str]:
+    """The functions of a module under names that no other module's have, and the name of `@main`."""
+    prefix = f"m{hashlib.sha256(text.encode()).hexdigest()[:16]}_"
+    functions = text[text.index("{") + 1 : text.rindex("}")].replace("func.func public ", "func.func private ")
+    for name in re.findall(r"^func\.func private @(\w+)\(", functions, re.MULTILINE):
+        functions = re.sub(rf"(func\.(?:func private|call) )@{name}\(", rf"\1@{prefix}{name}(", functions)
+    return f"{prefix}main", functions
 
 
 def to_stablehlo(program: torch.export.ExportedProgram, weights: Literal["inside", "beside"] = "inside") -> StableHLO:
@@ -88,6 +161,10 @@ def _bytes(tensor: torch.Tensor) -> bytes:
 
 def _spec(name: str, value: torch.Tensor) -> Spec:
     return Spec(name, value.dtype, tuple(value.shape))
+
+
+def _dtype(spec: Spec) -> tuple[str, tuple[str, int]]:
+    return "dtype", ("d", _described(spec)[0])
 
 
 def _described(spec: Spec) -> tuple[int, list[int]]:

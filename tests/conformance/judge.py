@@ -14,7 +14,7 @@ from torch import Tensor
 from tests.conformance import ahead
 from tests.conformance.cases import Case, Subject, subjects
 from tests.conformance.exceptions import UNIT_RANGE, is_random
-from tests.conformance.places import CPU, DEVICE, PRECISE, Place, Trial, seed_everything
+from tests.conformance.places import CPU, DEVICE, PRECISE, TRACED, Place, Trial, seed_everything
 
 INPUTS = 8
 # Beside a double precision result, how many times the CPU's own largest error is allowed.
@@ -69,13 +69,16 @@ def run(case: Case, inputs: int = INPUTS, seed: int = 0) -> Verdict:
                 if case.mode in ahead.TOPOLOGIES:
                     ahead.judge(trial, case.mode)
                 else:
-                    with torch.tpu.set_eager_mode(case.mode):
+                    with torch.tpu.set_eager_mode("fused" if case.mode == "compile" else case.mode):
                         _judge(trial, subject, expected, case, seed)
                 verdict.passed += 1
             except ahead.NothingToCompileError as error:
                 if not verdict.passed + verdict.failed:
                     verdict.why = f"there is no program: {_in_short(error.__cause__)}"
             except Exception as error:
+                if case.mode == "compile" and (refused := _is_refused_by_dynamo(trial, seed)):
+                    verdict.why = verdict.why if verdict.failed else f"torch.compile refuses: {refused}"
+                    continue
                 if not verdict.failed:
                     verdict.why, verdict.inputs = _in_short(error), trial.inputs
                 verdict.failed += 1
@@ -107,10 +110,21 @@ def _run(trial: Trial, place: Place, seed: int) -> Any:
     raise DifferenceError(f"{kind.__name__} with {pattern!r} is not raised")
 
 
+def _is_refused_by_dynamo(trial: Trial, seed: int) -> str | None:
+    """Why PyTorch itself cannot compile a program, on the CPU and with nothing behind AOTAutograd; None if it can."""
+    try:
+        _run(trial, TRACED, seed)
+    except Exception as error:
+        return _in_short(error)
+    return None
+
+
 def _judge(trial: Trial, subject: Subject, expected: Any, case: Case, seed: int) -> None:
     # Whether a program takes over the memory of its inputs does not depend on the dtype. Where it must not, a chunk
     # of one operator is the program that Strict has compiled already.
     place = DEVICE if case.dtype == "float32" else dataclasses.replace(DEVICE, kept=[])
+    if case.mode == "compile":
+        place = dataclasses.replace(place, compiler="tpu")
     actual = _run(trial, place, seed)
     # The precise result takes a third run, which most comparisons do not need.
     comparison = _Comparison(

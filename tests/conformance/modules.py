@@ -64,7 +64,7 @@ class Module:
         module = self.info.module_cls(*given.constructor_input.args, **given.constructor_input.kwargs)
         module = place.put_module(copy.deepcopy(module).to(dtype).train(is_training))
         args, kwargs = place.put((given.forward_input.args, given.forward_input.kwargs))
-        return module, (args, kwargs), module(*args, **kwargs)
+        return module, (args, kwargs), place.prepared(module)(*args, **kwargs)
 
     def _forward(self, *given: Any) -> Callable[[Place], Any]:
         def program(place: Place) -> Any:
@@ -115,7 +115,8 @@ class Optimizer:
                 options[self.implementation] = True
             elif "foreach" in self.info.supported_impls:
                 options["foreach"] = False
-            optimizer = self.info.optim_cls(parameters, **options)
+            # PyTorch itself breaks the graph around a step.
+            step = place.prepared(self.info.optim_cls(parameters, **options).step, is_whole=False)
 
             def closure() -> torch.Tensor:
                 # The gradients are those of half the squared distance, without an operator's help or hindrance.
@@ -126,10 +127,10 @@ class Optimizer:
 
             for _ in range(STEPS):
                 if self.info.step_requires_closure:
-                    optimizer.step(closure)
+                    step(closure)
                 else:
                     closure()
-                    optimizer.step()
+                    step()
             return [parameter.detach() for parameter in parameters]
 
         return program

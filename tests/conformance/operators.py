@@ -123,7 +123,7 @@ class Operator:
         def program(place: Place) -> Any:
             input, args, kwargs = self._put(sample, place)
             with place.by_default((input, args, kwargs)):
-                result = self.info.op(input, *args, **kwargs)
+                result = place.prepared(self.info.op)(input, *args, **kwargs)
             result = self._comparable(sample, (input, args, kwargs), result)
             # A foreach operator that writes to its argument returns nothing.
             return input if result is None and self.is_foreach else result
@@ -146,7 +146,7 @@ class Operator:
     def _differentiable(self, sample: SampleInput, place: Place) -> tuple[list[Tensor], list[Tensor]]:
         """The results that have a gradient, and the inputs that they have it to."""
         input, args, kwargs = self._put(sample, place)
-        results = self.info.gradcheck_wrapper(self.info.op, input, *args, **kwargs)
+        results = self.info.gradcheck_wrapper(place.prepared(self.info.op), input, *args, **kwargs)
         results = sample.output_process_fn_grad(_ordered(results) if self.name in IN_ANY_ORDER else results)
         inputs = {id(tensor): tensor for tensor in tensors_of((input, args, kwargs)) if tensor.requires_grad}
         return [result for result in tensors_of(results) if result.requires_grad], list(inputs.values())
@@ -193,7 +193,7 @@ class Operator:
     def _inplace(self, sample: SampleInput) -> Callable[[Place], Any]:
         def program(place: Place) -> Any:
             input, args, kwargs = self._put(sample, place)
-            return self.info.get_inplace()(input, *args, **kwargs), input
+            return place.prepared(self.info.get_inplace())(input, *args, **kwargs), input
 
         return program
 

@@ -27,6 +27,25 @@ class Place:
     is_wide: bool = False
     kept: list[Any] | None = None
     """Holds what was put there, so that no program may take over its memory."""
+    compiler: str | None = None
+    """The backend of torch.compile that what is tested goes through."""
+
+    def prepared(self, called: Callable[..., Any], is_whole: bool = True) -> Callable[..., Any]:
+        """The function or module that is tested, as it is called there; as a whole graph, where PyTorch can do that."""
+        if self.compiler is None:
+            return called
+        # What PyTorch's lists hold may be a builtin, of which Dynamo wants a caller.
+        function = called if isinstance(called, nn.Module) else lambda *args, **kwargs: called(*args, **kwargs)
+        torch.compiler.reset()
+        compiled = torch.compile(function, backend=self.compiler, fullgraph=is_whole, dynamic=False)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            # Of results whose size the data decide, and of numbers that are read, Dynamo makes no graph without these.
+            options = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}
+            with torch._dynamo.config.patch(options):
+                return compiled(*args, **kwargs)
+
+        return call
 
     def put(self, value: Any) -> Any:
         """A copy of a value there, all through lists, tuples, slices and dictionaries. Strides and sharing are kept."""
@@ -91,6 +110,8 @@ class Place:
 CPU = Place("cpu")
 PRECISE = Place("cpu", is_wide=True)
 DEVICE = Place("tpu")
+# Dynamo and AOTAutograd without a compiler behind them: what they refuse here, they refuse everywhere.
+TRACED = Place("cpu", compiler="aot_eager")
 
 
 @dataclasses.dataclass(frozen=True)

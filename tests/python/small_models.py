@@ -170,18 +170,18 @@ class DLRM(nn.Module):
         return self.top(torch.cat([features[0], products[:, row, column]], dim=1)).squeeze(1)
 
 
-def _images() -> Batch:
-    x = torch.randn(8, 3, 16, 16)
+def _images(size: int = 8) -> Batch:
+    x = torch.randn(size, 3, 16, 16)
     return (x,), x.mean(dim=(1, 2, 3)).mul(100).long() % 5
 
 
-def _masks() -> Batch:
-    x = torch.randn(4, 3, 16, 16)
+def _masks(size: int = 4) -> Batch:
+    x = torch.randn(size, 3, 16, 16)
     return (x,), (x.mean(dim=1) > 0).long()
 
 
-def _vectors() -> Batch:
-    return (torch.randn(16, 12),), torch.randint(5, (16,))
+def _vectors(size: int = 16) -> Batch:
+    return (torch.randn(size, 12),), torch.randint(5, (size,))
 
 
 def _text(vocabulary: int, batch: int, length: int) -> Batch:
@@ -189,17 +189,19 @@ def _text(vocabulary: int, batch: int, length: int) -> Batch:
     return (tokens[:, :-1].contiguous(),), tokens[:, 1:].flatten()
 
 
-def _clicks() -> Batch:
-    lengths = torch.randint(1, 4, (16,))
+def _clicks(size: int = 16) -> Batch:
+    lengths = torch.randint(1, 4, (size,))
     offsets = F.pad(lengths.cumsum(0), (1, 0))[:-1]
-    # As many indices in every batch; the last bag takes the rest.
-    return (torch.randn(16, 6), torch.randint(30, (48,)), offsets), torch.randint(2, (16,)).float()
+    # As many indices in every batch of a size; the last bag takes the rest.
+    given = torch.randn(size, 6), torch.randint(30, (3 * size,)), offsets
+    return given, torch.randint(2, (size,)).float()
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
     model: Callable[[], nn.Module]
-    batch: Callable[[], Batch]
+    batch: Callable[..., Batch]
+    """A batch; as many samples as are asked for."""
     loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy
 
 
@@ -207,10 +209,10 @@ TASKS = {
     "mlp": Task(MLP, _vectors),
     "resnet": Task(ResNet, _images),
     "unet": Task(UNet, _masks),
-    "gpt": Task(lambda: GPT(written_out=True), lambda: _text(40, 4, 12)),
-    "gpt_sdpa": Task(lambda: GPT(written_out=False), lambda: _text(40, 4, 12)),
+    "gpt": Task(lambda: GPT(written_out=True), lambda size=4: _text(40, size, 12)),
+    "gpt_sdpa": Task(lambda: GPT(written_out=False), lambda size=4: _text(40, size, 12)),
     "vit": Task(ViT, _images),
-    "lstm": Task(lambda: Recurrent(nn.LSTM), lambda: _text(20, 4, 5)),
-    "gru": Task(lambda: Recurrent(nn.GRU), lambda: _text(20, 4, 5)),
+    "lstm": Task(lambda: Recurrent(nn.LSTM), lambda size=4: _text(20, size, 5)),
+    "gru": Task(lambda: Recurrent(nn.GRU), lambda size=4: _text(20, size, 5)),
     "dlrm": Task(DLRM, _clicks, F.binary_cross_entropy_with_logits),
 }

@@ -6,6 +6,7 @@ What the host pads holds NaN, so whatever leaks from padding into a result is se
 from __future__ import annotations
 
 import copy
+import itertools
 import logging
 import random
 from collections.abc import Callable, Iterator
@@ -207,6 +208,35 @@ def test_batches_of_different_sizes(task: str, device: torch.device) -> None:
     _check_training(model, batch, [30, 8, 21, 17, 5, 32, 9], device, dynamic=None)
 
 
+# Dynamo and XLA take seconds for each: the others are for the long run.
+QUICK = ("mlp", "gpt")
+SIZES = random.Random(0).sample(range(2, 40), 20)
+
+
+@pytest.mark.parametrize(
+    "task", [pytest.param(task, marks=() if task in QUICK else pytest.mark.slow) for task in TASKS]
+)
+def test_models_with_dynamic_sizes(task: str, device: torch.device) -> None:
+    torch.manual_seed(0)
+    batches = [TASKS[task].batch(size) for size in SIZES]
+    on_cpu = TASKS[task].model()
+    on_device = copy.deepcopy(on_cpu).to(device)
+    losses: list[list[Tensor]] = []
+    for model, called, place in (
+        (on_cpu, on_cpu, torch.device("cpu")),
+        (on_device, torch.compile(on_device, dynamic=True), device),
+    ):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+        losses.append([])
+        for inputs, target in batches:
+            optimizer.zero_grad()
+            loss = TASKS[task].loss(called(*(each.to(place) for each in inputs)), target.to(place))
+            loss.backward()
+            optimizer.step()
+            losses[-1].append(loss.detach())
+    torch.testing.assert_close(torch.stack(losses[1]).cpu(), torch.stack(losses[0]), rtol=1e-3, atol=1e-4)
+
+
 class _Gpt(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -313,6 +343,22 @@ def test_what_cannot_be_bounded_is_explained(device: torch.device, caplog: pytes
             assert_same(compiled(x.to(device)), x.sort().values * 2)
     assert ["sort" in reason for reason in counters["tpu_unbounded"]] == [True]
     assert caplog.text.count("a program for each set of sizes") == 1
+
+
+def test_sizes_that_stay_are_known(device: torch.device) -> None:
+    """Convolutions cannot have bounded places, but the batch can be bounded."""
+    compiled = torch.compile(lambda x, w: F.conv2d(x, w, padding=1).relu().mean((2, 3)), dynamic=True)
+    w = torch.randn(4, 3, 3, 3)
+    inputs = [
+        torch.randn(batch, 3, size, size) for batch, size in ((5, 8), (9, 8), (7, 8), (12, 8), (3, 8), (3, 6), (5, 7))
+    ]
+    on_device = [x.to(device) for x in inputs]
+    made = [_compiles()]
+    for x, given in zip(inputs, on_device, strict=True):
+        torch.testing.assert_close(compiled(given, w.to(device)).cpu(), F.conv2d(x, w, padding=1).relu().mean((2, 3)))
+        made.append(_compiles())
+    # For the first batch alone, for all batches, and for each size.
+    assert [after - before for before, after in itertools.pairwise(made)] == [1, 1, 0, 0, 0, 1, 1]
 
 
 # ---- results in eager code ---------------------------------------------------------------------------------------

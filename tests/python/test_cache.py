@@ -89,6 +89,39 @@ def test_a_second_process_compiles_nothing(warm: tuple[Path, dict[str, Any]]) ->
     assert 0 < second["load_seconds"] < first["compile_seconds"]
 
 
+# A compiled training; argv: "save" or "load", and the file of artifacts.
+ARTIFACTS = """
+import json, sys, torch
+if sys.argv[1] == "load":
+    info = torch.compiler.load_cache_artifacts(open(sys.argv[2], "rb").read())
+    assert info.tpu_programs_artifacts
+torch.manual_seed(0)
+model = torch.compile(torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh()).to("tpu"))
+losses = []
+for step in range(2):
+    loss = model(torch.randn(4, 6).to("tpu")).square().sum()
+    loss.backward()
+    losses.append(loss.item().hex())
+if sys.argv[1] == "save":
+    content, info = torch.compiler.save_cache_artifacts()
+    assert len(info.tpu_programs_artifacts) == 1
+    open(sys.argv[2], "wb").write(content)
+print(json.dumps({"losses": losses, **torch.tpu.cache_stats()}))
+"""
+
+
+def test_artifacts_of_torch_compile(tmp_path: Path) -> None:
+    answers = []
+    for what in ("save", "load"):
+        variables = {"TORCHTPU_CACHE_DIR": str(tmp_path / what)}
+        finished = run_python(f"import sys; sys.argv[1:] = {[what, str(tmp_path / 'file')]}\n{ARTIFACTS}", **variables)
+        assert finished.returncode == 0, finished.stderr
+        answers.append(json.loads(finished.stdout))
+    saved, loaded = answers
+    assert loaded["compiles"] == 0 < saved["compiles"]
+    assert loaded["losses"] == saved["losses"]
+
+
 def test_files_are_private(warm: tuple[Path, dict[str, Any]]) -> None:
     folder = warm[0] / "programs"
     assert folder.stat().st_mode & 0o777 == 0o700

@@ -370,6 +370,49 @@ def test_as_strided(device: torch.device) -> None:
     check_compiled(lambda x: [x.t().as_strided((2, 2), (1, 2)) + 1, x[1:].as_strided((2, 2), (3, 1), 5) * 2], device, x)
 
 
+def test_as_strided_of_memory_with_gaps(device: torch.device) -> None:
+    def every_second(of: Tensor) -> Tensor:
+        return of[1::2]
+
+    memory = torch.arange(40.0)
+    look = torch.compile(lambda x: [x.as_strided((2, 3), (1, 2), 2) + 1, x * 2], fullgraph=True)
+    on_cpu = every_second(memory)
+    expected = [on_cpu.as_strided((2, 3), (1, 2), 2) + 1, on_cpu * 2]
+    assert_same(look(every_second(memory.to(device))), expected)
+
+    @torch.compile(fullgraph=True)
+    def write(x: Tensor) -> Tensor:
+        x.as_strided((2, 3), (2, 4), 1).add_(5)
+        return x.sum()
+
+    on_device = memory.to(device)
+    total = write(every_second(on_device))
+    every_second(memory).as_strided((2, 3), (2, 4), 1).add_(5)
+    assert_same([total, on_device], [every_second(memory).sum(), memory])
+
+
+def test_as_strided_of_a_value_with_gaps(device: torch.device) -> None:
+    def function(x: Tensor) -> Tensor:
+        spread = torch.empty_strided((2, 3), (8, 2), device=x.device).copy_(x)
+        return spread.as_strided((3, 2), (2, 8)).sum(1)
+
+    check_compiled(function, device, torch.randn(2, 3), fullgraph=True)
+
+
+def test_parts_of_a_complex_result(device: torch.device) -> None:
+    check_compiled(lambda x: [torch.fft.fft(x).imag, torch.fft.fft(x)[:, 1].real], device, torch.randn(3, 4))
+
+
+def test_large_constants(device: torch.device) -> None:
+    weights = list(range(2000))
+
+    def function(x: Tensor) -> list[Tensor]:
+        constant = torch.tensor(weights, device=x.device, dtype=x.dtype)
+        return [x * constant, x * torch.tensor([1j, 2], device=x.device)[1]]
+
+    check_compiled(function, device, torch.randn(3, 2000), fullgraph=True)
+
+
 def test_regions_compiled_once(device: torch.device) -> None:
     layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3)).to(device)
 

@@ -22,6 +22,10 @@ DTYPES = ("float32", "int64", "bool", "bfloat16")
 DIRECTIONS = ("forward", "backward", "step", "errors")
 # PyTorch's lists take seconds to load, so a test draws its cases when it runs and not when pytest collects it.
 SHARDS = 20
+# Dynamo takes its time for each of them.
+COMPILED = max(1, DRAWN // 6)
+COMPILED_INPUTS = 2
+COMPILED_SHARDS = 5
 
 
 # Of what has a row for its gradient, each written by hand: gradients against finite differences.
@@ -58,17 +62,28 @@ GRADIENTS = (
 
 @functools.cache
 def drawn() -> list[str]:
-    from tests.conformance.cases import cases
+    from tests.conformance.cases import EAGER_MODES, cases
 
-    everything = [str(case) for case in cases() if case.dtype in DTYPES and case.direction in DIRECTIONS]
+    everything = [
+        str(case) for case in cases(modes=EAGER_MODES) if case.dtype in DTYPES and case.direction in DIRECTIONS
+    ]
     return random.Random(SEED).sample(everything, min(DRAWN, len(everything)))
 
 
-def check(names: list[str], inputs: int = 8) -> None:
-    from tests.conformance.cases import Case
-    from tests.conformance.judge import run
+@functools.cache
+def drawn_for_compile() -> list[str]:
+    from tests.conformance.cases import cases
 
-    verdicts = [run(Case.parse(name), inputs) for name in names if not expected_failure(name)]
+    # Optimizers have many settings, each of which is compiled: test_compile.py has some.
+    everything = [str(case) for case in cases(dtypes=DTYPES, modes=("compile",)) if case.direction != "step"]
+    return random.Random(SEED).sample(everything, COMPILED)
+
+
+def check(names: list[str], inputs: int | None = None) -> None:
+    from tests.conformance.cases import Case
+    from tests.conformance.judge import INPUTS, run
+
+    verdicts = [run(Case.parse(name), inputs or INPUTS) for name in names if not expected_failure(name)]
     failures = [f"{verdict.case}\n  on {verdict.inputs}\n  {verdict.why}" for verdict in verdicts if verdict.is_failure]
     if failures:
         repeat = f"TORCHTPU_CONFORMANCE_SEED={SEED} repeats this, and so does python -m tests.conformance CASE"
@@ -83,6 +98,11 @@ def test_drawn_cases(shard: int) -> None:
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients_by_differences(name: str) -> None:
     check([f"{name}/float64/gradcheck/strict"], inputs=1)
+
+
+@pytest.mark.parametrize("shard", range(COMPILED_SHARDS))
+def test_drawn_cases_compiled(shard: int) -> None:
+    check(drawn_for_compile()[shard::COMPILED_SHARDS], COMPILED_INPUTS)
 
 
 def test_the_page_of_operators_is_not_stale() -> None:

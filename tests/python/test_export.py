@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -87,3 +88,56 @@ def test_refuses_what_it_cannot_say() -> None:
         torchtpu.export.to_stablehlo(torch.export.export(nn.Dropout(), (x,)))
     with pytest.raises(ValueError, match="weights"):
         torchtpu.export.to_stablehlo(dynamic, "outside")  # type: ignore[arg-type]
+
+
+# Knows the file only.
+SERVE = """
+import sys, torch, torchtpu.export
+serve = torchtpu.export.load(sys.argv[1])
+inputs = torch.load(sys.argv[2])
+torch.save([each.cpu() for each in serve(*(each.to("tpu") for each in inputs))], sys.argv[3])
+"""
+
+
+@pytest.mark.parametrize("weights", ["inside", "beside"])
+def test_is_served_without_the_models_code(weights: str, device: torch.device, tmp_path: Path) -> None:
+    model, (inputs, _) = TASKS["gpt"].model().eval(), TASKS["gpt"].batch()
+    program, given, results = (tmp_path / name for name in ("program.pt", "inputs.pt", "results.pt"))
+    torchtpu.export.to_stablehlo(torch.export.export(model, inputs), weights).save(program)
+    torch.save(inputs, given)
+    subprocess.run([sys.executable, "-c", SERVE, str(program), str(given), str(results)], check=True, timeout=240)
+    (actual,) = torch.load(results)
+    torch.testing.assert_close(actual, model(*inputs).detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_programs_are_told_apart(device: torch.device, tmp_path: Path) -> None:
+    """Their functions have names of their own, also where several become one program."""
+    x = torch.randn(3, 4)
+    models = [nn.Linear(4, 4).eval(), nn.Sequential(nn.Linear(4, 4), nn.Tanh()).eval()]
+    programs = [
+        torchtpu.export.Program(torchtpu.export.to_stablehlo(torch.export.export(model, (x,))), device)
+        for model in models
+    ]
+    expected = models[1](models[0](x)) + models[0](x)
+
+    @torch.tpu.compile_step
+    def serve(x: Tensor) -> Tensor:
+        torch._dynamo.graph_break()
+        return programs[1](*programs[0](x))[0] + programs[0](x)[0]
+
+    torch.testing.assert_close(serve(x.to(device)).cpu(), expected.detach())
+    transposed = torch.randn(4, 3, device=device).t()
+    torch.testing.assert_close(programs[0](transposed)[0].cpu(), models[0](transposed.cpu()).detach())
+
+
+def test_refuses_other_inputs(device: torch.device, tmp_path: Path) -> None:
+    exported = torchtpu.export.to_stablehlo(torch.export.export(nn.Linear(4, 2), (torch.randn(3, 4),)))
+    exported.save(tmp_path / "program.pt")
+    serve = torchtpu.export.load(tmp_path / "program.pt", device)
+    with pytest.raises(TypeError, match="takes 1 tensors, not 2"):
+        serve(torch.ones(3, 4, device=device), torch.ones(3, 4, device=device))
+    with pytest.raises(ValueError, match=r"shape \[3, 4\]"):
+        serve(torch.ones(4, 4, device=device))
+    torch.save({"weights": 1}, tmp_path / "other.pt")
+    with pytest.raises(ValueError, match="not written"):
+        torchtpu.export.load(tmp_path / "other.pt")

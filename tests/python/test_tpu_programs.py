@@ -1,4 +1,4 @@
-"""The demo's programs are TPU programs: libtpu's compiler takes each of them, without a TPU."""
+"""The programs of the demo and of compiled models are TPU programs: libtpu's compiler takes each, without a TPU."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import small_models
 from test_conformance import SEED
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+TESTS = Path(__file__).parent
+# Dynamo and libtpu take seconds for each: the others are for the long run.
+QUICK = ("mlp", "gpt")
 TOPOLOGIES = ("v5e:1x1", "v6e:1x1")
 
 # An epoch of the demo, evaluation included: arguments are the mode and the folder for the programs.
@@ -24,6 +28,32 @@ from torchtpu import _C
 torch.tpu.eager_mode = sys.argv[1]
 _C.dump_programs(sys.argv[2])
 digits.train(sys.argv[1], torch.device("tpu"), epochs=1, batch_size=64, seed=0)
+"""
+
+# Compiled training steps of a model: arguments are the model and the folder for the programs.
+STEP = """
+import os, sys
+os.environ["TORCHTPU_TARGET"] = "tpu"
+import torch
+from small_models import TASKS
+from torchtpu import _C
+_C.dump_programs(sys.argv[2])
+task = TASKS[sys.argv[1]]
+model = task.model().to("tpu")
+optimizer = torch.optim.AdamW(model.parameters())
+
+@torch.tpu.compile_step
+def step(inputs, target):
+    optimizer.zero_grad()
+    loss = task.loss(model(*inputs), target)
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+for _ in range(2):
+    inputs, target = task.batch()
+    step([each.to("tpu") for each in inputs], target.to("tpu"))
+torch.tpu.synchronize()
 """
 
 # Compiles each program of a folder for each topology: one line of JSON for each.
@@ -62,7 +92,8 @@ pytestmark = [
 
 def run_python(code: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Runs code in a process of its own: with empty caches, and where a compiler that dies takes nothing with it."""
-    environment = {**os.environ, "PYTHONPATH": str(EXAMPLES), "TPU_LOG_DIR": "disabled"}
+    paths = [EXAMPLES, TESTS, *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "TPU_LOG_DIR": "disabled"}
     command = [sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 
@@ -72,6 +103,27 @@ def compile_ahead(folder: Path, *topologies: str) -> tuple[dict[tuple[str, str],
     finished = run_python(COMPILE, folder, *topologies)
     reports = [json.loads(line) for line in finished.stdout.splitlines() if line.startswith("{")]
     return {(report["program"], report["topology"]): report for report in reports}, finished.stderr
+
+
+def check_programs(folder: Path) -> None:
+    """Has libtpu compile each program of a folder, and prints what it estimates."""
+    programs = sorted(folder.iterdir())
+    assert programs
+
+    reports, stderr = compile_ahead(folder, *TOPOLOGIES)
+    refused = []
+    print(f"\n{'for':<9}{'flops':>12}{'bytes':>12}{'peak bytes':>12}{'seconds':>9}  operators")
+    for topology in TOPOLOGIES:
+        for path in programs:
+            report = reports.get((path.name, topology), {"error": f"libtpu died before it was done:\n{stderr[-2000:]}"})
+            if "error" in report:
+                refused.append(f"{topology} refuses {path} ({first_line(path)}): {report['error']}")
+                continue
+            flops, traffic = report["flops"] or 0, report["bytes_accessed"] or 0
+            numbers = f"{flops:>12.4g}{traffic:>12.4g}{report['peak_bytes']:>12}{report['seconds']:>9.2f}"
+            print(f"{topology:<9}{numbers}  {first_line(path)}")
+            assert report["peak_bytes"] > 0
+    assert not refused, "\n".join(refused)
 
 
 def first_line(path: Path) -> str:
@@ -86,23 +138,17 @@ def test_the_demo_compiles_for_tpus(mode: str, tmp_path: Path) -> None:
     pytest.importorskip("tqdm", reason="the demo shows its progress with tqdm")
     finished = run_python(TRAIN, mode, tmp_path)
     assert finished.returncode == 0, finished.stderr
-    programs = sorted(tmp_path.iterdir())
-    assert programs
+    check_programs(tmp_path)
 
-    reports, stderr = compile_ahead(tmp_path, *TOPOLOGIES)
-    refused = []
-    print(f"\n{'for':<9}{'flops':>12}{'bytes':>12}{'peak bytes':>12}{'seconds':>9}  operators")
-    for topology in TOPOLOGIES:
-        for path in programs:
-            report = reports.get((path.name, topology), {"error": f"libtpu died before it was done:\n{stderr[-2000:]}"})
-            if "error" in report:
-                refused.append(f"{topology} refuses {path} ({first_line(path)}): {report['error']}")
-                continue
-            flops, traffic = report["flops"] or 0, report["bytes_accessed"] or 0
-            numbers = f"{flops:>12.4g}{traffic:>12.4g}{report['peak_bytes']:>12}{report['seconds']:>9.2f}"
-            print(f"{topology:<9}{numbers}  {first_line(path)}")
-            assert report["peak_bytes"] > 0
-    assert not refused, "\n".join(refused)
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "task", [pytest.param(task, marks=() if task in QUICK else pytest.mark.slow) for task in small_models.TASKS]
+)
+def test_compiled_models_compile_for_tpus(task: str, tmp_path: Path) -> None:
+    finished = run_python(STEP, task, tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    check_programs(tmp_path)
 
 
 def test_what_a_tpu_cannot_run_is_refused(tmp_path: Path) -> None:

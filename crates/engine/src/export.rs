@@ -68,11 +68,12 @@ pub fn module_text(graph: Arc<Graph>, inputs: &[ExportInput], results: Vec<Resul
     let (names, results) = (names.join(", "), list(&function.results));
     Ok(format!(
         "module @torchtpu {{\nfunc.func public @main({}) -> ({results}) {{\n{body}{names}{equals}func.call @graph({}) : ({}) -> \
-         ({results})\n\"func.return\"({names}) : ({results}) -> ()\n}}\n{}}}\n",
+         ({results})\n\"func.return\"({names}) : ({results}) -> ()\n}}\n{}{}}}\n",
         params.join(", "),
         taken.join(", "),
         list(&function.params),
-        function.print("graph", "private", &[])
+        function.print("graph", "private", &[]),
+        function.functions.concat()
     ))
 }
 

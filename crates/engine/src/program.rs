@@ -43,6 +43,7 @@ pub(crate) struct Usage {
 /// in every process.
 pub(crate) fn module_text(chunk: &Chunk, types: &Types, usage: &Usage) -> String {
     let mut functions = String::new();
+    let mut called: Vec<&String> = Vec::new();
     let mut names: FxHashMap<u32, usize> = FxHashMap::default();
     let mut extra_types = vec![Type::new(DType::U64, &[2]); chunk.extras.len()];
     let mut body = String::new();
@@ -51,6 +52,7 @@ pub(crate) fn module_text(chunk: &Chunk, types: &Types, usage: &Usage) -> String
         let next = names.len();
         let name = *names.entry(node.instance.id).or_insert(next);
         if name == next {
+            called.extend(&function.functions);
             functions.push_str(&function.print(&format!("op{name}"), "private", &[]));
         }
         let sources = chunk.sources_of(index);
@@ -75,6 +77,9 @@ pub(crate) fn module_text(chunk: &Chunk, types: &Types, usage: &Usage) -> String
             list(&function.results)
         );
     }
+    called.sort();
+    called.dedup();
+    called.into_iter().for_each(|text| functions.push_str(text));
     let mut params = Vec::new();
     for (k, value) in chunk.inputs.iter().enumerate() {
         let donor = if usage.donated[k] { " {jax.buffer_donor = true}" } else { "" };

@@ -118,9 +118,13 @@ impl Engine {
             self.settle(storage(i), device)?;
         }
         let joins = self.joining > 0 && self.mode != Mode::Debug;
-        if joins && instance.compiled.is_none() && !(0..parts.storages.len()).any(|i| storage(i).is_pending()) {
-            // It takes nothing from the program in the making. Were it in it, the first step of a training, which
-            // makes the optimizer's state, would be another program than all others.
+        let takes_part = || {
+            let is_updated = |plan: &ResultPlan| matches!(plan, ResultPlan::Updated { storage: i, .. } if storage(*i).value().is_some());
+            (0..parts.storages.len()).any(|i| storage(i).is_pending()) || instance.outputs.iter().any(is_updated)
+        };
+        if joins && instance.compiled.is_none() && !takes_part() {
+            // It neither takes anything from the program in the making nor changes a value. Were it in it, the first
+            // step of a training, which makes the optimizer's state, would be another program than all others.
             return self.record_apart(device, |engine| {
                 engine.record_in_chunk(instance, parts, device, default_generator, outs, false)
             });

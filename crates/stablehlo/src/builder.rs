@@ -62,6 +62,8 @@ pub struct Error(pub String);
 pub struct Function {
     pub params: Vec<Type>,
     pub results: Vec<Type>,
+    /// The text of other functions that it calls; see [`Builder::call`].
+    pub functions: Vec<String>,
     signature: String,
     body: String,
 }
@@ -85,7 +87,7 @@ impl Function {
 
     /// A module whose only function is this one, as `@main`.
     pub fn module(&self, attributes: &[&str]) -> String {
-        format!("module @torchtpu {{\n{}}}\n", self.print("main", "public", attributes))
+        format!("module @torchtpu {{\n{}{}}}\n", self.print("main", "public", attributes), self.functions.concat())
     }
 }
 
@@ -106,6 +108,7 @@ pub struct Builder {
     types: RefCell<Vec<Type>>,
     params: RefCell<Vec<u32>>,
     body: RefCell<String>,
+    functions: RefCell<Vec<String>>,
     error: RefCell<Option<Error>>,
     precision: Cell<Precision>,
     follows_precision: Cell<bool>,
@@ -271,6 +274,22 @@ impl Builder {
         results
     }
 
+    /// Calls a function of another module. `functions` is the text of that one's functions, `entry` the name of the one
+    /// to call. No other text may have functions of these names.
+    pub fn call<'b>(
+        &'b self,
+        functions: String,
+        entry: &str,
+        operands: &[Value<'b>],
+        types: Vec<Type>,
+    ) -> Vec<Value<'b>> {
+        let mut called = self.functions.borrow_mut();
+        if !called.contains(&functions) {
+            called.push(functions);
+        }
+        self.op_with_regions("func.call", operands, &[], &format!("callee = @{entry}"), types)
+    }
+
     /// The text of a region whose block takes `params` and returns what `build` returns. Inside,
     /// values of the enclosing function may be used only where the operation allows capturing.
     pub fn region<'b>(&'b self, params: &[Type], build: impl FnOnce(&[Value<'b>]) -> Vec<Value<'b>>) -> String {
@@ -307,6 +326,7 @@ impl Builder {
         Ok(Function {
             params: params.iter().map(|&id| types[id as usize].clone()).collect(),
             results: results.iter().map(|v| types[v.id as usize].clone()).collect(),
+            functions: self.functions.take(),
             signature: signature.join(" "),
             body,
         })

@@ -61,6 +61,15 @@ pub fn cache_export(py: Python<'_>, path: PathBuf) -> PyResult<usize> {
     py.detach(|| Folder::open(&Settings::from_environment())?.export(&path)).map_err(to_python)
 }
 
+/// Writes the programs that this process has used into a bundle; returns how many.
+#[pyfunction]
+pub fn cache_export_used(py: Python<'_>, path: PathBuf) -> PyResult<usize> {
+    let cache = with_engine(py, |engine| Ok(engine.cache()))?;
+    py.detach(|| cache.map(|cache| cache.export_used(&path)).transpose())
+        .map_err(to_python)
+        .map(Option::unwrap_or_default)
+}
+
 /// Adds those entries of a bundle that are for this machine's plugin and devices to the folder.
 #[pyfunction]
 pub fn cache_import(py: Python<'_>, path: PathBuf) -> PyResult<Py<PyDict>> {

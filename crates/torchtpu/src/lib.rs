@@ -418,6 +418,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         cache::cache_list,
         cache::cache_clear,
         cache::cache_export,
+        cache::cache_export_used,
         cache::cache_import,
         cache::bundle_ahead,
         explain::begin_explaining,

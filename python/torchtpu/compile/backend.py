@@ -35,8 +35,10 @@ def _compile(module: GraphModule, inputs: Sequence[Any], flags: Flags) -> Callab
     from torch._functorch._aot_autograd.logging_utils import get_aot_graph_name
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
+    from torchtpu.compile.artifacts import record_programs
     from torchtpu.compile.segments import compile_graph
 
+    record_programs()
     rows = frozenset(_C.table())
 
     def compiler(graph: GraphModule, _: Sequence[Any]) -> Callable[[list[Any]], Any]:
@@ -49,8 +51,8 @@ def _compile(module: GraphModule, inputs: Sequence[Any], flags: Flags) -> Callab
         keep_inference_input_mutations=True,
     )
     # The core donates what a program overwrites by itself; freeing what backward saved is autograd's business, and
-    # retain_graph=True must work.
-    with functorch.patch(donated_buffer=False):
+    # retain_graph=True must work. XLA finds common subexpressions, and PyTorch's search for them imports inductor.
+    with functorch.patch(donated_buffer=False, cse=False):
         return compile_with_autograd(module, inputs)
 
 

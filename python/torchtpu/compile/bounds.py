@@ -25,26 +25,31 @@ class UnboundedError(NotImplementedError):
 
 
 class Bounds:
-    """The sizes of a graph, with what they can be at most, as they become inputs of its program."""
+    """The sizes of a graph, with what they can be at most, as they become inputs of its program. Those in `fixed` do
+    not change: they are part of it."""
 
-    def __init__(self, capacities: Mapping[Any, int]) -> None:
-        self.capacities = dict(capacities)
+    def __init__(self, capacities: Mapping[Any, int], fixed: Mapping[Any, int]) -> None:
+        self.fixed = {symbol: sympy.Integer(size) for symbol, size in fixed.items()}
         self._ranges = {symbol: ValueRanges(0, capacity) for symbol, capacity in capacities.items()}
         # Symbols, and expressions that are no products of such.
         self.sizes: list[Any] = []
         self.numbers: list[Any] = []
         self._complete = False
 
+    def known(self, expression: Any) -> Any:
+        """An expression of the sizes that change."""
+        return sympy.sympify(expression).xreplace(self.fixed)
+
     def capacity(self, expression: Any) -> int:
         """The largest value of an expression of the symbols."""
-        upper = bound_sympy(sympy.sympify(expression), self._ranges).upper
+        upper = bound_sympy(self.known(expression), self._ranges).upper
         if not isinstance(upper, int | sympy.Integer) or upper is int_oo or upper > MAX_BOUND:
             raise UnboundedError(f"{expression} has no bound")
         return int(upper)
 
     def size_of(self, expression: Any) -> SizeOf:
         """An expression as a multiple of sizes; each of them becomes an input of the program."""
-        expression = sympy.sympify(expression)
+        expression = self.known(expression)
         known, sizes = 1, []
         for factor in sympy.Mul.make_args(expression):
             if factor.is_Integer:
@@ -65,7 +70,7 @@ class Bounds:
 
     def number(self, expression: Any) -> int:
         """The place of what follows from the sizes, and is taken as a number, among such."""
-        return self._place(self.numbers, expression)
+        return self._place(self.numbers, self.known(expression))
 
     def _place(self, listed: list[Any], expression: Any) -> int:
         if expression not in listed:
@@ -101,7 +106,7 @@ class Growth:
         for symbol, size in zip(symbols, sizes, strict=True):
             if size < 0:
                 raise UnboundedError(f"{symbol} is negative")
-            if size > self._reached.get(symbol, 0):
+            if size > self._reached.get(symbol, -1):
                 given = self._given.get(symbol, 0)
                 self._reached[symbol] = given if given >= size else 1 << max(size - 1, 1).bit_length()
         return tuple(self._reached[symbol] for symbol in symbols)

@@ -22,14 +22,14 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from torchtpu import _C
 from torchtpu.compile.bounds import Bounds, SizeOf, UnboundedError
+from torchtpu.compile.memory import AS_STRIDED, AS_STRIDED_COPY, AS_STRIDED_SCATTER, Memory, is_dense, owner_of, view_of
 from torchtpu.compile.options import Flags
 from torchtpu.decompose import on_a_clean_thread
-from torchtpu.decompose.encoding import SCALAR_TYPES, Encoded, Encoder, Numbers, Value, attribute_of
+from torchtpu.decompose.encoding import MAX_CONSTANT, SCALAR_TYPES, Encoded, Encoder, Numbers, Value, attribute_of
 from torchtpu.decompose.names import name_of
 from torchtpu.decompose.tracing import IDENTITIES, Traced, trace_fake, trace_graph
 
 COPY_ = torch.ops.aten.copy_.default
-AS_STRIDED = torch.ops.aten.as_strided.default
 
 Run = Callable[[list[Any]], list[Any]]
 # The values of a graph's symbolic sizes.
@@ -72,17 +72,24 @@ class GraphEncoder(Encoder):
         self.kinds = ""
         # The new values of inputs that the graph writes.
         self.written: dict[Node, int] = {}
-        self.placeholders = module.graph.find_nodes(op="placeholder")
+        # Constants that are too large to be written into the program are inputs of it, before those that are given.
+        captured = [node for node in module.graph.find_nodes(op="get_attr") if _is_large(attribute_of(node))]
+        self.captured: list[torch.Tensor] = [attribute_of(node) for node in captured]
+        self.placeholders = [*captured, *module.graph.find_nodes(op="placeholder")]
+        self._memory = Memory(self, module)
         # Inputs come first among the numbers; what the graph does not take has none.
         for node in self.placeholders:
-            self.kinds += _kind_of(node.meta.get("val"))
+            self.kinds += "t" if node in captured else _kind_of(node.meta.get("val"))
         self._taken = len(self.kinds) - self.kinds.count("-")
         numbers = iter(self.new_numbers(self._taken))
         if bounds is not None:
             # The sizes, and numbers that follow from them, are given behind the rest.
             _find_sizes(module, bounds)
             self.new_numbers(bounds.complete())
-        self.outputs = self.walk(module, [None if kind == "-" else next(numbers) for kind in self.kinds])
+        given = [None if kind == "-" else next(numbers) for kind in self.kinds]
+        self.numbers.update(zip(captured, given, strict=False))
+        given = [self._taken_whole(*each) for each in zip(self.placeholders, given, strict=True)]
+        self.outputs = self.walk(module, given[len(captured) :])
 
     def compiled(self, name: str, device: int, flags: Flags) -> Run:
         """The graph as something to call with the list of its inputs."""
@@ -93,7 +100,7 @@ class GraphEncoder(Encoder):
         fresh: dict[Node, int] = {}
 
         def source_of(node: Node) -> int:
-            if node.op == "placeholder":
+            if node in self.placeholders:
                 return -1 - self.placeholders.index(node)
             if node not in fresh:
                 fresh[node] = len(fresh)
@@ -102,26 +109,19 @@ class GraphEncoder(Encoder):
             return fresh[node]
 
         # What no program returns: numbers, and tensors with gaps in their memory, which are views of others.
-        constants: list[tuple[int, Any]] = []
-        views: list[tuple[int, Node, tuple[Any, ...]]] = []
+        others: list[tuple[int, Any]] = []
+        views: list[tuple[int, Node, Callable[[torch.Tensor], torch.Tensor]]] = []
         for position, output in enumerate(self.outputs):
+            sources.append(_NOTHING)
             if self._is_bounded(output):
                 self.symbolic_outputs.append((position, _symbolic(output).node.expr))
-                sources.append(_NOTHING)
             elif not isinstance(output, Node) or not isinstance(output.meta["val"], torch.Tensor):
-                constants.append((position, self.plain(output)))
-                sources.append(_NOTHING)
-            elif (
-                not self._has_bounded_layout(output)
-                and (owner := owner_of(output)) is not output
-                and self._has_gaps(output)
-            ):
-                value, whole = output.meta["val"], owner.meta["val"]
-                offset = self.plain(value.storage_offset()) - self.plain(whole.storage_offset())
-                views.append((position, owner, (self.plain(value.shape), self.plain(value.stride()), offset)))
-                sources.append(_NOTHING)
+                others.append((position, self.plain(output)))
+            elif self._is_given_as_view(output):
+                owner = owner_of(output)
+                views.append((position, owner, self._memory.view(output, owner)))
             else:
-                sources.append(source_of(output))
+                sources[position] = source_of(output)
         count = len(sources)
         sources.extend(source_of(owner) for _, owner, _ in views)
         extra = 0 if self._bounds is None else len(self._bounds)
@@ -130,16 +130,21 @@ class GraphEncoder(Encoder):
         bounds = self._describe_bounds()
         kinds = self.kinds + "n" * extra
         call = _C.CompiledGraph(name, graph, kinds, positions, described, sources, device, list(flags), bounds)
-        constants = [(position, value) for position, value in constants if value is not None]
-        if not constants and not views:
+        others = [(position, value) for position, value in others if value is not None]
+        captured = [on_a_clean_thread(functools.partial(each.to, f"tpu:{device}")) for each in self.captured]
+        spans = [(self.placeholders.index(node), *self._memory.extent(node)) for node in self._memory.inputs]
+        if not (others or views or captured or spans):
             return call
 
         def complete(inputs: list[Any]) -> list[Any]:
+            inputs = [*captured, *inputs]
+            for position, length, offset in spans:
+                inputs[position] = view_of(inputs[position], (length,), (1,), offset)
             outputs = call(inputs)
-            for (position, _, (sizes, strides, offset)), whole in zip(views, outputs[count:], strict=True):
-                outputs[position] = whole.as_strided(sizes, strides, offset + whole.storage_offset())
+            for (position, _, view), value in zip(views, outputs[count:], strict=True):
+                outputs[position] = view(value)
             del outputs[count:]
-            for position, value in constants:
+            for position, value in others:
                 outputs[position] = value
             return outputs
 
@@ -159,6 +164,16 @@ class GraphEncoder(Encoder):
                 value = node.meta["val"]
                 inputs.append((number, self._dims_of(value), self._describe(node)[2]))
         return sizes, inputs, [self._result_dims.get(i) for i in range(len(self.nodes))]
+
+    def _is_given_as_view(self, node: Node) -> bool:
+        """Whether an output is made of what the program returns as a view of it."""
+        if node in self._memory.inputs:
+            return True
+        owner = owner_of(node)
+        return self._is_view_with_gaps(node) and (owner.op == "placeholder" or not self._has_gaps(owner))
+
+    def _is_view_with_gaps(self, node: Node) -> bool:
+        return not self._has_bounded_layout(node) and owner_of(node) is not node and self._has_gaps(node)
 
     def _has_gaps(self, node: Node) -> bool:
         value = node.meta["val"]
@@ -197,7 +212,9 @@ class GraphEncoder(Encoder):
         if isinstance(value, list | tuple):
             return any(self._is_bounded(each) for each in value)
         value = _symbolic(value)
-        return isinstance(value, _SYMBOLIC) and value.node.constant is None and bool(value.node.expr.free_symbols)
+        if not isinstance(value, _SYMBOLIC) or value.node.constant is not None:
+            return False
+        return bool(self._bounds.known(value.node.expr).free_symbols)
 
     def _has_bounded_dims(self, node: Node) -> bool:
         value = node.meta.get("val")
@@ -246,8 +263,11 @@ class GraphEncoder(Encoder):
 
     def _describe(self, node: Node) -> tuple[int, list[int], list[int]]:
         value = node.meta["val"]
+        if node in self._memory.inputs and node in self.written:
+            return SCALAR_TYPES[value.dtype], [self._memory.extent(node)[0]], [1]
         sizes, strides = [*map(self._at_most, value.shape)], [*map(self._at_most, value.stride())]
-        if self._has_bounded_layout(node) and not is_dense(list(zip(strides, sizes, strict=True))):
+        is_sparse = self._has_bounded_layout(node) and not is_dense(list(zip(strides, sizes, strict=True)))
+        if is_sparse or self._is_view_with_gaps(node):
             strides = list(torch.empty(sizes, device="meta").stride())
         return SCALAR_TYPES[value.dtype], sizes, strides
 
@@ -257,8 +277,10 @@ class GraphEncoder(Encoder):
         operator = node.target
         if operator is COPY_ and isinstance(node.args[0], Node) and node.args[0].op == "placeholder":
             self._write(node)
-        elif operator is AS_STRIDED:
-            self._view_memory(node)
+        elif operator is AS_STRIDED or (operator is AS_STRIDED_COPY and not self._is_plain(node.args[0])):
+            self.numbers[node] = self._memory.look(node)
+        elif operator is AS_STRIDED_SCATTER and not self._is_plain(node.args[0]):
+            self.numbers[node] = self._memory.write(node, node.args[1])
         elif isinstance(operator, HigherOrderOperator):
             self._call_higher_order(node, operator)
         elif isinstance(node.meta.get("val"), _SYMBOLIC):
@@ -268,27 +290,14 @@ class GraphEncoder(Encoder):
         else:
             self._refuse(operator)
 
-    def _view_memory(self, node: Node) -> None:
-        """`as_strided` looks at the memory of the tensor that its argument is a view of."""
-        viewed, sizes, strides, *given = node.args
-        assert isinstance(viewed, Node)
-        owner = owner_of(viewed)
-        value = owner.meta["val"]
-        held = [
-            (self.plain(stride), self.plain(size)) for stride, size in zip(value.stride(), value.shape, strict=True)
-        ]
-        if not is_dense(held):
-            raise NotImplementedError("torch.compile: as_strided of a tensor with gaps in its memory")
-        order = sorted(range(len(held)), key=lambda axis: (-held[axis][0], axis))
-        dense = self.add("permute", [("self", ("v", self.number(owner))), ("dims", ("is", order))], 1)[0]
-        offset = given[0] if given and given[0] is not None else viewed.meta["val"].storage_offset()
-        arguments: list[tuple[str, Value]] = [
-            ("self", ("v", dense)),
-            ("size", ("is", self.plain(sizes))),
-            ("stride", ("is", self.plain(strides))),
-            ("storage_offset", ("i", self.plain(offset) - self.plain(value.storage_offset()))),
-        ]
-        self.numbers[node] = self.add("as_strided", arguments, 1)[0]
+    def _is_plain(self, node: Any) -> bool:
+        """Whether a tensor is all of its memory, in row-major order."""
+        return owner_of(node) is node and (self._has_bounded_layout(node) or node.meta["val"].is_contiguous())
+
+    def _taken_whole(self, node: Node, number: int | None) -> int | None:
+        """The number of an input's value: one with gaps that the graph looks into comes with them."""
+        is_whole = number is not None and self._memory.is_looked_at(node) and self._has_gaps(node)
+        return self._memory.take(node, number) if is_whole else number  # type: ignore[arg-type]
 
     def _write(self, node: Node) -> None:
         target, source = node.args[:2]
@@ -298,6 +307,8 @@ class GraphEncoder(Encoder):
         sizes = [self.plain(size) for size in target.meta["val"].shape]
         if sizes != [self.plain(size) for size in source.meta["val"].shape]:
             number = self.add("expand", [("self", ("v", number)), ("size", ("is", sizes))], 1)[0]
+        if target in self._memory.inputs:
+            number = self._memory.replaced(target, number)
         self.written[target] = number
         self.numbers[node] = number
 
@@ -387,7 +398,7 @@ class GraphEncoder(Encoder):
             self._refuse(operator)
 
     def attribute(self, node: Node) -> None:
-        if not isinstance(attribute_of(node), GraphModule):
+        if node not in self.numbers and not isinstance(attribute_of(node), GraphModule):
             # AOTAutograd's fake tensor mode is on here, and constants are real.
             on_a_clean_thread(functools.partial(super().attribute, node))
 
@@ -446,26 +457,6 @@ class GraphEncoder(Encoder):
         raise NotImplementedError(f"torch.compile: a graph calls {operator}, which tpu programs cannot")
 
 
-def owner_of(node: Node) -> Node:
-    """The node whose memory a node is a view of; itself where it is none."""
-    while True:
-        # The results of a view that returns several are taken with getitem.
-        source = node.args[0] if node.target is python_operator.getitem else node
-        if not isinstance(source, Node) or not isinstance(source.target, OpOverload) or not source.target.is_view:
-            return node
-        node = source.args[0]  # type: ignore[assignment]
-
-
-def is_dense(held: Sequence[tuple[int, int]]) -> bool:
-    """Whether dimensions, given as stride and size, leave no gaps."""
-    expected = 1
-    for stride, size in sorted(held):
-        if size > 1 and stride != expected:
-            return False
-        expected *= size
-    return True
-
-
 _SYMBOLIC = (torch.SymInt, torch.SymBool, torch.SymFloat)
 
 
@@ -492,7 +483,8 @@ def _find_sizes(module: GraphModule, bounds: Bounds) -> None:
             ]
             for argument, value in [*arguments, *named]:
                 size = _symbolic(value)
-                if isinstance(size, torch.SymInt | torch.SymFloat) and _is_number(str(argument.type)):
+                is_given = isinstance(size, torch.SymInt | torch.SymFloat) and _is_number(str(argument.type))
+                if is_given and bounds.known(size.node.expr).free_symbols:
                     bounds.number(size.node.expr)
 
 
@@ -518,3 +510,8 @@ def _kind_of(value: Any) -> str:
 def _in_schema_order(operator: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     named = dict(zip((argument.name for argument in operator._schema.arguments), args, strict=False))
     return [{**named, **kwargs}.get(argument.name) for argument in operator._schema.arguments]
+
+
+def _is_large(value: Any) -> bool:
+    """Whether a constant is none to be written into a program."""
+    return isinstance(value, torch.Tensor) and (value.numel() > MAX_CONSTANT or value.is_complex())

@@ -30,7 +30,7 @@ def _register() -> None:
     from torch._dynamo.backends.registry import register_backend
     from torch._dynamo.device_interface import get_interface_for_device, register_interface_for_device
 
-    from torchtpu.compile import backend
+    from torchtpu.compile import artifacts, backend  # noqa: F401 (registers the artifacts)
     from torchtpu.compile.device_interface import TpuInterface
 
     get_interface_for_device("cpu")  # registers torch's own interfaces, a stand-in for "tpu" among them, over which ...

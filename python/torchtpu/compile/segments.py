@@ -48,34 +48,61 @@ def _program(module: GraphModule, name: str, rows: frozenset[str], flags: Flags,
     symbols = _symbols(module)
     if not symbols:
         return GraphEncoder(module, rows, {}).compiled(name, device, flags)
-    growth = growth_of(node.meta.get("val") for node in module.graph.find_nodes(op="placeholder"))
-    # A program for all sizes up to some, or, where that cannot be, one for each set of sizes.
-    bounded_programs: dict[tuple[int, ...], _BoundedProgram] = {}
-    programs: dict[tuple[int, ...], Run] = {}
-    is_bounded = True
+    return _Programs(module, name, rows, flags, device, symbols)
 
-    def call(inputs: list[Any]) -> list[Any]:
-        nonlocal is_bounded
-        sizes = tuple(inputs[i] if dim is None else inputs[i].size(dim) for i, dim in symbols.values())
-        if is_bounded:
+
+class _Programs:
+    """The programs of a graph with symbolic sizes: one for all sizes up to some; where that cannot be, one for each
+    set of those sizes that have stayed as they were at first; and where that cannot be, one for each set of sizes."""
+
+    def __init__(
+        self,
+        module: GraphModule,
+        name: str,
+        rows: frozenset[str],
+        flags: Flags,
+        device: int,
+        symbols: dict[Any, tuple[int, int | None]],
+    ) -> None:
+        self._graph = (module, name, rows, flags, device)
+        self._symbols = symbols
+        self._growth = growth_of(node.meta.get("val") for node in module.graph.find_nodes(op="placeholder"))
+        self._first: tuple[int, ...] = ()
+        # Which sizes a program is to hold for, by number; none if each set of sizes has its own.
+        self._changing = set(range(len(symbols)))
+        self._refused: list[set[int]] = []
+        self._programs: dict[tuple[Any, ...], Callable[[list[Any], dict[Any, int]], list[Any]]] = {}
+
+    def __call__(self, inputs: list[Any]) -> list[Any]:
+        sizes = tuple(inputs[i] if dim is None else inputs[i].size(dim) for i, dim in self._symbols.values())
+        named = dict(zip(self._symbols, sizes, strict=True))
+        self._first = self._first or sizes
+        if self._refused:
+            changed = {i for i, (size, first) in enumerate(zip(sizes, self._first, strict=True)) if size != first}
+            changed |= self._changing
+            self._changing = set() if any(refused <= changed for refused in self._refused) else changed
+        if self._changing:
             try:
-                capacities = growth.reach(symbols, sizes)
-                bounded = bounded_programs.get(capacities)
-                if bounded is None:
-                    bounds = Bounds(dict(zip(symbols, capacities, strict=True)))
-                    bounded = _BoundedProgram(module, name, rows, flags, device, bounds)
-                    bounded_programs[capacities] = bounded
-                return bounded(inputs, dict(zip(symbols, sizes, strict=True)))
+                return self._bounded(named)(inputs, named)
             except NotImplementedError as reason:
-                is_bounded = False
-                explain(name, reason)
-        program = programs.get(sizes)
-        if program is None:
-            known = dict(zip(symbols, sizes, strict=True))
-            program = programs[sizes] = GraphEncoder(module, rows, known).compiled(name, device, flags)
-        return program(inputs)
+                self._refused.append(self._changing)
+                self._changing = set()
+                explain(self._graph[1], reason)
+        if sizes not in self._programs:
+            module, name, rows, flags, device = self._graph
+            run = GraphEncoder(module, rows, named).compiled(name, device, flags)
+            self._programs[sizes] = lambda inputs, _: run(inputs)
+        return self._programs[sizes](inputs, named)
 
-    return call
+    def _bounded(self, named: dict[Any, int]) -> Callable[[list[Any], dict[Any, int]], list[Any]]:
+        changing = [symbol for i, symbol in enumerate(named) if i in self._changing]
+        capacities = self._growth.reach(changing, [named[symbol] for symbol in changing])
+        fixed = {symbol: size for symbol, size in named.items() if symbol not in changing}
+        key = (tuple(changing), capacities, tuple(fixed.values()))
+        if key not in self._programs:
+            bounds = Bounds(dict(zip(changing, capacities, strict=True)), fixed)
+            self._programs[key] = _BoundedProgram(*self._graph, bounds)
+        return self._programs[key]
 
 
 class _BoundedProgram:
@@ -84,7 +111,7 @@ class _BoundedProgram:
     def __init__(
         self, module: GraphModule, name: str, rows: frozenset[str], flags: Flags, device: int, bounds: Bounds
     ) -> None:
-        encoder = GraphEncoder(module, rows, {}, bounds)
+        encoder = GraphEncoder(module, rows, bounds.fixed, bounds)
         self._run = encoder.compiled(name, device, flags)
         self._bounds = bounds
         self._outputs = encoder.symbolic_outputs

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from torchtpu import _C
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,6 +34,7 @@ def compile_step(function: Callable[P, R], **options: Any) -> Callable[P, R]:
     one, which runs when the function returns. What reads a result in between, such as `loss.item()`, ends it there.
     """
     compiled: list[Callable[P, R]] = []
+    steps: dict[Optimizer, Callable[..., Any]] = {}
 
     @functools.wraps(function)
     def step(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -37,10 +42,46 @@ def compile_step(function: Callable[P, R], **options: Any) -> Callable[P, R]:
             import torch
 
             compiled.append(torch.compile(function, **{"backend": "tpu", **options}))
+            steps.update(_untraced_steps(function, args, kwargs))
+        replaced = [(optimizer, vars(optimizer).get("step")) for optimizer in steps]
+        for optimizer, untraced in steps.items():
+            optimizer.step = untraced  # type: ignore[method-assign]
         _C.begin_join()
         try:
             return compiled[0](*args, **kwargs)
         finally:
+            for optimizer, own in replaced:
+                if own is None:
+                    del optimizer.step
+                else:
+                    optimizer.step = own  # type: ignore[method-assign]
             _C.end_join()
 
     return step
+
+
+def _untraced_steps(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> dict[Optimizer, Callable[..., Any]]:
+    """Steps of optimizers for Dynamo to leave alone: what they call is recorded into the same program anyway, without
+    the seconds that tracing them takes and the guards of each of their tensors."""
+    import torch
+
+    return {
+        value: torch.compiler.disable(value.step)
+        for value in _reachable(function, args, kwargs)
+        if isinstance(value, torch.optim.Optimizer)
+    }
+
+
+def _reachable(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Any]:
+    """What a function is given or refers to, and the attributes of that."""
+    inner = inspect.unwrap(function)
+    named = inspect.getclosurevars(inner) if inspect.isfunction(inner) or inspect.ismethod(inner) else None
+    held = [*args, *kwargs.values(), getattr(inner, "__self__", None if named else inner)]
+    if named is not None:
+        held += [*named.nonlocals.values(), *named.globals.values()]
+    for value in held:
+        yield value
+        if not inspect.ismodule(value) and not isinstance(value, type):
+            yield from vars(value).values() if hasattr(value, "__dict__") else ()

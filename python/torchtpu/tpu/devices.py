@@ -10,6 +10,8 @@ from torchtpu import _C
 
 Device = int | str | torch.device | None
 
+_is_found = False
+
 
 def get_device_index(device: Device, optional: bool = True) -> int:
     """The index of a device given as a number, a string, a `torch.device` or None.
@@ -33,7 +35,10 @@ def get_device_index(device: Device, optional: bool = True) -> int:
 
 def is_available() -> bool:
     """Whether a plugin can be found, so that tensors can be made on the device. Opens nothing and never raises."""
-    return _C.is_available()
+    # Looking reads folders, and PyTorch asks a thousand times while it compiles a graph.
+    global _is_found
+    _is_found = _is_found or _C.is_available()
+    return _is_found
 
 
 def device_count() -> int:

@@ -128,10 +128,9 @@ pub(crate) const ROWS: &[Row] = &[
         })
     }),
     many(&["log_sigmoid_forward"], |cx| {
-        let result = cx.pointwise(["self"], |[x]| x.min(0) - (-x.abs()).exp().log_1p())?;
-        // What a backend keeps for the backward pass is its own affair; ours needs nothing.
-        let buffer_size = cx.result(1).map_or(vec![0], |buffer| buffer.sizes.clone());
-        Ok(vec![result, cx.b().splat(0, result.dtype(), &buffer_size)])
+        // The second result is what the CPU's kernel keeps for the backward pass; ours needs nothing.
+        let buffer = cx.pointwise(["self"], |[x]| (-x.abs()).exp())?;
+        Ok(vec![cx.pointwise(["self"], |[x]| x.min(0) - (-x.abs()).exp().log_1p())?, buffer])
     }),
     one(&["log_sigmoid_backward"], |cx| cx.pointwise(GRADIENT, |[grad, x]| grad * (-x).logistic())),
     one(&["sigmoid_backward"], |cx| {

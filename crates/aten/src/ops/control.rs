@@ -32,6 +32,11 @@ pub(crate) const ROWS: &[Row] = &[
         let regions = regions.collect::<Result<Vec<String>>>()?;
         Ok(cx.b().op_with_regions("stablehlo.if", &[predicate], &regions, "", types))
     }),
+    // A module from elsewhere; the results are like some values in type.
+    many(&["torchtpu::call"], |cx| {
+        let types = cx.tensors("like")?.iter().map(|value| value.ty()).collect();
+        Ok(cx.b().call(cx.str("functions")?, &cx.str("entry")?, &cx.tensors("inputs")?, types))
+    }),
     many(&["higher_order::while_loop"], |cx| {
         let (carried, additional) = (cx.tensors("carried_inputs")?, cx.tensors("additional_inputs")?);
         let (condition, body) = (cx.graph("cond_fn")?, cx.graph("body_fn")?);

@@ -274,6 +274,19 @@ impl Cache {
         }
     }
 
+    /// Writes the programs that this process has used into a bundle; returns how many.
+    ///
+    /// # Errors
+    /// Where the cache has no folder, or the bundle cannot be written.
+    pub fn export_used(&self, path: &Path) -> Result<usize> {
+        let disk = self.disk.as_ref().ok_or_else(|| Error::runtime("the cache has no folder to export from"))?;
+        disk.writer.finish();
+        let keys: Vec<Key> = self.known.lock().keys().copied().collect();
+        let entries = keys.iter().filter_map(|key| disk.store.read(key).ok()?);
+        let entries = entries.filter(|bytes| Entry::decode(bytes).is_ok());
+        bundle::write(path, entries).map_err(|error| Error::runtime(format!("{}: {error}", path.display())))
+    }
+
     /// Adds to the folder those entries of a bundle that fit this plugin and these devices.
     ///
     /// # Errors

@@ -1,0 +1,178 @@
+"""Which values of a graph are views of which, and how `as_strided` finds what lies in the memory under one."""
+
+from __future__ import annotations
+
+import operator as python_operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import GraphModule, Node
+
+from torchtpu.decompose.encoding import SCALAR_TYPES, Value
+
+if TYPE_CHECKING:
+    from torchtpu.compile.encode import GraphEncoder
+
+AS_STRIDED = torch.ops.aten.as_strided.default
+AS_STRIDED_COPY = torch.ops.aten.as_strided_copy.default
+AS_STRIDED_SCATTER = torch.ops.aten.as_strided_scatter.default
+
+# Sizes, strides, and an offset from the beginning of the memory.
+Place = tuple[Any, Any, Any]
+
+
+class Memory:
+    """The memory of a graph's values, where it looks at that by its places: as flat values, gaps and all."""
+
+    def __init__(self, encoder: GraphEncoder, module: GraphModule) -> None:
+        self._encoder = encoder
+        self._looks = [
+            node
+            for target in (AS_STRIDED, AS_STRIDED_COPY, AS_STRIDED_SCATTER)
+            for node in module.graph.find_nodes(op="call_function", target=target)
+        ]
+        # The number of each flat value, and from where to where in memory it goes.
+        self._flat: dict[Node, int] = {}
+        self._spans: dict[Node, tuple[int, int]] = {}
+        # Inputs that are taken flat.
+        self.inputs: set[Node] = set()
+
+    def is_looked_at(self, root: Node) -> bool:
+        return any(True for _ in self._looks_at(root))
+
+    def take(self, node: Node, number: int) -> int:
+        """Has an input come flat, with this number; returns that of its value."""
+        self.inputs.add(node)
+        self._flat[node] = number
+        self._spans[node] = self._span_of(node)
+        return self._at("as_strided", node, _place_of(node), ("self", number))
+
+    def extent(self, node: Node) -> tuple[int, int]:
+        """How much is taken of an input, and from where, counted from its first element."""
+        low, high = self._spans[node]
+        return high - low, low - self._encoder.plain(node.meta["val"].storage_offset())
+
+    def look(self, node: Node) -> int:
+        """The number of an `as_strided`."""
+        owner = owner_of(node.args[0])  # type: ignore[arg-type]
+        return self._at("as_strided", owner, _looked_at(node), ("self", self._flat_of(owner)))
+
+    def write(self, node: Node, source: Any) -> int:
+        """The number of an `as_strided_scatter`. Its result is a copy of the memory."""
+        viewed: Any = node.args[0]
+        owner = owner_of(viewed)
+        tensors = (("self", self._flat_of(owner)), ("src", self._encoder.number(source)))
+        self._spans[node] = self._spans[owner]
+        self._flat[node] = self._at("as_strided_scatter", owner, _looked_at(node), *tensors)
+        return self._at("as_strided", node, _place_of(viewed), ("self", self._flat[node]))
+
+    def replaced(self, owner: Node, number: int) -> int:
+        """The flat memory of an owner with a new value of it."""
+        return self._at("as_strided_scatter", owner, _place_of(owner), ("self", self._flat[owner]), ("src", number))
+
+    def view(self, node: Node, owner: Node) -> Callable[[torch.Tensor], torch.Tensor]:
+        """Makes a value that is a view of what the program returns or takes."""
+        value, whole, plain = node.meta["val"], owner.meta["val"], self._encoder.plain
+        sizes, strides = plain(value.shape), plain(value.stride())
+        begin = self._spans[owner][0] if owner in self.inputs else plain(whole.storage_offset())
+        is_part = whole.is_complex() and not value.is_complex()
+        offset = plain(value.storage_offset()) - begin * (2 if is_part else 1)
+        return lambda tensor: view_of(torch.view_as_real(tensor) if is_part else tensor, sizes, strides, offset)
+
+    def _looks_at(self, root: Node) -> Iterator[Node]:
+        return (node for node in self._looks if root_of(node.args[0]) is root)
+
+    def _span_of(self, root: Node) -> tuple[int, int]:
+        """From where to where a graph looks at the memory of a root."""
+        plain = self._encoder.plain
+        low = plain(root.meta["val"].storage_offset())
+        high = low + 1
+        for place in (_place_of(root), *map(_looked_at, self._looks_at(root))):
+            sizes, strides, offset = plain(place)
+            if 0 not in sizes:
+                reach = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+                low, high = min(low, offset), max(high, offset + reach + 1)
+        return low, high
+
+    def _flat_of(self, owner: Node) -> int:
+        """The number of an owner's memory; zeros lie in its gaps, where nobody has written anything."""
+        if owner in self._flat:
+            return self._flat[owner]
+        value, number, plain = owner.meta["val"], self._encoder.number(owner), self._encoder.plain
+        held = list(zip(plain(value.stride()), plain(value.shape), strict=True))
+        if is_dense(held):
+            begin = plain(value.storage_offset())
+            order = sorted(range(len(held)), key=lambda axis: (-held[axis][0], axis))
+            self._spans[owner] = (begin, begin + value.numel())
+            permuted: list[tuple[str, Value]] = [("self", ("v", number)), ("dims", ("is", order))]
+            self._flat[owner] = self._encoder.add("permute", permuted, 1)[0]
+        else:
+            low, high = self._spans[owner] = self._span_of(owner)
+            dtype = SCALAR_TYPES[value.dtype]
+            zeros: list[tuple[str, Value]] = [
+                ("size", ("is", [high - low])),
+                ("fill_value", ("n", 0)),
+                ("dtype", ("d", dtype)),
+            ]
+            self._flat[owner] = self._encoder.add("full", zeros, 1)[0]
+            self._flat[owner] = self.replaced(owner, number)
+        return self._flat[owner]
+
+    def _at(self, name: str, owner: Node, place: Place, *tensors: tuple[str, int]) -> int:
+        """`as_strided` or `as_strided_scatter` at a place of an owner's flat memory."""
+        sizes, strides, offset = self._encoder.plain(place)
+        arguments: list[tuple[str, Value]] = [
+            *((argument, ("v", number)) for argument, number in tensors),
+            ("size", ("is", list(sizes))),
+            ("stride", ("is", list(strides))),
+            ("storage_offset", ("i", offset - self._spans[owner][0])),
+        ]
+        return self._encoder.add(name, arguments, 1)[0]
+
+
+def owner_of(node: Node) -> Node:
+    """The node whose memory a node is a view of; itself where it is none."""
+    while True:
+        # The results of a view that returns several are taken with getitem.
+        source = node.args[0] if node.target is python_operator.getitem else node
+        if not isinstance(source, Node) or not isinstance(source.target, OpOverload) or not source.target.is_view:
+            return node
+        node = source.args[0]  # type: ignore[assignment]
+
+
+def root_of(node: Node) -> Node:
+    """The node whose memory, or a copy of it with all that lies between its elements, a node is a view of."""
+    node = owner_of(node)
+    while node.target is AS_STRIDED_SCATTER:
+        node = owner_of(node.args[0])  # type: ignore[arg-type]
+    return node
+
+
+def is_dense(held: Sequence[tuple[int, int]]) -> bool:
+    """Whether dimensions, given as stride and size, leave no gaps."""
+    expected = 1
+    for stride, size in sorted(held):
+        if size > 1 and stride != expected:
+            return any(size == 0 for _, size in held)
+        expected *= size
+    return True
+
+
+def view_of(whole: torch.Tensor, sizes: Any, strides: Any, offset: int) -> torch.Tensor:
+    """A view of a tensor's memory, counted from its first element on."""
+    return whole.as_strided(sizes, strides, offset + whole.storage_offset())
+
+
+def _place_of(node: Node) -> Place:
+    """Where a value lies."""
+    value = node.meta["val"]
+    return value.shape, value.stride(), value.storage_offset()
+
+
+def _looked_at(node: Node) -> Place:
+    """What an `as_strided` looks at, and what an `as_strided_scatter` writes to."""
+    viewed: Any = node.args[0]
+    sizes, strides, offset = (*node.args[2 if node.target is AS_STRIDED_SCATTER else 1 :], None)[:3]
+    return sizes, strides, viewed.meta["val"].storage_offset() if offset is None else offset
