@@ -1,8 +1,8 @@
 """Operators whose result has a length that only the data know, where the table alone does not suffice.
 
 The table lowers those with a bound (`nonzero` has at most as many rows as there are elements) into fresh results. Here
-are those without: one number is read from the device first, and operators of the table compute the rest. And those
-that must refuse what only the data show to be wrong.
+are those without: one number is read from the device first, and operators of the table compute the rest.
+
 """
 
 from __future__ import annotations
@@ -20,18 +20,7 @@ def register() -> None:
     library.impl("repeat_interleave.Tensor", _repeat_interleave, "PrivateUse1")
     library.impl("masked_scatter", _masked_scatter, "PrivateUse1")
     library.impl("masked_scatter_", lambda self, *given: self.copy_(_masked_scatter(self, *given)), "PrivateUse1")
-    library.impl("_assert_async", _assert_async, "PrivateUse1")
-    library.impl("_assert_async.msg", _assert_async, "PrivateUse1")
     _kernels.append(library)
-
-
-def _assert_async(self: Tensor, message: str = "Expected Tensor with single nonzero value, but got zero") -> None:
-    if self.numel() != 1:
-        raise RuntimeError(
-            f"Boolean value of Tensor with {'more than one value' if self.numel() else 'no values'} is ambiguous"
-        )
-    if not self.item():
-        raise RuntimeError(message)
 
 
 def _bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:

@@ -105,6 +105,9 @@ def test_weights_of_multinomial(device: torch.device) -> None:
 def test_assert_async(device: torch.device) -> None:
     x = torch.ones(2, device=device)
     torch._assert_async((x > 0).all(), "all positive")
+    torch._assert_async(x[1])
+    with pytest.raises(RuntimeError, match="more than one value is ambiguous"):
+        torch._assert_async(x)
     torch.tpu.synchronize()
     with pytest.raises(RuntimeError, match="all negative"):
         _wait_for(lambda: torch._assert_async((x < 0).all(), "all negative"))
@@ -116,6 +119,15 @@ def test_in_a_compiled_graph(device: torch.device) -> None:
     assert compiled(x, torch.tensor([4, 0], device=device)).shape == (2,)
     with pytest.raises(IndexError, match="index 9 is out of bounds for dimension 0 with size 5"):
         compiled(x, torch.tensor([9, 0], device=device)).cpu()
+
+    @torch.compile
+    def asserted(x: Tensor) -> Tensor:
+        torch._assert_async((x > 0).all(), "all positive")
+        return x + 1
+
+    assert asserted(x.abs() + 1).shape == (5,)
+    with pytest.raises(RuntimeError, match="all positive"):
+        asserted(-x.abs()).cpu()
 
 
 def test_many_that_nobody_reads(device: torch.device, mode: str) -> None:

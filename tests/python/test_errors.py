@@ -353,11 +353,3 @@ def test_plugin_that_is_useless(source: str, tmp_path: Path) -> None:
     plugin = tmp_path / "plugin.so"
     subprocess.run([compiler, "-shared", "-fPIC", "-o", plugin, tmp_path / "plugin.c"], check=True)
     assert str(plugin) in refusal(TORCHTPU_PLUGIN=os.fspath(plugin))
-
-
-def test_assertions(device: torch.device) -> None:
-    torch._assert_async(torch.tensor(2.0, device=device))
-    with pytest.raises(RuntimeError, match="must hold"):
-        torch._assert_async(torch.tensor(False, device=device), "must hold")
-    with pytest.raises(RuntimeError, match="more than one value is ambiguous"):
-        torch._assert_async(torch.ones(2, device=device))

@@ -11,9 +11,16 @@ use crate::table::{Row, many};
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["_assert_async", "_assert_async.msg"], |cx| {
-        let holds = cx.tensor("self")?.convert(DType::Bool);
-        let message = if cx.is_none("assert_msg") { "Assertion is failed".into() } else { cx.str("assert_msg")? };
-        cx.check_none(!holds, Error::runtime(message));
+        let holds = cx.tensor("self")?;
+        if holds.numel() != 1 {
+            let values = if holds.numel() == 0 { "no values" } else { "more than one value" };
+            return Err(Error::runtime(format!("Boolean value of Tensor with {values} is ambiguous")));
+        }
+        let message = match cx.is_none("assert_msg") {
+            true => "Expected Tensor with single nonzero value, but got zero".into(),
+            false => cx.str("assert_msg")?,
+        };
+        cx.check_none(!holds.convert(DType::Bool), Error::runtime(message));
         Ok(Vec::new())
     }),
     many(&["higher_order::cond"], |cx| {
