@@ -2,7 +2,6 @@
 
 The table lowers those with a bound (`nonzero` has at most as many rows as there are elements) into fresh results. Here
 are those without: one number is read from the device first, and operators of the table compute the rest.
-
 """
 
 from __future__ import annotations

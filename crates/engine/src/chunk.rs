@@ -240,6 +240,11 @@ impl Chunk {
         }
     }
 
+    /// XLA's flags that the user has given with a compiled graph.
+    pub fn flags(&self) -> Option<&Vec<(String, pjrt::Value)>> {
+        self.nodes.iter().find_map(|node| node.instance.compiled.as_ref()).map(|compiled| &compiled.options)
+    }
+
     /// Which outputs are still wanted, and which inputs nobody else will see.
     pub fn usage(&self) -> Usage {
         let live = (0..self.outputs.len() as u32).filter(|&index| self.outputs[index as usize].strong_count() > 0);

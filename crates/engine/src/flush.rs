@@ -150,8 +150,7 @@ impl Engine {
             std::fs::write(&path, format!("// {operators}\n{text}"))
                 .map_err(|error| Error::runtime(format!("cannot write {}: {error}", path.display())))?;
         }
-        let compiled = chunk.nodes.iter().find_map(|node| node.instance.compiled.as_ref());
-        let flags = compiled.map_or_else(Vec::new, |compiled| compiled.options.clone());
+        let flags = chunk.flags().cloned().unwrap_or_default();
         let bytes = PROGRAM_BYTES + BYTES_PER_BYTE_OF_TEXT * text.len();
         let source = Source { text, operators: operators.clone(), flags };
         let (executable, shares_executable) = self.runtime()?.executable(source);

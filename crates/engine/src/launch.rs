@@ -66,14 +66,19 @@ impl Engine {
             }
         }
         launch.chunk.inputs.iter().for_each(|input| input.hold());
+        let has_flags = launch.chunk.flags().is_some_and(|flags| !flags.is_empty());
         self.queues[device].push_back(launch);
-        if self.mode == Mode::Debug {
+        // Debug waits for each operator. Flags that the user has given are wrong or right at the call.
+        if self.mode == Mode::Debug || has_flags {
+            while self.queues[device].len() > 1 {
+                self.launch_earlier(device);
+            }
             return (self.launch_next(device), None);
         }
         // It may have been made in the meantime, and the launcher may have looked before.
         self.launch_made();
         while self.queues[device].len() > MAX_QUEUE {
-            let _ = self.launch_next(device);
+            self.launch_earlier(device);
         }
         (Ok(()), None)
     }
@@ -82,7 +87,7 @@ impl Engine {
     pub(crate) fn launch_made(&mut self) {
         for device in 0..self.queues.len() {
             while self.queues[device].front().is_some_and(|launch| launch.program.executable.is_made()) {
-                let _ = self.launch_next(device);
+                self.launch_earlier(device);
             }
         }
         self.update_wanted_lines();
@@ -91,7 +96,7 @@ impl Engine {
     /// Launches all that a device's queue holds, waiting for compilers. What fails says so when it is read.
     pub(crate) fn catch_up(&mut self, device: usize) {
         while self.queues.get(device).is_some_and(|queue| !queue.is_empty()) {
-            let _ = self.launch_next(device);
+            self.launch_earlier(device);
         }
     }
 
@@ -107,12 +112,13 @@ impl Engine {
         // Waits; whether it is there is seen when it is used.
         let _ = launch.program.executable.get();
         launch.chunk.inputs.iter().for_each(|input| input.release());
-        let (result, _) = self.launch(device, launch);
-        if self.mode != Mode::Debug {
-            // The call is over; what it has written to holds the failed values.
-            self.failed_inputs.clear();
-        }
-        result
+        self.launch(device, launch).0
+    }
+
+    /// Launches what was queued by a call that is over: should it fail, what it has written to holds the failed values.
+    fn launch_earlier(&mut self, device: usize) {
+        let _ = self.launch_next(device);
+        self.failed_inputs.clear();
     }
 
     fn launch(&mut self, device: usize, launch: Launch) -> (Result<()>, Chunk) {

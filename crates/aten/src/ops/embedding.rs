@@ -5,7 +5,8 @@ use stablehlo::{DType, Number, Value};
 use crate::check::{Check, Counts};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::ops::index::{Combine, Places, narrow, out_of_range, running_sum};
+use crate::ops::index::{Combine, Places, narrow, running_sum};
+use crate::ops::index_check::out_of_range;
 use crate::table::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[

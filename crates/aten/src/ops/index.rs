@@ -5,10 +5,11 @@
 
 use stablehlo::{DType, Gather, Scatter, Value};
 
-use crate::check::{Check, Counts};
+use crate::check::Counts;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::dynamic::Chosen;
+use crate::ops::index_check::{check_flat, check_indices, out_of_bounds, out_of_range};
 use crate::table::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -224,42 +225,6 @@ pub(crate) fn at_least_1d(x: Value<'_>) -> Value<'_> {
     if x.rank() == 0 { x.reshape(&[1]) } else { x }
 }
 
-/// PyTorch's words for an index that dimension `axis` of `x` does not have.
-pub(crate) fn out_of_bounds(kind: ErrorKind, x: Value<'_>, axis: usize) -> Error {
-    let size = if x.rank() == 0 { 1 } else { x.dim(axis) };
-    Error::new(kind, format!("index {} is out of bounds for dimension {axis} with size {size}", Check::NUMBER))
-}
-
-/// Its words where an operator does not name the index.
-pub(crate) fn out_of_range() -> Error {
-    Error::index("index out of range in self")
-}
-
-/// Asks that the indices of `take` and `put` be places in `flat`.
-fn check_flat<'b>(cx: &Cx<'b>, flat: Value<'b>) -> Result<()> {
-    let (number, numel) = (Check::NUMBER, flat.numel());
-    let error = Error::index(format!("out of range: tried to access index {number} on a tensor of {numel} elements."));
-    cx.check_index(cx.tensor("index")?, flat, 0, Counts::FromBothEnds, error);
-    Ok(())
-}
-
-/// Asks that the indices of advanced indexing be places in their dimensions.
-fn check_indices(cx: &Cx<'_>) -> Result<()> {
-    let x = cx.tensor("self")?;
-    let mut axis = 0;
-    for index in cx.tensors_or_none("indices")? {
-        match index {
-            Some(mask) if is_mask(mask) => axis += mask.rank(),
-            Some(index) if axis < x.rank() => {
-                cx.check_index(index, x, axis, Counts::FromBothEnds, out_of_bounds(ErrorKind::Index, x, axis));
-                axis += 1;
-            }
-            _ => axis += 1,
-        }
-    }
-    Ok(())
-}
-
 // ---- rows ----------------------------------------------------------------------------------------
 
 fn index_select<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
@@ -332,7 +297,7 @@ struct Selectors<'b> {
     counts: Vec<Value<'b>>,
 }
 
-fn is_mask(index: Value<'_>) -> bool {
+pub(crate) fn is_mask(index: Value<'_>) -> bool {
     matches!(index.dtype(), DType::Bool | DType::U8)
 }
 

@@ -20,6 +20,7 @@ pub(crate) mod foreach;
 pub(crate) mod gamma_gradient;
 pub(crate) mod grid_sample;
 pub(crate) mod index;
+mod index_check;
 pub(crate) mod linalg;
 pub(crate) mod linalg_eig;
 pub(crate) mod linalg_ldl;

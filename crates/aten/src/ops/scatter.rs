@@ -6,9 +6,8 @@ use crate::check::Counts;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::dynamic::Chosen;
-use crate::ops::index::{
-    Combine, Places, at_least_1d, corner, narrow, out_of_bounds, out_of_range, rank_in_mask, take_flat, wrap,
-};
+use crate::ops::index::{Combine, Places, at_least_1d, corner, narrow, rank_in_mask, take_flat, wrap};
+use crate::ops::index_check::{out_of_bounds, out_of_range};
 use crate::table::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[

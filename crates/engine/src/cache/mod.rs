@@ -280,6 +280,7 @@ impl Cache {
     /// Where the cache has no folder, or the bundle cannot be written.
     pub fn export_used(&self, path: &Path) -> Result<usize> {
         let disk = self.disk.as_ref().ok_or_else(|| Error::runtime("the cache has no folder to export from"))?;
+        self.pool.wait();
         disk.writer.finish();
         let keys: Vec<Key> = self.known.lock().keys().copied().collect();
         let entries = keys.iter().filter_map(|key| disk.store.read(key).ok()?);
