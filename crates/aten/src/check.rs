@@ -1,6 +1,6 @@
 //! What a row asks of the data. A program cannot raise: it tells what it has met, and whoever reads next is told.
 
-use stablehlo::{DType, Number, Value};
+use stablehlo::{DType, Value};
 
 use crate::cx::Cx;
 use crate::error::Error;
@@ -37,26 +37,24 @@ pub(crate) enum Counts {
 impl<'b> Cx<'b> {
     /// Asks that each number of `index` be a place in dimension `axis` of `x`.
     pub(crate) fn check_index(&self, index: Value<'b>, x: Value<'b>, axis: usize, counts: Counts, error: Error) {
-        let is_small = matches!(index.dtype(), DType::Bool | DType::U8 | DType::I8 | DType::I16);
-        let index = if is_small { index.convert(DType::I32) } else { index };
+        let index = if index.dtype() == DType::I64 { index } else { index.convert(DType::I32) };
         let lowest = |size: Value<'b>| if counts == Counts::FromBothEnds { -size } else { size.splat_like(0) };
         let size = match x.rank() {
             0 => index.builder().scalar(1, index.dtype()),
             _ if x.is_bounded_along(&[axis]) => x.size(axis, index.dtype()),
-            _ => index.builder().scalar(x.dim(axis).min(highest(index.dtype())), index.dtype()),
+            _ => index.builder().scalar(x.dim(axis).min(index.dtype().highest().to_i64()), index.dtype()),
         };
         self.check_range(index, lowest(size), size, error);
     }
 
-    /// Asks that each number be at least `low` and less than `high`, both 0-d.
+    /// Asks that each number, of int32 or int64, be at least `low` and less than `high`, both 0-d.
     pub(crate) fn check_range(&self, numbers: Value<'b>, low: Value<'b>, high: Value<'b>, error: Error) {
         if numbers.numel() == 0 || !self.inputs.is_checked() {
             return;
         }
         let dims = numbers.dims();
         let wrong = numbers.lt(low) | numbers.ge(high);
-        let lowest = Number::Int(if numbers.dtype() == DType::I64 { i64::MIN } else { i32::MIN.into() });
-        let numbers = numbers.convert(if numbers.dtype() == DType::I64 { DType::I64 } else { DType::I32 });
+        let lowest = numbers.dtype().lowest();
         let axes: Vec<usize> = (0..dims.len()).collect();
         let worst = wrong.select(numbers, numbers.splat_like(lowest)).reduce_max(&axes);
         let holds = worst.eq(worst.splat_like(lowest));
@@ -73,8 +71,4 @@ impl<'b> Cx<'b> {
         let any = wrong.convert(DType::I32).reduce_max(&axes).convert(DType::I64);
         self.inputs.add_check(any.eq(0).select(any.splat_like(Check::HOLDS), any), Check { error });
     }
-}
-
-fn highest(dtype: DType) -> i64 {
-    if dtype == DType::I64 { i64::MAX } else { i32::MAX.into() }
 }

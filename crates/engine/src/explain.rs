@@ -223,8 +223,7 @@ impl Engine {
         if self.explanation.is_some() {
             return Err(Error::runtime("an explanation is being made already: explain() does not nest"));
         }
-        self.flush_all(Reason::Synchronize)?;
-        (0..self.queues.len()).for_each(|device| self.catch_up(device));
+        self.launch_everything(Reason::Synchronize)?;
         self.explanation = Some(Box::new(Explanation::new()));
         self.update_wanted_lines();
         Ok(())
@@ -233,8 +232,7 @@ impl Engine {
     /// Ends it, and returns what happened.
     pub fn end_explaining(&mut self) -> Option<Box<Explanation>> {
         // What fails says so when it is read.
-        let _ = self.flush_all(Reason::Synchronize);
-        (0..self.queues.len()).for_each(|device| self.catch_up(device));
+        let _ = self.launch_everything(Reason::Synchronize);
         let mut explanation = self.explanation.take()?;
         explanation.finish_compiles();
         explanation.elapsed = explanation.started.elapsed();

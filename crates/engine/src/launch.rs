@@ -107,6 +107,13 @@ impl Engine {
         result
     }
 
+    /// [`Engine::launch_all`] of every device.
+    pub(crate) fn launch_everything(&mut self, reason: Reason) -> Result<()> {
+        let result = self.flush_all(reason);
+        (0..self.queues.len()).for_each(|device| self.catch_up(device));
+        result
+    }
+
     fn launch_next(&mut self, device: usize) -> Result<()> {
         let Some(launch) = self.queues[device].pop_front() else { return Ok(()) };
         // Waits; whether it is there is seen when it is used.
@@ -125,10 +132,11 @@ impl Engine {
         let Launch { mut chunk, usage, program, reason, explained } = launch;
         let values: Vec<Option<Arc<Value>>> =
             usage.live.iter().map(|&output| chunk.outputs[output as usize].upgrade()).collect();
-        let result = match self.execute(device, &chunk, &program, &values, explained) {
+        let executed = self.execute(device, &chunk, &program, &values, explained);
+        self.keep_answers(device, &mut chunk);
+        let result = match executed {
             // What Debug mode finds in the results does not undo them.
             Ok(()) if self.mode == Mode::Debug => {
-                self.keep_answers(device, &mut chunk);
                 let inspected = self.inspect(&program, &values).map_err(|error| error.at(chunk.line_of(0)));
                 inspected.and(self.look_at_answers(device))
             }
@@ -149,7 +157,6 @@ impl Engine {
                 }
             }
         };
-        self.keep_answers(device, &mut chunk);
         (result, chunk)
     }
 

@@ -1,6 +1,5 @@
 //! The road of a call: it is recorded in the device's chunk, and the mode says when that runs.
 
-use std::env;
 use std::sync::Arc;
 
 use crate::cache;
@@ -26,16 +25,8 @@ pub(crate) const BEAT_CHUNK: usize = 64;
 
 /// What the results of a chunk may take on its device: half of its memory, unless `TORCHTPU_CHUNK_BYTES` says otherwise.
 pub(crate) fn max_chunk_bytes(platform: &Platform) -> usize {
-    let wanted = env::var("TORCHTPU_CHUNK_BYTES").ok().filter(|text| !text.is_empty());
-    let bytes = wanted.and_then(|text| {
-        let bytes = cache::parse_bytes(&text);
-        if bytes.is_none() {
-            cache::warn("TORCHTPU_CHUNK_BYTES must be a number of bytes, such as 500M or 4G; it is ignored".into());
-        }
-        bytes
-    });
     let total = platform.memory(0).map_or(0, |(_, total)| total);
-    let bytes = bytes.or((total > 0).then_some(total / 2));
+    let bytes = cache::chunk_bytes().or((total > 0).then_some(total / 2));
     bytes.map_or(usize::MAX, |bytes| bytes as usize)
 }
 
@@ -44,7 +35,8 @@ impl Engine {
     /// that is needed with [`Status::Undefined`] when `outs` is too small.
     ///
     /// # Errors
-    /// In Debug and Strict when the operator cannot run: the arguments are then as they were.
+    /// In Debug and Strict when the operator cannot run: the arguments are then as they were. In Strict while programs
+    /// are being compiled, and in Fused, whoever reads a result is told instead.
     pub fn call(
         &mut self,
         op: u32,

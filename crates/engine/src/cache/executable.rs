@@ -92,19 +92,26 @@ impl Executable {
 /// The threads that make executables.
 pub(super) struct Pool {
     threads: OnceLock<Option<ThreadPool>>,
-    state: Arc<State>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    idle: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// How many executables are in the making, and whether no other is to be begun.
-    making: Mutex<(usize, bool)>,
-    idle: Condvar,
+    /// How many executables are in the making.
+    making: usize,
+    /// Whether no other is to be begun.
+    closed: bool,
 }
 
 impl Pool {
     pub fn new() -> Pool {
-        Pool { threads: OnceLock::new(), state: Arc::default() }
+        Pool { threads: OnceLock::new(), shared: Arc::default() }
     }
 
     /// Has `make` make an executable, and then calls `made`.
@@ -114,11 +121,11 @@ impl Pool {
         made: impl FnOnce() + Send + 'static,
     ) -> Arc<Executable> {
         let executable = Arc::new(Executable::default());
-        let (promise, state) = (Arc::clone(&executable), Arc::clone(&self.state));
-        state.making.lock().0 += 1;
+        let (promise, shared) = (Arc::clone(&executable), Arc::clone(&self.shared));
+        shared.state.lock().making += 1;
         let work = move || {
             let mut making = Making { begun: Some(Instant::now()), ..Making::default() };
-            let closed = state.making.lock().1;
+            let closed = shared.state.lock().closed;
             let result = match closed {
                 true => Err(Error::runtime("the process ends")),
                 false => catch_unwind(AssertUnwindSafe(|| make(&mut making)))
@@ -126,8 +133,8 @@ impl Pool {
             };
             promise.settle(result, making);
             made();
-            state.making.lock().0 -= 1;
-            state.idle.notify_all();
+            shared.state.lock().making -= 1;
+            shared.idle.notify_all();
         };
         match self.threads.get_or_init(start) {
             Some(threads) => threads.spawn_fifo(work),
@@ -139,15 +146,15 @@ impl Pool {
 
     /// Waits until nothing is being made.
     pub fn wait(&self) {
-        let mut making = self.state.making.lock();
-        while making.0 > 0 {
-            self.state.idle.wait(&mut making);
+        let mut state = self.shared.state.lock();
+        while state.making > 0 {
+            self.shared.idle.wait(&mut state);
         }
     }
 
     /// Waits for what is being made, and has nothing else begun.
     pub fn close(&self) {
-        self.state.making.lock().1 = true;
+        self.shared.state.lock().closed = true;
         self.wait();
     }
 }

@@ -28,7 +28,7 @@ pub use bundle::Imported;
 pub use entry::About;
 pub(crate) use executable::{Executable, Making};
 pub use settings::Settings;
-pub(crate) use settings::{base_folder, parse_bytes, programs_in_memory};
+pub(crate) use settings::{base_folder, chunk_bytes, programs_in_memory};
 
 use crate::error::{Error, Result};
 use crate::platform::{Kind, Platform};
@@ -62,7 +62,7 @@ pub fn set_warn(warn: fn(String)) {
     let _ = WARN.set(warn);
 }
 
-pub(crate) fn warn(message: String) {
+fn warn(message: String) {
     match WARN.get() {
         Some(warn) => warn(message),
         None => eprintln!("torchtpu: {message}"),

@@ -45,11 +45,7 @@ impl Settings {
             Some(folder) => Ok(env::current_dir().unwrap_or_default().join(folder)),
             None => base_folder(&variable).ok_or_else(|| "neither TORCHTPU_CACHE_DIR nor HOME is set".into()),
         };
-        let bytes = variable("TORCHTPU_CACHE_BYTES").map_or(Some(DEFAULT_BYTES), |text| parse_bytes(&text));
-        let bytes = bytes.unwrap_or_else(|| {
-            warn("TORCHTPU_CACHE_BYTES must be a number of bytes, such as 500M or 4G; it is ignored".into());
-            DEFAULT_BYTES
-        });
+        let bytes = bytes_of("TORCHTPU_CACHE_BYTES", &variable).unwrap_or(DEFAULT_BYTES);
         Settings { folder, bytes }
     }
 
@@ -84,8 +80,22 @@ pub(crate) fn programs_in_memory() -> Limit {
     Limit { count: wanted.unwrap_or(DEFAULT_PROGRAMS).max(FEWEST_PROGRAMS), bytes: PROGRAM_BYTES }
 }
 
+/// What the results of a chunk may take on its device, if `TORCHTPU_CHUNK_BYTES` says so.
+pub(crate) fn chunk_bytes() -> Option<u64> {
+    bytes_of("TORCHTPU_CHUNK_BYTES", &|name| env::var(name).ok().filter(|text| !text.is_empty()))
+}
+
+/// The bytes that a variable names; warns where it is set and names none.
+fn bytes_of(name: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<u64> {
+    let bytes = parse_bytes(&variable(name)?);
+    if bytes.is_none() {
+        warn(format!("{name} must be a number of bytes, such as 500M or 4G; it is ignored"));
+    }
+    bytes
+}
+
 /// "1000", "64K", "500M", "4G".
-pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
+fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text[digits.len()..].to_uppercase().as_str() {
