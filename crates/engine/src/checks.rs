@@ -12,7 +12,7 @@ use crate::lines::Line;
 use crate::storage::Value;
 
 /// So many answers make it worth while to look which are there.
-const MANY: usize = 256;
+const MANY: usize = 32;
 
 /// What an operator of a chunk asks of the data, and the program's answer.
 pub(crate) struct Pledge {
