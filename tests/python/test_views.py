@@ -338,3 +338,32 @@ def test_offsets_share_programs(device: torch.device) -> None:
         torch.tpu.synchronize()
         assert torch.tpu.cache_stats()["compiles"] <= 6
     assert x.tolist() == [[0.0] * 3] + [[2.0] * 3] * 29 + [[0.0] * 3] * 10
+
+
+def test_products_of_merged_batches(device: torch.device, mode: str) -> None:
+    """Matrices of which a reshape merged the batches, alike on both sides or not, transposed or not."""
+
+    def program(device: torch.device) -> object:
+        def batches(*dims: int) -> Tensor:
+            return torch.randn(dims, generator=torch.Generator().manual_seed(sum(dims))).to(device).requires_grad_()
+
+        x, y, z = batches(2, 5, 3, 4), batches(2, 3, 4, 6), batches(3, 2, 5, 4)
+        heads, same, other = (
+            x.transpose(1, 2).reshape(6, 5, 4),
+            y.reshape(6, 4, 6),
+            z.reshape(6, 5, 4).transpose(1, 2),
+        )
+        ones = torch.ones(6, 5, 6, device=device)
+        products = (
+            torch.bmm(heads, same),
+            torch.bmm(heads, other),
+            torch.baddbmm(ones, heads, same, beta=0.5, alpha=2),
+            x.transpose(1, 2) @ y,
+            heads @ heads.mT,
+            x[:1].transpose(1, 2).expand(2, 3, 5, 4) @ y[:, :, :, :1],
+            torch.einsum("bqhd,bhdk->bhqk", x, y),
+        )
+        gradients = torch.autograd.grad(sum(each.square().sum() for each in products), (x, y, z))
+        return products, gradients
+
+    check(program, device)

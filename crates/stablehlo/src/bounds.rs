@@ -267,10 +267,8 @@ impl<'b> Value<'b> {
 
     /// [`Value::masked`] with the padding that `extents` tell of.
     pub(crate) fn masked_by(self, extents: &[Extent], axes: &[usize], neutral: Value<'b>) -> Value<'b> {
-        let source = self.builder.transposes.borrow().get(&self.id).cloned();
-        if let Some((id, permutation)) = source {
+        if let Some((source, permutation)) = self.transposed_from() {
             // Before the transpose, which products then take as it is.
-            let source = Value { builder: self.builder, id };
             let mut moved = vec![Extent::default(); extents.len()];
             axes.iter().for_each(|&axis| moved[permutation[axis]] = extents[axis].clone());
             let axes: Vec<usize> = axes.iter().map(|&axis| permutation[axis]).collect();

@@ -5,6 +5,7 @@
 
 mod bounds;
 mod builder;
+mod dot;
 mod dtype;
 mod elementwise;
 mod reduce;
@@ -14,6 +15,7 @@ mod wide;
 
 pub use bounds::{Extent, Factor};
 pub use builder::{Builder, Error, Function, Precision, Target, Type, Value};
+pub use dot::DotDims;
 pub use dtype::{DType, Number};
 pub use elementwise::{Comparison, broadcast_dims};
-pub use structured::{Convolution, DotDims, Fft, Gather, Scatter, Window};
+pub use structured::{Convolution, Fft, Gather, Scatter, Window};

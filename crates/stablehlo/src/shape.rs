@@ -49,7 +49,15 @@ impl<'b> Value<'b> {
             return self.builder.fail(format!("reshape of {ty} to {to}"), to);
         }
         let extents = self.reshaped_extents(dims);
-        self.builder.emit("stablehlo.reshape", &[self], "", to).with_extents(extents)
+        let result = self.builder.emit("stablehlo.reshape", &[self], "", to).with_extents(extents);
+        self.builder.reshapes.borrow_mut().insert(result.id, self.id);
+        result
+    }
+
+    /// What was reshaped to this.
+    pub(crate) fn reshaped_from(self) -> Option<Value<'b>> {
+        let id = *self.builder.reshapes.borrow().get(&self.id)?;
+        Some(Value { builder: self.builder, id })
     }
 
     pub fn flatten(self) -> Value<'b> {
@@ -113,10 +121,14 @@ impl<'b> Value<'b> {
         let extents = self.moved_extents(&places);
         let ty = Type::new(self.dtype(), &dims);
         let result = self.builder.emit("stablehlo.transpose", &[self], &attributes, ty).with_extents(extents);
-        if result.is_bounded() {
-            self.builder.transposes.borrow_mut().insert(result.id, (self.id, permutation.to_vec()));
-        }
+        self.builder.transposes.borrow_mut().insert(result.id, (self.id, permutation.to_vec()));
         result
+    }
+
+    /// What was transposed to this, and how.
+    pub(crate) fn transposed_from(self) -> Option<(Value<'b>, Vec<usize>)> {
+        let (id, permutation) = self.builder.transposes.borrow().get(&self.id).cloned()?;
+        Some((Value { builder: self.builder, id }, permutation))
     }
 
     pub fn swap_axes(self, a: usize, b: usize) -> Value<'b> {

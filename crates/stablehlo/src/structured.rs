@@ -1,18 +1,9 @@
-//! Products, convolutions, windows, gathers and scatters: operations described by a record.
+//! Convolutions, windows, gathers and scatters: operations described by a record.
 
 use crate::Builder;
 use crate::bounds::Extent;
 use crate::builder::{Precision, Target, Type, Value, array, join};
 use crate::dtype::DType;
-
-/// The dimensions of a general dot product.
-#[derive(Clone, Debug, Default)]
-pub struct DotDims {
-    pub lhs_batch: Vec<usize>,
-    pub rhs_batch: Vec<usize>,
-    pub lhs_contract: Vec<usize>,
-    pub rhs_contract: Vec<usize>,
-}
 
 /// A window over all dimensions of an operand.
 #[derive(Clone, Debug)]
@@ -170,14 +161,10 @@ fn brackets(items: &[i64]) -> String {
     format!("[{}]", join(items))
 }
 
-fn axes(items: &[usize]) -> String {
-    format!("[{}]", join(items))
-}
-
 impl<'b> Value<'b> {
     /// Both values with zeros for the padding of pairs of dimensions whose products are summed: the padding of one
     /// alone may be NaN.
-    fn zero_padded_pair(self, other: Value<'b>, pairs: &[(usize, usize)]) -> (Value<'b>, Value<'b>) {
+    pub(crate) fn zero_padded_pair(self, other: Value<'b>, pairs: &[(usize, usize)]) -> (Value<'b>, Value<'b>) {
         let (mut of_self, mut of_other) = (self.extents(), other.extents());
         for &(i, j) in pairs {
             let extent = self.common_extent(i, other, j);
@@ -191,7 +178,7 @@ impl<'b> Value<'b> {
         }
     }
 
-    fn precision_attribute(self, operands: i64) -> String {
+    pub(crate) fn precision_attribute(self, operands: i64) -> String {
         let name = match self.builder.precision() {
             Precision::Default => "DEFAULT",
             Precision::High => "HIGH",
@@ -199,46 +186,6 @@ impl<'b> Value<'b> {
         };
         let one = format!("#stablehlo<precision {name}>");
         format!("precision_config = [{}]", vec![one; operands as usize].join(", "))
-    }
-
-    /// `stablehlo.dot_general`. The result has the batch, then the free left, then the free right
-    /// dimensions, and element type `dtype`.
-    pub fn dot_general(self, other: Value<'b>, dims: &DotDims, dtype: DType) -> Value<'b> {
-        let (lhs, rhs) = (self.dims(), other.dims());
-        let free = |dims: &[i64], batch: &[usize], contract: &[usize]| -> Vec<i64> {
-            (0..dims.len()).filter(|i| !batch.contains(i) && !contract.contains(i)).map(|i| dims[i]).collect()
-        };
-        let mut result: Vec<i64> = dims.lhs_batch.iter().map(|&i| lhs[i]).collect();
-        result.extend(free(&lhs, &dims.lhs_batch, &dims.lhs_contract));
-        result.extend(free(&rhs, &dims.rhs_batch, &dims.rhs_contract));
-        let agree = |a: &[usize], b: &[usize]| a.len() == b.len() && a.iter().zip(b).all(|(&i, &j)| lhs[i] == rhs[j]);
-        let ty = Type::new(dtype, &result);
-        if !agree(&dims.lhs_batch, &dims.rhs_batch) || !agree(&dims.lhs_contract, &dims.rhs_contract) {
-            return self.builder.fail(format!("dot_general of {self:?} and {other:?} with {dims:?}"), ty);
-        }
-        if self.builder.target == Target::Tpu && matches!(dtype, DType::I64 | DType::U64) {
-            return self.paired_dot(other, dims, dtype);
-        }
-        let attributes = format!(
-            "dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = {}, rhs_batching_dimensions = {}, \
-             lhs_contracting_dimensions = {}, rhs_contracting_dimensions = {}>, {}",
-            axes(&dims.lhs_batch),
-            axes(&dims.rhs_batch),
-            axes(&dims.lhs_contract),
-            axes(&dims.rhs_contract),
-            self.precision_attribute(2)
-        );
-        let mut extents: Vec<Extent> =
-            dims.lhs_batch.iter().zip(&dims.rhs_batch).map(|(&i, &j)| self.common_extent(i, other, j)).collect();
-        let free = |of: Value<'b>, batch: &[usize], contract: &[usize]| -> Vec<Extent> {
-            (0..of.rank()).filter(|i| !batch.contains(i) && !contract.contains(i)).map(|i| of.extent(i)).collect()
-        };
-        extents.extend(free(self, &dims.lhs_batch, &dims.lhs_contract));
-        extents.extend(free(other, &dims.rhs_batch, &dims.rhs_contract));
-        let pairs: Vec<(usize, usize)> =
-            dims.lhs_contract.iter().copied().zip(dims.rhs_contract.iter().copied()).collect();
-        let (lhs, rhs) = self.zero_padded_pair(other, &pairs);
-        self.builder.emit("stablehlo.dot_general", &[lhs, rhs], &attributes, ty).with_extents(extents)
     }
 
     /// `stablehlo.convolution` of this input with `kernel`.

@@ -2,8 +2,8 @@
 //! matrices, and a division takes it many seconds to compile. Both are written here in terms of what it does well.
 
 use crate::builder::{Target, Value};
+use crate::dot::DotDims;
 use crate::dtype::DType;
-use crate::structured::DotDims;
 
 /// How often a quotient is estimated. Each time the dividend that is left shrinks to less than 2⁻¹⁷ of what it was, or
 /// to less than twice the divisor.

@@ -4,7 +4,6 @@ use stablehlo::{DType, Precision, Value, broadcast_dims};
 
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result};
-use crate::ops::matmul::matrices;
 use crate::ops::unary::conjugate;
 use crate::table::{Row, many, one};
 use crate::view::contiguous_strides;
@@ -48,8 +47,7 @@ pub(crate) const ROWS: &[Row] = &[
 /// The product of matrices in the last two dimensions, in full precision: factors and solutions are
 /// only as good as the products they are made of.
 pub(crate) fn times<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
-    let dims = matrices(a.rank());
-    a.builder().with_precision(Precision::Highest, || a.dot_general(b, &dims, a.dtype()))
+    a.builder().with_precision(Precision::Highest, || a.matmul(b, a.dtype()))
 }
 
 pub(crate) fn transposed(x: Value<'_>) -> Value<'_> {

@@ -104,15 +104,9 @@ pub(crate) fn mm<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
     contract(a, b, &[1], &[0])
 }
 
-/// The dimensions of products of matrices in the last two dimensions, of which the leading ones are batches.
-pub(crate) fn matrices(rank: usize) -> DotDims {
-    let batch: Vec<usize> = (0..rank - 2).collect();
-    DotDims { lhs_batch: batch.clone(), rhs_batch: batch, lhs_contract: vec![rank - 1], rhs_contract: vec![rank - 2] }
-}
-
 /// The products of matrices in the last two dimensions; the leading ones, equal in both, are batches.
 pub(crate) fn bmm<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
-    product(a, b, &matrices(a.rank()))
+    a.matmul(b, a.dtype().opmath())
 }
 
 /// A product in the result's type.

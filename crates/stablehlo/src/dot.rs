@@ -1,0 +1,108 @@
+//! Products over pairs of dimensions.
+
+use crate::bounds::Extent;
+use crate::builder::{Target, Type, Value, join};
+use crate::dtype::DType;
+
+/// The dimensions of a general dot product.
+#[derive(Clone, Debug, Default)]
+pub struct DotDims {
+    pub lhs_batch: Vec<usize>,
+    pub rhs_batch: Vec<usize>,
+    pub lhs_contract: Vec<usize>,
+    pub rhs_contract: Vec<usize>,
+}
+
+impl DotDims {
+    /// Of products of matrices in the last two dimensions, of which the leading ones are batches.
+    pub fn matrices(rank: usize) -> DotDims {
+        let batch: Vec<usize> = (0..rank - 2).collect();
+        DotDims {
+            lhs_batch: batch.clone(),
+            rhs_batch: batch,
+            lhs_contract: vec![rank - 1],
+            rhs_contract: vec![rank - 2],
+        }
+    }
+}
+
+fn axes(items: &[usize]) -> String {
+    format!("[{}]", join(items))
+}
+
+impl<'b> Value<'b> {
+    /// `stablehlo.dot_general`. The result has the batch, then the free left, then the free right
+    /// dimensions, and element type `dtype`.
+    pub fn dot_general(self, other: Value<'b>, dims: &DotDims, dtype: DType) -> Value<'b> {
+        let (lhs, rhs) = (self.dims(), other.dims());
+        let free = |dims: &[i64], batch: &[usize], contract: &[usize]| -> Vec<i64> {
+            (0..dims.len()).filter(|i| !batch.contains(i) && !contract.contains(i)).map(|i| dims[i]).collect()
+        };
+        let mut result: Vec<i64> = dims.lhs_batch.iter().map(|&i| lhs[i]).collect();
+        result.extend(free(&lhs, &dims.lhs_batch, &dims.lhs_contract));
+        result.extend(free(&rhs, &dims.rhs_batch, &dims.rhs_contract));
+        let agree = |a: &[usize], b: &[usize]| a.len() == b.len() && a.iter().zip(b).all(|(&i, &j)| lhs[i] == rhs[j]);
+        let ty = Type::new(dtype, &result);
+        if !agree(&dims.lhs_batch, &dims.rhs_batch) || !agree(&dims.lhs_contract, &dims.rhs_contract) {
+            return self.builder.fail(format!("dot_general of {self:?} and {other:?} with {dims:?}"), ty);
+        }
+        if self.builder.target == Target::Tpu && matches!(dtype, DType::I64 | DType::U64) {
+            return self.paired_dot(other, dims, dtype);
+        }
+        let attributes = format!(
+            "dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = {}, rhs_batching_dimensions = {}, \
+             lhs_contracting_dimensions = {}, rhs_contracting_dimensions = {}>, {}",
+            axes(&dims.lhs_batch),
+            axes(&dims.rhs_batch),
+            axes(&dims.lhs_contract),
+            axes(&dims.rhs_contract),
+            self.precision_attribute(2)
+        );
+        let mut extents: Vec<Extent> =
+            dims.lhs_batch.iter().zip(&dims.rhs_batch).map(|(&i, &j)| self.common_extent(i, other, j)).collect();
+        let free = |of: Value<'b>, batch: &[usize], contract: &[usize]| -> Vec<Extent> {
+            (0..of.rank()).filter(|i| !batch.contains(i) && !contract.contains(i)).map(|i| of.extent(i)).collect()
+        };
+        extents.extend(free(self, &dims.lhs_batch, &dims.lhs_contract));
+        extents.extend(free(other, &dims.rhs_batch, &dims.rhs_contract));
+        let pairs: Vec<(usize, usize)> =
+            dims.lhs_contract.iter().copied().zip(dims.rhs_contract.iter().copied()).collect();
+        let (lhs, rhs) = self.zero_padded_pair(other, &pairs);
+        self.builder.emit("stablehlo.dot_general", &[lhs, rhs], &attributes, ty).with_extents(extents)
+    }
+
+    /// The products of matrices in the last two dimensions; the leading ones, equal in both, are batches. Batches that
+    /// a reshape has merged are taken as they were before it: XLA's compiler for TPUs then chooses a layout in which
+    /// attention's heads need no copies.
+    pub fn matmul(self, other: Value<'b>, dtype: DType) -> Value<'b> {
+        let rank = self.rank();
+        let merged = self.dims()[..rank - 2].to_vec();
+        let whole = |batches: Value<'b>| batches.dims()[..batches.rank() - 2].to_vec();
+        match (self.unmerged_matrices(), other.unmerged_matrices()) {
+            (Some(a), Some(b)) if whole(a) == whole(b) => {
+                let product = a.dot_general(b, &DotDims::matrices(a.rank()), dtype);
+                let sizes = product.dims();
+                product.reshape(&[&merged, &sizes[sizes.len() - 2..]].concat())
+            }
+            _ => self.dot_general(other, &DotDims::matrices(rank), dtype),
+        }
+    }
+
+    /// Matrices in the last two dimensions before a reshape merged the dimensions that lead them.
+    fn unmerged_matrices(self) -> Option<Value<'b>> {
+        if self.is_bounded() {
+            return None;
+        }
+        let rank = self.rank();
+        if let Some((source, permutation)) = self.transposed_from() {
+            let is_of_matrices =
+                permutation.iter().copied().eq((0..rank).map(|i| if i + 2 < rank { i } else { 2 * rank - 3 - i }));
+            let source = is_of_matrices.then(|| source.unmerged_matrices())??;
+            return Some(source.swap_axes(source.rank() - 2, source.rank() - 1));
+        }
+        let source = self.reshaped_from()?;
+        let (dims, before) = (self.dims(), source.dims());
+        let is_merge = before.len() > rank && before[before.len() - 2..] == dims[rank - 2..];
+        is_merge.then_some(source)
+    }
+}
