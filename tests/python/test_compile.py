@@ -572,6 +572,57 @@ def test_a_whole_step_is_one_program(device: torch.device) -> None:
     assert losses == sorted(losses, reverse=True)
 
 
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_the_first_step_is_the_program_of_all_others(device: torch.device, mode: str) -> None:
+    """Although it makes the optimizer's state; and a compiled model is part of the step's program."""
+    for compiled in (False, True):
+        model = nn.Sequential(nn.Linear(4, 7), nn.GELU(), nn.Linear(7, 3)).to(device)
+        optimizer = torch.optim.AdamW(model.parameters())
+        forward = torch.compile(model) if compiled else model
+
+        def step(x: Tensor, forward: Any = forward, optimizer: torch.optim.Optimizer = optimizer) -> Tensor:
+            optimizer.zero_grad()
+            loss: Tensor = forward(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        step = torch.tpu.compile_step(step)
+        with torch.tpu.set_eager_mode(mode):
+            torch.tpu.synchronize()
+            step(torch.randn(5, 4, device=device))
+            for _ in range(2):
+                x = torch.randn(5, 4, device=device)
+                torch.tpu.synchronize()
+                torch.tpu.reset_cache_stats()
+                step(x)
+                stats = torch.tpu.cache_stats()
+                assert stats["requests"] == stats["hits"] <= 2
+
+
+def test_what_is_read_within_a_step(device: torch.device) -> None:
+    """Ends its program there; and an error leaves no scope open."""
+    x = torch.arange(6.0, device=device)
+
+    @torch.tpu.compile_step
+    def step(x: Tensor, fails: bool) -> tuple[float, Tensor]:
+        total = (x * 2).sum().item()
+        if fails:
+            raise ValueError(total)
+        return total, x + total
+
+    total, moved = step(x, False)
+    assert total == 30.0
+    assert moved.tolist() == [30.0 + i for i in range(6)]
+    with pytest.raises(ValueError, match=r"30\.0"):
+        step(x, True)
+    torch.tpu.synchronize()
+    torch.tpu.reset_cache_stats()
+    with torch.tpu.set_eager_mode("strict"):
+        (x + 1) * 3
+    assert torch.tpu.cache_stats()["requests"] == 2
+
+
 # ---- the backend -------------------------------------------------------------------------------------------------
 
 

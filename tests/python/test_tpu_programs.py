@@ -41,6 +41,7 @@ _C.dump_programs(sys.argv[2])
 task = TASKS[sys.argv[1]]
 model = task.model().to("tpu")
 optimizer = torch.optim.AdamW(model.parameters())
+model = torch.compile(model)
 
 @torch.tpu.compile_step
 def step(inputs, target):

@@ -19,6 +19,9 @@ use crate::storage::{Storage, Value};
 /// A chunk of this many operators is run even when no result is needed yet.
 const MAX_CHUNK: usize = 2048;
 
+/// The same where the user asked for one program: somewhere a loop that was meant to be many has to end.
+const MAX_JOINED: usize = 32_768;
+
 /// A chunk of at least this many operators is run where the program's rhythm allows: see
 /// [`Engine::flush_at_beat`].
 pub(crate) const BEAT_CHUNK: usize = 64;
@@ -110,13 +113,10 @@ impl Engine {
             self.settle(storage(i), device)?;
         }
         let joins = self.joining > 0 && self.mode != Mode::Debug;
-        let takes_part = || {
-            let is_updated = |plan: &ResultPlan| matches!(plan, ResultPlan::Updated { storage: i, .. } if storage(*i).value().is_some());
-            (0..parts.storages.len()).any(|i| storage(i).is_pending()) || instance.outputs.iter().any(is_updated)
-        };
-        if joins && instance.compiled.is_none() && !takes_part() {
-            // It neither takes anything from the program in the making nor changes a value. Were it in it, the first
-            // step of a training, which makes the optimizer's state, would be another program than all others.
+        let takes_a_value = || (0..parts.storages.len()).any(|i| storage(i).value().is_some());
+        if joins && instance.compiled.is_none() && !takes_a_value() {
+            // It makes something of nothing. Were it in the program, the first step of a training, which makes the
+            // optimizer's state, would be another program than all others.
             return self.record_apart(device, |engine| {
                 engine.record_in_chunk(instance, parts, device, default_generator, outs, false)
             });
@@ -201,9 +201,13 @@ impl Engine {
                 ResultPlan::Count { fresh, axis } => counts.push((*fresh, *axis, chunk.add_output(self.ty_of_count))),
             }
         }
-        // A program may need all of its results at once, where operators that run one by one give theirs back.
-        let is_large = chunk.bytes > self.max_chunk_bytes;
-        if waits && chunk.nodes.len() < MAX_CHUNK && !is_large && counts.is_empty() {
+        // A program may need all of its results at once, where operators that run one by one give theirs back. Who asks
+        // for one program gets it.
+        let (most, is_large) = match self.joining {
+            0 => (MAX_CHUNK, chunk.bytes > self.max_chunk_bytes),
+            _ => (MAX_JOINED, false),
+        };
+        if waits && chunk.nodes.len() < most && !is_large && counts.is_empty() {
             return Ok(());
         }
         let reason = match () {
@@ -232,9 +236,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether chunks are what a loop records, not what the mode or a scope makes of single calls.
+    /// Whether chunks are what a loop records, not what the mode makes of single calls.
     pub(crate) fn has_rhythm(&self) -> bool {
-        self.mode == Mode::Fused && self.joining == 0
+        self.mode == Mode::Fused || self.joining > 0 && self.mode != Mode::Debug
     }
 
     /// Says who made the last call, where nobody had asked before it was made.

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import functools
-import inspect
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 from torchtpu import _C
-
-if TYPE_CHECKING:
-    from torch.optim import Optimizer
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def compile_step(function: Callable[P, R], **options: Any) -> Callable[P, R]:
-    """Compiles a whole training step into one program: forward, loss, backward and the optimizer's step.
+    """Makes a whole training step one program: forward, loss, backward and the optimizer's step.
 
     Parameters and the optimizer's state are updated in place, in their donated memory.
 
@@ -29,59 +25,25 @@ def compile_step(function: Callable[P, R], **options: Any) -> Callable[P, R]:
             optimizer.step()
             return loss.detach()
 
-    The function is compiled as `torch.compile` does it; `options` are those of `torch.compile`. Where that breaks the
-    graph (PyTorch does so around `backward()` and in optimizers), the parts are joined again: their programs become
-    one, which runs when the function returns. What reads a result in between, such as `loss.item()`, ends it there.
+    Each call records what the function does and runs it when the function returns, as a program that is compiled when
+    the function does something new. So nothing is traced beforehand and nothing can be out of date: Python code runs
+    each time, and whatever works in eager mode works here. What reads a result in between, such as `loss.item()`, ends
+    the program there. Compiled functions that are called become part of it; where sizes change, compile the model,
+    `torch.compile(model, dynamic=True)`.
+
+    With `options`, which are those of `torch.compile`, the function itself is compiled first.
     """
-    compiled: list[Callable[P, R]] = []
-    steps: dict[Optimizer, Callable[..., Any]] = {}
+    if options:
+        import torch
+
+        function = torch.compile(function, **{"backend": "tpu", **options})
 
     @functools.wraps(function)
     def step(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not compiled:
-            import torch
-
-            compiled.append(torch.compile(function, **{"backend": "tpu", **options}))
-            steps.update(_untraced_steps(function, args, kwargs))
-        replaced = [(optimizer, vars(optimizer).get("step")) for optimizer in steps]
-        for optimizer, untraced in steps.items():
-            optimizer.step = untraced  # type: ignore[method-assign]
         _C.begin_join()
         try:
-            return compiled[0](*args, **kwargs)
+            return function(*args, **kwargs)
         finally:
-            for optimizer, own in replaced:
-                if own is None:
-                    del optimizer.step
-                else:
-                    optimizer.step = own  # type: ignore[method-assign]
             _C.end_join()
 
     return step
-
-
-def _untraced_steps(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> dict[Optimizer, Callable[..., Any]]:
-    """Steps of optimizers for Dynamo to leave alone: what they call is recorded into the same program anyway, without
-    the seconds that tracing them takes and the guards of each of their tensors."""
-    import torch
-
-    return {
-        value: torch.compiler.disable(value.step)
-        for value in _reachable(function, args, kwargs)
-        if isinstance(value, torch.optim.Optimizer)
-    }
-
-
-def _reachable(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Any]:
-    """What a function is given or refers to, and the attributes of that."""
-    inner = inspect.unwrap(function)
-    named = inspect.getclosurevars(inner) if inspect.isfunction(inner) or inspect.ismethod(inner) else None
-    held = [*args, *kwargs.values(), getattr(inner, "__self__", None if named else inner)]
-    if named is not None:
-        held += [*named.nonlocals.values(), *named.globals.values()]
-    for value in held:
-        yield value
-        if not inspect.ismodule(value) and not isinstance(value, type):
-            yield from vars(value).values() if hasattr(value, "__dict__") else ()
