@@ -53,6 +53,33 @@ class StableHLO:
         content.update({name: [dataclasses.astuple(spec) for spec in content[name]] for name in ("inputs", "outputs")})
         torch.save({"format": _FORMAT, **content, "weights": dict(self.weights)}, path)
 
+    def to_bytecode(self, version: str | None = None) -> bytes:
+        """The module as a portable artifact, MLIR's bytecode with StableHLO's promise of compatibility.
+
+        `version` is that of the oldest StableHLO which has to read it, such as "1.9.0"; without one, consumers that are
+        a month old do. JAX's copy of MLIR writes it, `pip install "torchtpu[bytecode]"`: ImportError where there is
+        none. ValueError for a version that is not known, or that cannot say what the program does.
+        """
+        try:
+            from jax.extend.mlir import ir, passmanager, serialize_portable_artifact
+            from jax.extend.mlir.dialects import stablehlo
+            from jax.interpreters.mlir import make_ir_context
+        except ImportError as error:
+            raise ImportError('bytecode is written by JAX: pip install "torchtpu[bytecode]"') from error
+        stablehlo.register_stablehlo_passes()
+        month = stablehlo.StablehloCompatibilityRequirement.WEEK_4
+        version = version or stablehlo.get_version_from_compatibility_requirement(month)
+        with make_ir_context():
+            module = ir.Module.parse(self.text)
+            # CHLO, which has the special functions, makes no such promise.
+            passes = passmanager.PassManager.parse("builtin.module(func.func(chlo-legalize-to-stablehlo))")
+            passes.run(module.operation)
+            try:
+                return bytes(serialize_portable_artifact(module, version))
+            except Exception as error:
+                known = f"{stablehlo.get_minimum_version()} to {stablehlo.get_current_version()}"
+                raise ValueError(f"not serializable for StableHLO {version} (known are {known}): {error}") from error
+
 
 _FORMAT = "torchtpu.export 1"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,46 @@ def test_runs_in_jax(task: str, weights: str, tmp_path: Path) -> None:
     assert len(exported.weights) == (0 if weights == "inside" else len(exported.inputs) - len(inputs))
     (actual,) = run_in_jax(exported, inputs, tmp_path)
     torch.testing.assert_close(actual, model(*inputs).detach(), rtol=1e-4, atol=1e-5)
+
+
+BYTECODE = """
+import sys, torch, torchtpu.export
+from torch import nn
+model, x = nn.Sequential(nn.Linear(4, 3), nn.GELU()), torch.randn(2, 4)
+exported = torchtpu.export.to_stablehlo(torch.export.export(model, (x,)))
+sys.path.append(sys.argv[1])
+import jax
+from jaxlib import xla_client
+from jax.extend.mlir import deserialize_portable_artifact
+for version in (None, "1.0.0"):
+    content = exported.to_bytecode(version)
+    assert content[:2] == b"ML" and b"StableHLO_v1." in content[:30]
+client = jax.devices("cpu")[0].client
+devices = xla_client.DeviceList(tuple(client.devices()[:1]))
+program = client.compile_and_load(content, devices, xla_client.CompileOptions())
+(result,) = program.execute_sharded([jax.device_put(x.numpy())]).disassemble_into_single_device_arrays()
+torch.testing.assert_close(torch.tensor(result[0].tolist()), model(x).detach())
+for version in ("7.0.0", "now"):
+    try:
+        exported.to_bytecode(version)
+    except ValueError as error:
+        assert f"StableHLO {version}" in str(error)
+"""
+
+
+def test_is_written_as_portable_bytecode() -> None:
+    """In one process with JAX, which reads it and runs it."""
+    if not JAX.exists():
+        pytest.skip("no JAX: `make bench` sets one up")
+    (packages,) = JAX.parents[1].glob("lib/python*/site-packages")
+    subprocess.run([sys.executable, "-c", BYTECODE, str(packages)], check=True, timeout=240)
+
+
+def test_bytecode_asks_for_jax() -> None:
+    exported = torchtpu.export.to_stablehlo(torch.export.export(nn.Linear(4, 2), (torch.randn(3, 4),)))
+    if importlib.util.find_spec("jax") is None:
+        with pytest.raises(ImportError, match="pip install"):
+            exported.to_bytecode()
 
 
 def test_exports_from_the_device_too(device: torch.device) -> None:
