@@ -8,9 +8,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from torchtpu.decompose.extra.registry import register
+
 Range = Sequence[float] | None
 
 
+@register("aten::histogram.bin_ct")
 def histogram_with_count(
     self: Tensor, bins: int = 100, *, range: Range = None, weight: Tensor | None = None, density: bool = False
 ) -> tuple[Tensor, Tensor]:
@@ -18,12 +21,14 @@ def histogram_with_count(
     return _histogram(self.reshape(-1, 1), edges, weight, density), edges[0]
 
 
+@register("aten::histogram.bins_tensor")
 def histogram_with_edges(
     self: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: bool = False
 ) -> tuple[Tensor, Tensor]:
     return _histogram(self.reshape(-1, 1), [bins], weight, density), bins.clone()
 
 
+@register("aten::_histogramdd_bin_edges")
 def bin_edges(
     self: Tensor, bins: Sequence[int], *, range: Range = None, weight: Tensor | None = None, density: bool = False
 ) -> list[Tensor]:
@@ -43,12 +48,14 @@ def bin_edges(
     return edges
 
 
+@register("aten::_histogramdd_from_bin_cts")
 def histogram_of_counts(
     self: Tensor, bins: Sequence[int], *, range: Range = None, weight: Tensor | None = None, density: bool = False
 ) -> Tensor:
     return _histogram(self, bin_edges(self, bins, range=range), weight, density)
 
 
+@register("aten::_histogramdd_from_bin_tensors")
 def histogram_of_edges(
     self: Tensor, bins: Sequence[Tensor], *, weight: Tensor | None = None, density: bool = False
 ) -> Tensor:

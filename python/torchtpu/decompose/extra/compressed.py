@@ -5,13 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torchtpu.decompose.extra.registry import register
 
+
+@register("aten::_convert_indices_from_coo_to_csr")
 def compress(self: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
     """Where each line begins among sorted line numbers, and where the last one ends."""
     lines = torch.arange(size + 1, dtype=self.dtype, device=self.device)
     return torch.searchsorted(self, lines, out_int32=out_int32)
 
 
+@register("aten::_convert_indices_from_csr_to_coo")
 def coordinates(compressed: Tensor, plain: Tensor, *, out_int32: bool = False, transpose: bool = False) -> Tensor:
     """By row: the batch's coordinates, the line that each element is in, and its plain index."""
     nnz = plain.shape[-1]

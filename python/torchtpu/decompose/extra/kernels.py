@@ -1,0 +1,100 @@
+"""What PyTorch has kernels for only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from torchtpu.decompose.extra.registry import register
+
+aten = torch.ops.aten
+
+
+@register("aten::put")
+def _put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    flat = aten.index_put.default(
+        aten.view.default(self, [-1]), [aten.view.default(index, [-1])], aten.view.default(source, [-1]), accumulate
+    )
+    return aten.view.default(flat, self.shape)
+
+
+@register("aten::_foreach_zero")
+def _foreach_zero(self: Sequence[Tensor]) -> list[Tensor]:
+    return [aten.full.default(each.shape, 0, dtype=each.dtype, device="meta") for each in self]
+
+
+@register("aten::_amp_foreach_non_finite_check_and_unscale")
+def _unscale(self: Sequence[Tensor], found_inf: Tensor, inv_scale: Tensor) -> tuple[list[Tensor], Tensor]:
+    unscaled = []
+    for each in self:
+        finite = aten.logical_not.default(aten.isinf.default(each) | aten.isnan.default(each))
+        found_inf = torch.where(finite.all(), found_inf, 1.0)
+        unscaled.append((each * inv_scale).to(each.dtype))
+    return unscaled, found_inf
+
+
+@register("aten::_amp_update_scale")
+def _update_scale(
+    self: Tensor,
+    growth_tracker: Tensor,
+    found_inf: Tensor,
+    scale_growth_factor: float,
+    scale_backoff_factor: float,
+    growth_interval: int,
+) -> tuple[Tensor, Tensor]:
+    found = found_inf > 0
+    steps = torch.where(found, 0, growth_tracker + 1)
+    due = steps == growth_interval
+    grown = self * scale_growth_factor
+    kept = torch.where(due & torch.isfinite(grown), grown, self)
+    scale = torch.where(found, self * scale_backoff_factor, kept)
+    return scale, torch.where(due, 0, steps).to(growth_tracker.dtype)
+
+
+# ---- selection: what a sort answers ------------------------------------------------------------------------------
+
+
+@register("aten::kthvalue")
+def _kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    if self.dim() == 0:
+        return aten.clone.default(self), aten.full.default([], 0, dtype=torch.int64, device="meta")
+    values, indices = aten.sort.default(self, dim)
+    values, indices = (aten.slice.Tensor(each, dim, k - 1, k) for each in (values, indices))
+    return (values, indices) if keepdim else (aten.squeeze.dim(values, dim), aten.squeeze.dim(indices, dim))
+
+
+@register("aten::median.dim")
+def _median_dim(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    if self.dim() == 0:
+        return _kthvalue(self, 1)
+    size = self.shape[dim]
+    middle = _kthvalue(self, (size + 1) // 2, dim, True)
+    if self.dtype.is_floating_point:
+        # A NaN anywhere is the answer, and a sort puts it last.
+        last = _kthvalue(self, size, dim, True)
+        poisoned = aten.isnan.default(last[0])
+        first_nan = aten.argmax.default(aten._to_copy.default(aten.isnan.default(self), dtype=torch.int32), dim, True)
+        middle = aten.where.self(poisoned, last[0], middle[0]), aten.where.self(poisoned, first_nan, middle[1])
+    return middle if keepdim else (aten.squeeze.dim(middle[0], dim), aten.squeeze.dim(middle[1], dim))
+
+
+@register("aten::median")
+def _median(self: Tensor) -> Tensor:
+    return _median_dim(aten.view.default(self, [-1]), 0)[0]
+
+
+# ---- matrices -----------------------------------------------------------------------------------------------------
+
+
+@register("aten::linalg_matrix_sqrth")
+def _matrix_sqrth(self: Tensor) -> Tensor:
+    values, vectors = torch.linalg.eigh(self)
+    return vectors * values.clamp(min=0).sqrt().to(vectors.dtype).unsqueeze(-2) @ vectors.mH
+
+
+@register("aten::linalg_polar")
+def _polar(A: Tensor) -> tuple[Tensor, Tensor]:
+    u, s, vh = torch.linalg.svd(A, full_matrices=False)
+    return u @ vh, vh.mH * s.to(vh.dtype).unsqueeze(-2) @ vh
