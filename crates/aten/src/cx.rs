@@ -1,126 +1,13 @@
 //! What a row of the table sees: the arguments by their schema names, as values.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
 use stablehlo::{Builder, DType, Number, Type, Value};
 
-use crate::check::Check;
 use crate::error::{Error, Result};
+use crate::inputs::{Inputs, ParamSource};
 use crate::promote::{Category, result_type};
-use crate::spec::{ArgSpec, Dim, Graph, ResultSpec, ScalarSpec, StorageSpec, TensorSpec};
-use crate::view;
-
-/// Where a parameter of the lowered function comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ParamSource {
-    /// The base value of one of the call's storages.
-    Storage(usize),
-    /// The `index`-th number of the call that is not baked in, converted to `dtype`.
-    Scalar { index: usize, dtype: DType },
-    /// The offset of the call's `i`-th tensor argument, as int64.
-    Offset(usize),
-    /// `tensor<2xui64>`: the generator's key and counter.
-    RandomState,
-}
-
-/// The function's parameters, made when they are first asked for, so that a program takes only
-/// what it reads.
-pub(crate) struct Inputs<'b> {
-    builder: &'b Builder,
-    storages: Vec<StorageSpec>,
-    made: RefCell<Vec<(ParamSource, Value<'b>)>>,
-    /// The random state after the draws so far, and how many 128-bit blocks they took.
-    random: Cell<Option<Value<'b>>>,
-    random_blocks: Cell<u64>,
-    /// Whether draws repeat earlier ones, which the generator has counted already.
-    random_replays: Cell<bool>,
-    /// What rows have asked of the data; `None` where nobody would look.
-    checks: Option<RefCell<Vec<(Value<'b>, Check)>>>,
-}
-
-impl<'b> Inputs<'b> {
-    pub fn new(builder: &'b Builder, storages: &[StorageSpec], is_checked: bool) -> Inputs<'b> {
-        Inputs {
-            builder,
-            storages: storages.to_vec(),
-            made: RefCell::default(),
-            random: Cell::new(None),
-            random_blocks: Cell::new(0),
-            random_replays: Cell::new(false),
-            checks: is_checked.then(RefCell::default),
-        }
-    }
-
-    /// Whether rows may ask something of the data. Not within a region, whose values nobody else sees.
-    pub fn is_checked(&self) -> bool {
-        self.checks.is_some() && !self.builder.is_in_region()
-    }
-
-    pub fn add_check(&self, number: Value<'b>, check: Check) {
-        if let Some(checks) = &self.checks {
-            checks.borrow_mut().push((number, check));
-        }
-    }
-
-    pub fn checks(&self) -> Vec<(Value<'b>, Check)> {
-        self.checks.as_ref().map_or_else(Vec::new, |checks| checks.borrow().clone())
-    }
-
-    fn param(&self, source: ParamSource, ty: Type) -> Value<'b> {
-        if let Some((_, value)) = self.made.borrow().iter().find(|(s, _)| *s == source) {
-            return *value;
-        }
-        let value = self.builder.parameter(ty);
-        self.made.borrow_mut().push((source, value));
-        value
-    }
-
-    /// The value that a storage holds; `None` while nothing has been written.
-    pub fn base(&self, storage: usize) -> Option<Value<'b>> {
-        let ty = self.storages[storage].base.clone()?;
-        Some(self.param(ParamSource::Storage(storage), ty))
-    }
-
-    /// The offset of a view where it is an input of the program.
-    pub fn offset(&self, spec: &TensorSpec) -> Option<Value<'b>> {
-        let source = ParamSource::Offset(spec.offset_input?);
-        Some(self.param(source, Type::new(DType::I64, &[])))
-    }
-
-    pub fn read(&self, spec: &TensorSpec) -> Value<'b> {
-        let held = match self.base(spec.storage) {
-            Some(base) => view::read(base, spec, self.offset(spec)),
-            None => self.builder.splat(0, spec.dtype, &spec.sizes),
-        };
-        view::shown(held, spec)
-    }
-
-    pub fn storages(&self) -> &[StorageSpec] {
-        &self.storages
-    }
-
-    pub fn sources(&self) -> Vec<ParamSource> {
-        self.made.borrow().iter().map(|(source, _)| *source).collect()
-    }
-
-    pub fn random_blocks(&self) -> u64 {
-        self.random_blocks.get()
-    }
-
-    fn random_state(&self) -> Value<'b> {
-        self.random.get().unwrap_or_else(|| self.param(ParamSource::RandomState, Type::new(DType::U64, &[2])))
-    }
-
-    fn random_bits(&self, dtype: DType, dims: &[i64]) -> Value<'b> {
-        let (after, bits) = self.builder.random_bits(self.random_state(), dtype, dims);
-        self.random.set(Some(after));
-        if !self.random_replays.get() {
-            let bytes = Type::new(dtype, dims).size_bytes() as u64;
-            self.random_blocks.set(self.random_blocks.get() + bytes.div_ceil(16));
-        }
-        bits
-    }
-}
+use crate::spec::{ArgSpec, Dim, Graph, ResultSpec, ScalarSpec, TensorSpec};
 
 /// A number among the arguments: a constant, or an input that becomes a parameter when used.
 #[derive(Clone, Debug)]
@@ -475,8 +362,7 @@ impl<'b> Cx<'b> {
 
     /// Draws go on from `state`; says whether they repeat earlier ones or are new.
     pub fn set_random_state(&self, state: Value<'b>, replays: bool) {
-        self.inputs.random.set(Some(state));
-        self.inputs.random_replays.set(replays);
+        self.inputs.set_random_state(state, replays);
     }
 
     // ---- promotion -------------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 mod check;
 mod cx;
 mod error;
+mod inputs;
 mod lower;
 mod promote;
 mod spec;
@@ -19,7 +20,8 @@ mod ops;
 pub use check::Check;
 pub use cx::{Arg, Cx};
 pub use error::{Error, ErrorKind, Result};
-pub use lower::{Lowered, Output, ParamSource, lower_call};
+pub use inputs::ParamSource;
+pub use lower::{Lowered, Output, lower_call};
 pub use spec::{
     ArgSpec, Body as CallBody, Bounds, Call, Dim, Graph, GraphArg, Node, ResultSpec, ScalarSpec, StorageSpec,
     TensorSpec,

@@ -4,14 +4,13 @@
 use stablehlo::{Builder, DType, Extent, Factor, Function, Type, Value};
 
 use crate::check::Check;
-use crate::cx::{Arg, Cx, Inputs, Scalar};
+use crate::cx::{Arg, Cx, Scalar};
 use crate::error::{Error, Result};
+use crate::inputs::{Inputs, ParamSource};
 use crate::ops::foreach;
 use crate::spec::{ArgSpec, Body, Call, Dim, Graph, GraphArg, ResultSpec, ScalarSpec, TensorSpec};
 use crate::table::{self, Row};
 use crate::view::{self, contiguous_strides, memory_order};
-
-pub use crate::cx::ParamSource;
 
 /// One result of a lowered function.
 #[derive(Clone, Debug, PartialEq)]
