@@ -46,6 +46,7 @@ LAYOUTS = {
 }
 
 
+LESS_THAN_DOUBLE = {torch.bfloat16, torch.float16, torch.float32, torch.complex32, torch.complex64}
 DIFFERENTIATING = ("backward", "gradgrad", "gradcheck", "gradgradcheck")
 
 
@@ -184,7 +185,10 @@ class Operator:
                 filled = [replaced.get(id(leaf), leaf) for leaf in leaves]
                 input, args, kwargs = tree_unflatten(filled, structure)
                 result = self.info.gradcheck_wrapper(self.info.op, input, *args, **kwargs)
-                return tuple(tensors_of(sample.output_process_fn_grad(result)))
+                results = tuple(tensors_of(sample.output_process_fn_grad(result)))
+                if {each.dtype for each in results} & LESS_THAN_DOUBLE:
+                    raise TypeError("finite differences say nothing of results in less than double precision")
+                return results
 
             return check(function, inputs, nondet_tol=self.info.gradcheck_nondet_tol, fast_mode=True)
 
