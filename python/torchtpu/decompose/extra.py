@@ -46,6 +46,11 @@ def _empty(size: Sequence[int], *, dtype: torch.dtype | None = None, **options: 
     return aten.full.default(size, 0, dtype=dtype or torch.get_default_dtype(), device="meta")
 
 
+@_register("aten::_efficientzerotensor")
+def _efficientzerotensor(size: Sequence[int], *, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
+    return _empty(size, dtype=dtype)
+
+
 @_register("aten::empty_strided")
 def _empty_strided(size: Sequence[int], stride: Sequence[int], **options: Any) -> Tensor:
     return _empty(size, dtype=options.get("dtype"))

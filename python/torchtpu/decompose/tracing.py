@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -96,6 +96,19 @@ def flatten_tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from flatten_tensors(each)
 
 
+def arguments_of(operator: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """The arguments of an operator's schema, each with what a call gives for it, or its default."""
+    for position, argument in enumerate(operator._schema.arguments):
+        if position < len(args):
+            yield argument, args[position]
+        elif argument.name in kwargs:
+            yield argument, kwargs[argument.name]
+        elif argument.has_default_value():
+            yield argument, argument.default_value
+        else:
+            raise TypeError(f"{operator} misses its argument {argument.name}")
+
+
 _tables: dict[frozenset[str], dict[Any, Callable[..., Any]]] = {}
 
 
@@ -173,17 +186,7 @@ class _Call:
         kwargs: dict[str, Any],
         place: Callable[[Any], Any] | None = None,
     ) -> _Call:
-        values = []
-        for position, argument in enumerate(operator._schema.arguments):
-            if position < len(args):
-                value = args[position]
-            elif argument.name in kwargs:
-                value = kwargs[argument.name]
-            elif argument.has_default_value():
-                value = argument.default_value
-            else:
-                raise TypeError(f"{operator} misses its argument {argument.name}")
-            values.append((place or _on_meta)(value))
+        values = [(place or _on_meta)(value) for _, value in arguments_of(operator, args, kwargs)]
         return cls(operator, values)
 
     def all_on_meta(self) -> _Call:
