@@ -136,6 +136,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Shape, ...]]] = {
     "without the last": (lambda x: x[:, :-1].sum(1), ((3, "s"),)),
     "without the first": (lambda x: (x[:, 1:] * 2).sum(1), ((3, "s"),)),
     "cat of other dimensions": (lambda x: torch.cat([x, x * 2], 1).sum(0), (("s", 3),)),
+    "nothing beside": (lambda x: (x.sum(1, keepdim=True), x + 1), (("s", 0),)),
     "gather": (lambda x: x.gather(1, (x > 0).long()), (("s", 4),)),
 }
 

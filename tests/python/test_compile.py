@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -375,6 +376,45 @@ def test_a_whole_step_is_one_program(device: torch.device) -> None:
     # One for the gradient of the loss itself, a constant.
     assert stats["requests"] == stats["hits"] <= 2
     assert losses == sorted(losses, reverse=True)
+
+
+def test_other_threads_do_not_join_a_step(mode: str, device: torch.device) -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.5)
+    other = torch.compile(lambda x: x * 2 + 1, dynamic=False)
+    read: list[list[float]] = []
+
+    def elsewhere(n: int) -> None:
+        counted = torch.zeros(n, device=device)
+        counted[: n // 2].add_(1)
+        read.append((other(counted) + model[0].weight.detach()[0, 0]).tolist())
+
+    @torch.compiler.disable
+    def run_elsewhere() -> None:
+        thread = threading.Thread(target=elsewhere, args=(n,))
+        thread.start()
+        thread.join()
+
+    @torch.tpu.compile_step
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        run_elsewhere()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    x, y = torch.randn(16, 4, device=device), torch.randn(16, 2, device=device)
+    made, losses = [], []
+    for n in (4, 4, 4, 4, 6, 8):
+        elsewhere(n)
+        before, weight = _compiles(), model[0].weight[0, 0].item()
+        losses.append(step(x, y).item())
+        made.append(_compiles() - before)
+        torch.testing.assert_close(read[-1], [3 + weight] * (n // 2) + [1 + weight] * (n - n // 2))
+    assert losses == sorted(losses, reverse=True)
+    # What the thread runs has been compiled when it ran alone: not for this step, whatever else is in it.
+    assert made[3:] == [0, 0, 0]
 
 
 # ---- the backend -------------------------------------------------------------------------------------------------

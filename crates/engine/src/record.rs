@@ -109,17 +109,23 @@ impl Engine {
         for i in 0..parts.storages.len() {
             self.settle(storage(i), device)?;
         }
-        let joins = self.joining > 0 && self.mode != Mode::Debug;
+        let scope = self.scope();
+        let joins = scope != 0;
+        let takes_pending = || (0..parts.storages.len()).any(|i| storage(i).is_pending());
         let takes_part = || {
             let is_updated = |plan: &ResultPlan| matches!(plan, ResultPlan::Updated { storage: i, .. } if storage(*i).value().is_some());
-            (0..parts.storages.len()).any(|i| storage(i).is_pending()) || instance.outputs.iter().any(is_updated)
+            takes_pending() || instance.outputs.iter().any(is_updated)
         };
-        if joins && instance.compiled.is_none() && !takes_part() {
-            // It neither takes anything from the program in the making nor changes a value. Were it in it, the first
+        let is_in_others_midst = self.is_recorded_by_another(device, scope) && !takes_pending();
+        if is_in_others_midst || joins && instance.compiled.is_none() && !takes_part() {
+            // It is none of the scope's calls. Or it neither takes anything from the program in the making nor changes a value. Were it in it, the first
             // step of a training, which makes the optimizer's state, would be another program than all others.
             return self.record_apart(device, |engine| {
                 engine.record_in_chunk(instance, parts, device, default_generator, outs, false)
             });
+        }
+        if self.chunks.get(device).is_some_and(|chunk| chunk.scope != scope) {
+            self.flush(device, Reason::CompiledGraph)?;
         }
         if !joins {
             // A compiled graph is one program whatever surrounds it: what is recorded runs before it.
@@ -127,6 +133,9 @@ impl Engine {
                 Some(_) => self.flush(device, Reason::CompiledGraph)?,
                 None => self.flush_at_beat(instance, device)?,
             }
+        }
+        if let Some(chunk) = self.chunks.get_mut(device) {
+            chunk.scope = scope;
         }
         let waits = joins || self.mode == Mode::Fused && instance.compiled.is_none();
         self.record_in_chunk(instance, parts, device, default_generator, outs, waits)
@@ -234,7 +243,7 @@ impl Engine {
 
     /// Whether chunks are what a loop records, not what the mode or a scope makes of single calls.
     pub(crate) fn has_rhythm(&self) -> bool {
-        self.mode == Mode::Fused && self.joining == 0
+        self.mode == Mode::Fused && self.joining.is_empty()
     }
 
     /// Says who made the last call, where nobody had asked before it was made.

@@ -12,7 +12,7 @@ import importlib
 import operator as python_operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch._ops import HigherOrderOperator, OpOverload
@@ -183,7 +183,8 @@ class GraphEncoder(SizeEncoder):
         is_input = owner.op == "placeholder"
         if (is_input and owner in self.written) or (not is_input and self._has_gaps(owner)):
             return False
-        # AOTAutograd makes a view of an input, or of another output, anew and asks this one where it lies.
+        if is_input and not _is_tangent(owner):
+            return True  # AOTAutograd makes it anew from the input, and asks this one where it lies
         view = self._memory.view(node, owner)
         is_elsewhere = self._has_gaps(node) or view.offset != 0
         if view.is_symbolic:
@@ -401,8 +402,13 @@ class GraphEncoder(SizeEncoder):
 _NOTHING = -(2**31)
 
 
-def _is_tensor(value: Any) -> bool:
+def _is_tensor(value: Any) -> TypeGuard[Node]:
     return isinstance(value, Node) and isinstance(value.meta.get("val"), torch.Tensor)
+
+
+def _is_tangent(node: Node) -> bool:
+    """Whether an input is a gradient that a backward graph is given, as PyTorch's partitioners tell."""
+    return "tangents" in str(node.target)
 
 
 def _is_function_node(value: Any) -> bool:

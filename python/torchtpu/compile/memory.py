@@ -197,7 +197,7 @@ def is_same_kind(value: torch.Tensor, whole: torch.Tensor) -> bool:
 
 def view_of(whole: torch.Tensor, sizes: Any, strides: Any, offset: int) -> torch.Tensor:
     """A tensor in another's memory, counted from its first element on. Autograd takes it for no view of that."""
-    return torch._C._dynamo.guards._reinterpret_tensor(whole, sizes, strides, offset)
+    return torch._C._dynamo.guards._reinterpret_tensor(whole, sizes, strides, offset)  # type: ignore[attr-defined]
 
 
 def _place_of(node: Node) -> Place:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -11,6 +12,9 @@ from torchtpu import _C
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
+
+# Among the objects of a thread, as csrc/graph.cpp looks for it.
+SCOPE = "torchtpu.scope"
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,6 +36,7 @@ def compile_step(function: Callable[P, R], **options: Any) -> Callable[P, R]:
     The function is compiled as `torch.compile` does it; `options` are those of `torch.compile`. Where that breaks the
     graph (PyTorch does so around `backward()` and in optimizers), the parts are joined again: their programs become
     one, which runs when the function returns. What reads a result in between, such as `loss.item()`, ends it there.
+    What other threads call meanwhile runs apart from it.
     """
     compiled: list[Callable[P, R]] = []
     steps: dict[Optimizer, Callable[..., Any]] = {}
@@ -46,18 +51,34 @@ def compile_step(function: Callable[P, R], **options: Any) -> Callable[P, R]:
         replaced = [(optimizer, vars(optimizer).get("step")) for optimizer in steps]
         for optimizer, untraced in steps.items():
             optimizer.step = untraced  # type: ignore[method-assign]
-        _C.begin_join()
         try:
-            return compiled[0](*args, **kwargs)
+            with _scope():
+                return compiled[0](*args, **kwargs)
         finally:
             for optimizer, own in replaced:
                 if own is None:
                     del optimizer.step
                 else:
                     optimizer.step = own  # type: ignore[method-assign]
-            _C.end_join()
 
     return step
+
+
+@contextlib.contextmanager
+def _scope() -> Iterator[None]:
+    """A scope in which calls join: of this thread and of those on which autograd works for it, not of others."""
+    import torch
+
+    # Autograd gives its threads what the thread that calls it has here.
+    outer = torch._C._get_obj_in_tls(SCOPE) if torch._C._is_key_in_tls(SCOPE) else None
+    scope = outer or object()
+    torch._C._stash_obj_in_tls(SCOPE, scope)
+    _C.begin_join(id(scope))
+    try:
+        yield
+    finally:
+        torch._C._stash_obj_in_tls(SCOPE, outer)
+        _C.end_join(id(scope))
 
 
 def _untraced_steps(
