@@ -19,6 +19,7 @@ from test_conformance import SEED
 from torch import Tensor
 from torch.fx import GraphModule
 
+from tests.conformance.exceptions import is_random
 from tests.conformance.places import CPU, DEVICE, Place, seed_everything, tensors_of
 
 pytestmark = pytest.mark.usefixtures("fresh_dynamo")
@@ -71,6 +72,7 @@ FIXED = (
     "meshgrid.variadic_tensors",
     "nn.functional.conv2d",
     "nn.functional.linear",
+    "resize_as_",
     "sgn",
     "softmax",
     "unbind",
@@ -176,7 +178,8 @@ def _problems(entry: Any, samples: list[Any]) -> list[str]:
 
     problems = []
     for sample in samples:
-        for dynamic in (False, True):
+        # For sizes that change, random numbers are drawn for the largest: they are others than eager's.
+        for dynamic in (False,) if is_random(_name(entry)) else (False, True):
 
             def check(place: Place, compiler: Compiler, sample: Any = sample, dynamic: bool = dynamic) -> None:
                 input, args, kwargs = place.put((sample.input, sample.args, sample.kwargs))

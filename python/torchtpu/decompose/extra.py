@@ -73,6 +73,19 @@ def _empty_like(self: Tensor, *, dtype: torch.dtype | None = None, **options: An
     return _empty(self.shape, dtype=dtype or self.dtype)
 
 
+@_register("aten::resize")
+def _resize(self: Tensor, size: Sequence[int], *, memory_format: torch.memory_format | None = None) -> Tensor:
+    flat, length = aten.reshape.default(self, [-1]), math.prod(size)
+    missing = length - self.numel()
+    flat = aten.constant_pad_nd.default(flat, [0, missing]) if missing > 0 else flat[:length]
+    return aten.reshape.default(flat, size)
+
+
+@_register("aten::resize_as")
+def _resize_as(self: Tensor, the_template: Tensor, *, memory_format: torch.memory_format | None = None) -> Tensor:
+    return _resize(self, the_template.shape)
+
+
 @_register("aten::copy")
 def _copy(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     if src.dtype != self.dtype:
