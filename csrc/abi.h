@@ -134,6 +134,10 @@ int32_t tt_register_operator(const char* name, const char* functional, const TtS
 TtStatus tt_call(int32_t op, const TtArg* args, size_t n_args, int32_t device, TtGenerator* default_generator,
                  TtOut* outs, size_t* n_outs);
 
+// Whether callers should say before a call in which scope of joined calls they are: 0 is none.
+uint8_t tt_wants_scope();
+void tt_note_scope(uint64_t scope);
+
 // Whether callers should say on which line of the user's program they stand: by tt_note_line before a call, or by
 // tt_locate_last_call after it where this turned true during the call. Both take the GIL.
 uint8_t tt_wants_line();

@@ -1,5 +1,7 @@
 // The call of a compiled graph: from a Python list of tensors and numbers to one of tensors, without the dispatcher.
+#include <ATen/ThreadLocalPythonObjects.h>
 #include <torch/csrc/Exceptions.h>
+#include <torch/csrc/PyInterpreter.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <memory>
@@ -52,6 +54,7 @@ PyObject* call(const TtGraph& graph, PyObject* inputs) {
               " inputs, not ", PyList_Size(inputs));
   follow_matmul_precision();
   if (tt_wants_line()) tt_note_line();
+  if (tt_wants_scope()) note_scope();
   c10::SmallVector<TtArg, 32> args(graph.n_inputs);
   size_t taken = 0;
   for (size_t i = 0; i < graph.n_inputs; ++i) {
@@ -76,6 +79,15 @@ PyObject* call(const TtGraph& graph, PyObject* inputs) {
 }
 
 }  // namespace
+
+void note_scope() {
+  static const std::string kKey = "torchtpu.scope";
+  using Objects = at::impl::ThreadLocalPythonObjects;
+  // Which object it is says all: the GIL is not needed.
+  const bool is_in_one = Objects::contains(kKey);
+  tt_note_scope(is_in_one ? reinterpret_cast<uintptr_t>(Objects::get(kKey)->ptr(getPyInterpreter())) : 0);
+}
+
 }  // namespace torchtpu
 
 static PyObject* call_with_gil(const TtGraph* graph, void* inputs) {

@@ -446,6 +446,7 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
 
   const bool located = tt_wants_line();
   if (located) [[unlikely]] tt_note_line();
+  if (tt_wants_scope()) [[unlikely]] note_scope();
   c10::SmallVector<TtOut, 4> outs(op.fresh_list ? 4 : op.fresh);
   // Each round settles one thing: the key's definition, the sizes of out= arguments (which are part of the
   // key, so a second definition), the room for results.

@@ -131,6 +131,8 @@ void call_operator(const Operator& op, torch::jit::Stack* stack);
 bool convert(TtArg& arg, const at::Tensor& tensor);
 // torch.set_float32_matmul_precision only changes PyTorch's context: it is looked at before each call.
 void follow_matmul_precision();
+// Tells the core in which scope of joined calls the thread is.
+void note_scope();
 // A tensor of this device as the core sees it; its storage is null when the memory is not the core's.
 TtTensor describe(const c10::TensorImpl& tensor);
 // The device of a call: that of its first tensor, else of its Device argument, else the current one.

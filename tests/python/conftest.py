@@ -62,3 +62,11 @@ def seed(request: pytest.FixtureRequest) -> int:
     torch.manual_seed(value)
     request.node.add_report_section("setup", "seed", f"TORCHTPU_TEST_SEED={value}")
     return value
+
+
+@pytest.fixture
+def fresh_dynamo() -> Iterator[None]:
+    """Dynamo as if nothing had been compiled, before and after a test."""
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()

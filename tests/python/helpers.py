@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import subprocess
 import sys
@@ -67,6 +68,22 @@ def check_refused(program: Program, device: torch.device) -> BaseException:
         program(device)
     assert on_device.type is on_cpu.type, f"{on_device.value!r} instead of {on_cpu.value!r}"
     return on_device.value
+
+
+def moved(value: Any, device: torch.device | str) -> Any:
+    """The value with its tensors on a device, lists and tuples as lists."""
+    if isinstance(value, list | tuple):
+        return [moved(each, device) for each in value]
+    return value.to(device) if isinstance(value, torch.Tensor) else value
+
+
+def check_compiled(function: Callable[..., Any], device: torch.device, *inputs: Any, **options: Any) -> None:
+    """The compiled function does to the device's inputs, and returns, what the function does on the CPU."""
+    on_cpu, on_device = copy.deepcopy(inputs), moved(copy.deepcopy(inputs), device)
+    compiled = torch.compile(function, **options)
+    for _ in range(2):
+        assert_same(compiled(*on_device), function(*on_cpu))
+        assert_same(on_device, list(on_cpu))
 
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:

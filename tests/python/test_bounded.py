@@ -136,12 +136,51 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Shape, ...]]] = {
     "without the last": (lambda x: x[:, :-1].sum(1), ((3, "s"),)),
     "without the first": (lambda x: (x[:, 1:] * 2).sum(1), ((3, "s"),)),
     "cat of other dimensions": (lambda x: torch.cat([x, x * 2], 1).sum(0), (("s", 3),)),
+    "sort": (lambda x: tuple(x.sort(1)), (("b", "s"),)),
+    "sort beside": (lambda x: tuple(x.sort(1)), (("s", 5),)),
+    "sort descending": (lambda x: tuple(x.sort(0, descending=True)), (("s", 3),)),
+    "sort of integers": (lambda x: tuple((x * 2).long().sort(stable=True, dim=1)), ((3, "s"),)),
+    "argsort of bools": (lambda x: (x > 0).sort(stable=True, dim=0, descending=True)[1], (("s", 2),)),
+    "largest": (lambda x: tuple(x.topk(3, 1)), (("b", "s"),)),
+    "smallest": (lambda x: tuple(x.topk(2, 0, largest=False)), (("s", 4),)),
+    "largest beside": (lambda x: tuple(x.topk(2, 1)), (("s", 4),)),
+    "group norm": (lambda x, w: F.group_norm(x, 2, w, w), (("b", 4, "s"), (4,))),
+    "group norm of an image": (lambda x: F.group_norm(x, 2), (("b", 4, "s", "t"),)),
+    "pad": (lambda x: F.pad(x, (1, 2), value=3).cumsum(1), (("b", "s"),)),
+    "pad beside": (lambda x: F.pad(x, (2, 0, 1, 1)), (("s", 2, 3),)),
+    "pad and cut": (lambda x: F.pad(x, (2, -1)).sum(1) + F.pad(x, (-1, 1)).sum(1), ((3, "s"),)),
+    "roll": (lambda x: x.roll((2, -1), (1, 0)), (("b", "s"),)),
+    "roll beside": (lambda x: x.roll(7, 1), (("s", 3),)),
+    "repeat": (lambda x: x.detach().repeat(2, 3), (("b", "s"),)),
+    "repeat beside": (lambda x: x.repeat(2, 1, 3).sum(1), (("s", 3),)),
+    "nothing beside": (lambda x: (x.sum(1, keepdim=True), x + 1), (("s", 0),)),
     "gather": (lambda x: x.gather(1, (x > 0).long()), (("s", 4),)),
 }
 
 
 # Gradients whose strides are not those of their leaves, which autograd then copies.
 COPIED = ("batched product", "attention", "a cat", "a cat with one more")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.int8, torch.bool])
+def test_extreme_values_sort_before_padding(dtype: torch.dtype, device: torch.device) -> None:
+    limits = (
+        torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(torch.uint8 if dtype == torch.bool else dtype)
+    )
+    extremes = [float("inf"), float("nan"), float("-inf")] if dtype.is_floating_point else [limits.max, limits.min]
+
+    def function(x: Tensor) -> list[Tensor]:
+        sorts = [x.sort(stable=True, dim=0, descending=descending) for descending in (False, True)]
+        tops = [] if dtype == torch.bool else [x.topk(6, 0, largest=largest)[0] for largest in (False, True)]
+        return [*(each for pair in sorts for each in pair), *tops]
+
+    compiled = torch.compile(function, fullgraph=True)
+    for n in (11, 6, 8):
+        x = torch.tensor([*extremes, *extremes, *range(n - 2 * len(extremes))], dtype=dtype)
+        on_device = x.to(device)
+        torch._dynamo.mark_dynamic(on_device, 0, min=6, max=13)
+        assert_same(compiled(on_device), function(x))
+    assert not counters["tpu_unbounded"]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -336,12 +375,12 @@ def test_the_second_shape_makes_sizes_dynamic(device: torch.device) -> None:
 
 
 def test_what_cannot_be_bounded_is_explained(device: torch.device, caplog: pytest.LogCaptureFixture) -> None:
-    compiled = torch.compile(lambda x: x.sort(0).values * 2, dynamic=True)
+    compiled = torch.compile(lambda x: x.diag_embed() * 2, dynamic=True)
     with caplog.at_level(logging.WARNING):
         for size in (5, 9, 4):
             x = torch.randn(size)
-            assert_same(compiled(x.to(device)), x.sort().values * 2)
-    assert ["sort" in reason for reason in counters["tpu_unbounded"]] == [True]
+            assert_same(compiled(x.to(device)), x.diag_embed() * 2)
+    assert ["diag_embed" in reason for reason in counters["tpu_unbounded"]] == [True]
     assert caplog.text.count("a program for each set of sizes") == 1
 
 

@@ -2,41 +2,21 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import assert_same, check_python
+from helpers import assert_same, check_compiled, check_python, moved
 from small_models import TASKS
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 STEPS = 10
 
-
-@pytest.fixture(autouse=True)
-def _fresh_dynamo() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-
-
-def _moved(value: Any, device: torch.device) -> Any:
-    if isinstance(value, list | tuple):
-        return [_moved(each, device) for each in value]
-    return value.to(device) if isinstance(value, Tensor) else value
-
-
-def check_compiled(function: Callable[..., Any], device: torch.device, *inputs: Any, **options: Any) -> None:
-    """The compiled function does to the device's inputs, and returns, what the function does on the CPU."""
-    on_cpu, on_device = copy.deepcopy(inputs), _moved(copy.deepcopy(inputs), device)
-    compiled = torch.compile(function, **options)
-    for _ in range(2):
-        assert_same(compiled(*on_device), function(*on_cpu))
-        assert_same(on_device, list(on_cpu))
+pytestmark = pytest.mark.usefixtures("fresh_dynamo")
 
 
 def _compiles() -> int:
@@ -66,7 +46,7 @@ def _train(task: str, device: torch.device | str, how: str) -> Tensor:
     for i in range(STEPS):
         torch.random.default_generator.manual_seed(i % 3)
         inputs, target = TASKS[task].batch()
-        losses.append(step(_moved(inputs, device), target.to(device)))
+        losses.append(step(moved(inputs, device), target.to(device)))
     return torch.stack(losses).cpu()
 
 
@@ -121,29 +101,6 @@ def test_mutation_happens_in_place(device: torch.device) -> None:
     torch.compile(lambda x: x.add_(1))(x)
     assert torch.tpu.memory_allocated() == before
     assert x[0].item() == 2
-
-
-def test_inputs_that_share_memory(device: torch.device) -> None:
-    def function(x: Tensor, y: Tensor) -> Tensor:
-        x.add_(1)
-        return y * 2
-
-    def run(call: Callable[[Tensor, Tensor], Tensor], device: torch.device | str) -> list[Tensor]:
-        base = torch.arange(10.0, device=device)
-        return [call(base[2:6], base[4:8]), base]
-
-    assert_same(run(torch.compile(function), device), run(function, "cpu"))
-
-
-def test_outputs_that_are_views(device: torch.device) -> None:
-    def function(x: Tensor) -> list[Tensor]:
-        y = x + 1
-        return [y, y.t(), x[1:], x.view(-1), x, y.expand(2, 4, 3)]
-
-    check_compiled(function, device, torch.randn(4, 3))
-    x = torch.zeros(4, 3, device=device)
-    torch.compile(function)(x)[2].add_(1)
-    assert x.sum().item() == 9
 
 
 def test_layouts(device: torch.device) -> None:
@@ -361,48 +318,6 @@ def test_custom_operators(device: torch.device) -> None:
         assert compiled(torch.ones(2, device=device)).tolist() == [12.0, 12.0]
 
 
-def test_views_that_return_several(device: torch.device) -> None:
-    check_compiled(lambda x: [*x.unbind(-1), *(x + 1).chunk(2, 1), (x * 2)[:, ::2]], device, torch.randn(3, 4))
-
-
-def test_as_strided(device: torch.device) -> None:
-    x = torch.randn(4, 4)
-    check_compiled(lambda x: [x.t().as_strided((2, 2), (1, 2)) + 1, x[1:].as_strided((2, 2), (3, 1), 5) * 2], device, x)
-
-
-def test_as_strided_of_memory_with_gaps(device: torch.device) -> None:
-    def every_second(of: Tensor) -> Tensor:
-        return of[1::2]
-
-    memory = torch.arange(40.0)
-    look = torch.compile(lambda x: [x.as_strided((2, 3), (1, 2), 2) + 1, x * 2], fullgraph=True)
-    on_cpu = every_second(memory)
-    expected = [on_cpu.as_strided((2, 3), (1, 2), 2) + 1, on_cpu * 2]
-    assert_same(look(every_second(memory.to(device))), expected)
-
-    @torch.compile(fullgraph=True)
-    def write(x: Tensor) -> Tensor:
-        x.as_strided((2, 3), (2, 4), 1).add_(5)
-        return x.sum()
-
-    on_device = memory.to(device)
-    total = write(every_second(on_device))
-    every_second(memory).as_strided((2, 3), (2, 4), 1).add_(5)
-    assert_same([total, on_device], [every_second(memory).sum(), memory])
-
-
-def test_as_strided_of_a_value_with_gaps(device: torch.device) -> None:
-    def function(x: Tensor) -> Tensor:
-        spread = torch.empty_strided((2, 3), (8, 2), device=x.device).copy_(x)
-        return spread.as_strided((3, 2), (2, 8)).sum(1)
-
-    check_compiled(function, device, torch.randn(2, 3), fullgraph=True)
-
-
-def test_parts_of_a_complex_result(device: torch.device) -> None:
-    check_compiled(lambda x: [torch.fft.fft(x).imag, torch.fft.fft(x)[:, 1].real], device, torch.randn(3, 4))
-
-
 def test_large_constants(device: torch.device) -> None:
     weights = list(range(2000))
 
@@ -411,115 +326,6 @@ def test_large_constants(device: torch.device) -> None:
         return [x * constant, x * torch.tensor([1j, 2], device=x.device)[1]]
 
     check_compiled(function, device, torch.randn(3, 2000), fullgraph=True)
-
-
-def test_regions_compiled_once(device: torch.device) -> None:
-    layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3)).to(device)
-
-    @torch.compiler.nested_compile_region
-    def block(layer: nn.Module, x: Tensor) -> Tensor:
-        return layer(x).tanh()
-
-    def function(x: Tensor) -> Tensor:
-        for layer in layers:
-            x = block(layer, x)
-        return x.sum()
-
-    gradients = []
-    for call in (function, torch.compile(function, fullgraph=True)):
-        x = torch.ones(2, 4, device=device, requires_grad=True)
-        call(x).backward()
-        gradients.append(x.grad)
-    torch.testing.assert_close(gradients[1], gradients[0])
-
-
-# ---- higher-order operators --------------------------------------------------------------------------------------
-
-
-def check_one_program(function: Callable[..., Any], device: torch.device, *inputs: Tensor, backend: str) -> None:
-    """One program computes what the backend computes on the CPU, and its gradients, if any."""
-
-    def run(backend: str, device: torch.device | str) -> tuple[list[Tensor], list[Tensor]]:
-        moved = [each.to(device) for each in inputs]
-        needed = [each.requires_grad_() for each in moved if each.is_floating_point()]
-        results = torch.compile(function, fullgraph=True, backend=backend)(*moved)
-        results = [results] if isinstance(results, Tensor) else list(results)
-        differentiable = [each.sum() for each in results if each.requires_grad]
-        gradients = torch.autograd.grad(sum(differentiable), needed) if differentiable else ()
-        return [each.detach().cpu() for each in results], [each.cpu() for each in gradients]
-
-    expected = run(backend, "cpu")
-    torch._dynamo.reset()
-    torch.testing.assert_close(run("tpu", device), expected, rtol=1e-4, atol=1e-5)
-    moved = [each.detach().to(device) for each in inputs]
-    compiled = torch.compile(function, fullgraph=True)
-    compiled(*moved)
-    torch.tpu.reset_cache_stats()
-    compiled(*moved)
-    assert torch.tpu.cache_stats()["requests"] == 1
-
-
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_cond(sign: float, device: torch.device) -> None:
-    def function(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
-        return torch.cond(x.sum() > 0, lambda x: ((x @ w).sin(), x.sum()), lambda x: (x.cos() @ w, x.mean()), (x,))
-
-    check_one_program(function, device, sign * torch.rand(3, 3), torch.randn(3, 3), backend="aot_eager")
-
-
-def test_while_loop(device: torch.device) -> None:
-    from torch._higher_order_ops.while_loop import while_loop
-
-    def function(limit: Tensor, x: Tensor) -> tuple[Tensor, ...]:
-        start = torch.zeros((), dtype=torch.int64, device=x.device)
-        return while_loop(lambda i, x: i < limit, lambda i, x: (i + 1, x * 2 + i), (start, x))
-
-    with torch.no_grad():
-        for limit in (0, 5):
-            check_one_program(function, device, torch.tensor(limit), torch.arange(6), backend="eager")
-
-
-def test_scan(device: torch.device) -> None:
-    from torch._higher_order_ops.scan import scan
-
-    def function(init: Tensor, xs: Tensor) -> tuple[Tensor, ...]:
-        return scan(lambda carry, x: ((carry + x).sin(), carry * x.sum()), init, xs, dim=0)
-
-    check_one_program(function, device, torch.randn(3), torch.randn(5, 3), backend="aot_eager")
-
-
-def test_associative_scan(device: torch.device) -> None:
-    from torch._higher_order_ops.associative_scan import associative_scan
-
-    def function(xs: Tensor) -> Tensor:
-        return associative_scan(lambda a, b: a * b + a, xs.detach(), 0, combine_mode="generic")
-
-    check_one_program(function, device, torch.randn(7, 3), backend="eager")
-
-
-def test_flex_attention(device: torch.device) -> None:
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-    q, k, v = (torch.randn(1, 2, 128, 8) for _ in range(3))
-    slopes = torch.tensor([0.1, 0.2])
-    mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, 128, 128, device=device)
-
-    def function(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: s + on_device[h] * (j - i), block_mask=mask)
-
-    def expected(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        i, j = torch.arange(128)[:, None], torch.arange(128)
-        scores = q @ k.transpose(-1, -2) / 8**0.5 + slopes[:, None, None] * (j - i)
-        return scores.masked_fill(i < j, float("-inf")).softmax(-1) @ v
-
-    on_device = slopes.to(device)
-    results = []
-    for call, place in ((expected, "cpu"), (torch.compile(function, fullgraph=True), device)):
-        moved = [each.detach().clone().to(place).requires_grad_() for each in (q, k, v)]
-        y = call(*moved)
-        y.square().sum().backward()
-        results.append([y.detach().cpu(), *[each.grad.cpu() for each in moved]])
-    torch.testing.assert_close(results[1], results[0], rtol=1e-3, atol=1e-4)
 
 
 # ---- optimizers --------------------------------------------------------------------------------------------------
@@ -621,6 +427,45 @@ def test_what_is_read_within_a_step(device: torch.device) -> None:
     with torch.tpu.set_eager_mode("strict"):
         (x + 1) * 3
     assert torch.tpu.cache_stats()["requests"] == 2
+
+
+def test_other_threads_do_not_join_a_step(mode: str, device: torch.device) -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.5)
+    other = torch.compile(lambda x: x * 2 + 1, dynamic=False)
+    read: list[list[float]] = []
+
+    def elsewhere(n: int) -> None:
+        counted = torch.zeros(n, device=device)
+        counted[: n // 2].add_(1)
+        read.append((other(counted) + model[0].weight.detach()[0, 0]).tolist())
+
+    @torch.compiler.disable
+    def run_elsewhere() -> None:
+        thread = threading.Thread(target=elsewhere, args=(n,))
+        thread.start()
+        thread.join()
+
+    @torch.tpu.compile_step
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        run_elsewhere()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    x, y = torch.randn(16, 4, device=device), torch.randn(16, 2, device=device)
+    made, losses = [], []
+    for n in (4, 4, 4, 4, 6, 8):
+        elsewhere(n)
+        before, weight = _compiles(), model[0].weight[0, 0].item()
+        losses.append(step(x, y).item())
+        made.append(_compiles() - before)
+        torch.testing.assert_close(read[-1], [3 + weight] * (n // 2) + [1 + weight] * (n - n // 2))
+    assert losses == sorted(losses, reverse=True)
+    # What the thread runs has been compiled when it ran alone: not for this step, whatever else is in it.
+    assert made[3:] == [0, 0, 0]
 
 
 # ---- the backend -------------------------------------------------------------------------------------------------

@@ -353,3 +353,14 @@ def test_plugin_that_is_useless(source: str, tmp_path: Path) -> None:
     plugin = tmp_path / "plugin.so"
     subprocess.run([compiler, "-shared", "-fPIC", "-o", plugin, tmp_path / "plugin.c"], check=True)
     assert str(plugin) in refusal(TORCHTPU_PLUGIN=os.fspath(plugin))
+
+
+def test_custom_operators_without_a_kernel(device: torch.device) -> None:
+    with torch.library._scoped_library("torchtpu_test", "FRAGMENT") as library:
+        library.define("pure(Tensor x) -> Tensor")
+        library.define("writing(Tensor(a!) x) -> Tensor")
+        for name in ("pure", "writing"):
+            operator = getattr(torch.ops.torchtpu_test, name)
+            torch.library.register_fake(f"torchtpu_test::{name}", torch.empty_like, lib=library)
+            with pytest.raises(NotImplementedError, match=f"torchtpu_test::{name}"):
+                operator(torch.ones(2, device=device))

@@ -113,6 +113,7 @@ struct Walk {
 fn each_run(walks: &[Walk], exact: i64, padded: i64, f: &mut impl FnMut(usize, usize, usize)) {
     match walks {
         [] => f(exact as usize, padded as usize, 1),
+        [last] if last.length == 0 => {}
         [last] if last.exact == 1 && last.padded == 1 => f(exact as usize, padded as usize, last.length as usize),
         [first, rest @ ..] => {
             (0..first.length).for_each(|i| each_run(rest, exact + i * first.exact, padded + i * first.padded, f));

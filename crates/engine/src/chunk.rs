@@ -67,6 +67,8 @@ impl Node {
 pub(crate) struct Chunk {
     /// Distinguishes the marks that values carry from those of other chunks.
     number: u64,
+    /// Whose calls it joins (see `join.rs`); 0 for anybody's.
+    pub scope: u64,
     pub nodes: Vec<Node>,
     sources: Vec<Source>,
     pub inputs: Vec<Arc<Value>>,
@@ -91,6 +93,7 @@ impl Chunk {
     pub fn new(number: u64) -> Chunk {
         Chunk {
             number,
+            scope: 0,
             nodes: Vec::new(),
             sources: Vec::new(),
             inputs: Vec::new(),
@@ -108,6 +111,7 @@ impl Chunk {
     /// Empties the chunk, keeping its memory.
     pub fn reset(&mut self, number: u64) {
         self.number = number;
+        self.scope = 0;
         self.nodes.clear();
         self.sources.clear();
         self.inputs.clear();

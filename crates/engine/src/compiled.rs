@@ -1,14 +1,11 @@
-//! Compiled graphs, which are called like operators, and scopes whose calls become one program.
+//! Compiled graphs, which are called like operators.
 
 use std::sync::Arc;
 
 use aten::{Graph, ResultSpec};
 
 use crate::bounded::BoundedInput;
-use crate::chunk::Chunk;
 use crate::engine::Engine;
-use crate::error::Result;
-use crate::explain::Reason;
 use crate::operators::{ArgInfo, Operator, SchemaArg};
 
 /// What torch.compile hands over: a graph that is called like an operator and runs as a program of its own.
@@ -57,33 +54,5 @@ impl Engine {
         self.instances.retain(|key, _| is_other(key));
         self.families.retain(|key, _| is_other(key));
         self.operators[op as usize] = Operator::new("", "", &[]);
-    }
-
-    /// Until [`Engine::end_join`], what is called becomes one program: compiled graphs too, in Strict as in Fused.
-    /// Debug has each run by itself, as ever.
-    pub fn begin_join(&mut self) -> Result<()> {
-        if self.joining == 0 {
-            self.flush_all(Reason::CompiledGraph)?;
-        }
-        self.joining += 1;
-        Ok(())
-    }
-
-    /// Ends a scope that [`Engine::begin_join`] began; the last one runs the program.
-    pub fn end_join(&mut self) -> Result<()> {
-        self.joining = self.joining.saturating_sub(1);
-        if self.joining == 0 { self.flush_all(Reason::Joined) } else { Ok(()) }
-    }
-
-    /// Runs `record` with an empty chunk in place of the one that is being recorded.
-    pub(crate) fn record_apart(&mut self, device: usize, record: impl FnOnce(&mut Engine) -> Result<()>) -> Result<()> {
-        let number = self.next_chunk;
-        self.next_chunk += 1;
-        let held = self.chunks.get_mut(device).map(|chunk| std::mem::replace(chunk, Chunk::new(number)));
-        let result = record(self);
-        if let Some(held) = held {
-            self.chunks[device] = held;
-        }
-        result
     }
 }

@@ -87,8 +87,8 @@ pub struct Engine {
     pub(crate) parts: CallParts,
     graphs: HashMap<u64, Arc<Graph>>,
     pub(crate) mode: Mode,
-    /// How many scopes want what they call, compiled graphs included, to become one program.
-    pub(crate) joining: u32,
+    /// The open scopes of which each wants what it calls, compiled graphs included, to become one program.
+    pub(crate) joining: Vec<u64>,
     pub(crate) check_finite: bool,
     precision: Precision,
     pub(crate) cache_stats: CacheStats,
@@ -166,7 +166,7 @@ impl Engine {
             parts: CallParts::default(),
             graphs: HashMap::new(),
             mode: Mode::Strict,
-            joining: 0,
+            joining: Vec::new(),
             check_finite: false,
             precision: Precision::Highest,
             cache_stats: CacheStats::default(),

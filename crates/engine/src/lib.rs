@@ -21,6 +21,7 @@ mod familiar;
 mod flush;
 mod host;
 mod instance;
+pub mod join;
 mod key;
 mod launch;
 pub mod lines;

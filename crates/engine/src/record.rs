@@ -112,14 +112,20 @@ impl Engine {
         for i in 0..parts.storages.len() {
             self.settle(storage(i), device)?;
         }
-        let joins = self.joining > 0 && self.mode != Mode::Debug;
-        let takes_a_value = || (0..parts.storages.len()).any(|i| storage(i).value().is_some());
-        if joins && instance.compiled.is_none() && !takes_a_value() {
-            // It makes something of nothing. Were it in the program, the first step of a training, which makes the
+        let scope = self.scope();
+        let joins = scope != 0;
+        let takes = |is: fn(&Storage) -> bool| (0..parts.storages.len()).any(|i| is(storage(i)));
+        let is_of_another = self.is_recorded_by_another(device, scope) && !takes(Storage::is_pending);
+        let makes_of_nothing = joins && instance.compiled.is_none() && !takes(|storage| storage.value().is_some());
+        if is_of_another || makes_of_nothing {
+            // Were what makes something of nothing in the program, the first step of a training, which makes the
             // optimizer's state, would be another program than all others.
             return self.record_apart(device, |engine| {
                 engine.record_in_chunk(instance, parts, device, default_generator, outs, false)
             });
+        }
+        if self.chunks.get(device).is_some_and(|chunk| chunk.scope != scope) {
+            self.flush(device, Reason::CompiledGraph)?;
         }
         if !joins {
             // A compiled graph is one program whatever surrounds it: what is recorded runs before it.
@@ -127,6 +133,9 @@ impl Engine {
                 Some(_) => self.flush(device, Reason::CompiledGraph)?,
                 None => self.flush_at_beat(instance, device)?,
             }
+        }
+        if let Some(chunk) = self.chunks.get_mut(device) {
+            chunk.scope = scope;
         }
         let waits = joins || self.mode == Mode::Fused && instance.compiled.is_none();
         self.record_in_chunk(instance, parts, device, default_generator, outs, waits)
@@ -203,7 +212,7 @@ impl Engine {
         }
         // A program may need all of its results at once, where operators that run one by one give theirs back. Who asks
         // for one program gets it.
-        let (most, is_large) = match self.joining {
+        let (most, is_large) = match chunk.scope {
             0 => (MAX_CHUNK, chunk.bytes > self.max_chunk_bytes),
             _ => (MAX_JOINED, false),
         };
@@ -238,7 +247,7 @@ impl Engine {
 
     /// Whether chunks are what a loop records, not what the mode makes of single calls.
     pub(crate) fn has_rhythm(&self) -> bool {
-        self.mode == Mode::Fused || self.joining > 0 && self.mode != Mode::Debug
+        self.mode == Mode::Fused || !self.joining.is_empty() && self.mode != Mode::Debug
     }
 
     /// Says who made the last call, where nobody had asked before it was made.

@@ -176,6 +176,11 @@ impl Storage {
         self.state.lock().value.clone()
     }
 
+    /// Whether its value waits for the flush of a chunk.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.state.lock().value.as_ref().is_some_and(|value| value.pending().is_some())
+    }
+
     /// The value's type, or the size in bytes of a storage without a value.
     pub(crate) fn base(&self) -> std::result::Result<TypeId, usize> {
         let state = self.state.lock();

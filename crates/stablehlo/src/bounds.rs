@@ -62,7 +62,8 @@ fn reshaped(from: &[i64], extents: &[Extent], to: &[i64]) -> Option<Vec<Extent>>
     let mut factors: Vec<Factor> = Vec::new();
     for (&dim, extent) in from.iter().zip(extents).rev() {
         match extent.is_whole() {
-            true if dim == 1 => {}
+            // Where a dimension is empty there are no elements to keep apart.
+            true if dim <= 1 => {}
             true => factors.push(Factor { capacity: dim, size: None }),
             false => factors.extend(extent.0.iter().rev()),
         }
@@ -334,6 +335,8 @@ mod tests {
         assert_eq!(reshaped(&[32, 6], &merged, &[4, 8, 2, 3]).unwrap()[1], bounded(8, 0));
         assert_eq!(reshaped(&[32, 6], &merged, &[2, 2, 8, 6]).unwrap()[2], bounded(8, 0));
         assert_eq!(reshaped(&[32, 6], &merged, &[8, 4, 6]), None);
+        let empty = reshaped(&[8, 0], &[bounded(8, 0), Extent::default()], &[8, 1, 0]).unwrap();
+        assert_eq!(empty[0], bounded(8, 0));
         assert!(reshaped(&[8, 6], &[bounded(8, 0), Extent::default()], &[48]).unwrap()[0].is_prefix());
     }
 

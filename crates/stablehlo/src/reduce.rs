@@ -212,8 +212,9 @@ impl<'b> Value<'b> {
             }
         }
         let types = vec![ty.clone(), Type::new(DType::I32, &ty.dims)];
-        let results = self.builder.op_with_regions("chlo.top_k", &[self], &[], &format!("k = {k} : i64"), types);
-        (results[0], results[1])
+        let extents = self.extents_if("the largest", |axis| axis + 1 < ty.dims.len());
+        let results = self.builder.emit_with_regions("chlo.top_k", &[self], &[], &format!("k = {k} : i64"), types);
+        (results[0].with_extents(extents.clone()), results[1].with_extents(extents))
     }
 }
 

@@ -169,6 +169,16 @@ unsafe extern "C" fn tt_call(
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn tt_wants_scope() -> u8 {
+    u8::from(engine::join::is_open())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tt_note_scope(scope: u64) {
+    engine::join::set_caller(scope);
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn tt_wants_line() -> u8 {
     u8::from(engine::lines::wanted())
 }

@@ -227,15 +227,16 @@ fn set_eager_mode(py: Python<'_>, mode: u8, check_finite: bool) -> PyResult<()> 
     with_engine(py, move |mut engine| engine.set_mode(mode, check_finite))
 }
 
-/// What is called from now on becomes one program, until `end_join`.
+/// What is called in a scope from now on becomes one program, until `end_join`. A scope is the address of the object that
+/// its threads have under "torchtpu.scope" among the objects that autograd hands on to its own threads.
 #[pyfunction]
-fn begin_join(py: Python<'_>) -> PyResult<()> {
-    with_engine(py, |mut engine| engine.begin_join())
+fn begin_join(py: Python<'_>, scope: u64) -> PyResult<()> {
+    with_engine(py, move |mut engine| engine.begin_join(scope))
 }
 
 #[pyfunction]
-fn end_join(py: Python<'_>) -> PyResult<()> {
-    with_engine(py, |mut engine| engine.end_join())
+fn end_join(py: Python<'_>, scope: u64) -> PyResult<()> {
+    with_engine(py, move |mut engine| engine.end_join(scope))
 }
 
 // ---- memory and counters -------------------------------------------------------------------------

@@ -10,8 +10,9 @@ from __future__ import annotations
 import functools
 import importlib
 import operator as python_operator
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch._ops import HigherOrderOperator, OpOverload
@@ -22,19 +23,27 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from torchtpu import _C
 from torchtpu.compile.bounds import Bounds, SizeOf, UnboundedError
-from torchtpu.compile.memory import AS_STRIDED, AS_STRIDED_COPY, AS_STRIDED_SCATTER, Memory, is_dense, owner_of, view_of
+from torchtpu.compile.memory import (
+    AS_STRIDED,
+    AS_STRIDED_COPY,
+    AS_STRIDED_SCATTER,
+    Memory,
+    View,
+    is_dense,
+    is_same_kind,
+    owner_of,
+    view_of,
+)
 from torchtpu.compile.options import Flags
+from torchtpu.compile.sizes import SYMBOLIC, SizeEncoder, Sizes, symbolic
 from torchtpu.decompose import on_a_clean_thread
-from torchtpu.decompose.encoding import MAX_CONSTANT, SCALAR_TYPES, Encoded, Encoder, Numbers, Value, attribute_of
+from torchtpu.decompose.encoding import MAX_CONSTANT, SCALAR_TYPES, Encoded, Numbers, Value, attribute_of
 from torchtpu.decompose.names import name_of
-from torchtpu.decompose.tracing import IDENTITIES, Traced, trace_fake, trace_graph
+from torchtpu.decompose.tracing import IDENTITIES, Traced, arguments_of, trace_fake, trace_graph
 
 COPY_ = torch.ops.aten.copy_.default
 
 Run = Callable[[list[Any]], list[Any]]
-# The values of a graph's symbolic sizes.
-Sizes = Mapping[Any, int]
-
 
 # Higher-order operators with rows: their parameters.
 FUNCTION_CALLERS = {
@@ -57,18 +66,18 @@ def is_covered(operator: Any) -> bool:
     return name in IDENTITIES or _C.has_row(name)
 
 
-class GraphEncoder(Encoder):
+class GraphEncoder(SizeEncoder):
     """Takes down a graph of AOTAutograd's. Symbolic sizes are what `sizes` says, or bounded."""
 
     def __init__(self, module: GraphModule, rows: frozenset[str], sizes: Sizes, bounds: Bounds | None = None) -> None:
-        super().__init__()
+        super().__init__(sizes, bounds)
         self._rows = rows
-        self._sizes = sizes
-        self._bounds = bounds
         # What is known of results, by the number of the node.
         self._result_dims: dict[int, list[list[SizeOf] | None]] = {}
-        # Outputs that follow from the sizes: whoever calls the graph makes them.
+        # Outputs that follow from the sizes, and views at places that do: whoever calls the graph makes them. What the
+        # latter are views of comes behind the outputs.
         self.symbolic_outputs: list[tuple[int, Any]] = []
+        self.symbolic_views: list[tuple[int, View]] = []
         self.kinds = ""
         # The new values of inputs that the graph writes.
         self.written: dict[Node, int] = {}
@@ -82,10 +91,7 @@ class GraphEncoder(Encoder):
             self.kinds += "t" if node in captured else _kind_of(node.meta.get("val"))
         self._taken = len(self.kinds) - self.kinds.count("-")
         numbers = iter(self.new_numbers(self._taken))
-        if bounds is not None:
-            # The sizes, and numbers that follow from them, are given behind the rest.
-            _find_sizes(module, bounds)
-            self.new_numbers(bounds.complete())
+        self.number_sizes(module)
         given = [None if kind == "-" else next(numbers) for kind in self.kinds]
         self.numbers.update(zip(captured, given, strict=False))
         given = [self._taken_whole(*each) for each in zip(self.placeholders, given, strict=True)]
@@ -108,22 +114,23 @@ class GraphEncoder(Encoder):
                 described.append(self._describe(node))
             return fresh[node]
 
-        # What no program returns: numbers, and tensors with gaps in their memory, which are views of others.
+        # What no program returns: numbers, and views.
         others: list[tuple[int, Any]] = []
-        views: list[tuple[int, Node, Callable[[torch.Tensor], torch.Tensor]]] = []
+        views: list[tuple[int, View]] = []
+        shown = Counter(owner_of(each) for each in dict.fromkeys(self.outputs) if _is_tensor(each))
         for position, output in enumerate(self.outputs):
             sources.append(_NOTHING)
-            if self._is_bounded(output):
-                self.symbolic_outputs.append((position, _symbolic(output).node.expr))
+            if self.is_bounded(output):
+                self.symbolic_outputs.append((position, symbolic(output).node.expr))
             elif not isinstance(output, Node) or not isinstance(output.meta["val"], torch.Tensor):
                 others.append((position, self.plain(output)))
-            elif self._is_given_as_view(output):
-                owner = owner_of(output)
-                views.append((position, owner, self._memory.view(output, owner)))
+            elif self._is_given_as_view(output, shown):
+                view = self._memory.view(output, owner_of(output))
+                (self.symbolic_views if view.is_symbolic else views).append((position, view))
             else:
                 sources[position] = source_of(output)
         count = len(sources)
-        sources.extend(source_of(owner) for _, owner, _ in views)
+        sources.extend(source_of(view.owner) for _, view in [*views, *self.symbolic_views])
         extra = 0 if self._bounds is None else len(self._bounds)
         graph = (self._taken + extra, self.nodes, results)
         positions = [self.placeholders.index(node) for node in written]
@@ -141,9 +148,9 @@ class GraphEncoder(Encoder):
             for position, length, offset in spans:
                 inputs[position] = view_of(inputs[position], (length,), (1,), offset)
             outputs = call(inputs)
-            for (position, _, view), value in zip(views, outputs[count:], strict=True):
-                outputs[position] = view(value)
-            del outputs[count:]
+            for (position, view), whole in zip(views, outputs[count:], strict=False):
+                outputs[position] = view.of(whole)
+            del outputs[count : count + len(views)]
             for position, value in others:
                 outputs[position] = value
             return outputs
@@ -154,119 +161,53 @@ class GraphEncoder(Encoder):
         """The bounded dimensions, as the core takes them."""
         if self._bounds is None:
             return None
-        if any(self._has_bounded_dims(node) for node in self.written):
+        if any(self.has_bounded_dims(node) for node in self.written):
             raise UnboundedError("it writes an input of such a size")
         sizes = [(self._taken + i, self._bounds.capacity(size)) for i, size in enumerate(self._bounds.sizes)]
         given = [node for node, kind in zip(self.placeholders, self.kinds, strict=True) if kind != "-"]
         inputs = []
         for number, node in enumerate(given):
-            if self._has_bounded_layout(node):
+            if self.has_bounded_layout(node):
                 value = node.meta["val"]
-                inputs.append((number, self._dims_of(value), self._describe(node)[2]))
+                inputs.append((number, self.dims_of(value), self._describe(node)[2]))
         return sizes, inputs, [self._result_dims.get(i) for i in range(len(self.nodes))]
 
-    def _is_given_as_view(self, node: Node) -> bool:
-        """Whether an output is made of what the program returns as a view of it."""
+    def _is_given_as_view(self, node: Node, shown: Mapping[Node, int]) -> bool:
+        """Whether an output is made of what the program returns or takes as a view of it, as eager's result is one;
+        `shown` counts the outputs that lie in the memory of each value."""
         if node in self._memory.inputs:
             return True
         owner = owner_of(node)
-        return self._is_view_with_gaps(node) and (owner.op == "placeholder" or not self._has_gaps(owner))
+        if owner is node or not is_same_kind(node.meta["val"], owner.meta["val"]):
+            return False
+        is_input = owner.op == "placeholder"
+        if (is_input and owner in self.written) or (not is_input and self._has_gaps(owner)):
+            return False
+        if is_input and not _is_tangent(owner):
+            return True  # AOTAutograd makes it anew from the input, and asks this one where it lies
+        view = self._memory.view(node, owner)
+        is_elsewhere = self._has_gaps(node) or view.offset != 0
+        if view.is_symbolic:
+            # Padded values stay padded where nobody can tell.
+            return is_elsewhere and (is_input or owner in self.outputs)
+        return is_elsewhere or (shown[owner] > 1 and not is_input)
 
     def _is_view_with_gaps(self, node: Node) -> bool:
-        return not self._has_bounded_layout(node) and owner_of(node) is not node and self._has_gaps(node)
+        return not self.has_bounded_layout(node) and owner_of(node) is not node and self._has_gaps(node)
 
     def _has_gaps(self, node: Node) -> bool:
         value = node.meta["val"]
         held = [
-            (self._at_most(stride), self._at_most(size))
-            for stride, size in zip(value.stride(), value.shape, strict=True)
+            (self.at_most(stride), self.at_most(size)) for stride, size in zip(value.stride(), value.shape, strict=True)
         ]
         return not is_dense([(stride, size) for stride, size in held if stride != 0])
-
-    # ---- values ----------------------------------------------------------------------------------
-
-    def plain(self, value: Any) -> Any:
-        """A value in which symbolic numbers, and nodes that compute them, are the numbers that they stand for."""
-        if isinstance(value, Node):
-            known = value.meta.get("val")
-            return value if self.numbers.get(value) is not None else self.plain(known)
-        if isinstance(value, list | tuple):
-            return type(value)(self.plain(each) for each in value)
-        if self._is_bounded(value):
-            raise UnboundedError(f"{value} must be known")
-        if isinstance(value, torch.SymInt):
-            return int(self._evaluate(value))
-        if isinstance(value, torch.SymBool):
-            return bool(self._evaluate(value))
-        if isinstance(value, torch.SymFloat):
-            return float(self._evaluate(value))
-        return value
-
-    def _evaluate(self, value: Any) -> Any:
-        return value.node.expr.xreplace(self._sizes) if value.node.constant is None else value.node.constant
-
-    def _is_bounded(self, value: Any) -> bool:
-        """Whether a value is, or lists, a size that is not known before the graph runs."""
-        if self._bounds is None:
-            return False
-        if isinstance(value, list | tuple):
-            return any(self._is_bounded(each) for each in value)
-        value = _symbolic(value)
-        if not isinstance(value, _SYMBOLIC) or value.node.constant is not None:
-            return False
-        return bool(self._bounds.known(value.node.expr).free_symbols)
-
-    def _has_bounded_dims(self, node: Node) -> bool:
-        value = node.meta.get("val")
-        return isinstance(value, torch.Tensor) and self._is_bounded(tuple(value.shape))
-
-    def _has_bounded_layout(self, node: Node) -> bool:
-        """Whether the sizes, or where elements lie in memory, are not known before the graph runs."""
-        value = node.meta.get("val")
-        if not isinstance(value, torch.Tensor):
-            return False
-        return self._is_bounded((*value.shape, *value.stride(), value.storage_offset()))
-
-    def _at_most(self, value: Any) -> int:
-        """A size or a stride, as large as it gets."""
-        if self._is_bounded(value):
-            assert self._bounds is not None
-            return self._bounds.capacity(value.node.expr)
-        return int(self.plain(value))
-
-    def _size_of(self, value: Any) -> SizeOf:
-        value = _symbolic(value)
-        if self._is_bounded(value):
-            assert self._bounds is not None
-            return self._bounds.size_of(value.node.expr)
-        return int(self.plain(value)), []
-
-    def _dims_of(self, value: torch.Tensor) -> list[SizeOf]:
-        return [self._size_of(size) for size in value.shape]
-
-    def _bounded_value(self, value: Any, kind: str) -> Value:
-        """An argument in which there are sizes that are not known before the graph runs."""
-        assert self._bounds is not None
-        if "List[" in kind and ("int" in kind or "SymInt" in kind):
-            return ("zs", [self._size_of(each) for each in (value if isinstance(value, list | tuple) else [value])])
-        value = _symbolic(value)
-        if isinstance(value, torch.SymInt) and ("int" in kind or "SymInt" in kind):
-            return ("z", self._size_of(value))
-        if _is_number(kind) and isinstance(value, torch.SymInt | torch.SymFloat):
-            return ("v", self._taken + len(self._bounds.sizes) + self._bounds.number(value.node.expr))
-        raise UnboundedError(f"{value} is taken as {kind}")
-
-    def value(self, value: Any, argument: Any) -> Value:
-        if self._is_bounded(value):
-            return self._bounded_value(value, str(argument.type))
-        return super().value(self.plain(value), argument)
 
     def _describe(self, node: Node) -> tuple[int, list[int], list[int]]:
         value = node.meta["val"]
         if node in self._memory.inputs and node in self.written:
             return SCALAR_TYPES[value.dtype], [self._memory.extent(node)[0]], [1]
-        sizes, strides = [*map(self._at_most, value.shape)], [*map(self._at_most, value.stride())]
-        is_sparse = self._has_bounded_layout(node) and not is_dense(list(zip(strides, sizes, strict=True)))
+        sizes, strides = [*map(self.at_most, value.shape)], [*map(self.at_most, value.stride())]
+        is_sparse = self.has_bounded_layout(node) and not is_dense(list(zip(strides, sizes, strict=True)))
         if is_sparse or self._is_view_with_gaps(node):
             strides = list(torch.empty(sizes, device="meta").stride())
         return SCALAR_TYPES[value.dtype], sizes, strides
@@ -283,7 +224,7 @@ class GraphEncoder(Encoder):
             self.numbers[node] = self._memory.write(node, node.args[1])
         elif isinstance(operator, HigherOrderOperator):
             self._call_higher_order(node, operator)
-        elif isinstance(node.meta.get("val"), _SYMBOLIC):
+        elif isinstance(node.meta.get("val"), SYMBOLIC):
             pass  # arithmetic on sizes: `plain` evaluates it
         elif operator is python_operator.getitem or isinstance(operator, OpOverload):
             super().call(node)
@@ -292,7 +233,7 @@ class GraphEncoder(Encoder):
 
     def _is_plain(self, node: Any) -> bool:
         """Whether a tensor is all of its memory, in row-major order."""
-        return owner_of(node) is node and (self._has_bounded_layout(node) or node.meta["val"].is_contiguous())
+        return owner_of(node) is node and (self.has_bounded_layout(node) or node.meta["val"].is_contiguous())
 
     def _taken_whole(self, node: Node, number: int | None) -> int | None:
         """The number of an input's value: one with gaps that the graph looks into comes with them."""
@@ -317,13 +258,13 @@ class GraphEncoder(Encoder):
             numbers = super().call_operator(operator, args, kwargs, results)
             if self._bounds is not None and name_of(operator) not in IDENTITIES:
                 tensors = tree_flatten(results)[0]
-                known = [self._dims_of(each) if isinstance(each, torch.Tensor) else None for each in tensors]
+                known = [self.dims_of(each) if isinstance(each, torch.Tensor) else None for each in tensors]
                 self._result_dims[len(self.nodes) - 1] = known
             return numbers
         # An operator without a row: its decomposition goes in, the one that eager traces.
-        listed = _in_schema_order(operator, args, kwargs)
+        listed = [value for _, value in arguments_of(operator, args, kwargs)]
         nodes = [each for value in listed for each in tree_flatten(value)[0] if _is_tensor(each)]
-        if any(self._has_bounded_layout(node) for node in nodes) or any(self._is_bounded(each) for each in listed):
+        if any(self.has_bounded_layout(node) for node in nodes) or any(self.is_bounded(each) for each in listed):
             traced = self._trace_symbolic(operator, args, kwargs, nodes)
         else:
             on_meta = [self._on_meta(each) for each in args]
@@ -347,7 +288,7 @@ class GraphEncoder(Encoder):
         mode = next((node.meta["val"].fake_mode for node in nodes), None)
         if mode is None:
             raise UnboundedError(f"{operator} has no row")
-        given, named = tree_map(_symbolic, (tuple(args), dict(kwargs)))
+        given, named = tree_map(symbolic, (tuple(args), dict(kwargs)))
         guards = len(mode.shape_env.guards)
 
         def trace() -> Traced:
@@ -457,43 +398,17 @@ class GraphEncoder(Encoder):
         raise NotImplementedError(f"torch.compile: a graph calls {operator}, which tpu programs cannot")
 
 
-_SYMBOLIC = (torch.SymInt, torch.SymBool, torch.SymFloat)
-
-
-def _symbolic(value: Any) -> Any:
-    """A number, where a node stands for one."""
-    return value.meta.get("val") if isinstance(value, Node) else value
-
-
-def _is_number(kind: str) -> bool:
-    return any(each in kind for each in ("Tensor", "number", "Scalar"))
-
-
-def _find_sizes(module: GraphModule, bounds: Bounds) -> None:
-    """Has the bounds number all sizes of a graph, and what its operators take as numbers."""
-    for node in module.graph.nodes:
-        for each in tree_flatten(node.meta.get("val"))[0]:
-            for size in each.shape if isinstance(each, torch.Tensor) else [each]:
-                if isinstance(size, torch.SymInt):
-                    bounds.size_of(size.node.expr)
-        if isinstance(node.target, OpOverload):
-            arguments = zip(node.target._schema.arguments, node.args, strict=False)
-            named = [
-                (each, node.kwargs[each.name]) for each in node.target._schema.arguments if each.name in node.kwargs
-            ]
-            for argument, value in [*arguments, *named]:
-                size = _symbolic(value)
-                is_given = isinstance(size, torch.SymInt | torch.SymFloat) and _is_number(str(argument.type))
-                if is_given and bounds.known(size.node.expr).free_symbols:
-                    bounds.number(size.node.expr)
-
-
 # Stands for an output that is no tensor.
 _NOTHING = -(2**31)
 
 
-def _is_tensor(value: Any) -> bool:
+def _is_tensor(value: Any) -> TypeGuard[Node]:
     return isinstance(value, Node) and isinstance(value.meta.get("val"), torch.Tensor)
+
+
+def _is_tangent(node: Node) -> bool:
+    """Whether an input is a gradient that a backward graph is given, as PyTorch's partitioners tell."""
+    return "tangents" in str(node.target)
 
 
 def _is_function_node(value: Any) -> bool:
@@ -505,11 +420,6 @@ def _kind_of(value: Any) -> str:
         return "t"
     # Sizes are part of a program: there is one for each.
     return "n" if isinstance(value, float | torch.SymFloat) else "-"
-
-
-def _in_schema_order(operator: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    named = dict(zip((argument.name for argument in operator._schema.arguments), args, strict=False))
-    return [{**named, **kwargs}.get(argument.name) for argument in operator._schema.arguments]
 
 
 def _is_large(value: Any) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator as python_operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,6 +22,35 @@ AS_STRIDED_SCATTER = torch.ops.aten.as_strided_scatter.default
 
 # Sizes, strides, and an offset from the beginning of the memory.
 Place = tuple[Any, Any, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """Where a value lies in another's memory, counted from the first element of that. What is not known before the
+    graph runs is an expression of the sizes."""
+
+    owner: Node
+    sizes: tuple[Any, ...]
+    strides: tuple[Any, ...]
+    offset: Any
+    # One of the two numbers that each of a complex owner's elements is made of.
+    is_part: bool
+
+    @property
+    def is_symbolic(self) -> bool:
+        return not all(isinstance(each, int) for each in (*self.sizes, *self.strides, self.offset))
+
+    def at(self, values: Mapping[Any, int]) -> View:
+        """The same, where the sizes are known."""
+
+        def known(value: Any) -> int:
+            return value if isinstance(value, int) else int(value.xreplace(values))
+
+        sizes, strides = (tuple(map(known, each)) for each in (self.sizes, self.strides))
+        return View(self.owner, sizes, strides, known(self.offset), self.is_part)
+
+    def of(self, owner: torch.Tensor) -> torch.Tensor:
+        return view_of(torch.view_as_real(owner) if self.is_part else owner, self.sizes, self.strides, self.offset)
 
 
 class Memory:
@@ -72,14 +102,13 @@ class Memory:
         """The flat memory of an owner with a new value of it."""
         return self._at("as_strided_scatter", owner, _place_of(owner), ("self", self._flat[owner]), ("src", number))
 
-    def view(self, node: Node, owner: Node) -> Callable[[torch.Tensor], torch.Tensor]:
-        """Makes a value that is a view of what the program returns or takes."""
-        value, whole, plain = node.meta["val"], owner.meta["val"], self._encoder.plain
-        sizes, strides = plain(value.shape), plain(value.stride())
-        begin = self._spans[owner][0] if owner in self.inputs else plain(whole.storage_offset())
+    def view(self, node: Node, owner: Node) -> View:
+        """Where a value lies that is a view of what the program returns or takes."""
+        value, whole, known = node.meta["val"], owner.meta["val"], self._encoder.known
+        begin = self._spans[owner][0] if owner in self.inputs else known(whole.storage_offset())
         is_part = whole.is_complex() and not value.is_complex()
-        offset = plain(value.storage_offset()) - begin * (2 if is_part else 1)
-        return lambda tensor: view_of(torch.view_as_real(tensor) if is_part else tensor, sizes, strides, offset)
+        offset = known(value.storage_offset()) - begin * (2 if is_part else 1)
+        return View(owner, known(tuple(value.shape)), known(value.stride()), offset, is_part)
 
     def _looks_at(self, root: Node) -> Iterator[Node]:
         return (node for node in self._looks if root_of(node.args[0]) is root)
@@ -160,9 +189,15 @@ def is_dense(held: Sequence[tuple[int, int]]) -> bool:
     return True
 
 
+def is_same_kind(value: torch.Tensor, whole: torch.Tensor) -> bool:
+    """Whether a view of a value has the elements that lie in its memory, or the parts of complex ones, as they are."""
+    is_plain = value.is_conj() == whole.is_conj() and value.is_neg() == whole.is_neg()
+    return is_plain and (value.dtype == whole.dtype or value.dtype == whole.dtype.to_real())
+
+
 def view_of(whole: torch.Tensor, sizes: Any, strides: Any, offset: int) -> torch.Tensor:
-    """A view of a tensor's memory, counted from its first element on."""
-    return whole.as_strided(sizes, strides, offset + whole.storage_offset())
+    """A tensor in another's memory, counted from its first element on. Autograd takes it for no view of that."""
+    return torch._C._dynamo.guards._reinterpret_tensor(whole, sizes, strides, offset)  # type: ignore[attr-defined]
 
 
 def _place_of(node: Node) -> Place:

@@ -11,7 +11,7 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 DYNAMO = "torch._dynamo"
 
@@ -53,10 +53,13 @@ def _admit_flex_attention() -> None:
     if refuse is None:
         return
 
+    # Dynamo would have a call of the function itself mean its substitute, which would then call itself for ever.
+    refuse_others = FunctionType(refuse.__code__, refuse.__globals__)
+
     @torch.compiler.substitute_in_graph(refuse)
     def validate(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
         if query.device.type != "tpu":
-            refuse(query, key, value)
+            refuse_others(query, key, value)
 
 
 class _WhenImported(importlib.abc.MetaPathFinder):

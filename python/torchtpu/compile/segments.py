@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import operator as python_operator
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
+import sympy
 import torch
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
@@ -18,6 +19,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from torchtpu.compile.bounds import Bounds, explain, growth_of
 from torchtpu.compile.encode import COPY_, DENSE_FORMS, FUNCTION_CALLERS, GraphEncoder, Run, is_covered
+from torchtpu.compile.memory import View
 from torchtpu.compile.options import Flags
 from torchtpu.decompose.encoding import attribute_of
 from torchtpu.decompose.tracing import flatten_tensors
@@ -51,6 +53,19 @@ def _program(module: GraphModule, name: str, rows: frozenset[str], flags: Flags,
     return _Programs(module, name, rows, flags, device, symbols)
 
 
+class Told(NamedTuple):
+    """How an input tells a size: as a number, or as one of a tensor's dimensions, times something plus something."""
+
+    position: int
+    dim: int | None
+    factor: int
+    rest: int
+
+    def by(self, inputs: list[Any]) -> int:
+        given = inputs[self.position] if self.dim is None else inputs[self.position].size(self.dim)
+        return given if self.factor == 1 and not self.rest else (given - self.rest) // self.factor
+
+
 class _Programs:
     """The programs of a graph with symbolic sizes: one for all sizes up to some; where that cannot be, one for each
     set of those sizes that have stayed as they were at first; and where that cannot be, one for each set of sizes."""
@@ -62,7 +77,7 @@ class _Programs:
         rows: frozenset[str],
         flags: Flags,
         device: int,
-        symbols: dict[Any, tuple[int, int | None]],
+        symbols: dict[Any, Told],
     ) -> None:
         self._graph = (module, name, rows, flags, device)
         self._symbols = symbols
@@ -74,7 +89,7 @@ class _Programs:
         self._programs: dict[tuple[Any, ...], Callable[[list[Any], dict[Any, int]], list[Any]]] = {}
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
-        sizes = tuple(inputs[i] if dim is None else inputs[i].size(dim) for i, dim in self._symbols.values())
+        sizes = tuple(told.by(inputs) for told in self._symbols.values())
         named = dict(zip(self._symbols, sizes, strict=True))
         self._first = self._first or sizes
         if self._refused:
@@ -115,32 +130,46 @@ class _BoundedProgram:
         self._run = encoder.compiled(name, device, flags)
         self._bounds = bounds
         self._outputs = encoder.symbolic_outputs
+        self._views = encoder.symbolic_views
         # Sympy takes its time.
-        self._known: dict[tuple[int, ...], tuple[list[int | float], list[tuple[int, int]]]] = {}
+        self._known: dict[tuple[int, ...], tuple[list[int | float], list[tuple[int, int]], list[tuple[int, View]]]] = {}
 
     def __call__(self, inputs: list[Any], sizes: dict[Any, int]) -> list[Any]:
         key = tuple(sizes.values())
         if key not in self._known:
             numbers = [(position, int(expression.xreplace(sizes))) for position, expression in self._outputs]
-            self._known[key] = self._bounds.values(sizes), numbers
-        values, numbers = self._known[key]
+            views = [(position, view.at(sizes)) for position, view in self._views]
+            self._known[key] = self._bounds.values(sizes), numbers, views
+        values, numbers, views = self._known[key]
         outputs = self._run([*inputs, *values])
+        count = len(outputs) - len(views)
+        for (position, view), whole in zip(views, outputs[count:], strict=True):
+            outputs[position] = view.of(whole)
+        del outputs[count:]
         for position, number in numbers:
             outputs[position] = number
         return outputs
 
 
-def _symbols(module: GraphModule) -> dict[Any, tuple[int, int | None]]:
-    """The symbolic sizes of a graph, and which input tells each: a number, or a tensor in one of its dimensions."""
-    symbols: dict[Any, tuple[int, int | None]] = {}
-    for i, node in enumerate(module.graph.find_nodes(op="placeholder")):
-        value = node.meta.get("val")
-        if isinstance(value, torch.SymInt):
-            symbols.setdefault(value.node.expr, (i, None))
-        elif isinstance(value, torch.Tensor):
-            for dim, size in enumerate(value.shape):
-                if isinstance(size, torch.SymInt) and size.node.expr.is_symbol:
-                    symbols.setdefault(size.node.expr, (i, dim))
+def _symbols(module: GraphModule) -> dict[Any, Told]:
+    """The symbolic sizes of a graph, and which input tells each."""
+    inputs = [node.meta.get("val") for node in module.graph.find_nodes(op="placeholder")]
+    given = [
+        (size.node.expr, i, dim)
+        for i, value in enumerate(inputs)
+        for dim, size in (enumerate(value.shape) if isinstance(value, torch.Tensor) else [(None, value)])
+        if isinstance(size, torch.SymInt)
+    ]
+    symbols: dict[Any, Told] = {}
+    # Of backward, an input may be larger or smaller than a size by some.
+    for expression, i, dim in sorted(given, key=lambda each: not each[0].is_symbol):
+        unknown = expression.free_symbols - set(symbols)
+        if len(unknown) == 1:
+            (symbol,) = unknown
+            factor = sympy.expand(expression).coeff(symbol)
+            rest = sympy.expand(expression - factor * symbol)
+            if factor.is_Integer and rest.is_Integer:
+                symbols[symbol] = Told(i, dim, int(factor), int(rest))
     return symbols
 
 
@@ -186,7 +215,9 @@ def _place(node: Node) -> str:
         device = named or next(_devices_of(node.all_input_nodes), torch.device("cpu"))
         return str(device.index or 0) if device.type == "tpu" else HOST
     results = list(flatten_tensors(node.meta.get("val")))
-    if any(_is_unbacked(size) for tensor in results for size in tensor.shape):
+    given = (each.meta.get("val") for each in node.all_input_nodes)
+    numbers = [each for each in given if isinstance(each, torch.SymInt | torch.SymFloat | torch.SymBool)]
+    if any(_is_unbacked(size) for size in (*numbers, *(size for tensor in results for size in tensor.shape))):
         return HOST
     inputs = [
         tensor

@@ -26,7 +26,7 @@ from torch.fx import GraphModule, Node
 
 from torchtpu import _C
 from torchtpu.decompose.names import name_of
-from torchtpu.decompose.tracing import IDENTITIES, Traced
+from torchtpu.decompose.tracing import IDENTITIES, Traced, arguments_of
 
 Value = tuple[str, Any] | None
 Encoded = tuple[int, list[tuple[str, list[tuple[str, Value]], int]], list[int | None]]
@@ -145,18 +145,11 @@ class Encoder:
     def _arguments(
         self, operator: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> list[tuple[str, Value]]:
-        encoded = []
-        for position, argument in enumerate(operator._schema.arguments):
-            if argument.name in LEFT_OUT:
-                continue
-            if position < len(args) and not argument.kwarg_only:
-                value = args[position]
-            elif argument.name in kwargs:
-                value = kwargs[argument.name]
-            else:
-                value = argument.default_value
-            encoded.append((argument.name, self.value(value, argument)))
-        return encoded
+        return [
+            (argument.name, self.value(value, argument))
+            for argument, value in arguments_of(operator, args, kwargs)
+            if argument.name not in LEFT_OUT
+        ]
 
     def value(self, value: Any, argument: Any) -> Value:
         """One argument of a node."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +17,8 @@ from torchtpu.decompose.names import has_row, name_of
 
 # A decomposition may lead to operators that need another; no chain seen is longer than four.
 MAX_ROUNDS = 12
+# Namespaces of operators that PyTorch knows forms of which write nothing.
+FUNCTIONALIZED = ("aten", "prims")
 # How make_fx says that an operator's course depends on what is in a tensor.
 NEEDS_VALUES = "get value out of a tracing tensor"
 # Operators that return their argument as it is, once nothing is mutated and layout is not part of a value.
@@ -96,6 +98,19 @@ def flatten_tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from flatten_tensors(each)
 
 
+def arguments_of(operator: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """The arguments of an operator's schema, each with what a call gives for it, or its default."""
+    for position, argument in enumerate(operator._schema.arguments):
+        if position < len(args):
+            yield argument, args[position]
+        elif argument.name in kwargs:
+            yield argument, kwargs[argument.name]
+        elif argument.has_default_value():
+            yield argument, argument.default_value
+        else:
+            raise TypeError(f"{operator} misses its argument {argument.name}")
+
+
 _tables: dict[frozenset[str], dict[Any, Callable[..., Any]]] = {}
 
 
@@ -127,8 +142,11 @@ def _trace_once(call: _Call, table: dict[Any, Callable[..., Any]]) -> GraphModul
             module = make_fx(call, decomposition_table=table, tracing_mode="real")(*call.tensors)
             module.graph.eliminate_dead_code()
             for _ in range(MAX_ROUNDS):
-                if not _mutates(module):
+                writing = _writing(module)
+                if not writing:
                     break
+                if foreign := [each for each in writing if each.namespace not in FUNCTIONALIZED]:
+                    raise _no_decomposition(call.operator, foreign)
                 functional = torch.func.functionalize(module, remove="mutations")
                 module = make_fx(functional, decomposition_table=table, tracing_mode="real")(*call.tensors)
                 module.graph.eliminate_dead_code()
@@ -143,8 +161,10 @@ def _trace_once(call: _Call, table: dict[Any, Callable[..., Any]]) -> GraphModul
     return module
 
 
-def _mutates(module: GraphModule) -> bool:
-    return any(isinstance(node.target, OpOverload) and node.target._schema.is_mutable for node in module.graph.nodes)
+def _writing(module: GraphModule) -> list[OpOverload]:
+    """The operators of a graph that write into their arguments."""
+    called = (node.target for node in module.graph.nodes)
+    return [each for each in called if isinstance(each, OpOverload) and each._schema.is_mutable]
 
 
 class _Call:
@@ -173,17 +193,7 @@ class _Call:
         kwargs: dict[str, Any],
         place: Callable[[Any], Any] | None = None,
     ) -> _Call:
-        values = []
-        for position, argument in enumerate(operator._schema.arguments):
-            if position < len(args):
-                value = args[position]
-            elif argument.name in kwargs:
-                value = kwargs[argument.name]
-            elif argument.has_default_value():
-                value = argument.default_value
-            else:
-                raise TypeError(f"{operator} misses its argument {argument.name}")
-            values.append((place or _on_meta)(value))
+        values = [(place or _on_meta)(value) for _, value in arguments_of(operator, args, kwargs)]
         return cls(operator, values)
 
     def all_on_meta(self) -> _Call:

@@ -12,8 +12,8 @@ use crate::table::{Row, many};
 pub(crate) const ROWS: &[Row] = &[
     many(&["native_layer_norm"], layer_norm).bounded(),
     many(&["native_layer_norm_backward"], layer_norm_backward).bounded(),
-    many(&["native_group_norm"], group_norm),
-    many(&["native_group_norm_backward"], group_norm_backward),
+    many(&["native_group_norm"], group_norm).bounded(),
+    many(&["native_group_norm_backward"], group_norm_backward).bounded(),
     many(&["_fused_rms_norm"], rms_norm).bounded(),
     many(&["_fused_rms_norm_backward"], rms_norm_backward).bounded(),
 ];
@@ -101,9 +101,10 @@ fn layer_norm_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
 // ---- group norm ----------------------------------------------------------------------------------
 
 /// The shape that group norm works in: batch, group, channel of the group, place.
-fn by_group(cx: &Cx<'_>) -> Result<[i64; 4]> {
+fn by_group(cx: &Cx<'_>, input: Value<'_>) -> Result<[i64; 4]> {
     let groups = cx.int("group")?;
-    Ok([cx.int("N")?, groups, cx.int("C")? / groups.max(1), cx.int("HxW")?])
+    let places = input.dims()[2..].iter().product();
+    Ok([input.dim(0), groups, cx.int("C")? / groups.max(1), places])
 }
 
 /// What a group is normalized over.
@@ -112,7 +113,7 @@ const GROUP: [usize; 2] = [2, 3];
 fn group_norm<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let input = cx.tensor("input")?;
     let wide = input.dtype().opmath();
-    let dims = by_group(cx)?;
+    let dims = by_group(cx, input)?;
     let x = input.convert(wide).reshape(&dims);
     let (mean, rstd) = mean_and_rstd(cx, x, &GROUP)?;
     let parameter = |name: &str| wide_or_none(cx, name, wide).map(|value| value.reshape(&[dims[1], dims[2], 1]));
@@ -125,7 +126,7 @@ fn group_norm_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let input = cx.tensor("input")?;
     let dtype = input.dtype();
     let wide = dtype.opmath();
-    let dims = by_group(cx)?;
+    let dims = by_group(cx, input)?;
     let grad = cx.tensor("grad_out")?.convert(wide).reshape(&dims);
     let statistic = |value: Value<'b>| value.convert(wide).reshape(&[dims[0], dims[1], 1, 1]);
     let rstd = statistic(cx.tensor("rstd")?);
@@ -136,7 +137,7 @@ fn group_norm_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let sum = grad.reduce_sum(&[3]).barrier().unsqueeze(3);
     let product = (grad * normalized).reduce_sum(&[3]).barrier().unsqueeze(3);
     let group_mean =
-        |sums: Value<'b>| affine(sums, weight, None).reduce_sum(&[2]).unsqueeze(2) / (dims[2] * dims[3]) as f64;
+        |sums: Value<'b>| affine(sums, weight, None).reduce_sum(&[2]).unsqueeze(2) / grad.count(&GROUP, wide);
     let gradient = (affine(grad, weight, None) - group_mean(sum) - normalized * group_mean(product)) * rstd;
     let of_parameter = |sums: Value<'b>| sums.reduce_sum(&[0]).flatten().convert(parameter_dtype(cx, "weight", dtype));
     wanted(cx, &[gradient.reshape(&input.dims()).convert(dtype), of_parameter(product), of_parameter(sum)])

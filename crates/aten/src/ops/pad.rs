@@ -13,8 +13,18 @@ pub(crate) const ROWS: &[Row] = &[
         for (axis, before, after) in amounts(cx, "pad", x.rank())? {
             (low[axis], high[axis]) = (before, after);
         }
-        Ok(x.pad_with(cx.scalar("value", x.dtype())?, &low, &high, &vec![0; x.rank()]))
-    }),
+        let fill = cx.scalar("value", x.dtype())?;
+        let bounded: Vec<usize> =
+            (0..x.rank()).filter(|&i| (low[i], high[i]) != (0, 0) && x.is_bounded_along(&[i])).collect();
+        // What lies behind the real part of a bounded dimension is the fill already.
+        let x = x.masked(&bounded, fill);
+        let x = bounded.iter().fold(x, |x, &axis| {
+            x.require_prefix(axis, "padding of merged dimensions");
+            x.whole_along(axis)
+        });
+        Ok(x.pad_with(fill, &low, &high, &vec![0; x.rank()]))
+    })
+    .bounded(),
     one(&["reflection_pad1d", "reflection_pad2d", "reflection_pad3d"], |cx| forward(cx, Edge::Reflect)),
     one(&["replication_pad1d", "replication_pad2d", "replication_pad3d"], |cx| forward(cx, Edge::Replicate)),
     one(&["reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward"], |cx| {

@@ -32,7 +32,7 @@ pub(crate) const ROWS: &[Row] = &[
             (_, first) => {
                 let axis = cx.axis_arg("dim", first.map_or(1, |v| v.rank()))?;
                 let bounded = joined.iter().any(|v| v.is_bounded_along(&[axis]));
-                Ok(if bounded { join_bounded(cx, &joined, axis) } else { cx.b().concatenate(&joined, axis) })
+                Ok(if bounded { join_bounded(cx.b(), &joined, axis) } else { cx.b().concatenate(&joined, axis) })
             }
         }
     })
@@ -45,8 +45,8 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(Vec::<usize>::into_iter(bounded).fold(x.reverse(&whole), views::flip_bounded))
     })
     .bounded(),
-    one(&["roll"], roll),
-    one(&["repeat"], repeat),
+    one(&["roll"], roll).bounded(),
+    one(&["repeat"], repeat).bounded(),
     one(&["tril"], |cx| masked(cx, Triangle::Lower)).bounded(),
     one(&["triu"], |cx| masked(cx, Triangle::Upper)).bounded(),
     one(&["tril_indices"], |cx| indices(cx, Triangle::Lower)),
@@ -138,7 +138,9 @@ fn roll<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let mut result = x;
     for (&shift, &dim) in shifts.iter().zip(&dims) {
         let axis = cx.axis(dim, x.rank())?;
-        if x.rank() > 0 {
+        if x.is_bounded_along(&[axis]) {
+            result = roll_bounded(result, axis, shift);
+        } else if x.rank() > 0 {
             result = rolled(result, axis, shift);
         }
     }
@@ -152,6 +154,15 @@ fn rolled(x: Value<'_>, axis: usize, shift: i64) -> Value<'_> {
     }
     let cut = size - shift.rem_euclid(size);
     x.builder().concatenate(&[x.slice_axis(axis, cut, size), x.slice_axis(axis, 0, cut)], axis)
+}
+
+/// The bounded dimension twice, one behind the other; from within the first on, it is as it comes after the shift.
+fn roll_bounded(x: Value<'_>, axis: usize, shift: i64) -> Value<'_> {
+    let twice = join_bounded(x.builder(), &[x, x], axis);
+    let size = x.size(axis, DType::I64);
+    // At least one element is assumed, lest the remainder be undefined.
+    let start = ((-size.splat_like(shift) % size.max(1)) + size) % size.max(1);
+    views::run_from(twice, axis, start, x.dim(axis)).with_extents(x.extents())
 }
 
 fn repeat<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
@@ -200,8 +211,7 @@ impl Triangle {
 
 /// Joins values along a dimension that is bounded in some: each begins where what is real of those before it ends, and
 /// overwrites their padding.
-fn join_bounded<'b>(cx: &Cx<'b>, values: &[Value<'b>], axis: usize) -> Value<'b> {
-    let b = cx.b();
+fn join_bounded<'b>(b: &'b Builder, values: &[Value<'b>], axis: usize) -> Value<'b> {
     let whole: Vec<Value<'b>> = values.iter().map(|value| value.whole_along(axis)).collect();
     let mut joined = b.concatenate(&whole, axis);
     let zero = b.scalar(0, DType::I64);

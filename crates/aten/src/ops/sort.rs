@@ -13,8 +13,9 @@ pub(crate) const ROWS: &[Row] = &[
         let x = cx.tensor("self")?;
         let (values, positions) = sorted(x, cx.axis_arg("dim", x.rank())?, cx.bool("descending")?);
         Ok(vec![values, positions])
-    }),
-    many(&["topk"], top_k),
+    })
+    .bounded(),
+    many(&["topk"], top_k).bounded(),
     one(&["searchsorted.Tensor", "searchsorted.Scalar"], |cx| {
         let (mut sequence, values) = cx.pair("sorted_sequence", "self")?;
         if let Some(sorter) = cx.tensor_or_none("sorter") {
@@ -41,6 +42,12 @@ pub(crate) fn sorted(x: Value<'_>, axis: usize, descending: bool) -> (Value<'_>,
     if x.rank() == 0 {
         return (x, b.scalar(0, DType::I64));
     }
+    if x.is_bounded_along(&[axis]) {
+        x.require_prefix(axis, "a sort of merged dimensions");
+        let padding_last = x.masked(&[axis], last_value(x, descending)).whole_along(axis);
+        let (values, positions) = sorted(padding_last, axis, descending);
+        return (values.bounded_like(x), positions.bounded_like(x));
+    }
     let (dims, dtype) = (x.dims(), x.dtype());
     let keys = sort_keys::keys(x).filter(|keys| keys.dtype() != DType::U64 && dims[axis] < 1 << 31);
     let Some(keys) = keys else {
@@ -61,6 +68,17 @@ pub(crate) fn sorted(x: Value<'_>, axis: usize, descending: bool) -> (Value<'_>,
     (values, (words.shift_right_logical(1) & 0x7fff_ffff).convert(DType::I64))
 }
 
+/// What no element comes after, 0-d: padding with it comes last, for equal elements keep their order.
+fn last_value(x: Value<'_>, descending: bool) -> Value<'_> {
+    let (b, dtype) = (x.builder(), x.dtype());
+    match (descending, dtype.is_float()) {
+        (true, true) => b.scalar(f64::NEG_INFINITY, dtype),
+        (true, false) => b.scalar(dtype.lowest(), dtype),
+        (false, true) => b.scalar(f64::NAN, dtype),
+        (false, false) => b.scalar(dtype.highest(), dtype),
+    }
+}
+
 fn top_k<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let x = cx.tensor("self")?;
     let (axis, count, largest) = (cx.axis_arg("dim", x.rank())?, cx.int("k")?, cx.bool("largest")?);
@@ -69,13 +87,22 @@ fn top_k<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     }
     if count == 0 || !fits_float32(x.dtype()) {
         let (values, positions) = sorted(x, axis, largest);
-        return Ok(vec![values.slice_axis(axis, 0, count), positions.slice_axis(axis, 0, count)]);
+        // Padding comes last.
+        return Ok([values, positions].map(|all| all.whole_along(axis).slice_axis(axis, 0, count)).to_vec());
     }
     // XLA selects the largest of float32 without sorting everything.
     let last = x.rank() - 1;
     let y = x.move_axis(axis, last).convert(DType::F32);
     let nan = cx.b().scalar(if largest { 0x7fc0_0000 } else { 0xffc0_0000_i64 }, DType::U32).bitcast(DType::F32);
-    let (values, positions) = y.is_nan().select(nan, if largest { y } else { -y }).top_k(count);
+    let ordered = y.is_nan().select(nan, if largest { y } else { -y });
+    let lowest = cx.b().scalar(0xffc0_0000_i64, DType::U32).bitcast(DType::F32);
+    let (values, positions) = match ordered.is_bounded_along(&[last]) {
+        true => {
+            ordered.require_prefix(last, "topk of merged dimensions");
+            ordered.masked(&[last], lowest).whole_along(last).top_k(count)
+        }
+        false => ordered.top_k(count),
+    };
     let values = if largest { values } else { -values };
     Ok(vec![values.convert(x.dtype()).move_axis(last, axis), positions.convert(DType::I64).move_axis(last, axis)])
 }

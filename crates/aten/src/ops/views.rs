@@ -225,7 +225,7 @@ pub(crate) fn flip_bounded(x: Value<'_>, axis: usize) -> Value<'_> {
 }
 
 /// `length` elements of one dimension from `start` on, which the program computes; all of them exist.
-fn run_from<'b>(x: Value<'b>, axis: usize, start: Value<'b>, length: i64) -> Value<'b> {
+pub(crate) fn run_from<'b>(x: Value<'b>, axis: usize, start: Value<'b>, length: i64) -> Value<'b> {
     let zero = x.builder().scalar(0, DType::I64);
     let starts: Vec<Value<'b>> = (0..x.rank()).map(|i| if i == axis { start } else { zero }).collect();
     let mut sizes = x.dims();

@@ -22,6 +22,11 @@ def _empty(size: Sequence[int], *, dtype: torch.dtype | None = None, **options: 
     return aten.full.default(size, 0, dtype=dtype or torch.get_default_dtype(), device="meta")
 
 
+@register("aten::_efficientzerotensor")
+def _efficientzerotensor(size: Sequence[int], *, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
+    return _empty(size, dtype=dtype)
+
+
 @register("aten::empty_strided")
 def _empty_strided(size: Sequence[int], stride: Sequence[int], **options: Any) -> Tensor:
     return _empty(size, dtype=options.get("dtype"))
@@ -42,6 +47,19 @@ def _new_empty_strided(
 @register("aten::empty_like")
 def _empty_like(self: Tensor, *, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
     return _empty(self.shape, dtype=dtype or self.dtype)
+
+
+@register("aten::resize")
+def _resize(self: Tensor, size: Sequence[int], *, memory_format: torch.memory_format | None = None) -> Tensor:
+    flat, length = aten.reshape.default(self, [-1]), math.prod(size)
+    missing = length - self.numel()
+    flat = aten.constant_pad_nd.default(flat, [0, missing]) if missing > 0 else flat[:length]
+    return aten.reshape.default(flat, size)
+
+
+@register("aten::resize_as")
+def _resize_as(self: Tensor, the_template: Tensor, *, memory_format: torch.memory_format | None = None) -> Tensor:
+    return _resize(self, the_template.shape)
 
 
 @register("aten::copy")

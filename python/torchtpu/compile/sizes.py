@@ -1,0 +1,144 @@
+"""An encoder of graphs in which sizes are symbols: some are known, others are not before the graph runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import GraphModule, Node
+from torch.utils._pytree import tree_flatten
+
+from torchtpu.compile.bounds import Bounds, SizeOf, UnboundedError
+from torchtpu.decompose.encoding import Encoder, Value
+from torchtpu.decompose.tracing import arguments_of
+
+SYMBOLIC = (torch.SymInt, torch.SymBool, torch.SymFloat)
+
+# The values of a graph's symbolic sizes.
+Sizes = Mapping[Any, int]
+
+
+class SizeEncoder(Encoder):
+    """Knows what symbolic sizes are: what `sizes` says, or bounded."""
+
+    def __init__(self, sizes: Sizes, bounds: Bounds | None) -> None:
+        super().__init__()
+        self._sizes = sizes
+        self._bounds = bounds
+        # How many inputs there are before the sizes and numbers that bounded graphs take.
+        self._taken = 0
+
+    def number_sizes(self, module: GraphModule) -> None:
+        """Numbers what the program takes behind its other inputs: all sizes of a graph that are not known, and what
+        its operators take as numbers."""
+        bounds = self._bounds
+        if bounds is None:
+            return
+        for node in module.graph.nodes:
+            for each in tree_flatten(node.meta.get("val"))[0]:
+                for size in each.shape if isinstance(each, torch.Tensor) else [each]:
+                    if isinstance(size, torch.SymInt):
+                        bounds.size_of(size.node.expr)
+            if isinstance(node.target, OpOverload):
+                for argument, value in arguments_of(node.target, node.args, node.kwargs):
+                    size = symbolic(value)
+                    is_given = isinstance(size, torch.SymInt | torch.SymFloat) and _is_number(str(argument.type))
+                    if is_given and bounds.known(size.node.expr).free_symbols:
+                        bounds.number(size.node.expr)
+        self.new_numbers(bounds.complete())
+
+    def plain(self, value: Any) -> Any:
+        """A value in which symbolic numbers, and nodes that compute them, are the numbers that they stand for."""
+        if isinstance(value, Node):
+            known = value.meta.get("val")
+            return value if self.numbers.get(value) is not None else self.plain(known)
+        if isinstance(value, list | tuple):
+            return type(value)(self.plain(each) for each in value)
+        if self.is_bounded(value):
+            raise UnboundedError(f"{value} must be known")
+        if isinstance(value, torch.SymInt):
+            return int(self._evaluate(value))
+        if isinstance(value, torch.SymBool):
+            return bool(self._evaluate(value))
+        if isinstance(value, torch.SymFloat):
+            return float(self._evaluate(value))
+        return value
+
+    def known(self, value: Any) -> Any:
+        """The same, but sizes that are not known before the graph runs are expressions."""
+        if isinstance(value, tuple):
+            return tuple(self.known(each) for each in value)
+        if self.is_bounded(value):
+            assert self._bounds is not None
+            return self._bounds.known(value.node.expr)
+        return self.plain(value)
+
+    def _evaluate(self, value: Any) -> Any:
+        return value.node.expr.xreplace(self._sizes) if value.node.constant is None else value.node.constant
+
+    def is_bounded(self, value: Any) -> bool:
+        """Whether a value is, or lists, a size that is not known before the graph runs."""
+        if self._bounds is None:
+            return False
+        if isinstance(value, list | tuple):
+            return any(self.is_bounded(each) for each in value)
+        value = symbolic(value)
+        if not isinstance(value, SYMBOLIC) or value.node.constant is not None:
+            return False
+        return bool(self._bounds.known(value.node.expr).free_symbols)
+
+    def has_bounded_dims(self, node: Node) -> bool:
+        value = node.meta.get("val")
+        return isinstance(value, torch.Tensor) and self.is_bounded(tuple(value.shape))
+
+    def has_bounded_layout(self, node: Node) -> bool:
+        """Whether the sizes, or where elements lie in memory, are not known before the graph runs."""
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            return False
+        return self.is_bounded((*value.shape, *value.stride(), value.storage_offset()))
+
+    def at_most(self, value: Any) -> int:
+        """A size or a stride, as large as it gets."""
+        if self.is_bounded(value):
+            assert self._bounds is not None
+            return self._bounds.capacity(value.node.expr)
+        return int(self.plain(value))
+
+    def _size_of(self, value: Any) -> SizeOf:
+        value = symbolic(value)
+        if self.is_bounded(value):
+            assert self._bounds is not None
+            return self._bounds.size_of(value.node.expr)
+        return int(self.plain(value)), []
+
+    def dims_of(self, value: torch.Tensor) -> list[SizeOf]:
+        return [self._size_of(size) for size in value.shape]
+
+    def _bounded_value(self, value: Any, kind: str) -> Value:
+        """An argument in which there are sizes that are not known before the graph runs."""
+        assert self._bounds is not None
+        if "List[" in kind and ("int" in kind or "SymInt" in kind):
+            return ("zs", [self._size_of(each) for each in (value if isinstance(value, list | tuple) else [value])])
+        value = symbolic(value)
+        if isinstance(value, torch.SymInt) and ("int" in kind or "SymInt" in kind):
+            return ("z", self._size_of(value))
+        if _is_number(kind) and isinstance(value, torch.SymInt | torch.SymFloat):
+            return ("v", self._taken + len(self._bounds.sizes) + self._bounds.number(value.node.expr))
+        raise UnboundedError(f"{value} is taken as {kind}")
+
+    def value(self, value: Any, argument: Any) -> Value:
+        if self.is_bounded(value):
+            return self._bounded_value(value, str(argument.type))
+        return super().value(self.plain(value), argument)
+
+
+def symbolic(value: Any) -> Any:
+    """A number, where a node stands for one."""
+    return value.meta.get("val") if isinstance(value, Node) else value
+
+
+def _is_number(kind: str) -> bool:
+    return any(each in kind for each in ("Tensor", "number", "Scalar"))
