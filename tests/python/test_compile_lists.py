@@ -77,7 +77,7 @@ FIXED = (
     "softmax",
     "unbind",
 )
-DRAWN = 12
+DRAWN = 8
 # The slow tests take so many samples of each operator.
 SAMPLES = 3
 SHARDS = 24
