@@ -77,7 +77,7 @@ FIXED = (
     "softmax",
     "unbind",
 )
-DRAWN = 12
+DRAWN = 8
 # The slow tests take so many samples of each operator.
 SAMPLES = 3
 SHARDS = 24
@@ -133,7 +133,9 @@ def _results(entry: Any, place: Place, gradients: bool) -> list[list[Tensor]]:
 
 @pytest.mark.parametrize("gradients", [False, True])
 @pytest.mark.parametrize("how", ["eager", "compiled"])
-@pytest.mark.parametrize("name", HIGHER_ORDER)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if "nested" in name else ()) for name in HIGHER_ORDER]
+)
 def test_higher_order_operators(name: str, how: str, gradients: bool) -> None:
     if reason := (NOT_EAGER if how == "eager" else NOT_COMPILED).get(name) or (gradients and NO_GRADIENTS.get(name)):
         pytest.skip(reason)
@@ -237,7 +239,14 @@ def test_graphs_of_custom_operators() -> None:
     assert not problems, "\n".join(problems)
 
 
-@pytest.mark.parametrize("name", [name for name in HIGHER_ORDER if not name.startswith("flex_attention.")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in NOT_COMPILED else pytest.mark.slow)
+        for name in HIGHER_ORDER
+        if name not in NOT_EAGER
+    ],
+)
 def test_graphs_of_higher_order_operators(name: str) -> None:
     entry = higher_order()[name]
     problems = _problems(entry, _samples(entry, "cpu", entry.supports_autograd and name not in NO_GRADIENTS))

@@ -43,9 +43,15 @@ impl Engine {
     }
 
     pub fn flush_all(&mut self, reason: Reason) -> Result<()> {
+        self.flush_where(reason, |_| true)
+    }
+
+    pub(crate) fn flush_where(&mut self, reason: Reason, is_meant: impl Fn(&Chunk) -> bool) -> Result<()> {
         let mut result = Ok(());
         for device in 0..self.chunks.len() {
-            result = result.and(self.flush(device, reason));
+            if is_meant(&self.chunks[device]) {
+                result = result.and(self.flush(device, reason));
+            }
         }
         result
     }

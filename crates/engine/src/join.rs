@@ -44,16 +44,8 @@ impl Engine {
             self.joining.remove(last);
         }
         IS_OPEN.store(!self.joining.is_empty(), Relaxed);
-        if self.joining.is_empty() {
-            return self.flush_all(Reason::Joined);
-        }
-        if self.joining.contains(&scope) {
-            return Ok(());
-        }
-        let held: Vec<usize> = (0..self.chunks.len()).filter(|&device| self.chunks[device].scope == scope).collect();
-        // All of them, whatever becomes of one.
-        let results: Vec<Result<()>> = held.into_iter().map(|device| self.flush(device, Reason::Joined)).collect();
-        results.into_iter().collect()
+        let (is_last, is_over) = (self.joining.is_empty(), !self.joining.contains(&scope));
+        self.flush_where(Reason::Joined, |chunk| is_last || is_over && chunk.scope == scope)
     }
 
     /// The scope that the caller is in; 0 is none.
