@@ -6,6 +6,7 @@ and never run.
 
 from __future__ import annotations
 
+import argparse
 import sys
 import warnings
 from collections.abc import Iterable
@@ -145,6 +146,11 @@ def _runs_on_cpu(trial: Trial) -> bool:
 
 
 def main() -> int:
+    argparse.ArgumentParser(
+        prog="python -m tests.conformance.matrix",
+        description="Writes docs/operators.md: which operators run for which dtypes, and by what. Takes minutes. Fails if "
+        "the page was stale.",
+    ).parse_args()
     text = page()
     is_stale = not PAGE.exists() or PAGE.read_text() != text
     PAGE.write_text(text)
