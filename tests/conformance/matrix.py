@@ -148,8 +148,8 @@ def _runs_on_cpu(trial: Trial) -> bool:
 def main() -> int:
     argparse.ArgumentParser(
         prog="python -m tests.conformance.matrix",
-        description="Writes docs/operators.md: which operators run for which dtypes, and by what. Takes minutes. Fails if "
-        "the page was stale.",
+        description="Writes docs/operators.md: which operators run for which dtypes, and by what. Takes minutes. Fails "
+        "if the page was stale.",
     ).parse_args()
     text = page()
     is_stale = not PAGE.exists() or PAGE.read_text() != text
