@@ -1,4 +1,5 @@
-//! Scopes whose calls become one program: compiled graphs too, in Strict as in Fused. Debug has each run by itself, as ever.
+//! Scopes whose calls become one program: compiled graphs too, in Strict as in Fused. Debug has each run by itself, as
+//! ever.
 //!
 //! A scope belongs to the thread that began it and to the threads on which autograd works for that thread. So callers say
 //! in which scope they are, while any is open. What others call meanwhile runs apart from it.
