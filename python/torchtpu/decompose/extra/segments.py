@@ -39,7 +39,9 @@ _SEGMENT_REDUCTIONS = {
     "mean": ("sum", 0.0),
     "prod": ("prod", 1.0),
     "max": ("amax", -math.inf),
+    "amax": ("amax", -math.inf),
     "min": ("amin", math.inf),
+    "amin": ("amin", math.inf),
 }
 
 
