@@ -58,7 +58,8 @@ class StableHLO:
 
         `version` is that of the oldest StableHLO which has to read it, such as "1.9.0"; without one, consumers that are
         a month old do. JAX's copy of MLIR writes it, `pip install "torchtpu[bytecode]"`: ImportError where there is
-        none. ValueError for a version that is not known, or that cannot say what the program does.
+        none. What reads a later version than JAX knows, reads JAX's latest. ValueError for what is no version, and for
+        one too old to be written.
         """
         try:
             from jax.extend.mlir import ir, passmanager, serialize_portable_artifact

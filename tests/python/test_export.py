@@ -65,7 +65,7 @@ sys.path.append(sys.argv[1])
 import jax
 from jaxlib import xla_client
 from jax.extend.mlir import deserialize_portable_artifact
-for version in (None, "1.0.0"):
+for version in ("7.0.0", None, "1.0.0"):
     content = exported.to_bytecode(version)
     assert content[:2] == b"ML" and b"StableHLO_v1." in content[:30]
 client = jax.devices("cpu")[0].client
@@ -73,11 +73,13 @@ devices = xla_client.DeviceList(tuple(client.devices()[:1]))
 program = client.compile_and_load(content, devices, xla_client.CompileOptions())
 (result,) = program.execute_sharded([jax.device_put(x.numpy())]).disassemble_into_single_device_arrays()
 torch.testing.assert_close(torch.tensor(result[0].tolist()), model(x).detach())
-for version in ("7.0.0", "now"):
+for version in ("0.1.0", "now"):
     try:
         exported.to_bytecode(version)
     except ValueError as error:
         assert f"StableHLO {version}" in str(error)
+    else:
+        raise AssertionError(f"StableHLO {version} is taken")
 """
 
 
@@ -91,9 +93,10 @@ def test_is_written_as_portable_bytecode() -> None:
 
 def test_bytecode_asks_for_jax() -> None:
     exported = torchtpu.export.to_stablehlo(torch.export.export(nn.Linear(4, 2), (torch.randn(3, 4),)))
-    if importlib.util.find_spec("jax") is None:
-        with pytest.raises(ImportError, match="pip install"):
-            exported.to_bytecode()
+    if importlib.util.find_spec("jax") is not None:
+        pytest.skip("JAX is here")
+    with pytest.raises(ImportError, match="pip install"):
+        exported.to_bytecode()
 
 
 def test_exports_from_the_device_too(device: torch.device) -> None:

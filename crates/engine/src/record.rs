@@ -126,6 +126,7 @@ impl Engine {
         }
         if self.chunks.get(device).is_some_and(|chunk| chunk.scope != scope) {
             self.flush(device, Reason::CompiledGraph)?;
+            self.chunks[device].scope = scope;
         }
         if !joins {
             // A compiled graph is one program whatever surrounds it: what is recorded runs before it.
@@ -133,9 +134,6 @@ impl Engine {
                 Some(_) => self.flush(device, Reason::CompiledGraph)?,
                 None => self.flush_at_beat(instance, device)?,
             }
-        }
-        if let Some(chunk) = self.chunks.get_mut(device) {
-            chunk.scope = scope;
         }
         let waits = joins || self.mode == Mode::Fused && instance.compiled.is_none();
         self.record_in_chunk(instance, parts, device, default_generator, outs, waits)

@@ -237,6 +237,13 @@ impl<'b> Value<'b> {
         }
     }
 
+    /// This value with `fill` (0-d) in place of the padding along an axis, all of which is then real. Refuses `what`
+    /// where padding lies in between.
+    pub fn filled_along(self, axis: usize, fill: Value<'b>, what: &str) -> Value<'b> {
+        self.require_prefix(axis, what);
+        self.masked(&[axis], fill).whole_along(axis)
+    }
+
     /// The real size of a dimension, 0-d.
     pub fn size(self, axis: usize, dtype: DType) -> Value<'b> {
         self.count(&[axis], dtype)

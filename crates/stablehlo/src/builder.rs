@@ -118,8 +118,9 @@ pub struct Builder {
     /// The sizes of bounded dimensions and their capacities, and the values that have such.
     pub(crate) sizes: RefCell<Vec<(u32, i64)>>,
     pub(crate) extents: RefCell<HashMap<u32, Rc<[Extent]>>>,
-    /// Of values that are transposes: of what, and how. Of values that are reshaped: what they were.
+    /// Of values that are reshaped: what they were.
     pub(crate) reshapes: RefCell<HashMap<u32, u32>>,
+    /// Of values that are transposes: of what, and how.
     pub(crate) transposes: RefCell<HashMap<u32, (u32, Vec<usize>)>>,
     pub(crate) refused: RefCell<Option<String>>,
     lacking: Cell<Option<&'static str>>,

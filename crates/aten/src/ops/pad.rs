@@ -17,11 +17,7 @@ pub(crate) const ROWS: &[Row] = &[
         let bounded: Vec<usize> =
             (0..x.rank()).filter(|&i| (low[i], high[i]) != (0, 0) && x.is_bounded_along(&[i])).collect();
         // What lies behind the real part of a bounded dimension is the fill already.
-        let x = x.masked(&bounded, fill);
-        let x = bounded.iter().fold(x, |x, &axis| {
-            x.require_prefix(axis, "padding of merged dimensions");
-            x.whole_along(axis)
-        });
+        let x = bounded.iter().fold(x, |x, &axis| x.filled_along(axis, fill, "padding of merged dimensions"));
         Ok(x.pad_with(fill, &low, &high, &vec![0; x.rank()]))
     })
     .bounded(),

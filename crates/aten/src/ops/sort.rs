@@ -43,8 +43,7 @@ pub(crate) fn sorted(x: Value<'_>, axis: usize, descending: bool) -> (Value<'_>,
         return (x, b.scalar(0, DType::I64));
     }
     if x.is_bounded_along(&[axis]) {
-        x.require_prefix(axis, "a sort of merged dimensions");
-        let padding_last = x.masked(&[axis], last_value(x, descending)).whole_along(axis);
+        let padding_last = x.filled_along(axis, last_value(x, descending), "a sort of merged dimensions");
         let (values, positions) = sorted(padding_last, axis, descending);
         return (values.bounded_like(x), positions.bounded_like(x));
     }
@@ -96,13 +95,7 @@ fn top_k<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let nan = cx.b().scalar(if largest { 0x7fc0_0000 } else { 0xffc0_0000_i64 }, DType::U32).bitcast(DType::F32);
     let ordered = y.is_nan().select(nan, if largest { y } else { -y });
     let lowest = cx.b().scalar(0xffc0_0000_i64, DType::U32).bitcast(DType::F32);
-    let (values, positions) = match ordered.is_bounded_along(&[last]) {
-        true => {
-            ordered.require_prefix(last, "topk of merged dimensions");
-            ordered.masked(&[last], lowest).whole_along(last).top_k(count)
-        }
-        false => ordered.top_k(count),
-    };
+    let (values, positions) = ordered.filled_along(last, lowest, "topk of merged dimensions").top_k(count);
     let values = if largest { values } else { -values };
     Ok(vec![values.convert(x.dtype()).move_axis(last, axis), positions.convert(DType::I64).move_axis(last, axis)])
 }

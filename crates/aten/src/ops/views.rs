@@ -192,13 +192,8 @@ pub(crate) fn slice_back<'b>(cx: &Cx<'b>, zeros: Value<'b>, axis: usize, size: &
         return Err(Error::not_implemented("a slice of a bounded dimension in steps"));
     }
     let grad = cx.tensor("grad_output")?;
-    grad.require_prefix(axis, "a slice of merged dimensions");
-    Ok(put_back(
-        zeros,
-        grad.masked(&[axis], cx.b().scalar(0, grad.dtype())).whole_along(axis),
-        axis,
-        start_of(cx, *size)?,
-    ))
+    let filled = grad.filled_along(axis, cx.b().scalar(0, grad.dtype()), "a slice of merged dimensions");
+    Ok(put_back(zeros, filled, axis, start_of(cx, *size)?))
 }
 
 /// The gradient of [`select_bounded`].
