@@ -14,11 +14,15 @@ import operator
 import sys
 import time
 from pathlib import Path
+from statistics import median
 
 from contenders import Answer, Contender, alternate, chosen, open_torch, quiet_collector, serve
 
 CHAIN = 1000
-REPEATS = 20
+# Seconds. A processor that has been idle, as it is for each contender while the other works, takes this long to be at full
+# speed; a number of repetitions instead would charge the faster contender more of that.
+WARM_UP = 0.3
+MEASURED = 0.5
 
 
 def measure(system: str, mode: str) -> None:
@@ -33,8 +37,9 @@ def measure(system: str, mode: str) -> None:
 
     def one_round() -> Answer:
         issuing, waiting = [], []
+        warm = time.perf_counter() + WARM_UP
         with quiet_collector():
-            for _ in range(REPEATS):
+            while time.perf_counter() < warm + MEASURED:
                 x = start
                 wait()
                 begin = time.perf_counter()
@@ -42,13 +47,12 @@ def measure(system: str, mode: str) -> None:
                     x = add(x, step)
                 handed_over = time.perf_counter()
                 wait()
-                issuing.append(handed_over - begin)
-                waiting.append(time.perf_counter() - handed_over)
-        issuing.sort()
-        waiting.sort()
+                if begin > warm:
+                    issuing.append(handed_over - begin)
+                    waiting.append(time.perf_counter() - handed_over)
         return {
-            "operator_us": issuing[REPEATS // 2] / CHAIN * 1e6,
-            "with_wait_us": (issuing[REPEATS // 2] + waiting[REPEATS // 2]) / CHAIN * 1e6,
+            "operator_us": median(issuing) / CHAIN * 1e6,
+            "with_wait_us": (median(issuing) + median(waiting)) / CHAIN * 1e6,
         }
 
     serve(one_round)

@@ -15,7 +15,7 @@ use crate::compiled::CompiledGraph;
 use crate::engine::{Engine, Status};
 use crate::error::{Error, Result};
 use crate::explain::Reason;
-use crate::instance::{Instance, ResultPlan};
+use crate::instance::{FreshResult, Instance, ResultPlan};
 use crate::storage::{Storage, Value, ValueState};
 
 /// A tensor argument of a compiled graph that has bounded dimensions.
@@ -409,10 +409,9 @@ fn cut_results(instance: &Arc<Instance>, actual: &[i64], outs: &mut [Out]) {
     }
     SHAPES.with_borrow_mut(|shapes| {
         shapes.clear();
-        let fresh =
-            instance.outputs.iter().filter(|plan| matches!(plan, ResultPlan::Fresh { .. } | ResultPlan::Absent));
+        let fresh = instance.outputs.iter().filter(|plan| matches!(plan, ResultPlan::Fresh(_) | ResultPlan::Absent));
         for (out, plan) in outs.iter_mut().zip(fresh) {
-            let ResultPlan::Fresh { sizes, strides, extents, dtype, .. } = plan else { continue };
+            let ResultPlan::Fresh(FreshResult { sizes, strides, extents, dtype, .. }) = plan else { continue };
             if extents.is_empty() {
                 continue;
             }

@@ -7,9 +7,10 @@ use aten::ParamSource;
 use stablehlo::{DType, Number, Type};
 
 use crate::checks::Pledge;
+use crate::constants::SMALL;
 use crate::explain::Reason;
 use crate::familiar::Familiar;
-use crate::instance::Instance;
+use crate::instance::{Instance, Types};
 use crate::key::ScalarInput;
 use crate::lines::Line;
 use crate::program::Usage;
@@ -250,9 +251,9 @@ impl Chunk {
     }
 
     /// Which outputs are still wanted, and which inputs nobody else will see.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self, types: &Types) -> Usage {
         let live = (0..self.outputs.len() as u32).filter(|&index| self.outputs[index as usize].strong_count() > 0);
-        Usage { live: live.collect(), donated: self.inputs.iter().map(is_given_up).collect() }
+        Usage { live: live.collect(), donated: self.inputs.iter().map(|input| is_given_up(input, types)).collect() }
     }
 
     /// One node as a chunk of its own; `values` are all outputs of this chunk.
@@ -283,7 +284,7 @@ impl Chunk {
     }
 }
 
-/// Whether nobody but the chunk knows a value any more, and nobody but the value its buffer.
-fn is_given_up(input: &Arc<Value>) -> bool {
-    Arc::strong_count(input) - input.holds() == 1 && input.owns_buffer()
+/// Whether nobody but the chunk knows a value any more, and nobody but the value its buffer, which is worth having.
+fn is_given_up(input: &Arc<Value>, types: &Types) -> bool {
+    Arc::strong_count(input) - input.holds() == 1 && input.owns_buffer() && types.get(input.ty).size_bytes() > SMALL
 }

@@ -15,6 +15,7 @@ use crate::cache::{self, Cache};
 use crate::call::{Arg, Meta};
 use crate::checks::Answer;
 use crate::chunk::Chunk;
+use crate::constants::Constants;
 use crate::error::{Error, Result};
 use crate::explain::{Explanation, Reason};
 use crate::familiar::Rhythm;
@@ -78,6 +79,7 @@ pub struct Engine {
     pub(crate) chunks: Vec<Chunk>,
     pub(crate) rhythms: Vec<Rhythm>,
     pub(crate) next_chunk: u64,
+    pub(crate) constants: Constants,
     /// Flushed chunks that wait for their executables, by device.
     pub(crate) queues: Vec<Queue>,
     /// What programs have answered that nobody has looked at, by device.
@@ -160,6 +162,7 @@ impl Engine {
             rhythms: Vec::new(),
             explanation: None,
             next_chunk: 1,
+            constants: Constants::default(),
             queues: Vec::new(),
             answers: Vec::new(),
             failed_inputs: Vec::new(),
@@ -279,6 +282,7 @@ impl Engine {
         if let Some(runtime) = &mut self.runtime {
             runtime.clear_caches();
         }
+        self.constants.clear();
     }
 
     // ---- operators -------------------------------------------------------------------------------

@@ -19,13 +19,16 @@ pub enum ErrorKind {
 pub struct Error {
     pub kind: ErrorKind,
     pub message: String,
+    /// Whether the message ends with the line where it began. What fails for want of a lost value fails for the same
+    /// reason as that.
+    is_located: bool,
 }
 
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error { kind, message: message.into() }
+        Error { kind, message: message.into(), is_located: false }
     }
 
     pub fn runtime(message: impl Into<String>) -> Error {
@@ -34,15 +37,15 @@ impl Error {
 
     /// The same error with the line whose call it concerns behind.
     pub fn at(self, line: Line) -> Error {
-        if line.is_known() {
-            return Error { kind: self.kind, message: format!("{} [at {}]", self.message, line.name()) };
+        if self.is_located || !line.is_known() {
+            return self;
         }
-        self
+        Error { message: format!("{} [at {}]", self.message, line.name()), is_located: true, ..self }
     }
 
     /// The same error with the operators that it concerns in front.
     pub fn within(self, what: &str) -> Error {
-        Error { kind: self.kind, message: format!("{what}: {}", self.message) }
+        Error { message: format!("{what}: {}", self.message), ..self }
     }
 }
 

@@ -58,7 +58,7 @@ impl Engine {
 
     /// Returns the chunk if nobody needs it any more.
     fn run(&mut self, device: usize, chunk: Chunk, reason: Reason) -> (Result<()>, Option<Chunk>) {
-        let usage = chunk.usage();
+        let usage = chunk.usage(&self.types);
         if usage.live.is_empty() {
             return (Ok(()), Some(chunk));
         }

@@ -8,10 +8,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stablehlo::{DType, Extent, Function, Type};
 
 use crate::cache::memory::LastUse;
-use crate::call::{Meta, scalar_type};
+use crate::call::{Meta, Out, scalar_type};
 use crate::compiled::CompiledGraph;
+use crate::constants::SMALL;
 use crate::program::Program;
-use crate::storage::TypeId;
+use crate::storage::{Storage, TypeId, Value};
 
 /// What is interned for as long as the process lives: base types, and the sizes and strides that calls hand out.
 #[derive(Default)]
@@ -61,6 +62,8 @@ pub(crate) struct Instance {
     pub outputs: Vec<ResultPlan>,
     /// What all results take on the device.
     pub result_bytes: usize,
+    /// Whether its results are small and follow from numbers alone.
+    pub is_constant: bool,
     /// Programs that consist of this instance alone, by which outputs are used and which inputs are
     /// donated.
     pub alone: Mutex<Vec<(u64, Arc<Program>)>>,
@@ -76,25 +79,39 @@ struct Resized {
 
 /// What becomes of an output of the lowered function.
 pub(crate) enum ResultPlan {
-    Fresh {
-        ty: TypeId,
-        nbytes: usize,
-        sizes: &'static [i64],
-        strides: &'static [i64],
-        dtype: DType,
-        /// How much of each dimension is real; empty where all is.
-        extents: Vec<Extent>,
-    },
+    Fresh(FreshResult),
     Absent,
-    Updated {
-        storage: usize,
-        ty: TypeId,
-    },
-    Count {
-        fresh: usize,
-        axis: usize,
-    },
+    Updated { storage: usize, ty: TypeId },
+    Count { fresh: usize, axis: usize },
     Check(Arc<Check>),
+}
+
+/// A result that gets a storage of its own.
+pub(crate) struct FreshResult {
+    pub ty: TypeId,
+    pub nbytes: usize,
+    pub sizes: &'static [i64],
+    pub strides: &'static [i64],
+    pub dtype: DType,
+    /// How much of each dimension is real; empty where all is.
+    pub extents: Vec<Extent>,
+}
+
+impl FreshResult {
+    /// The result with its value, in a new storage.
+    pub fn out(&self, device: usize, value: Arc<Value>) -> Out {
+        let storage = Storage::with_value(device, self.nbytes, Some(value));
+        Out {
+            data: storage.address(),
+            storage: Arc::into_raw(storage),
+            nbytes: self.nbytes,
+            sizes: self.sizes.as_ptr(),
+            strides: self.strides.as_ptr(),
+            offset: 0,
+            ndim: self.sizes.len() as i32,
+            dtype: scalar_type(self.dtype),
+        }
+    }
 }
 
 impl Instance {
@@ -108,18 +125,18 @@ impl Instance {
         body: Result<Lowered, Vec<ResultSpec>>,
         types: &mut Types,
     ) -> Instance {
-        let outputs = body
+        let outputs: Vec<ResultPlan> = body
             .iter()
             .flat_map(|lowered| &lowered.outputs)
             .map(|output| match output {
-                Output::Fresh { base, dtype, sizes, strides, extents } => ResultPlan::Fresh {
+                Output::Fresh { base, dtype, sizes, strides, extents } => ResultPlan::Fresh(FreshResult {
                     ty: types.intern(base),
                     nbytes: base.size_bytes(),
                     sizes: types.intern_dims(sizes),
                     strides: types.intern_dims(strides),
                     dtype: *dtype,
                     extents: extents.clone(),
-                },
+                }),
                 Output::Absent => ResultPlan::Absent,
                 Output::Updated { storage, base } => ResultPlan::Updated { storage: *storage, ty: types.intern(base) },
                 Output::Check(check) => ResultPlan::Check(Arc::new(check.clone())),
@@ -127,6 +144,10 @@ impl Instance {
             })
             .collect();
         let result_bytes = body.iter().flat_map(|lowered| &lowered.function.results).map(Type::size_bytes).sum();
+        let is_constant = compiled.is_none()
+            && result_bytes <= SMALL
+            && body.as_ref().is_ok_and(|lowered| lowered.params.iter().all(is_number))
+            && outputs.iter().all(|plan| matches!(plan, ResultPlan::Fresh(_) | ResultPlan::Updated { .. }));
         let body = body.map_err(|results| {
             let resized = |result: &ResultSpec| Resized {
                 sizes: types.intern_dims(&result.sizes),
@@ -144,6 +165,7 @@ impl Instance {
             body,
             outputs,
             result_bytes,
+            is_constant,
             alone: Mutex::default(),
             last_use: LastUse::default(),
         }
@@ -176,4 +198,8 @@ impl Instance {
     pub fn random_blocks(&self) -> u64 {
         self.body.as_ref().map_or(0, |lowered| lowered.random_blocks)
     }
+}
+
+fn is_number(param: &ParamSource) -> bool {
+    matches!(param, ParamSource::Scalar { .. } | ParamSource::Offset(_))
 }

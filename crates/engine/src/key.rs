@@ -13,6 +13,18 @@ use crate::storage::Storage;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ScalarInput(pub Number);
 
+impl ScalarInput {
+    /// Tells it from every other number, and from the same number of another kind.
+    pub fn bits(self) -> [u64; 3] {
+        match self.0 {
+            Number::Bool(b) => [0, u64::from(b), 0],
+            Number::Int(i) => [1, i as u64, 0],
+            Number::Float(f) => [2, f.to_bits(), 0],
+            Number::Complex(re, im) => [3, re.to_bits(), im.to_bits()],
+        }
+    }
+}
+
 /// A call taken apart. Kept between calls so that its vectors keep their memory.
 #[derive(Default)]
 pub(crate) struct CallParts {

@@ -12,6 +12,7 @@ pub mod call;
 mod checks;
 mod chunk;
 mod compiled;
+mod constants;
 mod engine;
 mod error;
 mod events;

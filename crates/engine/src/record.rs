@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::cache;
-use crate::call::{Arg, Generator, Out, scalar_type};
+use crate::call::{Arg, Generator, Out};
 use crate::checks::Pledge;
 use crate::chunk::Chunk;
+use crate::constants;
 use crate::engine::{Engine, Mode, Status};
 use crate::error::{Error, ErrorKind, Result};
 use crate::explain::Reason;
@@ -81,8 +82,7 @@ impl Engine {
         default_generator: Option<&mut Generator>,
         outs: &mut [Out],
     ) -> Result<(Status, usize)> {
-        let fresh =
-            instance.outputs.iter().filter(|o| matches!(o, ResultPlan::Fresh { .. } | ResultPlan::Absent)).count();
+        let fresh = instance.outputs.iter().filter(|o| matches!(o, ResultPlan::Fresh(_) | ResultPlan::Absent)).count();
         if fresh > outs.len() {
             return Ok((Status::Undefined, fresh));
         }
@@ -120,9 +120,8 @@ impl Engine {
         if is_of_another || makes_of_nothing {
             // Were what makes something of nothing in the program, the first step of a training, which makes the
             // optimizer's state, would be another program than all others.
-            return self.record_apart(device, |engine| {
-                engine.record_in_chunk(instance, parts, device, default_generator, outs, false)
-            });
+            return self
+                .record_apart(device, |engine| engine.run_now(instance, parts, device, default_generator, outs));
         }
         if self.chunks.get(device).is_some_and(|chunk| chunk.scope != scope) {
             self.flush(device, Reason::CompiledGraph)?;
@@ -135,8 +134,34 @@ impl Engine {
                 None => self.flush_at_beat(instance, device)?,
             }
         }
-        let waits = joins || self.mode == Mode::Fused && instance.compiled.is_none();
-        self.record_in_chunk(instance, parts, device, default_generator, outs, waits)
+        if joins || self.mode == Mode::Fused && instance.compiled.is_none() {
+            return self.record_in_chunk(instance, parts, device, default_generator, outs, true);
+        }
+        self.run_now(instance, parts, device, default_generator, outs)
+    }
+
+    /// Runs a call by itself, unless its results are there.
+    fn run_now(
+        &mut self,
+        instance: &Arc<Instance>,
+        parts: &CallParts,
+        device: usize,
+        default_generator: Option<&mut Generator>,
+        outs: &mut [Out],
+    ) -> Result<()> {
+        if !instance.is_constant || self.mode == Mode::Debug {
+            return self.record_in_chunk(instance, parts, device, default_generator, outs, false);
+        }
+        let key = constants::key_of(instance, device, parts);
+        if let Some(buffers) = self.constants.get(&key) {
+            constants::write(buffers, instance, device, parts, outs);
+            return Ok(());
+        }
+        self.record_in_chunk(instance, parts, device, default_generator, outs, false)?;
+        if let Some(values) = constants::written(instance, parts, outs) {
+            self.constants.insert(key, values);
+        }
+        Ok(())
     }
 
     /// Records a call. Unless it `waits`, it runs at once.
@@ -182,19 +207,8 @@ impl Engine {
                         replaced.push((*i, Replaced::new(old, chunk)));
                     }
                 }
-                ResultPlan::Fresh { ty, nbytes, sizes, strides, dtype, .. } => {
-                    let value = chunk.add_output(*ty);
-                    let storage = Storage::with_value(device, *nbytes, Some(value));
-                    outs[fresh] = Out {
-                        data: storage.address(),
-                        storage: Arc::into_raw(storage),
-                        nbytes: *nbytes,
-                        sizes: sizes.as_ptr(),
-                        strides: strides.as_ptr(),
-                        offset: 0,
-                        ndim: sizes.len() as i32,
-                        dtype: scalar_type(*dtype),
-                    };
+                ResultPlan::Fresh(result) => {
+                    outs[fresh] = result.out(device, chunk.add_output(result.ty));
                     fresh += 1;
                 }
                 ResultPlan::Absent => {
