@@ -19,8 +19,8 @@ from statistics import median
 from contenders import Answer, Contender, alternate, chosen, open_torch, quiet_collector, serve
 
 CHAIN = 1000
-# Seconds. A processor that has been idle, as it is for each contender while the other works, takes this long to be at full
-# speed; a number of repetitions instead would charge the faster contender more of that.
+# Seconds. A processor that has been idle, as it is for each contender while another works, takes this long to be at its
+# full speed; a number of repetitions instead would charge the faster contender more of that.
 WARM_UP = 0.3
 MEASURED = 0.5
 

@@ -5,8 +5,8 @@
 
 Each step moves a fresh batch to the device, zeroes the gradients, runs forward, cross entropy, backward and AdamW,
 and waits. A round is 12 steps, or as many as a second has room for; the figure is the median of its second half, for a
-processor that was idle while another contender worked is slow at first. "first" is the first step of a process that finds
-nothing compiled, "warm" that of a process which finds on disk what another has compiled.
+processor that was idle while another contender worked is slow at first. "first" is the first step of a process that
+finds nothing compiled, "warm" that of a process which finds on disk what another has compiled.
 """
 
 from __future__ import annotations

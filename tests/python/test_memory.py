@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import resource
+import sys
+
 import pytest
+import torch
 from helpers import check_python
 
 STEPS = 500
@@ -87,3 +91,22 @@ for each in gc.get_objects():
 assert torch.tpu.memory_allocated() == sum(live.values()), (torch.tpu.memory_allocated(), sum(live.values()))
 """
     check_python(code)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts page faults as Linux does")
+def test_freed_memory_serves_the_next_step(device: torch.device) -> None:
+    """A buffer of eight megabytes has 2048 pages, each a fault if it comes from the kernel anew."""
+    x = torch.rand(1 << 21, device=device)
+
+    def faults_of_a_step() -> int:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        results = [x * factor for factor in range(16)]
+        torch.tpu.synchronize()
+        del results
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    with torch.tpu.set_eager_mode("strict"):
+        faults = [faults_of_a_step() for _ in range(12)]
+        assert sorted(faults)[6] < 8 * 2048
+        torch.tpu.empty_cache()
+        assert faults_of_a_step() > 8 * 2048, "what was kept is returned on demand"

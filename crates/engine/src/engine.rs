@@ -23,6 +23,7 @@ use crate::instance::{Instance, Types};
 use crate::key::{CallParts, Specs, key_without_offsets};
 use crate::launch::Queue;
 use crate::operators::{Operator, SchemaArg};
+use crate::platform;
 use crate::program::Program;
 use crate::record;
 use crate::runtime::Runtime;
@@ -283,6 +284,7 @@ impl Engine {
             runtime.clear_caches();
         }
         self.constants.clear();
+        platform::return_freed_memory();
     }
 
     // ---- operators -------------------------------------------------------------------------------

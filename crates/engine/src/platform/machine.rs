@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use pjrt::Value;
 use stablehlo::Target;
 
+use super::host_memory::keep_freed_memory;
 use super::{Choice, Kind, SEARCH_PATHS};
 use crate::error::{Error, Result};
 
@@ -240,6 +241,9 @@ impl Machine<'_> {
                 self.set_default(name, value);
             }
         }
+        if kind == Kind::Cpu && !self.has_malloc_settings() {
+            keep_freed_memory();
+        }
         if kind != Kind::Cuda {
             return Vec::new();
         }
@@ -248,6 +252,12 @@ impl Machine<'_> {
             set_variable("XLA_FLAGS", format!("{flags} --xla_gpu_cuda_data_dir={}", folder.display()).trim());
         }
         self.load_cuda_libraries()
+    }
+
+    /// Whether the user has told malloc how to go about freed memory.
+    fn has_malloc_settings(&self) -> bool {
+        let tunables = self.variable("GLIBC_TUNABLES").unwrap_or_default();
+        tunables.contains("glibc.malloc.") || self.variable("MALLOC_TRIM_THRESHOLD_").is_some()
     }
 
     /// Sets a variable that is not set.

@@ -19,6 +19,7 @@ use stablehlo::Target;
 
 use crate::error::{Error, Result};
 pub use host_memory::host_memory;
+pub(crate) use host_memory::return_freed_memory;
 use machine::Machine;
 
 /// What a plugin runs programs on.
