@@ -19,9 +19,11 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from torchtpu import _C
+from torchtpu.compile import block_attention
 from torchtpu.compile.bounds import Bounds, SizeOf, UnboundedError
 from torchtpu.compile.memory import (
     AS_STRIDED,
@@ -53,8 +55,7 @@ FUNCTION_CALLERS = {
     "map_impl": ("f", "xs", "pos_args"),
 }
 
-# Higher-order operators that PyTorch also computes with others, where nothing better is known: by the name of the
-# function that does so, beside them.
+# Higher-order operators that PyTorch also computes with others: by the name of the function that does so, beside them.
 DENSE_FORMS = {"flex_attention": "sdpa_dense", "flex_attention_backward": "sdpa_dense_backward"}
 
 
@@ -369,10 +370,12 @@ class GraphEncoder(SizeEncoder):
         def call(*given: torch.Tensor) -> list[torch.Tensor]:
             remaining = iter(given)
             args, kwargs = tree_unflatten([next(remaining) if _is_tensor(each) else each for each in values], structure)
-            return [each for each in tree_flatten(dense(*args, **kwargs))[0] if isinstance(each, torch.Tensor)]
+            form = block_attention.form_of(operator.name(), args) or dense
+            return [each for each in tree_flatten(form(*args, **kwargs))[0] if isinstance(each, torch.Tensor)]
 
         def trace() -> GraphModule:
-            with FakeTensorMode(allow_non_fake_inputs=True):
+            # Loops ask for an environment of symbols.
+            with FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv()):
                 fakes = [self._empty(each, each.meta["val"].device) for each in tensors]
                 return make_fx(call)(*fakes)
 
