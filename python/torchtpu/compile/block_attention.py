@@ -74,7 +74,7 @@ class _Side(NamedTuple):
 
     def places(self, index: Tensor) -> Tensor:
         """Of the elements of blocks: [..., size]."""
-        return index[..., None] * self.size + torch.arange(self.size, device=index.device)
+        return index[..., None] * self.size + torch.arange(self.size, dtype=torch.int32, device=index.device)
 
 
 class _Problem(NamedTuple):
@@ -92,7 +92,7 @@ class _Problem(NamedTuple):
     mask_mod: Callable[..., Tensor]
 
     def all_blocks(self, side: _Side, device: torch.device) -> Tensor:
-        return torch.arange(side.blocks, device=device).expand(self.batch, self.heads, side.blocks)
+        return torch.arange(side.blocks, dtype=torch.int32, device=device).expand(self.batch, self.heads, side.blocks)
 
     def expanded(self, of_blocks: Tensor) -> Tensor:
         return of_blocks.expand(self.batch, self.heads, of_blocks.shape[2])
@@ -121,8 +121,10 @@ class _Problem(NamedTuple):
         return torch.where(kept, changed.to(self.dtype), -math.inf)
 
     def places(self, rows: Tensor, columns: Tensor) -> Tensors:
-        """The four numbers that score and mask functions take. None is out of range."""
-        batch, heads = (torch.arange(size, device=rows.device) for size in (self.batch, self.heads))
+        """The four numbers that score and mask functions take, in int32 as PyTorch's kernels give them. None is out of
+        range.
+        """
+        batch, heads = (torch.arange(size, dtype=torch.int32, device=rows.device) for size in (self.batch, self.heads))
         return batch, heads, rows.clamp(max=self.queries.length - 1), columns.clamp(max=self.keys.length - 1)
 
 
