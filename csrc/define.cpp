@@ -6,6 +6,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
 
 #include <algorithm>
 #include <cstring>
@@ -84,8 +85,33 @@ void collect(const IValue& value, std::vector<at::Tensor>& tensors) {
 // the composite that allocates with it, so these operators are run as that backend's.
 constexpr c10::DispatchKeySet kStructuredKey(c10::DispatchKey::PrivateUse3);
 
-c10::DispatchKeySet meta_key(const c10::OperatorHandle& op) {
-  return is_structured(op) ? kStructuredKey : c10::DispatchKeySet(c10::DispatchKey::Meta);
+// That composite ends with the operator's out= form, to compute. On meta tensors this would be a Python reference again,
+// the first of which imports torch._dynamo, a second's work. What is computed is not wanted, so a key above all backends
+// that nobody uses stands in the way for the length of the call.
+constexpr c10::DispatchKey kShapesOnlyKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
+
+void skip_computing(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const auto& arguments = op.schema().arguments();
+  if (arguments.empty() || !is_out(arguments.back())) {
+    op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kShapesOnlyKey), stack);
+    return;
+  }
+  torch::jit::Stack given = torch::jit::pop(*stack, arguments.size());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (is_out(arguments[i])) stack->push_back(std::move(given[i]));
+  }
+}
+
+void run_meta(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (!is_structured(op)) return op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
+  static const bool registered = [] {
+    auto* library = new torch::Library(torch::Library::IMPL, "_", kShapesOnlyKey, __FILE__, __LINE__);
+    library->fallback(torch::CppFunction::makeFromBoxedFunction<&skip_computing>());
+    return true;
+  }();
+  (void)registered;
+  c10::impl::IncludeDispatchKeyGuard shapes_only(kShapesOnlyKey);
+  op.redispatchBoxed(kStructuredKey, stack);
 }
 
 // Gives out= arguments the sizes that the functional form returns. Its checks are the better worded ones,
@@ -98,7 +124,7 @@ bool resize_outs(const Operator& op, const torch::jit::Stack& arguments, at::Arr
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!is_out(op.handle.schema().arguments()[i])) stack.push_back(arguments[i]);
   }
-  op.functional.redispatchBoxed(meta_key(op.functional), &stack);
+  run_meta(op.functional, &stack);
   std::vector<at::Tensor> results;
   for (const IValue& value : stack) collect(value, results);
   for (size_t i = 0; i < results.size() && i < outs.size(); ++i) {
@@ -213,7 +239,7 @@ Metas infer(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) 
   try {
     if (op.has_out && !resize_outs(op, stack, written)) refuse_as_cpu(op, arguments, device);
     if (op.has_out) refuse_overlap(stack, written);
-    op.handle.redispatchBoxed(meta_key(op.handle), &stack);
+    run_meta(op.handle, &stack);
   } catch (...) {
     if (means_no_metas()) return result;
     refuse_as_cpu(op, arguments, device);
