@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import DTYPES, check, check_refused
+from helpers import DTYPES, check, check_python, check_refused
 
 Tensor = torch.Tensor
 
@@ -332,3 +332,14 @@ def test_out_of_a_wrong_kind_is_refused(device: torch.device, mode: str) -> None
         torch.add(x.to(device), 1, out=torch.zeros(3))
     with pytest.raises(RuntimeError):
         torch.add(x, 1, out=torch.zeros(3, device=device))
+
+
+def test_a_first_addition_imports_no_compiler() -> None:
+    check_python("""
+import sys
+import torch
+
+x = torch.ones(3, device="tpu")
+assert ((x + 1) * 2).tolist() == [4, 4, 4]
+assert "torch._dynamo" not in sys.modules
+""")

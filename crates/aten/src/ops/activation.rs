@@ -5,7 +5,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, SQRT_2};
 use stablehlo::Value;
 
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ops::unary::conjugate;
 use crate::table::{Row, many, one};
 
@@ -88,13 +88,13 @@ pub(crate) const ROWS: &[Row] = &[
         let alpha = number(cx, "alpha")?;
         cx.pointwise(["self"], |[x]| x.gt(0).select(x, (x / alpha).exp_m1() * alpha))
     }),
-    one(&["gelu"], |cx| match cx.str("approximate")?.as_str() {
-        "tanh" => cx.pointwise(["self"], |[x]| x * 0.5 * (tanh_of_gelu(x) + 1.0)),
-        _ => cx.pointwise(["self"], |[x]| x * normal_distribution(x)),
+    one(&["gelu"], |cx| match is_approximated(cx)? {
+        true => cx.pointwise(["self"], |[x]| x * 0.5 * (tanh_of_gelu(x) + 1.0)),
+        false => cx.pointwise(["self"], |[x]| x * normal_distribution(x)),
     }),
-    one(&["gelu_backward"], |cx| match cx.str("approximate")?.as_str() {
-        "tanh" => cx.pointwise(GRADIENT, |[grad, x]| grad * tanh_gelu_slope(x)),
-        _ => cx.pointwise(GRADIENT, |[grad, x]| {
+    one(&["gelu_backward"], |cx| match is_approximated(cx)? {
+        true => cx.pointwise(GRADIENT, |[grad, x]| grad * tanh_gelu_slope(x)),
+        false => cx.pointwise(GRADIENT, |[grad, x]| {
             let density = (x * x * -0.5).exp() * (0.5 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2);
             grad * (normal_distribution(x) + x * density)
         }),
@@ -182,6 +182,15 @@ fn number<'b>(cx: &Cx<'b>, name: &str) -> Result<Value<'b>> {
 /// Where `|x| <= bound`; not where `x` is NaN.
 fn within<'b>(x: Value<'b>, bound: Value<'b>) -> Value<'b> {
     x.ge(-bound) & x.le(bound)
+}
+
+/// Whether gelu is to be the form with tanh.
+fn is_approximated(cx: &Cx) -> Result<bool> {
+    match cx.str("approximate")?.as_str() {
+        "tanh" => Ok(true),
+        "none" => Ok(false),
+        _ => Err(Error::runtime("approximate argument must be either none or tanh.")),
+    }
 }
 
 fn elu_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
