@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, LazyLock};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pjrt::Buffer;
 
@@ -13,12 +13,16 @@ use crate::chunk::{Chunk, Extra};
 use crate::engine::{Engine, Mode, lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::explain::Reason;
+use crate::platform;
 use crate::program::{Program, Usage};
 use crate::runtime::Runtime;
 use crate::storage::{Value, ValueState};
 
 /// How many flushed chunks may wait for compilers before the host does.
 const MAX_QUEUE: usize = 1024;
+
+/// When no executable was made for so long, the memory that compilers have freed goes back to the kernel.
+const COMPILERS_REST: Duration = Duration::from_millis(200);
 
 /// A chunk on its way to the device.
 pub(crate) struct Launch {
@@ -39,10 +43,17 @@ pub(crate) fn executable_is_made() {
     static LAUNCHER: LazyLock<Sender<()>> = LazyLock::new(|| {
         let (sender, receiver) = mpsc::channel();
         let work = move || {
-            while receiver.recv().is_ok() {
+            let launch = || {
                 if let Ok(mut engine) = lock() {
                     engine.launch_made();
                 }
+            };
+            while receiver.recv().is_ok() {
+                launch();
+                while receiver.recv_timeout(COMPILERS_REST).is_ok() {
+                    launch();
+                }
+                platform::return_freed_memory();
             }
         };
         // Without a thread, launches wait for the next flush or read.
