@@ -22,6 +22,7 @@ from typing import Any
 
 from contenders import Answer, alternate, chosen, open_torch, serve
 
+# What a round has at least: steps, and seconds of them.
 STEPS = 12
 ROUND = 1.0
 WORKS = ("mlp", "gpt", "resnet", "chain")

@@ -82,7 +82,7 @@ pub(crate) fn write(
         let value = |ty| Value::new(ty, ValueState::Ready(buffer));
         match plan {
             ResultPlan::Updated { storage, ty } => {
-                // SAFETY: as above.
+                // SAFETY: as for `written`.
                 unsafe { &*parts.storages[*storage] }.set_value(Some(value(*ty)));
             }
             ResultPlan::Fresh(result) => {

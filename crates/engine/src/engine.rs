@@ -80,6 +80,7 @@ pub struct Engine {
     pub(crate) chunks: Vec<Chunk>,
     pub(crate) rhythms: Vec<Rhythm>,
     pub(crate) next_chunk: u64,
+    /// Results that follow from no data, for the calls that will ask for them again.
     pub(crate) constants: Constants,
     /// Flushed chunks that wait for their executables, by device.
     pub(crate) queues: Vec<Queue>,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
-# With fewer blocks of keys than this, the whole matrix of scores is faster.
+# With fewer blocks of keys than this, the whole matrix of scores can be faster: it is for causal masks of four blocks.
 FEWEST_BLOCKS = 8
 
 Tensors = tuple[Tensor, ...]
