@@ -17,6 +17,9 @@ SETTLED = 250
 # an arena with holes.
 SLACK_MB = 64
 SETTLED_SLACK_MB = 4
+# The plugin frees what a program needed beside its results, here seven megabytes, in a thread of its own a moment after
+# the results are there. The lowest of several readings is without it.
+READINGS = 50
 
 
 @pytest.mark.parametrize("mode", ["debug", "strict", "fused"])
@@ -26,6 +29,7 @@ def test_a_long_training_run_does_not_grow(mode: str, reads: bool) -> None:
 import ctypes
 import gc
 import sys
+import time
 
 import torch
 from torch import nn
@@ -53,8 +57,13 @@ images, labels = torch.rand(64, 1, 8, 8), torch.randint(0, 10, (64,))
 
 
 def handed_out() -> int:
-    info = mallinfo2()
-    return info.uordblks + info.hblkhd
+    torch.tpu.synchronize()
+    readings = []
+    for _ in range({READINGS}):
+        info = mallinfo2()
+        readings.append(info.uordblks + info.hblkhd)
+        time.sleep(0.01)
+    return min(readings)
 
 
 def step() -> None:
@@ -68,17 +77,15 @@ def step() -> None:
 
 for number in range({STEPS}):
     if number == {WARM}:
-        torch.tpu.synchronize()
-        allocated, process = torch.tpu.memory_allocated(), handed_out()
+        process, allocated = handed_out(), torch.tpu.memory_allocated()
     if number == {SETTLED}:
-        torch.tpu.synchronize()
         settled = handed_out()
     step()
-torch.tpu.synchronize()
+at_the_end = handed_out()
 assert torch.tpu.memory_allocated() == allocated, (torch.tpu.memory_allocated(), allocated)
-grown = (handed_out() - process) / 2**20
+grown = (at_the_end - process) / 2**20
 assert grown < {SLACK_MB}, f"{{grown:.1f}} MB more than after {WARM} steps"
-grown = (handed_out() - settled) / 2**20
+grown = (at_the_end - settled) / 2**20
 assert grown < {SETTLED_SLACK_MB}, f"{{grown:.1f}} MB more than after {SETTLED} steps"
 
 gc.collect()
