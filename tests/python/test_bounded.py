@@ -45,7 +45,12 @@ def _inputs(shapes: list[Shape], sizes: dict[str, int], generator: torch.Generat
 
 
 def check_bounded(
-    function: Callable[..., Any], device: torch.device, *shapes: Shape, limit: int = 19, eager_is_idle: bool = True
+    function: Callable[..., Any],
+    device: torch.device,
+    *shapes: Shape,
+    least: int = 3,
+    limit: int = 19,
+    eager_is_idle: bool = True,
 ) -> None:
     """The compiled function gives, with gradients, what the CPU gives for random sizes in place of the letters, with
     one program for them all (and one for the gradients)."""
@@ -56,13 +61,13 @@ def check_bounded(
     for number in range(6):
         # Distinct sizes, so that Dynamo takes none of them for another, and the largest first.
         first = dict(zip(letters, range(limit, 0, -1), strict=False))
-        sizes = dict(zip(letters, drawn.sample(range(3, limit), len(letters)), strict=True)) if number else first
+        sizes = dict(zip(letters, drawn.sample(range(least, limit), len(letters)), strict=True)) if number else first
         on_cpu = [each.requires_grad_() for each in _inputs(list(shapes), sizes, generator)]
         on_device = [each.detach().to(device).requires_grad_() for each in on_cpu]
         for each, shape in zip(on_device, shapes, strict=True):
             for axis, n in enumerate(shape):
                 if isinstance(n, str):
-                    torch._dynamo.mark_dynamic(each, axis, min=3, max=limit)
+                    torch._dynamo.mark_dynamic(each, axis, min=least, max=limit)
         before = _compiles()
         result, expected = compiled(*on_device), function(*on_cpu)
         assert_same(result, expected)
@@ -155,11 +160,76 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Shape, ...]]] = {
     "repeat beside": (lambda x: x.repeat(2, 1, 3).sum(1), (("s", 3),)),
     "nothing beside": (lambda x: (x.sum(1, keepdim=True), x + 1), (("s", 0),)),
     "gather": (lambda x: x.gather(1, (x > 0).long()), (("s", 4),)),
+    "convolution along": (lambda x, w: F.conv1d(x, w, padding=1), (("b", 4, "s"), (5, 4, 3))),
+    "convolution of an image": (lambda x, w: F.conv2d(x, w, padding=(1, 0)).relu(), (("b", 2, "s", "t"), (3, 2, 3, 2))),
+    "convolution in steps": (lambda x, w: F.conv1d(x, w, stride=2, padding=2), ((2, 4, "s"), (5, 4, 4))),
+    "dilated convolution": (lambda x, w: F.conv1d(x, w, dilation=2, padding=2), ((2, 4, "s"), (5, 4, 3))),
+    "convolution in groups": (lambda x, w: F.conv1d(x, w, groups=2, padding=1), ((2, 4, "s"), (6, 2, 3))),
+    "depthwise convolution along": (lambda x, w: F.conv1d(x, w, groups=4, padding=1), (("b", 4, "s"), (4, 1, 3))),
+    "causal convolution": (lambda x, w: F.conv1d(F.pad(x, (2, 0)), w), ((2, 4, "s"), (5, 4, 3))),
+    "transposed convolution": (
+        lambda x, w: F.conv_transpose1d(x, w, stride=2, padding=1, output_padding=1),
+        (("b", 4, "s"), (4, 3, 3)),
+    ),
+    "convolutions": (
+        lambda x, w: F.conv1d(F.gelu(F.conv1d(x, w, stride=2, padding=1)), w, stride=2, padding=1).mean(-1),
+        (("b", 4, "s"), (4, 4, 3)),
+    ),
+    "max pool of an image": (lambda x: F.max_pool2d(x, 3, 2, 1), ((2, 3, "s", "t"),)),
+    "positions of max pool": (
+        lambda x: F.max_pool2d(x, (2, 3), (2, 1), return_indices=True),
+        ((2, 3, "s", "t"),),
+    ),
+    "mean pool of an image": (lambda x: F.avg_pool2d(x, 3, 2, 1), ((2, 3, "s", "t"),)),
+    "mean pool of what is there": (
+        lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
+        ((2, 3, "s", "t"),),
+    ),
+    "largest of all places": (lambda x: F.adaptive_max_pool2d(x, 1), (("b", 3, "s", "t"),)),
+    "mean of all places": (lambda x: F.adaptive_avg_pool2d(x, 1), (("b", 3, "s", "t"),)),
+    "every other": (lambda x: x[:, ::2] * 2, (("b", "s"),)),
+    "every third from the second": (lambda x: (x[:, 1:-1:3] * 2).sum(1), (("b", "s"),)),
+    "pad to a multiple": (lambda x: F.pad(x, (0, -x.shape[1] % 4)).cumsum(1), ((3, "s"),)),
+    "pad by a size": (lambda x, y: F.pad(x, (y.shape[0], 1), value=2).cumsum(1), ((3, "s"), ("t",))),
+    "reflect": (lambda x: F.pad(x, (2, 1), mode="reflect") * 2, ((2, 3, "s"),)),
+    "reflect an image": (lambda x: F.pad(x, (1, 2, 2, 0), mode="reflect") * 2, (("b", 3, "s", "t"),)),
+    "replicate": (lambda x: F.pad(x, (2, 3), mode="replicate") * 2, (("b", 3, "s"),)),
+    "replicate and cut": (lambda x: F.pad(x, (-1, 3), mode="replicate") * 2, ((2, 3, "s"),)),
+    "repeat and its gradient": (lambda x: x.repeat(2, 3).sin(), (("b", "s"),)),
+    "repeat by a size": (lambda x, y: x.repeat(y.shape[0], 1) + y[:, None], ((1, "s"), ("t",))),
+    "running sum of a repeat": (lambda x: x.repeat(1, 2).cumsum(1), ((3, "s"),)),
+    "a repeat and what is as long": (lambda x, y: x.repeat(1, 2) + torch.cat([y, y], 1), ((3, "s"), (3, "s"))),
+    "a slice put in": (lambda x: x.slice_scatter(x[:, 1:-1] * 3, 1, 1, -1) * 2, ((3, "s"),)),
+    "slices put in": (lambda x: x.slice_scatter(x[:, ::2] * 3, 1, step=2), ((3, "s"),)),
+    "one put in": (lambda x, y: x.select_scatter(y, 1, -2), ((3, "s"), (3,))),
+    "diagonal": (lambda x: x.diagonal() * 2, (("s", "t"),)),
+    "diagonal beside": (lambda x: x.diagonal(-1, 2, 1) * 2, ((2, "s", "t"),)),
+    "diagonal above": (lambda x: x.diagonal(2, 0, 2) * 2, (("s", 2, "t"),)),
+    "a diagonal matrix": (lambda x: x.diag_embed() * 2, (("b", "s"),)),
+    "a diagonal matrix below": (lambda x: x.diag_embed(-2, 0, 2) * 2, ((2, "s"),)),
+    "windows": (lambda x: x.unfold(1, 3, 2).sin(), (("b", "s", 2),)),
+    "euclidean norm": (lambda x: F.normalize(x, dim=1), (("b", "s"),)),
+    "other norms": (
+        lambda x: [torch.linalg.vector_norm(x, p, 1) for p in (0, 1, 3, float("inf"), float("-inf"))],
+        (("b", "s"),),
+    ),
+    "median": (lambda x: x.median(1), ((3, "s"),)),
+    "median of numbers": (lambda x: x.nanmedian(0), (("s", 3),)),
+    "second smallest": (lambda x: x.kthvalue(2, 1), (("b", "s"),)),
 }
 
+# Where fewer places would be one, or none, and PyTorch tells such sizes apart.
+AT_LEAST_SIX = (
+    "convolutions",
+    "positions of max pool",
+    "every third from the second",
+    "windows",
+    "a slice put in",
+    "diagonal above",
+)
 
 # Gradients whose strides are not those of their leaves, which autograd then copies.
-COPIED = ("batched product", "attention", "a cat", "a cat with one more")
+COPIED = ("batched product", "attention", "a cat", "a cat with one more", "diagonal above", "one put in")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.int8, torch.bool])
@@ -186,7 +256,38 @@ def test_extreme_values_sort_before_padding(dtype: torch.dtype, device: torch.de
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_results_are_exact(name: str, device: torch.device) -> None:
     function, shapes = FUNCTIONS[name]
-    check_bounded(function, device, *shapes, eager_is_idle=name not in COPIED)
+    least = 6 if name in AT_LEAST_SIX else 3
+    check_bounded(function, device, *shapes, least=least, eager_is_idle=name not in COPIED)
+
+
+TOLD_APART: dict[str, Callable[[Tensor], Tensor]] = {
+    "max pool": lambda x: F.max_pool2d(x, 2, ceil_mode=True, padding=1),
+    "mean pool": lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True),
+    "mean pool of what is there": lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
+    "half from the end": lambda x: x[:, :, -(x.shape[2] // 2) :].cumsum(2),
+    "chunks": lambda x: torch.cat([part.cumsum(2) for part in x.chunk(2, 2)], 2),
+}
+
+
+@pytest.mark.parametrize("name", TOLD_APART)
+def test_graphs_for_odd_and_even_sizes(name: str, device: torch.device) -> None:
+    """PyTorch tells them apart here: a graph for each kind, but not for each size."""
+    compiled = torch.compile(TOLD_APART[name], dynamic=True)
+    made = []
+    for size in (9, 11, 13, 12, 10, 14, 8, 15, 7, 16):
+        on_cpu = torch.randn(2, 3, size, size + 4, requires_grad=True)
+        given = on_cpu.detach().to(device).requires_grad_()
+        before = _compiles()
+        result = compiled(given)
+        made.append(_compiles() - before)
+        expected = TOLD_APART[name](on_cpu)
+        grad = torch.randn(expected.shape)
+        result.backward(grad.to(device))
+        expected.backward(grad)
+        assert_same(result, expected)
+        torch.testing.assert_close(given.grad.cpu(), on_cpu.grad)
+    assert made[-4:] == [0, 0, 0, 0]
+    assert not counters["tpu_unbounded"]
 
 
 # ---- models ------------------------------------------------------------------------------------------------------
@@ -245,6 +346,43 @@ def test_batches_of_different_sizes(task: str, device: torch.device) -> None:
         return torch.randn(size, *shape), torch.randint(5, (size,))
 
     _check_training(model, batch, [30, 8, 21, 17, 5, 32, 9], device, dynamic=None)
+
+
+def test_images_of_different_sizes(device: torch.device) -> None:
+    def batch(size: int) -> tuple[Tensor, Tensor]:
+        return torch.randn(4, 3, size, size), torch.randint(5, (4,))
+
+    model = _WithLoss(TASKS["resnet"].model())
+    _check_training(model, batch, [32, 20, 27, 17, 30, 21, 24], device)
+
+
+class _Speech(nn.Module):
+    """Sound to letters: convolutions that make it shorter, attention, convolutions that know where they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.front = nn.Sequential(
+            nn.Conv1d(1, 16, 10, stride=5), nn.GroupNorm(4, 16), nn.GELU(), nn.Conv1d(16, 16, 3, stride=2), nn.GELU()
+        )
+        self.places = nn.Conv1d(16, 16, 4, padding=2, groups=4)
+        self.attention = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+        self.depthwise = nn.Sequential(nn.Conv1d(16, 16, 5, padding=2, groups=16), nn.SiLU(), nn.Conv1d(16, 32, 1))
+        self.letters = nn.Linear(16, 12)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.front(x)
+        y = y + F.gelu(self.places(y)[..., :-1])
+        y = self.attention(y.transpose(1, 2)).transpose(1, 2)
+        y = y + F.glu(self.depthwise(y), 1)
+        return self.letters(y.mean(-1))
+
+
+def test_sounds_of_different_lengths(device: torch.device) -> None:
+    def batch(length: int) -> tuple[Tensor, Tensor]:
+        return torch.randn(3, 1, length), torch.randint(12, (3,))
+
+    lengths = [400, *random.Random(2).sample(range(60, 400), 9)]
+    _check_training(_WithLoss(_Speech()), batch, lengths, device)
 
 
 # Dynamo and XLA take seconds for each: the others are for the long run.
@@ -375,26 +513,25 @@ def test_the_second_shape_makes_sizes_dynamic(device: torch.device) -> None:
 
 
 def test_what_cannot_be_bounded_is_explained(device: torch.device, caplog: pytest.LogCaptureFixture) -> None:
-    compiled = torch.compile(lambda x: x.diag_embed() * 2, dynamic=True)
+    compiled = torch.compile(lambda x: torch.fft.rfft(x).abs(), dynamic=True)
     with caplog.at_level(logging.WARNING):
         for size in (5, 9, 4):
             x = torch.randn(size)
-            assert_same(compiled(x.to(device)), x.diag_embed() * 2)
-    assert ["diag_embed" in reason for reason in counters["tpu_unbounded"]] == [True]
+            torch.testing.assert_close(compiled(x.to(device)).cpu(), torch.fft.rfft(x).abs())
+    assert ["_fft_r2c" in reason for reason in counters["tpu_unbounded"]] == [True]
     assert caplog.text.count("a program for each set of sizes") == 1
 
 
 def test_sizes_that_stay_are_known(device: torch.device) -> None:
-    """Convolutions cannot have bounded places, but the batch can be bounded."""
-    compiled = torch.compile(lambda x, w: F.conv2d(x, w, padding=1).relu().mean((2, 3)), dynamic=True)
-    w = torch.randn(4, 3, 3, 3)
+    """Where several adaptive windows lie cannot follow from bounded places, but the batch can be bounded."""
+    compiled = torch.compile(lambda x: F.adaptive_max_pool2d(x, 2).relu(), dynamic=True)
     inputs = [
-        torch.randn(batch, 3, size, size) for batch, size in ((5, 8), (9, 8), (7, 8), (12, 8), (3, 8), (3, 6), (5, 7))
+        torch.randn(batch, 3, size, size) for batch, size in ((5, 8), (9, 8), (7, 8), (12, 8), (3, 8), (3, 6), (5, 4))
     ]
     on_device = [x.to(device) for x in inputs]
     made = [_compiles()]
     for x, given in zip(inputs, on_device, strict=True):
-        torch.testing.assert_close(compiled(given, w.to(device)).cpu(), F.conv2d(x, w, padding=1).relu().mean((2, 3)))
+        torch.testing.assert_close(compiled(given).cpu(), F.adaptive_max_pool2d(x, 2).relu())
         made.append(_compiles())
     # For the first batch alone, for all batches, and for each size.
     assert [after - before for before, after in itertools.pairwise(made)] == [1, 1, 0, 0, 0, 1, 1]

@@ -201,13 +201,27 @@ impl<'b> Cx<'b> {
     /// What a size is when the program runs: 0-d, int64.
     pub fn size_of(&self, dim: &Dim) -> Value<'b> {
         let b = self.b();
-        let known = dim.sizes.iter().fold(dim.capacity, |known, &size| known / b.capacity(size).max(1));
+        let largest: i64 = dim.sizes.iter().map(|&size| b.capacity(size)).product();
+        // A size that is an expression can be at most 0.
+        let known = if largest == dim.capacity { 1 } else { dim.capacity / largest.max(1) };
         dim.sizes.iter().fold(b.scalar(known, DType::I64), |product, &size| product * b.size(size))
     }
 
     /// What PyTorch says of result `i`'s sizes in a graph with bounded dimensions.
     pub fn result_dims(&self, i: usize) -> Option<&[Dim]> {
         self.result_dims.get(i)?.as_deref()
+    }
+
+    /// Result `i`, whose bounded dimensions are all taken to be real, as long as PyTorch's sizes can get: what a
+    /// formula gives for the largest inputs can be less, or more.
+    pub fn resized(&self, i: usize, result: Value<'b>) -> Value<'b> {
+        let expected = self.result_dims(i).unwrap_or_default();
+        expected.iter().enumerate().fold(result, |result, (axis, dim)| {
+            if result.is_bounded_along(&[axis]) {
+                return result;
+            }
+            result.pad_axis(axis, 0, 0, dim.capacity - result.dim(axis))
+        })
     }
 
     // ---- plain arguments -------------------------------------------------------------------------

@@ -1,13 +1,13 @@
 //! From a call to a StableHLO function: arguments are read through their views, the row computes, and
 //! results become fresh tensors or are written through the views of mutated arguments.
 
-use stablehlo::{Builder, DType, Extent, Factor, Function, Type, Value};
+use stablehlo::{Builder, DType, Extent, Function, Type, Value};
 
 use crate::check::Check;
 use crate::cx::{Arg, Cx, Scalar};
 use crate::error::{Error, Result};
 use crate::inputs::{Inputs, ParamSource};
-use crate::ops::foreach;
+use crate::ops::{bounded_views, foreach};
 use crate::spec::{ArgSpec, Body, Call, Dim, Graph, GraphArg, ResultSpec, ScalarSpec, TensorSpec};
 use crate::table::{self, Row};
 use crate::view::{self, contiguous_strides, memory_order};
@@ -291,7 +291,15 @@ pub(crate) fn lower_nodes<'b>(
         if bounded && !table::stands_bounds(&node.operator) {
             return Err(Error::not_implemented(format!("{} does not know bounded dimensions", node.operator)));
         }
-        let mut results = row.lower(&node_cx)?;
+        let mut lowered = row.lower(&node_cx);
+        if lowered.is_err() && cx.b().refused().is_some() {
+            if let Some(args) = bounded_views::in_order(&node_cx) {
+                cx.b().forgive();
+                node_cx.args = args;
+                lowered = row.lower(&node_cx);
+            }
+        }
+        let mut results = lowered?;
         if bounded {
             check_bounds(&node.operator, &mut results, expected)?;
         }
@@ -321,18 +329,17 @@ fn is_bounded(arg: &Arg<'_>) -> bool {
 fn check_bounds(operator: &str, results: &mut [Value<'_>], expected: Option<&[Option<Vec<Dim>>]>) -> Result<()> {
     for (i, result) in results.iter_mut().enumerate() {
         let Some(Some(dims)) = expected.map(|expected| expected.get(i).and_then(Option::as_ref)) else { continue };
-        let wrong = || Error::not_implemented(format!("{operator} gives another shape than PyTorch, {result:?}"));
+        let wrong = || {
+            let expected: Vec<i64> = dims.iter().map(|dim| dim.capacity).collect();
+            Error::not_implemented(format!("{operator} gives another shape than PyTorch, {result:?}, not {expected:?}"))
+        };
         if dims.len() != result.rank() {
             return Err(wrong());
         }
         let mut extents = result.extents();
         for (axis, dim) in dims.iter().enumerate() {
-            if extents[axis].is_whole() && dim.sizes.len() == 1 {
-                let size = dim.sizes.first().copied();
-                extents[axis] = Extent(vec![Factor { capacity: dim.capacity, size }]);
-                if size.is_some_and(|size| result.builder().capacity(size) != dim.capacity) {
-                    return Err(wrong());
-                }
+            if let ([size], true) = (dim.sizes.as_slice(), extents[axis].is_whole()) {
+                extents[axis] = Extent::multiple(*size, result.builder().capacity(*size), dim.capacity);
             }
             if extents[axis].sizes() != dim.sizes || result.dim(axis) != dim.capacity {
                 return Err(wrong());

@@ -27,6 +27,16 @@ impl Extent {
         if factors.iter().all(|factor| factor.size.is_none()) { Extent::default() } else { Extent(factors) }
     }
 
+    /// Of a dimension of `dim` places, in so many parts as it is larger than `capacity`: as many times those parts as
+    /// the size says, at the start.
+    pub fn multiple(size: u32, capacity: i64, dim: i64) -> Extent {
+        let bounded = Factor { capacity, size: Some(size) };
+        match dim / capacity.max(1) {
+            0 | 1 => Extent(vec![bounded]),
+            parts => Extent(vec![bounded, Factor { capacity: parts, size: None }]),
+        }
+    }
+
     pub fn is_whole(&self) -> bool {
         self.0.is_empty()
     }
@@ -117,6 +127,11 @@ impl Builder {
     /// Says that something cannot be done with bounded dimensions.
     pub fn refuse(&self, what: impl Into<String>) {
         self.refused.borrow_mut().get_or_insert_with(|| what.into());
+    }
+
+    /// Forgets what was refused: it is done in another way.
+    pub fn forgive(&self) {
+        self.refused.borrow_mut().take();
     }
 
     /// What could not be done with bounded dimensions, first.
@@ -244,6 +259,22 @@ impl<'b> Value<'b> {
         self.masked(&[axis], fill).whole_along(axis)
     }
 
+    /// [`Value::filled_along`] for those of `axes` that are bounded.
+    pub fn filled(
+        self,
+        axes: impl IntoIterator<Item = usize>,
+        fill: impl Fn(Value<'b>) -> Value<'b>,
+        what: &str,
+    ) -> Value<'b> {
+        let bounded = axes.into_iter().filter(|&axis| self.is_bounded_along(&[axis]));
+        bounded.fold(self, |value, axis| value.filled_along(axis, fill(self), what))
+    }
+
+    /// [`Value::filled`] with zeros.
+    pub fn zero_filled(self, axes: impl IntoIterator<Item = usize>, what: &str) -> Value<'b> {
+        self.filled(axes, |value| value.builder.scalar(0, value.dtype()), what)
+    }
+
     /// The real size of a dimension, 0-d.
     pub fn size(self, axis: usize, dtype: DType) -> Value<'b> {
         self.count(&[axis], dtype)
@@ -289,6 +320,13 @@ impl<'b> Value<'b> {
             }
         }
         masked
+    }
+
+    /// The extents that this value would have after a reshape that leaves its elements where they are; `None` where
+    /// there is no such reshape.
+    pub fn reshaped_to(self, dims: &[i64]) -> Option<Vec<Extent>> {
+        let is_possible = self.numel() == dims.iter().product::<i64>();
+        is_possible.then(|| reshaped(&self.dims(), &self.extents(), dims)).flatten()
     }
 
     pub(crate) fn reshaped_extents(self, dims: &[i64]) -> Option<Vec<Extent>> {

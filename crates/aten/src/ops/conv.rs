@@ -16,7 +16,7 @@ use crate::table::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["convolution", "convolution_overrideable"], |cx| {
-        let (x, weight) = (cx.tensor("input")?, cx.tensor("weight")?);
+        let (x, weight) = (zero_filled(cx.tensor("input")?), cx.tensor("weight")?);
         let geometry = Geometry::of(cx, spatial(x).len())?;
         let y = if cx.bool("transposed")? {
             let sizes = geometry.transposed_sizes(cx, x, weight)?;
@@ -24,21 +24,23 @@ pub(crate) const ROWS: &[Row] = &[
         } else {
             geometry.correlate(x, weight, &geometry.output_sizes(x, weight))
         };
-        Ok(match cx.tensor_or_none("bias") {
+        let y = match cx.tensor_or_none("bias") {
             Some(bias) => {
                 let mut dims = vec![1; y.rank()];
                 dims[1] = bias.numel();
                 y + bias.reshape(&dims)
             }
             None => y,
-        })
+        };
+        Ok(cx.resized(0, y))
     })
     .bounded(),
     many(&["convolution_backward", "convolution_backward_overrideable"], gradients).bounded(),
 ];
 
 fn gradients<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
-    let (grad, x, weight) = (cx.tensor("grad_output")?, cx.tensor("input")?, cx.tensor("weight")?);
+    let (grad, x) = (zero_filled(cx.tensor("grad_output")?), zero_filled(cx.tensor("input")?));
+    let weight = cx.tensor("weight")?;
     let geometry = Geometry::of(cx, spatial(x).len())?;
     // Rows first: one long sum would gather more rounding errors.
     let axes: Vec<usize> = (0..grad.rank() - 1).filter(|&axis| axis != 1).collect();
@@ -54,6 +56,11 @@ fn gradients<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
 /// How many channels of several groups are gathered into one dense convolution: the width of a
 /// matrix unit, below which the products with zeros are free.
 const DENSE_CHANNELS: i64 = 128;
+
+/// What lies behind the real part of a bounded dimension is as what lies around the input.
+fn zero_filled(x: Value<'_>) -> Value<'_> {
+    x.zero_filled(2..x.rank(), "a convolution along merged dimensions")
+}
 
 /// The sizes after batch and channels.
 fn spatial(x: Value<'_>) -> Vec<i64> {

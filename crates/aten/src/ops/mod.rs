@@ -6,6 +6,7 @@ pub(crate) mod activation;
 pub(crate) mod batch_norm;
 pub(crate) mod bessel;
 pub(crate) mod binary;
+pub(crate) mod bounded_views;
 pub(crate) mod chebyshev;
 pub(crate) mod compare;
 pub(crate) mod control;
@@ -69,6 +70,7 @@ pub(crate) const BOUNDED_FAMILIES: &[&[Row]] = &[
     scan::ROWS,
     softmax::ROWS,
     unary::ROWS,
+    vector_norm::ROWS,
 ];
 
 /// Every family of the table.

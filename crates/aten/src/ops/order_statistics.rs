@@ -6,7 +6,7 @@ use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::ops::index::take_along;
 use crate::ops::reduce::{extreme_with_position, first_position, keep};
-use crate::ops::sort::sorted;
+use crate::ops::sort::{last_value, sorted};
 use crate::ops::sort_keys;
 use crate::table::{Row, many, one};
 
@@ -14,9 +14,10 @@ pub(crate) const ROWS: &[Row] = &[
     many(&["kthvalue"], |cx| {
         let rank = cx.int("k")? - 1;
         along(cx, |x, axis| at_rank(x, axis, x.builder().scalar(rank, DType::I32)))
-    }),
-    many(&["median.dim"], |cx| along(cx, median)),
-    many(&["nanmedian.dim"], |cx| along(cx, nan_median)),
+    })
+    .bounded(),
+    many(&["median.dim"], |cx| along(cx, median)).bounded(),
+    many(&["nanmedian.dim"], |cx| along(cx, nan_median)).bounded(),
     one(&["median"], |cx| Ok(of_all(cx.tensor("self")?, median))),
     one(&["nanmedian"], |cx| Ok(of_all(cx.tensor("self")?, nan_median))),
     many(&["mode"], |cx| along(cx, mode)),
@@ -46,10 +47,9 @@ fn of_all<'b>(x: Value<'b>, f: impl FnOnce(Value<'b>, usize) -> (Value<'b>, Valu
 
 /// The lower median; NaN where there is one.
 fn median(x: Value<'_>, axis: usize) -> (Value<'_>, Value<'_>) {
-    let size = x.dim(axis);
-    let middle = x.builder().scalar((size - 1) / 2, DType::I32);
+    let last = x.size(axis, DType::I32) - 1;
     // NaN sorts last, so the last element tells.
-    let rank = x.is_nan().reduce_any(&[axis]).select(middle.splat_like(size - 1), middle);
+    let rank = x.is_nan().reduce_any(&[axis]).select(last, last / 2);
     at_rank(x, axis, rank)
 }
 
@@ -61,11 +61,14 @@ fn nan_median(x: Value<'_>, axis: usize) -> (Value<'_>, Value<'_>) {
 
 /// The element at place `rank` (int32, counted from 0) of the sorted `axis`, and its first position.
 fn at_rank<'b>(x: Value<'b>, axis: usize, rank: Value<'b>) -> (Value<'b>, Value<'b>) {
+    let x = x.filled([axis], |x| last_value(x, false), "a rank along merged dimensions");
     let mut dims = x.dims();
     dims[axis] = 1;
     let rank = if rank.rank() == 0 { rank.broadcast_to(&dims) } else { rank.unsqueeze(axis) };
-    let value = match sort_keys::keys(x) {
-        Some(keys) => sort_keys::elements(key_at_rank(keys, axis, rank), x.dtype()),
+    let value = match sort_keys::keys(x.without_extents()) {
+        // Beside the axis, what is padding stays padding.
+        Some(keys) => sort_keys::elements(key_at_rank(keys, axis, rank.without_extents()), x.dtype())
+            .with_extents(x.is_bounded().then(|| x.extents())),
         None => {
             let (ordered, _) = sorted(x, axis, false);
             let chosen = x.builder().iota(DType::I32, &x.dims(), axis).eq(rank);

@@ -1,9 +1,9 @@
 //! Pooling and its gradients.
 
-use stablehlo::{DType, Number, Value};
+use stablehlo::{Builder, DType, Number, Value};
 
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ops::index::{Combine, Places};
 use crate::ops::window::Windows;
 use crate::table::{Row, many, one};
@@ -22,20 +22,52 @@ pub(crate) const ROWS: &[Row] = &[
 // ---- the largest ---------------------------------------------------------------------------------
 
 /// The position of each element in its plane, of the planes' sizes.
-pub(crate) fn positions<'b>(like: Value<'b>, sizes: &[i64]) -> Value<'b> {
-    like.builder().iota(DType::I32, &[sizes.iter().product()], 0).reshape(sizes)
+pub(crate) fn positions<'b>(b: &'b Builder, sizes: &[i64]) -> Value<'b> {
+    b.iota(DType::I32, &[sizes.iter().product()], 0).reshape(sizes)
+}
+
+/// [`positions`] in the planes of a tensor whose last dimensions may be bounded.
+pub(crate) fn real_positions<'b>(x: Value<'b>, spatial: usize) -> Value<'b> {
+    let (b, leading) = (x.builder(), x.rank() - spatial);
+    let sizes = &x.dims()[leading..];
+    if (leading + 1..x.rank()).all(|axis| !x.is_bounded_along(&[axis])) {
+        return positions(b, sizes);
+    }
+    (0..spatial).fold(b.splat(0, DType::I32, sizes), |position, i| {
+        let size = x.size(leading + i, DType::I32).broadcast_to(sizes);
+        position * size + b.iota(DType::I32, sizes, i)
+    })
+}
+
+/// A tensor with a number behind what is real of the dimensions that windows pass over.
+pub(crate) fn behind<'b>(x: Value<'b>, spatial: usize, fill: impl Into<Number>) -> Value<'b> {
+    let (fill, axes) = (fill.into(), x.rank() - spatial..x.rank());
+    x.filled(axes, |x| x.builder().scalar(fill, x.dtype()), "a window over merged dimensions")
+}
+
+/// The windows of a gradient of the pooling of `self`.
+fn windows_of_gradient<'b>(cx: &Cx<'b>, grad: Value<'b>, spatial: usize) -> Result<Windows> {
+    let mut windows = Windows::of_pool(cx, &cx.ty("self")?.dims, spatial)?;
+    windows.outputs = grad.dims().split_off(grad.rank() - spatial);
+    Ok(windows)
+}
+
+/// The input of the pooling that this is the gradient of, where its sizes are bounded.
+pub(crate) fn bounded_self<'b>(cx: &Cx<'b>) -> Result<Option<Value<'b>>> {
+    let is_bounded = cx.result_dims(0).is_some_and(|dims| dims.iter().any(|dim| !dim.sizes.is_empty()));
+    if is_bounded { Ok(Some(cx.tensor("self")?)) } else { Ok(None) }
 }
 
 fn max_pool<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Vec<Value<'b>>> {
     let x = cx.tensor("self")?;
     let windows = Windows::of_pool(cx, &x.dims(), spatial)?;
-    let (largest, index) = largest(x, &windows);
-    Ok(vec![largest, index.convert(DType::I64)])
+    let filled = behind(x, spatial, x.dtype().max_identity());
+    let (largest, index) = largest(filled, &windows, real_positions(x, spatial));
+    Ok(vec![cx.resized(0, largest), cx.resized(1, index.convert(DType::I64))])
 }
 
 /// The largest element of each window and its position: of equal ones the first, of NaNs the last.
-pub(crate) fn largest<'b>(x: Value<'b>, windows: &Windows) -> (Value<'b>, Value<'b>) {
-    let position = positions(x, &windows.inputs);
+pub(crate) fn largest<'b>(x: Value<'b>, windows: &Windows, position: Value<'b>) -> (Value<'b>, Value<'b>) {
     let b = x.builder();
     let initial = [b.scalar(x.dtype().max_identity(), x.dtype()), b.scalar(i32::MAX, DType::I32)];
     let combine = |a: &[Value<'b>], b: &[Value<'b>]| larger((a[0], a[1]), (b[0], b[1]));
@@ -75,15 +107,21 @@ pub(crate) fn larger<'b>(a: (Value<'b>, Value<'b>), b: (Value<'b>, Value<'b>)) -
 }
 
 fn max_pool_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
-    let windows = Windows::of_pool(cx, &cx.ty("self")?.dims, spatial)?;
-    Ok(unpooled(cx.tensor("grad_output")?, cx.tensor("indices")?, &windows))
+    let grad = cx.tensor("grad_output")?;
+    let windows = windows_of_gradient(cx, grad, spatial)?;
+    let position = match bounded_self(cx)? {
+        Some(_) if !windows.is_small() => return Err(Error::not_implemented("large windows over bounded dimensions")),
+        Some(x) => real_positions(x, spatial),
+        None => positions(cx.b(), &windows.inputs),
+    };
+    let index = behind(cx.tensor("indices")?, spatial, -1);
+    Ok(unpooled(behind(grad, spatial, 0), index, &windows, position))
 }
 
 /// The sum, at each input element, of the gradients of the windows that chose it.
-pub(crate) fn unpooled<'b>(grad: Value<'b>, index: Value<'b>, windows: &Windows) -> Value<'b> {
+pub(crate) fn unpooled<'b>(grad: Value<'b>, index: Value<'b>, windows: &Windows, position: Value<'b>) -> Value<'b> {
     let dtype = grad.dtype();
     let (grad, index) = (grad.convert(dtype.opmath()), index.convert(DType::I32));
-    let position = positions(grad, &windows.inputs);
     if windows.are_tiles() {
         let chosen = windows.repeated(index).eq(windows.split(position));
         let dims = windows.input_dims(grad);
@@ -115,14 +153,14 @@ pub(crate) fn scattered<'b>(values: Value<'b>, index: Value<'b>, sizes: &[i64]) 
 fn avg_pool<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let windows = Windows::of_pool(cx, &x.dims(), spatial)?;
-    let sum = sum_of_windows(x.convert(x.dtype().opmath()), &windows);
-    Ok(divided(cx, sum, &windows)?.convert(x.dtype()))
+    let sum = sum_of_windows(behind(x, spatial, 0).convert(x.dtype().opmath()), &windows);
+    Ok(cx.resized(0, divided(cx, sum, &windows, Some(x))?.convert(x.dtype())))
 }
 
 fn avg_pool_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     let grad = cx.tensor("grad_output")?;
-    let windows = Windows::of_pool(cx, &cx.ty("self")?.dims, spatial)?;
-    let share = divided(cx, grad.convert(grad.dtype().opmath()), &windows)?;
+    let windows = windows_of_gradient(cx, grad, spatial)?;
+    let share = divided(cx, behind(grad, spatial, 0).convert(grad.dtype().opmath()), &windows, bounded_self(cx)?)?;
     Ok(sum_of_outputs(share, &windows).convert(grad.dtype()))
 }
 
@@ -155,8 +193,8 @@ pub(crate) fn sum_of_outputs<'b>(y: Value<'b>, windows: &Windows) -> Value<'b> {
     spread.reduce_window(&window, Number::Int(0), |a, b| a + b)
 }
 
-/// Sums over windows, divided by how many elements count.
-fn divided<'b>(cx: &Cx<'b>, sum: Value<'b>, windows: &Windows) -> Result<Value<'b>> {
+/// Sums over windows of `x`, where its sizes matter, divided by how many elements count.
+fn divided<'b>(cx: &Cx<'b>, sum: Value<'b>, windows: &Windows, x: Option<Value<'b>>) -> Result<Value<'b>> {
     if let Some(divisor) = cx.int_or_none("divisor_override") {
         return Ok(sum / divisor);
     }
@@ -166,14 +204,23 @@ fn divided<'b>(cx: &Cx<'b>, sum: Value<'b>, windows: &Windows) -> Result<Value<'
         let (kernel, stride, padding) = (windows.kernel[i], windows.strides[i], windows.padding[i]);
         let outside = if include_padding { padding } else { 0 };
         let (first, end) = (-outside, windows.inputs[i] + outside);
-        let all_within = first <= -padding && (windows.outputs[i] - 1) * stride - padding + kernel <= end;
+        let bounded = x.map(|x| (x, x.rank() - windows.spatial() + i)).filter(|(x, axis)| x.is_bounded_along(&[*axis]));
+        let all_within = match bounded {
+            Some(_) => first <= -padding && !cx.bool("ceil_mode")?,
+            None => first <= -padding && (windows.outputs[i] - 1) * stride - padding + kernel <= end,
+        };
         divisor = if all_within {
             divisor * kernel
         } else {
             let mut dims = vec![1; windows.spatial()];
             dims[i] = windows.outputs[i];
             let start = cx.b().iota(DType::I32, &dims, i) * stride - padding;
-            let counted = (start + kernel).min(end) - start.max(first);
+            let end = match bounded {
+                Some((x, axis)) => (x.size(axis, DType::I32) + outside).broadcast_to(&dims),
+                None => start.splat_like(end),
+            };
+            // Behind what is real there are windows that see nothing.
+            let counted = ((start + kernel).min(end) - start.max(first)).max(1);
             divisor * counted.convert(sum.dtype())
         };
     }

@@ -1,12 +1,15 @@
 //! Adaptive pooling: the number of windows is given, their sizes follow and may differ by one.
 
-use stablehlo::{DType, Value};
+use stablehlo::{DType, Number, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::ops::index::Places;
 use crate::ops::matmul::along_last_axes;
-use crate::ops::pool::{larger, largest, positions, scattered, sum_of_outputs, sum_of_windows, unpooled};
+use crate::ops::pool::{
+    behind, bounded_self, larger, largest, positions, real_positions, scattered, sum_of_outputs, sum_of_windows,
+    unpooled,
+};
 use crate::ops::window::Windows;
 use crate::table::{Row, many, one};
 
@@ -15,9 +18,9 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["_adaptive_avg_pool3d"], |cx| average(cx, 3)),
     one(&["_adaptive_avg_pool2d_backward"], |cx| average_backward(cx, 2)),
     one(&["_adaptive_avg_pool3d_backward"], |cx| average_backward(cx, 3)),
-    many(&["adaptive_max_pool2d"], |cx| max(cx, 2)),
+    many(&["adaptive_max_pool2d"], |cx| max(cx, 2)).bounded(),
     many(&["adaptive_max_pool3d"], |cx| max(cx, 3)),
-    one(&["adaptive_max_pool2d_backward"], |cx| max_backward(cx, 2)),
+    one(&["adaptive_max_pool2d_backward"], |cx| max_backward(cx, 2)).bounded(),
     one(&["adaptive_max_pool3d_backward"], |cx| max_backward(cx, 3)),
 ];
 
@@ -118,18 +121,29 @@ fn average_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
 fn max<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Vec<Value<'b>>> {
     let x = cx.tensor("self")?;
     let bins = Bins::of(&x.dims(), &cx.ints("output_size")?, spatial)?;
+    let filled = one_window(x, &bins, x.dtype().max_identity())?;
     let (value, index) = match even_windows(&bins) {
-        Some(windows) => largest(x, &windows),
+        Some(windows) => largest(filled, &windows, real_positions(x, spatial)),
         None => largest_of_bins(x, &bins),
     };
     Ok(vec![value, index.convert(DType::I64)])
+}
+
+/// A tensor with a number behind what is real of bounded dimensions, which have to be one window each: where several
+/// begin would follow from the sizes.
+fn one_window<'b>(x: Value<'b>, bins: &[Bins], fill: impl Into<Number>) -> Result<Value<'b>> {
+    let leading = x.rank() - bins.len();
+    if (0..bins.len()).any(|i| bins[i].outputs != 1 && x.is_bounded_along(&[leading + i])) {
+        return Err(Error::not_implemented("several adaptive windows over a bounded dimension"));
+    }
+    Ok(behind(x, bins.len(), fill))
 }
 
 fn largest_of_bins<'b>(x: Value<'b>, bins: &[Bins]) -> (Value<'b>, Value<'b>) {
     let b = x.builder();
     let sizes: Vec<i64> = bins.iter().map(|bins| bins.inputs).collect();
     let leading = x.rank() - bins.len();
-    let (mut value, mut place) = (x, positions(x, &sizes));
+    let (mut value, mut place) = (x, positions(b, &sizes));
     let mut inside: Option<Value<'b>> = None;
     for (i, bins) in bins.iter().enumerate() {
         // The dimension at 2i becomes two: the output, and the place in its window.
@@ -161,7 +175,14 @@ fn max_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     let (grad, index) = (cx.tensor("grad_output")?, cx.tensor("indices")?);
     let bins = Bins::of(&cx.ty("self")?.dims, &grad.dims(), spatial)?;
     if let Some(windows) = even_windows(&bins) {
-        return Ok(unpooled(grad, index, &windows));
+        let position = match bounded_self(cx)? {
+            Some(x) => {
+                one_window(x, &bins, 0)?;
+                real_positions(x, spatial)
+            }
+            None => positions(cx.b(), &windows.inputs),
+        };
+        return Ok(unpooled(grad, index, &windows, position));
     }
     let sizes: Vec<i64> = bins.iter().map(|bins| bins.inputs).collect();
     let wide = grad.convert(grad.dtype().opmath());

@@ -4,6 +4,7 @@ use stablehlo::{Builder, DType, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
+use crate::ops::bounded_views;
 use crate::ops::dynamic::Chosen;
 use crate::ops::index::Combine;
 use crate::ops::views::{self, MakeView, diagonal_of, whole, written};
@@ -32,7 +33,10 @@ pub(crate) const ROWS: &[Row] = &[
             (_, first) => {
                 let axis = cx.axis_arg("dim", first.map_or(1, |v| v.rank()))?;
                 let bounded = joined.iter().any(|v| v.is_bounded_along(&[axis]));
-                Ok(if bounded { join_bounded(cx.b(), &joined, axis) } else { cx.b().concatenate(&joined, axis) })
+                Ok(match bounded {
+                    true => cx.resized(0, bounded_views::join(cx.b(), &joined, axis)),
+                    false => cx.b().concatenate(&joined, axis),
+                })
             }
         }
     })
@@ -42,7 +46,7 @@ pub(crate) const ROWS: &[Row] = &[
         let x = cx.tensor("self")?;
         let axes = if cx.ints("dims")?.is_empty() { Vec::new() } else { cx.axes_arg("dims", x.rank())? };
         let (bounded, whole) = axes.into_iter().partition(|&axis| x.is_bounded_along(&[axis]));
-        Ok(Vec::<usize>::into_iter(bounded).fold(x.reverse(&whole), views::flip_bounded))
+        Ok(Vec::<usize>::into_iter(bounded).fold(x.reverse(&whole), bounded_views::flip))
     })
     .bounded(),
     one(&["roll"], roll).bounded(),
@@ -57,23 +61,35 @@ pub(crate) const ROWS: &[Row] = &[
         let diagonal = view::read(x, &diagonal_of(whole(x), 0, 0, 1), None);
         Ok(diagonal.convert(if exact { DType::I64 } else { x.dtype().opmath() }).reduce_sum(&[0]))
     }),
-    one(&["diag_embed"], diag_embed),
-    one(&["slice_scatter"], |cx| replaced(cx, cx.tensor("self")?, "src", views::sliced)),
-    one(&["select_scatter"], |cx| replaced(cx, cx.tensor("self")?, "src", views::selected)),
+    one(&["diag_embed"], diag_embed).bounded(),
+    one(&["slice_scatter"], |cx| match cx.b().is_bounded() {
+        true => bounded_views::scatter(cx, false),
+        false => replaced(cx, cx.tensor("self")?, "src", views::sliced),
+    })
+    .bounded(),
+    one(&["select_scatter"], |cx| match cx.b().is_bounded() {
+        true => bounded_views::scatter(cx, true),
+        false => replaced(cx, cx.tensor("self")?, "src", views::selected),
+    })
+    .bounded(),
     one(&["diagonal_scatter"], |cx| replaced(cx, cx.tensor("self")?, "src", views::diagonal)),
     one(&["as_strided_scatter"], |cx| replaced(cx, cx.tensor("self")?, "src", views::strided)),
-    one(&["slice_backward"], |cx| match views::bounded_input(cx)? {
-        Some((axis, size)) => views::slice_back(cx, zeros(cx)?, axis, &size),
+    one(&["slice_backward"], |cx| match bounded_views::bounded_input(cx)? {
+        Some((axis, size)) => bounded_views::slice_back(cx, zeros(cx)?, axis, &size),
         None => replaced(cx, zeros(cx)?, "grad_output", views::sliced),
     })
     .bounded(),
-    one(&["select_backward"], |cx| match views::bounded_input(cx)? {
-        Some((axis, size)) => views::select_back(cx, zeros(cx)?, axis, &size),
+    one(&["select_backward"], |cx| match bounded_views::bounded_input(cx)? {
+        Some((axis, size)) => bounded_views::select_back(cx, zeros(cx)?, axis, &size),
         None => replaced(cx, zeros(cx)?, "grad_output", views::selected),
     })
     .bounded(),
-    one(&["diagonal_backward"], |cx| replaced(cx, zeros(cx)?, "grad_output", views::diagonal)),
-    one(&["unfold_backward"], unfold_backward),
+    one(&["diagonal_backward"], |cx| match cx.b().is_bounded() {
+        true => bounded_views::on_a_diagonal(cx, cx.tensor("grad_output")?, &cx.capacities("input_sizes")?),
+        false => replaced(cx, zeros(cx)?, "grad_output", views::diagonal),
+    })
+    .bounded(),
+    one(&["unfold_backward"], unfold_backward).bounded(),
     one(&["pixel_shuffle"], |cx| {
         let (x, factor) = (cx.tensor("self")?, cx.int("upscale_factor")?);
         let (batch, [channels, height, width]) = image(x)?;
@@ -158,16 +174,17 @@ fn rolled(x: Value<'_>, axis: usize, shift: i64) -> Value<'_> {
 
 /// The bounded dimension twice, one behind the other; from within the first on, it is as it comes after the shift.
 fn roll_bounded(x: Value<'_>, axis: usize, shift: i64) -> Value<'_> {
-    let twice = join_bounded(x.builder(), &[x, x], axis);
+    let twice = bounded_views::join(x.builder(), &[x, x], axis);
     let size = x.size(axis, DType::I64);
     // At least one element is assumed, lest the remainder be undefined.
     let start = ((-size.splat_like(shift) % size.max(1)) + size) % size.max(1);
-    views::run_from(twice, axis, start, x.dim(axis)).with_extents(x.extents())
+    bounded_views::run_from(twice, axis, start, x.dim(axis)).with_extents(x.extents())
 }
 
 fn repeat<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
-    let repeats = cx.ints("repeats")?;
+    let counts = cx.dims("repeats")?;
+    let repeats: Vec<i64> = counts.iter().map(|count| count.capacity).collect();
     let added = repeats.len().saturating_sub(x.rank());
     let mut sizes = vec![1; added];
     sizes.extend(x.dims());
@@ -175,7 +192,12 @@ fn repeat<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let spread: Vec<i64> = repeats.iter().zip(&sizes).flat_map(|(&repeat, &size)| [repeat, size]).collect();
     let own: Vec<usize> = (0..sizes.len()).map(|i| 2 * i + 1).collect();
     let total: Vec<i64> = repeats.iter().zip(&sizes).map(|(repeat, size)| repeat * size).collect();
-    Ok(x.reshape(&sizes).broadcast_in_dim(&spread, &own).reshape(&total))
+    let repeated = x.reshape(&sizes).broadcast_in_dim(&spread, &own);
+    let mut extents = repeated.extents();
+    for (i, count) in counts.iter().enumerate().filter(|(_, count)| !count.sizes.is_empty()) {
+        extents[2 * i] = bounded_views::extent_of(cx, count);
+    }
+    Ok(repeated.without_extents().with_extents(extents).reshape(&total))
 }
 
 // ---- triangles and diagonals ---------------------------------------------------------------------
@@ -209,22 +231,6 @@ impl Triangle {
     }
 }
 
-/// Joins values along a dimension that is bounded in some: each begins where what is real of those before it ends, and
-/// overwrites their padding.
-fn join_bounded<'b>(b: &'b Builder, values: &[Value<'b>], axis: usize) -> Value<'b> {
-    let whole: Vec<Value<'b>> = values.iter().map(|value| value.whole_along(axis)).collect();
-    let mut joined = b.concatenate(&whole, axis);
-    let zero = b.scalar(0, DType::I64);
-    let mut start = zero;
-    for (value, whole) in values.iter().zip(&whole) {
-        value.require_prefix(axis, "a cat of merged dimensions");
-        let starts: Vec<Value<'b>> = (0..value.rank()).map(|i| if i == axis { start } else { zero }).collect();
-        joined = joined.dynamic_update_slice(*whole, &starts);
-        start = start + value.size(axis, DType::I64);
-    }
-    joined
-}
-
 fn masked<'b>(cx: &Cx<'b>, part: Triangle) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let &[.., rows, columns] = x.dims().as_slice() else {
@@ -247,6 +253,10 @@ fn indices<'b>(cx: &Cx<'b>, part: Triangle) -> Result<Value<'b>> {
 
 fn diag_embed<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
+    if cx.b().is_bounded() {
+        let dims = cx.result_dims(0).unwrap_or_default();
+        return bounded_views::on_a_diagonal(cx, x, &dims.iter().map(|dim| dim.capacity).collect::<Vec<_>>());
+    }
     let rank = x.rank() + 1;
     let offset = cx.int("offset")?;
     let (a, b) = (cx.axis_arg("dim1", rank)?, cx.axis_arg("dim2", rank)?);
@@ -278,7 +288,8 @@ fn zeros<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 
 fn unfold_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let grad = cx.tensor("grad_in")?;
-    let sizes = cx.ints("input_sizes")?;
+    let grad = grad.zero_filled(0..grad.rank(), "windows over merged dimensions");
+    let sizes = cx.capacities("input_sizes")?;
     if sizes.is_empty() {
         return Ok(grad.reshape(&[]));
     }

@@ -68,7 +68,7 @@ pub(crate) fn sorted(x: Value<'_>, axis: usize, descending: bool) -> (Value<'_>,
 }
 
 /// What no element comes after, 0-d: padding with it comes last, for equal elements keep their order.
-fn last_value(x: Value<'_>, descending: bool) -> Value<'_> {
+pub(crate) fn last_value(x: Value<'_>, descending: bool) -> Value<'_> {
     let (b, dtype) = (x.builder(), x.dtype());
     match (descending, dtype.is_float()) {
         (true, true) => b.scalar(f64::NEG_INFINITY, dtype),

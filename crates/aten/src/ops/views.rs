@@ -3,26 +3,19 @@
 
 use stablehlo::{Builder, DType, Value};
 
-use crate::cx::{Arg, Cx};
+use crate::cx::Cx;
 use crate::error::{Error, Result};
+use crate::ops::bounded_views::{self, bounded_axis};
 use crate::ops::index::Places;
-use crate::spec::{ArgSpec, Dim, TensorSpec};
+use crate::spec::TensorSpec;
 use crate::table::{Row, many, one};
 use crate::view::{self, contiguous_strides};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["alias", "detach", "alias_copy", "detach_copy", "resolve_conj", "resolve_neg"], |cx| cx.tensor("self"))
         .bounded(),
-    one(&["view", "_unsafe_view", "view_copy", "_reshape_alias", "_reshape_copy"], |cx| {
-        let x = cx.tensor("self")?;
-        Ok(x.reshape(&inferred(cx.capacities("size")?, x.numel())?))
-    })
-    .bounded(),
-    one(&["reshape"], |cx| {
-        let x = cx.tensor("self")?;
-        Ok(x.reshape(&inferred(cx.capacities("shape")?, x.numel())?))
-    })
-    .bounded(),
+    one(&["view", "_unsafe_view", "view_copy", "_reshape_alias", "_reshape_copy"], |cx| reshaped(cx, "size")).bounded(),
+    one(&["reshape"], |cx| reshaped(cx, "shape")).bounded(),
     one(&["view.dtype", "view_copy.dtype"], |cx| {
         let x = cx.tensor("self")?;
         let dtype = cx.dtype_or_none("dtype").unwrap_or(x.dtype());
@@ -82,12 +75,12 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .bounded(),
     one(&["select.int", "select_copy.int"], |cx| match bounded_axis(cx)? {
-        Some(axis) => select_bounded(cx, axis),
+        Some(axis) => bounded_views::select(cx, axis),
         None => read(cx, selected),
     })
     .bounded(),
     one(&["slice.Tensor", "slice_copy.Tensor"], |cx| match bounded_axis(cx)? {
-        Some(axis) => slice_bounded(cx, axis),
+        Some(axis) => bounded_views::slice(cx, axis),
         None => read(cx, sliced),
     })
     .bounded(),
@@ -97,21 +90,30 @@ pub(crate) const ROWS: &[Row] = &[
         let start = from_start(cx.int("start")?, x.dim(axis));
         Ok(x.slice_axis(axis, start, start + cx.int("length")?))
     }),
-    one(&["diagonal", "diagonal_copy"], |cx| read(cx, diagonal)),
+    one(&["diagonal", "diagonal_copy"], |cx| match cx.b().is_bounded() {
+        true => bounded_views::diagonal(cx),
+        false => read(cx, diagonal),
+    })
+    .bounded(),
     one(&["as_strided", "as_strided_copy"], |cx| read(cx, strided)),
     one(&["unfold", "unfold_copy"], |cx| {
         let x = cx.tensor("self")?;
+        let x = x.zero_filled(0..x.rank(), "windows over merged dimensions");
         let (size, step) = (cx.int("size")?, cx.int("step")?);
         if x.rank() == 0 {
             return Ok(x.broadcast_to(&[size]));
         }
         let axis = cx.axis_arg("dimension", x.rank())?;
         let windows = windows(cx.b(), &x.dims(), axis, size, step).read(x);
-        Ok(windows.move_axis(axis + 1, x.rank()))
-    }),
+        Ok(cx.resized(0, windows.move_axis(axis + 1, x.rank())))
+    })
+    .bounded(),
     many(&["split.Tensor", "split_copy.Tensor", "unsafe_split.Tensor"], |cx| {
         let x = cx.tensor("self")?;
         let axis = cx.axis_arg("dim", x.rank())?;
+        if bounded_views::is_split(cx, x, axis) {
+            return Ok(bounded_views::split(cx, x, axis, &[cx.dim("split_size")?]));
+        }
         let size = x.dim(axis);
         let part = cx.int("split_size")?;
         let count = if part == 0 { 1 } else { ((size + part - 1) / part).max(1) };
@@ -121,7 +123,11 @@ pub(crate) const ROWS: &[Row] = &[
     .bounded(),
     many(&["split_with_sizes", "split_with_sizes_copy", "unsafe_split_with_sizes"], |cx| {
         let x = cx.tensor("self")?;
-        Ok(split(x, cx.axis_arg("dim", x.rank())?, &cx.ints("split_sizes")?))
+        let axis = cx.axis_arg("dim", x.rank())?;
+        if bounded_views::is_split(cx, x, axis) {
+            return Ok(bounded_views::split(cx, x, axis, &cx.dims("split_sizes")?));
+        }
+        Ok(split(x, axis, &cx.ints("split_sizes")?))
     })
     .bounded(),
     many(&["unbind.int", "unbind_copy.int"], |cx| {
@@ -150,115 +156,12 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["_neg_view", "_neg_view_copy"], |cx| Ok(-cx.tensor("self")?)).bounded(),
 ];
 
-/// The argument `dim`, if that dimension of `self`, or what is taken of it, is bounded.
-fn bounded_axis(cx: &Cx<'_>) -> Result<Option<usize>> {
+fn reshaped<'b>(cx: &Cx<'b>, sizes: &str) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
-    let axis = cx.axis_arg("dim", x.rank())?;
-    Ok(Some(axis).filter(|&axis| x.rank() > 0 && (x.is_bounded_along(&[axis]) || takes_bounded(cx))))
-}
-
-/// Whether a slice or a selection is from or up to a bounded size.
-fn takes_bounded(cx: &Cx<'_>) -> bool {
-    ["start", "end", "index"].into_iter().any(|name| matches!(cx.arg(name), Arg::Plain(ArgSpec::Dim(_))))
-}
-
-/// The place of an index, which counts from the end where it is negative, in a bounded dimension of `size`: int64,
-/// 0-d.
-fn place_in<'b>(cx: &Cx<'b>, size: Value<'b>, name: &str) -> Result<Value<'b>> {
-    let index = cx.dim(name)?;
-    let place = cx.size_of(&index);
-    Ok(if index.sizes.is_empty() && index.capacity < 0 { size + place } else { place })
-}
-
-/// Where a slice of a bounded dimension of `size` begins: int64, 0-d.
-fn start_of<'b>(cx: &Cx<'b>, size: Value<'b>) -> Result<Value<'b>> {
-    match cx.is_none("start") {
-        true => Ok(cx.b().scalar(0, DType::I64)),
-        false => Ok(place_in(cx, size, "start")?.max(0).min(size)),
+    if let Some(dims) = cx.result_dims(0).filter(|dims| !bounded_views::keeps_places(x, dims)) {
+        return Ok(bounded_views::reshape(cx, x, dims));
     }
-}
-
-/// The dimension `dim` of the argument `input_sizes` and its size, if that is bounded.
-pub(crate) fn bounded_input<'b>(cx: &Cx<'b>) -> Result<Option<(usize, Value<'b>)>> {
-    let sizes = cx.dims("input_sizes")?;
-    let axis = cx.axis_arg("dim", sizes.len())?;
-    let bounded = |size: &&Dim| !size.sizes.is_empty() || takes_bounded(cx);
-    Ok(sizes.get(axis).filter(bounded).map(|size| (axis, cx.size_of(size))))
-}
-
-/// The gradient of [`slice_bounded`].
-pub(crate) fn slice_back<'b>(cx: &Cx<'b>, zeros: Value<'b>, axis: usize, size: &Value<'b>) -> Result<Value<'b>> {
-    if cx.int_or_none("step").unwrap_or(1) != 1 {
-        return Err(Error::not_implemented("a slice of a bounded dimension in steps"));
-    }
-    let grad = cx.tensor("grad_output")?;
-    let filled = grad.filled_along(axis, cx.b().scalar(0, grad.dtype()), "a slice of merged dimensions");
-    Ok(put_back(zeros, filled, axis, start_of(cx, *size)?))
-}
-
-/// The gradient of [`select_bounded`].
-pub(crate) fn select_back<'b>(cx: &Cx<'b>, zeros: Value<'b>, axis: usize, size: &Value<'b>) -> Result<Value<'b>> {
-    let grad = cx.tensor("grad_output")?.unsqueeze(axis);
-    Ok(put_back(zeros, grad, axis, place_in(cx, *size, "index")?))
-}
-
-/// `zeros` with `part` from `start` on, which may reach beyond.
-fn put_back<'b>(zeros: Value<'b>, part: Value<'b>, axis: usize, start: Value<'b>) -> Value<'b> {
-    let zero = zeros.builder().scalar(0, DType::I64);
-    let starts: Vec<Value<'b>> = (0..zeros.rank()).map(|i| if i == axis { start } else { zero }).collect();
-    let room = zeros.pad_axis(axis, 0, 0, part.dim(axis));
-    room.dynamic_update_slice(part, &starts).slice_axis(axis, 0, zeros.dim(axis))
-}
-
-/// The reversal of a bounded dimension: what is real lies at the end of the reversed padded one.
-pub(crate) fn flip_bounded(x: Value<'_>, axis: usize) -> Value<'_> {
-    x.require_prefix(axis, "a reversal of merged dimensions");
-    let capacity = x.dim(axis);
-    let start = -x.size(axis, DType::I64) + capacity;
-    let reversed = x.whole_along(axis).reverse(&[axis]).pad_axis(axis, 0, 0, capacity);
-    run_from(reversed, axis, start, capacity).with_extents(x.extents())
-}
-
-/// `length` elements of one dimension from `start` on, which the program computes; all of them exist.
-pub(crate) fn run_from<'b>(x: Value<'b>, axis: usize, start: Value<'b>, length: i64) -> Value<'b> {
-    let zero = x.builder().scalar(0, DType::I64);
-    let starts: Vec<Value<'b>> = (0..x.rank()).map(|i| if i == axis { start } else { zero }).collect();
-    let mut sizes = x.dims();
-    sizes[axis] = length;
-    x.whole_along(axis).dynamic_slice(&starts, &sizes)
-}
-
-fn select_bounded<'b>(cx: &Cx<'b>, axis: usize) -> Result<Value<'b>> {
-    let x = cx.tensor("self")?;
-    x.require_prefix(axis, "a slice of merged dimensions");
-    let place = place_in(cx, x.size(axis, DType::I64), "index")?;
-    Ok(run_from(x, axis, place, 1).squeeze(axis))
-}
-
-/// A part of a bounded dimension: PyTorch says how long it is.
-fn slice_bounded<'b>(cx: &Cx<'b>, axis: usize) -> Result<Value<'b>> {
-    let x = cx.tensor("self")?;
-    let step = cx.int_or_none("step").unwrap_or(1);
-    let length = cx.result_dims(0).and_then(|dims| dims.get(axis)).cloned();
-    let (Some(length), 1) = (length, step) else {
-        return Err(Error::not_implemented("a slice of a bounded dimension in steps"));
-    };
-    x.require_prefix(axis, "a slice of merged dimensions");
-    let start = start_of(cx, x.size(axis, DType::I64))?;
-    if length.capacity == x.dim(axis) && length.sizes == x.extent(axis).sizes() {
-        return Ok(x); // all of it
-    }
-    let known = if cx.is_none("start") {
-        Some(0)
-    } else {
-        Some(cx.dim("start")?).filter(|s| s.sizes.is_empty()).map(|s| s.capacity)
-    };
-    if let Some(start) = known.filter(|start| (0..=x.dim(axis) - length.capacity).contains(start)) {
-        return Ok(x.whole_along(axis).slice_axis(axis, start, start + length.capacity));
-    }
-    // Room behind, so that no start has to give way to the length.
-    let room = x.whole_along(axis).pad_axis(axis, 0, 0, length.capacity);
-    Ok(run_from(room, axis, start, length.capacity))
+    Ok(x.reshape(&inferred(cx.capacities(sizes)?, x.numel())?))
 }
 
 /// Sizes of which one may be -1.
