@@ -187,6 +187,11 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Shape, ...]]] = {
     ),
     "largest of all places": (lambda x: F.adaptive_max_pool2d(x, 1), (("b", 3, "s", "t"),)),
     "mean of all places": (lambda x: F.adaptive_avg_pool2d(x, 1), (("b", 3, "s", "t"),)),
+    "mean of some places": (lambda x: F.adaptive_avg_pool2d(x, (3, 2)), (("b", 3, "s", "t"),)),
+    "identity matrix": (
+        lambda x: x @ torch.eye(x.shape[1], device=x.device) + torch.eye(4, x.shape[1], device=x.device),
+        ((4, "s"),),
+    ),
     "every other": (lambda x: x[:, ::2] * 2, (("b", "s"),)),
     "every third from the second": (lambda x: (x[:, 1:-1:3] * 2).sum(1), (("b", "s"),)),
     "pad to a multiple": (lambda x: F.pad(x, (0, -x.shape[1] % 4)).cumsum(1), ((3, "s"),)),

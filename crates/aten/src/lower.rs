@@ -341,6 +341,10 @@ fn check_bounds(operator: &str, results: &mut [Value<'_>], expected: Option<&[Op
             if let ([size], true) = (dim.sizes.as_slice(), extents[axis].is_whole()) {
                 extents[axis] = Extent::multiple(*size, result.builder().capacity(*size), dim.capacity);
             }
+            if dim.sizes.is_empty() {
+                // PyTorch knows that the size is what it can be at most, as of a tensor that was broadcast to another.
+                extents[axis] = Extent::default();
+            }
             if extents[axis].sizes() != dim.sizes || result.dim(axis) != dim.capacity {
                 return Err(wrong());
             }

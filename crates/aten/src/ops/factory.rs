@@ -36,12 +36,14 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .bounded(),
     one(&["eye", "eye.m", "eye.out", "eye.m_out"], |cx| {
-        let n = cx.int("n")?;
-        let ty = Type { dims: vec![n, cx.int_or_none("m").unwrap_or(n)], ..result_type(cx, DType::F32)? };
+        let n = cx.dim("n")?.capacity;
+        let m = if cx.is_none("m") { n } else { cx.dim("m")?.capacity };
+        let ty = Type { dims: vec![n, m], ..result_type(cx, DType::F32)? };
         let row = cx.b().iota(DType::I32, &ty.dims, 0);
         let column = cx.b().iota(DType::I32, &ty.dims, 1);
         Ok(row.eq(column).convert(ty.dtype))
-    }),
+    })
+    .bounded(),
     // The numbers decide the size of the result, so they are part of the program.
     one(&["arange", "arange.start", "arange.start_step", "arange.start_out"], |cx| progression(cx, false))
         .bounded()

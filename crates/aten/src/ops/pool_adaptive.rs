@@ -14,10 +14,10 @@ use crate::ops::window::Windows;
 use crate::table::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
-    one(&["_adaptive_avg_pool2d"], |cx| average(cx, 2)),
-    one(&["_adaptive_avg_pool3d"], |cx| average(cx, 3)),
-    one(&["_adaptive_avg_pool2d_backward"], |cx| average_backward(cx, 2)),
-    one(&["_adaptive_avg_pool3d_backward"], |cx| average_backward(cx, 3)),
+    one(&["_adaptive_avg_pool2d"], |cx| average(cx, 2)).bounded(),
+    one(&["_adaptive_avg_pool3d"], |cx| average(cx, 3)).bounded(),
+    one(&["_adaptive_avg_pool2d_backward"], |cx| average_backward(cx, 2)).bounded(),
+    one(&["_adaptive_avg_pool3d_backward"], |cx| average_backward(cx, 3)).bounded(),
     many(&["adaptive_max_pool2d"], |cx| max(cx, 2)).bounded(),
     many(&["adaptive_max_pool3d"], |cx| max(cx, 3)),
     one(&["adaptive_max_pool2d_backward"], |cx| max_backward(cx, 2)).bounded(),
@@ -57,18 +57,18 @@ impl Bins {
         (0..self.outputs).map(|output| self.end(output) - self.start(output)).max().unwrap_or(0)
     }
 
-    /// Start and end of each output's window.
-    fn bounds<'b>(&self, output: Value<'b>) -> (Value<'b>, Value<'b>) {
-        let wide = output.convert(DType::I64);
-        let start = wide * self.inputs / self.outputs;
-        let end = ((wide + 1) * self.inputs + (self.outputs - 1)) / self.outputs;
+    /// Start and end of each output's window, with the real number of inputs (0-d, int64).
+    fn bounds<'b>(&self, output: Value<'b>, inputs: Value<'b>) -> (Value<'b>, Value<'b>) {
+        let (wide, inputs) = (output.convert(DType::I64), inputs.broadcast_to(&output.dims()));
+        let start = wide * inputs / self.outputs;
+        let end = ((wide + 1) * inputs + (self.outputs - 1)) / self.outputs;
         (start.convert(DType::I32), end.convert(DType::I32))
     }
 
-    /// outputs × inputs: the weight of each input in each output's mean.
-    fn weights<'b>(&self, like: Value<'b>) -> Value<'b> {
+    /// outputs × inputs: the weight of each input in each output's mean; `size` is the real number of inputs.
+    fn weights<'b>(&self, like: Value<'b>, size: Value<'b>) -> Value<'b> {
         let b = like.builder();
-        let (start, end) = self.bounds(b.iota(DType::I32, &[self.outputs, 1], 0));
+        let (start, end) = self.bounds(b.iota(DType::I32, &[self.outputs, 1], 0), size);
         let input = b.iota(DType::I32, &[1, self.inputs], 1);
         let weight = b.scalar(1, like.dtype()) / (end - start).convert(like.dtype());
         (input.ge(start) & input.lt(end)).select(weight, 0)
@@ -94,24 +94,34 @@ fn average<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let bins = Bins::of(&x.dims(), &cx.ints("output_size")?, spatial)?;
     let wide = x.convert(x.dtype().opmath());
-    let mean = match even_windows(&bins) {
+    let mean = match even_windows(&bins).filter(|_| !is_bounded(x, spatial)) {
         Some(windows) => sum_of_windows(wide, &windows) / windows.kernel.iter().product::<i64>(),
-        None => along_last_axes(wide, &weights(wide, &bins), 1),
+        None => along_last_axes(behind(wide, spatial, 0), &weights(wide, &bins, Some(x)), 1),
     };
     Ok(mean.convert(x.dtype()))
 }
 
-fn weights<'b>(like: Value<'b>, bins: &[Bins]) -> Vec<Value<'b>> {
-    bins.iter().map(|bins| bins.weights(like)).collect()
+fn is_bounded(x: Value<'_>, spatial: usize) -> bool {
+    (x.rank() - spatial..x.rank()).any(|axis| x.is_bounded_along(&[axis]))
+}
+
+/// The weights of each dimension, over the sizes of `x` where they are bounded.
+fn weights<'b>(like: Value<'b>, bins: &[Bins], x: Option<Value<'b>>) -> Vec<Value<'b>> {
+    let size = |i: usize| match x {
+        Some(x) => x.size(x.rank() - bins.len() + i, DType::I64),
+        None => like.builder().scalar(bins[i].inputs, DType::I64),
+    };
+    bins.iter().enumerate().map(|(i, bins)| bins.weights(like, size(i))).collect()
 }
 
 fn average_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     let grad = cx.tensor("grad_output")?;
     let bins = Bins::of(&cx.ty("self")?.dims, &grad.dims(), spatial)?;
     let wide = grad.convert(grad.dtype().opmath());
-    let spread = match even_windows(&bins) {
+    let x = bounded_self(cx)?.filter(|&x| is_bounded(x, spatial));
+    let spread = match even_windows(&bins).filter(|_| x.is_none()) {
         Some(windows) => sum_of_outputs(wide / windows.kernel.iter().product::<i64>(), &windows),
-        None => along_last_axes(wide, &weights(wide, &bins), 0),
+        None => along_last_axes(wide, &weights(wide, &bins, x), 0),
     };
     Ok(spread.convert(grad.dtype()))
 }
@@ -150,7 +160,8 @@ fn largest_of_bins<'b>(x: Value<'b>, bins: &[Bins]) -> (Value<'b>, Value<'b>) {
         let widest = bins.widest();
         let mut dims = vec![1; 2 * sizes.len()];
         (dims[2 * i], dims[2 * i + 1]) = (bins.outputs, widest);
-        let (start, end) = bins.bounds(b.iota(DType::I32, &dims, 2 * i));
+        let inputs = b.scalar(bins.inputs, DType::I64);
+        let (start, end) = bins.bounds(b.iota(DType::I32, &dims, 2 * i), inputs);
         let input = start + b.iota(DType::I32, &dims, 2 * i + 1);
         let within = input.lt(end);
         inside = Some(inside.map_or(within, |inside| inside & within));
