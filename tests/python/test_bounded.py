@@ -187,6 +187,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Shape, ...]]] = {
     ),
     "largest of all places": (lambda x: F.adaptive_max_pool2d(x, 1), (("b", 3, "s", "t"),)),
     "mean of all places": (lambda x: F.adaptive_avg_pool2d(x, 1), (("b", 3, "s", "t"),)),
+    "tokens of an image": (lambda x: (x.flatten(2).transpose(1, 2) * 2).mean(1), ((2, 4, "s", "t"),)),
     "mean of some places": (lambda x: F.adaptive_avg_pool2d(x, (3, 2)), (("b", 3, "s", "t"),)),
     "identity matrix": (
         lambda x: x @ torch.eye(x.shape[1], device=x.device) + torch.eye(4, x.shape[1], device=x.device),
@@ -234,7 +235,15 @@ AT_LEAST_SIX = (
 )
 
 # Gradients whose strides are not those of their leaves, which autograd then copies.
-COPIED = ("batched product", "attention", "a cat", "a cat with one more", "diagonal above", "one put in")
+COPIED = (
+    "batched product",
+    "attention",
+    "a cat",
+    "a cat with one more",
+    "diagonal above",
+    "one put in",
+    "tokens of an image",
+)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.int8, torch.bool])
@@ -263,6 +272,18 @@ def test_results_are_exact(name: str, device: torch.device) -> None:
     function, shapes = FUNCTIONS[name]
     least = 6 if name in AT_LEAST_SIX else 3
     check_bounded(function, device, *shapes, least=least, eager_is_idle=name not in COPIED)
+
+
+def test_numbers_of_merged_places(device: torch.device) -> None:
+    """Where an element of merged dimensions lies in a padded value is not where it comes among the real ones."""
+
+    def function(x: Tensor) -> Tensor:
+        return x.flatten(1) + torch.arange(x.shape[1] * x.shape[2], device=x.device)
+
+    compiled = torch.compile(function, dynamic=True)
+    for height, width in ((5, 7), (6, 9), (4, 11), (8, 3)):
+        x = torch.randn(2, height, width)
+        assert_same(compiled(x.to(device)), function(x))
 
 
 TOLD_APART: dict[str, Callable[[Tensor], Tensor]] = {

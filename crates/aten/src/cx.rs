@@ -212,6 +212,16 @@ impl<'b> Cx<'b> {
         self.result_dims.get(i)?.as_deref()
     }
 
+    /// Result 0, which is the same everywhere along `axes`: however much of them is real, and wherever it lies.
+    pub fn uniform(&self, result: Value<'b>, axes: impl Iterator<Item = usize>) -> Value<'b> {
+        let Some(dims) = self.result_dims(0).filter(|dims| dims.len() == result.rank()) else { return result };
+        let mut extents = result.extents();
+        for axis in axes.filter(|&axis| dims[axis].capacity == result.dim(axis)) {
+            extents[axis] = dims[axis].extent(self.b());
+        }
+        if extents == result.extents() { result } else { result.without_extents().with_extents(extents) }
+    }
+
     /// Result `i`, whose bounded dimensions are all taken to be real, as long as PyTorch's sizes can get: what a
     /// formula gives for the largest inputs can be less, or more.
     pub fn resized(&self, i: usize, result: Value<'b>) -> Value<'b> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stablehlo::{DType, Extent, Number, Precision, Target, Type};
+use stablehlo::{Builder, DType, Extent, Factor, Number, Precision, Target, Type};
 
 use crate::table::Row;
 
@@ -52,6 +52,22 @@ pub struct Dim {
     pub capacity: i64,
     /// None: it is known, and `capacity`.
     pub sizes: Vec<u32>,
+}
+
+impl Dim {
+    /// How much of such a dimension is real: what is merged is in the order of the sizes.
+    pub fn extent(&self, b: &Builder) -> Extent {
+        match self.sizes.as_slice() {
+            [] => Extent::default(),
+            [size] => Extent::multiple(*size, b.capacity(*size), self.capacity),
+            sizes => {
+                let bounded = sizes.iter().map(|&size| Factor { capacity: b.capacity(size), size: Some(size) });
+                let parts = self.capacity / bounded.clone().map(|factor| factor.capacity.max(1)).product::<i64>();
+                let rest = (parts != 1).then_some(Factor { capacity: parts, size: None });
+                Extent(bounded.chain(rest).collect())
+            }
+        }
+    }
 }
 
 /// One argument.

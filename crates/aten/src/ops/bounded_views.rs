@@ -236,20 +236,6 @@ pub(crate) fn on_a_diagonal<'b>(cx: &Cx<'b>, x: Value<'b>, sizes: &[i64]) -> Res
 
 // ---- reshapes ------------------------------------------------------------------------------------
 
-/// How much is real of a dimension of which PyTorch says how long it is.
-pub(crate) fn extent_of(cx: &Cx<'_>, dim: &Dim) -> Extent {
-    match dim.sizes.as_slice() {
-        [] => Extent::default(),
-        [size] => Extent::multiple(*size, cx.b().capacity(*size), dim.capacity),
-        sizes => {
-            let bounded = sizes.iter().map(|&size| Factor { capacity: cx.b().capacity(size), size: Some(size) });
-            let parts = dim.capacity / bounded.clone().map(|factor| factor.capacity.max(1)).product::<i64>();
-            let rest = (parts != 1).then_some(Factor { capacity: parts, size: None });
-            Extent(bounded.chain(rest).collect())
-        }
-    }
-}
-
 /// Whether a reshape leaves the elements of a value where they are in memory.
 pub(crate) fn keeps_places(x: Value<'_>, dims: &[Dim]) -> bool {
     let capacities: Vec<i64> = dims.iter().map(|dim| dim.capacity).collect();
@@ -264,7 +250,7 @@ pub(crate) fn keeps_places(x: Value<'_>, dims: &[Dim]) -> bool {
 /// A reshape that cuts through bounded dimensions, or merges them otherwise than they lie in memory.
 pub(crate) fn reshape<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[Dim]) -> Value<'b> {
     let capacities: Vec<i64> = dims.iter().map(|dim| dim.capacity).collect();
-    relaid(cx, x, &capacities, dims.iter().map(|dim| extent_of(cx, dim)).collect())
+    relaid(cx, x, &capacities, dims.iter().map(|dim| dim.extent(cx.b())).collect())
 }
 
 /// What is real of a value, in the same order in another shape: each element is fetched from where it is.

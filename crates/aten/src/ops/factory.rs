@@ -12,14 +12,14 @@ use crate::table::{Row, one};
 pub(crate) const ROWS: &[Row] = &[
     one(&["fill.Scalar", "fill.Tensor"], |cx| {
         let ty = cx.ty("self")?;
-        Ok(cx.operand("value", ty.dtype)?.broadcast_to(&ty.dims))
+        Ok(uniform(cx, cx.operand("value", ty.dtype)?.broadcast_to(&ty.dims)))
     })
     .bounded(),
     one(&["zero", "zeros", "zeros_like", "new_zeros"], |cx| splat(cx, 0)).bounded(),
     one(&["ones", "ones_like", "new_ones"], |cx| splat(cx, 1)).bounded(),
     one(&["full", "full_like", "new_full"], |cx| {
         let ty = result_type(cx, cx.promoted(&["fill_value"])?)?;
-        Ok(cx.operand("fill_value", ty.dtype)?.broadcast_to(&ty.dims))
+        Ok(uniform(cx, cx.operand("fill_value", ty.dtype)?.broadcast_to(&ty.dims)))
     })
     .bounded(),
     // A constant that a graph captured.
@@ -86,7 +86,11 @@ pub(crate) fn result_type(cx: &Cx<'_>, otherwise: DType) -> Result<Type> {
 
 fn splat<'b>(cx: &Cx<'b>, number: i64) -> Result<Value<'b>> {
     let ty = result_type(cx, DType::F32)?;
-    Ok(cx.b().splat(number, ty.dtype, &ty.dims))
+    Ok(uniform(cx, cx.b().splat(number, ty.dtype, &ty.dims)))
+}
+
+fn uniform<'b>(cx: &Cx<'b>, result: Value<'b>) -> Value<'b> {
+    cx.uniform(result, 0..result.rank())
 }
 
 /// `start + i · step`, up to `end` or also at it.

@@ -52,7 +52,8 @@ pub(crate) const ROWS: &[Row] = &[
                 *size = old;
             }
         }
-        Ok(x.broadcast_to(&sizes))
+        let repeated = (0..sizes.len()).filter(|&i| i < added || x.dim(i - added) == 1);
+        Ok(cx.uniform(x.broadcast_to(&sizes), repeated))
     })
     .bounded(),
     one(&["squeeze", "squeeze_copy"], |cx| {
