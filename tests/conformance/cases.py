@@ -28,9 +28,9 @@ DIRECTIONS = (
 )
 # They judge formulas, which are the same in each mode.
 ONE_MODE_DIRECTIONS = ("gradcheck", "gradgradcheck")
-# The first four are those that the project's goal is stated for.
 # What torch.compile promises: AOTAutograd has no second derivatives, and PyTorch's errors come from Dynamo there.
 COMPILED_DIRECTIONS = ("forward", "backward", "strided", "inplace", "step")
+# The first four are those that the project's goal is stated for.
 DTYPES = (
     "float32",
     "int64",
