@@ -6,7 +6,7 @@
 
 use stablehlo::{DType, Number, Type, Value, broadcast_dims};
 
-use crate::cx::Cx;
+use crate::cx::{Cx, float_dtype};
 use crate::error::{Error, Result};
 use crate::ops::factory::result_type;
 use crate::table::{Row, many, one};
@@ -136,7 +136,7 @@ pub(crate) const ROWS: &[Row] = &[
     .bounded(),
     one(&["native_dropout_backward"], |cx| {
         let grad = cx.tensor("grad_output")?;
-        let grad = grad.convert(cx.result_dtype(grad.dtype()));
+        let grad = grad.convert(cx.result_dtype(float_dtype(grad.dtype())));
         Ok(scaled_by_mask(grad, cx.tensor("mask")?, cx.scalar("scale", grad.dtype().opmath())?))
     })
     .bounded(),
