@@ -192,7 +192,7 @@ impl<'b> Cx<'b> {
     /// As large as the sizes of an int list can get; empty when absent.
     pub fn capacities(&self, name: &str) -> Result<Vec<i64>> {
         match self.arg(name) {
-            Arg::Plain(ArgSpec::Dims(dims)) => Ok(dims.iter().map(|dim| dim.capacity).collect()),
+            Arg::Plain(ArgSpec::Dims(dims)) => Ok(Dim::capacities(&dims)),
             Arg::Plain(ArgSpec::Dim(dim)) => Ok(vec![dim.capacity]),
             _ => self.ints(name),
         }

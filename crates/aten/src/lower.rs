@@ -330,7 +330,7 @@ fn check_bounds(operator: &str, results: &mut [Value<'_>], expected: Option<&[Op
     for (i, result) in results.iter_mut().enumerate() {
         let Some(Some(dims)) = expected.map(|expected| expected.get(i).and_then(Option::as_ref)) else { continue };
         let wrong = || {
-            let expected: Vec<i64> = dims.iter().map(|dim| dim.capacity).collect();
+            let expected = Dim::capacities(dims);
             Error::not_implemented(format!("{operator} gives another shape than PyTorch, {result:?}, not {expected:?}"))
         };
         if dims.len() != result.rank() {

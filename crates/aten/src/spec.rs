@@ -55,6 +55,11 @@ pub struct Dim {
 }
 
 impl Dim {
+    /// As large as several can get.
+    pub fn capacities(dims: &[Dim]) -> Vec<i64> {
+        dims.iter().map(|dim| dim.capacity).collect()
+    }
+
     /// How much of such a dimension is real: what is merged is in the order of the sizes.
     pub fn extent(&self, b: &Builder) -> Extent {
         match self.sizes.as_slice() {

@@ -118,9 +118,13 @@ fn put_back<'b>(zeros: Value<'b>, part: Value<'b>, axis: usize, start: Value<'b>
 
 /// `whole` with `part` from `start` on, where there is room for it.
 pub(crate) fn put_at<'b>(whole: Value<'b>, part: Value<'b>, axis: usize, start: Value<'b>) -> Value<'b> {
+    whole.dynamic_update_slice(part, &starts_along(whole, axis, start))
+}
+
+/// Where a part begins that is all of every dimension but one.
+fn starts_along<'b>(whole: Value<'b>, axis: usize, start: Value<'b>) -> Vec<Value<'b>> {
     let zero = whole.builder().scalar(0, DType::I64);
-    let starts: Vec<Value<'b>> = (0..whole.rank()).map(|i| if i == axis { start } else { zero }).collect();
-    whole.dynamic_update_slice(part, &starts)
+    (0..whole.rank()).map(|i| if i == axis { start } else { zero }).collect()
 }
 
 /// The reversal of a bounded dimension: what is real lies at the end of the reversed padded one.
@@ -134,11 +138,9 @@ pub(crate) fn flip(x: Value<'_>, axis: usize) -> Value<'_> {
 
 /// `length` elements of one dimension from `start` on, which the program computes; all of them exist.
 pub(crate) fn run_from<'b>(x: Value<'b>, axis: usize, start: Value<'b>, length: i64) -> Value<'b> {
-    let zero = x.builder().scalar(0, DType::I64);
-    let starts: Vec<Value<'b>> = (0..x.rank()).map(|i| if i == axis { start } else { zero }).collect();
     let mut sizes = x.dims();
     sizes[axis] = length;
-    x.whole_along(axis).dynamic_slice(&starts, &sizes)
+    x.whole_along(axis).dynamic_slice(&starts_along(x, axis, start), &sizes)
 }
 
 pub(crate) fn select<'b>(cx: &Cx<'b>, axis: usize) -> Result<Value<'b>> {
@@ -179,12 +181,10 @@ pub(crate) fn slice<'b>(cx: &Cx<'b>, axis: usize) -> Result<Value<'b>> {
 pub(crate) fn join<'b>(b: &'b Builder, values: &[Value<'b>], axis: usize) -> Value<'b> {
     let whole: Vec<Value<'b>> = values.iter().map(|value| value.whole_along(axis)).collect();
     let mut joined = b.concatenate(&whole, axis);
-    let zero = b.scalar(0, DType::I64);
-    let mut start = zero;
+    let mut start = b.scalar(0, DType::I64);
     for (value, whole) in values.iter().zip(&whole) {
         value.require_prefix(axis, "a cat of merged dimensions");
-        let starts: Vec<Value<'b>> = (0..value.rank()).map(|i| if i == axis { start } else { zero }).collect();
-        joined = joined.dynamic_update_slice(*whole, &starts);
+        joined = put_at(joined, *whole, axis, start);
         start = start + value.size(axis, DType::I64);
     }
     joined
@@ -192,11 +192,10 @@ pub(crate) fn join<'b>(b: &'b Builder, values: &[Value<'b>], axis: usize) -> Val
 
 // ---- diagonals -----------------------------------------------------------------------------------
 
-/// The arguments `dim1` and `dim2` in a tensor of so many dimensions, and where `offset` lets the diagonal of a matrix
-/// of so many rows and columns be.
-fn on_diagonal<'b>(cx: &Cx<'b>, rows: i64, columns: i64) -> Result<Value<'b>> {
-    let index = |axis: usize| cx.b().iota(DType::I64, &[rows, columns], axis);
-    Ok((index(0) + cx.int("offset")?).eq(index(1)))
+/// Which elements of a tensor of these sizes are on the diagonal that the argument `offset` names.
+fn on_diagonal<'b>(cx: &Cx<'b>, sizes: &[i64], rows: usize, columns: usize) -> Result<Value<'b>> {
+    let index = |axis: usize| cx.b().iota(DType::I64, &[sizes[axis]], 0).broadcast_in_dim(sizes, &[axis]);
+    Ok((index(rows) + cx.int("offset")?).eq(index(columns)))
 }
 
 /// `diagonal`: of each row, or column, the one element that is on it.
@@ -204,9 +203,7 @@ pub(crate) fn diagonal<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let (rows, columns) = (cx.axis_arg("dim1", x.rank())?, cx.axis_arg("dim2", x.rank())?);
     [rows, columns].iter().for_each(|&axis| x.require_prefix(axis, "a diagonal of merged dimensions"));
-    let mask = on_diagonal(cx, x.dim(rows), x.dim(columns))?;
-    let mask = if rows < columns { mask } else { mask.transpose(&[1, 0]) };
-    let mask = mask.broadcast_in_dim(&x.dims(), &[rows.min(columns), rows.max(columns)]);
+    let mask = on_diagonal(cx, &x.dims(), rows, columns)?;
     let (gone, kept) = if cx.int("offset")? < 0 { (rows, columns) } else { (columns, rows) };
     let chosen = mask.select(x.whole_along(rows).whole_along(columns), 0);
     let summed = match x.dtype() {
@@ -229,18 +226,14 @@ pub(crate) fn on_a_diagonal<'b>(cx: &Cx<'b>, x: Value<'b>, sizes: &[i64]) -> Res
     sorted.sort_unstable();
     let order: Vec<usize> = sorted.iter().filter_map(|axis| axes.iter().position(|other| other == axis)).collect();
     let spread = fitted.transpose(&order).broadcast_in_dim(sizes, &sorted);
-    let mask = on_diagonal(cx, sizes[rows], sizes[columns])?;
-    let mask = if rows < columns { mask } else { mask.transpose(&[1, 0]) };
-    Ok(mask.broadcast_in_dim(sizes, &[rows.min(columns), rows.max(columns)]).select(spread, 0))
+    Ok(on_diagonal(cx, sizes, rows, columns)?.select(spread, 0))
 }
 
 // ---- reshapes ------------------------------------------------------------------------------------
 
 /// Whether a reshape leaves the elements of a value where they are in memory.
 pub(crate) fn keeps_places(x: Value<'_>, dims: &[Dim]) -> bool {
-    let capacities: Vec<i64> = dims.iter().map(|dim| dim.capacity).collect();
-    let extents = x.reshaped_to(&capacities);
-    extents.is_some_and(|extents| {
+    x.reshaped_to(&Dim::capacities(dims)).is_some_and(|extents| {
         let sizes = |i: usize| extents.get(i).map(Extent::sizes).unwrap_or_default();
         // What is whole takes PyTorch's bound.
         (0..dims.len()).all(|i| sizes(i) == dims[i].sizes || sizes(i).is_empty())
@@ -249,8 +242,7 @@ pub(crate) fn keeps_places(x: Value<'_>, dims: &[Dim]) -> bool {
 
 /// A reshape that cuts through bounded dimensions, or merges them otherwise than they lie in memory.
 pub(crate) fn reshape<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[Dim]) -> Value<'b> {
-    let capacities: Vec<i64> = dims.iter().map(|dim| dim.capacity).collect();
-    relaid(cx, x, &capacities, dims.iter().map(|dim| dim.extent(cx.b())).collect())
+    relaid(cx, x, &Dim::capacities(dims), dims.iter().map(|dim| dim.extent(cx.b())).collect())
 }
 
 /// What is real of a value, in the same order in another shape: each element is fetched from where it is.
@@ -282,37 +274,30 @@ fn relaid<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[i64], to: Vec<Extent>) -> Value
 /// are so already. Few operators need it, and it costs a pass over the elements.
 pub(crate) fn in_order<'b>(cx: &Cx<'b>) -> Option<Vec<(&'b str, Arg<'b>)>> {
     let mut is_other = false;
-    let mut in_order = |x: Value<'b>| {
-        let ordered = |axis: usize| match x.extent(axis).sizes().as_slice() {
+    let mut ordered = |x: Value<'b>| {
+        let extent = |axis: usize| match x.extent(axis).sizes().as_slice() {
             [] => Extent::default(),
             [size] => Extent::multiple(*size, cx.b().capacity(*size), x.dim(axis)),
             _ => Extent::multiple(cx.b().add_size(x.size(axis, DType::I64), x.dim(axis)), x.dim(axis), x.dim(axis)),
         };
-        let extents: Vec<Extent> = (0..x.rank()).map(ordered).collect();
+        let extents: Vec<Extent> = (0..x.rank()).map(extent).collect();
         if extents == x.extents() {
             return x;
         }
         is_other = true;
         relaid(cx, x, &x.dims(), extents)
     };
-    let args = cx.args.iter().map(|(name, arg)| {
-        let arg = match arg {
-            Arg::Value(x) => Arg::Value(in_order(*x)),
-            Arg::List(items) => Arg::List(
-                items
-                    .iter()
-                    .map(|item| match item {
-                        Arg::Value(x) => Arg::Value(in_order(*x)),
-                        other => other.clone(),
-                    })
-                    .collect(),
-            ),
-            other => other.clone(),
-        };
-        (*name, arg)
-    });
-    let args = args.collect();
+    let args = cx.args.iter().map(|(name, arg)| (*name, with_values(arg, &mut ordered))).collect();
     is_other.then_some(args)
+}
+
+/// An argument with other values in place of its own.
+fn with_values<'b>(arg: &Arg<'b>, other: &mut impl FnMut(Value<'b>) -> Value<'b>) -> Arg<'b> {
+    match arg {
+        Arg::Value(value) => Arg::Value(other(*value)),
+        Arg::List(items) => Arg::List(items.iter().map(|item| with_values(item, other)).collect()),
+        arg => arg.clone(),
+    }
 }
 
 /// Positions of elements by their coordinates: in the padded value, and among those that are real.

@@ -1,5 +1,7 @@
 //! Padding and its gradients.
 
+use std::fmt::Debug;
+
 use stablehlo::{DType, Value};
 
 use crate::cx::Cx;
@@ -12,11 +14,11 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["constant_pad_nd"], |cx| {
         let x = cx.tensor("self")?;
         let fill = cx.scalar("value", x.dtype())?;
-        if let Some(pads) = cx.result_dims(0).map(|_| cx.dims("pad")).transpose()? {
-            return bounded(cx, x, &pads, fill);
+        if let Some(dims) = cx.result_dims(0) {
+            return bounded(cx, x, dims, fill);
         }
         let (mut low, mut high) = (vec![0; x.rank()], vec![0; x.rank()]);
-        for (axis, before, after) in amounts(cx, "pad", x.rank())? {
+        for (axis, before, after) in by_axis(&cx.ints("pad")?, x.rank())? {
             (low[axis], high[axis]) = (before, after);
         }
         Ok(x.pad_with(fill, &low, &high, &vec![0; x.rank()]))
@@ -44,22 +46,17 @@ enum Edge {
 }
 
 /// Dimensions with what is added before and after (negative: cut). PyTorch lists the last dimension first.
-fn amounts(cx: &Cx<'_>, name: &str, rank: usize) -> Result<Vec<(usize, i64, i64)>> {
-    let pads = cx.ints(name)?;
+fn by_axis<T: Clone + Debug>(pads: &[T], rank: usize) -> Result<Vec<(usize, T, T)>> {
     if pads.len() % 2 != 0 || pads.len() / 2 > rank {
         return Err(Error::runtime(format!("padding {pads:?} does not suit a tensor of {rank} dimensions")));
     }
-    Ok(pads.chunks(2).enumerate().map(|(i, pair)| (rank - 1 - i, pair[0], pair[1])).collect())
+    Ok(pads.chunks(2).enumerate().map(|(i, pair)| (rank - 1 - i, pair[0].clone(), pair[1].clone())).collect())
 }
 
-/// `constant_pad_nd` where sizes are bounded, of the tensor or of what is added, which PyTorch says how long the result
-/// is with.
-fn bounded<'b>(cx: &Cx<'b>, x: Value<'b>, pads: &[Dim], fill: Value<'b>) -> Result<Value<'b>> {
-    let dims = cx.result_dims(0).unwrap_or_default();
+/// `constant_pad_nd` where sizes are bounded, of the tensor or of what is added: the result gets as long as `dims`.
+fn bounded<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[Dim], fill: Value<'b>) -> Result<Value<'b>> {
     let mut result = x;
-    for (i, pair) in pads.chunks(2).enumerate() {
-        let [before, after] = pair else { break };
-        let axis = x.rank() - 1 - i;
+    for (axis, before, after) in by_axis(&cx.dims("pad")?, x.rank())? {
         let is_known = before.sizes.is_empty() && after.sizes.is_empty();
         if is_known && (before.capacity, after.capacity) == (0, 0) {
             continue;
@@ -74,7 +71,7 @@ fn bounded<'b>(cx: &Cx<'b>, x: Value<'b>, pads: &[Dim], fill: Value<'b>) -> Resu
         } else {
             // What is added before may be less than nothing: then it is cut off.
             (room.0[axis], room.1[axis]) = (length, length);
-            let start = -cx.size_of(before) + length;
+            let start = -cx.size_of(&before) + length;
             let padded = result.pad_with(fill, &room.0, &room.1, &vec![0; x.rank()]);
             result = bounded_views::run_from(padded, axis, start, length);
         }
@@ -84,7 +81,7 @@ fn bounded<'b>(cx: &Cx<'b>, x: Value<'b>, pads: &[Dim], fill: Value<'b>) -> Resu
 
 fn forward<'b>(cx: &Cx<'b>, edge: Edge) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
-    let pads = amounts(cx, "padding", x.rank())?;
+    let pads = by_axis(&cx.ints("padding")?, x.rank())?;
     Ok(cx.resized(0, pads.into_iter().fold(x, |x, (axis, before, after)| extend(x, axis, before, after, edge))))
 }
 
@@ -115,30 +112,27 @@ fn extend(x: Value<'_>, axis: usize, before: i64, after: i64, edge: Edge) -> Val
 fn extend_bounded(x: Value<'_>, axis: usize, before: i64, after: i64, edge: Edge) -> Value<'_> {
     x.require_prefix(axis, "padding of merged dimensions");
     let (size, whole) = (x.size(axis, DType::I64), x.whole_along(axis));
-    let mut dims = whole.dims();
-    // As many more places as can get real.
-    dims[axis] += before + after;
-    let mut extended = match before {
+    let extended = match before {
         1.. => extend(whole, axis, before, 0, edge),
         _ => whole.slice_axis(axis, -before, whole.dim(axis)),
     };
     if after <= 0 {
-        return extended.pad_axis(axis, 0, 0, dims[axis] - extended.dim(axis));
+        return extended.pad_axis(axis, 0, 0, after);
     }
+    let mut dims = whole.dims();
     dims[axis] = after;
     let end = match edge {
         Edge::Reflect => bounded_views::run_from(whole, axis, size - (1 + after), after).reverse(&[axis]),
         Edge::Replicate => bounded_views::run_from(whole, axis, size - 1, 1).broadcast_to(&dims),
     };
-    extended = extended.pad_axis(axis, 0, 0, after);
-    bounded_views::put_at(extended, end, axis, size + before)
+    bounded_views::put_at(extended.pad_axis(axis, 0, 0, after), end, axis, size + before)
 }
 
 /// The gradient of what was added goes to the elements that it was taken from.
 fn backward<'b>(cx: &Cx<'b>, edge: Edge) -> Result<Value<'b>> {
     let dims = cx.ty("self")?.dims;
     let grad = cx.tensor("grad_output")?;
-    let pads = amounts(cx, "padding", dims.len())?;
+    let pads = by_axis(&cx.ints("padding")?, dims.len())?;
     let wide = grad.convert(grad.dtype().opmath());
     let folded = pads.into_iter().fold(wide, |g, (axis, before, after)| fold(g, axis, before, after, dims[axis], edge));
     Ok(folded.convert(grad.dtype()))

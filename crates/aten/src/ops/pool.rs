@@ -39,6 +39,14 @@ pub(crate) fn real_positions<'b>(x: Value<'b>, spatial: usize) -> Value<'b> {
     })
 }
 
+/// The positions in the input of the pooling that this is the gradient of, which is `x` where its sizes are bounded.
+pub(crate) fn input_positions<'b>(cx: &Cx<'b>, windows: &Windows, x: Option<Value<'b>>) -> Value<'b> {
+    match x {
+        Some(x) => real_positions(x, windows.spatial()),
+        None => positions(cx.b(), &windows.inputs),
+    }
+}
+
 /// A tensor with a number behind what is real of the dimensions that windows pass over.
 pub(crate) fn behind<'b>(x: Value<'b>, spatial: usize, fill: impl Into<Number>) -> Value<'b> {
     let (fill, axes) = (fill.into(), x.rank() - spatial..x.rank());
@@ -109,11 +117,11 @@ pub(crate) fn larger<'b>(a: (Value<'b>, Value<'b>), b: (Value<'b>, Value<'b>)) -
 fn max_pool_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     let grad = cx.tensor("grad_output")?;
     let windows = windows_of_gradient(cx, grad, spatial)?;
-    let position = match bounded_self(cx)? {
-        Some(_) if !windows.is_small() => return Err(Error::not_implemented("large windows over bounded dimensions")),
-        Some(x) => real_positions(x, spatial),
-        None => positions(cx.b(), &windows.inputs),
-    };
+    let x = bounded_self(cx)?;
+    if x.is_some() && !windows.is_small() {
+        return Err(Error::not_implemented("large windows over bounded dimensions"));
+    }
+    let position = input_positions(cx, &windows, x);
     let index = behind(cx.tensor("indices")?, spatial, -1);
     Ok(unpooled(behind(grad, spatial, 0), index, &windows, position))
 }

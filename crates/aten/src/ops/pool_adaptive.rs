@@ -1,14 +1,14 @@
 //! Adaptive pooling: the number of windows is given, their sizes follow and may differ by one.
 
-use stablehlo::{DType, Number, Value};
+use stablehlo::{DType, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::ops::index::Places;
 use crate::ops::matmul::along_last_axes;
 use crate::ops::pool::{
-    behind, bounded_self, larger, largest, positions, real_positions, scattered, sum_of_outputs, sum_of_windows,
-    unpooled,
+    behind, bounded_self, input_positions, larger, largest, positions, real_positions, scattered, sum_of_outputs,
+    sum_of_windows, unpooled,
 };
 use crate::ops::window::Windows;
 use crate::table::{Row, many, one};
@@ -131,7 +131,8 @@ fn average_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
 fn max<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Vec<Value<'b>>> {
     let x = cx.tensor("self")?;
     let bins = Bins::of(&x.dims(), &cx.ints("output_size")?, spatial)?;
-    let filled = one_window(x, &bins, x.dtype().max_identity())?;
+    require_one_window(x, &bins)?;
+    let filled = behind(x, spatial, x.dtype().max_identity());
     let (value, index) = match even_windows(&bins) {
         Some(windows) => largest(filled, &windows, real_positions(x, spatial)),
         None => largest_of_bins(x, &bins),
@@ -139,14 +140,13 @@ fn max<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Vec<Value<'b>>> {
     Ok(vec![value, index.convert(DType::I64)])
 }
 
-/// A tensor with a number behind what is real of bounded dimensions, which have to be one window each: where several
-/// begin would follow from the sizes.
-fn one_window<'b>(x: Value<'b>, bins: &[Bins], fill: impl Into<Number>) -> Result<Value<'b>> {
+/// Refuses several windows over a bounded dimension: where they begin would follow from its size.
+fn require_one_window(x: Value<'_>, bins: &[Bins]) -> Result<()> {
     let leading = x.rank() - bins.len();
     if (0..bins.len()).any(|i| bins[i].outputs != 1 && x.is_bounded_along(&[leading + i])) {
         return Err(Error::not_implemented("several adaptive windows over a bounded dimension"));
     }
-    Ok(behind(x, bins.len(), fill))
+    Ok(())
 }
 
 fn largest_of_bins<'b>(x: Value<'b>, bins: &[Bins]) -> (Value<'b>, Value<'b>) {
@@ -186,14 +186,9 @@ fn max_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     let (grad, index) = (cx.tensor("grad_output")?, cx.tensor("indices")?);
     let bins = Bins::of(&cx.ty("self")?.dims, &grad.dims(), spatial)?;
     if let Some(windows) = even_windows(&bins) {
-        let position = match bounded_self(cx)? {
-            Some(x) => {
-                one_window(x, &bins, 0)?;
-                real_positions(x, spatial)
-            }
-            None => positions(cx.b(), &windows.inputs),
-        };
-        return Ok(unpooled(grad, index, &windows, position));
+        let x = bounded_self(cx)?;
+        x.map_or(Ok(()), |x| require_one_window(x, &bins))?;
+        return Ok(unpooled(grad, index, &windows, input_positions(cx, &windows, x)));
     }
     let sizes: Vec<i64> = bins.iter().map(|bins| bins.inputs).collect();
     let wide = grad.convert(grad.dtype().opmath());

@@ -9,6 +9,7 @@ use crate::ops::dynamic::Chosen;
 use crate::ops::index::Combine;
 use crate::ops::views::{self, MakeView, diagonal_of, whole, written};
 use crate::promote::promote_types;
+use crate::spec::Dim;
 use crate::table::{Row, one};
 use crate::view;
 
@@ -184,7 +185,7 @@ fn roll_bounded(x: Value<'_>, axis: usize, shift: i64) -> Value<'_> {
 fn repeat<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let counts = cx.dims("repeats")?;
-    let repeats: Vec<i64> = counts.iter().map(|count| count.capacity).collect();
+    let repeats = Dim::capacities(&counts);
     let added = repeats.len().saturating_sub(x.rank());
     let mut sizes = vec![1; added];
     sizes.extend(x.dims());
@@ -254,8 +255,7 @@ fn indices<'b>(cx: &Cx<'b>, part: Triangle) -> Result<Value<'b>> {
 fn diag_embed<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     if cx.b().is_bounded() {
-        let dims = cx.result_dims(0).unwrap_or_default();
-        return bounded_views::on_a_diagonal(cx, x, &dims.iter().map(|dim| dim.capacity).collect::<Vec<_>>());
+        return bounded_views::on_a_diagonal(cx, x, &Dim::capacities(cx.result_dims(0).unwrap_or_default()));
     }
     let rank = x.rank() + 1;
     let offset = cx.int("offset")?;
