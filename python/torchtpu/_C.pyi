@@ -68,7 +68,10 @@ class CompiledGraph:
 def stablehlo(
     graph: Graph,
     inputs: Sequence[tuple[tuple[int, Sequence[int]], bytes | None]],
+    numbers: Sequence[int],
     results: Sequence[tuple[int, Sequence[int]]],
+    platform: str | None = None,
+    bounds: Any = None,
 ) -> str: ...
 def begin_join(scope: int) -> None: ...
 def end_join(scope: int) -> None: ...

@@ -34,9 +34,9 @@ def run_in_jax(exported: torchtpu.export.StableHLO, inputs: tuple[Tensor, ...], 
     if not JAX.exists():
         pytest.skip("no JAX: `make bench` sets one up")
     arrays = [*exported.weights.values(), *inputs]
-    assert [(each.dtype, tuple(each.shape)) for each in arrays] == [
-        (each.dtype, each.shape) for each in exported.inputs
-    ]
+    expected = [(each.dtype, each.shape) for each in exported.inputs]
+    expected += [(each.dtype, ()) for each in exported.numbers]
+    assert [(each.dtype, tuple(each.shape)) for each in arrays] == expected
     module, given, results = (folder / name for name in ("module.mlir", "inputs.npz", "results.npz"))
     module.write_text(exported.text)
     np.savez(given, *[each.numpy() for each in arrays])
@@ -122,15 +122,29 @@ def test_mutated_buffers_are_results(tmp_path: Path) -> None:
     assert result.tolist() == [1, -2]
 
 
+def test_numbers_are_part_of_the_program(device: torch.device) -> None:
+    class Scaled(nn.Module):
+        def forward(self, x: Tensor, factor: float, power: int) -> Tensor:
+            return (x * factor) ** power
+
+    x = torch.randn(3, 4)
+    serve = torchtpu.export.Program(torchtpu.export.to_stablehlo(torch.export.export(Scaled(), (x, 2.5, 3))), device)
+    torch.testing.assert_close(serve(x.to(device))[0].cpu(), (x * 2.5) ** 3)
+
+
 def test_refuses_what_it_cannot_say() -> None:
     x = torch.randn(3, 4)
-    dynamic = torch.export.export(nn.Linear(4, 2), (x,), dynamic_shapes=({0: torch.export.Dim("batch")},))
-    with pytest.raises(NotImplementedError, match="static"):
-        torchtpu.export.to_stablehlo(dynamic)
     with pytest.raises(NotImplementedError, match="random"):
         torchtpu.export.to_stablehlo(torch.export.export(nn.Dropout(), (x,)))
+
+    class Counted(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, int]:
+            return x, 2
+
+    with pytest.raises(NotImplementedError, match="returns a number"):
+        torchtpu.export.to_stablehlo(torch.export.export(Counted(), (x,)))
     with pytest.raises(ValueError, match="weights"):
-        torchtpu.export.to_stablehlo(dynamic, "outside")  # type: ignore[arg-type]
+        torchtpu.export.to_stablehlo(torch.export.export(nn.Linear(4, 2), (x,)), "outside")  # type: ignore[arg-type]
 
 
 # Knows the file only.

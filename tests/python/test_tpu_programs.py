@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 import small_models
+import torch
+import torchtpu.export
 from test_conformance import SEED
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -189,3 +191,17 @@ def test_a_sample_of_the_conformance_cases_compiles(monkeypatch: pytest.MonkeyPa
     verdicts = run_all(drawn, 1, 300, ahead.INPUTS, 0)
     refused = [verdict for verdict in verdicts if verdict.is_failure and not expected_failure(verdict.case)]
     assert not refused, f"TORCHTPU_CONFORMANCE_SEED={SEED} repeats this: {refused}"
+
+
+@pytest.mark.timeout(300)
+def test_exported_programs(tmp_path: Path) -> None:
+    """Written for a TPU: products of int64 matrices, and sizes that change up to a bound."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return ((x @ x.t()).float() / x.shape[0]).softmax(0)
+
+    dims = ({0: torch.export.Dim("batch", min=2, max=16)},)
+    program = torch.export.export(Model(), (torch.randint(0, 9, (4, 3)),), dynamic_shapes=dims)
+    (tmp_path / "program").write_text(torchtpu.export.to_stablehlo(program, platform="tpu").text)
+    check_programs(tmp_path)

@@ -373,7 +373,8 @@ fn known_places(input: &BoundedInput, arg: &Arg, bounds: &Bounds, actual: &[i64]
     input.dims.iter().enumerate().map(extent).collect()
 }
 
-fn outermost(dim: &Dim, bounds: &Bounds) -> Extent {
+/// With what is bounded outermost.
+pub(crate) fn outermost(dim: &Dim, bounds: &Bounds) -> Extent {
     let bounded = dim.sizes.iter().map(|&size| Factor { capacity: bounds.sizes[size as usize].1, size: Some(size) });
     let mut factors: Vec<Factor> = bounded.collect();
     let rest = factors.iter().fold(dim.capacity, |rest, factor| rest / factor.capacity.max(1));

@@ -3,9 +3,13 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use aten::{ArgSpec, Call, CallBody, Graph, ParamSource, ResultSpec, StorageSpec, TensorSpec, lower_call};
+use aten::{
+    ArgSpec, Bounds, Call, CallBody, Extent, Graph, Lowered, Output, ParamSource, ResultSpec, ScalarSpec, StorageSpec,
+    TensorSpec, lower_call,
+};
 use stablehlo::{DType, Precision, Target, Type};
 
+use crate::bounded::{BoundedInput, outermost};
 use crate::error::{Error, Result};
 
 /// An input of an exported module.
@@ -15,43 +19,44 @@ pub struct ExportInput {
     pub constant: Option<Vec<u8>>,
 }
 
-/// The module's text: `@main` takes the inputs that are no constants, in order, and returns the graph's results, all of
-/// them dense and row-major.
-pub fn module_text(graph: Arc<Graph>, inputs: &[ExportInput], results: Vec<ResultSpec>) -> Result<String> {
-    let args = inputs.iter().enumerate().map(|(i, input)| ArgSpec::Tensor(whole(i, &input.ty))).collect();
-    let storages = inputs
-        .iter()
-        .map(|input| StorageSpec { base: Some(input.ty.clone()), nbytes: input.ty.size_bytes() })
-        .collect();
+/// The module's text, as the compiler of `target` takes it: `@main` takes the inputs that are no constants and then
+/// the graph's numbers, in order, and returns the graph's results, all of them dense and row-major. Of a graph with
+/// bounded dimensions, inputs and results are as large as they can get, with what is real at the start.
+pub fn module_text(
+    graph: Graph,
+    bounded: &[BoundedInput],
+    inputs: &[ExportInput],
+    numbers: &[DType],
+    results: Vec<ResultSpec>,
+    target: Target,
+) -> Result<String> {
     let lowered = lower_call(&Call {
         operator: "the exported program".into(),
-        body: CallBody::Graph(graph),
-        names: (0..inputs.len()).map(|i| i.to_string()).collect(),
-        args,
-        storages,
+        body: CallBody::Graph(Arc::new(placed(graph, bounded)?)),
+        names: (0..inputs.len() + numbers.len()).map(|i| i.to_string()).collect(),
+        args: inputs
+            .iter()
+            .enumerate()
+            .map(|(i, input)| whole(i, &input.ty))
+            .chain(numbers.iter().map(number))
+            .collect(),
+        storages: inputs
+            .iter()
+            .map(|input| StorageSpec { base: Some(input.ty.clone()), nbytes: input.ty.size_bytes() })
+            .collect(),
         mutated: Vec::new(),
         results: Some(results.into_iter().map(Some).collect()),
         precision: Precision::Highest,
-        target: Target::Other,
+        target,
         is_checked: false,
     })?;
-    let mut taken = Vec::new();
-    for param in &lowered.params {
-        match param {
-            ParamSource::Storage(i) => taken.push(format!("%i{i}")),
-            _ => {
-                return Err(Error::new(
-                    crate::ErrorKind::NotImplemented,
-                    "an exported program cannot draw random numbers",
-                ));
-            }
-        }
+    if lowered.outputs.iter().any(|output| matches!(output, Output::Fresh { extents, .. } if !are_prefixes(extents))) {
+        return Err(not_implemented("a dimension of a result is a product of sizes that change"));
     }
-    let mut params = Vec::new();
+    let mut params: Vec<String> = Vec::new();
     let mut body = String::new();
-    for (i, input) in inputs.iter().enumerate() {
-        let ty = &input.ty;
-        match &input.constant {
+    for (i, ExportInput { ty, constant }) in inputs.iter().enumerate() {
+        match constant {
             None => params.push(format!("%i{i}: {ty}")),
             Some(bytes) => {
                 let _ = writeln!(
@@ -62,6 +67,8 @@ pub fn module_text(graph: Arc<Graph>, inputs: &[ExportInput], results: Vec<Resul
             }
         }
     }
+    params.extend(numbers.iter().enumerate().map(|(i, &dtype)| format!("%n{i}: {}", Type::new(dtype, &[]))));
+    let taken = taken(&lowered, numbers, &mut body)?;
     let function = &lowered.function;
     let names: Vec<String> = (0..function.results.len()).map(|i| format!("%o{i}")).collect();
     let equals = if names.is_empty() { "" } else { " = " };
@@ -77,9 +84,49 @@ pub fn module_text(graph: Arc<Graph>, inputs: &[ExportInput], results: Vec<Resul
     ))
 }
 
+fn not_implemented(what: &str) -> Error {
+    Error::new(crate::ErrorKind::NotImplemented, format!("an exported program: {what}"))
+}
+
+/// The graph, told how its bounded inputs lie in what `@main` takes.
+fn placed(mut graph: Graph, bounded: &[BoundedInput]) -> Result<Graph> {
+    if bounded.iter().flat_map(|input| &input.dims).any(|dim| dim.sizes.len() > 1) {
+        return Err(not_implemented("a dimension of an input is a product of sizes that change"));
+    }
+    if let Some(bounds) = graph.bounds.take() {
+        let extents = |input: &BoundedInput| input.dims.iter().map(|dim| outermost(dim, &bounds)).collect();
+        let inputs = bounded.iter().map(|input| (input.arg, extents(input))).collect();
+        graph.bounds = Some(Bounds { inputs, ..bounds });
+    }
+    Ok(graph)
+}
+
+fn are_prefixes(extents: &[Extent]) -> bool {
+    extents.iter().all(Extent::is_prefix)
+}
+
+/// What `@main` hands to the function. A number is taken in as many types as the operators want it in.
+fn taken(lowered: &Lowered, numbers: &[DType], body: &mut String) -> Result<Vec<String>> {
+    let one = |(param, source): (usize, &ParamSource)| match *source {
+        ParamSource::Storage(i) => Ok(format!("%i{i}")),
+        ParamSource::Scalar { index, dtype } => {
+            let (from, to) = (Type::new(numbers[index], &[]), Type::new(dtype, &[]));
+            let _ = writeln!(body, "%p{param} = \"stablehlo.convert\"(%n{index}) : ({from}) -> {to}");
+            Ok(format!("%p{param}"))
+        }
+        ParamSource::RandomState | ParamSource::Offset(_) => Err(not_implemented("it cannot draw random numbers")),
+    };
+    lowered.params.iter().enumerate().map(one).collect()
+}
+
+/// A number that is an input of the program.
+fn number(&dtype: &DType) -> ArgSpec {
+    ArgSpec::Scalar(ScalarSpec { dtype, wrapped: true, is_tensor: false, baked: None })
+}
+
 /// A tensor that is all of its storage.
-fn whole(storage: usize, ty: &Type) -> TensorSpec {
-    TensorSpec {
+fn whole(storage: usize, ty: &Type) -> ArgSpec {
+    ArgSpec::Tensor(TensorSpec {
         storage,
         dtype: ty.dtype,
         sizes: ty.dims.clone(),
@@ -88,7 +135,7 @@ fn whole(storage: usize, ty: &Type) -> TensorSpec {
         is_conj: false,
         is_neg: false,
         offset_input: None,
-    }
+    })
 }
 
 fn literal(ty: &Type, bytes: &[u8]) -> String {

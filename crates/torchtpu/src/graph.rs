@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use aten::{ArgSpec, Bounds, Dim, Graph, GraphArg, Node, Number, ResultSpec, Type};
+use aten::{ArgSpec, Bounds, Dim, Graph, GraphArg, Node, Number, ResultSpec, Target, Type};
 use engine::export::{self, ExportInput};
 use engine::{BoundedInput, SchemaArg};
 use pyo3::exceptions::PyValueError;
@@ -31,26 +31,40 @@ pub fn define_graph(py: Python<'_>, inputs: usize, nodes: Nodes<'_>, outputs: Ve
     super::with_engine(py, move |mut engine| Ok(engine.add_graph(graph)))
 }
 
-/// The text of a module that computes a graph, given as for `define_graph`. Each input is its dtype and sizes, and the
-/// bytes of one that becomes a constant; each result its dtype and sizes.
+/// The text of a module that computes a graph, given as for `define_graph`, and written for the compiler of a platform.
+/// Each input is its dtype and sizes, and the bytes of one that becomes a constant; each number its dtype; each result
+/// its dtype and sizes. `bounds` are as for `CompiledGraph`.
 #[pyfunction]
+#[pyo3(signature = (graph, inputs, numbers, results, platform=None, bounds=None))]
 pub fn stablehlo(
     py: Python<'_>,
     graph: (usize, Nodes<'_>, Vec<Option<usize>>),
     inputs: Vec<(Dense, Option<Vec<u8>>)>,
+    numbers: Vec<i8>,
     results: Vec<Dense>,
+    platform: Option<&str>,
+    bounds: Option<BoundsOf>,
 ) -> PyResult<String> {
-    let graph = Arc::new(to_graph(graph.0, graph.1, graph.2)?);
+    let (bounds, bounded) = bounds.map(to_bounds).unzip();
+    let graph = Graph { bounds, ..to_graph(graph.0, graph.1, graph.2)? };
+    let target = match platform {
+        None => Target::Other,
+        Some(name) => engine::platform::target_of(name).ok_or_else(|| {
+            PyValueError::new_err(format!("platform must be \"tpu\", \"cpu\" or \"cuda\", not {name:?}"))
+        })?,
+    };
     let held = |dtype| engine::call::held(dtype).map_err(super::to_python);
     let inputs = inputs
         .into_iter()
         .map(|((dtype, dims), constant)| Ok(ExportInput { ty: Type::new(held(dtype)?, &dims), constant }))
         .collect::<PyResult<Vec<_>>>()?;
+    let numbers = numbers.into_iter().map(held).collect::<PyResult<Vec<_>>>()?;
     let result = |(dtype, sizes): Dense| {
         Ok(ResultSpec { dtype: held(dtype)?, strides: aten::contiguous_strides(&sizes), sizes })
     };
     let results = results.into_iter().map(result).collect::<PyResult<Vec<_>>>()?;
-    py.detach(|| export::module_text(graph, &inputs, results)).map_err(super::to_python)
+    let bounded = bounded.unwrap_or_default();
+    py.detach(|| export::module_text(graph, &bounded, &inputs, &numbers, results, target)).map_err(super::to_python)
 }
 
 fn to_graph(inputs: usize, nodes: Nodes<'_>, outputs: Vec<Option<usize>>) -> PyResult<Graph> {

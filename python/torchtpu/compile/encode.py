@@ -135,7 +135,7 @@ class GraphEncoder(SizeEncoder):
         extra = 0 if self._bounds is None else len(self._bounds)
         graph = (self._taken + extra, self.nodes, results)
         positions = [self.placeholders.index(node) for node in written]
-        bounds = self._describe_bounds()
+        bounds = self.described_bounds()
         kinds = self.kinds + "n" * extra
         call = _C.CompiledGraph(name, graph, kinds, positions, described, sources, device, list(flags), bounds)
         others = [(position, value) for position, value in others if value is not None]
@@ -158,7 +158,7 @@ class GraphEncoder(SizeEncoder):
 
         return complete
 
-    def _describe_bounds(self) -> Any:
+    def described_bounds(self) -> Any:
         """The bounded dimensions, as the core takes them."""
         if self._bounds is None:
             return None
@@ -394,8 +394,9 @@ class GraphEncoder(SizeEncoder):
         return torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=device)
 
     def encoded(self) -> Encoded:
-        """The graph as another one's function."""
-        return len(self.kinds) - self.kinds.count("-"), self.nodes, [self.number(each) for each in self.outputs]  # type: ignore[arg-type]
+        """The graph, returning all of its outputs."""
+        extra = 0 if self._bounds is None else len(self._bounds)
+        return self._taken + extra, self.nodes, [self.number(each) for each in self.outputs]  # type: ignore[arg-type]
 
     def _refuse(self, operator: Any) -> None:
         raise NotImplementedError(f"torch.compile: a graph calls {operator}, which tpu programs cannot")

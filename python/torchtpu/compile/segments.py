@@ -47,7 +47,7 @@ def compile_graph(module: GraphModule, name: str, rows: frozenset[str], flags: F
 
 
 def _program(module: GraphModule, name: str, rows: frozenset[str], flags: Flags, device: int) -> Run:
-    symbols = _symbols(module)
+    symbols = symbols_of(module)
     if not symbols:
         return GraphEncoder(module, rows, {}).compiled(name, device, flags)
     return _Programs(module, name, rows, flags, device, symbols)
@@ -151,7 +151,7 @@ class _BoundedProgram:
         return outputs
 
 
-def _symbols(module: GraphModule) -> dict[Any, Told]:
+def symbols_of(module: GraphModule) -> dict[Any, Told]:
     """The symbolic sizes of a graph, and which input tells each."""
     inputs = [node.meta.get("val") for node in module.graph.find_nodes(op="placeholder")]
     given = [

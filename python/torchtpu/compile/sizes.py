@@ -114,6 +114,11 @@ class SizeEncoder(Encoder):
             return self._bounds.size_of(value.node.expr)
         return int(self.plain(value)), []
 
+    def capacity_of(self, number: int) -> int:
+        """As large as one of the sizes gets."""
+        assert self._bounds is not None
+        return self._bounds.capacity(self._bounds.sizes[number])
+
     def dims_of(self, value: torch.Tensor) -> list[SizeOf]:
         return [self._size_of(size) for size in value.shape]
 

@@ -1,7 +1,7 @@
 //! Assertions, and higher-order operators of graphs: what PyTorch calls `cond`, `while_loop`, `scan` and `map`. Their
 //! functions are graphs of rows, which become regions.
 
-use stablehlo::{DType, Type, Value};
+use stablehlo::{DType, Extent, Type, Value};
 
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result};
@@ -39,11 +39,17 @@ pub(crate) const ROWS: &[Row] = &[
         let regions = regions.collect::<Result<Vec<String>>>()?;
         Ok(cx.b().op_with_regions("stablehlo.if", &[predicate], &regions, "", types))
     }),
-    // A module from elsewhere; the results are like some values in type.
+    // A module from elsewhere; the results are like some values in type. What is bounded lies at the start.
     many(&["torchtpu::call"], |cx| {
         let types = cx.tensors("like")?.iter().map(|value| value.ty()).collect();
-        Ok(cx.b().call(cx.str("functions")?, &cx.str("entry")?, &cx.tensors("inputs")?, types))
-    }),
+        let inputs = cx.tensors("inputs")?;
+        if inputs.iter().any(|value| !value.extents().iter().all(Extent::is_prefix)) {
+            cx.b().refuse("a call of a module");
+        }
+        let inputs: Vec<Value> = inputs.iter().map(|value| value.without_extents()).collect();
+        Ok(cx.b().call(cx.str("functions")?, &cx.str("entry")?, &inputs, types))
+    })
+    .bounded(),
     many(&["higher_order::while_loop"], |cx| {
         let (carried, additional) = (cx.tensors("carried_inputs")?, cx.tensors("additional_inputs")?);
         let (condition, body) = (cx.graph("cond_fn")?, cx.graph("body_fn")?);

@@ -13,7 +13,7 @@ use pjrt::Value;
 use stablehlo::Target;
 
 use super::host_memory::keep_freed_memory;
-use super::{Choice, Kind, SEARCH_PATHS};
+use super::{Choice, Kind, SEARCH_PATHS, target_of};
 use crate::error::{Error, Result};
 
 /// Google's vendor id on the PCI bus.
@@ -82,16 +82,13 @@ impl Machine<'_> {
     /// `TORCHTPU_TARGET`: whose compiler programs are written for, where that is not the one that is open. So the
     /// programs of a run on the CPU become those of a TPU, to compile ahead of time.
     pub(super) fn target(&self) -> Result<Option<Target>> {
-        match self.variable("TORCHTPU_TARGET").as_deref() {
-            None => Ok(None),
-            Some("cpu") => Ok(Some(Target::Cpu)),
-            Some("tpu") => Ok(Some(Target::Tpu)),
-            Some("cuda") => Ok(Some(Target::Other)),
-            Some(other) => Err(Error::runtime(format!(
-                "TORCHTPU_TARGET must be tpu, cpu or cuda, not {other:?}. It says what programs are written for; \
+        let Some(name) = self.variable("TORCHTPU_TARGET") else { return Ok(None) };
+        target_of(&name).map(Some).ok_or_else(|| {
+            Error::runtime(format!(
+                "TORCHTPU_TARGET must be tpu, cpu or cuda, not {name:?}. It says what programs are written for; \
                  TORCHTPU_PLATFORM says what they run on."
-            ))),
-        }
+            ))
+        })
     }
 
     pub(super) fn choose(&self) -> Result<Choice> {

@@ -221,6 +221,16 @@ pub fn open() -> Result<Platform> {
     })
 }
 
+/// Whose compiler programs for a platform are written for, by the name that users call it.
+pub fn target_of(platform: &str) -> Option<Target> {
+    match platform {
+        "cpu" => Some(Target::Cpu),
+        "tpu" => Some(Target::Tpu),
+        "cuda" => Some(Target::Other),
+        _ => None,
+    }
+}
+
 /// Opens libtpu to compile ahead of time, which needs no TPU; tells its path as well.
 ///
 /// # Errors
