@@ -78,6 +78,14 @@ test-rust: $(VENV)/.ready ## Rust tests
 test-python: build $(VENV)/.ready-examples ## Python tests (PYTEST="-k views" for some)
 	$(PY) -m pytest -n 2 -m "not slow" $(PYTEST)
 
+$(VENV)/.ready-libraries: pyproject.toml | $(VENV)/.ready
+	TORCHTPU_NATIVE=skip $(PY) -m pip install --no-build-isolation --editable ".[libraries]"
+	@touch $@
+
+.PHONY: test-libraries
+test-libraries: build $(VENV)/.ready-libraries ## Models and trainers of transformers, diffusers, PEFT, timm and torchvision on the device
+	HF_HUB_OFFLINE=1 $(PY) -m pytest -n 2 tests/python/test_libraries.py tests/python/test_detection.py
+
 .PHONY: conformance
 conformance: build ## All that PyTorch tests of its operators, against the CPU (CONFORMANCE="--help")
 	$(PY) -m tests.conformance $(CONFORMANCE)

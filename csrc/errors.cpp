@@ -4,6 +4,7 @@
 #include <torch/csrc/Exceptions.h>
 
 #include <cstring>
+#include <string_view>
 
 #include "shim.h"
 
@@ -39,6 +40,11 @@ static bool python_means_no_metas(PyObject* type) {
   return false;
 }
 
+// Such as "Tensor.item() cannot be called on meta tensors", and what torch.library says of sizes that the data decide.
+static bool speaks_of_meta_tensors(std::string_view message) {
+  return message.find("meta tensor") != message.npos || message.find("with meta Tensors") != message.npos;
+}
+
 bool means_no_metas() {
   try {
     throw;
@@ -52,13 +58,12 @@ bool means_no_metas() {
   } catch (python_error& error) {
     pybind11::gil_scoped_acquire gil;
     error.persist();  // it may still sit in the thread's error indicator
-    return python_means_no_metas(error.type) || error.message.find("meta tensor") != std::string::npos;
+    return python_means_no_metas(error.type) || speaks_of_meta_tensors(error.message);
   } catch (pybind11::error_already_set& error) {
     pybind11::gil_scoped_acquire gil;
-    return python_means_no_metas(error.type().ptr());
+    return python_means_no_metas(error.type().ptr()) || speaks_of_meta_tensors(error.what());
   } catch (const std::exception& error) {
-    // Such as "Tensor.item() cannot be called on meta tensors".
-    return std::strstr(error.what(), "meta tensor") != nullptr;
+    return speaks_of_meta_tensors(error.what());
   }
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod compare;
 pub(crate) mod control;
 pub(crate) mod conv;
 pub(crate) mod ctc;
+pub(crate) mod detection;
 pub(crate) mod distance;
 pub(crate) mod dynamic;
 pub(crate) mod embedding;
@@ -83,6 +84,7 @@ pub(crate) const FAMILIES: &[&[Row]] = &[
     control::ROWS,
     conv::ROWS,
     ctc::ROWS,
+    detection::ROWS,
     distance::ROWS,
     dynamic::ROWS,
     embedding::ROWS,

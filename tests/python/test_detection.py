@@ -1,0 +1,100 @@
+"""torchvision's operators for finding objects, and models that call them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+torchvision = pytest.importorskip("torchvision", reason="torchvision is not installed: pip install torchvision")
+ops = torchvision.ops
+
+
+def random_boxes(count: int, size: float, dtype: torch.dtype = torch.float32) -> Tensor:
+    corners = torch.rand(count, 2, dtype=dtype) * size
+    return torch.cat([corners, corners + torch.rand(count, 2, dtype=dtype) * size / 2], 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("count", [0, 1, 7, 200])
+def test_nms(count: int, dtype: torch.dtype, device: torch.device) -> None:
+    boxes, scores = random_boxes(count, 10, dtype), torch.rand(count, dtype=dtype)
+    scores[count // 2 :] = scores[: count - count // 2].clone()  # ties keep their order
+    for threshold in (0.0, 0.3, 0.5, 0.9):
+        expected = ops.nms(boxes, scores, threshold)
+        assert torch.equal(ops.nms(boxes.to(device), scores.to(device), threshold).cpu(), expected)
+
+
+def test_nms_at_the_threshold(device: torch.device) -> None:
+    """The overlap is exactly what 0.7 is in float32, which is less than 0.7."""
+    boxes = torch.tensor([[0.0, 0.0, 10.0, 1.0], [0.0, 0.0, 7.0, 1.0], [0.0, 0.0, 5.0, 1.0]])
+    scores = torch.tensor([0.9, 0.8, 0.7])
+    for threshold in (0.7, 0.5):
+        expected = ops.nms(boxes, scores, threshold)
+        assert torch.equal(ops.nms(boxes.to(device), scores.to(device), threshold).cpu(), expected)
+
+
+def test_batched_nms(device: torch.device) -> None:
+    boxes, scores, labels = random_boxes(60, 10), torch.rand(60), torch.randint(0, 3, (60,))
+    expected = ops.batched_nms(boxes, scores, labels, 0.4)
+    assert torch.equal(ops.batched_nms(boxes.to(device), scores.to(device), labels.to(device), 0.4).cpu(), expected)
+
+
+def test_nms_refuses_other_shapes(device: torch.device) -> None:
+    for boxes, scores in (
+        (torch.rand(3, 5), torch.rand(3)),
+        (torch.rand(4), torch.rand(4)),
+        (torch.rand(3, 4), torch.rand(2)),
+    ):
+        with pytest.raises(RuntimeError) as expected:
+            ops.nms(boxes, scores, 0.5)
+        with pytest.raises(RuntimeError) as actual:
+            ops.nms(boxes.to(device), scores.to(device), 0.5)
+        assert str(actual.value).splitlines()[0] in str(expected.value)
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("sampling", [-1, 2])
+@pytest.mark.parametrize("scale", [1.0, 0.25])
+def test_roi_align(scale: float, sampling: int, aligned: bool, device: torch.device) -> None:
+    """Regions reach beyond the features, too, and are smaller than a bin."""
+    features, grad = torch.randn(2, 3, 9, 13), torch.randn(8, 3, 4, 5)
+    boxes = torch.cat([random_boxes(6, 12 / scale), torch.tensor([[-5.0, -3.0, 40.0, 50.0], [2.0, 2.0, 2.1, 2.1]])])
+    regions = torch.cat([torch.randint(0, 2, (8, 1)).float(), boxes], 1)
+    results = []
+    for place in ("cpu", device):
+        x = features.to(place).detach().clone().requires_grad_()
+        pooled = ops.roi_align(x, regions.to(place), (4, 5), scale, sampling, aligned)
+        pooled.backward(grad.to(place))
+        results.append((pooled.detach().cpu(), x.grad.cpu()))  # type: ignore[union-attr]
+    for expected, actual in zip(*results, strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_roi_align_of_no_regions(device: torch.device) -> None:
+    pooled = ops.roi_align(torch.randn(1, 2, 5, 5, device=device), torch.empty(0, 5, device=device), 3)
+    assert pooled.cpu().shape == (0, 2, 3, 3)
+
+
+def test_what_has_no_row_says_so(device: torch.device) -> None:
+    regions = torch.tensor([[0.0, 0.0, 0.0, 4.0, 4.0]], device=device)
+    with pytest.raises(NotImplementedError, match="torchvision::roi_pool"):
+        ops.roi_pool(torch.randn(1, 2, 5, 5, device=device), regions, 2)
+
+
+@pytest.mark.slow
+def test_a_detector(device: torch.device) -> None:
+    torch.manual_seed(0)
+    make = torchvision.models.detection.fasterrcnn_mobilenet_v3_large_320_fpn
+    model = make(weights=None, weights_backbone=None, num_classes=3, box_score_thresh=0.0).eval()
+    image = torch.rand(3, 64, 96)
+    targets = [{"boxes": torch.tensor([[4.0, 4.0, 40.0, 50.0]]), "labels": torch.tensor([1])}]
+    with torch.no_grad():
+        expected = model([image])[0]
+        actual = model.to(device)([image.to(device)])[0]
+    for name in expected:
+        torch.testing.assert_close(actual[name].cpu(), expected[name], rtol=1e-3, atol=1e-3)
+    losses = model.train()([image.to(device)], [{name: each.to(device) for name, each in targets[0].items()}])
+    sum(losses.values()).backward()
+    assert all(each.isfinite() for each in losses.values())
+    assert all(each.grad is None or each.grad.isfinite().all() for each in model.parameters())

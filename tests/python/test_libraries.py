@@ -1,0 +1,168 @@
+"""Models and trainers of well-known libraries, as they are: `make test-libraries` installs the libraries and runs this.
+
+Every model is small and has random weights: nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+VOCABULARY = 100
+
+
+def library(name: str) -> Any:
+    return pytest.importorskip(name, reason=f"{name} is not installed: make test-libraries")
+
+
+def llama() -> nn.Module:
+    transformers = library("transformers")
+    return transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(**SMALL, num_key_value_heads=2, vocab_size=VOCABULARY)
+    )
+
+
+def gpt2() -> nn.Module:
+    transformers = library("transformers")
+    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "vocab_size": VOCABULARY}
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, bos_token_id=0, eos_token_id=0))
+
+
+def mixtral() -> nn.Module:
+    transformers = library("transformers")
+    config = transformers.MixtralConfig(**SMALL, num_key_value_heads=2, num_local_experts=4, vocab_size=VOCABULARY)
+    return transformers.MixtralForCausalLM(config)
+
+
+def mamba() -> nn.Module:
+    transformers = library("transformers")
+    config = transformers.MambaConfig(hidden_size=32, num_hidden_layers=2, vocab_size=VOCABULARY, state_size=4)
+    return transformers.MambaForCausalLM(config)
+
+
+def vit() -> nn.Module:
+    transformers = library("transformers")
+    return transformers.ViTForImageClassification(transformers.ViTConfig(**SMALL, image_size=32, patch_size=8))
+
+
+def unet() -> nn.Module:
+    return library("diffusers").UNet2DConditionModel(
+        sample_size=16,
+        layers_per_block=1,
+        block_out_channels=(32, 32),
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
+        cross_attention_dim=32,
+        attention_head_dim=8,
+        norm_num_groups=8,
+    )
+
+
+def tokens() -> dict[str, Tensor]:
+    return {"input_ids": torch.randint(3, VOCABULARY, (2, 9))}
+
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], dict[str, Tensor]]]] = {
+    "gpt2": (gpt2, tokens),
+    "llama": (llama, tokens),
+    "mixtral": (mixtral, tokens),
+    "mamba": (mamba, tokens),
+    "vit": (vit, lambda: {"pixel_values": torch.randn(2, 3, 32, 32)}),
+    "unet": (
+        unet,
+        lambda: {
+            "sample": torch.randn(2, 4, 16, 16),
+            "timestep": torch.tensor([3, 7]),
+            "encoder_hidden_states": torch.randn(2, 5, 32),
+        },
+    ),
+    "convnext": (lambda: library("timm").create_model("convnext_atto"), lambda: {"x": torch.randn(2, 3, 64, 64)}),
+    "resnet": (lambda: library("torchvision").models.resnet18(), lambda: {"x": torch.randn(2, 3, 64, 64)}),
+}
+
+
+def result_of(output: Any) -> Tensor:
+    for name in ("logits", "sample"):
+        if hasattr(output, name):
+            output = getattr(output, name)
+    assert isinstance(output, Tensor)
+    return output
+
+
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model(name: str, mode: str, device: torch.device) -> None:
+    """Forward and backward, beside the CPU."""
+    make, inputs_of = MODELS[name]
+    model, inputs = make().eval(), inputs_of()
+    moved = copy.deepcopy(model).to(device)
+    with torch.tpu.set_eager_mode(mode):
+        expected = result_of(model(**inputs))
+        actual = result_of(moved(**{key: value.to(device) for key, value in inputs.items()}))
+        torch.testing.assert_close(actual.detach().cpu(), expected.detach(), rtol=1e-3, atol=1e-4)
+        expected.square().mean().backward()
+        actual.square().mean().backward()
+        largest = max(float(each.grad.abs().max()) for each in model.parameters() if each.grad is not None)
+        for one, other in zip(model.parameters(), moved.parameters(), strict=True):
+            if one.grad is not None and other.grad is not None:
+                torch.testing.assert_close(other.grad.cpu(), one.grad, rtol=1e-3, atol=1e-4 * largest)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_beams": 3}, {"cache_implementation": "static"}], ids=str)
+@pytest.mark.parametrize("make", [gpt2, llama, mixtral])
+def test_generation(make: Callable[[], nn.Module], options: dict[str, Any], device: torch.device) -> None:
+    """The same tokens as on the CPU; a row of the batch is padded on the left."""
+    model: Any = make().eval()
+    ids = torch.randint(3, VOCABULARY, (2, 9))
+    mask = torch.ones_like(ids)
+    mask[1, :3] = 0
+    options = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0, **options}
+    expected = model.generate(ids, attention_mask=mask, **options)
+    actual = model.to(device).generate(ids.to(device), attention_mask=mask.to(device), **options)
+    assert torch.equal(actual.cpu(), expected)
+
+
+def test_trainer(device: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainer asks accelerate for its device, and accelerate asks this variable before those that it knows."""
+    monkeypatch.setenv("ACCELERATE_TORCH_DEVICE", "tpu")
+    transformers = library("transformers")
+    library("accelerate")
+    ids = torch.randint(3, VOCABULARY, (16, 12))
+    examples = [{"input_ids": each, "labels": each} for each in ids]
+    options = {"per_device_train_batch_size": 8, "num_train_epochs": 8, "learning_rate": 1e-2, "report_to": []}
+    arguments = transformers.TrainingArguments(str(tmp_path), **options, disable_tqdm=True)
+    trainer = transformers.Trainer(llama(), arguments, train_dataset=examples, eval_dataset=examples)
+    before = trainer.evaluate()["eval_loss"]
+    trainer.train()
+    assert next(trainer.model.parameters()).device.type == device.type
+    assert trainer.evaluate()["eval_loss"] < 0.9 * before
+
+
+def test_low_rank_adapters(device: torch.device) -> None:
+    """With mixed precision, checkpointing and a fused optimizer."""
+    peft: Any = library("peft")
+    model = peft.get_peft_model(llama(), peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"])).to(device)
+    model.base_model.model.lm_head.weight.requires_grad_()
+    model.gradient_checkpointing_enable()
+    model.train()
+    optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=1e-2, fused=True)
+    ids = torch.randint(3, VOCABULARY, (4, 12), device=device)
+    losses = []
+    for _ in range(10):
+        with torch.autocast("tpu", dtype=torch.bfloat16):
+            loss = model(input_ids=ids, labels=ids).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    assert losses[-1] < 0.9 * losses[0]
