@@ -62,7 +62,7 @@ reasons in [expected_failures.toml](../tests/conformance/expected_failures.toml)
 
 The column TPU says what libtpu's compiler takes of that, forward and backward: {ROW} all that it was asked about, else
 all but the dtypes given, for the reason with that number. `make conformance-tpu` asks; so far it was about each
-operator with float32 and int64, and about a sample of the other dtypes, since libtpu takes half an hour for a dtype.
+operator with float32, int64 and bfloat16, and about a sample of the other dtypes: libtpu takes half an hour for one.
 A call of what it does not take raises NotImplementedError with the reason.
 
 A TPU has no 64-bit numbers. Its compiler makes an int64 of two int32, which is exact, and a float64 of two float32,

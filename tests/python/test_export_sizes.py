@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,23 @@ class Repeated(nn.Module):
 
 
 batch, length = Dim("batch", min=2, max=32), Dim("length", min=5, max=40)
+
+
+class Enlarged(nn.Module):
+    """Has a batch norm, whose statistics nobody takes, a recurrence and composites that PyTorch keeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv1d(3, 8, 3, padding=1), nn.BatchNorm1d(8), nn.ReLU(), nn.MaxPool1d(2))
+        self.recurrence = nn.GRU(4, 5, batch_first=True)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        enlarged = nn.functional.interpolate(self.body(x), scale_factor=2.0)
+        return enlarged, self.recurrence(x[:, :, :4])[0]
+
+
 MODELS = {
+    "enlarged": (Enlarged, ({0: batch},), lambda n, _: (torch.randn(n, 3, 8),)),
     "normalised": (Normalised, ({0: batch},), lambda n, _: (torch.randn(n, 4),)),
     "strided": (Strided, ({0: batch, 2: length},), lambda n, m: (torch.randn(n, 3, m),)),
     "repeated": (Repeated, ({1: length}, {1: 2 * length}), lambda _, m: (torch.randn(3, m), torch.randn(3, 2 * m))),
@@ -157,8 +174,15 @@ def test_refuses_what_has_no_bound() -> None:
 
 def test_values_of_expressions() -> None:
     names = {"s0": 7, "s1": 3}
-    for expression in ("s0//2 - s1", "2*s0 % 4", "max(s0, s1)**2", "-s0 / 2", "math.ceil(s0 / s1)", "1.5*float(s1)"):
-        expected = eval(expression, {"math": __import__("math")}, names)
+    for expression in (
+        "s0//2 - s1",
+        "2*s0 % 4",
+        "max(s0, s1)**2",
+        "-s0 / 2",
+        "math.ceil(s0 / s1)",
+        "1.5*torch.sym_float(s1)",
+    ):
+        expected = eval(expression, {"math": math, "torch": torch}, names)
         actual = value_of(expression, names)
         assert actual == expected
         assert type(actual) is type(expected)

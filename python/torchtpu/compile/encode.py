@@ -229,8 +229,17 @@ class GraphEncoder(SizeEncoder):
             pass  # arithmetic on sizes: `plain` evaluates it
         elif operator is python_operator.getitem or isinstance(operator, OpOverload):
             super().call(node)
+            self._forget_unused(node)
         else:
             self._refuse(operator)
+
+    def _forget_unused(self, node: Node) -> None:
+        """Of results that nobody takes, devices differ in the shapes: statistics that a batch norm does not need."""
+        known = self._result_dims.get(len(self.nodes) - 1)
+        results = node.meta["val"]
+        if known is not None and isinstance(results, list | tuple) and len(known) == len(results):
+            used = {user.args[1] for user in node.users}
+            known[:] = [dims if i in used else None for i, dims in enumerate(known)]
 
     def _is_plain(self, node: Any) -> bool:
         """Whether a tensor is all of its memory, in row-major order."""

@@ -18,16 +18,16 @@ OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Pow: operator.pow,
     ast.USub: operator.neg,
 }
+# As PyTorch prints them.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "abs": abs,
     "min": min,
     "max": max,
-    "abs": abs,
-    "float": float,
-    "int": int,
     "math.floor": math.floor,
     "math.ceil": math.ceil,
     "math.trunc": math.trunc,
-    "math.sqrt": math.sqrt,
+    "torch.sym_float": float,
+    "torch._sym_sqrt": math.sqrt,
 }
 
 

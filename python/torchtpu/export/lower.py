@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any, Literal
 
 import torch
@@ -35,7 +36,7 @@ def to_stablehlo(
     from torchtpu.compile.encode import GraphEncoder
     from torchtpu.decompose.encoding import SCALAR_TYPES
 
-    program = program.run_decompositions({})
+    program = program.run_decompositions(_decompositions(program))
     module = program.graph_module
     for node in _settled(module.graph):
         module.graph.erase_node(node)
@@ -72,6 +73,25 @@ def described(spec: Spec) -> tuple[int, list[int]]:
     from torchtpu.decompose.encoding import SCALAR_TYPES
 
     return SCALAR_TYPES[spec.dtype], list(spec.shape)
+
+
+def _decompositions(program: torch.export.ExportedProgram) -> Any:
+    """How PyTorch decomposes what has no row, where sizes change. The encoder's own decompositions are those of eager,
+    which take what they are given for the sizes of every time."""
+    from torch._decomp import decomposition_table
+
+    from torchtpu.compile.encode import is_covered
+
+    if not any(_free_symbols(node.meta.get("val")) for node in program.graph.find_nodes(op="placeholder")):
+        return {}
+    table = torch.export.default_decompositions()
+    called = {node.target for node in program.graph.nodes if node.op == "call_function"}
+    # What PyTorch counts as core, and keeps, though it knows how to decompose it.
+    table.update({each: decomposition_table[each] for each in called - set(table) if each in decomposition_table})
+    for operator in list(table):
+        if is_covered(operator):
+            table.pop(operator)
+    return table
 
 
 def _settled(graph: torch.fx.Graph) -> list[Node]:
@@ -149,8 +169,7 @@ def _weight(program: torch.export.ExportedProgram, name: str) -> torch.Tensor:
 
 
 def _bytes(tensor: torch.Tensor) -> bytes:
-    # A clone's storage holds the tensor and nothing else.
-    return bytes(tensor.clone().untyped_storage())
+    return ctypes.string_at(tensor.data_ptr(), tensor.nbytes)
 
 
 def _spec(encoder: Any, node: Any) -> Spec:
