@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+# `make test` installs it; a device can be built and used without.
 torchvision = pytest.importorskip("torchvision", reason="torchvision is not installed: pip install torchvision")
 ops = torchvision.ops
 
@@ -77,6 +78,7 @@ def test_roi_align_of_no_regions(device: torch.device) -> None:
 
 
 def test_what_has_no_row_says_so(device: torch.device) -> None:
+    """Rows there are for what torchvision's own detectors call."""
     regions = torch.tensor([[0.0, 0.0, 0.0, 4.0, 4.0]], device=device)
     with pytest.raises(NotImplementedError, match="torchvision::roi_pool"):
         ops.roi_pool(torch.randn(1, 2, 5, 5, device=device), regions, 2)

@@ -217,7 +217,7 @@ impl<'b> Cx<'b> {
         let Some(dims) = self.result_dims(0).filter(|dims| dims.len() == result.rank()) else { return result };
         let mut extents = result.extents();
         for axis in axes.filter(|&axis| dims[axis].capacity == result.dim(axis)) {
-            extents[axis] = dims[axis].extent(self.b());
+            extents[axis] = dims[axis].extent(|size| self.b().capacity(size));
         }
         if extents == result.extents() { result } else { result.without_extents().with_extents(extents) }
     }

@@ -339,7 +339,7 @@ fn check_bounds(operator: &str, results: &mut [Value<'_>], expected: Option<&[Op
         let mut extents = result.extents();
         for (axis, dim) in dims.iter().enumerate() {
             if extents[axis].is_whole() && dim.sizes.len() == 1 {
-                extents[axis] = dim.extent(result.builder());
+                extents[axis] = dim.extent(|size| result.builder().capacity(size));
             }
             if dim.sizes.is_empty() {
                 // PyTorch knows that the size is what it can be at most, as of a tensor that was broadcast to another.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stablehlo::{Builder, DType, Extent, Factor, Number, Precision, Target, Type};
+use stablehlo::{DType, Extent, Factor, Number, Precision, Target, Type};
 
 use crate::table::Row;
 
@@ -60,18 +60,16 @@ impl Dim {
         dims.iter().map(|dim| dim.capacity).collect()
     }
 
-    /// How much of such a dimension is real: what is merged is in the order of the sizes.
-    pub fn extent(&self, b: &Builder) -> Extent {
-        match self.sizes.as_slice() {
-            [] => Extent::default(),
-            [size] => Extent::multiple(*size, b.capacity(*size), self.capacity),
-            sizes => {
-                let bounded = sizes.iter().map(|&size| Factor { capacity: b.capacity(size), size: Some(size) });
-                let parts = self.capacity / bounded.clone().map(|factor| factor.capacity.max(1)).product::<i64>();
-                let rest = (parts != 1).then_some(Factor { capacity: parts, size: None });
-                Extent(bounded.chain(rest).collect())
-            }
+    /// How much of such a dimension is real: what is bounded is outermost, in the order of the sizes, of which `capacity`
+    /// tells how large they can get.
+    pub fn extent(&self, capacity: impl Fn(u32) -> i64) -> Extent {
+        if self.sizes.is_empty() {
+            return Extent::default();
         }
+        let bounded = self.sizes.iter().map(|&size| Factor { capacity: capacity(size), size: Some(size) });
+        let parts = bounded.clone().fold(self.capacity, |parts, factor| parts / factor.capacity.max(1));
+        let rest = (parts > 1).then_some(Factor { capacity: parts, size: None });
+        Extent(bounded.chain(rest).collect())
     }
 }
 

@@ -197,7 +197,7 @@ impl Engine {
                 None => dims
                     .iter()
                     .find(|(other, _)| *other == dim)
-                    .map_or_else(|| outermost(dim, bounds), |(_, e)| (*e).clone()),
+                    .map_or_else(|| dim.extent(|size| bounds.sizes[size as usize].1), |(_, e)| (*e).clone()),
             });
             (input.arg, extents.collect::<Vec<_>>())
         });
@@ -371,15 +371,6 @@ fn known_places(input: &BoundedInput, arg: &Arg, bounds: &Bounds, actual: &[i64]
         false => known.as_ref().and_then(|known| like(&known.axes[axis], dim, bounds, actual)),
     };
     input.dims.iter().enumerate().map(extent).collect()
-}
-
-/// With what is bounded outermost.
-pub(crate) fn outermost(dim: &Dim, bounds: &Bounds) -> Extent {
-    let bounded = dim.sizes.iter().map(|&size| Factor { capacity: bounds.sizes[size as usize].1, size: Some(size) });
-    let mut factors: Vec<Factor> = bounded.collect();
-    let rest = factors.iter().fold(dim.capacity, |rest, factor| rest / factor.capacity.max(1));
-    factors.extend((rest != 1).then_some(Factor { capacity: rest, size: None }));
-    Extent(factors)
 }
 
 /// The factors of a dimension in the order that a padded value has them; `None` where they are others.

@@ -4,12 +4,12 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use aten::{
-    ArgSpec, Bounds, Call, CallBody, Extent, Graph, Lowered, Output, ParamSource, ResultSpec, ScalarSpec, StorageSpec,
+    ArgSpec, Call, CallBody, Dim, Extent, Graph, Lowered, Output, ParamSource, ResultSpec, ScalarSpec, StorageSpec,
     TensorSpec, lower_call,
 };
 use stablehlo::{DType, Precision, Target, Type};
 
-use crate::bounded::{BoundedInput, outermost};
+use crate::bounded::BoundedInput;
 use crate::error::{Error, Result};
 
 /// An input of an exported module.
@@ -32,7 +32,7 @@ pub fn module_text(
 ) -> Result<String> {
     let lowered = lower_call(&Call {
         operator: "the exported program".into(),
-        body: CallBody::Graph(Arc::new(placed(graph, bounded)?)),
+        body: CallBody::Graph(Arc::new(placed(graph, bounded))),
         names: (0..inputs.len() + numbers.len()).map(|i| i.to_string()).collect(),
         args: inputs
             .iter()
@@ -50,8 +50,12 @@ pub fn module_text(
         target,
         is_checked: false,
     })?;
-    if lowered.outputs.iter().any(|output| matches!(output, Output::Fresh { extents, .. } if !are_prefixes(extents))) {
-        return Err(not_implemented("a dimension of a result is a product of sizes that change"));
+    let is_scattered = |output: &Output| match output {
+        Output::Fresh { extents, .. } => !extents.iter().all(Extent::is_prefix),
+        _ => false,
+    };
+    if lowered.outputs.iter().any(is_scattered) {
+        return Err(not_implemented("a result has padding between its elements, because it merges dimensions"));
     }
     let mut params: Vec<String> = Vec::new();
     let mut body = String::new();
@@ -89,20 +93,13 @@ fn not_implemented(what: &str) -> Error {
 }
 
 /// The graph, told how its bounded inputs lie in what `@main` takes.
-fn placed(mut graph: Graph, bounded: &[BoundedInput]) -> Result<Graph> {
-    if bounded.iter().flat_map(|input| &input.dims).any(|dim| dim.sizes.len() > 1) {
-        return Err(not_implemented("a dimension of an input is a product of sizes that change"));
+fn placed(mut graph: Graph, bounded: &[BoundedInput]) -> Graph {
+    if let Some(bounds) = &mut graph.bounds {
+        let sizes = &bounds.sizes;
+        let extent = |dim: &Dim| dim.extent(|size| sizes[size as usize].1);
+        bounds.inputs = bounded.iter().map(|input| (input.arg, input.dims.iter().map(extent).collect())).collect();
     }
-    if let Some(bounds) = graph.bounds.take() {
-        let extents = |input: &BoundedInput| input.dims.iter().map(|dim| outermost(dim, &bounds)).collect();
-        let inputs = bounded.iter().map(|input| (input.arg, extents(input))).collect();
-        graph.bounds = Some(Bounds { inputs, ..bounds });
-    }
-    Ok(graph)
-}
-
-fn are_prefixes(extents: &[Extent]) -> bool {
-    extents.iter().all(Extent::is_prefix)
+    graph
 }
 
 /// What `@main` hands to the function. A number is taken in as many types as the operators want it in.

@@ -32,7 +32,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def value_of(expression: str, names: Mapping[str, int]) -> int | float:
-    """NotImplementedError for anything else."""
+    """The value of an expression. NotImplementedError for anything but arithmetic: what a file says is never run."""
 
     def value(node: ast.AST) -> Any:
         match node:

@@ -12,8 +12,6 @@ from torchtpu import _C
 from torchtpu.export.expressions import value_of
 from torchtpu.export.stablehlo import Multiple, Number, Spec, StableHLO, Symbol
 
-PLATFORMS = ("tpu", "cpu", "cuda")
-
 
 def to_stablehlo(
     program: torch.export.ExportedProgram,
@@ -29,8 +27,6 @@ def to_stablehlo(
     """
     if weights not in ("inside", "beside"):
         raise ValueError(f"weights must be 'inside' or 'beside', not {weights!r}")
-    if platform is not None and platform not in PLATFORMS:
-        raise ValueError(f"platform must be 'tpu', 'cpu', 'cuda' or None, not {platform!r}")
     from torch.export.graph_signature import InputKind
 
     from torchtpu.compile.encode import GraphEncoder
@@ -48,6 +44,7 @@ def to_stablehlo(
     symbols, bounds = _sizes(program, skipped=len(held))
     encoder = GraphEncoder(module, frozenset(_C.table()), {}, bounds)
     taken = [node for node, kind in zip(encoder.placeholders, encoder.kinds, strict=True) if kind == "t"]
+    # A function of StableHLO returns tensors.
     if any(not isinstance(node, Node) for node in encoder.outputs if node is not None):
         raise NotImplementedError("to_stablehlo: the program returns a number, which is none of a module's results")
     inputs = [_spec(encoder, node) for node in taken]
@@ -82,7 +79,7 @@ def _decompositions(program: torch.export.ExportedProgram) -> Any:
 
     from torchtpu.compile.encode import is_covered
 
-    if not any(_free_symbols(node.meta.get("val")) for node in program.graph.find_nodes(op="placeholder")):
+    if not program.range_constraints:
         return {}
     table = torch.export.default_decompositions()
     called = {node.target for node in program.graph.nodes if node.op == "call_function"}
@@ -107,6 +104,7 @@ def _settled(graph: torch.fx.Graph) -> list[Node]:
 
 def _sizes(program: torch.export.ExportedProgram, skipped: int) -> tuple[list[Symbol], Any]:
     """The sizes that change and their bounds; `skipped` inputs are weights."""
+    from torch.fx.experimental.symbolic_shapes import free_symbols
     from torch.utils._sympy.numbers import int_oo
 
     from torchtpu.compile.bounds import Bounds
@@ -114,8 +112,8 @@ def _sizes(program: torch.export.ExportedProgram, skipped: int) -> tuple[list[Sy
 
     module = program.graph_module
     told = symbols_of(module)
-    values = [node.meta.get("val") for node in module.graph.nodes]
-    if unknown := {symbol for value in values for symbol in _free_symbols(value)} - set(told):
+    # A program serves what the shapes of its inputs tell: those who call it give no sizes.
+    if unknown := free_symbols([node.meta.get("val") for node in module.graph.nodes]) - set(told):
         raise NotImplementedError(
             f"to_stablehlo: no input tells {', '.join(map(str, sorted(unknown, key=str)))}, which is a size that the "
             "data decide or a number that changes"
@@ -136,18 +134,6 @@ def _sizes(program: torch.export.ExportedProgram, skipped: int) -> tuple[list[Sy
     if not symbols:
         return [], None
     return symbols, Bounds(dict(zip(told, (symbol.high for symbol in symbols), strict=True)), {})
-
-
-def _free_symbols(value: Any) -> set[Any]:
-    from torch.fx.experimental.symbolic_shapes import free_symbols
-    from torch.utils._pytree import tree_flatten
-
-    return {
-        symbol
-        for each in tree_flatten(value)[0]
-        if isinstance(each, torch.Tensor | torch.SymInt | torch.SymFloat | torch.SymBool)
-        for symbol in free_symbols(each)
-    }
 
 
 def _numbers(symbols: list[Symbol], bounds: Any) -> list[Number]:
@@ -178,6 +164,7 @@ def _spec(encoder: Any, node: Any) -> Spec:
     sizes: list[int | Multiple] = []
     for capacity, numbers in encoder.dims_of(value):
         if len(numbers) > 1:
+            # What is real of such a dimension has padding in between, which no caller could tell.
             raise NotImplementedError(f"to_stablehlo: a dimension of {node.name} is a product of sizes that change")
         sizes.append(Multiple(capacity // encoder.capacity_of(numbers[0]), numbers[0]) if numbers else capacity)
     return Spec(node.name, value.dtype, tuple(shape), tuple(sizes))

@@ -40,8 +40,7 @@ class Program:
         # What the results are like, for nobody else reads the module's types.
         results = range(count, count + len(outputs))
         nodes: list[tuple[str, list[Any], int]] = [
-            ("full", [("size", ("zs", self._dims(spec))), ("fill_value", ("n", 0)), _dtype(spec)], 1)
-            for spec in outputs
+            ("full", [("size", ("zs", _dims(spec))), ("fill_value", ("n", 0)), _dtype(spec)], 1) for spec in outputs
         ]
         arguments: list[tuple[str, Any]] = [("functions", ("s", functions)), ("entry", ("s", entry))]
         arguments += [("inputs", ("vs", list(range(count)))), ("like", ("vs", list(results)))]
@@ -53,18 +52,12 @@ class Program:
         bounds: Any = None
         if exported.numbers:
             sizes = [(len(inputs) + i, number.capacity) for i, number in enumerate(exported.numbers) if number.capacity]
-            changing = [(i, self._dims(spec), _strides(spec)) for i, spec in enumerate(inputs) if _changes(spec)]
-            dims = [self._dims(spec) for spec in outputs]
+            changing = [(i, _dims(spec), _strides(spec)) for i, spec in enumerate(inputs) if _changes(spec)]
+            dims = [_dims(spec) for spec in outputs]
             bounds = (sizes, changing, [*([each] for each in dims), dims])
         return _C.CompiledGraph(
             "an exported program", graph, kinds, [], described_outputs, sources, self.device.index, [], bounds
         )
-
-    def _dims(self, spec: Spec) -> list[tuple[int, list[int]]]:
-        return [
-            (most, [size.number] if isinstance(size, Multiple) else [])
-            for most, size in zip(spec.shape, spec.sizes, strict=True)
-        ]
 
     def __call__(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         if len(inputs) != len(self.inputs):
@@ -126,6 +119,14 @@ def _renamed(text: str) -> tuple[str, str]:
 
 def _dtype(spec: Spec) -> tuple[str, tuple[str, int]]:
     return "dtype", ("d", described(spec)[0])
+
+
+def _dims(spec: Spec) -> list[tuple[int, list[int]]]:
+    """The dimensions as the core takes them."""
+    return [
+        (most, [size.number] if isinstance(size, Multiple) else [])
+        for most, size in zip(spec.shape, spec.sizes, strict=True)
+    ]
 
 
 def _changes(spec: Spec) -> bool:

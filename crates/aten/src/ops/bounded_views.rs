@@ -242,7 +242,7 @@ pub(crate) fn keeps_places(x: Value<'_>, dims: &[Dim]) -> bool {
 
 /// A reshape that cuts through bounded dimensions, or merges them otherwise than they lie in memory.
 pub(crate) fn reshape<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[Dim]) -> Value<'b> {
-    relaid(cx, x, &Dim::capacities(dims), dims.iter().map(|dim| dim.extent(cx.b())).collect())
+    relaid(cx, x, &Dim::capacities(dims), dims.iter().map(|dim| dim.extent(|size| cx.b().capacity(size))).collect())
 }
 
 /// What is real of a value, in the same order in another shape: each element is fetched from where it is.

@@ -1,7 +1,7 @@
 //! Assertions, and higher-order operators of graphs: what PyTorch calls `cond`, `while_loop`, `scan` and `map`. Their
 //! functions are graphs of rows, which become regions.
 
-use stablehlo::{DType, Extent, Type, Value};
+use stablehlo::{DType, Type, Value};
 
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result};
@@ -42,11 +42,11 @@ pub(crate) const ROWS: &[Row] = &[
     // A module from elsewhere; the results are like some values in type. What is bounded lies at the start.
     many(&["torchtpu::call"], |cx| {
         let types = cx.tensors("like")?.iter().map(|value| value.ty()).collect();
-        let inputs = cx.tensors("inputs")?;
-        if inputs.iter().any(|value| !value.extents().iter().all(Extent::is_prefix)) {
-            cx.b().refuse("a call of a module");
+        let mut inputs = cx.tensors("inputs")?;
+        for input in &mut inputs {
+            (0..input.rank()).for_each(|axis| input.require_prefix(axis, "a call of a module"));
+            *input = input.without_extents();
         }
-        let inputs: Vec<Value> = inputs.iter().map(|value| value.without_extents()).collect();
         Ok(cx.b().call(cx.str("functions")?, &cx.str("entry")?, &inputs, types))
     })
     .bounded(),

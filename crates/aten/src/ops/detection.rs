@@ -2,7 +2,7 @@
 
 use stablehlo::{DType, DotDims, Precision, Value};
 
-use crate::cx::Cx;
+use crate::cx::{Cx, float_dtype};
 use crate::error::{Error, Result};
 use crate::ops::dynamic::Chosen;
 use crate::ops::index::Places;
@@ -53,7 +53,7 @@ fn nms<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
         return Ok(b.splat(0, DType::I64, &[0]));
     }
     let (_, order) = sorted(scores, 0, true);
-    let boxes = Places::slices(&boxes.dims(), 0, order).read(boxes.convert(wide(boxes.dtype())));
+    let boxes = Places::slices(&boxes.dims(), 0, order).read(boxes.convert(float_dtype(boxes.dtype()).opmath()));
     let [left, top, right, bottom] = [0, 1, 2, 3].map(|side| boxes.select_axis(1, side));
     // A threshold is a double, which a product of single precision may equal when rounded.
     let threshold = cx.scalar("iou_threshold", DType::F64)?;
@@ -86,10 +86,6 @@ fn nms<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     Ok(chosen.pack(order, order))
 }
 
-fn wide(dtype: DType) -> DType {
-    if dtype == DType::F64 { DType::F64 } else { DType::F32 }
-}
-
 // ---- regions of interest ---------------------------------------------------------------------------------
 
 /// How much each place of the features counts for each bin of a region. Bilinear samples on a grid are a product of what
@@ -106,7 +102,7 @@ struct Sampling<'b> {
 impl<'b> Sampling<'b> {
     /// Of features of these dimensions: images, channels, height, width.
     fn of(cx: &Cx<'b>, dims: &[i64], dtype: DType) -> Result<Sampling<'b>> {
-        let (b, dtype) = (cx.b(), wide(dtype));
+        let (b, dtype) = (cx.b(), float_dtype(dtype).opmath());
         let rois = cx.tensor("rois")?;
         let count = rois.dim(0);
         let image = rois.select_axis(1, 0).convert(DType::I32);

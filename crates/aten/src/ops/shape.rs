@@ -196,7 +196,7 @@ fn repeat<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let repeated = x.reshape(&sizes).broadcast_in_dim(&spread, &own);
     let mut extents = repeated.extents();
     for (i, count) in counts.iter().enumerate().filter(|(_, count)| !count.sizes.is_empty()) {
-        extents[2 * i] = count.extent(cx.b());
+        extents[2 * i] = count.extent(|size| cx.b().capacity(size));
     }
     Ok(repeated.without_extents().with_extents(extents).reshape(&total))
 }
