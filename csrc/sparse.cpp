@@ -101,7 +101,7 @@ void register_operator(const OperatorHandle& op, DispatchKey key, const Names& n
 
 }  // namespace
 
-void register_sparse() {
+void register_layouts() {
   auto& m = *new torch::Library(torch::Library::IMPL, "aten", DispatchKey::PrivateUse1, __FILE__, __LINE__);
   for (const char* name : kFromDense) m.impl(name, torch::CppFunction::makeFromBoxedFunction<&use_pytorchs<DispatchKey::CPU>>());
   for (const char* name : {"_spdiags", "_validate_compressed_sparse_indices"}) {
@@ -114,6 +114,7 @@ void register_sparse() {
     if (!op.has_value()) continue;
     register_operator<DispatchKey::SparseCPU>(*op, DispatchKey::SparsePrivateUse1, kCoo);
     register_operator<DispatchKey::SparseCsrCPU>(*op, DispatchKey::SparseCsrPrivateUse1, kCompressed);
+    register_nested(*op);
   }
 }
 

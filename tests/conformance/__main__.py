@@ -18,7 +18,7 @@ from tests.conformance.cases import COMPILED_DTYPES, DIRECTIONS, DTYPES, MODES, 
 from tests.conformance.exceptions import expected_failure
 from tests.conformance.judge import INPUTS, Verdict
 from tests.conformance.report import summarize, write_report
-from tests.conformance.workers import run_all
+from tests.conformance.workers import Settings, run_all
 
 FOLDER = Path("build/conformance")
 # Of so few cases the failures are printed, too.
@@ -59,6 +59,9 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--sample", type=int, metavar="N", help="draw N cases at random from the selection")
     parser.add_argument("--seed", type=int, default=0, help="for the draw, and for every case's inputs (0)")
     parser.add_argument("--failed", action="store_true", help="of the selection, only what failed in the last run")
+    parser.add_argument(
+        "--optimized", action="store_true", help="compile programs as users have them, which takes twice as long"
+    )
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="processes (2)")
     parser.add_argument("--timeout", type=float, default=180, metavar="SECONDS", help="what a case may take (180)")
     parser.add_argument("--folder", type=Path, help=f"where the results go ({FOLDER}; {FOLDER}-tpu)")
@@ -88,6 +91,7 @@ def settle(options: argparse.Namespace) -> None:
     options.inputs = options.inputs or (ahead.INPUTS if compiles else INPUTS)
     options.folder = options.folder or (FOLDER.with_name(f"{FOLDER.name}-tpu") if compiles else FOLDER)
     if compiles:
+        options.optimized = True
         ahead.write_for_tpus()
 
 
@@ -152,7 +156,8 @@ def main() -> int:
     options = parser().parse_args()
     settle(options)
     options.folder.mkdir(parents=True, exist_ok=True)
-    results = Results(options.folder / "results.jsonl", {"seed": options.seed, "inputs": options.inputs})
+    settings = Settings(options.inputs, options.seed, options.optimized)
+    results = Results(options.folder / "results.jsonl", dataclasses.asdict(settings))
     chosen = select(options)
     if options.failed:
         chosen = [case for case in chosen if (last := results.verdicts.get(str(case))) and last.is_failure]
@@ -167,7 +172,7 @@ def main() -> int:
         if not options.failed:
             results.forget(names)
     progress = Progress(len(chosen), len(chosen) - len(remaining))
-    for verdict in run_all(remaining, options.workers, options.timeout, options.inputs, options.seed):
+    for verdict in run_all(remaining, options.workers, options.timeout, settings):
         results.append(verdict)
         progress.step(verdict)
         if verdict.is_failure and expected_failure(verdict.case) is None and len(chosen) <= FEW:

@@ -80,10 +80,11 @@ class Subject(Protocol):
 @functools.cache
 def subjects() -> dict[str, Subject]:
     """All subjects by name. Loading them takes seconds."""
+    from tests.conformance.jagged import jagged_operators
     from tests.conformance.modules import modules, optimizers
     from tests.conformance.operators import operators
 
-    return {subject.name: subject for subject in (*operators(), *modules(), *optimizers())}
+    return {subject.name: subject for subject in (*operators(), *jagged_operators(), *modules(), *optimizers())}
 
 
 def cases(

@@ -25,14 +25,39 @@ START_SECONDS = 300.0
 # A worker that has compiled so many programs is replaced: they stay in memory, and the system limits the mappings that
 # a process may have.
 MOST_PROGRAMS = 6000
+# What halves the CPU time of a compile with XLA's CPU compiler. Of a sweep's time it is most, and the cases judge the
+# lowerings, not LLVM's optimizations.
+QUICK_COMPILES = (
+    "--xla_backend_optimization_level=0",
+    "--xla_llvm_disable_expensive_passes=true",
+    "--xla_cpu_use_fusion_emitters=false",
+    "--xla_cpu_parallel_codegen_split_count=1",
+)
 
 
-def run_all(cases: Iterable[Case], workers: int, timeout: float, inputs: int, seed: int) -> Iterator[Verdict]:
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a worker is told of all cases."""
+
+    inputs: int
+    seed: int
+    is_optimized: bool = True
+    """Whether programs are compiled as users have them."""
+
+    def environment(self) -> dict[str, str]:
+        # One thread for each operator's loops: the workers are the parallelism.
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        if not self.is_optimized:
+            environment["XLA_FLAGS"] = " ".join((*QUICK_COMPILES, os.environ.get("XLA_FLAGS", "")))
+        return environment
+
+
+def run_all(cases: Iterable[Case], workers: int, timeout: float, settings: Settings) -> Iterator[Verdict]:
     """The verdicts as they come. A worker gets all cases of a subject in turn, since they share programs."""
     subjects = deque(list(group) for _, group in itertools.groupby(cases, key=lambda case: case.subject))
     verdicts: queue.Queue[Verdict | None] = queue.Queue()
     threads = [
-        threading.Thread(target=_serve, args=(subjects, verdicts, timeout, inputs, seed), daemon=True)
+        threading.Thread(target=_serve, args=(subjects, verdicts, timeout, settings), daemon=True)
         for _ in range(min(workers, len(subjects)))
     ]
     for thread in threads:
@@ -46,7 +71,7 @@ def run_all(cases: Iterable[Case], workers: int, timeout: float, inputs: int, se
             yield verdict
 
 
-def _serve(subjects: deque[list[Case]], verdicts: queue.Queue[Any], timeout: float, inputs: int, seed: int) -> None:
+def _serve(subjects: deque[list[Case]], verdicts: queue.Queue[Any], timeout: float, settings: Settings) -> None:
     """One thread keeps one worker busy until no subject is left."""
     worker = None
     try:
@@ -56,7 +81,7 @@ def _serve(subjects: deque[list[Case]], verdicts: queue.Queue[Any], timeout: flo
             except IndexError:
                 return
             for case in cases:
-                worker = worker or _Worker(inputs, seed)
+                worker = worker or _Worker(settings)
                 verdict, is_alive = worker.run(case, timeout)
                 verdicts.put(verdict)
                 if not is_alive:
@@ -69,16 +94,14 @@ def _serve(subjects: deque[list[Case]], verdicts: queue.Queue[Any], timeout: flo
 
 
 class _Worker:
-    def __init__(self, inputs: int, seed: int) -> None:
+    def __init__(self, settings: Settings) -> None:
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in stop)
-        # One thread for each operator's loops: the workers are the parallelism.
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.conformance.workers", str(inputs), str(seed)],
+            [sys.executable, "-m", "tests.conformance.workers", str(settings.inputs), str(settings.seed)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
-            env=environment,
+            env=settings.environment(),
         )
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.process.stdout, selectors.EVENT_READ)

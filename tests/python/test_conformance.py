@@ -121,11 +121,11 @@ def test_the_page_of_operators_is_not_stale() -> None:
 
 def test_a_crash_or_a_hang_costs_one_case() -> None:
     from tests.conformance.cases import Case
-    from tests.conformance.workers import run_all
+    from tests.conformance.workers import Settings, run_all
 
     crash, case = Case.parse("no such operator/float32/forward/strict"), Case.parse("abs/float32/forward/strict")
-    assert [verdict.status for verdict in run_all([crash, case], 1, 60, 1, 0)] == ["crash", "pass"]
-    assert [verdict.status for verdict in run_all([case], 1, 1e-6, 1, 0)] == ["hang"]
+    assert [verdict.status for verdict in run_all([crash, case], 1, 60, Settings(1, 0))] == ["crash", "pass"]
+    assert [verdict.status for verdict in run_all([case], 1, 1e-6, Settings(1, 0))] == ["hang"]
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))

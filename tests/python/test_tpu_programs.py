@@ -182,14 +182,14 @@ def test_a_sample_of_the_conformance_cases_compiles(monkeypatch: pytest.MonkeyPa
     from tests.conformance import ahead
     from tests.conformance.cases import Case, cases
     from tests.conformance.exceptions import expected_failure
-    from tests.conformance.workers import run_all
+    from tests.conformance.workers import Settings, run_all
 
     # For the worker's process; this one's device may be open.
     monkeypatch.setenv("TORCHTPU_TARGET", "tpu")
     dtypes = ("float32", "bfloat16", "int64", "int32")
     everything = [*cases(dtypes=dtypes, directions=ahead.DIRECTIONS, modes=("v5e", "v6e"))]
     drawn = [*random.Random(SEED).sample(everything, SAMPLE), *map(Case.parse, DIED)]
-    verdicts = run_all(drawn, 1, 300, ahead.INPUTS, 0)
+    verdicts = run_all(drawn, 1, 300, Settings(ahead.INPUTS, 0))
     refused = [verdict for verdict in verdicts if verdict.is_failure and not expected_failure(verdict.case)]
     assert not refused, f"TORCHTPU_CONFORMANCE_SEED={SEED} repeats this: {refused}"
 

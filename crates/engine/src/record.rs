@@ -386,6 +386,10 @@ fn narrow(counts: &[(usize, usize, Arc<Value>)], outs: &mut [Out]) -> Result<()>
                 return Err(Error::new(ErrorKind::Runtime, "internal error: a counted result without dimensions"));
             };
             *size = count;
+            // The storage holds more than it shows; whoever takes all of it, such as a nested tensor, must get no more.
+            if *axis == 0 {
+                out.nbytes = sizes.iter().product::<i64>() as usize * crate::call::held(out.dtype)?.size_bytes();
+            }
             kept.push(sizes);
             out.sizes = kept[kept.len() - 1].as_ptr();
         }

@@ -117,6 +117,7 @@ class GraphEncoder(SizeEncoder):
 
         # What no program returns: numbers, and views.
         others: list[tuple[int, Any]] = []
+        given: list[tuple[int, int]] = []
         views: list[tuple[int, View]] = []
         shown = Counter(owner_of(each) for each in dict.fromkeys(self.outputs) if _is_tensor(each))
         for position, output in enumerate(self.outputs):
@@ -125,6 +126,8 @@ class GraphEncoder(SizeEncoder):
                 self.symbolic_outputs.append((position, symbolic(output).node.expr))
             elif not isinstance(output, Node) or not isinstance(output.meta["val"], torch.Tensor):
                 others.append((position, self.plain(output)))
+            elif output in self.placeholders and self.kinds[self.placeholders.index(output)] == "-":
+                given.append((position, self.placeholders.index(output)))
             elif self._is_given_as_view(output, shown):
                 view = self._memory.view(output, owner_of(output))
                 (self.symbolic_views if view.is_symbolic else views).append((position, view))
@@ -141,7 +144,7 @@ class GraphEncoder(SizeEncoder):
         others = [(position, value) for position, value in others if value is not None]
         captured = [on_a_clean_thread(functools.partial(each.to, f"tpu:{device}")) for each in self.captured]
         spans = [(self.placeholders.index(node), *self._memory.extent(node)) for node in self._memory.inputs]
-        if not (others or views or captured or spans):
+        if not (others or given or views or captured or spans):
             return call
 
         def complete(inputs: list[Any]) -> list[Any]:
@@ -154,6 +157,8 @@ class GraphEncoder(SizeEncoder):
             del outputs[count : count + len(views)]
             for position, value in others:
                 outputs[position] = value
+            for position, place in given:
+                outputs[position] = inputs[place]
             return outputs
 
         return complete
@@ -430,7 +435,8 @@ def _is_function_node(value: Any) -> bool:
 
 def _kind_of(value: Any) -> str:
     if isinstance(value, torch.Tensor):
-        return "t"
+        # A program takes the number that a 0-d CPU tensor holds. Another such can only be a result, too.
+        return "-" if value.device.type == "cpu" and value.dim() > 0 else "t"
     # Sizes are part of a program: there is one for each.
     return "n" if isinstance(value, float | torch.SymFloat) else "-"
 

@@ -21,6 +21,7 @@ from torchtpu.compile.bounds import Bounds, explain, growth_of
 from torchtpu.compile.encode import COPY_, DENSE_FORMS, FUNCTION_CALLERS, GraphEncoder, Run, is_covered
 from torchtpu.compile.memory import View
 from torchtpu.compile.options import Flags
+from torchtpu.compile.sizes import is_ragged
 from torchtpu.decompose.encoding import attribute_of
 from torchtpu.decompose.tracing import flatten_tensors
 
@@ -158,7 +159,7 @@ def symbols_of(module: GraphModule) -> dict[Any, Told]:
         (size.node.expr, i, dim)
         for i, value in enumerate(inputs)
         for dim, size in (enumerate(value.shape) if isinstance(value, torch.Tensor) else [(None, value)])
-        if isinstance(size, torch.SymInt)
+        if isinstance(size, torch.SymInt) and not is_ragged(size)
     ]
     symbols: dict[Any, Told] = {}
     # Of backward, an input may be larger or smaller than a size by some.

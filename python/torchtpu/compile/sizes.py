@@ -39,7 +39,7 @@ class SizeEncoder(Encoder):
         for node in module.graph.nodes:
             for each in tree_flatten(node.meta.get("val"))[0]:
                 for size in each.shape if isinstance(each, torch.Tensor) else [each]:
-                    if isinstance(size, torch.SymInt):
+                    if isinstance(size, torch.SymInt) and not is_ragged(size):
                         bounds.size_of(size.node.expr)
             if isinstance(node.target, OpOverload):
                 for argument, value in arguments_of(node.target, node.args, node.kwargs):
@@ -138,6 +138,12 @@ class SizeEncoder(Encoder):
         if self.is_bounded(value):
             return self._bounded_value(value, str(argument.type))
         return super().value(self.plain(value), argument)
+
+
+def is_ragged(size: torch.SymInt) -> bool:
+    """Whether a symbol stands for a nested tensor's ragged dimension: its size is no number, and nothing computes with
+    it."""
+    return bool(size.node.is_nested_int())
 
 
 def symbolic(value: Any) -> Any:

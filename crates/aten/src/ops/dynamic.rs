@@ -255,13 +255,18 @@ fn repeat_interleave<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     if repeats.numel() == 0 || length == 0 {
         return Ok(b.splat(0, repeats.dtype(), &[length]));
     }
-    // Each index starts where the repeats before it end: mark the starts and count them.
-    let ends = crate::ops::index::running_sum(repeats);
-    let starts = crate::ops::index::narrow(ends - repeats, length);
-    let marks = Places::flat(length, starts).write(
+    // Each index starts where the repeats before it end.
+    Ok(segment_of_each(crate::ops::index::running_sum(repeats) - repeats, length).convert(repeats.dtype()))
+}
+
+/// For each of `length` places, the segment that it lies in (int32); `starts`, in order, says where segments begin.
+/// Empty ones start where the next one does.
+pub(crate) fn segment_of_each(starts: Value<'_>, length: i64) -> Value<'_> {
+    let b = starts.builder();
+    let marks = Places::flat(length, crate::ops::index::narrow(starts, length)).write(
         b.splat(0, DType::I32, &[length]),
-        b.splat(1, DType::I32, &repeats.dims()),
+        b.splat(1, DType::I32, &starts.dims()),
         Combine::Add,
     );
-    Ok((crate::ops::index::running_sum(marks) - 1).convert(repeats.dtype()))
+    crate::ops::index::running_sum(marks) - 1
 }

@@ -23,6 +23,7 @@ pub(crate) mod gamma_gradient;
 pub(crate) mod grid_sample;
 pub(crate) mod index;
 mod index_check;
+pub(crate) mod jagged;
 pub(crate) mod linalg;
 pub(crate) mod linalg_eig;
 pub(crate) mod linalg_ldl;
@@ -41,6 +42,7 @@ pub(crate) mod polynomial;
 pub(crate) mod pool;
 pub(crate) mod pool_adaptive;
 pub(crate) mod pool_fractional;
+pub(crate) mod quantize;
 pub(crate) mod random;
 pub(crate) mod reduce;
 pub(crate) mod rejection;
@@ -93,6 +95,7 @@ pub(crate) const FAMILIES: &[&[Row]] = &[
     gamma_gradient::ROWS,
     grid_sample::ROWS,
     index::ROWS,
+    jagged::ROWS,
     linalg::ROWS,
     linalg_eig::ROWS,
     linalg_ldl::ROWS,
@@ -111,6 +114,7 @@ pub(crate) const FAMILIES: &[&[Row]] = &[
     pool::ROWS,
     pool_adaptive::ROWS,
     pool_fractional::ROWS,
+    quantize::ROWS,
     random::ROWS,
     reduce::ROWS,
     rejection::ROWS,
