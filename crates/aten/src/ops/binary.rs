@@ -33,7 +33,7 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["lerp.Scalar", "lerp.Tensor"], |cx| cx.pointwise(["self", "end", "weight"], |[x, y, w]| lerp(x, y, w))),
     // Powers.
     one(&["pow.Tensor_Scalar"], power_of_number).baked(&["exponent"]),
-    one(&["pow.Tensor_Tensor", "pow.Scalar"], |cx| cx.pointwise(["self", "exponent"], |[x, y]| x.pow(y))),
+    one(&["pow.Tensor_Tensor", "pow.Scalar"], |cx| cx.pointwise(["self", "exponent"], |[x, y]| power(x, y))),
     one(&["ldexp.Tensor"], ldexp),
     one(&["hypot"], |cx| cx.pointwise(["self", "other"], |[x, y]| hypot(x, y))),
     // Choices.
@@ -165,9 +165,19 @@ fn power_of_number<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
             -0.5 if rooted => x.rsqrt(),
             -1.0 if rooted => x.recip(),
             -2.0 if rooted => (x * x).recip(),
-            _ => x.pow(y),
+            _ => power(x, y),
         }
     })
+}
+
+/// `x` to the power of `y`. Of integers a negative power is that of 1 or -1, else 0; backends do not agree on it.
+fn power<'b>(x: Value<'b>, y: Value<'b>) -> Value<'b> {
+    if !x.dtype().is_integer() || x.dtype().is_unsigned() {
+        return x.pow(y);
+    }
+    let sign = (y & 1).ne(0).select(x, x * x);
+    let is_unit = x.eq(1) | x.eq(-1);
+    y.lt(0).select(is_unit.select(sign, x.splat_like(0)), x.pow(y.max(0)))
 }
 
 /// `self · 2^other`. The power is applied in two halves, since by itself it may overflow.
