@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 from collections.abc import Callable
 
 import pytest
@@ -151,3 +152,18 @@ def test_deepcopy(device: torch.device, mode: str) -> None:
     assert twin.grad.tolist() == [1, 1]
     module = copy.deepcopy(torch.nn.Linear(2, 1).to(device))
     assert module.weight.is_tpu
+
+
+def test_storage_of_a_result_whose_size_the_data_decide(mode: str, device: torch.device) -> None:
+    """It is as large as what it shows, for whoever takes all of it, such as torch.save."""
+    x = torch.randn(10, 10)
+    expected, actual = x[x > 0], x.to(device)[x.to(device) > 0]
+    assert actual.untyped_storage().nbytes() == expected.untyped_storage().nbytes()
+    file = io.BytesIO()
+    torch.save(actual, file)
+    file.seek(0)
+    assert torch.equal(torch.load(file).cpu(), expected)
+    whole = torch.empty(0, device=device).set_(actual.untyped_storage())
+    assert torch.equal(whole.cpu(), expected)
+    actual.resize_(len(expected) + 20)
+    assert torch.equal(actual[: len(expected)].cpu(), expected)
