@@ -49,12 +49,19 @@ fn padded<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 fn packed<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let dense = cx.tensor("dense")?;
     if dense.rank() < 2 {
-        return Err(Error::runtime(format!("expected padded dim to be >= 2, but got padded.dim() == {}", dense.rank())));
+        return Err(Error::runtime(format!(
+            "expected padded dim to be >= 2, but got padded.dim() == {}",
+            dense.rank()
+        )));
     }
     let (starts, ends) = rows(cx)?;
     let (count, longest) = (dense.dim(0), dense.dim(1));
     if starts.dim(0) != count {
-        return Err(Error::runtime(format!("expected {} offsets for {count} rows, got {}", count + 1, starts.dim(0) + 1)));
+        return Err(Error::runtime(format!(
+            "expected {} offsets for {count} rows, got {}",
+            count + 1,
+            starts.dim(0) + 1
+        )));
     }
     let b = cx.b();
     let total = if count == 0 { b.scalar(0, DType::I64) } else { ends.select_axis(0, count - 1) };

@@ -61,7 +61,11 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 fn named(cx: &Cx<'_>) -> Result<Combine> {
-    match cx.str("reduce")?.as_str() {
+    let name = cx.str("reduce")?;
+    if matches!(name.as_str(), "amax" | "amin") && cx.ty("self")?.dtype.is_complex() && cx.ty("index")?.numel() > 0 {
+        return Err(Error::not_implemented(format!("\"scatter_reduce_{name}\" not implemented for complex numbers")));
+    }
+    match name.as_str() {
         "add" | "sum" | "mean" => Ok(Combine::Add),
         "multiply" | "prod" => Ok(Combine::Multiply),
         "amax" => Ok(Combine::Max),
@@ -156,9 +160,9 @@ impl<'b> Target<'b> {
         if !mean {
             return Ok(total.convert(x.dtype()));
         }
-        let before = b.splat(i64::from(include_self), dtype, &x.dims());
-        let count = self.combine(before, b.scalar(1, dtype), Combine::Add).max(1);
-        Ok(floor_divide(total, count).convert(x.dtype()))
+        let before = b.splat(i64::from(include_self), dtype.real(), &x.dims());
+        let count = self.combine(before, b.scalar(1, dtype.real()), Combine::Add).max(1);
+        Ok(floor_divide(total, count.convert(dtype)).convert(x.dtype()))
     }
 }
 
