@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.lazy import LazyModuleMixin
 from torch.testing._internal.common_modules import ModuleInfo, ModuleInput, module_db
 from torch.testing._internal.common_optimizers import OptimizerInfo, OptimizerInput, optim_db
 
@@ -62,7 +63,11 @@ class Module:
     def _run(self, given: ModuleInput, is_training: bool, dtype: torch.dtype, seed: int, place: Place) -> Any:
         seed_everything(seed)
         module = self.info.module_cls(*given.constructor_input.args, **given.constructor_input.kwargs)
-        module = place.put_module(copy.deepcopy(module).to(dtype).train(is_training))
+        module = copy.deepcopy(module).to(dtype).train(is_training)
+        if isinstance(module, LazyModuleMixin):
+            # Its first weights are random numbers, too, which are the same at each place if they are drawn on the CPU.
+            module._infer_parameters(module, given.forward_input.args, given.forward_input.kwargs)
+        module = place.put_module(module)
         args, kwargs = place.put((given.forward_input.args, given.forward_input.kwargs))
         return module, (args, kwargs), place.prepared(module)(*args, **kwargs)
 
