@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
         "CPU, or compiles it for TPUs. Writes results.jsonl, summary.json and index.html. A run that was stopped goes "
         "on where it was.",
         epilog="Fails if a case fails that expected_failures.toml (with --compile-for, tpu_refusals.toml) does not "
-        "list, or if one that it lists passes.",
+        "list or, with --optimized, if one that it lists passes.",
     )
     parser.add_argument(
         "cases", type=Case.parse, nargs="*", metavar="CASE", help="only this one: abs/int8/forward/strict"
@@ -178,7 +178,7 @@ def main() -> int:
         if verdict.is_failure and expected_failure(verdict.case) is None and len(chosen) <= FEW:
             print(f"\n{verdict.status} {verdict.case}\n  on {verdict.inputs}\n  {verdict.why}", file=sys.stderr)
     verdicts = [results.verdicts[str(case)] for case in chosen]
-    summary = summarize(verdicts)
+    summary = summarize(verdicts, settings.is_optimized)
     write_report(options.folder, summary, verdicts)
     print(summary.text())
     print(f"{options.folder}/index.html")

@@ -69,6 +69,8 @@ class Operator:
         info = self.info
         runs = dtype in info.supported_dtypes("cpu")
         differentiates = info.supports_autograd and dtype in info.supported_backward_dtypes("cpu")
+        # A foreach operator has the formulas of what it does to each element.
+        checks = differentiates and not is_random(self.name) and not self.is_foreach
         possible = {
             "forward": runs,
             "strided": runs and not self.is_foreach,
@@ -78,8 +80,8 @@ class Operator:
             "inplace": runs and info.get_inplace() is not None,
             "sparse": runs and any(getattr(info, supports) for supports in LAYOUTS.values()),
             "errors": info.error_inputs_func is not None,
-            "gradcheck": differentiates and not is_random(self.name),
-            "gradgradcheck": differentiates and info.supports_gradgrad and not is_random(self.name),
+            "gradcheck": checks,
+            "gradgradcheck": checks and info.supports_gradgrad,
         }
         return tuple(
             direction
