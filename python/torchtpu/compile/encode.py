@@ -87,9 +87,12 @@ class GraphEncoder(SizeEncoder):
         self.captured: list[torch.Tensor] = [attribute_of(node) for node in captured]
         self.placeholders = [*captured, *module.graph.find_nodes(op="placeholder")]
         self._memory = Memory(self, module)
-        # Inputs come first among the numbers; what the graph does not take has none.
+        # Inputs come first among the numbers; what the graph does not take has none: so it is with CPU tensors, such as
+        # the lengths that a nested tensor holds, of a graph for the device. A graph to be exported may have no others.
+        is_on_device = any(_is_tensor(node) and not _is_on_host(node) for node in self.placeholders)
         for node in self.placeholders:
-            self.kinds += "t" if node in captured else _kind_of(node.meta.get("val"))
+            is_passed = is_on_device and _is_on_host(node) and all(user.op == "output" for user in node.users)
+            self.kinds += "t" if node in captured else "-" if is_passed else _kind_of(node.meta.get("val"))
         self._taken = len(self.kinds) - self.kinds.count("-")
         numbers = iter(self.new_numbers(self._taken))
         self.number_sizes(module)
@@ -433,10 +436,13 @@ def _is_function_node(value: Any) -> bool:
     return isinstance(value, Node) and value.op == "get_attr"
 
 
+def _is_on_host(node: Node) -> bool:
+    return _is_tensor(node) and node.meta["val"].device.type == "cpu"
+
+
 def _kind_of(value: Any) -> str:
     if isinstance(value, torch.Tensor):
-        # A program takes the number that a 0-d CPU tensor holds. Another such can only be a result, too.
-        return "-" if value.device.type == "cpu" and value.dim() > 0 else "t"
+        return "t"
     # Sizes are part of a program: there is one for each.
     return "n" if isinstance(value, float | torch.SymFloat) else "-"
 
