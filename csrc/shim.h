@@ -155,8 +155,6 @@ void set_python(void* tracer, void* sparse);
 uint64_t trace(const Operator& op, at::ArrayRef<c10::IValue> arguments, int32_t device);
 // Runs an operator on sparse tensors.
 void call_sparse(const c10::OperatorHandle& op, torch::jit::Stack* stack);
-// Gives an operator that PyTorch has for nested tensors of the strided layout to this device.
-void register_nested(const c10::OperatorHandle& op);
 // For an operator with neither row nor decomposition: runs it on the CPU if the user allows that, else throws.
 void fall_back(const Operator& op, torch::jit::Stack* stack, int32_t device);
 

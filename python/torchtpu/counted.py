@@ -1,4 +1,4 @@
-"""Operators whose result has a length that only the data know, where the table alone does not suffice.
+"""Operators with a result, or a tensor to write, whose length only the data know, where the table does not suffice.
 
 The table lowers those with a bound (`nonzero` has at most as many rows as there are elements) into fresh results. Here
 are those without: one number is read from the device first, and operators of the table compute the rest.
@@ -19,6 +19,7 @@ def register() -> None:
     library.impl("repeat_interleave.Tensor", _repeat_interleave, "PrivateUse1")
     library.impl("masked_scatter", _masked_scatter, "PrivateUse1")
     library.impl("masked_scatter_", lambda self, *given: self.copy_(_masked_scatter(self, *given)), "PrivateUse1")
+    library.impl("_fused_moving_avg_obs_fq_helper", _observe_and_round, "PrivateUse1")
     _kernels.append(library)
 
 
@@ -69,3 +70,40 @@ def _repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Te
             raise RuntimeError("repeats can not be negative")
     positions = torch.arange(output_size, device=repeats.device)
     return torch.searchsorted(ends, positions, right=True).to(repeats.dtype)
+
+
+def _observe_and_round(
+    self: Tensor,
+    observer_on: Tensor,
+    fake_quant_on: Tensor,
+    running_min: Tensor,
+    running_max: Tensor,
+    scale: Tensor,
+    zero_point: Tensor,
+    averaging_const: float,
+    quant_min: int,
+    quant_max: int,
+    ch_axis: int,
+    per_row_fake_quant: bool = False,
+    symmetric_quant: bool = False,
+) -> tuple[Tensor, Tensor]:
+    # An observer by channel gets the sizes of its tensors when it sees something first.
+    state = (running_min, running_max, scale, zero_point)
+    if per_row_fake_quant and running_min.numel() == 0 and observer_on.item():
+        for each, start in zip(state, (torch.inf, -torch.inf, 1, 0), strict=True):
+            each.resize_(self.size(ch_axis)).fill_(start)
+    rounded, mask, *followed = torch.ops.aten._fused_moving_avg_obs_fq_helper_functional(
+        self,
+        observer_on,
+        fake_quant_on,
+        *state,
+        averaging_const,
+        quant_min,
+        quant_max,
+        ch_axis,
+        per_row_fake_quant,
+        symmetric_quant,
+    )
+    for each, new in zip(state, followed, strict=True):
+        each.copy_(new)
+    return rounded, mask

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import assert_same, check_refused, moved
+from helpers import assert_same, check, check_refused, moved
 from torch import Tensor, nn
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 aten = torch.ops.aten
 
 
-def check(operator: Callable[..., Any], device: torch.device, *args: Any) -> None:
-    assert_same(operator(*moved(args, device)), operator(*args))
+def check_call(operator: Callable[..., Any], device: torch.device, *args: Any) -> None:
+    check(lambda on: operator(*moved(args, on)), device)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -23,27 +23,27 @@ def check(operator: Callable[..., Any], device: torch.device, *args: Any) -> Non
 def test_fake_quantize(low: int, high: int, dtype: torch.dtype, mode: str, device: torch.device) -> None:
     x = (torch.randn(5, 7) * 20).to(dtype)
     scale, zero_point = torch.rand(1) + 0.05, torch.randint(low, high + 1, (1,), dtype=torch.int32)
-    check(aten.fake_quantize_per_tensor_affine_cachemask, device, x, scale.item(), zero_point.item(), low, high)
+    check_call(aten.fake_quantize_per_tensor_affine_cachemask, device, x, scale.item(), zero_point.item(), low, high)
     for on in (0, 1):
-        check(
+        check_call(
             aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams,
             device,
             *(x, scale, zero_point, torch.tensor([on]), low, high),
         )
     scales, zero_points = torch.rand(7) + 0.05, torch.randint(low, high + 1, (7,), dtype=torch.int32)
     for points in (zero_points, zero_points + 0.25):
-        check(aten.fake_quantize_per_channel_affine_cachemask, device, x, scales, points, 1, low, high)
+        check_call(aten.fake_quantize_per_channel_affine_cachemask, device, x, scales, points, 1, low, high)
 
 
 def test_fake_quantize_what_is_not_finite(mode: str, device: torch.device) -> None:
     x = torch.tensor([torch.nan, torch.inf, -torch.inf, 1e30, -1e30, -0.0])
-    check(aten.fake_quantize_per_tensor_affine_cachemask, device, x, 0.1, 3, 0, 255)
+    check_call(aten.fake_quantize_per_tensor_affine_cachemask, device, x, 0.1, 3, 0, 255)
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0), (4, 1, 3)])
 def test_fake_quantize_of_other_shapes(shape: tuple[int, ...], mode: str, device: torch.device) -> None:
     x = torch.randn(shape)
-    check(torch.fake_quantize_per_tensor_affine, device, x, 0.3, 1, -8, 7)
+    check_call(torch.fake_quantize_per_tensor_affine, device, x, 0.3, 1, -8, 7)
     if x.dim() > 1:
         expected = torch.fake_quantize_per_tensor_affine(x.mT, 0.3, 1, -8, 7)
         assert torch.equal(torch.fake_quantize_per_tensor_affine(x.to(device).mT, 0.3, 1, -8, 7).cpu(), expected)

@@ -120,7 +120,7 @@ class GraphEncoder(SizeEncoder):
 
         # What no program returns: numbers, and views.
         others: list[tuple[int, Any]] = []
-        given: list[tuple[int, int]] = []
+        passed: list[tuple[int, int]] = []
         views: list[tuple[int, View]] = []
         shown = Counter(owner_of(each) for each in dict.fromkeys(self.outputs) if _is_tensor(each))
         for position, output in enumerate(self.outputs):
@@ -130,7 +130,7 @@ class GraphEncoder(SizeEncoder):
             elif not isinstance(output, Node) or not isinstance(output.meta["val"], torch.Tensor):
                 others.append((position, self.plain(output)))
             elif output in self.placeholders and self.kinds[self.placeholders.index(output)] == "-":
-                given.append((position, self.placeholders.index(output)))
+                passed.append((position, self.placeholders.index(output)))
             elif self._is_given_as_view(output, shown):
                 view = self._memory.view(output, owner_of(output))
                 (self.symbolic_views if view.is_symbolic else views).append((position, view))
@@ -147,7 +147,7 @@ class GraphEncoder(SizeEncoder):
         others = [(position, value) for position, value in others if value is not None]
         captured = [on_a_clean_thread(functools.partial(each.to, f"tpu:{device}")) for each in self.captured]
         spans = [(self.placeholders.index(node), *self._memory.extent(node)) for node in self._memory.inputs]
-        if not (others or given or views or captured or spans):
+        if not (others or passed or views or captured or spans):
             return call
 
         def complete(inputs: list[Any]) -> list[Any]:
@@ -160,7 +160,7 @@ class GraphEncoder(SizeEncoder):
             del outputs[count : count + len(views)]
             for position, value in others:
                 outputs[position] = value
-            for position, place in given:
+            for position, place in passed:
                 outputs[position] = inputs[place]
             return outputs
 

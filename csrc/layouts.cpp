@@ -1,5 +1,7 @@
-// Sparse tensors (COO and the compressed layouts). Many of PyTorch's own kernels only call operators of the dense tensors
-// inside, so they serve any device: those named here are used as they are. python/torchtpu/sparse has the others.
+// Sparse tensors (COO and the compressed layouts), and nested ones of the strided layout (those of the jagged layout are a
+// Python class). Many of PyTorch's own kernels only call operators of the dense tensors inside, so they serve any device: of
+// those for sparse tensors the ones named here are used as they are, and python/torchtpu/sparse has the others; of those for
+// nested tensors all but the ones named here.
 #include <string_view>
 #include <unordered_set>
 
@@ -42,6 +44,11 @@ const Names kCompressed = {
     "resize_", "resize_as_sparse_", "row_indices", "select.int", "select_copy.int", "sparse_dim", "sparse_mask", "sum",
     "sum.dim_IntList", "values", "zero_"};
 
+// Of nested tensors, what reads memory itself, or calls what does.
+const Names kNestedReadMemory = {"_native_multi_head_attention", "_nested_sum_backward", "_transform_bias_rescale_qkv",
+                                 "_transformer_encoder_layer_fwd", "native_layer_norm", "native_layer_norm_backward",
+                                 "sum.dim_IntList"};
+
 // From dense tensors to sparse ones.
 constexpr const char* kFromDense[] = {"_to_sparse", "_to_sparse.sparse_dim", "_to_sparse_csr", "_to_sparse_csc",
                                       "_to_sparse_bsr", "_to_sparse_bsc", "_embedding_bag_backward"};
@@ -61,7 +68,7 @@ void register_fallbacks() {
   (void)done;
 }
 
-// PyTorch makes the parts of a sparse tensor on the current device.
+// PyTorch makes the parts of such a tensor on the current device.
 c10::DeviceGuard guard(const OperatorHandle& op, const torch::jit::Stack& stack) {
   register_fallbacks();
   return c10::DeviceGuard(device_at(device_of(torch::jit::last(stack, op.schema().arguments().size()))));
@@ -83,20 +90,35 @@ std::string_view base_of(std::string_view name) {
   return name.ends_with('_') ? name.substr(0, name.size() - 1) : name;
 }
 
-// Gives an operator that PyTorch has for sparse tensors on the CPU, `model`, to the device's `key`.
-template <DispatchKey model>
-void register_operator(const OperatorHandle& op, DispatchKey key, const Names& names) {
-  if (!op.hasKernelForDispatchKey(model)) return;
+std::string name_of(const OperatorHandle& op) {
   const c10::OperatorName& full = op.operator_name();
   std::string name = full.name.substr(kAten.size());
-  if (!full.overload_name.empty()) name.append(1, '.').append(full.overload_name);
-  const bool serves = kPointwise.contains(base_of(name)) || names.contains(name);
-  // Registered for the life of the process: the handle that would undo it is leaked.
+  return full.overload_name.empty() ? name : name + "." + full.overload_name;
+}
+
+// Registered for the life of the process: the handle that would undo it is leaked.
+template <c10::BoxedKernel::BoxedKernelFunction_withDispatchKeys* kernel>
+void give(const OperatorHandle& op, DispatchKey key) {
   new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerImpl(
-      full, key,
-      serves ? c10::KernelFunction::makeFromBoxedFunction<&use_pytorchs<model>>()
-             : c10::KernelFunction::makeFromBoxedFunction<&use_python>(),
-      std::nullopt, nullptr, "torchtpu"));
+      op.operator_name(), key, c10::KernelFunction::makeFromBoxedFunction<kernel>(), std::nullopt, nullptr, "torchtpu"));
+}
+
+// Gives an operator that PyTorch has for sparse tensors on the CPU, `model`, to the device's `key`.
+template <DispatchKey model>
+void register_sparse(const OperatorHandle& op, DispatchKey key, const Names& names) {
+  if (!op.hasKernelForDispatchKey(model)) return;
+  const std::string name = name_of(op);
+  if (kPointwise.contains(base_of(name)) || names.contains(name)) {
+    give<&use_pytorchs<model>>(op, key);
+  } else {
+    give<&use_python>(op, key);
+  }
+}
+
+void register_nested(const OperatorHandle& op) {
+  constexpr DispatchKey model = DispatchKey::NestedTensorCPU;
+  if (!op.hasKernelForDispatchKey(model) || kNestedReadMemory.contains(name_of(op))) return;
+  give<&use_pytorchs<model>>(op, DispatchKey::NestedTensorPrivateUse1);
 }
 
 }  // namespace
@@ -112,8 +134,8 @@ void register_layouts() {
     if (!name.name.starts_with(kAten)) continue;
     const auto op = dispatcher.findSchema(name);
     if (!op.has_value()) continue;
-    register_operator<DispatchKey::SparseCPU>(*op, DispatchKey::SparsePrivateUse1, kCoo);
-    register_operator<DispatchKey::SparseCsrCPU>(*op, DispatchKey::SparseCsrPrivateUse1, kCompressed);
+    register_sparse<DispatchKey::SparseCPU>(*op, DispatchKey::SparsePrivateUse1, kCoo);
+    register_sparse<DispatchKey::SparseCsrCPU>(*op, DispatchKey::SparseCsrPrivateUse1, kCompressed);
     register_nested(*op);
   }
 }
