@@ -213,7 +213,7 @@ void refuse_as_cpu(const Operator& op, at::ArrayRef<IValue> arguments, int32_t d
     op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
   } catch (const c10::Error& error) {
     // A dtype or an operator that only the CPU lacks says nothing of the call.
-    for (const char* lacking : {"not implemented for '", "Could not run '"}) {
+    for (const char* lacking : {"not implemented for 'Half'", "not implemented for 'BFloat16'", "Could not run '"}) {
       if (std::strstr(error.what(), lacking) != nullptr) return;
     }
     rethrow_for(device, "cpu");

@@ -24,8 +24,10 @@ def register() -> None:
 
 
 def _bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    if self.dim() != 1 or self.is_floating_point() or self.is_complex() or self.dtype == torch.bool:
+    if self.dim() != 1:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if self.is_floating_point() or self.is_complex() or self.dtype == torch.bool:
+        raise NotImplementedError(f"bincount is not implemented for {self.dtype}")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
     if weights is not None and weights.shape != self.shape:

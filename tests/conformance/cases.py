@@ -22,12 +22,15 @@ DIRECTIONS = (
     "inplace",
     "sparse",
     "errors",
+    "refused",
     "step",
     "gradcheck",
     "gradgradcheck",
 )
-# They judge formulas, which are the same in each mode.
-ONE_MODE_DIRECTIONS = ("gradcheck", "gradgradcheck")
+# They judge formulas.
+FINITE_DIFFERENCES = ("gradcheck", "gradgradcheck")
+# These, and which calls are lowered at all, are the same in each mode.
+ONE_MODE_DIRECTIONS = ("refused", *FINITE_DIFFERENCES)
 # What torch.compile promises: AOTAutograd has no second derivatives, and PyTorch's errors come from Dynamo there.
 COMPILED_DIRECTIONS = ("forward", "backward", "strided", "inplace", "step")
 # The first four are those that the project's goal is stated for.

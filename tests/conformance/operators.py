@@ -13,7 +13,7 @@ from torch.testing._internal.common_methods_invocations import foreach_op_db, op
 from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInput
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from tests.conformance.cases import ONE_MODE_DIRECTIONS
+from tests.conformance.cases import FINITE_DIFFERENCES
 from tests.conformance.exceptions import (
     CHOOSES_AMONG_EQUALS,
     IN_ANY_ORDER,
@@ -22,6 +22,7 @@ from tests.conformance.exceptions import (
     is_random,
 )
 from tests.conformance.places import Place, Trial, describe, seed_everything, tensors_of
+from tests.conformance.refusals import cast_samples, is_refused, refusal
 
 # Samples are drawn evenly from the first of them: some operators have thousands.
 CONSIDERED = 200
@@ -80,6 +81,7 @@ class Operator:
             "inplace": runs and info.get_inplace() is not None,
             "sparse": runs and any(getattr(info, supports) for supports in LAYOUTS.values()),
             "errors": info.error_inputs_func is not None,
+            "refused": is_refused(info, dtype),
             "gradcheck": checks,
             "gradgradcheck": checks and info.supports_gradgrad,
         }
@@ -103,9 +105,13 @@ class Operator:
                 )
                 for error in evenly(self.info.error_inputs("cpu"), count)
             ]
+        if direction == "refused":
+            samples = evenly(cast_samples(self.info, dtype), count)
+            programs = [(_describe(sample), refusal(self._forward(sample))) for sample in samples]
+            return [Trial(inputs, program) for inputs, program in programs if program]
         if direction == "sparse":
             return [Trial(_describe(sample), self._forward(sample)) for sample in self._sparse_samples(dtype, count)]
-        if direction in ONE_MODE_DIRECTIONS:
+        if direction in FINITE_DIFFERENCES:
             count = max(1, count // SHARE_OF_DIFFERENCES)
         make = getattr(self, f"_{direction}")
         samples = self.info.sample_inputs("cpu", dtype, requires_grad=direction in DIFFERENTIATING)

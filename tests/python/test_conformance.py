@@ -19,7 +19,7 @@ SEED = int(os.environ.get("TORCHTPU_CONFORMANCE_SEED", datetime.date.today().str
 DRAWN = int(os.environ.get("TORCHTPU_CONFORMANCE_CASES", "240"))
 # What has been swept whole, so that each failure in it is known with its reason. The others join when theirs are.
 DTYPES = ("float32", "int64", "bool", "bfloat16")
-DIRECTIONS = ("forward", "backward", "step", "errors")
+DIRECTIONS = ("forward", "backward", "step", "errors", "refused")
 # PyTorch's lists take seconds to load, so a test draws its cases when it runs and not when pytest collects it.
 SHARDS = 20
 # Dynamo takes its time for each of them.

@@ -187,6 +187,28 @@ def test_unsupported_dtypes(device: torch.device) -> None:
     assert torch.ones(2, device=device).sum().item() == 2
 
 
+@pytest.mark.parametrize(
+    "operator",
+    [
+        pytest.param(lambda x: torch.mv(x, x[0]) | x[0], id="mv of bool"),
+        pytest.param(lambda x: torch.nn.functional.hardswish(x.to(torch.complex64)), id="hardswish of complex64"),
+        pytest.param(lambda x: torch.floor(x.to(torch.complex64)), id="floor of complex64"),
+        pytest.param(lambda x: torch.nn.functional.silu(x.to(torch.int32)), id="silu of int32"),
+        pytest.param(lambda x: torch.sort(x.to(torch.complex64)), id="sort of complex64"),
+        pytest.param(lambda x: torch.linalg.qr(x.to(torch.int64)), id="qr of int64"),
+        pytest.param(lambda x: x.to(torch.int16).normal_(), id="normal_ of int16"),
+    ],
+)
+def test_dtypes_that_an_operator_does_not_take(
+    operator: Callable[[Tensor], Any], device: torch.device, mode: str
+) -> None:
+    """Refused at the line, in PyTorch's words, instead of by the compiler when something waits."""
+    x = torch.rand(4, 4) < 0.5
+    error = check_refused(lambda on: operator(x.to(on)), device)
+    assert "stablehlo" not in str(error)
+    assert torch.equal((x.to(device) & x.to(device)).cpu(), x)
+
+
 def test_out_of_memory(device: torch.device, mode: str) -> None:
     x = torch.arange(4.0, device=device)
     pending = x * 3

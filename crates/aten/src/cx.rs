@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use stablehlo::{Builder, DType, Number, Type, Value};
+use stablehlo::{Builder, DType, DTypes, Number, Type, Value};
 
 use crate::error::{Error, Result};
 use crate::inputs::{Inputs, ParamSource};
@@ -408,6 +408,11 @@ impl<'b> Cx<'b> {
             }
         }
         Ok(result_type(&operands, DType::F32))
+    }
+
+    /// Refuses a type that the operator does not take.
+    pub fn check_dtype(&self, dtype: DType, taken: DTypes) -> Result<()> {
+        if taken.contains(dtype) { Ok(()) } else { Err(Error::not_implemented_for(self.operator, dtype)) }
     }
 
     /// A tensor or number argument, as a value of type `dtype`.

@@ -1,5 +1,7 @@
 //! The one error of the crate.
 
+use stablehlo::DType;
+
 /// Which of PyTorch's exceptions an error is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
@@ -32,6 +34,29 @@ impl Error {
 
     pub fn not_implemented(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::NotImplemented, message)
+    }
+
+    /// What PyTorch's kernels say of an element type that they do not take.
+    pub(crate) fn not_implemented_for(operator: &str, dtype: DType) -> Error {
+        let (name, _) = operator.split_once('.').unwrap_or((operator, ""));
+        let scalar_type = match dtype {
+            DType::Bool => "Bool",
+            DType::U8 => "Byte",
+            DType::I8 => "Char",
+            DType::I16 => "Short",
+            DType::I32 => "Int",
+            DType::I64 => "Long",
+            DType::U16 => "UInt16",
+            DType::U32 => "UInt32",
+            DType::U64 => "UInt64",
+            DType::F16 => "Half",
+            DType::BF16 => "BFloat16",
+            DType::F32 => "Float",
+            DType::F64 => "Double",
+            DType::C64 => "ComplexFloat",
+            DType::C128 => "ComplexDouble",
+        };
+        Error::not_implemented(format!("\"{name}\" not implemented for '{scalar_type}'"))
     }
 
     pub fn index(message: impl Into<String>) -> Error {

@@ -415,6 +415,9 @@ fn graph_arg<'b>(arg: &'b GraphArg, values: &[Option<Arg<'b>>]) -> Result<Arg<'b
 
 impl Row {
     pub(crate) fn lower<'b>(&self, cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+        if let Some(takes) = &self.takes {
+            takes.check(cx)?;
+        }
         let values = match self.lower {
             table::Lower::One(f) => vec![f(cx)?],
             table::Lower::Many(f) => f(cx)?,
@@ -422,6 +425,9 @@ impl Row {
         };
         if let Some(refused) = cx.b().refused() {
             return Err(Error::not_implemented(format!("{} with bounded dimensions: {refused}", cx.operator)));
+        }
+        if let Some(dtype) = cx.b().untaken() {
+            return Err(Error::not_implemented_for(cx.operator, dtype));
         }
         match cx.b().error() {
             Some(error) => Err(Error::runtime(format!("{}: internal error in its lowering: {error}", cx.operator))),

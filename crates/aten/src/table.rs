@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use stablehlo::Value;
+use stablehlo::{DTypes, Value};
 
 use crate::cx::Cx;
 use crate::error::Result;
@@ -31,6 +31,7 @@ pub struct Row {
     /// form. A change of such a number recompiles.
     pub baked: &'static [&'static str],
     pub requirement: Option<Requirement>,
+    pub(crate) takes: Option<Takes>,
     /// Whether it computes what is real of bounded dimensions right, whatever their padding is: it takes no size of
     /// theirs for a known number. What it builds is checked besides.
     pub(crate) bounded: bool,
@@ -45,6 +46,19 @@ pub struct Requirement {
     pub holds: fn(&[f64]) -> bool,
 }
 
+/// Of what type some of the arguments, promoted together as PyTorch does, may be.
+#[derive(Clone, Copy)]
+pub(crate) struct Takes {
+    names: &'static [&'static str],
+    dtypes: DTypes,
+}
+
+impl Takes {
+    pub(crate) fn check(&self, cx: &Cx<'_>) -> Result<()> {
+        cx.check_dtype(cx.promoted(self.names)?, self.dtypes)
+    }
+}
+
 impl Row {
     pub const fn baked(mut self, baked: &'static [&'static str]) -> Row {
         self.baked = baked;
@@ -54,6 +68,13 @@ impl Row {
     /// Calls are refused unless these numbers are such that `holds`; PyTorch's kernel words the refusal.
     pub const fn requires(mut self, names: &'static [&'static str], holds: fn(&[f64]) -> bool) -> Row {
         self.requirement = Some(Requirement { names, holds });
+        self
+    }
+
+    /// Calls with other types are refused, as PyTorch's kernels refuse them. Types that an operation of the program does
+    /// not take are, anyway.
+    pub(crate) const fn takes(mut self, names: &'static [&'static str], dtypes: DTypes) -> Row {
+        self.takes = Some(Takes { names, dtypes });
         self
     }
 
@@ -71,12 +92,12 @@ impl std::fmt::Debug for Row {
 
 /// A row with one result.
 pub const fn one(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> Result<Value<'b>>) -> Row {
-    Row { names, lower: Lower::One(lower), baked: &[], requirement: None, bounded: false }
+    Row { names, lower: Lower::One(lower), baked: &[], requirement: None, takes: None, bounded: false }
 }
 
 /// A row with several results.
 pub const fn many(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> Result<Vec<Value<'b>>>) -> Row {
-    Row { names, lower: Lower::Many(lower), baked: &[], requirement: None, bounded: false }
+    Row { names, lower: Lower::Many(lower), baked: &[], requirement: None, takes: None, bounded: false }
 }
 
 /// A row that applies `element` to each element of its lists. `parameters` are the element operator's
@@ -87,6 +108,7 @@ pub(crate) const fn each(element: &'static Row, parameters: &'static [&'static s
         lower: Lower::Each { element, parameters },
         baked: element.baked,
         requirement: None,
+        takes: None,
         bounded: false,
     }
 }

@@ -124,6 +124,7 @@ pub struct Builder {
     pub(crate) transposes: RefCell<HashMap<u32, (u32, Vec<usize>)>>,
     pub(crate) refused: RefCell<Option<String>>,
     lacking: Cell<Option<&'static str>>,
+    pub(crate) untaken: Cell<Option<DType>>,
 }
 
 /// A value of the function under construction.
@@ -222,6 +223,7 @@ impl Builder {
 
     /// [`Builder::op`] for those that know what becomes of bounded operands.
     pub(crate) fn emit<'b>(&'b self, name: &str, operands: &[Value<'b>], attributes: &str, ty: Type) -> Value<'b> {
+        self.check_element_type(name, operands);
         let text =
             format!("\"{name}\"({}) {{{attributes}}} : ({}) -> {ty}", self.names(operands), self.type_list(operands),);
         self.line(ty, &text)
@@ -250,6 +252,7 @@ impl Builder {
         attributes: &str,
         types: Vec<Type>,
     ) -> Vec<Value<'b>> {
+        self.check_element_type(name, operands);
         let regions = if regions.is_empty() { String::new() } else { format!(" ({})", regions.join(", ")) };
         let text = format!(
             "\"{name}\"({}){regions} {{{attributes}}} : ({}) -> ({})",

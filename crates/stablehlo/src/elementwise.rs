@@ -4,6 +4,7 @@ use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Sub};
 
 use crate::builder::{Type, Value};
 use crate::dtype::{DType, Number};
+use crate::element_types::DTypes;
 
 /// The direction of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -245,6 +246,9 @@ impl<'b> Value<'b> {
         let ty = Type::new(DType::Bool, &a.dims());
         if a.dtype() != b.dtype() {
             return self.builder.fail(format!("compare of {a:?} and {b:?}: element types differ"), ty);
+        }
+        if !matches!(direction, Comparison::Eq | Comparison::Ne) {
+            self.builder.check_taken(a.dtype(), DTypes::REAL);
         }
         let direction = match direction {
             Comparison::Eq => "EQ",

@@ -246,6 +246,8 @@ def _sampled_addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1,
         )
     if self.shape[-2:] != (mat1.shape[-2], mat2.shape[-1]):
         raise RuntimeError("sampled_addmm: self and the product of mat1 and mat2 have different shapes")
+    if not (self.is_floating_point() or self.is_complex()):
+        raise RuntimeError(f"sampled_addmm: Expected self to be floating-point or complex, but got {self.dtype}")
     *where, rows, columns = self.to_sparse()._indices()
     left, right = mat1[tuple(where) + (rows,)], mat2.mT[tuple(where) + (columns,)]
     products = (left * right).sum(-1).view(self.values().shape)
@@ -265,6 +267,8 @@ def _mm_reduce(self: Tensor, other: Tensor, reduce: str) -> tuple[Tensor, Tensor
     """
     if self.layout != torch.sparse_csr or other.layout != torch.strided:
         raise RuntimeError("torch.sparse.mm: Expect self to be SparseCsr and other to be dense")
+    if not self.is_floating_point():
+        raise NotImplementedError(f"torch.sparse.mm with a reduction is not implemented for {self.dtype}")
     rows, columns = _elements(self)
     products = self.values().unsqueeze(1) * other[columns]
     size = (self.shape[0], other.shape[1])

@@ -2,7 +2,7 @@
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, SQRT_2};
 
-use stablehlo::Value;
+use stablehlo::{DTypes, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -11,11 +11,12 @@ use crate::table::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     // Piecewise linear ones.
-    one(&["relu"], |cx| Ok(cx.tensor("self")?.max(0))),
+    one(&["relu"], |cx| Ok(cx.tensor("self")?.max(0))).takes(&["self"], DTypes::REAL_NUMBERS),
     one(&["threshold"], |cx| {
         let (threshold, value) = (number(cx, "threshold")?, number(cx, "value")?);
         cx.pointwise(["self"], |[x]| x.le(threshold).select(value, x))
-    }),
+    })
+    .takes(&["self"], DTypes::REAL_NUMBERS),
     one(&["threshold_backward"], |cx| {
         let threshold = number(cx, "threshold")?;
         cx.pointwise(GRADIENT, |[grad, x]| x.le(threshold).select(grad.splat_like(0), grad))
@@ -23,7 +24,8 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["hardtanh"], |cx| {
         let (low, high) = (number(cx, "min_val")?, number(cx, "max_val")?);
         cx.pointwise(["self"], |[x]| x.clamp(low, high))
-    }),
+    })
+    .takes(&["self"], DTypes::NUMBERS),
     one(&["hardtanh_backward"], |cx| {
         let (low, high) = (number(cx, "min_val")?, number(cx, "max_val")?);
         cx.pointwise(GRADIENT, |[grad, x]| (x.le(low) | x.ge(high)).select(grad.splat_like(0), grad))
@@ -31,12 +33,14 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["leaky_relu"], |cx| {
         let slope = number(cx, "negative_slope")?;
         cx.pointwise(["self"], |[x]| x.gt(0).select(x, x * slope))
-    }),
+    })
+    .takes(&["self"], DTypes::FLOATS),
     one(&["leaky_relu_backward"], |cx| {
         let slope = number(cx, "negative_slope")?;
         cx.pointwise(GRADIENT, |[grad, x]| x.gt(0).select(grad, grad * slope))
     }),
-    one(&["_prelu_kernel"], |cx| cx.pointwise(["self", "weight"], |[x, w]| x.gt(0).select(x, x * w))),
+    one(&["_prelu_kernel"], |cx| cx.pointwise(["self", "weight"], |[x, w]| x.gt(0).select(x, x * w)))
+        .takes(&["self"], DTypes::FLOATS),
     many(&["_prelu_kernel_backward"], |cx| {
         let for_self =
             cx.pointwise(["grad_output", "self", "weight"], |[grad, x, w]| x.gt(0).select(grad, grad * w))?;
@@ -50,11 +54,13 @@ pub(crate) const ROWS: &[Row] = &[
         let slope = (number(cx, "lower")? + number(cx, "upper")?) * 0.5;
         cx.pointwise(GRADIENT, |[grad, x]| x.gt(0).select(grad, grad * slope))
     }),
-    one(&["hardsigmoid"], |cx| cx.pointwise(["self"], |[x]| (x + 3.0).clamp(0.0, 6.0) / 6.0)),
+    one(&["hardsigmoid"], |cx| cx.pointwise(["self"], |[x]| (x + 3.0).clamp(0.0, 6.0) / 6.0))
+        .takes(&["self"], DTypes::FLOATS),
     one(&["hardsigmoid_backward"], |cx| {
         cx.pointwise(GRADIENT, |[grad, x]| (x.gt(-3.0) & x.lt(3.0)).select(grad / 6.0, 0))
     }),
-    one(&["hardswish"], |cx| cx.pointwise(["self"], |[x]| x * (x + 3.0).clamp(0.0, 6.0) / 6.0)),
+    one(&["hardswish"], |cx| cx.pointwise(["self"], |[x]| x * (x + 3.0).clamp(0.0, 6.0) / 6.0))
+        .takes(&["self"], DTypes::FLOATS),
     one(&["hardswish_backward"], |cx| {
         cx.pointwise(GRADIENT, |[grad, x]| {
             let slope = x.lt(3.0).select(grad * (x / 3.0 + 0.5), grad);
@@ -64,7 +70,8 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["hardshrink"], |cx| {
         let lambda = number(cx, "lambd")?;
         cx.pointwise(["self"], |[x]| within(x, lambda).select(x.splat_like(0), x))
-    }),
+    })
+    .takes(&["self"], DTypes::FLOATS),
     one(&["softshrink"], |cx| {
         let lambda = number(cx, "lambd")?;
         cx.pointwise(["self"], |[x]| {
@@ -72,7 +79,8 @@ pub(crate) const ROWS: &[Row] = &[
             // Zero, or NaN for NaN.
             x.abs().gt(lambda).select(shrunk, x * 0.0)
         })
-    }),
+    })
+    .takes(&["self"], DTypes::FLOATS),
     one(&["hardshrink_backward", "softshrink_backward"], |cx| {
         let lambda = number(cx, "lambd")?;
         let grad = if cx.is_none("grad_out") { "grad_output" } else { "grad_out" };
@@ -82,16 +90,19 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["elu"], |cx| {
         let (alpha, scale, input_scale) = (number(cx, "alpha")?, number(cx, "scale")?, number(cx, "input_scale")?);
         cx.pointwise(["self"], |[x]| x.gt(0).select(x, (x * input_scale).exp_m1() * alpha) * scale)
-    }),
+    })
+    .takes(&["self"], DTypes::FLOATS),
     one(&["elu_backward"], elu_backward),
     one(&["celu"], |cx| {
         let alpha = number(cx, "alpha")?;
         cx.pointwise(["self"], |[x]| x.gt(0).select(x, (x / alpha).exp_m1() * alpha))
-    }),
+    })
+    .takes(&["self"], DTypes::FLOATS),
     one(&["gelu"], |cx| match is_approximated(cx)? {
         true => cx.pointwise(["self"], |[x]| x * 0.5 * (tanh_of_gelu(x) + 1.0)),
         false => cx.pointwise(["self"], |[x]| x * normal_distribution(x)),
-    }),
+    })
+    .takes(&["self"], DTypes::FLOATS),
     one(&["gelu_backward"], |cx| match is_approximated(cx)? {
         true => cx.pointwise(GRADIENT, |[grad, x]| grad * tanh_gelu_slope(x)),
         false => cx.pointwise(GRADIENT, |[grad, x]| {
@@ -106,7 +117,7 @@ pub(crate) const ROWS: &[Row] = &[
             grad * sigmoid * (x * (-sigmoid + 1.0) + 1.0)
         })
     }),
-    one(&["mish"], |cx| cx.pointwise(["self"], |[x]| x * x.exp().log_1p().tanh())),
+    one(&["mish"], |cx| cx.pointwise(["self"], |[x]| x * x.exp().log_1p().tanh())).takes(&["self"], DTypes::FLOATS),
     one(&["mish_backward"], |cx| {
         cx.pointwise(GRADIENT, |[grad, x]| {
             let (sigmoid, tanh) = (x.logistic(), x.exp().log_1p().tanh());
@@ -151,7 +162,8 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["glu"], |cx| {
         let (value, gate, _) = halves(cx, "self")?;
         Ok((value * gate.logistic()).convert(cx.ty("self")?.dtype))
-    }),
+    })
+    .takes(&["self"], DTypes::FLOATS),
     one(&["glu_backward"], |cx| {
         let (value, gate, axis) = halves(cx, "self")?;
         let dtype = cx.ty("self")?.dtype;

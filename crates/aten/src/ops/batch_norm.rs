@@ -1,7 +1,7 @@
 //! Batch norm: normalization of each channel over the batch, with running statistics; and the parts from which
 //! a batch norm that is synchronized between devices is put together.
 
-use stablehlo::{DType, Value};
+use stablehlo::{DType, DTypes, Value};
 
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result};
@@ -15,30 +15,39 @@ pub(crate) const ROWS: &[Row] = &[
         let norm = BatchNorm::of(cx, cx.bool("training")?)?;
         Ok([norm.running(), norm.results()].concat())
     })
+    .takes(&["input"], DTypes::FLOATS)
     .bounded(),
     many(&["_batch_norm_with_update"], |cx| {
         let norm = BatchNorm::of(cx, true)?;
         Ok([norm.running(), norm.results(), vec![reserve(cx)]].concat())
     })
+    .takes(&["input"], DTypes::FLOATS)
     .bounded(),
     // These do not, or return the new ones.
-    many(&["_native_batch_norm_legit.no_stats"], |cx| Ok(BatchNorm::of(cx, cx.bool("training")?)?.results())).bounded(),
-    many(&["_native_batch_norm_legit_no_training"], |cx| Ok(BatchNorm::of(cx, false)?.results())).bounded(),
+    many(&["_native_batch_norm_legit.no_stats"], |cx| Ok(BatchNorm::of(cx, cx.bool("training")?)?.results()))
+        .takes(&["input"], DTypes::FLOATS)
+        .bounded(),
+    many(&["_native_batch_norm_legit_no_training"], |cx| Ok(BatchNorm::of(cx, false)?.results()))
+        .takes(&["input"], DTypes::FLOATS)
+        .bounded(),
     many(&["_batch_norm_no_update"], |cx| {
         // Without running statistics to use, it takes those of the batch.
         let norm = BatchNorm::of(cx, cx.is_none("running_mean"))?;
         Ok([norm.results(), vec![reserve(cx)]].concat())
     })
+    .takes(&["input"], DTypes::FLOATS)
     .bounded(),
     many(&["_native_batch_norm_legit_functional"], |cx| {
         let norm = BatchNorm::of(cx, cx.bool("training")?)?;
         Ok([norm.results(), norm.running()].concat())
     })
+    .takes(&["input"], DTypes::FLOATS)
     .bounded(),
     many(&["_batch_norm_with_update_functional"], |cx| {
         let norm = BatchNorm::of(cx, true)?;
         Ok([norm.results(), vec![reserve(cx)], norm.running()].concat())
     })
+    .takes(&["input"], DTypes::FLOATS)
     .bounded(),
     many(&["native_batch_norm_backward"], |cx| backward(cx, cx.bool("train")?, "save_invstd")).bounded(),
     many(&["batch_norm_backward"], |cx| backward(cx, cx.bool("update")?, "save_var")).bounded(),

@@ -2,24 +2,30 @@
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, FRAC_PI_4, PI};
 
-use stablehlo::{Comparison, Value};
+use stablehlo::{Comparison, DTypes, Value};
 
 use crate::ops::chebyshev::*;
 use crate::table::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
-    one(&["i0", "special_modified_bessel_i0"], |cx| cx.float_unary(|x| unscaled(x.abs(), i0e(x)))),
-    one(&["special_i0e"], |cx| cx.float_unary(i0e)),
-    one(&["special_i1", "special_modified_bessel_i1"], |cx| cx.float_unary(|x| unscaled(x.abs(), i1e(x)))),
-    one(&["special_i1e"], |cx| cx.float_unary(i1e)),
-    one(&["special_modified_bessel_k0"], |cx| cx.float_unary(|x| k0_parts(x).unscaled())),
-    one(&["special_scaled_modified_bessel_k0"], |cx| cx.float_pointwise(["x"], |[x]| k0_parts(x).scaled())),
-    one(&["special_modified_bessel_k1"], |cx| cx.float_unary(|x| k1_parts(x).unscaled())),
-    one(&["special_scaled_modified_bessel_k1"], |cx| cx.float_pointwise(["x"], |[x]| k1_parts(x).scaled())),
-    one(&["special_bessel_j0"], |cx| cx.float_unary(j0)),
-    one(&["special_bessel_j1"], |cx| cx.float_unary(j1)),
-    one(&["special_bessel_y0"], |cx| cx.float_unary(y0)),
-    one(&["special_bessel_y1"], |cx| cx.float_unary(y1)),
+    one(&["i0", "special_modified_bessel_i0"], |cx| cx.float_unary(|x| unscaled(x.abs(), i0e(x))))
+        .takes(&["self"], DTypes::REAL),
+    one(&["special_i0e"], |cx| cx.float_unary(i0e)).takes(&["self"], DTypes::REAL),
+    one(&["special_i1", "special_modified_bessel_i1"], |cx| cx.float_unary(|x| unscaled(x.abs(), i1e(x))))
+        .takes(&["self"], DTypes::REAL),
+    one(&["special_i1e"], |cx| cx.float_unary(i1e)).takes(&["self"], DTypes::REAL),
+    one(&["special_modified_bessel_k0"], |cx| cx.float_unary(|x| k0_parts(x).unscaled()))
+        .takes(&["self"], DTypes::REAL),
+    one(&["special_scaled_modified_bessel_k0"], |cx| cx.float_pointwise(["x"], |[x]| k0_parts(x).scaled()))
+        .takes(&["x"], DTypes::REAL),
+    one(&["special_modified_bessel_k1"], |cx| cx.float_unary(|x| k1_parts(x).unscaled()))
+        .takes(&["self"], DTypes::REAL),
+    one(&["special_scaled_modified_bessel_k1"], |cx| cx.float_pointwise(["x"], |[x]| k1_parts(x).scaled()))
+        .takes(&["x"], DTypes::REAL),
+    one(&["special_bessel_j0"], |cx| cx.float_unary(j0)).takes(&["self"], DTypes::REAL),
+    one(&["special_bessel_j1"], |cx| cx.float_unary(j1)).takes(&["self"], DTypes::REAL),
+    one(&["special_bessel_y0"], |cx| cx.float_unary(y0)).takes(&["self"], DTypes::REAL),
+    one(&["special_bessel_y1"], |cx| cx.float_unary(y1)).takes(&["self"], DTypes::REAL),
     one(&["special_spherical_bessel_j0"], |cx| {
         cx.float_pointwise(["x"], |[x]| {
             let square = x * x;
@@ -27,8 +33,9 @@ pub(crate) const ROWS: &[Row] = &[
             let far = x.is_infinite().select(x.splat_like(0), x.sin() / x);
             x.abs().lt(0.5).select(near, far)
         })
-    }),
-    one(&["special_airy_ai"], |cx| cx.float_pointwise(["x"], |[x]| airy(x))),
+    })
+    .takes(&["x"], DTypes::REAL),
+    one(&["special_airy_ai"], |cx| cx.float_pointwise(["x"], |[x]| airy(x))).takes(&["x"], DTypes::REAL),
 ];
 
 // ---- modified functions ----------------------------------------------------------------------------

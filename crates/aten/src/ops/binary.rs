@@ -1,6 +1,6 @@
 //! Arithmetic on corresponding elements.
 
-use stablehlo::{DType, Number, Value};
+use stablehlo::{DType, DTypes, Number, Value};
 
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result};
@@ -13,8 +13,13 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["mul.Tensor", "mul.Scalar"], |cx| cx.pointwise(["self", "other"], |[x, y]| x * y)),
     one(&["div.Tensor", "div.Scalar"], |cx| cx.float_pointwise(["self", "other"], |[x, y]| x / y)),
     one(&["div.Tensor_mode", "div.Scalar_mode"], |cx| match cx.str_or_none("rounding_mode").as_deref() {
-        Some("floor") => cx.pointwise(["self", "other"], |[x, y]| floor_divide(x, y)),
-        Some(_) => cx.pointwise(["self", "other"], |[x, y]| x / y).map(truncated),
+        Some(mode) => {
+            cx.check_dtype(cx.promoted(&["self", "other"])?, DTypes::REAL_NUMBERS)?;
+            cx.pointwise(
+                ["self", "other"],
+                |[x, y]| if mode == "floor" { floor_divide(x, y) } else { truncated(x / y) },
+            )
+        }
         None => cx.float_pointwise(["self", "other"], |[x, y]| x / y),
     }),
     one(&["floor_divide", "floor_divide.Scalar"], |cx| cx.pointwise(["self", "other"], |[x, y]| floor_divide(x, y))),
@@ -25,17 +30,20 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["addcmul"], |cx| {
         let value = factor(cx, "value", "self")?;
         cx.pointwise(["self", "tensor1", "tensor2"], |[x, y, z]| x + times(value, y) * z)
-    }),
+    })
+    .takes(&["self"], DTypes::NUMBERS),
     one(&["addcdiv"], |cx| {
         let value = factor(cx, "value", "self")?;
         cx.pointwise(["self", "tensor1", "tensor2"], |[x, y, z]| x + times(value, y) / z)
     }),
-    one(&["lerp.Scalar", "lerp.Tensor"], |cx| cx.pointwise(["self", "end", "weight"], |[x, y, w]| lerp(x, y, w))),
+    one(&["lerp.Scalar", "lerp.Tensor"], |cx| cx.pointwise(["self", "end", "weight"], |[x, y, w]| lerp(x, y, w)))
+        .takes(&["self"], DTypes::INEXACT),
     // Powers.
     one(&["pow.Tensor_Scalar"], power_of_number).baked(&["exponent"]),
     one(&["pow.Tensor_Tensor", "pow.Scalar"], |cx| cx.pointwise(["self", "exponent"], |[x, y]| power(x, y))),
     one(&["ldexp.Tensor"], ldexp),
-    one(&["hypot"], |cx| cx.pointwise(["self", "other"], |[x, y]| hypot(x, y))),
+    one(&["hypot"], |cx| cx.pointwise(["self", "other"], |[x, y]| hypot(x, y)))
+        .takes(&["self", "other"], DTypes::FLOATS),
     // Choices.
     one(&["where.self"], |cx| {
         let (x, y) = cx.pair("self", "other")?;
@@ -45,24 +53,30 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["minimum"], |cx| cx.pair("self", "other").map(|(x, y)| x.min(y))),
     one(&["fmax"], |cx| cx.pair("self", "other").map(|(x, y)| prefer_numbers(x, y, x.max(y)))),
     one(&["fmin"], |cx| cx.pair("self", "other").map(|(x, y)| prefer_numbers(x, y, x.min(y)))),
-    one(&["clamp", "clamp.Tensor", "clamp_min", "clamp_min.Tensor", "clamp_max", "clamp_max.Tensor"], clamp),
+    one(&["clamp", "clamp.Tensor", "clamp_min", "clamp_min.Tensor", "clamp_max", "clamp_max.Tensor"], clamp)
+        .takes(&["self", "min", "max"], DTypes::REAL_NUMBERS),
     one(&["heaviside"], |cx| {
         cx.pair("self", "values").map(|(x, at_zero)| x.eq(0).select(at_zero, x.gt(0).convert(x.dtype())))
     }),
     // Functions of two floats.
-    one(&["atan2"], |cx| cx.float_pointwise(["self", "other"], |[x, y]| x.atan2(y))),
+    one(&["atan2"], |cx| cx.float_pointwise(["self", "other"], |[x, y]| x.atan2(y)))
+        .takes(&["self", "other"], DTypes::REAL),
     one(&["copysign.Tensor", "copysign.Scalar"], |cx| cx.float_pointwise(["self", "other"], |[x, y]| x.copy_sign(y))),
     one(&["nextafter"], |cx| cx.pair("self", "other").map(|(x, y)| x.next_after(y))),
-    one(&["logaddexp"], |cx| cx.float_pointwise(["self", "other"], |[x, y]| log_add_exp(x, y, 1.0))),
+    one(&["logaddexp"], |cx| cx.float_pointwise(["self", "other"], |[x, y]| log_add_exp(x, y, 1.0)))
+        .takes(&["self", "other"], DTypes::INEXACT),
     one(&["logaddexp2"], |cx| {
         cx.float_pointwise(["self", "other"], |[x, y]| log_add_exp(x, y, std::f64::consts::LN_2))
-    }),
+    })
+    .takes(&["self", "other"], DTypes::FLOATS),
     one(&["xlogy.Tensor", "xlogy.Scalar_Self", "xlogy.Scalar_Other"], |cx| {
         cx.float_pointwise(["self", "other"], |[x, y]| vanishing_product(x, y, y.log()))
-    }),
+    })
+    .takes(&["self", "other"], DTypes::REAL),
     one(&["special_xlog1py", "special_xlog1py.self_scalar", "special_xlog1py.other_scalar"], |cx| {
         cx.float_pointwise(["self", "other"], |[x, y]| vanishing_product(x, y, y.log_1p()))
-    }),
+    })
+    .takes(&["self", "other"], DTypes::REAL),
     one(&["complex"], |cx| match (cx.tensor("real")?, cx.tensor("imag")?) {
         (re, im) if re.dtype() != im.dtype() => Err(Error::runtime("complex: the parts must be of one dtype")),
         (re, im) => {
@@ -74,12 +88,13 @@ pub(crate) const ROWS: &[Row] = &[
         cx.pair("abs", "angle").map(|(radius, angle)| (radius * angle.cos()).complex(radius * angle.sin()))
     }),
     // Functions of two integers.
-    one(&["gcd"], |cx| cx.pair("self", "other").map(|(x, y)| gcd(x, y))),
+    one(&["gcd"], |cx| cx.pair("self", "other").map(|(x, y)| gcd(x, y))).takes(&["self", "other"], DTypes::INTEGERS),
     one(&["lcm"], |cx| {
         let (x, y) = cx.pair("self", "other")?;
         let divisor = gcd(x, y);
         Ok(divisor.eq(0).select(divisor, (x / divisor.max(1) * y).abs()))
-    }),
+    })
+    .takes(&["self", "other"], DTypes::INTEGERS),
 ];
 
 /// A factor in the arithmetic's type; `None` when it is known to be 1.

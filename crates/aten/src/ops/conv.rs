@@ -6,7 +6,7 @@
 //! out of the CPU's fast path), depthwise convolutions are sums of shifted products, and groups are
 //! gathered into dense convolutions (the native group counts are slow everywhere).
 
-use stablehlo::{Convolution, DType, Number, Value};
+use stablehlo::{Convolution, DType, DTypes, Number, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -34,6 +34,7 @@ pub(crate) const ROWS: &[Row] = &[
         };
         Ok(cx.resized(0, y))
     })
+    .takes(&["input"], DTypes::NUMBERS)
     .bounded(),
     many(&["convolution_backward", "convolution_backward_overrideable"], gradients).bounded(),
 ];

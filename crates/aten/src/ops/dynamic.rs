@@ -1,7 +1,7 @@
 //! Operators whose result's shape the data decide: the result is as long as it can get, and a count says
 //! how much of it is real. What lies behind is of no meaning.
 
-use stablehlo::{DType, Value};
+use stablehlo::{DType, DTypes, Value};
 
 use crate::cx::Cx;
 use crate::error::Result;
@@ -23,7 +23,8 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(chosen.pack(x.flatten(), x.splat_like(0).flatten()))
     }),
     many(&["_unique"], |cx| Ok(sorted_groups(cx, cx.bool("return_inverse")?, false)?[..2].to_vec())),
-    many(&["_unique2"], |cx| sorted_groups(cx, cx.bool("return_inverse")?, cx.bool("return_counts")?)),
+    many(&["_unique2"], |cx| sorted_groups(cx, cx.bool("return_inverse")?, cx.bool("return_counts")?))
+        .takes(&["self"], DTypes::REAL),
     many(&["unique_dim"], |cx| {
         let x = cx.tensor("self")?;
         let axis = cx.axis_arg("dim", x.rank())?;
@@ -44,7 +45,8 @@ pub(crate) const ROWS: &[Row] = &[
         cx.set_count(0, groups.chosen.count);
         let inverse = groups.inverse_or_none(cx.bool("return_inverse")?, &x.dims());
         Ok(vec![groups.chosen.pack(flat, flat), inverse, groups.counts_or_none(cx, cx.bool("return_counts")?)])
-    }),
+    })
+    .takes(&["self"], DTypes::REAL),
     one(&["repeat_interleave.Tensor"], repeat_interleave),
 ];
 

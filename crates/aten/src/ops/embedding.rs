@@ -1,12 +1,13 @@
 //! Embeddings, embedding bags and their gradients.
 
-use stablehlo::{DType, Number, Value};
+use stablehlo::{DType, DTypes, Number, Value};
 
 use crate::check::{Check, Counts};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::ops::index::{Combine, Places, narrow, running_sum};
 use crate::ops::index_check::out_of_range;
+use crate::ops::vector_norm::vector_norm;
 use crate::table::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -17,7 +18,9 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .bounded(),
     one(&["embedding_dense_backward"], embedding_dense_backward).bounded(),
-    one(&["embedding_renorm", "embedding_renorm_"], embedding_renorm).baked(&["norm_type"]),
+    one(&["embedding_renorm", "embedding_renorm_"], embedding_renorm)
+        .takes(&["self"], DTypes::INEXACT)
+        .baked(&["norm_type"]),
     many(&["_embedding_bag", "_embedding_bag_forward_only"], embedding_bag),
     one(&["_embedding_bag_backward", "_embedding_bag_dense_backward"], embedding_bag_backward),
     one(&["_embedding_bag_per_sample_weights_backward"], per_sample_weights_backward),
@@ -69,20 +72,10 @@ fn embedding_renorm<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let places = Places::slices(&weight.dims(), 0, narrow(cx.tensor("indices")?.flatten(), weight.dim(0)));
     let wide = weight.dtype().opmath();
     let named = places.read(weight).convert(wide);
-    let max_norm = cx.scalar("max_norm", wide)?;
-    let size = named.abs();
-    let order = cx.number("norm_type")?.to_f64();
-    let norm = if order == f64::INFINITY {
-        size.reduce_max(&[1])
-    } else if order == 2.0 {
-        size.square().reduce_sum(&[1]).sqrt()
-    } else if order == 1.0 {
-        size.reduce_sum(&[1])
-    } else {
-        size.pow(order).reduce_sum(&[1]).pow(1.0 / order)
-    };
+    let norm = vector_norm(named, cx.number("norm_type")?.to_f64(), &[1]);
+    let max_norm = cx.scalar("max_norm", norm.dtype())?;
     let scale = norm.gt(max_norm).select(max_norm / (norm + 1e-7), 1.0);
-    let scaled = (named * scale.unsqueeze(1)).convert(weight.dtype());
+    let scaled = (named * scale.convert(wide).unsqueeze(1)).convert(weight.dtype());
     Ok(places.write(weight, scaled, Combine::Replace))
 }
 

@@ -2,7 +2,7 @@
 //! Kaufman ("Some stable methods for calculating inertia and solving symmetric linear systems", 1977), packed as
 //! LAPACK's sytrf and hetrf pack them below the diagonal: columns of L, and D's blocks of one or two rows.
 
-use stablehlo::{DType, Value};
+use stablehlo::{DType, DTypes, Value};
 
 use crate::error::Result;
 use crate::ops::linalg::{adjoint, batched, diagonal, place, same_batch, transposed, unbatched};
@@ -12,10 +12,12 @@ use crate::ops::unary::conjugate;
 use crate::table::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
-    many(&["linalg_ldl_factor_ex"], |cx| Ok(factors(cx.tensor("self")?, cx.bool("hermitian")?))),
+    many(&["linalg_ldl_factor_ex"], |cx| Ok(factors(cx.tensor("self")?, cx.bool("hermitian")?)))
+        .takes(&["self"], DTypes::INEXACT),
     one(&["linalg_ldl_solve"], |cx| {
         solution(cx.tensor("LD")?, cx.tensor("pivots")?, cx.tensor("B")?, cx.bool("hermitian")?)
-    }),
+    })
+    .takes(&["LD"], DTypes::INEXACT),
 ];
 
 /// What the elements of a row or column must exceed for a diagonal element to be a pivot: it bounds the growth of the

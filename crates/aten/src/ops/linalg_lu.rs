@@ -1,6 +1,6 @@
 //! LU factors with partial pivoting, and solutions, inverses and determinants by them.
 
-use stablehlo::{DType, Value};
+use stablehlo::{DType, DTypes, Value};
 
 use crate::cx::Cx;
 use crate::error::Result;
@@ -16,14 +16,16 @@ pub(crate) const ROWS: &[Row] = &[
     many(&["linalg_lu_factor_ex"], |cx| {
         let lu = Lu::of(cx.tensor("A")?, cx.bool("pivot")?);
         Ok(vec![lu.factors, lu.pivots(), lu.info()])
-    }),
+    })
+    .takes(&["A"], DTypes::INEXACT),
     many(&["linalg_lu"], |cx| {
         let a = cx.tensor("A")?;
         let lu = Lu::of(a, cx.bool("pivot")?);
         let permutation = if cx.bool("pivot")? { lu.permutation_matrix() } else { cx.b().splat(0, a.dtype(), &[0]) };
         let (l, u) = lu.unpacked();
         Ok(vec![permutation, l, u])
-    }),
+    })
+    .takes(&["A"], DTypes::INEXACT),
     many(&["lu_unpack"], |cx| {
         let lu = Lu::from_pivots(cx.tensor("LU_data")?, cx.tensor("LU_pivots")?);
         let none = cx.b().splat(0, lu.factors.dtype(), &[0]);
@@ -37,12 +39,14 @@ pub(crate) const ROWS: &[Row] = &[
         let pivots = pivots.broadcast_to(&[&b.dims()[..b.rank() - 2], &pivots.dims()[pivots.rank() - 1..]].concat());
         let lu = Lu::from_pivots(factors, pivots);
         Ok(lu.solve(b, cx.bool("left")?, cx.bool("adjoint")?))
-    }),
+    })
+    .takes(&["LU"], DTypes::INEXACT),
     many(&["linalg_inv_ex"], |cx| {
         let a = cx.tensor("A")?;
         let lu = Lu::of(a, true);
         Ok(vec![lu.solve(identity(a, a.dim(a.rank() - 1)), true, false), lu.info()])
-    }),
+    })
+    .takes(&["A"], DTypes::INEXACT),
     many(&["_linalg_solve_ex"], |cx| {
         let (a, b) = (cx.tensor("A")?, cx.tensor("B")?);
         let lu = Lu::of(a, true);
@@ -53,13 +57,15 @@ pub(crate) const ROWS: &[Row] = &[
         let solution = wide.solve(columns, cx.bool("left")? || is_vector, false);
         let solution = if is_vector { solution.squeeze(solution.rank() - 1) } else { solution };
         Ok(vec![solution, lu.factors, lu.pivots(), lu.info()])
-    }),
+    })
+    .takes(&["A"], DTypes::INEXACT),
     many(&["_linalg_det"], |cx| {
         let lu = Lu::of_argument(cx, "A")?;
         let diagonal = diagonal(lu.factors);
         let product = diagonal.reduce_prod(&[diagonal.rank() - 1]);
         Ok(vec![product * lu.sign().convert(product.dtype()), lu.factors, lu.pivots()])
-    }),
+    })
+    .takes(&["A"], DTypes::INEXACT),
     many(&["_linalg_slogdet"], |cx| {
         let lu = Lu::of_argument(cx, "A")?;
         let diagonal = diagonal(lu.factors);
@@ -72,7 +78,8 @@ pub(crate) const ROWS: &[Row] = &[
         };
         let sign = unit.reduce_prod(&[last]) * lu.sign().convert(unit.dtype());
         Ok(vec![sign, size.log().reduce_sum(&[last]), lu.factors, lu.pivots()])
-    }),
+    })
+    .takes(&["A"], DTypes::INEXACT),
 ];
 
 /// How many columns are eliminated one by one before the rest of the matrix is updated by a product.

@@ -1,7 +1,7 @@
 //! Orthogonal factors by Householder reflections. XLA has them as calls that it expands on every
 //! platform: `Qr` packs reflectors and R as LAPACK's geqrf does.
 
-use stablehlo::{Type, Value};
+use stablehlo::{DTypes, Type, Value};
 
 use crate::ops::linalg::{adjoint, identity, times, triangle};
 use crate::table::{Row, many, one};
@@ -10,21 +10,25 @@ pub(crate) const ROWS: &[Row] = &[
     many(&["geqrf"], |cx| {
         let (packed, scales) = reflectors(cx.tensor("self")?);
         Ok(vec![packed, scales])
-    }),
-    one(&["linalg_householder_product"], |cx| Ok(product(cx.tensor("input")?, cx.tensor("tau")?))),
+    })
+    .takes(&["self"], DTypes::INEXACT),
+    one(&["linalg_householder_product"], |cx| Ok(product(cx.tensor("input")?, cx.tensor("tau")?)))
+        .takes(&["input"], DTypes::INEXACT),
     one(&["ormqr"], |cx| {
         let (packed, scales, other) = (cx.tensor("self")?, cx.tensor("input2")?, cx.tensor("input3")?);
         let height = packed.dim(packed.rank() - 2);
         let q = product(widened(packed, height), scales);
         let q = if cx.bool("transpose")? { adjoint(q) } else { q };
         Ok(if cx.bool("left")? { times(q, other) } else { times(other, q) })
-    }),
+    })
+    .takes(&["self"], DTypes::INEXACT),
     many(&["linalg_qr"], |cx| {
         let a = cx.tensor("A")?;
         let mode = cx.str("mode")?;
         let (q, r) = factors(a, mode == "complete");
         Ok(vec![if mode == "r" { cx.b().splat(0, a.dtype(), &[0]) } else { q }, r])
-    }),
+    })
+    .takes(&["A"], DTypes::INEXACT),
 ];
 
 /// `Q · R`: Q with as many columns as the shorter side, or square when `complete`.

@@ -1,6 +1,6 @@
 //! Eigenvalues of Hermitian matrices, singular values, and the matrix exponential.
 
-use stablehlo::{DType, Number, Type, Value};
+use stablehlo::{DType, DTypes, Number, Type, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -16,7 +16,8 @@ pub(crate) const ROWS: &[Row] = &[
         let (values, vectors) = eigh(cx.tensor("A")?, cx.str("UPLO")?.eq_ignore_ascii_case("l"));
         let none = cx.b().splat(0, vectors.dtype(), &[0]);
         Ok(vec![values, if cx.bool("compute_v")? { vectors } else { none }])
-    }),
+    })
+    .takes(&["A"], DTypes::INEXACT),
     many(&["_linalg_svd"], |cx| {
         let a = cx.tensor("A")?;
         let (u, s, vh) = svd(a, cx.bool("full_matrices")?);
@@ -25,7 +26,8 @@ pub(crate) const ROWS: &[Row] = &[
         }
         let none = cx.b().splat(0, a.dtype(), &[0]);
         Ok(vec![none, s, none])
-    }),
+    })
+    .takes(&["A"], DTypes::INEXACT),
     one(&["linalg_pinv.atol_rtol_tensor"], |cx| {
         let a = cx.tensor("self")?;
         let tolerances = (cx.tensor_or_none("atol"), cx.tensor_or_none("rtol"));
@@ -36,7 +38,7 @@ pub(crate) const ROWS: &[Row] = &[
         let (values, vectors) = eigh(a, true);
         Ok(pseudo_inverse(vectors, values, adjoint(vectors), tolerances))
     }),
-    many(&["linalg_lstsq"], least_squares).baked(&["rcond"]),
+    many(&["linalg_lstsq"], least_squares).takes(&["self"], DTypes::INEXACT).baked(&["rcond"]),
     one(&["linalg_matrix_exp"], |cx| {
         let a = cx.tensor("self")?;
         Ok(exponential(a.convert(a.dtype().opmath())))

@@ -1,6 +1,6 @@
 //! Losses of corresponding elements of a prediction and a target.
 
-use stablehlo::{DType, Value};
+use stablehlo::{DType, DTypes, Value};
 
 use crate::cx::Cx;
 use crate::error::Result;
@@ -9,7 +9,7 @@ use crate::ops::reduce::mean;
 use crate::table::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
-    one(&["mse_loss"], |cx| loss(cx, |x, target| Ok((x - target).square()))),
+    one(&["mse_loss"], |cx| loss(cx, |x, target| Ok((x - target).square()))).takes(&["self"], DTypes::FLOATS),
     one(&["mse_loss_backward"], |cx| gradient(cx, |x, target| Ok((x - target) * 2.0))),
     one(&["smooth_l1_loss"], |cx| {
         loss(cx, |x, target| {
@@ -17,7 +17,8 @@ pub(crate) const ROWS: &[Row] = &[
             let near = distance.square() * 0.5 / beta;
             Ok(distance.lt(beta).select(near, distance - beta * 0.5))
         })
-    }),
+    })
+    .takes(&["self"], DTypes::FLOATS),
     one(&["smooth_l1_loss_backward"], |cx| {
         gradient(cx, |x, target| {
             let (difference, beta) = (x - target, cx.scalar("beta", x.dtype())?);
@@ -29,7 +30,8 @@ pub(crate) const ROWS: &[Row] = &[
             let (distance, delta) = ((x - target).abs(), cx.scalar("delta", x.dtype())?);
             Ok(distance.le(delta).select(distance.square() * 0.5, delta * (distance - delta * 0.5)))
         })
-    }),
+    })
+    .takes(&["self"], DTypes::FLOATS),
     one(&["huber_loss_backward"], |cx| {
         gradient(cx, |x, target| {
             let delta = cx.scalar("delta", x.dtype())?;

@@ -1,6 +1,6 @@
 //! Hinge losses between the score of the right classes and those of the others.
 
-use stablehlo::{DType, Value};
+use stablehlo::{DType, DTypes, Value};
 
 use crate::cx::Cx;
 use crate::error::Result;
@@ -15,6 +15,7 @@ pub(crate) const ROWS: &[Row] = &[
         let losses = (powered * hinge.weight).reduce_sum(&[1]) / hinge.excess.dim(1) as f64;
         reduced(cx, losses)
     })
+    .takes(&["self"], DTypes::FLOATS)
     .baked(&["p"]),
     one(&["multi_margin_loss_backward"], |cx| {
         let hinge = Hinge::of(cx)?;
@@ -33,7 +34,8 @@ pub(crate) const ROWS: &[Row] = &[
         let losses = labels.excess().reduce_sum(&[1, 2]) / labels.scores.dim(1) as f64;
         let is_target = labels.is_target.convert(cx.ty("self")?.dtype).reshape(&cx.ty("target")?.dims);
         Ok(vec![reduced(cx, losses)?, is_target])
-    }),
+    })
+    .takes(&["self"], DTypes::FLOATS),
     one(&["multilabel_margin_loss_backward"], |cx| {
         let labels = Labels::of(cx)?;
         let excess = labels.excess();

@@ -4,7 +4,7 @@
 
 use std::f64::consts::FRAC_1_SQRT_2;
 
-use stablehlo::{DType, DotDims, Precision, Value};
+use stablehlo::{DType, DTypes, DotDims, Precision, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -12,19 +12,22 @@ use crate::ops::unary::conjugate;
 use crate::table::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
-    one(&["mm", "mm.dtype"], |cx| rounded(cx, factors(cx, "self", "mat2", mm)?)),
-    one(&["bmm", "bmm.dtype"], |cx| rounded(cx, factors(cx, "self", "mat2", bmm)?)),
-    one(&["mv"], |cx| rounded(cx, factors(cx, "self", "vec", mv)?)),
-    one(&["dot"], |cx| rounded(cx, factors(cx, "self", "tensor", dot)?)),
-    one(&["vdot"], |cx| rounded(cx, factors(cx, "self", "other", |a, b| dot(conjugate(a), b))?)),
-    one(&["addmm", "addmm.dtype"], |cx| rounded(cx, addmm(cx)?)),
-    one(&["baddbmm", "baddbmm.dtype"], |cx| rounded(cx, plus_self(cx, factors(cx, "batch1", "batch2", bmm)?)?)),
+    one(&["mm", "mm.dtype"], |cx| rounded(cx, factors(cx, "self", "mat2", mm)?)).takes(&["self"], DTypes::NUMBERS),
+    one(&["bmm", "bmm.dtype"], |cx| rounded(cx, factors(cx, "self", "mat2", bmm)?)).takes(&["self"], DTypes::NUMBERS),
+    one(&["mv"], |cx| rounded(cx, factors(cx, "self", "vec", mv)?)).takes(&["self"], DTypes::NUMBERS),
+    one(&["dot"], |cx| rounded(cx, factors(cx, "self", "tensor", dot)?)).takes(&["self"], DTypes::NUMBERS),
+    one(&["vdot"], |cx| rounded(cx, factors(cx, "self", "other", |a, b| dot(conjugate(a), b))?))
+        .takes(&["self"], DTypes::NUMBERS),
+    one(&["addmm", "addmm.dtype"], |cx| rounded(cx, addmm(cx)?)).takes(&["mat1"], DTypes::NUMBERS),
+    one(&["baddbmm", "baddbmm.dtype"], |cx| rounded(cx, plus_self(cx, factors(cx, "batch1", "batch2", bmm)?)?))
+        .takes(&["batch1"], DTypes::NUMBERS),
     one(&["addbmm"], |cx| {
         // The sum over the batch is part of the contraction.
         let summed = factors(cx, "batch1", "batch2", |a, b| contract(a, b, &[0, 2], &[0, 1]))?;
         rounded(cx, plus_self(cx, summed)?)
-    }),
-    one(&["addmv"], |cx| rounded(cx, plus_self(cx, factors(cx, "mat", "vec", mv)?)?)),
+    })
+    .takes(&["batch1"], DTypes::NUMBERS),
+    one(&["addmv"], |cx| rounded(cx, plus_self(cx, factors(cx, "mat", "vec", mv)?)?)).takes(&["mat"], DTypes::NUMBERS),
     one(&["addr"], |cx| {
         let dtype = cx.promoted(&["self", "vec1", "vec2"])?;
         let (a, b) = (cx.operand("vec1", dtype.opmath())?, cx.operand("vec2", dtype.opmath())?);

@@ -1,6 +1,6 @@
 //! The negative log likelihood of classes.
 
-use stablehlo::{DType, Value};
+use stablehlo::{DType, DTypes, Value};
 
 use crate::check::Check;
 use crate::cx::Cx;
@@ -10,7 +10,7 @@ use crate::ops::loss::Reduction;
 use crate::table::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
-    many(&["nll_loss_forward", "nll_loss2d_forward"], forward),
+    many(&["nll_loss_forward", "nll_loss2d_forward"], forward).takes(&["self"], DTypes::FLOATS),
     one(&["nll_loss_backward", "nll_loss2d_backward"], backward),
 ];
 

@@ -2,7 +2,7 @@
 //!
 //! Statistics are computed and saved in float32 for 16-bit inputs.
 
-use stablehlo::{DType, Value};
+use stablehlo::{DType, DTypes, Value};
 
 use crate::cx::Cx;
 use crate::error::Result;
@@ -10,9 +10,9 @@ use crate::ops::reduce::{mean, moments};
 use crate::table::{Row, many};
 
 pub(crate) const ROWS: &[Row] = &[
-    many(&["native_layer_norm"], layer_norm).bounded(),
+    many(&["native_layer_norm"], layer_norm).takes(&["input"], DTypes::FLOATS).bounded(),
     many(&["native_layer_norm_backward"], layer_norm_backward).bounded(),
-    many(&["native_group_norm"], group_norm).bounded(),
+    many(&["native_group_norm"], group_norm).takes(&["input"], DTypes::FLOATS).bounded(),
     many(&["native_group_norm_backward"], group_norm_backward).bounded(),
     many(&["_fused_rms_norm"], rms_norm).bounded(),
     many(&["_fused_rms_norm_backward"], rms_norm_backward).bounded(),

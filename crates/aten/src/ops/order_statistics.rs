@@ -1,6 +1,6 @@
 //! Elements by their rank: medians, the k-th smallest; and the most frequent.
 
-use stablehlo::{DType, Number, Value};
+use stablehlo::{DType, DTypes, Number, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -16,10 +16,10 @@ pub(crate) const ROWS: &[Row] = &[
         along(cx, |x, axis| at_rank(x, axis, x.builder().scalar(rank, DType::I32)))
     })
     .bounded(),
-    many(&["median.dim"], |cx| along(cx, median)).bounded(),
-    many(&["nanmedian.dim"], |cx| along(cx, nan_median)).bounded(),
-    one(&["median"], |cx| Ok(of_all(cx.tensor("self")?, median))),
-    one(&["nanmedian"], |cx| Ok(of_all(cx.tensor("self")?, nan_median))),
+    many(&["median.dim"], |cx| along(cx, median)).takes(&["self"], DTypes::REAL).bounded(),
+    many(&["nanmedian.dim"], |cx| along(cx, nan_median)).takes(&["self"], DTypes::REAL).bounded(),
+    one(&["median"], |cx| Ok(of_all(cx.tensor("self")?, median))).takes(&["self"], DTypes::REAL),
+    one(&["nanmedian"], |cx| Ok(of_all(cx.tensor("self")?, nan_median))).takes(&["self"], DTypes::REAL),
     many(&["mode"], |cx| along(cx, mode)),
 ];
 

@@ -1,6 +1,6 @@
 //! Pooling and its gradients.
 
-use stablehlo::{Builder, DType, Number, Value};
+use stablehlo::{Builder, DType, DTypes, Number, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -8,13 +8,15 @@ use crate::ops::index::{Combine, Places};
 use crate::ops::window::Windows;
 use crate::table::{Row, many, one};
 
+const AVERAGED: DTypes = DTypes::FLOATS.or(DTypes::of(&[DType::I64]));
+
 pub(crate) const ROWS: &[Row] = &[
     many(&["max_pool2d_with_indices"], |cx| max_pool(cx, 2)).bounded(),
     many(&["max_pool3d_with_indices"], |cx| max_pool(cx, 3)),
     one(&["max_pool2d_with_indices_backward"], |cx| max_pool_backward(cx, 2)).bounded(),
     one(&["max_pool3d_with_indices_backward"], |cx| max_pool_backward(cx, 3)),
-    one(&["avg_pool2d"], |cx| avg_pool(cx, 2)).bounded(),
-    one(&["avg_pool3d"], |cx| avg_pool(cx, 3)),
+    one(&["avg_pool2d"], |cx| avg_pool(cx, 2)).takes(&["self"], AVERAGED).bounded(),
+    one(&["avg_pool3d"], |cx| avg_pool(cx, 3)).takes(&["self"], AVERAGED),
     one(&["avg_pool2d_backward"], |cx| avg_pool_backward(cx, 2)).bounded(),
     one(&["avg_pool3d_backward"], |cx| avg_pool_backward(cx, 3)),
 ];

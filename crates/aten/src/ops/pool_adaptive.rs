@@ -1,6 +1,6 @@
 //! Adaptive pooling: the number of windows is given, their sizes follow and may differ by one.
 
-use stablehlo::{DType, Value};
+use stablehlo::{DType, DTypes, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -14,12 +14,12 @@ use crate::ops::window::Windows;
 use crate::table::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
-    one(&["_adaptive_avg_pool2d"], |cx| average(cx, 2)).bounded(),
-    one(&["_adaptive_avg_pool3d"], |cx| average(cx, 3)).bounded(),
+    one(&["_adaptive_avg_pool2d"], |cx| average(cx, 2)).takes(&["self"], DTypes::FLOATS).bounded(),
+    one(&["_adaptive_avg_pool3d"], |cx| average(cx, 3)).takes(&["self"], DTypes::FLOATS).bounded(),
     one(&["_adaptive_avg_pool2d_backward"], |cx| average_backward(cx, 2)).bounded(),
     one(&["_adaptive_avg_pool3d_backward"], |cx| average_backward(cx, 3)).bounded(),
-    many(&["adaptive_max_pool2d"], |cx| max(cx, 2)).bounded(),
-    many(&["adaptive_max_pool3d"], |cx| max(cx, 3)),
+    many(&["adaptive_max_pool2d"], |cx| max(cx, 2)).takes(&["self"], DTypes::REAL).bounded(),
+    many(&["adaptive_max_pool3d"], |cx| max(cx, 3)).takes(&["self"], DTypes::REAL),
     one(&["adaptive_max_pool2d_backward"], |cx| max_backward(cx, 2)).bounded(),
     one(&["adaptive_max_pool3d_backward"], |cx| max_backward(cx, 3)),
 ];

@@ -4,7 +4,7 @@
 //!
 //! What needs rejection sampling is in `rejection.rs`.
 
-use stablehlo::{DType, Number, Type, Value, broadcast_dims};
+use stablehlo::{DType, DTypes, Number, Type, Value, broadcast_dims};
 
 use crate::cx::{Cx, float_dtype};
 use crate::error::{Error, Result};
@@ -26,9 +26,13 @@ pub(crate) const ROWS: &[Row] = &[
         cx.set_random_state(view::reinterpret(cx.tensor("state")?, DType::U64), false);
         Ok(before)
     }),
-    one(&["uniform"], |cx| uniform_numbers(cx, &cx.ty("self")?)).requires(&["from", "to"], |n| n[0] <= n[1]),
+    one(&["uniform"], |cx| uniform_numbers(cx, &cx.ty("self")?))
+        .takes(&["self"], DTypes::FLOATS)
+        .requires(&["from", "to"], |n| n[0] <= n[1]),
     one(&["rand", "rand.generator", "rand_like", "rand_like.generator"], |cx| {
-        by_parts(&result_type(cx, DType::F32)?, |dtype, dims| Ok(uniform(cx, dtype, dims)))
+        let ty = result_type(cx, DType::F32)?;
+        cx.check_dtype(ty.dtype, DTypes::INEXACT)?;
+        by_parts(&ty, |dtype, dims| Ok(uniform(cx, dtype, dims)))
     })
     .bounded(),
     one(&["normal_functional", "normal_"], |cx| normal_numbers(cx, &cx.ty("self")?))
@@ -37,6 +41,7 @@ pub(crate) const ROWS: &[Row] = &[
         .requires(&["std"], |n| n[0] >= 0.0),
     one(&["normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor"], |cx| {
         let dtype = cx.promoted(&["mean", "std"])?;
+        cx.check_dtype(cx.promoted(&["std"])?, DTypes::REAL)?;
         let dims = broadcast_dims(&cx.ty("mean")?.dims, &cx.ty("std")?.dims)
             .ok_or_else(|| Error::runtime("normal: mean and std do not broadcast"))?;
         let normal = standard_normal(cx, dtype, &dims);
@@ -53,12 +58,14 @@ pub(crate) const ROWS: &[Row] = &[
         let logarithm = normal_numbers(cx, &Type::new(ty.dtype.opmath(), &ty.dims))?;
         Ok(logarithm.exp().convert(ty.dtype))
     })
+    .takes(&["self"], DTypes::FLOATS)
     .requires(&["std"], |n| n[0] > 0.0),
     one(&["exponential"], |cx| {
         let ty = cx.ty("self")?;
         let u = uniform_open(cx, ty.dtype, &ty.dims);
         Ok((-u.log() / cx.scalar("lambd", u.dtype())?).convert(ty.dtype))
     })
+    .takes(&["self"], DTypes::FLOATS)
     .requires(&["lambd"], |n| n[0] > 0.0),
     one(&["cauchy"], |cx| {
         let ty = cx.ty("self")?;
@@ -67,6 +74,7 @@ pub(crate) const ROWS: &[Row] = &[
         let moved = standard * cx.scalar("sigma", u.dtype())? + cx.scalar("median", u.dtype())?;
         Ok(moved.convert(ty.dtype))
     })
+    .takes(&["self"], DTypes::FLOATS)
     .requires(&["sigma"], |n| n[0] > 0.0),
     one(&["geometric"], |cx| {
         let ty = cx.ty("self")?;
@@ -74,11 +82,13 @@ pub(crate) const ROWS: &[Row] = &[
         let failure = -cx.scalar("p", u.dtype())?;
         Ok((u.log() / failure.log_1p()).ceil().max(1).convert(ty.dtype))
     })
+    .takes(&["self"], DTypes::REAL_NUMBERS)
     .requires(&["p"], |n| n[0] > 0.0 && n[0] < 1.0),
     one(&["bernoulli"], |cx| {
         let p = cx.tensor("self")?;
         Ok(trues(cx, p, &p.dims()).convert(p.dtype()))
     })
+    .takes(&["self"], DTypes::FLOATS)
     .bounded(),
     one(&["bernoulli.p", "bernoulli_.float", "bernoulli.Tensor"], |cx| {
         let ty = cx.ty("self")?;
@@ -122,7 +132,7 @@ pub(crate) const ROWS: &[Row] = &[
         let numbers = cx.b().iota(DType::I32, &[n], 0);
         Ok(cx.b().sort(&[keys, numbers], 0, true, |left, right| left[0].lt(right[0]))[1].convert(dtype))
     }),
-    one(&["multinomial"], multinomial),
+    one(&["multinomial"], multinomial).takes(&["self"], DTypes::FLOATS),
     many(&["native_dropout"], |cx| {
         let input = cx.tensor("input")?;
         if !cx.is_none("train") && !cx.bool("train")? {
@@ -143,11 +153,13 @@ pub(crate) const ROWS: &[Row] = &[
     many(&["rrelu_with_noise"], |cx| {
         let (output, noise) = rrelu(cx)?;
         Ok(vec![noise, output])
-    }),
+    })
+    .takes(&["self"], DTypes::FLOATS),
     many(&["rrelu_with_noise_functional", "rrelu_with_noise_"], |cx| {
         let (output, noise) = rrelu(cx)?;
         Ok(vec![output, noise])
-    }),
+    })
+    .takes(&["self"], DTypes::FLOATS),
 ];
 
 fn state_bytes<'b>(cx: &Cx<'b>) -> Value<'b> {
@@ -283,6 +295,7 @@ fn spacing(x: i64, dtype: DType) -> i128 {
 
 /// Integers from `low` to `last`, both included, as elements of `ty`.
 fn integers<'b>(cx: &Cx<'b>, ty: &Type, low: i64, last: i64) -> Result<Value<'b>> {
+    cx.check_dtype(ty.dtype, DTypes::REAL)?;
     // Float types have no integers of their own beyond their digits: stay between those they have.
     let inner_low = i128::from(low) + (-i128::from(low)).rem_euclid(spacing(low, ty.dtype));
     let inner_last = i128::from(last) - i128::from(last).rem_euclid(spacing(last, ty.dtype));

@@ -1,6 +1,6 @@
 //! Reductions: sums, extremes, and what is made of them.
 
-use stablehlo::{DType, Value};
+use stablehlo::{DType, DTypes, Value};
 
 use crate::cx::{Cx, float_dtype};
 use crate::error::{Error, Result};
@@ -9,7 +9,8 @@ use crate::table::{Row, many, one};
 pub(crate) const ROWS: &[Row] = &[
     one(&["sum", "sum.dim_IntList"], |cx| accumulated(cx, |x, axes| x.reduce_sum(axes))),
     one(&["prod", "prod.dim_int"], |cx| accumulated(cx, |x, axes| x.reduce_prod(axes))),
-    one(&["nansum"], |cx| accumulated(cx, |x, axes| x.is_nan().select(x.splat_like(0), x).reduce_sum(axes))),
+    one(&["nansum"], |cx| accumulated(cx, |x, axes| x.is_nan().select(x.splat_like(0), x).reduce_sum(axes)))
+        .takes(&["self"], DTypes::REAL),
     one(&["mean", "mean.dim"], |cx| {
         let dtype = cx.dtype_or_none("dtype").unwrap_or(cx.ty("self")?.dtype);
         if !dtype.is_float() && !dtype.is_complex() {
@@ -24,23 +25,34 @@ pub(crate) const ROWS: &[Row] = &[
         let x = cx.tensor("self")?;
         let wide = if x.dtype().is_float() { x.convert(DType::F64) } else { x.convert(DType::I64) };
         reduced(cx, wide.bitcast(DType::U64), |x, axes| x.reduce_xor(axes))
-    }),
+    })
+    .takes(&["self"], DTypes::REAL),
     // Variance
-    one(&["var.correction"], |cx| spread(cx, |variance| variance).map(|[variance, _]| variance)).baked(&["correction"]),
-    one(&["std.correction"], |cx| spread(cx, |v| v.sqrt()).map(|[deviation, _]| deviation)).baked(&["correction"]),
-    many(&["var_mean.correction"], |cx| spread(cx, |variance| variance).map(Vec::from)).baked(&["correction"]),
-    many(&["std_mean.correction"], |cx| spread(cx, |v| v.sqrt()).map(Vec::from)).baked(&["correction"]),
+    one(&["var.correction"], |cx| spread(cx, |variance| variance).map(|[variance, _]| variance))
+        .takes(&["self"], DTypes::INEXACT)
+        .baked(&["correction"]),
+    one(&["std.correction"], |cx| spread(cx, |v| v.sqrt()).map(|[deviation, _]| deviation))
+        .takes(&["self"], DTypes::INEXACT)
+        .baked(&["correction"]),
+    many(&["var_mean.correction"], |cx| spread(cx, |variance| variance).map(Vec::from))
+        .takes(&["self"], DTypes::INEXACT)
+        .baked(&["correction"]),
+    many(&["std_mean.correction"], |cx| spread(cx, |v| v.sqrt()).map(Vec::from))
+        .takes(&["self"], DTypes::INEXACT)
+        .baked(&["correction"]),
     // Extremes
-    one(&["amax", "max"], |cx| reduced(cx, not_empty(cx)?, |x, axes| x.reduce_max(axes))),
-    one(&["amin", "min"], |cx| reduced(cx, not_empty(cx)?, |x, axes| x.reduce_min(axes))),
+    one(&["amax", "max"], |cx| reduced(cx, not_empty(cx)?, |x, axes| x.reduce_max(axes)))
+        .takes(&["self"], DTypes::REAL),
+    one(&["amin", "min"], |cx| reduced(cx, not_empty(cx)?, |x, axes| x.reduce_min(axes)))
+        .takes(&["self"], DTypes::REAL),
     many(&["aminmax", "_aminmax", "_aminmax.dim"], |cx| {
         let x = cx.tensor("self")?;
         Ok(vec![reduced(cx, x, |x, axes| x.reduce_min(axes))?, reduced(cx, x, |x, axes| x.reduce_max(axes))?])
     }),
     many(&["max.dim"], |cx| extreme_along(cx, |x, axes| x.reduce_max(axes))),
     many(&["min.dim"], |cx| extreme_along(cx, |x, axes| x.reduce_min(axes))),
-    one(&["argmax"], |cx| position_of_extreme(cx, |x, axes| x.reduce_max(axes))),
-    one(&["argmin"], |cx| position_of_extreme(cx, |x, axes| x.reduce_min(axes))),
+    one(&["argmax"], |cx| position_of_extreme(cx, |x, axes| x.reduce_max(axes))).takes(&["self"], DTypes::REAL_NUMBERS),
+    one(&["argmin"], |cx| position_of_extreme(cx, |x, axes| x.reduce_min(axes))).takes(&["self"], DTypes::REAL_NUMBERS),
     // Logic
     one(&["any", "any.dim", "any.dims"], |cx| logical(cx, |x, axes| x.reduce_any(axes))),
     one(&["all", "all.dim", "all.dims"], |cx| logical(cx, |x, axes| x.reduce_all(axes))),

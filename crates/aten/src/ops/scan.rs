@@ -1,6 +1,6 @@
 //! Running sums, products and extremes.
 
-use stablehlo::{DType, Number, Value};
+use stablehlo::{DType, DTypes, Number, Value};
 
 use crate::cx::Cx;
 use crate::error::Result;
@@ -27,7 +27,8 @@ pub(crate) const ROWS: &[Row] = &[
         }
         // Kept apart from the conversions: of a window of 16 bits with this function libtpu's compiler for v6e dies.
         Ok(scanned(x.convert(wide).barrier())?.barrier().convert(x.dtype()))
-    }),
+    })
+    .takes(&["self"], DTypes::INEXACT),
 ];
 
 /// A scan along the argument `dim`; a 0-d value is its own.
@@ -52,6 +53,7 @@ fn running<'b>(
         Some(dtype) => x.convert(dtype),
         None => widened(x),
     };
+    cx.check_dtype(x.dtype(), DTypes::NUMBERS)?;
     Ok(scan_along(cx, x.convert(x.dtype().opmath()), identity, combine)?.convert(x.dtype()))
 }
 

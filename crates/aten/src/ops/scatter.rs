@@ -1,6 +1,6 @@
 //! Writing elements by index. Indices that are out of range write nothing, and the program tells of them.
 
-use stablehlo::{DType, Number, Value};
+use stablehlo::{DType, DTypes, Number, Value};
 
 use crate::check::Counts;
 use crate::cx::Cx;
@@ -36,7 +36,8 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(slices(cx, error)?.combine(cx.tensor("self")?, scaled, Combine::Add))
     })
     .bounded(),
-    one(&["index_reduce"], |cx| slices(cx, out_of_range())?.reduce(cx, "source")),
+    one(&["index_reduce"], |cx| slices(cx, out_of_range())?.reduce(cx, "source"))
+        .takes(&["self"], DTypes::REAL_NUMBERS),
     one(&["index_fill.int_Scalar", "index_fill.int_Tensor"], index_fill),
     one(&["masked_fill.Scalar", "masked_fill.Tensor"], |cx| {
         let (x, mask) = cx.tensor("self")?.broadcast_with(cx.tensor("mask")?);
@@ -57,13 +58,13 @@ pub(crate) const ROWS: &[Row] = &[
         let (have, want) = (grad.numel(), sizes.iter().product::<i64>());
         Ok(packed.slice_axis(0, 0, have.min(want)).pad_axis(0, 0, 0, (want - have).max(0)).reshape(&sizes))
     }),
-    one(&["histc"], histc),
+    one(&["histc"], histc).takes(&["self"], DTypes::FLOATS),
 ];
 
 fn named(cx: &Cx<'_>) -> Result<Combine> {
     let name = cx.str("reduce")?;
-    if matches!(name.as_str(), "amax" | "amin") && cx.ty("self")?.dtype.is_complex() && cx.ty("index")?.numel() > 0 {
-        return Err(Error::not_implemented(format!("\"scatter_reduce_{name}\" not implemented for complex numbers")));
+    if matches!(name.as_str(), "amax" | "amin") && cx.ty("index")?.numel() > 0 {
+        cx.check_dtype(cx.ty("self")?.dtype, DTypes::REAL)?;
     }
     match name.as_str() {
         "add" | "sum" | "mean" => Ok(Combine::Add),

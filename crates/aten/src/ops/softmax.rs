@@ -1,9 +1,9 @@
 //! Softmax, its logarithm, and their derivatives.
 
-use stablehlo::{DType, Value};
+use stablehlo::{DType, DTypes, Value};
 
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::table::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -25,10 +25,12 @@ pub(crate) const ROWS: &[Row] = &[
             let product = grad * output;
             product - output * product.reduce_sum(axes).keep_dims(axes)
         })
-    }),
+    })
+    .takes(&["output"], DTypes::FLOATS),
     one(&["_log_softmax_backward_data"], |cx| {
         backward(cx, |grad, output, axes| grad - output.exp() * grad.reduce_sum(axes).keep_dims(axes))
-    }),
+    })
+    .takes(&["output"], DTypes::FLOATS),
     one(&["_masked_softmax"], |cx| {
         let x = cx.tensor("self")?;
         let hidden = mask(cx, x)?;
@@ -57,13 +59,10 @@ fn float_along<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, &[usize]) -> Value<'b>
         None => x.dtype(),
     };
     let axes = cx.axes_arg("dim", x.rank())?;
-    if !dtype.is_float() && !dtype.is_complex() {
-        // PyTorch refuses these as well, unless there is nothing to compute.
-        if x.numel() == 0 {
-            return Ok(x.convert(dtype));
-        }
-        return Err(Error::not_implemented(format!("{} is not implemented for {dtype}", cx.operator)));
+    if x.numel() == 0 {
+        return Ok(x.convert(dtype));
     }
+    cx.check_dtype(dtype, DTypes::FLOATS)?;
     Ok(f(x.convert(dtype.opmath()), &axes).convert(dtype))
 }
 

@@ -1,9 +1,9 @@
 //! Sorting, and searching in what is sorted.
 
-use stablehlo::{DType, Value};
+use stablehlo::{DType, DTypes, Value};
 
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ops::index::{take_along, take_flat};
 use crate::ops::sort_keys;
 use crate::table::{Row, many, one};
@@ -11,11 +11,14 @@ use crate::table::{Row, many, one};
 pub(crate) const ROWS: &[Row] = &[
     many(&["sort", "sort.stable"], |cx| {
         let x = cx.tensor("self")?;
+        if x.dtype().is_complex() {
+            return Err(Error::new(ErrorKind::Type, "Sort does not support complex dtypes"));
+        }
         let (values, positions) = sorted(x, cx.axis_arg("dim", x.rank())?, cx.bool("descending")?);
         Ok(vec![values, positions])
     })
     .bounded(),
-    many(&["topk"], top_k).bounded(),
+    many(&["topk"], top_k).takes(&["self"], DTypes::REAL_NUMBERS).bounded(),
     one(&["searchsorted.Tensor", "searchsorted.Scalar"], |cx| {
         let (mut sequence, values) = cx.pair("sorted_sequence", "self")?;
         if let Some(sorter) = cx.tensor_or_none("sorter") {
@@ -23,7 +26,8 @@ pub(crate) const ROWS: &[Row] = &[
         }
         let right = cx.bool("right")? || cx.str_or_none("side").is_some_and(|side| side == "right");
         insertion_points(cx, sequence, values, right)
-    }),
+    })
+    .takes(&["sorted_sequence", "self"], DTypes::REAL_NUMBERS),
     one(&["bucketize.Tensor", "bucketize.Scalar"], |cx| {
         let (boundaries, values) = cx.pair("boundaries", "self")?;
         if boundaries.rank() != 1 {
@@ -33,7 +37,8 @@ pub(crate) const ROWS: &[Row] = &[
             )));
         }
         insertion_points(cx, boundaries, values, cx.bool("right")?)
-    }),
+    })
+    .takes(&["boundaries", "self"], DTypes::REAL_NUMBERS),
 ];
 
 /// The elements along `axis` in order and their positions (int64). Equal elements keep their order.

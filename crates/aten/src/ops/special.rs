@@ -2,7 +2,7 @@
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, PI, SQRT_2};
 
-use stablehlo::{DType, Value};
+use stablehlo::{DType, DTypes, Value};
 
 use crate::cx::Cx;
 use crate::error::Result;
@@ -28,8 +28,10 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["special_zeta", "special_zeta.self_scalar", "special_zeta.other_scalar"], |cx| {
         cx.float_pointwise(["self", "other"], |[x, q]| zeta(x, q))
     }),
-    one(&["igamma"], |cx| cx.float_pointwise(["self", "other"], |[a, x]| incomplete_gamma(a, x).0)),
-    one(&["igammac"], |cx| cx.float_pointwise(["self", "other"], |[a, x]| incomplete_gamma(a, x).1)),
+    one(&["igamma"], |cx| cx.float_pointwise(["self", "other"], |[a, x]| incomplete_gamma(a, x).0))
+        .takes(&["self", "other"], DTypes::FLOATS),
+    one(&["igammac"], |cx| cx.float_pointwise(["self", "other"], |[a, x]| incomplete_gamma(a, x).1))
+        .takes(&["self", "other"], DTypes::FLOATS),
 ];
 
 /// `exp(x²) erfc(x)` (Shepherd and Laframboise, "Chebyshev approximation of (1 + 2x) exp(x²) erfc x in

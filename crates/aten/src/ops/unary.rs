@@ -2,7 +2,7 @@
 
 use std::f64::consts::{LN_2, LN_10, PI};
 
-use stablehlo::{DType, Value};
+use stablehlo::{DType, DTypes, Value};
 
 use crate::cx::{Cx, float_dtype};
 use crate::error::{Error, Result};
@@ -10,12 +10,12 @@ use crate::table::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     // Of any number.
-    one(&["abs"], |cx| Ok(cx.tensor("self")?.abs())),
+    one(&["abs"], |cx| Ok(cx.tensor("self")?.abs())).takes(&["self"], DTypes::NUMBERS),
     one(&["neg"], |cx| match cx.tensor("self")? {
         x if x.dtype() == DType::Bool => Err(Error::runtime("neg: a bool tensor has no negation")),
         x => Ok(-x),
     }),
-    one(&["sign", "sgn"], |cx| Ok(sign(cx.tensor("self")?))),
+    one(&["sign", "sgn"], |cx| Ok(sign(cx.tensor("self")?))).takes(&["self"], DTypes::REAL),
     one(&["angle"], angle),
     one(&["_conj_physical"], |cx| Ok(conjugate(cx.tensor("self")?))),
     one(&["bitwise_not"], |cx| Ok(!cx.tensor("self")?)),
@@ -27,11 +27,11 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["signbit"], |cx| Ok(cx.tensor("self")?.sign_bit())),
     one(&["nan_to_num"], nan_to_num),
     // Rounding.
-    one(&["floor"], |cx| rounded(cx, |x| x.floor())),
-    one(&["ceil"], |cx| rounded(cx, |x| x.ceil())),
-    one(&["trunc"], |cx| rounded(cx, |x| x.trunc())),
-    one(&["round"], |cx| rounded(cx, |x| x.round_even())),
-    one(&["round.decimals"], round_decimals),
+    one(&["floor"], |cx| rounded(cx, |x| x.floor())).takes(&["self"], DTypes::REAL_NUMBERS),
+    one(&["ceil"], |cx| rounded(cx, |x| x.ceil())).takes(&["self"], DTypes::REAL_NUMBERS),
+    one(&["trunc"], |cx| rounded(cx, |x| x.trunc())).takes(&["self"], DTypes::REAL_NUMBERS),
+    one(&["round"], |cx| rounded(cx, |x| x.round_even())).takes(&["self"], DTypes::REAL_NUMBERS),
+    one(&["round.decimals"], round_decimals).takes(&["self"], DTypes::FLOATS),
     one(&["frac"], |cx| cx.tensor("self").map(|x| x - x.trunc())),
     many(&["frexp.Tensor"], frexp),
     // Powers, exponentials and logarithms.
@@ -55,7 +55,8 @@ pub(crate) const ROWS: &[Row] = &[
             });
             (x / (-x + 1.0)).log()
         })
-    }),
+    })
+    .takes(&["self"], DTypes::REAL),
     // Circular and hyperbolic functions.
     one(&["sin"], |cx| cx.float_unary(|x| x.sin())),
     one(&["cos"], |cx| cx.float_unary(|x| x.cos())),

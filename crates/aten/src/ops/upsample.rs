@@ -4,7 +4,7 @@
 //! weights that the program computes, and the gradient by its transpose. (As a product a filter
 //! spreads an infinity or NaN over its row; nearest neighbours of whole factors avoid that.)
 
-use stablehlo::{Builder, DType, Value};
+use stablehlo::{Builder, DType, DTypes, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -12,6 +12,7 @@ use crate::ops::matmul::along_last_axes;
 use crate::table::{Row, one};
 
 const SCALES: &[&str] = &["scales", "scales_d", "scales_h", "scales_w"];
+const PIXELS: DTypes = DTypes::FLOATS.or(DTypes::of(&[DType::U8]));
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"], |cx| resize(cx, Filter::Nearest))
@@ -20,12 +21,14 @@ pub(crate) const ROWS: &[Row] = &[
         resize(cx, Filter::NearestExact)
     })
     .baked(SCALES),
-    one(&["upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"], |cx| resize(cx, Filter::Linear))
+    one(&["upsample_linear1d", "upsample_trilinear3d"], |cx| resize(cx, Filter::Linear))
+        .takes(&["self"], DTypes::FLOATS)
         .baked(SCALES),
-    one(&["upsample_bicubic2d"], |cx| resize(cx, Filter::Cubic)).baked(SCALES),
-    one(&["_upsample_bilinear2d_aa"], |cx| resize(cx, Filter::SmoothLinear)).baked(SCALES),
-    one(&["_upsample_bicubic2d_aa"], |cx| resize(cx, Filter::SmoothCubic)).baked(SCALES),
-    one(&["_upsample_lanczos2d_aa"], |cx| resize(cx, Filter::SmoothLanczos)).baked(SCALES),
+    one(&["upsample_bilinear2d"], |cx| resize(cx, Filter::Linear)).takes(&["self"], PIXELS).baked(SCALES),
+    one(&["upsample_bicubic2d"], |cx| resize(cx, Filter::Cubic)).takes(&["self"], PIXELS).baked(SCALES),
+    one(&["_upsample_bilinear2d_aa"], |cx| resize(cx, Filter::SmoothLinear)).takes(&["self"], PIXELS).baked(SCALES),
+    one(&["_upsample_bicubic2d_aa"], |cx| resize(cx, Filter::SmoothCubic)).takes(&["self"], PIXELS).baked(SCALES),
+    one(&["_upsample_lanczos2d_aa"], |cx| resize(cx, Filter::SmoothLanczos)).takes(&["self"], PIXELS).baked(SCALES),
     one(&["upsample_nearest1d_backward", "upsample_nearest2d_backward", "upsample_nearest3d_backward"], |cx| {
         resize_backward(cx, Filter::Nearest)
     })

@@ -1,6 +1,6 @@
 //! Norms of vectors.
 
-use stablehlo::{DType, Value};
+use stablehlo::{DType, DTypes, Value};
 
 use crate::cx::{Cx, float_dtype};
 use crate::error::Result;
@@ -8,10 +8,11 @@ use crate::ops::reduce::{reduced, squared_magnitude};
 use crate::table::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
-    one(&["linalg_vector_norm"], |cx| norm_row(cx, "ord")).baked(&["ord"]),
+    one(&["linalg_vector_norm"], |cx| norm_row(cx, "ord")).takes(&["self"], DTypes::INEXACT).baked(&["ord"]),
     one(&["norm.Scalar", "norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype", "norm.ScalarOpt_dtype"], |cx| {
         norm_row(cx, "p")
     })
+    .takes(&["self"], DTypes::INEXACT)
     .baked(&["p"]),
     one(&["dist"], |cx| {
         let (x, y) = cx.float_pair("self", "other")?;
@@ -19,6 +20,7 @@ pub(crate) const ROWS: &[Row] = &[
         let axes: Vec<usize> = (0..difference.rank()).collect();
         Ok(vector_norm(difference, order(cx, "p")?, &axes).convert(x.dtype().real()))
     })
+    .takes(&["self", "other"], DTypes::INEXACT)
     .baked(&["p"]),
     one(&["renorm"], |cx| {
         let x = cx.tensor("self")?;
@@ -30,6 +32,7 @@ pub(crate) const ROWS: &[Row] = &[
         let factor = norm.gt(limit).select(limit / (norm + 1e-7), 1.0);
         Ok((wide * factor.convert(wide.dtype())).convert(x.dtype()))
     })
+    .takes(&["self"], DTypes::INEXACT)
     .baked(&["p"]),
 ];
 

@@ -63,6 +63,7 @@ def histogram_of_edges(
 
 
 def _histogram(points: Tensor, edges: Sequence[Tensor], weight: Tensor | None, density: bool) -> Tensor:
+    torch._check(points.is_floating_point(), lambda: f"histogram: expected floating point input, not {points.dtype}")
     points = points.reshape(-1, points.shape[-1])
     sizes = [each.shape[0] - 1 for each in edges]
     place = torch.zeros(points.shape[0], dtype=torch.int64, device=points.device)

@@ -57,6 +57,8 @@ def _segment_reduce(
     unsafe: bool = False,
     initial: Any = None,
 ) -> Tensor:
+    if not data.is_floating_point():
+        raise NotImplementedError(f"segment_reduce is not implemented for {data.dtype}")
     segment, lengths, shape = _segments(data, lengths, offsets, axis)
     reduction, neutral = _SEGMENT_REDUCTIONS[reduce]
     start = data.new_full(shape, neutral if initial is None else initial)

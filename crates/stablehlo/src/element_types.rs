@@ -1,0 +1,128 @@
+//! Which element types operations take.
+
+use crate::builder::{Builder, Value};
+use crate::dtype::DType;
+
+/// A set of element types.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DTypes(u16);
+
+impl DTypes {
+    pub const BOOL: DTypes = DTypes::of(&[DType::Bool]);
+    pub const INTEGERS: DTypes =
+        DTypes::of(&[DType::U8, DType::U16, DType::U32, DType::U64, DType::I8, DType::I16, DType::I32, DType::I64]);
+    pub const FLOATS: DTypes = DTypes::of(&[DType::F16, DType::BF16, DType::F32, DType::F64]);
+    pub const COMPLEX: DTypes = DTypes::of(&[DType::C64, DType::C128]);
+    /// Integers and floats.
+    pub const REAL_NUMBERS: DTypes = DTypes::INTEGERS.or(DTypes::FLOATS);
+    /// Floats and complex numbers.
+    pub const INEXACT: DTypes = DTypes::FLOATS.or(DTypes::COMPLEX);
+    /// All but booleans.
+    pub const NUMBERS: DTypes = DTypes::REAL_NUMBERS.or(DTypes::COMPLEX);
+    /// All but complex numbers.
+    pub const REAL: DTypes = DTypes::BOOL.or(DTypes::REAL_NUMBERS);
+    pub const ALL: DTypes = DTypes::BOOL.or(DTypes::NUMBERS);
+
+    pub const fn of(dtypes: &[DType]) -> DTypes {
+        let mut set = 0;
+        let mut i = 0;
+        while i < dtypes.len() {
+            set |= 1 << dtypes[i] as u16;
+            i += 1;
+        }
+        DTypes(set)
+    }
+
+    pub const fn or(self, other: DTypes) -> DTypes {
+        DTypes(self.0 | other.0)
+    }
+
+    pub const fn contains(self, dtype: DType) -> bool {
+        self.0 & (1 << dtype as u16) != 0
+    }
+}
+
+/// Of what type an operation's last operand may be, by the StableHLO specification; for products and remainders, and for
+/// what has an order, without types of which XLA's compilers fail.
+fn taken(operation: &str) -> DTypes {
+    let Some((dialect, name)) = operation.split_once('.') else { return DTypes::ALL };
+    match name {
+        "subtract" | "divide" | "negate" | "power" | "dot_general" | "convolution" => DTypes::NUMBERS,
+        "remainder" => DTypes::REAL_NUMBERS,
+        "maximum" | "minimum" | "top_k" => DTypes::REAL,
+        "and" | "or" | "xor" | "not" => DTypes::BOOL.or(DTypes::INTEGERS),
+        "shift_left" | "shift_right_arithmetic" | "shift_right_logical" | "popcnt" | "count_leading_zeros" => {
+            DTypes::INTEGERS
+        }
+        "floor" | "ceil" | "round_nearest_even" | "is_finite" => DTypes::FLOATS,
+        "erf" | "erfc" | "erf_inv" | "lgamma" | "digamma" | "zeta" | "polygamma" | "next_after" | "bessel_i1e" => {
+            DTypes::FLOATS
+        }
+        "complex" => DTypes::of(&[DType::F32, DType::F64]),
+        "fft" => DTypes::of(&[DType::F32, DType::F64]).or(DTypes::COMPLEX),
+        "exponential"
+        | "exponential_minus_one"
+        | "log"
+        | "log_plus_one"
+        | "logistic"
+        | "sqrt"
+        | "rsqrt"
+        | "cbrt"
+        | "sine"
+        | "cosine"
+        | "tan"
+        | "tanh"
+        | "atan2"
+        | "cholesky"
+        | "triangular_solve" => DTypes::INEXACT,
+        _ if dialect == "chlo" => DTypes::INEXACT,
+        _ => DTypes::ALL,
+    }
+}
+
+impl Builder {
+    /// Notes an operation on a type that it does not take.
+    pub(crate) fn check_element_type(&self, operation: &str, operands: &[Value<'_>]) {
+        if let Some(dtype) = operands.last().map(|last| last.dtype()) {
+            self.check_taken(dtype, taken(operation));
+        }
+    }
+
+    pub(crate) fn check_taken(&self, dtype: DType, taken: DTypes) {
+        if !taken.contains(dtype) && self.untaken.get().is_none() {
+            self.untaken.set(Some(dtype));
+        }
+    }
+
+    /// The first type that an operation of the function does not take.
+    pub fn untaken(&self) -> Option<DType> {
+        self.untaken.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::builder::Type;
+
+    #[test]
+    fn an_operation_on_a_type_that_it_does_not_take_is_noted() {
+        let b = Builder::default();
+        let [float, boolean] = [DType::F32, DType::Bool].map(|dtype| b.parameter(Type::new(dtype, &[3])));
+        let _ = (float.exp(), float - float, boolean & boolean, boolean + boolean, float.lt(0.0));
+        assert_eq!(b.untaken(), None);
+        let _ = boolean - boolean;
+        let _ = float & float;
+        assert_eq!(b.untaken(), Some(DType::Bool));
+    }
+
+    #[test]
+    fn complex_numbers_have_no_order() {
+        let b = Builder::default();
+        let complex = b.parameter(Type::new(DType::C64, &[3]));
+        let _ = complex.eq(complex);
+        assert_eq!(b.untaken(), None);
+        let _ = complex.lt(complex);
+        assert_eq!(b.untaken(), Some(DType::C64));
+    }
+}
