@@ -284,6 +284,7 @@ pub(crate) fn lower_nodes<'b>(
             .map(|(name, arg)| Ok((name.as_str(), graph_arg(arg, &values)?)))
             .collect::<Result<Vec<_>>>()?;
         let mut node_cx = cx.with(args);
+        node_cx.operator = &node.operator;
         let expected = graph.bounds.as_ref().and_then(|bounds| bounds.results.get(index)?.as_deref());
         node_cx.result_dims = expected.unwrap_or_default();
         let makes_bounded = expected.into_iter().flatten().flatten().flatten().any(|dim| !dim.sizes.is_empty());
