@@ -53,8 +53,8 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["minimum"], |cx| cx.pair("self", "other").map(|(x, y)| x.min(y))),
     one(&["fmax"], |cx| cx.pair("self", "other").map(|(x, y)| prefer_numbers(x, y, x.max(y)))),
     one(&["fmin"], |cx| cx.pair("self", "other").map(|(x, y)| prefer_numbers(x, y, x.min(y)))),
-    one(&["clamp", "clamp.Tensor", "clamp_min", "clamp_min.Tensor", "clamp_max", "clamp_max.Tensor"], clamp)
-        .takes(&["self", "min", "max"], DTypes::REAL_NUMBERS),
+    one(&["clamp", "clamp.Tensor"], clamp).takes(&["self", "min", "max"], DTypes::REAL_NUMBERS),
+    one(&["clamp_min", "clamp_min.Tensor", "clamp_max", "clamp_max.Tensor"], clamp),
     one(&["heaviside"], |cx| {
         cx.pair("self", "values").map(|(x, at_zero)| x.eq(0).select(at_zero, x.gt(0).convert(x.dtype())))
     }),

@@ -27,7 +27,7 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(before)
     }),
     one(&["uniform"], |cx| uniform_numbers(cx, &cx.ty("self")?))
-        .takes(&["self"], DTypes::FLOATS)
+        .takes(&["self"], DTypes::INEXACT)
         .requires(&["from", "to"], |n| n[0] <= n[1]),
     one(&["rand", "rand.generator", "rand_like", "rand_like.generator"], |cx| {
         let ty = result_type(cx, DType::F32)?;
