@@ -8,8 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.testing._internal import common_utils
 from torch.testing._internal.common_device_type import toleranceOverride
 from torch.testing._internal.common_methods_invocations import foreach_op_db, op_db
+from torch.testing._internal.opinfo import core
 from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInput
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
@@ -22,7 +24,7 @@ from tests.conformance.exceptions import (
     is_random,
 )
 from tests.conformance.places import Place, Trial, describe, seed_everything, tensors_of
-from tests.conformance.refusals import cast_samples, is_refused, refusal
+from tests.conformance.refusals import cast, is_refused, refusal, source_of
 
 # Samples are drawn evenly from the first of them: some operators have thousands.
 CONSIDERED = 200
@@ -47,6 +49,10 @@ LAYOUTS = {
     "bsc": "supports_sparse_bsc",
 }
 
+
+# For each list of samples PyTorch looks through the stack for the unittest that wants them. There is none, and looking
+# takes longer than most cases.
+common_utils.extract_test_fn = core.extract_test_fn = lambda: None
 
 LESS_THAN_DOUBLE = {torch.bfloat16, torch.float16, torch.float32, torch.complex32, torch.complex64}
 # Finite differences take dozens of runs of each sample: so many times fewer of them.
@@ -106,7 +112,8 @@ class Operator:
                 for error in evenly(self.info.error_inputs("cpu"), count)
             ]
         if direction == "refused":
-            samples = evenly(cast_samples(self.info, dtype), count)
+            source = source_of(self.info)
+            samples = [cast(each, source, dtype) for each in evenly(self.info.sample_inputs("cpu", source), count)]
             programs = [(_describe(sample), refusal(self._forward(sample))) for sample in samples]
             return [Trial(inputs, program) for inputs, program in programs if program]
         if direction == "sparse":

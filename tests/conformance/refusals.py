@@ -11,7 +11,7 @@ from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
 from tests.conformance.places import CPU, Place, tensors_of
 
-# The dtypes whose samples are cast, in the order in which they are asked for.
+# The dtypes whose samples are cast: the first that an operator takes.
 SOURCES = (torch.float32, torch.int64, torch.bool, torch.complex64)
 # With these the device may compute where the CPU does not: they are float32 there, rounded.
 ROUNDED = (torch.float16, torch.bfloat16)
@@ -25,15 +25,19 @@ def is_refused(info: OpInfo, dtype: torch.dtype) -> bool:
     return dtype not in supported and not (dtype in ROUNDED and torch.float32 in supported)
 
 
-def cast_samples(info: OpInfo, dtype: torch.dtype) -> list[SampleInput]:
-    """PyTorch's samples of a dtype that it has some of, with their tensors cast."""
+def source_of(info: OpInfo) -> torch.dtype:
+    """A dtype that PyTorch has samples of."""
     supported = info.supported_dtypes("cpu")
-    source = next(each for each in SOURCES if each in supported)
+    return next(each for each in SOURCES if each in supported)
 
-    def cast(value: Any) -> Any:
+
+def cast(sample: SampleInput, source: torch.dtype, dtype: torch.dtype) -> SampleInput:
+    """The sample with its tensors of one dtype in another."""
+
+    def converted(value: Any) -> Any:
         return value.to(dtype) if isinstance(value, Tensor) and value.dtype == source else value
 
-    return [sample.transform(cast) for sample in info.sample_inputs("cpu", source)]
+    return sample.transform(converted)
 
 
 def refusal(program: Callable[[Place], Any]) -> Callable[[Place], str] | None:
