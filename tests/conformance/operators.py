@@ -50,9 +50,10 @@ LAYOUTS = {
 }
 
 
-# For each list of samples PyTorch looks through the stack for the unittest that wants them. There is none, and looking
-# takes longer than most cases.
+# For each list of samples PyTorch looks through the stack for the unittest that wants them, and before each sample it
+# seeds every accelerator that there could be. Both take longer than most cases.
 common_utils.extract_test_fn = core.extract_test_fn = lambda: None
+common_utils.set_rng_seed = seed_everything
 
 LESS_THAN_DOUBLE = {torch.bfloat16, torch.float16, torch.float32, torch.complex32, torch.complex64}
 # Finite differences take dozens of runs of each sample: so many times fewer of them.

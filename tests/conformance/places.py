@@ -127,7 +127,9 @@ class Trial:
 
 def seed_everything(seed: int) -> None:
     random.seed(seed)
-    torch.manual_seed(seed)
+    # torch.manual_seed keeps a traceback for each accelerator that this torch could have.
+    torch.default_generator.manual_seed(seed)
+    torch.tpu.manual_seed_all(seed)
     try:
         import numpy
     except ImportError:

@@ -43,9 +43,7 @@ def is_available() -> bool:
 
 def device_count() -> int:
     """How many devices there are; 0 where there is no plugin."""
-    if not _C.is_available():
-        return 0
-    return _C.device_count()
+    return _C.device_count() if is_available() else 0
 
 
 def current_device() -> int:
