@@ -179,7 +179,7 @@ def _reduced(operator: str, self: Tensor, dim: Sequence[int], keepdim: bool, dty
     if operator == "sum":
         values = sum_rows(values, members, len(keys))
     else:
-        values = values.new_ones(len(keys)).index_reduce_(0, members.to(torch.int64), values, "prod")
+        values = values.new_ones(len(keys)).scatter_reduce_(0, members.to(torch.int64), values, "prod")
     at = [keys if each in kept else torch.zeros_like(keys) for each in range(2)]
     counts = torch._convert_indices_from_coo_to_csr(at[0], size[0], out_int32=self.crow_indices().dtype == torch.int32)
     return aten._sparse_compressed_tensor_unsafe(
