@@ -27,6 +27,7 @@ def _bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if self.dim() != 1:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if self.is_floating_point() or self.is_complex() or self.dtype == torch.bool:
+        # PyTorch has no kernel for these on any device.
         raise NotImplementedError(f"bincount is not implemented for {self.dtype}")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")

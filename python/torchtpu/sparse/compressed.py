@@ -268,6 +268,7 @@ def _mm_reduce(self: Tensor, other: Tensor, reduce: str) -> tuple[Tensor, Tensor
     if self.layout != torch.sparse_csr or other.layout != torch.strided:
         raise RuntimeError("torch.sparse.mm: Expect self to be SparseCsr and other to be dense")
     if not self.is_floating_point():
+        # PyTorch has no kernel for these on any device.
         raise NotImplementedError(f"torch.sparse.mm with a reduction is not implemented for {self.dtype}")
     rows, columns = _elements(self)
     products = self.values().unsqueeze(1) * other[columns]

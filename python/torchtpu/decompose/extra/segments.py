@@ -58,6 +58,7 @@ def _segment_reduce(
     initial: Any = None,
 ) -> Tensor:
     if not data.is_floating_point():
+        # PyTorch has no kernel for these on any device.
         raise NotImplementedError(f"segment_reduce is not implemented for {data.dtype}")
     segment, lengths, shape = _segments(data, lengths, offsets, axis)
     reduction, neutral = _SEGMENT_REDUCTIONS[reduce]
