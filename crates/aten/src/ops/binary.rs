@@ -31,7 +31,7 @@ pub(crate) const ROWS: &[Row] = &[
         let value = factor(cx, "value", "self")?;
         cx.pointwise(["self", "tensor1", "tensor2"], |[x, y, z]| x + times(value, y) * z)
     })
-    .takes(&["self"], DTypes::NUMBERS),
+    .takes(&["self", "tensor1", "tensor2"], DTypes::NUMBERS),
     one(&["addcdiv"], |cx| {
         let value = factor(cx, "value", "self")?;
         cx.pointwise(["self", "tensor1", "tensor2"], |[x, y, z]| x + times(value, y) / z)

@@ -9,7 +9,7 @@ use crate::ops::reduce::mean;
 use crate::table::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
-    one(&["mse_loss"], |cx| loss(cx, |x, target| Ok((x - target).square()))).takes(&["self"], DTypes::FLOATS),
+    one(&["mse_loss"], |cx| loss(cx, |x, target| Ok((x - target).square()))).takes(&["self", "target"], DTypes::FLOATS),
     one(&["mse_loss_backward"], |cx| gradient(cx, |x, target| Ok((x - target) * 2.0))),
     one(&["smooth_l1_loss"], |cx| {
         loss(cx, |x, target| {
@@ -18,7 +18,7 @@ pub(crate) const ROWS: &[Row] = &[
             Ok(distance.lt(beta).select(near, distance - beta * 0.5))
         })
     })
-    .takes(&["self"], DTypes::FLOATS),
+    .takes(&["self", "target"], DTypes::FLOATS),
     one(&["smooth_l1_loss_backward"], |cx| {
         gradient(cx, |x, target| {
             let (difference, beta) = (x - target, cx.scalar("beta", x.dtype())?);
@@ -31,7 +31,7 @@ pub(crate) const ROWS: &[Row] = &[
             Ok(distance.le(delta).select(distance.square() * 0.5, delta * (distance - delta * 0.5)))
         })
     })
-    .takes(&["self"], DTypes::FLOATS),
+    .takes(&["self", "target"], DTypes::FLOATS),
     one(&["huber_loss_backward"], |cx| {
         gradient(cx, |x, target| {
             let delta = cx.scalar("delta", x.dtype())?;
