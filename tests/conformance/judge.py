@@ -7,9 +7,12 @@ import re
 import time
 import warnings
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
+from torch.testing._internal import common_utils
+from torch.testing._internal.opinfo import core
 
 from tests.conformance import ahead
 from tests.conformance.cases import Case, Subject, subjects
@@ -53,7 +56,7 @@ def run(case: Case, inputs: int = INPUTS, seed: int = 0) -> Verdict:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            trials = subject.trials(getattr(torch, case.dtype), case.direction, inputs, seed)
+            trials = _drawn(subject, case, inputs, seed)
         except Exception as error:
             verdict.why = f"PyTorch's samples fail: {_in_short(error)}"
             trials = []
@@ -91,6 +94,22 @@ def run(case: Case, inputs: int = INPUTS, seed: int = 0) -> Verdict:
         verdict.status, verdict.why = "pass", ""
     verdict.seconds = round(time.monotonic() - start, 3)
     return verdict
+
+
+def _drawn(subject: Subject, case: Case, inputs: int, seed: int) -> list[Trial]:
+    """Its trials, with inputs that depend on the seed."""
+
+    def set_rng_seed(given: int = common_utils.SEED) -> None:
+        seed_everything(given + seed)
+
+    # For each list of samples PyTorch looks through the stack for the unittest that wants them, and before each sample
+    # it seeds every accelerator that there could be. Both take longer than most cases.
+    with (
+        mock.patch.object(common_utils, "extract_test_fn", return_value=None),
+        mock.patch.object(core, "extract_test_fn", return_value=None),
+        mock.patch.object(common_utils, "set_rng_seed", set_rng_seed),
+    ):
+        return subject.trials(getattr(torch, case.dtype), case.direction, inputs, seed)
 
 
 def _run(trial: Trial, place: Place, seed: int) -> Any:

@@ -8,10 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.testing._internal import common_utils
 from torch.testing._internal.common_device_type import toleranceOverride
 from torch.testing._internal.common_methods_invocations import foreach_op_db, op_db
-from torch.testing._internal.opinfo import core
 from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInput
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
@@ -48,13 +46,6 @@ LAYOUTS = {
     "bsr": "supports_sparse_bsr",
     "bsc": "supports_sparse_bsc",
 }
-
-
-# For each list of samples PyTorch looks through the stack for the unittest that wants them, and before each sample it
-# seeds every accelerator that there could be. Both take longer than most cases.
-common_utils.extract_test_fn = core.extract_test_fn = lambda: None
-common_utils.set_rng_seed = seed_everything
-
 LESS_THAN_DOUBLE = {torch.bfloat16, torch.float16, torch.float32, torch.complex32, torch.complex64}
 # Finite differences take dozens of runs of each sample: so many times fewer of them.
 SHARE_OF_DIFFERENCES = 4
