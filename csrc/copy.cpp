@@ -76,6 +76,13 @@ void device_to_device(const Tensor& destination, const Tensor& source, bool non_
   if (!direct) destination.copy_(target);
 }
 
+// Both show the same elements in the same order.
+bool shows_same(const Tensor& a, const Tensor& b) {
+  return a.is_same(b) || (is_ours(a) && is_ours(b) && a.is_alias_of(b) && a.storage_offset() == b.storage_offset() &&
+                          a.sizes() == b.sizes() && a.strides() == b.strides() && a.dtype() == b.dtype() &&
+                          a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg());
+}
+
 void transfer(const Tensor& destination, const Tensor& source, bool non_blocking) {
   if (destination.sizes() != source.sizes()) {
     const auto shape = at::infer_size(destination.sizes(), source.sizes());
@@ -91,7 +98,7 @@ void transfer(const Tensor& destination, const Tensor& source, bool non_blocking
 }
 
 Tensor& copy_(Tensor& self, const Tensor& source, bool non_blocking) {
-  if (!self.is_same(source)) transfer(self, source, non_blocking);
+  if (!shows_same(self, source)) transfer(self, source, non_blocking);
   return self;
 }
 

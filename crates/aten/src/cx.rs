@@ -6,6 +6,7 @@ use stablehlo::{Builder, DType, DTypes, Number, Type, Value};
 
 use crate::error::{Error, Result};
 use crate::inputs::{Inputs, ParamSource};
+use crate::number_check::{Fit, NumberCheck};
 use crate::promote::{Category, result_type};
 use crate::spec::{ArgSpec, Dim, Graph, ResultSpec, ScalarSpec, TensorSpec};
 
@@ -36,6 +37,8 @@ pub struct Cx<'b> {
     pub(crate) inputs: &'b Inputs<'b>,
     pub(crate) operator: &'b str,
     pub(crate) args: Vec<(&'b str, Arg<'b>)>,
+    /// The places of the arguments that the call writes.
+    pub(crate) mutated: &'b [usize],
     pub(crate) results: Option<Vec<Option<ResultSpec>>>,
     /// In a graph with bounded dimensions.
     pub(crate) result_dims: &'b [Option<Vec<Dim>>],
@@ -55,6 +58,7 @@ impl<'b> Cx<'b> {
             inputs: self.inputs,
             operator: self.operator,
             args,
+            mutated: &[],
             results: None,
             result_dims: &[],
             counts: RefCell::default(),
@@ -117,6 +121,16 @@ impl<'b> Cx<'b> {
         }
     }
 
+    /// The dimensions along which an argument that the call writes shows each element many times.
+    pub fn overlapping_axes(&self, name: &str) -> Vec<usize> {
+        match self.arg(name) {
+            Arg::Tensor(spec) if self.mutated.iter().any(|&place| self.args[place].0 == name) => {
+                (0..spec.sizes.len()).filter(|&axis| spec.sizes[axis] > 1 && spec.strides[axis] == 0).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Element type and sizes of a tensor argument, without reading it.
     pub fn ty(&self, name: &str) -> Result<Type> {
         match self.arg(name) {
@@ -137,8 +151,21 @@ impl<'b> Cx<'b> {
         }
     }
 
-    /// A number argument as a 0-d value of type `dtype`.
+    /// Asks that a number argument fit into a type.
+    pub(crate) fn check_number(&self, name: &str, dtype: DType, fit: Fit) -> Result<()> {
+        match self.arg(name) {
+            Arg::Scalar(Scalar { spec: ScalarSpec { baked: Some(number), .. }, .. }) => fit.check(number, dtype),
+            Arg::Scalar(scalar) => {
+                self.inputs.add_number_check(NumberCheck { index: scalar.index, dtype, fit });
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A number argument as a 0-d value of type `dtype`, which must have room for it.
     pub fn scalar(&self, name: &str, dtype: DType) -> Result<Value<'b>> {
+        self.check_number(name, dtype, Fit::Converts)?;
         match self.arg(name) {
             Arg::Scalar(scalar) => Ok(self.scalar_value(&scalar, dtype)),
             Arg::Plain(ArgSpec::Int(i)) => Ok(self.b().scalar(i, dtype)),
@@ -415,12 +442,18 @@ impl<'b> Cx<'b> {
         if taken.contains(dtype) { Ok(()) } else { Err(Error::not_implemented_for(self.operator, dtype)) }
     }
 
-    /// A tensor or number argument, as a value of type `dtype`.
+    /// A tensor or number argument, as a value of type `dtype`. A number converts as a tensor's elements do.
     pub fn operand(&self, name: &str, dtype: DType) -> Result<Value<'b>> {
         match self.arg(name) {
             Arg::Scalar(scalar) => Ok(self.scalar_value(&scalar, dtype)),
             _ => Ok(self.tensor(name)?.convert(dtype)),
         }
+    }
+
+    /// A tensor or number argument, as a value of type `dtype`, which must have room for a number.
+    pub fn fitting(&self, name: &str, dtype: DType) -> Result<Value<'b>> {
+        self.check_number(name, dtype, Fit::Converts)?;
+        self.operand(name, dtype)
     }
 
     /// Two arguments in their common type.

@@ -36,26 +36,15 @@ impl Error {
         Error::new(ErrorKind::NotImplemented, message)
     }
 
+    /// What PyTorch's CPU says of an integer divided by zero.
+    pub(crate) fn zero_division() -> Error {
+        Error::runtime("ZeroDivisionError")
+    }
+
     /// What PyTorch's kernels say of an element type that they do not take.
     pub(crate) fn not_implemented_for(operator: &str, dtype: DType) -> Error {
         let (name, _) = operator.split_once('.').unwrap_or((operator, ""));
-        let scalar_type = match dtype {
-            DType::Bool => "Bool",
-            DType::U8 => "Byte",
-            DType::I8 => "Char",
-            DType::I16 => "Short",
-            DType::I32 => "Int",
-            DType::I64 => "Long",
-            DType::U16 => "UInt16",
-            DType::U32 => "UInt32",
-            DType::U64 => "UInt64",
-            DType::F16 => "Half",
-            DType::BF16 => "BFloat16",
-            DType::F32 => "Float",
-            DType::F64 => "Double",
-            DType::C64 => "ComplexFloat",
-            DType::C128 => "ComplexDouble",
-        };
+        let scalar_type = scalar_type_name(dtype);
         Error::not_implemented(format!("\"{name}\" not implemented for '{scalar_type}'"))
     }
 
@@ -67,5 +56,26 @@ impl Error {
 impl From<stablehlo::Error> for Error {
     fn from(error: stablehlo::Error) -> Error {
         Error::runtime(format!("internal error in a lowering: {error}"))
+    }
+}
+
+/// PyTorch's name of the `c10::ScalarType`.
+pub(crate) fn scalar_type_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool => "Bool",
+        DType::U8 => "Byte",
+        DType::I8 => "Char",
+        DType::I16 => "Short",
+        DType::I32 => "Int",
+        DType::I64 => "Long",
+        DType::U16 => "UInt16",
+        DType::U32 => "UInt32",
+        DType::U64 => "UInt64",
+        DType::F16 => "Half",
+        DType::BF16 => "BFloat16",
+        DType::F32 => "Float",
+        DType::F64 => "Double",
+        DType::C64 => "ComplexFloat",
+        DType::C128 => "ComplexDouble",
     }
 }

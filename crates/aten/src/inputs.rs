@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use stablehlo::{Builder, DType, Type, Value};
 
 use crate::check::Check;
+use crate::number_check::NumberCheck;
 use crate::spec::{StorageSpec, TensorSpec};
 use crate::view;
 
@@ -34,6 +35,8 @@ pub(crate) struct Inputs<'b> {
     random_replays: Cell<bool>,
     /// What rows have asked of the data; `None` where nobody would look.
     checks: Option<RefCell<Vec<(Value<'b>, Check)>>>,
+    /// What rows have asked of the call's numbers.
+    number_checks: RefCell<Vec<NumberCheck>>,
 }
 
 impl<'b> Inputs<'b> {
@@ -46,6 +49,7 @@ impl<'b> Inputs<'b> {
             random_blocks: Cell::new(0),
             random_replays: Cell::new(false),
             checks: is_checked.then(RefCell::default),
+            number_checks: RefCell::default(),
         }
     }
 
@@ -62,6 +66,17 @@ impl<'b> Inputs<'b> {
 
     pub fn checks(&self) -> Vec<(Value<'b>, Check)> {
         self.checks.as_ref().map_or_else(Vec::new, |checks| checks.borrow().clone())
+    }
+
+    pub fn add_number_check(&self, check: NumberCheck) {
+        let mut checks = self.number_checks.borrow_mut();
+        if !checks.contains(&check) {
+            checks.push(check);
+        }
+    }
+
+    pub fn number_checks(&self) -> Vec<NumberCheck> {
+        self.number_checks.borrow().clone()
     }
 
     pub fn param(&self, source: ParamSource, ty: Type) -> Value<'b> {

@@ -10,6 +10,7 @@ mod cx;
 mod error;
 mod inputs;
 mod lower;
+mod number_check;
 mod promote;
 mod spec;
 pub mod table;
@@ -22,6 +23,7 @@ pub use cx::{Arg, Cx};
 pub use error::{Error, ErrorKind, Result};
 pub use inputs::ParamSource;
 pub use lower::{Lowered, Output, lower_call};
+pub use number_check::NumberCheck;
 pub use spec::{
     ArgSpec, Body as CallBody, Bounds, Call, Dim, Graph, GraphArg, Node, ResultSpec, ScalarSpec, StorageSpec,
     TensorSpec,

@@ -7,6 +7,7 @@ use crate::check::Check;
 use crate::cx::{Arg, Cx, Scalar};
 use crate::error::{Error, Result};
 use crate::inputs::{Inputs, ParamSource};
+use crate::number_check::NumberCheck;
 use crate::ops::{bounded_views, foreach};
 use crate::spec::{ArgSpec, Body, Call, Dim, Graph, GraphArg, ResultSpec, ScalarSpec, TensorSpec};
 use crate::table::{self, Row};
@@ -35,6 +36,8 @@ pub struct Lowered {
     pub function: Function,
     /// Where each parameter comes from.
     pub params: Vec<ParamSource>,
+    /// What the call's numbers must be like.
+    pub number_checks: Vec<NumberCheck>,
     pub outputs: Vec<Output>,
     /// How many 128-bit blocks of random bits one execution draws.
     pub random_blocks: u64,
@@ -66,6 +69,7 @@ fn lower_with<'b>(call: &'b Call, builder: &'b Builder, inputs: &'b Inputs<'b>) 
         inputs,
         operator: &call.operator,
         args,
+        mutated: &call.mutated,
         results: call.results.clone(),
         result_dims: &[],
         counts: Default::default(),
@@ -91,6 +95,7 @@ fn lower_with<'b>(call: &'b Call, builder: &'b Builder, inputs: &'b Inputs<'b>) 
     Ok(Lowered {
         function,
         params: inputs.sources(),
+        number_checks: inputs.number_checks(),
         outputs,
         random_blocks: inputs.random_blocks(),
         follows_precision: builder.follows_precision(),

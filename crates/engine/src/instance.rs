@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use aten::{Check, Lowered, Output, ParamSource, ResultSpec};
+use aten::{Check, Lowered, NumberCheck, Output, ParamSource, ResultSpec};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stablehlo::{DType, Extent, Function, Type};
@@ -193,6 +193,10 @@ impl Instance {
 
     pub fn params(&self) -> &[ParamSource] {
         self.body.as_ref().map_or(&[], |lowered| &lowered.params)
+    }
+
+    pub fn number_checks(&self) -> &[NumberCheck] {
+        self.body.as_ref().map_or(&[], |lowered| &lowered.number_checks)
     }
 
     pub fn random_blocks(&self) -> u64 {

@@ -86,6 +86,9 @@ impl Engine {
         if fresh > outs.len() {
             return Ok((Status::Undefined, fresh));
         }
+        for check in instance.number_checks() {
+            check.check(self.parts.scalars[check.index].0)?;
+        }
         let begun = self.explain_call();
         let parts = std::mem::take(&mut self.parts);
         let result = self.record(instance, &parts, device, default_generator, outs);

@@ -324,6 +324,11 @@ impl<'b> Value<'b> {
         if from.is_complex() && !dtype.is_complex() {
             return self.real().convert(dtype);
         }
+        if from == DType::Bool && !dtype.is_integer() {
+            // XLA takes the product with a converted boolean for a choice: 0 where PyTorch has 0 · NaN.
+            let choose = |number: i64| self.builder.splat(number, dtype, &self.dims());
+            return self.select(choose(1), choose(0));
+        }
         self.builder.elementwise("stablehlo.convert", &[self], "", Type::new(dtype, &self.dims()))
     }
 

@@ -6,6 +6,8 @@ use stablehlo::{DTypes, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
+use crate::number_check::Fit;
+use crate::ops::binary::clamp_to;
 use crate::ops::unary::conjugate;
 use crate::table::{Row, many, one};
 
@@ -13,6 +15,9 @@ pub(crate) const ROWS: &[Row] = &[
     // Piecewise linear ones.
     one(&["relu"], |cx| Ok(cx.tensor("self")?.max(0))).takes(&["self"], DTypes::REAL_NUMBERS),
     one(&["threshold"], |cx| {
+        for name in ["threshold", "value"] {
+            cx.check_number(name, cx.ty("self")?.dtype, Fit::Converts)?;
+        }
         let (threshold, value) = (number(cx, "threshold")?, number(cx, "value")?);
         cx.pointwise(["self"], |[x]| x.le(threshold).select(value, x))
     })
@@ -21,11 +26,7 @@ pub(crate) const ROWS: &[Row] = &[
         let threshold = number(cx, "threshold")?;
         cx.pointwise(GRADIENT, |[grad, x]| x.le(threshold).select(grad.splat_like(0), grad))
     }),
-    one(&["hardtanh"], |cx| {
-        let (low, high) = (number(cx, "min_val")?, number(cx, "max_val")?);
-        cx.pointwise(["self"], |[x]| x.clamp(low, high))
-    })
-    .takes(&["self"], DTypes::NUMBERS),
+    one(&["hardtanh"], |cx| clamp_to(cx, cx.tensor("self")?, ["min_val", "max_val"])).takes(&["self"], DTypes::NUMBERS),
     one(&["hardtanh_backward"], |cx| {
         let (low, high) = (number(cx, "min_val")?, number(cx, "max_val")?);
         cx.pointwise(GRADIENT, |[grad, x]| (x.le(low) | x.ge(high)).select(grad.splat_like(0), grad))

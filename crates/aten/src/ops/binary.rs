@@ -4,29 +4,33 @@ use stablehlo::{DType, DTypes, Number, Value};
 
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result};
+use crate::number_check::Fit;
 use crate::table::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["add.Tensor", "add.Scalar"], |cx| scaled(cx, ["self", "other"], |x, y| x + y)),
     one(&["sub.Tensor", "sub.Scalar"], |cx| scaled(cx, ["self", "other"], |x, y| x - y)),
-    one(&["rsub.Tensor", "rsub.Scalar"], |cx| scaled(cx, ["other", "self"], |x, y| x - y)),
+    one(&["rsub.Tensor", "rsub.Scalar"], |cx| {
+        if cx.ty("self")?.dtype == DType::Bool || cx.ty("other")?.dtype == DType::Bool {
+            return Err(Error::not_implemented(
+                "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, \
+                 use the `~` or `logical_not()` operator instead.",
+            ));
+        }
+        scaled(cx, ["other", "self"], |x, y| x - y)
+    }),
     one(&["mul.Tensor", "mul.Scalar"], |cx| cx.pointwise(["self", "other"], |[x, y]| x * y)),
     one(&["div.Tensor", "div.Scalar"], |cx| cx.float_pointwise(["self", "other"], |[x, y]| x / y)),
     one(&["div.Tensor_mode", "div.Scalar_mode"], |cx| match cx.str_or_none("rounding_mode").as_deref() {
         Some(mode) => {
             cx.check_dtype(cx.promoted(&["self", "other"])?, DTypes::REAL_NUMBERS)?;
-            cx.pointwise(
-                ["self", "other"],
-                |[x, y]| if mode == "floor" { floor_divide(x, y) } else { truncated(x / y) },
-            )
+            divided(cx, |x, y| if mode == "floor" { floor_divide(x, y) } else { truncated(x / y) })
         }
         None => cx.float_pointwise(["self", "other"], |[x, y]| x / y),
     }),
-    one(&["floor_divide", "floor_divide.Scalar"], |cx| cx.pointwise(["self", "other"], |[x, y]| floor_divide(x, y))),
-    one(&["remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor"], |cx| {
-        cx.pointwise(["self", "other"], |[x, y]| remainder(x, y))
-    }),
-    one(&["fmod.Tensor", "fmod.Scalar"], |cx| cx.pointwise(["self", "other"], |[x, y]| x % y)),
+    one(&["floor_divide", "floor_divide.Scalar"], |cx| divided(cx, floor_divide)),
+    one(&["remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor"], |cx| divided(cx, remainder)),
+    one(&["fmod.Tensor", "fmod.Scalar"], |cx| divided(cx, |x, y| x % y)),
     one(&["addcmul"], |cx| {
         let value = factor(cx, "value", "self")?;
         cx.pointwise(["self", "tensor1", "tensor2"], |[x, y, z]| x + times(value, y) * z)
@@ -54,7 +58,8 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["fmax"], |cx| cx.pair("self", "other").map(|(x, y)| prefer_numbers(x, y, x.max(y)))),
     one(&["fmin"], |cx| cx.pair("self", "other").map(|(x, y)| prefer_numbers(x, y, x.min(y)))),
     one(&["clamp", "clamp.Tensor"], clamp).takes(&["self", "min", "max"], DTypes::REAL_NUMBERS),
-    one(&["clamp_min", "clamp_min.Tensor", "clamp_max", "clamp_max.Tensor"], clamp),
+    one(&["clamp_min", "clamp_max"], clamp).takes(&["self", "min", "max"], DTypes::REAL_NUMBERS),
+    one(&["clamp_min.Tensor", "clamp_max.Tensor"], clamp),
     one(&["heaviside"], |cx| {
         cx.pair("self", "values").map(|(x, at_zero)| x.eq(0).select(at_zero, x.gt(0).convert(x.dtype())))
     }),
@@ -113,8 +118,21 @@ fn times<'b>(factor: Option<Value<'b>>, x: Value<'b>) -> Value<'b> {
 fn scaled<'b>(cx: &Cx<'b>, names: [&str; 2], f: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>) -> Result<Value<'b>> {
     let dtype = cx.promoted(&names)?.opmath();
     let unscaled = cx.is_none("alpha") || cx.known_number("alpha").is_some_and(|n| n.to_f64() == 1.0);
+    cx.check_number("alpha", cx.promoted(&names)?, Fit::Converts)?;
     let alpha = if unscaled { None } else { Some(cx.scalar("alpha", dtype)?) };
     cx.pointwise(names, |[x, y]| f(x, times(alpha, y)))
+}
+
+/// A quotient or a remainder. Integers must not be divided by zero.
+fn divided<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>) -> Result<Value<'b>> {
+    let dtype = cx.promoted(&["self", "other"])?;
+    if dtype.is_integer() && !cx.ty("self")?.dims.contains(&0) {
+        match cx.arg("other") {
+            Arg::Scalar(_) => cx.check_number("other", dtype, Fit::Divisor)?,
+            _ => cx.check_none(cx.operand("other", dtype)?.eq(0), Error::zero_division()),
+        }
+    }
+    cx.pointwise(["self", "other"], |[x, y]| f(x, y))
 }
 
 /// A quotient rounded towards zero; that of integers already is.
@@ -168,6 +186,10 @@ fn power_of_number<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
         Number::Complex(..) => f64::NAN,
         number => number.to_f64(),
     };
+    let dtype = cx.promoted(&["self", "exponent"])?;
+    if cx.ty("self")?.dtype == dtype {
+        cx.check_number("exponent", dtype, Fit::Converts)?;
+    }
     cx.pointwise(["self", "exponent"], |[x, y]| {
         let rooted = x.dtype().is_float() || x.dtype().is_complex();
         match exponent {
@@ -180,6 +202,7 @@ fn power_of_number<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
             -0.5 if rooted => x.rsqrt(),
             -1.0 if rooted => x.recip(),
             -2.0 if rooted => (x * x).recip(),
+            _ if x.dtype().is_integer() && (0.0..64.0).contains(&exponent) => x.pow(y),
             _ => power(x, y),
         }
     })
@@ -187,12 +210,30 @@ fn power_of_number<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 
 /// `x` to the power of `y`. Of integers a negative power is that of 1 or -1, else 0; backends do not agree on it.
 fn power<'b>(x: Value<'b>, y: Value<'b>) -> Value<'b> {
-    if !x.dtype().is_integer() || x.dtype().is_unsigned() {
+    if !x.dtype().is_integer() {
         return x.pow(y);
+    }
+    if x.dtype().is_unsigned() {
+        return natural_power(x, y);
     }
     let sign = (y & 1).ne(0).select(x, x * x);
     let is_unit = x.eq(1) | x.eq(-1);
-    y.lt(0).select(is_unit.select(sign, x.splat_like(0)), x.pow(y.max(0)))
+    y.lt(0).select(is_unit.select(sign, x.splat_like(0)), natural_power(x, y.max(0)))
+}
+
+/// `x` to the power of `y`, modulo two to the power of the type's width. XLA's powers of integers look at six bits of
+/// the exponent.
+fn natural_power<'b>(x: Value<'b>, y: Value<'b>) -> Value<'b> {
+    let (x, y) = x.broadcast_with(y);
+    let digit = |y: Value<'b>| y & 63;
+    let axes: Vec<usize> = (0..x.rank()).collect();
+    let unfinished = |state: &[Value<'b>]| state[2].ne(0).reduce_any(&axes);
+    let step = |state: &[Value<'b>]| {
+        let (result, x, y) = (state[0], state[1].pow(state[1].splat_like(32)).square(), state[2]);
+        vec![result * x.pow(digit(y)), x, y.shift_right_logical(y.splat_like(6))]
+    };
+    let rest = y.shift_right_logical(y.splat_like(6));
+    x.builder().while_loop(&[x.pow(digit(y)), x, rest], unfinished, step)[0]
 }
 
 /// `self · 2^other`. The power is applied in two halves, since by itself it may overflow.
@@ -225,20 +266,26 @@ fn prefer_numbers<'b>(x: Value<'b>, y: Value<'b>, chosen: Value<'b>) -> Value<'b
 
 fn clamp<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let dtype = cx.promoted(&["self", "min", "max"])?;
-    let bound = |name| -> Result<Option<Value<'b>>> {
+    clamp_to(cx, cx.operand("self", dtype)?, ["min", "max"])
+}
+
+/// Within the bounds that two arguments give.
+pub(crate) fn clamp_to<'b>(cx: &Cx<'b>, x: Value<'b>, [low, high]: [&str; 2]) -> Result<Value<'b>> {
+    let dtype = x.dtype();
+    let bound = |name, fit| -> Result<Option<Value<'b>>> {
         Ok(match cx.arg(name) {
             Arg::None => None,
             // A number beyond the integer type's range bounds nothing.
             Arg::Scalar(_) if dtype.is_integer() && dtype.size_bytes() < 8 => {
                 let number = cx.scalar(name, DType::I64)?;
+                cx.check_number(name, dtype, fit)?;
                 Some(number.clamp(dtype.lowest(), dtype.highest()).convert(dtype))
             }
-            _ => Some(cx.operand(name, dtype)?),
+            _ => Some(cx.fitting(name, dtype)?),
         })
     };
-    let x = cx.operand("self", dtype)?;
-    let x = bound("min")?.map_or(x, |low| x.max(low));
-    Ok(bound("max")?.map_or(x, |high| x.min(high)))
+    let x = bound(low, Fit::LowerBound)?.map_or(x, |low| x.max(low));
+    Ok(bound(high, Fit::UpperBound)?.map_or(x, |high| x.min(high)))
 }
 
 /// The logarithm of the sum of exponentials; `rate` is the natural logarithm of their base.

@@ -3,23 +3,24 @@
 //! Eager PyTorch composes most of them from `empty` and `fill_`; the rows serve graphs, and spare eager
 //! code the second operator.
 
-use stablehlo::{DType, Number, Type, Value};
+use stablehlo::{DType, DTypes, Number, Type, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
+use crate::number_check::Fit;
 use crate::table::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["fill.Scalar", "fill.Tensor"], |cx| {
         let ty = cx.ty("self")?;
-        Ok(uniform(cx, cx.operand("value", ty.dtype)?.broadcast_to(&ty.dims)))
+        Ok(uniform(cx, cx.fitting("value", ty.dtype)?.broadcast_to(&ty.dims)))
     })
     .bounded(),
     one(&["zero", "zeros", "zeros_like", "new_zeros"], |cx| splat(cx, 0)).bounded(),
     one(&["ones", "ones_like", "new_ones"], |cx| splat(cx, 1)).bounded(),
     one(&["full", "full_like", "new_full"], |cx| {
         let ty = result_type(cx, cx.promoted(&["fill_value"])?)?;
-        Ok(uniform(cx, cx.operand("fill_value", ty.dtype)?.broadcast_to(&ty.dims)))
+        Ok(uniform(cx, cx.fitting("fill_value", ty.dtype)?.broadcast_to(&ty.dims)))
     })
     .bounded(),
     // A constant that a graph captured.
@@ -32,7 +33,8 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     one(&["scalar_tensor"], |cx| {
         let ty = result_type(cx, DType::F32)?;
-        cx.operand("s", ty.dtype)
+        // A number too large for 16 bits is infinite here, though not where tensors are filled.
+        if ty.dtype.opmath() == ty.dtype { cx.fitting("s", ty.dtype) } else { cx.operand("s", ty.dtype) }
     })
     .bounded(),
     one(&["eye", "eye.m", "eye.out", "eye.m_out"], |cx| {
@@ -107,6 +109,10 @@ fn progression<'b>(cx: &Cx<'b>, end_included: bool) -> Result<Value<'b>> {
     if cx.result(0).is_none() {
         let steps = (end.to_f64() - start.to_f64()) / step.to_f64();
         ty.dims = vec![if end_included { steps.floor() as i64 + 1 } else { steps.ceil() as i64 }.max(0)];
+    }
+    cx.check_dtype(ty.dtype, DTypes::REAL_NUMBERS)?;
+    for name in STEPS.iter().filter(|_| ty.dtype.is_integer()) {
+        cx.check_number(name, DType::I64, Fit::Converts)?;
     }
     let length = ty.numel();
     if !whole && !ty.dtype.is_integer() {

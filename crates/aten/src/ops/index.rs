@@ -457,7 +457,7 @@ fn from_start<'b>(x: Value<'b>, mut indices: Vec<Option<Value<'b>>>) -> Vec<Opti
 
 fn index_put<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
-    let values = cx.operand("values", x.dtype())?;
+    let values = cx.fitting("values", x.dtype())?;
     let combine = if cx.bool("accumulate")? { Combine::Add } else { Combine::Replace };
     let indices = from_start(x, cx.tensors_or_none("indices")?);
     let mut given = indices.iter().enumerate().filter_map(|(i, index)| index.map(|index| (i, index)));

@@ -3,7 +3,7 @@
 use stablehlo::{DType, DTypes, Value};
 
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{Error, Result, scalar_type_name};
 use crate::ops::norm::wide_or_none;
 use crate::ops::reduce::mean;
 use crate::table::{Row, one};
@@ -26,6 +26,13 @@ pub(crate) const ROWS: &[Row] = &[
         })
     }),
     one(&["huber_loss"], |cx| {
+        let (own, promoted) = (cx.ty("self")?.dtype, cx.promoted(&["self", "target"])?);
+        if !own.is_float() {
+            // PyTorch makes room for the result in the prediction's dtype.
+            let [from, to] = [promoted, own].map(scalar_type_name);
+            let message = format!("result type {from} can't be cast to the desired output type {to}");
+            return Err(Error::runtime(message));
+        }
         loss(cx, |x, target| {
             let (distance, delta) = ((x - target).abs(), cx.scalar("delta", x.dtype())?);
             Ok(distance.le(delta).select(distance.square() * 0.5, delta * (distance - delta * 0.5)))

@@ -41,7 +41,13 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["index_fill.int_Scalar", "index_fill.int_Tensor"], index_fill),
     one(&["masked_fill.Scalar", "masked_fill.Tensor"], |cx| {
         let (x, mask) = cx.tensor("self")?.broadcast_with(cx.tensor("mask")?);
-        Ok(mask.convert(DType::Bool).select(cx.operand("value", x.dtype())?.broadcast_to(&x.dims()), x))
+        let value = cx.fitting("value", x.dtype())?.broadcast_to(&x.dims());
+        // PyTorch still fills broadcast tensors: an element is filled where any of its places is to be.
+        let mut mask = mask.convert(DType::Bool);
+        for axis in cx.overlapping_axes("self") {
+            mask = mask.reduce_any(&[axis]).unsqueeze(axis).broadcast_to(&x.dims());
+        }
+        Ok(mask.select(value, x))
     })
     .bounded(),
     one(&["masked_scatter"], |cx| {
@@ -133,7 +139,7 @@ impl<'b> Target<'b> {
 
     fn write(&self, cx: &Cx<'b>, updates: &str, combine: Combine) -> Result<Value<'b>> {
         let x = cx.tensor("self")?;
-        Ok(self.combine(x, cx.operand(updates, x.dtype())?, combine))
+        Ok(self.combine(x, cx.fitting(updates, x.dtype())?, combine))
     }
 
     /// `scatter_reduce` and `index_reduce`. Without `include_self` the elements that get updates start
@@ -188,7 +194,7 @@ fn index_fill<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let b = cx.b();
     let (unmarked, marks) = (b.splat(false, DType::Bool, &[size]), b.splat(true, DType::Bool, &index.dims()));
     let marked = Places::flat(size, index).write(unmarked, marks, Combine::Replace);
-    let value = cx.operand("value", x.dtype())?.reshape(&[]).broadcast_to(&whole.dims());
+    let value = cx.fitting("value", x.dtype())?.reshape(&[]).broadcast_to(&whole.dims());
     Ok(marked.broadcast_in_dim(&whole.dims(), &[axis]).select(value, whole).reshape(&x.dims()))
 }
 

@@ -125,7 +125,7 @@ fn nan_to_num<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     if !dtype.is_float() && !dtype.is_complex() {
         return Ok(x);
     }
-    let number = |name| cx.scalar_or_none(name, dtype.real());
+    let number = |name| if cx.is_none(name) { Ok(None) } else { cx.operand(name, dtype.real()).map(Some) };
     let nan = number("nan")?.unwrap_or(cx.b().scalar(0, dtype.real()));
     let highest = number("posinf")?.unwrap_or(cx.b().scalar(dtype.highest(), dtype.real()));
     let lowest = number("neginf")?.unwrap_or(cx.b().scalar(dtype.lowest(), dtype.real()));

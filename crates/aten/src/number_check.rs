@@ -1,0 +1,137 @@
+//! What a row asks of the numbers among its arguments. They are inputs of the program, so each call's are looked at
+//! before it is recorded.
+
+use stablehlo::{DType, Number};
+
+use crate::error::{Error, Result, scalar_type_name};
+
+/// How a number must fit into an element type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fit {
+    /// It converts, as `c10::Scalar::to` has it: negative integers may wrap into unsigned types.
+    Converts,
+    /// As a lower bound it leaves something: it is not above the integer type's range.
+    LowerBound,
+    /// As an upper bound it leaves something: it is not below the integer type's range.
+    UpperBound,
+    /// Converted to the integer type, it is not zero.
+    Divisor,
+}
+
+/// What a row asks of the `index`-th number of the call that is not baked in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NumberCheck {
+    pub index: usize,
+    pub dtype: DType,
+    pub fit: Fit,
+}
+
+impl NumberCheck {
+    /// # Errors
+    /// As [`Fit::check`].
+    pub fn check(&self, number: Number) -> Result<()> {
+        self.fit.check(number, self.dtype)
+    }
+}
+
+impl Fit {
+    /// # Errors
+    /// A RuntimeError in PyTorch's words where the number does not fit.
+    pub fn check(self, number: Number, dtype: DType) -> Result<()> {
+        match self {
+            Fit::Converts if !converts(number, dtype) => {
+                let name = c_name(dtype);
+                Err(Error::runtime(format!("value cannot be converted to type {name} without overflow")))
+            }
+            Fit::LowerBound if number.to_i64() > dtype.highest().to_i64() => Err(outside("min", number, dtype)),
+            Fit::UpperBound if number.to_i64() < dtype.lowest().to_i64() => Err(outside("max", number, dtype)),
+            Fit::Divisor if number.to_i64() << (64 - 8 * dtype.size_bytes()) == 0 => Err(Error::zero_division()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn converts(number: Number, dtype: DType) -> bool {
+    match number {
+        _ if dtype == DType::Bool => true,
+        Number::Bool(_) => true,
+        Number::Int(i) if dtype.is_integer() => {
+            let magnitude = if dtype.is_unsigned() { i.unsigned_abs() } else { 0 };
+            match dtype {
+                DType::I64 | DType::U64 => true,
+                _ if dtype.is_unsigned() => magnitude <= dtype.highest().to_i64() as u64,
+                _ => (dtype.lowest().to_i64()..=dtype.highest().to_i64()).contains(&i),
+            }
+        }
+        Number::Complex(_, imaginary) if !dtype.is_complex() && imaginary != 0.0 => false,
+        Number::Complex(real, imaginary) if dtype.is_complex() => {
+            converts(Number::Float(real), dtype.real()) && converts(Number::Float(imaginary), dtype.real())
+        }
+        _ if dtype.is_integer() => {
+            let float = number.to_f64();
+            // The range's end may be rounded up, as it is in a comparison of C++.
+            float >= dtype.lowest().to_f64() && float <= integer_end(dtype)
+        }
+        _ => {
+            let float = number.to_f64();
+            !float.is_finite() || float.abs() <= dtype.real().highest().to_f64()
+        }
+    }
+}
+
+fn integer_end(dtype: DType) -> f64 {
+    if dtype == DType::U64 { u64::MAX as f64 } else { dtype.highest().to_f64() }
+}
+
+fn outside(bound: &str, number: Number, dtype: DType) -> Error {
+    let (number, name) = (number.to_f64(), scalar_type_name(dtype));
+    Error::runtime(format!("Clamp {bound} value {number} is outside the representable range of {name}"))
+}
+
+/// The C++ type by which PyTorch's messages about numbers name an element type.
+fn c_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool => "bool",
+        DType::U8 => "uint8_t",
+        DType::I8 => "int8_t",
+        DType::I16 => "int16_t",
+        DType::I32 => "int",
+        DType::I64 => "int64_t",
+        DType::U16 => "uint16_t",
+        DType::U32 => "uint32_t",
+        DType::U64 => "uint64_t",
+        DType::F16 => "at::Half",
+        DType::BF16 => "at::BFloat16",
+        DType::F32 => "float",
+        DType::F64 => "double",
+        DType::C64 => "c10::complex<float>",
+        DType::C128 => "c10::complex<double>",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_convert_as_c10_converts_them() {
+        let int = |i, dtype| converts(Number::Int(i), dtype);
+        assert!(int(255, DType::U8) && int(-255, DType::U8) && int(-128, DType::I8));
+        assert!(!int(256, DType::U8) && !int(-256, DType::U8) && !int(128, DType::I8));
+        assert!(int(i64::MIN, DType::I64) && int(7, DType::Bool) && int(70_000, DType::BF16));
+        assert!(!int(70_000, DType::F16));
+        let float = |x, dtype| converts(Number::Float(x), dtype);
+        assert!(float(1.5, DType::U8) && float(f64::INFINITY, DType::F16) && float(f64::NAN, DType::F32));
+        assert!(!float(-0.5, DType::U8) && !float(f64::NAN, DType::I64) && !float(f64::INFINITY, DType::I64));
+        assert!(!float(1e39, DType::F32) && !float(1e39, DType::C64) && float(1e39, DType::F64));
+        assert!(converts(Number::Complex(1.0, 0.0), DType::F32) && !converts(Number::Complex(1.0, 2.0), DType::F32));
+    }
+
+    #[test]
+    fn bounds_and_divisors_leave_something() {
+        let fits = |fit: Fit, i, dtype| fit.check(Number::Int(i), dtype).is_ok();
+        assert!(fits(Fit::LowerBound, -300, DType::U8) && fits(Fit::UpperBound, 300, DType::U8));
+        assert!(!fits(Fit::LowerBound, 300, DType::U8) && !fits(Fit::UpperBound, -1, DType::U8));
+        assert!(fits(Fit::Divisor, 257, DType::U8) && !fits(Fit::Divisor, 256, DType::U8));
+    }
+}
