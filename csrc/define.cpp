@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
+#include <tuple>
 
 #include "shim.h"
 
@@ -102,7 +103,27 @@ void skip_computing(const c10::OperatorHandle& op, c10::DispatchKeySet keys, tor
   }
 }
 
+// Of others torch has nothing but a Python reference. Their kernels have results as those of a structured operator.
+std::optional<c10::OperatorHandle> one_with_same_shapes(const c10::OperatorHandle& op) {
+  constexpr std::tuple<const char*, const char*, const char*, const char*> kSame[] = {
+      {"aten::logical_and", "", "aten::eq", "Tensor"},
+      {"aten::logical_or", "", "aten::eq", "Tensor"},
+      {"aten::logical_xor", "", "aten::eq", "Tensor"},
+      {"aten::__lshift__", "Tensor", "aten::bitwise_left_shift", "Tensor"},
+      {"aten::__lshift__", "Scalar", "aten::bitwise_left_shift", "Tensor_Scalar"},
+      {"aten::__rshift__", "Tensor", "aten::bitwise_right_shift", "Tensor"},
+      {"aten::__rshift__", "Scalar", "aten::bitwise_right_shift", "Tensor_Scalar"},
+  };
+  for (const auto& [name, overload, other, others_overload] : kSame) {
+    if (op.operator_name() == c10::OperatorName(name, overload)) {
+      return c10::Dispatcher::singleton().findSchemaOrThrow(other, others_overload);
+    }
+  }
+  return std::nullopt;
+}
+
 void run_meta(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (const auto other = one_with_same_shapes(op)) return run_meta(*other, stack);
   if (!is_structured(op)) return op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
   static const bool registered = [] {
     auto* library = new torch::Library(torch::Library::IMPL, "_", kShapesOnlyKey, __FILE__, __LINE__);
@@ -135,12 +156,11 @@ bool resize_outs(const Operator& op, const torch::jit::Stack& arguments, at::Arr
   return same_dtypes;
 }
 
-// In-place meta kernels check this by themselves; those of out= forms may not.
+// What meta kernels may not check: whether the written tensors lie in what is read.
 void refuse_overlap(const torch::jit::Stack& arguments, at::ArrayRef<at::Tensor> outs) {
   std::vector<at::Tensor> inputs;
   for (const IValue& argument : arguments) collect(argument, inputs);
   for (const at::Tensor& out : outs) {
-    at::assert_no_internal_overlap(out);
     for (const at::Tensor& input : inputs) {
       if (input.defined() && !input.is_same(out) && input.is_meta()) at::assert_no_partial_overlap(out, input);
     }
@@ -238,7 +258,11 @@ Metas infer(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) 
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   try {
     if (op.has_out && !resize_outs(op, stack, written)) refuse_as_cpu(op, arguments, device);
-    if (op.has_out) refuse_overlap(stack, written);
+    // In-place meta kernels check a tensor's overlap with itself, or allow it.
+    if (op.has_out) {
+      for (const at::Tensor& out : written) at::assert_no_internal_overlap(out);
+    }
+    if (op.has_out || op.mutated.size() == 1) refuse_overlap(stack, written);
     run_meta(op.handle, &stack);
   } catch (...) {
     if (means_no_metas()) return result;

@@ -311,6 +311,8 @@ def write(g: Generator) -> Step | None:
         return None
     t = g.tensor(name)
     other, number = g.like(name), g.number()
+    if g.overlaps_unseen(name, other):
+        other = name
     mask = g.pick(lambda m: m.dtype == torch.bool and m.shape == t.shape, exact=True)
     fits = t.dtype.is_floating_point or not g.tensor(other).dtype.is_floating_point
     lines: list[tuple[str, str, tuple[str, ...]]] = [

@@ -123,6 +123,18 @@ class Generator:
     def shares_storage(self, one: str, other: str) -> bool:
         return self.tensor(one).untyped_storage()._cdata == self.tensor(other).untyped_storage()._cdata
 
+    def overlaps_unseen(self, written: str, read: str) -> bool:
+        """Whether a write may change what it reads, and PyTorch does not refuse it: it does so of dense tensors."""
+        one, other = self.tensor(written), self.tensor(read)
+        layouts = [(each.shape, each.stride(), each.storage_offset()) for each in (one, other)]
+
+        def is_dense(tensor: torch.Tensor) -> bool:
+            reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+            return reach + 1 == tensor.numel()
+
+        dense = is_dense(one) and is_dense(other)
+        return self.shares_storage(written, read) and layouts[0] != layouts[1] and not dense
+
     def number(self) -> str:
         numbers = [name for name, value in self.reference.variables.items() if type(value) is int]
         return self.random.choice(numbers + ["2", "3", "-1", "0", "0.5", "-1.5", "2.0", "True"])

@@ -39,6 +39,8 @@ OPERATORS: dict[str, Callable[[Tensor, Any], Any]] = {
     "div trunc": lambda x, number: torch.div(x, number, rounding_mode="trunc"),
     "pow": lambda x, number: x**number,
     "rpow": lambda x, number: number**x,
+    "shift left": lambda x, number: x << number,
+    "shift right": lambda x, number: x >> number,
     "eq": lambda x, number: x == number,
     "lt": lambda x, number: x < number,
     "where": lambda x, number: torch.where(x > 1, x, number),
@@ -191,3 +193,19 @@ def test_arguments_of_several_dtypes(device: torch.device, mode: str) -> None:
 
     check(program, device)
     check_refused(lambda on: F.huber_loss(torch.arange(4, device=on), torch.ones(4, device=on)), device)
+
+
+def test_logical_operators_lay_out_as_comparisons_do(device: torch.device) -> None:
+    def program(on: torch.device) -> object:
+        x, y = torch.ones(2, 1, 3, dtype=torch.float16, device=on), torch.eye(3, 2, device=on).t()
+        return [operator(x, y) for operator in (torch.logical_and, torch.logical_or, torch.logical_xor, torch.lt)]
+
+    check(program, device)
+
+
+def test_filling_a_mask_by_its_own_transpose(device: torch.device, mode: str) -> None:
+    def program(on: torch.device) -> None:
+        mask = torch.eye(3, dtype=torch.bool, device=on)
+        mask.t()[mask] = 0
+
+    check_refused(program, device)
