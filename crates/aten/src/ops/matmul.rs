@@ -67,13 +67,11 @@ fn factors<'b>(
             c_name(b.dtype())
         )));
     }
-    if a.numel() == 0 || b.numel() == 0 {
-        // PyTorch's kernels return before they look at the type.
-        let work = if DTypes::NUMBERS.contains(a.dtype()) { a.dtype() } else { DType::I32 };
-        return Ok(product(a.convert(work), b.convert(work)));
-    }
-    cx.check_dtype(a.dtype(), DTypes::NUMBERS)?;
-    Ok(product(a, b))
+    let is_taken = DTypes::NUMBERS.contains(a.dtype());
+    let product = if is_taken { product(a, b) } else { product(a.convert(DType::I32), b.convert(DType::I32)) };
+    // PyTorch's kernels look at the type where there is something to multiply, or to add to.
+    let is_nothing = (a.numel() == 0 || b.numel() == 0) && (cx.is_none("beta") || product.numel() == 0);
+    if is_nothing || is_taken { Ok(product) } else { Err(Error::not_implemented_for(cx.operator, a.dtype())) }
 }
 
 /// The C++ type by which PyTorch's messages name an element type.

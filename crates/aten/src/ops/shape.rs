@@ -16,7 +16,7 @@ use crate::view;
 pub(crate) const ROWS: &[Row] = &[
     one(&["copy"], |cx| {
         let ty = cx.ty("self")?;
-        Ok(cx.fitting("src", ty.dtype)?.broadcast_to(&ty.dims))
+        Ok(cx.operand("src", ty.dtype)?.broadcast_to(&ty.dims))
     })
     .bounded(),
     one(&["clone", "contiguous", "lift", "lift_fresh", "lift_fresh_copy"], |cx| cx.tensor("self")).bounded(),
