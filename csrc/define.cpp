@@ -262,7 +262,7 @@ Metas infer(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) 
     if (op.has_out) {
       for (const at::Tensor& out : written) at::assert_no_internal_overlap(out);
     }
-    if (op.has_out || op.mutated.size() == 1) refuse_overlap(stack, written);
+    if (op.has_out || written.size() == 1) refuse_overlap(stack, written);
     run_meta(op.handle, &stack);
   } catch (...) {
     if (means_no_metas()) return result;
