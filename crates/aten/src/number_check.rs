@@ -55,13 +55,11 @@ fn converts(number: Number, dtype: DType) -> bool {
     match number {
         _ if dtype == DType::Bool => true,
         Number::Bool(_) => true,
+        Number::Int(_) if matches!(dtype, DType::I64 | DType::U64) => true,
         Number::Int(i) if dtype.is_integer() => {
-            let magnitude = if dtype.is_unsigned() { i.unsigned_abs() } else { 0 };
-            match dtype {
-                DType::I64 | DType::U64 => true,
-                _ if dtype.is_unsigned() => magnitude <= dtype.highest().to_i64() as u64,
-                _ => (dtype.lowest().to_i64()..=dtype.highest().to_i64()).contains(&i),
-            }
+            let high = dtype.highest().to_i64();
+            let low = if dtype.is_unsigned() { -high } else { dtype.lowest().to_i64() };
+            (low..=high).contains(&i)
         }
         Number::Complex(_, imaginary) if !dtype.is_complex() && imaginary != 0.0 => false,
         Number::Complex(real, imaginary) if dtype.is_complex() => {
