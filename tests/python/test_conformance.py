@@ -6,17 +6,17 @@ runs all cases; tests/conformance holds them.
 
 from __future__ import annotations
 
-import datetime
 import functools
 import os
 import random
 
 import pytest
+from helpers import TODAY
 
 from tests.conformance.exceptions import expected_failure, regressions
 
-SEED = int(os.environ.get("TORCHTPU_CONFORMANCE_SEED", datetime.date.today().strftime("%Y%m%d")))
-DRAWN = int(os.environ.get("TORCHTPU_CONFORMANCE_CASES", "240"))
+SEED = int(os.environ.get("TORCHTPU_CONFORMANCE_SEED", TODAY))
+DRAWN = int(os.environ.get("TORCHTPU_CONFORMANCE_CASES", "180"))
 # What has been swept whole, so that each failure in it is known with its reason. The others join when theirs are.
 DTYPES = ("float32", "int64", "bool", "bfloat16")
 DIRECTIONS = ("forward", "backward", "step", "errors", "refused")

@@ -9,9 +9,10 @@ import pytest
 import torch
 from helpers import check_python
 
-STEPS = 500
+STEPS = 300
 WARM = 20
-SETTLED = 250
+SETTLED = 150
+BATCH = 16
 # Of what malloc has handed out: the programs that compile after the first steps and the runs that the plugin queues,
 # and what may come later on, such as scalars kept for the next step. Resident memory says less, for each thread keeps
 # an arena with holes.
@@ -53,7 +54,7 @@ device = torch.device("tpu")
 model = DigitsNet().to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
 criterion = nn.CrossEntropyLoss()
-images, labels = torch.rand(64, 1, 8, 8), torch.randint(0, 10, (64,))
+images, labels = torch.rand({BATCH}, 1, 8, 8), torch.randint(0, 10, ({BATCH},))
 
 
 def handed_out() -> int:

@@ -1,6 +1,6 @@
 """Random programs give the same on the device as on the CPU, with the three modes mixed in each.
 
-TORCHTPU_PROPERTY_PROGRAMS sets how many there are, TORCHTPU_PROPERTY_SEED where they start:
+There are others each day. TORCHTPU_PROPERTY_PROGRAMS sets how many there are, TORCHTPU_PROPERTY_SEED where they start:
 
     TORCHTPU_PROPERTY_PROGRAMS=5000 make test-python PYTEST="-k random_programs"
 """
@@ -11,12 +11,13 @@ import os
 
 import pytest
 import torch
+from helpers import TODAY
 from program_lines import MAKERS
 from program_runs import Step, as_python, first_difference, shrink
 from random_programs import Generator
 
-PROGRAMS = int(os.environ.get("TORCHTPU_PROPERTY_PROGRAMS", "48"))
-FIRST_SEED = int(os.environ.get("TORCHTPU_PROPERTY_SEED", "0"))
+PROGRAMS = int(os.environ.get("TORCHTPU_PROPERTY_PROGRAMS", "24"))
+FIRST_SEED = int(os.environ.get("TORCHTPU_PROPERTY_SEED", TODAY * 100))
 SHARDS = 8  # for as many workers
 LENGTH = 30
 SLOW_PROGRAMS = 3000
