@@ -89,6 +89,26 @@ def test_a_second_process_compiles_nothing(warm: tuple[Path, dict[str, Any]]) ->
     assert 0 < second["load_seconds"] < first["compile_seconds"]
 
 
+SORTS = """
+import torch, torchtpu
+torch.tpu.set_eager_mode("strict")
+x = torch.arange(40, device="tpu").cos()
+for dtype in (torch.float32, torch.int32, torch.int64, torch.bfloat16, torch.float64, torch.bool):
+    x.to(dtype).sort(), x.to(dtype).argsort(descending=True)
+x.unique(), x.kthvalue(3)
+torch.tpu.synchronize()
+print(torch.tpu.cache_stats()["compiles"])
+"""
+
+
+def test_sorts_are_kept(folder: Path) -> None:
+    """XLA's CPU compiler serializes a sort as long as it has not run."""
+    for compiles_nothing in (False, True):
+        finished = run_python(SORTS, TORCHTPU_CACHE_DIR=str(folder))
+        assert finished.stderr == ""
+        assert (finished.stdout == "0\n") == compiles_nothing
+
+
 # A compiled training; argv: "save" or "load", and the file of artifacts.
 ARTIFACTS = """
 import json, sys, torch

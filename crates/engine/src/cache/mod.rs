@@ -201,6 +201,10 @@ impl Cache {
             compile_seconds: making.compiling.as_secs_f64(),
         };
         disk.writer.send(Job { key, about, executable: Arc::clone(&executable), _lock: lock });
+        // XLA's CPU compiler does not serialize a sort that has run.
+        if source.text.contains("stablehlo.sort") {
+            disk.writer.finish();
+        }
         Ok(executable)
     }
 

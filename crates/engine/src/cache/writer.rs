@@ -14,7 +14,7 @@ use super::entry::{About, Entry, Key};
 use super::warn;
 use crate::stats::CacheStats;
 
-/// At the end of a process, how long a folder may take to accept what was compiled.
+/// How long a folder may take to accept what was compiled.
 const LONGEST_FINISH: Duration = Duration::from_secs(60);
 
 /// An executable to be written. Its lock goes when that is done.
