@@ -5,6 +5,10 @@
 #include <string_view>
 #include <unordered_set>
 
+#include <ATen/core/Tensor.h>
+#include <ATen/native/nested/NestedTensorUtils.h>
+#include <ATen/ops/_transform_bias_rescale_qkv.h>
+#include <ATen/ops/native_layer_norm.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
@@ -45,13 +49,14 @@ const Names kCompressed = {
     "sum.dim_IntList", "values", "zero_"};
 
 // Of nested tensors, what reads memory itself, or calls what does.
-const Names kNestedReadMemory = {"_native_multi_head_attention", "_nested_sum_backward", "_transform_bias_rescale_qkv",
-                                 "_transformer_encoder_layer_fwd", "native_layer_norm", "native_layer_norm_backward",
-                                 "sum.dim_IntList"};
+const Names kNestedReadMemory = {"_nested_sum_backward", "_transform_bias_rescale_qkv", "native_layer_norm",
+                                 "native_layer_norm_backward", "sum.dim_IntList"};
 
-// From dense tensors to sparse ones.
-constexpr const char* kFromDense[] = {"_to_sparse", "_to_sparse.sparse_dim", "_to_sparse_csr", "_to_sparse_csc",
-                                      "_to_sparse_bsr", "_to_sparse_bsc", "_embedding_bag_backward"};
+
+// From dense tensors to sparse and nested ones.
+constexpr const char* kFromDense[] = {
+    "_to_sparse", "_to_sparse.sparse_dim", "_to_sparse_csr", "_to_sparse_csc", "_to_sparse_bsr", "_to_sparse_bsc",
+    "_embedding_bag_backward", "_nested_from_padded", "_nested_tensor_from_mask", "_nested_tensor_from_mask_left_aligned"};
 
 void use_python(const OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack);
 
@@ -121,11 +126,30 @@ void register_nested(const OperatorHandle& op) {
   give<&use_pytorchs<model>>(op, DispatchKey::NestedTensorPrivateUse1);
 }
 
+// What PyTorch's layers of nested tensors leave to the device.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> nested_qkv(const at::Tensor& qkv, const at::Tensor& bias, int64_t heads) {
+  return at::_transform_bias_rescale_qkv(qkv.to_padded_tensor(0), bias, heads);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> nested_layer_norm(
+    const at::Tensor& input, c10::IntArrayRef shape, const std::optional<at::Tensor>& weight,
+    const std::optional<at::Tensor>& bias, double eps) {
+  const at::Tensor whole = input.contiguous();
+  const auto* nested = at::native::get_nested_tensor_impl(whole);
+  std::vector<int64_t> rows{-1};
+  rows.insert(rows.end(), shape.begin(), shape.end());
+  const auto [result, mean, rstd] = at::native_layer_norm(nested->get_buffer().view(rows), shape, weight, bias, eps);
+  return {at::detail::make_tensor<at::native::NestedTensorImpl>(result.view(-1), nested->get_nested_sizes()), mean, rstd};
+}
+
 }  // namespace
 
 void register_layouts() {
   auto& m = *new torch::Library(torch::Library::IMPL, "aten", DispatchKey::PrivateUse1, __FILE__, __LINE__);
   for (const char* name : kFromDense) m.impl(name, torch::CppFunction::makeFromBoxedFunction<&use_pytorchs<DispatchKey::CPU>>());
+  auto& nested = *new torch::Library(torch::Library::IMPL, "aten", DispatchKey::NestedTensorPrivateUse1, __FILE__, __LINE__);
+  nested.impl("_transform_bias_rescale_qkv", &nested_qkv);
+  nested.impl("native_layer_norm", &nested_layer_norm);
   for (const char* name : {"_spdiags", "_validate_compressed_sparse_indices"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&use_python>());
   }

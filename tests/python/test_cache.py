@@ -95,7 +95,7 @@ torch.tpu.set_eager_mode("strict")
 x = torch.arange(40, device="tpu").cos()
 for dtype in (torch.float32, torch.int32, torch.int64, torch.bfloat16, torch.float64, torch.bool):
     x.to(dtype).sort(), x.to(dtype).argsort(descending=True)
-x.unique(), x.kthvalue(3)
+x.unique(), x.kthvalue(3), x.topk(3), torch.linalg.eigvalsh(x.outer(x))
 torch.tpu.synchronize()
 print(torch.tpu.cache_stats()["compiles"])
 """
