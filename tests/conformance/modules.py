@@ -72,8 +72,12 @@ class Module:
         return module, (args, kwargs), place.prepared(module)(*args, **kwargs)
 
     def _forward(self, *given: Any) -> Callable[[Place], Any]:
+        # PyTorch's layers of transformers have other forwards for evaluation, without gradients only.
+        _, is_training, *_ = given
+
         def program(place: Place) -> Any:
-            module, _, results = self._run(*given, place)
+            with torch.set_grad_enabled(is_training):
+                module, _, results = self._run(*given, place)
             return results, dict(module.named_buffers())
 
         return program
