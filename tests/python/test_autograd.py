@@ -106,6 +106,20 @@ def test_grad_functions(device: torch.device, mode: str) -> None:
     check(program, device)
 
 
+def test_forward_over_reverse(device: torch.device, mode: str) -> None:
+    """The gradient's change along a direction, for what has a kernel of its own for that."""
+
+    def program(device: torch.device) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(0)
+        x, direction = torch.randn(2, 4, 3, generator=generator).to(device)
+        pushed = torch.func.jvp(
+            torch.func.grad(lambda y: torch.nn.functional.glu(y, 0).square().sum()), (x,), (direction,)
+        )
+        return torch.stack(pushed)
+
+    check(program, device)
+
+
 def test_custom_function(device: torch.device, mode: str) -> None:
     class Double(torch.autograd.Function):
         @staticmethod

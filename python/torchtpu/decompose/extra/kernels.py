@@ -98,3 +98,14 @@ def _matrix_sqrth(self: Tensor) -> Tensor:
 def _polar(A: Tensor) -> tuple[Tensor, Tensor]:
     u, s, vh = torch.linalg.svd(A, full_matrices=False)
     return u @ vh, vh.mH * s.to(vh.dtype).unsqueeze(-2) @ vh
+
+
+@register("aten::glu_backward_jvp")
+def _glu_backward_jvp(grad_x: Tensor, grad_glu: Tensor, x: Tensor, dgrad_glu: Tensor, dx: Tensor, dim: int) -> Tensor:
+    """How the gradient of `x` changes where `x` does by `dx` and the gradient of the result by `dgrad_glu`."""
+    (value, gate), (value_change, gate_change) = x.chunk(2, dim), dx.chunk(2, dim)
+    opened = gate.sigmoid()
+    slope = opened * (1 - opened)
+    of_value = dgrad_glu * opened + grad_glu * slope * gate_change
+    of_gate = dgrad_glu * value + grad_glu * (value_change + value * (1 - 2 * opened) * gate_change)
+    return torch.cat([of_value, of_gate * slope], dim)
