@@ -18,7 +18,7 @@ def register() -> None:
     _refuse_company()
     extension = _load_extension()
     torch.utils.rename_privateuse1_backend(NAME)
-    from torchtpu import counted, tpu
+    from torchtpu import counted, distributed, tpu
     from torchtpu.compile.registration import register_with_dynamo
 
     torch._register_device_module(NAME, tpu)
@@ -29,6 +29,7 @@ def register() -> None:
     atexit.register(extension.finish_cache)
     atexit.register(_let_go_of_autograd)
     register_with_dynamo()
+    distributed.register()
 
 
 def _trace(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:

@@ -1,0 +1,99 @@
+"""torch.distributed without a backend's name: a script that only uses the CPU does what it does without torchtpu."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = """
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Shard, distribute_tensor
+
+if len(sys.argv) > 1:
+    dist.init_process_group(init_method=sys.argv[1], rank=0, world_size=1)
+else:
+    dist.init_process_group()
+rank, size = dist.get_rank(), dist.get_world_size()
+lines = [dist.get_backend(), dist.group.WORLD.name(), dist.group.WORLD._device_types]
+
+tensor = torch.arange(4.0) + rank
+dist.all_reduce(tensor)
+lines.append(tensor)
+dist.all_reduce(tensor, group=dist.new_group())
+lines.append(tensor)
+objects = [None] * size
+dist.all_gather_object(objects, {"rank": rank})
+lines.append(objects)
+dist.barrier()
+dist.monitored_barrier()
+
+torch.manual_seed(0)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2))
+model(torch.ones(5, 3) * rank).square().sum().backward()
+lines.append(model.module.weight.grad)
+
+mesh = init_device_mesh("cpu", (size,))
+lines.append(distribute_tensor(torch.arange(8.0), mesh, [Shard(0)]).square().sum().full_tensor())
+sharded = torch.nn.Linear(4, 4)
+fully_shard(sharded, mesh=mesh)
+sharded(torch.ones(2, 4) * rank).sum().backward()
+lines.append(sharded.weight.grad.full_tensor())
+
+if rank == 0:
+    print(*lines, sep="\\n")
+dist.destroy_process_group()
+"""
+
+
+def run(arguments: list[str], **environment: str) -> str:
+    completed = subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout
+
+
+def test_groups_without_a_backends_name(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    arguments = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
+    found = run(arguments)
+    assert found == run(arguments, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    assert found.startswith("undefined\ngloo\n[device(type='cpu')]\n")
+
+
+def test_a_process_by_itself(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    assert run([str(script), f"file://{tmp_path}/store"]).startswith("undefined\ngloo\n[device(type='cpu')]\n")
+
+
+def test_collectives_of_the_devices_tensors_are_refused(tmp_path: Path) -> None:
+    program = f"""
+import torch
+import torch.distributed as dist
+
+dist.init_process_group(init_method="file://{tmp_path}/store", rank=0, world_size=1)
+try:
+    dist.all_reduce(torch.ones(2, device="tpu"))
+except RuntimeError as error:
+    print(error)
+dist.destroy_process_group()
+"""
+    assert run(["-c", program]) == "No backend type associated with device type tpu\n"
+
+
+def test_import_loads_no_more_of_torch_distributed() -> None:
+    program = "import sys, torch; print(sorted(name for name in sys.modules if 'torch.distributed' in name))"
+    assert run(["-c", program]) == run(["-c", program], TORCH_DEVICE_BACKEND_AUTOLOAD="0")
