@@ -8,7 +8,7 @@ use crate::cx::{Arg, Cx, Scalar};
 use crate::error::{Error, Result};
 use crate::inputs::{Inputs, ParamSource};
 use crate::number_check::NumberCheck;
-use crate::ops::{bounded_views, foreach};
+use crate::ops::{foreach, shape::bounded_views};
 use crate::spec::{ArgSpec, Body, Call, Dim, Graph, GraphArg, ResultSpec, ScalarSpec, TensorSpec};
 use crate::table::{self, Row};
 use crate::view::{self, contiguous_strides, memory_order};

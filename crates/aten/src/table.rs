@@ -12,7 +12,78 @@ use stablehlo::{DTypes, Value};
 
 use crate::cx::Cx;
 use crate::error::Result;
-use crate::ops;
+use crate::ops::{control, elementwise, fft, foreach, index, linalg, nn, optim, random, reduce, shape};
+
+/// Every family of the table.
+const FAMILIES: &[&[Row]] = &[
+    control::ROWS,
+    elementwise::activation::ROWS,
+    elementwise::bessel::ROWS,
+    elementwise::binary::ROWS,
+    elementwise::compare::ROWS,
+    elementwise::gamma_gradient::ROWS,
+    elementwise::polynomial::ROWS,
+    elementwise::quantize::ROWS,
+    elementwise::special::ROWS,
+    elementwise::unary::ROWS,
+    fft::ROWS,
+    index::dynamic::ROWS,
+    index::indexing::ROWS,
+    index::jagged::ROWS,
+    index::scatter::ROWS,
+    linalg::eig::ROWS,
+    linalg::ldl::ROWS,
+    linalg::lu::ROWS,
+    linalg::matmul::ROWS,
+    linalg::qr::ROWS,
+    linalg::spectral::ROWS,
+    linalg::triangular::ROWS,
+    nn::batch_norm::ROWS,
+    nn::conv::ROWS,
+    nn::ctc::ROWS,
+    nn::detection::ROWS,
+    nn::distance::ROWS,
+    nn::embedding::ROWS,
+    nn::grid_sample::ROWS,
+    nn::loss::ROWS,
+    nn::margin_loss::ROWS,
+    nn::nll::ROWS,
+    nn::norm::ROWS,
+    nn::pad::ROWS,
+    nn::pool::ROWS,
+    nn::pool_adaptive::ROWS,
+    nn::pool_fractional::ROWS,
+    nn::rnn::ROWS,
+    nn::softmax::ROWS,
+    nn::unfold::ROWS,
+    nn::upsample::ROWS,
+    optim::ROWS,
+    random::distributions::ROWS,
+    random::rejection::ROWS,
+    reduce::order_statistics::ROWS,
+    reduce::reductions::ROWS,
+    reduce::scan::ROWS,
+    reduce::sort::ROWS,
+    reduce::vector_norm::ROWS,
+    shape::factory::ROWS,
+    shape::rearrange::ROWS,
+    shape::views::ROWS,
+];
+
+/// Families of which every row knows bounded dimensions ([`Row::bounded`]).
+const BOUNDED_FAMILIES: &[&[Row]] = &[
+    elementwise::activation::ROWS,
+    elementwise::binary::ROWS,
+    elementwise::compare::ROWS,
+    elementwise::unary::ROWS,
+    linalg::matmul::ROWS,
+    nn::loss::ROWS,
+    nn::nll::ROWS,
+    nn::softmax::ROWS,
+    reduce::reductions::ROWS,
+    reduce::scan::ROWS,
+    reduce::vector_norm::ROWS,
+];
 
 /// How a row computes: one result, several, or another row's for each element of its lists.
 #[derive(Clone, Copy)]
@@ -117,7 +188,7 @@ pub(crate) const fn each(element: &'static Row, parameters: &'static [&'static s
 pub fn find(name: &str) -> Option<&'static Row> {
     static TABLE: OnceLock<FxHashMap<&'static str, &'static Row>> = OnceLock::new();
     let table = TABLE.get_or_init(|| {
-        let rows = ops::FAMILIES.iter().flat_map(|family| family.iter());
+        let rows = FAMILIES.iter().flat_map(|family| family.iter());
         rows.flat_map(|row| row.names.iter().map(move |name| (*name, row))).collect()
     });
     table.get(name).copied().or_else(|| derived(name))
@@ -127,8 +198,8 @@ pub fn find(name: &str) -> Option<&'static Row> {
 pub(crate) fn stands_bounds(name: &str) -> bool {
     static NAMES: OnceLock<FxHashSet<&'static str>> = OnceLock::new();
     let names = NAMES.get_or_init(|| {
-        let rows = ops::FAMILIES.iter().flat_map(|family| family.iter()).filter(|row| row.bounded);
-        let all = rows.chain(ops::BOUNDED_FAMILIES.iter().flat_map(|family| family.iter()));
+        let rows = FAMILIES.iter().flat_map(|family| family.iter()).filter(|row| row.bounded);
+        let all = rows.chain(BOUNDED_FAMILIES.iter().flat_map(|family| family.iter()));
         all.flat_map(|row| row.names.iter().copied()).collect()
     });
     names.contains(name)
@@ -144,14 +215,14 @@ fn derived(name: &str) -> Option<&'static Row> {
     if let Some(row) = rows.get(name) {
         return *row;
     }
-    let row = ops::foreach::derive(name).map(|row| &*Box::leak(Box::new(row)));
+    let row = foreach::derive(name).map(|row| &*Box::leak(Box::new(row)));
     rows.insert(name.to_owned(), row);
     row
 }
 
 /// Every operator name in the table, in the order of the families; derived rows are not among them.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    ops::FAMILIES.iter().flat_map(|family| family.iter()).flat_map(|row| row.names.iter().copied())
+    FAMILIES.iter().flat_map(|family| family.iter()).flat_map(|row| row.names.iter().copied())
 }
 
 #[cfg(test)]

@@ -1,0 +1,12 @@
+//! Functions of corresponding elements.
+
+pub(crate) mod activation;
+pub(crate) mod bessel;
+pub(crate) mod binary;
+pub(crate) mod chebyshev;
+pub(crate) mod compare;
+pub(crate) mod gamma_gradient;
+pub(crate) mod polynomial;
+pub(crate) mod quantize;
+pub(crate) mod special;
+pub(crate) mod unary;

@@ -1,0 +1,274 @@
+//! Operators whose result's shape the data decide: the result is as long as it can get, and a count says
+//! how much of it is real. What lies behind is of no meaning.
+
+use stablehlo::{DType, DTypes, Value};
+
+use crate::cx::Cx;
+use crate::error::Result;
+use crate::ops::index::indexing::{Combine, Places, at_least_1d, rank_in_mask, take_flat};
+use crate::table::{Row, many, one};
+
+pub(crate) const ROWS: &[Row] = &[
+    one(&["nonzero"], |cx| {
+        let x = cx.tensor("self")?;
+        let chosen = Chosen::new(x.convert(DType::Bool).flatten());
+        cx.set_count(0, chosen.count);
+        Ok(table(cx, x.numel(), &chosen.coordinates(&x.dims())))
+    }),
+    one(&["nonzero_static"], nonzero_static),
+    one(&["masked_select"], |cx| {
+        let (x, mask) = cx.tensor("self")?.broadcast_with(cx.tensor("mask")?);
+        let chosen = Chosen::new(mask.convert(DType::Bool).flatten());
+        cx.set_count(0, chosen.count);
+        Ok(chosen.pack(x.flatten(), x.splat_like(0).flatten()))
+    }),
+    many(&["_unique"], |cx| Ok(sorted_groups(cx, cx.bool("return_inverse")?, false)?[..2].to_vec())),
+    many(&["_unique2"], |cx| sorted_groups(cx, cx.bool("return_inverse")?, cx.bool("return_counts")?))
+        .takes(&["self"], DTypes::REAL),
+    many(&["unique_dim"], |cx| {
+        let x = cx.tensor("self")?;
+        let axis = cx.axis_arg("dim", x.rank())?;
+        let order = lexicographic_order(rows_of(x, axis));
+        groups_along(cx, x, axis, Some(order))
+    }),
+    many(&["unique_dim_consecutive"], |cx| {
+        let x = cx.tensor("self")?;
+        groups_along(cx, x, cx.axis_arg("dim", x.rank())?, None)
+    }),
+    many(&["unique_consecutive"], |cx| {
+        let x = cx.tensor("self")?;
+        if !cx.is_none("dim") {
+            return groups_along(cx, x, cx.axis_arg("dim", x.rank())?, None);
+        }
+        let flat = x.flatten();
+        let groups = Groups::new(differs(flat), None);
+        cx.set_count(0, groups.chosen.count);
+        let inverse = groups.inverse_or_none(cx.bool("return_inverse")?, &x.dims());
+        Ok(vec![groups.chosen.pack(flat, flat), inverse, groups.counts_or_none(cx, cx.bool("return_counts")?)])
+    })
+    .takes(&["self"], DTypes::REAL),
+    one(&["repeat_interleave.Tensor"], repeat_interleave),
+];
+
+// ---- packing -------------------------------------------------------------------------------------
+
+/// The true elements of a flat mask, in order.
+pub(crate) struct Chosen<'b> {
+    /// Where each element goes when the true ones move to the front. The others get places of their own
+    /// behind the end, so that they are dropped and no two places are equal.
+    targets: Value<'b>,
+    /// How many are true; 0-d int64.
+    pub count: Value<'b>,
+}
+
+impl<'b> Chosen<'b> {
+    pub fn new(mask: Value<'b>) -> Chosen<'b> {
+        let size = mask.numel();
+        let dtype = if size < i64::from(i32::MAX) / 2 { DType::I32 } else { DType::I64 };
+        let count = mask.convert(dtype).reduce_sum(&[0]).convert(DType::I64);
+        let behind = mask.builder().iota(dtype, &[size], 0) + size;
+        Chosen { targets: mask.select(rank_in_mask(mask).convert(dtype), behind), count }
+    }
+
+    fn size(&self) -> i64 {
+        self.targets.numel()
+    }
+
+    /// The chosen rows of `values`, followed by what `fill`, of the mask's size, has there.
+    pub fn pack(&self, values: Value<'b>, fill: Value<'b>) -> Value<'b> {
+        Places::slices(&fill.dims(), 0, self.targets).unique().write(fill, values, Combine::Replace)
+    }
+
+    /// The positions of the chosen elements, followed by the mask's size.
+    pub fn positions(&self) -> Value<'b> {
+        let (b, dtype) = (self.targets.builder(), self.targets.dtype());
+        self.pack(b.iota(dtype, &[self.size()], 0), b.splat(self.size(), dtype, &[self.size()]))
+    }
+
+    /// The coordinates of the chosen elements when the mask has the shape `sizes`, one vector for each
+    /// dimension. Behind the count the first is out of range.
+    pub fn coordinates(&self, sizes: &[i64]) -> Vec<Value<'b>> {
+        unravel(self.positions(), sizes)
+    }
+}
+
+/// Coordinates from row-major positions.
+fn unravel<'b>(positions: Value<'b>, sizes: &[i64]) -> Vec<Value<'b>> {
+    let strides = crate::view::contiguous_strides(sizes);
+    (0..sizes.len())
+        .map(|i| {
+            let coordinate = if strides[i] == 1 { positions } else { positions / strides[i] };
+            if i == 0 { coordinate } else { coordinate % sizes[i].max(1) }
+        })
+        .collect()
+}
+
+/// Coordinates as the columns of an int64 matrix of `rows` rows.
+fn table<'b>(cx: &Cx<'b>, rows: i64, coordinates: &[Value<'b>]) -> Value<'b> {
+    if coordinates.is_empty() {
+        return cx.b().splat(0, DType::I64, &[rows, 0]);
+    }
+    let columns: Vec<Value<'b>> = coordinates.iter().map(|c| c.convert(DType::I64).unsqueeze(1)).collect();
+    cx.b().concatenate(&columns, 1)
+}
+
+fn nonzero_static<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    let size = cx.int("size")?;
+    let chosen = Chosen::new(x.convert(DType::Bool).flatten());
+    let found = table(cx, x.numel(), &chosen.coordinates(&x.dims()));
+    let kept = found.slice_axis(0, 0, size.min(x.numel())).pad_axis(0, 0, 0, (size - x.numel()).max(0));
+    let real = cx.b().iota(DType::I64, &[size, 1], 0).lt(chosen.count);
+    Ok(real.select(kept, cx.int("fill_value")?))
+}
+
+// ---- unique --------------------------------------------------------------------------------------
+
+/// Runs of equal rows.
+struct Groups<'b> {
+    /// The first row of each run.
+    chosen: Chosen<'b>,
+    /// The run of each row.
+    ids: Value<'b>,
+    /// Where each row stood before it was sorted.
+    order: Option<Value<'b>>,
+}
+
+impl<'b> Groups<'b> {
+    fn new(starts: Value<'b>, order: Option<Value<'b>>) -> Groups<'b> {
+        Groups { chosen: Chosen::new(starts), ids: rank_in_mask(starts), order }
+    }
+
+    /// For each row as it stood first, its run.
+    fn inverse(&self) -> Value<'b> {
+        let ids = self.ids.convert(DType::I64);
+        match self.order {
+            Some(order) => Places::flat(ids.numel(), order).unique().write(ids, ids, Combine::Replace),
+            None => ids,
+        }
+    }
+
+    fn inverse_or_none(&self, wanted: bool, dims: &[i64]) -> Value<'b> {
+        if wanted { self.inverse().reshape(dims) } else { self.ids.builder().splat(0, DType::I64, &[0]) }
+    }
+
+    /// How many rows each run has: the distance to the start of the next.
+    fn counts(&self) -> Value<'b> {
+        let starts = self.chosen.positions().convert(DType::I64);
+        let size = starts.numel();
+        if size == 0 {
+            return starts;
+        }
+        starts.slice_axis(0, 1, size).pad_axis(0, size, 0, 1) - starts
+    }
+
+    fn counts_or_none(&self, cx: &Cx<'b>, wanted: bool) -> Value<'b> {
+        if !wanted {
+            return cx.b().splat(0, DType::I64, &[0]);
+        }
+        cx.set_count(2, self.chosen.count);
+        self.counts()
+    }
+}
+
+/// For each row but by its predecessor's measure: whether it differs from it. The first one does.
+fn differs(rows: Value<'_>) -> Value<'_> {
+    let size = rows.dim(0);
+    let b = rows.builder();
+    if size == 0 {
+        return b.splat(false, DType::Bool, &[0]);
+    }
+    let mut different = rows.slice_axis(0, 1, size).ne(rows.slice_axis(0, 0, size - 1));
+    if rows.rank() == 2 {
+        different = different.reduce_any(&[1]);
+    }
+    different.pad_axis(0, true, 1, 0)
+}
+
+/// The distinct elements in ascending order. Every NaN is distinct.
+fn sorted_groups<'b>(cx: &Cx<'b>, return_inverse: bool, return_counts: bool) -> Result<Vec<Value<'b>>> {
+    let x = cx.tensor("self")?;
+    let flat = x.flatten();
+    let positions = cx.b().iota(DType::I32, &flat.dims(), 0);
+    let sorted = cx.b().sort(&[flat, positions], 0, true, |a, b| a[0].sorts_before(b[0], false));
+    let groups = Groups::new(differs(sorted[0]), Some(sorted[1]));
+    cx.set_count(0, groups.chosen.count);
+    let inverse = groups.inverse_or_none(return_inverse, &x.dims());
+    Ok(vec![groups.chosen.pack(sorted[0], sorted[0]), inverse, groups.counts_or_none(cx, return_counts)])
+}
+
+/// The slices of a dimension as the rows of a matrix.
+fn rows_of(x: Value<'_>, axis: usize) -> Value<'_> {
+    let x = at_least_1d(x).move_axis(axis, 0);
+    let size = x.dim(0);
+    let width: i64 = x.dims()[1..].iter().product();
+    x.reshape(&[size, width])
+}
+
+/// The order that sorts the rows of a matrix by their first column, then the second, and so on: stable
+/// sorts by each column from the last to the first.
+fn lexicographic_order(rows: Value<'_>) -> Value<'_> {
+    let b = rows.builder();
+    let (size, width) = (rows.dim(0), rows.dim(1));
+    let order = b.iota(DType::I32, &[size], 0);
+    if rows.numel() == 0 {
+        return order;
+    }
+    let column = b.scalar(width - 1, DType::I32);
+    b.while_loop(
+        &[column, order, rows],
+        |state| state[0].ge(0),
+        |state| {
+            let (column, order, rows) = (state[0], state[1], state[2]);
+            let zero = column.splat_like(0);
+            let keys = take_flat(rows.dynamic_slice(&[zero, column], &[size, 1]).flatten(), order);
+            let sorted = b.sort(&[keys, order], 0, true, |x, y| x[0].sorts_before(y[0], false));
+            vec![column - 1, sorted[1], rows]
+        },
+    )[1]
+}
+
+/// The distinct slices of a dimension, sorted when `order` is given, with inverse and counts.
+fn groups_along<'b>(cx: &Cx<'b>, x: Value<'b>, axis: usize, order: Option<Value<'b>>) -> Result<Vec<Value<'b>>> {
+    let moved = at_least_1d(x).move_axis(axis, 0);
+    let mut rows = rows_of(x, axis);
+    if let Some(order) = order {
+        rows = Places::slices(&rows.dims(), 0, order).read(rows);
+    }
+    let groups = Groups::new(differs(rows), order);
+    cx.set_count_along(0, axis, groups.chosen.count);
+    cx.set_count(2, groups.chosen.count);
+    let distinct = groups.chosen.pack(rows, rows).reshape(&moved.dims()).move_axis(0, axis);
+    Ok(vec![distinct, groups.inverse(), groups.counts()])
+}
+
+// ---- repeats -------------------------------------------------------------------------------------
+
+/// Index `i` as many times as `repeats[i]` says. Without `output_size` the length has no bound that could
+/// be known here.
+fn repeat_interleave<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let repeats = cx.tensor("repeats")?;
+    let Some(length) = cx.int_or_none("output_size") else {
+        return Err(crate::error::Error::not_implemented(
+            "repeat_interleave without output_size has no lowering: the length of its result is unknown",
+        ));
+    };
+    let b = cx.b();
+    if repeats.numel() == 0 || length == 0 {
+        return Ok(b.splat(0, repeats.dtype(), &[length]));
+    }
+    // Each index starts where the repeats before it end.
+    Ok(segment_of_each(crate::ops::index::indexing::running_sum(repeats) - repeats, length).convert(repeats.dtype()))
+}
+
+/// For each of `length` places, the segment that it lies in (int32); `starts`, in order, says where segments begin.
+/// Empty ones start where the next one does.
+pub(crate) fn segment_of_each(starts: Value<'_>, length: i64) -> Value<'_> {
+    let b = starts.builder();
+    let marks = Places::flat(length, crate::ops::index::indexing::narrow(starts, length)).write(
+        b.splat(0, DType::I32, &[length]),
+        b.splat(1, DType::I32, &starts.dims()),
+        Combine::Add,
+    );
+    crate::ops::index::indexing::running_sum(marks) - 1
+}

@@ -1,0 +1,517 @@
+//! Reading elements by index, and what reading and writing by index share.
+//!
+//! For an index out of range PyTorch raises on the CPU and asserts on a GPU. A program can do neither: a read takes the
+//! nearest element, a write is dropped, and the program tells of it ([`crate::check`]).
+
+use stablehlo::{DType, Gather, Scatter, Value};
+
+use crate::check::Counts;
+use crate::cx::Cx;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::index::check::{check_flat, check_indices, out_of_bounds, out_of_range};
+use crate::ops::index::dynamic::Chosen;
+use crate::table::{Row, one};
+
+pub(crate) const ROWS: &[Row] = &[
+    one(&["index.Tensor"], |cx| {
+        check_indices(cx)?;
+        index(cx)
+    })
+    .bounded(),
+    one(&["_unsafe_index.Tensor"], index).bounded(),
+    one(&["index_put", "_index_put_impl", "_index_put_impl_"], |cx| {
+        if cx.is_none("unsafe") || !cx.bool("unsafe")? {
+            check_indices(cx)?;
+        }
+        index_put(cx)
+    })
+    .bounded(),
+    one(&["_unsafe_index_put"], index_put).bounded(),
+    one(&["index_select"], index_select).bounded(),
+    one(&["gather"], gather).bounded(),
+    one(&["take"], |cx| {
+        let flat = cx.tensor("self")?.flatten();
+        check_flat(cx, flat)?;
+        Ok(Places::flat(flat.numel(), wrap(cx.tensor("index")?, flat.numel())).read(flat))
+    }),
+    one(&["put", "put_"], |cx| {
+        let x = cx.tensor("self")?;
+        check_flat(cx, x.flatten())?;
+        let index = wrap(cx.tensor("index")?, x.numel()).flatten();
+        let source = cx.operand("source", x.dtype())?.flatten();
+        let combine = if cx.bool("accumulate")? { Combine::Add } else { Combine::Replace };
+        Ok(Places::flat(x.numel(), index).write(x.flatten(), source, combine).reshape(&x.dims()))
+    }),
+];
+
+// ---- places --------------------------------------------------------------------------------------
+
+/// How an update combines with the element that it meets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Combine {
+    Replace,
+    Add,
+    Multiply,
+    Max,
+    Min,
+}
+
+impl Combine {
+    fn apply<'b>(self, old: Value<'b>, new: Value<'b>) -> Value<'b> {
+        match self {
+            Combine::Replace => new,
+            Combine::Add => old + new,
+            Combine::Multiply => old * new,
+            Combine::Max => old.max(new),
+            Combine::Min => old.min(new),
+        }
+    }
+}
+
+/// The elements of a value that an operator reads or writes by index: the records of `gather` and
+/// `scatter`, which mirror each other, in one.
+pub(crate) struct Places<'b> {
+    indices: Value<'b>,
+    /// The dimension of `indices` that holds an index vector; its rank when indices are single numbers.
+    vector: usize,
+    /// The shape of what is read and of the updates.
+    shape: Vec<i64>,
+    /// Dimensions of `shape` that walk a whole dimension of the operand.
+    window: Vec<usize>,
+    /// Dimensions of the operand that the indices select in.
+    indexed: Vec<usize>,
+    /// Those of them that `shape` does not have.
+    collapsed: Vec<usize>,
+    /// Dimensions that operand, indices and `shape` have in common.
+    batch: Vec<usize>,
+    slice_sizes: Vec<i64>,
+    unique: bool,
+}
+
+impl<'b> Places<'b> {
+    /// Slices of the operand at places in its dimensions `indexed` (ascending). Dimension `vector` of
+    /// `indices` lists one number for each of them (it is the rank when there is but one). The dimensions
+    /// of the indices come at `position` among the operand's others.
+    pub fn windows(
+        operand: &[i64],
+        indexed: &[usize],
+        indices: Value<'b>,
+        vector: usize,
+        position: usize,
+    ) -> Places<'b> {
+        let mut shape: Vec<i64> = (0..operand.len()).filter(|i| !indexed.contains(i)).map(|i| operand[i]).collect();
+        shape.splice(position..position, indices.dims().into_iter().take(vector));
+        Places {
+            indices,
+            vector,
+            window: (0..shape.len()).filter(|&i| i < position || i >= position + vector).collect(),
+            shape,
+            indexed: indexed.to_vec(),
+            collapsed: indexed.to_vec(),
+            batch: Vec::new(),
+            slice_sizes: (0..operand.len()).map(|i| if indexed.contains(&i) { 1 } else { operand[i] }).collect(),
+            unique: false,
+        }
+    }
+
+    /// Whole slices of dimension `axis`, by an index of any rank.
+    pub fn slices(operand: &[i64], axis: usize, index: Value<'b>) -> Places<'b> {
+        Places::windows(operand, &[axis], index, index.rank(), axis)
+    }
+
+    /// Runs of `length` elements of dimension `axis`, one from each of the vector `starts`; in their place
+    /// come the number of the run and the element.
+    pub fn runs(operand: &[i64], axis: usize, starts: Value<'b>, length: i64) -> Places<'b> {
+        let mut places = Places::slices(operand, axis, starts);
+        places.shape.insert(axis + 1, length);
+        places.window = (0..places.shape.len()).filter(|&i| i != axis).collect();
+        places.collapsed = Vec::new();
+        places.slice_sizes[axis] = length;
+        places
+    }
+
+    /// Elements of a flat operand.
+    pub fn flat(numel: i64, index: Value<'b>) -> Places<'b> {
+        Places::slices(&[numel], 0, index)
+    }
+
+    /// One element along `axis` for each element of `index`, whose other sizes are the operand's.
+    pub fn along(axis: usize, index: Value<'b>) -> Places<'b> {
+        Places {
+            indices: index,
+            vector: index.rank(),
+            shape: index.dims(),
+            window: Vec::new(),
+            indexed: vec![axis],
+            collapsed: vec![axis],
+            batch: (0..index.rank()).filter(|&i| i != axis).collect(),
+            slice_sizes: vec![1; index.rank()],
+            unique: false,
+        }
+    }
+
+    /// Promises that no two updates meet.
+    pub fn unique(mut self) -> Places<'b> {
+        self.unique = true;
+        self
+    }
+
+    /// The shape of what is read and of the updates.
+    pub fn shape(&self) -> &[i64] {
+        &self.shape
+    }
+
+    pub fn read(&self, operand: Value<'b>) -> Value<'b> {
+        if self.shape.contains(&0) || operand.numel() == 0 {
+            return operand.builder().splat(0, operand.dtype(), &self.shape);
+        }
+        let record = Gather {
+            offset_dims: numbers(&self.window),
+            collapsed_slice_dims: numbers(&self.collapsed),
+            operand_batching_dims: numbers(&self.batch),
+            start_indices_batching_dims: numbers(&self.batch),
+            start_index_map: numbers(&self.indexed),
+            index_vector_dim: self.vector as i64,
+            slice_sizes: self.slice_sizes.clone(),
+            indices_are_sorted: false,
+        };
+        operand.gather(self.indices, &record)
+    }
+
+    /// The operand with `updates` written. Sums and products of 16-bit floats are kept in float32.
+    pub fn write(&self, operand: Value<'b>, updates: Value<'b>, combine: Combine) -> Value<'b> {
+        if self.shape.contains(&0) || operand.numel() == 0 {
+            return operand;
+        }
+        let record = Scatter {
+            update_window_dims: numbers(&self.window),
+            inserted_window_dims: numbers(&self.collapsed),
+            input_batching_dims: numbers(&self.batch),
+            scatter_indices_batching_dims: numbers(&self.batch),
+            scatter_dims_to_operand_dims: numbers(&self.indexed),
+            index_vector_dim: self.vector as i64,
+            indices_are_sorted: false,
+            unique_indices: self.unique,
+        };
+        let dtype = operand.dtype();
+        let wide = if matches!(combine, Combine::Add | Combine::Multiply) { dtype.opmath() } else { dtype };
+        let (operand, updates) = (operand.convert(wide), updates.convert(wide));
+        operand.scatter(self.indices, updates, &record, |old, new| combine.apply(old, new)).convert(dtype)
+    }
+}
+
+fn numbers(dims: &[usize]) -> Vec<i64> {
+    dims.iter().map(|&i| i as i64).collect()
+}
+
+/// Indices into a dimension of `size`, as i32 where that holds them. What is out of range stays so.
+pub(crate) fn narrow<'b>(index: Value<'b>, size: i64) -> Value<'b> {
+    if size >= i32::MAX.into() {
+        index.convert(DType::I64)
+    } else if index.dtype() == DType::I64 {
+        index.clamp(-1, size).convert(DType::I32)
+    } else {
+        index.convert(DType::I32)
+    }
+}
+
+/// [`narrow`] of indices of which negative ones count from the end.
+pub(crate) fn wrap<'b>(index: Value<'b>, size: i64) -> Value<'b> {
+    narrow(index.lt(0).select(index + size, index), size)
+}
+
+/// A value of at least one dimension.
+pub(crate) fn at_least_1d(x: Value<'_>) -> Value<'_> {
+    if x.rank() == 0 { x.reshape(&[1]) } else { x }
+}
+
+// ---- rows ----------------------------------------------------------------------------------------
+
+fn index_select<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    let axis = cx.axis_arg("dim", x.rank())?;
+    let index = cx.tensor("index")?.flatten();
+    if !matches!(index.dtype(), DType::I32 | DType::I64) {
+        return Err(Error::runtime("index_select(): Expected dtype int32 or int64 for index"));
+    }
+    cx.check_index(index, x, axis, Counts::FromStart, out_of_range());
+    if x.rank() == 0 {
+        return Ok(x);
+    }
+    Ok(Places::slices(&x.dims(), axis, narrow(index, x.dim(axis))).read(x))
+}
+
+fn gather<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    let index = cx.tensor("index")?;
+    let axis = cx.axis_arg("dim", x.rank())?;
+    cx.check_index(index, x, axis, Counts::FromStart, out_of_bounds(ErrorKind::Runtime, x, axis));
+    Ok(take_along(at_least_1d(x), axis, at_least_1d(index)).reshape(&index.dims()))
+}
+
+/// One element along `axis` for each element of `index`, which may be smaller elsewhere.
+pub(crate) fn take_along<'b>(x: Value<'b>, axis: usize, index: Value<'b>) -> Value<'b> {
+    Places::along(axis, narrow(index, x.dim(axis))).read(corner(x, axis, &index.dims()))
+}
+
+/// The leading part of `x` of the given sizes, whole along `axis`.
+pub(crate) fn corner<'b>(x: Value<'b>, axis: usize, sizes: &[i64]) -> Value<'b> {
+    let mut limits = x.dims();
+    for (i, limit) in limits.iter_mut().enumerate() {
+        if i != axis {
+            *limit = sizes.get(i).map_or(*limit, |&size| size.min(*limit));
+        }
+    }
+    x.slice(&vec![0; limits.len()], &limits, &vec![1; limits.len()])
+}
+
+/// Elements of a flat value at integer positions of any shape.
+pub(crate) fn take_flat<'b>(flat: Value<'b>, positions: Value<'b>) -> Value<'b> {
+    Places::flat(flat.numel(), positions).read(flat)
+}
+
+// ---- advanced indexing ---------------------------------------------------------------------------
+
+/// PyTorch's `x[indices]`: index tensors broadcast together, and masks stand for the positions of their
+/// true elements.
+struct Advanced<'b> {
+    places: Places<'b>,
+    /// When the data decide how many elements masks select: the dimension of the result and the count.
+    count: Option<(usize, Value<'b>)>,
+}
+
+/// What selects in a dimension.
+enum Selector<'b> {
+    Index(Value<'b>),
+    /// One coordinate of the true elements of the `mask`-th mask, out of range behind their count.
+    Coordinate {
+        values: Value<'b>,
+        mask: usize,
+    },
+}
+
+struct Selectors<'b> {
+    /// For each leading dimension of the operand.
+    by_dim: Vec<Option<Selector<'b>>>,
+    /// How many elements each mask selects.
+    counts: Vec<Value<'b>>,
+}
+
+pub(crate) fn is_mask(index: Value<'_>) -> bool {
+    matches!(index.dtype(), DType::Bool | DType::U8)
+}
+
+impl<'b> Selectors<'b> {
+    fn new(operand: &[i64], indices: &[Option<Value<'b>>]) -> Result<Selectors<'b>> {
+        let mut selectors = Selectors { by_dim: Vec::new(), counts: Vec::new() };
+        for (place, index) in indices.iter().enumerate() {
+            let dim = selectors.by_dim.len();
+            match *index {
+                None => selectors.by_dim.push(None),
+                Some(mask) if is_mask(mask) => {
+                    check_mask(operand, dim, mask, place)?;
+                    let chosen = Chosen::new(mask.convert(DType::Bool).flatten());
+                    let number = selectors.counts.len();
+                    selectors.counts.push(chosen.count);
+                    let coordinates = chosen.coordinates(&mask.dims()).into_iter();
+                    selectors
+                        .by_dim
+                        .extend(coordinates.map(|values| Some(Selector::Coordinate { values, mask: number })));
+                }
+                Some(index) => {
+                    let size = operand.get(dim).copied().unwrap_or(1);
+                    selectors.by_dim.push(Some(Selector::Index(wrap(index, size))));
+                }
+            }
+        }
+        if selectors.by_dim.len() > operand.len() {
+            return Err(Error::index(format!("too many indices for tensor of dimension {}", operand.len())));
+        }
+        Ok(selectors)
+    }
+}
+
+fn check_mask(operand: &[i64], dim: usize, mask: Value<'_>, place: usize) -> Result<()> {
+    let sizes = mask.dims();
+    if sizes.is_empty() || operand.get(dim..dim + sizes.len()) != Some(sizes.as_slice()) {
+        return Err(Error::index(format!(
+            "The shape of the mask {sizes:?} at index {place} does not match the shape of the indexed tensor \
+             {operand:?} at index {dim}"
+        )));
+    }
+    Ok(())
+}
+
+impl<'b> Advanced<'b> {
+    /// `None` when no index is given. `known_length` tells how many elements the masks select where that
+    /// follows from elsewhere; it gets the number of dimensions behind theirs.
+    fn new(
+        operand: &[i64],
+        indices: &[Option<Value<'b>>],
+        known_length: impl FnOnce(usize) -> Option<i64>,
+    ) -> Result<Option<Advanced<'b>>> {
+        let Selectors { by_dim, counts } = Selectors::new(operand, indices)?;
+        let indexed: Vec<usize> = (0..by_dim.len()).filter(|&i| by_dim[i].is_some()).collect();
+        let (Some(&first), Some(&last)) = (indexed.first(), indexed.last()) else {
+            return Ok(None);
+        };
+        let adjacent = last - first + 1 == indexed.len();
+        let position = if adjacent { first } else { 0 };
+        let behind = operand.len() - indexed.len() - position;
+
+        let mut shape: Vec<i64> = Vec::new();
+        let mut longest = 1;
+        for selector in by_dim.iter().flatten() {
+            match selector {
+                Selector::Index(index) => shape = broadcast(&shape, &index.dims())?,
+                Selector::Coordinate { values, .. } => longest = longest.max(values.numel()),
+            }
+        }
+        let known = shape.last().copied().filter(|&size| size != 1).or_else(|| known_length(behind));
+        let length = known.unwrap_or(longest);
+        let mut count = None;
+        if !counts.is_empty() {
+            shape = broadcast(&shape, &[length])?;
+            if known.is_none() {
+                // A mask that selects one element broadcasts against the others.
+                let joint = counts.iter().copied().reduce(|a, b| a.eq(1).select(b, a));
+                count = joint.map(|count| (position + shape.len() - 1, count));
+            }
+        }
+        let broadcasts = counts.len() > 1 || known.is_some();
+        let parts: Vec<Value<'b>> = by_dim
+            .iter()
+            .flatten()
+            .map(|selector| match *selector {
+                Selector::Index(index) => index.broadcast_to(&shape),
+                Selector::Coordinate { values, mask } => {
+                    let fitted = fit(values, length);
+                    if !broadcasts || length == 0 {
+                        return fitted.broadcast_to(&shape);
+                    }
+                    let first = fitted.slice_axis(0, 0, 1).broadcast_to(&[length]);
+                    counts[mask].eq(1).select(first, fitted).broadcast_to(&shape)
+                }
+            })
+            .collect();
+        Ok(Some(Advanced { places: Places::windows(operand, &indexed, stack(&parts), shape.len(), position), count }))
+    }
+}
+
+/// Index vectors from their components; a single component stays as it is.
+fn stack<'b>(components: &[Value<'b>]) -> Value<'b> {
+    if let [single] = components {
+        return *single;
+    }
+    let wide = components.iter().any(|part| part.dtype() == DType::I64);
+    let dtype = if wide { DType::I64 } else { DType::I32 };
+    let rank = components[0].rank();
+    let columns: Vec<Value<'b>> = components.iter().map(|part| part.convert(dtype).unsqueeze(rank)).collect();
+    components[0].builder().concatenate(&columns, rank)
+}
+
+/// A vector cut, or padded with indices that are out of range, to `length`.
+fn fit(coordinate: Value<'_>, length: i64) -> Value<'_> {
+    let size = coordinate.numel();
+    if size >= length {
+        coordinate.slice_axis(0, 0, length)
+    } else {
+        coordinate.pad_axis(0, coordinate.dtype().highest(), 0, length - size)
+    }
+}
+
+fn broadcast(a: &[i64], b: &[i64]) -> Result<Vec<i64>> {
+    stablehlo::broadcast_dims(a, b).ok_or_else(|| {
+        Error::index(format!(
+            "shape mismatch: indexing tensors could not be broadcast together with shapes {a:?}, {b:?}"
+        ))
+    })
+}
+
+fn index<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    let indices = from_start(x, cx.tensors_or_none("indices")?);
+    let Some(advanced) = Advanced::new(&x.dims(), &indices, |_| None)? else {
+        return Ok(x);
+    };
+    if let Some((axis, count)) = advanced.count {
+        cx.set_count_along(0, axis, count);
+    }
+    Ok(advanced.places.read(x))
+}
+
+/// Indices into dimensions that may be bounded: those that count from the end do so from the real one.
+fn from_start<'b>(x: Value<'b>, mut indices: Vec<Option<Value<'b>>>) -> Vec<Option<Value<'b>>> {
+    for (axis, place) in indices.iter_mut().enumerate() {
+        let Some(index) = place else { continue };
+        if is_mask(*index) {
+            if x.is_bounded() || index.is_bounded() {
+                x.builder().refuse("a mask");
+            }
+        } else if x.is_bounded_along(&[axis]) {
+            *place = Some(index.lt(0).select(*index + x.size(axis, index.dtype()), *index));
+        }
+    }
+    indices
+}
+
+fn index_put<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    let values = cx.fitting("values", x.dtype())?;
+    let combine = if cx.bool("accumulate")? { Combine::Add } else { Combine::Replace };
+    let indices = from_start(x, cx.tensors_or_none("indices")?);
+    let mut given = indices.iter().enumerate().filter_map(|(i, index)| index.map(|index| (i, index)));
+    if let (Some((axis, mask)), None) = (given.next(), given.next())
+        && is_mask(mask)
+    {
+        check_mask(&x.dims(), axis, mask, axis)?;
+        let mask = mask.convert(DType::Bool);
+        let new = spread_over_mask(&x.dims(), axis, mask, values);
+        return Ok(broadcast_mask(mask, axis, &x.dims()).select(combine.apply(x, new), x));
+    }
+    let values_length = |behind: usize| {
+        let axis = values.rank().checked_sub(behind + 1)?;
+        Some(values.dim(axis)).filter(|&size| size != 1)
+    };
+    let Some(advanced) = Advanced::new(&x.dims(), &indices, values_length)? else {
+        return Ok(combine.apply(x, values.broadcast_to(&x.dims())));
+    };
+    let updates = values.broadcast_to(&advanced.places.shape);
+    Ok(advanced.places.write(x, updates, combine))
+}
+
+/// A mask over the dimensions of `sizes` from `axis` on.
+fn broadcast_mask<'b>(mask: Value<'b>, axis: usize, sizes: &[i64]) -> Value<'b> {
+    let axes: Vec<usize> = (axis..axis + mask.rank()).collect();
+    mask.broadcast_in_dim(sizes, &axes)
+}
+
+/// Values for the true elements of a mask (which covers dimensions of `sizes` from `axis` on), each brought
+/// to its element: nothing moves when the values do not depend on the element, and otherwise a read by the
+/// rank of the element among the true ones does it, which is faster than a write by position.
+fn spread_over_mask<'b>(sizes: &[i64], axis: usize, mask: Value<'b>, values: Value<'b>) -> Value<'b> {
+    let behind = sizes.len() - axis - mask.rank();
+    let Some(place) = values.rank().checked_sub(behind + 1) else {
+        return values.broadcast_to(sizes);
+    };
+    let dims = values.dims();
+    let spread = if dims[place] == 1 {
+        let mut dims = dims;
+        dims.splice(place..place + 1, vec![1; mask.rank()]);
+        values.reshape(&dims)
+    } else {
+        Places::slices(&dims, place, rank_in_mask(mask)).read(values)
+    };
+    spread.broadcast_to(sizes)
+}
+
+/// For each element of a mask, how many true ones come before it (for true elements).
+pub(crate) fn rank_in_mask(mask: Value<'_>) -> Value<'_> {
+    let dtype = if mask.numel() < i32::MAX.into() { DType::I32 } else { DType::I64 };
+    (running_sum(mask.flatten().convert(dtype)) - 1).reshape(&mask.dims())
+}
+
+/// The running sum of a vector.
+pub(crate) fn running_sum(x: Value<'_>) -> Value<'_> {
+    x.scan(0, stablehlo::Number::Int(0), |a, b| a + b)
+}

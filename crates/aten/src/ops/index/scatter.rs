@@ -1,0 +1,225 @@
+//! Writing elements by index. Indices that are out of range write nothing, and the program tells of them.
+
+use stablehlo::{DType, DTypes, Number, Value};
+
+use crate::check::Counts;
+use crate::cx::Cx;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::index::check::{out_of_bounds, out_of_range};
+use crate::ops::index::dynamic::Chosen;
+use crate::ops::index::indexing::{Combine, Places, at_least_1d, corner, narrow, rank_in_mask, take_flat, wrap};
+use crate::table::{Row, one};
+
+pub(crate) const ROWS: &[Row] = &[
+    one(&["scatter.src"], |cx| along(cx)?.write(cx, "src", Combine::Replace)).bounded(),
+    one(&["scatter.value"], |cx| along(cx)?.write(cx, "value", Combine::Replace)).bounded(),
+    one(&["scatter.reduce"], |cx| along(cx)?.write(cx, "src", named(cx)?)),
+    one(&["scatter.value_reduce"], |cx| along(cx)?.write(cx, "value", named(cx)?)),
+    one(&["scatter_add"], |cx| along(cx)?.write(cx, "src", Combine::Add)).bounded(),
+    one(&["scatter_reduce.two"], |cx| along(cx)?.reduce(cx, "src")),
+    one(&["index_copy"], |cx| {
+        let (x, axis) = sliced(cx)?;
+        let mut error = out_of_bounds(ErrorKind::Index, x, axis);
+        error.message = format!("index_copy_(): {}", error.message);
+        slices(cx, error)?.write(cx, "source", Combine::Replace)
+    })
+    .bounded(),
+    one(&["index_add"], |cx| {
+        let source = cx.tensor("source")?;
+        let wide = source.dtype().opmath();
+        let scaled = match cx.known_number("alpha") {
+            Some(alpha) if alpha.to_f64() == 1.0 => source,
+            _ => source.convert(wide) * cx.scalar("alpha", wide)?,
+        };
+        let (x, axis) = sliced(cx)?;
+        let error = if x.rank() > 1 { out_of_bounds(ErrorKind::Runtime, x, axis) } else { out_of_range() };
+        Ok(slices(cx, error)?.combine(cx.tensor("self")?, scaled, Combine::Add))
+    })
+    .bounded(),
+    one(&["index_reduce"], |cx| slices(cx, out_of_range())?.reduce(cx, "source"))
+        .takes(&["self"], DTypes::REAL_NUMBERS),
+    one(&["index_fill.int_Scalar", "index_fill.int_Tensor"], index_fill),
+    one(&["masked_fill.Scalar", "masked_fill.Tensor"], |cx| {
+        let (x, mask) = cx.tensor("self")?.broadcast_with(cx.tensor("mask")?);
+        let value = cx.fitting("value", x.dtype())?.broadcast_to(&x.dims());
+        // PyTorch still fills broadcast tensors: an element is filled where any of its places is to be.
+        let mut mask = mask.convert(DType::Bool);
+        for axis in cx.overlapping_axes("self") {
+            mask = mask.reduce_any(&[axis]).unsqueeze(axis).broadcast_to(&x.dims());
+        }
+        Ok(mask.select(value, x))
+    })
+    .bounded(),
+    one(&["masked_scatter"], |cx| {
+        let (x, mask) = cx.tensor("self")?.broadcast_with(cx.tensor("mask")?);
+        let mask = mask.convert(DType::Bool);
+        let source = cx.tensor("source")?.flatten();
+        Ok(mask.select(take_flat(source, rank_in_mask(mask)), x))
+    }),
+    one(&["masked_scatter_backward"], |cx| {
+        let sizes = cx.ints("sizes")?;
+        let (grad, mask) = cx.tensor("grad_output")?.broadcast_with(cx.tensor("mask")?);
+        let grad = grad.flatten();
+        let packed = Chosen::new(mask.convert(DType::Bool).flatten()).pack(grad, grad.splat_like(0));
+        let (have, want) = (grad.numel(), sizes.iter().product::<i64>());
+        Ok(packed.slice_axis(0, 0, have.min(want)).pad_axis(0, 0, 0, (want - have).max(0)).reshape(&sizes))
+    }),
+    one(&["histc"], histc).takes(&["self"], DTypes::FLOATS),
+];
+
+fn named(cx: &Cx<'_>) -> Result<Combine> {
+    let name = cx.str("reduce")?;
+    if matches!(name.as_str(), "amax" | "amin") && cx.ty("index")?.numel() > 0 {
+        cx.check_dtype(cx.ty("self")?.dtype, DTypes::REAL)?;
+    }
+    match name.as_str() {
+        "add" | "sum" | "mean" => Ok(Combine::Add),
+        "multiply" | "prod" => Ok(Combine::Multiply),
+        "amax" => Ok(Combine::Max),
+        "amin" => Ok(Combine::Min),
+        other => {
+            Err(Error::runtime(format!("reduce argument must be one of sum, prod, mean, amax, amin, not {other}")))
+        }
+    }
+}
+
+/// Where updates go in `self`: in its leading corner, which is mostly all of it.
+struct Target<'b> {
+    places: Places<'b>,
+    axis: usize,
+}
+
+/// The places of the scatter operators: one element along `dim` for each element of `index`.
+fn along<'b>(cx: &Cx<'b>) -> Result<Target<'b>> {
+    let x = at_least_1d(cx.tensor("self")?);
+    let dims = x.dims();
+    let axis = cx.axis_arg("dim", dims.len())?;
+    let index = at_least_1d(cx.tensor("index")?);
+    cx.check_index(index, x, axis, Counts::FromStart, out_of_bounds(ErrorKind::Runtime, x, axis));
+    Ok(Target { places: Places::along(axis, narrow(index, dims[axis])), axis })
+}
+
+/// What the index operators write to, and the dimension `dim`.
+fn sliced<'b>(cx: &Cx<'b>) -> Result<(Value<'b>, usize)> {
+    let x = at_least_1d(cx.tensor("self")?);
+    Ok((x, cx.axis_arg("dim", x.rank())?))
+}
+
+/// The places of the index operators: slices of dimension `dim`. The error is that for an index which it does not have.
+fn slices<'b>(cx: &Cx<'b>, error: Error) -> Result<Target<'b>> {
+    let (x, axis) = sliced(cx)?;
+    let dims = x.dims();
+    let index = cx.tensor("index")?.flatten();
+    cx.check_index(index, x, axis, Counts::FromStart, error);
+    Ok(Target { places: Places::slices(&dims, axis, narrow(index, dims[axis])), axis })
+}
+
+impl<'b> Target<'b> {
+    fn combine(&self, x: Value<'b>, updates: Value<'b>, combine: Combine) -> Value<'b> {
+        let base = at_least_1d(x);
+        let shape = self.places.shape();
+        if shape.contains(&0) {
+            return x;
+        }
+        // Updates may be larger than the index.
+        let zeros = vec![0; shape.len()];
+        let updates = match updates.rank() {
+            0 => updates.broadcast_to(shape),
+            rank if rank == shape.len() => updates.slice(&zeros, shape, &vec![1; rank]),
+            _ => updates.reshape(shape),
+        };
+        let part = corner(base, self.axis, shape);
+        let written = self.places.write(part, updates, combine);
+        if written.dims() == base.dims() {
+            return written.reshape(&x.dims());
+        }
+        let starts: Vec<Value<'b>> = zeros.iter().map(|&start| x.builder().scalar(start, DType::I32)).collect();
+        base.dynamic_update_slice(written, &starts).reshape(&x.dims())
+    }
+
+    fn write(&self, cx: &Cx<'b>, updates: &str, combine: Combine) -> Result<Value<'b>> {
+        let x = cx.tensor("self")?;
+        Ok(self.combine(x, cx.fitting(updates, x.dtype())?, combine))
+    }
+
+    /// `scatter_reduce` and `index_reduce`. Without `include_self` the elements that get updates start
+    /// from the reduction's identity.
+    fn reduce(&self, cx: &Cx<'b>, updates: &str) -> Result<Value<'b>> {
+        let x = cx.tensor("self")?;
+        let dtype = x.dtype().opmath();
+        let (old, updates) = (x.convert(dtype), cx.operand(updates, dtype)?);
+        let mean = cx.str("reduce")? == "mean";
+        let combine = named(cx)?;
+        let include_self = cx.bool("include_self")?;
+        let b = cx.b();
+        let start = if include_self {
+            old
+        } else {
+            let identity = match combine {
+                Combine::Multiply => Number::Int(1),
+                Combine::Max => dtype.max_identity(),
+                Combine::Min => dtype.min_identity(),
+                _ => Number::Int(0),
+            };
+            self.combine(old, b.scalar(identity, dtype), Combine::Replace)
+        };
+        let total = self.combine(start, updates, combine);
+        if !mean {
+            return Ok(total.convert(x.dtype()));
+        }
+        let before = b.splat(i64::from(include_self), dtype.real(), &x.dims());
+        let count = self.combine(before, b.scalar(1, dtype.real()), Combine::Add).max(1);
+        Ok(floor_divide(total, count.convert(dtype)).convert(x.dtype()))
+    }
+}
+
+/// Division by a positive number; integers round down.
+fn floor_divide<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
+    let quotient = a / b;
+    if !a.dtype().is_integer() || a.dtype().is_unsigned() {
+        return quotient;
+    }
+    (a % b).lt(0).select(quotient - 1, quotient)
+}
+
+/// Marks which places of the dimension are filled, so that no slices are scattered.
+fn index_fill<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    let whole = at_least_1d(x);
+    let axis = cx.axis_arg("dim", whole.rank())?;
+    let size = whole.dim(axis);
+    let index = cx.tensor("index")?.flatten();
+    cx.check_index(index, whole, axis, Counts::FromBothEnds, out_of_bounds(ErrorKind::Index, whole, axis));
+    let index = wrap(index, size);
+    let b = cx.b();
+    let (unmarked, marks) = (b.splat(false, DType::Bool, &[size]), b.splat(true, DType::Bool, &index.dims()));
+    let marked = Places::flat(size, index).write(unmarked, marks, Combine::Replace);
+    let value = cx.fitting("value", x.dtype())?.reshape(&[]).broadcast_to(&whole.dims());
+    Ok(marked.broadcast_in_dim(&whole.dims(), &[axis]).select(value, whole).reshape(&x.dims()))
+}
+
+/// How many elements fall in each of `bins` equal bins. Equal `min` and `max` stand for the range of the
+/// data.
+fn histc<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    let bins = cx.int("bins")?;
+    let dtype = if x.dtype().is_float() { x.dtype().opmath() } else { DType::F32 };
+    let values = x.flatten().convert(dtype);
+    let (low, high) = (cx.scalar("min", dtype)?, cx.scalar("max", dtype)?);
+    let (low, high) = if values.numel() == 0 {
+        (low, high)
+    } else {
+        let of_data = low.eq(high);
+        (of_data.select(values.reduce_min(&[0]), low), of_data.select(values.reduce_max(&[0]), high))
+    };
+    let single = low.eq(high);
+    let (low, high) = (single.select(low - 1, low), single.select(high + 1, high));
+    let place = ((values - low) * bins / (high - low)).floor();
+    let place = values.eq(high).select(place.splat_like(bins - 1), place);
+    let inside = values.ge(low) & values.le(high);
+    let index = inside.select(place, bins).convert(DType::I32);
+    let b = cx.b();
+    let zeros = b.splat(0, DType::I32, &[bins]);
+    let counts = Places::flat(bins, index).write(zeros, b.splat(1, DType::I32, &index.dims()), Combine::Add);
+    Ok(counts.convert(x.dtype()))
+}

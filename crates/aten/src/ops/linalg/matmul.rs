@@ -1,0 +1,205 @@
+//! Matrix products.
+//!
+//! Products of 16-bit floats are accumulated in float32, as PyTorch and the matrix units do.
+
+use std::f64::consts::FRAC_1_SQRT_2;
+
+use stablehlo::{DType, DTypes, DotDims, Precision, Value};
+
+use crate::cx::Cx;
+use crate::error::{Error, Result};
+use crate::ops::elementwise::unary::conjugate;
+use crate::table::{Row, one};
+
+pub(crate) const ROWS: &[Row] = &[
+    one(&["mm", "mm.dtype"], |cx| rounded(cx, factors(cx, "self", "mat2", mm)?)),
+    one(&["bmm", "bmm.dtype"], |cx| rounded(cx, factors(cx, "self", "mat2", bmm)?)),
+    one(&["mv"], |cx| rounded(cx, factors(cx, "self", "vec", mv)?)),
+    one(&["dot"], |cx| rounded(cx, factors(cx, "self", "tensor", dot)?)),
+    one(&["vdot"], |cx| rounded(cx, factors(cx, "self", "other", |a, b| dot(conjugate(a), b))?)),
+    one(&["addmm", "addmm.dtype"], |cx| rounded(cx, addmm(cx)?)),
+    one(&["baddbmm", "baddbmm.dtype"], |cx| rounded(cx, plus_self(cx, factors(cx, "batch1", "batch2", bmm)?)?)),
+    one(&["addbmm"], |cx| {
+        // The sum over the batch is part of the contraction.
+        let summed = factors(cx, "batch1", "batch2", |a, b| contract(a, b, &[0, 2], &[0, 1]))?;
+        rounded(cx, plus_self(cx, summed)?)
+    }),
+    one(&["addmv"], |cx| rounded(cx, plus_self(cx, factors(cx, "mat", "vec", mv)?)?)),
+    one(&["addr"], |cx| {
+        let dtype = cx.promoted(&["self", "vec1", "vec2"])?;
+        let (a, b) = (cx.operand("vec1", dtype.opmath())?, cx.operand("vec2", dtype.opmath())?);
+        Ok(plus_self(cx, a.unsqueeze(1) * b)?.convert(dtype))
+    }),
+    one(&["_addmm_activation"], |cx| {
+        let x = addmm(cx)?;
+        let gelu = || x * 0.5 * ((x * FRAC_1_SQRT_2).erf() + 1);
+        let activated = if cx.bool("use_gelu")? { gelu() } else { x.max(0) };
+        rounded(cx, activated)
+    }),
+    one(&["_trilinear"], trilinear),
+    one(&["_int_mm"], |cx| {
+        let dims = DotDims { lhs_contract: vec![1], rhs_contract: vec![0], ..DotDims::default() };
+        Ok(cx.tensor("self")?.dot_general(cx.tensor("mat2")?, &dims, DType::I32))
+    }),
+];
+
+/// The product over pairs of dimensions, in the type that PyTorch accumulates in.
+pub(crate) fn product<'b>(a: Value<'b>, b: Value<'b>, dims: &DotDims) -> Value<'b> {
+    a.dot_general(b, dims, a.dtype().opmath())
+}
+
+fn contract<'b>(a: Value<'b>, b: Value<'b>, over_a: &[usize], over_b: &[usize]) -> Value<'b> {
+    product(a, b, &DotDims { lhs_contract: over_a.to_vec(), rhs_contract: over_b.to_vec(), ..DotDims::default() })
+}
+
+/// A product of two arguments, which PyTorch wants to be of one type.
+fn factors<'b>(
+    cx: &Cx<'b>,
+    a: &str,
+    b: &str,
+    product: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>,
+) -> Result<Value<'b>> {
+    let (a, b) = (cx.tensor(a)?, cx.tensor(b)?);
+    if a.dtype() != b.dtype() {
+        return Err(Error::runtime(format!(
+            "expected both factors to have the same dtype, but got: {} != {}",
+            c_name(a.dtype()),
+            c_name(b.dtype())
+        )));
+    }
+    let is_taken = DTypes::NUMBERS.contains(a.dtype());
+    let product = if is_taken { product(a, b) } else { product(a.convert(DType::I32), b.convert(DType::I32)) };
+    // PyTorch's kernels look at the type where there is something to multiply, or to add to.
+    let is_nothing = (a.numel() == 0 || b.numel() == 0) && (cx.is_none("beta") || product.numel() == 0);
+    if is_nothing || is_taken { Ok(product) } else { Err(Error::not_implemented_for(cx.operator, a.dtype())) }
+}
+
+/// The C++ type by which PyTorch's messages name an element type.
+fn c_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool => "bool",
+        DType::U8 => "unsigned char",
+        DType::I8 => "signed char",
+        DType::I16 => "short",
+        DType::I32 => "int",
+        DType::I64 => "long long",
+        DType::U16 => "unsigned short",
+        DType::U32 => "unsigned int",
+        DType::U64 => "unsigned long long",
+        DType::F16 => "c10::Half",
+        DType::BF16 => "c10::BFloat16",
+        DType::F32 => "float",
+        DType::F64 => "double",
+        DType::C64 => "c10::complex<float>",
+        DType::C128 => "c10::complex<double>",
+    }
+}
+
+fn mv<'b>(matrix: Value<'b>, vector: Value<'b>) -> Value<'b> {
+    contract(matrix, vector, &[1], &[0])
+}
+
+fn dot<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
+    contract(a, b, &[0], &[0])
+}
+
+/// The product of two matrices, in the type of its accumulation.
+pub(crate) fn mm<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
+    contract(a, b, &[1], &[0])
+}
+
+/// The products of matrices in the last two dimensions; the leading ones, equal in both, are batches.
+pub(crate) fn bmm<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
+    a.matmul(b, a.dtype().opmath())
+}
+
+/// A product in the result's type.
+fn rounded<'b>(cx: &Cx<'b>, value: Value<'b>) -> Result<Value<'b>> {
+    Ok(value.convert(cx.dtype_or_none("out_dtype").unwrap_or(cx.ty("self")?.dtype)))
+}
+
+fn addmm<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    plus_self(cx, factors(cx, "mat1", "mat2", mm)?)
+}
+
+/// `beta * self + alpha * product`. A `beta` of 0 ignores `self`, NaN included.
+fn plus_self<'b>(cx: &Cx<'b>, product: Value<'b>) -> Result<Value<'b>> {
+    let dtype = product.dtype();
+    let is = |name: &str, number: f64| cx.known_number(name).is_some_and(|known| known.to_f64() == number);
+    let product = if is("alpha", 1.0) { product } else { product * cx.scalar("alpha", dtype)? };
+    if is("beta", 0.0) {
+        return Ok(product);
+    }
+    let input = cx.tensor("self")?.convert(dtype);
+    let input = if is("beta", 1.0) {
+        input
+    } else {
+        let beta = cx.scalar("beta", dtype)?;
+        beta.eq(0).select(input.splat_like(0), beta * input)
+    };
+    Ok(input + product)
+}
+
+/// A value whose dimensions are those numbers of a larger space.
+type Labelled<'b> = (Value<'b>, Vec<usize>);
+
+/// The product of two values over the space that they share, summed over the dimensions that `summed`
+/// says.
+fn joined<'b>((a, of_a): &Labelled<'b>, (b, of_b): &Labelled<'b>, summed: impl Fn(usize) -> bool) -> Labelled<'b> {
+    let only = |own: &[usize], others: &[usize]| -> Vec<usize> {
+        (0..own.len()).filter(|&i| !others.contains(&own[i]) && summed(own[i])).collect()
+    };
+    let reduced = |x: &Value<'b>, own: &[usize], others: &[usize]| -> Labelled<'b> {
+        let axes = only(own, others);
+        let left = (0..own.len()).filter(|i| !axes.contains(i)).map(|i| own[i]).collect();
+        (x.reduce_sum(&axes), left)
+    };
+    let ((a, of_a), (b, of_b)) = (reduced(a, of_a, of_b), reduced(b, of_b, of_a));
+    let common = |sum: bool| -> Vec<usize> {
+        of_a.iter().copied().filter(|&label| of_b.contains(&label) && summed(label) == sum).collect()
+    };
+    let places = |of: &[usize], labels: &[usize]| -> Vec<usize> {
+        labels.iter().filter_map(|label| of.iter().position(|l| l == label)).collect()
+    };
+    let (batch, contract) = (common(false), common(true));
+    let dims = DotDims {
+        lhs_batch: places(&of_a, &batch),
+        rhs_batch: places(&of_b, &batch),
+        lhs_contract: places(&of_a, &contract),
+        rhs_contract: places(&of_b, &contract),
+    };
+    let free = |of: &[usize]| -> Vec<usize> {
+        of.iter().copied().filter(|label| !batch.contains(label) && !contract.contains(label)).collect()
+    };
+    let labels = [batch.clone(), free(&of_a), free(&of_b)].concat();
+    (product(a, b, &dims), labels)
+}
+
+/// The sum over `sumdim` of the product of three tensors, each repeated along its own `expand` dimensions.
+fn trilinear<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let mut operands = Vec::new();
+    for (tensor, expand) in [("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")] {
+        let (value, expand) = (cx.tensor(tensor)?, cx.ints(expand)?);
+        let labels = (0..value.rank() + expand.len()).filter(|&i| !expand.contains(&(i as i64))).collect();
+        operands.push((value, labels));
+    }
+    let sumdim = cx.ints("sumdim")?;
+    let summed = |label: usize| sumdim.contains(&(label as i64));
+    let [a, b, c]: [Labelled<'b>; 3] =
+        operands.try_into().map_err(|_| Error::runtime("_trilinear takes three tensors"))?;
+    let (sum, labels) = joined(&joined(&a, &b, |label| summed(label) && !c.1.contains(&label)), &c, summed);
+    let mut order: Vec<usize> = (0..labels.len()).collect();
+    order.sort_by_key(|&i| labels[i]);
+    Ok(sum.transpose(&order).convert(a.0.dtype()))
+}
+
+/// Multiplies each of the last dimensions by a matrix, over the matrix's dimension `summed`; in full
+/// precision, because the matrices are weights of a mean or a filter.
+pub(crate) fn along_last_axes<'b>(x: Value<'b>, matrices: &[Value<'b>], summed: usize) -> Value<'b> {
+    let first = x.rank() - matrices.len();
+    matrices.iter().fold(x, |x, &matrix| {
+        // The summed dimension leaves the front and its result joins at the back: after a round all are in place.
+        let dims = DotDims { lhs_contract: vec![first], rhs_contract: vec![summed], ..DotDims::default() };
+        x.builder().with_precision(Precision::Highest, || product(x, matrix, &dims))
+    })
+}

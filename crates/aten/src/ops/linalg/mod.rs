@@ -1,0 +1,9 @@
+//! Matrix products, factorizations and what they solve.
+
+pub(crate) mod eig;
+pub(crate) mod ldl;
+pub(crate) mod lu;
+pub(crate) mod matmul;
+pub(crate) mod qr;
+pub(crate) mod spectral;
+pub(crate) mod triangular;

@@ -1,0 +1,319 @@
+//! Convolutions and their gradients.
+//!
+//! Each gradient is a convolution again, with the roles of the dimensions exchanged (as in Dumoulin and
+//! Visin, "A guide to convolution arithmetic for deep learning", 2016). The forms below are those that
+//! XLA computes fast on every platform: a kernel is mirrored by `reverse` (a mirrored window falls
+//! out of the CPU's fast path), depthwise convolutions are sums of shifted products, and groups are
+//! gathered into dense convolutions (the native group counts are slow everywhere).
+
+use stablehlo::{Convolution, DType, DTypes, Number, Value};
+
+use crate::cx::Cx;
+use crate::error::{Error, Result};
+use crate::ops::nn::norm::wanted;
+use crate::ops::nn::window::Windows;
+use crate::table::{Row, many, one};
+
+pub(crate) const ROWS: &[Row] = &[
+    one(&["convolution", "convolution_overrideable"], |cx| {
+        let (x, weight) = (zero_filled(cx.tensor("input")?), cx.tensor("weight")?);
+        let geometry = Geometry::of(cx, spatial(x).len())?;
+        let y = if cx.bool("transposed")? {
+            let sizes = geometry.transposed_sizes(cx, x, weight)?;
+            geometry.input_gradient(x, weight, &sizes)
+        } else {
+            geometry.correlate(x, weight, &geometry.output_sizes(x, weight))
+        };
+        let y = match cx.tensor_or_none("bias") {
+            Some(bias) => {
+                let mut dims = vec![1; y.rank()];
+                dims[1] = bias.numel();
+                y + bias.reshape(&dims)
+            }
+            None => y,
+        };
+        Ok(cx.resized(0, y))
+    })
+    .takes(&["input"], DTypes::NUMBERS)
+    .bounded(),
+    many(&["convolution_backward", "convolution_backward_overrideable"], gradients).bounded(),
+];
+
+fn gradients<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+    let (grad, x) = (zero_filled(cx.tensor("grad_output")?), zero_filled(cx.tensor("input")?));
+    let weight = cx.tensor("weight")?;
+    let geometry = Geometry::of(cx, spatial(x).len())?;
+    // Rows first: one long sum would gather more rounding errors.
+    let axes: Vec<usize> = (0..grad.rank() - 1).filter(|&axis| axis != 1).collect();
+    let of_bias = grad.convert(grad.dtype().opmath()).reduce_sum(&[grad.rank() - 1]).barrier().reduce_sum(&axes);
+    let (of_input, of_weight) = if cx.bool("transposed")? {
+        (geometry.correlate(grad, weight, &spatial(x)), geometry.weight_gradient(grad, x, &spatial(weight)))
+    } else {
+        (geometry.input_gradient(grad, weight, &spatial(x)), geometry.weight_gradient(x, grad, &spatial(weight)))
+    };
+    wanted(cx, &[of_input, of_weight, of_bias.convert(grad.dtype())])
+}
+
+/// How many channels of several groups are gathered into one dense convolution: the width of a
+/// matrix unit, below which the products with zeros are free.
+const DENSE_CHANNELS: i64 = 128;
+
+/// What lies behind the real part of a bounded dimension is as what lies around the input.
+fn zero_filled(x: Value<'_>) -> Value<'_> {
+    x.zero_filled(2..x.rank(), "a convolution along merged dimensions")
+}
+
+/// The sizes after batch and channels.
+fn spatial(x: Value<'_>) -> Vec<i64> {
+    x.dims().split_off(2.min(x.rank()))
+}
+
+/// How a kernel passes over its input; every list is over the spatial dimensions.
+struct Geometry {
+    strides: Vec<i64>,
+    padding: Vec<i64>,
+    dilation: Vec<i64>,
+    groups: i64,
+}
+
+impl Geometry {
+    fn of(cx: &Cx<'_>, spatial: usize) -> Result<Geometry> {
+        let list = |name: &str| -> Result<Vec<i64>> {
+            let items = cx.ints(name)?;
+            Ok(if items.len() == 1 { vec![items[0]; spatial] } else { items })
+        };
+        let geometry = Geometry {
+            strides: list("stride")?,
+            padding: list("padding")?,
+            dilation: list("dilation")?,
+            groups: cx.int("groups")?,
+        };
+        if geometry.padding.iter().any(|&size| size < 0) {
+            return Err(Error::runtime("negative padding is not supported"));
+        }
+        Ok(geometry)
+    }
+
+    fn spatial(&self) -> usize {
+        self.strides.len()
+    }
+
+    /// How far a kernel of `size` elements reaches beyond its first.
+    fn reach(&self, i: usize, size: i64) -> i64 {
+        self.dilation[i] * (size - 1)
+    }
+
+    fn output_sizes(&self, x: Value<'_>, weight: Value<'_>) -> Vec<i64> {
+        (0..self.spatial())
+            .map(|i| (x.dim(i + 2) + 2 * self.padding[i] - self.reach(i, weight.dim(i + 2)) - 1) / self.strides[i] + 1)
+            .collect()
+    }
+
+    fn transposed_sizes(&self, cx: &Cx<'_>, x: Value<'_>, weight: Value<'_>) -> Result<Vec<i64>> {
+        let extra = cx.ints("output_padding")?;
+        let size = |i: usize| {
+            (x.dim(i + 2) - 1) * self.strides[i] - 2 * self.padding[i]
+                + self.reach(i, weight.dim(i + 2))
+                + 1
+                + extra.get(i).or(extra.first()).copied().unwrap_or(0)
+        };
+        Ok((0..self.spatial()).map(size).collect())
+    }
+
+    /// The convolution of deep learning: each output element is the product of the kernel with the
+    /// part of the input that it lies on. `sizes` are the output's; `weight` is (output, input /
+    /// groups, …).
+    fn correlate<'b>(&self, x: Value<'b>, weight: Value<'b>, sizes: &[i64]) -> Value<'b> {
+        let (inputs, kernel) = (spatial(x), spatial(weight));
+        if let Some(windows) = self.depthwise(x.dim(1), &kernel, &inputs, sizes) {
+            let dtype = x.dtype();
+            let repeated = repeat_channels(x.convert(dtype.opmath()), weight.dim(0));
+            let surrounded = windows.surround(repeated, Number::Int(0));
+            let sum = sum_of_taps(&windows, weight.convert(dtype.opmath()), |tap| windows.seen(surrounded, tap));
+            return sum.convert(dtype);
+        }
+        self.by_dense_groups(x, weight, |x, weight| {
+            let mut c = Convolution::standard(self.spatial());
+            c.strides = self.strides.clone();
+            c.rhs_dilation = self.dilation.clone();
+            c.padding = self.padding_for(&inputs, &kernel, sizes);
+            x.convolution(weight, &c)
+        })
+    }
+
+    /// Padding such that the output has `sizes`.
+    fn padding_for(&self, inputs: &[i64], kernel: &[i64], sizes: &[i64]) -> Vec<(i64, i64)> {
+        (0..self.spatial())
+            .map(|i| {
+                let covered = (sizes[i] - 1) * self.strides[i] + self.reach(i, kernel[i]) + 1;
+                (self.padding[i], covered - inputs[i] - self.padding[i])
+            })
+            .collect()
+    }
+
+    /// The gradient with respect to an input of `sizes`: the adjoint of [`Geometry::correlate`] in its
+    /// input, which is also the transposed convolution.
+    fn input_gradient<'b>(&self, grad: Value<'b>, weight: Value<'b>, sizes: &[i64]) -> Value<'b> {
+        let (kernel, outputs) = (spatial(weight), spatial(grad));
+        if let Some(windows) = self.depthwise(grad.dim(1), &kernel, sizes, &outputs).filter(|_| weight.dim(1) == 1) {
+            let dtype = grad.dtype();
+            let spread = windows.spread(grad.convert(dtype.opmath()), Number::Int(0));
+            let sum = sum_of_taps(&windows, weight.convert(dtype.opmath()), |tap| windows.seeing(spread, tap));
+            return sum.convert(dtype);
+        }
+        let axes: Vec<usize> = (2..weight.rank()).collect();
+        let padding: Vec<(i64, i64)> = (0..self.spatial())
+            .map(|i| {
+                let reach = self.reach(i, kernel[i]);
+                let low = reach - self.padding[i];
+                (low, sizes[i] + reach - ((outputs[i] - 1) * self.strides[i] + 1) - low)
+            })
+            .collect();
+        self.by_dense_groups(grad, weight.reverse(&axes), |grad, weight| {
+            let mut c = Convolution::standard(self.spatial());
+            c.kernel.swap(0, 1);
+            c.lhs_dilation = self.strides.clone();
+            c.rhs_dilation = self.dilation.clone();
+            c.padding = padding.clone();
+            grad.convolution(weight, &c)
+        })
+    }
+
+    /// The gradient with respect to a kernel of `sizes`: the output's gradient passes over the input,
+    /// the batch being what is summed over.
+    fn weight_gradient<'b>(&self, x: Value<'b>, grad: Value<'b>, sizes: &[i64]) -> Value<'b> {
+        let (inputs, outputs) = (spatial(x), spatial(grad));
+        if let Some(windows) = self.depthwise(x.dim(1), sizes, &inputs, &outputs) {
+            let dtype = x.dtype();
+            let repeated = repeat_channels(x.convert(dtype.opmath()), grad.dim(1));
+            let surrounded = windows.surround(repeated, Number::Int(0));
+            let axes: Vec<usize> = (0..grad.rank()).filter(|&axis| axis != 1).collect();
+            let wide = grad.convert(dtype.opmath());
+            let sum = |tap: Vec<i64>| (windows.seen(surrounded, &tap) * wide).reduce_sum(&axes).unsqueeze(1);
+            let sums: Vec<Value<'b>> = windows.taps().into_iter().map(sum).collect();
+            let dims = [&[grad.dim(1), 1], sizes].concat();
+            return x.builder().concatenate(&sums, 1).convert(dtype).reshape(&dims);
+        }
+        let dense = |x: Value<'b>, grad: Value<'b>| {
+            let mut c = Convolution::standard(self.spatial());
+            c.input.swap(0, 1);
+            c.kernel.swap(0, 1);
+            c.output.swap(0, 1);
+            c.strides = self.dilation.clone();
+            c.rhs_dilation = self.strides.clone();
+            c.padding = self.padding_for(&inputs, sizes, &outputs);
+            x.convolution(grad, &c)
+        };
+        let (ins, outs) = (x.dim(1) / self.groups, grad.dim(1) / self.groups);
+        let gathered = self.gathered_groups(ins, outs);
+        let parts: Vec<Value<'b>> = (0..self.groups / gathered)
+            .map(|part| {
+                let channels =
+                    |v: Value<'b>, count: i64| v.slice_axis(1, part * gathered * count, (part + 1) * gathered * count);
+                diagonal_blocks(dense(channels(x, ins), channels(grad, outs)), gathered)
+            })
+            .collect();
+        x.builder().concatenate(&parts, 0)
+    }
+
+    // ---- groups ----------------------------------------------------------------------------------
+
+    /// How many groups, of so many channels each, make one dense convolution.
+    fn gathered_groups(&self, inputs: i64, outputs: i64) -> i64 {
+        let most = (DENSE_CHANNELS / inputs.max(outputs).max(1)).max(1);
+        (1..=most.min(self.groups)).rev().find(|count| self.groups % count == 0).unwrap_or(1)
+    }
+
+    /// Applies a dense convolution to gathered groups.
+    fn by_dense_groups<'b>(
+        &self,
+        x: Value<'b>,
+        weight: Value<'b>,
+        convolve: impl Fn(Value<'b>, Value<'b>) -> Value<'b>,
+    ) -> Value<'b> {
+        if self.groups == 1 {
+            return convolve(x, weight);
+        }
+        let outputs = weight.dim(0) / self.groups;
+        let gathered = self.gathered_groups(weight.dim(1), outputs);
+        let channels = x.dim(1) / self.groups * gathered;
+        let parts: Vec<Value<'b>> = (0..self.groups / gathered)
+            .map(|part| {
+                let x = x.slice_axis(1, part * channels, (part + 1) * channels);
+                let weight = weight.slice_axis(0, part * gathered * outputs, (part + 1) * gathered * outputs);
+                convolve(x, block_diagonal(weight, gathered))
+            })
+            .collect();
+        x.builder().concatenate(&parts, 1)
+    }
+
+    // ---- depthwise -------------------------------------------------------------------------------
+
+    /// The kernel's windows over an input, where each of `channels` has a kernel of its own that is
+    /// small enough to be written out.
+    fn depthwise(&self, channels: i64, kernel: &[i64], inputs: &[i64], outputs: &[i64]) -> Option<Windows> {
+        let windows = Windows {
+            kernel: kernel.to_vec(),
+            strides: self.strides.clone(),
+            padding: self.padding.clone(),
+            dilation: self.dilation.clone(),
+            inputs: inputs.to_vec(),
+            outputs: outputs.to_vec(),
+        };
+        (self.groups > 1 && self.groups == channels && windows.is_small()).then_some(windows)
+    }
+}
+
+/// The sum over the taps of what `seen` says of each times the weight there, one per channel.
+fn sum_of_taps<'b>(windows: &Windows, weight: Value<'b>, seen: impl Fn(&[i64]) -> Value<'b>) -> Value<'b> {
+    let channels = weight.dim(0);
+    let mut column = vec![1; weight.rank()];
+    column[1] = channels;
+    let product = |tap: Vec<i64>| {
+        let starts = [&[0, 0], tap.as_slice()].concat();
+        let limits: Vec<i64> = [channels, 1].into_iter().chain(tap.iter().map(|t| t + 1)).collect();
+        seen(&tap) * weight.slice(&starts, &limits, &vec![1; limits.len()]).reshape(&column)
+    };
+    windows.taps().into_iter().map(product).reduce(|sum, product| sum + product).unwrap_or(weight)
+}
+
+/// Repeats each channel (dimension 1) so that there are `channels`.
+fn repeat_channels<'b>(x: Value<'b>, channels: i64) -> Value<'b> {
+    let mut dims = x.dims();
+    let places: Vec<usize> = [0, 1].into_iter().chain(3..dims.len() + 1).collect();
+    let mut repeated = dims.clone();
+    repeated.insert(2, channels / dims[1].max(1));
+    dims[1] = channels;
+    x.broadcast_in_dim(&repeated, &places).reshape(&dims)
+}
+
+/// The kernel of a dense convolution that does what `groups` groups do: zero where groups would mix.
+fn block_diagonal<'b>(weight: Value<'b>, groups: i64) -> Value<'b> {
+    if groups == 1 {
+        return weight;
+    }
+    let dims = weight.dims();
+    let blocks: Vec<i64> = [groups, dims[0] / groups, groups, dims[1]].into_iter().chain(dims[2..].to_vec()).collect();
+    let grouped: Vec<i64> = [groups, dims[0] / groups, dims[1]].into_iter().chain(dims[2..].to_vec()).collect();
+    let places: Vec<usize> = [0, 1].into_iter().chain(3..blocks.len()).collect();
+    let repeated = weight.reshape(&grouped).broadcast_in_dim(&blocks, &places);
+    let dense: Vec<i64> = [dims[0], dims[1] * groups].into_iter().chain(dims[2..].to_vec()).collect();
+    same_group(weight, &blocks).select(repeated, 0).reshape(&dense)
+}
+
+/// The blocks of a dense kernel's gradient that belong to groups: the adjoint of [`block_diagonal`].
+fn diagonal_blocks<'b>(dense: Value<'b>, groups: i64) -> Value<'b> {
+    if groups == 1 {
+        return dense;
+    }
+    let dims = dense.dims();
+    let blocks: Vec<i64> =
+        [groups, dims[0] / groups, groups, dims[1] / groups].into_iter().chain(dims[2..].to_vec()).collect();
+    let kept: Vec<i64> = [dims[0], dims[1] / groups].into_iter().chain(dims[2..].to_vec()).collect();
+    same_group(dense, &blocks).select(dense.reshape(&blocks), 0).reduce_sum(&[2]).reshape(&kept)
+}
+
+fn same_group<'b>(weight: Value<'b>, blocks: &[i64]) -> Value<'b> {
+    let group = |axis: usize| weight.builder().iota(DType::I32, blocks, axis);
+    group(0).eq(group(2))
+}

@@ -1,0 +1,187 @@
+//! Connectionist temporal classification: the likelihood of a sequence of labels under all its alignments
+//! with a longer sequence of predictions (Graves et al. 2006, by their forward-backward algorithm).
+//!
+//! Labels are extended with blanks between, before and after them: 2 · S + 1 states for S labels.
+
+use stablehlo::{DType, DotDims, Number, Value};
+
+use crate::cx::Cx;
+use crate::error::Result;
+use crate::ops::index::indexing::{take_along, take_flat};
+use crate::table::{Row, many, one};
+
+pub(crate) const ROWS: &[Row] = &[many(&["_ctc_loss"], forward), one(&["_ctc_loss_backward"], backward)];
+
+const NEVER: f64 = f64::NEG_INFINITY;
+
+struct Problem<'b> {
+    /// The class of each state: batch, state (int32).
+    classes: Value<'b>,
+    /// The log probability of each state's class: time, batch, state.
+    emissions: Value<'b>,
+    /// Whether a state may follow the one two before it, skipping a blank: batch, state.
+    skips: Value<'b>,
+    /// How many predictions and how many states a sample has: batch, 1 (int32).
+    times: Value<'b>,
+    states: Value<'b>,
+}
+
+impl<'b> Problem<'b> {
+    fn of(cx: &Cx<'b>) -> Result<Problem<'b>> {
+        let b = cx.b();
+        let log_probs = cx.tensor("log_probs")?;
+        let dims = log_probs.dims();
+        let (input_lengths, target_lengths) = (cx.ints("input_lengths")?, cx.ints("target_lengths")?);
+        let batch = target_lengths.len() as i64;
+        let per_sample = |numbers: &[i64]| b.constant(numbers, DType::I32, &[batch, 1]);
+
+        let targets = cx.tensor("targets")?.convert(DType::I32);
+        let longest = target_lengths.iter().copied().max().unwrap_or(0);
+        let labels = if targets.rank() == 1 {
+            // The samples' labels follow one another.
+            let starts: Vec<i64> = (0..target_lengths.len()).map(|i| target_lengths[..i].iter().sum()).collect();
+            let place = b.iota(DType::I32, &[batch, longest], 1) + per_sample(&starts);
+            take_flat(targets.pad_axis(0, 0, 0, 1), place.min(targets.numel()))
+        } else {
+            targets.slice_axis(1, 0, longest)
+        };
+        let blanks = labels.splat_like(cx.int("blank")?);
+        let pairs = b.concatenate(&[blanks.unsqueeze(2), labels.unsqueeze(2)], 2);
+        let classes = pairs.reshape(&[batch, 2 * longest]).pad_axis(1, cx.int("blank")?, 0, 1);
+
+        let wide = log_probs.convert(log_probs.dtype().opmath());
+        let every_time = classes.broadcast_to(&[dims[0], batch, 2 * longest + 1]);
+        let odd = (b.iota(DType::I32, &classes.dims(), 1) & 1).ne(0);
+        let states: Vec<i64> = target_lengths.iter().map(|length| 2 * length + 1).collect();
+        Ok(Problem {
+            classes,
+            emissions: take_along(wide, 2, every_time),
+            skips: odd & classes.ne(shifted(classes, 2, -1)),
+            times: per_sample(&input_lengths),
+            states: per_sample(&states),
+        })
+    }
+
+    /// State numbers: batch, state.
+    fn state(&self) -> Value<'b> {
+        self.classes.builder().iota(DType::I32, &self.classes.dims(), 1)
+    }
+
+    /// Whether a state is one of the two in which an alignment may end.
+    fn is_last(&self) -> Value<'b> {
+        let from_end = self.states - self.state();
+        from_end.eq(1) | from_end.eq(2)
+    }
+}
+
+/// Moves states `by` places up (or down when negative); `fill` comes in.
+fn shifted<'b>(x: Value<'b>, by: i64, fill: impl Into<Number>) -> Value<'b> {
+    x.pad_axis(x.rank() - 1, fill, by, -by)
+}
+
+fn log_sum<'b>(a: Value<'b>, b: Value<'b>, c: Value<'b>) -> Value<'b> {
+    let largest = a.max(b).max(c);
+    let shift = largest.is_finite().select(largest, 0.0);
+    ((a - shift).exp() + (b - shift).exp() + (c - shift).exp()).log() + shift
+}
+
+/// The row of a (time, batch, state) value at a time (0-d).
+fn at_time<'b>(x: Value<'b>, time: Value<'b>) -> Value<'b> {
+    let dims = x.dims();
+    let zero = time.splat_like(0);
+    x.dynamic_slice(&[time, zero, zero], &[1, dims[1], dims[2]]).reshape(&dims[1..])
+}
+
+fn with_time<'b>(x: Value<'b>, time: Value<'b>, row: Value<'b>) -> Value<'b> {
+    let zero = time.splat_like(0);
+    x.dynamic_update_slice(row.unsqueeze(0), &[time, zero, zero])
+}
+
+/// The log probability of having emitted everything up to and with each time and being in each state.
+fn alphas<'b>(problem: &Problem<'b>) -> Value<'b> {
+    let b = problem.classes.builder();
+    let emissions = problem.emissions;
+    let dims = emissions.dims();
+    let starts = problem.state().lt(2) & problem.state().lt(problem.states);
+    let first = starts.select(emissions.select_axis(0, 0), NEVER);
+    let all = first.unsqueeze(0).pad_axis(0, NEVER, 0, dims[0] - 1);
+    let state = [b.scalar(1, DType::I32), first, all, emissions, problem.skips];
+    let end = dims[0];
+    let state = b.while_loop(
+        &state,
+        |state| state[0].lt(end),
+        |state| {
+            let [time, alpha, all, emissions, skips] = [state[0], state[1], state[2], state[3], state[4]];
+            let skipped = skips.select(shifted(alpha, 2, NEVER), NEVER);
+            let next = log_sum(alpha, shifted(alpha, 1, NEVER), skipped) + at_time(emissions, time);
+            vec![time + 1, next, with_time(all, time, next), emissions, skips]
+        },
+    );
+    state[2]
+}
+
+/// The log probability of emitting everything from each time on, having been in each state.
+fn betas<'b>(problem: &Problem<'b>) -> Value<'b> {
+    let b = problem.classes.builder();
+    let emissions = problem.emissions;
+    let (dims, dtype) = (emissions.dims(), emissions.dtype());
+    let skipping = shifted(problem.skips, -2, false);
+    let none = b.splat(NEVER, dtype, &dims[1..]);
+    let all = b.splat(NEVER, dtype, &dims);
+    let time = b.scalar(dims[0] - 1, DType::I32);
+    let state = [time, none, all, emissions, skipping, problem.times, problem.is_last()];
+    let state = b.while_loop(
+        &state,
+        |state| state[0].ge(0),
+        |state| {
+            let [time, beta, all, emissions, skipping, times, is_last] =
+                [state[0], state[1], state[2], state[3], state[4], state[5], state[6]];
+            let skipped = skipping.select(shifted(beta, -2, NEVER), NEVER);
+            let next = log_sum(beta, shifted(beta, -1, NEVER), skipped);
+            let begins = times.eq(time + 1);
+            let next = begins.select(is_last.select(next.splat_like(0), NEVER), next) + at_time(emissions, time);
+            vec![time - 1, next, with_time(all, time, next), emissions, skipping, times, is_last]
+        },
+    );
+    state[2]
+}
+
+fn forward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+    let dtype = cx.ty("log_probs")?.dtype;
+    let problem = Problem::of(cx)?;
+    let alphas = alphas(&problem);
+    // The two last states at each sample's last time.
+    let time = cx.b().iota(DType::I32, &alphas.dims(), 0);
+    let ends = time.eq(problem.times - 1) & problem.is_last();
+    let likelihood = crate::ops::reduce::reductions::log_sum_exp(ends.select(alphas, NEVER), &[0, 2]);
+    // Nothing predicted: certain if nothing was to be.
+    let trivial = (problem.times.eq(0) & problem.states.eq(1)).squeeze(1);
+    let loss = trivial.select(likelihood.splat_like(0), -likelihood);
+    Ok(vec![loss.convert(dtype), alphas.transpose(&[1, 0, 2]).convert(dtype)])
+}
+
+fn backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let problem = Problem::of(cx)?;
+    let (wide, log_probs) = (problem.emissions.dtype(), cx.tensor("log_probs")?);
+    let dims = log_probs.dims();
+    let loss = cx.tensor("neg_log_likelihood")?.convert(wide).unsqueeze(1);
+    let alphas = cx.tensor("log_alpha")?.convert(wide).transpose(&[1, 0, 2]);
+    // How likely each state is at each time, given the labels; both factors hold the emission.
+    let joint = alphas + betas(&problem) - problem.emissions + loss;
+    let time = cx.b().iota(DType::I32, &joint.dims(), 0);
+    let possible = time.lt(problem.times) & problem.state().lt(problem.states);
+    let posterior = (possible & problem.emissions.gt(NEVER)).select(joint.exp(), 0);
+    // States of one class add up: a product with the 0-1 matrix of states and classes.
+    let class = cx.b().iota(DType::I32, &[dims[1], problem.classes.dim(1), dims[2]], 2);
+    let membership = class.eq(problem.classes.unsqueeze(2)).convert(wide);
+    let by_class = DotDims { lhs_batch: vec![1], rhs_batch: vec![0], lhs_contract: vec![2], rhs_contract: vec![1] };
+    let expected = posterior.dot_general(membership, &by_class, wide).transpose(&[1, 0, 2]);
+    let grad = cx.tensor("grad")?.convert(wide).unsqueeze(1);
+    let gradient = (log_probs.convert(wide).exp() - expected) * grad;
+    let zeroed = match cx.bool("zero_infinity")? {
+        true => loss.eq(f64::INFINITY),
+        false => loss.ne(loss) & false,
+    };
+    let counts = cx.b().iota(DType::I32, &dims, 0).lt(problem.times) & !zeroed;
+    Ok(counts.select(gradient, 0).convert(log_probs.dtype()))
+}

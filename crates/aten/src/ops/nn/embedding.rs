@@ -1,0 +1,189 @@
+//! Embeddings, embedding bags and their gradients.
+
+use stablehlo::{DType, DTypes, Number, Value};
+
+use crate::check::{Check, Counts};
+use crate::cx::Cx;
+use crate::error::{Error, Result};
+use crate::ops::index::check::out_of_range;
+use crate::ops::index::indexing::{Combine, Places, narrow, running_sum};
+use crate::ops::reduce::vector_norm::vector_norm;
+use crate::table::{Row, many, one};
+
+pub(crate) const ROWS: &[Row] = &[
+    one(&["embedding"], |cx| {
+        let (weight, indices) = (cx.tensor("weight")?, cx.tensor("indices")?);
+        cx.check_index(indices, weight, 0, Counts::FromStart, out_of_range());
+        Ok(rows(weight, indices))
+    })
+    .bounded(),
+    one(&["embedding_dense_backward"], embedding_dense_backward).bounded(),
+    one(&["embedding_renorm", "embedding_renorm_"], embedding_renorm)
+        .takes(&["self"], DTypes::INEXACT)
+        .baked(&["norm_type"]),
+    many(&["_embedding_bag", "_embedding_bag_forward_only"], embedding_bag),
+    one(&["_embedding_bag_backward", "_embedding_bag_dense_backward"], embedding_bag_backward),
+    one(&["_embedding_bag_per_sample_weights_backward"], per_sample_weights_backward),
+];
+
+/// The rows of `weight` that `indices` (of any rank) name.
+fn rows<'b>(weight: Value<'b>, indices: Value<'b>) -> Value<'b> {
+    Places::slices(&weight.dims(), 0, narrow(indices, weight.dim(0))).read(weight)
+}
+
+/// A vector of `size` sums: `values[i]` is added at `index[i]`.
+fn sums_at<'b>(size: i64, index: Value<'b>, values: Value<'b>) -> Value<'b> {
+    let zeros = values.builder().splat(0, values.dtype(), &[size]);
+    Places::flat(size, narrow(index, size)).write(zeros, values, Combine::Add)
+}
+
+/// How often the word at each place occurs among all.
+fn frequencies<'b>(words: Value<'b>, count: i64) -> Value<'b> {
+    let ones = words.builder().splat(1, DType::I32, &words.dims());
+    rows(sums_at(count, words, ones), words)
+}
+
+/// A `count × width` matrix of sums of rows; rows of the padding word are left out.
+fn add_rows<'b>(count: i64, words: Value<'b>, updates: Value<'b>, padding: i64) -> Value<'b> {
+    let words = narrow(words, count);
+    // Out of range, so that the row is dropped.
+    let words = if padding >= 0 { words.eq(padding).select(words.splat_like(count), words) } else { words };
+    let zeros = words.builder().splat(0, updates.dtype(), &[count, updates.dim(1)]);
+    Places::slices(&zeros.dims(), 0, words).write(zeros, updates, Combine::Add)
+}
+
+fn embedding_dense_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let grad = cx.tensor("grad_output")?;
+    let words = cx.tensor("indices")?.flatten();
+    let count = cx.int("num_weights")?;
+    let width = grad.dims().last().copied().unwrap_or(1);
+    let wide = grad.dtype().opmath();
+    let mut updates = grad.reshape(&[words.numel(), width]).convert(wide);
+    if cx.bool("scale_grad_by_freq")? {
+        updates = updates / frequencies(words, count).convert(wide).unsqueeze(1);
+    }
+    Ok(add_rows(count, words, updates, cx.int("padding_idx")?).convert(grad.dtype()))
+}
+
+/// Rows that are named and whose norm exceeds `max_norm` are scaled down to it. A row that is named twice
+/// is written twice, with the same values.
+fn embedding_renorm<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let weight = cx.tensor("self")?;
+    let places = Places::slices(&weight.dims(), 0, narrow(cx.tensor("indices")?.flatten(), weight.dim(0)));
+    let wide = weight.dtype().opmath();
+    let named = places.read(weight).convert(wide);
+    let norm = vector_norm(named, cx.number("norm_type")?.to_f64(), &[1]);
+    let max_norm = cx.scalar("max_norm", norm.dtype())?;
+    let scale = norm.gt(max_norm).select(max_norm / (norm + 1e-7), 1.0);
+    let scaled = (named * scale.convert(wide).unsqueeze(1)).convert(weight.dtype());
+    Ok(places.write(weight, scaled, Combine::Replace))
+}
+
+// ---- bags ----------------------------------------------------------------------------------------
+
+/// What a bag's rows become.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Sum,
+    Mean,
+    Max,
+}
+
+fn mode(cx: &Cx<'_>) -> Result<Mode> {
+    match cx.int("mode")? {
+        0 => Ok(Mode::Sum),
+        1 => Ok(Mode::Mean),
+        2 => Ok(Mode::Max),
+        other => Err(Error::runtime(format!("embedding_bag: mode {other} is not 0, 1 or 2"))),
+    }
+}
+
+/// True for words that count: all but the padding word.
+fn counting(words: Value<'_>, padding: i64) -> Value<'_> {
+    words.ne(padding)
+}
+
+/// Returns the bags, the bag of each word, the size of each bag (without padding), and for the maximum
+/// the word that each element came from (-1 in empty bags).
+fn embedding_bag<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+    let (weight, words, offsets) = (cx.tensor("weight")?, cx.tensor("indices")?, cx.tensor("offsets")?);
+    let (number, count) = (Check::NUMBER, weight.dim(0));
+    let error = Error::runtime(format!("input takes value {number} which is not in the valid range [0, {count})"));
+    cx.check_index(words, weight, 0, Counts::FromStart, error);
+    let mode = mode(cx)?;
+    let b = cx.b();
+    let (samples, width) = (words.numel(), weight.dim(1));
+    let bags = offsets.numel() - i64::from(cx.bool("include_last_offset")?);
+    let starts = offsets.slice_axis(0, 0, bags);
+
+    let ones = b.splat(1, DType::I32, &[bags]);
+    let bag_of = running_sum(sums_at(samples, starts, ones)) - 1;
+    let counts = counting(words, cx.int("padding_idx")?);
+    let sizes = sums_at(bags, bag_of, counts.convert(DType::I32));
+
+    let wide = weight.dtype().opmath();
+    let mut values = rows(weight, words).convert(wide);
+    if let Some(weights) = cx.tensor_or_none("per_sample_weights") {
+        values = values * weights.convert(wide).unsqueeze(1);
+    }
+    let initial = if mode == Mode::Max { wide.max_identity() } else { Number::Int(0) };
+    let values = counts.unsqueeze(1).select(values, initial);
+    let bag_rows = Places::slices(&[bags, width], 0, bag_of);
+    let combine = if mode == Mode::Max { Combine::Max } else { Combine::Add };
+    let joined = bag_rows.write(b.splat(initial, wide, &[bags, width]), values, combine);
+    let size_column = sizes.unsqueeze(1);
+    let (output, winners) = match mode {
+        Mode::Sum => (joined, b.splat(0, words.dtype(), &[0])),
+        Mode::Mean => (joined / size_column.max(1).convert(wide), b.splat(0, words.dtype(), &[0])),
+        Mode::Max => {
+            // The first word that has the maximum: the smallest position among those that have it.
+            let position = b.iota(DType::I32, &[samples, width], 0);
+            let wins = values.eq(bag_rows.read(joined)) & counts.unsqueeze(1);
+            let candidates = wins.select(position, samples);
+            let first = bag_rows.write(b.splat(samples, DType::I32, &[bags, width]), candidates, Combine::Min);
+            let found = first.lt(samples).select(rows(words, first), -1);
+            (size_column.gt(0).select(joined, 0), found)
+        }
+    };
+    let sizes = sizes.pad_axis(0, 0, 0, offsets.numel() - bags);
+    Ok(vec![output.convert(weight.dtype()), bag_of.convert(words.dtype()), sizes.convert(words.dtype()), winners])
+}
+
+fn embedding_bag_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    if cx.bool("sparse")? {
+        return Err(Error::not_implemented("embedding_bag: sparse gradients are not supported"));
+    }
+    let grad = cx.tensor("grad")?;
+    let count = cx.int("num_weights")?;
+    let padding = cx.int("padding_idx")?;
+    let wide = grad.dtype().opmath();
+    let upstream = grad.convert(wide);
+    let mode = mode(cx)?;
+    if mode == Mode::Max {
+        let winners = narrow(cx.tensor("maximum_indices")?, count);
+        let zeros = cx.b().splat(0, wide, &[count, grad.dim(1)]);
+        // Empty bags name word -1, which is out of range.
+        return Ok(Places::along(0, winners).write(zeros, upstream, Combine::Add).convert(grad.dtype()));
+    }
+    let words = cx.tensor("indices")?;
+    let bag_of = cx.tensor("offset2bag")?;
+    let mut updates = rows(upstream, bag_of);
+    if mode == Mode::Mean {
+        updates = updates / rows(cx.tensor("bag_size")?, bag_of).max(1).convert(wide).unsqueeze(1);
+    }
+    if let Some(weights) = cx.tensor_or_none("per_sample_weights") {
+        updates = updates * weights.convert(wide).unsqueeze(1);
+    }
+    if cx.bool("scale_grad_by_freq")? {
+        updates = updates / frequencies(words, count).convert(wide).unsqueeze(1);
+    }
+    Ok(add_rows(count, words, updates, padding).convert(grad.dtype()))
+}
+
+fn per_sample_weights_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let (grad, weight, words) = (cx.tensor("grad")?, cx.tensor("weight")?, cx.tensor("indices")?);
+    let wide = grad.dtype().opmath();
+    let upstream = rows(grad, cx.tensor("offset2bag")?).convert(wide);
+    let products = (upstream * rows(weight, words).convert(wide)).reduce_sum(&[1]);
+    Ok(counting(words, cx.int("padding_idx")?).select(products, 0).convert(grad.dtype()))
+}

@@ -1,0 +1,223 @@
+//! Sampling an image at the points of a grid, and the gradients.
+
+use stablehlo::{DType, Value};
+
+use crate::cx::Cx;
+use crate::error::{Error, Result};
+use crate::ops::index::indexing::{Combine, Places};
+use crate::ops::nn::norm::wanted;
+use crate::ops::nn::upsample::cubic;
+use crate::table::{Row, many, one};
+
+pub(crate) const ROWS: &[Row] = &[
+    one(&["grid_sampler_2d", "grid_sampler_3d"], sample),
+    many(&["grid_sampler_2d_backward", "grid_sampler_3d_backward"], sample_backward),
+];
+
+const CUBIC: f64 = -0.75;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Interpolation {
+    Linear,
+    Nearest,
+    Cubic,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Padding {
+    Zeros,
+    Border,
+    Reflection,
+}
+
+/// The input elements that make up a sample along one dimension; values are batch × points × taps.
+struct Taps<'b> {
+    index: Value<'b>,
+    inside: Value<'b>,
+    weight: Value<'b>,
+    /// The weight's derivative in the grid's coordinate.
+    slope: Value<'b>,
+}
+
+struct Sampler {
+    interpolation: Interpolation,
+    padding: Padding,
+    align_corners: bool,
+}
+
+impl Sampler {
+    fn of(cx: &Cx<'_>) -> Result<Sampler> {
+        let unknown = |what: &str| Err(Error::runtime(format!("grid_sampler: unknown {what} mode")));
+        Ok(Sampler {
+            interpolation: match cx.int("interpolation_mode")? {
+                0 => Interpolation::Linear,
+                1 => Interpolation::Nearest,
+                2 => Interpolation::Cubic,
+                _ => return unknown("interpolation"),
+            },
+            padding: match cx.int("padding_mode")? {
+                0 => Padding::Zeros,
+                1 => Padding::Border,
+                2 => Padding::Reflection,
+                _ => return unknown("padding"),
+            },
+            align_corners: cx.bool("align_corners")?,
+        })
+    }
+
+    /// The taps along a dimension of `size` elements for coordinates (batch × points) between -1 and 1.
+    fn taps<'b>(&self, coordinate: Value<'b>, size: i64) -> Taps<'b> {
+        let b = coordinate.builder();
+        let span = if self.align_corners { size - 1 } else { size } as f64;
+        let shift = if self.align_corners { 0.0 } else { 0.5 };
+        let position = ((coordinate + 1.0) * (span / 2.0) - shift).unsqueeze(2);
+        let (place, weight, slope) = match self.interpolation {
+            Interpolation::Nearest => {
+                let place = self.padded(position, size).0.round_even();
+                (place, place.splat_like(1), place.splat_like(0))
+            }
+            Interpolation::Linear => {
+                let (position, moved) = self.padded(position, size);
+                let below = position.floor();
+                let part = position - below;
+                let along = |taps: [Value<'b>; 2]| b.concatenate(&taps, 2);
+                (along([below, below + 1.0]), along([-part + 1.0, part]), along([-moved, moved]) * (span / 2.0))
+            }
+            Interpolation::Cubic => {
+                // The padding applies to each tap, not to the position.
+                let below = position.floor();
+                let tap = b.iota(position.dtype(), &[1, 1, 4], 2) - 1.0;
+                let distance = position - below - tap;
+                let slope = cubic_slope(distance) * (span / 2.0);
+                (self.padded(below + tap, size).0, cubic(distance.abs(), CUBIC), slope)
+            }
+        };
+        let inside = place.ge(0.0) & place.le((size - 1) as f64);
+        Taps { index: inside.select(place, 0.0).convert(DType::I32), inside, weight, slope }
+    }
+
+    /// A position as the padding mode moves it, and the derivative of that.
+    fn padded<'b>(&self, position: Value<'b>, size: i64) -> (Value<'b>, Value<'b>) {
+        let last = (size - 1) as f64;
+        let one = position.splat_like(1);
+        let clipped = |position: Value<'b>, slope: Value<'b>| {
+            let within = position.gt(0.0) & position.lt(last);
+            (position.clamp(0.0, last), within.select(slope, 0.0))
+        };
+        match self.padding {
+            Padding::Zeros => (position, one),
+            Padding::Border => clipped(position, one),
+            Padding::Reflection => {
+                let (low, span) = if self.align_corners { (0.0, last) } else { (-0.5, size as f64) };
+                if span == 0.0 {
+                    return (position.splat_like(0), position.splat_like(0));
+                }
+                let distance = (position - low).abs();
+                let direction = position.lt(low).select(-one, one);
+                let extra = distance % span;
+                let odd = ((distance / span).floor() % 2.0).ne(0.0);
+                let reflected = odd.select(-extra + (span + low), extra + low);
+                clipped(reflected, odd.select(-direction, direction))
+            }
+        }
+    }
+}
+
+/// The derivative of [`cubic`] at a signed distance.
+fn cubic_slope<'b>(distance: Value<'b>) -> Value<'b> {
+    let (a, x) = (CUBIC, distance.abs());
+    let near = (x * (3.0 * (a + 2.0)) - 2.0 * (a + 3.0)) * x;
+    let far = (x * 3.0 - 10.0) * x * a + 8.0 * a;
+    let slope = x.le(1.0).select(near, x.lt(2.0).select(far, 0.0));
+    distance.lt(0.0).select(-slope, slope)
+}
+
+/// For each point, the elements that its sample is made of; values are batch × points × elements.
+struct Sampling<'b> {
+    /// By spatial dimension of the image.
+    taps: Vec<Taps<'b>>,
+    /// The row of an element among all images' elements.
+    row: Value<'b>,
+    inside: Value<'b>,
+}
+
+impl<'b> Sampling<'b> {
+    fn new(sampler: &Sampler, input: &[i64], grid: Value<'b>) -> Result<Sampling<'b>> {
+        let [batch, _, sizes @ ..] = input else {
+            return Err(Error::runtime(format!("grid_sampler: an image of sizes {input:?}")));
+        };
+        let spatial = sizes.len();
+        let points = grid.numel() / (batch * spatial as i64).max(1);
+        let grid = grid.reshape(&[*batch, points, spatial as i64]);
+        // The grid lists x first, which is the image's last dimension.
+        let coordinate = |i: usize| grid.select_axis(2, (spatial - 1 - i) as i64);
+        let taps: Vec<Taps<'b>> = (0..spatial).map(|i| sampler.taps(coordinate(i), sizes[i])).collect();
+        let image = grid.builder().iota(DType::I32, &[*batch, points, 1], 0);
+        let row = taps
+            .iter()
+            .zip(sizes)
+            .fold(image, |row, (taps, &size)| each_with_each(row * size, taps.index, |a, b| a + b));
+        let inside = taps.iter().map(|taps| taps.inside).reduce(|a, b| each_with_each(a, b, |a, b| a & b));
+        Ok(Sampling { inside: inside.unwrap_or(image.eq(image)), row, taps })
+    }
+
+    /// The product of the weights, with the slope in place of dimension `sloped`'s weight.
+    fn weight(&self, sloped: Option<usize>) -> Value<'b> {
+        let factors =
+            self.taps.iter().enumerate().map(|(i, taps)| if sloped == Some(i) { taps.slope } else { taps.weight });
+        let product = factors.reduce(|a, b| each_with_each(a, b, |a, b| a * b)).unwrap_or(self.row);
+        self.inside.select(product, 0)
+    }
+
+    /// The elements, batch × points × elements × channels; zero outside the image.
+    fn read(&self, rows: Value<'b>) -> Value<'b> {
+        self.inside.unsqueeze(3).select(Places::slices(&rows.dims(), 0, self.row).read(rows), 0)
+    }
+}
+
+/// Combines every element of the last dimension of `a` with every one of `b`, in one dimension.
+fn each_with_each<'b>(a: Value<'b>, b: Value<'b>, combine: impl Fn(Value<'b>, Value<'b>) -> Value<'b>) -> Value<'b> {
+    let all = combine(a.unsqueeze(3), b.unsqueeze(2));
+    all.reshape(&[all.dim(0), all.dim(1), all.dim(2) * all.dim(3)])
+}
+
+/// (batch, channels, …) as (batch · elements) × channels.
+fn channel_rows<'b>(x: Value<'b>) -> Value<'b> {
+    let (batch, channels) = (x.dim(0), x.dim(1));
+    let elements: i64 = x.dims()[2..].iter().product();
+    x.reshape(&[batch, channels, elements]).swap_axes(1, 2).reshape(&[batch * elements, channels])
+}
+
+fn sample<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let (input, grid) = (cx.tensor("input")?, cx.tensor("grid")?);
+    let dtype = input.dtype();
+    let sampling = Sampling::new(&Sampler::of(cx)?, &input.dims(), grid.convert(dtype.opmath()))?;
+    let rows = channel_rows(input.convert(dtype.opmath()));
+    let sampled = (sampling.read(rows) * sampling.weight(None).unsqueeze(3)).reduce_sum(&[2]);
+    let mut dims = input.dims();
+    dims.truncate(2);
+    dims.extend(grid.dims().into_iter().skip(1).take(input.rank() - 2));
+    Ok(sampled.swap_axes(1, 2).reshape(&dims).convert(dtype))
+}
+
+fn sample_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+    let (grad, input, grid) = (cx.tensor("grad_output")?, cx.tensor("input")?, cx.tensor("grid")?);
+    let dtype = input.dtype();
+    let sampling = Sampling::new(&Sampler::of(cx)?, &input.dims(), grid.convert(dtype.opmath()))?;
+    let rows = channel_rows(input.convert(dtype.opmath()));
+    let (batch, channels) = (input.dim(0), input.dim(1));
+    let points = sampling.row.dim(1);
+    let grad = channel_rows(grad.convert(dtype.opmath())).reshape(&[batch, points, 1, channels]);
+
+    let share = grad * sampling.weight(None).unsqueeze(3);
+    let spread = Places::slices(&rows.dims(), 0, sampling.row).write(rows.splat_like(0), share, Combine::Add);
+    let of_input =
+        spread.reshape(&[batch, rows.dim(0) / batch.max(1), channels]).swap_axes(1, 2).reshape(&input.dims());
+
+    // How much each element agrees with the gradient.
+    let agreement = (sampling.read(rows) * grad).reduce_sum(&[3]);
+    let slope = |i: usize| (agreement * sampling.weight(Some(i))).reduce_sum(&[2]).unsqueeze(2);
+    let slopes: Vec<Value<'b>> = (0..sampling.taps.len()).rev().map(slope).collect();
+    let of_grid = cx.b().concatenate(&slopes, 2).reshape(&grid.dims());
+    wanted(cx, &[of_input.convert(dtype), of_grid.convert(grid.dtype())])
+}

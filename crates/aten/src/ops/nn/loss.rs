@@ -1,0 +1,140 @@
+//! Losses of corresponding elements of a prediction and a target.
+
+use stablehlo::{DType, DTypes, Value};
+
+use crate::cx::Cx;
+use crate::error::{Error, Result, scalar_type_name};
+use crate::ops::nn::norm::wide_or_none;
+use crate::ops::reduce::reductions::mean;
+use crate::table::{Row, one};
+
+pub(crate) const ROWS: &[Row] = &[
+    one(&["mse_loss"], |cx| loss(cx, |x, target| Ok((x - target).square()))).takes(&["self", "target"], DTypes::FLOATS),
+    one(&["mse_loss_backward"], |cx| gradient(cx, |x, target| Ok((x - target) * 2.0))),
+    one(&["smooth_l1_loss"], |cx| {
+        loss(cx, |x, target| {
+            let (distance, beta) = ((x - target).abs(), cx.scalar("beta", x.dtype())?);
+            let near = distance.square() * 0.5 / beta;
+            Ok(distance.lt(beta).select(near, distance - beta * 0.5))
+        })
+    })
+    .takes(&["self", "target"], DTypes::FLOATS),
+    one(&["smooth_l1_loss_backward"], |cx| {
+        gradient(cx, |x, target| {
+            let (difference, beta) = (x - target, cx.scalar("beta", x.dtype())?);
+            Ok(difference.abs().lt(beta).select(difference / beta, difference.sign()))
+        })
+    }),
+    one(&["huber_loss"], |cx| {
+        let (own, promoted) = (cx.ty("self")?.dtype, cx.promoted(&["self", "target"])?);
+        if !own.is_float() {
+            // PyTorch makes room for the result in the prediction's dtype.
+            let [from, to] = [promoted, own].map(scalar_type_name);
+            let message = format!("result type {from} can't be cast to the desired output type {to}");
+            return Err(Error::runtime(message));
+        }
+        loss(cx, |x, target| {
+            let (distance, delta) = ((x - target).abs(), cx.scalar("delta", x.dtype())?);
+            Ok(distance.le(delta).select(distance.square() * 0.5, delta * (distance - delta * 0.5)))
+        })
+    })
+    .takes(&["self", "target"], DTypes::FLOATS),
+    one(&["huber_loss_backward"], |cx| {
+        gradient(cx, |x, target| {
+            let delta = cx.scalar("delta", x.dtype())?;
+            Ok((x - target).clamp(-delta, delta))
+        })
+    }),
+    one(&["soft_margin_loss"], |cx| loss(cx, |x, target| Ok(softplus(-(x * target))))),
+    one(&["soft_margin_loss_backward"], |cx| gradient(cx, |x, target| Ok(-(target * (-(x * target)).logistic())))),
+    one(&["binary_cross_entropy"], |cx| {
+        loss(cx, |x, target| {
+            // PyTorch limits each logarithm to -100, so that a certain mistake has a finite loss.
+            let (yes, no) = (x.log().max(-100.0), (-x).log_1p().max(-100.0));
+            Ok(weighted(cx, -(target * yes + (target.splat_like(1.0) - target) * no)))
+        })
+    }),
+    one(&["binary_cross_entropy_backward"], |cx| {
+        gradient(cx, |x, target| {
+            let variance = ((x.splat_like(1.0) - x) * x).max(1e-12);
+            Ok(weighted(cx, (x - target) / variance))
+        })
+    }),
+    one(&["binary_cross_entropy_with_logits"], |cx| {
+        loss(cx, |x, target| {
+            let one = target.splat_like(1.0);
+            let no = softplus(-x);
+            let no = match wide_or_none(cx, "pos_weight", x.dtype()) {
+                Some(weight) => no * ((weight - 1.0) * target + 1.0),
+                None => no,
+            };
+            Ok(weighted(cx, (one - target) * x + no))
+        })
+    }),
+];
+
+/// `log(1 + exp x)` without overflow.
+fn softplus(x: Value<'_>) -> Value<'_> {
+    x.max(0.0) + (-x.abs()).exp().log_1p()
+}
+
+/// An elementwise loss times the argument `weight`, if there is one.
+fn weighted<'b>(cx: &Cx<'b>, loss: Value<'b>) -> Value<'b> {
+    wide_or_none(cx, "weight", loss.dtype()).map_or(loss, |weight| loss * weight)
+}
+
+/// What becomes of the elements of a loss.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reduction {
+    None,
+    Mean,
+    Sum,
+}
+
+impl Reduction {
+    pub(crate) fn of(cx: &Cx<'_>) -> Result<Reduction> {
+        Ok(match cx.int("reduction")? {
+            0 => Reduction::None,
+            1 => Reduction::Mean,
+            _ => Reduction::Sum,
+        })
+    }
+
+    pub(crate) fn apply(self, elements: Value<'_>) -> Value<'_> {
+        let axes: Vec<usize> = (0..elements.rank()).collect();
+        match self {
+            Reduction::None => elements,
+            Reduction::Mean => mean(elements, &axes),
+            Reduction::Sum => elements.reduce_sum(&axes),
+        }
+    }
+
+    /// The gradient at each element of `losses` when `grad` is the one at the reduced loss, of which there is one for
+    /// each place of `axes`.
+    pub(crate) fn gradient<'b>(self, grad: Value<'b>, losses: Value<'b>, axes: &[usize]) -> Value<'b> {
+        if self == Reduction::Mean { grad / losses.count(axes, grad.dtype()) } else { grad }
+    }
+}
+
+/// The common type of prediction and target.
+fn common_dtype(cx: &Cx<'_>) -> Result<DType> {
+    cx.promoted(&["self", "target"])
+}
+
+/// The elementwise `f` of `self` and `target`, reduced.
+fn loss<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, Value<'b>) -> Result<Value<'b>>) -> Result<Value<'b>> {
+    let dtype = common_dtype(cx)?;
+    let wide = dtype.opmath();
+    let elements = f(cx.operand("self", wide)?, cx.operand("target", wide)?)?;
+    Ok(Reduction::of(cx)?.apply(elements).convert(dtype))
+}
+
+/// `grad_output` times the elementwise derivative `f` of `self` and `target`.
+fn gradient<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, Value<'b>) -> Result<Value<'b>>) -> Result<Value<'b>> {
+    let dtype = common_dtype(cx)?;
+    let wide = dtype.opmath();
+    let derivative = f(cx.operand("self", wide)?, cx.operand("target", wide)?)?;
+    let grad = cx.tensor("grad_output")?.convert(wide);
+    let axes: Vec<usize> = (0..derivative.rank()).collect();
+    Ok((Reduction::of(cx)?.gradient(grad, derivative, &axes) * derivative).convert(dtype))
+}

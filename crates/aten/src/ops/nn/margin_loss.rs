@@ -1,0 +1,137 @@
+//! Hinge losses between the score of the right classes and those of the others.
+
+use stablehlo::{DType, DTypes, Value};
+
+use crate::cx::Cx;
+use crate::error::Result;
+use crate::ops::index::indexing::{take_along, take_flat};
+use crate::ops::nn::loss::Reduction;
+use crate::table::{Row, many, one};
+
+pub(crate) const ROWS: &[Row] = &[
+    one(&["multi_margin_loss"], |cx| {
+        let hinge = Hinge::of(cx)?;
+        let powered = if hinge.squared { hinge.excess.square() } else { hinge.excess };
+        let losses = (powered * hinge.weight).reduce_sum(&[1]) / hinge.excess.dim(1) as f64;
+        reduced(cx, losses)
+    })
+    .takes(&["self"], DTypes::FLOATS)
+    .baked(&["p"]),
+    one(&["multi_margin_loss_backward"], |cx| {
+        let hinge = Hinge::of(cx)?;
+        let slope = match hinge.squared {
+            true => hinge.excess * 2.0,
+            false => hinge.excess.gt(0.0).convert(hinge.excess.dtype()),
+        };
+        let others = slope * hinge.weight / hinge.excess.dim(1) as f64;
+        let derivative = hinge.is_target.select(-others.reduce_sum(&[1]).unsqueeze(1), others);
+        gradient(cx, derivative)
+    })
+    .baked(&["p"]),
+    many(&["multilabel_margin_loss_forward"], |cx| {
+        let labels = Labels::of(cx)?;
+        // For each pair (label, other): how far the other's score comes too close.
+        let losses = labels.excess().reduce_sum(&[1, 2]) / labels.scores.dim(1) as f64;
+        let is_target = labels.is_target.convert(cx.ty("self")?.dtype).reshape(&cx.ty("target")?.dims);
+        Ok(vec![reduced(cx, losses)?, is_target])
+    })
+    .takes(&["self"], DTypes::FLOATS),
+    one(&["multilabel_margin_loss_backward"], |cx| {
+        let labels = Labels::of(cx)?;
+        let excess = labels.excess();
+        let size = labels.scores.dim(1);
+        let pairs = excess.gt(0.0).convert(excess.dtype()) / size as f64;
+        let as_other = pairs.reduce_sum(&[1]);
+        // A label gets minus what its pairs give to the others.
+        let class = cx.b().iota(DType::I32, &excess.dims(), 2);
+        let own = class.eq(labels.classes.unsqueeze(2)) & labels.present.unsqueeze(2);
+        let as_label = own.convert(pairs.dtype()) * pairs.reduce_sum(&[2]).unsqueeze(2);
+        gradient(cx, as_other - as_label.reduce_sum(&[1]))
+    }),
+];
+
+/// The losses of the samples of a batch, reduced; those of a lone sample have no dimension.
+fn reduced<'b>(cx: &Cx<'b>, losses: Value<'b>) -> Result<Value<'b>> {
+    let ty = cx.ty("self")?;
+    let losses = if ty.dims.len() < 2 { losses.reshape(&[]) } else { losses };
+    Ok(Reduction::of(cx)?.apply(losses).convert(ty.dtype))
+}
+
+/// `grad_output` times the derivative of each sample's loss by its scores, in the shape of `self`.
+fn gradient<'b>(cx: &Cx<'b>, derivative: Value<'b>) -> Result<Value<'b>> {
+    let ty = cx.ty("self")?;
+    let grad = cx.tensor("grad_output")?.convert(derivative.dtype());
+    let grad = Reduction::of(cx)?.gradient(grad, derivative, &[0]);
+    let grad = if grad.rank() == 1 { grad.unsqueeze(1) } else { grad };
+    Ok((derivative * grad).reshape(&ty.dims).convert(ty.dtype))
+}
+
+/// A value as one row per sample; a lone sample is a batch of one.
+fn rows<'b>(cx: &Cx<'b>, name: &str) -> Result<Value<'b>> {
+    let x = cx.tensor(name)?;
+    Ok(if x.rank() < 2 { x.reshape(&[1, x.numel()]) } else { x })
+}
+
+/// The parts of a multi-class margin loss: sample, class.
+struct Hinge<'b> {
+    squared: bool,
+    /// By how much a class comes closer to the target's score than the margin; 0 at the target.
+    excess: Value<'b>,
+    is_target: Value<'b>,
+    /// The weight of the sample's target.
+    weight: Value<'b>,
+}
+
+impl<'b> Hinge<'b> {
+    fn of(cx: &Cx<'b>) -> Result<Hinge<'b>> {
+        let scores = rows(cx, "self")?;
+        let scores = scores.convert(scores.dtype().opmath());
+        let target = cx.tensor("target")?.reshape(&[scores.dim(0), 1]);
+        let class = cx.b().iota(DType::I32, &scores.dims(), 1);
+        let is_target = class.eq(target.convert(DType::I32));
+        let margin = cx.scalar("margin", scores.dtype())?;
+        let excess = (margin - take_along(scores, 1, target) + scores).max(0.0);
+        let weight = match cx.tensor_or_none("weight") {
+            Some(weight) => take_flat(weight.convert(scores.dtype()), target),
+            None => cx.b().scalar(1.0, scores.dtype()),
+        };
+        let squared = !cx.is_none("p") && cx.number("p")?.to_f64() == 2.0;
+        Ok(Hinge { squared, excess: is_target.select(excess.splat_like(0), excess), is_target, weight })
+    }
+}
+
+/// The parts of a multi-label margin loss. A row of the target lists classes up to the first negative one.
+struct Labels<'b> {
+    /// Sample, class.
+    scores: Value<'b>,
+    /// Sample, place in the list (int32): the class, 0 behind the end.
+    classes: Value<'b>,
+    /// Sample, place in the list: whether it is before the end.
+    present: Value<'b>,
+    /// Sample, class: whether the class is in the list.
+    is_target: Value<'b>,
+}
+
+impl<'b> Labels<'b> {
+    fn of(cx: &Cx<'b>) -> Result<Labels<'b>> {
+        let (scores, target) = (rows(cx, "self")?, rows(cx, "target")?);
+        let scores = scores.convert(scores.dtype().opmath());
+        let ended = target.lt(0).scan(1, false.into(), |a, x| a | x);
+        let present = !ended;
+        let classes = present.select(target, 0).convert(DType::I32);
+        let mut pairs = target.dims();
+        pairs.push(scores.dim(1));
+        let class = cx.b().iota(DType::I32, &pairs, 2);
+        let is_target = (class.eq(classes.unsqueeze(2)) & present.unsqueeze(2)).reduce_any(&[1]);
+        Ok(Labels { scores, classes, present, is_target })
+    }
+
+    /// Sample, place in the list, class: `max(0, 1 - score(label) + score(class))` for each label and each class
+    /// that is not one.
+    fn excess(&self) -> Value<'b> {
+        let label = take_along(self.scores, 1, self.classes).unsqueeze(2);
+        let excess = (self.scores.unsqueeze(1) - label + 1.0).max(0.0);
+        let pair = self.present.unsqueeze(2) & !self.is_target.unsqueeze(1);
+        pair.select(excess, 0)
+    }
+}

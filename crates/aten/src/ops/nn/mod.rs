@@ -1,0 +1,22 @@
+//! What PyTorch's neural network modules compute: convolution, pooling, normalization, losses and their gradients.
+
+pub(crate) mod batch_norm;
+pub(crate) mod conv;
+pub(crate) mod ctc;
+pub(crate) mod detection;
+pub(crate) mod distance;
+pub(crate) mod embedding;
+pub(crate) mod grid_sample;
+pub(crate) mod loss;
+pub(crate) mod margin_loss;
+pub(crate) mod nll;
+pub(crate) mod norm;
+pub(crate) mod pad;
+pub(crate) mod pool;
+pub(crate) mod pool_adaptive;
+pub(crate) mod pool_fractional;
+pub(crate) mod rnn;
+pub(crate) mod softmax;
+pub(crate) mod unfold;
+pub(crate) mod upsample;
+pub(crate) mod window;

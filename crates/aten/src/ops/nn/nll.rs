@@ -1,0 +1,96 @@
+//! The negative log likelihood of classes.
+
+use stablehlo::{DType, DTypes, Value};
+
+use crate::check::Check;
+use crate::cx::Cx;
+use crate::error::{Error, Result};
+use crate::ops::index::indexing::{take_along, take_flat};
+use crate::ops::nn::loss::Reduction;
+use crate::table::{Row, many, one};
+
+pub(crate) const ROWS: &[Row] = &[
+    many(&["nll_loss_forward", "nll_loss2d_forward"], forward).takes(&["self"], DTypes::FLOATS),
+    one(&["nll_loss_backward", "nll_loss2d_backward"], backward),
+];
+
+/// The target classes of a prediction whose dimension `axis` is over the classes.
+struct Targets<'b> {
+    /// The position of the class, which the prediction has and the target lacks.
+    axis: usize,
+    /// The class numbers as they are given, 0 where ignored; of the prediction's shape but 1 along `axis`.
+    named: Value<'b>,
+    /// The same for indexing.
+    classes: Value<'b>,
+    /// Where the target counts, in the same shape.
+    counts: Value<'b>,
+    /// The class's weight, 0 where ignored, in the same shape.
+    weights: Value<'b>,
+}
+
+impl<'b> Targets<'b> {
+    fn of(cx: &Cx<'b>, prediction: Value<'b>) -> Result<Targets<'b>> {
+        let axis = usize::from(prediction.rank() > 1);
+        let mut dims = prediction.dims();
+        if let Some(classes) = dims.get_mut(axis) {
+            *classes = 1;
+        }
+        let target = cx.tensor("target")?.convert(DType::I64).reshape(&dims);
+        let counts = target.ne(cx.int("ignore_index")?);
+        let named = counts.select(target, 0);
+        let classes = named.convert(DType::I32);
+        let dtype = prediction.dtype();
+        let weights = match cx.tensor_or_none("weight") {
+            Some(weight) => counts.select(take_flat(weight.convert(dtype), classes), 0),
+            None => counts.convert(dtype),
+        };
+        Ok(Targets { axis, named, classes, counts, weights })
+    }
+}
+
+fn all_axes(x: Value<'_>) -> Vec<usize> {
+    (0..x.rank()).collect()
+}
+
+fn forward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+    let prediction = cx.tensor("self")?;
+    let dtype = prediction.dtype();
+    let wide = prediction.convert(dtype.opmath());
+    let targets = Targets::of(cx, wide)?;
+    let (class, count) = (targets.named, prediction.dims().get(targets.axis).copied().unwrap_or(1));
+    let error = Error::index(format!("Target {} is out of bounds.", Check::NUMBER));
+    cx.check_range(
+        class,
+        class.builder().scalar(0, class.dtype()),
+        class.builder().scalar(count, class.dtype()),
+        error,
+    );
+    let chosen = take_along(prediction, targets.axis, targets.classes).convert(wide.dtype());
+    // Selected instead of multiplied: an ignored prediction may be infinite.
+    let elements = targets.counts.select(-chosen * targets.weights, 0);
+    let total_weight = targets.weights.reduce_sum(&all_axes(elements));
+    let sum = elements.reduce_sum(&all_axes(elements));
+    let reduction = Reduction::of(cx)?;
+    if reduction == Reduction::None && prediction.rank() > 1 {
+        return Ok(vec![elements.squeeze(targets.axis).convert(dtype), cx.b().scalar(0, dtype)]);
+    }
+    let loss = if reduction == Reduction::Mean { sum / total_weight } else { sum };
+    Ok(vec![loss.convert(dtype), total_weight.convert(dtype)])
+}
+
+fn backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let prediction = cx.tensor("self")?;
+    let dtype = prediction.dtype();
+    let wide = dtype.opmath();
+    let targets = Targets::of(cx, prediction.convert(wide))?;
+    let grad = cx.tensor("grad_output")?.convert(wide);
+    let grad = match Reduction::of(cx)? {
+        Reduction::None if prediction.rank() > 1 => grad.unsqueeze(targets.axis),
+        Reduction::Mean => grad.reshape(&[]) / cx.tensor("total_weight")?.convert(wide).reshape(&[]),
+        _ => grad.reshape(&[]),
+    };
+    // A comparison with the class numbers fuses, where a scatter would not.
+    let class = cx.b().iota(DType::I32, &prediction.dims(), targets.axis);
+    let chosen = class.eq(targets.classes) & targets.counts;
+    Ok(chosen.select(-(grad * targets.weights), 0).convert(dtype))
+}

@@ -1,0 +1,176 @@
+//! Normalization within a sample: layer norm, group norm and root mean square norm.
+//!
+//! Statistics are computed and saved in float32 for 16-bit inputs.
+
+use stablehlo::{DType, DTypes, Value};
+
+use crate::cx::Cx;
+use crate::error::Result;
+use crate::ops::reduce::reductions::{mean, moments};
+use crate::table::{Row, many};
+
+pub(crate) const ROWS: &[Row] = &[
+    many(&["native_layer_norm"], layer_norm).takes(&["input"], DTypes::FLOATS).bounded(),
+    many(&["native_layer_norm_backward"], layer_norm_backward).bounded(),
+    many(&["native_group_norm"], group_norm).takes(&["input"], DTypes::FLOATS).bounded(),
+    many(&["native_group_norm_backward"], group_norm_backward).bounded(),
+    many(&["_fused_rms_norm"], rms_norm).bounded(),
+    many(&["_fused_rms_norm_backward"], rms_norm_backward).bounded(),
+];
+
+// ---- shared with batch norm ----------------------------------------------------------------------
+
+/// An optional tensor in the type of the computation.
+pub(crate) fn wide_or_none<'b>(cx: &Cx<'b>, name: &str, dtype: DType) -> Option<Value<'b>> {
+    cx.tensor_or_none(name).map(|value| value.convert(dtype))
+}
+
+/// `x · weight + bias`, of which either may be absent.
+pub(crate) fn affine<'b>(x: Value<'b>, weight: Option<Value<'b>>, bias: Option<Value<'b>>) -> Value<'b> {
+    let scaled = weight.map_or(x, |weight| x * weight);
+    bias.map_or(scaled, |bias| scaled + bias)
+}
+
+/// The gradients that `output_mask` asks for; an empty value in the place of another.
+pub(crate) fn wanted<'b>(cx: &Cx<'b>, gradients: &[Value<'b>]) -> Result<Vec<Value<'b>>> {
+    let mask = cx.bools("output_mask")?;
+    let choose = |(gradient, &wanted): (&Value<'b>, &bool)| match wanted {
+        true => *gradient,
+        false => cx.b().splat(0, gradient.dtype(), &[0]),
+    };
+    Ok(gradients.iter().zip(&mask).map(choose).collect())
+}
+
+/// The type of a parameter's gradient.
+pub(crate) fn parameter_dtype(cx: &Cx<'_>, name: &str, otherwise: DType) -> DType {
+    cx.ty(name).map_or(otherwise, |ty| ty.dtype)
+}
+
+// ---- layer norm ----------------------------------------------------------------------------------
+
+/// The dimensions of the batch, and those over which is normalized.
+fn outer_and_inner(cx: &Cx<'_>, rank: usize) -> Result<(Vec<usize>, Vec<usize>)> {
+    let outer = rank.saturating_sub(cx.ints("normalized_shape")?.len());
+    Ok(((0..outer).collect(), (outer..rank).collect()))
+}
+
+/// The mean over `axes` and the reciprocal of the standard deviation, kept as dimensions of size 1.
+fn mean_and_rstd<'b>(cx: &Cx<'b>, x: Value<'b>, axes: &[usize]) -> Result<(Value<'b>, Value<'b>)> {
+    let (mean, squares) = moments(x, axes);
+    let variance = squares / x.count(axes, squares.dtype());
+    Ok((mean, (variance + cx.scalar("eps", x.dtype())?).rsqrt()))
+}
+
+fn layer_norm<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+    let input = cx.tensor("input")?;
+    let wide = input.dtype().opmath();
+    let x = input.convert(wide);
+    let (_, inner) = outer_and_inner(cx, x.rank())?;
+    let (mean, rstd) = mean_and_rstd(cx, x, &inner)?;
+    let output = affine((x - mean) * rstd, wide_or_none(cx, "weight", wide), wide_or_none(cx, "bias", wide));
+    Ok(vec![output.convert(input.dtype()), mean, rstd])
+}
+
+/// The gradient at the input of `(x - mean(x)) · rstd` when `grad` is the one at its result `normalized`.
+fn centered_gradient<'b>(grad: Value<'b>, normalized: Value<'b>, rstd: Value<'b>, axes: &[usize]) -> Value<'b> {
+    let level = mean(grad, axes).keep_dims(axes);
+    let slope = mean(grad * normalized, axes).keep_dims(axes);
+    (grad - level - normalized * slope) * rstd
+}
+
+fn layer_norm_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+    let input = cx.tensor("input")?;
+    let dtype = input.dtype();
+    let wide = dtype.opmath();
+    let grad = cx.tensor("grad_out")?.convert(wide);
+    let (mean, rstd) = (cx.tensor("mean")?.convert(wide), cx.tensor("rstd")?.convert(wide));
+    let normalized = (input.convert(wide) - mean) * rstd;
+    let (outer, inner) = outer_and_inner(cx, input.rank())?;
+    let weighted = affine(grad, wide_or_none(cx, "weight", wide), None);
+    let grad_weight = (grad * normalized).reduce_sum(&outer);
+    wanted(
+        cx,
+        &[
+            centered_gradient(weighted, normalized, rstd, &inner).convert(dtype),
+            grad_weight.convert(parameter_dtype(cx, "weight", dtype)),
+            grad.reduce_sum(&outer).convert(parameter_dtype(cx, "bias", dtype)),
+        ],
+    )
+}
+
+// ---- group norm ----------------------------------------------------------------------------------
+
+/// The shape that group norm works in: batch, group, channel of the group, place.
+fn by_group(cx: &Cx<'_>, input: Value<'_>) -> Result<[i64; 4]> {
+    let groups = cx.int("group")?;
+    let places = input.dims()[2..].iter().product();
+    Ok([input.dim(0), groups, cx.int("C")? / groups.max(1), places])
+}
+
+/// What a group is normalized over.
+const GROUP: [usize; 2] = [2, 3];
+
+fn group_norm<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+    let input = cx.tensor("input")?;
+    let wide = input.dtype().opmath();
+    let dims = by_group(cx, input)?;
+    let x = input.convert(wide).reshape(&dims);
+    let (mean, rstd) = mean_and_rstd(cx, x, &GROUP)?;
+    let parameter = |name: &str| wide_or_none(cx, name, wide).map(|value| value.reshape(&[dims[1], dims[2], 1]));
+    let output = affine((x - mean) * rstd, parameter("weight"), parameter("bias"));
+    let statistic = |value: Value<'b>| value.reshape(&dims[..2]);
+    Ok(vec![output.reshape(&input.dims()).convert(input.dtype()), statistic(mean), statistic(rstd)])
+}
+
+fn group_norm_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+    let input = cx.tensor("input")?;
+    let dtype = input.dtype();
+    let wide = dtype.opmath();
+    let dims = by_group(cx, input)?;
+    let grad = cx.tensor("grad_out")?.convert(wide).reshape(&dims);
+    let statistic = |value: Value<'b>| value.convert(wide).reshape(&[dims[0], dims[1], 1, 1]);
+    let rstd = statistic(cx.tensor("rstd")?);
+    let normalized = (input.convert(wide).reshape(&dims) - statistic(cx.tensor("mean")?)) * rstd;
+    let weight = wide_or_none(cx, "weight", wide).map(|weight| weight.reshape(&[dims[1], dims[2], 1]));
+    // Two sums over places serve all three gradients. The barriers keep XLA from summing over the batch in the
+    // same step, which is slow where the two are not adjacent.
+    let sum = grad.reduce_sum(&[3]).barrier().unsqueeze(3);
+    let product = (grad * normalized).reduce_sum(&[3]).barrier().unsqueeze(3);
+    let group_mean =
+        |sums: Value<'b>| affine(sums, weight, None).reduce_sum(&[2]).unsqueeze(2) / grad.count(&GROUP, wide);
+    let gradient = (affine(grad, weight, None) - group_mean(sum) - normalized * group_mean(product)) * rstd;
+    let of_parameter = |sums: Value<'b>| sums.reduce_sum(&[0]).flatten().convert(parameter_dtype(cx, "weight", dtype));
+    wanted(cx, &[gradient.reshape(&input.dims()).convert(dtype), of_parameter(product), of_parameter(sum)])
+}
+
+// ---- root mean square norm -----------------------------------------------------------------------
+
+fn rms_norm<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+    let input = cx.tensor("input")?;
+    let wide = input.dtype().opmath();
+    let x = input.convert(wide);
+    let (_, inner) = outer_and_inner(cx, x.rank())?;
+    let epsilon = cx.scalar_or_none("eps", wide)?.unwrap_or(cx.b().scalar(wide.epsilon(), wide));
+    let rstd = (mean(x.square(), &inner).keep_dims(&inner) + epsilon).rsqrt();
+    let output = affine(x * rstd, wide_or_none(cx, "weight", wide), None);
+    Ok(vec![output.convert(input.dtype()), rstd])
+}
+
+fn rms_norm_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+    let input = cx.tensor("input")?;
+    let dtype = input.dtype();
+    let wide = dtype.opmath();
+    let (grad, rstd) = (cx.tensor("grad_out")?.convert(wide), cx.tensor("rstd")?.convert(wide));
+    let (outer, inner) = outer_and_inner(cx, input.rank())?;
+    let normalized = input.convert(wide) * rstd;
+    let weighted = affine(grad, wide_or_none(cx, "weight", wide), None);
+    let slope = mean(weighted * normalized, &inner).keep_dims(&inner);
+    let grad_weight = (grad * normalized).reduce_sum(&outer);
+    wanted(
+        cx,
+        &[
+            ((weighted - normalized * slope) * rstd).convert(dtype),
+            grad_weight.convert(parameter_dtype(cx, "weight", dtype)),
+        ],
+    )
+}

@@ -1,0 +1,181 @@
+//! Padding and its gradients.
+
+use std::fmt::Debug;
+
+use stablehlo::{DType, Value};
+
+use crate::cx::Cx;
+use crate::error::{Error, Result};
+use crate::ops::shape::bounded_views;
+use crate::spec::Dim;
+use crate::table::{Row, one};
+
+pub(crate) const ROWS: &[Row] = &[
+    one(&["constant_pad_nd"], |cx| {
+        let x = cx.tensor("self")?;
+        let fill = cx.scalar("value", x.dtype())?;
+        if let Some(dims) = cx.result_dims(0) {
+            return bounded(cx, x, dims, fill);
+        }
+        let (mut low, mut high) = (vec![0; x.rank()], vec![0; x.rank()]);
+        for (axis, before, after) in by_axis(&cx.ints("pad")?, x.rank())? {
+            (low[axis], high[axis]) = (before, after);
+        }
+        Ok(x.pad_with(fill, &low, &high, &vec![0; x.rank()]))
+    })
+    .bounded(),
+    one(&["reflection_pad1d", "reflection_pad2d", "reflection_pad3d"], |cx| forward(cx, Edge::Reflect)).bounded(),
+    one(&["replication_pad1d", "replication_pad2d", "replication_pad3d"], |cx| forward(cx, Edge::Replicate)).bounded(),
+    one(&["reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward"], |cx| {
+        backward(cx, Edge::Reflect)
+    })
+    .bounded(),
+    one(&["replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward"], |cx| {
+        backward(cx, Edge::Replicate)
+    })
+    .bounded(),
+];
+
+/// What lies beyond the first and last element.
+#[derive(Clone, Copy)]
+enum Edge {
+    /// The elements before it, mirrored.
+    Reflect,
+    /// The element itself.
+    Replicate,
+}
+
+/// Dimensions with what is added before and after (negative: cut). PyTorch lists the last dimension first.
+fn by_axis<T: Clone + Debug>(pads: &[T], rank: usize) -> Result<Vec<(usize, T, T)>> {
+    if pads.len() % 2 != 0 || pads.len() / 2 > rank {
+        return Err(Error::runtime(format!("padding {pads:?} does not suit a tensor of {rank} dimensions")));
+    }
+    Ok(pads.chunks(2).enumerate().map(|(i, pair)| (rank - 1 - i, pair[0].clone(), pair[1].clone())).collect())
+}
+
+/// `constant_pad_nd` where sizes are bounded, of the tensor or of what is added: the result gets as long as `dims`.
+fn bounded<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[Dim], fill: Value<'b>) -> Result<Value<'b>> {
+    let mut result = x;
+    for (axis, before, after) in by_axis(&cx.dims("pad")?, x.rank())? {
+        let is_known = before.sizes.is_empty() && after.sizes.is_empty();
+        if is_known && (before.capacity, after.capacity) == (0, 0) {
+            continue;
+        }
+        // What lies behind the real part of a bounded dimension is the fill already.
+        result = result.filled([axis], |_| fill, "padding of merged dimensions");
+        let length = dims[axis].capacity;
+        let mut room = (vec![0; x.rank()], vec![0; x.rank()]);
+        if before.sizes.is_empty() {
+            (room.0[axis], room.1[axis]) = (before.capacity, length - before.capacity - result.dim(axis));
+            result = result.pad_with(fill, &room.0, &room.1, &vec![0; x.rank()]);
+        } else {
+            // What is added before may be less than nothing: then it is cut off.
+            (room.0[axis], room.1[axis]) = (length, length);
+            let start = -cx.size_of(&before) + length;
+            let padded = result.pad_with(fill, &room.0, &room.1, &vec![0; x.rank()]);
+            result = bounded_views::run_from(padded, axis, start, length);
+        }
+    }
+    Ok(result)
+}
+
+fn forward<'b>(cx: &Cx<'b>, edge: Edge) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    let pads = by_axis(&cx.ints("padding")?, x.rank())?;
+    Ok(cx.resized(0, pads.into_iter().fold(x, |x, (axis, before, after)| extend(x, axis, before, after, edge))))
+}
+
+fn extend(x: Value<'_>, axis: usize, before: i64, after: i64, edge: Edge) -> Value<'_> {
+    if x.is_bounded_along(&[axis]) {
+        return extend_bounded(x, axis, before, after, edge);
+    }
+    let size = x.dim(axis);
+    let beyond = |count: i64, mirrored: i64, repeated: i64| match edge {
+        Edge::Reflect => x.slice_axis(axis, mirrored, mirrored + count).reverse(&[axis]),
+        Edge::Replicate => {
+            let mut dims = x.dims();
+            dims[axis] = count;
+            x.slice_axis(axis, repeated, repeated + 1).broadcast_to(&dims)
+        }
+    };
+    let mut parts = vec![x.slice_axis(axis, (-before).max(0), size - (-after).max(0))];
+    if before > 0 {
+        parts.insert(0, beyond(before, 1, 0));
+    }
+    if after > 0 {
+        parts.push(beyond(after, size - 1 - after, size - 1));
+    }
+    x.builder().concatenate(&parts, axis)
+}
+
+/// [`extend`] of a bounded dimension: where its end is, the program computes.
+fn extend_bounded(x: Value<'_>, axis: usize, before: i64, after: i64, edge: Edge) -> Value<'_> {
+    x.require_prefix(axis, "padding of merged dimensions");
+    let (size, whole) = (x.size(axis, DType::I64), x.whole_along(axis));
+    let extended = match before {
+        1.. => extend(whole, axis, before, 0, edge),
+        _ => whole.slice_axis(axis, -before, whole.dim(axis)),
+    };
+    if after <= 0 {
+        return extended.pad_axis(axis, 0, 0, after);
+    }
+    let mut dims = whole.dims();
+    dims[axis] = after;
+    let end = match edge {
+        Edge::Reflect => bounded_views::run_from(whole, axis, size - (1 + after), after).reverse(&[axis]),
+        Edge::Replicate => bounded_views::run_from(whole, axis, size - 1, 1).broadcast_to(&dims),
+    };
+    bounded_views::put_at(extended.pad_axis(axis, 0, 0, after), end, axis, size + before)
+}
+
+/// The gradient of what was added goes to the elements that it was taken from.
+fn backward<'b>(cx: &Cx<'b>, edge: Edge) -> Result<Value<'b>> {
+    let dims = cx.ty("self")?.dims;
+    let grad = cx.tensor("grad_output")?;
+    let pads = by_axis(&cx.ints("padding")?, dims.len())?;
+    let wide = grad.convert(grad.dtype().opmath());
+    let folded = pads.into_iter().fold(wide, |g, (axis, before, after)| fold(g, axis, before, after, dims[axis], edge));
+    Ok(folded.convert(grad.dtype()))
+}
+
+/// [`fold`] of a bounded dimension.
+fn fold_bounded(grad: Value<'_>, axis: usize, before: i64, after: i64, size: i64, edge: Edge) -> Value<'_> {
+    let (real, zero) = (grad.size(axis, DType::I64), grad.builder().scalar(0, grad.dtype()));
+    let grad = grad.filled_along(axis, zero, "padding of merged dimensions");
+    let end = real - after;
+    // As if nothing had been added behind; what was lies where padding is, and is moved from there.
+    let folded = fold(grad.pad_axis(axis, 0, 0, before + size - grad.dim(axis)), axis, before, 0, size, edge);
+    if after <= 0 {
+        return folded;
+    }
+    let added = bounded_views::run_from(grad, axis, end, after);
+    let (part, first) = match edge {
+        Edge::Reflect => (added.reverse(&[axis]), end - (before + 1 + after)),
+        Edge::Replicate => (added.reduce_sum(&[axis]).unsqueeze(axis), end - (before + 1)),
+    };
+    let zeros = grad.builder().splat(0, grad.dtype(), &folded.dims());
+    folded + bounded_views::put_at(zeros, part, axis, first)
+}
+
+fn fold(grad: Value<'_>, axis: usize, before: i64, after: i64, size: i64, edge: Edge) -> Value<'_> {
+    if grad.is_bounded_along(&[axis]) {
+        return fold_bounded(grad, axis, before, after, size, edge);
+    }
+    let end = grad.dim(axis);
+    let inner = grad.slice_axis(axis, before.max(0), end - after.max(0));
+    let mut folded = inner.pad_axis(axis, 0, (-before).max(0), (-after).max(0));
+    // (what was added, the first of the elements that it mirrors, the element that it repeats)
+    let ends = [(0, before, 1, 0), (end - after, end, size - 1 - after, size - 1)];
+    for (start, limit, mirrored, repeated) in ends {
+        if start >= limit {
+            continue;
+        }
+        let added = grad.slice_axis(axis, start, limit);
+        let (part, first) = match edge {
+            Edge::Reflect => (added.reverse(&[axis]), mirrored),
+            Edge::Replicate => (added.reduce_sum(&[axis]).unsqueeze(axis), repeated),
+        };
+        folded = folded + part.pad_axis(axis, 0, first, size - first - part.dim(axis));
+    }
+    folded
+}

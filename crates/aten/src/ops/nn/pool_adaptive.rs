@@ -1,0 +1,196 @@
+//! Adaptive pooling: the number of windows is given, their sizes follow and may differ by one.
+
+use stablehlo::{DType, DTypes, Value};
+
+use crate::cx::Cx;
+use crate::error::{Error, Result};
+use crate::ops::index::indexing::Places;
+use crate::ops::linalg::matmul::along_last_axes;
+use crate::ops::nn::pool::{
+    behind, bounded_self, input_positions, larger, largest, positions, real_positions, scattered, sum_of_outputs,
+    sum_of_windows, unpooled,
+};
+use crate::ops::nn::window::Windows;
+use crate::table::{Row, many, one};
+
+pub(crate) const ROWS: &[Row] = &[
+    one(&["_adaptive_avg_pool2d"], |cx| average(cx, 2)).takes(&["self"], DTypes::FLOATS).bounded(),
+    one(&["_adaptive_avg_pool3d"], |cx| average(cx, 3)).takes(&["self"], DTypes::FLOATS).bounded(),
+    one(&["_adaptive_avg_pool2d_backward"], |cx| average_backward(cx, 2)).bounded(),
+    one(&["_adaptive_avg_pool3d_backward"], |cx| average_backward(cx, 3)).bounded(),
+    many(&["adaptive_max_pool2d"], |cx| max(cx, 2)).takes(&["self"], DTypes::REAL).bounded(),
+    many(&["adaptive_max_pool3d"], |cx| max(cx, 3)).takes(&["self"], DTypes::REAL),
+    one(&["adaptive_max_pool2d_backward"], |cx| max_backward(cx, 2)).bounded(),
+    one(&["adaptive_max_pool3d_backward"], |cx| max_backward(cx, 3)),
+];
+
+/// One dimension's windows: output `o` sees the inputs from `⌊o · inputs / outputs⌋` up to, not
+/// including, `⌈(o + 1) · inputs / outputs⌉`.
+#[derive(Clone, Copy)]
+struct Bins {
+    inputs: i64,
+    outputs: i64,
+}
+
+impl Bins {
+    fn of(inputs: &[i64], outputs: &[i64], spatial: usize) -> Result<Vec<Bins>> {
+        if inputs.len() < spatial || outputs.len() < spatial {
+            return Err(Error::runtime(format!("adaptive pooling of {inputs:?} to {outputs:?}")));
+        }
+        let last = |dims: &[i64]| dims[dims.len() - spatial..].to_vec();
+        Ok(last(inputs).into_iter().zip(last(outputs)).map(|(inputs, outputs)| Bins { inputs, outputs }).collect())
+    }
+
+    fn is_even(&self) -> bool {
+        self.outputs > 0 && self.inputs % self.outputs == 0
+    }
+
+    fn start(&self, output: i64) -> i64 {
+        output * self.inputs / self.outputs
+    }
+
+    fn end(&self, output: i64) -> i64 {
+        ((output + 1) * self.inputs + self.outputs - 1) / self.outputs
+    }
+
+    fn widest(&self) -> i64 {
+        (0..self.outputs).map(|output| self.end(output) - self.start(output)).max().unwrap_or(0)
+    }
+
+    /// Start and end of each output's window, with the real number of inputs (0-d, int64).
+    fn bounds<'b>(&self, output: Value<'b>, inputs: Value<'b>) -> (Value<'b>, Value<'b>) {
+        let (wide, inputs) = (output.convert(DType::I64), inputs.broadcast_to(&output.dims()));
+        let start = wide * inputs / self.outputs;
+        let end = ((wide + 1) * inputs + (self.outputs - 1)) / self.outputs;
+        (start.convert(DType::I32), end.convert(DType::I32))
+    }
+
+    /// outputs × inputs: the weight of each input in each output's mean; `size` is the real number of inputs.
+    fn weights<'b>(&self, like: Value<'b>, size: Value<'b>) -> Value<'b> {
+        let b = like.builder();
+        let (start, end) = self.bounds(b.iota(DType::I32, &[self.outputs, 1], 0), size);
+        let input = b.iota(DType::I32, &[1, self.inputs], 1);
+        let weight = b.scalar(1, like.dtype()) / (end - start).convert(like.dtype());
+        (input.ge(start) & input.lt(end)).select(weight, 0)
+    }
+}
+
+/// Even bins are ordinary windows.
+fn even_windows(bins: &[Bins]) -> Option<Windows> {
+    let sizes: Vec<i64> = bins.iter().filter(|bins| bins.is_even()).map(|bins| bins.inputs / bins.outputs).collect();
+    (sizes.len() == bins.len()).then(|| Windows {
+        strides: sizes.clone(),
+        padding: vec![0; sizes.len()],
+        dilation: vec![1; sizes.len()],
+        inputs: bins.iter().map(|bins| bins.inputs).collect(),
+        outputs: bins.iter().map(|bins| bins.outputs).collect(),
+        kernel: sizes,
+    })
+}
+
+// ---- the mean ------------------------------------------------------------------------------------
+
+fn average<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    let bins = Bins::of(&x.dims(), &cx.ints("output_size")?, spatial)?;
+    let wide = x.convert(x.dtype().opmath());
+    let mean = match even_windows(&bins).filter(|_| !is_bounded(x, spatial)) {
+        Some(windows) => sum_of_windows(wide, &windows) / windows.kernel.iter().product::<i64>(),
+        None => along_last_axes(behind(wide, spatial, 0), &weights(wide, &bins, Some(x)), 1),
+    };
+    Ok(mean.convert(x.dtype()))
+}
+
+fn is_bounded(x: Value<'_>, spatial: usize) -> bool {
+    (x.rank() - spatial..x.rank()).any(|axis| x.is_bounded_along(&[axis]))
+}
+
+/// The weights of each dimension, over the sizes of `x` where they are bounded.
+fn weights<'b>(like: Value<'b>, bins: &[Bins], x: Option<Value<'b>>) -> Vec<Value<'b>> {
+    let size = |i: usize| match x {
+        Some(x) => x.size(x.rank() - bins.len() + i, DType::I64),
+        None => like.builder().scalar(bins[i].inputs, DType::I64),
+    };
+    bins.iter().enumerate().map(|(i, bins)| bins.weights(like, size(i))).collect()
+}
+
+fn average_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
+    let grad = cx.tensor("grad_output")?;
+    let bins = Bins::of(&cx.ty("self")?.dims, &grad.dims(), spatial)?;
+    let wide = grad.convert(grad.dtype().opmath());
+    let x = bounded_self(cx)?.filter(|&x| is_bounded(x, spatial));
+    let spread = match even_windows(&bins).filter(|_| x.is_none()) {
+        Some(windows) => sum_of_outputs(wide / windows.kernel.iter().product::<i64>(), &windows),
+        None => along_last_axes(wide, &weights(wide, &bins, x), 0),
+    };
+    Ok(spread.convert(grad.dtype()))
+}
+
+// ---- the largest ---------------------------------------------------------------------------------
+
+fn max<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Vec<Value<'b>>> {
+    let x = cx.tensor("self")?;
+    let bins = Bins::of(&x.dims(), &cx.ints("output_size")?, spatial)?;
+    require_one_window(x, &bins)?;
+    let filled = behind(x, spatial, x.dtype().max_identity());
+    let (value, index) = match even_windows(&bins) {
+        Some(windows) => largest(filled, &windows, real_positions(x, spatial)),
+        None => largest_of_bins(x, &bins),
+    };
+    Ok(vec![value, index.convert(DType::I64)])
+}
+
+/// Refuses several windows over a bounded dimension: where they begin would follow from its size.
+fn require_one_window(x: Value<'_>, bins: &[Bins]) -> Result<()> {
+    let leading = x.rank() - bins.len();
+    if (0..bins.len()).any(|i| bins[i].outputs != 1 && x.is_bounded_along(&[leading + i])) {
+        return Err(Error::not_implemented("several adaptive windows over a bounded dimension"));
+    }
+    Ok(())
+}
+
+fn largest_of_bins<'b>(x: Value<'b>, bins: &[Bins]) -> (Value<'b>, Value<'b>) {
+    let b = x.builder();
+    let sizes: Vec<i64> = bins.iter().map(|bins| bins.inputs).collect();
+    let leading = x.rank() - bins.len();
+    let (mut value, mut place) = (x, positions(b, &sizes));
+    let mut inside: Option<Value<'b>> = None;
+    for (i, bins) in bins.iter().enumerate() {
+        // The dimension at 2i becomes two: the output, and the place in its window.
+        let widest = bins.widest();
+        let mut dims = vec![1; 2 * sizes.len()];
+        (dims[2 * i], dims[2 * i + 1]) = (bins.outputs, widest);
+        let inputs = b.scalar(bins.inputs, DType::I64);
+        let (start, end) = bins.bounds(b.iota(DType::I32, &dims, 2 * i), inputs);
+        let input = start + b.iota(DType::I32, &dims, 2 * i + 1);
+        let within = input.lt(end);
+        inside = Some(inside.map_or(within, |inside| inside & within));
+        let taken = input.min(bins.inputs - 1).reshape(&[bins.outputs, widest]);
+        let spread = |v: Value<'b>, axis: usize| Places::slices(&v.dims(), axis, taken).read(v);
+        value = spread(value, leading + 2 * i);
+        place = spread(place, 2 * i);
+    }
+    let lowest = x.dtype().max_identity();
+    if let Some(inside) = inside {
+        value = inside.select(value, lowest);
+        place = inside.select(place, i64::from(i32::MAX));
+    }
+    let initial = [b.scalar(lowest, x.dtype()), b.scalar(i32::MAX, DType::I32)];
+    let axes: Vec<usize> = (0..bins.len()).map(|i| leading + 2 * i + 1).collect();
+    let operands = [value, place.broadcast_to(&value.dims())];
+    let results = b.reduce(&operands, &initial, &axes, |a, b| larger((a[0], a[1]), (b[0], b[1])));
+    (results[0], results[1])
+}
+
+fn max_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
+    let (grad, index) = (cx.tensor("grad_output")?, cx.tensor("indices")?);
+    let bins = Bins::of(&cx.ty("self")?.dims, &grad.dims(), spatial)?;
+    if let Some(windows) = even_windows(&bins) {
+        let x = bounded_self(cx)?;
+        x.map_or(Ok(()), |x| require_one_window(x, &bins))?;
+        return Ok(unpooled(grad, index, &windows, input_positions(cx, &windows, x)));
+    }
+    let sizes: Vec<i64> = bins.iter().map(|bins| bins.inputs).collect();
+    let wide = grad.convert(grad.dtype().opmath());
+    Ok(scattered(wide, index.convert(DType::I32), &sizes).convert(grad.dtype()))
+}

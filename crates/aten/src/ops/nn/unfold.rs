@@ -1,0 +1,44 @@
+//! Windows as columns, and columns added back.
+
+use stablehlo::{Number, Value};
+
+use crate::cx::Cx;
+use crate::error::Result;
+use crate::ops::nn::window::Windows;
+use crate::table::{Row, one};
+
+pub(crate) const ROWS: &[Row] = &[one(&["im2col"], im2col), one(&["col2im"], col2im)];
+
+/// (…, channels, height, width) to (…, channels · window, windows).
+fn im2col<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    let windows = Windows::of_pool(cx, &x.dims(), 2)?;
+    let place = x.rank() - 2;
+    let surrounded = windows.surround(x, Number::Int(0));
+    let seen: Vec<Value<'b>> =
+        windows.taps().into_iter().map(|tap| windows.seen(surrounded, &tap).unsqueeze(place)).collect();
+    let mut dims = x.dims();
+    dims[place - 1] *= seen.len() as i64;
+    dims.truncate(place);
+    dims.push(windows.outputs.iter().product());
+    Ok(cx.b().concatenate(&seen, place).reshape(&dims))
+}
+
+/// The adjoint of [`im2col`]: what meets at an element is added.
+fn col2im<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let columns = cx.tensor("self")?;
+    let windows = Windows::of_pool(cx, &cx.ints("output_size")?, 2)?;
+    let taps = windows.taps();
+    let place = columns.rank() - 1;
+    let mut dims = columns.dims();
+    dims[place - 1] /= taps.len() as i64;
+    dims[place] = taps.len() as i64;
+    dims.extend_from_slice(&windows.outputs);
+    let columns = columns.reshape(&dims);
+    let wide = columns.convert(columns.dtype().opmath());
+    let seeing = taps
+        .iter()
+        .enumerate()
+        .map(|(i, tap)| windows.seeing(windows.spread(wide.select_axis(place, i as i64), Number::Int(0)), tap));
+    Ok(seeing.reduce(|sum, one| sum + one).unwrap_or(wide).convert(columns.dtype()))
+}

@@ -1,0 +1,305 @@
+//! Interpolation and its gradients.
+//!
+//! Every filter is linear in the image and separable: each dimension is multiplied by a small matrix of
+//! weights that the program computes, and the gradient by its transpose. (As a product a filter
+//! spreads an infinity or NaN over its row; nearest neighbours of whole factors avoid that.)
+
+use stablehlo::{Builder, DType, DTypes, Value};
+
+use crate::cx::Cx;
+use crate::error::{Error, Result};
+use crate::ops::linalg::matmul::along_last_axes;
+use crate::table::{Row, one};
+
+const SCALES: &[&str] = &["scales", "scales_d", "scales_h", "scales_w"];
+const PIXELS: DTypes = DTypes::FLOATS.or(DTypes::of(&[DType::U8]));
+
+pub(crate) const ROWS: &[Row] = &[
+    one(&["upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"], |cx| resize(cx, Filter::Nearest))
+        .baked(SCALES),
+    one(&["_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"], |cx| {
+        resize(cx, Filter::NearestExact)
+    })
+    .baked(SCALES),
+    one(&["upsample_linear1d", "upsample_trilinear3d"], |cx| resize(cx, Filter::Linear))
+        .takes(&["self"], DTypes::FLOATS)
+        .baked(SCALES),
+    one(&["upsample_bilinear2d"], |cx| resize(cx, Filter::Linear)).takes(&["self"], PIXELS).baked(SCALES),
+    one(&["upsample_bicubic2d"], |cx| resize(cx, Filter::Cubic)).takes(&["self"], PIXELS).baked(SCALES),
+    one(&["_upsample_bilinear2d_aa"], |cx| resize(cx, Filter::SmoothLinear)).takes(&["self"], PIXELS).baked(SCALES),
+    one(&["_upsample_bicubic2d_aa"], |cx| resize(cx, Filter::SmoothCubic)).takes(&["self"], PIXELS).baked(SCALES),
+    one(&["_upsample_lanczos2d_aa"], |cx| resize(cx, Filter::SmoothLanczos)).takes(&["self"], PIXELS).baked(SCALES),
+    one(&["upsample_nearest1d_backward", "upsample_nearest2d_backward", "upsample_nearest3d_backward"], |cx| {
+        resize_backward(cx, Filter::Nearest)
+    })
+    .baked(SCALES),
+    one(
+        &[
+            "_upsample_nearest_exact1d_backward",
+            "_upsample_nearest_exact2d_backward",
+            "_upsample_nearest_exact3d_backward",
+        ],
+        |cx| resize_backward(cx, Filter::NearestExact),
+    )
+    .baked(SCALES),
+    one(&["upsample_linear1d_backward", "upsample_bilinear2d_backward", "upsample_trilinear3d_backward"], |cx| {
+        resize_backward(cx, Filter::Linear)
+    })
+    .baked(SCALES),
+    one(&["upsample_bicubic2d_backward"], |cx| resize_backward(cx, Filter::Cubic)).baked(SCALES),
+    one(&["_upsample_bilinear2d_aa_backward"], |cx| resize_backward(cx, Filter::SmoothLinear)).baked(SCALES),
+    one(&["_upsample_bicubic2d_aa_backward"], |cx| resize_backward(cx, Filter::SmoothCubic)).baked(SCALES),
+    one(&["_upsample_lanczos2d_aa_backward"], |cx| resize_backward(cx, Filter::SmoothLanczos)).baked(SCALES),
+];
+
+/// The `Smooth` filters widen when they shrink an image.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Filter {
+    Nearest,
+    NearestExact,
+    Linear,
+    Cubic,
+    SmoothLinear,
+    SmoothCubic,
+    SmoothLanczos,
+}
+
+/// How one dimension is resized.
+#[derive(Clone, Copy, Debug)]
+struct Axis {
+    filter: Filter,
+    inputs: i64,
+    outputs: i64,
+    align_corners: bool,
+    /// Input elements per output element.
+    scale: f64,
+}
+
+fn axes(cx: &Cx<'_>, filter: Filter, inputs: &[i64], outputs: &[i64]) -> Result<Vec<Axis>> {
+    let spatial = outputs.len();
+    if inputs.len() < spatial || spatial > 3 {
+        return Err(Error::runtime(format!("resizing {inputs:?} to {outputs:?}")));
+    }
+    let align_corners = cx.bool("align_corners")?;
+    let names = if spatial == 1 { &SCALES[..1] } else { &SCALES[4 - spatial..] };
+    Ok((0..spatial)
+        .map(|i| {
+            let (inputs, outputs) = (inputs[inputs.len() - spatial + i], outputs[i]);
+            let given = cx.known_number(names[i]).map(|number| number.to_f64()).filter(|&scale| scale > 0.0);
+            let scale = match given {
+                _ if align_corners => (inputs - 1) as f64 / (outputs - 1).max(1) as f64,
+                Some(scale) => 1.0 / scale,
+                None => inputs as f64 / outputs.max(1) as f64,
+            };
+            let scale = if align_corners && outputs == 1 { 0.0 } else { scale };
+            Axis { filter, inputs, outputs, align_corners, scale }
+        })
+        .collect())
+}
+
+fn resize<'b>(cx: &Cx<'b>, filter: Filter) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    let axes = axes(cx, filter, &x.dims(), &cx.ints("output_size")?)?;
+    if let Some(steps) = whole_steps(&axes) {
+        return Ok(repeat_or_skip(x, &axes, &steps));
+    }
+    let dtype = x.dtype();
+    let work = if dtype.is_float() { dtype.opmath() } else { DType::F32 };
+    let matrices: Vec<Value<'b>> = axes.iter().map(|axis| axis.weights(cx.b(), work)).collect();
+    if dtype.is_float() {
+        return Ok(along_last_axes(x.convert(work), &matrices, 1).convert(dtype));
+    }
+    // PyTorch rounds integers after each dimension, the last one first, and their weights to 16 bits.
+    let resized = matrices.iter().map(|&weights| fixed_point(weights)).enumerate().rev();
+    let resized = resized.fold(x.convert(work), |x, (i, matrix)| {
+        let axis = x.rank() - matrices.len() + i;
+        let last = x.rank() - 1;
+        let resized = along_last_axes(x.move_axis(axis, last), &[matrix], 1).move_axis(last, axis);
+        (resized + 0.5).floor().clamp(dtype.lowest(), dtype.highest())
+    });
+    Ok(resized.convert(dtype))
+}
+
+/// Weights rounded to multiples of the finest power of two that 16-bit integers reach.
+fn fixed_point(weights: Value<'_>) -> Value<'_> {
+    let largest = weights.reduce_max(&[0, 1]);
+    let two = largest.splat_like(2);
+    let bits = (largest.splat_like(32767.5) / largest).log() / std::f64::consts::LN_2;
+    let unit = two.pow(bits.floor().clamp(0.0, 22.0).round_even());
+    let scaled = weights * unit;
+    scaled.lt(0).select((scaled - 0.5).ceil(), (scaled + 0.5).floor()) / unit
+}
+
+fn resize_backward<'b>(cx: &Cx<'b>, filter: Filter) -> Result<Value<'b>> {
+    let grad = cx.tensor("grad_output")?;
+    let axes = axes(cx, filter, &cx.ints("input_size")?, &cx.ints("output_size")?)?;
+    let dtype = grad.dtype();
+    let wide = grad.convert(dtype.opmath());
+    let summed = match whole_steps(&axes) {
+        Some(steps) => sum_or_spread(wide, &axes, &steps),
+        None => {
+            let matrices: Vec<Value<'b>> = axes.iter().map(|axis| axis.weights(cx.b(), wide.dtype())).collect();
+            along_last_axes(wide, &matrices, 0)
+        }
+    };
+    Ok(summed.convert(dtype))
+}
+
+// ---- weights -------------------------------------------------------------------------------------
+
+impl Axis {
+    /// outputs × inputs: the weight of each input in each output.
+    fn weights<'b>(&self, b: &'b Builder, dtype: DType) -> Value<'b> {
+        let output = b.iota(dtype, &[self.outputs, 1], 0);
+        let input = b.iota(dtype, &[1, self.inputs], 1);
+        let last = (self.inputs - 1) as f64;
+        let one_hot = |place: Value<'b>| input.eq(place.clamp(0.0, last)).convert(dtype);
+        let source = if self.align_corners { output * self.scale } else { (output + 0.5) * self.scale - 0.5 };
+        match self.filter {
+            Filter::Nearest => one_hot((output * self.scale).floor()),
+            Filter::NearestExact => one_hot(((output + 0.5) * self.scale).floor()),
+            Filter::Linear => {
+                let source = source.max(0.0);
+                let below = source.floor().min(last);
+                let part = (source - below).clamp(0.0, 1.0);
+                one_hot(below) * (-part + 1.0) + one_hot(below + 1.0) * part
+            }
+            Filter::Cubic => {
+                let below = source.floor();
+                let part = source - below;
+                let tap = |k: f64| one_hot(below + k) * cubic((part - k).abs(), -0.75);
+                tap(-1.0) + tap(0.0) + tap(1.0) + tap(2.0)
+            }
+            _ => {
+                let widening = self.scale.max(1.0);
+                let support = self.support() * widening;
+                let center = (output + 0.5) * self.scale;
+                let first = (center - support + 0.5).max(0.0).floor();
+                let end = (center + support + 0.5).floor().min(self.inputs as f64);
+                let distance = ((input - center + 0.5) / widening).abs();
+                let weight = (input.ge(first) & input.lt(end)).select(self.kernel(distance), 0.0);
+                weight / weight.reduce_sum(&[1]).keep_dims(&[1])
+            }
+        }
+    }
+
+    /// Half the width of a smooth filter.
+    fn support(&self) -> f64 {
+        match self.filter {
+            Filter::SmoothLanczos => 3.0,
+            Filter::SmoothCubic => 2.0,
+            _ => 1.0,
+        }
+    }
+
+    /// A smooth filter's weight at a distance.
+    fn kernel<'b>(&self, distance: Value<'b>) -> Value<'b> {
+        match self.filter {
+            Filter::SmoothLanczos => {
+                let sinc = |x: Value<'b>| {
+                    let x = x * std::f64::consts::PI;
+                    x.eq(0).select(x.splat_like(1), x.sin() / x)
+                };
+                distance.lt(3.0).select(sinc(distance) * sinc(distance / 3.0), 0.0)
+            }
+            Filter::SmoothCubic => cubic(distance, -0.5),
+            _ => (-distance + 1.0).max(0.0),
+        }
+    }
+}
+
+/// The cubic convolution kernel (Keys, "Cubic convolution interpolation for digital image processing",
+/// 1981) at a distance of at most 2.
+pub(crate) fn cubic<'b>(distance: Value<'b>, a: f64) -> Value<'b> {
+    let near = (distance * (a + 2.0) - (a + 3.0)) * distance * distance + 1.0;
+    let far = ((distance - 5.0) * distance + 8.0) * distance * a - 4.0 * a;
+    distance.le(1.0).select(near, distance.lt(2.0).select(far, 0.0))
+}
+
+// ---- whole factors -------------------------------------------------------------------------------
+
+/// How nearest neighbours walk a dimension whose factor is whole.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Step {
+    /// Each input makes so many outputs.
+    Repeat(i64),
+    /// Every so-manyth input from the first makes one output.
+    Skip(i64, i64),
+}
+
+/// The steps where nearest neighbours need no weights in any dimension.
+fn whole_steps(axes: &[Axis]) -> Option<Vec<Step>> {
+    axes.iter().map(Axis::whole_step).collect()
+}
+
+impl Axis {
+    fn whole_step(&self) -> Option<Step> {
+        let offset = match self.filter {
+            Filter::Nearest => 0.0,
+            Filter::NearestExact => 0.5f32,
+            _ => return None,
+        };
+        let source = |output: i64| {
+            let source = ((output as f32 + offset) * self.scale as f32).floor() as i64;
+            source.clamp(0, (self.inputs - 1).max(0))
+        };
+        let walks = |step: &dyn Fn(i64) -> i64| (0..self.outputs).all(|output| source(output) == step(output));
+        let (first, factor) = (source(0), self.outputs / self.inputs.max(1));
+        let skip = if self.outputs > 1 { source(1) - first } else { 1 };
+        if self.inputs > 0 && factor * self.inputs == self.outputs && walks(&|output| output / factor) {
+            Some(Step::Repeat(factor))
+        } else if skip > 0 && walks(&|output| first + output * skip) {
+            Some(Step::Skip(first, skip))
+        } else {
+            None
+        }
+    }
+}
+
+fn repeat_or_skip<'b>(x: Value<'b>, axes: &[Axis], steps: &[Step]) -> Value<'b> {
+    let first = x.rank() - axes.len();
+    let mut result = x;
+    for (i, (axis, step)) in axes.iter().zip(steps).enumerate() {
+        let place = first + i;
+        result = match *step {
+            Step::Repeat(1) => result,
+            Step::Repeat(factor) => {
+                let mut dims = result.dims();
+                dims.insert(place + 1, factor);
+                let kept: Vec<usize> = (0..dims.len()).filter(|&d| d != place + 1).collect();
+                let repeated = result.broadcast_in_dim(&dims, &kept);
+                dims.remove(place + 1);
+                dims[place] = axis.outputs;
+                repeated.reshape(&dims)
+            }
+            Step::Skip(start, step) => result.slice_axis_by(place, start, start + (axis.outputs - 1) * step + 1, step),
+        };
+    }
+    result
+}
+
+/// The adjoint of [`repeat_or_skip`].
+fn sum_or_spread<'b>(grad: Value<'b>, axes: &[Axis], steps: &[Step]) -> Value<'b> {
+    let first = grad.rank() - axes.len();
+    let mut result = grad;
+    for (i, (axis, step)) in axes.iter().zip(steps).enumerate() {
+        let place = first + i;
+        let mut dims = result.dims();
+        result = match *step {
+            Step::Repeat(1) => result,
+            Step::Repeat(factor) => {
+                dims[place] = axis.inputs;
+                dims.insert(place + 1, factor);
+                result.reshape(&dims).reduce_sum(&[place + 1])
+            }
+            Step::Skip(start, step) => {
+                let (mut low, mut high, mut interior) = (vec![0; dims.len()], vec![0; dims.len()], vec![0; dims.len()]);
+                low[place] = start;
+                interior[place] = step - 1;
+                high[place] = axis.inputs - start - (axis.outputs - 1) * step - 1;
+                result.pad(0, &low, &high, &interior)
+            }
+        };
+    }
+    result
+}

@@ -1,0 +1,400 @@
+//! Random numbers, drawn from the call's Philox stream (Salmon et al., "Parallel random numbers: as
+//! easy as 1, 2, 3", 2011). The stream's state and the parameters of a distribution are inputs of the
+//! program, so neither a new seed nor a new parameter recompiles.
+//!
+//! What needs rejection sampling is in `rejection.rs`.
+
+use stablehlo::{DType, DTypes, Number, Type, Value, broadcast_dims};
+
+use crate::cx::{Cx, float_dtype};
+use crate::error::{Error, Result};
+use crate::ops::shape::factory::result_type;
+use crate::table::{Row, many, one};
+use crate::view;
+
+pub(crate) const ROWS: &[Row] = &[
+    // For graphs in which a draw is repeated, as activation checkpointing does: the state of before the draw, and its
+    // return. Each gives the state that it finds, as bytes.
+    one(&["torchtpu::random_state"], |cx| Ok(state_bytes(cx))),
+    one(&["torchtpu::replay_random_state"], |cx| {
+        let before = state_bytes(cx);
+        cx.set_random_state(view::reinterpret(cx.tensor("state")?, DType::U64), true);
+        Ok(before)
+    }),
+    one(&["torchtpu::resume_random_state"], |cx| {
+        let before = state_bytes(cx);
+        cx.set_random_state(view::reinterpret(cx.tensor("state")?, DType::U64), false);
+        Ok(before)
+    }),
+    one(&["uniform"], |cx| uniform_numbers(cx, &cx.ty("self")?))
+        .takes(&["self"], DTypes::INEXACT)
+        .requires(&["from", "to"], |n| n[0] <= n[1]),
+    one(&["rand", "rand.generator", "rand_like", "rand_like.generator"], |cx| {
+        let ty = result_type(cx, DType::F32)?;
+        cx.check_dtype(ty.dtype, DTypes::INEXACT)?;
+        by_parts(&ty, |dtype, dims| Ok(uniform(cx, dtype, dims)))
+    })
+    .bounded(),
+    one(&["normal_functional", "normal_"], |cx| normal_numbers(cx, &cx.ty("self")?))
+        .requires(&["std"], |n| n[0] >= 0.0),
+    one(&["normal.float_float"], |cx| normal_numbers(cx, &result_type(cx, DType::F32)?))
+        .requires(&["std"], |n| n[0] >= 0.0),
+    one(&["normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor"], |cx| {
+        let dtype = cx.promoted(&["mean", "std"])?;
+        cx.check_dtype(cx.promoted(&["std"])?, DTypes::REAL)?;
+        let dims = broadcast_dims(&cx.ty("mean")?.dims, &cx.ty("std")?.dims)
+            .ok_or_else(|| Error::runtime("normal: mean and std do not broadcast"))?;
+        let normal = standard_normal(cx, dtype, &dims);
+        let moved = normal * cx.operand("std", normal.dtype())? + cx.operand("mean", normal.dtype())?;
+        Ok(moved.convert(dtype))
+    }),
+    one(&["randn", "randn.generator", "randn_like", "randn_like.generator"], |cx| {
+        let ty = result_type(cx, DType::F32)?;
+        by_parts(&ty, |dtype, dims| Ok(standard_normal(cx, dtype, dims) * part_deviation(&ty)))
+    })
+    .bounded(),
+    one(&["log_normal"], |cx| {
+        let ty = cx.ty("self")?;
+        let logarithm = normal_numbers(cx, &Type::new(ty.dtype.opmath(), &ty.dims))?;
+        Ok(logarithm.exp().convert(ty.dtype))
+    })
+    .takes(&["self"], DTypes::FLOATS)
+    .requires(&["std"], |n| n[0] > 0.0),
+    one(&["exponential"], |cx| {
+        let ty = cx.ty("self")?;
+        let u = uniform_open(cx, ty.dtype, &ty.dims);
+        Ok((-u.log() / cx.scalar("lambd", u.dtype())?).convert(ty.dtype))
+    })
+    .takes(&["self"], DTypes::FLOATS)
+    .requires(&["lambd"], |n| n[0] > 0.0),
+    one(&["cauchy"], |cx| {
+        let ty = cx.ty("self")?;
+        let u = uniform_open(cx, ty.dtype, &ty.dims);
+        let standard = ((u - 0.5) * std::f64::consts::PI).tan();
+        let moved = standard * cx.scalar("sigma", u.dtype())? + cx.scalar("median", u.dtype())?;
+        Ok(moved.convert(ty.dtype))
+    })
+    .takes(&["self"], DTypes::FLOATS)
+    .requires(&["sigma"], |n| n[0] > 0.0),
+    one(&["geometric"], |cx| {
+        let ty = cx.ty("self")?;
+        let u = uniform_open(cx, ty.dtype, &ty.dims);
+        let failure = -cx.scalar("p", u.dtype())?;
+        Ok((u.log() / failure.log_1p()).ceil().max(1).convert(ty.dtype))
+    })
+    .takes(&["self"], DTypes::REAL_NUMBERS)
+    .requires(&["p"], |n| n[0] > 0.0 && n[0] < 1.0),
+    one(&["bernoulli"], |cx| {
+        let p = cx.tensor("self")?;
+        Ok(trues(cx, p, &p.dims()).convert(p.dtype()))
+    })
+    .takes(&["self"], DTypes::FLOATS)
+    .bounded(),
+    one(&["bernoulli.p", "bernoulli_.float", "bernoulli.Tensor"], |cx| {
+        let ty = cx.ty("self")?;
+        let p = match cx.ty("p") {
+            Ok(p) if p.dtype.is_float() && !p.dims.is_empty() => cx.tensor("p")?,
+            _ => cx.scalar("p", DType::F32)?,
+        };
+        Ok(trues(cx, p, &ty.dims).convert(ty.dtype))
+    })
+    .requires(&["p"], |n| (0.0..=1.0).contains(&n[0]))
+    .bounded(),
+    one(&["random", "random.to", "random.from"], |cx| {
+        let ty = cx.ty("self")?;
+        let last = match cx.int_or_none("to") {
+            Some(to) => to.wrapping_sub(1),
+            None => last_integer(ty.dtype),
+        };
+        integers(cx, &ty, cx.int_or_none("from").unwrap_or(0), last)
+    }),
+    one(
+        &[
+            "randint",
+            "randint.generator",
+            "randint.low",
+            "randint.low_generator",
+            "randint_like",
+            "randint_like.generator",
+            "randint_like.low_dtype",
+            "randint_like.low_generator_dtype",
+        ],
+        |cx| {
+            let ty = result_type(cx, DType::I64)?;
+            integers(cx, &ty, cx.int_or_none("low").unwrap_or(0), cx.int("high")?.wrapping_sub(1))
+        },
+    ),
+    one(&["randperm", "randperm.generator"], |cx| {
+        let n = cx.int("n")?;
+        let dtype = cx.result_dtype(cx.dtype_or_none("dtype").unwrap_or(DType::I64));
+        // Keys that collide sort by position; with these widths that is too rare to be seen.
+        let keys = cx.random_bits(if n <= 1 << 12 { DType::U32 } else { DType::U64 }, &[n]);
+        let numbers = cx.b().iota(DType::I32, &[n], 0);
+        Ok(cx.b().sort(&[keys, numbers], 0, true, |left, right| left[0].lt(right[0]))[1].convert(dtype))
+    }),
+    one(&["multinomial"], multinomial).takes(&["self"], DTypes::FLOATS),
+    many(&["native_dropout"], |cx| {
+        let input = cx.tensor("input")?;
+        if !cx.is_none("train") && !cx.bool("train")? {
+            return Ok(vec![input, cx.b().splat(true, DType::Bool, &input.dims())]);
+        }
+        let keep = -cx.scalar("p", input.dtype().opmath())? + 1.0;
+        let mask = trues(cx, keep, &input.dims());
+        let scale = keep.eq(0).select(keep, keep.recip());
+        Ok(vec![scaled_by_mask(input, mask, scale), mask])
+    })
+    .bounded(),
+    one(&["native_dropout_backward"], |cx| {
+        let grad = cx.tensor("grad_output")?;
+        let grad = grad.convert(cx.result_dtype(float_dtype(grad.dtype())));
+        Ok(scaled_by_mask(grad, cx.tensor("mask")?, cx.scalar("scale", grad.dtype().opmath())?))
+    })
+    .bounded(),
+    many(&["rrelu_with_noise"], |cx| {
+        let (output, noise) = rrelu(cx)?;
+        Ok(vec![noise, output])
+    })
+    .takes(&["self"], DTypes::FLOATS),
+    many(&["rrelu_with_noise_functional", "rrelu_with_noise_"], |cx| {
+        let (output, noise) = rrelu(cx)?;
+        Ok(vec![output, noise])
+    })
+    .takes(&["self"], DTypes::FLOATS),
+];
+
+fn state_bytes<'b>(cx: &Cx<'b>) -> Value<'b> {
+    view::reinterpret(cx.random_state(), DType::U8)
+}
+
+// ---- from bits to numbers --------------------------------------------------------------------------
+
+/// The unsigned type whose bits make one float of type `dtype`.
+pub(super) fn bits_type(dtype: DType) -> DType {
+    if dtype == DType::F64 { DType::U64 } else { DType::U32 }
+}
+
+/// Bits of mantissa, the leading one included.
+fn digits(dtype: DType) -> i64 {
+    match dtype.real() {
+        DType::F16 => 11,
+        DType::BF16 => 8,
+        DType::F64 => 53,
+        _ => 24,
+    }
+}
+
+/// The `count` highest of these random bits, as a signed number.
+fn leading_bits(bits: Value<'_>, count: i64) -> Value<'_> {
+    let signed = if bits.dtype() == DType::U64 { DType::I64 } else { DType::I32 };
+    let width = 8 * bits.dtype().size_bytes() as i64;
+    bits.shift_right_logical(width - count).convert(signed)
+}
+
+/// The float type that this many random bits make.
+fn float_of_bits(bits: Value<'_>) -> DType {
+    if bits.dtype() == DType::U64 { DType::F64 } else { DType::F32 }
+}
+
+/// Uniform numbers in [0, 1) with `digits` random bits.
+fn half_open(bits: Value<'_>, digits: i64) -> Value<'_> {
+    leading_bits(bits, digits).convert(float_of_bits(bits)) * 2f64.powi(-(digits as i32))
+}
+
+/// Uniform numbers in (0, 1): the odd multiples of half a unit, which floats hold exactly.
+pub(super) fn open(bits: Value<'_>) -> Value<'_> {
+    let dtype = float_of_bits(bits);
+    let digits = digits(dtype);
+    (leading_bits(bits, digits - 1) * 2 + 1).convert(dtype) * 2f64.powi(-(digits as i32))
+}
+
+/// Standard normal numbers by the inverse of the distribution function: one draw and one polynomial per
+/// number, where Box and Muller's method takes a logarithm, a root and two trigonometric functions.
+pub(super) fn normal(bits: Value<'_>) -> Value<'_> {
+    let dtype = float_of_bits(bits);
+    let digits = digits(dtype);
+    // Odd multiples of half a unit again: symmetric, and never the ends, whose image is infinite.
+    let numerator = leading_bits(bits, digits) * 2 + (1 - (1i64 << digits));
+    (numerator.convert(dtype) * 2f64.powi(-(digits as i32))).erf_inv() * std::f64::consts::SQRT_2
+}
+
+/// Uniform numbers in [0, 1) of type `dtype`; of as many bits as it can hold, so none rounds to 1.
+fn uniform<'b>(cx: &Cx<'b>, dtype: DType, dims: &[i64]) -> Value<'b> {
+    half_open(cx.random_bits(bits_type(dtype), dims), digits(dtype)).convert(dtype)
+}
+
+/// Uniform numbers in (0, 1), in `dtype` or the type in which it is computed.
+fn uniform_open<'b>(cx: &Cx<'b>, dtype: DType, dims: &[i64]) -> Value<'b> {
+    open(cx.random_bits(bits_type(dtype), dims))
+}
+
+/// Standard normal numbers, in `dtype` or the type in which it is computed.
+fn standard_normal<'b>(cx: &Cx<'b>, dtype: DType, dims: &[i64]) -> Value<'b> {
+    normal(cx.random_bits(bits_type(dtype), dims))
+}
+
+/// Booleans that are true with probability `p`.
+fn trues<'b>(cx: &Cx<'b>, p: Value<'b>, dims: &[i64]) -> Value<'b> {
+    let dtype = if p.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+    uniform(cx, dtype, dims).lt(p.convert(dtype))
+}
+
+// ---- distributions ---------------------------------------------------------------------------------
+
+/// A value of type `ty` from `draw`; a complex one from a draw for each part.
+fn by_parts<'b>(ty: &Type, draw: impl Fn(DType, &[i64]) -> Result<Value<'b>>) -> Result<Value<'b>> {
+    let part = || Ok(draw(ty.dtype.real(), &ty.dims)?.convert(ty.dtype.real()));
+    if ty.dtype.is_complex() { Ok(part()?.complex(part()?)) } else { part() }
+}
+
+/// The standard deviation of each part when the whole has deviation 1.
+fn part_deviation(ty: &Type) -> f64 {
+    if ty.dtype.is_complex() { std::f64::consts::FRAC_1_SQRT_2 } else { 1.0 }
+}
+
+fn normal_numbers<'b>(cx: &Cx<'b>, ty: &Type) -> Result<Value<'b>> {
+    by_parts(ty, |dtype, dims| {
+        let normal = standard_normal(cx, dtype, dims) * part_deviation(ty);
+        Ok(normal * cx.scalar("std", normal.dtype())? + cx.scalar("mean", normal.dtype())?)
+    })
+}
+
+/// Uniform numbers in [from, to).
+fn uniform_numbers<'b>(cx: &Cx<'b>, ty: &Type) -> Result<Value<'b>> {
+    let known = |name| cx.known_number(name).map(Number::to_f64);
+    let unit = known("from") == Some(0.0) && known("to") == Some(1.0);
+    by_parts(ty, |dtype, dims| {
+        let u = uniform(cx, dtype, dims);
+        if unit {
+            return Ok(u);
+        }
+        let work = dtype.opmath();
+        let (from, to) = (cx.scalar("from", work)?, cx.scalar("to", work)?);
+        let x = (u.convert(work) * (to - from) + from).convert(dtype);
+        // Rounding can reach the excluded end.
+        Ok(x.ge(to.convert(dtype)).select(from.convert(dtype), x))
+    })
+}
+
+/// The largest number that `random_` draws for a type: floats stay among the integers they all hold.
+fn last_integer(dtype: DType) -> i64 {
+    match dtype {
+        DType::U64 => i64::MAX,
+        dtype if dtype.is_float() => 1 << digits(dtype),
+        dtype => dtype.highest().to_i64(),
+    }
+}
+
+/// The step between neighbours of `x` in a float type, at least 1; 1 for integers.
+fn spacing(x: i64, dtype: DType) -> i128 {
+    if !dtype.is_float() {
+        return 1;
+    }
+    let bits = 64 - i64::from(x.unsigned_abs().leading_zeros());
+    1 << (bits - digits(dtype)).max(0)
+}
+
+/// Integers from `low` to `last`, both included, as elements of `ty`.
+fn integers<'b>(cx: &Cx<'b>, ty: &Type, low: i64, last: i64) -> Result<Value<'b>> {
+    cx.check_dtype(ty.dtype, DTypes::REAL)?;
+    // Float types have no integers of their own beyond their digits: stay between those they have.
+    let inner_low = i128::from(low) + (-i128::from(low)).rem_euclid(spacing(low, ty.dtype));
+    let inner_last = i128::from(last) - i128::from(last).rem_euclid(spacing(last, ty.dtype));
+    let count = inner_last - inner_low + 1;
+    if count < 1 {
+        return Err(Error::runtime(format!("random: no number of this type lies from {low} to {last}")));
+    }
+    // A remainder favours small numbers by the range over 2^bits: with the wider type where that could be seen.
+    let narrow = count <= 1 << 20;
+    let bits = cx.random_bits(if narrow { DType::U32 } else { DType::U64 }, &ty.dims);
+    let offset = match count {
+        count if count == 1 << 64 => bits,
+        count if count & (count - 1) == 0 => bits & Number::Int((count - 1) as i64),
+        count => bits % Number::Int(count as i64),
+    };
+    let fits = |x: i128| i32::try_from(x).is_ok();
+    let work = if narrow && fits(inner_low) && fits(inner_last) { DType::I32 } else { DType::I64 };
+    Ok((offset.convert(work) + Number::Int(inner_low as i64)).convert(ty.dtype))
+}
+
+/// Draws of category numbers with the weights `self` (rows of them).
+/// Asks that weights be finite, not negative, and not all zero, in the words that PyTorch has for either way to draw.
+fn check_weights<'b>(cx: &Cx<'b>, weights: Value<'b>, draws_again: bool) {
+    let invalid = |what: &str| Error::runtime(format!("invalid multinomial distribution ({what})"));
+    let (negative, infinite) = (weights.lt(0), !weights.is_finite());
+    if draws_again {
+        cx.check_none(negative, invalid("encountering probability entry < 0"));
+        cx.check_none(infinite, invalid("encountering probability entry = infinity or NaN"));
+    } else {
+        let message = "probability tensor contains either `inf`, `nan` or element < 0";
+        cx.check_none(negative | infinite, Error::runtime(message));
+    }
+    let sum = weights.reduce_sum(&[weights.rank() - 1]);
+    cx.check_none(sum.le(0), invalid("sum of probabilities <= 0"));
+}
+
+fn multinomial<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let b = cx.b();
+    let weights = cx.tensor("self")?;
+    let (dtype, dims) = (weights.dtype().opmath(), weights.dims());
+    let samples = cx.int("num_samples")?;
+    let Some(axis) = dims.len().checked_sub(1) else {
+        return Err(Error::runtime("prob_dist must be 1 or 2 dim"));
+    };
+    let weights = weights.convert(dtype);
+    let draws_again = cx.bool("replacement")? && samples > 1;
+    check_weights(cx, weights, draws_again);
+    let mut sample_dims = dims.clone();
+    sample_dims[axis] = samples;
+    if draws_again {
+        // Inverse of the distribution function: how many of the running sums a uniform number has passed.
+        let sums = weights.scan(axis, Number::Int(0), |a, x| a + x);
+        let total = sums.slice_axis(axis, dims[axis] - 1, dims[axis]);
+        let targets = uniform_open(cx, dtype, &sample_dims).convert(dtype) * total;
+        let passed = sums.unsqueeze(axis).le(targets.unsqueeze(axis + 1));
+        let count = passed.convert(DType::I32).reduce_sum(&[axis + 1]);
+        return Ok(count.min(last_possible(weights, axis)).convert(DType::I64));
+    }
+    // Exponential races (Efraimidis and Spirakis, 2006): the first to arrive are a sample without replacement.
+    let arrival = -uniform_open(cx, dtype, &dims).log().convert(dtype) / weights;
+    let category = b.iota(DType::I32, &dims, axis);
+    let first = if samples == 1 {
+        let start = [b.scalar(dtype.min_identity(), dtype), b.scalar(i64::from(i32::MAX), DType::I32)];
+        b.reduce(&[arrival, category], &start, &[axis], |a, x| {
+            let earlier = a[0].lt(x[0]) | (a[0].eq(x[0]) & a[1].lt(x[1]));
+            vec![earlier.select(a[0], x[0]), earlier.select(a[1], x[1])]
+        })[1]
+            .reshape(&sample_dims)
+    } else {
+        let sorted = b.sort(&[arrival, category], axis, true, |left, right| left[0].lt(right[0]));
+        sorted[1].slice_axis(axis, 0, samples)
+    };
+    Ok(first.convert(DType::I64))
+}
+
+/// The last category whose weight is not zero: rounding must not lead behind it.
+fn last_possible(weights: Value<'_>, axis: usize) -> Value<'_> {
+    let category = weights.builder().iota(DType::I32, &weights.dims(), axis);
+    weights.gt(0).select(category, 0).reduce_max(&[axis]).keep_dims(&[axis])
+}
+
+/// `x · mask · scale` with a scale of the type in which that is computed; as in PyTorch, a dropped NaN stays NaN.
+fn scaled_by_mask<'b>(x: Value<'b>, mask: Value<'b>, scale: Value<'b>) -> Value<'b> {
+    let dtype = x.dtype();
+    let work = dtype.opmath();
+    (x.convert(work) * mask.convert(work) * scale).convert(dtype)
+}
+
+/// The randomized leaky ReLU and its noise: the slope at each element.
+fn rrelu<'b>(cx: &Cx<'b>) -> Result<(Value<'b>, Value<'b>)> {
+    let x = cx.tensor("self")?;
+    let (dtype, work) = (x.dtype(), x.dtype().opmath());
+    let (lower, upper) = (cx.scalar("lower", work)?, cx.scalar("upper", work)?);
+    let wide = x.convert(work);
+    if !cx.bool("training")? {
+        let slope = (lower + upper) / 2;
+        return Ok((wide.le(0).select(wide * slope, wide).convert(dtype), cx.tensor("noise")?));
+    }
+    let slope = half_open(cx.random_bits(bits_type(work), &x.dims()), digits(work)) * (upper - lower) + lower;
+    let noise = wide.le(0).select(slope, slope.splat_like(1));
+    Ok(((wide * noise).convert(dtype), noise.convert(dtype)))
+}

@@ -1,0 +1,4 @@
+//! Random numbers.
+
+pub(crate) mod distributions;
+pub(crate) mod rejection;

@@ -1,0 +1,115 @@
+//! Elements by their rank: medians, the k-th smallest; and the most frequent.
+
+use stablehlo::{DType, DTypes, Number, Value};
+
+use crate::cx::Cx;
+use crate::error::{Error, Result};
+use crate::ops::index::indexing::take_along;
+use crate::ops::reduce::reductions::{extreme_with_position, first_position, keep};
+use crate::ops::reduce::sort::{last_value, sorted};
+use crate::ops::reduce::sort_keys;
+use crate::table::{Row, many, one};
+
+pub(crate) const ROWS: &[Row] = &[
+    many(&["kthvalue"], |cx| {
+        let rank = cx.int("k")? - 1;
+        along(cx, |x, axis| at_rank(x, axis, x.builder().scalar(rank, DType::I32)))
+    })
+    .bounded(),
+    many(&["median.dim"], |cx| along(cx, median)).takes(&["self"], DTypes::REAL).bounded(),
+    many(&["nanmedian.dim"], |cx| along(cx, nan_median)).takes(&["self"], DTypes::REAL).bounded(),
+    one(&["median"], |cx| Ok(of_all(cx.tensor("self")?, median))).takes(&["self"], DTypes::REAL),
+    one(&["nanmedian"], |cx| Ok(of_all(cx.tensor("self")?, nan_median))).takes(&["self"], DTypes::REAL),
+    many(&["mode"], |cx| along(cx, mode)),
+];
+
+/// `f` along the argument `dim`, minding `keepdim`: values and positions without that dimension.
+fn along<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, usize) -> (Value<'b>, Value<'b>)) -> Result<Vec<Value<'b>>> {
+    let x = cx.tensor("self")?;
+    let axis = cx.axis_arg("dim", x.rank())?;
+    if x.rank() == 0 {
+        return Ok(vec![x, cx.b().scalar(0, DType::I64)]);
+    }
+    if x.dim(axis) == 0 {
+        return Err(Error::index(format!("median(): Expected reduction dim {axis} to have non-zero size.")));
+    }
+    let (values, positions) = f(x, axis);
+    Ok(vec![keep(cx, values, &[axis])?, keep(cx, positions, &[axis])?])
+}
+
+fn of_all<'b>(x: Value<'b>, f: impl FnOnce(Value<'b>, usize) -> (Value<'b>, Value<'b>)) -> Value<'b> {
+    match x.numel() {
+        0 if x.dtype().is_float() => x.builder().scalar(f64::NAN, x.dtype()),
+        0 => x.builder().scalar(x.dtype().lowest(), x.dtype()),
+        _ => f(x.flatten(), 0).0,
+    }
+}
+
+/// The lower median; NaN where there is one.
+fn median(x: Value<'_>, axis: usize) -> (Value<'_>, Value<'_>) {
+    let last = x.size(axis, DType::I32) - 1;
+    // NaN sorts last, so the last element tells.
+    let rank = x.is_nan().reduce_any(&[axis]).select(last, last / 2);
+    at_rank(x, axis, rank)
+}
+
+/// The lower median of what is not NaN.
+fn nan_median(x: Value<'_>, axis: usize) -> (Value<'_>, Value<'_>) {
+    let numbers = (!x.is_nan()).convert(DType::I32).reduce_sum(&[axis]);
+    at_rank(x, axis, (numbers - 1).max(0) / 2)
+}
+
+/// The element at place `rank` (int32, counted from 0) of the sorted `axis`, and its first position.
+fn at_rank<'b>(x: Value<'b>, axis: usize, rank: Value<'b>) -> (Value<'b>, Value<'b>) {
+    let x = x.filled([axis], |x| last_value(x, false), "a rank along merged dimensions");
+    let mut dims = x.dims();
+    dims[axis] = 1;
+    let rank = if rank.rank() == 0 { rank.broadcast_to(&dims) } else { rank.unsqueeze(axis) };
+    let value = match sort_keys::keys(x.without_extents()) {
+        // Beside the axis, what is padding stays padding.
+        Some(keys) => sort_keys::elements(key_at_rank(keys, axis, rank.without_extents()), x.dtype())
+            .with_extents(x.is_bounded().then(|| x.extents())),
+        None => {
+            let (ordered, _) = sorted(x, axis, false);
+            let chosen = x.builder().iota(DType::I32, &x.dims(), axis).eq(rank);
+            chosen.select(ordered, x.dtype().max_identity()).reduce_max(&[axis]).unsqueeze(axis)
+        }
+    };
+    let found = x.eq(value) | (x.is_nan() & value.is_nan());
+    (value.squeeze(axis), first_position(found, axis))
+}
+
+/// Radix selection: finds the key bit by bit from the highest, each time counting the keys below. Linear in
+/// the size, where a sort is not.
+fn key_at_rank<'b>(keys: Value<'b>, axis: usize, rank: Value<'b>) -> Value<'b> {
+    let b = keys.builder();
+    let dtype = keys.dtype();
+    let top = Number::Int(1 << (8 * dtype.size_bytes() - 1));
+    let state = [b.scalar(top, dtype), b.splat(0, dtype, &rank.dims()), keys, rank];
+    let state = b.while_loop(
+        &state,
+        |state| state[0].ne(0),
+        |state| {
+            let [bit, prefix, keys, rank] = [state[0], state[1], state[2], state[3]];
+            let candidate = prefix | bit;
+            let below = keys.lt(candidate).convert(DType::I32).reduce_sum(&[axis]).unsqueeze(axis);
+            vec![bit.shift_right_logical(1), below.le(rank).select(candidate, prefix), keys, rank]
+        },
+    );
+    state[1]
+}
+
+/// The most frequent element, of equally frequent ones the smallest, and its last position.
+fn mode<'b>(x: Value<'b>, axis: usize) -> (Value<'b>, Value<'b>) {
+    let b = x.builder();
+    let (ordered, positions) = sorted(x, axis, false);
+    let (dims, size) = (x.dims(), x.dim(axis));
+    let place = b.iota(DType::I32, &dims, axis);
+    let previous = ordered.slice_axis(axis, 0, size - 1).pad_axis(axis, 0, 1, 0);
+    let starts = ordered.ne(previous) | place.eq(0);
+    let start = starts.select(place, 0).scan(axis, Number::Int(0), |a, x| a.max(x));
+    // The first of the longest stretches reaches its full length at its last element.
+    let (_, end) = extreme_with_position(place - start, axis, |x, axes| x.reduce_max(axes));
+    let pick = |y: Value<'b>| take_along(y, axis, end.unsqueeze(axis)).squeeze(axis);
+    (pick(ordered), pick(positions))
+}

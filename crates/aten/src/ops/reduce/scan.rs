@@ -1,0 +1,86 @@
+//! Running sums, products and extremes.
+
+use stablehlo::{DType, DTypes, Number, Value};
+
+use crate::cx::Cx;
+use crate::error::Result;
+use crate::ops::reduce::reductions::widened;
+use crate::table::{Row, many, one};
+
+pub(crate) const ROWS: &[Row] = &[
+    one(&["cumsum"], |cx| running(cx, Number::Int(0), |a, x| a + x)),
+    one(&["cumprod"], |cx| running(cx, Number::Int(1), |a, x| a * x)),
+    many(&["cummax"], |cx| {
+        let x = cx.tensor("self")?;
+        running_extreme(cx, x.dtype().max_identity(), |a, x| a.larger(x))
+    }),
+    many(&["cummin"], |cx| {
+        let x = cx.tensor("self")?;
+        running_extreme(cx, x.dtype().min_identity(), |a, x| a.smaller(x))
+    }),
+    one(&["logcumsumexp", "_logcumsumexp"], |cx| {
+        let x = cx.tensor("self")?;
+        let scanned = |x| scan_along(cx, x, Number::Float(f64::NEG_INFINITY), log_add_exp);
+        let wide = x.dtype().opmath();
+        if wide == x.dtype() {
+            return scanned(x);
+        }
+        // Kept apart from the conversions: of a window of 16 bits with this function libtpu's compiler for v6e dies.
+        Ok(scanned(x.convert(wide).barrier())?.barrier().convert(x.dtype()))
+    })
+    .takes(&["self"], DTypes::INEXACT),
+];
+
+/// A scan along the argument `dim`; a 0-d value is its own.
+fn scan_along<'b>(
+    cx: &Cx<'b>,
+    x: Value<'b>,
+    identity: Number,
+    combine: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>,
+) -> Result<Value<'b>> {
+    let axis = cx.axis_arg("dim", x.rank())?;
+    Ok(if x.rank() == 0 { x } else { x.scan(axis, identity, combine) })
+}
+
+/// A scan whose result has the type of the argument `dtype`, or that of `self` (int64 for integers).
+fn running<'b>(
+    cx: &Cx<'b>,
+    identity: Number,
+    combine: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>,
+) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    let x = match cx.dtype_or_none("dtype") {
+        Some(dtype) => x.convert(dtype),
+        None => widened(x),
+    };
+    cx.check_dtype(x.dtype(), DTypes::NUMBERS)?;
+    Ok(scan_along(cx, x.convert(x.dtype().opmath()), identity, combine)?.convert(x.dtype()))
+}
+
+/// The running extreme and the position of its last occurrence so far; NaN stays once met.
+fn running_extreme<'b>(
+    cx: &Cx<'b>,
+    identity: Number,
+    extreme: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>,
+) -> Result<Vec<Value<'b>>> {
+    let x = cx.tensor("self")?;
+    let values = scan_along(cx, x, identity, extreme)?;
+    if x.rank() == 0 {
+        return Ok(vec![x, cx.b().scalar(0, DType::I64)]);
+    }
+    let axis = cx.axis_arg("dim", x.rank())?;
+    let position = cx.b().iota(DType::I32, &x.dims(), axis);
+    // An element that equals the extreme so far sets a record; positions of records only grow.
+    let records = (x.eq(values) | x.is_nan()).select(position, 0);
+    let positions = records.scan(axis, Number::Int(0), |a, x| a.max(x));
+    Ok(vec![values, positions.convert(DType::I64)])
+}
+
+/// `log(exp a + exp b)` without overflow.
+pub(crate) fn log_add_exp<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
+    let first = a.real().ge(b.real());
+    let (larger, smaller) = (first.select(a, b), first.select(b, a));
+    // Equal infinities have no difference.
+    let difference = larger.eq(smaller).select(larger.splat_like(0), smaller - larger);
+    larger + difference.exp().log_1p()
+}

@@ -1,0 +1,149 @@
+//! Sorting, and searching in what is sorted.
+
+use stablehlo::{DType, DTypes, Value};
+
+use crate::cx::Cx;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::index::indexing::{take_along, take_flat};
+use crate::ops::reduce::sort_keys;
+use crate::table::{Row, many, one};
+
+pub(crate) const ROWS: &[Row] = &[
+    many(&["sort", "sort.stable"], |cx| {
+        let x = cx.tensor("self")?;
+        if x.dtype().is_complex() {
+            return Err(Error::new(ErrorKind::Type, "Sort does not support complex dtypes"));
+        }
+        let (values, positions) = sorted(x, cx.axis_arg("dim", x.rank())?, cx.bool("descending")?);
+        Ok(vec![values, positions])
+    })
+    .bounded(),
+    many(&["topk"], top_k).takes(&["self"], DTypes::REAL_NUMBERS).bounded(),
+    one(&["searchsorted.Tensor", "searchsorted.Scalar"], |cx| {
+        let (mut sequence, values) = cx.pair("sorted_sequence", "self")?;
+        if let Some(sorter) = cx.tensor_or_none("sorter") {
+            sequence = take_along(sequence, sequence.rank().saturating_sub(1), sorter);
+        }
+        let right = cx.bool("right")? || cx.str_or_none("side").is_some_and(|side| side == "right");
+        insertion_points(cx, sequence, values, right)
+    })
+    .takes(&["sorted_sequence", "self"], DTypes::REAL_NUMBERS),
+    one(&["bucketize.Tensor", "bucketize.Scalar"], |cx| {
+        let (boundaries, values) = cx.pair("boundaries", "self")?;
+        if boundaries.rank() != 1 {
+            return Err(Error::runtime(format!(
+                "boundaries tensor must be 1 dimension, but got dim({})",
+                boundaries.rank()
+            )));
+        }
+        insertion_points(cx, boundaries, values, cx.bool("right")?)
+    })
+    .takes(&["boundaries", "self"], DTypes::REAL_NUMBERS),
+];
+
+/// The elements along `axis` in order and their positions (int64). Equal elements keep their order.
+pub(crate) fn sorted(x: Value<'_>, axis: usize, descending: bool) -> (Value<'_>, Value<'_>) {
+    let b = x.builder();
+    if x.rank() == 0 {
+        return (x, b.scalar(0, DType::I64));
+    }
+    if x.is_bounded_along(&[axis]) {
+        let padding_last = x.filled_along(axis, last_value(x, descending), "a sort of merged dimensions");
+        let (values, positions) = sorted(padding_last, axis, descending);
+        return (values.bounded_like(x), positions.bounded_like(x));
+    }
+    let (dims, dtype) = (x.dims(), x.dtype());
+    let keys = sort_keys::keys(x).filter(|keys| keys.dtype() != DType::U64 && dims[axis] < 1 << 31);
+    let Some(keys) = keys else {
+        let position = if dims[axis] < 1 << 31 { DType::I32 } else { DType::I64 };
+        let pairs = [x, b.iota(position, &dims, axis)];
+        let sorted = b.sort(&pairs, axis, true, |left, right| left[0].sorts_before(right[0], descending));
+        return (sorted[0], sorted[1].convert(DType::I64));
+    };
+    // Key, position and the sign of a zero in one word: a sort of plain integers is several times
+    // faster than one that compares pairs, and needs no stability.
+    let keys = if descending { !keys } else { keys };
+    let words = keys.convert(DType::U64).shift_left(32) | b.iota(DType::U64, &dims, axis).shift_left(1);
+    let words = if dtype.is_float() { words | sort_keys::is_minus_zero(x).convert(DType::U64) } else { words };
+    let words = b.sort(&[words], axis, false, |left, right| left[0].lt(right[0]))[0];
+    let keys = words.shift_right_logical(32).convert(keys.dtype());
+    let values = sort_keys::elements(if descending { !keys } else { keys }, dtype);
+    let values = if dtype.is_float() { (words & 1).ne(0).select(values.splat_like(-0.0), values) } else { values };
+    (values, (words.shift_right_logical(1) & 0x7fff_ffff).convert(DType::I64))
+}
+
+/// What no element comes after, 0-d: padding with it comes last, for equal elements keep their order.
+pub(crate) fn last_value(x: Value<'_>, descending: bool) -> Value<'_> {
+    let (b, dtype) = (x.builder(), x.dtype());
+    match (descending, dtype.is_float()) {
+        (true, true) => b.scalar(f64::NEG_INFINITY, dtype),
+        (true, false) => b.scalar(dtype.lowest(), dtype),
+        (false, true) => b.scalar(f64::NAN, dtype),
+        (false, false) => b.scalar(dtype.highest(), dtype),
+    }
+}
+
+fn top_k<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+    let x = cx.tensor("self")?;
+    let (axis, count, largest) = (cx.axis_arg("dim", x.rank())?, cx.int("k")?, cx.bool("largest")?);
+    if x.rank() == 0 {
+        return Ok(vec![x, cx.b().scalar(0, DType::I64)]);
+    }
+    if count == 0 || !fits_float32(x.dtype()) {
+        let (values, positions) = sorted(x, axis, largest);
+        // Padding comes last.
+        return Ok([values, positions].map(|all| all.whole_along(axis).slice_axis(axis, 0, count)).to_vec());
+    }
+    // XLA selects the largest of float32 without sorting everything.
+    let last = x.rank() - 1;
+    let y = x.move_axis(axis, last).convert(DType::F32);
+    let nan = cx.b().scalar(if largest { 0x7fc0_0000 } else { 0xffc0_0000_i64 }, DType::U32).bitcast(DType::F32);
+    let ordered = y.is_nan().select(nan, if largest { y } else { -y });
+    let lowest = cx.b().scalar(0xffc0_0000_i64, DType::U32).bitcast(DType::F32);
+    let (values, positions) = ordered.filled_along(last, lowest, "topk of merged dimensions").top_k(count);
+    let values = if largest { values } else { -values };
+    Ok(vec![values.convert(x.dtype()).move_axis(last, axis), positions.convert(DType::I64).move_axis(last, axis)])
+}
+
+fn fits_float32(dtype: DType) -> bool {
+    dtype.size_bytes() < 4 || dtype == DType::F32
+}
+
+/// For each of `values`, how many elements of the sorted last dimension of `sequence` go before it (or,
+/// `right`, do not go after it). A `sequence` of several dimensions shares the leading ones with `values`.
+fn insertion_points<'b>(cx: &Cx<'b>, sequence: Value<'b>, values: Value<'b>, right: bool) -> Result<Value<'b>> {
+    /// Sequences up to this long are compared as a whole, which fuses and needs no gather. XLA's CPU compiler
+    /// splits sums of more than 32 elements, and would store what is summed.
+    const SHORT: i64 = 32;
+    let dtype = if cx.bool("out_int32")? { DType::I32 } else { DType::I64 };
+    // Negations: a NaN among the values goes to the end.
+    let before = |element: Value<'b>, value: Value<'b>| match right {
+        true => !element.gt(value),
+        false => !element.ge(value),
+    };
+    let shared = sequence.rank() < 2;
+    let size = sequence.dims().last().copied().unwrap_or(1);
+    if size <= SHORT {
+        let rank = values.rank();
+        let row = if shared { sequence.reshape(&[size]) } else { sequence.unsqueeze(rank - 1) };
+        return Ok(before(row, values.unsqueeze(rank)).convert(dtype).reduce_sum(&[rank]));
+    }
+    // Binary search: `found` grows by halving steps while the element at its end still goes before.
+    let first_step = 1 << (63 - size.leading_zeros());
+    let found = cx.b().splat(0, DType::I32, &values.dims());
+    let state = [cx.b().scalar(first_step, DType::I32), found, sequence, values];
+    let state = cx.b().while_loop(
+        &state,
+        |state| state[0].gt(0),
+        |state| {
+            let [step, found, sequence, values] = [state[0], state[1], state[2], state[3]];
+            let end = found + step;
+            let last = end.min(size) - 1;
+            let element =
+                if shared { take_flat(sequence, last) } else { take_along(sequence, sequence.rank() - 1, last) };
+            let grows = end.le(size) & before(element, values);
+            vec![step / 2, grows.select(end, found), sequence, values]
+        },
+    );
+    Ok(state[1].convert(dtype))
+}

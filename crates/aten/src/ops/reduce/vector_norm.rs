@@ -1,0 +1,68 @@
+//! Norms of vectors.
+
+use stablehlo::{DType, DTypes, Value};
+
+use crate::cx::{Cx, float_dtype};
+use crate::error::Result;
+use crate::ops::reduce::reductions::{reduced, squared_magnitude};
+use crate::table::{Row, one};
+
+pub(crate) const ROWS: &[Row] = &[
+    one(&["linalg_vector_norm"], |cx| norm_row(cx, "ord")).takes(&["self"], DTypes::INEXACT).baked(&["ord"]),
+    one(&["norm.Scalar", "norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype", "norm.ScalarOpt_dtype"], |cx| {
+        norm_row(cx, "p")
+    })
+    .takes(&["self"], DTypes::INEXACT)
+    .baked(&["p"]),
+    one(&["dist"], |cx| {
+        let (x, y) = cx.float_pair("self", "other")?;
+        let difference = x.convert(x.dtype().opmath()) - y.convert(y.dtype().opmath());
+        let axes: Vec<usize> = (0..difference.rank()).collect();
+        Ok(vector_norm(difference, order(cx, "p")?, &axes).convert(x.dtype().real()))
+    })
+    .takes(&["self", "other"], DTypes::INEXACT)
+    .baked(&["p"]),
+    one(&["renorm"], |cx| {
+        let x = cx.tensor("self")?;
+        let wide = x.convert(x.dtype().opmath());
+        let kept = cx.axis_arg("dim", x.rank())?;
+        let axes: Vec<usize> = (0..x.rank()).filter(|&axis| axis != kept).collect();
+        let norm = vector_norm(wide, order(cx, "p")?, &axes).keep_dims(&axes);
+        let limit = cx.scalar("maxnorm", norm.dtype())?;
+        let factor = norm.gt(limit).select(limit / (norm + 1e-7), 1.0);
+        Ok((wide * factor.convert(wide.dtype())).convert(x.dtype()))
+    })
+    .takes(&["self"], DTypes::INEXACT)
+    .baked(&["p"]),
+];
+
+fn order(cx: &Cx<'_>, name: &str) -> Result<f64> {
+    if cx.is_none(name) { Ok(2.0) } else { Ok(cx.number(name)?.to_f64()) }
+}
+
+fn norm_row<'b>(cx: &Cx<'b>, order_name: &str) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    let dtype: DType = cx.dtype_or_none("dtype").unwrap_or(float_dtype(x.dtype()));
+    let order = order(cx, order_name)?;
+    let norm = reduced(cx, x.convert(dtype).convert(dtype.opmath()), |x, axes| vector_norm(x, order, axes))?;
+    Ok(norm.convert(dtype.real()))
+}
+
+/// `(Σ |x|ᵖ)^(1/p)` over `axes`, and its limits: the number of non-zeros for 0, the extremes for ±∞.
+pub(crate) fn vector_norm<'b>(x: Value<'b>, p: f64, axes: &[usize]) -> Value<'b> {
+    if p == 2.0 {
+        return squared_magnitude(x).reduce_sum(axes).sqrt();
+    }
+    let magnitude = x.abs();
+    if p == 0.0 {
+        magnitude.ne(0.0).convert(magnitude.dtype()).reduce_sum(axes)
+    } else if p == 1.0 {
+        magnitude.reduce_sum(axes)
+    } else if p == f64::INFINITY {
+        magnitude.reduce_max(axes)
+    } else if p == f64::NEG_INFINITY {
+        magnitude.reduce_min(axes)
+    } else {
+        magnitude.pow(p).reduce_sum(axes).pow(1.0 / p)
+    }
+}

@@ -1,0 +1,344 @@
+//! Views of bounded dimensions: where a part of one begins, or an element lies, the program computes from the sizes.
+
+use stablehlo::{Builder, DType, Extent, Factor, Value};
+
+use crate::cx::{Arg, Cx};
+use crate::error::{Error, Result};
+use crate::ops::index::indexing::Places;
+use crate::spec::{ArgSpec, Dim};
+
+/// The argument `dim`, if that dimension of `self`, or what is taken of it, is bounded.
+pub(crate) fn bounded_axis(cx: &Cx<'_>) -> Result<Option<usize>> {
+    let x = cx.tensor("self")?;
+    let axis = cx.axis_arg("dim", x.rank())?;
+    Ok(Some(axis).filter(|&axis| x.rank() > 0 && (x.is_bounded_along(&[axis]) || takes_bounded(cx))))
+}
+
+/// Whether a slice or a selection is from or up to a bounded size.
+fn takes_bounded(cx: &Cx<'_>) -> bool {
+    ["start", "end", "index"].into_iter().any(|name| matches!(cx.arg(name), Arg::Plain(ArgSpec::Dim(_))))
+}
+
+/// The place of an index, which counts from the end where it is negative, in a bounded dimension of `size`: int64,
+/// 0-d.
+fn place_in<'b>(cx: &Cx<'b>, size: Value<'b>, name: &str) -> Result<Value<'b>> {
+    let index = cx.dim(name)?;
+    let place = cx.size_of(&index);
+    Ok(match index.sizes.is_empty() {
+        true if index.capacity < 0 => size + place,
+        true => place,
+        false => place.lt(0).select(size + place, place),
+    })
+}
+
+/// Where a slice of a bounded dimension of `size` begins: int64, 0-d.
+fn start_of<'b>(cx: &Cx<'b>, size: Value<'b>) -> Result<Value<'b>> {
+    match cx.is_none("start") {
+        true => Ok(cx.b().scalar(0, DType::I64)),
+        false => Ok(place_in(cx, size, "start")?.max(0).min(size)),
+    }
+}
+
+/// The dimension `dim` of the argument `input_sizes` and its size, if that is bounded.
+pub(crate) fn bounded_input<'b>(cx: &Cx<'b>) -> Result<Option<(usize, Value<'b>)>> {
+    let sizes = cx.dims("input_sizes")?;
+    let axis = cx.axis_arg("dim", sizes.len())?;
+    let bounded = |size: &&Dim| !size.sizes.is_empty() || takes_bounded(cx);
+    Ok(sizes.get(axis).filter(bounded).map(|size| (axis, cx.size_of(size))))
+}
+
+/// The gradient of [`slice`].
+pub(crate) fn slice_back<'b>(cx: &Cx<'b>, zeros: Value<'b>, axis: usize, size: &Value<'b>) -> Result<Value<'b>> {
+    let part = in_steps(cx, cx.tensor("grad_output")?, axis);
+    Ok(put_back(zeros, part, axis, start_of(cx, *size)?))
+}
+
+/// Whether a split is of, or into, bounded dimensions.
+pub(crate) fn is_split(cx: &Cx<'_>, x: Value<'_>, axis: usize) -> bool {
+    let is_bounded = |dims: &[Dim]| dims.get(axis).is_some_and(|dim| !dim.sizes.is_empty());
+    x.rank() > 0 && (x.is_bounded_along(&[axis]) || cx.result_dims(0).is_some_and(is_bounded))
+}
+
+/// The parts of a bounded dimension, of these sizes or, where there is one, all but the last of it. PyTorch says how
+/// many there are, and how long.
+pub(crate) fn split<'b>(cx: &Cx<'b>, x: Value<'b>, axis: usize, sizes: &[Dim]) -> Vec<Value<'b>> {
+    x.require_prefix(axis, "a split of merged dimensions");
+    let lengths = (0..).map_while(|i| Some(cx.result_dims(i)?.get(axis)?.capacity));
+    let mut start = cx.b().scalar(0, DType::I64);
+    let part = |(i, length): (usize, i64)| {
+        let room = x.whole_along(axis).pad_axis(axis, 0, 0, length);
+        let part = run_from(room, axis, start, length);
+        start = start + cx.size_of(&sizes[i.min(sizes.len() - 1)]);
+        part
+    };
+    lengths.enumerate().map(part).collect()
+}
+
+/// A part with zeros behind it, and between its elements where the argument `step` says so.
+fn in_steps<'b>(cx: &Cx<'b>, part: Value<'b>, axis: usize) -> Value<'b> {
+    let filled = part.zero_filled([axis], "a slice of merged dimensions");
+    let (none, mut between) = (vec![0; part.rank()], vec![0; part.rank()]);
+    between[axis] = cx.int_or_none("step").unwrap_or(1) - 1;
+    filled.pad(0, &none, &none, &between)
+}
+
+/// `self` with the argument `src` in place of a slice of it, or of one index where `is_index`.
+pub(crate) fn scatter<'b>(cx: &Cx<'b>, is_index: bool) -> Result<Value<'b>> {
+    let (x, src) = (cx.tensor("self")?, cx.tensor("src")?);
+    let axis = cx.axis_arg("dim", x.rank())?;
+    x.require_prefix(axis, "a slice of merged dimensions");
+    let size = x.size(axis, DType::I64);
+    let src = src.convert(x.dtype());
+    let (src, start) = match is_index {
+        true => (src.unsqueeze(axis), place_in(cx, size, "index")?),
+        false => (src, start_of(cx, size)?),
+    };
+    let step = cx.int_or_none("step").unwrap_or(1);
+    let zeros = cx.b().splat(0, x.dtype(), &x.dims());
+    let moved = put_back(zeros, in_steps(cx, src, axis), axis, start);
+    let place = cx.b().iota(DType::I64, &[x.dim(axis)], 0) - start.broadcast_to(&[x.dim(axis)]);
+    let mut is_replaced = place.ge(0) & place.lt((src.size(axis, DType::I64) * step).broadcast_to(&[x.dim(axis)]));
+    if step != 1 {
+        is_replaced = is_replaced & (place % step).eq(0);
+    }
+    Ok(is_replaced.broadcast_in_dim(&x.dims(), &[axis]).select(moved, x))
+}
+
+/// The gradient of [`select`].
+pub(crate) fn select_back<'b>(cx: &Cx<'b>, zeros: Value<'b>, axis: usize, size: &Value<'b>) -> Result<Value<'b>> {
+    let grad = cx.tensor("grad_output")?.unsqueeze(axis);
+    Ok(put_back(zeros, grad, axis, place_in(cx, *size, "index")?))
+}
+
+/// `zeros` with `part` from `start` on, which may reach beyond.
+fn put_back<'b>(zeros: Value<'b>, part: Value<'b>, axis: usize, start: Value<'b>) -> Value<'b> {
+    let room = zeros.pad_axis(axis, 0, 0, part.dim(axis));
+    put_at(room, part, axis, start).slice_axis(axis, 0, zeros.dim(axis))
+}
+
+/// `whole` with `part` from `start` on, where there is room for it.
+pub(crate) fn put_at<'b>(whole: Value<'b>, part: Value<'b>, axis: usize, start: Value<'b>) -> Value<'b> {
+    whole.dynamic_update_slice(part, &starts_along(whole, axis, start))
+}
+
+/// Where a part begins that is all of every dimension but one.
+fn starts_along<'b>(whole: Value<'b>, axis: usize, start: Value<'b>) -> Vec<Value<'b>> {
+    let zero = whole.builder().scalar(0, DType::I64);
+    (0..whole.rank()).map(|i| if i == axis { start } else { zero }).collect()
+}
+
+/// The reversal of a bounded dimension: what is real lies at the end of the reversed padded one.
+pub(crate) fn flip(x: Value<'_>, axis: usize) -> Value<'_> {
+    x.require_prefix(axis, "a reversal of merged dimensions");
+    let capacity = x.dim(axis);
+    let start = -x.size(axis, DType::I64) + capacity;
+    let reversed = x.whole_along(axis).reverse(&[axis]).pad_axis(axis, 0, 0, capacity);
+    run_from(reversed, axis, start, capacity).with_extents(x.extents())
+}
+
+/// `length` elements of one dimension from `start` on, which the program computes; all of them exist.
+pub(crate) fn run_from<'b>(x: Value<'b>, axis: usize, start: Value<'b>, length: i64) -> Value<'b> {
+    let mut sizes = x.dims();
+    sizes[axis] = length;
+    x.whole_along(axis).dynamic_slice(&starts_along(x, axis, start), &sizes)
+}
+
+pub(crate) fn select<'b>(cx: &Cx<'b>, axis: usize) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    x.require_prefix(axis, "a slice of merged dimensions");
+    let place = place_in(cx, x.size(axis, DType::I64), "index")?;
+    Ok(run_from(x, axis, place, 1).squeeze(axis))
+}
+
+/// A part of a bounded dimension: PyTorch says how long it is.
+pub(crate) fn slice<'b>(cx: &Cx<'b>, axis: usize) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    let step = cx.int_or_none("step").unwrap_or(1);
+    let Some(length) = cx.result_dims(0).and_then(|dims| dims.get(axis)).cloned() else {
+        return Err(Error::not_implemented("a slice of unknown length"));
+    };
+    x.require_prefix(axis, "a slice of merged dimensions");
+    let start = start_of(cx, x.size(axis, DType::I64))?;
+    if step == 1 && length.capacity == x.dim(axis) && length.sizes == x.extent(axis).sizes() {
+        return Ok(x); // all of it
+    }
+    let covered = (length.capacity - 1).max(0) * step + length.capacity.min(1);
+    let known = if cx.is_none("start") {
+        Some(0)
+    } else {
+        Some(cx.dim("start")?).filter(|s| s.sizes.is_empty()).map(|s| s.capacity)
+    };
+    if let Some(start) = known.filter(|start| (0..=x.dim(axis) - covered).contains(start)) {
+        return Ok(x.whole_along(axis).slice_axis_by(axis, start, start + covered, step));
+    }
+    // Room behind, so that no start has to give way to the length.
+    let room = x.whole_along(axis).pad_axis(axis, 0, 0, covered);
+    Ok(run_from(room, axis, start, covered).slice_axis_by(axis, 0, covered, step))
+}
+
+/// Joins values along a dimension that is bounded in some: each begins where what is real of those before it ends, and
+/// overwrites their padding.
+pub(crate) fn join<'b>(b: &'b Builder, values: &[Value<'b>], axis: usize) -> Value<'b> {
+    let whole: Vec<Value<'b>> = values.iter().map(|value| value.whole_along(axis)).collect();
+    let mut joined = b.concatenate(&whole, axis);
+    let mut start = b.scalar(0, DType::I64);
+    for (value, whole) in values.iter().zip(&whole) {
+        value.require_prefix(axis, "a cat of merged dimensions");
+        joined = put_at(joined, *whole, axis, start);
+        start = start + value.size(axis, DType::I64);
+    }
+    joined
+}
+
+// ---- diagonals -----------------------------------------------------------------------------------
+
+/// Which elements of a tensor of these sizes are on the diagonal that the argument `offset` names.
+fn on_diagonal<'b>(cx: &Cx<'b>, sizes: &[i64], rows: usize, columns: usize) -> Result<Value<'b>> {
+    let index = |axis: usize| cx.b().iota(DType::I64, &[sizes[axis]], 0).broadcast_in_dim(sizes, &[axis]);
+    Ok((index(rows) + cx.int("offset")?).eq(index(columns)))
+}
+
+/// `diagonal`: of each row, or column, the one element that is on it.
+pub(crate) fn diagonal<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    let (rows, columns) = (cx.axis_arg("dim1", x.rank())?, cx.axis_arg("dim2", x.rank())?);
+    [rows, columns].iter().for_each(|&axis| x.require_prefix(axis, "a diagonal of merged dimensions"));
+    let mask = on_diagonal(cx, &x.dims(), rows, columns)?;
+    let (gone, kept) = if cx.int("offset")? < 0 { (rows, columns) } else { (columns, rows) };
+    let chosen = mask.select(x.whole_along(rows).whole_along(columns), 0);
+    let summed = match x.dtype() {
+        DType::Bool => chosen.reduce_any(&[gone]),
+        _ => chosen.reduce_sum(&[gone]),
+    };
+    let kept = kept - usize::from(gone < kept);
+    Ok(cx.resized(0, summed.move_axis(kept, summed.rank() - 1)))
+}
+
+/// Zeros with the last dimension of `x` on the diagonal of two dimensions: of `sizes`, as long as they get.
+pub(crate) fn on_a_diagonal<'b>(cx: &Cx<'b>, x: Value<'b>, sizes: &[i64]) -> Result<Value<'b>> {
+    let (rows, columns) = (cx.axis_arg("dim1", sizes.len())?, cx.axis_arg("dim2", sizes.len())?);
+    let last = x.rank() - 1;
+    let along = if cx.int("offset")? < 0 { columns } else { rows };
+    let filled = x.zero_filled([last], "a diagonal of merged dimensions");
+    let fitted = filled.pad_axis(last, 0, 0, sizes[along] - x.dim(last));
+    let axes: Vec<usize> = (0..sizes.len()).filter(|&axis| axis != rows && axis != columns).chain([along]).collect();
+    let mut sorted = axes.clone();
+    sorted.sort_unstable();
+    let order: Vec<usize> = sorted.iter().filter_map(|axis| axes.iter().position(|other| other == axis)).collect();
+    let spread = fitted.transpose(&order).broadcast_in_dim(sizes, &sorted);
+    Ok(on_diagonal(cx, sizes, rows, columns)?.select(spread, 0))
+}
+
+// ---- reshapes ------------------------------------------------------------------------------------
+
+/// Whether a reshape leaves the elements of a value where they are in memory.
+pub(crate) fn keeps_places(x: Value<'_>, dims: &[Dim]) -> bool {
+    x.reshaped_to(&Dim::capacities(dims)).is_some_and(|extents| {
+        let sizes = |i: usize| extents.get(i).map(Extent::sizes).unwrap_or_default();
+        // What is whole takes PyTorch's bound.
+        (0..dims.len()).all(|i| sizes(i) == dims[i].sizes || sizes(i).is_empty())
+    })
+}
+
+/// A reshape that cuts through bounded dimensions, or merges them otherwise than they lie in memory.
+pub(crate) fn reshape<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[Dim]) -> Value<'b> {
+    relaid(cx, x, &Dim::capacities(dims), dims.iter().map(|dim| dim.extent(|size| cx.b().capacity(size))).collect())
+}
+
+/// What is real of a value, in the same order in another shape: each element is fetched from where it is.
+fn relaid<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[i64], to: Vec<Extent>) -> Value<'b> {
+    let from = x.extents();
+    let rank = x.rank().min(dims.len());
+    let same = |i: usize, j: usize| x.dim(i) == dims[j] && from[i] == to[j];
+    let before = (0..rank).take_while(|&i| same(i, i)).count();
+    let behind = (1..=rank - before).take_while(|&i| same(x.rank() - i, dims.len() - i)).count();
+    let (old, new) = (before..x.rank() - behind, before..dims.len() - behind);
+    let old_dims = x.dims()[old.clone()].to_vec();
+    let new_dims = dims[new.clone()].to_vec();
+    let count: i64 = new_dims.iter().product();
+
+    let position = Radix::of(cx, &new_dims, &to[new]).real(cx, cx.b().iota(DType::I64, &[count], 0));
+    let place = Radix::of(cx, &old_dims, &from[old.clone()]).padded(cx, position);
+    let place = place.max(0).min((old_dims.iter().product::<i64>() - 1).max(0));
+
+    let mut whole = x;
+    old.clone().for_each(|axis| whole = whole.whole_along(axis));
+    let (leading, trailing) = (&x.dims()[..before], &x.dims()[old.end..]);
+    let flat = whole.reshape(&[leading, &[old_dims.iter().product()], trailing].concat());
+    let fetched = Places::slices(&flat.dims(), before, place).read(flat);
+    let result = fetched.reshape(&[leading, &new_dims, trailing].concat());
+    result.without_extents().with_extents(to)
+}
+
+/// The arguments with merged dimensions laid out anew, so that what is real of each is at the start; `None` where they
+/// are so already. Few operators need it, and it costs a pass over the elements.
+pub(crate) fn in_order<'b>(cx: &Cx<'b>) -> Option<Vec<(&'b str, Arg<'b>)>> {
+    let mut is_other = false;
+    let mut ordered = |x: Value<'b>| {
+        let extent = |axis: usize| match x.extent(axis).sizes().as_slice() {
+            [] => Extent::default(),
+            [size] => Extent::multiple(*size, cx.b().capacity(*size), x.dim(axis)),
+            _ => Extent::multiple(cx.b().add_size(x.size(axis, DType::I64), x.dim(axis)), x.dim(axis), x.dim(axis)),
+        };
+        let extents: Vec<Extent> = (0..x.rank()).map(extent).collect();
+        if extents == x.extents() {
+            return x;
+        }
+        is_other = true;
+        relaid(cx, x, &x.dims(), extents)
+    };
+    let args = cx.args.iter().map(|(name, arg)| (*name, with_values(arg, &mut ordered))).collect();
+    is_other.then_some(args)
+}
+
+/// An argument with other values in place of its own.
+fn with_values<'b>(arg: &Arg<'b>, other: &mut impl FnMut(Value<'b>) -> Value<'b>) -> Arg<'b> {
+    match arg {
+        Arg::Value(value) => Arg::Value(other(*value)),
+        Arg::List(items) => Arg::List(items.iter().map(|item| with_values(item, other)).collect()),
+        arg => arg.clone(),
+    }
+}
+
+/// Positions of elements by their coordinates: in the padded value, and among those that are real.
+struct Radix<'b>(Vec<(i64, Value<'b>)>);
+
+impl<'b> Radix<'b> {
+    fn of(cx: &Cx<'b>, dims: &[i64], extents: &[Extent]) -> Radix<'b> {
+        let size = |factor: &Factor| match factor.size {
+            Some(size) => cx.b().size(size).convert(DType::I64).max(1),
+            None => cx.b().scalar(factor.capacity, DType::I64),
+        };
+        let of_dim = |(&dim, extent): (&i64, &Extent)| match extent.is_whole() {
+            true => vec![Factor { capacity: dim, size: None }],
+            false => extent.0.clone(),
+        };
+        let factors = dims.iter().zip(extents).flat_map(of_dim);
+        Radix(factors.map(|factor| (factor.capacity, size(&factor))).collect())
+    }
+
+    /// The position among what is real of an element of the padded value.
+    fn real(&self, cx: &Cx<'b>, place: Value<'b>) -> Value<'b> {
+        let dims = place.dims();
+        let (mut rest, mut inner) = (place, cx.b().scalar(1, DType::I64));
+        let mut position = place.splat_like(0);
+        for (capacity, size) in self.0.iter().rev() {
+            position = position + (rest % (*capacity).max(1)) * inner.broadcast_to(&dims);
+            (rest, inner) = (rest / (*capacity).max(1), inner * *size);
+        }
+        position
+    }
+
+    /// The inverse of [`Radix::real`].
+    fn padded(&self, cx: &Cx<'b>, position: Value<'b>) -> Value<'b> {
+        let dims = position.dims();
+        let (mut rest, mut inner) = (position, 1);
+        let mut place = cx.b().splat(0, DType::I64, &dims);
+        for (capacity, size) in self.0.iter().rev() {
+            let size = size.broadcast_to(&dims);
+            place = place + (rest % size) * inner;
+            (rest, inner) = (rest / size, inner * capacity);
+        }
+        place
+    }
+}

@@ -1,0 +1,318 @@
+//! Operators that copy, join and rearrange elements.
+
+use stablehlo::{Builder, DType, DTypes, Value};
+
+use crate::cx::Cx;
+use crate::error::{Error, Result};
+use crate::ops::index::dynamic::Chosen;
+use crate::ops::index::indexing::Combine;
+use crate::ops::shape::bounded_views;
+use crate::ops::shape::views::{self, MakeView, diagonal_of, whole, written};
+use crate::promote::promote_types;
+use crate::spec::Dim;
+use crate::table::{Row, one};
+use crate::view;
+
+pub(crate) const ROWS: &[Row] = &[
+    one(&["copy"], |cx| {
+        let ty = cx.ty("self")?;
+        Ok(cx.operand("src", ty.dtype)?.broadcast_to(&ty.dims))
+    })
+    .bounded(),
+    one(&["clone", "contiguous", "lift", "lift_fresh", "lift_fresh_copy"], |cx| cx.tensor("self")).bounded(),
+    one(&["_to_copy"], |cx| {
+        let x = cx.tensor("self")?;
+        Ok(x.convert(cx.dtype_or_none("dtype").unwrap_or(x.dtype())))
+    })
+    .bounded(),
+    one(&["cat"], |cx| {
+        let values = alike(&cx.tensors("tensors")?);
+        // An empty vector joins with anything: a rule of old that PyTorch keeps.
+        let joined: Vec<Value<'_>> = values.iter().copied().filter(|v| v.dims() != [0]).collect();
+        match (values.first(), joined.first()) {
+            (Some(empty), None) => Ok(*empty),
+            (_, first) => {
+                let axis = cx.axis_arg("dim", first.map_or(1, |v| v.rank()))?;
+                let bounded = joined.iter().any(|v| v.is_bounded_along(&[axis]));
+                Ok(match bounded {
+                    true => cx.resized(0, bounded_views::join(cx.b(), &joined, axis)),
+                    false => cx.b().concatenate(&joined, axis),
+                })
+            }
+        }
+    })
+    .bounded(),
+    one(&["block_diag"], block_diag),
+    one(&["flip"], |cx| {
+        let x = cx.tensor("self")?;
+        let axes = if cx.ints("dims")?.is_empty() { Vec::new() } else { cx.axes_arg("dims", x.rank())? };
+        let (bounded, whole) = axes.into_iter().partition(|&axis| x.is_bounded_along(&[axis]));
+        Ok(Vec::<usize>::into_iter(bounded).fold(x.reverse(&whole), bounded_views::flip))
+    })
+    .bounded(),
+    one(&["roll"], roll).bounded(),
+    one(&["repeat"], repeat).bounded(),
+    one(&["tril"], |cx| masked(cx, Triangle::Lower)).bounded(),
+    one(&["triu"], |cx| masked(cx, Triangle::Upper)).bounded(),
+    one(&["tril_indices"], |cx| indices(cx, Triangle::Lower)),
+    one(&["triu_indices"], |cx| indices(cx, Triangle::Upper)),
+    one(&["trace"], |cx| {
+        let x = cx.tensor("self")?;
+        let exact = x.dtype().is_integer() || x.dtype() == DType::Bool;
+        let diagonal = view::read(x, &diagonal_of(whole(x), 0, 0, 1), None);
+        Ok(diagonal.convert(if exact { DType::I64 } else { x.dtype().opmath() }).reduce_sum(&[0]))
+    })
+    .takes(&["self"], DTypes::NUMBERS),
+    one(&["diag_embed"], diag_embed).bounded(),
+    one(&["slice_scatter"], |cx| match cx.b().is_bounded() {
+        true => bounded_views::scatter(cx, false),
+        false => replaced(cx, cx.tensor("self")?, "src", views::sliced),
+    })
+    .bounded(),
+    one(&["select_scatter"], |cx| match cx.b().is_bounded() {
+        true => bounded_views::scatter(cx, true),
+        false => replaced(cx, cx.tensor("self")?, "src", views::selected),
+    })
+    .bounded(),
+    one(&["diagonal_scatter"], |cx| replaced(cx, cx.tensor("self")?, "src", views::diagonal)),
+    one(&["as_strided_scatter"], |cx| replaced(cx, cx.tensor("self")?, "src", views::strided)),
+    one(&["slice_backward"], |cx| match bounded_views::bounded_input(cx)? {
+        Some((axis, size)) => bounded_views::slice_back(cx, zeros(cx)?, axis, &size),
+        None => replaced(cx, zeros(cx)?, "grad_output", views::sliced),
+    })
+    .bounded(),
+    one(&["select_backward"], |cx| match bounded_views::bounded_input(cx)? {
+        Some((axis, size)) => bounded_views::select_back(cx, zeros(cx)?, axis, &size),
+        None => replaced(cx, zeros(cx)?, "grad_output", views::selected),
+    })
+    .bounded(),
+    one(&["diagonal_backward"], |cx| match cx.b().is_bounded() {
+        true => bounded_views::on_a_diagonal(cx, cx.tensor("grad_output")?, &cx.capacities("input_sizes")?),
+        false => replaced(cx, zeros(cx)?, "grad_output", views::diagonal),
+    })
+    .bounded(),
+    one(&["unfold_backward"], unfold_backward).bounded(),
+    one(&["pixel_shuffle"], |cx| {
+        let (x, factor) = (cx.tensor("self")?, cx.int("upscale_factor")?);
+        let (batch, [channels, height, width]) = image(x)?;
+        let channels = channels / (factor * factor);
+        let split = x.reshape(&[batch, channels, factor, factor, height, width]);
+        let sizes = [channels, height * factor, width * factor];
+        Ok(split.transpose(&[0, 1, 4, 2, 5, 3]).reshape(&with_image(x, sizes)))
+    }),
+    one(&["pixel_unshuffle"], |cx| {
+        let (x, factor) = (cx.tensor("self")?, cx.int("downscale_factor")?);
+        let (batch, [channels, height, width]) = image(x)?;
+        let (height, width) = (height / factor, width / factor);
+        let split = x.reshape(&[batch, channels, height, factor, width, factor]);
+        let sizes = [channels * factor * factor, height, width];
+        Ok(split.transpose(&[0, 1, 3, 5, 2, 4]).reshape(&with_image(x, sizes)))
+    }),
+    one(&["channel_shuffle", "native_channel_shuffle"], |cx| {
+        let (x, groups) = (cx.tensor("self")?, cx.int("groups")?);
+        let dims = x.dims();
+        let split = x.reshape(&[dims[0], groups, dims[1] / groups, dims[2..].iter().product()]);
+        Ok(split.swap_axes(1, 2).reshape(&dims))
+    }),
+];
+
+// ---- joining and repeating -----------------------------------------------------------------------
+
+/// Values in their common type.
+fn alike<'b>(values: &[Value<'b>]) -> Vec<Value<'b>> {
+    let dtype = values.iter().map(|v| v.dtype()).reduce(promote_types);
+    values.iter().map(|v| v.convert(dtype.unwrap_or(v.dtype()))).collect()
+}
+
+fn block_diag<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let blocks: Vec<Value<'b>> = alike(&cx.tensors("tensors")?)
+        .into_iter()
+        .map(|v| match v.dims()[..] {
+            [] => v.reshape(&[1, 1]),
+            [n] => v.reshape(&[1, n]),
+            _ => v,
+        })
+        .collect();
+    let width: i64 = blocks.iter().map(|block| block.dim(1)).sum();
+    let mut start = 0;
+    let bands: Vec<Value<'b>> = blocks
+        .iter()
+        .map(|block| {
+            let before = start;
+            start += block.dim(1);
+            block.pad_axis(1, 0, before, width - start)
+        })
+        .collect();
+    Ok(cx.b().concatenate(&bands, 0))
+}
+
+fn roll<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    let (shifts, dims) = (cx.ints("shifts")?, cx.ints("dims")?);
+    if dims.is_empty() {
+        let shift = shifts.first().copied().unwrap_or(0);
+        return Ok(rolled(x.flatten(), 0, shift).reshape(&x.dims()));
+    }
+    let mut result = x;
+    for (&shift, &dim) in shifts.iter().zip(&dims) {
+        let axis = cx.axis(dim, x.rank())?;
+        if x.is_bounded_along(&[axis]) {
+            result = roll_bounded(result, axis, shift);
+        } else if x.rank() > 0 {
+            result = rolled(result, axis, shift);
+        }
+    }
+    Ok(result)
+}
+
+fn rolled(x: Value<'_>, axis: usize, shift: i64) -> Value<'_> {
+    let size = x.dim(axis);
+    if size == 0 || shift % size == 0 {
+        return x;
+    }
+    let cut = size - shift.rem_euclid(size);
+    x.builder().concatenate(&[x.slice_axis(axis, cut, size), x.slice_axis(axis, 0, cut)], axis)
+}
+
+/// The bounded dimension twice, one behind the other; from within the first on, it is as it comes after the shift.
+fn roll_bounded(x: Value<'_>, axis: usize, shift: i64) -> Value<'_> {
+    let twice = bounded_views::join(x.builder(), &[x, x], axis);
+    let size = x.size(axis, DType::I64);
+    // At least one element is assumed, lest the remainder be undefined.
+    let start = ((-size.splat_like(shift) % size.max(1)) + size) % size.max(1);
+    bounded_views::run_from(twice, axis, start, x.dim(axis)).with_extents(x.extents())
+}
+
+fn repeat<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    let counts = cx.dims("repeats")?;
+    let repeats = Dim::capacities(&counts);
+    let added = repeats.len().saturating_sub(x.rank());
+    let mut sizes = vec![1; added];
+    sizes.extend(x.dims());
+    // Each dimension gets one before it that counts the repeats.
+    let spread: Vec<i64> = repeats.iter().zip(&sizes).flat_map(|(&repeat, &size)| [repeat, size]).collect();
+    let own: Vec<usize> = (0..sizes.len()).map(|i| 2 * i + 1).collect();
+    let total: Vec<i64> = repeats.iter().zip(&sizes).map(|(repeat, size)| repeat * size).collect();
+    let repeated = x.reshape(&sizes).broadcast_in_dim(&spread, &own);
+    let mut extents = repeated.extents();
+    for (i, count) in counts.iter().enumerate().filter(|(_, count)| !count.sizes.is_empty()) {
+        extents[2 * i] = count.extent(|size| cx.b().capacity(size));
+    }
+    Ok(repeated.without_extents().with_extents(extents).reshape(&total))
+}
+
+// ---- triangles and diagonals ---------------------------------------------------------------------
+
+/// A part of a matrix that a diagonal bounds and belongs to.
+#[derive(Clone, Copy)]
+enum Triangle {
+    Lower,
+    Upper,
+}
+
+impl Triangle {
+    /// A mask of the elements within; `offset` tells how far the diagonal lies to the right of the main one.
+    fn mask<'b>(self, b: &'b Builder, rows: i64, columns: i64, offset: i64) -> Value<'b> {
+        let dims = [rows, columns];
+        let diagonal = b.iota(DType::I32, &dims, 0) + offset.clamp(-rows, columns);
+        let column = b.iota(DType::I32, &dims, 1);
+        match self {
+            Triangle::Lower => column.le(diagonal),
+            Triangle::Upper => column.ge(diagonal),
+        }
+    }
+
+    /// How many elements are within.
+    fn count(self, rows: i64, columns: i64, offset: i64) -> i64 {
+        let length = |row: i64| match self {
+            Triangle::Lower => (row + offset + 1).clamp(0, columns),
+            Triangle::Upper => columns - (row + offset).clamp(0, columns),
+        };
+        (0..rows).map(length).sum()
+    }
+}
+
+fn masked<'b>(cx: &Cx<'b>, part: Triangle) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    let &[.., rows, columns] = x.dims().as_slice() else {
+        return Err(Error::runtime("tril and triu need a tensor of at least 2 dimensions"));
+    };
+    let rank = x.rank();
+    (rank - 2..rank).for_each(|axis| x.require_prefix(axis, "a triangle of merged dimensions"));
+    Ok(part.mask(cx.b(), rows, columns, cx.int("diagonal")?).select(x, 0))
+}
+
+/// The rows and columns of the elements of a triangle, as a matrix of two rows.
+fn indices<'b>(cx: &Cx<'b>, part: Triangle) -> Result<Value<'b>> {
+    let (rows, columns, offset) = (cx.int("row")?, cx.int("col")?, cx.int("offset")?);
+    let within = Chosen::new(part.mask(cx.b(), rows, columns, offset).flatten());
+    let count = part.count(rows, columns, offset);
+    let lines: Vec<Value<'b>> =
+        within.coordinates(&[rows, columns]).iter().map(|c| c.slice_axis(0, 0, count).unsqueeze(0)).collect();
+    Ok(cx.b().concatenate(&lines, 0).convert(cx.dtype_or_none("dtype").unwrap_or(DType::I64)))
+}
+
+fn diag_embed<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    if cx.b().is_bounded() {
+        return bounded_views::on_a_diagonal(cx, x, &Dim::capacities(cx.result_dims(0).unwrap_or_default()));
+    }
+    let rank = x.rank() + 1;
+    let offset = cx.int("offset")?;
+    let (a, b) = (cx.axis_arg("dim1", rank)?, cx.axis_arg("dim2", rank)?);
+    let Some(&length) = x.dims().last() else {
+        return Err(Error::runtime("diag_embed needs a tensor of at least 1 dimension"));
+    };
+    let size = length + offset.abs();
+    let mut sizes = x.dims();
+    sizes.pop();
+    for axis in [a.min(b), a.max(b)] {
+        sizes.insert(axis, size);
+    }
+    let zeros = cx.b().splat(0, x.dtype(), &sizes);
+    Ok(written(zeros, &diagonal_of(whole(zeros), offset, a, b), x))
+}
+
+// ---- views written anew --------------------------------------------------------------------------
+
+/// `base` with the view that `make` makes of it replaced.
+fn replaced<'b>(cx: &Cx<'b>, base: Value<'b>, source: &str, make: MakeView) -> Result<Value<'b>> {
+    let spec = make(cx, whole(base))?;
+    Ok(written(base, &spec, cx.tensor(source)?))
+}
+
+/// The zeros that the gradient of a view starts from.
+fn zeros<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    Ok(cx.b().splat(0, cx.ty("grad_output")?.dtype, &cx.capacities("input_sizes")?))
+}
+
+fn unfold_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let grad = cx.tensor("grad_in")?;
+    let grad = grad.zero_filled(0..grad.rank(), "windows over merged dimensions");
+    let sizes = cx.capacities("input_sizes")?;
+    if sizes.is_empty() {
+        return Ok(grad.reshape(&[]));
+    }
+    let axis = cx.axis_arg("dim", sizes.len())?;
+    let places = views::windows(cx.b(), &sizes, axis, cx.int("size")?, cx.int("step")?);
+    let whole = cx.b().splat(0, grad.dtype(), &sizes);
+    Ok(places.write(whole, grad.move_axis(grad.rank() - 1, axis + 1), Combine::Add))
+}
+
+// ---- images --------------------------------------------------------------------------------------
+
+/// The product of the leading dimensions, and the last three.
+fn image(x: Value<'_>) -> Result<(i64, [i64; 3])> {
+    match x.dims()[..] {
+        [ref lead @ .., channels, height, width] => Ok((lead.iter().product(), [channels, height, width])),
+        _ => Err(Error::runtime("an image has at least 3 dimensions")),
+    }
+}
+
+fn with_image(x: Value<'_>, sizes: [i64; 3]) -> Vec<i64> {
+    let mut dims = x.dims();
+    dims.truncate(dims.len() - 3);
+    dims.extend(sizes);
+    dims
+}
