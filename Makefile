@@ -84,7 +84,7 @@ $(VENV)/.ready-libraries: pyproject.toml | $(VENV)/.ready
 
 .PHONY: test-libraries
 test-libraries: build $(VENV)/.ready-libraries ## Models and trainers of transformers, diffusers, PEFT, timm and torchvision on the device
-	HF_HUB_OFFLINE=1 $(PY) -m pytest -n 2 tests/python/test_libraries.py tests/python/test_detection.py
+	HF_HUB_OFFLINE=1 $(PY) -m pytest -n 2 tests/integration/test_libraries.py tests/operators/test_detection.py
 
 .PHONY: conformance
 conformance: build ## All that PyTorch tests of its operators, against the CPU (CONFORMANCE="--help")

@@ -1,8 +1,8 @@
 """PyTorch's device-generic testing, on this device: its test base for PrivateUse1 devices, the decorators that draw
 tests from its lists, and the checks that it carries for autocast, custom operators and composite operators.
 
-What the installed torch has of this is here; most of PyTorch's tests are not part of it. `tests/python` runs these
-classes; `python -m pytest tests/conformance/device_generic.py -k NAME` runs some.
+What the installed torch has of this is here; most of PyTorch's tests are not part of it. `test_device_generic.py` runs
+these classes; `python -m pytest tests/conformance/device_generic.py -k NAME` runs some.
 """
 
 from __future__ import annotations

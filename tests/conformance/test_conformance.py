@@ -1,0 +1,133 @@
+"""A sample of the conformance cases, another one each day, and every case that failed once.
+
+TORCHTPU_CONFORMANCE_SEED repeats a day's draw, TORCHTPU_CONFORMANCE_CASES sets how many are drawn. `make conformance`
+runs all cases; tests/conformance holds them.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+
+import pytest
+
+from tests.conformance.exceptions import expected_failure, regressions
+from tests.helpers import TODAY
+
+SEED = int(os.environ.get("TORCHTPU_CONFORMANCE_SEED", TODAY))
+DRAWN = int(os.environ.get("TORCHTPU_CONFORMANCE_CASES", "180"))
+# What has been swept whole, so that each failure in it is known with its reason. The others join when theirs are.
+DTYPES = ("float32", "int64", "bool", "bfloat16")
+DIRECTIONS = ("forward", "backward", "step", "errors", "refused")
+# PyTorch's lists take seconds to load, so a test draws its cases when it runs and not when pytest collects it.
+SHARDS = 20
+# Dynamo takes its time for each of them.
+COMPILED = max(1, DRAWN // 6)
+COMPILED_INPUTS = 2
+COMPILED_SHARDS = 5
+
+
+# Of what has a row for its gradient, each written by hand: gradients against finite differences.
+GRADIENTS = (
+    "cdist",
+    "cumprod",
+    "nn.functional.embedding",
+    "linalg.eigh",
+    "log_softmax",
+    "masked_scatter",
+    "nn.functional.adaptive_max_pool2d",
+    "nn.functional.avg_pool2d",
+    "nn.functional.batch_norm",
+    "nn.functional.conv1d",
+    "nn.functional.conv_transpose1d",
+    "nn.functional.cross_entropy",
+    "nn.functional.ctc_loss",
+    "nn.functional.gelu",
+    "nn.functional.glu",
+    "nn.functional.grid_sample",
+    "nn.functional.group_norm",
+    "nn.functional.huber_loss",
+    "nn.functional.interpolate.bilinear",
+    "nn.functional.layer_norm",
+    "nn.functional.logsigmoid",
+    "nn.functional.max_pool1d",
+    "nn.functional.pad.reflect",
+    "nn.functional.prelu",
+    "nn.functional.silu",
+    "nn.functional.softplus",
+    "nn.functional.unfold",
+)
+
+
+@functools.cache
+def drawn() -> list[str]:
+    from tests.conformance.cases import EAGER_MODES, cases
+
+    everything = [
+        str(case) for case in cases(modes=EAGER_MODES) if case.dtype in DTYPES and case.direction in DIRECTIONS
+    ]
+    return random.Random(SEED).sample(everything, min(DRAWN, len(everything)))
+
+
+@functools.cache
+def drawn_for_compile() -> list[str]:
+    from tests.conformance.cases import cases
+
+    # Optimizers have many settings, each of which is compiled: test_compile.py has some.
+    everything = [str(case) for case in cases(dtypes=DTYPES, modes=("compile",)) if case.direction != "step"]
+    return random.Random(SEED).sample(everything, COMPILED)
+
+
+def check(names: list[str], inputs: int | None = None) -> None:
+    from tests.conformance.cases import Case
+    from tests.conformance.judge import INPUTS, run
+
+    verdicts = [run(Case.parse(name), inputs or INPUTS) for name in names if not expected_failure(name)]
+    failures = [f"{verdict.case}\n  on {verdict.inputs}\n  {verdict.why}" for verdict in verdicts if verdict.is_failure]
+    if failures:
+        repeat = f"TORCHTPU_CONFORMANCE_SEED={SEED} repeats this, and so does python -m tests.conformance CASE"
+        pytest.fail("\n".join([repeat, *failures]), pytrace=False)
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_drawn_cases(shard: int) -> None:
+    check(drawn()[shard::SHARDS])
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_by_differences(name: str) -> None:
+    check([f"{name}/float64/gradcheck/strict"], inputs=1)
+
+
+@pytest.mark.parametrize("shard", range(COMPILED_SHARDS))
+def test_drawn_cases_compiled(shard: int) -> None:
+    check(drawn_for_compile()[shard::COMPILED_SHARDS], COMPILED_INPUTS)
+
+
+def test_the_page_of_operators_is_not_stale() -> None:
+    """Of a few of its lines; `make docs` looks at all."""
+    from tests.conformance import matrix
+
+    written = matrix.PAGE.read_text()
+    if f"Torch is {matrix.VERSION}." not in written:
+        pytest.skip("the page holds for another torch")
+    listed = [line for line in written.splitlines() if line.startswith("| `")]
+    names = matrix.operators()
+    assert [line.split("`")[1] for line in listed] == names
+    places = random.Random(SEED).sample(range(len(names)), 20)
+    assert matrix.lines([names[place] for place in places]) == [listed[place] for place in places]
+
+
+def test_a_crash_or_a_hang_costs_one_case() -> None:
+    from tests.conformance.cases import Case
+    from tests.conformance.workers import Settings, run_all
+
+    crash, case = Case.parse("no such operator/float32/forward/strict"), Case.parse("abs/float32/forward/strict")
+    assert [verdict.status for verdict in run_all([crash, case], 1, 60, Settings(1, 0))] == ["crash", "pass"]
+    assert [verdict.status for verdict in run_all([case], 1, 1e-6, Settings(1, 0))] == ["hang"]
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_cases_that_failed_once(shard: int) -> None:
+    check(regressions()[shard::SHARDS])

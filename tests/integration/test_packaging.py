@@ -1,0 +1,194 @@
+"""What importing does and does not do, what happens where torchtpu cannot work, and `python -m torchtpu info`.
+
+Each test runs Python in a process of its own: in this one, torchtpu is long imported.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torchtpu
+
+from tests.helpers import check_python, run_python
+
+NO_AUTOLOAD = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+PACKAGES = Path(torchtpu.__file__).parent.parent
+
+# Prints how many functions, classes and members of classes torch has, and which of them an import of torchtpu replaces.
+REPLACED = """
+import inspect, sys
+import torch, torch._dynamo, torch.utils.data
+
+def contents():
+    found = {}
+    for name, module in list(sys.modules.items()):
+        if name != "torch" and not name.startswith("torch."):
+            continue
+        for key, value in list(vars(module).items()):
+            if callable(value):
+                found[f"{name}.{key}"] = value
+            if inspect.isclass(value) and value.__module__ == name:
+                found.update({f"{name}.{key}.{inner}": each for inner, each in list(vars(value).items())})
+    return found
+
+first = contents()
+# PyTorch's own way to name a device replaces how two enumerations print it, each time.
+torch.utils.rename_privateuse1_backend("tpu")
+before = {name: value for name, value in contents().items() if first.get(name) is value}
+import torchtpu
+after = contents()
+print(len(before))
+for name, value in before.items():
+    if after.get(name) is not value:
+        print(name)
+"""
+
+
+@pytest.mark.parametrize("statement", ["import torch", "import torchtpu"])
+def test_import_prints_nothing(statement: str) -> None:
+    finished = run_python(statement)
+    assert (finished.returncode, finished.stdout, finished.stderr) == (0, "", "")
+
+
+def test_first_use_prints_nothing() -> None:
+    code = (
+        "import torch; x = torch.randn(8, 8, device='tpu', requires_grad=True); (x @ x).sum().backward(); x.grad.cpu()"
+    )
+    finished = run_python(code)
+    assert (finished.returncode, finished.stdout, finished.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_exit_right_after_backward(attempt: int) -> None:
+    # On one core the thread of the device's autograd is seldom done with a graph when `backward()` returns.
+    code = """
+import os
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+import torch
+x = torch.randn(8, 8, device="tpu", requires_grad=True)
+(x @ x).sum().backward()
+"""
+    finished = run_python(code)
+    assert (finished.returncode, finished.stdout, finished.stderr) == (0, "", "")
+
+
+def test_import_opens_nothing() -> None:
+    code = "import sys, torch, torchtpu; print(torch.tpu.is_initialized(), 'torchtpu.decompose' in sys.modules)"
+    assert check_python(code) == "False False\n"
+
+
+def test_import_replaces_nothing_in_torch() -> None:
+    count, *replaced = check_python(REPLACED, **NO_AUTOLOAD).split()
+    assert int(count) > 10_000
+    assert replaced == []
+
+
+def test_import_torch_is_enough() -> None:
+    assert check_python("import torch; print((torch.ones(2, device='tpu') + 1).tolist())") == "[2.0, 2.0]\n"
+
+
+def test_without_autoload() -> None:
+    code = """
+import torch
+assert not hasattr(torch, "tpu")
+import torchtpu
+print((torch.ones(2, device="tpu") + 1).tolist())
+"""
+    assert check_python(code, **NO_AUTOLOAD) == "[2.0, 2.0]\n"
+
+
+# ---- where it cannot work --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    """A copy of the packages without the extension."""
+    for package in ("torchtpu", "torchtpu_autoload"):
+        shutil.copytree(PACKAGES / package, tmp_path / package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    return tmp_path
+
+
+def run_broken(folder: Path, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs code that finds the packages of the folder, whichever way torchtpu is installed here."""
+    return run_python(f"import sys; sys.path.insert(0, {str(folder)!r})\n{code}", **environment)
+
+
+def test_torch_is_usable_without_the_extension(broken: Path) -> None:
+    finished = run_broken(broken, "import torch; print((torch.ones(2) + 1).tolist())")
+    assert finished.stdout == "[2.0, 2.0]\n"
+    assert finished.stderr.count("RuntimeWarning") == 1
+    assert 'torch.device("tpu") is not available' in finished.stderr
+    assert "make build" in finished.stderr
+
+
+@pytest.mark.parametrize("autoload", ["0", "1"])
+def test_import_torchtpu_says_that_the_extension_is_missing(broken: Path, autoload: str) -> None:
+    for first in ("", "import torch\n"):
+        code = f"import warnings; warnings.simplefilter('ignore')\n{first}import torchtpu"
+        finished = run_broken(broken, code, TORCH_DEVICE_BACKEND_AUTOLOAD=autoload)
+        assert finished.returncode == 1
+        last = finished.stderr.splitlines()[-1]
+        assert last.startswith("ImportError: torchtpu's extension is not built"), finished.stderr
+
+
+def test_extension_built_for_another_torch(broken: Path) -> None:
+    (broken / "torchtpu" / "_C.py").write_text("def torch_version():\n    return '2.3.1'\n")
+    finished = run_broken(broken, "import torch; print(torch.ones(2).tolist())\nimport torchtpu")
+    assert finished.stdout == "[1.0, 1.0]\n"
+    assert "RuntimeWarning" in finished.stderr
+    last = finished.stderr.splitlines()[-1]
+    assert last.startswith("ImportError: torchtpu was built for torch 2.3.1 and finds torch 2."), finished.stderr
+
+
+def test_extension_with_symbols_of_another_torch(broken: Path) -> None:
+    (broken / "torchtpu" / "_C.py").write_text("raise ImportError('undefined symbol: _ZN3c10')\n")
+    finished = run_broken(broken, "import torch; print(torch.ones(2).tolist())\nimport torchtpu")
+    assert finished.stdout == "[1.0, 1.0]\n"
+    assert "ImportError: torchtpu was built for another torch and finds torch 2." in finished.stderr
+
+
+def test_slot_taken_by_another_package() -> None:
+    code = """
+import torch
+torch.utils.rename_privateuse1_backend("other")
+import torchtpu
+"""
+    finished = run_python(code, **NO_AUTOLOAD)
+    assert 'the package behind torch.device("other")' in finished.stderr.splitlines()[-1]
+    assert finished.returncode == 1
+
+
+# ---- python -m torchtpu ----------------------------------------------------------------------------------------
+
+
+def info(*arguments: str) -> str:
+    command = [sys.executable, "-m", "torchtpu", "info", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=240).stdout
+
+
+def test_info_as_json() -> None:
+    facts = json.loads(info("--json"))
+    assert facts["torchtpu"] == torchtpu.__version__
+    assert {"torch", "built_for_torch", "python", "plugin", "platform", "pjrt_api", "cache_folder"} <= facts.keys()
+    assert Path(facts["plugin"]).is_file()
+    assert len(facts["devices"]) == len(facts["memory"]) >= 1
+    assert all(each["total"] > 0 for each in facts["memory"])
+
+
+def test_info_for_people() -> None:
+    text = info()
+    assert "cache_folder" in text
+    assert "tpu:0: " in text
+
+
+def test_info_without_a_plugin() -> None:
+    command = [sys.executable, "-m", "torchtpu", "info", "--json"]
+    code = f"import subprocess, sys; sys.exit(subprocess.run({command!r}).returncode)"
+    finished = run_python(code, TORCHTPU_PLUGIN="/nowhere/plugin.so")
+    assert finished.returncode == 1
+    assert "/nowhere/plugin.so" in json.loads(finished.stdout)["error"]

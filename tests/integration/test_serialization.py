@@ -1,0 +1,253 @@
+"""Saving, loading, pickling, exchanging storages, DLPack."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.helpers import DTYPES, check, check_python, check_refused
+
+
+def saved_and_loaded(value: Any, **options: Any) -> Any:
+    file = io.BytesIO()
+    torch.save(value, file)
+    file.seek(0)
+    return torch.load(file, **options)
+
+
+# ---- torch.save and pickle -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=[str(dtype).removeprefix("torch.") for dtype in DTYPES])
+def test_save_and_load(dtype: torch.dtype, device: torch.device) -> None:
+    x = torch.tensor([[0, 1, 3], [2, 0, 5]]).to(dtype)
+    loaded = saved_and_loaded(x.to(device))
+    assert (loaded.device, loaded.dtype, loaded.stride()) == (torch.device("tpu:0"), dtype, x.stride())
+    assert torch.equal(loaded.cpu(), x)
+
+
+def test_map_location_both_ways(device: torch.device) -> None:
+    x = torch.arange(3.0)
+    for location in ("cpu", torch.device("cpu"), {"tpu:0": "cpu"}, lambda storage, location: storage.cpu()):
+        assert saved_and_loaded(x.to(device), map_location=location).device.type == "cpu"
+    for location in ("tpu", "tpu:0", device, {"cpu": "tpu:0"}):
+        loaded = saved_and_loaded(x, map_location=location)
+        assert loaded.device == torch.device("tpu:0")
+        assert loaded.tolist() == [0, 1, 2]
+
+
+def test_load_without_the_device(device: torch.device, tmp_path: Path) -> None:
+    """A file from the device is read where torchtpu is not loaded."""
+    path = tmp_path / "model.pt"
+    torch.save({"weight": torch.ones(2, device=device)}, path)
+    code = f"import torch; print(torch.load({str(path)!r}, map_location='cpu')['weight'].tolist())"
+    assert check_python(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0") == "[1.0, 1.0]\n"
+
+
+def test_views_share_storage_after_loading(device: torch.device, mode: str) -> None:
+    x = torch.arange(6.0, device=device).reshape(2, 3)
+    loaded = saved_and_loaded([x, x[1], x.t()[1:], x * 2])
+    loaded[0].add_(10)
+    assert loaded[1].tolist() == [13, 14, 15]
+    assert loaded[2].tolist() == [[11, 14], [12, 15]]
+    assert loaded[3].tolist() == [[0, 2, 4], [6, 8, 10]]
+    assert loaded[1].untyped_storage().data_ptr() == loaded[0].untyped_storage().data_ptr()
+
+
+def test_training_state(device: torch.device, tmp_path: Path) -> None:
+    def make() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+        model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4)).to(device)
+        return model, torch.optim.AdamW(model.parameters(), lr=0.1)
+
+    def step(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> float:
+        optimizer.zero_grad()
+        loss = model(torch.arange(6.0, device=device).reshape(2, 3)).square().sum()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    model, optimizer = make()
+    step(model, optimizer)
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "state.pt")
+    expected = [step(model, optimizer) for _ in range(2)]
+    for location in (None, "cpu", "tpu"):
+        state = torch.load(tmp_path / "state.pt", map_location=location)
+        model, optimizer = make()
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        assert [step(model, optimizer) for _ in range(2)] == pytest.approx(expected)
+    assert next(model.parameters()).is_tpu
+
+
+def test_pickle(device: torch.device, mode: str) -> None:
+    x = torch.arange(6.0, device=device).reshape(2, 3)
+    leaf = torch.nn.Parameter(torch.ones(2, device=device))
+    loaded, part, parameter, where = pickle.loads(pickle.dumps((x, x.t()[1:], leaf, x.device)))
+    assert loaded.device == x.device == where
+    assert torch.equal(loaded.cpu(), x.cpu())
+    assert torch.equal(part.cpu(), x.t()[1:].cpu())
+    assert isinstance(parameter, torch.nn.Parameter)
+    assert parameter.requires_grad
+    assert parameter.is_tpu
+
+
+def test_save_of_a_view_of_bytes(device: torch.device) -> None:
+    x = torch.tensor([1.0, 2.0], device=device)
+    bits = x.view(torch.int32)
+    loaded = saved_and_loaded(bits)
+    assert loaded.tolist() == [0x3F800000, 0x40000000]
+    x.view(torch.int32)[0] = 0x40400000
+    assert saved_and_loaded(x).tolist() == [3, 2]
+
+
+def test_save_of_what_nobody_wrote(device: torch.device) -> None:
+    assert saved_and_loaded(torch.empty(2, 3, device=device)).shape == (2, 3)
+    assert saved_and_loaded(torch.empty(0, device=device)).shape == (0,)
+
+
+# ---- storages --------------------------------------------------------------------------------------------------
+
+
+def test_set(device: torch.device, mode: str) -> None:
+    def program(device: torch.device) -> object:
+        x = torch.arange(6.0, device=device)
+        y = torch.empty(0, device=device).set_(x.untyped_storage(), 1, (2, 2), (2, 1))
+        y.mul_(10)
+        z = torch.zeros(3, device=device)
+        z.set_(x)
+        z[0] = -1
+        nothing = torch.ones(2, device=device)
+        nothing.set_()
+        return x, y, z, nothing
+
+    check(program, device)
+
+
+def test_data_assignment(device: torch.device, mode: str) -> None:
+    parameter = torch.nn.Parameter(torch.zeros(2, device=device))
+    parameter.data = torch.arange(3.0, device=device)
+    assert parameter.tolist() == [0, 1, 2]
+    parameter.data.add_(1)
+    (parameter * 2).sum().backward()
+    assert parameter.grad is not None
+    assert parameter.grad.tolist() == [2, 2, 2]
+    on_host = torch.nn.Parameter(torch.ones(2))
+    on_host.data = torch.ones(2, device=device)
+    assert on_host.is_tpu
+    (on_host + parameter[:2]).sum().backward()
+    assert on_host.grad is not None
+    assert on_host.grad.is_tpu
+    module = torch.nn.Linear(2, 1).to(device)  # .to() assigns .data, or swaps
+    assert module.weight.is_leaf
+
+
+def test_resize(device: torch.device, mode: str) -> None:
+    def program(device: torch.device) -> object:
+        x = torch.arange(6.0, device=device)
+        y = x[1:3]
+        x.resize_(2, 2)
+        y.add_(10)
+        results = [x.clone(), y.clone()]
+        x.resize_(3, 3)  # grows: what was there stays
+        x.view(-1)[6:] = -1
+        results += [x.clone(), y.clone()]
+        x.resize_(0)
+        results.append(x)
+        fresh = torch.empty(0, device=device).resize_(2, 3).fill_(1)
+        like = torch.ones(4, device=device).resize_as_(fresh).fill_(2)
+        last = torch.empty(0, device=device).resize_(1, 2, 2, 2, memory_format=torch.channels_last).fill_(1)
+        return [*results, fresh, like, last]
+
+    check(program, device)
+    check_refused(lambda d: torch.ones(2, requires_grad=True, device=d).resize_(3), device)
+
+
+def test_storage_resize(device: torch.device, mode: str) -> None:
+    def program(device: torch.device) -> object:
+        x = torch.arange(4.0, device=device)
+        storage = x.untyped_storage()
+        storage.resize_(0)
+        freed = storage.nbytes()
+        storage.resize_(16)
+        x.copy_(torch.arange(4.0) + 1)
+        storage.resize_(32)
+        wide = torch.empty(0, device=device).set_(storage, 0, (8,), (1,))
+        wide[4:] = 9
+        return freed, storage.nbytes(), x, wide, storage.size(), storage.device.type == device.type
+
+    check(program, device)
+
+
+def test_memory_of_a_resized_storage(device: torch.device) -> None:
+    before = torch.tpu.memory_allocated()
+    x = torch.ones(1024, device=device)
+    x.untyped_storage().resize_(0)
+    assert torch.tpu.memory_allocated() == before
+    x.untyped_storage().resize_(4096)
+    assert torch.tpu.memory_allocated() == before + 4096
+
+
+def test_use_beyond_the_storage_is_refused(device: torch.device) -> None:
+    x = torch.arange(4.0, device=device)
+    x.untyped_storage().resize_(0)
+    with pytest.raises(RuntimeError, match="storage"):  # the CPU crashes here
+        x + 1
+    check_refused(lambda d: torch.ones(3, device=d).as_strided((4,), (1,)), device)
+    check_refused(lambda d: torch.ones(3, device=d).as_strided((2,), (1,), 2), device)
+    check_refused(lambda d: torch.ones(3, device=d).as_strided((2,), (-1,)), device)
+
+
+def test_storage_copies(device: torch.device) -> None:
+    x = torch.arange(3, dtype=torch.int32, device=device)
+    storage = x.untyped_storage()
+    assert storage.cpu().tolist() == [0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0]
+    assert storage.clone().device == torch.device("tpu:0")
+    assert x.cpu().untyped_storage().to(device=device).device == torch.device("tpu:0")
+    twin = torch.empty(0, dtype=torch.int32, device=device).set_(storage.clone(), 0, (3,), (1,))
+    twin.add_(1)
+    assert (x.tolist(), twin.tolist()) == ([0, 1, 2], [1, 2, 3])
+    target = torch.zeros(3, dtype=torch.int32, device=device)
+    target.untyped_storage().copy_(storage)
+    assert target.tolist() == [0, 1, 2]
+    target.untyped_storage().copy_(torch.tensor([7, 8, 9], dtype=torch.int32).untyped_storage())
+    assert target.tolist() == [7, 8, 9]
+    assert storage.is_tpu
+
+
+# ---- exchange with others --------------------------------------------------------------------------------------
+
+
+def test_dlpack_import_from_the_cpu(device: torch.device) -> None:
+    """What another library holds in host memory comes in as a CPU tensor, and moves."""
+    numpy = pytest.importorskip("numpy")
+    array = numpy.arange(3.0)
+    assert torch.from_dlpack(array).to(device).tolist() == [0, 1, 2]
+    assert torch.as_tensor(array, device=device).tolist() == [0, 1, 2]
+    assert torch.tensor(array, device=device).tolist() == [0, 1, 2]
+
+
+def test_dlpack_export_works_or_is_refused(device: torch.device) -> None:
+    """Device memory that has no address cannot be lent: one clear error, and no crash."""
+    x = torch.arange(3.0, device=device)
+    message = ""
+    try:
+        assert torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(x)).cpu().tolist() == [0, 1, 2]
+    except (RuntimeError, BufferError, ValueError, TypeError) as error:
+        message = str(error).lower()
+    assert not message or "tpu" in message or "dlpack" in message
+    with pytest.raises((RuntimeError, BufferError, ValueError, TypeError)):
+        __import__("numpy").from_dlpack(x)
+    assert (x + 1).tolist() == [1, 2, 3]
+
+
+def test_share_memory_is_harmless(device: torch.device) -> None:
+    x = torch.ones(2, device=device)
+    with contextlib.suppress(RuntimeError, NotImplementedError):  # for CUDA it does nothing
+        x.share_memory_()
+    assert x.tolist() == [1, 1]

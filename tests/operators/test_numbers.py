@@ -1,0 +1,197 @@
+"""Numbers among the arguments: what fits counts as on the CPU, what does not is refused at the line."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from tests.helpers import DTYPES, check, check_refused
+
+REAL_DTYPES = [dtype for dtype in DTYPES if not dtype.is_complex]
+NUMBERS = (0, 1, -1, True, 100, 255, -200, 300, 70000, 2**33, -(2**40), 1.5, -0.5, 1e39, math.inf, -math.inf, math.nan)
+# Of a tensor and a number.
+OPERATORS: dict[str, Callable[[Tensor, Any], Any]] = {
+    "add": lambda x, number: x + number,
+    "sub": lambda x, number: x - number,
+    "rsub": lambda x, number: number - x,
+    "mul": lambda x, number: x * number,
+    "div": lambda x, number: x / number,
+    "floor_divide": lambda x, number: x // number,
+    "remainder": lambda x, number: x % number,
+    "fmod": torch.fmod,
+    "div trunc": lambda x, number: torch.div(x, number, rounding_mode="trunc"),
+    "pow": lambda x, number: x**number,
+    "rpow": lambda x, number: number**x,
+    "shift left": lambda x, number: x << number,
+    "shift right": lambda x, number: x >> number,
+    "eq": lambda x, number: x == number,
+    "lt": lambda x, number: x < number,
+    "where": lambda x, number: torch.where(x > 1, x, number),
+    "masked_fill": lambda x, number: x.masked_fill(x > 1, number),
+    "fill_": lambda x, number: x.clone().fill_(number),
+    "full_like": torch.full_like,
+    "setitem": lambda x, number: x.clone().__setitem__(0, number),
+    "fill_diagonal_": lambda x, number: x.clone().fill_diagonal_(number),
+    "index_fill": lambda x, number: x.index_fill(0, torch.tensor([0], device=x.device), number),
+    "scatter": lambda x, number: x.scatter(0, torch.zeros(1, 2, dtype=torch.int64, device=x.device), number),
+    "clamp": lambda x, number: torch.clamp(x, min=number, max=number),
+    "clamp_min": torch.clamp_min,
+    "clamp_max": torch.clamp_max,
+    "hardtanh": lambda x, number: F.hardtanh(x, number, number),
+    "relu6": lambda x, number: F.relu6(x),
+    "threshold": lambda x, number: F.threshold(x, number, number),
+    "pad": lambda x, number: F.pad(x, (1, 1), value=number),
+    "addcmul": lambda x, number: torch.addcmul(x, x, x, value=number),
+    "add of so many": lambda x, number: torch.add(x, x, alpha=number),
+    "nan_to_num": lambda x, number: torch.nan_to_num(x, nan=number),
+    "foreach": lambda x, number: torch._foreach_add([x], number),
+}
+
+
+def outcome(operator: Callable[[], Any]) -> Any:
+    """The results on the CPU, or the class of the exception."""
+    try:
+        results = operator()
+    except Exception as error:
+        return type(error)
+    results = results if isinstance(results, list | tuple) else [results]
+    return [each.cpu() if isinstance(each, Tensor) else each for each in results]
+
+
+@pytest.mark.parametrize("dtype", REAL_DTYPES, ids=str)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_numbers_that_fit_and_that_do_not(name: str, dtype: torch.dtype, device: torch.device, mode: str) -> None:
+    operator = OPERATORS[name]
+    x = torch.tensor([[1, 2], [0, 3]]).to(dtype)
+    mine = x.to(device)
+    draw = random.Random(f"{name} {dtype} {mode}")
+    for number in draw.sample(NUMBERS, 5):
+        expected = outcome(lambda number=number: operator(x, number))
+        actual = outcome(lambda number=number: operator(mine, number))
+        assert isinstance(actual, type) == isinstance(expected, type), f"{number}: {actual}, not {expected}"
+        if isinstance(expected, type):
+            assert actual is expected, number
+        else:
+            torch.testing.assert_close(actual, expected, equal_nan=True, msg=lambda told, n=number: f"{n}: {told}")
+    assert torch.equal(mine.cpu(), x)
+
+
+def test_a_known_program_refuses_a_number_that_does_not_fit(device: torch.device, mode: str) -> None:
+    x = torch.zeros(3, dtype=torch.uint8, device=device)
+    assert x.fill_(200).tolist() == [200] * 3
+    with pytest.raises(RuntimeError, match="value cannot be converted to type uint8_t without overflow"):
+        x.fill_(300)
+    with pytest.raises(RuntimeError, match="Clamp max value -1 is outside the representable range of Byte"):
+        x.clamp_(max=-1)
+    assert x.tolist() == [200] * 3
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64], ids=str)
+def test_integers_divided_by_zero(dtype: torch.dtype, device: torch.device, mode: str) -> None:
+    """By a number at the line; by a tensor, which the host does not look into, where it waits next."""
+    for divide in (torch.floor_divide, torch.remainder, torch.fmod):
+        x = torch.tensor([5, 0], dtype=dtype, device=device)
+        check_refused(lambda on, divide=divide: divide(torch.tensor([5, 0], dtype=dtype, device=on), 0), device)
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            divide(x, x).cpu()
+        assert divide(x[:0], 0).numel() == 0
+        assert divide(x, 2).tolist() == divide(x.cpu(), 2).tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
+def test_powers_of_integers_wrap(dtype: torch.dtype, device: torch.device, mode: str) -> None:
+    base = torch.tensor([0, 1, 2, 3, 7, 125], dtype=dtype)
+    exponents = torch.tensor([63, 64, 65, 100, 127, 0], dtype=dtype)
+    check(lambda on: [base.to(on) ** exponents.to(on), exponents.to(on) ** base.to(on), 3 ** exponents.to(on)], device)
+    check(lambda on: [base.to(on) ** number for number in (5, 63, 64, 100, 127)], device)
+
+
+def test_a_false_times_what_is_not_finite(device: torch.device, mode: str) -> None:
+    """XLA would choose 0."""
+    mask = torch.tensor([False, True, False, True])
+    wild = torch.tensor([math.nan, math.nan, -math.inf, -2.0])
+
+    def program(on: torch.device) -> object:
+        m, w = mask.to(on), wild.to(on)
+        products = [m * w, m.float() * w, m * math.nan, m.to(torch.bfloat16) * w.to(torch.bfloat16), (w == w) * w]
+        # -0 and 0 are told apart by their reciprocals.
+        return products, [1 / (m * -2.0), 1 / (m / -0.5), m / 0.0, 1 / (m // -0.5)], (m * torch.complex(w, w))[1:2]
+
+    check(program, device)
+
+
+def test_filling_what_is_broadcast(device: torch.device, mode: str) -> None:
+    """PyTorch allows it of masked_fill_: an element is filled where one of its places is."""
+
+    def program(on: torch.device) -> object:
+        x = torch.tensor([-4, 4, -2], device=on)
+        mask = torch.tensor([[False, True, False], [True, False, False]], device=on)
+        shown = x.expand(2, 3)
+        filled = shown.masked_fill(mask, 7)
+        shown.masked_fill_(mask, 1)
+        return x, filled
+
+    check(program, device)
+
+
+def test_copying_to_itself(device: torch.device, mode: str) -> None:
+    def program(on: torch.device) -> object:
+        x = torch.arange(3, device=on)
+        shown = x[0].expand(2)
+        shown[None, :] = shown[None, :]
+        x.copy_(x.view(3))
+        return x
+
+    check(program, device)
+    check_refused(lambda on: torch.arange(3, device=on)[0].expand(2).copy_(torch.arange(2, device=on)), device)
+
+
+def test_empty_products_of_booleans(device: torch.device, mode: str) -> None:
+    """Only where there is something to multiply PyTorch asks for the type."""
+
+    def program(on: torch.device) -> object:
+        x = torch.ones(3, 3, dtype=torch.bool, device=on)
+        none = x[:0]
+        return none @ x, none @ x[0], none.t() @ none, none[:, None] @ x
+
+    check(program, device)
+    check_refused(
+        lambda on: torch.ones(2, 2, dtype=torch.bool, device=on) @ torch.ones(2, 2, dtype=torch.bool, device=on), device
+    )
+
+
+def test_arguments_of_several_dtypes(device: torch.device, mode: str) -> None:
+    """What counts is the dtype that they promote to."""
+
+    def program(on: torch.device) -> object:
+        whole, flags = torch.arange(4, device=on), torch.arange(4, device=on) > 1
+        real = torch.linspace(-1, 2, 4, device=on)
+        losses = [loss(whole, real) for loss in (F.mse_loss, F.smooth_l1_loss, F.l1_loss)]
+        losses.append(F.huber_loss(real, whole))
+        return losses, torch.addcmul(flags, real, real), torch.hypot(whole, real), torch.clamp(whole, max=real)
+
+    check(program, device)
+    check_refused(lambda on: F.huber_loss(torch.arange(4, device=on), torch.ones(4, device=on)), device)
+
+
+def test_logical_operators_lay_out_as_comparisons_do(device: torch.device) -> None:
+    def program(on: torch.device) -> object:
+        x, y = torch.ones(2, 1, 3, dtype=torch.float16, device=on), torch.eye(3, 2, device=on).t()
+        return [operator(x, y) for operator in (torch.logical_and, torch.logical_or, torch.logical_xor, torch.lt)]
+
+    check(program, device)
+
+
+def test_filling_a_mask_by_its_own_transpose(device: torch.device, mode: str) -> None:
+    def program(on: torch.device) -> None:
+        mask = torch.eye(3, dtype=torch.bool, device=on)
+        mask.t()[mask] = 0
+
+    check_refused(program, device)
