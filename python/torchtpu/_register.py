@@ -28,6 +28,7 @@ def register() -> None:
     # What is still being written to the cache of compiled programs belongs to other processes too.
     atexit.register(extension.finish_cache)
     atexit.register(_let_go_of_autograd)
+    atexit.register(_tell_what_nobody_read)
     register_with_dynamo()
     distributed.register()
 
@@ -44,6 +45,18 @@ def _sparse(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     from torchtpu.sparse import call
 
     return call(operator, args, kwargs)
+
+
+def _tell_what_nobody_read() -> None:
+    """Prints an error such as an index out of range that no read and no `synchronize()` has raised."""
+    from torchtpu import _C
+
+    if _C.in_bad_fork():
+        return
+    try:
+        _C.look_at_last_answers()
+    except Exception as error:
+        print(f"torchtpu: found when the process ended: {type(error).__name__}: {error}", file=sys.stderr)
 
 
 def _let_go_of_autograd() -> None:

@@ -332,13 +332,78 @@ def test_platform_that_is_none() -> None:
     assert "cpu" in message
 
 
-@pytest.mark.parametrize("count", ["0", "-1", "many"])
+@pytest.mark.parametrize("count", ["0", "-1", "many", "1000"])
 def test_number_of_devices_that_is_none(count: str) -> None:
     assert f"TORCHTPU_NUM_DEVICES={count}" in refusal(TORCHTPU_NUM_DEVICES=count)
 
 
-def test_mode_in_the_environment_that_is_none() -> None:
-    assert "TORCHTPU_EAGER_MODE" in refusal(TORCHTPU_EAGER_MODE="eager")
+@pytest.mark.parametrize("variable", ["TORCHTPU_EAGER_MODE=eager", "TORCHTPU_CPU_FALLBACK=yes", "TORCHTPU_TARGET=v5e"])
+def test_variables_that_are_refused_when_the_device_is_used(variable: str) -> None:
+    name, value = variable.split("=")
+    assert name in refusal(**{name: value})
+    # Who does not use the device is not disturbed.
+    finished = run_python("import torch; torch.ones(2)", **{name: value})
+    assert (finished.returncode, finished.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["TORCHTPU_CACHE=never", "TORCHTPU_CACHE_PROGRAMS=3", "TORCHTPU_CACHE_BYTES=much", "TORCHTPU_CHUNK_BYTES=-1"],
+)
+def test_variables_that_are_ignored_with_a_warning(variable: str) -> None:
+    name, value = variable.split("=")
+    finished = run_python("import torch; print(torch.ones(2, device='tpu').sum().item())", **{name: value})
+    assert (finished.returncode, finished.stdout) == (0, "2.0\n")
+    assert f"torchtpu: {name} must be" in finished.stderr
+
+
+def test_a_mode_in_the_environment_that_is_empty() -> None:
+    assert check_python("import torch; print(torch.tpu.eager_mode.name)", TORCHTPU_EAGER_MODE="") == "STRICT\n"
+
+
+def test_the_most_devices() -> None:
+    code = """
+import torch
+x = torch.ones(2, device=f"tpu:{torch.tpu.device_count() - 1}", requires_grad=True)
+(x * 2).sum().backward()
+print(x.grad.device, x.grad.tolist())
+"""
+    assert check_python(code, TORCHTPU_NUM_DEVICES="127") == "tpu:126 [2.0, 2.0]\n"
+
+
+def test_an_index_error_that_nobody_reads_is_printed_at_the_end() -> None:
+    code = """
+import torch
+x = torch.arange(4.0, device="tpu")[torch.tensor([1, 9], device="tpu")]
+"""
+    finished = run_python(code, TORCHTPU_EAGER_MODE="strict")
+    assert finished.returncode == 0
+    assert "torchtpu: found when the process ended: IndexError: index 9 is out of bounds" in finished.stderr
+
+
+@pytest.mark.parametrize("mode", ["debug", "strict", "fused"])
+def test_operators_while_python_shuts_down(mode: str) -> None:
+    code = """
+import sys
+import torch
+
+class Last:
+    def __del__(self):
+        for number in (3, 4):
+            try:
+                print(torch.ones(number, device="tpu").add(1).tolist(), flush=True)
+            except Exception as error:
+                print(error, flush=True)
+
+torch.ones(3, device="tpu").add(1).tolist()
+sys.modules["kept until the interpreter goes"] = Last()
+"""
+    finished = run_python(code, TORCHTPU_EAGER_MODE=mode)
+    assert finished.returncode == 0
+    known, new = finished.stdout.splitlines()
+    assert known == "[2.0, 2.0, 2.0]"
+    assert "the process ends" in new
+    assert "panic" not in finished.stderr
 
 
 def test_after_a_failure_the_process_goes_on() -> None:

@@ -87,6 +87,18 @@ pub(crate) fn look_at_answers(device: usize) -> Result<()> {
     look(&answers)
 }
 
+/// Looks at what all programs have answered: at the end of a process. Waits for what was flushed, and runs nothing else.
+///
+/// # Errors
+/// The first demand that the data did not meet.
+pub fn look_at_last_answers() -> Result<()> {
+    let devices = lock()?.answers.len();
+    (0..devices).try_for_each(|device| {
+        lock()?.catch_up(device);
+        look_at_answers(device)
+    })
+}
+
 fn look(answers: &[Answer]) -> Result<()> {
     answers.iter().try_for_each(Answer::look)
 }

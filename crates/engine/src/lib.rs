@@ -36,6 +36,7 @@ pub mod stats;
 mod storage;
 
 pub use bounded::BoundedInput;
+pub use checks::look_at_last_answers;
 pub use compiled::CompiledGraph;
 pub use engine::{Engine, Mode, Status, fork_guard, in_bad_fork, lock};
 pub use error::{Error, ErrorKind, Result};

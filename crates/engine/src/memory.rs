@@ -3,8 +3,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 
-/// The most devices that one process counts.
-pub const MAX_DEVICES: usize = 64;
+/// The most devices that one process counts. PyTorch keeps their number in a signed byte.
+pub const MAX_DEVICES: usize = 127;
 
 /// Bytes and counts of one device's live storages.
 #[derive(Clone, Copy, Debug, Default)]

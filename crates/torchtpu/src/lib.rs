@@ -40,13 +40,14 @@ fn to_python(error: engine::Error) -> PyErr {
 
 /// `torch.OutOfMemoryError`, as PyTorch raises for its own devices.
 fn out_of_memory(message: String) -> PyErr {
-    Python::attach(|py| {
-        let class = py.import("torch").and_then(|torch| torch.getattr("OutOfMemoryError"));
-        match class.and_then(|class| class.call1((message.as_str(),))) {
-            Ok(error) => PyErr::from_value(error),
-            Err(_) => PyMemoryError::new_err(message),
-        }
-    })
+    let error = Python::try_attach(|py| {
+        let class = py.import("torch")?.getattr("OutOfMemoryError")?;
+        class.call1((message.as_str(),)).map(PyErr::from_value)
+    });
+    match error {
+        Some(Ok(error)) => error,
+        _ => PyMemoryError::new_err(message),
+    }
 }
 
 /// Runs `f` on the engine without the GIL, which the engine's other users may be waiting for.
@@ -75,10 +76,7 @@ fn initialize(py: Python<'_>, tracer: Py<PyAny>, sparse: Py<PyAny>) -> PyResult<
         let text = unsafe { std::ffi::CStr::from_ptr(message.as_ptr()) };
         return Err(PyRuntimeError::new_err(text.to_string_lossy().into_owned()));
     }
-    if let Ok(name) = std::env::var("TORCHTPU_EAGER_MODE") {
-        let mode = Mode::from_name(&name).ok_or_else(|| {
-            PyValueError::new_err(format!("TORCHTPU_EAGER_MODE must be debug, strict or fused, not {name:?}"))
-        })?;
+    if let Some(mode) = platform::mode() {
         with_engine(py, |mut engine| engine.set_mode(mode, false))?;
     }
     Ok(())
@@ -154,6 +152,12 @@ fn set_device(py: Python<'_>, device: usize) -> PyResult<()> {
 #[pyfunction]
 fn synchronize(py: Python<'_>, device: i32) -> PyResult<()> {
     py.detach(|| engine::synchronize(usize::try_from(device).ok())).map_err(to_python)
+}
+
+/// Raises what programs have found wrong with their data and nobody was told yet: at the end of a process.
+#[pyfunction]
+fn look_at_last_answers(py: Python<'_>) -> PyResult<()> {
+    py.detach(engine::look_at_last_answers).map_err(to_python)
 }
 
 #[pyfunction]
@@ -395,6 +399,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         current_device,
         set_device,
         synchronize,
+        look_at_last_answers,
         default_generator,
         platform_info,
         get_eager_mode,

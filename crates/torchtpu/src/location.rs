@@ -11,9 +11,10 @@ use pyo3::sync::PyOnceLock;
 const MAX_CODES: usize = 8192;
 
 /// Tells the engine the innermost Python line outside torch and this package. On a thread without Python frames, such
-/// as autograd's, that is the line at which the main thread waits. Takes the GIL: not to be called with a lock held.
+/// as autograd's, that is the line at which the main thread waits. None while Python shuts down. Takes the GIL: not to be
+/// called with a lock held.
 pub fn note() {
-    engine::lines::set_caller(Python::attach(|py| find(py).ok().flatten()));
+    engine::lines::set_caller(Python::try_attach(|py| find(py).ok().flatten()).flatten());
 }
 
 /// A code object, held so that its address stays its own, and its file where that is the user's.

@@ -20,7 +20,8 @@ pub fn warn(message: String) {
 }
 
 extern "C" fn show(_: *mut c_void) -> c_int {
-    Python::attach(show_now);
+    // None while Python shuts down.
+    let _ = Python::try_attach(show_now);
     0
 }
 

@@ -127,7 +127,7 @@ impl Pool {
             let mut making = Making { begun: Some(Instant::now()), ..Making::default() };
             let closed = shared.state.lock().closed;
             let result = match closed {
-                true => Err(Error::runtime("the process ends")),
+                true => Err(Error::runtime("the process ends: no more programs are compiled")),
                 false => catch_unwind(AssertUnwindSafe(|| make(&mut making)))
                     .unwrap_or_else(|_| Err(Error::runtime("internal error: compiling a program panicked"))),
             };

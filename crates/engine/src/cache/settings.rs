@@ -38,6 +38,9 @@ impl Settings {
     fn from_variables(variable: &dyn Fn(&str) -> Option<String>) -> Settings {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         let switch = variable("TORCHTPU_CACHE").unwrap_or_default();
+        if !["", "0", "off", "false", "no", "1", "on", "true", "yes"].contains(&switch.to_lowercase().as_str()) {
+            warn(format!("TORCHTPU_CACHE must be 0 or 1, not {switch:?}; it is ignored"));
+        }
         let folder = match variable("TORCHTPU_CACHE_DIR") {
             _ if ["0", "off", "false", "no"].contains(&switch.to_lowercase().as_str()) => {
                 Err(format!("TORCHTPU_CACHE={switch} switches it off"))
@@ -76,8 +79,13 @@ pub(crate) fn base_folder(variable: &dyn Fn(&str) -> Option<String>) -> Option<P
 
 /// How many programs to keep in memory.
 pub(crate) fn programs_in_memory() -> Limit {
-    let wanted = env::var("TORCHTPU_CACHE_PROGRAMS").ok().and_then(|text| text.parse().ok());
-    Limit { count: wanted.unwrap_or(DEFAULT_PROGRAMS).max(FEWEST_PROGRAMS), bytes: PROGRAM_BYTES }
+    let text = env::var("TORCHTPU_CACHE_PROGRAMS").unwrap_or_default();
+    let wanted = text.trim().parse().ok().filter(|count| *count >= FEWEST_PROGRAMS);
+    if wanted.is_none() && !text.is_empty() {
+        let least = format!("a whole number of at least {FEWEST_PROGRAMS}");
+        warn(format!("TORCHTPU_CACHE_PROGRAMS must be {least}, not {text:?}; it is ignored"));
+    }
+    Limit { count: wanted.unwrap_or(DEFAULT_PROGRAMS), bytes: PROGRAM_BYTES }
 }
 
 /// What the results of a chunk may take on its device, if `TORCHTPU_CHUNK_BYTES` says so.

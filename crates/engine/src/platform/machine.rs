@@ -14,7 +14,9 @@ use stablehlo::Target;
 
 use super::host_memory::keep_freed_memory;
 use super::{Choice, Kind, SEARCH_PATHS, target_of};
+use crate::engine::Mode;
 use crate::error::{Error, Result};
+use crate::memory::MAX_DEVICES;
 
 /// Google's vendor id on the PCI bus.
 const GOOGLE: &str = "0x1ae0";
@@ -55,7 +57,10 @@ const WITHOUT_CHIPS: [(&str, &str); 4] = [
 pub(super) const LIBDEVICE: &str = "nvvm/libdevice/libdevice.10.bc";
 
 /// The most devices that the CPU plugin is asked for.
-const MAX_CPU_DEVICES: i64 = 1024;
+const MAX_CPU_DEVICES: i64 = MAX_DEVICES as i64;
+
+pub(super) const EAGER_MODE: &str = "TORCHTPU_EAGER_MODE";
+const CPU_FALLBACK: &str = "TORCHTPU_CPU_FALLBACK";
 
 /// What choices depend on: tests bring their own.
 pub(super) struct Machine<'a> {
@@ -89,6 +94,17 @@ impl Machine<'_> {
                  TORCHTPU_PLATFORM says what they run on."
             ))
         })
+    }
+
+    /// Looks at the variables that say how operators run.
+    pub(super) fn check_switches(&self) -> Result<()> {
+        if let Some(name) = self.variable(EAGER_MODE).filter(|name| Mode::from_name(name).is_none()) {
+            return Err(Error::runtime(format!("{EAGER_MODE} must be debug, strict or fused, not {name:?}")));
+        }
+        match self.variable(CPU_FALLBACK).as_deref() {
+            None | Some("0" | "1") => Ok(()),
+            Some(other) => Err(Error::runtime(format!("{CPU_FALLBACK} must be 0 or 1, not {other:?}"))),
+        }
     }
 
     pub(super) fn choose(&self) -> Result<Choice> {

@@ -17,6 +17,7 @@ use parking_lot::RwLock;
 use pjrt::{Client, Plugin, Value};
 use stablehlo::Target;
 
+use crate::engine::Mode;
 use crate::error::{Error, Result};
 pub use host_memory::host_memory;
 pub(crate) use host_memory::return_freed_memory;
@@ -183,6 +184,11 @@ pub fn find() -> Result<Choice> {
     Machine::with_this(|machine| machine.choose())
 }
 
+/// The mode that `TORCHTPU_EAGER_MODE` names. One that there is not is refused when the plugin is opened.
+pub fn mode() -> Option<Mode> {
+    Machine::with_this(|machine| machine.variable(machine::EAGER_MODE)).and_then(|name| Mode::from_name(&name))
+}
+
 /// Whether there is a plugin to open, and the hardware that it needs.
 pub fn is_available() -> bool {
     find().is_ok_and(|choice| choice.hardware)
@@ -195,7 +201,8 @@ pub fn is_available() -> bool {
 pub fn open() -> Result<Platform> {
     Machine::with_this(|machine| {
         let choice = machine.choose()?;
-        // Options first: what is wrong with them is told before anything is loaded.
+        // Variables first: what is wrong with them is told before anything is loaded.
+        machine.check_switches()?;
         let options = machine.client_options(choice.kind)?;
         let target = machine.target()?;
         let missing = machine.prepare(choice.kind);

@@ -142,7 +142,7 @@ fn options_of_the_cpu_plugin() {
     assert_eq!(options(Kind::Tpu, "4").unwrap(), []);
     for text in ["0", "-1", "two", "1.5", "1025"] {
         let message = options(Kind::Cpu, text).unwrap_err().to_string();
-        assert_eq!(message, format!("TORCHTPU_NUM_DEVICES={text}: it must be a whole number from 1 to 1024"));
+        assert_eq!(message, format!("TORCHTPU_NUM_DEVICES={text}: it must be a whole number from 1 to 127"));
     }
 }
 
