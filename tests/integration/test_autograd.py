@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -268,3 +270,19 @@ def test_modes_change_under_threads(device: torch.device) -> None:
         for name in ("fused", "debug", "strict") * 4:
             torch.tpu.set_eager_mode(name)
         assert [future.result(60) for future in futures] == [3 * (number + 30) for number in range(6)]
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*is deprecated:FutureWarning")
+@pytest.mark.parametrize("dim", [0, 1, 2, None])
+@pytest.mark.parametrize("parametrize", ["weight_norm", "parametrizations.weight_norm"])
+def test_weight_norm(parametrize: str, dim: int | None, device: torch.device, mode: str) -> None:
+    normalize = functools.reduce(getattr, parametrize.split("."), torch.nn.utils)
+    plain = torch.nn.Conv1d(3, 4, 5)
+    x = torch.randn(2, 3, 9)
+
+    def program(device: torch.device) -> object:
+        layer = normalize(copy.deepcopy(plain).to(device), dim=dim)
+        layer(x.to(device)).square().sum().backward()
+        return [parameter.grad for parameter in layer.parameters()]
+
+    check(program, device)

@@ -109,3 +109,15 @@ def _glu_backward_jvp(grad_x: Tensor, grad_glu: Tensor, x: Tensor, dgrad_glu: Te
     of_value = dgrad_glu * opened + grad_glu * slope * gate_change
     of_gate = dgrad_glu * value + grad_glu * (value_change + value * (1 - 2 * opened) * gate_change)
     return torch.cat([of_value, of_gate * slope], dim)
+
+
+@register("aten::_weight_norm_interface_backward")
+def _weight_norm_backward(
+    grad_w: Tensor, saved_v: Tensor, saved_g: Tensor, saved_norms: Tensor, dim: int
+) -> tuple[Tensor, Tensor]:
+    """Of weights `v * g / norms`: to `v` and to `g`."""
+    wide = torch.promote_types(saved_v.dtype, torch.float32)
+    grad, v, g, norms = (each.to(wide) for each in (grad_w, saved_v, saved_g, saved_norms))
+    along = (grad * v).sum([axis for axis in range(v.dim()) if axis != dim], keepdim=True) / norms
+    grad_v = g / norms * (grad - v * along / norms)
+    return grad_v.to(saved_v.dtype), along.to(saved_g.dtype)
