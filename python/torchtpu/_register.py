@@ -18,12 +18,13 @@ def register() -> None:
     _refuse_company()
     extension = _load_extension()
     torch.utils.rename_privateuse1_backend(NAME)
-    from torchtpu import counted, distributed, tpu
+    from torchtpu import counted, distributed, numbered, tpu
     from torchtpu.compile.registration import register_with_dynamo
 
     torch._register_device_module(NAME, tpu)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     counted.register()
+    numbered.register()
     extension.initialize(_trace, _sparse)
     # What is still being written to the cache of compiled programs belongs to other processes too.
     atexit.register(extension.finish_cache)

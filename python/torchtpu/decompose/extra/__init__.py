@@ -3,7 +3,26 @@
 Each function takes the arguments of its operator and calls operators that have rows.
 """
 
-from torchtpu.decompose.extra import attention, compressed, histograms, kernels, optimizers, prims, segments
+from torchtpu.decompose.extra import (
+    attention,
+    compressed,
+    fused_attention,
+    histograms,
+    kernels,
+    optimizers,
+    prims,
+    segments,
+)
 from torchtpu.decompose.extra.registry import EXTRA
 
-__all__ = ["EXTRA", "attention", "compressed", "histograms", "kernels", "optimizers", "prims", "segments"]
+__all__ = [
+    "EXTRA",
+    "attention",
+    "compressed",
+    "fused_attention",
+    "histograms",
+    "kernels",
+    "optimizers",
+    "prims",
+    "segments",
+]
