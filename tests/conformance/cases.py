@@ -71,7 +71,10 @@ class Subject(Protocol):
     name: str
 
     def directions(self, dtype: torch.dtype) -> tuple[str, ...]:
-        """The directions in which PyTorch says that it runs on the CPU with that dtype."""
+        """The directions in which PyTorch says that it runs on the CPU, or on CUDA, with that dtype."""
+
+    def is_for_cuda_only(self, dtype: torch.dtype) -> bool:
+        """Whether PyTorch says that it runs on CUDA with that dtype, and not on the CPU."""
 
     def trials(self, dtype: torch.dtype, direction: str, count: int, seed: int) -> list[Trial]:
         """Up to `count` programs."""

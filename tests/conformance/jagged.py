@@ -34,6 +34,9 @@ class Jagged:
         differentiates = self.info.supports_autograd and dtype in self.info.supported_backward_dtypes("cpu")
         return ("forward", "backward") if differentiates else ("forward",)
 
+    def is_for_cuda_only(self, dtype: torch.dtype) -> bool:
+        return False
+
     def tolerance(self, dtype: torch.dtype) -> tuple[float, float] | None:
         return tolerance(self.info.decorators, dtype)
 

@@ -17,7 +17,7 @@ from torch.testing._internal.opinfo import core
 from tests.conformance import ahead
 from tests.conformance.cases import Case, Subject, subjects
 from tests.conformance.exceptions import UNIT_RANGE, is_random
-from tests.conformance.places import CPU, DEVICE, PRECISE, TRACED, Place, Trial, seed_everything
+from tests.conformance.places import CPU, DEVICE, META, PRECISE, TRACED, Place, Trial, seed_everything, widened
 
 INPUTS = 8
 # Beside a double precision result, how many times the CPU's own largest error is allowed.
@@ -63,7 +63,7 @@ def run(case: Case, inputs: int = INPUTS, seed: int = 0) -> Verdict:
         torch.tpu.reset_op_stats()
         for trial in trials:
             try:
-                expected = _run(trial, CPU, seed)
+                expected = _expected(trial, subject, getattr(torch, case.dtype), seed)
             except Exception as error:
                 if not verdict.passed + verdict.failed:
                     verdict.why = f"the CPU fails: {_in_short(error)}"
@@ -129,6 +129,22 @@ def _run(trial: Trial, place: Place, seed: int) -> Any:
     raise DifferenceError(f"{kind.__name__} with {pattern!r} is not raised")
 
 
+def _expected(trial: Trial, subject: Subject, dtype: torch.dtype, seed: int) -> Any:
+    """What the CPU returns. Of a dtype that only CUDA takes, it is given a wider one.
+
+    PyTorch's meta kernels say of which dtypes the results then are.
+    """
+    if not subject.is_for_cuda_only(dtype):
+        return _run(trial, CPU, seed)
+    return _as_typed(_run(trial, widened(dtype), seed), _run(trial, META, seed))
+
+
+def _as_typed(values: Any, metas: Any) -> Any:
+    if isinstance(values, list | tuple):
+        return type(values)(_as_typed(one, other) for one, other in zip(values, metas, strict=True))
+    return values.to(metas.dtype) if isinstance(values, Tensor) else values
+
+
 def _is_refused_by_dynamo(trial: Trial, seed: int) -> str | None:
     """Why PyTorch itself cannot compile a program, on the CPU and with nothing behind AOTAutograd; None if it can."""
     try:
@@ -145,12 +161,14 @@ def _judge(trial: Trial, subject: Subject, expected: Any, case: Case, seed: int)
     if case.mode == "compile":
         place = dataclasses.replace(place, compiler="tpu")
     actual = _run(trial, place, seed)
+    dtype = getattr(torch, case.dtype)
+    precise = widened(dtype) if subject.is_for_cuda_only(dtype) else PRECISE
     # The precise result takes a third run, which most comparisons do not need.
     comparison = _Comparison(
         is_random(case.subject),
         case.subject in UNIT_RANGE,
-        subject.tolerance(getattr(torch, case.dtype)),
-        lambda: _run(trial, PRECISE, seed),
+        subject.tolerance(dtype),
+        lambda: _run(trial, precise, seed),
     )
     comparison.compare(actual, expected, ())
 

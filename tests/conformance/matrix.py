@@ -42,15 +42,15 @@ VERSION = torch.__version__.partition("+")[0]
 
 HEAD = f"""# Operators
 
-What PyTorch lists as its operators, and how torchtpu runs each for each dtype that PyTorch's CPU has it for. Written by
-`make docs`; do not edit.
+What PyTorch lists as its operators, and how torchtpu runs each for each dtype that PyTorch's CPU or CUDA has it for.
+Written by `make docs`; do not edit.
 
 | | |
 |---|---|
 | {ROW} | rows of [the table](../crates/aten/src/ops) lower all that it calls |
 | {DECOMPOSITION} | PyTorch decomposes it, or some of what it calls, into rows |
 | {NONE} | it is refused, with an error that says why |
-| | PyTorch's CPU does not have it for that dtype |
+| | PyTorch does not have it for that dtype |
 
 Torch is {VERSION}. Where a column holds several dtypes and they differ, the worst is shown. Tensors can also be of
 uint16, uint32 and uint64, for what PyTorch itself does with them.
@@ -96,7 +96,8 @@ def page() -> str:
 def _line(name: str) -> str:
     operator = subjects()[name]
     assert isinstance(operator, Operator)
-    supported = {str(dtype).removeprefix("torch.") for dtype in operator.info.supported_dtypes("cpu")}
+    dtypes = operator.info.supported_dtypes("cpu") | operator.info.supported_dtypes("cuda")
+    supported = {str(dtype).removeprefix("torch.") for dtype in dtypes}
     order = [NOTHING, ROW, DECOMPOSITION, NONE]
     cells = [
         max((_how(operator, dtype) for dtype in dtypes if dtype in supported), key=order.index, default=NOTHING)
@@ -131,7 +132,7 @@ def _how(operator: Operator, dtype: str) -> str:
         try:
             trial.program(DEVICE)
         except NotImplementedError:
-            return NONE if _runs_on_cpu(trial) else NOTHING
+            return NONE if operator.is_for_cuda_only(getattr(torch, dtype)) or _runs_on_cpu(trial) else NOTHING
         except Exception:
             continue
         found = DECOMPOSITION if torch.tpu.op_stats()["decomposed"] else ROW

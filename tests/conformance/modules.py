@@ -43,6 +43,9 @@ class Module:
             return ()
         return ("forward", "backward") if dtype == torch.float32 else ("forward",)
 
+    def is_for_cuda_only(self, dtype: torch.dtype) -> bool:
+        return False
+
     def tolerance(self, dtype: torch.dtype) -> tuple[float, float] | None:
         return tolerance(self.info.decorators, dtype)
 
@@ -101,6 +104,9 @@ class Optimizer:
 
     def directions(self, dtype: torch.dtype) -> tuple[str, ...]:
         return ("step",) if dtype in (torch.float32, torch.float64, torch.bfloat16) else ()
+
+    def is_for_cuda_only(self, dtype: torch.dtype) -> bool:
+        return False
 
     def tolerance(self, dtype: torch.dtype) -> tuple[float, float] | None:
         return tolerance(self.info.decorators, dtype)

@@ -66,6 +66,9 @@ class Operator:
 
     def directions(self, dtype: torch.dtype) -> tuple[str, ...]:
         info = self.info
+        if self.is_for_cuda_only(dtype):
+            differentiates = info.supports_autograd and dtype in info.supported_backward_dtypes("cuda")
+            return ("forward", "backward") if differentiates else ("forward",)
         runs = dtype in info.supported_dtypes("cpu")
         differentiates = info.supports_autograd and dtype in info.supported_backward_dtypes("cpu")
         # A foreach operator has the formulas of what it does to each element.
@@ -88,6 +91,9 @@ class Operator:
             for direction, is_possible in possible.items()
             if is_possible and dtype in ONLY_FOR.get(direction, (dtype,))
         )
+
+    def is_for_cuda_only(self, dtype: torch.dtype) -> bool:
+        return dtype in self.info.supported_dtypes("cuda") - self.info.supported_dtypes("cpu")
 
     def tolerance(self, dtype: torch.dtype) -> tuple[float, float] | None:
         return tolerance(self.info.decorators, dtype)

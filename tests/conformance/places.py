@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -17,14 +17,25 @@ WIDER = {
     torch.float32: torch.float64,
     torch.complex64: torch.complex128,
 }
+# Of dtypes that only CUDA takes: ones that the CPU takes, too, and that hold all of their values.
+FOR_CPU = {
+    **WIDER,
+    torch.bool: torch.int64,
+    torch.uint8: torch.float64,
+    torch.int8: torch.float64,
+    torch.int16: torch.float64,
+    torch.int32: torch.float64,
+    torch.int64: torch.float64,
+    torch.complex32: torch.complex64,
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A device, and whether floating point numbers are widened to double precision there."""
+    """A device, and the dtypes that stand for others there."""
 
     device: str
-    is_wide: bool = False
+    wider: Mapping[torch.dtype, torch.dtype] = dataclasses.field(default_factory=dict)
     kept: list[Any] | None = None
     """Holds what was put there, so that no program may take over its memory."""
     compiler: str | None = None
@@ -61,8 +72,8 @@ class Place:
             return seen[id(value)]
         if isinstance(value, torch.device) or (isinstance(value, str) and value == "cpu"):
             return self.device
-        if isinstance(value, torch.dtype) and self.is_wide:
-            return WIDER.get(value, value)
+        if isinstance(value, torch.dtype):
+            return self.wider.get(value, value)
         if isinstance(value, slice):
             return slice(*(self._put(each, seen) for each in (value.start, value.stop, value.step)))
         if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -79,7 +90,7 @@ class Place:
             return self._put_tensor(tensor.conj()).conj()
         if tensor.is_neg():
             return torch._neg_view(self._put_tensor(torch._neg_view(tensor)))
-        dtype = WIDER.get(tensor.dtype, tensor.dtype) if self.is_wide else tensor.dtype
+        dtype = self.wider.get(tensor.dtype, tensor.dtype)
         if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_contiguous():
             return tensor.to(device=self.device, dtype=dtype, copy=True)
         # With all that lies between its elements, so that strides and overlaps stay as they are.
@@ -91,7 +102,7 @@ class Place:
 
     def put_module(self, module: nn.Module) -> nn.Module:
         """The module itself, moved there."""
-        return module.to(self.device, *((torch.float64,) if self.is_wide else ()))
+        return module.to(self.device, *((torch.float64,) if self.wider else ()))
 
     def random_like(self, tensor: Tensor, seed: int) -> Tensor:
         """The same random numbers at each place."""
@@ -108,10 +119,17 @@ class Place:
 
 
 CPU = Place("cpu")
-PRECISE = Place("cpu", is_wide=True)
+PRECISE = Place("cpu", WIDER)
+# Computes nothing but shapes and dtypes.
+META = Place("meta")
 DEVICE = Place("tpu")
 # Dynamo and AOTAutograd without a compiler behind them: what they refuse here, they refuse everywhere.
 TRACED = Place("cpu", compiler="aot_eager")
+
+
+def widened(dtype: torch.dtype) -> Place:
+    """The CPU, where a wider dtype stands for one that only CUDA takes."""
+    return Place("cpu", {dtype: FOR_CPU[dtype]})
 
 
 @dataclasses.dataclass(frozen=True)

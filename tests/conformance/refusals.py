@@ -1,4 +1,4 @@
-"""Operators with dtypes that PyTorch's CPU has no kernel for: what it refuses, the device refuses in the same way."""
+"""Operators with dtypes that PyTorch takes neither on the CPU nor on CUDA: the device refuses them as the CPU does."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ OF_THE_COMPILER = ("PJRT_", "internal error", "stablehlo")
 
 
 def is_refused(info: OpInfo, dtype: torch.dtype) -> bool:
-    """Whether PyTorch says that its CPU does not take a dtype that the device has no better answer for."""
-    supported = info.supported_dtypes("cpu")
+    """Whether PyTorch says that it does not take a dtype that the device has no better answer for."""
+    supported = info.supported_dtypes("cpu") | info.supported_dtypes("cuda")
     return dtype not in supported and not (dtype in ROUNDED and torch.float32 in supported)
 
 
