@@ -195,3 +195,17 @@ def test_filling_a_mask_by_its_own_transpose(device: torch.device, mode: str) ->
         mask.t()[mask] = 0
 
     check_refused(program, device)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_sums_of_complex_numbers_without_nan(dtype: torch.dtype, device: torch.device, mode: str) -> None:
+    """CUDA has these, the CPU does not: there, what is NaN is made zero first."""
+    nan = float("nan")
+    values = torch.tensor([[1 + 2j, complex(nan, 1), -3j], [complex(2, nan), 4, 5 + 1j]], dtype=dtype)
+    here, there = values.clone().requires_grad_(), values.to(device).requires_grad_()
+    expected, result = here.where(~here.isnan(), 0).sum(1), there.nansum(1)
+    torch.testing.assert_close(result.cpu(), expected)
+    torch.testing.assert_close(there.nanmean().cpu(), here.where(~here.isnan(), 0).sum() / 4)
+    expected.abs().sum().backward()
+    result.abs().sum().backward()
+    torch.testing.assert_close(there.grad.cpu(), here.grad)

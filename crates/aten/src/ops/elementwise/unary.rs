@@ -10,7 +10,7 @@ use crate::table::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     // Of any number.
-    one(&["abs"], |cx| Ok(cx.tensor("self")?.abs())).takes(&["self"], DTypes::NUMBERS),
+    one(&["abs"], |cx| Ok(cx.tensor("self")?.abs())),
     one(&["neg"], |cx| match cx.tensor("self")? {
         x if x.dtype() == DType::Bool => Err(Error::runtime("neg: a bool tensor has no negation")),
         x => Ok(-x),

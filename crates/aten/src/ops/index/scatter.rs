@@ -64,7 +64,7 @@ pub(crate) const ROWS: &[Row] = &[
         let (have, want) = (grad.numel(), sizes.iter().product::<i64>());
         Ok(packed.slice_axis(0, 0, have.min(want)).pad_axis(0, 0, 0, (want - have).max(0)).reshape(&sizes))
     }),
-    one(&["histc"], histc).takes(&["self"], DTypes::FLOATS),
+    one(&["histc"], histc).takes(&["self"], DTypes::REAL_NUMBERS),
 ];
 
 fn named(cx: &Cx<'_>) -> Result<Combine> {
@@ -203,7 +203,8 @@ fn index_fill<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 fn histc<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let bins = cx.int("bins")?;
-    let dtype = if x.dtype().is_float() { x.dtype().opmath() } else { DType::F32 };
+    // Integers are divided as integers, as CUDA's kernel does: float32 does not hold all of them.
+    let dtype = if x.dtype().is_float() { x.dtype().opmath() } else { DType::I64 };
     let values = x.flatten().convert(dtype);
     let (low, high) = (cx.scalar("min", dtype)?, cx.scalar("max", dtype)?);
     let (low, high) = if values.numel() == 0 {
@@ -214,7 +215,8 @@ fn histc<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     };
     let single = low.eq(high);
     let (low, high) = (single.select(low - 1, low), single.select(high + 1, high));
-    let place = ((values - low) * bins / (high - low)).floor();
+    let place = (values - low) * bins / (high - low);
+    let place = if dtype.is_float() { place.floor() } else { place };
     let place = values.eq(high).select(place.splat_like(bins - 1), place);
     let inside = values.ge(low) & values.le(high);
     let index = inside.select(place, bins).convert(DType::I32);

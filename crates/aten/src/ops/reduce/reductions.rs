@@ -9,8 +9,7 @@ use crate::table::{Row, many, one};
 pub(crate) const ROWS: &[Row] = &[
     one(&["sum", "sum.dim_IntList"], |cx| accumulated(cx, |x, axes| x.reduce_sum(axes))),
     one(&["prod", "prod.dim_int"], |cx| accumulated(cx, |x, axes| x.reduce_prod(axes))),
-    one(&["nansum"], |cx| accumulated(cx, |x, axes| x.is_nan().select(x.splat_like(0), x).reduce_sum(axes)))
-        .takes(&["self"], DTypes::REAL),
+    one(&["nansum"], |cx| accumulated(cx, |x, axes| x.is_nan().select(x.splat_like(0), x).reduce_sum(axes))),
     one(&["mean", "mean.dim"], |cx| {
         let dtype = cx.dtype_or_none("dtype").unwrap_or(cx.ty("self")?.dtype);
         if !dtype.is_float() && !dtype.is_complex() {

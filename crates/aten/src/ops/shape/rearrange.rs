@@ -1,6 +1,6 @@
 //! Operators that copy, join and rearrange elements.
 
-use stablehlo::{Builder, DType, DTypes, Value};
+use stablehlo::{Builder, DType, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -61,8 +61,7 @@ pub(crate) const ROWS: &[Row] = &[
         let exact = x.dtype().is_integer() || x.dtype() == DType::Bool;
         let diagonal = view::read(x, &diagonal_of(whole(x), 0, 0, 1), None);
         Ok(diagonal.convert(if exact { DType::I64 } else { x.dtype().opmath() }).reduce_sum(&[0]))
-    })
-    .takes(&["self"], DTypes::NUMBERS),
+    }),
     one(&["diag_embed"], diag_embed).bounded(),
     one(&["slice_scatter"], |cx| match cx.b().is_bounded() {
         true => bounded_views::scatter(cx, false),
