@@ -3,14 +3,14 @@
 
 use stablehlo::{Builder, DType, Extent, Function, Type, Value};
 
+use crate::call::{Body, Call};
 use crate::check::Check;
 use crate::cx::{Arg, Cx, Scalar};
 use crate::error::{Error, Result};
 use crate::inputs::{Inputs, ParamSource};
+use crate::nodes::{lower_graph, lower_nodes};
 use crate::number_check::NumberCheck;
-use crate::ops::{foreach, shape::bounded_views};
-use crate::spec::{ArgSpec, Body, Call, Dim, Graph, GraphArg, ResultSpec, ScalarSpec, TensorSpec};
-use crate::table::{self, Row};
+use crate::spec::{ArgSpec, ResultSpec};
 use crate::view::{self, contiguous_strides, memory_order};
 
 /// One result of a lowered function.
@@ -67,6 +67,7 @@ fn lower_with<'b>(call: &'b Call, builder: &'b Builder, inputs: &'b Inputs<'b>) 
         call.names.iter().zip(&call.args).map(|(name, arg)| (name.as_str(), to_arg(arg, &mut scalars))).collect();
     let cx = Cx {
         inputs,
+        lower_nodes,
         operator: &call.operator,
         args,
         mutated: &call.mutated,
@@ -115,24 +116,6 @@ fn to_arg<'b>(spec: &ArgSpec, scalars: &mut usize) -> Arg<'b> {
         }
         ArgSpec::List(items) => Arg::List(items.iter().map(|item| to_arg(item, scalars)).collect()),
         plain => Arg::Plain(plain.clone()),
-    }
-}
-
-impl Call {
-    /// The tensors that the call writes, in schema order with lists flattened.
-    pub fn written_tensors(&self) -> Vec<&TensorSpec> {
-        fn collect<'a>(arg: &'a ArgSpec, into: &mut Vec<&'a TensorSpec>) {
-            match arg {
-                ArgSpec::Tensor(tensor) => into.push(tensor),
-                ArgSpec::List(items) => items.iter().for_each(|item| collect(item, into)),
-                _ => {}
-            }
-        }
-        let mut tensors = Vec::new();
-        for &i in &self.mutated {
-            collect(&self.args[i], &mut tensors);
-        }
-        tensors
     }
 }
 
@@ -243,201 +226,5 @@ impl<'b> Outputs<'_, 'b> {
             )));
         }
         Ok((value.convert(spec.dtype), spec.sizes.clone(), spec.strides.clone()))
-    }
-}
-
-// ---- decompositions ------------------------------------------------------------------------------
-
-fn lower_graph<'b>(graph: &'b Graph, call: &Call, cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
-    // Values, and numbers, which take part in type promotion as numbers.
-    let mut values: Vec<Option<Arg<'b>>> = Vec::new();
-    for ((_, arg), index) in cx.args.iter().zip(0..) {
-        // out= arguments are written, never read; the graph does not know them.
-        let only_written = call.mutated.contains(&index) && !graph_reads(graph, call, index);
-        if !only_written {
-            collect_inputs(arg, cx, &mut values);
-        }
-    }
-    values.truncate(graph.inputs);
-    if let Some(bounds) = &graph.bounds {
-        for &(input, capacity) in &bounds.sizes {
-            if let Some(Some(Arg::Scalar(scalar))) = values.get(input) {
-                cx.b().add_size(cx.scalar_value(scalar, DType::I64), capacity);
-            }
-        }
-        for (input, extents) in &bounds.inputs {
-            if let Some(Some(Arg::Value(value))) = values.get_mut(*input) {
-                *value = value.with_extents(extents.clone());
-            }
-        }
-    }
-    lower_nodes(graph, values, cx)
-}
-
-/// What a graph makes of its inputs, in the function being built.
-pub(crate) fn lower_nodes<'b>(
-    graph: &'b Graph,
-    mut values: Vec<Option<Arg<'b>>>,
-    cx: &Cx<'b>,
-) -> Result<Vec<Value<'b>>> {
-    for (index, node) in graph.nodes.iter().enumerate() {
-        let row = table::find(&node.operator)
-            .ok_or_else(|| Error::not_implemented(format!("{} has no lowering", node.operator)))?;
-        let args = node
-            .args
-            .iter()
-            .map(|(name, arg)| Ok((name.as_str(), graph_arg(arg, &values)?)))
-            .collect::<Result<Vec<_>>>()?;
-        let mut node_cx = cx.with(args);
-        node_cx.operator = &node.operator;
-        let expected = graph.bounds.as_ref().and_then(|bounds| bounds.results.get(index)?.as_deref());
-        node_cx.result_dims = expected.unwrap_or_default();
-        let makes_bounded = expected.into_iter().flatten().flatten().flatten().any(|dim| !dim.sizes.is_empty());
-        let bounded = makes_bounded || node_cx.args.iter().any(|(_, arg)| is_bounded(arg));
-        if bounded && !table::stands_bounds(&node.operator) {
-            return Err(Error::not_implemented(format!("{} does not know bounded dimensions", node.operator)));
-        }
-        let mut lowered = row.lower(&node_cx);
-        if lowered.is_err() && cx.b().refused().is_some() {
-            if let Some(args) = bounded_views::in_order(&node_cx) {
-                cx.b().forgive();
-                node_cx.args = args;
-                lowered = row.lower(&node_cx);
-            }
-        }
-        let mut results = lowered?;
-        if bounded {
-            check_bounds(&node.operator, &mut results, expected)?;
-        }
-        for i in 0..node.results {
-            values.push(results.get(i).copied().map(Arg::Value));
-        }
-    }
-    let value_at = |&k: &usize| match values.get(k) {
-        Some(Some(Arg::Value(value))) => Ok(*value),
-        Some(Some(Arg::Scalar(scalar))) => Ok(cx.scalar_value(scalar, scalar.spec.dtype)),
-        _ => Err(Error::runtime("a graph lost a value")),
-    };
-    graph.outputs.iter().flatten().map(value_at).collect()
-}
-
-fn is_bounded(arg: &Arg<'_>) -> bool {
-    match arg {
-        Arg::Plain(ArgSpec::Dim(_) | ArgSpec::Dims(_)) => true,
-        Arg::Value(value) => value.is_bounded(),
-        Arg::List(items) => items.iter().any(is_bounded),
-        _ => false,
-    }
-}
-
-/// Compares how much of each result is real with what PyTorch says. What a row has made of nothing, such as zeros, is
-/// real everywhere: it takes the bound of PyTorch's size.
-fn check_bounds(operator: &str, results: &mut [Value<'_>], expected: Option<&[Option<Vec<Dim>>]>) -> Result<()> {
-    for (i, result) in results.iter_mut().enumerate() {
-        let Some(Some(dims)) = expected.map(|expected| expected.get(i).and_then(Option::as_ref)) else { continue };
-        let wrong = || {
-            let expected = Dim::capacities(dims);
-            Error::not_implemented(format!("{operator} gives another shape than PyTorch, {result:?}, not {expected:?}"))
-        };
-        if dims.len() != result.rank() {
-            return Err(wrong());
-        }
-        let mut extents = result.extents();
-        for (axis, dim) in dims.iter().enumerate() {
-            if extents[axis].is_whole() && dim.sizes.len() == 1 {
-                extents[axis] = dim.extent(|size| result.builder().capacity(size));
-            }
-            if dim.sizes.is_empty() {
-                // PyTorch knows that the size is what it can be at most, as of a tensor that was broadcast to another.
-                extents[axis] = Extent::default();
-            }
-            if extents[axis].sizes() != dim.sizes || result.dim(axis) != dim.capacity {
-                return Err(wrong());
-            }
-        }
-        if extents != result.extents() {
-            *result = result.without_extents().with_extents(extents);
-        }
-    }
-    Ok(())
-}
-
-/// Whether a mutated argument is also an input of the graph: in-place forms read it, `out=` ones do not.
-fn graph_reads(graph: &Graph, call: &Call, index: usize) -> bool {
-    let count = |arg: &ArgSpec| match arg {
-        ArgSpec::Tensor(_) => 1,
-        ArgSpec::List(items) => items.iter().filter(|i| !matches!(i, ArgSpec::None)).count(),
-        ArgSpec::Scalar(scalar) if is_input(scalar) => 1,
-        _ => 0,
-    };
-    let before: usize = call.args[..index].iter().map(count).sum();
-    before < graph.inputs
-}
-
-/// Whether a number is a value of the graph: one that stands where the schema has a Tensor, or that is not
-/// part of the program.
-fn is_input(scalar: &ScalarSpec) -> bool {
-    scalar.is_tensor || scalar.baked.is_none()
-}
-
-fn collect_inputs<'b>(arg: &Arg<'b>, cx: &Cx<'b>, values: &mut Vec<Option<Arg<'b>>>) {
-    match arg {
-        Arg::Tensor(spec) => values.push(Some(Arg::Value(cx.inputs.read(spec)))),
-        Arg::Scalar(scalar) if is_input(&scalar.spec) => values.push(Some(arg.clone())),
-        Arg::List(items) => items.iter().for_each(|item| collect_inputs(item, cx, values)),
-        _ => {}
-    }
-}
-
-fn graph_arg<'b>(arg: &'b GraphArg, values: &[Option<Arg<'b>>]) -> Result<Arg<'b>> {
-    let at = |k: usize| {
-        values.get(k).cloned().flatten().ok_or_else(|| Error::runtime("a graph uses a value it does not have"))
-    };
-    let scalar = |number: stablehlo::Number| {
-        use stablehlo::Number::*;
-        let dtype = match number {
-            Bool(_) => DType::Bool,
-            Int(_) => DType::I64,
-            Float(_) => DType::F64,
-            Complex(..) => DType::C128,
-        };
-        Arg::Scalar(Scalar {
-            spec: ScalarSpec { dtype, wrapped: true, is_tensor: false, baked: Some(number) },
-            index: 0,
-        })
-    };
-    Ok(match arg {
-        GraphArg::Value(k) => at(*k)?,
-        GraphArg::Values(items) => {
-            Arg::List(items.iter().map(|item| item.map_or(Ok(Arg::None), at)).collect::<Result<Vec<_>>>()?)
-        }
-        GraphArg::Scalar(number) => scalar(*number),
-        GraphArg::Graph(graph) => Arg::Graph(graph),
-        GraphArg::Scalars(numbers) => Arg::List(numbers.iter().map(|&n| scalar(n)).collect()),
-        GraphArg::Plain(ArgSpec::None) => Arg::None,
-        GraphArg::Plain(plain) => Arg::Plain(plain.clone()),
-    })
-}
-
-impl Row {
-    pub(crate) fn lower<'b>(&self, cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
-        if let Some(takes) = &self.takes {
-            takes.check(cx)?;
-        }
-        let values = match self.lower {
-            table::Lower::One(f) => vec![f(cx)?],
-            table::Lower::Many(f) => f(cx)?,
-            table::Lower::Each { element, parameters } => foreach::lower_each(cx, element, parameters)?,
-        };
-        if let Some(refused) = cx.b().refused() {
-            return Err(Error::not_implemented(format!("{} with bounded dimensions: {refused}", cx.operator)));
-        }
-        if let Some(dtype) = cx.b().untaken() {
-            return Err(Error::not_implemented_for(cx.operator, dtype));
-        }
-        match cx.b().error() {
-            Some(error) => Err(Error::runtime(format!("{}: internal error in its lowering: {error}", cx.operator))),
-            None => Ok(values),
-        }
     }
 }

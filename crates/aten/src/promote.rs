@@ -2,6 +2,11 @@
 
 use stablehlo::DType;
 
+/// Float and complex types stay; integers and booleans become the default float type.
+pub fn float_dtype(dtype: DType) -> DType {
+    if dtype.is_float() || dtype.is_complex() { dtype } else { DType::F32 }
+}
+
 /// The smallest type that holds both, by PyTorch's table.
 pub fn promote_types(a: DType, b: DType) -> DType {
     use DType::*;

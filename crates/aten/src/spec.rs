@@ -1,10 +1,6 @@
-//! What a call looks like to the lowering: the operator's arguments without their values.
+//! The arguments and results of a call without their values.
 
-use std::sync::Arc;
-
-use stablehlo::{DType, Extent, Factor, Number, Precision, Target, Type};
-
-use crate::table::Row;
+use stablehlo::{DType, Extent, Factor, Number, Type};
 
 /// A tensor argument: a strided view of one of the call's storages.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,76 +93,4 @@ pub struct ResultSpec {
     pub dtype: DType,
     pub sizes: Vec<i64>,
     pub strides: Vec<i64>,
-}
-
-/// How a call's results are computed.
-#[derive(Clone, Debug)]
-pub enum Body {
-    Row(&'static Row),
-    Graph(Arc<Graph>),
-}
-
-/// A call to lower.
-#[derive(Clone, Debug)]
-pub struct Call {
-    /// The operator's name, for messages.
-    pub operator: String,
-    /// A row of the table, PyTorch's decomposition, or a graph that torch.compile handed over.
-    pub body: Body,
-    /// The schema's argument names, and the arguments.
-    pub names: Vec<String>,
-    pub args: Vec<ArgSpec>,
-    pub storages: Vec<StorageSpec>,
-    /// Which arguments the operator writes, in schema order.
-    pub mutated: Vec<usize>,
-    /// The results as PyTorch describes them: first those written into mutated arguments, then fresh
-    /// ones. `None` where no meta kernel answers; a result that is `None` is absent (masked out).
-    pub results: Option<Vec<Option<ResultSpec>>>,
-    pub precision: Precision,
-    pub target: Target,
-    /// Whether the program is to look into what rows ask of the data.
-    pub is_checked: bool,
-}
-
-/// A decomposition, or a whole compiled graph: nodes in order, each a row of the table.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Graph {
-    /// How many values the graph takes: the call's tensor arguments in order, lists flattened, absent
-    /// ones skipped, written-only ones (`out=`) left out. Numbers that are inputs of the program count.
-    pub inputs: usize,
-    pub nodes: Vec<Node>,
-    pub outputs: Vec<Option<usize>>,
-    /// In a graph with bounded dimensions.
-    pub bounds: Option<Bounds>,
-}
-
-/// The bounded dimensions of a graph's values.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Bounds {
-    /// Which inputs, all numbers, are its sizes, and as large as they can get.
-    pub sizes: Vec<(usize, i64)>,
-    /// Of inputs that have such dimensions, by their numbers.
-    pub inputs: Vec<(usize, Vec<Extent>)>,
-    /// What PyTorch says of each node's results, where it is known.
-    pub results: Vec<Option<Vec<Option<Vec<Dim>>>>>,
-}
-
-/// One node: values are numbered inputs first, then each node's results as they come.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Node {
-    pub operator: String,
-    pub args: Vec<(String, GraphArg)>,
-    pub results: usize,
-}
-
-/// An argument of a node.
-#[derive(Clone, Debug, PartialEq)]
-pub enum GraphArg {
-    Value(usize),
-    Values(Vec<Option<usize>>),
-    Scalar(Number),
-    Scalars(Vec<Number>),
-    /// A function that the operator calls, such as a loop's body.
-    Graph(Box<Graph>),
-    Plain(ArgSpec),
 }

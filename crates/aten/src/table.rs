@@ -8,11 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use stablehlo::{DTypes, Value};
 
-use crate::cx::Cx;
-use crate::error::Result;
 use crate::ops::{control, elementwise, fft, foreach, index, linalg, nn, optim, random, reduce, shape};
+use crate::row::Row;
 
 /// Every family of the table.
 const FAMILIES: &[&[Row]] = &[
@@ -85,105 +83,6 @@ const BOUNDED_FAMILIES: &[&[Row]] = &[
     reduce::vector_norm::ROWS,
 ];
 
-/// How a row computes: one result, several, or another row's for each element of its lists.
-#[derive(Clone, Copy)]
-pub enum Lower {
-    One(for<'b> fn(&Cx<'b>) -> Result<Value<'b>>),
-    Many(for<'b> fn(&Cx<'b>) -> Result<Vec<Value<'b>>>),
-    Each { element: &'static Row, parameters: &'static [&'static str] },
-}
-
-/// One row: the operators that share a lowering.
-pub struct Row {
-    /// Names with overload, such as `add.Tensor`; without the `aten::`.
-    pub names: &'static [&'static str],
-    pub(crate) lower: Lower,
-    /// Number arguments that are part of the program instead of inputs of it, because they decide its
-    /// form. A change of such a number recompiles.
-    pub baked: &'static [&'static str],
-    pub requirement: Option<Requirement>,
-    pub(crate) takes: Option<Takes>,
-    /// Whether it computes what is real of bounded dimensions right, whatever their padding is: it takes no size of
-    /// theirs for a known number. What it builds is checked besides.
-    pub(crate) bounded: bool,
-}
-
-/// What must hold of number arguments that are inputs of the program. Their values are no part of a call's key, so
-/// that the operator's own checks, made once for a key, do not see them all.
-#[derive(Clone, Copy)]
-pub struct Requirement {
-    pub names: &'static [&'static str],
-    /// Takes the numbers in the order of the names.
-    pub holds: fn(&[f64]) -> bool,
-}
-
-/// Of what type some of the arguments, promoted together as PyTorch does, may be.
-#[derive(Clone, Copy)]
-pub(crate) struct Takes {
-    names: &'static [&'static str],
-    dtypes: DTypes,
-}
-
-impl Takes {
-    pub(crate) fn check(&self, cx: &Cx<'_>) -> Result<()> {
-        cx.check_dtype(cx.promoted(self.names)?, self.dtypes)
-    }
-}
-
-impl Row {
-    pub const fn baked(mut self, baked: &'static [&'static str]) -> Row {
-        self.baked = baked;
-        self
-    }
-
-    /// Calls are refused unless these numbers are such that `holds`; PyTorch's kernel words the refusal.
-    pub const fn requires(mut self, names: &'static [&'static str], holds: fn(&[f64]) -> bool) -> Row {
-        self.requirement = Some(Requirement { names, holds });
-        self
-    }
-
-    /// Calls with other types are refused, as PyTorch's kernels refuse them. Types that an operation of the program does
-    /// not take are, anyway.
-    pub(crate) const fn takes(mut self, names: &'static [&'static str], dtypes: DTypes) -> Row {
-        self.takes = Some(Takes { names, dtypes });
-        self
-    }
-
-    pub(crate) const fn bounded(mut self) -> Row {
-        self.bounded = true;
-        self
-    }
-}
-
-impl std::fmt::Debug for Row {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Row({:?})", self.names)
-    }
-}
-
-/// A row with one result.
-pub const fn one(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> Result<Value<'b>>) -> Row {
-    Row { names, lower: Lower::One(lower), baked: &[], requirement: None, takes: None, bounded: false }
-}
-
-/// A row with several results.
-pub const fn many(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> Result<Vec<Value<'b>>>) -> Row {
-    Row { names, lower: Lower::Many(lower), baked: &[], requirement: None, takes: None, bounded: false }
-}
-
-/// A row that applies `element` to each element of its lists. `parameters` are the element operator's
-/// names for the arguments.
-pub(crate) const fn each(element: &'static Row, parameters: &'static [&'static str]) -> Row {
-    Row {
-        names: &[],
-        lower: Lower::Each { element, parameters },
-        baked: element.baked,
-        requirement: None,
-        takes: None,
-        bounded: false,
-    }
-}
-
 /// The row of an operator, by its name without `aten::`.
 pub fn find(name: &str) -> Option<&'static Row> {
     static TABLE: OnceLock<FxHashMap<&'static str, &'static Row>> = OnceLock::new();
@@ -215,7 +114,7 @@ fn derived(name: &str) -> Option<&'static Row> {
     if let Some(row) = rows.get(name) {
         return *row;
     }
-    let row = foreach::derive(name).map(|row| &*Box::leak(Box::new(row)));
+    let row = foreach::derive(name, find).map(|row| &*Box::leak(Box::new(row)));
     rows.insert(name.to_owned(), row);
     row
 }

@@ -6,7 +6,7 @@
 
 use stablehlo::{DType, Type, Value};
 
-use crate::ops::index::indexing::{Combine, Places};
+use crate::places::{Combine, Places};
 use crate::spec::TensorSpec;
 
 /// The strides of a dense row-major tensor.
@@ -347,7 +347,7 @@ pub fn read<'b>(base: Value<'b>, spec: &TensorSpec, offset: Option<Value<'b>>) -
 /// What a tensor shows of the value that its storage holds, and as well what must be stored for it to show
 /// `value`: conjugation and negation undo themselves.
 pub fn shown<'b>(value: Value<'b>, spec: &TensorSpec) -> Value<'b> {
-    let value = if spec.is_conj { crate::ops::elementwise::unary::conjugate(value) } else { value };
+    let value = if spec.is_conj { value.conjugate() } else { value };
     if spec.is_neg { -value } else { value }
 }
 

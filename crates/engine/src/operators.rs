@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use aten::Row;
-use aten::table::{self, Requirement};
+use aten::table;
+use aten::{Requirement, Row};
 use stablehlo::Number;
 
 use crate::call::Arg;

@@ -363,6 +363,11 @@ impl<'b> Value<'b> {
         self.builder.elementwise("stablehlo.imag", &[self], "", Type::new(self.dtype().real(), &self.dims()))
     }
 
+    /// The complex conjugate; the value itself when it is not complex.
+    pub fn conjugate(self) -> Value<'b> {
+        if self.dtype().is_complex() { self.real().complex(-self.imag()) } else { self }
+    }
+
     /// The complex value with this real part.
     pub fn complex(self, imag: Value<'b>) -> Value<'b> {
         let (re, im) = self.broadcast_with(imag);

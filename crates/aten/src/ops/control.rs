@@ -3,11 +3,10 @@
 
 use stablehlo::{DType, Type, Value};
 
-use crate::cx::{Arg, Cx};
+use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::lower::lower_nodes;
-use crate::spec::Graph;
-use crate::table::{Row, many};
+use crate::graph::Graph;
+use crate::row::{Row, many};
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["_assert_async", "_assert_async.msg"], |cx| {
@@ -31,7 +30,7 @@ pub(crate) const ROWS: &[Row] = &[
         let mut types = Vec::new();
         let regions = functions.iter().map(|function| {
             region(cx, &[], |_| {
-                let results = call(cx, function, &operands)?;
+                let results = cx.call(function, &operands)?;
                 types = results.iter().map(|value| value.ty()).collect();
                 Ok(results)
             })
@@ -56,8 +55,8 @@ pub(crate) const ROWS: &[Row] = &[
         repeat(
             cx,
             &carried,
-            |state| Ok(call(cx, condition, &[state, &additional].concat())?[0].convert(DType::Bool).reshape(&[])),
-            |state| call(cx, body, &[state, &additional].concat()),
+            |state| Ok(cx.call(condition, &[state, &additional].concat())?[0].convert(DType::Bool).reshape(&[])),
+            |state| cx.call(body, &[state, &additional].concat()),
         )
     }),
     // The function of a carry and of one element of each of `xs` gives the next carry and one element of each result.
@@ -69,10 +68,6 @@ pub(crate) const ROWS: &[Row] = &[
         each_element(cx, cx.graph("f")?, Vec::new(), &cx.tensors("xs")?, &cx.tensors("pos_args")?)
     }),
 ];
-
-fn call<'b>(cx: &Cx<'b>, function: &'b Graph, operands: &[Value<'b>]) -> Result<Vec<Value<'b>>> {
-    lower_nodes(function, operands.iter().map(|&value| Some(Arg::Value(value))).collect(), cx)
-}
 
 /// [`stablehlo::Builder::region`] around what may fail.
 fn region<'b>(
@@ -118,7 +113,7 @@ fn each_element<'b>(
         let elements = xs.iter().map(|x| at(*x, index));
         let operands: Vec<Value<'b>> =
             carry.iter().copied().chain(elements).chain(additional.iter().copied()).collect();
-        call(cx, function, &operands)
+        cx.call(function, &operands)
     };
     // What the results look like is known once the function has been built: here in a region that is thrown away.
     let mut types = Vec::new();

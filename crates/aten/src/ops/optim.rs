@@ -6,7 +6,7 @@ use stablehlo::{DType, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::table::{Row, many};
+use crate::row::{Row, many};
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["_fused_adam_", "_fused_adam_.tensor_lr"], |cx| adam(cx, false)),

@@ -4,12 +4,11 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, SQRT_2};
 
 use stablehlo::{DTypes, Value};
 
+use crate::common::clamp::clamp_to;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::number_check::Fit;
-use crate::ops::elementwise::binary::clamp_to;
-use crate::ops::elementwise::unary::conjugate;
-use crate::table::{Row, many, one};
+use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     // Piecewise linear ones.
@@ -146,9 +145,11 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     one(&["log_sigmoid_backward"], |cx| cx.pointwise(GRADIENT, |[grad, x]| grad * (-x).logistic())),
     one(&["sigmoid_backward"], |cx| {
-        cx.pointwise(["grad_output", "output"], |[grad, y]| grad * conjugate((-y + 1.0) * y))
+        cx.pointwise(["grad_output", "output"], |[grad, y]| grad * ((-y + 1.0) * y).conjugate())
     }),
-    one(&["tanh_backward"], |cx| cx.pointwise(["grad_output", "output"], |[grad, y]| grad * conjugate(-(y * y) + 1.0))),
+    one(&["tanh_backward"], |cx| {
+        cx.pointwise(["grad_output", "output"], |[grad, y]| grad * (-(y * y) + 1.0).conjugate())
+    }),
     one(&["logit_backward"], |cx| {
         let limit = cx.scalar_or_none("eps", cx.ty("self")?.dtype.opmath())?;
         cx.pointwise(GRADIENT, |[grad, x]| {

@@ -4,8 +4,8 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, FRAC_PI_4, PI};
 
 use stablehlo::{Comparison, DTypes, Value};
 
-use crate::ops::elementwise::chebyshev::*;
-use crate::table::{Row, one};
+use crate::common::chebyshev::*;
+use crate::row::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["i0", "special_modified_bessel_i0"], |cx| cx.float_unary(|x| unscaled(x.abs(), i0e(x))))

@@ -2,10 +2,11 @@
 
 use stablehlo::{DType, DTypes, Number, Value};
 
+use crate::common::clamp::clamp_to;
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result};
 use crate::number_check::Fit;
-use crate::table::{Row, one};
+use crate::row::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["add.Tensor", "add.Scalar"], |cx| scaled(cx, ["self", "other"], |x, y| x + y)),
@@ -268,25 +269,6 @@ fn prefer_numbers<'b>(x: Value<'b>, y: Value<'b>, chosen: Value<'b>) -> Value<'b
 fn clamp<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let dtype = cx.promoted(&["self", "min", "max"])?;
     clamp_to(cx, cx.operand("self", dtype)?, ["min", "max"])
-}
-
-/// Within the bounds that two arguments give.
-pub(crate) fn clamp_to<'b>(cx: &Cx<'b>, x: Value<'b>, [low, high]: [&str; 2]) -> Result<Value<'b>> {
-    let dtype = x.dtype();
-    let bound = |name, fit| -> Result<Option<Value<'b>>> {
-        Ok(match cx.arg(name) {
-            Arg::None => None,
-            // A number beyond the integer type's range bounds nothing.
-            Arg::Scalar(_) if dtype.is_integer() && dtype.size_bytes() < 8 => {
-                let number = cx.scalar(name, DType::I64)?;
-                cx.check_number(name, dtype, fit)?;
-                Some(number.clamp(dtype.lowest(), dtype.highest()).convert(dtype))
-            }
-            _ => Some(cx.fitting(name, dtype)?),
-        })
-    };
-    let x = bound(low, Fit::LowerBound)?.map_or(x, |low| x.max(low));
-    Ok(bound(high, Fit::UpperBound)?.map_or(x, |high| x.min(high)))
 }
 
 /// The logarithm of the sum of exponentials; `rate` is the natural logarithm of their base.

@@ -5,8 +5,8 @@
 
 use stablehlo::{DType, Value};
 
-use crate::ops::elementwise::special::MOST_TERMS;
-use crate::table::{Row, one};
+use crate::common::chebyshev::MOST_TERMS;
+use crate::row::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["_standard_gamma_grad"], |cx| cx.float_pointwise(["self", "output"], |[a, x]| of_gamma(a, x))),

@@ -3,7 +3,6 @@
 pub(crate) mod activation;
 pub(crate) mod bessel;
 pub(crate) mod binary;
-pub(crate) mod chebyshev;
 pub(crate) mod compare;
 pub(crate) mod gamma_gradient;
 pub(crate) mod polynomial;

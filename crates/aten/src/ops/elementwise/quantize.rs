@@ -4,7 +4,7 @@ use stablehlo::{DType, DotDims, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::table::{Row, many, one};
+use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["fake_quantize_per_tensor_affine_cachemask"], |cx| {

@@ -4,10 +4,10 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, PI, SQRT_2};
 
 use stablehlo::{DType, DTypes, Value};
 
+use crate::common::chebyshev::{ERFCX, MOST_TERMS, chebyshev};
 use crate::cx::Cx;
 use crate::error::Result;
-use crate::ops::elementwise::chebyshev::{ERFCX, chebyshev};
-use crate::table::{Row, one};
+use crate::row::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["erf"], |cx| cx.float_unary(|x| x.erf())),
@@ -146,9 +146,6 @@ fn gamma_density<'b>(a: Value<'b>, x: Value<'b>) -> Value<'b> {
     let stirling = (a * (excess.log_1p() - excess) - correction).exp() * (a / (2.0 * PI)).sqrt();
     a.lt(10.0).select(direct, stirling)
 }
-
-/// Iterations after which a sum is taken as it is.
-pub(crate) const MOST_TERMS: i64 = 2000;
 
 fn power_series<'b>(a: Value<'b>, x: Value<'b>) -> Value<'b> {
     let builder = x.builder();

@@ -4,9 +4,10 @@ use std::f64::consts::{LN_2, LN_10, PI};
 
 use stablehlo::{DType, DTypes, Value};
 
-use crate::cx::{Cx, float_dtype};
+use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::table::{Row, many, one};
+use crate::promote::float_dtype;
+use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     // Of any number.
@@ -18,7 +19,7 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["sign"], |cx| Ok(sign(cx.tensor("self")?))).takes(&["self"], DTypes::REAL),
     one(&["sgn"], |cx| Ok(sign(cx.tensor("self")?))),
     one(&["angle"], angle),
-    one(&["_conj_physical"], |cx| Ok(conjugate(cx.tensor("self")?))),
+    one(&["_conj_physical"], |cx| Ok(cx.tensor("self")?.conjugate())),
     one(&["bitwise_not"], |cx| Ok(!cx.tensor("self")?)),
     one(&["logical_not"], |cx| Ok(!cx.tensor("self")?.convert(DType::Bool))),
     one(&["isnan"], |cx| Ok(cx.tensor("self")?.is_nan())),
@@ -86,11 +87,6 @@ pub(crate) fn sign<'b>(x: Value<'b>) -> Value<'b> {
         }
         t => x.gt(0).convert(t) - x.lt(0).convert(t),
     }
-}
-
-/// The complex conjugate; a real value itself.
-pub(crate) fn conjugate<'b>(x: Value<'b>) -> Value<'b> {
-    if x.dtype().is_complex() { x.real().complex(-x.imag()) } else { x }
 }
 
 fn angle<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {

@@ -3,11 +3,11 @@
 use stablehlo::{DType, Value};
 
 use crate::check::Check;
+use crate::common::chosen::segment_of_each;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::ops::index::dynamic::segment_of_each;
-use crate::ops::index::indexing::{Places, narrow};
-use crate::table::{Row, one};
+use crate::places::{Places, narrow};
+use crate::row::{Row, one};
 
 pub(crate) const ROWS: &[Row] =
     &[one(&["_jagged_to_padded_dense_forward"], padded), one(&["_padded_dense_to_jagged_forward"], packed)];

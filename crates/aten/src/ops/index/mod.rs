@@ -1,6 +1,5 @@
 //! Elements read and written by index, and results whose size the data decide.
 
-pub(crate) mod check;
 pub(crate) mod dynamic;
 pub(crate) mod indexing;
 pub(crate) mod jagged;

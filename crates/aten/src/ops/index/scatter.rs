@@ -3,12 +3,12 @@
 use stablehlo::{DType, DTypes, Number, Value};
 
 use crate::check::Counts;
+use crate::common::chosen::Chosen;
+use crate::common::index_check::{out_of_bounds, out_of_range};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::index::check::{out_of_bounds, out_of_range};
-use crate::ops::index::dynamic::Chosen;
-use crate::ops::index::indexing::{Combine, Places, at_least_1d, corner, narrow, rank_in_mask, take_flat, wrap};
-use crate::table::{Row, one};
+use crate::places::{Combine, Places, at_least_1d, corner, narrow, rank_in_mask, take_flat, wrap};
+use crate::row::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["scatter.src"], |cx| along(cx)?.write(cx, "src", Combine::Replace)).bounded(),

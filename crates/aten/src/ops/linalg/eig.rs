@@ -4,10 +4,9 @@
 
 use stablehlo::{DType, Value};
 
-use crate::ops::elementwise::unary::conjugate;
-use crate::ops::linalg::qr::factors;
-use crate::ops::linalg::triangular::{adjoint, batched, diagonal, identity, place, times, unbatched};
-use crate::table::{Row, many, one};
+use crate::common::matrices::{adjoint, batched, diagonal, identity, place, times, unbatched};
+use crate::common::reflectors::factors;
+use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["linalg_eig"], |cx| {
@@ -99,7 +98,7 @@ impl<'b> Schur<'b> {
         let row = place(magnitude, 0);
         let first = magnitude.ge(1.0).select(row, size).reduce_min(&[1]).unsqueeze(1);
         let phase = row.eq(first).select(vectors, 0).reduce_sum(&[1]).unsqueeze(1);
-        vectors * conjugate(phase) / norm.convert(t.dtype())
+        vectors * phase.conjugate() / norm.convert(t.dtype())
     }
 }
 

@@ -4,12 +4,11 @@
 
 use stablehlo::{DType, DTypes, Value};
 
+use crate::common::matrices::moved_rows;
+use crate::common::matrices::{adjoint, batched, diagonal, place, same_batch, transposed, unbatched};
+use crate::common::sorting::sorted;
 use crate::error::Result;
-use crate::ops::elementwise::unary::conjugate;
-use crate::ops::linalg::lu::moved_rows;
-use crate::ops::linalg::triangular::{adjoint, batched, diagonal, place, same_batch, transposed, unbatched};
-use crate::ops::reduce::sort::sorted;
-use crate::table::{Row, many, one};
+use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["linalg_ldl_factor_ex"], |cx| Ok(factors(cx.tensor("self")?, cx.bool("hermitian")?)))
@@ -73,7 +72,7 @@ fn factors<'b>(a: Value<'b>, is_hermitian: bool) -> Vec<Value<'b>> {
                 let (first, second) = (below(first), below(second));
                 let block = Block { top, side, bottom, is_pair };
                 let (left, right) = block.divide_columns(first, second, is_hermitian);
-                let across = |x: Value<'b>| if is_hermitian { conjugate(x) } else { x }.unsqueeze(1);
+                let across = |x: Value<'b>| if is_hermitian { x.conjugate() } else { x }.unsqueeze(1);
                 let rest = rest - left.unsqueeze(2) * across(first) - right.unsqueeze(2) * across(second);
                 let (row, col) = (place(rest, 0), place(rest, 1));
                 let rest = (row.gt(of_row(last)) & col.gt(of_row(last))).select(rest, 0);
@@ -118,7 +117,7 @@ impl<'b> Block<'b> {
     /// The columns times the block's inverse, from the right. A lone pivot of zero has only zeros below it.
     fn divide_columns(&self, first: Value<'b>, second: Value<'b>, is_hermitian: bool) -> (Value<'b>, Value<'b>) {
         let Block { top, side, bottom, is_pair } = *self;
-        let mirror = if is_hermitian { conjugate(side) } else { side };
+        let mirror = if is_hermitian { side.conjugate() } else { side };
         let determinant = top * bottom - side * mirror;
         let lone = top.eq(0).select(first, first / top);
         let left = is_pair.select((first * bottom - second * side) / determinant, lone);
@@ -171,7 +170,7 @@ fn solution<'b>(packed: Value<'b>, pivots: Value<'b>, rhs: Value<'b>, is_hermiti
     let below = |x: Value<'b>| x.slice_axis(1, 1, n).pad_axis(1, 0, 0, 1);
     let above = |x: Value<'b>| x.slice_axis(1, 0, n - 1).pad_axis(1, 0, 1, 0);
     let side = row.eq(column + 1).select(flat, 0).reduce_sum(&[1]).unsqueeze(2);
-    let mirror = if is_hermitian { conjugate(side) } else { side };
+    let mirror = if is_hermitian { side.conjugate() } else { side };
     let determinant = top * below(top) - side * mirror;
     let as_first = (below(top) * half - mirror * below(half)) / determinant;
     let as_second = (above(top) * half - above(side) * above(half)) / above(determinant);

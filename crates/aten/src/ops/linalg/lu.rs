@@ -2,15 +2,15 @@
 
 use stablehlo::{DType, DTypes, Value};
 
-use crate::cx::Cx;
-use crate::error::Result;
-use crate::ops::index::indexing::Places;
-use crate::ops::linalg::triangular::{
-    adjoint, batched, diagonal, factors_transpose, first_place, identity, place, same_batch, times, transposed,
+use crate::common::matrices::{
+    adjoint, batched, diagonal, first_place, identity, moved_rows, place, rows_at, same_batch, times, transposed,
     triangle, unbatched,
 };
-use crate::ops::reduce::sort::sorted;
-use crate::table::{Row, many, one};
+use crate::common::sorting::sorted;
+use crate::cx::{Arg, Cx};
+use crate::error::Result;
+use crate::row::{Row, many, one};
+use crate::view::contiguous_strides;
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["linalg_lu_factor_ex"], |cx| {
@@ -233,20 +233,6 @@ impl<'b> Lu<'b> {
     }
 }
 
-/// The rows of each matrix in another order.
-pub(crate) fn moved_rows<'b>(matrix: Value<'b>, order: Value<'b>) -> Value<'b> {
-    let flat = batched(matrix);
-    unbatched(rows_at(flat, order.reshape(&[flat.dim(0), flat.dim(1)])), matrix)
-}
-
-/// The rows of each matrix (batch × rows × columns) in another order (batch × rows).
-fn rows_at<'b>(matrix: Value<'b>, order: Value<'b>) -> Value<'b> {
-    let (batch, height, width) = (matrix.dim(0), matrix.dim(1), matrix.dim(2));
-    let first = matrix.builder().iota(DType::I32, &[batch, 1], 0) * height;
-    let all = matrix.reshape(&[batch * height, width]);
-    Places::slices(&all.dims(), 0, order + first).read(all)
-}
-
 /// Eliminates below the diagonal column by column: the packed factors, the row that each step exchanged
 /// with its own, and the order that the rows end in.
 fn eliminated<'b>(panel: Value<'b>, pivot: bool) -> (Value<'b>, Value<'b>, Value<'b>) {
@@ -302,4 +288,18 @@ fn largest_below<'b>(candidates: Value<'b>, step: Value<'b>) -> Value<'b> {
     let first = size.eq(largest).select(row, i64::from(i32::MAX)).reduce_min(&[1]).unsqueeze(1);
     // Where the column is not a number any row will do.
     first.eq(i64::from(i32::MAX)).select(step, first)
+}
+
+/// Whether PyTorch factors the transpose of an argument, which is what its gradients then expect: it
+/// does for real matrices that lie row by row.
+fn factors_transpose(cx: &Cx<'_>, name: &str) -> bool {
+    match cx.arg(name) {
+        Arg::Tensor(spec) => {
+            let dense = contiguous_strides(&spec.sizes);
+            let row_major = (0..spec.sizes.len()).all(|i| spec.sizes[i] == 1 || spec.strides[i] == dense[i]);
+            !spec.dtype.is_complex() && (row_major || spec.sizes.contains(&0))
+        }
+        Arg::Value(value) => !value.dtype().is_complex(),
+        _ => false,
+    }
 }

@@ -4,19 +4,18 @@
 
 use std::f64::consts::FRAC_1_SQRT_2;
 
-use stablehlo::{DType, DTypes, DotDims, Precision, Value};
+use stablehlo::{DType, DTypes, DotDims, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::ops::elementwise::unary::conjugate;
-use crate::table::{Row, one};
+use crate::row::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["mm", "mm.dtype"], |cx| rounded(cx, factors(cx, "self", "mat2", mm)?)),
     one(&["bmm", "bmm.dtype"], |cx| rounded(cx, factors(cx, "self", "mat2", bmm)?)),
     one(&["mv"], |cx| rounded(cx, factors(cx, "self", "vec", mv)?)),
     one(&["dot"], |cx| rounded(cx, factors(cx, "self", "tensor", dot)?)),
-    one(&["vdot"], |cx| rounded(cx, factors(cx, "self", "other", |a, b| dot(conjugate(a), b))?)),
+    one(&["vdot"], |cx| rounded(cx, factors(cx, "self", "other", |a, b| dot(a.conjugate(), b))?)),
     one(&["addmm", "addmm.dtype"], |cx| rounded(cx, addmm(cx)?)),
     one(&["baddbmm", "baddbmm.dtype"], |cx| rounded(cx, plus_self(cx, factors(cx, "batch1", "batch2", bmm)?)?)),
     one(&["addbmm"], |cx| {
@@ -191,15 +190,4 @@ fn trilinear<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let mut order: Vec<usize> = (0..labels.len()).collect();
     order.sort_by_key(|&i| labels[i]);
     Ok(sum.transpose(&order).convert(a.0.dtype()))
-}
-
-/// Multiplies each of the last dimensions by a matrix, over the matrix's dimension `summed`; in full
-/// precision, because the matrices are weights of a mean or a filter.
-pub(crate) fn along_last_axes<'b>(x: Value<'b>, matrices: &[Value<'b>], summed: usize) -> Value<'b> {
-    let first = x.rank() - matrices.len();
-    matrices.iter().fold(x, |x, &matrix| {
-        // The summed dimension leaves the front and its result joins at the back: after a round all are in place.
-        let dims = DotDims { lhs_contract: vec![first], rhs_contract: vec![summed], ..DotDims::default() };
-        x.builder().with_precision(Precision::Highest, || product(x, matrix, &dims))
-    })
 }

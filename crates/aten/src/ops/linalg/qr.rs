@@ -1,10 +1,11 @@
 //! Orthogonal factors by Householder reflections. XLA has them as calls that it expands on every
 //! platform: `Qr` packs reflectors and R as LAPACK's geqrf does.
 
-use stablehlo::{DTypes, Type, Value};
+use stablehlo::DTypes;
 
-use crate::ops::linalg::triangular::{adjoint, identity, times, triangle};
-use crate::table::{Row, many, one};
+use crate::common::matrices::{adjoint, times};
+use crate::common::reflectors::{factors, product, reflectors, widened};
+use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["geqrf"], |cx| {
@@ -30,47 +31,3 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .takes(&["A"], DTypes::INEXACT),
 ];
-
-/// `Q · R`: Q with as many columns as the shorter side, or square when `complete`.
-pub(crate) fn factors(a: Value<'_>, complete: bool) -> (Value<'_>, Value<'_>) {
-    let rank = a.rank();
-    let (height, width) = (a.dim(rank - 2), a.dim(rank - 1));
-    let columns = if complete { height } else { height.min(width) };
-    if a.numel() == 0 {
-        let q = identity(a, height).slice_axis(rank - 1, 0, columns);
-        return (q, a.slice_axis(rank - 2, 0, columns));
-    }
-    let (packed, scales) = reflectors(a);
-    let q = product(widened(packed.slice_axis(rank - 1, 0, columns.min(width)), columns), scales);
-    (q, triangle(packed.slice_axis(rank - 2, 0, columns), false))
-}
-
-/// R with the reflectors below it, and the reflectors' scales.
-fn reflectors(a: Value<'_>) -> (Value<'_>, Value<'_>) {
-    let mut scales = a.dims();
-    let width = scales.pop().unwrap_or(0);
-    if let Some(last) = scales.last_mut() {
-        *last = width.min(*last);
-    }
-    let scales = Type::new(a.dtype(), &scales);
-    if a.numel() == 0 {
-        return (a, a.builder().splat(0, scales.dtype, &scales.dims));
-    }
-    let results = a.builder().custom_call("Qr", &[a], "", vec![a.ty(), scales]);
-    (results[0], results[1])
-}
-
-/// The first columns of the product of reflectors that lie below the diagonal.
-fn product<'b>(packed: Value<'b>, scales: Value<'b>) -> Value<'b> {
-    if packed.numel() == 0 {
-        return packed;
-    }
-    let call = "ProductOfElementaryHouseholderReflectors";
-    packed.builder().custom_call(call, &[packed, scales], "", vec![packed.ty()])[0]
-}
-
-/// With columns of zeros up to `columns`.
-fn widened(x: Value<'_>, columns: i64) -> Value<'_> {
-    let last = x.rank() - 1;
-    x.pad_axis(last, 0, 0, columns - x.dim(last))
-}

@@ -2,14 +2,13 @@
 
 use stablehlo::{DType, DTypes, Number, Type, Value};
 
+use crate::common::matrices::{adjoint, batched, diagonal, identity, place, same_batch, times, unbatched};
+use crate::common::reflectors::factors;
+use crate::common::sorting::sorted;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::ops::elementwise::unary::conjugate;
-use crate::ops::index::indexing::Places;
-use crate::ops::linalg::qr::factors;
-use crate::ops::linalg::triangular::{adjoint, batched, diagonal, identity, place, same_batch, times, unbatched};
-use crate::ops::reduce::sort::sorted;
-use crate::table::{Row, many, one};
+use crate::places::Places;
+use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["_linalg_eigh"], |cx| {
@@ -183,7 +182,7 @@ fn rotated<'b>(left: Value<'b>, right: Value<'b>, height: i64) -> (Value<'b>, Va
     let top = |x: Value<'b>| x.slice_axis(1, 0, height);
     let square = |x: Value<'b>| top(x).abs().square().reduce_sum(&[1]);
     let (alpha, beta) = (square(left), square(right));
-    let inner = (conjugate(top(left)) * top(right)).reduce_sum(&[1]);
+    let inner = (top(left).conjugate() * top(right)).reduce_sum(&[1]);
     let size = inner.abs();
     let limit = (alpha * beta).sqrt();
     let cosine = (limit.gt(0.0) & size.gt(0.0)).select(size / limit, 0.0);
@@ -196,7 +195,7 @@ fn rotated<'b>(left: Value<'b>, right: Value<'b>, height: i64) -> (Value<'b>, Va
     let sine = (scale * tangent).convert(dtype).unsqueeze(1);
     let scale = scale.convert(dtype).unsqueeze(1);
     let phase = needed.select(inner / size.convert(dtype), 1).unsqueeze(1);
-    let aligned = right * conjugate(phase);
+    let aligned = right * phase.conjugate();
     (left * scale - aligned * sine, left * sine + aligned * scale, cosine)
 }
 

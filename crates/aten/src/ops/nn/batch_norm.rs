@@ -3,10 +3,10 @@
 
 use stablehlo::{DType, DTypes, Value};
 
+use crate::common::parameters::{affine, parameter_dtype, wanted, wide_or_none};
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result};
-use crate::ops::nn::norm::{affine, parameter_dtype, wanted, wide_or_none};
-use crate::table::{Row, many, one};
+use crate::row::{Row, many, one};
 use crate::view;
 
 pub(crate) const ROWS: &[Row] = &[

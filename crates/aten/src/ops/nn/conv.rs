@@ -8,11 +8,11 @@
 
 use stablehlo::{Convolution, DType, DTypes, Number, Value};
 
+use crate::common::parameters::wanted;
+use crate::common::windows::Windows;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::ops::nn::norm::wanted;
-use crate::ops::nn::window::Windows;
-use crate::table::{Row, many, one};
+use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["convolution", "convolution_overrideable"], |cx| {

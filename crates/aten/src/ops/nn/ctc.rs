@@ -7,8 +7,8 @@ use stablehlo::{DType, DotDims, Number, Value};
 
 use crate::cx::Cx;
 use crate::error::Result;
-use crate::ops::index::indexing::{take_along, take_flat};
-use crate::table::{Row, many, one};
+use crate::places::{take_along, take_flat};
+use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[many(&["_ctc_loss"], forward), one(&["_ctc_loss_backward"], backward)];
 
@@ -153,7 +153,7 @@ fn forward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     // The two last states at each sample's last time.
     let time = cx.b().iota(DType::I32, &alphas.dims(), 0);
     let ends = time.eq(problem.times - 1) & problem.is_last();
-    let likelihood = crate::ops::reduce::reductions::log_sum_exp(ends.select(alphas, NEVER), &[0, 2]);
+    let likelihood = crate::common::reductions::log_sum_exp(ends.select(alphas, NEVER), &[0, 2]);
     // Nothing predicted: certain if nothing was to be.
     let trivial = (problem.times.eq(0) & problem.states.eq(1)).squeeze(1);
     let loss = trivial.select(likelihood.splat_like(0), -likelihood);

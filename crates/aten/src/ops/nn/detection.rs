@@ -2,12 +2,13 @@
 
 use stablehlo::{DType, DotDims, Precision, Value};
 
-use crate::cx::{Cx, float_dtype};
+use crate::common::chosen::Chosen;
+use crate::common::sorting::sorted;
+use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::ops::index::dynamic::Chosen;
-use crate::ops::index::indexing::Places;
-use crate::ops::reduce::sort::sorted;
-use crate::table::{Row, one};
+use crate::places::Places;
+use crate::promote::float_dtype;
+use crate::row::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["torchvision::nms"], nms),

@@ -2,12 +2,12 @@
 
 use stablehlo::{DType, Value};
 
+use crate::common::chosen::Chosen;
+use crate::common::matrices::{same_batch, times, transposed};
 use crate::cx::Cx;
 use crate::error::Result;
-use crate::ops::index::dynamic::Chosen;
-use crate::ops::index::indexing::{Combine, Places, take_flat};
-use crate::ops::linalg::triangular::{same_batch, times, transposed};
-use crate::table::{Row, one};
+use crate::places::{Combine, Places, take_flat};
+use crate::row::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["_cdist_forward"], cdist).baked(&["p"]),

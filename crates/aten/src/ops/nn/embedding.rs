@@ -3,12 +3,12 @@
 use stablehlo::{DType, DTypes, Number, Value};
 
 use crate::check::{Check, Counts};
+use crate::common::index_check::out_of_range;
+use crate::common::reductions::vector_norm;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::ops::index::check::out_of_range;
-use crate::ops::index::indexing::{Combine, Places, narrow, running_sum};
-use crate::ops::reduce::vector_norm::vector_norm;
-use crate::table::{Row, many, one};
+use crate::places::{Combine, Places, narrow, running_sum};
+use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["embedding"], |cx| {

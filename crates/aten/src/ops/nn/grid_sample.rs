@@ -2,12 +2,12 @@
 
 use stablehlo::{DType, Value};
 
+use crate::common::filters::cubic;
+use crate::common::parameters::wanted;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::ops::index::indexing::{Combine, Places};
-use crate::ops::nn::norm::wanted;
-use crate::ops::nn::upsample::cubic;
-use crate::table::{Row, many, one};
+use crate::places::{Combine, Places};
+use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["grid_sampler_2d", "grid_sampler_3d"], sample),

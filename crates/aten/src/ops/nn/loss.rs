@@ -2,11 +2,11 @@
 
 use stablehlo::{DType, DTypes, Value};
 
+use crate::common::loss_reduction::Reduction;
+use crate::common::parameters::wide_or_none;
 use crate::cx::Cx;
 use crate::error::{Error, Result, scalar_type_name};
-use crate::ops::nn::norm::wide_or_none;
-use crate::ops::reduce::reductions::mean;
-use crate::table::{Row, one};
+use crate::row::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["mse_loss"], |cx| loss(cx, |x, target| Ok((x - target).square()))).takes(&["self", "target"], DTypes::FLOATS),
@@ -81,39 +81,6 @@ fn softplus(x: Value<'_>) -> Value<'_> {
 /// An elementwise loss times the argument `weight`, if there is one.
 fn weighted<'b>(cx: &Cx<'b>, loss: Value<'b>) -> Value<'b> {
     wide_or_none(cx, "weight", loss.dtype()).map_or(loss, |weight| loss * weight)
-}
-
-/// What becomes of the elements of a loss.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reduction {
-    None,
-    Mean,
-    Sum,
-}
-
-impl Reduction {
-    pub(crate) fn of(cx: &Cx<'_>) -> Result<Reduction> {
-        Ok(match cx.int("reduction")? {
-            0 => Reduction::None,
-            1 => Reduction::Mean,
-            _ => Reduction::Sum,
-        })
-    }
-
-    pub(crate) fn apply(self, elements: Value<'_>) -> Value<'_> {
-        let axes: Vec<usize> = (0..elements.rank()).collect();
-        match self {
-            Reduction::None => elements,
-            Reduction::Mean => mean(elements, &axes),
-            Reduction::Sum => elements.reduce_sum(&axes),
-        }
-    }
-
-    /// The gradient at each element of `losses` when `grad` is the one at the reduced loss, of which there is one for
-    /// each place of `axes`.
-    pub(crate) fn gradient<'b>(self, grad: Value<'b>, losses: Value<'b>, axes: &[usize]) -> Value<'b> {
-        if self == Reduction::Mean { grad / losses.count(axes, grad.dtype()) } else { grad }
-    }
 }
 
 /// The common type of prediction and target.

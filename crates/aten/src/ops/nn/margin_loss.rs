@@ -2,11 +2,11 @@
 
 use stablehlo::{DType, DTypes, Value};
 
+use crate::common::loss_reduction::Reduction;
 use crate::cx::Cx;
 use crate::error::Result;
-use crate::ops::index::indexing::{take_along, take_flat};
-use crate::ops::nn::loss::Reduction;
-use crate::table::{Row, many, one};
+use crate::places::{take_along, take_flat};
+use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["multi_margin_loss"], |cx| {

@@ -19,4 +19,3 @@ pub(crate) mod rnn;
 pub(crate) mod softmax;
 pub(crate) mod unfold;
 pub(crate) mod upsample;
-pub(crate) mod window;

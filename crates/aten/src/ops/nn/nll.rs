@@ -3,11 +3,11 @@
 use stablehlo::{DType, DTypes, Value};
 
 use crate::check::Check;
+use crate::common::loss_reduction::Reduction;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::ops::index::indexing::{take_along, take_flat};
-use crate::ops::nn::loss::Reduction;
-use crate::table::{Row, many, one};
+use crate::places::{take_along, take_flat};
+use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["nll_loss_forward", "nll_loss2d_forward"], forward).takes(&["self"], DTypes::FLOATS),

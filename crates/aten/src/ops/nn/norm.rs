@@ -2,12 +2,13 @@
 //!
 //! Statistics are computed and saved in float32 for 16-bit inputs.
 
-use stablehlo::{DType, DTypes, Value};
+use stablehlo::{DTypes, Value};
 
+use crate::common::parameters::{affine, parameter_dtype, wanted, wide_or_none};
+use crate::common::reductions::{mean, moments};
 use crate::cx::Cx;
 use crate::error::Result;
-use crate::ops::reduce::reductions::{mean, moments};
-use crate::table::{Row, many};
+use crate::row::{Row, many};
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["native_layer_norm"], layer_norm).takes(&["input"], DTypes::FLOATS).bounded(),
@@ -19,32 +20,6 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 // ---- shared with batch norm ----------------------------------------------------------------------
-
-/// An optional tensor in the type of the computation.
-pub(crate) fn wide_or_none<'b>(cx: &Cx<'b>, name: &str, dtype: DType) -> Option<Value<'b>> {
-    cx.tensor_or_none(name).map(|value| value.convert(dtype))
-}
-
-/// `x · weight + bias`, of which either may be absent.
-pub(crate) fn affine<'b>(x: Value<'b>, weight: Option<Value<'b>>, bias: Option<Value<'b>>) -> Value<'b> {
-    let scaled = weight.map_or(x, |weight| x * weight);
-    bias.map_or(scaled, |bias| scaled + bias)
-}
-
-/// The gradients that `output_mask` asks for; an empty value in the place of another.
-pub(crate) fn wanted<'b>(cx: &Cx<'b>, gradients: &[Value<'b>]) -> Result<Vec<Value<'b>>> {
-    let mask = cx.bools("output_mask")?;
-    let choose = |(gradient, &wanted): (&Value<'b>, &bool)| match wanted {
-        true => *gradient,
-        false => cx.b().splat(0, gradient.dtype(), &[0]),
-    };
-    Ok(gradients.iter().zip(&mask).map(choose).collect())
-}
-
-/// The type of a parameter's gradient.
-pub(crate) fn parameter_dtype(cx: &Cx<'_>, name: &str, otherwise: DType) -> DType {
-    cx.ty(name).map_or(otherwise, |ty| ty.dtype)
-}
 
 // ---- layer norm ----------------------------------------------------------------------------------
 

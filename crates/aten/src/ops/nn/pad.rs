@@ -4,11 +4,11 @@ use std::fmt::Debug;
 
 use stablehlo::{DType, Value};
 
+use crate::common::bounded_views;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::ops::shape::bounded_views;
+use crate::row::{Row, one};
 use crate::spec::Dim;
-use crate::table::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["constant_pad_nd"], |cx| {

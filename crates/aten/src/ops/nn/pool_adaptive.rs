@@ -2,16 +2,16 @@
 
 use stablehlo::{DType, DTypes, Value};
 
-use crate::cx::Cx;
-use crate::error::{Error, Result};
-use crate::ops::index::indexing::Places;
-use crate::ops::linalg::matmul::along_last_axes;
-use crate::ops::nn::pool::{
+use crate::common::filters::along_last_axes;
+use crate::common::pooling::{
     behind, bounded_self, input_positions, larger, largest, positions, real_positions, scattered, sum_of_outputs,
     sum_of_windows, unpooled,
 };
-use crate::ops::nn::window::Windows;
-use crate::table::{Row, many, one};
+use crate::common::windows::Windows;
+use crate::cx::Cx;
+use crate::error::{Error, Result};
+use crate::places::Places;
+use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["_adaptive_avg_pool2d"], |cx| average(cx, 2)).takes(&["self"], DTypes::FLOATS).bounded(),

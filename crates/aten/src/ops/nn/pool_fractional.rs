@@ -3,11 +3,11 @@
 
 use stablehlo::{DType, Value};
 
+use crate::common::pooling::{larger, scattered};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::ops::index::indexing::Places;
-use crate::ops::nn::pool::{larger, scattered};
-use crate::table::{Row, many, one};
+use crate::places::Places;
+use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["fractional_max_pool2d"], |cx| pool(cx, 2)),

@@ -4,7 +4,7 @@ use stablehlo::{DType, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::table::{Row, many};
+use crate::row::{Row, many};
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["_thnn_fused_lstm_cell"], lstm_cell),

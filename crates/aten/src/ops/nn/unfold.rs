@@ -2,10 +2,10 @@
 
 use stablehlo::{Number, Value};
 
+use crate::common::windows::Windows;
 use crate::cx::Cx;
 use crate::error::Result;
-use crate::ops::nn::window::Windows;
-use crate::table::{Row, one};
+use crate::row::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[one(&["im2col"], im2col), one(&["col2im"], col2im)];
 

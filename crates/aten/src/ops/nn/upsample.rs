@@ -6,10 +6,10 @@
 
 use stablehlo::{Builder, DType, DTypes, Value};
 
+use crate::common::filters::{along_last_axes, cubic};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::ops::linalg::matmul::along_last_axes;
-use crate::table::{Row, one};
+use crate::row::{Row, one};
 
 const SCALES: &[&str] = &["scales", "scales_d", "scales_h", "scales_w"];
 const PIXELS: DTypes = DTypes::FLOATS.or(DTypes::of(&[DType::U8]));
@@ -206,14 +206,6 @@ impl Axis {
             _ => (-distance + 1.0).max(0.0),
         }
     }
-}
-
-/// The cubic convolution kernel (Keys, "Cubic convolution interpolation for digital image processing",
-/// 1981) at a distance of at most 2.
-pub(crate) fn cubic<'b>(distance: Value<'b>, a: f64) -> Value<'b> {
-    let near = (distance * (a + 2.0) - (a + 3.0)) * distance * distance + 1.0;
-    let far = ((distance - 5.0) * distance + 8.0) * distance * a - 4.0 * a;
-    distance.le(1.0).select(near, distance.lt(2.0).select(far, 0.0))
 }
 
 // ---- whole factors -------------------------------------------------------------------------------

@@ -6,10 +6,11 @@
 
 use stablehlo::{DType, DTypes, Number, Type, Value, broadcast_dims};
 
-use crate::cx::{Cx, float_dtype};
+use crate::common::random_bits::{bits_type, digits, half_open, normal, open};
+use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::ops::shape::factory::result_type;
-use crate::table::{Row, many, one};
+use crate::promote::float_dtype;
+use crate::row::{Row, many, one};
 use crate::view;
 
 pub(crate) const ROWS: &[Row] = &[
@@ -30,14 +31,14 @@ pub(crate) const ROWS: &[Row] = &[
         .takes(&["self"], DTypes::INEXACT)
         .requires(&["from", "to"], |n| n[0] <= n[1]),
     one(&["rand", "rand.generator", "rand_like", "rand_like.generator"], |cx| {
-        let ty = result_type(cx, DType::F32)?;
+        let ty = cx.result_type(DType::F32)?;
         cx.check_dtype(ty.dtype, DTypes::INEXACT)?;
         by_parts(&ty, |dtype, dims| Ok(uniform(cx, dtype, dims)))
     })
     .bounded(),
     one(&["normal_functional", "normal_"], |cx| normal_numbers(cx, &cx.ty("self")?))
         .requires(&["std"], |n| n[0] >= 0.0),
-    one(&["normal.float_float"], |cx| normal_numbers(cx, &result_type(cx, DType::F32)?))
+    one(&["normal.float_float"], |cx| normal_numbers(cx, &cx.result_type(DType::F32)?))
         .requires(&["std"], |n| n[0] >= 0.0),
     one(&["normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor"], |cx| {
         let dtype = cx.promoted(&["mean", "std"])?;
@@ -49,7 +50,7 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(moved.convert(dtype))
     }),
     one(&["randn", "randn.generator", "randn_like", "randn_like.generator"], |cx| {
-        let ty = result_type(cx, DType::F32)?;
+        let ty = cx.result_type(DType::F32)?;
         by_parts(&ty, |dtype, dims| Ok(standard_normal(cx, dtype, dims) * part_deviation(&ty)))
     })
     .bounded(),
@@ -120,7 +121,7 @@ pub(crate) const ROWS: &[Row] = &[
             "randint_like.low_generator_dtype",
         ],
         |cx| {
-            let ty = result_type(cx, DType::I64)?;
+            let ty = cx.result_type(DType::I64)?;
             integers(cx, &ty, cx.int_or_none("low").unwrap_or(0), cx.int("high")?.wrapping_sub(1))
         },
     ),
@@ -167,55 +168,6 @@ fn state_bytes<'b>(cx: &Cx<'b>) -> Value<'b> {
 }
 
 // ---- from bits to numbers --------------------------------------------------------------------------
-
-/// The unsigned type whose bits make one float of type `dtype`.
-pub(super) fn bits_type(dtype: DType) -> DType {
-    if dtype == DType::F64 { DType::U64 } else { DType::U32 }
-}
-
-/// Bits of mantissa, the leading one included.
-fn digits(dtype: DType) -> i64 {
-    match dtype.real() {
-        DType::F16 => 11,
-        DType::BF16 => 8,
-        DType::F64 => 53,
-        _ => 24,
-    }
-}
-
-/// The `count` highest of these random bits, as a signed number.
-fn leading_bits(bits: Value<'_>, count: i64) -> Value<'_> {
-    let signed = if bits.dtype() == DType::U64 { DType::I64 } else { DType::I32 };
-    let width = 8 * bits.dtype().size_bytes() as i64;
-    bits.shift_right_logical(width - count).convert(signed)
-}
-
-/// The float type that this many random bits make.
-fn float_of_bits(bits: Value<'_>) -> DType {
-    if bits.dtype() == DType::U64 { DType::F64 } else { DType::F32 }
-}
-
-/// Uniform numbers in [0, 1) with `digits` random bits.
-fn half_open(bits: Value<'_>, digits: i64) -> Value<'_> {
-    leading_bits(bits, digits).convert(float_of_bits(bits)) * 2f64.powi(-(digits as i32))
-}
-
-/// Uniform numbers in (0, 1): the odd multiples of half a unit, which floats hold exactly.
-pub(super) fn open(bits: Value<'_>) -> Value<'_> {
-    let dtype = float_of_bits(bits);
-    let digits = digits(dtype);
-    (leading_bits(bits, digits - 1) * 2 + 1).convert(dtype) * 2f64.powi(-(digits as i32))
-}
-
-/// Standard normal numbers by the inverse of the distribution function: one draw and one polynomial per
-/// number, where Box and Muller's method takes a logarithm, a root and two trigonometric functions.
-pub(super) fn normal(bits: Value<'_>) -> Value<'_> {
-    let dtype = float_of_bits(bits);
-    let digits = digits(dtype);
-    // Odd multiples of half a unit again: symmetric, and never the ends, whose image is infinite.
-    let numerator = leading_bits(bits, digits) * 2 + (1 - (1i64 << digits));
-    (numerator.convert(dtype) * 2f64.powi(-(digits as i32))).erf_inv() * std::f64::consts::SQRT_2
-}
 
 /// Uniform numbers in [0, 1) of type `dtype`; of as many bits as it can hold, so none rounds to 1.
 fn uniform<'b>(cx: &Cx<'b>, dtype: DType, dims: &[i64]) -> Value<'b> {

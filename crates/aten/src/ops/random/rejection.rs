@@ -2,9 +2,9 @@
 
 use stablehlo::{DType, Number, Value};
 
+use crate::common::random_bits::{bits_type, normal, open};
 use crate::cx::Cx;
-use crate::ops::random::distributions::{bits_type, normal, open};
-use crate::table::{Row, one};
+use crate::row::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["_standard_gamma"], |cx| {

@@ -4,5 +4,4 @@ pub(crate) mod order_statistics;
 pub(crate) mod reductions;
 pub(crate) mod scan;
 pub(crate) mod sort;
-pub(crate) mod sort_keys;
 pub(crate) mod vector_norm;

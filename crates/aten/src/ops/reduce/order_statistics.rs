@@ -2,13 +2,13 @@
 
 use stablehlo::{DType, DTypes, Number, Value};
 
+use crate::common::reductions::{extreme_with_position, first_position, keep};
+use crate::common::sort_keys;
+use crate::common::sorting::{last_value, sorted};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::ops::index::indexing::take_along;
-use crate::ops::reduce::reductions::{extreme_with_position, first_position, keep};
-use crate::ops::reduce::sort::{last_value, sorted};
-use crate::ops::reduce::sort_keys;
-use crate::table::{Row, many, one};
+use crate::places::take_along;
+use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["kthvalue"], |cx| {

@@ -2,10 +2,10 @@
 
 use stablehlo::{DType, DTypes, Number, Value};
 
+use crate::common::reductions::widened;
 use crate::cx::Cx;
 use crate::error::Result;
-use crate::ops::reduce::reductions::widened;
-use crate::table::{Row, many, one};
+use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["cumsum"], |cx| running(cx, Number::Int(0), |a, x| a + x)),

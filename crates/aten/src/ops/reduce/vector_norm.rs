@@ -2,10 +2,11 @@
 
 use stablehlo::{DType, DTypes, Value};
 
-use crate::cx::{Cx, float_dtype};
+use crate::common::reductions::{reduced, vector_norm};
+use crate::cx::Cx;
 use crate::error::Result;
-use crate::ops::reduce::reductions::{reduced, squared_magnitude};
-use crate::table::{Row, one};
+use crate::promote::float_dtype;
+use crate::row::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["linalg_vector_norm"], |cx| norm_row(cx, "ord")).takes(&["self"], DTypes::INEXACT).baked(&["ord"]),
@@ -46,23 +47,4 @@ fn norm_row<'b>(cx: &Cx<'b>, order_name: &str) -> Result<Value<'b>> {
     let order = order(cx, order_name)?;
     let norm = reduced(cx, x.convert(dtype).convert(dtype.opmath()), |x, axes| vector_norm(x, order, axes))?;
     Ok(norm.convert(dtype.real()))
-}
-
-/// `(Σ |x|ᵖ)^(1/p)` over `axes`, and its limits: the number of non-zeros for 0, the extremes for ±∞.
-pub(crate) fn vector_norm<'b>(x: Value<'b>, p: f64, axes: &[usize]) -> Value<'b> {
-    if p == 2.0 {
-        return squared_magnitude(x).reduce_sum(axes).sqrt();
-    }
-    let magnitude = x.abs();
-    if p == 0.0 {
-        magnitude.ne(0.0).convert(magnitude.dtype()).reduce_sum(axes)
-    } else if p == 1.0 {
-        magnitude.reduce_sum(axes)
-    } else if p == f64::INFINITY {
-        magnitude.reduce_max(axes)
-    } else if p == f64::NEG_INFINITY {
-        magnitude.reduce_min(axes)
-    } else {
-        magnitude.pow(p).reduce_sum(axes).pow(1.0 / p)
-    }
 }

@@ -8,7 +8,7 @@ use stablehlo::{DType, DTypes, Number, Type, Value};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::number_check::Fit;
-use crate::table::{Row, one};
+use crate::row::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["fill.Scalar", "fill.Tensor"], |cx| {
@@ -19,20 +19,20 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["zero", "zeros", "zeros_like", "new_zeros"], |cx| splat(cx, 0)).bounded(),
     one(&["ones", "ones_like", "new_ones"], |cx| splat(cx, 1)).bounded(),
     one(&["full", "full_like", "new_full"], |cx| {
-        let ty = result_type(cx, cx.promoted(&["fill_value"])?)?;
+        let ty = cx.result_type(cx.promoted(&["fill_value"])?)?;
         Ok(uniform(cx, cx.fitting("fill_value", ty.dtype)?.broadcast_to(&ty.dims)))
     })
     .bounded(),
     // A constant that a graph captured.
     one(&["torchtpu::constant"], |cx| {
-        let ty = result_type(cx, DType::F32)?;
+        let ty = cx.result_type(DType::F32)?;
         Ok(match cx.floats_or_none("data") {
             Some(data) => cx.b().constant(&data, ty.dtype, &ty.dims),
             None => cx.b().constant(&cx.ints("data")?, ty.dtype, &ty.dims),
         })
     }),
     one(&["scalar_tensor"], |cx| {
-        let ty = result_type(cx, DType::F32)?;
+        let ty = cx.result_type(DType::F32)?;
         // A number too large for 16 bits is infinite here, though not where tensors are filled.
         if ty.dtype.opmath() == ty.dtype { cx.fitting("s", ty.dtype) } else { cx.operand("s", ty.dtype) }
     })
@@ -40,7 +40,7 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["eye", "eye.m", "eye.out", "eye.m_out"], |cx| {
         let n = cx.dim("n")?.capacity;
         let m = if cx.is_none("m") { n } else { cx.dim("m")?.capacity };
-        let ty = Type { dims: vec![n, m], ..result_type(cx, DType::F32)? };
+        let ty = Type { dims: vec![n, m], ..cx.result_type(DType::F32)? };
         let row = cx.b().iota(DType::I32, &ty.dims, 0);
         let column = cx.b().iota(DType::I32, &ty.dims, 1);
         Ok(row.eq(column).convert(ty.dtype))
@@ -53,11 +53,11 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["range", "range.step", "range.out"], |cx| progression(cx, true)).baked(STEPS),
     // PyTorch's composites write into what they allocate.
     one(LINSPACE, |cx| {
-        let dtype = result_type(cx, DType::F32)?.dtype;
+        let dtype = cx.result_type(DType::F32)?.dtype;
         Ok(spaced(cx, dtype)?.convert(dtype))
     }),
     one(LOGSPACE, |cx| {
-        let dtype = result_type(cx, DType::F32)?.dtype;
+        let dtype = cx.result_type(DType::F32)?.dtype;
         let exponent = spaced(cx, dtype)?;
         Ok(cx.scalar("base", exponent.dtype())?.pow(exponent).convert(dtype))
     }),
@@ -69,25 +69,8 @@ const LOGSPACE: &[&str] =
     &["logspace", "logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor", "logspace.out"];
 const STEPS: &[&str] = &["start", "end", "step"];
 
-/// The type of a result made from nothing: as PyTorch says; or as the arguments `size` or `self`, and
-/// `dtype` say.
-pub(crate) fn result_type(cx: &Cx<'_>, otherwise: DType) -> Result<Type> {
-    if let Some(result) = cx.result(0) {
-        return Ok(Type::new(result.dtype, &result.sizes));
-    }
-    let like = cx.ty("self").ok();
-    let size = if cx.is_none("size") { None } else { Some(cx.capacities("size")?) };
-    let dims = match (size, &like) {
-        (Some(size), _) => size,
-        (None, Some(ty)) => ty.dims.clone(),
-        (None, None) => Vec::new(),
-    };
-    let dtype = cx.dtype_or_none("dtype").or(like.map(|ty| ty.dtype)).unwrap_or(otherwise);
-    Ok(Type { dtype, dims })
-}
-
 fn splat<'b>(cx: &Cx<'b>, number: i64) -> Result<Value<'b>> {
-    let ty = result_type(cx, DType::F32)?;
+    let ty = cx.result_type(DType::F32)?;
     Ok(uniform(cx, cx.b().splat(number, ty.dtype, &ty.dims)))
 }
 
@@ -105,7 +88,7 @@ fn progression<'b>(cx: &Cx<'b>, end_included: bool) -> Result<Value<'b>> {
     let number = |name, otherwise| if cx.is_none(name) { Ok(Number::Int(otherwise)) } else { cx.number(name) };
     let (start, end, step) = (number("start", 0)?, cx.number("end")?, number("step", 1)?);
     let whole = [start, end, step].iter().all(|n| !matches!(n, Number::Float(_) | Number::Complex(..)));
-    let mut ty = result_type(cx, if whole && !end_included { DType::I64 } else { DType::F32 })?;
+    let mut ty = cx.result_type(if whole && !end_included { DType::I64 } else { DType::F32 })?;
     if cx.result(0).is_none() {
         let steps = (end.to_f64() - start.to_f64()) / step.to_f64();
         ty.dims = vec![if end_included { steps.floor() as i64 + 1 } else { steps.ceil() as i64 }.max(0)];

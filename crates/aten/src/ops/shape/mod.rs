@@ -1,6 +1,5 @@
 //! Tensors made, viewed, joined and rearranged.
 
-pub(crate) mod bounded_views;
 pub(crate) mod factory;
 pub(crate) mod rearrange;
 pub(crate) mod views;

@@ -2,15 +2,15 @@
 
 use stablehlo::{Builder, DType, Value};
 
+use crate::common::bounded_views;
+use crate::common::chosen::Chosen;
+use crate::common::strided_views::{self, MakeView, diagonal_of, whole, written};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::ops::index::dynamic::Chosen;
-use crate::ops::index::indexing::Combine;
-use crate::ops::shape::bounded_views;
-use crate::ops::shape::views::{self, MakeView, diagonal_of, whole, written};
+use crate::places::Combine;
 use crate::promote::promote_types;
+use crate::row::{Row, one};
 use crate::spec::Dim;
-use crate::table::{Row, one};
 use crate::view;
 
 pub(crate) const ROWS: &[Row] = &[
@@ -65,29 +65,29 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["diag_embed"], diag_embed).bounded(),
     one(&["slice_scatter"], |cx| match cx.b().is_bounded() {
         true => bounded_views::scatter(cx, false),
-        false => replaced(cx, cx.tensor("self")?, "src", views::sliced),
+        false => replaced(cx, cx.tensor("self")?, "src", strided_views::sliced),
     })
     .bounded(),
     one(&["select_scatter"], |cx| match cx.b().is_bounded() {
         true => bounded_views::scatter(cx, true),
-        false => replaced(cx, cx.tensor("self")?, "src", views::selected),
+        false => replaced(cx, cx.tensor("self")?, "src", strided_views::selected),
     })
     .bounded(),
-    one(&["diagonal_scatter"], |cx| replaced(cx, cx.tensor("self")?, "src", views::diagonal)),
-    one(&["as_strided_scatter"], |cx| replaced(cx, cx.tensor("self")?, "src", views::strided)),
+    one(&["diagonal_scatter"], |cx| replaced(cx, cx.tensor("self")?, "src", strided_views::diagonal)),
+    one(&["as_strided_scatter"], |cx| replaced(cx, cx.tensor("self")?, "src", strided_views::strided)),
     one(&["slice_backward"], |cx| match bounded_views::bounded_input(cx)? {
         Some((axis, size)) => bounded_views::slice_back(cx, zeros(cx)?, axis, &size),
-        None => replaced(cx, zeros(cx)?, "grad_output", views::sliced),
+        None => replaced(cx, zeros(cx)?, "grad_output", strided_views::sliced),
     })
     .bounded(),
     one(&["select_backward"], |cx| match bounded_views::bounded_input(cx)? {
         Some((axis, size)) => bounded_views::select_back(cx, zeros(cx)?, axis, &size),
-        None => replaced(cx, zeros(cx)?, "grad_output", views::selected),
+        None => replaced(cx, zeros(cx)?, "grad_output", strided_views::selected),
     })
     .bounded(),
     one(&["diagonal_backward"], |cx| match cx.b().is_bounded() {
         true => bounded_views::on_a_diagonal(cx, cx.tensor("grad_output")?, &cx.capacities("input_sizes")?),
-        false => replaced(cx, zeros(cx)?, "grad_output", views::diagonal),
+        false => replaced(cx, zeros(cx)?, "grad_output", strided_views::diagonal),
     })
     .bounded(),
     one(&["unfold_backward"], unfold_backward).bounded(),
@@ -294,7 +294,7 @@ fn unfold_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
         return Ok(grad.reshape(&[]));
     }
     let axis = cx.axis_arg("dim", sizes.len())?;
-    let places = views::windows(cx.b(), &sizes, axis, cx.int("size")?, cx.int("step")?);
+    let places = strided_views::windows(cx.b(), &sizes, axis, cx.int("size")?, cx.int("step")?);
     let whole = cx.b().splat(0, grad.dtype(), &sizes);
     Ok(places.write(whole, grad.move_axis(grad.rank() - 1, axis + 1), Combine::Add))
 }

@@ -4,7 +4,7 @@ use stablehlo::{Builder, DType, Extent, Factor, Value};
 
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result};
-use crate::ops::index::indexing::Places;
+use crate::places::Places;
 use crate::spec::{ArgSpec, Dim};
 
 /// The argument `dim`, if that dimension of `self`, or what is taken of it, is bounded.

@@ -239,3 +239,6 @@ pub(crate) const AIRY_COSINE: &[f64] = &[
     1.9818223696813278e-16, -3.46513892016442e-17, -6.150270649601669e-18, 9.429749973058273e-18,
     -5.54588286847665e-18, 2.380396496561192e-18, -7.8678306659083545e-19,
 ];
+
+/// Iterations after which a sum is taken as it is.
+pub(crate) const MOST_TERMS: i64 = 2000;

@@ -2,13 +2,17 @@
 
 use std::cell::RefCell;
 
-use stablehlo::{Builder, DType, DTypes, Number, Type, Value};
+use stablehlo::{Builder, DType, Number, Type, Value};
 
 use crate::error::{Error, Result};
+use crate::graph::Graph;
 use crate::inputs::{Inputs, ParamSource};
 use crate::number_check::{Fit, NumberCheck};
-use crate::promote::{Category, result_type};
-use crate::spec::{ArgSpec, Dim, Graph, ResultSpec, ScalarSpec, TensorSpec};
+use crate::spec::{ArgSpec, Dim, ResultSpec, ScalarSpec, TensorSpec};
+
+mod bounded;
+mod checks;
+mod promotion;
 
 /// A number among the arguments: a constant, or an input that becomes a parameter when used.
 #[derive(Clone, Debug)]
@@ -32,9 +36,14 @@ pub enum Arg<'b> {
     Graph(&'b Graph),
 }
 
+/// Adds the nodes of a graph, which takes these values, to the function being built; returns the graph's results.
+pub(crate) type LowerNodes = for<'b> fn(&'b Graph, Vec<Option<Arg<'b>>>, &Cx<'b>) -> Result<Vec<Value<'b>>>;
+
 /// The context of one row.
 pub struct Cx<'b> {
     pub(crate) inputs: &'b Inputs<'b>,
+    /// Given from above, because only the table knows the rows of a graph's nodes.
+    pub(crate) lower_nodes: LowerNodes,
     pub(crate) operator: &'b str,
     pub(crate) args: Vec<(&'b str, Arg<'b>)>,
     /// The places of the arguments that the call writes.
@@ -56,6 +65,7 @@ impl<'b> Cx<'b> {
     pub fn with(&self, args: Vec<(&'b str, Arg<'b>)>) -> Cx<'b> {
         Cx {
             inputs: self.inputs,
+            lower_nodes: self.lower_nodes,
             operator: self.operator,
             args,
             mutated: &[],
@@ -198,69 +208,6 @@ impl<'b> Cx<'b> {
         self.number(name).ok()
     }
 
-    // ---- sizes that may be bounded ---------------------------------------------------------------
-
-    /// An int that may be a bounded size.
-    pub fn dim(&self, name: &str) -> Result<Dim> {
-        match self.arg(name) {
-            Arg::Plain(ArgSpec::Dim(dim)) => Ok(dim),
-            _ => Ok(Dim { capacity: self.int(name)?, sizes: Vec::new() }),
-        }
-    }
-
-    /// An int list in which there may be bounded sizes; empty when absent.
-    pub fn dims(&self, name: &str) -> Result<Vec<Dim>> {
-        match self.arg(name) {
-            Arg::Plain(ArgSpec::Dims(dims)) => Ok(dims),
-            _ => Ok(self.ints(name)?.into_iter().map(|capacity| Dim { capacity, sizes: Vec::new() }).collect()),
-        }
-    }
-
-    /// As large as the sizes of an int list can get; empty when absent.
-    pub fn capacities(&self, name: &str) -> Result<Vec<i64>> {
-        match self.arg(name) {
-            Arg::Plain(ArgSpec::Dims(dims)) => Ok(Dim::capacities(&dims)),
-            Arg::Plain(ArgSpec::Dim(dim)) => Ok(vec![dim.capacity]),
-            _ => self.ints(name),
-        }
-    }
-
-    /// What a size is when the program runs: 0-d, int64.
-    pub fn size_of(&self, dim: &Dim) -> Value<'b> {
-        let b = self.b();
-        let largest: i64 = dim.sizes.iter().map(|&size| b.capacity(size)).product();
-        // A size that is an expression can be at most 0.
-        let known = if largest == dim.capacity { 1 } else { dim.capacity / largest.max(1) };
-        dim.sizes.iter().fold(b.scalar(known, DType::I64), |product, &size| product * b.size(size))
-    }
-
-    /// What PyTorch says of result `i`'s sizes in a graph with bounded dimensions.
-    pub fn result_dims(&self, i: usize) -> Option<&[Dim]> {
-        self.result_dims.get(i)?.as_deref()
-    }
-
-    /// Result 0, which is the same everywhere along `axes`: however much of them is real, and wherever it lies.
-    pub fn uniform(&self, result: Value<'b>, axes: impl Iterator<Item = usize>) -> Value<'b> {
-        let Some(dims) = self.result_dims(0).filter(|dims| dims.len() == result.rank()) else { return result };
-        let mut extents = result.extents();
-        for axis in axes.filter(|&axis| dims[axis].capacity == result.dim(axis)) {
-            extents[axis] = dims[axis].extent(|size| self.b().capacity(size));
-        }
-        if extents == result.extents() { result } else { result.without_extents().with_extents(extents) }
-    }
-
-    /// Result `i`, whose bounded dimensions are all taken to be real, as long as PyTorch's sizes can get: what a
-    /// formula gives for the largest inputs can be less, or more.
-    pub fn resized(&self, i: usize, result: Value<'b>) -> Value<'b> {
-        let expected = self.result_dims(i).unwrap_or_default();
-        expected.iter().enumerate().fold(result, |result, (axis, dim)| {
-            if result.is_bounded_along(&[axis]) {
-                return result;
-            }
-            result.pad_axis(axis, 0, 0, dim.capacity - result.dim(axis))
-        })
-    }
-
     // ---- plain arguments -------------------------------------------------------------------------
 
     pub fn int(&self, name: &str) -> Result<i64> {
@@ -339,6 +286,11 @@ impl<'b> Cx<'b> {
         }
     }
 
+    /// The results of a function that the operator calls.
+    pub fn call(&self, function: &'b Graph, operands: &[Value<'b>]) -> Result<Vec<Value<'b>>> {
+        (self.lower_nodes)(function, operands.iter().map(|&value| Some(Arg::Value(value))).collect(), self)
+    }
+
     // ---- dimensions ------------------------------------------------------------------------------
 
     /// A dimension number of a value of `rank` dimensions, made non-negative and checked.
@@ -390,6 +342,23 @@ impl<'b> Cx<'b> {
         self.result(0).map_or(otherwise, |r| r.dtype)
     }
 
+    /// The type of a result made from nothing: as PyTorch says; or as the arguments `size` or `self`, and
+    /// `dtype` say.
+    pub fn result_type(&self, otherwise: DType) -> Result<Type> {
+        if let Some(result) = self.result(0) {
+            return Ok(Type::new(result.dtype, &result.sizes));
+        }
+        let like = self.ty("self").ok();
+        let size = if self.is_none("size") { None } else { Some(self.capacities("size")?) };
+        let dims = match (size, &like) {
+            (Some(size), _) => size,
+            (None, Some(ty)) => ty.dims.clone(),
+            (None, None) => Vec::new(),
+        };
+        let dtype = self.dtype_or_none("dtype").or(like.map(|ty| ty.dtype)).unwrap_or(otherwise);
+        Ok(Type { dtype, dims })
+    }
+
     /// Says that only the first `count` (0-d, int64) rows of result `result` are real: the data decide
     /// its first size. The host reads the count; the rows stay on the device.
     pub fn set_count(&self, result: usize, count: Value<'b>) {
@@ -415,115 +384,4 @@ impl<'b> Cx<'b> {
     pub fn set_random_state(&self, state: Value<'b>, replays: bool) {
         self.inputs.set_random_state(state, replays);
     }
-
-    // ---- promotion -------------------------------------------------------------------------------
-
-    /// The common type of tensor and number arguments.
-    pub fn promoted(&self, names: &[&str]) -> Result<DType> {
-        let args: Vec<Arg<'b>> = names.iter().map(|name| self.arg(name)).collect();
-        let mut operands = Vec::new();
-        for (name, arg) in names.iter().zip(&args) {
-            match arg {
-                Arg::Tensor(spec) => operands.push((spec.dtype, category(spec.sizes.len()))),
-                Arg::Value(value) => operands.push((value.dtype(), category(value.rank()))),
-                Arg::Scalar(scalar) => {
-                    let category = if scalar.spec.wrapped { Category::Wrapped } else { Category::ZeroDim };
-                    operands.push((scalar.spec.dtype, category));
-                }
-                Arg::None => {}
-                _ => return self.wrong(name, "a Tensor or a number"),
-            }
-        }
-        Ok(result_type(&operands, DType::F32))
-    }
-
-    /// Refuses a type that the operator does not take.
-    pub fn check_dtype(&self, dtype: DType, taken: DTypes) -> Result<()> {
-        if taken.contains(dtype) { Ok(()) } else { Err(Error::not_implemented_for(self.operator, dtype)) }
-    }
-
-    /// A tensor or number argument, as a value of type `dtype`. A number converts as a tensor's elements do.
-    pub fn operand(&self, name: &str, dtype: DType) -> Result<Value<'b>> {
-        match self.arg(name) {
-            Arg::Scalar(scalar) => Ok(self.scalar_value(&scalar, dtype)),
-            _ => Ok(self.tensor(name)?.convert(dtype)),
-        }
-    }
-
-    /// A tensor or number argument, as a value of type `dtype`, which must have room for a number.
-    pub fn fitting(&self, name: &str, dtype: DType) -> Result<Value<'b>> {
-        self.check_number(name, dtype, Fit::Converts)?;
-        self.operand(name, dtype)
-    }
-
-    /// Two arguments in their common type.
-    pub fn pair(&self, a: &str, b: &str) -> Result<(Value<'b>, Value<'b>)> {
-        let dtype = self.promoted(&[a, b])?;
-        Ok((self.operand(a, dtype)?, self.operand(b, dtype)?))
-    }
-
-    /// Two arguments in their common type, integers and booleans becoming the default float type.
-    pub fn float_pair(&self, a: &str, b: &str) -> Result<(Value<'b>, Value<'b>)> {
-        let dtype = float_dtype(self.promoted(&[a, b])?);
-        Ok((self.operand(a, dtype)?, self.operand(b, dtype)?))
-    }
-
-    /// A function of corresponding elements of the arguments, in their common type. 16-bit floats are
-    /// computed in float32.
-    pub fn pointwise<const N: usize>(
-        &self,
-        names: [&str; N],
-        f: impl FnOnce([Value<'b>; N]) -> Value<'b>,
-    ) -> Result<Value<'b>> {
-        self.pointwise_in(self.promoted(&names)?, names, f)
-    }
-
-    /// [`Cx::pointwise`], integers and booleans becoming the default float type.
-    pub fn float_pointwise<const N: usize>(
-        &self,
-        names: [&str; N],
-        f: impl FnOnce([Value<'b>; N]) -> Value<'b>,
-    ) -> Result<Value<'b>> {
-        self.pointwise_in(float_dtype(self.promoted(&names)?), names, f)
-    }
-
-    fn pointwise_in<const N: usize>(
-        &self,
-        dtype: DType,
-        names: [&str; N],
-        f: impl FnOnce([Value<'b>; N]) -> Value<'b>,
-    ) -> Result<Value<'b>> {
-        let values = names.iter().map(|name| self.opmath_operand(name, dtype)).collect::<Result<Vec<_>>>()?;
-        match <[Value<'b>; N]>::try_from(values) {
-            Ok(values) => Ok(f(values).convert(dtype)),
-            Err(_) => Err(Error::runtime("pointwise: as many values as names")),
-        }
-    }
-
-    /// An operand of an operator on `dtype`, in the type of the arithmetic. As in PyTorch, a number or a
-    /// 0-d tensor is not first rounded to a 16-bit `dtype`.
-    pub fn opmath_operand(&self, name: &str, dtype: DType) -> Result<Value<'b>> {
-        if self.ty(name)?.dims.is_empty() {
-            self.operand(name, dtype.opmath())
-        } else {
-            Ok(self.operand(name, dtype)?.convert(dtype.opmath()))
-        }
-    }
-
-    /// A function of one float argument `self`: integers and booleans become the default float type,
-    /// 16-bit floats are computed in float32.
-    pub fn float_unary(&self, f: impl FnOnce(Value<'b>) -> Value<'b>) -> Result<Value<'b>> {
-        let x = self.tensor("self")?;
-        let dtype = float_dtype(x.dtype());
-        Ok(f(x.convert(dtype.opmath())).convert(dtype))
-    }
-}
-
-fn category(rank: usize) -> Category {
-    if rank == 0 { Category::ZeroDim } else { Category::Dimensional }
-}
-
-/// Float and complex types stay; integers and booleans become the default float type.
-pub fn float_dtype(dtype: DType) -> DType {
-    if dtype.is_float() || dtype.is_complex() { dtype } else { DType::F32 }
 }

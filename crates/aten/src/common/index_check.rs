@@ -1,11 +1,10 @@
 //! What operators ask of indices, and PyTorch's words for those that are out of range.
 
-use stablehlo::Value;
+use stablehlo::{DType, Value};
 
 use crate::check::{Check, Counts};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::index::indexing::is_mask;
 
 /// PyTorch's words for an index that dimension `axis` of `x` does not have.
 pub(crate) fn out_of_bounds(kind: ErrorKind, x: Value<'_>, axis: usize) -> Error {
@@ -41,4 +40,8 @@ pub(crate) fn check_indices(cx: &Cx<'_>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+pub(crate) fn is_mask(index: Value<'_>) -> bool {
+    matches!(index.dtype(), DType::Bool | DType::U8)
 }

@@ -1,0 +1,56 @@
+//! A call of an operator: its arguments without their values, and how its results are computed.
+
+use std::sync::Arc;
+
+use stablehlo::{Precision, Target};
+
+use crate::graph::Graph;
+use crate::row::Row;
+use crate::spec::{ArgSpec, ResultSpec, StorageSpec, TensorSpec};
+
+/// How a call's results are computed.
+#[derive(Clone, Debug)]
+pub enum Body {
+    Row(&'static Row),
+    Graph(Arc<Graph>),
+}
+
+/// A call to lower.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The operator's name, for messages.
+    pub operator: String,
+    /// A row of the table, PyTorch's decomposition, or a graph that torch.compile handed over.
+    pub body: Body,
+    /// The schema's argument names, and the arguments.
+    pub names: Vec<String>,
+    pub args: Vec<ArgSpec>,
+    pub storages: Vec<StorageSpec>,
+    /// Which arguments the operator writes, in schema order.
+    pub mutated: Vec<usize>,
+    /// The results as PyTorch describes them: first those written into mutated arguments, then fresh
+    /// ones. `None` where no meta kernel answers; a result that is `None` is absent (masked out).
+    pub results: Option<Vec<Option<ResultSpec>>>,
+    pub precision: Precision,
+    pub target: Target,
+    /// Whether the program is to look into what rows ask of the data.
+    pub is_checked: bool,
+}
+
+impl Call {
+    /// The tensors that the call writes, in schema order with lists flattened.
+    pub fn written_tensors(&self) -> Vec<&TensorSpec> {
+        fn collect<'a>(arg: &'a ArgSpec, into: &mut Vec<&'a TensorSpec>) {
+            match arg {
+                ArgSpec::Tensor(tensor) => into.push(tensor),
+                ArgSpec::List(items) => items.iter().for_each(|item| collect(item, into)),
+                _ => {}
+            }
+        }
+        let mut tensors = Vec::new();
+        for &i in &self.mutated {
+            collect(&self.args[i], &mut tensors);
+        }
+        tensors
+    }
+}

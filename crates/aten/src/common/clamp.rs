@@ -1,0 +1,26 @@
+//! Elements kept within bounds that are arguments.
+
+use stablehlo::{DType, Value};
+
+use crate::cx::{Arg, Cx};
+use crate::error::Result;
+use crate::number_check::Fit;
+
+/// Within the bounds that two arguments give.
+pub(crate) fn clamp_to<'b>(cx: &Cx<'b>, x: Value<'b>, [low, high]: [&str; 2]) -> Result<Value<'b>> {
+    let dtype = x.dtype();
+    let bound = |name, fit| -> Result<Option<Value<'b>>> {
+        Ok(match cx.arg(name) {
+            Arg::None => None,
+            // A number beyond the integer type's range bounds nothing.
+            Arg::Scalar(_) if dtype.is_integer() && dtype.size_bytes() < 8 => {
+                let number = cx.scalar(name, DType::I64)?;
+                cx.check_number(name, dtype, fit)?;
+                Some(number.clamp(dtype.lowest(), dtype.highest()).convert(dtype))
+            }
+            _ => Some(cx.fitting(name, dtype)?),
+        })
+    };
+    let x = bound(low, Fit::LowerBound)?.map_or(x, |low| x.max(low));
+    Ok(bound(high, Fit::UpperBound)?.map_or(x, |high| x.min(high)))
+}

@@ -1,0 +1,100 @@
+//! Matrices in the last two dimensions of a value.
+
+use stablehlo::{DType, Precision, Value, broadcast_dims};
+
+use crate::error::{Error, Result};
+use crate::places::Places;
+
+/// The product of matrices in the last two dimensions, in full precision: factors and solutions are
+/// only as good as the products they are made of.
+pub(crate) fn times<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
+    a.builder().with_precision(Precision::Highest, || a.matmul(b, a.dtype()))
+}
+
+pub(crate) fn transposed(x: Value<'_>) -> Value<'_> {
+    x.swap_axes(x.rank() - 2, x.rank() - 1)
+}
+
+/// The conjugate transpose of the last two dimensions.
+pub(crate) fn adjoint(x: Value<'_>) -> Value<'_> {
+    transposed(x).conjugate()
+}
+
+/// Numbers of rows (0) or columns (1), of the shape of `x`.
+pub(crate) fn place(x: Value<'_>, dimension: usize) -> Value<'_> {
+    x.builder().iota(DType::I32, &x.dims(), x.rank() - 2 + dimension)
+}
+
+/// The lower or the upper triangle, zero elsewhere.
+pub(crate) fn triangle(x: Value<'_>, lower: bool) -> Value<'_> {
+    let (row, column) = (place(x, 0), place(x, 1));
+    if lower { row.ge(column) } else { row.le(column) }.select(x, 0)
+}
+
+/// The main diagonal of the last two dimensions.
+pub(crate) fn diagonal(x: Value<'_>) -> Value<'_> {
+    let rank = x.rank();
+    let short = x.dim(rank - 2).min(x.dim(rank - 1));
+    let square = x.slice_axis(rank - 2, 0, short).slice_axis(rank - 1, 0, short);
+    place(square, 0).eq(place(square, 1)).select(square, 0).reduce_sum(&[rank - 1])
+}
+
+/// Identity matrices of `size`, of the type and the batch of `like`.
+pub(crate) fn identity<'b>(like: Value<'b>, size: i64) -> Value<'b> {
+    let b = like.builder();
+    let mut dims = like.dims();
+    dims.truncate(like.rank() - 2);
+    dims.extend([size, size]);
+    let rank = dims.len();
+    let row = b.iota(DType::I32, &[size, size], 0);
+    row.eq(b.iota(DType::I32, &[size, size], 1)).convert(like.dtype()).broadcast_to(&dims[..rank])
+}
+
+/// LAPACK's `info` of a factorisation: the number of the first true element of the last dimension, from
+/// 1; 0 when there is none.
+pub(crate) fn first_place(failed: Value<'_>) -> Value<'_> {
+    let axis = failed.rank() - 1;
+    let number = failed.builder().iota(DType::I32, &failed.dims(), axis) + 1;
+    let none = i64::from(i32::MAX);
+    let first = failed.select(number, none).reduce_min(&[axis]);
+    first.eq(none).select(first.splat_like(0), first)
+}
+
+/// Both with the dimensions before the last two broadcast to each other.
+pub(crate) fn same_batch<'b>(a: Value<'b>, b: Value<'b>) -> Result<(Value<'b>, Value<'b>)> {
+    let batch = |x: Value<'_>| x.dims()[..x.rank().saturating_sub(2)].to_vec();
+    let Some(common) = broadcast_dims(&batch(a), &batch(b)).filter(|_| a.rank() >= 2 && b.rank() >= 2) else {
+        return Err(Error::runtime(format!("batches of matrices {:?} and {:?} do not broadcast", a.dims(), b.dims())));
+    };
+    let wide = |x: Value<'b>| {
+        let dims = [common.as_slice(), &x.dims()[x.rank() - 2..]].concat();
+        x.broadcast_to(&dims)
+    };
+    Ok((wide(a), wide(b)))
+}
+
+/// The matrices with all dimensions before the last two joined into one.
+pub(crate) fn batched(x: Value<'_>) -> Value<'_> {
+    let dims = x.dims();
+    let (batch, matrix) = dims.split_at(dims.len() - 2);
+    x.reshape(&[&[batch.iter().product()], matrix].concat())
+}
+
+/// Undoes [`batched`]: gives back the batch of `like` to a value that begins with it.
+pub(crate) fn unbatched<'b>(x: Value<'b>, like: Value<'b>) -> Value<'b> {
+    x.reshape(&[&like.dims()[..like.rank() - 2], &x.dims()[1..]].concat())
+}
+
+/// The rows of each matrix in another order.
+pub(crate) fn moved_rows<'b>(matrix: Value<'b>, order: Value<'b>) -> Value<'b> {
+    let flat = batched(matrix);
+    unbatched(rows_at(flat, order.reshape(&[flat.dim(0), flat.dim(1)])), matrix)
+}
+
+/// The rows of each matrix (batch × rows × columns) in another order (batch × rows).
+pub(crate) fn rows_at<'b>(matrix: Value<'b>, order: Value<'b>) -> Value<'b> {
+    let (batch, height, width) = (matrix.dim(0), matrix.dim(1), matrix.dim(2));
+    let first = matrix.builder().iota(DType::I32, &[batch, 1], 0) * height;
+    let all = matrix.reshape(&[batch * height, width]);
+    Places::slices(&all.dims(), 0, order + first).read(all)
+}

@@ -1,0 +1,70 @@
+//! Arguments and results that may have bounded dimensions.
+
+use stablehlo::{DType, Value};
+
+use crate::cx::{Arg, Cx};
+use crate::error::Result;
+use crate::spec::{ArgSpec, Dim};
+
+impl<'b> Cx<'b> {
+    /// An int that may be a bounded size.
+    pub fn dim(&self, name: &str) -> Result<Dim> {
+        match self.arg(name) {
+            Arg::Plain(ArgSpec::Dim(dim)) => Ok(dim),
+            _ => Ok(Dim { capacity: self.int(name)?, sizes: Vec::new() }),
+        }
+    }
+
+    /// An int list in which there may be bounded sizes; empty when absent.
+    pub fn dims(&self, name: &str) -> Result<Vec<Dim>> {
+        match self.arg(name) {
+            Arg::Plain(ArgSpec::Dims(dims)) => Ok(dims),
+            _ => Ok(self.ints(name)?.into_iter().map(|capacity| Dim { capacity, sizes: Vec::new() }).collect()),
+        }
+    }
+
+    /// As large as the sizes of an int list can get; empty when absent.
+    pub fn capacities(&self, name: &str) -> Result<Vec<i64>> {
+        match self.arg(name) {
+            Arg::Plain(ArgSpec::Dims(dims)) => Ok(Dim::capacities(&dims)),
+            Arg::Plain(ArgSpec::Dim(dim)) => Ok(vec![dim.capacity]),
+            _ => self.ints(name),
+        }
+    }
+
+    /// What a size is when the program runs: 0-d, int64.
+    pub fn size_of(&self, dim: &Dim) -> Value<'b> {
+        let b = self.b();
+        let largest: i64 = dim.sizes.iter().map(|&size| b.capacity(size)).product();
+        // A size that is an expression can be at most 0.
+        let known = if largest == dim.capacity { 1 } else { dim.capacity / largest.max(1) };
+        dim.sizes.iter().fold(b.scalar(known, DType::I64), |product, &size| product * b.size(size))
+    }
+
+    /// What PyTorch says of result `i`'s sizes in a graph with bounded dimensions.
+    pub fn result_dims(&self, i: usize) -> Option<&[Dim]> {
+        self.result_dims.get(i)?.as_deref()
+    }
+
+    /// Result 0, which is the same everywhere along `axes`: however much of them is real, and wherever it lies.
+    pub fn uniform(&self, result: Value<'b>, axes: impl Iterator<Item = usize>) -> Value<'b> {
+        let Some(dims) = self.result_dims(0).filter(|dims| dims.len() == result.rank()) else { return result };
+        let mut extents = result.extents();
+        for axis in axes.filter(|&axis| dims[axis].capacity == result.dim(axis)) {
+            extents[axis] = dims[axis].extent(|size| self.b().capacity(size));
+        }
+        if extents == result.extents() { result } else { result.without_extents().with_extents(extents) }
+    }
+
+    /// Result `i`, whose bounded dimensions are all taken to be real, as long as PyTorch's sizes can get: what a
+    /// formula gives for the largest inputs can be less, or more.
+    pub fn resized(&self, i: usize, result: Value<'b>) -> Value<'b> {
+        let expected = self.result_dims(i).unwrap_or_default();
+        expected.iter().enumerate().fold(result, |result, (axis, dim)| {
+            if result.is_bounded_along(&[axis]) {
+                return result;
+            }
+            result.pad_axis(axis, 0, 0, dim.capacity - result.dim(axis))
+        })
+    }
+}

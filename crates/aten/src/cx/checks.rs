@@ -1,0 +1,46 @@
+//! What a row asks of the data.
+
+use stablehlo::{DType, Value};
+
+use crate::check::{Check, Counts};
+use crate::cx::Cx;
+use crate::error::Error;
+
+impl<'b> Cx<'b> {
+    /// Asks that each number of `index` be a place in dimension `axis` of `x`.
+    pub(crate) fn check_index(&self, index: Value<'b>, x: Value<'b>, axis: usize, counts: Counts, error: Error) {
+        let index = if index.dtype() == DType::I64 { index } else { index.convert(DType::I32) };
+        let lowest = |size: Value<'b>| if counts == Counts::FromBothEnds { -size } else { size.splat_like(0) };
+        let size = match x.rank() {
+            0 => index.builder().scalar(1, index.dtype()),
+            _ if x.is_bounded_along(&[axis]) => x.size(axis, index.dtype()),
+            _ => index.builder().scalar(x.dim(axis).min(index.dtype().highest().to_i64()), index.dtype()),
+        };
+        self.check_range(index, lowest(size), size, error);
+    }
+
+    /// Asks that each number, of int32 or int64, be at least `low` and less than `high`, both 0-d.
+    pub(crate) fn check_range(&self, numbers: Value<'b>, low: Value<'b>, high: Value<'b>, error: Error) {
+        if numbers.numel() == 0 || !self.inputs.is_checked() {
+            return;
+        }
+        let dims = numbers.dims();
+        let wrong = numbers.lt(low) | numbers.ge(high);
+        let lowest = numbers.dtype().lowest();
+        let axes: Vec<usize> = (0..dims.len()).collect();
+        let worst = wrong.select(numbers, numbers.splat_like(lowest)).reduce_max(&axes);
+        let holds = worst.eq(worst.splat_like(lowest));
+        let worst = worst.convert(DType::I64);
+        self.inputs.add_check(holds.select(worst.splat_like(Check::HOLDS), worst), Check { error });
+    }
+
+    /// Asks that no element of `wrong` be true.
+    pub(crate) fn check_none(&self, wrong: Value<'b>, error: Error) {
+        if wrong.numel() == 0 || !self.inputs.is_checked() {
+            return;
+        }
+        let axes: Vec<usize> = (0..wrong.rank()).collect();
+        let any = wrong.convert(DType::I32).reduce_max(&axes).convert(DType::I64);
+        self.inputs.add_check(any.eq(0).select(any.splat_like(Check::HOLDS), any), Check { error });
+    }
+}

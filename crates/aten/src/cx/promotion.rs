@@ -1,0 +1,114 @@
+//! Arguments in their common element type.
+
+use stablehlo::{DType, DTypes, Value};
+
+use crate::cx::{Arg, Cx};
+use crate::error::{Error, Result};
+use crate::number_check::Fit;
+use crate::promote::{Category, float_dtype, result_type};
+
+impl<'b> Cx<'b> {
+    /// The common type of tensor and number arguments.
+    pub fn promoted(&self, names: &[&str]) -> Result<DType> {
+        let args: Vec<Arg<'b>> = names.iter().map(|name| self.arg(name)).collect();
+        let mut operands = Vec::new();
+        for (name, arg) in names.iter().zip(&args) {
+            match arg {
+                Arg::Tensor(spec) => operands.push((spec.dtype, category(spec.sizes.len()))),
+                Arg::Value(value) => operands.push((value.dtype(), category(value.rank()))),
+                Arg::Scalar(scalar) => {
+                    let category = if scalar.spec.wrapped { Category::Wrapped } else { Category::ZeroDim };
+                    operands.push((scalar.spec.dtype, category));
+                }
+                Arg::None => {}
+                _ => return self.wrong(name, "a Tensor or a number"),
+            }
+        }
+        Ok(result_type(&operands, DType::F32))
+    }
+
+    /// Refuses a type that the operator does not take.
+    pub fn check_dtype(&self, dtype: DType, taken: DTypes) -> Result<()> {
+        if taken.contains(dtype) { Ok(()) } else { Err(Error::not_implemented_for(self.operator, dtype)) }
+    }
+
+    /// A tensor or number argument, as a value of type `dtype`. A number converts as a tensor's elements do.
+    pub fn operand(&self, name: &str, dtype: DType) -> Result<Value<'b>> {
+        match self.arg(name) {
+            Arg::Scalar(scalar) => Ok(self.scalar_value(&scalar, dtype)),
+            _ => Ok(self.tensor(name)?.convert(dtype)),
+        }
+    }
+
+    /// A tensor or number argument, as a value of type `dtype`, which must have room for a number.
+    pub fn fitting(&self, name: &str, dtype: DType) -> Result<Value<'b>> {
+        self.check_number(name, dtype, Fit::Converts)?;
+        self.operand(name, dtype)
+    }
+
+    /// Two arguments in their common type.
+    pub fn pair(&self, a: &str, b: &str) -> Result<(Value<'b>, Value<'b>)> {
+        let dtype = self.promoted(&[a, b])?;
+        Ok((self.operand(a, dtype)?, self.operand(b, dtype)?))
+    }
+
+    /// Two arguments in their common type, integers and booleans becoming the default float type.
+    pub fn float_pair(&self, a: &str, b: &str) -> Result<(Value<'b>, Value<'b>)> {
+        let dtype = float_dtype(self.promoted(&[a, b])?);
+        Ok((self.operand(a, dtype)?, self.operand(b, dtype)?))
+    }
+
+    /// A function of corresponding elements of the arguments, in their common type. 16-bit floats are
+    /// computed in float32.
+    pub fn pointwise<const N: usize>(
+        &self,
+        names: [&str; N],
+        f: impl FnOnce([Value<'b>; N]) -> Value<'b>,
+    ) -> Result<Value<'b>> {
+        self.pointwise_in(self.promoted(&names)?, names, f)
+    }
+
+    /// [`Cx::pointwise`], integers and booleans becoming the default float type.
+    pub fn float_pointwise<const N: usize>(
+        &self,
+        names: [&str; N],
+        f: impl FnOnce([Value<'b>; N]) -> Value<'b>,
+    ) -> Result<Value<'b>> {
+        self.pointwise_in(float_dtype(self.promoted(&names)?), names, f)
+    }
+
+    fn pointwise_in<const N: usize>(
+        &self,
+        dtype: DType,
+        names: [&str; N],
+        f: impl FnOnce([Value<'b>; N]) -> Value<'b>,
+    ) -> Result<Value<'b>> {
+        let values = names.iter().map(|name| self.opmath_operand(name, dtype)).collect::<Result<Vec<_>>>()?;
+        match <[Value<'b>; N]>::try_from(values) {
+            Ok(values) => Ok(f(values).convert(dtype)),
+            Err(_) => Err(Error::runtime("pointwise: as many values as names")),
+        }
+    }
+
+    /// An operand of an operator on `dtype`, in the type of the arithmetic. As in PyTorch, a number or a
+    /// 0-d tensor is not first rounded to a 16-bit `dtype`.
+    pub fn opmath_operand(&self, name: &str, dtype: DType) -> Result<Value<'b>> {
+        if self.ty(name)?.dims.is_empty() {
+            self.operand(name, dtype.opmath())
+        } else {
+            Ok(self.operand(name, dtype)?.convert(dtype.opmath()))
+        }
+    }
+
+    /// A function of one float argument `self`: integers and booleans become the default float type,
+    /// 16-bit floats are computed in float32.
+    pub fn float_unary(&self, f: impl FnOnce(Value<'b>) -> Value<'b>) -> Result<Value<'b>> {
+        let x = self.tensor("self")?;
+        let dtype = float_dtype(x.dtype());
+        Ok(f(x.convert(dtype.opmath())).convert(dtype))
+    }
+}
+
+fn category(rank: usize) -> Category {
+    if rank == 0 { Category::ZeroDim } else { Category::Dimensional }
+}

@@ -1,0 +1,214 @@
+//! Elements of a value that are read and written by index, and what is made of indices.
+
+use stablehlo::{DType, Gather, Scatter, Value};
+
+/// How an update combines with the element that it meets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Combine {
+    Replace,
+    Add,
+    Multiply,
+    Max,
+    Min,
+}
+
+impl Combine {
+    pub fn apply<'b>(self, old: Value<'b>, new: Value<'b>) -> Value<'b> {
+        match self {
+            Combine::Replace => new,
+            Combine::Add => old + new,
+            Combine::Multiply => old * new,
+            Combine::Max => old.max(new),
+            Combine::Min => old.min(new),
+        }
+    }
+}
+
+/// The elements of a value that an operator reads or writes by index: the records of `gather` and
+/// `scatter`, which mirror each other, in one.
+pub(crate) struct Places<'b> {
+    indices: Value<'b>,
+    /// The dimension of `indices` that holds an index vector; its rank when indices are single numbers.
+    vector: usize,
+    /// The shape of what is read and of the updates.
+    shape: Vec<i64>,
+    /// Dimensions of `shape` that walk a whole dimension of the operand.
+    window: Vec<usize>,
+    /// Dimensions of the operand that the indices select in.
+    indexed: Vec<usize>,
+    /// Those of them that `shape` does not have.
+    collapsed: Vec<usize>,
+    /// Dimensions that operand, indices and `shape` have in common.
+    batch: Vec<usize>,
+    slice_sizes: Vec<i64>,
+    unique: bool,
+}
+
+impl<'b> Places<'b> {
+    /// Slices of the operand at places in its dimensions `indexed` (ascending). Dimension `vector` of
+    /// `indices` lists one number for each of them (it is the rank when there is but one). The dimensions
+    /// of the indices come at `position` among the operand's others.
+    pub fn windows(
+        operand: &[i64],
+        indexed: &[usize],
+        indices: Value<'b>,
+        vector: usize,
+        position: usize,
+    ) -> Places<'b> {
+        let mut shape: Vec<i64> = (0..operand.len()).filter(|i| !indexed.contains(i)).map(|i| operand[i]).collect();
+        shape.splice(position..position, indices.dims().into_iter().take(vector));
+        Places {
+            indices,
+            vector,
+            window: (0..shape.len()).filter(|&i| i < position || i >= position + vector).collect(),
+            shape,
+            indexed: indexed.to_vec(),
+            collapsed: indexed.to_vec(),
+            batch: Vec::new(),
+            slice_sizes: (0..operand.len()).map(|i| if indexed.contains(&i) { 1 } else { operand[i] }).collect(),
+            unique: false,
+        }
+    }
+
+    /// Whole slices of dimension `axis`, by an index of any rank.
+    pub fn slices(operand: &[i64], axis: usize, index: Value<'b>) -> Places<'b> {
+        Places::windows(operand, &[axis], index, index.rank(), axis)
+    }
+
+    /// Runs of `length` elements of dimension `axis`, one from each of the vector `starts`; in their place
+    /// come the number of the run and the element.
+    pub fn runs(operand: &[i64], axis: usize, starts: Value<'b>, length: i64) -> Places<'b> {
+        let mut places = Places::slices(operand, axis, starts);
+        places.shape.insert(axis + 1, length);
+        places.window = (0..places.shape.len()).filter(|&i| i != axis).collect();
+        places.collapsed = Vec::new();
+        places.slice_sizes[axis] = length;
+        places
+    }
+
+    /// Elements of a flat operand.
+    pub fn flat(numel: i64, index: Value<'b>) -> Places<'b> {
+        Places::slices(&[numel], 0, index)
+    }
+
+    /// One element along `axis` for each element of `index`, whose other sizes are the operand's.
+    pub fn along(axis: usize, index: Value<'b>) -> Places<'b> {
+        Places {
+            indices: index,
+            vector: index.rank(),
+            shape: index.dims(),
+            window: Vec::new(),
+            indexed: vec![axis],
+            collapsed: vec![axis],
+            batch: (0..index.rank()).filter(|&i| i != axis).collect(),
+            slice_sizes: vec![1; index.rank()],
+            unique: false,
+        }
+    }
+
+    /// Promises that no two updates meet.
+    pub fn unique(mut self) -> Places<'b> {
+        self.unique = true;
+        self
+    }
+
+    /// The shape of what is read and of the updates.
+    pub fn shape(&self) -> &[i64] {
+        &self.shape
+    }
+
+    pub fn read(&self, operand: Value<'b>) -> Value<'b> {
+        if self.shape.contains(&0) || operand.numel() == 0 {
+            return operand.builder().splat(0, operand.dtype(), &self.shape);
+        }
+        let record = Gather {
+            offset_dims: numbers(&self.window),
+            collapsed_slice_dims: numbers(&self.collapsed),
+            operand_batching_dims: numbers(&self.batch),
+            start_indices_batching_dims: numbers(&self.batch),
+            start_index_map: numbers(&self.indexed),
+            index_vector_dim: self.vector as i64,
+            slice_sizes: self.slice_sizes.clone(),
+            indices_are_sorted: false,
+        };
+        operand.gather(self.indices, &record)
+    }
+
+    /// The operand with `updates` written. Sums and products of 16-bit floats are kept in float32.
+    pub fn write(&self, operand: Value<'b>, updates: Value<'b>, combine: Combine) -> Value<'b> {
+        if self.shape.contains(&0) || operand.numel() == 0 {
+            return operand;
+        }
+        let record = Scatter {
+            update_window_dims: numbers(&self.window),
+            inserted_window_dims: numbers(&self.collapsed),
+            input_batching_dims: numbers(&self.batch),
+            scatter_indices_batching_dims: numbers(&self.batch),
+            scatter_dims_to_operand_dims: numbers(&self.indexed),
+            index_vector_dim: self.vector as i64,
+            indices_are_sorted: false,
+            unique_indices: self.unique,
+        };
+        let dtype = operand.dtype();
+        let wide = if matches!(combine, Combine::Add | Combine::Multiply) { dtype.opmath() } else { dtype };
+        let (operand, updates) = (operand.convert(wide), updates.convert(wide));
+        operand.scatter(self.indices, updates, &record, |old, new| combine.apply(old, new)).convert(dtype)
+    }
+}
+
+fn numbers(dims: &[usize]) -> Vec<i64> {
+    dims.iter().map(|&i| i as i64).collect()
+}
+
+/// Indices into a dimension of `size`, as i32 where that holds them. What is out of range stays so.
+pub(crate) fn narrow<'b>(index: Value<'b>, size: i64) -> Value<'b> {
+    if size >= i32::MAX.into() {
+        index.convert(DType::I64)
+    } else if index.dtype() == DType::I64 {
+        index.clamp(-1, size).convert(DType::I32)
+    } else {
+        index.convert(DType::I32)
+    }
+}
+
+/// [`narrow`] of indices of which negative ones count from the end.
+pub(crate) fn wrap<'b>(index: Value<'b>, size: i64) -> Value<'b> {
+    narrow(index.lt(0).select(index + size, index), size)
+}
+
+/// A value of at least one dimension.
+pub(crate) fn at_least_1d(x: Value<'_>) -> Value<'_> {
+    if x.rank() == 0 { x.reshape(&[1]) } else { x }
+}
+
+/// One element along `axis` for each element of `index`, which may be smaller elsewhere.
+pub(crate) fn take_along<'b>(x: Value<'b>, axis: usize, index: Value<'b>) -> Value<'b> {
+    Places::along(axis, narrow(index, x.dim(axis))).read(corner(x, axis, &index.dims()))
+}
+
+/// The leading part of `x` of the given sizes, whole along `axis`.
+pub(crate) fn corner<'b>(x: Value<'b>, axis: usize, sizes: &[i64]) -> Value<'b> {
+    let mut limits = x.dims();
+    for (i, limit) in limits.iter_mut().enumerate() {
+        if i != axis {
+            *limit = sizes.get(i).map_or(*limit, |&size| size.min(*limit));
+        }
+    }
+    x.slice(&vec![0; limits.len()], &limits, &vec![1; limits.len()])
+}
+
+/// Elements of a flat value at integer positions of any shape.
+pub(crate) fn take_flat<'b>(flat: Value<'b>, positions: Value<'b>) -> Value<'b> {
+    Places::flat(flat.numel(), positions).read(flat)
+}
+
+/// For each element of a mask, how many true ones come before it (for true elements).
+pub(crate) fn rank_in_mask(mask: Value<'_>) -> Value<'_> {
+    let dtype = if mask.numel() < i32::MAX.into() { DType::I32 } else { DType::I64 };
+    (running_sum(mask.flatten().convert(dtype)) - 1).reshape(&mask.dims())
+}
+
+/// The running sum of a vector.
+pub(crate) fn running_sum(x: Value<'_>) -> Value<'_> {
+    x.scan(0, stablehlo::Number::Int(0), |a, b| a + b)
+}
