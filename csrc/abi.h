@@ -1,4 +1,4 @@
-// The C ABI between PyTorch (csrc/) and the Rust core (crates/torchtpu/src/abi.rs mirrors it).
+// The C ABI between PyTorch (csrc/) and the Rust core. crates/abi generates the Rust side from this file.
 //
 // Rules of the border: no C++ exception crosses into Rust and no Rust panic crosses into C++.
 // A function that can fail returns a TtStatus; after TT_ERROR, tt_last_error() describes the failure
@@ -6,8 +6,8 @@
 // device or compile, unless its comment says so.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
+#include <stddef.h>
+#include <stdint.h>
 
 extern "C" {
 
@@ -28,6 +28,13 @@ enum TtErrorKind : int32_t {
   TT_INDEX_ERROR = 3,
   TT_TYPE_ERROR = 4,
   TT_VALUE_ERROR = 5,
+};
+
+// at::Float32MatmulPrecision, by the names that torch.set_float32_matmul_precision takes but for "medium".
+enum TtPrecision : int32_t {
+  TT_DEFAULT = 0,
+  TT_HIGH = 1,
+  TT_HIGHEST = 2,
 };
 
 struct TtError {
@@ -160,8 +167,8 @@ TtStatus tt_check_dtype(int8_t scalar_type);
 // Counts one call that ran on the CPU because the user switched the fallback on.
 void tt_count_fallback(int32_t op);
 
-// How exactly float32 products are computed from now on: 0 default, 1 high, 2 highest.
-void tt_set_matmul_precision(int32_t precision);
+// How exactly float32 products are computed from now on.
+void tt_set_matmul_precision(TtPrecision precision);
 
 const TtError* tt_last_error();
 

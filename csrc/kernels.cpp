@@ -41,7 +41,9 @@ void follow_matmul_precision() {
   const auto wanted = at::globalContext().float32MatmulPrecision();
   if (wanted == known.load(std::memory_order_relaxed)) [[likely]] return;
   known = wanted;
-  tt_set_matmul_precision(wanted == at::Float32MatmulPrecision::HIGHEST ? 2 : wanted == at::Float32MatmulPrecision::HIGH);
+  tt_set_matmul_precision(wanted == at::Float32MatmulPrecision::HIGHEST ? TT_HIGHEST
+                          : wanted == at::Float32MatmulPrecision::HIGH  ? TT_HIGH
+                                                                        : TT_DEFAULT);
 }
 
 bool convert(TtArg& arg, const at::Tensor& tensor) {

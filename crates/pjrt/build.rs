@@ -6,17 +6,13 @@
 
 use std::env;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 const HEADER_IN_SITE_PACKAGES: &str = "xla_plugins/xla_cpu_pjrt/include/pjrt_c_api.h";
-const LIBCLANG_IN_SITE_PACKAGES: &str = "clang/native";
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    for variable in ["TORCHTPU_PJRT_HEADER", "PYO3_PYTHON", "LIBCLANG_PATH"] {
-        println!("cargo:rerun-if-env-changed={variable}");
-    }
+    println!("cargo:rerun-if-env-changed=TORCHTPU_PJRT_HEADER");
     if let Err(message) = generate() {
         eprintln!("error: {message}");
         std::process::exit(1);
@@ -25,26 +21,11 @@ fn main() {
 
 fn generate() -> Result<(), String> {
     let header = find_header()?;
-    println!("cargo:rerun-if-changed={}", header.display());
-    set_libclang_path()?;
-
-    let mut builder = bindgen::Builder::default()
-        .header(header.display().to_string())
-        .allowlist_item("PJRT_.*")
-        .prepend_enum_name(false)
-        .generate_comments(false)
-        .layout_tests(false);
-    // The libclang wheel carries no compiler headers (stddef.h and the like).
-    if let Some(include) = compiler_headers() {
-        builder = builder.clang_arg(format!("-I{}", include.display()));
-    }
-    let mut code = builder.generate().map_err(|error| format!("bindgen on {}: {error}", header.display()))?.to_string();
-
+    let builder = bindings::builder(&header)?.allowlist_item("PJRT_.*");
+    let mut code = bindings::generate(builder, &header)?;
     let text = std::fs::read_to_string(&header).map_err(|error| format!("{}: {error}", header.display()))?;
     code.push_str(&describe_structs(&text));
-
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    std::fs::write(out.join("bindings.rs"), code).map_err(|error| error.to_string())
+    bindings::write(&code)
 }
 
 /// Implements `Struct` for each struct with a size constant, and `Arguments` for each that belongs to a function.
@@ -95,52 +76,11 @@ fn find_header() -> Result<PathBuf, String> {
             Err(format!("TORCHTPU_PJRT_HEADER: no file at {}", path.display()))
         };
     }
-    in_site_packages(HEADER_IN_SITE_PACKAGES).ok_or_else(|| {
+    bindings::in_site_packages(HEADER_IN_SITE_PACKAGES).ok_or_else(|| {
         format!(
             "no {HEADER_IN_SITE_PACKAGES} among the packages of {}: `pip install xla_cpu_pjrt` there, \
              or set PYO3_PYTHON to another interpreter, or TORCHTPU_PJRT_HEADER to the header",
-            python().display()
+            bindings::python().display()
         )
     })
-}
-
-fn set_libclang_path() -> Result<(), String> {
-    if env::var_os("LIBCLANG_PATH").is_some() {
-        return Ok(());
-    }
-    let folder = in_site_packages(LIBCLANG_IN_SITE_PACKAGES).ok_or_else(|| {
-        format!(
-            "no {LIBCLANG_IN_SITE_PACKAGES} among the packages of {}: `pip install libclang` there, \
-             or set LIBCLANG_PATH to the folder of libclang.so",
-            python().display()
-        )
-    })?;
-    // SAFETY: no other thread of this build script exists to read the environment.
-    unsafe { env::set_var("LIBCLANG_PATH", folder) };
-    Ok(())
-}
-
-/// The interpreter whose packages are searched.
-fn python() -> PathBuf {
-    if let Some(path) = env::var_os("PYO3_PYTHON") {
-        return path.into();
-    }
-    let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
-    let local = manifest.join("../../.venv/bin/python");
-    if local.exists() { local } else { "python3".into() }
-}
-
-fn in_site_packages(relative: &str) -> Option<PathBuf> {
-    let output =
-        Command::new(python()).args(["-c", "import sys; print('\\n'.join(p for p in sys.path if p))"]).output().ok()?;
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .map(|folder| Path::new(folder).join(relative))
-        .find(|path| path.exists())
-}
-
-fn compiler_headers() -> Option<PathBuf> {
-    let output = Command::new("gcc").arg("-print-file-name=include").output().ok()?;
-    let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
-    path.is_dir().then_some(path)
 }

@@ -410,13 +410,12 @@ fn cut_results(instance: &Arc<Instance>, actual: &[i64], outs: &mut [Out]) {
             let axes = extents.iter().zip(*sizes).map(|(extent, &size)| places(extent, size, actual)).collect();
             let order = aten::memory_order(sizes, strides).unwrap_or_else(|| (0..sizes.len()).collect());
             // SAFETY: the call put its own reference there.
-            let storage = unsafe { Arc::from_raw(out.storage) };
+            let storage = unsafe { Arc::from_raw(out.storage()) };
             let padded = Padded { storage, dtype: *dtype, axes, order };
             let shape = [padded.sizes(), padded.strides()];
             out.nbytes = shape[0].iter().product::<i64>() as usize * dtype.size_bytes();
             let shown = Storage::with_padded(padded.storage.device, out.nbytes, padded);
-            out.data = shown.address();
-            out.storage = Arc::into_raw(shown);
+            out.set_storage(shown);
             shapes.push(shape);
             let [sizes, strides] = &shapes[shapes.len() - 1];
             (out.sizes, out.strides) = (sizes.as_ptr(), strides.as_ptr());

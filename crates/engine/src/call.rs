@@ -1,53 +1,34 @@
 //! The arguments of a call as they cross the C ABI (`csrc/abi.h`).
 
 use std::ffi::c_void;
-use std::{fmt, slice};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::{fmt, ptr, slice};
 
+pub use abi::{Generator, Meta, Tag};
 use stablehlo::DType;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::Storage;
 
-/// What an argument is. The numbers are those of `TtTag`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Tag {
-    None = 0,
-    Tensor = 1,
-    ScalarTensor = 2,
-    Int = 3,
-    Float = 4,
-    Bool = 5,
-    Complex = 6,
-    String = 7,
-    DType = 8,
-    Ints = 9,
-    Floats = 10,
-    Bools = 11,
-    List = 12,
-    Generator = 13,
-    Ignored = 14,
-}
-
-/// `TtTensor`: a strided view of a storage.
+/// A strided view of a storage.
 #[derive(Clone, Copy)]
-#[repr(C)]
-pub struct TensorArg {
-    storage: *const c_void,
-    sizes: *const i64,
-    strides: *const i64,
-    pub offset: i64,
-    ndim: i32,
-    pub dtype: i8,
-    pub is_conj: u8,
-    pub is_neg: u8,
+#[repr(transparent)]
+pub struct TensorArg(abi::Tensor);
+
+impl Deref for TensorArg {
+    type Target = abi::Tensor;
+
+    fn deref(&self) -> &abi::Tensor {
+        &self.0
+    }
 }
 
 impl TensorArg {
     /// A view that the engine makes itself; `sizes` and `strides` must outlive it.
     pub(crate) fn new(storage: &Storage, sizes: &[i64], strides: &[i64], offset: i64, dtype: DType) -> TensorArg {
-        TensorArg {
-            storage: std::ptr::from_ref(storage).cast(),
+        TensorArg(abi::Tensor {
+            storage: ptr::from_ref(storage).cast_mut().cast(),
             sizes: sizes.as_ptr(),
             strides: strides.as_ptr(),
             offset,
@@ -55,7 +36,7 @@ impl TensorArg {
             dtype: scalar_type(dtype),
             is_conj: 0,
             is_neg: 0,
-        }
+        })
     }
 
     /// Whether the tensor shows something else than what its storage holds.
@@ -70,50 +51,39 @@ impl TensorArg {
 
     pub fn sizes(&self) -> &[i64] {
         // SAFETY: the ABI promises `ndim` sizes that live as long as the call.
-        unsafe { slice_of(self.sizes, self.ndim as usize) }
+        unsafe { slice_of(self.0.sizes, self.ndim as usize) }
     }
 
     pub fn strides(&self) -> &[i64] {
         // SAFETY: as for the sizes.
-        unsafe { slice_of(self.strides, self.ndim as usize) }
+        unsafe { slice_of(self.0.strides, self.ndim as usize) }
     }
 }
 
+/// One argument of a call. Values of this type come from the C++ side, which keeps what they point to alive during the
+/// call.
 #[derive(Clone, Copy)]
-#[repr(C)]
-union Payload {
-    i: i64,
-    f: f64,
-    c: [f64; 2],
-    p: *const c_void,
-    tensor: TensorArg,
-}
+#[repr(transparent)]
+pub struct Arg(abi::Arg);
 
-/// `TtArg`: one argument of a call. Values of this type come from the C++ side, which keeps what they
-/// point to alive during the call.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Arg {
-    pub tag: Tag,
-    pub dtype: i8,
-    pub wrapped: u8,
-    pub length: u32,
-    payload: Payload,
+impl Deref for Arg {
+    type Target = abi::Arg;
+
+    fn deref(&self) -> &abi::Arg {
+        &self.0
+    }
 }
 
 impl Arg {
-    pub(crate) fn none() -> Arg {
-        Arg { tag: Tag::None, dtype: 0, wrapped: 0, length: 0, payload: Payload { i: 0 } }
-    }
-
     pub(crate) fn of_tensor(tensor: TensorArg) -> Arg {
-        Arg { tag: Tag::Tensor, payload: Payload { tensor }, ..Arg::none() }
+        let payload = abi::ArgPayload { tensor: tensor.0 };
+        Arg(abi::Arg { tag: Tag::Tensor, dtype: 0, wrapped: 0, length: 0, payload })
     }
 
     pub fn tensor(&self) -> &TensorArg {
         debug_assert_eq!(self.tag, Tag::Tensor);
-        // SAFETY: the tag says which member is set.
-        unsafe { &self.payload.tensor }
+        // SAFETY: the tag says which member is set, and a `TensorArg` is laid out as what it wraps.
+        unsafe { &*ptr::from_ref(&self.payload.tensor).cast::<TensorArg>() }
     }
 
     /// The eight bytes of an int, a float or a bool.
@@ -185,7 +155,7 @@ impl fmt::Display for Arg {
             Tag::Bool => write!(f, "{}", self.int() != 0),
             Tag::Complex => write!(f, "{:?}", self.complex()),
             Tag::String => write!(f, "{:?}", String::from_utf8_lossy(self.string())),
-            Tag::DType => f.write_str(&name_of(self.int() as i8)),
+            Tag::Dtype => f.write_str(&name_of(self.int() as i8)),
             Tag::Ints => write!(f, "{:?}", self.ints()),
             Tag::Floats => write!(f, "{:?}", self.floats()),
             Tag::Bools => write!(f, "{:?}", self.bools()),
@@ -225,47 +195,58 @@ unsafe fn slice_of<'a, T>(pointer: *const T, length: usize) -> &'a [T] {
     unsafe { slice::from_raw_parts(pointer, length) }
 }
 
-/// `TtGenerator`: Philox key and counter.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct Generator {
-    pub seed: u64,
-    pub offset: u64,
-}
-
-/// `TtOut`: a fresh result. `storage` owns one reference; null stands for an undefined tensor.
+/// A fresh result, which owns one reference of its storage; an undefined tensor has none.
 #[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Out {
-    pub storage: *const Storage,
-    pub data: usize,
-    pub nbytes: usize,
-    pub sizes: *const i64,
-    pub strides: *const i64,
-    pub offset: i64,
-    pub ndim: i32,
-    pub dtype: i8,
-}
+#[repr(transparent)]
+pub struct Out(abi::Out);
 
-/// `TtMeta`: a result as PyTorch's meta kernel describes it.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Meta {
-    pub sizes: *const i64,
-    pub strides: *const i64,
-    pub ndim: i32,
-    pub dtype: i8,
-}
+impl Deref for Out {
+    type Target = abi::Out;
 
-impl Meta {
-    /// `None` for an undefined result.
-    pub(crate) fn to_spec(self) -> Result<Option<aten::ResultSpec>> {
-        let Ok(ndim) = usize::try_from(self.ndim) else { return Ok(None) };
-        // SAFETY: the ABI promises `ndim` sizes and strides that live as long as the call.
-        let (sizes, strides) = unsafe { (slice_of(self.sizes, ndim), slice_of(self.strides, ndim)) };
-        let dtype = held(self.dtype)?;
-        Ok(Some(aten::ResultSpec { dtype, sizes: sizes.to_vec(), strides: strides.to_vec() }))
+    fn deref(&self) -> &abi::Out {
+        &self.0
     }
+}
+
+impl DerefMut for Out {
+    fn deref_mut(&mut self) -> &mut abi::Out {
+        &mut self.0
+    }
+}
+
+impl Out {
+    /// An undefined tensor.
+    pub(crate) fn absent() -> Out {
+        Out(abi::Out {
+            storage: ptr::null_mut(),
+            data: ptr::null_mut(),
+            nbytes: 0,
+            sizes: ptr::null(),
+            strides: ptr::null(),
+            offset: 0,
+            ndim: 0,
+            dtype: 0,
+        })
+    }
+
+    pub(crate) fn storage(&self) -> *const Storage {
+        self.0.storage.cast()
+    }
+
+    /// Hands over the reference. The one that was there before is not released.
+    pub(crate) fn set_storage(&mut self, storage: Arc<Storage>) {
+        self.0.data = storage.address() as *mut c_void;
+        self.0.storage = Arc::into_raw(storage).cast_mut().cast();
+    }
+}
+
+/// What is known of a result; `None` for an undefined one.
+pub(crate) fn to_spec(meta: &Meta) -> Result<Option<aten::ResultSpec>> {
+    let Ok(ndim) = usize::try_from(meta.ndim) else { return Ok(None) };
+    // SAFETY: the ABI promises `ndim` sizes and strides that live as long as the call.
+    let (sizes, strides) = unsafe { (slice_of(meta.sizes, ndim), slice_of(meta.strides, ndim)) };
+    let dtype = held(meta.dtype)?;
+    Ok(Some(aten::ResultSpec { dtype, sizes: sizes.to_vec(), strides: strides.to_vec() }))
 }
 
 /// The numbers that c10::ScalarType gives to element types, PyTorch's names of them, and which of them tensors can be

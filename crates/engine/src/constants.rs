@@ -61,7 +61,7 @@ pub(crate) fn written(instance: &Instance, parts: &CallParts, outs: &[Out]) -> O
     let mut outs = outs.iter();
     let storage_of = |plan: &ResultPlan| match plan {
         ResultPlan::Updated { storage, .. } => Some(parts.storages[*storage]),
-        _ => Some(outs.next()?.storage),
+        _ => Some(outs.next()?.storage()),
     };
     // SAFETY: the storages are those of the call's arguments and results, alive during the call.
     let value_of = |storage: *const Storage| unsafe { &*storage }.value();

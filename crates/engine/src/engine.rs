@@ -12,7 +12,7 @@ use stablehlo::Precision;
 
 use crate::cache::memory::{self, Limit};
 use crate::cache::{self, Cache};
-use crate::call::{Arg, Meta};
+use crate::call::{Arg, Meta, to_spec};
 use crate::checks::Answer;
 use crate::chunk::Chunk;
 use crate::constants::Constants;
@@ -385,7 +385,7 @@ impl Engine {
         let decomposed = compiled.is_none() && matches!(body, CallBody::Graph(_));
         let results = match (compiled, metas) {
             (Some(compiled), _) => Some(compiled.results.iter().cloned().map(Some).collect()),
-            (None, metas) => metas.map(|metas| metas.iter().map(|meta| meta.to_spec()).collect()).transpose()?,
+            (None, metas) => metas.map(|metas| metas.iter().map(to_spec).collect()).transpose()?,
         };
         let call = Call {
             operator: operator.name.clone(),

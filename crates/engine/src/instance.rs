@@ -101,16 +101,14 @@ impl FreshResult {
     /// The result with its value, in a new storage.
     pub fn out(&self, device: usize, value: Arc<Value>) -> Out {
         let storage = Storage::with_value(device, self.nbytes, Some(value));
-        Out {
-            data: storage.address(),
-            storage: Arc::into_raw(storage),
-            nbytes: self.nbytes,
-            sizes: self.sizes.as_ptr(),
-            strides: self.strides.as_ptr(),
-            offset: 0,
-            ndim: self.sizes.len() as i32,
-            dtype: scalar_type(self.dtype),
-        }
+        let mut out = Out::absent();
+        out.set_storage(storage);
+        out.nbytes = self.nbytes;
+        out.sizes = self.sizes.as_ptr();
+        out.strides = self.strides.as_ptr();
+        out.ndim = self.sizes.len() as i32;
+        out.dtype = scalar_type(self.dtype);
+        out
     }
 }
 

@@ -79,7 +79,7 @@ impl CallParts {
                     }
                 }
             }
-            Tag::DType => self.key.extend([head, arg.bits()]),
+            Tag::Dtype => self.key.extend([head, arg.bits()]),
             Tag::Ints => {
                 self.key.push(head | u64::from(arg.length) << 8);
                 self.key.extend(arg.ints().iter().map(|&i| i as u64));
@@ -195,7 +195,7 @@ impl<'a> Specs<'a> {
                 ArgSpec::Scalar(ScalarSpec { dtype: number_dtype(number), wrapped: true, is_tensor: false, baked })
             }
             Tag::String => ArgSpec::Str(String::from_utf8_lossy(arg.string()).into_owned()),
-            Tag::DType => ArgSpec::DType(call::held(arg.int() as i8)?),
+            Tag::Dtype => ArgSpec::DType(call::held(arg.int() as i8)?),
             Tag::Ints => ArgSpec::Ints(arg.ints().to_vec()),
             Tag::Floats => ArgSpec::Floats(arg.floats().to_vec()),
             Tag::Bools => ArgSpec::Bools(arg.bools().iter().map(|&x| x != 0).collect()),

@@ -215,7 +215,7 @@ impl Engine {
                     fresh += 1;
                 }
                 ResultPlan::Absent => {
-                    outs[fresh] = absent();
+                    outs[fresh] = Out::absent();
                     fresh += 1;
                 }
                 ResultPlan::Check(check) => {
@@ -308,10 +308,10 @@ impl Engine {
 
     /// A dense row-major copy of a tensor. The result owns a reference.
     pub(crate) fn contiguous(&mut self, tensor: Arg, device: usize) -> Result<Arc<Storage>> {
-        let mut outs = [absent()];
+        let mut outs = [Out::absent()];
         self.call_defined(self.clone_operator, &[tensor], device, &mut outs)?;
         // SAFETY: the call put a storage there, whose reference is ours.
-        Ok(unsafe { Arc::from_raw(outs[0].storage) })
+        Ok(unsafe { Arc::from_raw(outs[0].storage()) })
     }
 
     fn call_defined(&mut self, op: u32, args: &[Arg], device: usize, outs: &mut [Out]) -> Result<()> {
@@ -349,23 +349,10 @@ fn draw(instance: &Instance, parts: &CallParts, default_generator: Option<&mut G
     state
 }
 
-pub(crate) fn absent() -> Out {
-    Out {
-        storage: std::ptr::null(),
-        data: 0,
-        nbytes: 0,
-        sizes: std::ptr::null(),
-        strides: std::ptr::null(),
-        offset: 0,
-        ndim: 0,
-        dtype: 0,
-    }
-}
-
 fn release(out: &Out) {
-    if !out.storage.is_null() {
+    if !out.storage().is_null() {
         // SAFETY: the call put its own reference there and nobody has taken it.
-        drop(unsafe { Arc::from_raw(out.storage) });
+        drop(unsafe { Arc::from_raw(out.storage()) });
     }
 }
 

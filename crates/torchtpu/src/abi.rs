@@ -7,43 +7,39 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
 use std::sync::Arc;
 
-use engine::call::{Arg, Generator, Meta, Out, TensorArg};
+use ::abi::Status as AbiStatus;
+use engine::call::{Arg, Generator, Meta, Out, Tag, TensorArg};
 use engine::explain::Reason;
 use engine::{Error, ErrorKind, Event, Result, SchemaArg, Status, Storage, memory, platform};
 use stablehlo::{Number, Precision};
 
 use crate::location;
 
-const OK: i32 = 0;
-const UNDEFINED: i32 = 1;
-const NO_ROW: i32 = 2;
-const ERROR: i32 = 3;
-
-/// `TtError`.
-#[repr(C)]
-pub struct AbiError {
-    kind: i32,
-    message: *const u8,
-    length: usize,
+/// Each function that the core defines is declared so in `csrc/abi.h`, or this does not compile.
+macro_rules! check_signatures {
+    ($($name:ident),*) => { $(const _: () = { let _ = [::abi::$name, $name]; };)* };
 }
+::abi::for_each_export!(check_signatures);
 
 thread_local! {
-    static LAST_ERROR: RefCell<(AbiError, String)> =
-        const { RefCell::new((AbiError { kind: 0, message: std::ptr::null(), length: 0 }, String::new())) };
+    static LAST_ERROR: RefCell<(::abi::Error, String)> = const {
+        let none = ::abi::Error { kind: ::abi::ErrorKind::Runtime, message: std::ptr::null(), length: 0 };
+        RefCell::new((none, String::new()))
+    };
 }
 
 fn remember(error: &Error) {
     let kind = match error.kind {
-        ErrorKind::Runtime => 0,
-        ErrorKind::NotImplemented => 1,
-        ErrorKind::OutOfMemory => 2,
-        ErrorKind::Index => 3,
-        ErrorKind::Type => 4,
-        ErrorKind::Value => 5,
+        ErrorKind::Runtime => ::abi::ErrorKind::Runtime,
+        ErrorKind::NotImplemented => ::abi::ErrorKind::NotImplemented,
+        ErrorKind::OutOfMemory => ::abi::ErrorKind::OutOfMemory,
+        ErrorKind::Index => ::abi::ErrorKind::Index,
+        ErrorKind::Type => ::abi::ErrorKind::Type,
+        ErrorKind::Value => ::abi::ErrorKind::Value,
     };
     LAST_ERROR.with_borrow_mut(|(abi, message)| {
         message.clone_from(&error.message);
-        *abi = AbiError { kind, message: message.as_ptr(), length: message.len() };
+        *abi = ::abi::Error { kind, message: message.as_ptr().cast(), length: message.len() };
     });
 }
 
@@ -60,8 +56,8 @@ pub(crate) fn guarded<T>(f: impl FnOnce() -> Result<T>) -> std::result::Result<T
     result.map_err(|error| remember(&error))
 }
 
-fn status(f: impl FnOnce() -> Result<()>) -> i32 {
-    if guarded(f).is_ok() { OK } else { ERROR }
+fn status(f: impl FnOnce() -> Result<()>) -> AbiStatus {
+    if guarded(f).is_ok() { AbiStatus::Ok } else { AbiStatus::Error }
 }
 
 fn device_index(device: i32) -> Result<usize> {
@@ -89,30 +85,25 @@ unsafe fn text<'a>(text: *const c_char) -> std::borrow::Cow<'a, str> {
     unsafe { CStr::from_ptr(text) }.to_string_lossy()
 }
 
+/// # Safety
+/// `tensor` is a live tensor of this backend.
+unsafe fn tensor<'a>(tensor: *const ::abi::Tensor) -> &'a TensorArg {
+    // SAFETY: by the contract above; a `TensorArg` is laid out as what it wraps.
+    unsafe { &*tensor.cast() }
+}
+
 #[unsafe(no_mangle)]
-extern "C" fn tt_last_error() -> *const AbiError {
+unsafe extern "C" fn tt_last_error() -> *const ::abi::Error {
     LAST_ERROR.with_borrow(|(abi, _)| std::ptr::from_ref(abi))
 }
 
 // ---- operators -----------------------------------------------------------------------------------
 
-/// `TtSchemaArg`.
-#[repr(C)]
-pub struct AbiSchemaArg {
-    name: *const c_char,
-    ty: *const c_char,
-    is_mutated: u8,
-    is_out: u8,
-    has_default: u8,
-    default_tag: u8,
-    default_value: f64,
-}
-
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tt_register_operator(
     name: *const c_char,
     functional: *const c_char,
-    args: *const AbiSchemaArg,
+    args: *const ::abi::SchemaArg,
     n_args: usize,
     _n_returns: i32,
     has_row: *mut u8,
@@ -129,32 +120,33 @@ unsafe extern "C" fn tt_register_operator(
     id as i32
 }
 
-fn schema_arg(arg: &AbiSchemaArg) -> SchemaArg {
+fn schema_arg(arg: &::abi::SchemaArg) -> SchemaArg {
     let default = (arg.has_default != 0).then_some(arg.default_tag).and_then(|tag| match tag {
-        3 => Some(Number::Int(arg.default_value as i64)),
-        4 => Some(Number::Float(arg.default_value)),
-        5 => Some(Number::Bool(arg.default_value != 0.0)),
+        Tag::Int => Some(Number::Int(arg.default_value as i64)),
+        Tag::Float => Some(Number::Float(arg.default_value)),
+        Tag::Bool => Some(Number::Bool(arg.default_value != 0.0)),
         _ => None,
     });
     // SAFETY: the ABI promises live C strings.
-    let (name, ty) = unsafe { (text(arg.name).into_owned(), text(arg.ty).into_owned()) };
+    let (name, ty) = unsafe { (text(arg.name).into_owned(), text(arg.type_).into_owned()) };
     SchemaArg { name, ty, is_mutated: arg.is_mutated != 0, is_out: arg.is_out != 0, default }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tt_call(
     op: i32,
-    args: *const Arg,
+    args: *const ::abi::Arg,
     n_args: usize,
     device: i32,
     default_generator: *mut Generator,
-    outs: *mut Out,
+    outs: *mut ::abi::Out,
     n_outs: *mut usize,
-) -> i32 {
+) -> AbiStatus {
     let called = guarded(|| {
         // SAFETY: the ABI promises these; the generator is locked by the caller or null.
-        let (args, outs, generator) =
-            unsafe { (list(args, n_args), list_mut(outs, *n_outs), default_generator.as_mut()) };
+        let (args, outs, generator) = unsafe {
+            (list(args.cast::<Arg>(), n_args), list_mut(outs.cast::<Out>(), *n_outs), default_generator.as_mut())
+        };
         let device = device_index(device)?;
         engine::lock()?.call(op as u32, args, device, generator, outs)
     });
@@ -162,29 +154,29 @@ unsafe extern "C" fn tt_call(
         Ok((status, count)) => {
             // SAFETY: the ABI promises a place for the count.
             unsafe { *n_outs = count };
-            if status == Status::Done { OK } else { UNDEFINED }
+            if status == Status::Done { AbiStatus::Ok } else { AbiStatus::Undefined }
         }
-        Err(()) => ERROR,
+        Err(()) => AbiStatus::Error,
     }
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn tt_wants_scope() -> u8 {
+unsafe extern "C" fn tt_wants_scope() -> u8 {
     u8::from(engine::join::is_open())
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn tt_note_scope(scope: u64) {
+unsafe extern "C" fn tt_note_scope(scope: u64) {
     engine::join::set_caller(scope);
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn tt_wants_line() -> u8 {
+unsafe extern "C" fn tt_wants_line() -> u8 {
     u8::from(engine::lines::wanted())
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn tt_note_line() {
+unsafe extern "C" fn tt_note_line() {
     let _ = guarded(|| {
         location::note();
         Ok(())
@@ -192,7 +184,7 @@ extern "C" fn tt_note_line() {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn tt_locate_last_call(device: i32) {
+unsafe extern "C" fn tt_locate_last_call(device: i32) {
     let _ = guarded(|| {
         location::note();
         engine::lock()?.locate_last_call(device_index(device)?);
@@ -210,17 +202,17 @@ fn note_line() {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tt_result_metas(
     op: i32,
-    args: *const Arg,
+    args: *const ::abi::Arg,
     n_args: usize,
     metas: *mut Meta,
     n_metas: *mut usize,
-) -> i32 {
+) -> AbiStatus {
     let found = guarded(|| {
         // SAFETY: the ABI promises `n_args` arguments.
-        Ok(engine::lock()?.resizes(op as u32, unsafe { list(args, n_args) }))
+        Ok(engine::lock()?.resizes(op as u32, unsafe { list(args.cast::<Arg>(), n_args) }))
     });
-    let Ok(found) = found else { return ERROR };
-    let Some(found) = found else { return UNDEFINED };
+    let Ok(found) = found else { return AbiStatus::Error };
+    let Some(found) = found else { return AbiStatus::Undefined };
     // SAFETY: the ABI promises room for `*n_metas` and a place for the count.
     unsafe {
         for (place, meta) in list_mut(metas, *n_metas).iter_mut().zip(&found) {
@@ -228,22 +220,23 @@ unsafe extern "C" fn tt_result_metas(
         }
         *n_metas = found.len();
     }
-    OK
+    AbiStatus::Ok
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tt_define(
     op: i32,
-    args: *const Arg,
+    args: *const ::abi::Arg,
     n_args: usize,
     metas: *const Meta,
     n_metas: usize,
     graph: u64,
     follows_precision: *mut u8,
-) -> i32 {
+) -> AbiStatus {
     let defined = guarded(|| {
         // SAFETY: the ABI promises `n_args` arguments, and `n_metas` results unless `metas` is null.
-        let (args, metas) = unsafe { (list(args, n_args), (!metas.is_null()).then(|| list(metas, n_metas))) };
+        let (args, metas) =
+            unsafe { (list(args.cast::<Arg>(), n_args), (!metas.is_null()).then(|| list(metas, n_metas))) };
         let mut engine = engine::lock()?;
         let status = engine.define(op as u32, args, metas, graph)?;
         // SAFETY: the ABI promises a place for the answer.
@@ -251,31 +244,31 @@ unsafe extern "C" fn tt_define(
         Ok(status)
     });
     match defined {
-        Ok(Status::NoRow) => NO_ROW,
-        Ok(_) => OK,
-        Err(()) => ERROR,
+        Ok(Status::NoRow) => AbiStatus::NoRow,
+        Ok(_) => AbiStatus::Ok,
+        Err(()) => AbiStatus::Error,
     }
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn tt_set_matmul_precision(precision: i32) {
+unsafe extern "C" fn tt_set_matmul_precision(precision: ::abi::Precision) {
     let _ = guarded(|| {
         engine::lock()?.set_precision(match precision {
-            0 => Precision::Default,
-            1 => Precision::High,
-            _ => Precision::Highest,
+            ::abi::Precision::Default => Precision::Default,
+            ::abi::Precision::High => Precision::High,
+            ::abi::Precision::Highest => Precision::Highest,
         });
         Ok(())
     });
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn tt_check_dtype(scalar_type: i8) -> i32 {
+unsafe extern "C" fn tt_check_dtype(scalar_type: i8) -> AbiStatus {
     status(|| engine::call::held(scalar_type).map(|_| ()))
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn tt_count_fallback(op: i32) {
+unsafe extern "C" fn tt_count_fallback(op: i32) {
     let _ = guarded(|| {
         engine::lock()?.count_fallback(op as u32);
         Ok(())
@@ -285,48 +278,53 @@ extern "C" fn tt_count_fallback(op: i32) {
 // ---- storages ------------------------------------------------------------------------------------
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn tt_storage_new(device: i32, nbytes: usize, storage: *mut *const Storage, data: *mut usize) -> i32 {
+unsafe extern "C" fn tt_storage_new(
+    device: i32,
+    nbytes: usize,
+    storage: *mut *mut c_void,
+    data: *mut *mut c_void,
+) -> AbiStatus {
     status(|| {
         engine::fork_guard()?;
         let new = Storage::new(device_index(device)?, nbytes);
         // SAFETY: the ABI promises places for both answers.
         unsafe {
-            *data = new.address();
-            *storage = Arc::into_raw(new);
+            *data = new.address() as *mut c_void;
+            *storage = Arc::into_raw(new).cast_mut().cast();
         }
         Ok(())
     })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn tt_storage_release(storage: *const Storage) {
+unsafe extern "C" fn tt_storage_release(storage: *mut c_void) {
     // In a forked child the plugin's threads are gone: its buffers must not be touched.
     if !storage.is_null() && !engine::in_bad_fork() {
         let _ = guarded(|| {
             // SAFETY: the receiver of the reference gives it back, once.
-            drop(unsafe { Arc::from_raw(storage) });
+            drop(unsafe { Arc::from_raw(storage.cast_const().cast::<Storage>()) });
             Ok(())
         });
     }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn tt_storage_at(data: usize, byte_offset: *mut usize) -> *const Storage {
-    let found = guarded(|| Ok(Storage::at_address(data))).ok().flatten();
-    let Some((storage, offset)) = found else { return std::ptr::null() };
+unsafe extern "C" fn tt_storage_at(data: *const c_void, byte_offset: *mut usize) -> *mut c_void {
+    let found = guarded(|| Ok(Storage::at_address(data as usize))).ok().flatten();
+    let Some((storage, offset)) = found else { return std::ptr::null_mut() };
     // SAFETY: the ABI promises a place for the answer.
     unsafe { *byte_offset = offset };
-    Arc::as_ptr(&storage)
+    Arc::as_ptr(&storage).cast_mut().cast()
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn tt_storage_resize(storage: *const Storage, nbytes: usize, data: *mut usize) -> i32 {
+unsafe extern "C" fn tt_storage_resize(storage: *mut c_void, nbytes: usize, data: *mut *mut c_void) -> AbiStatus {
     status(|| {
         // SAFETY: the ABI promises a live storage and a place for the answer.
-        let storage = unsafe { &*storage };
+        let storage = unsafe { &*storage.cast_const().cast::<Storage>() };
         engine::lock()?.resize(storage, nbytes)?;
         // SAFETY: as above.
-        unsafe { *data = storage.address() };
+        unsafe { *data = storage.address() as *mut c_void };
         Ok(())
     })
 }
@@ -334,7 +332,7 @@ unsafe extern "C" fn tt_storage_resize(storage: *const Storage, nbytes: usize, d
 /// Calls back when the host data is no longer used.
 struct Owner {
     owner: *mut c_void,
-    release: extern "C" fn(*mut c_void),
+    release: unsafe extern "C" fn(*mut c_void),
 }
 
 // SAFETY: the ABI allows `release` from any thread.
@@ -342,19 +340,20 @@ unsafe impl Send for Owner {}
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        (self.release)(self.owner);
+        // SAFETY: the ABI asks for this call, once.
+        unsafe { (self.release)(self.owner) };
     }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tt_copy_from_host(
-    destination: *const TensorArg,
-    data: *const u8,
+    destination: *const ::abi::Tensor,
+    data: *const c_void,
     _nbytes: usize,
     may_borrow: u8,
     owner: *mut c_void,
-    release: Option<extern "C" fn(*mut c_void)>,
-) -> i32 {
+    release: Option<unsafe extern "C" fn(*mut c_void)>,
+) -> AbiStatus {
     status(|| {
         let owner = match release {
             Some(release) if may_borrow != 0 => Some(Box::new(Owner { owner, release }) as Box<dyn Any + Send>),
@@ -362,47 +361,47 @@ unsafe extern "C" fn tt_copy_from_host(
         };
         note_line();
         // SAFETY: the ABI promises the tensor, and the data for as long as the contract asks.
-        unsafe { engine::lock()?.copy_from_host(&*destination, data, owner) }
+        unsafe { engine::lock()?.copy_from_host(tensor(destination), data.cast(), owner) }
     })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn tt_copy_to_host(source: *const TensorArg, data: *mut u8, nbytes: usize) -> i32 {
+unsafe extern "C" fn tt_copy_to_host(source: *const ::abi::Tensor, data: *mut c_void, nbytes: usize) -> AbiStatus {
     status(|| {
         note_line();
         // SAFETY: the ABI promises the tensor and room for `nbytes`.
-        unsafe { engine::copy_to_host(&*source, list_mut(data, nbytes)) }
+        unsafe { engine::copy_to_host(tensor(source), list_mut(data.cast(), nbytes)) }
     })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn tt_copy_across(source: *const TensorArg, destination: *const TensorArg) -> i32 {
+unsafe extern "C" fn tt_copy_across(source: *const ::abi::Tensor, destination: *const ::abi::Tensor) -> AbiStatus {
     status(|| {
         note_line();
         // SAFETY: the ABI promises both tensors.
-        unsafe { engine::lock()?.copy_across(&*source, &*destination) }
+        unsafe { engine::lock()?.copy_across(tensor(source), tensor(destination)) }
     })
 }
 
 // ---- devices -------------------------------------------------------------------------------------
 
 #[unsafe(no_mangle)]
-extern "C" fn tt_device_count() -> i32 {
+unsafe extern "C" fn tt_device_count() -> i32 {
     guarded(|| Ok(engine::lock()?.platform()?.devices.len() as i32)).unwrap_or(-1)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn tt_is_available() -> u8 {
+unsafe extern "C" fn tt_is_available() -> u8 {
     u8::from(catch_unwind(platform::is_available).unwrap_or(false))
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn tt_is_initialized() -> u8 {
+unsafe extern "C" fn tt_is_initialized() -> u8 {
     u8::from(guarded(|| Ok(engine::lock()?.is_open())).unwrap_or(false))
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn tt_synchronize(device: i32) -> i32 {
+unsafe extern "C" fn tt_synchronize(device: i32) -> AbiStatus {
     status(|| {
         note_line();
         engine::synchronize(usize::try_from(device).ok())
@@ -410,7 +409,7 @@ extern "C" fn tt_synchronize(device: i32) -> i32 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn tt_flush() -> i32 {
+unsafe extern "C" fn tt_flush() -> AbiStatus {
     status(|| {
         note_line();
         engine::lock()?.flush_all(Reason::Synchronize)
@@ -418,7 +417,7 @@ extern "C" fn tt_flush() -> i32 {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn tt_event_new(device: i32, event: *mut u64) -> i32 {
+unsafe extern "C" fn tt_event_new(device: i32, event: *mut u64) -> AbiStatus {
     status(|| {
         note_line();
         let new = Box::new(Event::record(device_index(device)?)?);
@@ -436,7 +435,7 @@ unsafe fn event<'a>(event: u64) -> &'a Event {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn tt_event_query(handle: u64, done: *mut u8) -> i32 {
+unsafe extern "C" fn tt_event_query(handle: u64, done: *mut u8) -> AbiStatus {
     // SAFETY: the ABI promises a live event and a place for the answer.
     status(|| unsafe {
         *done = u8::from(event(handle).is_done());
@@ -445,7 +444,7 @@ unsafe extern "C" fn tt_event_query(handle: u64, done: *mut u8) -> i32 {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn tt_event_wait(handle: u64) -> i32 {
+unsafe extern "C" fn tt_event_wait(handle: u64) -> AbiStatus {
     status(|| {
         // SAFETY: the ABI promises a live event.
         unsafe { event(handle) }.wait();
@@ -454,7 +453,7 @@ unsafe extern "C" fn tt_event_wait(handle: u64) -> i32 {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn tt_event_elapsed(start: u64, end: u64, milliseconds: *mut f64) -> i32 {
+unsafe extern "C" fn tt_event_elapsed(start: u64, end: u64, milliseconds: *mut f64) -> AbiStatus {
     // SAFETY: the ABI promises live events and a place for the answer.
     status(|| unsafe {
         *milliseconds = event(start).milliseconds_until(event(end));
@@ -470,27 +469,13 @@ unsafe extern "C" fn tt_event_release(handle: u64) {
     }
 }
 
-/// `TtMemory`.
-#[repr(C)]
-pub struct AbiMemory {
-    allocated: i64,
-    peak_allocated: i64,
-    total_allocated: i64,
-    total_freed: i64,
-    live: i64,
-    peak_live: i64,
-    out_of_memory: i64,
-    free: i64,
-    total: i64,
-}
-
 #[unsafe(no_mangle)]
-unsafe extern "C" fn tt_memory(device: i32, out: *mut AbiMemory) -> i32 {
+unsafe extern "C" fn tt_memory(device: i32, out: *mut ::abi::Memory) -> AbiStatus {
     status(|| {
         let device = device_index(device)?;
         let used = memory::memory_use(device);
         let (free, total) = engine::lock()?.platform()?.memory(device)?;
-        let filled = AbiMemory {
+        let filled = ::abi::Memory {
             allocated: used.allocated,
             peak_allocated: used.peak_allocated,
             total_allocated: used.total_allocated,
@@ -508,7 +493,7 @@ unsafe extern "C" fn tt_memory(device: i32, out: *mut AbiMemory) -> i32 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn tt_reset_peak_memory(device: i32) -> i32 {
+unsafe extern "C" fn tt_reset_peak_memory(device: i32) -> AbiStatus {
     status(|| {
         memory::reset_peak(device_index(device)?);
         Ok(())
@@ -516,7 +501,7 @@ extern "C" fn tt_reset_peak_memory(device: i32) -> i32 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn tt_empty_cache() -> i32 {
+unsafe extern "C" fn tt_empty_cache() -> AbiStatus {
     status(|| {
         engine::lock()?.empty_cache();
         Ok(())

@@ -142,25 +142,6 @@ fn to_dims(dims: Vec<SizeOf>) -> Vec<Dim> {
     dims.into_iter().map(to_dim).collect()
 }
 
-unsafe extern "C" {
-    fn tt_call_graph(graph: *const AbiGraph, inputs: *mut c_void) -> *mut c_void;
-}
-
-/// `TtGraph`: how a compiled graph is called.
-#[repr(C)]
-struct AbiGraph {
-    op: i32,
-    device: i32,
-    kinds: *const u8,
-    n_inputs: usize,
-    sources: *const i32,
-    n_outputs: usize,
-    n_fresh: usize,
-}
-
-// SAFETY: it points into a `CompiledGraph`, which nobody changes.
-unsafe impl Sync for AbiGraph {}
-
 /// A graph of the table's operators that is called with a list of its inputs and returns the list of its outputs.
 #[pyclass(module = "torchtpu._C", frozen)]
 pub struct CompiledGraph {
@@ -223,19 +204,21 @@ impl CompiledGraph {
     }
 
     fn __call__(&self, inputs: &Bound<'_, PyList>) -> PyResult<Py<PyAny>> {
-        let graph = AbiGraph {
-            op: self.op as i32,
-            device: self.device,
-            kinds: self.kinds.as_ptr(),
-            n_inputs: self.kinds.len(),
-            sources: self.sources.as_ptr(),
-            n_outputs: self.sources.len(),
-            n_fresh: self.fresh,
-        };
         let list = inputs.as_ptr() as usize;
         // Without the GIL here too: the core may take it, which would not work behind PyO3's back.
-        // SAFETY: both arguments live as long as the call.
-        let outputs = inputs.py().detach(|| unsafe { tt_call_graph(&graph, list as *mut c_void) as usize });
+        let outputs = inputs.py().detach(|| {
+            let graph = ::abi::Graph {
+                op: self.op as i32,
+                device: self.device,
+                kinds: self.kinds.as_ptr(),
+                n_inputs: self.kinds.len(),
+                sources: self.sources.as_ptr(),
+                n_outputs: self.sources.len(),
+                n_fresh: self.fresh,
+            };
+            // SAFETY: both arguments live as long as the call.
+            unsafe { ::abi::tt_call_graph(&graph, list as *mut c_void) as usize }
+        });
         // SAFETY: a new reference, or null with an exception set.
         unsafe { Bound::from_owned_ptr_or_err(inputs.py(), outputs as *mut pyo3::ffi::PyObject) }.map(Bound::unbind)
     }

@@ -10,21 +10,15 @@ mod location;
 mod warning;
 
 use std::collections::BTreeMap;
-use std::ffi::{c_char, c_void};
+use std::ffi::c_char;
 use std::path::PathBuf;
 
+use ::abi::{tt_current_device, tt_default_generator, tt_initialize, tt_set_current_device};
 use engine::{Engine, ErrorKind, Mode, ahead, memory, platform};
 use parking_lot::MutexGuard;
 use pyo3::exceptions::{PyIndexError, PyMemoryError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-
-unsafe extern "C" {
-    fn tt_initialize(tracer: *mut c_void, sparse: *mut c_void, message: *mut c_char, capacity: usize) -> i32;
-    fn tt_current_device() -> i32;
-    fn tt_set_current_device(device: i32);
-    fn tt_default_generator(device: i32) -> *mut c_void;
-}
 
 fn to_python(error: engine::Error) -> PyErr {
     let message = error.message;
