@@ -62,12 +62,28 @@ build: $(VENV)/.ready ## Build the extension into python/torchtpu (PROFILE=dev o
 
 # ---- checks ----------------------------------------------------------------------------------------------------
 
+# Workers take the next test from the one that has most left, so no long test is alone at the end.
+PYTEST_RUN = $(PY) -m pytest -n 2 --dist worksteal
+# What `make test-nightly` draws by.
+TODAY := $(shell date +%Y%m%d)
+
 .PHONY: test
-test: lint test-rust test-python ## Lint, Rust tests and Python tests (leaves out the slow sweeps)
+test: lint test-rust smoke test-python ## Lint, Rust tests and Python tests: the same cases on any day (without the slow sweeps)
+
+.PHONY: smoke
+smoke: build ## The shortest check that the device works, with programs compiled as users have them
+	$(PY) -m pytest --optimized --each-mode -q tests/smoke
+
+.PHONY: test-nightly
+test-nightly: build $(VENV)/.ready-examples ## Python tests by the date's seed, with more draws, each mode, and optimized programs
+	@echo "TORCHTPU_TEST_SEED=$${TORCHTPU_TEST_SEED:-$(TODAY)} make test-nightly repeats this"
+	TORCHTPU_TEST_SEED=$${TORCHTPU_TEST_SEED:-$(TODAY)} TORCHTPU_CONFORMANCE_CASES=600 TORCHTPU_PROPERTY_PROGRAMS=240 \
+		$(PYTEST_RUN) --optimized --each-mode -m "not slow" $(PYTEST)
+	$(PY) -m tests.conformance.matrix
 
 .PHONY: test-all
 test-all: lint test-rust build $(VENV)/.ready-examples ## Everything, the slow sweeps included
-	$(PY) -m pytest -n 2 $(PYTEST)
+	$(PYTEST_RUN) $(PYTEST)
 
 .PHONY: test-rust
 test-rust: $(VENV)/.ready ## Rust tests
@@ -76,7 +92,7 @@ test-rust: $(VENV)/.ready ## Rust tests
 
 .PHONY: test-python
 test-python: build $(VENV)/.ready-examples ## Python tests (PYTEST="-k views" for some)
-	$(PY) -m pytest -n 2 -m "not slow" $(PYTEST)
+	$(PYTEST_RUN) -m "not slow" --ignore tests/smoke $(PYTEST)
 
 $(VENV)/.ready-libraries: pyproject.toml | $(VENV)/.ready
 	TORCHTPU_NATIVE=skip $(PY) -m pip install --no-build-isolation --editable ".[libraries]"
@@ -95,12 +111,13 @@ conformance-tpu: build ## Of the same, what a TPU's compiler does not take (need
 	$(PY) -m tests.conformance --compile-for v5e $(CONFORMANCE)
 
 .PHONY: lint
-lint: $(VENV)/.ready ## Formatting, clippy, ruff, mypy
+lint: $(VENV)/.ready ## Formatting, clippy, ruff, mypy, paths in prose
 	cargo fmt --all --check
 	@$(CARGO) clippy --workspace --all-targets -- --deny warnings
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(PY) tests/prose_paths.py
 
 .PHONY: format
 format: $(VENV)/.ready ## Format Rust and Python

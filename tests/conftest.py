@@ -1,4 +1,4 @@
-"""What the tests share: the device, the three modes, a cache folder, and a seed that is told when a test fails."""
+"""What the tests share: the device, the modes, the flags of XLA, a cache folder, and the seed."""
 
 from __future__ import annotations
 
@@ -6,20 +6,31 @@ import os
 import random
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterator
 
 import pytest
 import torch
 import torchtpu  # noqa: F401 (registers the device where autoloading is switched off)
 
-MODES = ("debug", "strict", "fused")
+from tests.settings import MODES, SEED, with_quick_compiles
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--each-mode", action="store_true", help="run each case in each mode, not only those about modes")
+    parser.addoption("--optimized", action="store_true", help="compile programs as users do, which takes twice as long")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The tests' compiled programs go to a folder of this run, not the user's. Workers share it."""
-    if not hasattr(config, "workerinput"):
-        os.environ["TORCHTPU_CACHE_DIR"] = tempfile.mkdtemp(prefix="torchtpu-tests-")
-        os.environ.pop("TORCHTPU_CACHE", None)
+    """Sets the environment of the workers and of the processes that tests start: they share one folder of programs."""
+    if hasattr(config, "workerinput"):
+        return
+    os.environ["TORCHTPU_CACHE_DIR"] = tempfile.mkdtemp(prefix="torchtpu-tests-")
+    os.environ.pop("TORCHTPU_CACHE", None)
+    # A worker keeps one core busy. More threads would wait for each other.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if not config.getoption("--optimized"):
+        os.environ["XLA_FLAGS"] = with_quick_compiles(os.environ.get("XLA_FLAGS", ""))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -28,9 +39,30 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> str:
-    from tests.conformance.test_conformance import SEED
+    return f"drawn with TORCHTPU_TEST_SEED={SEED}"
 
-    return f"conformance cases drawn with TORCHTPU_CONFORMANCE_SEED={SEED}"
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the modes in which a case that judges a lowering would only repeat itself."""
+    if config.getoption("--each-mode"):
+        return
+    left_out = [item for item in items if not _is_run(item)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if _is_run(item)]
+
+
+def _is_run(item: pytest.Item) -> bool:
+    call = getattr(item, "callspec", None)
+    if call is None or "mode" not in call.params or not _has_one_mode(item):
+        return True
+    name = "-".join(part for part in call.id.split("-") if part not in MODES)
+    return call.params["mode"] == MODES[zlib.crc32(f"{item.originalname} {name}".encode()) % len(MODES)]
+
+
+def _has_one_mode(item: pytest.Item) -> bool:
+    if item.path.parent.name == "operators":
+        return item.get_closest_marker("each_mode") is None
+    return item.get_closest_marker("one_mode") is not None
 
 
 @pytest.fixture
@@ -41,7 +73,7 @@ def device() -> torch.device:
 
 @pytest.fixture(params=MODES)
 def mode(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Runs a test in each of the three modes."""
+    """Runs a test in each of the three modes; in tests/operators, each case in one of them."""
     with torch.tpu.set_eager_mode(request.param):
         yield request.param
 
@@ -55,13 +87,11 @@ def _restore_mode() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def seed(request: pytest.FixtureRequest) -> int:
-    """Seeds every generator. TORCHTPU_TEST_SEED repeats a failure, "random" draws a new seed for each test."""
-    chosen = os.environ.get("TORCHTPU_TEST_SEED", "0")
-    value = random.SystemRandom().randrange(2**31) if chosen == "random" else int(chosen)
-    random.seed(value)
-    torch.manual_seed(value)
-    request.node.add_report_section("setup", "seed", f"TORCHTPU_TEST_SEED={value}")
-    return value
+    """Seeds every generator before each test."""
+    random.seed(SEED)
+    torch.manual_seed(SEED)
+    request.node.add_report_section("setup", "seed", f"TORCHTPU_TEST_SEED={SEED}")
+    return SEED
 
 
 @pytest.fixture

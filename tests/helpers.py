@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import datetime
 import os
 import subprocess
 import sys
@@ -26,9 +25,6 @@ DTYPES = (
     torch.float64,
     torch.complex64,
 )
-
-# What the samples of a day are drawn by.
-TODAY = int(datetime.date.today().strftime("%Y%m%d"))
 
 Program = Callable[[torch.device], Any]
 

@@ -1,8 +1,8 @@
 """What the installed torch lists and checks of torch.compile: its higher-order operators, and the graphs that
 AOTAutograd makes of its operators and custom operators, for sizes that are known and for sizes that are symbols.
 
-`make test` has the graphs of some operators that are fixed and of some that change with the date, as
-test_conformance.py draws them; those of all are among the slow tests.
+`make test` has the graphs of some operators that are fixed and of some that TORCHTPU_TEST_SEED draws; those of all are
+among the slow tests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch.fx import GraphModule
 
 from tests.conformance.exceptions import is_random
 from tests.conformance.places import CPU, DEVICE, Place, seed_everything, tensors_of
-from tests.conformance.test_conformance import SEED
+from tests.settings import SEED
 
 pytestmark = pytest.mark.usefixtures("fresh_dynamo")
 
@@ -214,7 +214,7 @@ def check_operators(names: Sequence[str], count: int) -> None:
             continue  # PyTorch's samples want another device
         problems += _problems(entry, random.Random(SEED).sample(samples, min(count, len(samples))))
     if problems:
-        pytest.fail("\n".join([f"TORCHTPU_CONFORMANCE_SEED={SEED} repeats this", *problems]), pytrace=False)
+        pytest.fail("\n".join([f"TORCHTPU_TEST_SEED={SEED} repeats this", *problems]), pytrace=False)
 
 
 @pytest.mark.parametrize("name", FIXED)

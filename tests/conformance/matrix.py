@@ -89,6 +89,23 @@ def operators() -> list[str]:
     return sorted((name for name, subject in subjects().items() if isinstance(subject, Operator)), key=str.lower)
 
 
+def stale(names: Iterable[str], columns: Iterable[str]) -> list[str]:
+    """What the page says of these operators in these columns, where the device says something else."""
+    written = {
+        line.split("`")[1]: line.split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| `")
+    }
+    found = []
+    with warnings.catch_warnings(), torch.tpu.set_eager_mode("fused"):
+        warnings.simplefilter("ignore")
+        for name in names:
+            for column in columns:
+                cell = _cell(subjects()[name], column)
+                on_page = written[name][1 + list(COLUMNS).index(column)].strip() if name in written else "no line"
+                if cell != on_page:
+                    found.append(f"{name}, {column}: the page says {on_page!r}, the device {cell!r}")
+    return found
+
+
 def page() -> str:
     return HEAD + "\n".join(lines(operators())) + "\n"
 
@@ -96,14 +113,15 @@ def page() -> str:
 def _line(name: str) -> str:
     operator = subjects()[name]
     assert isinstance(operator, Operator)
-    dtypes = operator.info.supported_dtypes("cpu") | operator.info.supported_dtypes("cuda")
-    supported = {str(dtype).removeprefix("torch.") for dtype in dtypes}
+    return f"| `{name}` | {' | '.join(_cell(operator, column) for column in COLUMNS)} | {_on_tpus(operator)} |"
+
+
+def _cell(operator: Operator, column: str) -> str:
+    either = operator.info.supported_dtypes("cpu") | operator.info.supported_dtypes("cuda")
+    supported = {str(dtype).removeprefix("torch.") for dtype in either}
     order = [NOTHING, ROW, DECOMPOSITION, NONE]
-    cells = [
-        max((_how(operator, dtype) for dtype in dtypes if dtype in supported), key=order.index, default=NOTHING)
-        for dtypes in COLUMNS.values()
-    ]
-    return f"| `{name}` | {' | '.join(cells)} | {_on_tpus(operator)} |"
+    dtypes = [dtype for dtype in COLUMNS[column] if dtype in supported]
+    return max((_how(operator, dtype) for dtype in dtypes), key=order.index, default=NOTHING)
 
 
 def _on_tpus(operator: Operator) -> str:

@@ -19,20 +19,13 @@ from typing import Any
 
 from tests.conformance.cases import Case
 from tests.conformance.judge import Verdict
+from tests.settings import with_quick_compiles
 
 # Before its first case a worker imports torch and PyTorch's lists, which takes seconds, more on a busy machine.
 START_SECONDS = 300.0
 # A worker that has compiled so many programs is replaced: they stay in memory, and the system limits the mappings that
 # a process may have.
 MOST_PROGRAMS = 6000
-# What halves the CPU time of a compile with XLA's CPU compiler. Of a sweep's time it is most, and the cases judge the
-# lowerings, not LLVM's optimizations.
-QUICK_COMPILES = (
-    "--xla_backend_optimization_level=0",
-    "--xla_llvm_disable_expensive_passes=true",
-    "--xla_cpu_use_fusion_emitters=false",
-    "--xla_cpu_parallel_codegen_split_count=1",
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +41,7 @@ class Settings:
         # One thread for each operator's loops: the workers are the parallelism.
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         if not self.is_optimized:
-            environment["XLA_FLAGS"] = " ".join((*QUICK_COMPILES, os.environ.get("XLA_FLAGS", "")))
+            environment["XLA_FLAGS"] = with_quick_compiles(os.environ.get("XLA_FLAGS", ""))
         return environment
 
 

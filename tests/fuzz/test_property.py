@@ -1,6 +1,7 @@
 """Random programs give the same on the device as on the CPU, with the three modes mixed in each.
 
-There are others each day. TORCHTPU_PROPERTY_PROGRAMS sets how many there are, TORCHTPU_PROPERTY_SEED where they start:
+TORCHTPU_TEST_SEED draws others. TORCHTPU_PROPERTY_PROGRAMS sets how many there are, TORCHTPU_PROPERTY_SEED where they
+start:
 
     TORCHTPU_PROPERTY_PROGRAMS=5000 make test-python PYTEST="-k random_programs"
 """
@@ -15,10 +16,10 @@ import torch
 from tests.fuzz.program_lines import MAKERS
 from tests.fuzz.program_runs import Step, as_python, first_difference, shrink
 from tests.fuzz.random_programs import Generator
-from tests.helpers import TODAY
+from tests.settings import SEED
 
 PROGRAMS = int(os.environ.get("TORCHTPU_PROPERTY_PROGRAMS", "24"))
-FIRST_SEED = int(os.environ.get("TORCHTPU_PROPERTY_SEED", TODAY * 100))
+FIRST_SEED = int(os.environ.get("TORCHTPU_PROPERTY_SEED", SEED * 100))
 SHARDS = 8  # for as many workers
 LENGTH = 30
 SLOW_PROGRAMS = 3000

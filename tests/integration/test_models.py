@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import os
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -15,16 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from tests.settings import MODES, SEED
 from tests.small_models import TASKS, Batch
 
-
-def _fresh_seed() -> int:
-    given = os.environ.get("TORCHTPU_TEST_SEED", "random")
-    return random.SystemRandom().randrange(2**31) if given == "random" else int(given)
-
-
-STEPS = 30
-DATA_SEED = _fresh_seed()
+STEPS = 12
 
 # Spread over models and modes so that each form of each optimizer trains something.
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -40,7 +32,6 @@ FORMS: dict[str, dict[str, bool]] = {
     "fused": {"fused": True},
 }
 RECIPES = [(name, form) for form in FORMS for name in OPTIMIZERS if (name, form) != ("rmsprop", "fused")]
-MODES = ("debug", "strict", "fused")
 
 
 def _recipe(task: str, mode: str) -> tuple[str, str]:
@@ -50,7 +41,7 @@ def _recipe(task: str, mode: str) -> tuple[str, str]:
 @functools.cache
 def _data(task: str) -> tuple[nn.Module, list[Batch]]:
     with torch.random.fork_rng(devices=[]):
-        torch.random.default_generator.manual_seed(DATA_SEED)
+        torch.random.default_generator.manual_seed(SEED)
         return TASKS[task].model(), [TASKS[task].batch() for _ in range(3)]
 
 
@@ -79,7 +70,7 @@ def _expected(task: str, optimizer: str) -> Tensor:
 @pytest.mark.parametrize("task", TASKS)
 def test_trains_as_on_cpu(task: str, mode: str, device: torch.device) -> None:
     optimizer, form = _recipe(task, mode)
-    print(f"data seed {DATA_SEED}, {optimizer} {form}")
+    print(f"{optimizer} {form}")
     expected = _expected(task, optimizer)
     actual = _train(task, optimizer, device, **FORMS[form])
     torch.testing.assert_close(actual, expected, rtol=1e-3, atol=1e-4)
@@ -157,6 +148,7 @@ LOSSES: dict[str, tuple[nn.Module, Callable[[], tuple[Tensor, ...]]]] = {
 }
 
 
+@pytest.mark.one_mode
 @pytest.mark.parametrize("name", LOSSES)
 def test_loss(name: str, mode: str, device: torch.device) -> None:
     criterion, make = LOSSES[name]
@@ -182,6 +174,7 @@ def _mlp_gradients(model: nn.Module, *losses: Tensor) -> list[Tensor]:
     return [each.grad.cpu() for each in model.parameters() if each.grad is not None]
 
 
+@pytest.mark.one_mode
 def test_gradients_accumulate(mode: str, device: torch.device) -> None:
     initial, batches = _data("mlp")
 
@@ -193,6 +186,7 @@ def test_gradients_accumulate(mode: str, device: torch.device) -> None:
     torch.testing.assert_close(run(device), run("cpu"), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.one_mode
 @pytest.mark.parametrize("norm_type", [2.0, float("inf")])
 @pytest.mark.parametrize("foreach", [False, True])
 def test_gradient_clipping(norm_type: float, foreach: bool, mode: str, device: torch.device) -> None:
@@ -210,6 +204,7 @@ def test_gradient_clipping(norm_type: float, foreach: bool, mode: str, device: t
     torch.testing.assert_close(run(device), run("cpu"), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.one_mode
 @pytest.mark.parametrize("use_reentrant", [False, True])
 def test_checkpoint_replays_dropout(use_reentrant: bool, mode: str, device: torch.device) -> None:
     layers = nn.Sequential(nn.Linear(16, 64), nn.Dropout(0.5), nn.ReLU(), nn.Linear(64, 4)).to(device)
@@ -260,6 +255,7 @@ def _check_autocast(task: str, device: torch.device) -> None:
         assert (gradient - reference).norm() <= 0.15 * reference.norm() + 1e-2
 
 
+@pytest.mark.one_mode
 def test_packed_sequences(mode: str, device: torch.device) -> None:
     lstm = nn.LSTM(6, 8, bidirectional=True)
     lengths, x = torch.tensor([5, 3, 2]), torch.randn(5, 3, 6)
@@ -275,6 +271,7 @@ def test_packed_sequences(mode: str, device: torch.device) -> None:
     torch.testing.assert_close(run(device), run("cpu"), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.one_mode
 @pytest.mark.parametrize("cell", [nn.RNN, nn.LSTM, nn.GRU])
 def test_recurrent_layers(cell: type[nn.RNNBase], mode: str, device: torch.device) -> None:
     _check_recurrent(cell(6, 8, num_layers=2, bidirectional=True), device)

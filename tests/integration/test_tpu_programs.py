@@ -16,7 +16,7 @@ import torch
 import torchtpu.export
 
 from tests import small_models
-from tests.conformance.test_conformance import SEED
+from tests.settings import SEED
 
 ROOT = Path(__file__).parents[2]
 # Dynamo and libtpu take seconds for each: the others are for the long run.
@@ -191,7 +191,7 @@ def test_a_sample_of_the_conformance_cases_compiles(monkeypatch: pytest.MonkeyPa
     drawn = [*random.Random(SEED).sample(everything, SAMPLE), *map(Case.parse, DIED)]
     verdicts = run_all(drawn, 1, 300, Settings(ahead.INPUTS, 0))
     refused = [verdict for verdict in verdicts if verdict.is_failure and not expected_failure(verdict.case)]
-    assert not refused, f"TORCHTPU_CONFORMANCE_SEED={SEED} repeats this: {refused}"
+    assert not refused, f"TORCHTPU_TEST_SEED={SEED} repeats this: {refused}"
 
 
 @pytest.mark.timeout(300)

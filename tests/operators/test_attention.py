@@ -9,6 +9,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.operators.samples import samples
+
+test_samples = samples(
+    "nn.functional.multi_head_attention_forward",
+    "nn.functional.scaled_dot_product_attention",
+    "torch.ops.aten._efficient_attention_forward",
+    "torch.ops.aten._flash_attention_forward",
+    "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu",
+)
+
 MASKS = {
     "no mask": None,
     "padding behind": torch.tensor([[0, 0, 1, 1, 1], [0, 0, 0, 0, 0], [0, 0, 0, 0, 1]], dtype=torch.bool),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,14 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-MODES = ["debug", "strict", "fused"]
-
-
-@pytest.fixture(params=MODES, autouse=True)
-def mode(request: Any, device: torch.device) -> Iterator[str]:
-    with torch.tpu.set_eager_mode(request.param):
-        yield request.param
-
+# When an error is told depends on the mode.
+pytestmark = [pytest.mark.each_mode, pytest.mark.usefixtures("mode")]
 
 # Each takes a 5×3 matrix and indices of which one is not a row.
 CALLS: dict[str, Callable[[Tensor, Tensor], Any]] = {
@@ -57,7 +51,7 @@ def test_an_index_out_of_range(device: torch.device, name: str) -> None:
     torch.testing.assert_close(CALLS[name](x.to(device), good.to(device)).cpu(), expected)
 
 
-def _wait_for(call: Callable[[], Any]) -> None:
+def wait_for(call: Callable[[], Any]) -> None:
     call()
     torch.tpu.synchronize()
 
@@ -79,7 +73,7 @@ def test_another_number_is_not_seen_before_the_error(device: torch.device, mode:
             (x.sum() + 1).item()
         del spoilt
     with pytest.raises(IndexError, match="index 5 is out of bounds"):
-        _wait_for(lambda: x[torch.tensor([5], device=device)])
+        wait_for(lambda: x[torch.tensor([5], device=device)])
 
 
 def test_ignored_targets_and_masks(device: torch.device) -> None:
@@ -100,17 +94,6 @@ def test_weights_of_multinomial(device: torch.device) -> None:
     ):
         with pytest.raises(RuntimeError, match=message):
             torch.multinomial(torch.tensor(weights, device=device), 1).item()
-
-
-def test_assert_async(device: torch.device) -> None:
-    x = torch.ones(2, device=device)
-    torch._assert_async((x > 0).all(), "all positive")
-    torch._assert_async(x[1])
-    with pytest.raises(RuntimeError, match="more than one value is ambiguous"):
-        torch._assert_async(x)
-    torch.tpu.synchronize()
-    with pytest.raises(RuntimeError, match="all negative"):
-        _wait_for(lambda: torch._assert_async((x < 0).all(), "all negative"))
 
 
 def test_in_a_compiled_graph(device: torch.device) -> None:

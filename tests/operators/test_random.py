@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import math
-import os
-import random
 from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
-MODES = ("debug", "strict", "fused")
+from tests.settings import MODES
+
+# That a seed decides in each mode is what many of these are about.
+pytestmark = pytest.mark.each_mode
+
 COUNT = 20_000
 # A correct sampler exceeds this Kolmogorov distance about once in 10^9 tests.
 FAR = 3.3 / math.sqrt(COUNT)
 # Standard errors at which a mean is wrong: as rare.
 ERRORS = 6.2
-
-
-@pytest.fixture
-def fresh_seed() -> int:
-    """A new seed for each test, unless TORCHTPU_TEST_SEED gives one to repeat."""
-    given = os.environ.get("TORCHTPU_TEST_SEED", "random")
-    value = random.SystemRandom().randrange(2**31) if given == "random" else int(given)
-    print(f"TORCHTPU_TEST_SEED={value}")
-    torch.manual_seed(value)
-    return value
 
 
 def _distance(sample: Tensor, distribution: Callable[[Tensor], Tensor]) -> float:
@@ -86,7 +78,7 @@ CONTINUOUS: dict[str, tuple[Callable[[torch.device], Tensor], Callable[[Tensor],
 
 
 @pytest.mark.parametrize("name", CONTINUOUS)
-def test_continuous_distribution(name: str, fresh_seed: int, device: torch.device) -> None:
+def test_continuous_distribution(name: str, device: torch.device) -> None:
     draw, distribution = CONTINUOUS[name]
     sample = draw(device).cpu()
     assert sample.isfinite().all()
@@ -99,7 +91,7 @@ def test_continuous_distribution(name: str, fresh_seed: int, device: torch.devic
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
-def test_uniform_stays_in_its_range(dtype: torch.dtype, fresh_seed: int, device: torch.device) -> None:
+def test_uniform_stays_in_its_range(dtype: torch.dtype, device: torch.device) -> None:
     unit = torch.rand(300_000, device=device, dtype=dtype)
     assert unit.dtype == dtype
     assert unit.min() >= 0
@@ -147,26 +139,13 @@ DISCRETE: dict[str, tuple[Callable[[torch.device], Tensor], float, float]] = {
 
 
 @pytest.mark.parametrize("name", DISCRETE)
-def test_discrete_distribution(name: str, fresh_seed: int, device: torch.device) -> None:
+def test_discrete_distribution(name: str, device: torch.device) -> None:
     draw, mean, variance = DISCRETE[name]
     sample = draw(device).cpu().double()
     assert abs(sample.mean() - mean) < ERRORS * math.sqrt(variance / COUNT)
     # Four standard errors of a sample variance are below this for all of these distributions.
     assert abs(sample.var() - variance) < 0.12 * variance
     assert torch.equal(sample, sample.round()) or name in ("randint_wide", "random_int64", "random_float")
-
-
-def test_poisson_and_binomial_masses(fresh_seed: int, device: torch.device) -> None:
-    rates = {3.0: torch.distributions.Poisson(3.0), 14.0: torch.distributions.Poisson(14.0)}
-    samples = {rate: torch.poisson(torch.full((COUNT,), rate, device=device)).cpu() for rate in rates}
-    trials, p = torch.full((COUNT,), 60.0, device=device), torch.full((COUNT,), 0.4, device=device)
-    cases = [(samples[rate], distribution) for rate, distribution in rates.items()]
-    cases.append((torch.binomial(trials, p).cpu(), torch.distributions.Binomial(60, torch.tensor(0.4))))
-    for sample, distribution in cases:
-        counts = torch.bincount(sample.long(), minlength=61)[:61].double()
-        mass = distribution.log_prob(torch.arange(61).float()).double().exp()
-        error = (counts / COUNT - mass).abs()
-        assert (error < ERRORS * (mass * (1 - mass) / COUNT).sqrt() + 3 / COUNT).all()
 
 
 def test_extreme_parameters(device: torch.device) -> None:
@@ -186,7 +165,7 @@ def test_extreme_parameters(device: torch.device) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float32])
 @pytest.mark.parametrize("n", [1, 7, 5000])
-def test_randperm(n: int, dtype: torch.dtype, fresh_seed: int, device: torch.device) -> None:
+def test_randperm(n: int, dtype: torch.dtype, device: torch.device) -> None:
     permutation = torch.randperm(n, device=device, dtype=dtype)
     assert permutation.dtype == dtype
     assert torch.equal(permutation.cpu().sort().values, torch.arange(n, dtype=dtype))
@@ -194,7 +173,7 @@ def test_randperm(n: int, dtype: torch.dtype, fresh_seed: int, device: torch.dev
         assert permutation.cpu().ne(torch.arange(n)).sum() > n - 50
 
 
-def test_randperm_is_fair(fresh_seed: int, device: torch.device) -> None:
+def test_randperm_is_fair(device: torch.device) -> None:
     draws = 1000
     first = torch.stack([torch.randperm(3, device=device) for _ in range(draws)]).cpu()
     orders = first[:, 0] * 2 + (first[:, 1] > first[:, 2])
@@ -204,7 +183,7 @@ def test_randperm_is_fair(fresh_seed: int, device: torch.device) -> None:
 
 @pytest.mark.parametrize("replacement", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_multinomial(replacement: bool, dtype: torch.dtype, fresh_seed: int, device: torch.device) -> None:
+def test_multinomial(replacement: bool, dtype: torch.dtype, device: torch.device) -> None:
     weights = torch.tensor([[1.0, 0.0, 3.0, 6.0], [5.0, 5.0, 0.0, 0.0]], dtype=dtype)
     rows = weights.to(device).repeat(5000, 1)
     first = torch.multinomial(rows, 2, replacement).cpu()
@@ -220,7 +199,7 @@ def test_multinomial(replacement: bool, dtype: torch.dtype, fresh_seed: int, dev
 
 
 @pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
-def test_dropout(p: float, fresh_seed: int, mode: str, device: torch.device) -> None:
+def test_dropout(p: float, mode: str, device: torch.device) -> None:
     x = torch.ones(COUNT, device=device, requires_grad=True)
     y = torch.nn.functional.dropout(x, p)
     (gradient,) = torch.autograd.grad(y.sum(), x)
@@ -230,7 +209,7 @@ def test_dropout(p: float, fresh_seed: int, mode: str, device: torch.device) -> 
     assert p == 1.0 or torch.allclose(y.detach().cpu()[kept], torch.tensor(1 / (1 - p)))
 
 
-def test_other_dropouts(fresh_seed: int, mode: str, device: torch.device) -> None:
+def test_other_dropouts(mode: str, device: torch.device) -> None:
     channels = torch.nn.functional.dropout2d(torch.ones(64, 32, 3, 3, device=device), 0.25).cpu()
     assert channels.flatten(2).std(dim=2).eq(0).all()
     assert abs(channels.ne(0).double().mean() - 0.75) < ERRORS * math.sqrt(0.25 * 0.75 / 2048)
@@ -239,7 +218,7 @@ def test_other_dropouts(fresh_seed: int, mode: str, device: torch.device) -> Non
     assert abs(alpha.std() - 1) < 0.1
 
 
-def test_rrelu(fresh_seed: int, device: torch.device) -> None:
+def test_rrelu(device: torch.device) -> None:
     x = torch.randn(COUNT, device=device, requires_grad=True)
     y = torch.nn.functional.rrelu(x, 0.1, 0.4, training=True)
     (gradient,) = torch.autograd.grad(y.sum(), x)
@@ -249,16 +228,6 @@ def test_rrelu(fresh_seed: int, device: torch.device) -> None:
     torch.testing.assert_close(y.detach().cpu(), x.detach().cpu() * slopes)
     calm = torch.nn.functional.rrelu(x, 0.1, 0.4).detach().cpu()
     torch.testing.assert_close(calm, torch.nn.functional.leaky_relu(x.detach().cpu(), 0.25))
-
-
-def test_dirichlet(fresh_seed: int, device: torch.device) -> None:
-    alpha = torch.tensor([0.5, 1.0, 2.5])
-    sample = torch._sample_dirichlet(alpha.to(device).expand(COUNT, 3)).cpu()
-    torch.testing.assert_close(sample.sum(-1), torch.ones(COUNT))
-    share = alpha / alpha.sum()
-    variance = share * (1 - share) / (alpha.sum() + 1)
-    assert ((sample.mean(0) - share).abs() < ERRORS * (variance / COUNT).sqrt()).all()
-    assert ((sample.var(0) - variance).abs() < 0.1 * variance).all()
 
 
 # ---- seeds and states --------------------------------------------------------------------------------------------
@@ -281,27 +250,27 @@ def _host(tensors: list[Tensor]) -> list[Tensor]:
     return [tensor.cpu() for tensor in tensors]
 
 
-def test_seed_decides_in_every_mode(fresh_seed: int, device: torch.device) -> None:
+def test_seed_decides_in_every_mode(seed: int, device: torch.device) -> None:
     results = []
     for mode in MODES:
         with torch.tpu.set_eager_mode(mode):
-            torch.manual_seed(fresh_seed)
+            torch.manual_seed(seed)
             results.append(_host(_draws(device)))
     for other in results[1:]:
         torch.testing.assert_close(other, results[0], rtol=1e-6, atol=0)
 
 
-def test_draws_differ(fresh_seed: int, mode: str, device: torch.device) -> None:
+def test_draws_differ(seed: int, mode: str, device: torch.device) -> None:
     streams = torch.stack([torch.rand(1000, device=device) for _ in range(6)]).cpu().double()
     correlations = torch.corrcoef(streams) - torch.eye(6)
     assert correlations.abs().max() < ERRORS / math.sqrt(1000)
     # No block of one draw comes again in the next.
     assert len(streams.flatten().unique()) > 5990
-    torch.tpu.manual_seed(fresh_seed)
+    torch.tpu.manual_seed(seed)
     assert not torch.equal(torch.rand(4, device=device).cpu(), streams[1, :4].float())
 
 
-def test_state_can_be_put_back(fresh_seed: int, mode: str, device: torch.device) -> None:
+def test_state_can_be_put_back(mode: str, device: torch.device) -> None:
     torch.rand(3, device=device)
     state = torch.tpu.get_rng_state()
     assert state.dtype == torch.uint8
@@ -311,11 +280,11 @@ def test_state_can_be_put_back(fresh_seed: int, mode: str, device: torch.device)
     torch.testing.assert_close(_host(_draws(device)), first, rtol=0, atol=0)
 
 
-def test_fork_rng(fresh_seed: int, mode: str, device: torch.device) -> None:
-    torch.tpu.manual_seed(fresh_seed)
+def test_fork_rng(seed: int, mode: str, device: torch.device) -> None:
+    torch.tpu.manual_seed(seed)
     expected = torch.rand(5, device=device).cpu()
     for fork in (torch.tpu.fork_rng(), torch.random.fork_rng(devices=[0], device_type="tpu")):
-        torch.tpu.manual_seed(fresh_seed)
+        torch.tpu.manual_seed(seed)
         with fork:
             torch.tpu.manual_seed(1)
             torch.rand(100, device=device)
@@ -334,10 +303,10 @@ def test_seed_functions(device: torch.device) -> None:
     assert torch.tpu.initial_seed() == chosen
 
 
-def test_generator_objects(fresh_seed: int, mode: str, device: torch.device) -> None:
+def test_generator_objects(seed: int, mode: str, device: torch.device) -> None:
     generator = torch.Generator(device=device)
     assert generator.device.type == "tpu"
-    generator.manual_seed(fresh_seed)
+    generator.manual_seed(seed)
     before = torch.tpu.get_rng_state()
     calls: list[Callable[[], Tensor]] = [
         lambda: torch.rand(5, device=device, generator=generator),
@@ -351,14 +320,14 @@ def test_generator_objects(fresh_seed: int, mode: str, device: torch.device) -> 
     ]
     first = _host([call() for call in calls])
     assert torch.equal(torch.tpu.get_rng_state(), before), "the default generator is left alone"
-    generator.manual_seed(fresh_seed)
+    generator.manual_seed(seed)
     torch.testing.assert_close(_host([call() for call in calls]), first, rtol=0, atol=0)
     state = generator.get_state()
     later = torch.rand(5, device=device, generator=generator).cpu()
     other = torch.Generator(device=device)
     other.set_state(state)
     assert torch.equal(torch.rand(5, device=device, generator=other).cpu(), later)
-    assert generator.initial_seed() == fresh_seed
+    assert generator.initial_seed() == seed
 
 
 def test_new_seed_and_parameters_do_not_recompile(device: torch.device) -> None:
@@ -376,7 +345,7 @@ def test_new_seed_and_parameters_do_not_recompile(device: torch.device) -> None:
     assert torch.tpu.cache_stats()["compiles"] == compiled
 
 
-def test_initialisation(fresh_seed: int, mode: str, device: torch.device) -> None:
+def test_initialisation(mode: str, device: torch.device) -> None:
     layer = torch.nn.Linear(100, 200, device=device)
     bound = 1 / math.sqrt(100)
     weight = layer.weight.detach().cpu()
@@ -387,22 +356,3 @@ def test_initialisation(fresh_seed: int, mode: str, device: torch.device) -> Non
     ):
         filled = fill(torch.empty(200, 100, device=device)).cpu()
         assert _distance(filled, _normal_cdf(0, deviation)) < FAR
-
-
-def test_gradients_of_gamma_and_dirichlet_variables(device: torch.device) -> None:
-    # PyTorch's own formulas are approximations, good to about a thousandth.
-    shape = torch.tensor([0.3, 0.3, 1.0, 2.0, 2.0, 10.0, 10.0, 300.0, 300.0, 3000.0])
-    value = torch.tensor([0.1, 5.0, 2.0, 0.5, 9.0, 9.0, 20.0, 310.0, 400.0, 2900.0])
-    actual = torch._standard_gamma_grad(shape.to(device), value.to(device)).cpu()
-    torch.testing.assert_close(actual, torch._standard_gamma_grad(shape, value), rtol=2e-3, atol=0)
-
-    x = torch.tensor([0.01, 0.2, 0.5, 0.9, 0.001, 0.7])
-    alpha = torch.tensor([0.5, 2.0, 20.0, 3.0, 0.1, 40.0])
-    total = torch.tensor([1.5, 9.0, 45.0, 3.5, 50.0, 55.0])
-    actual = torch._dirichlet_grad(*(each.to(device) for each in (x, alpha, total))).cpu()
-    torch.testing.assert_close(actual, torch._dirichlet_grad(x, alpha, total), rtol=5e-3, atol=0)
-
-    # The mean of a gamma variable is its shape, so the mean of its derivatives is 1.
-    shape = torch.full((4000,), 2.5, device=device, requires_grad=True)
-    torch.distributions.Gamma(shape, torch.ones((), device=device)).rsample().sum().backward()
-    assert abs(shape.grad.mean().item() - 1) < 0.02

@@ -1,0 +1,56 @@
+"""Conformance cases of a family's operators, for the file of the family."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from tests.settings import SEED
+
+# The sweep takes more; see tests/conformance.
+INPUTS = 2
+# Beside the forward pass: so many other dtypes and directions, which TORCHTPU_TEST_SEED draws.
+DRAWN = 1
+
+
+@functools.cache
+def cases_of(name: str) -> list[str]:
+    """The cases of an operator that are run, without their mode: what is needed most comes first."""
+    # PyTorch's lists take seconds to load, so a test loads them when it runs and not when pytest collects it.
+    from tests.conformance.cases import DTYPES, FINITE_DIFFERENCES, cases, subjects
+
+    if name not in subjects():
+        return []
+    found = list(dict.fromkeys(case[:3] for case in cases((name,), modes=("strict",))))
+    found = [case for case in found if case[2] not in FINITE_DIFFERENCES]
+    # What PyTorch's CPU does not take is left to the sweep.
+    found = [case for case in found if not subjects()[name].is_for_cuda_only(getattr(torch, case[1]))] or found
+    first = next((case for dtype in DTYPES for case in found if case[1:] == (dtype, "forward")), found[0])
+    others = [case for case in found if case != first]
+    drawn = random.Random(f"{name} {SEED}").sample(others, min(DRAWN, len(others)))
+    return ["/".join(case) for case in (first, *drawn)]
+
+
+def samples(*names: str) -> Callable[[str, str], None]:
+    """A test of these operators, as PyTorch's lists of them are called."""
+
+    @pytest.mark.parametrize("name", names)
+    def test_samples(name: str, mode: str) -> None:
+        from tests.conformance.cases import Case
+        from tests.conformance.exceptions import expected_failure
+        from tests.conformance.judge import run
+
+        cases = cases_of(name)
+        if not cases:
+            pytest.skip("this torch does not list it")
+        cases = [f"{case}/{mode}" for case in cases]
+        verdicts = [run(Case.parse(case), INPUTS) for case in cases if not expected_failure(case)]
+        failures = [f"make conformance CONFORMANCE='{each.case}'\n  {each.why}" for each in verdicts if each.is_failure]
+        if failures:
+            pytest.fail("\n".join(failures), pytrace=False)
+
+    return test_samples

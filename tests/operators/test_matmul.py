@@ -1,0 +1,36 @@
+"""Rows of crates/aten/src/ops/linalg/matmul.rs."""
+
+from tests.operators.samples import samples
+
+test_samples = samples(
+    "__rmatmul__",
+    "addbmm",
+    "addmm",
+    "addmm.decomposed",
+    "addmv",
+    "addr",
+    "baddbmm",
+    "bmm",
+    "bmm.triton_optimized",
+    "corrcoef",
+    "cov",
+    "dot",
+    "einsum",
+    "inner",
+    "kron",
+    "linalg.matrix_power",
+    "linalg.multi_dot",
+    "linalg.vecdot",
+    "matmul",
+    "mm",
+    "mv",
+    "nn.functional.bilinear",
+    "nn.functional.linear",
+    "outer",
+    "sparse.mm.reduce",
+    "sparse.sampled_addmm",
+    "tensordot",
+    "torch._scaled_mm",
+    "torch._scaled_mm_v2",
+    "vdot",
+)

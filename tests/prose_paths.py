@@ -1,0 +1,61 @@
+"""Prints each path in the prose of the documents that does not exist, and fails if there is one. `make lint` runs it.
+
+A path is the target of a link, or a quoted word that begins with a folder of the repository (`crates/aten/src/ops`) or
+ends as source files do (`unary.rs`, `ops/linalg/lu.rs`; such a path may leave out the folders before).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)")
+QUOTED = re.compile(r"`([\w./*<>-]+)`")
+SOURCES = (".rs", ".py", ".pyi", ".cpp", ".h", ".toml", ".md", ".sh")
+# Made by make targets.
+MADE = ("build/", "dist/", "target/", ".venv")
+
+
+def tracked() -> list[str]:
+    """The files, also those that no commit has yet."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def paths(document: str, files: list[str]) -> Iterator[tuple[int, str, bool]]:
+    """The line, the path, and whether it exists, of each path in a document."""
+    folders = {file.split("/")[0] for file in files if "/" in file}
+    for number, line in enumerate((ROOT / document).read_text().splitlines(), 1):
+        for link in LINK.findall(line):
+            if "://" not in link and not link.startswith("mailto:"):
+                yield number, link, (ROOT / document).parent.joinpath(link).exists()
+        for quoted in QUOTED.findall(line):
+            # `<family>.rs` stands for any.
+            pattern = re.sub(r"<[^>]*>", "*", quoted)
+            if quoted.startswith(MADE):
+                continue
+            if "/" in quoted and quoted.split("/")[0] in folders:
+                yield number, quoted, any(True for _ in ROOT.glob(pattern.rstrip("/")))
+            elif quoted.endswith(SOURCES) and not quoted.startswith("."):
+                yield number, quoted, any(fnmatch.fnmatchcase(f"/{file}", f"*/{pattern}") for file in files)
+
+
+def main() -> int:
+    files = tracked()
+    missing = 0
+    for document in files:
+        if document.endswith(".md") and (ROOT / document).exists():
+            for number, path, exists in paths(document, files):
+                if not exists:
+                    print(f"{document}:{number}: {path} does not exist")
+                    missing += 1
+    return int(missing > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

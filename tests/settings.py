@@ -1,0 +1,24 @@
+"""What a run of the tests is set to."""
+
+from __future__ import annotations
+
+import os
+
+MODES = ("debug", "strict", "fused")
+
+# Whatever a test draws, it draws by this number. `make test-nightly` takes the date's.
+SEED = int(os.environ.get("TORCHTPU_TEST_SEED", "0"))
+
+# What halves the CPU time of a compile with XLA's CPU compiler. Most of a run's time is compiling, and most tests judge
+# the lowerings, not LLVM's optimizations.
+QUICK_COMPILES = (
+    "--xla_backend_optimization_level=0",
+    "--xla_llvm_disable_expensive_passes=true",
+    "--xla_cpu_use_fusion_emitters=false",
+    "--xla_cpu_parallel_codegen_split_count=1",
+)
+
+
+def with_quick_compiles(flags: str) -> str:
+    """The flags of XLA, after those that make compiles quick."""
+    return " ".join((*QUICK_COMPILES, flags)).strip()
