@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import torch
 
+from tests import forks
+
 DTYPES = (
     torch.bool,
     torch.uint8,
@@ -86,8 +88,19 @@ def check_compiled(function: Callable[..., Any], device: torch.device, *inputs: 
         assert_same(on_device, list(on_cpu))
 
 
+# Python and the libraries read these when they start.
+READ_AT_THE_START = ("PYTHON", "TORCH_", "OMP_", "MALLOC_", "GLIBC_", "LD_")
+
+
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs code in a process of its own, where nothing has used the device yet."""
+    if any(name.startswith(READ_AT_THE_START) for name in environment):
+        return start_python(code, **environment)
+    return forks.server().run(["-c", code], {**os.environ, **environment})
+
+
+def start_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs code in a process of its own, where not even torch is imported. Takes seconds longer than `run_python`."""
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, timeout=240
     )
@@ -95,6 +108,14 @@ def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str
 
 def check_python(code: str, **environment: str) -> str:
     """What the code printed."""
-    finished = run_python(code, **environment)
+    return _printed(run_python(code, **environment))
+
+
+def check_started_python(code: str, **environment: str) -> str:
+    """What the code printed, in a process where not even torch was imported."""
+    return _printed(start_python(code, **environment))
+
+
+def _printed(finished: subprocess.CompletedProcess[str]) -> str:
     assert finished.returncode == 0, finished.stderr
     return finished.stdout

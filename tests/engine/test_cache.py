@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests import forks
 from tests.helpers import run_python
 
 # A short training; prints the losses and the counters.
@@ -70,8 +71,7 @@ def entries(folder: Path) -> list[Path]:
 def command(folder: Path, *arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """`python -m torchtpu cache`."""
     variables = {**os.environ, "TORCHTPU_CACHE_DIR": str(folder), **environment}
-    line = [sys.executable, "-m", "torchtpu", "cache", *map(str, arguments)]
-    return subprocess.run(line, capture_output=True, text=True, env=variables, timeout=240)
+    return forks.server().run(["-m", "torchtpu", "cache", *map(str, arguments)], variables)
 
 
 # ---- on disk -----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torchtpu
 
-from tests.helpers import check_python, run_python
+from tests.helpers import check_started_python, start_python
 
 NO_AUTOLOAD = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
 PACKAGES = Path(torchtpu.__file__).parent.parent
@@ -51,7 +51,7 @@ for name, value in before.items():
 
 @pytest.mark.parametrize("statement", ["import torch", "import torchtpu"])
 def test_import_prints_nothing(statement: str) -> None:
-    finished = run_python(statement)
+    finished = start_python(statement)
     assert (finished.returncode, finished.stdout, finished.stderr) == (0, "", "")
 
 
@@ -59,7 +59,7 @@ def test_first_use_prints_nothing() -> None:
     code = (
         "import torch; x = torch.randn(8, 8, device='tpu', requires_grad=True); (x @ x).sum().backward(); x.grad.cpu()"
     )
-    finished = run_python(code)
+    finished = start_python(code)
     assert (finished.returncode, finished.stdout, finished.stderr) == (0, "", "")
 
 
@@ -73,23 +73,23 @@ import torch
 x = torch.randn(8, 8, device="tpu", requires_grad=True)
 (x @ x).sum().backward()
 """
-    finished = run_python(code)
+    finished = start_python(code)
     assert (finished.returncode, finished.stdout, finished.stderr) == (0, "", "")
 
 
 def test_import_opens_nothing() -> None:
     code = "import sys, torch, torchtpu; print(torch.tpu.is_initialized(), 'torchtpu.decompose' in sys.modules)"
-    assert check_python(code) == "False False\n"
+    assert check_started_python(code) == "False False\n"
 
 
 def test_import_replaces_nothing_in_torch() -> None:
-    count, *replaced = check_python(REPLACED, **NO_AUTOLOAD).split()
+    count, *replaced = check_started_python(REPLACED, **NO_AUTOLOAD).split()
     assert int(count) > 10_000
     assert replaced == []
 
 
 def test_import_torch_is_enough() -> None:
-    assert check_python("import torch; print((torch.ones(2, device='tpu') + 1).tolist())") == "[2.0, 2.0]\n"
+    assert check_started_python("import torch; print((torch.ones(2, device='tpu') + 1).tolist())") == "[2.0, 2.0]\n"
 
 
 def test_without_autoload() -> None:
@@ -99,7 +99,7 @@ assert not hasattr(torch, "tpu")
 import torchtpu
 print((torch.ones(2, device="tpu") + 1).tolist())
 """
-    assert check_python(code, **NO_AUTOLOAD) == "[2.0, 2.0]\n"
+    assert check_started_python(code, **NO_AUTOLOAD) == "[2.0, 2.0]\n"
 
 
 # ---- where it cannot work --------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def broken(tmp_path: Path) -> Path:
 
 def run_broken(folder: Path, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs code that finds the packages of the folder, whichever way torchtpu is installed here."""
-    return run_python(f"import sys; sys.path.insert(0, {str(folder)!r})\n{code}", **environment)
+    return start_python(f"import sys; sys.path.insert(0, {str(folder)!r})\n{code}", **environment)
 
 
 def test_torch_is_usable_without_the_extension(broken: Path) -> None:
@@ -158,7 +158,7 @@ import torch
 torch.utils.rename_privateuse1_backend("other")
 import torchtpu
 """
-    finished = run_python(code, **NO_AUTOLOAD)
+    finished = start_python(code, **NO_AUTOLOAD)
     assert 'the package behind torch.device("other")' in finished.stderr.splitlines()[-1]
     assert finished.returncode == 1
 
@@ -189,6 +189,6 @@ def test_info_for_people() -> None:
 def test_info_without_a_plugin() -> None:
     command = [sys.executable, "-m", "torchtpu", "info", "--json"]
     code = f"import subprocess, sys; sys.exit(subprocess.run({command!r}).returncode)"
-    finished = run_python(code, TORCHTPU_PLUGIN="/nowhere/plugin.so")
+    finished = start_python(code, TORCHTPU_PLUGIN="/nowhere/plugin.so")
     assert finished.returncode == 1
     assert "/nowhere/plugin.so" in json.loads(finished.stdout)["error"]

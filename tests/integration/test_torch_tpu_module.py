@@ -13,19 +13,7 @@ import pytest
 import torch
 import torchtpu
 
-
-def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs code in a process of its own, where nothing has used the device yet."""
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, timeout=120
-    )
-
-
-def check_python(code: str, **environment: str) -> str:
-    finished = run_python(code, **environment)
-    assert finished.returncode == 0, finished.stderr
-    return finished.stdout
-
+from tests.helpers import check_python, start_python
 
 # ---- import ----------------------------------------------------------------------------------------------------
 
@@ -45,7 +33,7 @@ def test_autoload_can_be_switched_off() -> None:
 
 
 def test_import_prints_nothing_and_opens_nothing() -> None:
-    finished = run_python("import torch; torch.manual_seed(1); assert not torch.tpu.is_initialized()")
+    finished = start_python("import torch; torch.manual_seed(1); assert not torch.tpu.is_initialized()")
     assert (finished.returncode, finished.stdout, finished.stderr) == (0, "", "")
 
 

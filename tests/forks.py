@@ -1,0 +1,110 @@
+"""Processes where nothing has used the device yet, without the seconds that each would take to import torch: they are
+forks of a process that has imported it, and done nothing else.
+
+A process that the operating system starts is needed where the import is what is tested: see `helpers.start_python`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import functools
+import json
+import os
+import runpy
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+import types
+from pathlib import Path
+from typing import Any
+
+SECONDS = 240.0
+
+
+class Server:
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", "from tests.forks import serve; serve()"],
+            cwd=Path(__file__).parents[1],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        atexit.register(self.process.kill)
+
+    def run(self, arguments: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        """As subprocess.run does with `python` before the arguments, which begin with -c or -m."""
+        with tempfile.TemporaryDirectory() as folder:
+            files = [os.path.join(folder, name) for name in ("stdout", "stderr")]
+            request = {"arguments": arguments, "environment": environment, "cwd": os.getcwd(), "files": files}
+            self.process.stdin.write(json.dumps(request) + "\n")
+            self.process.stdin.flush()
+            child = self._answer(SECONDS)
+            try:
+                status = self._answer(SECONDS)
+            except TimeoutError:
+                os.killpg(child, signal.SIGKILL)
+                self._answer(SECONDS)
+                raise subprocess.TimeoutExpired(arguments, SECONDS) from None
+            texts = [open(file, errors="replace").read() for file in files]  # noqa: SIM115 (gone with the folder)
+        return subprocess.CompletedProcess(arguments, status, *texts)
+
+    def _answer(self, seconds: float) -> int:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            if not selector.select(seconds):
+                raise TimeoutError
+        return int(self.process.stdout.readline())
+
+
+@functools.cache
+def server() -> Server:
+    return Server()
+
+
+def serve() -> None:
+    """The process that is forked. In a fork this returns when the fork's program has ended."""
+    # Written to without a buffer: a line is there when `select` says so.
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    import torch  # noqa: F401
+
+    for line in sys.stdin:
+        request = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            os.close(answers)
+            _become(request)
+            return
+        os.write(answers, f"{child}\n".encode())
+        _, status = os.waitpid(child, 0)
+        os.write(answers, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+
+
+def _become(request: dict[str, Any]) -> None:
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    for descriptor, file in enumerate(request["files"], 1):
+        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["cwd"])
+    kind, what, *rest = request["arguments"]
+    sys.argv = [kind, *rest]
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        if kind == "-m":
+            runpy.run_module(what, run_name="__main__", alter_sys=True)
+        else:
+            main.__dict__["__builtins__"] = builtins
+            exec(compile(what, "<string>", "exec"), main.__dict__)
+    except SystemExit:
+        raise
+    except BaseException:
+        traceback.print_exc()
+        sys.exit(1)
