@@ -1,7 +1,7 @@
 //! From a call to a StableHLO function: arguments are read through their views, the row computes, and
 //! results become fresh tensors or are written through the views of mutated arguments.
 
-use stablehlo::{Builder, DType, Extent, Function, Type, Value};
+use stablehlo::{Builder, DType, Extent, Function, Refusal, Type, Value};
 
 use crate::call::{Body, Call};
 use crate::check::Check;
@@ -55,9 +55,9 @@ pub fn lower_call(call: &Call) -> Result<Lowered> {
         Body::Graph(graph) if graph.bounds.is_some() => Error::not_implemented(error.message),
         _ => error,
     })?;
-    match builder.lacking() {
-        Some(what) => Err(Error::not_implemented(format!("{}: {what}", call.operator))),
-        None => Ok(lowered),
+    match builder.refusal() {
+        Some(Refusal::Target(what)) => Err(Error::not_implemented(format!("{}: {what}", call.operator))),
+        _ => Ok(lowered),
     }
 }
 

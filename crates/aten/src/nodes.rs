@@ -1,6 +1,6 @@
 //! The nodes of a graph, each lowered by its row.
 
-use stablehlo::{DType, Extent, Value};
+use stablehlo::{DType, Extent, Refusal, Value};
 
 use crate::call::Call;
 use crate::common::bounded_views;
@@ -56,16 +56,18 @@ pub(crate) fn lower_nodes<'b>(
         node_cx.result_dims = expected.unwrap_or_default();
         let makes_bounded = expected.into_iter().flatten().flatten().flatten().any(|dim| !dim.sizes.is_empty());
         let bounded = makes_bounded || node_cx.args.iter().any(|(_, arg)| is_bounded(arg));
-        if bounded && !table::stands_bounds(&node.operator) {
+        if bounded && !row.bounded {
             return Err(Error::not_implemented(format!("{} does not know bounded dimensions", node.operator)));
         }
+        let before = cx.b().refusal();
         let mut lowered = row.lower(&node_cx);
-        if lowered.is_err() && cx.b().refused().is_some() {
-            if let Some(args) = bounded_views::in_order(&node_cx) {
-                cx.b().forgive();
-                node_cx.args = args;
-                lowered = row.lower(&node_cx);
-            }
+        if lowered.is_err()
+            && matches!(cx.b().refusal(), Some(Refusal::Bounded(_)))
+            && let Some(args) = bounded_views::in_order(&node_cx)
+        {
+            cx.b().reset_refusal(before);
+            node_cx.args = args;
+            lowered = row.lower(&node_cx);
         }
         let mut results = lowered?;
         if bounded {

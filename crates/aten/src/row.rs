@@ -1,6 +1,6 @@
 //! A row of the table: the operators that share a lowering, and the lowering.
 
-use stablehlo::{DTypes, Value};
+use stablehlo::{DTypes, Refusal, Value};
 
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result};
@@ -23,8 +23,8 @@ pub struct Row {
     pub baked: &'static [&'static str],
     pub requirement: Option<Requirement>,
     pub(crate) takes: Option<Takes>,
-    /// Whether it computes what is real of bounded dimensions right, whatever their padding is: it takes no size of
-    /// theirs for a known number. What it builds is checked besides.
+    /// Whether it takes values with bounded dimensions: it computes what is real of them, whatever the padding is, and
+    /// takes no capacity for a size. What it builds is checked as well.
     pub(crate) bounded: bool,
 }
 
@@ -69,15 +69,16 @@ impl Row {
             Lower::Many(f) => f(cx)?,
             Lower::Each { element, parameters } => lower_each(cx, element, parameters)?,
         };
-        if let Some(refused) = cx.b().refused() {
-            return Err(Error::not_implemented(format!("{} with bounded dimensions: {refused}", cx.operator)));
-        }
-        if let Some(dtype) = cx.b().untaken() {
-            return Err(Error::not_implemented_for(cx.operator, dtype));
-        }
-        match cx.b().error() {
-            Some(error) => Err(Error::runtime(format!("{}: internal error in its lowering: {error}", cx.operator))),
-            None => Ok(values),
+        match cx.b().refusal() {
+            // Whoever finishes the function raises what its target does not have.
+            None | Some(Refusal::Target(_)) => Ok(values),
+            Some(Refusal::Bounded(what)) => {
+                Err(Error::not_implemented(format!("{} with bounded dimensions: {what}", cx.operator)))
+            }
+            Some(Refusal::ElementType(dtype)) => Err(Error::not_implemented_for(cx.operator, dtype)),
+            Some(Refusal::Mistake(what)) => {
+                Err(Error::runtime(format!("{}: internal error in its lowering: {what}", cx.operator)))
+            }
         }
     }
 }
@@ -112,6 +113,16 @@ pub const fn one(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> R
 /// A row with several results.
 pub const fn many(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> Result<Vec<Value<'b>>>) -> Row {
     Row { names, lower: Lower::Many(lower), baked: &[], requirement: None, takes: None, bounded: false }
+}
+
+/// A family whose rows all take values with bounded dimensions.
+pub(crate) const fn all_bounded<const N: usize>(mut rows: [Row; N]) -> [Row; N] {
+    let mut i = 0;
+    while i < N {
+        rows[i].bounded = true;
+        i += 1;
+    }
+    rows
 }
 
 /// A row that applies `element` to each element of its lists. `parameters` are the element operator's

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use crate::ops::{control, elementwise, fft, foreach, index, linalg, nn, optim, random, reduce, shape};
 use crate::row::Row;
@@ -68,21 +68,6 @@ const FAMILIES: &[&[Row]] = &[
     shape::views::ROWS,
 ];
 
-/// Families of which every row knows bounded dimensions ([`Row::bounded`]).
-const BOUNDED_FAMILIES: &[&[Row]] = &[
-    elementwise::activation::ROWS,
-    elementwise::binary::ROWS,
-    elementwise::compare::ROWS,
-    elementwise::unary::ROWS,
-    linalg::matmul::ROWS,
-    nn::loss::ROWS,
-    nn::nll::ROWS,
-    nn::softmax::ROWS,
-    reduce::reductions::ROWS,
-    reduce::scan::ROWS,
-    reduce::vector_norm::ROWS,
-];
-
 /// The row of an operator, by its name without `aten::`.
 pub fn find(name: &str) -> Option<&'static Row> {
     static TABLE: OnceLock<FxHashMap<&'static str, &'static Row>> = OnceLock::new();
@@ -91,17 +76,6 @@ pub fn find(name: &str) -> Option<&'static Row> {
         rows.flat_map(|row| row.names.iter().map(move |name| (*name, row))).collect()
     });
     table.get(name).copied().or_else(|| derived(name))
-}
-
-/// Whether an operator's row knows bounded dimensions: it says so itself, or its family does.
-pub(crate) fn stands_bounds(name: &str) -> bool {
-    static NAMES: OnceLock<FxHashSet<&'static str>> = OnceLock::new();
-    let names = NAMES.get_or_init(|| {
-        let rows = FAMILIES.iter().flat_map(|family| family.iter()).filter(|row| row.bounded);
-        let all = rows.chain(BOUNDED_FAMILIES.iter().flat_map(|family| family.iter()));
-        all.flat_map(|row| row.names.iter().copied()).collect()
-    });
-    names.contains(name)
 }
 
 /// The rows that follow from others by rule, made when they are first asked for.

@@ -3,7 +3,7 @@
 //!
 //! What lies behind the real part is the padding: arbitrary, NaN included. Every operation keeps it from reaching the
 //! real part. One that mixes elements along a bounded dimension first replaces the padding with its neutral element;
-//! one that cannot is refused ([`Builder::refused`]), and so is every operation that nobody has thought about.
+//! one that cannot is refused ([`crate::Refusal::Bounded`]), and so is every operation that nobody has thought about.
 
 use std::rc::Rc;
 
@@ -124,21 +124,6 @@ impl Builder {
         self.sizes.borrow()[number as usize].1
     }
 
-    /// Says that something cannot be done with bounded dimensions.
-    pub fn refuse(&self, what: impl Into<String>) {
-        self.refused.borrow_mut().get_or_insert_with(|| what.into());
-    }
-
-    /// Forgets what was refused: it is done in another way.
-    pub fn forgive(&self) {
-        self.refused.borrow_mut().take();
-    }
-
-    /// What could not be done with bounded dimensions, first.
-    pub fn refused(&self) -> Option<String> {
-        self.refused.borrow().clone()
-    }
-
     /// An operation on corresponding elements.
     pub(crate) fn elementwise<'b>(
         &'b self,
@@ -158,7 +143,7 @@ impl Builder {
         for extents in bounded {
             match merge_all(&merged, &extents) {
                 Some(both) if merged.len() == extents.len() => merged = both,
-                _ => self.refuse("dimensions that are bounded differently meet"),
+                _ => self.refuse_bounded("dimensions that are bounded differently meet"),
             }
         }
         Some(merged)
@@ -179,12 +164,6 @@ impl Builder {
             real = Some(real.map_or(below, |real| real & below));
         }
         real
-    }
-
-    pub(crate) fn refuse_bounded(&self, name: &str, operands: &[Value<'_>]) {
-        if operands.iter().any(|value| value.is_bounded()) {
-            self.refuse(name);
-        }
     }
 }
 
@@ -218,7 +197,7 @@ impl<'b> Value<'b> {
                 extent.is_whole() || extent.0.iter().map(|factor| factor.capacity).product::<i64>() == dim
             });
             if !fits || extents.len() != self.rank() {
-                self.builder.refuse("a dimension is not as long as its bound");
+                self.builder.refuse_bounded("a dimension is not as long as its bound");
             }
             self.builder.extents.borrow_mut().insert(self.id, extents.into());
         }
@@ -248,7 +227,7 @@ impl<'b> Value<'b> {
     /// Refuses what counts places along an axis, where padding lies in between.
     pub fn require_prefix(self, axis: usize, what: &str) {
         if !self.extent(axis).is_prefix() {
-            self.builder.refuse(what);
+            self.builder.refuse_bounded(what);
         }
     }
 
@@ -333,7 +312,7 @@ impl<'b> Value<'b> {
         let extents = self.known_extents()?;
         let result = reshaped(&self.dims(), &extents, dims);
         if result.is_none() {
-            self.builder.refuse("a reshape that cuts through a bounded dimension");
+            self.builder.refuse_bounded("a reshape that cuts through a bounded dimension");
         }
         result
     }
@@ -349,7 +328,7 @@ impl<'b> Value<'b> {
     pub(crate) fn extents_if(self, what: &str, untouched: impl Fn(usize) -> bool) -> Option<Vec<Extent>> {
         let extents = self.known_extents()?;
         if (0..extents.len()).any(|axis| !extents[axis].is_whole() && !untouched(axis)) {
-            self.builder.refuse(format!("{what} along a bounded dimension"));
+            self.builder.refuse_bounded(format!("{what} along a bounded dimension"));
         }
         Some(extents.to_vec())
     }
@@ -357,7 +336,7 @@ impl<'b> Value<'b> {
     /// The common extents of a dimension of this value and one of another.
     pub(crate) fn common_extent(self, axis: usize, other: Value<'b>, other_axis: usize) -> Extent {
         self.extent(axis).merge(&other.extent(other_axis)).unwrap_or_else(|| {
-            self.builder.refuse("dimensions that are bounded differently meet");
+            self.builder.refuse_bounded("dimensions that are bounded differently meet");
             Extent::default()
         })
     }
@@ -394,9 +373,9 @@ mod tests {
         assert!((x + 1.0).exp().is_bounded());
         assert!(!x.reduce_sum(&[1]).is_bounded());
         assert_eq!(x.reduce_sum(&[0]).extent(0), bounded(8, number));
-        assert_eq!(b.refused(), None);
+        assert_eq!(b.refusal(), None);
         let _ = x.reverse(&[1]);
-        assert!(b.refused().is_some());
+        assert!(b.refusal().is_some());
         let text = b.finish(&[x]).unwrap().module(&[]);
         assert_eq!(text.matches("stablehlo.select").count(), 1, "{text}");
     }

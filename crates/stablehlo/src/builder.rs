@@ -1,8 +1,8 @@
 //! The builder of one function: typed values, checked as they are made.
 //!
-//! Methods never panic and return no `Result`: the first mistake is kept, later operations go on with
-//! a value of the type that was asked for, and [`Builder::finish`] reports it. So formulas read as
-//! formulas: `(x - mean) * rstd`.
+//! Methods never panic and return no `Result`. After a mistake later operations go on with a value of the type that was
+//! asked for; the builder keeps the mistake ([`crate::Refusal`]), and [`Builder::finish`] returns it. So formulas read
+//! as formulas: `(x - mean) * rstd`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -11,6 +11,7 @@ use std::rc::Rc;
 
 use crate::bounds::Extent;
 use crate::dtype::{DType, Number};
+use crate::refusal::Refusal;
 
 /// How exactly float32 matrix products and convolutions are computed (XLA's precision config).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -109,7 +110,7 @@ pub struct Builder {
     params: RefCell<Vec<u32>>,
     body: RefCell<String>,
     functions: RefCell<Vec<String>>,
-    error: RefCell<Option<Error>>,
+    pub(crate) refusal: RefCell<Option<Refusal>>,
     precision: Cell<Precision>,
     follows_precision: Cell<bool>,
     pub(crate) target: Target,
@@ -122,9 +123,6 @@ pub struct Builder {
     pub(crate) reshapes: RefCell<HashMap<u32, u32>>,
     /// Of values that are transposes: of what, and how.
     pub(crate) transposes: RefCell<HashMap<u32, (u32, Vec<usize>)>>,
-    pub(crate) refused: RefCell<Option<String>>,
-    lacking: Cell<Option<&'static str>>,
-    pub(crate) untaken: Cell<Option<DType>>,
 }
 
 /// A value of the function under construction.
@@ -137,16 +135,6 @@ pub struct Value<'b> {
 impl Builder {
     pub fn new(precision: Precision, target: Target) -> Builder {
         Builder { precision: Cell::new(precision), target, ..Builder::default() }
-    }
-
-    /// Notes what the target does not have.
-    pub(crate) fn lack(&self, what: &'static str) {
-        self.lacking.set(Some(what));
-    }
-
-    /// What the function needs that its target does not have: "TPUs have no ...".
-    pub fn lacking(&self) -> Option<&'static str> {
-        self.lacking.get()
     }
 
     pub fn precision(&self) -> Precision {
@@ -204,20 +192,15 @@ impl Builder {
         self.line(flat, &text).reshape(dims)
     }
 
-    /// Keeps the first mistake and returns a stand-in of type `ty`.
+    /// Keeps a mistake and returns a stand-in of type `ty`.
     pub fn fail(&self, message: impl Into<String>, ty: Type) -> Value<'_> {
-        self.error.borrow_mut().get_or_insert_with(|| Error(message.into()));
+        self.refuse(Refusal::Mistake(message.into()));
         self.value(ty)
-    }
-
-    /// The first mistake so far.
-    pub fn error(&self) -> Option<Error> {
-        self.error.borrow().clone()
     }
 
     /// Emits `name(operands) {attributes} : types`, with one result. Refuses bounded operands.
     pub fn op<'b>(&'b self, name: &str, operands: &[Value<'b>], attributes: &str, ty: Type) -> Value<'b> {
-        self.refuse_bounded(name, operands);
+        self.refuse_bounded_operands(name, operands);
         self.emit(name, operands, attributes, ty)
     }
 
@@ -239,7 +222,7 @@ impl Builder {
         attributes: &str,
         types: Vec<Type>,
     ) -> Vec<Value<'b>> {
-        self.refuse_bounded(name, operands);
+        self.refuse_bounded_operands(name, operands);
         self.emit_with_regions(name, operands, regions, attributes, types)
     }
 
@@ -320,8 +303,8 @@ impl Builder {
 
     /// Ends the function. Takes the builder by reference because its values borrow it.
     pub fn finish(&self, results: &[Value<'_>]) -> Result<Function, Error> {
-        if let Some(error) = self.error.take() {
-            return Err(error);
+        if let Some(Refusal::Mistake(message)) = self.refusal() {
+            return Err(Error(message));
         }
         let mut body = self.body.take();
         let _ = writeln!(body, "\"func.return\"({}) : ({}) -> ()", self.names(results), self.type_list(results));

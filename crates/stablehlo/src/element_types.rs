@@ -2,6 +2,7 @@
 
 use crate::builder::{Builder, Value};
 use crate::dtype::DType;
+use crate::refusal::Refusal;
 
 /// A set of element types.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,7 +82,7 @@ fn taken(operation: &str) -> DTypes {
 }
 
 impl Builder {
-    /// Notes an operation on a type that it does not take.
+    /// Refuses an operation on a type that it does not take.
     pub(crate) fn check_element_type(&self, operation: &str, operands: &[Value<'_>]) {
         if let Some(dtype) = operands.last().map(|last| last.dtype()) {
             self.check_taken(dtype, taken(operation));
@@ -89,14 +90,9 @@ impl Builder {
     }
 
     pub(crate) fn check_taken(&self, dtype: DType, taken: DTypes) {
-        if !taken.contains(dtype) && self.untaken.get().is_none() {
-            self.untaken.set(Some(dtype));
+        if !taken.contains(dtype) {
+            self.refuse(Refusal::ElementType(dtype));
         }
-    }
-
-    /// The first type that an operation of the function does not take.
-    pub fn untaken(&self) -> Option<DType> {
-        self.untaken.get()
     }
 }
 
@@ -110,10 +106,10 @@ mod tests {
         let b = Builder::default();
         let [float, boolean] = [DType::F32, DType::Bool].map(|dtype| b.parameter(Type::new(dtype, &[3])));
         let _ = (float.exp(), float - float, boolean & boolean, boolean + boolean, float.lt(0.0));
-        assert_eq!(b.untaken(), None);
+        assert_eq!(b.refusal(), None);
         let _ = boolean - boolean;
         let _ = float & float;
-        assert_eq!(b.untaken(), Some(DType::Bool));
+        assert_eq!(b.refusal(), Some(Refusal::ElementType(DType::Bool)));
     }
 
     #[test]
@@ -121,8 +117,8 @@ mod tests {
         let b = Builder::default();
         let complex = b.parameter(Type::new(DType::C64, &[3]));
         let _ = complex.eq(complex);
-        assert_eq!(b.untaken(), None);
+        assert_eq!(b.refusal(), None);
         let _ = complex.lt(complex);
-        assert_eq!(b.untaken(), Some(DType::C64));
+        assert_eq!(b.refusal(), Some(Refusal::ElementType(DType::C64)));
     }
 }

@@ -66,7 +66,7 @@ impl Builder {
         let types = operands.iter().map(|v| v.ty()).collect();
         let extents = self.merged(operands);
         if operands.iter().any(|operand| operand.is_bounded_along(&[axis])) {
-            self.refuse("a sort along a bounded dimension");
+            self.refuse_bounded("a sort along a bounded dimension");
         }
         let results = self.emit_with_regions("stablehlo.sort", operands, &[region], &attributes, types);
         results.into_iter().map(|result| result.with_extents(extents.clone())).collect()

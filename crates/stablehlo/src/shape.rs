@@ -32,7 +32,7 @@ impl Builder {
         }
         let extents = self.merged(values);
         if values.iter().any(|value| value.is_bounded_along(&[axis])) {
-            self.refuse("concatenate along a bounded dimension");
+            self.refuse_bounded("concatenate along a bounded dimension");
         }
         self.emit("stablehlo.concatenate", values, &format!("dimension = {axis} : i64"), ty).with_extents(extents)
     }

@@ -4,6 +4,7 @@ use crate::Builder;
 use crate::bounds::Extent;
 use crate::builder::{Precision, Target, Type, Value, array, join};
 use crate::dtype::DType;
+use crate::refusal::Refusal;
 
 /// A window over all dimensions of an operand.
 #[derive(Clone, Debug)]
@@ -146,7 +147,7 @@ impl Scatter {
             // A window that is bounded where the operand is not would write its padding.
             let (of_operand, of_update) = (operand.extent(i), updates.extent(j as usize));
             if !of_update.is_whole() && of_operand != of_update {
-                operand.builder.refuse("an update with a bounded window");
+                operand.builder.refuse_bounded("an update with a bounded window");
             }
         }
         let axes: Vec<usize> = (0..extents.len()).filter(|&i| i != vector && !extents[i].is_whole()).collect();
@@ -191,7 +192,7 @@ impl<'b> Value<'b> {
     /// `stablehlo.convolution` of this input with `kernel`.
     pub fn convolution(self, kernel: Value<'b>, c: &Convolution) -> Value<'b> {
         if self.is_paired() {
-            self.builder.lack("TPUs have no convolutions of 64-bit integers");
+            self.builder.refuse(Refusal::Target("TPUs have no convolutions of 64-bit integers"));
         }
         let (input, filter) = (self.dims(), kernel.dims());
         let spatial = c.strides.len();
@@ -240,10 +241,10 @@ impl<'b> Value<'b> {
         let grouped = c.feature_groups != 1 || c.batch_groups != 1;
         let spatial_bounded = self.is_bounded_along(&c.input[2..]) || kernel.is_bounded_along(&c.kernel[2..]);
         if spatial_bounded || grouped && (self.is_bounded_along(&[c.input[1]]) || kernel.is_bounded()) {
-            self.builder.refuse("a convolution along a bounded dimension");
+            self.builder.refuse_bounded("a convolution along a bounded dimension");
         }
         if c.batch_groups != 1 {
-            self.builder.refuse_bounded("a convolution in groups", &[self]);
+            self.builder.refuse_bounded_operands("a convolution in groups", &[self]);
         }
         let mut extents = vec![Extent::default(); spatial + 2];
         (extents[c.output[0]], extents[c.output[1]]) = (self.extent(c.input[0]), kernel.extent(c.kernel[0]));
@@ -386,7 +387,7 @@ impl<'b> Value<'b> {
     pub fn fft(self, kind: Fft, size: i64) -> Value<'b> {
         let mut ty = self.ty();
         if self.builder.target == Target::Tpu && ty.dtype.real() == DType::F64 {
-            self.builder.lack("TPUs have no Fourier transforms in double precision");
+            self.builder.refuse(Refusal::Target("TPUs have no Fourier transforms in double precision"));
         }
         let half = size / 2 + 1;
         let (name, from, to) = match kind {

@@ -87,7 +87,7 @@ impl<'b> Cx<'b> {
     fn wrong<T>(&self, name: &str, expected: &str) -> Result<T> {
         if matches!(self.arg(name), Arg::Plain(ArgSpec::Dim(_) | ArgSpec::Dims(_))) {
             // Kept, also where the row would do without the argument.
-            self.b().refuse(format!("a bounded {name}"));
+            self.b().refuse_bounded(format!("a bounded {name}"));
         }
         Err(Error::runtime(format!("{}: argument '{name}' must be {expected}", self.operator)))
     }

@@ -121,7 +121,7 @@ fn any_view_is_read_and_written() {
             let updated = write(Some(whole), numel as usize * 4, &spec, value, None);
             assert_eq!(value.dims(), spec.sizes, "{held:?} {spec:?}");
             assert_eq!(updated.numel(), numel, "{held:?} {spec:?}");
-            assert_eq!(builder.error(), None, "{held:?} {spec:?}");
+            assert_eq!(builder.refusal(), None, "{held:?} {spec:?}");
         }
     }
 }
@@ -148,7 +148,7 @@ fn other_types_show_the_same_bytes() {
             assert_eq!(value.ty(), Type::new(to, &spec.sizes), "{from} as {to}");
             let updated = write(Some(base), base.ty().size_bytes(), &spec, value, None);
             assert_eq!(updated.ty(), base.ty(), "{from} as {to}");
-            assert_eq!(builder.error(), None, "{from} as {to}");
+            assert_eq!(builder.refusal(), None, "{from} as {to}");
         }
     }
 }

@@ -8,9 +8,9 @@ use crate::common::clamp::clamp_to;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::number_check::Fit;
-use crate::row::{Row, many, one};
+use crate::row::{Row, all_bounded, many, one};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &all_bounded([
     // Piecewise linear ones.
     one(&["relu"], |cx| Ok(cx.tensor("self")?.max(0))).takes(&["self"], DTypes::REAL_NUMBERS),
     one(&["threshold"], |cx| {
@@ -183,7 +183,7 @@ pub(crate) const ROWS: &[Row] = &[
         let sigmoid = gate.logistic();
         Ok((value_change * sigmoid + gate_change * result * (-sigmoid + 1.0)).convert(dtype))
     }),
-];
+]);
 
 const GRADIENT: [&str; 2] = ["grad_output", "self"];
 

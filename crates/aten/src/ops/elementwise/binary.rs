@@ -6,9 +6,9 @@ use crate::common::clamp::clamp_to;
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result};
 use crate::number_check::Fit;
-use crate::row::{Row, one};
+use crate::row::{Row, all_bounded, one};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["add.Tensor", "add.Scalar"], |cx| scaled(cx, ["self", "other"], |x, y| x + y)),
     one(&["sub.Tensor", "sub.Scalar"], |cx| scaled(cx, ["self", "other"], |x, y| x - y)),
     one(&["rsub.Tensor", "rsub.Scalar"], |cx| {
@@ -101,7 +101,7 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(divisor.eq(0).select(divisor, (x / divisor.max(1) * y).abs()))
     })
     .takes(&["self", "other"], DTypes::INTEGERS),
-];
+]);
 
 /// A factor in the arithmetic's type; `None` when it is known to be 1.
 fn factor<'b>(cx: &Cx<'b>, name: &str, like: &str) -> Result<Option<Value<'b>>> {

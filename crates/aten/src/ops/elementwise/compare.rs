@@ -4,9 +4,9 @@ use stablehlo::{Comparison, DType, Value};
 
 use crate::cx::Cx;
 use crate::error::Result;
-use crate::row::{Row, one};
+use crate::row::{Row, all_bounded, one};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["eq.Tensor", "eq.Scalar"], |cx| compared(cx, Comparison::Eq)),
     one(&["ne.Tensor", "ne.Scalar"], |cx| compared(cx, Comparison::Ne)),
     one(&["lt.Tensor", "lt.Scalar"], |cx| compared(cx, Comparison::Lt)),
@@ -46,7 +46,7 @@ pub(crate) const ROWS: &[Row] = &[
         ],
         |cx| cx.pair("self", "other").map(|(x, amount)| shift_right(x, amount)),
     ),
-];
+]);
 
 fn compared<'b>(cx: &Cx<'b>, comparison: Comparison) -> Result<Value<'b>> {
     cx.pair("self", "other").map(|(x, y)| x.compare(comparison, y))

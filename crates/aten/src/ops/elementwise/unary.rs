@@ -7,9 +7,9 @@ use stablehlo::{DType, DTypes, Value};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::promote::float_dtype;
-use crate::row::{Row, many, one};
+use crate::row::{Row, all_bounded, many, one};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &all_bounded([
     // Of any number.
     one(&["abs"], |cx| Ok(cx.tensor("self")?.abs())),
     one(&["neg"], |cx| match cx.tensor("self")? {
@@ -75,7 +75,7 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["deg2rad"], |cx| cx.float_unary(|x| x * (PI / 180.0))),
     one(&["rad2deg"], |cx| cx.float_unary(|x| x * (180.0 / PI))),
     one(&["sinc"], |cx| cx.float_unary(|x| x.eq(0).select(x.splat_like(1), (x * PI).sin() / (x * PI)))),
-];
+]);
 
 /// -1, 0 or 1, and 0 for NaN; for a complex number its direction.
 pub(crate) fn sign<'b>(x: Value<'b>) -> Value<'b> {

@@ -243,7 +243,7 @@ fn from_start<'b>(x: Value<'b>, mut indices: Vec<Option<Value<'b>>>) -> Vec<Opti
         let Some(index) = place else { continue };
         if is_mask(*index) {
             if x.is_bounded() || index.is_bounded() {
-                x.builder().refuse("a mask");
+                x.builder().refuse_bounded("a mask");
             }
         } else if x.is_bounded_along(&[axis]) {
             *place = Some(index.lt(0).select(*index + x.size(axis, index.dtype()), *index));

@@ -8,9 +8,9 @@ use stablehlo::{DType, DTypes, DotDims, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::row::{Row, one};
+use crate::row::{Row, all_bounded, one};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["mm", "mm.dtype"], |cx| rounded(cx, factors(cx, "self", "mat2", mm)?)),
     one(&["bmm", "bmm.dtype"], |cx| rounded(cx, factors(cx, "self", "mat2", bmm)?)),
     one(&["mv"], |cx| rounded(cx, factors(cx, "self", "vec", mv)?)),
@@ -40,7 +40,7 @@ pub(crate) const ROWS: &[Row] = &[
         let dims = DotDims { lhs_contract: vec![1], rhs_contract: vec![0], ..DotDims::default() };
         Ok(cx.tensor("self")?.dot_general(cx.tensor("mat2")?, &dims, DType::I32))
     }),
-];
+]);
 
 /// The product over pairs of dimensions, in the type that PyTorch accumulates in.
 pub(crate) fn product<'b>(a: Value<'b>, b: Value<'b>, dims: &DotDims) -> Value<'b> {

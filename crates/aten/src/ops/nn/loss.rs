@@ -6,9 +6,9 @@ use crate::common::loss_reduction::Reduction;
 use crate::common::parameters::wide_or_none;
 use crate::cx::Cx;
 use crate::error::{Error, Result, scalar_type_name};
-use crate::row::{Row, one};
+use crate::row::{Row, all_bounded, one};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["mse_loss"], |cx| loss(cx, |x, target| Ok((x - target).square()))).takes(&["self", "target"], DTypes::FLOATS),
     one(&["mse_loss_backward"], |cx| gradient(cx, |x, target| Ok((x - target) * 2.0))),
     one(&["smooth_l1_loss"], |cx| {
@@ -71,7 +71,7 @@ pub(crate) const ROWS: &[Row] = &[
             Ok(weighted(cx, (one - target) * x + no))
         })
     }),
-];
+]);
 
 /// `log(1 + exp x)` without overflow.
 fn softplus(x: Value<'_>) -> Value<'_> {

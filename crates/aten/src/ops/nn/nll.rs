@@ -7,12 +7,12 @@ use crate::common::loss_reduction::Reduction;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::places::{take_along, take_flat};
-use crate::row::{Row, many, one};
+use crate::row::{Row, all_bounded, many, one};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &all_bounded([
     many(&["nll_loss_forward", "nll_loss2d_forward"], forward).takes(&["self"], DTypes::FLOATS),
     one(&["nll_loss_backward", "nll_loss2d_backward"], backward),
-];
+]);
 
 /// The target classes of a prediction whose dimension `axis` is over the classes.
 struct Targets<'b> {

@@ -4,9 +4,9 @@ use stablehlo::{DType, DTypes, Value};
 
 use crate::cx::Cx;
 use crate::error::Result;
-use crate::row::{Row, one};
+use crate::row::{Row, all_bounded, one};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["_softmax"], |cx| float_along(cx, softmax)),
     one(&["_log_softmax"], |cx| {
         float_along(cx, |x, axes| {
@@ -48,7 +48,7 @@ pub(crate) const ROWS: &[Row] = &[
         let gradient = product - output * product.reduce_sum(&axes).keep_dims(&axes);
         Ok(hidden.select(gradient.splat_like(0), gradient).convert(dtype))
     }),
-];
+]);
 
 /// `f` of `self` along `dim`, in the type of the result.
 fn float_along<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, &[usize]) -> Value<'b>) -> Result<Value<'b>> {

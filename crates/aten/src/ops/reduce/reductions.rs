@@ -6,9 +6,9 @@ use crate::common::reductions::{Extreme, extreme_with_position, keep, log_sum_ex
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::promote::float_dtype;
-use crate::row::{Row, many, one};
+use crate::row::{Row, all_bounded, many, one};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["sum", "sum.dim_IntList"], |cx| accumulated(cx, |x, axes| x.reduce_sum(axes))),
     one(&["prod", "prod.dim_int"], |cx| accumulated(cx, |x, axes| x.reduce_prod(axes))),
     one(&["nansum"], |cx| accumulated(cx, |x, axes| x.is_nan().select(x.splat_like(0), x).reduce_sum(axes))),
@@ -62,7 +62,7 @@ pub(crate) const ROWS: &[Row] = &[
         let dtype = float_dtype(x.dtype());
         Ok(reduced(cx, x.convert(dtype.opmath()), log_sum_exp)?.convert(dtype))
     }),
-];
+]);
 
 /// A reduction whose result has the type of the argument `dtype`, or that of `self` (int64 for
 /// integers).

@@ -5,9 +5,9 @@ use stablehlo::{DType, DTypes, Number, Value};
 use crate::common::reductions::widened;
 use crate::cx::Cx;
 use crate::error::Result;
-use crate::row::{Row, many, one};
+use crate::row::{Row, all_bounded, many, one};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["cumsum"], |cx| running(cx, Number::Int(0), |a, x| a + x)),
     one(&["cumprod"], |cx| running(cx, Number::Int(1), |a, x| a * x)),
     many(&["cummax"], |cx| {
@@ -29,7 +29,7 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(scanned(x.convert(wide).barrier())?.barrier().convert(x.dtype()))
     })
     .takes(&["self"], DTypes::INEXACT),
-];
+]);
 
 /// A scan along the argument `dim`; a 0-d value is its own.
 fn scan_along<'b>(

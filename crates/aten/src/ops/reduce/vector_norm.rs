@@ -6,9 +6,9 @@ use crate::common::reductions::{reduced, vector_norm};
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::promote::float_dtype;
-use crate::row::{Row, one};
+use crate::row::{Row, all_bounded, one};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["linalg_vector_norm"], |cx| norm_row(cx, "ord")).takes(&["self"], DTypes::INEXACT).baked(&["ord"]),
     one(&["norm.Scalar", "norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype", "norm.ScalarOpt_dtype"], |cx| {
         norm_row(cx, "p")
@@ -35,7 +35,7 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .takes(&["self"], DTypes::INEXACT)
     .baked(&["p"]),
-];
+]);
 
 fn order(cx: &Cx<'_>, name: &str) -> Result<f64> {
     if cx.is_none(name) { Ok(2.0) } else { Ok(cx.number(name)?.to_f64()) }
