@@ -22,6 +22,9 @@ pub struct ExportInput {
 /// The module's text, as the compiler of `target` takes it: `@main` takes the inputs that are no constants and then
 /// the graph's numbers, in order, and returns the graph's results, all of them dense and row-major. Of a graph with
 /// bounded dimensions, inputs and results are as large as they can get, with what is real at the start.
+///
+/// As a call on a device runs it (`is_called`), `@main` also takes the random state where it draws random numbers, as its
+/// last input, and returns what its checks have met, as its last results. Nobody else could give and read them.
 pub fn module_text(
     graph: Graph,
     bounded: &[BoundedInput],
@@ -29,6 +32,7 @@ pub fn module_text(
     numbers: &[DType],
     results: Vec<ResultSpec>,
     target: Target,
+    is_called: bool,
 ) -> Result<String> {
     let lowered = lower_call(&Call {
         operator: "the exported program".into(),
@@ -48,7 +52,7 @@ pub fn module_text(
         results: Some(results.into_iter().map(Some).collect()),
         precision: Precision::Highest,
         target,
-        is_checked: false,
+        is_checked: is_called,
     })?;
     let is_scattered = |output: &Output| match output {
         Output::Fresh { extents, .. } => !extents.iter().all(Extent::is_prefix),
@@ -72,7 +76,9 @@ pub fn module_text(
         }
     }
     params.extend(numbers.iter().enumerate().map(|(i, &dtype)| format!("%n{i}: {}", Type::new(dtype, &[]))));
-    let taken = taken(&lowered, numbers, &mut body)?;
+    let draws = is_called && lowered.params.contains(&ParamSource::RandomState);
+    params.extend(draws.then(|| format!("%random: {}", Type::new(DType::U64, &[2]))));
+    let taken = taken(&lowered, numbers, draws, &mut body)?;
     let function = &lowered.function;
     let names: Vec<String> = (0..function.results.len()).map(|i| format!("%o{i}")).collect();
     let equals = if names.is_empty() { "" } else { " = " };
@@ -103,7 +109,7 @@ fn placed(mut graph: Graph, bounded: &[BoundedInput]) -> Graph {
 }
 
 /// What `@main` hands to the function. A number is taken in as many types as the operators want it in.
-fn taken(lowered: &Lowered, numbers: &[DType], body: &mut String) -> Result<Vec<String>> {
+fn taken(lowered: &Lowered, numbers: &[DType], draws: bool, body: &mut String) -> Result<Vec<String>> {
     let one = |(param, source): (usize, &ParamSource)| match *source {
         ParamSource::Storage(i) => Ok(format!("%i{i}")),
         ParamSource::Scalar { index, dtype } => {
@@ -111,6 +117,7 @@ fn taken(lowered: &Lowered, numbers: &[DType], body: &mut String) -> Result<Vec<
             let _ = writeln!(body, "%p{param} = \"stablehlo.convert\"(%n{index}) : ({from}) -> {to}");
             Ok(format!("%p{param}"))
         }
+        ParamSource::RandomState if draws => Ok("%random".into()),
         ParamSource::RandomState | ParamSource::Offset(_) => Err(not_implemented("it cannot draw random numbers")),
     };
     lowered.params.iter().enumerate().map(one).collect()

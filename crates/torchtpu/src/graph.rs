@@ -33,9 +33,10 @@ pub fn define_graph(py: Python<'_>, inputs: usize, nodes: Nodes<'_>, outputs: Ve
 
 /// The text of a module that computes a graph, given as for `define_graph`, and written for the compiler of a platform.
 /// Each input is its dtype and sizes, and the bytes of one that becomes a constant; each number its dtype; each result
-/// its dtype and sizes. `bounds` are as for `CompiledGraph`.
+/// its dtype and sizes. `bounds` are as for `CompiledGraph`. With `is_called` it is the module that a call on a device
+/// runs: it may draw random numbers, and returns what its checks have met.
 #[pyfunction]
-#[pyo3(signature = (graph, inputs, numbers, results, platform=None, bounds=None))]
+#[pyo3(signature = (graph, inputs, numbers, results, platform=None, bounds=None, is_called=false))]
 pub fn stablehlo(
     py: Python<'_>,
     graph: (usize, Nodes<'_>, Vec<Option<usize>>),
@@ -44,6 +45,7 @@ pub fn stablehlo(
     results: Vec<Dense>,
     platform: Option<&str>,
     bounds: Option<BoundsOf>,
+    is_called: bool,
 ) -> PyResult<String> {
     let (bounds, bounded) = bounds.map(to_bounds).unzip();
     let graph = Graph { bounds, ..to_graph(graph.0, graph.1, graph.2)? };
@@ -64,7 +66,8 @@ pub fn stablehlo(
     };
     let results = results.into_iter().map(result).collect::<PyResult<Vec<_>>>()?;
     let bounded = bounded.unwrap_or_default();
-    py.detach(|| export::module_text(graph, &bounded, &inputs, &numbers, results, target)).map_err(super::to_python)
+    py.detach(|| export::module_text(graph, &bounded, &inputs, &numbers, results, target, is_called))
+        .map_err(super::to_python)
 }
 
 fn to_graph(inputs: usize, nodes: Nodes<'_>, outputs: Vec<Option<usize>>) -> PyResult<Graph> {

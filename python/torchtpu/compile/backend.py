@@ -11,6 +11,8 @@ from torch.fx import GraphModule
 from torchtpu import _C
 from torchtpu.compile.options import Flag, Flags, flags_of
 
+Compiler = Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]
+
 # Where graphs without tpu tensors go: the default backend of before.
 others: str | Callable[..., Any] = "inductor"
 
@@ -24,16 +26,13 @@ def tpu(
     name: str | None = None,
 ) -> Callable[..., Any]:
     """Compiles a graph of Dynamo's that has tpu tensors; others go to the backend that was the default before."""
-    if not _has_tpu_tensors(module, inputs):
+    if not has_tpu_tensors(module, inputs):
         return _hand_on(module, inputs, mode, options, name)
     return _compile(module, inputs, flags_of(mode, options))
 
 
 def _compile(module: GraphModule, inputs: Sequence[Any], flags: Flags) -> Callable[..., Any]:
-    import torch._functorch.config as functorch
-    from torch._dynamo.backends.common import aot_autograd
     from torch._functorch._aot_autograd.logging_utils import get_aot_graph_name
-    from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     from torchtpu.compile.artifacts import record_programs
     from torchtpu.compile.segments import compile_graph
@@ -44,9 +43,22 @@ def _compile(module: GraphModule, inputs: Sequence[Any], flags: Flags) -> Callab
     def compiler(graph: GraphModule, _: Sequence[Any]) -> Callable[[list[Any]], Any]:
         return compile_graph(graph, f"compiled {get_aot_graph_name()}", rows, flags)
 
+    return with_autograd(module, inputs, compiler, compiler)
+
+
+def with_autograd(
+    module: GraphModule, inputs: Sequence[Any], forward: Compiler, backward: Compiler
+) -> Callable[..., Any]:
+    """Makes functional graphs of a graph of Dynamo's, one of them for gradients if there are to be any, and compiles
+    them."""
+    import torch._functorch.config as functorch
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
     # No decompositions here: where an operator has no row, the encoder puts in what eager would trace.
     compile_with_autograd = aot_autograd(
-        fw_compiler=compiler,
+        fw_compiler=forward,
+        bw_compiler=backward,
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )
@@ -56,7 +68,7 @@ def _compile(module: GraphModule, inputs: Sequence[Any], flags: Flags) -> Callab
         return compile_with_autograd(module, inputs)
 
 
-def _has_tpu_tensors(module: GraphModule, inputs: Sequence[Any]) -> bool:
+def has_tpu_tensors(module: GraphModule, inputs: Sequence[Any]) -> bool:
     def is_tpu(value: Any) -> bool:
         if isinstance(value, list | tuple):
             return any(is_tpu(each) for each in value)

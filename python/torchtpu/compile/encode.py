@@ -143,7 +143,7 @@ class GraphEncoder(SizeEncoder):
         positions = [self.placeholders.index(node) for node in written]
         bounds = self.described_bounds()
         kinds = self.kinds + "n" * extra
-        call = _C.CompiledGraph(name, graph, kinds, positions, described, sources, device, list(flags), bounds)
+        call = self.make(name, graph, kinds, positions, described, sources, device, list(flags), bounds)
         others = [(position, value) for position, value in others if value is not None]
         captured = [on_a_clean_thread(functools.partial(each.to, f"tpu:{device}")) for each in self.captured]
         spans = [(self.placeholders.index(node), *self._memory.extent(node)) for node in self._memory.inputs]
@@ -165,6 +165,10 @@ class GraphEncoder(SizeEncoder):
             return outputs
 
         return complete
+
+    def make(self, *description: Any) -> Run:
+        """What is called for the graph: a compiled graph of the core."""
+        return _C.CompiledGraph(*description)
 
     def described_bounds(self) -> Any:
         """The bounded dimensions, as the core takes them."""

@@ -31,14 +31,12 @@ SYM_SIZE = torch.ops.aten.sym_size.int
 
 def compile_graph(module: GraphModule, name: str, rows: frozenset[str], flags: Flags) -> Callable[[list[Any]], Any]:
     """Compiles a functional graph of AOTAutograd's into what it calls with the list of the graph's inputs."""
-    _describe_random_states(module)
-    places = _places(module)
-    devices = set(places.values())
-    if len(devices) <= 1 and HOST not in devices:
-        device = int(next(iter(devices), "0"))
+    describe_random_states(module)
+    device = only_device(module)
+    if device is not None:
         run = _program(module, name, rows, flags, device)
     else:
-        run = _segments(module, places, name, rows, flags)
+        run = _segments(module, _places(module), name, rows, flags)
 
     def call(inputs: list[Any]) -> list[Any]:
         return run(inputs)
@@ -174,7 +172,7 @@ def symbols_of(module: GraphModule) -> dict[Any, Told]:
     return symbols
 
 
-def _describe_random_states(module: GraphModule) -> None:
+def describe_random_states(module: GraphModule) -> None:
     """AOTAutograd takes the random state that checkpointing keeps for the CPU's; here it is a key and a counter."""
     for node in module.graph.find_nodes(op="call_function", target=run_and_save_rng_state):
         for user in node.users:
@@ -182,6 +180,12 @@ def _describe_random_states(module: GraphModule) -> None:
                 user.meta["val"] = torch.empty(16, dtype=torch.uint8, device="meta")
     for node in module.graph.find_nodes(op="call_function", target=run_with_rng_state):
         node.args[0].meta["val"] = torch.empty(16, dtype=torch.uint8, device="meta")
+
+
+def only_device(module: GraphModule) -> int | None:
+    """The index of the device that runs all of a graph; None if there are several, or the host runs a part."""
+    devices = set(_places(module).values())
+    return int(next(iter(devices), "0")) if len(devices) <= 1 and HOST not in devices else None
 
 
 def _places(module: GraphModule) -> dict[Node, str]:

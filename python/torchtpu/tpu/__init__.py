@@ -5,6 +5,7 @@ torch.tpu.eager_mode = "fused"
 with torch.tpu.set_eager_mode("debug", check_finite=True): ...
 torch.tpu.memory_allocated(), torch.tpu.cache_stats()
 with torch.tpu.explain() as explanation: ...
+print(torch.tpu.stablehlo(function, x))
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ from torchtpu.tpu.streams import (
     set_stream,
     stream,
 )
+from torchtpu.tpu.text import stablehlo
 
 __all__ = [
     "EagerMode",
@@ -129,6 +131,7 @@ __all__ = [
     "set_rng_state",
     "set_rng_state_all",
     "set_stream",
+    "stablehlo",
     "stream",
     "synchronize",
 ]
