@@ -1,16 +1,17 @@
-//! What a row asks of the data. A program cannot raise: it tells what it has met, and whoever reads next is told.
+//! Checks of the data. A program cannot raise an error, so it returns a number for each check. The host looks at the
+//! number at its next read and raises the error.
 
 use crate::error::Error;
 
-/// A demand that a program has looked into: it returns [`Check::HOLDS`], or a number that does not meet the demand.
+/// A check that a program makes: it returns [`Check::HOLDS`], or a number of the data that fails the check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
-    /// What is raised, where [`Check::NUMBER`] stands for the number.
+    /// The error to raise; [`Check::NUMBER`] in its message stands for the number.
     pub error: Error,
 }
 
 impl Check {
-    /// What the program returns where all is well.
+    /// What the program returns if the check holds.
     pub const HOLDS: i64 = i64::MIN;
 
     /// Stands for the number in a message.

@@ -19,11 +19,11 @@ pub struct Graph {
 /// The bounded dimensions of a graph's values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bounds {
-    /// Which inputs, all numbers, are its sizes, and as large as they can get.
+    /// Which inputs, all numbers, are its sizes, with their capacities.
     pub sizes: Vec<(usize, i64)>,
-    /// Of inputs that have such dimensions, by their numbers.
+    /// The extents of inputs that have such dimensions, by the numbers of the inputs.
     pub inputs: Vec<(usize, Vec<Extent>)>,
-    /// What PyTorch says of each node's results, where it is known.
+    /// The sizes that PyTorch gives each node's results, where they are known.
     pub results: Vec<Option<Vec<Option<Vec<Dim>>>>>,
 }
 

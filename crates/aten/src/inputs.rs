@@ -22,8 +22,7 @@ pub enum ParamSource {
     RandomState,
 }
 
-/// The function's parameters, made when they are first asked for, so that a program takes only
-/// what it reads.
+/// The function's parameters. Each is made when it is first read, so a program takes only what it reads.
 pub(crate) struct Inputs<'b> {
     pub builder: &'b Builder,
     storages: Vec<StorageSpec>,
@@ -31,11 +30,11 @@ pub(crate) struct Inputs<'b> {
     /// The random state after the draws so far, and how many 128-bit blocks they took.
     random: Cell<Option<Value<'b>>>,
     random_blocks: Cell<u64>,
-    /// Whether draws repeat earlier ones, which the generator has counted already.
+    /// Whether draws repeat earlier ones, which the generator has already counted.
     random_replays: Cell<bool>,
-    /// What rows have asked of the data; `None` where nobody would look.
+    /// The checks of the data; `None` where the caller does not read them.
     checks: Option<RefCell<Vec<(Value<'b>, Check)>>>,
-    /// What rows have asked of the call's numbers.
+    /// The checks of the call's numbers.
     number_checks: RefCell<Vec<NumberCheck>>,
 }
 
@@ -53,7 +52,7 @@ impl<'b> Inputs<'b> {
         }
     }
 
-    /// Whether rows may ask something of the data. Not within a region, whose values nobody else sees.
+    /// Whether rows may check the data. They may not within a region, whose values cannot be returned.
     pub fn is_checked(&self) -> bool {
         self.checks.is_some() && !self.builder.is_in_region()
     }

@@ -17,16 +17,15 @@ use crate::view::{self, contiguous_strides, memory_order};
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// A new tensor over a new storage whose value has the shape `base`.
-    /// `extents` say how much of each of its dimensions is real.
+    /// `extents` give the valid length of each of its dimensions.
     Fresh { base: Type, dtype: DType, sizes: Vec<i64>, strides: Vec<i64>, extents: Vec<Extent> },
     /// A result that this call does not have (masked out).
     Absent,
     /// The new value, of shape `base`, of one of the call's storages.
     Updated { storage: usize, base: Type },
-    /// A 0-d int64: how much of dimension `axis` of fresh result `fresh` (counting fresh results only)
-    /// is real.
+    /// A 0-d int64: the valid length of dimension `axis` of fresh result `fresh` (counting fresh results only).
     Count { fresh: usize, axis: usize },
-    /// A 0-d int64: what the program has met of what the check asks for.
+    /// A 0-d int64: the number that the check met, or [`Check::HOLDS`].
     Check(Check),
 }
 
@@ -36,7 +35,7 @@ pub struct Lowered {
     pub function: Function,
     /// Where each parameter comes from.
     pub params: Vec<ParamSource>,
-    /// What the call's numbers must be like.
+    /// What must hold of the call's numbers.
     pub number_checks: Vec<NumberCheck>,
     pub outputs: Vec<Output>,
     /// How many 128-bit blocks of random bits one execution draws.
@@ -51,7 +50,7 @@ pub fn lower_call(call: &Call) -> Result<Lowered> {
     let builder = Builder::new(call.precision, call.target);
     let inputs = Inputs::new(&builder, &call.storages, call.is_checked);
     let lowered = lower_with(call, &builder, &inputs).map_err(|error| match &call.body {
-        // Whatever it is, the graph can be had with sizes that are known.
+        // The caller can lower the graph again with known sizes.
         Body::Graph(graph) if graph.bounds.is_some() => Error::not_implemented(error.message),
         _ => error,
     })?;
@@ -160,7 +159,7 @@ impl<'b> Outputs<'_, 'b> {
                 None => None,
             };
             let new = match (&old, &spec.base) {
-                // The view covers the base: its old value is not even read.
+                // The view covers the base, so the old value is not read.
                 (None, Some(_)) => view::write(None, value.ty().size_bytes(), target, value, None),
                 _ => view::write(old, spec.nbytes, target, value, self.inputs.offset(target)),
             };
@@ -187,12 +186,12 @@ impl<'b> Outputs<'_, 'b> {
                 Some(spec) => self.fit(value, spec)?,
                 None => (value, value.dims(), contiguous_strides(&value.dims())),
             };
-            // A dense tensor's storage holds its dimensions in memory order; of those that repeat, one element.
+            // A dense tensor's storage holds its dimensions in memory order, and one element of each dimension with stride 0.
             let held: Vec<i64> =
                 sizes.iter().zip(&strides).map(|(&n, &stride)| if stride == 0 { n.min(1) } else { n }).collect();
             let repeats = held != sizes;
             let (order, strides, held) = match memory_order(&held, &strides) {
-                // Of what is bounded, each element is its own.
+                // A bounded value is stored whole, because its padding must not be shared.
                 Some(order) if !(repeats && value.is_bounded()) => (order, strides, held),
                 _ => ((0..sizes.len()).collect(), contiguous_strides(&sizes), sizes.clone()),
             };

@@ -11,10 +11,10 @@ use crate::spec::{ArgSpec, Dim, ScalarSpec};
 use crate::table;
 
 pub(crate) fn lower_graph<'b>(graph: &'b Graph, call: &Call, cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
-    // Values, and numbers, which take part in type promotion as numbers.
+    // Tensors are values. Numbers stay arguments, because type promotion treats them as numbers.
     let mut values: Vec<Option<Arg<'b>>> = Vec::new();
     for ((_, arg), index) in cx.args.iter().zip(0..) {
-        // out= arguments are written, never read; the graph does not know them.
+        // An out= argument is written and never read, so it is no input of the graph.
         let only_written = call.mutated.contains(&index) && !graph_reads(graph, call, index);
         if !only_written {
             collect_inputs(arg, cx, &mut values);
@@ -36,7 +36,7 @@ pub(crate) fn lower_graph<'b>(graph: &'b Graph, call: &Call, cx: &Cx<'b>) -> Res
     lower_nodes(graph, values, cx)
 }
 
-/// What a graph makes of its inputs, in the function being built.
+/// Adds the nodes of a graph to the function being built; returns the graph's results.
 pub(crate) fn lower_nodes<'b>(
     graph: &'b Graph,
     mut values: Vec<Option<Arg<'b>>>,
@@ -94,8 +94,8 @@ fn is_bounded(arg: &Arg<'_>) -> bool {
     }
 }
 
-/// Compares how much of each result is real with what PyTorch says. What a row has made of nothing, such as zeros, is
-/// real everywhere: it takes the bound of PyTorch's size.
+/// Compares the valid lengths of each result with the sizes that PyTorch traced. A result without bounded dimensions,
+/// such as zeros, takes the valid lengths of PyTorch's sizes.
 fn check_bounds(operator: &str, results: &mut [Value<'_>], expected: Option<&[Option<Vec<Dim>>]>) -> Result<()> {
     for (i, result) in results.iter_mut().enumerate() {
         let Some(Some(dims)) = expected.map(|expected| expected.get(i).and_then(Option::as_ref)) else { continue };
@@ -112,7 +112,7 @@ fn check_bounds(operator: &str, results: &mut [Value<'_>], expected: Option<&[Op
                 extents[axis] = dim.extent(|size| result.builder().capacity(size));
             }
             if dim.sizes.is_empty() {
-                // PyTorch knows that the size is what it can be at most, as of a tensor that was broadcast to another.
+                // PyTorch knows that the size equals the capacity, as after broadcasting to a known size.
                 extents[axis] = Extent::default();
             }
             if extents[axis].sizes() != dim.sizes || result.dim(axis) != dim.capacity {
@@ -138,8 +138,7 @@ fn graph_reads(graph: &Graph, call: &Call, index: usize) -> bool {
     before < graph.inputs
 }
 
-/// Whether a number is a value of the graph: one that stands where the schema has a Tensor, or that is not
-/// part of the program.
+/// Whether a number is an input of the graph: the schema has a Tensor in its place, or it is not part of the program.
 fn is_input(scalar: &ScalarSpec) -> bool {
     scalar.is_tensor || scalar.baked.is_none()
 }

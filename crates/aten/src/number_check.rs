@@ -1,5 +1,5 @@
-//! What a row asks of the numbers among its arguments. They are inputs of the program, so each call's are looked at
-//! before it is recorded.
+//! Checks of the numbers among a row's arguments. The numbers are inputs of the program, so they are checked at each
+//! call, before it is recorded.
 
 use stablehlo::{DType, Number};
 
@@ -10,15 +10,15 @@ use crate::error::{Error, Result, scalar_type_name};
 pub enum Fit {
     /// It converts, as `c10::Scalar::to` has it: negative integers may wrap into unsigned types.
     Converts,
-    /// As a lower bound it leaves something: it is not above the integer type's range.
+    /// As a lower bound it is not above the integer type's range.
     LowerBound,
-    /// As an upper bound it leaves something: it is not below the integer type's range.
+    /// As an upper bound it is not below the integer type's range.
     UpperBound,
     /// Converted to the integer type, it is not zero.
     Divisor,
 }
 
-/// What a row asks of the `index`-th number of the call that is not baked in.
+/// A check of the `index`-th number of the call that is not part of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NumberCheck {
     pub index: usize,

@@ -23,8 +23,8 @@ pub struct Row {
     pub baked: &'static [&'static str],
     pub requirement: Option<Requirement>,
     pub(crate) takes: Option<Takes>,
-    /// Whether it takes values with bounded dimensions: it computes what is real of them, whatever the padding is, and
-    /// takes no capacity for a size. What it builds is checked as well.
+    /// Whether it takes values with bounded dimensions: the valid elements of its results do not depend on padding, and
+    /// it uses no capacity as a size. What it builds is checked as well.
     pub(crate) bounded: bool,
 }
 
@@ -40,8 +40,8 @@ impl Row {
         self
     }
 
-    /// Calls with other types are refused, as PyTorch's kernels refuse them. Types that an operation of the program does
-    /// not take are, anyway.
+    /// Calls with other types are refused, as PyTorch's kernels refuse them. Element types that an operation of the program
+    /// does not take are refused without this.
     pub(crate) const fn takes(mut self, names: &'static [&'static str], dtypes: DTypes) -> Row {
         self.takes = Some(Takes { names, dtypes });
         self
@@ -83,8 +83,8 @@ impl Row {
     }
 }
 
-/// What must hold of number arguments that are inputs of the program. Their values are no part of a call's key, so
-/// that the operator's own checks, made once for a key, do not see them all.
+/// What must hold of number arguments that are inputs of the program. Their values are not part of a call's key, so
+/// PyTorch's own checks, made once for a key, do not see all of them.
 #[derive(Clone, Copy)]
 pub struct Requirement {
     pub names: &'static [&'static str],

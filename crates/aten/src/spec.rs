@@ -40,24 +40,24 @@ pub struct ScalarSpec {
     pub baked: Option<Number>,
 }
 
-/// A size that is not known before a compiled graph runs: the product of a known number and of some of the graph's
-/// sizes, by their numbers in ascending order.
+/// A size of a graph with bounded dimensions: the product of a known number and of some of the graph's sizes, by their
+/// numbers in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dim {
-    /// As large as it can get.
+    /// The largest that it can be.
     pub capacity: i64,
-    /// None: it is known, and `capacity`.
+    /// Empty if the size is known; it is then `capacity`.
     pub sizes: Vec<u32>,
 }
 
 impl Dim {
-    /// As large as several can get.
+    /// The capacities of several sizes.
     pub fn capacities(dims: &[Dim]) -> Vec<i64> {
         dims.iter().map(|dim| dim.capacity).collect()
     }
 
-    /// How much of such a dimension is real: what is bounded is outermost, in the order of the sizes, of which `capacity`
-    /// tells how large they can get.
+    /// The extent of a dimension of this size: the bounded factors are outermost, in the order of the sizes. `capacity`
+    /// gives the capacity of each size.
     pub fn extent(&self, capacity: impl Fn(u32) -> i64) -> Extent {
         if self.sizes.is_empty() {
             return Extent::default();

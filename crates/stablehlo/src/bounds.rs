@@ -1,24 +1,25 @@
-//! Bounded dimensions. In the program such a dimension is as long as it can get; how much of it is real, a 0-d value
-//! tells when the program runs.
+//! Bounded dimensions. In the program such a dimension has a fixed size, its capacity. A 0-d value gives its valid length
+//! when the program runs.
 //!
-//! What lies behind the real part is the padding: arbitrary, NaN included. Every operation keeps it from reaching the
-//! real part. One that mixes elements along a bounded dimension first replaces the padding with its neutral element;
-//! one that cannot is refused ([`crate::Refusal::Bounded`]), and so is every operation that nobody has thought about.
+//! The elements behind the valid length are padding: any value, NaN included. No operation lets padding reach a valid
+//! element. One that mixes elements along a bounded dimension first replaces the padding with its neutral element;
+//! one that cannot is refused ([`crate::Refusal::Bounded`]), and so is every operation that does not say what becomes of
+//! bounded operands.
 
 use std::rc::Rc;
 
 use crate::builder::{Builder, Type, Value};
 use crate::dtype::{DType, Number};
 
-/// A part of a dimension: `capacity` places, all of them real, or as many as the builder's size number `size` says.
+/// A factor of a dimension: `capacity` places, all of them valid, or as many as the builder's size number `size` says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Factor {
     pub capacity: i64,
     pub size: Option<u32>,
 }
 
-/// How much of a dimension is real. A dimension into which others were merged is the product of its factors, the
-/// outermost first; an element is real where each of its coordinates is. No factors: all of it is real.
+/// Which places of a dimension are valid. A dimension into which others were merged is the product of its factors, the
+/// outermost first; an element is valid if each of its coordinates is. Without factors all places are valid.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Extent(pub Vec<Factor>);
 
@@ -27,8 +28,8 @@ impl Extent {
         if factors.iter().all(|factor| factor.size.is_none()) { Extent::default() } else { Extent(factors) }
     }
 
-    /// Of a dimension of `dim` places, in so many parts as it is larger than `capacity`: as many times those parts as
-    /// the size says, at the start.
+    /// The extent of a dimension of `dim` places, `capacity` times a known number: its valid places are at the start, the
+    /// known number times the size.
     pub fn multiple(size: u32, capacity: i64, dim: i64) -> Extent {
         let bounded = Factor { capacity, size: Some(size) };
         match dim / capacity.max(1) {
@@ -41,7 +42,7 @@ impl Extent {
         self.0.is_empty()
     }
 
-    /// Whether the real part is at the start, so that an element is where it would be without padding.
+    /// Whether the valid places are at the start, so that an element has the index that it would have without padding.
     pub fn is_prefix(&self) -> bool {
         self.0.iter().skip(1).all(|factor| factor.size.is_none())
     }
@@ -53,8 +54,8 @@ impl Extent {
         sizes
     }
 
-    /// The extent of a dimension that two values have in common. What is whole in one (a constant, say) has an element
-    /// for every place of the other.
+    /// The extent of a dimension that two values share. If it is whole in one value, such as a constant, it is that of the
+    /// other.
     fn merge(&self, other: &Extent) -> Option<Extent> {
         if other.is_whole() || self == other {
             return Some(self.clone());
@@ -67,12 +68,12 @@ fn merge_all(a: &[Extent], b: &[Extent]) -> Option<Vec<Extent>> {
     a.iter().zip(b).map(|(a, b)| a.merge(b)).collect()
 }
 
-/// The extents after a reshape, which may split and merge dimensions but not cut through a bounded factor.
+/// The extents after a reshape; `None` where the reshape cuts through a bounded factor.
 fn reshaped(from: &[i64], extents: &[Extent], to: &[i64]) -> Option<Vec<Extent>> {
     let mut factors: Vec<Factor> = Vec::new();
     for (&dim, extent) in from.iter().zip(extents).rev() {
         match extent.is_whole() {
-            // Where a dimension is empty there are no elements to keep apart.
+            // A dimension of at most one place needs no factor.
             true if dim <= 1 => {}
             true => factors.push(Factor { capacity: dim, size: None }),
             false => factors.extend(extent.0.iter().rev()),
@@ -102,7 +103,7 @@ fn reshaped(from: &[i64], extents: &[Extent], to: &[i64]) -> Option<Vec<Extent>>
 }
 
 impl Builder {
-    /// Makes a size known, a 0-d int64 value of at most `capacity`; returns its number.
+    /// Adds a size, a 0-d int64 value of at most `capacity`; returns its number.
     pub fn add_size<'b>(&'b self, size: Value<'b>, capacity: i64) -> u32 {
         let mut sizes = self.sizes.borrow_mut();
         sizes.push((size.id, capacity));
@@ -114,17 +115,17 @@ impl Builder {
         !self.sizes.borrow().is_empty()
     }
 
-    /// A size that [`Builder::add_size`] made known.
+    /// The value of a size that [`Builder::add_size`] added.
     pub fn size(&self, number: u32) -> Value<'_> {
         Value { builder: self, id: self.sizes.borrow()[number as usize].0 }
     }
 
-    /// As large as a size can get.
+    /// The capacity of a size.
     pub fn capacity(&self, number: u32) -> i64 {
         self.sizes.borrow()[number as usize].1
     }
 
-    /// An operation on corresponding elements.
+    /// Emits an operation on corresponding elements.
     pub(crate) fn elementwise<'b>(
         &'b self,
         name: &str,
@@ -136,7 +137,7 @@ impl Builder {
         self.emit(name, operands, attributes, ty).with_extents(extents)
     }
 
-    /// The extents that values of one shape have in common.
+    /// The common extents of values of one shape.
     pub(crate) fn merged(&self, values: &[Value<'_>]) -> Option<Vec<Extent>> {
         let mut bounded = values.iter().filter_map(|value| value.known_extents());
         let mut merged = bounded.next()?.to_vec();
@@ -149,7 +150,7 @@ impl Builder {
         Some(merged)
     }
 
-    /// Which places of a dimension are real, as a vector; `None` where all are.
+    /// Which places of a dimension are valid, as a vector of booleans; `None` if all are.
     fn real_places(&self, dim: i64, extent: &Extent) -> Option<Value<'_>> {
         let mut real: Option<Value<'_>> = None;
         let mut inner = dim;
@@ -172,7 +173,7 @@ impl<'b> Value<'b> {
         self.builder.extents.borrow().get(&self.id).cloned()
     }
 
-    /// How much of each dimension is real.
+    /// The extent of each dimension.
     pub fn extents(self) -> Vec<Extent> {
         self.known_extents().map_or_else(|| vec![Extent::default(); self.rank()], |extents| extents.to_vec())
     }
@@ -189,7 +190,7 @@ impl<'b> Value<'b> {
         axes.iter().any(|&axis| !self.extent(axis).is_whole())
     }
 
-    /// Says how much of each dimension of a value just made is real.
+    /// Sets the extents of a value that was just made.
     pub fn with_extents(self, extents: impl Into<Option<Vec<Extent>>>) -> Value<'b> {
         let extents = extents.into().filter(|extents| extents.iter().any(|extent| !extent.is_whole()));
         if let Some(extents) = extents {
@@ -204,19 +205,19 @@ impl<'b> Value<'b> {
         self
     }
 
-    /// The value as one of which all is real: what was padding is then no better than the rest.
+    /// A value with the same elements, all of them valid: padding counts as elements.
     pub fn without_extents(self) -> Value<'b> {
         if self.is_bounded() { self.builder.emit("stablehlo.reshape", &[self], "", self.ty()) } else { self }
     }
 
-    /// This value with one dimension of which all is taken to be real.
+    /// This value with one dimension whose places are all valid.
     pub fn whole_along(self, axis: usize) -> Value<'b> {
         let mut extents = self.extents();
         extents[axis] = Extent::default();
         self.without_extents().with_extents(extents)
     }
 
-    /// This value, as much of which is real as of another of its shape.
+    /// This value with the extents of another of its shape.
     pub fn bounded_like(self, other: Value<'b>) -> Value<'b> {
         match other.known_extents() {
             Some(extents) => self.without_extents().with_extents(extents.to_vec()),
@@ -224,15 +225,15 @@ impl<'b> Value<'b> {
         }
     }
 
-    /// Refuses what counts places along an axis, where padding lies in between.
+    /// Refuses an operation that counts places along an axis if padding lies between valid places.
     pub fn require_prefix(self, axis: usize, what: &str) {
         if !self.extent(axis).is_prefix() {
             self.builder.refuse_bounded(what);
         }
     }
 
-    /// This value with `fill` (0-d) in place of the padding along an axis, all of which is then real. Refuses `what`
-    /// where padding lies in between.
+    /// This value with `fill` (0-d) in place of the padding along an axis, whose places are then all valid. Refuses `what`
+    /// if padding lies between valid places.
     pub fn filled_along(self, axis: usize, fill: Value<'b>, what: &str) -> Value<'b> {
         self.require_prefix(axis, what);
         self.masked(&[axis], fill).whole_along(axis)
@@ -254,12 +255,12 @@ impl<'b> Value<'b> {
         self.filled(axes, |value| value.builder.scalar(0, value.dtype()), what)
     }
 
-    /// The real size of a dimension, 0-d.
+    /// The valid length of a dimension, 0-d.
     pub fn size(self, axis: usize, dtype: DType) -> Value<'b> {
         self.count(&[axis], dtype)
     }
 
-    /// How many real elements meet when `axes` are reduced, 0-d.
+    /// How many valid elements a reduction over `axes` combines, 0-d.
     pub fn count(self, axes: &[usize], dtype: DType) -> Value<'b> {
         let mut known = 1;
         let mut sizes = Vec::new();
@@ -283,7 +284,7 @@ impl<'b> Value<'b> {
         self.masked_by(&self.extents(), axes, neutral)
     }
 
-    /// [`Value::masked`] with the padding that `extents` tell of.
+    /// [`Value::masked`] with the padding that `extents` describe.
     pub(crate) fn masked_by(self, extents: &[Extent], axes: &[usize], neutral: Value<'b>) -> Value<'b> {
         if let Some((source, permutation)) = self.transposed_from() {
             // Before the transpose, which products then take as it is.

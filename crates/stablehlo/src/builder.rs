@@ -92,7 +92,6 @@ impl Function {
     }
 }
 
-/// Builds one function. See the [module documentation](self).
 /// Whose compiler the function is for, where the same values can be written in ways that compilers treat differently.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Target {
@@ -104,6 +103,7 @@ pub enum Target {
     Other,
 }
 
+/// Builds one function. See the [module documentation](self).
 #[derive(Default)]
 pub struct Builder {
     types: RefCell<Vec<Type>>,
@@ -116,12 +116,12 @@ pub struct Builder {
     pub(crate) target: Target,
     /// How many regions are being built, one in the other.
     regions: Cell<u32>,
-    /// The sizes of bounded dimensions and their capacities, and the values that have such.
+    /// The sizes of bounded dimensions with their capacities, and the extents of the values that have such dimensions.
     pub(crate) sizes: RefCell<Vec<(u32, i64)>>,
     pub(crate) extents: RefCell<HashMap<u32, Rc<[Extent]>>>,
-    /// Of values that are reshaped: what they were.
+    /// The operands of reshapes, by the result.
     pub(crate) reshapes: RefCell<HashMap<u32, u32>>,
-    /// Of values that are transposes: of what, and how.
+    /// The operands and permutations of transposes, by the result.
     pub(crate) transposes: RefCell<HashMap<u32, (u32, Vec<usize>)>>,
 }
 
@@ -204,7 +204,7 @@ impl Builder {
         self.emit(name, operands, attributes, ty)
     }
 
-    /// [`Builder::op`] for those that know what becomes of bounded operands.
+    /// [`Builder::op`] for callers that set the extents of the result.
     pub(crate) fn emit<'b>(&'b self, name: &str, operands: &[Value<'b>], attributes: &str, ty: Type) -> Value<'b> {
         self.check_element_type(name, operands);
         let text =
@@ -226,7 +226,7 @@ impl Builder {
         self.emit_with_regions(name, operands, regions, attributes, types)
     }
 
-    /// [`Builder::op_with_regions`] for those that know what becomes of bounded operands.
+    /// [`Builder::op_with_regions`] for callers that set the extents of the results.
     pub(crate) fn emit_with_regions<'b>(
         &'b self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Views of bounded dimensions: where a part of one begins, or an element lies, the program computes from the sizes.
+//! Views of bounded dimensions. The program computes from the sizes where a part begins and where an element lies.
 
 use stablehlo::{Builder, DType, Extent, Factor, Value};
 
@@ -19,8 +19,7 @@ fn takes_bounded(cx: &Cx<'_>) -> bool {
     ["start", "end", "index"].into_iter().any(|name| matches!(cx.arg(name), Arg::Plain(ArgSpec::Dim(_))))
 }
 
-/// The place of an index, which counts from the end where it is negative, in a bounded dimension of `size`: int64,
-/// 0-d.
+/// The index that an argument gives in a bounded dimension of `size`; negative ones count from the end. int64, 0-d.
 fn place_in<'b>(cx: &Cx<'b>, size: Value<'b>, name: &str) -> Result<Value<'b>> {
     let index = cx.dim(name)?;
     let place = cx.size_of(&index);
@@ -39,7 +38,7 @@ fn start_of<'b>(cx: &Cx<'b>, size: Value<'b>) -> Result<Value<'b>> {
     }
 }
 
-/// The dimension `dim` of the argument `input_sizes` and its size, if that is bounded.
+/// The dimension `dim` of the argument `input_sizes` and its size, if the size is bounded.
 pub(crate) fn bounded_input<'b>(cx: &Cx<'b>) -> Result<Option<(usize, Value<'b>)>> {
     let sizes = cx.dims("input_sizes")?;
     let axis = cx.axis_arg("dim", sizes.len())?;
@@ -59,8 +58,8 @@ pub(crate) fn is_split(cx: &Cx<'_>, x: Value<'_>, axis: usize) -> bool {
     x.rank() > 0 && (x.is_bounded_along(&[axis]) || cx.result_dims(0).is_some_and(is_bounded))
 }
 
-/// The parts of a bounded dimension, of these sizes or, where there is one, all but the last of it. PyTorch says how
-/// many there are, and how long.
+/// The parts of a bounded dimension, of these sizes. A single size is that of each part but the last. PyTorch gives the
+/// number of parts and their lengths.
 pub(crate) fn split<'b>(cx: &Cx<'b>, x: Value<'b>, axis: usize, sizes: &[Dim]) -> Vec<Value<'b>> {
     x.require_prefix(axis, "a split of merged dimensions");
     let lengths = (0..).map_while(|i| Some(cx.result_dims(i)?.get(axis)?.capacity));
@@ -127,7 +126,8 @@ fn starts_along<'b>(whole: Value<'b>, axis: usize, start: Value<'b>) -> Vec<Valu
     (0..whole.rank()).map(|i| if i == axis { start } else { zero }).collect()
 }
 
-/// The reversal of a bounded dimension: what is real lies at the end of the reversed padded one.
+/// The reversal of a bounded dimension. After a reversal of the whole dimension the valid elements are at the end, so
+/// they are moved to the start.
 pub(crate) fn flip(x: Value<'_>, axis: usize) -> Value<'_> {
     x.require_prefix(axis, "a reversal of merged dimensions");
     let capacity = x.dim(axis);
@@ -136,7 +136,7 @@ pub(crate) fn flip(x: Value<'_>, axis: usize) -> Value<'_> {
     run_from(reversed, axis, start, capacity).with_extents(x.extents())
 }
 
-/// `length` elements of one dimension from `start` on, which the program computes; all of them exist.
+/// `length` elements of one dimension from `start` on, which the program computes. All of them must exist.
 pub(crate) fn run_from<'b>(x: Value<'b>, axis: usize, start: Value<'b>, length: i64) -> Value<'b> {
     let mut sizes = x.dims();
     sizes[axis] = length;
@@ -150,7 +150,7 @@ pub(crate) fn select<'b>(cx: &Cx<'b>, axis: usize) -> Result<Value<'b>> {
     Ok(run_from(x, axis, place, 1).squeeze(axis))
 }
 
-/// A part of a bounded dimension: PyTorch says how long it is.
+/// A slice of a bounded dimension. PyTorch gives its length.
 pub(crate) fn slice<'b>(cx: &Cx<'b>, axis: usize) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let step = cx.int_or_none("step").unwrap_or(1);
@@ -171,13 +171,13 @@ pub(crate) fn slice<'b>(cx: &Cx<'b>, axis: usize) -> Result<Value<'b>> {
     if let Some(start) = known.filter(|start| (0..=x.dim(axis) - covered).contains(start)) {
         return Ok(x.whole_along(axis).slice_axis_by(axis, start, start + covered, step));
     }
-    // Room behind, so that no start has to give way to the length.
+    // The padding behind makes room, because dynamic_slice moves a start that leaves too little of it.
     let room = x.whole_along(axis).pad_axis(axis, 0, 0, covered);
     Ok(run_from(room, axis, start, covered).slice_axis_by(axis, 0, covered, step))
 }
 
-/// Joins values along a dimension that is bounded in some: each begins where what is real of those before it ends, and
-/// overwrites their padding.
+/// Joins values along a dimension that is bounded in some. Each value is written where the valid elements of those
+/// before it end, over their padding.
 pub(crate) fn join<'b>(b: &'b Builder, values: &[Value<'b>], axis: usize) -> Value<'b> {
     let whole: Vec<Value<'b>> = values.iter().map(|value| value.whole_along(axis)).collect();
     let mut joined = b.concatenate(&whole, axis);
@@ -198,7 +198,7 @@ fn on_diagonal<'b>(cx: &Cx<'b>, sizes: &[i64], rows: usize, columns: usize) -> R
     Ok((index(rows) + cx.int("offset")?).eq(index(columns)))
 }
 
-/// `diagonal`: of each row, or column, the one element that is on it.
+/// `diagonal`: the one element of each row, or column, that is on it.
 pub(crate) fn diagonal<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let (rows, columns) = (cx.axis_arg("dim1", x.rank())?, cx.axis_arg("dim2", x.rank())?);
@@ -235,7 +235,7 @@ pub(crate) fn on_a_diagonal<'b>(cx: &Cx<'b>, x: Value<'b>, sizes: &[i64]) -> Res
 pub(crate) fn keeps_places(x: Value<'_>, dims: &[Dim]) -> bool {
     x.reshaped_to(&Dim::capacities(dims)).is_some_and(|extents| {
         let sizes = |i: usize| extents.get(i).map(Extent::sizes).unwrap_or_default();
-        // What is whole takes PyTorch's bound.
+        // A dimension without bounded factors takes PyTorch's extent.
         (0..dims.len()).all(|i| sizes(i) == dims[i].sizes || sizes(i).is_empty())
     })
 }
@@ -245,7 +245,7 @@ pub(crate) fn reshape<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[Dim]) -> Value<'b> 
     relaid(cx, x, &Dim::capacities(dims), dims.iter().map(|dim| dim.extent(|size| cx.b().capacity(size))).collect())
 }
 
-/// What is real of a value, in the same order in another shape: each element is fetched from where it is.
+/// The valid elements of a value in the same order in another shape. The program reads each from its old place.
 fn relaid<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[i64], to: Vec<Extent>) -> Value<'b> {
     let from = x.extents();
     let rank = x.rank().min(dims.len());
@@ -270,8 +270,8 @@ fn relaid<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[i64], to: Vec<Extent>) -> Value
     result.without_extents().with_extents(to)
 }
 
-/// The arguments with merged dimensions laid out anew, so that what is real of each is at the start; `None` where they
-/// are so already. Few operators need it, and it costs a pass over the elements.
+/// The arguments with the valid elements of merged dimensions moved to the start; `None` if they are there already. Few
+/// operators need it, and it costs a pass over the elements.
 pub(crate) fn in_order<'b>(cx: &Cx<'b>) -> Option<Vec<(&'b str, Arg<'b>)>> {
     let mut is_other = false;
     let mut ordered = |x: Value<'b>| {
@@ -300,7 +300,7 @@ fn with_values<'b>(arg: &Arg<'b>, other: &mut impl FnMut(Value<'b>) -> Value<'b>
     }
 }
 
-/// Positions of elements by their coordinates: in the padded value, and among those that are real.
+/// Converts between the position of an element in the padded value and its position among the valid elements.
 struct Radix<'b>(Vec<(i64, Value<'b>)>);
 
 impl<'b> Radix<'b> {
@@ -317,7 +317,7 @@ impl<'b> Radix<'b> {
         Radix(factors.map(|factor| (factor.capacity, size(&factor))).collect())
     }
 
-    /// The position among what is real of an element of the padded value.
+    /// The position among the valid elements of a position in the padded value.
     fn real(&self, cx: &Cx<'b>, place: Value<'b>) -> Value<'b> {
         let dims = place.dims();
         let (mut rest, mut inner) = (place, cx.b().scalar(1, DType::I64));

@@ -23,7 +23,7 @@ impl<'b> Cx<'b> {
         }
     }
 
-    /// As large as the sizes of an int list can get; empty when absent.
+    /// The capacities of an int list that may have bounded sizes; empty when absent.
     pub fn capacities(&self, name: &str) -> Result<Vec<i64>> {
         match self.arg(name) {
             Arg::Plain(ArgSpec::Dims(dims)) => Ok(Dim::capacities(&dims)),
@@ -32,21 +32,21 @@ impl<'b> Cx<'b> {
         }
     }
 
-    /// What a size is when the program runs: 0-d, int64.
+    /// The value of a size when the program runs: 0-d, int64.
     pub fn size_of(&self, dim: &Dim) -> Value<'b> {
         let b = self.b();
         let largest: i64 = dim.sizes.iter().map(|&size| b.capacity(size)).product();
-        // A size that is an expression can be at most 0.
+        // The capacity of a size that is an expression can be 0.
         let known = if largest == dim.capacity { 1 } else { dim.capacity / largest.max(1) };
         dim.sizes.iter().fold(b.scalar(known, DType::I64), |product, &size| product * b.size(size))
     }
 
-    /// What PyTorch says of result `i`'s sizes in a graph with bounded dimensions.
+    /// The sizes that PyTorch gives result `i` in a graph with bounded dimensions.
     pub fn result_dims(&self, i: usize) -> Option<&[Dim]> {
         self.result_dims.get(i)?.as_deref()
     }
 
-    /// Result 0, which is the same everywhere along `axes`: however much of them is real, and wherever it lies.
+    /// Result 0, whose elements are equal along `axes`: it takes the valid lengths of PyTorch's sizes there.
     pub fn uniform(&self, result: Value<'b>, axes: impl Iterator<Item = usize>) -> Value<'b> {
         let Some(dims) = self.result_dims(0).filter(|dims| dims.len() == result.rank()) else { return result };
         let mut extents = result.extents();
@@ -56,8 +56,8 @@ impl<'b> Cx<'b> {
         if extents == result.extents() { result } else { result.without_extents().with_extents(extents) }
     }
 
-    /// Result `i`, whose bounded dimensions are all taken to be real, as long as PyTorch's sizes can get: what a
-    /// formula gives for the largest inputs can be less, or more.
+    /// Result `i`, cut or padded to the capacities of PyTorch's sizes in the dimensions that are not bounded yet: the
+    /// capacity that a formula gives for the largest inputs can be smaller or larger.
     pub fn resized(&self, i: usize, result: Value<'b>) -> Value<'b> {
         let expected = self.result_dims(i).unwrap_or_default();
         expected.iter().enumerate().fold(result, |result, (axis, dim)| {

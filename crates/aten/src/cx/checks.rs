@@ -1,4 +1,4 @@
-//! What a row asks of the data.
+//! Checks of the data that a row adds to the program.
 
 use stablehlo::{DType, Value};
 
@@ -7,7 +7,7 @@ use crate::cx::Cx;
 use crate::error::Error;
 
 impl<'b> Cx<'b> {
-    /// Asks that each number of `index` be a place in dimension `axis` of `x`.
+    /// Checks that each number of `index` is an index into dimension `axis` of `x`.
     pub(crate) fn check_index(&self, index: Value<'b>, x: Value<'b>, axis: usize, counts: Counts, error: Error) {
         let index = if index.dtype() == DType::I64 { index } else { index.convert(DType::I32) };
         let lowest = |size: Value<'b>| if counts == Counts::FromBothEnds { -size } else { size.splat_like(0) };
@@ -19,7 +19,7 @@ impl<'b> Cx<'b> {
         self.check_range(index, lowest(size), size, error);
     }
 
-    /// Asks that each number, of int32 or int64, be at least `low` and less than `high`, both 0-d.
+    /// Checks that each number, of int32 or int64, is at least `low` and less than `high`, both 0-d.
     pub(crate) fn check_range(&self, numbers: Value<'b>, low: Value<'b>, high: Value<'b>, error: Error) {
         if numbers.numel() == 0 || !self.inputs.is_checked() {
             return;
@@ -34,7 +34,7 @@ impl<'b> Cx<'b> {
         self.inputs.add_check(holds.select(worst.splat_like(Check::HOLDS), worst), Check { error });
     }
 
-    /// Asks that no element of `wrong` be true.
+    /// Checks that no element of `wrong` is true.
     pub(crate) fn check_none(&self, wrong: Value<'b>, error: Error) {
         if wrong.numel() == 0 || !self.inputs.is_checked() {
             return;

@@ -51,7 +51,7 @@ pub struct Cx<'b> {
     pub(crate) results: Option<Vec<Option<ResultSpec>>>,
     /// In a graph with bounded dimensions.
     pub(crate) result_dims: &'b [Option<Vec<Dim>>],
-    /// What the data decide of sizes: (result, dimension, 0-d count).
+    /// Valid lengths that the data decide: (result, dimension, 0-d count).
     pub(crate) counts: RefCell<Vec<(usize, usize, Value<'b>)>>,
 }
 
@@ -86,7 +86,7 @@ impl<'b> Cx<'b> {
 
     fn wrong<T>(&self, name: &str, expected: &str) -> Result<T> {
         if matches!(self.arg(name), Arg::Plain(ArgSpec::Dim(_) | ArgSpec::Dims(_))) {
-            // Kept, also where the row would do without the argument.
+            // The builder keeps the refusal, even if the row goes on without the argument.
             self.b().refuse_bounded(format!("a bounded {name}"));
         }
         Err(Error::runtime(format!("{}: argument '{name}' must be {expected}", self.operator)))
@@ -131,7 +131,7 @@ impl<'b> Cx<'b> {
         }
     }
 
-    /// The dimensions along which an argument that the call writes shows each element many times.
+    /// The dimensions of a written argument along which each element is repeated (stride 0).
     pub fn overlapping_axes(&self, name: &str) -> Vec<usize> {
         match self.arg(name) {
             Arg::Tensor(spec) if self.mutated.iter().any(|&place| self.args[place].0 == name) => {
@@ -161,7 +161,7 @@ impl<'b> Cx<'b> {
         }
     }
 
-    /// Asks that a number argument fit into a type.
+    /// Checks that a number argument fits into a type.
     pub(crate) fn check_number(&self, name: &str, dtype: DType, fit: Fit) -> Result<()> {
         match self.arg(name) {
             Arg::Scalar(Scalar { spec: ScalarSpec { baked: Some(number), .. }, .. }) => fit.check(number, dtype),
@@ -332,7 +332,7 @@ impl<'b> Cx<'b> {
 
     // ---- results ---------------------------------------------------------------------------------
 
-    /// What PyTorch says of result `i` (written arguments first, then fresh results).
+    /// The type and layout that PyTorch gives result `i` (written arguments first, then fresh results).
     pub fn result(&self, i: usize) -> Option<&ResultSpec> {
         self.results.as_ref()?.get(i)?.as_ref()
     }
@@ -359,8 +359,8 @@ impl<'b> Cx<'b> {
         Ok(Type { dtype, dims })
     }
 
-    /// Says that only the first `count` (0-d, int64) rows of result `result` are real: the data decide
-    /// its first size. The host reads the count; the rows stay on the device.
+    /// Sets the valid length of the first dimension of a result, which the data decide: `count` (0-d, int64). The host
+    /// reads the count; the result stays on the device.
     pub fn set_count(&self, result: usize, count: Value<'b>) {
         self.set_count_along(result, 0, count);
     }
