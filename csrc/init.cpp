@@ -14,6 +14,7 @@ int32_t tt_initialize(void* tracer, void* sparse, char* message, size_t capacity
     torchtpu::register_views();
     torchtpu::register_copies();
     torchtpu::register_layouts();
+    torchtpu::register_fourier();
     torchtpu::register_operators();  // after views, copies and sparse tensors, which it must not replace
     torchtpu::register_autocast();
     return 0;

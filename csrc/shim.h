@@ -167,6 +167,7 @@ void register_views();
 void register_copies();
 void register_operators();
 void register_layouts();
+void register_fourier();
 void register_autocast();
 
 }  // namespace torchtpu

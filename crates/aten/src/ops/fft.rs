@@ -1,6 +1,6 @@
 //! Fourier transforms, over any dimensions.
 
-use stablehlo::{Fft, Value};
+use stablehlo::{DType, Fft, Value};
 
 use crate::cx::Cx;
 use crate::error::Result;
@@ -15,6 +15,8 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     one(&["_fft_r2c"], |cx| {
         let x = cx.tensor("self")?;
+        // Of bfloat16, which stft hands over as it is, the result is complex64, as on CUDA.
+        let x = if x.dtype() == DType::BF16 { x.convert(DType::F32) } else { x };
         let axes = axes(cx, x)?;
         let wide = x.convert(x.dtype().complex());
         let result = match axes.split_last() {
