@@ -6,6 +6,7 @@ Each function takes the arguments of its operator and calls operators that have 
 from torchtpu.decompose.extra import (
     attention,
     compressed,
+    convolutions,
     fused_attention,
     histograms,
     kernels,
@@ -19,6 +20,7 @@ __all__ = [
     "EXTRA",
     "attention",
     "compressed",
+    "convolutions",
     "fused_attention",
     "histograms",
     "kernels",

@@ -121,3 +121,24 @@ def _weight_norm_backward(
     along = (grad * v).sum([axis for axis in range(v.dim()) if axis != dim], keepdim=True) / norms
     grad_v = g / norms * (grad - v * along / norms)
     return grad_v.to(saved_v.dtype), along.to(saved_g.dtype)
+
+
+@register("aten::_add_relu.Tensor", "aten::_add_relu.Scalar")
+def _add_relu(self: Tensor, other: Tensor | float, alpha: float = 1) -> Tensor:
+    return torch.relu(torch.add(self, other, alpha=alpha))
+
+
+@register("aten::_masked_scale")
+def _masked_scale(self: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """What dropout makes of what it has not dropped."""
+    return self * mask.to(self.dtype) * scale
+
+
+@register("aten::_compute_linear_combination")
+def _linear_combinations(input: Tensor, coefficients: Tensor) -> Tensor:
+    return torch.tensordot(coefficients, input, 1)
+
+
+@register("aten::dequantize.self")
+def _dequantize(self: Tensor) -> Tensor:
+    return self.to(torch.float32)
