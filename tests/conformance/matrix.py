@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 import torchtpu  # noqa: F401 (registers the device)
 
+from tests.conformance import dispatcher
 from tests.conformance.ahead import TOPOLOGIES
 from tests.conformance.cases import COMPILED_DTYPES, Case, subjects
 from tests.conformance.exceptions import REFUSALS, expected_failure, listed
@@ -107,7 +108,7 @@ def stale(names: Iterable[str], columns: Iterable[str]) -> list[str]:
 
 
 def page() -> str:
-    return HEAD + "\n".join(lines(operators())) + "\n"
+    return HEAD + "\n".join(lines(operators())) + "\n" + dispatcher.section()
 
 
 def _line(name: str) -> str:

@@ -134,3 +134,14 @@ def test_a_crash_or_a_hang_costs_one_case() -> None:
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_cases_that_failed_once(shard: int) -> None:
     check(regressions()[shard::SHARDS])
+
+
+def test_no_operator_is_forgotten() -> None:
+    """Not even those that PyTorch's lists of operators lack."""
+    from tests.conformance import dispatcher, matrix
+
+    assert not dispatcher.forgotten(), f"they need a row, a decomposition, or a reason in {dispatcher.WITHOUT_KERNEL}"
+    page = matrix.PAGE.read_text()
+    if f"Torch is {matrix.VERSION}." in page:
+        assert not dispatcher.unused()
+        assert page.endswith(dispatcher.section())
