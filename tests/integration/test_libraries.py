@@ -6,6 +6,7 @@ Every model is small and has random weights: nothing is downloaded.
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,67 @@ def mixtral() -> nn.Module:
     return transformers.MixtralForCausalLM(config)
 
 
+# Layers of experts, each with what is its own: (the model's name, settings).
+EXPERTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "qwen3_moe": ("Qwen3Moe", {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "head_dim": 8}),
+    "deepseek_v3": (
+        "DeepseekV3",
+        {
+            "num_key_value_heads": 4,
+            "n_routed_experts": 8,
+            "n_group": 2,
+            "topk_group": 1,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 16,
+            "q_lora_rank": 16,
+            "kv_lora_rank": 16,
+            "qk_rope_head_dim": 8,
+            "qk_nope_head_dim": 8,
+            "v_head_dim": 8,
+            "first_k_dense_replace": 1,
+        },
+    ),
+    "gpt_oss": ("GptOss", {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8, "sliding_window": 8}),
+    "jamba": (
+        "Jamba",
+        {
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
+            "attn_layer_period": 2,
+            "attn_layer_offset": 1,
+            "expert_layer_period": 2,
+            "expert_layer_offset": 1,
+            "mamba_d_state": 4,
+            "mamba_dt_rank": 4,
+            "use_mamba_kernels": False,
+        },
+    ),
+    "qwen3_next": (
+        "Qwen3Next",
+        {
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 16,
+            "shared_expert_intermediate_size": 16,
+            "head_dim": 8,
+            "linear_num_value_heads": 4,
+            "linear_num_key_heads": 2,
+            "linear_key_head_dim": 8,
+            "linear_value_head_dim": 8,
+            "layer_types": ["linear_attention", "full_attention"],
+        },
+    ),
+}
+
+
+def with_experts(name: str) -> nn.Module:
+    transformers = library("transformers")
+    family, settings = EXPERTS[name]
+    common = {**SMALL, "num_key_value_heads": 2, "vocab_size": VOCABULARY, "pad_token_id": None, "eos_token_id": 1}
+    config = getattr(transformers, f"{family}Config")(**{**common, **settings})
+    return getattr(transformers, f"{family}ForCausalLM")(config)
+
+
 def mamba() -> nn.Module:
     transformers = library("transformers")
     config = transformers.MambaConfig(hidden_size=32, num_hidden_layers=2, vocab_size=VOCABULARY, state_size=4)
@@ -76,6 +138,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], dict[str, Tensor]]
     "llama": (llama, tokens),
     "mixtral": (mixtral, tokens),
     "mamba": (mamba, tokens),
+    **{name: (functools.partial(with_experts, name), tokens) for name in EXPERTS},
     "vit": (vit, lambda: {"pixel_values": torch.randn(2, 3, 32, 32)}),
     "unet": (
         unet,
@@ -129,6 +192,30 @@ def test_generation(make: Callable[[], nn.Module], options: dict[str, Any], devi
     expected = model.generate(ids, attention_mask=mask, **options)
     actual = model.to(device).generate(ids.to(device), attention_mask=mask.to(device), **options)
     assert torch.equal(actual.cpu(), expected)
+
+
+@pytest.mark.parametrize("name", EXPERTS)
+def test_generation_with_experts(name: str, device: torch.device) -> None:
+    model: Any = with_experts(name).eval()
+    ids = torch.randint(3, VOCABULARY, (2, 9))
+    expected = model.generate(ids, max_new_tokens=4, do_sample=False)
+    actual = model.to(device).generate(ids.to(device), max_new_tokens=4, do_sample=False)
+    assert torch.equal(actual.cpu(), expected)
+
+
+@pytest.mark.parametrize("name", ["mixtral", *EXPERTS])
+def test_compiled_with_experts(name: str, device: torch.device, fresh_dynamo: None) -> None:
+    model = (mixtral() if name == "mixtral" else with_experts(name)).eval()
+    ids = tokens()["input_ids"]
+    expected = model(input_ids=ids, labels=ids)
+    moved = copy.deepcopy(model).to(device)
+    actual = torch.compile(moved)(input_ids=ids.to(device), labels=ids.to(device))
+    torch.testing.assert_close(actual.logits.detach().cpu(), expected.logits.detach(), rtol=1e-3, atol=1e-4)
+    expected.loss.backward()
+    actual.loss.backward()
+    for one, other in zip(model.parameters(), moved.parameters(), strict=True):
+        if one.grad is not None:
+            torch.testing.assert_close(other.grad.cpu(), one.grad, rtol=1e-2, atol=1e-4)
 
 
 def test_trainer(device: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,3 +54,25 @@ def test_small_ones(device: torch.device, mode: str) -> None:
 def test_what_dropout_keeps_is_scaled(device: torch.device) -> None:
     x, mask = torch.randn(3, 4, device=device), torch.tensor([0, 1, 1, 0], dtype=torch.uint8, device=device)
     torch.testing.assert_close(aten._masked_scale(x, mask, 2.0), 2 * x * mask)
+
+
+@pytest.mark.parametrize("ends", [[3, 3, 15, 20], [0, 5, 9, 17], [20, 20, 20, 20]], ids=str)
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_products_in_groups(is_compiled: bool, ends: list[int], device: torch.device, fresh_dynamo: None) -> None:
+    """As layers of experts have them, with gradients: each row is multiplied with its group's matrix."""
+    x, matrices = torch.randn(20, 8), torch.randn(4, 8, 16)
+    weights = torch.randn(ends[-1], 16)
+
+    def product(x: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
+        return torch.nn.functional.grouped_mm(x, matrices, offs=ends)
+
+    def program(device: torch.device) -> object:
+        given = [each.detach().clone().to(device).requires_grad_() for each in (x, matrices)]
+        called = torch.compile(product) if is_compiled and device.type != "cpu" else product
+        result = called(*given, torch.tensor(ends, dtype=torch.int32, device=device))[: ends[-1]]
+        (result * weights.to(device)).sum().backward()
+        return result, given[0].grad[: ends[-1]], given[1].grad
+
+    results, expected = program(device), program(torch.device("cpu"))
+    for one, other in zip(results, expected, strict=True):
+        torch.testing.assert_close(one.cpu(), other, rtol=1e-4, atol=1e-4)

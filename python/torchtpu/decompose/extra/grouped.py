@@ -1,0 +1,103 @@
+"""Products of matrices in groups, as layers of experts have them: each row is multiplied with its group's matrix.
+
+Where groups end, only the data know, so the rows are laid out in blocks of BLOCK rows of which each is of one group:
+
+    T rows in G groups, of lengths n[g]: block b of group g has the rows start[g] + BLOCK * b + (0 .. BLOCK - 1)
+
+There are at most T // BLOCK + G of them, and one batched product computes all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import Tensor
+
+from torchtpu.decompose.extra.registry import register
+
+# More rows fill a matrix unit better, and leave more of a group's last block empty.
+BLOCKS = (8, 16, 32, 64, 128)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Blocks:
+    block: int
+    starts: Tensor
+    """Of each group, the first row."""
+    ends: Tensor
+    first: Tensor
+    """Of each group, the first block."""
+    group: Tensor
+    """Of each block."""
+    rows: Tensor
+    """Of each block, (blocks, BLOCK)."""
+    is_real: Tensor
+    """Which of these rows are the group's, (blocks, BLOCK, 1)."""
+
+    @classmethod
+    def of(cls, ends: Tensor, rows: int) -> _Blocks:
+        groups = ends.shape[0]
+        block = next((size for size in BLOCKS if size * groups >= rows), BLOCKS[-1])
+        ends = ends.to(torch.int64)
+        starts = torch.cat([torch.zeros_like(ends[:1]), ends[:-1]])
+        last = ((ends - starts + block - 1) // block).cumsum(0)
+        first = torch.cat([torch.zeros_like(last[:1]), last[:-1]])
+        numbers = torch.arange(rows // block + groups, device=ends.device)
+        group = torch.searchsorted(last, numbers, right=True).clamp(max=groups - 1)
+        begin = starts[group] + (numbers - first[group]) * block
+        places = begin[:, None] + torch.arange(block, device=ends.device)
+        is_real = (places < ends[group][:, None]) & (numbers < last[-1])[:, None]
+        return cls(block, starts, ends, first, group, places.clamp(0, rows - 1), is_real[..., None])
+
+    def lay_out(self, x: Tensor) -> Tensor:
+        """(rows, width) as (blocks, BLOCK, width), zero where a block has no row."""
+        return torch.where(self.is_real, x[self.rows], 0)
+
+    def gather(self, blocks: Tensor, rows: int) -> Tensor:
+        """The inverse. Rows behind the last group are zero."""
+        row = torch.arange(rows, device=blocks.device)
+        group = torch.searchsorted(self.ends, row, right=True).clamp(max=self.ends.shape[0] - 1)
+        place = row - self.starts[group]
+        number = (self.first[group] + place // self.block).clamp(max=blocks.shape[0] - 1)
+        return torch.where((row < self.ends[-1])[:, None], blocks[number, place % self.block], 0)
+
+
+@register("aten::_grouped_mm")
+def _grouped_mm(
+    self: Tensor,
+    mat2: Tensor,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
+    if bias is not None:
+        raise RuntimeError("Bias not supported yet")
+    if offs is None:
+        result = self @ mat2
+    elif self.dim() == 2 and mat2.dim() == 3:
+        result = _rows_with_matrices(self, mat2, offs)
+    elif self.dim() == 3:
+        result = _rows_with_matrices(mat2.mT, self.mT, offs).mT
+    else:
+        result = _groups_of_columns(self, mat2, offs)
+    return result.to(out_dtype or self.dtype)
+
+
+def _rows_with_matrices(x: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
+    """(T, K) with (G, K, N), as (T, N)."""
+    if x.shape[0] == 0:
+        return x.new_zeros(0, matrices.shape[-1])
+    blocks = _Blocks.of(ends, x.shape[0])
+    return blocks.gather(blocks.lay_out(x) @ matrices[blocks.group], x.shape[0])
+
+
+def _groups_of_columns(x: Tensor, y: Tensor, ends: Tensor) -> Tensor:
+    """(M, T) with (T, N), as (G, M, N): what a gradient to the matrices asks for. Sums are in float32."""
+    result = torch.zeros(ends.shape[0], x.shape[0], y.shape[1], dtype=torch.float32, device=x.device)
+    if y.shape[0] == 0:
+        return result
+    wide = torch.promote_types(x.dtype, torch.float32)
+    blocks = _Blocks.of(ends, y.shape[0])
+    products = blocks.lay_out(x.mT.to(wide)).mT @ blocks.lay_out(y.to(wide))
+    return result.to(wide).index_add(0, blocks.group, products)
