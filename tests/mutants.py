@@ -42,7 +42,6 @@ MUTANTS = (
     Mutant("std", f"{OPS}/reduce/reductions.rs", '"std.correction"', "v.sqrt()", "v", "reductions"),
     Mutant("sort", f"{OPS}/reduce/sort.rs", "= sorted(x,", 'cx.bool("descending")?', "false", "sort"),
     Mutant("tril", f"{OPS}/shape/rearrange.rs", '"tril"]', "Triangle::Lower", "Triangle::Upper", "rearrange"),
-    Mutant("epsilon", f"{OPS}/nn/norm.rs", "let rstd = (mean(", "epsilon", "epsilon * 3.0", "norm"),
     Mutant(
         "accumulate", f"{OPS}/index/indexing.rs", "        let combine =", 'cx.bool("accumulate")?', "false", "indexing"
     ),

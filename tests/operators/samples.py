@@ -11,7 +11,8 @@ import torch
 
 from tests.settings import SEED
 
-# The sweep takes more; see tests/conformance.
+# Of the forward pass as many as the sweep takes, of the others fewer; see tests/conformance.
+FORWARD_INPUTS = 8
 INPUTS = 2
 # Beside the forward pass: so many other dtypes and directions, which TORCHTPU_TEST_SEED draws.
 DRAWN = 1
@@ -47,8 +48,12 @@ def samples(*names: str) -> Callable[[str, str], None]:
         cases = cases_of(name)
         if not cases:
             pytest.skip("this torch does not list it")
-        cases = [f"{case}/{mode}" for case in cases]
-        verdicts = [run(Case.parse(case), INPUTS) for case in cases if not expected_failure(case)]
+        counts = [FORWARD_INPUTS, *[INPUTS] * (len(cases) - 1)]
+        verdicts = [
+            run(Case.parse(f"{case}/{mode}"), count)
+            for case, count in zip(cases, counts, strict=True)
+            if not expected_failure(f"{case}/{mode}")
+        ]
         failures = [f"make conformance CONFORMANCE='{each.case}'\n  {each.why}" for each in verdicts if each.is_failure]
         if failures:
             pytest.fail("\n".join(failures), pytrace=False)
