@@ -13,11 +13,14 @@ extern "C" {
 
 enum TtStatus : int32_t {
   TT_OK = 0,
-  // The call's key is new: run the operator on meta tensors, then tt_define and tt_call again.
-  TT_UNDEFINED = 1,
-  // (tt_define only) the table has no row for the operator: trace its decomposition.
-  TT_NO_ROW = 2,
-  TT_ERROR = 3,
+  TT_ERROR = 1,
+  // tt_call's answers, short of an error:
+  TT_NEW_KEY = 2,      // the call's key is new: run the operator on meta tensors, then tt_define and tt_call again
+  TT_REFUSED = 3,      // the operator does not take such numbers: tt_last_error() says which
+  TT_OTHER_SIZES = 4,  // written arguments must take the sizes of tt_result_metas first
+  TT_NEEDS_ROOM = 5,   // `outs` is too small
+  // tt_define's: the table has no row for the operator; trace its decomposition.
+  TT_NO_ROW = 6,
 };
 
 // PyTorch's exception types that the core can ask for.
@@ -136,8 +139,7 @@ int32_t tt_register_operator(const char* name, const char* functional, const TtS
                              int32_t n_returns, uint8_t* has_row);
 
 // Calls an operator. `outs` has room for `*n_outs` fresh results (a Tensor[] return is flattened); the
-// count written is in `*n_outs`; if the room is too small, TT_ERROR is not raised: the call answers
-// TT_UNDEFINED with *n_outs set to the room needed. `device` is the index of the device.
+// count written is in `*n_outs`, or, with TT_NEEDS_ROOM, the room needed. `device` is the index of the device.
 TtStatus tt_call(int32_t op, const TtArg* args, size_t n_args, int32_t device, TtGenerator* default_generator,
                  TtOut* outs, size_t* n_outs);
 
@@ -151,8 +153,8 @@ uint8_t tt_wants_line();
 void tt_note_line();
 void tt_locate_last_call(int32_t device);
 
-// The sizes of the results for a key that is defined, so that csrc can resize out= arguments before
-// tt_call. Fills at most *n_metas and writes the count. TT_UNDEFINED when the key is new.
+// After TT_OTHER_SIZES: the sizes that the out= arguments must take, in the order of the written arguments. Fills at most
+// *n_metas and writes the count.
 TtStatus tt_result_metas(int32_t op, const TtArg* args, size_t n_args, TtMeta* metas, size_t* n_metas);
 
 // Lowers a new key. `metas` may be null (no meta kernel, or sizes that data decides). `graph` is 0 or

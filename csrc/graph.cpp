@@ -61,7 +61,10 @@ PyObject* call(const TtGraph& graph, PyObject* inputs) {
     if (graph.kinds[i] != '-') convert_input(args[taken++], graph, PyList_GetItem(inputs, static_cast<Py_ssize_t>(i)), i);
   }
   c10::SmallVector<TtOut, 8> outs(graph.n_fresh);
-  if (call(graph, {args.data(), taken}, outs) != TT_OK) throw_last_error();
+  const TtStatus status = call(graph, {args.data(), taken}, outs);
+  TORCH_CHECK(status == TT_OK || status == TT_ERROR, "internal error: a compiled graph ended with status ",
+              static_cast<int>(status));
+  check(status);
 
   c10::SmallVector<Owned, 8> fresh;
   for (const TtOut& out : outs) fresh.emplace_back(THPVariable_Wrap(adopt(out, graph.device)));

@@ -286,25 +286,22 @@ void check_masked_values(const Operator& op, at::ArrayRef<IValue> arguments) {
               " cannot be broadcast to indexing result of shape ", at::IntArrayRef(shape));
 }
 
-// The out= arguments take the sizes of the results. True if one had to change.
-bool resize_outs(const Call& call) {
+// The out= arguments take the sizes of the results.
+void resize_outs(const Call& call) {
   c10::SmallVector<TtMeta, 4> metas(call.op.mutated.size());
   size_t count = metas.size();
-  TtStatus status = tt_result_metas(call.op.id, call.args.data(), call.args.size(), metas.data(), &count);
+  check(tt_result_metas(call.op.id, call.args.data(), call.args.size(), metas.data(), &count));
   if (count > metas.size()) {
     metas.resize(count);
-    status = tt_result_metas(call.op.id, call.args.data(), call.args.size(), metas.data(), &count);
+    check(tt_result_metas(call.op.id, call.args.data(), call.args.size(), metas.data(), &count));
   }
-  if (status == TT_UNDEFINED) return false;
-  check(status);
-  bool changed = false;
   size_t at = 0;
   const auto resize = [&](const IValue& value) {
     if (!value.isTensor() || !value.toTensor().defined() || at >= count) return;
     const TtMeta& meta = metas[at++];
     if (meta.ndim < 0) return;
     const at::IntArrayRef sizes(meta.sizes, static_cast<size_t>(meta.ndim));
-    if (value.toTensor().sizes() != sizes) changed |= at::native::resize_output(value.toTensor(), sizes);
+    if (value.toTensor().sizes() != sizes) at::native::resize_output(value.toTensor(), sizes);
   };
   for (const uint32_t position : call.op.mutated) {
     const IValue& value = call.stack[position];
@@ -314,7 +311,6 @@ bool resize_outs(const Call& call) {
       for (const IValue& item : value.toListRef()) resize(item);
     }
   }
-  return changed;
 }
 
 TtStatus call_core(Call& call, c10::SmallVector<TtOut, 4>& outs, size_t& count) {
@@ -330,15 +326,19 @@ TtStatus call_core(Call& call, c10::SmallVector<TtOut, 4>& outs, size_t& count) 
                  outs.data(), &count);
 }
 
-enum class Defined { kYes, kNoRow, kUnknownSizes };
+// Throws what PyTorch's CPU kernel says against a call that the core refuses, else what the core says.
+[[noreturn]] void refuse(const Call& call) {
+  if (tt_last_error()->kind != TT_NOT_IMPLEMENTED) refuse_as_cpu(call.op, call.stack, call.device);
+  throw_last_error();
+}
 
-// Lowers the call's key, if the operator has a row or a decomposition, and PyTorch or the results themselves can say
-// which sizes out= arguments must have.
-Defined define(const Call& call) {
+// Lowers the call's key. False if the operator has neither row nor decomposition, or if nobody can say which sizes the
+// out= arguments must have.
+bool define(const Call& call) {
   NoGil no_gil;
   follow_matmul_precision();
   const Metas metas = infer(call.op, call.stack, call.device);
-  if (!metas.known && call.op.has_out && call.op.functional != call.op.handle) return Defined::kUnknownSizes;
+  if (!metas.known && call.op.has_out && call.op.functional != call.op.handle) return false;
   const auto* known = metas.known ? metas.metas.data() : nullptr;
   const auto lower = [&](uint64_t graph) {
     uint8_t follows_precision = 0;
@@ -350,14 +350,23 @@ Defined define(const Call& call) {
   TtStatus status = lower(0);
   if (status == TT_NO_ROW) {
     const uint64_t graph = trace(call.op, call.stack, call.device);
-    if (graph == 0) return Defined::kNoRow;
+    if (graph == 0) return false;
     status = lower(graph);
   }
-  if (status != TT_OK) {
-    if (tt_last_error()->kind != TT_NOT_IMPLEMENTED) refuse_as_cpu(call.op, call.stack, call.device);
-    throw_last_error();
+  if (status != TT_OK) refuse(call);
+  return true;
+}
+
+// Calls the operator; lowers the call's key first if it is new. TT_NO_ROW if it cannot be lowered.
+TtStatus define_and_call(Call& call, c10::SmallVector<TtOut, 4>& outs, size_t& count) {
+  TtStatus status = call_core(call, outs, count);
+  // A key is new a second time only if another thread has just found out that the operator follows the precision of
+  // products, which is part of its keys from then on.
+  while (status == TT_NEW_KEY) [[unlikely]] {
+    if (!define(call)) return TT_NO_ROW;
+    status = call_core(call, outs, count);
   }
-  return Defined::kYes;
+  return status;
 }
 
 // Computes new results and copies them into the out= arguments.
@@ -450,31 +459,34 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
   if (located) [[unlikely]] tt_note_line();
   if (tt_wants_scope()) [[unlikely]] note_scope();
   c10::SmallVector<TtOut, 4> outs(op.fresh_list ? 4 : op.fresh);
-  // Each round settles one thing: the key's definition, the sizes of out= arguments (which are part of the
-  // key, so a second definition), the room for results.
-  for (int round = 0; round < 6; ++round) {
-    if (op.has_out && resize_outs(call)) [[unlikely]] call.convert();
-    size_t count = 0;
-    const TtStatus status = call_core(call, outs, count);
-    if (status == TT_OK) [[likely]] {
-      if (!located && tt_wants_line()) [[unlikely]] tt_locate_last_call(call.device);
-      return push_results(op, stack, {outs.data(), count}, call.device);
-    }
-    if (status != TT_UNDEFINED) throw_last_error();
-    if (count > outs.size()) {
-      outs.resize(count);
-      continue;
-    }
-    switch (define(call)) {
-      case Defined::kYes: break;
-      case Defined::kNoRow:
-        // The functional form may have a kernel that is none of the table's.
-        if (op.has_out && op.functional != op.handle) return call_functional(op, stack);
-        return fall_back(op, stack, call.device);
-      case Defined::kUnknownSizes: return call_functional(op, stack);
-    }
+  size_t count = 0;
+  TtStatus status = define_and_call(call, outs, count);
+  if (status == TT_OTHER_SIZES && op.has_out) [[unlikely]] {
+    // The sizes are part of the key, so the resized call has another one.
+    resize_outs(call);
+    call.convert();
+    status = define_and_call(call, outs, count);
   }
-  TORCH_CHECK(false, "torchtpu: the core does not know the key that it was just given: ", op.name);
+  if (status == TT_NEEDS_ROOM) [[unlikely]] {
+    outs.resize(count);
+    status = call_core(call, outs, count);
+  }
+  if (status == TT_OK) [[likely]] {
+    if (!located && tt_wants_line()) [[unlikely]] tt_locate_last_call(call.device);
+    return push_results(op, stack, {outs.data(), count}, call.device);
+  }
+  if (status == TT_NO_ROW) {
+    // The functional form may have a kernel that is none of the table's.
+    if (op.has_out && op.functional != op.handle) return call_functional(op, stack);
+    return fall_back(op, stack, call.device);
+  }
+  if (status == TT_REFUSED) {
+    NoGil no_gil;
+    infer(op, call.stack, call.device);  // throws if PyTorch's meta kernel refuses the call too
+    refuse(call);
+  }
+  TORCH_CHECK(status == TT_ERROR, "internal error: ", op.name, " ended with status ", static_cast<int>(status));
+  throw_last_error();
 }
 
 }  // namespace torchtpu

@@ -148,8 +148,8 @@ impl Engine {
         device: usize,
         generator: Option<&mut Generator>,
         outs: &mut [Out],
-    ) -> Result<(Status, usize)> {
-        let Some(bounds) = &compiled.graph.bounds else { return Ok((Status::Undefined, 0)) };
+    ) -> Result<Status> {
+        let Some(bounds) = &compiled.graph.bounds else { return Ok(Status::NewKey) };
         let actual: Vec<i64> = bounds.sizes.iter().map(|&(arg, _)| args[arg].int()).collect();
         if bounds.sizes.iter().zip(&actual).any(|(&(_, capacity), &size)| size > capacity) {
             return Err(Error::runtime(format!("internal error: sizes {actual:?} are beyond their bounds")));
@@ -169,10 +169,12 @@ impl Engine {
             held.push(padded);
         }
         self.unpad(&given)?;
-        let Some(instance) = self.instance_of(op, &given)? else { return Ok((Status::Undefined, 0)) };
-        let result = self.call_instance(&instance, device, generator, outs)?;
-        cut_results(&instance, &actual, outs);
-        Ok(result)
+        let Some(instance) = self.instance_of(op, &given)? else { return Ok(Status::NewKey) };
+        let status = self.call_instance(&instance, device, generator, outs)?;
+        if matches!(status, Status::Done(_)) {
+            cut_results(&instance, &actual, outs);
+        }
+        Ok(status)
     }
 
     /// The graph with a decision on how inputs whose dimensions are products lie in their padded values: as in those

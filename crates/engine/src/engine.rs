@@ -56,12 +56,25 @@ pub(crate) struct Family {
     instance: Option<Arc<Instance>>,
 }
 
-/// How a call or a definition ended, short of an error.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// How a call ended, short of an error.
+#[derive(Debug)]
 pub enum Status {
-    Done,
-    /// The key is new.
-    Undefined,
+    /// It is recorded, or has run; this many fresh results are there.
+    Done(usize),
+    /// The key is new: [`Engine::define`] lowers it.
+    NewKey,
+    /// The operator does not take such numbers; the error says so.
+    Refused(Error),
+    /// Arguments that are written to must take other sizes first: [`Engine::result_sizes`] gives them.
+    OtherSizes,
+    /// This many fresh results need a place.
+    NeedsRoom(usize),
+}
+
+/// How a definition ended, short of an error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Defined {
+    Lowered,
     /// The table has no row for the operator.
     NoRow,
 }
@@ -343,25 +356,19 @@ impl Engine {
         self.instances.insert(self.parts.key.clone().into_boxed_slice(), instance);
     }
 
-    /// The sizes that `out=` arguments must take before the call, where they differ from those they have
-    /// (in the order of the written arguments); empty where they fit. `None` when the key is new.
-    pub fn resizes(&mut self, op: u32, args: &[Arg]) -> Option<Vec<Meta>> {
-        // What cannot be had is missed by the call.
-        let _ = self.unpad(args);
-        self.find(op, args).map(|instance| instance.resizes())
+    /// The sizes that the written arguments must take after [`Status::OtherSizes`], in their order; empty where they fit.
+    pub fn result_sizes(&mut self, op: u32, args: &[Arg]) -> Vec<Meta> {
+        self.find(op, args).map_or_else(Vec::new, |instance| instance.result_sizes())
     }
 
     /// Lowers a new key.
     ///
     /// # Errors
     /// Where the call is to be refused, or cannot be lowered.
-    pub fn define(&mut self, op: u32, args: &[Arg], metas: Option<&[Meta]>, graph: u64) -> Result<Status> {
-        if !self.operators[op as usize].accepts(args) {
-            return Err(self.operators[op as usize].refusal());
-        }
+    pub fn define(&mut self, op: u32, args: &[Arg], metas: Option<&[Meta]>, graph: u64) -> Result<Defined> {
         self.unpad(args)?;
         if self.find(op, args).is_some() {
-            return Ok(Status::Done);
+            return Ok(Defined::Lowered);
         }
         let target = self.runtime()?.platform.target;
         let operator = &mut self.operators[op as usize];
@@ -370,7 +377,7 @@ impl Engine {
         let body = match (compiled.map(|compiled| &compiled.graph).or(self.graphs.get(&graph)), operator.row) {
             (Some(graph), _) => CallBody::Graph(Arc::clone(graph)),
             (None, Some(row)) => CallBody::Row(row),
-            (None, None) => return Ok(Status::NoRow),
+            (None, None) => return Ok(Defined::NoRow),
         };
         // A few offsets get programs of their own, which XLA makes a little better; then they share one.
         let family = key_without_offsets(&self.parts, operator, args, &self.types)
@@ -424,7 +431,7 @@ impl Engine {
         }
         self.remember(instance);
         self.graphs.remove(&graph);
-        Ok(Status::Done)
+        Ok(Defined::Lowered)
     }
 }
 

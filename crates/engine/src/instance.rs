@@ -173,8 +173,8 @@ impl Instance {
         self.body.is_ok()
     }
 
-    /// See [`crate::Engine::resizes`].
-    pub fn resizes(&self) -> Vec<Meta> {
+    /// See [`crate::Engine::result_sizes`].
+    pub fn result_sizes(&self) -> Vec<Meta> {
         let meta = |resized: &Resized| Meta {
             sizes: resized.sizes.as_ptr(),
             strides: resized.strides.as_ptr(),

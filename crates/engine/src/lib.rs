@@ -38,7 +38,7 @@ mod storage;
 pub use bounded::BoundedInput;
 pub use checks::look_at_last_answers;
 pub use compiled::CompiledGraph;
-pub use engine::{Engine, Mode, Status, fork_guard, in_bad_fork, lock};
+pub use engine::{Defined, Engine, Mode, Status, fork_guard, in_bad_fork, lock};
 pub use error::{Error, ErrorKind, Result};
 pub use events::Event;
 pub use host::{copy_to_host, synchronize};

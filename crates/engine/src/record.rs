@@ -35,8 +35,7 @@ pub(crate) fn max_chunk_bytes(platform: &Platform) -> usize {
 }
 
 impl Engine {
-    /// Calls an operator or a compiled graph. Fresh results go into `outs`; the count is returned, or the room
-    /// that is needed with [`Status::Undefined`] when `outs` is too small.
+    /// Calls an operator or a compiled graph. Fresh results go into `outs`.
     ///
     /// # Errors
     /// In Debug and Strict when the operator cannot run: the arguments are then as they were. In Strict while programs
@@ -48,9 +47,9 @@ impl Engine {
         device: usize,
         default_generator: Option<&mut Generator>,
         outs: &mut [Out],
-    ) -> Result<(Status, usize)> {
+    ) -> Result<Status> {
         if !self.operators[op as usize].accepts(args) {
-            return Ok((Status::Undefined, 0));
+            return Ok(Status::Refused(self.operators[op as usize].refusal()));
         }
         if let Some(compiled) = self.operators[op as usize].compiled.clone()
             && compiled.graph.bounds.is_some()
@@ -60,7 +59,7 @@ impl Engine {
         self.unpad(args)?;
         match self.instance_of(op, args)? {
             Some(instance) => self.call_instance(&instance, device, default_generator, outs),
-            None => Ok((Status::Undefined, 0)),
+            None => Ok(Status::NewKey),
         }
     }
 
@@ -71,7 +70,7 @@ impl Engine {
             self.define(op, args, None, 0)?;
             found = self.find(op, args);
         }
-        Ok(found.filter(|instance| instance.is_runnable()))
+        Ok(found)
     }
 
     /// Calls what [`Engine::instance_of`] has just found.
@@ -81,10 +80,13 @@ impl Engine {
         device: usize,
         default_generator: Option<&mut Generator>,
         outs: &mut [Out],
-    ) -> Result<(Status, usize)> {
+    ) -> Result<Status> {
+        if !instance.is_runnable() {
+            return Ok(Status::OtherSizes);
+        }
         let fresh = instance.outputs.iter().filter(|o| matches!(o, ResultPlan::Fresh(_) | ResultPlan::Absent)).count();
         if fresh > outs.len() {
-            return Ok((Status::Undefined, fresh));
+            return Ok(Status::NeedsRoom(fresh));
         }
         for check in instance.number_checks() {
             check.check(self.parts.scalars[check.index].0)?;
@@ -94,7 +96,7 @@ impl Engine {
         let result = self.record(instance, &parts, device, default_generator, outs);
         self.parts = parts;
         self.explain_called(begun);
-        result.map(|()| (Status::Done, fresh))
+        result.map(|()| Status::Done(fresh))
     }
 
     fn record(
@@ -316,7 +318,10 @@ impl Engine {
 
     fn call_defined(&mut self, op: u32, args: &[Arg], device: usize, outs: &mut [Out]) -> Result<()> {
         self.define(op, args, None, 0)?;
-        self.call(op, args, device, None, outs).map(|_| ())
+        match self.call(op, args, device, None, outs)? {
+            Status::Done(_) => Ok(()),
+            status => Err(Error::runtime(format!("internal error: a copy ended with {status:?}"))),
+        }
     }
 }
 

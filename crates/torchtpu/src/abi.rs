@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ::abi::Status as AbiStatus;
 use engine::call::{Arg, Generator, Meta, Out, Tag, TensorArg};
 use engine::explain::Reason;
-use engine::{Error, ErrorKind, Event, Result, SchemaArg, Status, Storage, memory, platform};
+use engine::{Defined, Error, ErrorKind, Event, Result, SchemaArg, Status, Storage, memory, platform};
 use stablehlo::{Number, Precision};
 
 use crate::location;
@@ -150,14 +150,20 @@ unsafe extern "C" fn tt_call(
         let device = device_index(device)?;
         engine::lock()?.call(op as u32, args, device, generator, outs)
     });
-    match called {
-        Ok((status, count)) => {
-            // SAFETY: the ABI promises a place for the count.
-            unsafe { *n_outs = count };
-            if status == Status::Done { AbiStatus::Ok } else { AbiStatus::Undefined }
+    let Ok(called) = called else { return AbiStatus::Error };
+    let (status, count) = match called {
+        Status::Done(count) => (AbiStatus::Ok, count),
+        Status::NeedsRoom(count) => (AbiStatus::NeedsRoom, count),
+        Status::NewKey => (AbiStatus::NewKey, 0),
+        Status::OtherSizes => (AbiStatus::OtherSizes, 0),
+        Status::Refused(error) => {
+            remember(&error);
+            (AbiStatus::Refused, 0)
         }
-        Err(()) => AbiStatus::Error,
-    }
+    };
+    // SAFETY: the ABI promises a place for the count.
+    unsafe { *n_outs = count };
+    status
 }
 
 #[unsafe(no_mangle)]
@@ -209,10 +215,9 @@ unsafe extern "C" fn tt_result_metas(
 ) -> AbiStatus {
     let found = guarded(|| {
         // SAFETY: the ABI promises `n_args` arguments.
-        Ok(engine::lock()?.resizes(op as u32, unsafe { list(args.cast::<Arg>(), n_args) }))
+        Ok(engine::lock()?.result_sizes(op as u32, unsafe { list(args.cast::<Arg>(), n_args) }))
     });
     let Ok(found) = found else { return AbiStatus::Error };
-    let Some(found) = found else { return AbiStatus::Undefined };
     // SAFETY: the ABI promises room for `*n_metas` and a place for the count.
     unsafe {
         for (place, meta) in list_mut(metas, *n_metas).iter_mut().zip(&found) {
@@ -244,8 +249,8 @@ unsafe extern "C" fn tt_define(
         Ok(status)
     });
     match defined {
-        Ok(Status::NoRow) => AbiStatus::NoRow,
-        Ok(_) => AbiStatus::Ok,
+        Ok(Defined::NoRow) => AbiStatus::NoRow,
+        Ok(Defined::Lowered) => AbiStatus::Ok,
         Err(()) => AbiStatus::Error,
     }
 }
