@@ -10,90 +10,17 @@ use std::sync::Arc;
 use aten::{Bounds, Dim, Extent, Factor};
 use stablehlo::{DType, Type};
 
-use crate::call::{Arg, Generator, Out, Tag, TensorArg};
-use crate::compiled::CompiledGraph;
-use crate::engine::{Engine, Status};
+use crate::call::{self, Arg, Generator, Out, Tag, TensorArg};
+use crate::engine::{Engine, lock};
 use crate::error::{Error, Result};
-use crate::explain::Reason;
-use crate::instance::{FreshResult, Instance, ResultPlan};
+use crate::operator_call::{Found, Status};
+use crate::padded::{Padded, Place, copy_exact, each_run, places, same_strides};
+use crate::placement::Placement;
+use crate::record::reason::Reason;
+use crate::registry::compiled::{BoundedInput, CompiledGraph};
+use crate::registry::instance::{FreshResult, Instance, ResultPlan};
+use crate::registry::key::CallParts;
 use crate::storage::{Storage, Value, ValueState};
-
-/// A tensor argument of a compiled graph that has bounded dimensions.
-#[derive(Clone, Debug)]
-pub struct BoundedInput {
-    /// The argument's number, and the graph's input's.
-    pub arg: usize,
-    pub dims: Vec<Dim>,
-    /// As large as they can get.
-    pub sizes: Vec<i64>,
-    pub strides: Vec<i64>,
-}
-
-/// A factor of a dimension of a padded value.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
-    capacity: i64,
-    actual: i64,
-    is_bounded: bool,
-}
-
-/// A storage's padded value, and what it is the padded form of: a dense tensor.
-pub(crate) struct Padded {
-    storage: Arc<Storage>,
-    dtype: DType,
-    /// Of each dimension of the tensor.
-    axes: Vec<Vec<Place>>,
-    /// The tensor's dimensions in memory, the outermost first.
-    order: Vec<usize>,
-}
-
-impl Padded {
-    fn sizes(&self) -> Vec<i64> {
-        self.axes.iter().map(|places| places.iter().map(|place| place.actual).product()).collect()
-    }
-
-    fn strides(&self) -> Vec<i64> {
-        dense_strides(&self.sizes(), &self.order)
-    }
-
-    /// Capacity and length in the order of memory, without those that fill what is around them.
-    fn layout(&self) -> Vec<(i64, i64)> {
-        let mut layout: Vec<(i64, i64)> = Vec::new();
-        for place in self.order.iter().flat_map(|&axis| &self.axes[axis]) {
-            match layout.last_mut() {
-                _ if place.capacity == 1 && place.actual == 1 => {}
-                Some(outer) if place.capacity == place.actual => {
-                    outer.0 *= place.capacity;
-                    outer.1 *= place.actual;
-                }
-                _ => layout.push((place.capacity, place.actual)),
-            }
-        }
-        layout
-    }
-
-    fn bytes(&self) -> usize {
-        let capacity: i64 = self.axes.iter().flatten().map(|place| place.capacity).product();
-        capacity as usize * self.dtype.size_bytes()
-    }
-
-    /// How to walk over the elements of a tensor of these strides and over those of the padded value.
-    fn walk(&self, strides: &[i64]) -> Vec<Walk> {
-        let mut walks = Vec::new();
-        let mut inner = 1;
-        for &axis in self.order.iter().rev() {
-            let mut stride = strides[axis];
-            for place in self.axes[axis].iter().rev() {
-                walks.push(Walk { length: place.actual, exact: stride, padded: inner });
-                inner *= place.capacity;
-                stride *= place.actual;
-            }
-        }
-        walks.retain(|walk| walk.length != 1);
-        walks.reverse();
-        walks
-    }
-}
 
 /// The elements of a storage, of which a tensor shows those from `offset` on along `strides`.
 struct HostView {
@@ -102,37 +29,8 @@ struct HostView {
     strides: Vec<i64>,
 }
 
-/// One loop of a copy between a tensor and its padded form.
-struct Walk {
-    length: i64,
-    exact: i64,
-    padded: i64,
-}
-
-/// Calls `f` with the positions of runs of elements that lie together in both.
-fn each_run(walks: &[Walk], exact: i64, padded: i64, f: &mut impl FnMut(usize, usize, usize)) {
-    match walks {
-        [] => f(exact as usize, padded as usize, 1),
-        [last] if last.length == 0 => {}
-        [last] if last.exact == 1 && last.padded == 1 => f(exact as usize, padded as usize, last.length as usize),
-        [first, rest @ ..] => {
-            (0..first.length).for_each(|i| each_run(rest, exact + i * first.exact, padded + i * first.padded, f));
-        }
-    }
-}
-
 fn dtype_of(tensor: &TensorArg) -> Result<DType> {
-    crate::call::held(tensor.dtype)
-}
-
-fn dense_strides(sizes: &[i64], order: &[usize]) -> Vec<i64> {
-    let mut strides = vec![1; sizes.len()];
-    let mut inner = 1;
-    for &axis in order.iter().rev() {
-        strides[axis] = inner;
-        inner *= sizes[axis].max(1);
-    }
-    strides
+    call::held(tensor.dtype)
 }
 
 /// What padding holds that the host makes: NaN, so that a program which reads it is found out.
@@ -145,7 +43,8 @@ impl Engine {
         compiled: &Arc<CompiledGraph>,
         op: u32,
         args: &[Arg],
-        device: usize,
+        parts: &mut CallParts,
+        placement: Placement,
         generator: Option<&mut Generator>,
         outs: &mut [Out],
     ) -> Result<Status> {
@@ -169,8 +68,8 @@ impl Engine {
             held.push(padded);
         }
         self.unpad(&given)?;
-        let Some(instance) = self.instance_of(op, &given)? else { return Ok(Status::NewKey) };
-        let status = self.call_instance(&instance, device, generator, outs)?;
+        let Some(instance) = self.find(op, &given, parts)? else { return Ok(Status::NewKey) };
+        let status = self.call_found(Found { instance: &instance, parts, placement }, generator, outs)?;
         if matches!(status, Status::Done(_)) {
             cut_results(&instance, &actual, outs);
         }
@@ -208,7 +107,7 @@ impl Engine {
         graph.bounds = Some(Bounds { inputs: inputs.collect(), ..bounds.clone() });
         placed.graph = Arc::new(graph);
         let placed = Arc::new(placed);
-        self.operators[op as usize].compiled = Some(Arc::clone(&placed));
+        self.registry.replace_graph(op, Arc::clone(&placed));
         placed
     }
 
@@ -228,7 +127,7 @@ impl Engine {
         let dims: Vec<i64> = order.iter().map(|&axis| input.sizes[axis]).collect();
         let dtype = dtype_of(tensor)?;
         let ty = Type::new(dtype, &dims);
-        let wanted = Padded { storage: Storage::new(storage.device, 0), dtype, axes, order };
+        let wanted = Padded { storage: Storage::new(storage.placement, 0), dtype, axes, order };
         if wanted.sizes() != tensor.sizes() {
             return Err(Error::runtime(format!(
                 "internal error: sizes {:?} where {:?} are due",
@@ -244,7 +143,7 @@ impl Engine {
         if let Some(known) = known.filter(|_| is_whole) {
             return Ok(Arc::clone(&known.storage));
         }
-        self.op_stats.padded += 1;
+        self.observer.op_stats.padded += 1;
         let mut bytes = vec![if dtype == DType::Bool { 1 } else { PADDING }; ty.size_bytes()];
         let element = dtype.size_bytes();
         if let Some(HostView { bytes: exact, offset, strides }) = self.exact_bytes(tensor)? {
@@ -255,9 +154,9 @@ impl Engine {
         } else {
             bytes.fill(0);
         }
-        let buffer = self.runtime()?.upload(storage.device, &bytes, dtype, &dims)?;
-        let value = Value::new(self.types.intern(&ty), ValueState::Ready(buffer));
-        let padded = Storage::with_value(storage.device, ty.size_bytes(), Some(value));
+        let buffer = self.runtime()?.upload(storage.placement, &bytes, dtype, &dims)?;
+        let value = Value::new(self.registry.types.intern(&ty), ValueState::Ready(buffer));
+        let padded = Storage::with_value(storage.placement, ty.size_bytes(), Some(value));
         if is_whole {
             storage.add_padded(Padded { storage: Arc::clone(&padded), ..wanted });
         }
@@ -271,15 +170,15 @@ impl Engine {
         let dtype = dtype_of(tensor)?;
         let Some(mut value) = storage.value() else { return Ok(None) };
         let (mut offset, mut strides) = (tensor.offset, tensor.strides().to_vec());
-        if tensor.is_lazy() || self.types.get(value.ty).dtype != dtype {
+        if tensor.is_lazy() || self.registry.types.get(value.ty).dtype != dtype {
             drop(value);
-            let Some(copied) = self.contiguous(Arg::of_tensor(*tensor), storage.device)?.value() else {
+            let Some(copied) = self.contiguous(Arg::of_tensor(*tensor), storage.placement)?.value() else {
                 return Ok(None);
             };
             (value, offset, strides) = (copied, 0, aten::contiguous_strides(tensor.sizes()));
         }
-        self.launch_all(storage.device, Reason::Read)?;
-        let mut bytes = vec![0; self.types.get(value.ty).size_bytes()];
+        self.launch_all(storage.placement, Reason::Read)?;
+        let mut bytes = vec![0; self.registry.types.get(value.ty).size_bytes()];
         value.buffer()?.to_host(&mut bytes)?;
         Ok(Some(HostView { bytes, offset, strides }))
     }
@@ -302,29 +201,17 @@ impl Engine {
             return Ok(());
         }
         let Some(padded) = storage.padded() else { return Ok(()) };
-        self.launch_all(storage.device, Reason::Read)?;
-        self.op_stats.unpadded += 1;
+        self.launch_all(storage.placement, Reason::Read)?;
+        self.observer.op_stats.unpadded += 1;
         let mut bytes = vec![0; storage.nbytes()];
         copy_exact(&padded, &padded.strides(), &mut bytes)?;
         let sizes = padded.sizes();
         let dims: Vec<i64> = padded.order.iter().map(|&axis| sizes[axis]).collect();
-        let buffer = self.runtime()?.upload(storage.device, &bytes, padded.dtype, &dims)?;
-        let value = Value::new(self.types.intern(&Type::new(padded.dtype, &dims)), ValueState::Ready(buffer));
+        let buffer = self.runtime()?.upload(storage.placement, &bytes, padded.dtype, &dims)?;
+        let value = Value::new(self.registry.types.intern(&Type::new(padded.dtype, &dims)), ValueState::Ready(buffer));
         storage.add_exact(value);
         Ok(())
     }
-}
-
-/// Copies a padded value out, without its padding and with other strides.
-fn copy_exact(padded: &Padded, strides: &[i64], exact: &mut [u8]) -> Result<()> {
-    let element = padded.dtype.size_bytes();
-    let Some(value) = padded.storage.value().filter(|_| !exact.is_empty()) else { return Ok(()) };
-    let mut bytes = vec![0; padded.bytes()];
-    value.buffer()?.to_host(&mut bytes)?;
-    each_run(&padded.walk(strides), 0, 0, &mut |to, from, length| {
-        exact[to * element..(to + length) * element].copy_from_slice(&bytes[from * element..(from + length) * element]);
-    });
-    Ok(())
 }
 
 /// Copies out a tensor that shows all of a storage which has a padded value only; says whether it is one.
@@ -337,30 +224,13 @@ pub(crate) fn copy_padded_to_host(source: &TensorArg, out: &mut [u8]) -> Result<
         && source.sizes() == padded.sizes()
         && same_strides(source.sizes(), source.strides(), &padded.strides());
     if is_whole {
-        let mut engine = crate::engine::lock()?;
-        engine.op_stats.unpadded += 1;
-        engine.launch_all(storage.device, Reason::Read)?;
+        let mut engine = lock()?;
+        engine.observer.op_stats.unpadded += 1;
+        engine.launch_all(storage.placement, Reason::Read)?;
         drop(engine); // not held while waiting: other threads go on
         copy_exact(&padded, &aten::contiguous_strides(source.sizes()), out)?;
     }
     Ok(is_whole)
-}
-
-/// Of dimensions that have size 1 strides mean nothing.
-fn same_strides(sizes: &[i64], a: &[i64], b: &[i64]) -> bool {
-    (0..sizes.len()).all(|i| sizes[i] == 1 || a[i] == b[i])
-}
-
-fn places(extent: &Extent, dim: i64, actual: &[i64]) -> Vec<Place> {
-    if extent.is_whole() {
-        return vec![Place { capacity: dim, actual: dim, is_bounded: false }];
-    }
-    let place = |factor: &Factor| Place {
-        capacity: factor.capacity,
-        actual: factor.size.map_or(factor.capacity, |size| actual[size as usize]),
-        is_bounded: factor.size.is_some(),
-    };
-    extent.0.iter().map(place).collect()
 }
 
 /// How the dimensions of an input lie in the padded value that its storage has; `None` of those of which it does not
@@ -416,7 +286,7 @@ fn cut_results(instance: &Arc<Instance>, actual: &[i64], outs: &mut [Out]) {
             let padded = Padded { storage, dtype: *dtype, axes, order };
             let shape = [padded.sizes(), padded.strides()];
             out.nbytes = shape[0].iter().product::<i64>() as usize * dtype.size_bytes();
-            let shown = Storage::with_padded(padded.storage.device, out.nbytes, padded);
+            let shown = Storage::with_padded(padded.storage.placement, out.nbytes, padded);
             out.set_storage(shown);
             shapes.push(shape);
             let [sizes, strides] = &shapes[shapes.len() - 1];

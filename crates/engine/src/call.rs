@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::{fmt, ptr, slice};
 
 pub use abi::{Generator, Meta, Tag};
-use stablehlo::DType;
+use stablehlo::{DType, Number};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::Storage;
@@ -136,6 +136,22 @@ impl Arg {
         unsafe { slice_of(self.payload.p.cast(), self.length as usize) }
     }
 
+    /// The number of an argument that is one.
+    pub(crate) fn number(&self) -> Number {
+        match self.tag {
+            Tag::Float => Number::Float(self.float()),
+            Tag::Bool => Number::Bool(self.int() != 0),
+            Tag::Complex => Number::Complex(self.complex()[0], self.complex()[1]),
+            Tag::ScalarTensor => match dtype(self.dtype) {
+                Some(dtype) if dtype.is_complex() => Number::Complex(self.complex()[0], self.complex()[1]),
+                Some(dtype) if dtype.is_float() => Number::Float(self.float()),
+                Some(DType::Bool) => Number::Bool(self.int() != 0),
+                _ => Number::Int(self.int()),
+            },
+            _ => Number::Int(self.int()),
+        }
+    }
+
     pub fn generator(&self) -> *mut Generator {
         debug_assert_eq!(self.tag, Tag::Generator);
         // SAFETY: the tag says that `p` is the generator.
@@ -227,6 +243,14 @@ impl Out {
             ndim: 0,
             dtype: 0,
         })
+    }
+
+    /// Gives up the reference to the storage, which nobody has taken.
+    pub(crate) fn release(&self) {
+        if !self.storage().is_null() {
+            // SAFETY: the call put its own reference there and nobody has taken it.
+            drop(unsafe { Arc::from_raw(self.storage()) });
+        }
     }
 
     pub(crate) fn storage(&self) -> *const Storage {

@@ -8,9 +8,10 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::engine::lock;
 use crate::error::Result;
-use crate::explain::Reason;
+use crate::placement::Placement;
+use crate::record::reason::Reason;
 
-/// A point in a device's queue. It notes the time at which the last of the work before it was seen done.
+/// A point in the queue of a placement. It notes the time at which the last of the work before it was seen done.
 pub struct Event {
     /// Counts the events of the process in the order of their recording.
     number: usize,
@@ -34,14 +35,14 @@ impl Inner {
 }
 
 impl Event {
-    /// Marks the work queued on a device so far; runs what is recorded, without waiting for it.
-    pub fn record(device: usize) -> Result<Event> {
+    /// Marks the work queued at a placement so far; runs what is recorded, without waiting for it.
+    pub fn record(placement: Placement) -> Result<Event> {
         static RECORDED: AtomicUsize = AtomicUsize::new(0);
         let runs = {
             let mut engine = lock()?;
-            engine.runtime()?;
-            engine.launch_all(device, Reason::Event)?;
-            engine.runtime()?.in_flight(device)
+            engine.open()?;
+            engine.launch_all(placement, Reason::Event)?;
+            engine.runtime()?.in_flight(placement)
         };
         // One more than there are runs, so that the event cannot finish while it is being set up.
         let inner = Arc::new(Inner {

@@ -9,8 +9,8 @@ use aten::{
 };
 use stablehlo::{DType, Precision, Target, Type};
 
-use crate::bounded::BoundedInput;
 use crate::error::{Error, Result};
+use crate::registry::compiled::BoundedInput;
 
 /// An input of an exported module.
 pub struct ExportInput {

@@ -2,17 +2,19 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Instant;
 
-use stablehlo::{DType, Type};
+use stablehlo::Type;
 
 use crate::bounded::copy_padded_to_host;
 use crate::call::{self, Arg, TensorArg};
-use crate::checks::look_at_answers;
-use crate::engine::{Engine, Mode, lock};
+use crate::engine::{Engine, lock};
 use crate::error::{Error, Result};
-use crate::explain::{Reason, Waiting};
-use crate::record::BEAT_CHUNK;
-use crate::runtime::element_type;
+use crate::observe::explain::Waiting;
+use crate::placement::Placement;
+use crate::record::reason::Reason;
+use crate::run::look;
+use crate::run::runtime::element_type;
 use crate::storage::{Storage, Value, ValueState};
 
 impl Engine {
@@ -32,44 +34,36 @@ impl Engine {
             return Ok(());
         }
         let storage = destination.storage();
-        self.runtime()?;
-        let bytes = ty.size_bytes();
-        let chunk = self.chunks.get_mut(storage.device);
-        let reason = chunk.filter(|chunk| !chunk.is_empty()).and_then(|chunk| {
-            chunk.bytes += bytes;
-            match () {
-                () if chunk.bytes > self.max_chunk_bytes => Some(Reason::Large),
-                // A training loop uploads a batch at the start of each step: a good place to cut.
-                () if chunk.nodes.len() >= BEAT_CHUNK => Some(Reason::Upload),
-                () => None,
-            }
-        });
-        if let Some(reason) = reason {
-            self.flush(storage.device, reason)?;
+        let placement = storage.placement;
+        self.open()?;
+        if let Some(reason) = self.recorder.upload(placement, ty.size_bytes()) {
+            self.flush(placement, reason)?;
         }
         let runtime = self.runtime()?;
         let buffer = match owner {
             Some(owner) => {
                 let client = &runtime.platform.client;
                 // SAFETY: by the contract above.
-                unsafe { client.buffer_from_host_owned(data, element_type(ty.dtype), &ty.dims, storage.device, owner) }
-                    .map(Arc::new)?
+                unsafe {
+                    let dtype = element_type(ty.dtype);
+                    client.buffer_from_host_owned(data, dtype, &ty.dims, placement.device(), owner).map(Arc::new)?
+                }
             }
             None => {
                 // SAFETY: by the contract above.
                 let bytes = unsafe { std::slice::from_raw_parts(data, ty.size_bytes()) };
-                runtime.upload(storage.device, bytes, ty.dtype, &ty.dims)?
+                runtime.upload(placement, bytes, ty.dtype, &ty.dims)?
             }
         };
-        let value = Value::new(self.types.intern(&ty), ValueState::Ready(buffer));
+        let value = Value::new(self.registry.types.intern(&ty), ValueState::Ready(buffer));
         if covers_densely(destination, &ty) {
             storage.set_value(Some(value));
             return Ok(());
         }
-        let staged = Storage::with_value(storage.device, ty.size_bytes(), Some(value));
+        let staged = Storage::with_value(placement, ty.size_bytes(), Some(value));
         let strides = aten::contiguous_strides(&ty.dims);
         let source = TensorArg::new(&staged, &ty.dims, &strides, 0, ty.dtype);
-        self.copy(Arg::of_tensor(*destination), Arg::of_tensor(source), storage.device)
+        self.copy(Arg::of_tensor(*destination), Arg::of_tensor(source), placement)
     }
 
     /// Copies a dense tensor to a dense tensor of the same type on another device.
@@ -79,16 +73,16 @@ impl Engine {
             return Ok(());
         }
         let from = source.storage();
-        let staged = self.contiguous(Arg::of_tensor(*source), from.device)?;
-        self.launch_all(from.device, Reason::OtherDevice)?;
+        let staged = self.contiguous(Arg::of_tensor(*source), from.placement)?;
+        self.launch_all(from.placement, Reason::OtherDevice)?;
         let Some(value) = staged.value() else { return Ok(()) };
-        let buffer = Arc::new(value.buffer()?.copy_to_device(destination.storage().device)?);
+        let buffer = Arc::new(value.buffer()?.copy_to_device(destination.storage().placement.device())?);
         let to = destination.storage();
-        let value = Value::new(self.types.intern(&ty), ValueState::Ready(buffer));
-        let arrived = Storage::with_value(to.device, ty.size_bytes(), Some(value));
+        let value = Value::new(self.registry.types.intern(&ty), ValueState::Ready(buffer));
+        let arrived = Storage::with_value(to.placement, ty.size_bytes(), Some(value));
         let strides = aten::contiguous_strides(&ty.dims);
         let arrived_tensor = TensorArg::new(&arrived, &ty.dims, &strides, 0, ty.dtype);
-        self.copy(Arg::of_tensor(*destination), Arg::of_tensor(arrived_tensor), to.device)
+        self.copy(Arg::of_tensor(*destination), Arg::of_tensor(arrived_tensor), to.placement)
     }
 
     /// Gives a storage another size, keeping the bytes that both sizes have.
@@ -98,16 +92,16 @@ impl Engine {
             storage.replace(nbytes, None);
             return Ok(());
         };
-        let dtype = self.types.get(old.ty).dtype;
+        let dtype = self.registry.types.get(old.ty).dtype;
         let kept = (storage.nbytes().min(nbytes) / dtype.size_bytes()) as i64;
         if kept == 0 {
             storage.replace(nbytes, None);
             return Ok(());
         }
-        let resized = Storage::new(storage.device, nbytes);
+        let resized = Storage::new(storage.placement, nbytes);
         let (sizes, strides) = ([kept], [1]);
         let view = |of: &Storage| Arg::of_tensor(TensorArg::new(of, &sizes, &strides, 0, dtype));
-        self.copy(view(&resized), view(storage), storage.device)?;
+        self.copy(view(&resized), view(storage), storage.placement)?;
         storage.replace(nbytes, resized.value());
         Ok(())
     }
@@ -118,7 +112,7 @@ impl Engine {
         self.unpad_storage(storage)?;
         let (value, base) = match storage.value() {
             Some(value) => {
-                let base = self.types.get(value.ty).clone();
+                let base = self.registry.types.get(value.ty).clone();
                 (value, base)
             }
             None => return Ok(None),
@@ -132,12 +126,12 @@ impl Engine {
             value
         } else {
             drop(value);
-            match self.contiguous(Arg::of_tensor(*source), storage.device)?.value() {
+            match self.contiguous(Arg::of_tensor(*source), storage.placement)?.value() {
                 Some(value) => value,
                 None => return Ok(None),
             }
         };
-        self.launch_all(storage.device, Reason::Read)?;
+        self.launch_all(storage.placement, Reason::Read)?;
         value.buffer().map(Some)
     }
 }
@@ -148,7 +142,7 @@ impl Engine {
 /// Where the value could not be computed, or something was wrong with the data of a program before it.
 pub fn copy_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
     read_to_host(source, out)?;
-    look_at_answers(source.storage().device)
+    look_at_answers(source.storage().placement)
 }
 
 fn read_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
@@ -165,15 +159,13 @@ fn read_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
     // The lock is not held while waiting: other threads go on.
     let (buffer, waiting) = {
         let mut engine = lock()?;
-        let waiting = Waiting::begin(&engine, Reason::Read);
+        let waiting = engine.observer.begin_wait(Reason::Read);
         (engine.download(source, &ty)?, waiting)
     };
     match buffer {
         Some(buffer) => {
             let read = buffer.to_host(out);
-            if let Some(waiting) = waiting {
-                waiting.end();
-            }
+            end_wait(waiting);
             Ok(read?)
         }
         None => {
@@ -183,23 +175,23 @@ fn read_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
     }
 }
 
-/// Runs what is recorded and waits for everything on a device, or on all of them.
-pub fn synchronize(device: Option<usize>) -> Result<()> {
+/// Runs what is recorded and waits for everything at a placement, or at all of them.
+pub fn synchronize(placement: Option<Placement>) -> Result<()> {
     let (mut runs, mut result) = (Vec::new(), Ok(()));
-    let devices;
+    let placements: Vec<Placement>;
     let waiting = {
         let mut engine = lock()?;
         if !engine.is_open() {
             return Ok(());
         }
-        devices = match device {
-            Some(device) => device..device + 1,
-            None => 0..engine.chunks.len(),
+        placements = match placement {
+            Some(placement) => vec![placement],
+            None => engine.placements().collect(),
         };
-        let waiting = Waiting::begin(&engine, Reason::Synchronize);
-        for device in devices.clone() {
-            result = result.and(engine.launch_all(device, Reason::Synchronize));
-            runs.extend(engine.runtime()?.take_in_flight(device));
+        let waiting = engine.observer.begin_wait(Reason::Synchronize);
+        for &placement in &placements {
+            result = result.and(engine.launch_all(placement, Reason::Synchronize).map_err(Error::from));
+            runs.extend(engine.runtime()?.take_in_flight(placement));
         }
         waiting
     };
@@ -207,16 +199,38 @@ pub fn synchronize(device: Option<usize>) -> Result<()> {
     for run in runs {
         result = result.and(run.wait().map_err(Error::from));
     }
-    if let Some(waiting) = waiting {
-        waiting.end();
-    }
-    devices.fold(result, |result, device| result.and(look_at_answers(device)))
+    end_wait(waiting);
+    placements.into_iter().fold(result, |result, placement| result.and(look_at_answers(placement)))
 }
 
-pub(crate) fn read_i64(value: &Value) -> Result<i64> {
-    let mut bytes = [0; 8];
-    value.buffer()?.to_host(&mut bytes)?;
-    Ok(i64::from_ne_bytes(bytes))
+/// Looks at what all programs have answered: at the end of a process. Waits for what was flushed, and runs nothing else.
+///
+/// # Errors
+/// The first demand that the data did not meet.
+pub fn look_at_last_answers() -> Result<()> {
+    let mut placements = lock()?.placements();
+    placements.try_for_each(|placement| {
+        lock()?.catch_up(placement);
+        look_at_answers(placement)
+    })
+}
+
+/// Notes the end of a wait, for the explanation.
+fn end_wait(waiting: Option<Waiting>) {
+    let until = Instant::now();
+    if let (Some(waiting), Ok(mut engine)) = (waiting, lock()) {
+        engine.observer.end_wait(waiting, until);
+    }
+}
+
+/// Looks at what the programs of a placement have answered since the last time, waiting for them.
+///
+/// # Errors
+/// The first demand that the data did not meet.
+fn look_at_answers(placement: Placement) -> Result<()> {
+    // The lock is not held while waiting.
+    let answers = lock()?.runner.take_answers(placement);
+    look(&answers)
 }
 
 fn type_of(tensor: &TensorArg) -> Result<Type> {
@@ -230,34 +244,4 @@ fn covers_densely(tensor: &TensorArg, ty: &Type) -> bool {
         && !tensor.is_lazy()
         && tensor.storage().nbytes() == ty.size_bytes()
         && tensor.strides() == aten::contiguous_strides(&ty.dims)
-}
-
-/// "NaN" or "Inf" when the elements contain one.
-pub(crate) fn first_non_finite(bytes: &[u8], dtype: DType) -> Option<&'static str> {
-    let judge = |x: f64| match x {
-        x if x.is_nan() => Some("NaN"),
-        x if x.is_infinite() => Some("Inf"),
-        _ => None,
-    };
-    let two = |c: &[u8]| [c[0], c[1]];
-    match dtype.real() {
-        DType::F16 => bytes.chunks_exact(2).find_map(|c| judge(half::f16::from_ne_bytes(two(c)).to_f64())),
-        DType::BF16 => bytes.chunks_exact(2).find_map(|c| judge(half::bf16::from_ne_bytes(two(c)).to_f64())),
-        DType::F32 => bytes.chunks_exact(4).find_map(|c| judge(f32::from_ne_bytes([c[0], c[1], c[2], c[3]]).into())),
-        _ => bytes
-            .chunks_exact(8)
-            .find_map(|c| judge(f64::from_ne_bytes([c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]]))),
-    }
-}
-
-impl Mode {
-    /// By the names that users write.
-    pub fn from_name(name: &str) -> Option<Mode> {
-        match name.to_ascii_lowercase().as_str() {
-            "debug" => Some(Mode::Debug),
-            "strict" => Some(Mode::Strict),
-            "fused" => Some(Mode::Fused),
-            _ => None,
-        }
-    }
 }

@@ -1,47 +1,59 @@
 //! The engine: storages and views, the recorded graph, modes and flush rules, the compile cache,
 //! execution and donation. It knows no operator by what it computes, and nothing of PyTorch.
 //!
-//! Every operator takes one road: [`Engine::call`] finds the interned [`instance`] of the call and
-//! records it in the device's [`chunk`]; a flush turns the chunk into a [`program`] and runs it. Modes
-//! differ only in when they flush.
+//! Every operator takes one road ([`operator_call`]): the [`registry`] finds the interned instance of the call, the recorder
+//! ([`record`]) appends it to the chunk of its placement, and the runner ([`run`]) turns a chunk that is due into a program
+//! and runs it. The observer ([`observe`]) writes down what happens. Modes differ only in when a chunk is due.
+//!
+//! The groups below are listed from the lowest to the highest: no file imports one of a later group.
 
-pub mod ahead;
-mod bounded;
-pub mod cache;
-pub mod call;
-mod checks;
-mod chunk;
-mod compiled;
-mod constants;
-mod engine;
+// What the parts share.
 mod error;
-mod events;
-pub mod explain;
-pub mod export;
-mod familiar;
-mod flush;
-mod host;
-mod instance;
-pub mod join;
-mod key;
-mod launch;
+mod folders;
 pub mod lines;
-pub mod memory;
-mod operators;
-pub mod platform;
-mod program;
-mod record;
-mod runtime;
+mod mode;
+mod placement;
 pub mod stats;
+
+// Values, and the arguments of calls.
+pub mod call;
+pub mod memory;
+mod padded;
 mod storage;
 
-pub use bounded::BoundedInput;
-pub use checks::look_at_last_answers;
-pub use compiled::CompiledGraph;
-pub use engine::{Defined, Engine, Mode, Status, fork_guard, in_bad_fork, lock};
+// The plugin, and its executables.
+pub mod ahead;
+pub mod cache;
+pub mod platform;
+mod program;
+
+// The four parts of the engine.
+mod registry;
+
+mod record;
+
+mod observe;
+
+mod run;
+
+// What joins them.
+mod bounded;
+mod engine;
+mod events;
+pub mod export;
+mod host;
+mod operator_call;
+
+pub use engine::{Engine, fork_guard, in_bad_fork, lock};
 pub use error::{Error, ErrorKind, Result};
 pub use events::Event;
-pub use host::{copy_to_host, synchronize};
+pub use host::{copy_to_host, look_at_last_answers, synchronize};
 pub use memory::MemoryUse;
-pub use operators::SchemaArg;
+pub use mode::Mode;
+pub use observe::explain;
+pub use operator_call::{Defined, Status};
+pub use placement::Placement;
+pub use record::reason::Reason;
+pub use record::scopes;
+pub use registry::compiled::{BoundedInput, CompiledGraph, SchemaArg};
 pub use storage::Storage;

@@ -3,6 +3,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 
+use crate::placement::Placement;
+
 /// The most devices that one process counts. PyTorch keeps their number in a signed byte.
 pub const MAX_DEVICES: usize = 127;
 
@@ -28,13 +30,13 @@ struct Counters {
     out_of_memory: AtomicI64,
 }
 
-fn counters(device: usize) -> &'static Counters {
+fn counters(placement: Placement) -> &'static Counters {
     static COUNTERS: OnceLock<Vec<Counters>> = OnceLock::new();
-    &COUNTERS.get_or_init(|| (0..MAX_DEVICES).map(|_| Counters::default()).collect())[device % MAX_DEVICES]
+    &COUNTERS.get_or_init(|| (0..MAX_DEVICES).map(|_| Counters::default()).collect())[placement.device() % MAX_DEVICES]
 }
 
-pub(crate) fn count_allocation(device: usize, nbytes: usize) {
-    let c = counters(device);
+pub(crate) fn count_allocation(placement: Placement, nbytes: usize) {
+    let c = counters(placement);
     let now = c.allocated.fetch_add(nbytes as i64, Relaxed) + nbytes as i64;
     raise(&c.peak_allocated, now);
     c.total_allocated.fetch_add(nbytes as i64, Relaxed);
@@ -49,19 +51,19 @@ fn raise(peak: &AtomicI64, value: i64) {
     }
 }
 
-pub(crate) fn count_free(device: usize, nbytes: usize) {
-    let c = counters(device);
+pub(crate) fn count_free(placement: Placement, nbytes: usize) {
+    let c = counters(placement);
     c.allocated.fetch_sub(nbytes as i64, Relaxed);
     c.live.fetch_sub(1, Relaxed);
 }
 
-pub(crate) fn count_out_of_memory(device: usize) {
-    counters(device).out_of_memory.fetch_add(1, Relaxed);
+pub(crate) fn count_out_of_memory(placement: Placement) {
+    counters(placement).out_of_memory.fetch_add(1, Relaxed);
 }
 
 /// What a device's storages take now.
-pub fn memory_use(device: usize) -> MemoryUse {
-    let c = counters(device);
+pub fn memory_use(placement: Placement) -> MemoryUse {
+    let c = counters(placement);
     let (allocated, total) = (c.allocated.load(Relaxed), c.total_allocated.load(Relaxed));
     MemoryUse {
         allocated,
@@ -75,8 +77,8 @@ pub fn memory_use(device: usize) -> MemoryUse {
 }
 
 /// Starts the peaks anew from what is in use now.
-pub fn reset_peak(device: usize) {
-    let c = counters(device);
+pub fn reset_peak(placement: Placement) {
+    let c = counters(placement);
     c.peak_allocated.store(c.allocated.load(Relaxed), Relaxed);
     c.peak_live.store(c.live.load(Relaxed), Relaxed);
 }

@@ -1,9 +1,17 @@
 //! Counters for users.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::cache::Making;
+/// What it took to make an executable.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Making {
+    pub begun: Option<Instant>,
+    pub compiling: Duration,
+    pub loading: Duration,
+    /// For another process that compiled it.
+    pub waiting: Duration,
+}
 
 /// How the compile cache did.
 #[derive(Clone, Copy, Debug, Default)]

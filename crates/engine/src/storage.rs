@@ -8,9 +8,14 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use crate::bounded::Padded;
 use crate::error::{Error, Result};
 use crate::memory;
+use crate::padded::Padded;
+use crate::placement::Placement;
+
+/// What a value takes at most, in bytes, whose buffer others may share. No program is given the memory of such a value:
+/// otherwise a program that takes a shared buffer would have to be a different one.
+pub(crate) const SMALL: usize = 4096;
 
 /// An interned base type (`Types`): element type and sizes of an N-d value.
 pub type TypeId = u32;
@@ -98,6 +103,13 @@ impl Value {
         }
     }
 
+    /// The number that it is: a 0-d int64 on a device. Waits for it.
+    pub fn read_i64(&self) -> Result<i64> {
+        let mut bytes = [0; 8];
+        self.buffer()?.to_host(&mut bytes)?;
+        Ok(i64::from_ne_bytes(bytes))
+    }
+
     /// Whether nobody but this value holds its buffer, or will when there is one.
     pub fn owns_buffer(&self) -> bool {
         match &*self.state.lock() {
@@ -109,7 +121,7 @@ impl Value {
 
 /// A tensor storage: PyTorch's `DataPtr` points to one. Its value is replaced when it is written.
 pub struct Storage {
-    pub device: usize,
+    pub placement: Placement,
     place: u32,
     state: Mutex<State>,
     /// Whether the exact value has yet to be made of the padded one.
@@ -135,17 +147,17 @@ struct State {
 
 impl Storage {
     /// A storage that nothing has been written to.
-    pub fn new(device: usize, nbytes: usize) -> Arc<Storage> {
-        Storage::with_value(device, nbytes, None)
+    pub fn new(placement: Placement, nbytes: usize) -> Arc<Storage> {
+        Storage::with_value(placement, nbytes, None)
     }
 
-    pub(crate) fn with_value(device: usize, nbytes: usize, value: Option<Arc<Value>>) -> Arc<Storage> {
-        memory::count_allocation(device, nbytes);
+    pub(crate) fn with_value(placement: Placement, nbytes: usize, value: Option<Arc<Value>>) -> Arc<Storage> {
+        memory::count_allocation(placement, nbytes);
         let address = memory::next_address(nbytes);
         let mut live = LIVE.lock();
         let place = live.free.pop().unwrap_or(live.places.len() as u32);
         let state = Mutex::new(State { nbytes, address, value, padded: None });
-        let storage = Arc::new(Storage { device, place, state, only_padded: AtomicBool::new(false) });
+        let storage = Arc::new(Storage { placement, place, state, only_padded: AtomicBool::new(false) });
         let entry = Some(Arc::downgrade(&storage));
         match live.places.get_mut(place as usize) {
             Some(free) => *free = entry,
@@ -176,6 +188,11 @@ impl Storage {
         self.state.lock().value.clone()
     }
 
+    /// Whether anything has been written to it.
+    pub(crate) fn has_value(&self) -> bool {
+        self.state.lock().value.is_some()
+    }
+
     /// Whether its value waits for the flush of a chunk.
     pub(crate) fn is_pending(&self) -> bool {
         self.state.lock().value.as_ref().is_some_and(|value| value.pending().is_some())
@@ -195,8 +212,8 @@ impl Storage {
     }
 
     /// A storage whose exact value has yet to be made.
-    pub(crate) fn with_padded(device: usize, nbytes: usize, padded: Padded) -> Arc<Storage> {
-        let storage = Storage::with_value(device, nbytes, None);
+    pub(crate) fn with_padded(placement: Placement, nbytes: usize, padded: Padded) -> Arc<Storage> {
+        let storage = Storage::with_value(placement, nbytes, None);
         storage.add_padded(padded);
         storage.only_padded.store(true, Release);
         storage
@@ -224,8 +241,8 @@ impl Storage {
     /// Takes another size and value; the address changes with the size.
     pub(crate) fn replace(&self, nbytes: usize, value: Option<Arc<Value>>) {
         let mut state = self.state.lock();
-        memory::count_free(self.device, state.nbytes);
-        memory::count_allocation(self.device, nbytes);
+        memory::count_free(self.placement, state.nbytes);
+        memory::count_allocation(self.placement, nbytes);
         *state = State { nbytes, address: memory::next_address(nbytes), value, padded: None };
         self.only_padded.store(false, Release);
     }
@@ -233,7 +250,7 @@ impl Storage {
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        memory::count_free(self.device, self.state.get_mut().nbytes);
+        memory::count_free(self.placement, self.state.get_mut().nbytes);
         let mut live = LIVE.lock();
         live.places[self.place as usize] = None;
         live.free.push(self.place);

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use ::abi::Status as AbiStatus;
 use engine::call::{Arg, Generator, Meta, Out, Tag, TensorArg};
-use engine::explain::Reason;
-use engine::{Defined, Error, ErrorKind, Event, Result, SchemaArg, Status, Storage, memory, platform};
+use engine::{
+    Defined, Error, ErrorKind, Event, Placement, Reason, Result, SchemaArg, Status, Storage, memory, platform,
+};
 use stablehlo::{Number, Precision};
 
 use crate::location;
@@ -60,8 +61,9 @@ fn status(f: impl FnOnce() -> Result<()>) -> AbiStatus {
     if guarded(f).is_ok() { AbiStatus::Ok } else { AbiStatus::Error }
 }
 
-fn device_index(device: i32) -> Result<usize> {
-    usize::try_from(device).map_err(|_| Error::runtime(format!("invalid device index {device}")))
+fn placement(device: i32) -> Result<Placement> {
+    let device = usize::try_from(device).map_err(|_| Error::runtime(format!("invalid device index {device}")))?;
+    Ok(Placement::on(device))
 }
 
 /// # Safety
@@ -147,8 +149,7 @@ unsafe extern "C" fn tt_call(
         let (args, outs, generator) = unsafe {
             (list(args.cast::<Arg>(), n_args), list_mut(outs.cast::<Out>(), *n_outs), default_generator.as_mut())
         };
-        let device = device_index(device)?;
-        engine::lock()?.call(op as u32, args, device, generator, outs)
+        engine::lock()?.call(op as u32, args, placement(device)?, generator, outs)
     });
     let Ok(called) = called else { return AbiStatus::Error };
     let (status, count) = match called {
@@ -168,12 +169,12 @@ unsafe extern "C" fn tt_call(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tt_wants_scope() -> u8 {
-    u8::from(engine::join::is_open())
+    u8::from(engine::scopes::is_open())
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tt_note_scope(scope: u64) {
-    engine::join::set_caller(scope);
+    engine::scopes::set_caller(scope);
 }
 
 #[unsafe(no_mangle)]
@@ -193,7 +194,7 @@ unsafe extern "C" fn tt_note_line() {
 unsafe extern "C" fn tt_locate_last_call(device: i32) {
     let _ = guarded(|| {
         location::note();
-        engine::lock()?.locate_last_call(device_index(device)?);
+        engine::lock()?.locate_last_call(placement(device)?);
         Ok(())
     });
 }
@@ -291,7 +292,7 @@ unsafe extern "C" fn tt_storage_new(
 ) -> AbiStatus {
     status(|| {
         engine::fork_guard()?;
-        let new = Storage::new(device_index(device)?, nbytes);
+        let new = Storage::new(placement(device)?, nbytes);
         // SAFETY: the ABI promises places for both answers.
         unsafe {
             *data = new.address() as *mut c_void;
@@ -409,7 +410,7 @@ unsafe extern "C" fn tt_is_initialized() -> u8 {
 unsafe extern "C" fn tt_synchronize(device: i32) -> AbiStatus {
     status(|| {
         note_line();
-        engine::synchronize(usize::try_from(device).ok())
+        engine::synchronize(usize::try_from(device).ok().map(Placement::on))
     })
 }
 
@@ -425,7 +426,7 @@ unsafe extern "C" fn tt_flush() -> AbiStatus {
 unsafe extern "C" fn tt_event_new(device: i32, event: *mut u64) -> AbiStatus {
     status(|| {
         note_line();
-        let new = Box::new(Event::record(device_index(device)?)?);
+        let new = Box::new(Event::record(placement(device)?)?);
         // SAFETY: the ABI promises a place for the answer.
         unsafe { *event = Box::into_raw(new) as u64 };
         Ok(())
@@ -477,9 +478,9 @@ unsafe extern "C" fn tt_event_release(handle: u64) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tt_memory(device: i32, out: *mut ::abi::Memory) -> AbiStatus {
     status(|| {
-        let device = device_index(device)?;
-        let used = memory::memory_use(device);
-        let (free, total) = engine::lock()?.platform()?.memory(device)?;
+        let placement = placement(device)?;
+        let used = memory::memory_use(placement);
+        let (free, total) = engine::lock()?.platform()?.memory(placement.device())?;
         let filled = ::abi::Memory {
             allocated: used.allocated,
             peak_allocated: used.peak_allocated,
@@ -500,7 +501,7 @@ unsafe extern "C" fn tt_memory(device: i32, out: *mut ::abi::Memory) -> AbiStatu
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tt_reset_peak_memory(device: i32) -> AbiStatus {
     status(|| {
-        memory::reset_peak(device_index(device)?);
+        memory::reset_peak(placement(device)?);
         Ok(())
     })
 }

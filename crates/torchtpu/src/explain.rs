@@ -61,7 +61,7 @@ fn program(described: &Bound<'_, PyDict>, program: &ProgramInfo) -> PyResult<()>
 fn run(described: &Bound<'_, PyDict>, run: &Run) -> PyResult<()> {
     let moment = |nanoseconds| (nanoseconds != 0).then(|| seconds(nanoseconds));
     described.set_item("program", run.program)?;
-    described.set_item("device", run.device)?;
+    described.set_item("device", run.placement.device())?;
     described.set_item("reason", run.reason.to_string())?;
     described.set_item("line", run.line.name())?;
     described.set_item("flushed", seconds(run.flushed))?;

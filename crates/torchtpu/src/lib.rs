@@ -14,7 +14,7 @@ use std::ffi::c_char;
 use std::path::PathBuf;
 
 use ::abi::{tt_current_device, tt_default_generator, tt_initialize, tt_set_current_device};
-use engine::{Engine, ErrorKind, Mode, ahead, memory, platform};
+use engine::{Engine, ErrorKind, Mode, Placement, ahead, memory, platform};
 use parking_lot::MutexGuard;
 use pyo3::exceptions::{PyIndexError, PyMemoryError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -145,7 +145,7 @@ fn set_device(py: Python<'_>, device: usize) -> PyResult<()> {
 
 #[pyfunction]
 fn synchronize(py: Python<'_>, device: i32) -> PyResult<()> {
-    py.detach(|| engine::synchronize(usize::try_from(device).ok())).map_err(to_python)
+    py.detach(|| engine::synchronize(usize::try_from(device).ok().map(Placement::on))).map_err(to_python)
 }
 
 /// Raises what programs have found wrong with their data and nobody was told yet: at the end of a process.
@@ -242,7 +242,7 @@ fn end_join(py: Python<'_>, scope: u64) -> PyResult<()> {
 #[pyfunction]
 fn memory_stats(py: Python<'_>, device: usize) -> PyResult<Py<PyDict>> {
     let (free, total) = with_engine(py, move |mut engine| engine.platform()?.memory(device))?;
-    let used = memory::memory_use(device);
+    let used = memory::memory_use(Placement::on(device));
     let stats = PyDict::new(py);
     for (name, value) in [
         ("allocated", used.allocated),
@@ -262,7 +262,7 @@ fn memory_stats(py: Python<'_>, device: usize) -> PyResult<Py<PyDict>> {
 
 #[pyfunction]
 fn reset_peak_memory_stats(device: usize) {
-    memory::reset_peak(device);
+    memory::reset_peak(Placement::on(device));
 }
 
 #[pyfunction]

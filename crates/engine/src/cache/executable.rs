@@ -3,13 +3,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 use pjrt::LoadedExecutable;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::error::{Error, Result};
+use crate::stats::Making;
 
 /// The most programs that are compiled at the same time: each may take gigabytes of the host's memory.
 const MAX_THREADS: usize = 16;
@@ -29,16 +30,6 @@ struct Made {
     result: Result<Arc<LoadedExecutable>>,
     making: Making,
     code_bytes: usize,
-}
-
-/// What it took to make an executable.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Making {
-    pub begun: Option<Instant>,
-    pub compiling: Duration,
-    pub loading: Duration,
-    /// For another process that compiled it.
-    pub waiting: Duration,
 }
 
 impl Executable {

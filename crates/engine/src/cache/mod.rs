@@ -26,13 +26,13 @@ use rustc_hash::FxHashMap;
 
 pub use bundle::Imported;
 pub use entry::About;
-pub(crate) use executable::{Executable, Making};
+pub(crate) use executable::Executable;
 pub use settings::Settings;
-pub(crate) use settings::{base_folder, chunk_bytes, programs_in_memory};
+pub(crate) use settings::{chunk_bytes, programs_in_memory};
 
 use crate::error::{Error, Result};
 use crate::platform::{Kind, Platform};
-use crate::stats::CacheStats;
+use crate::stats::{CacheStats, Making};
 use disk::{Lock, Store};
 use entry::{Entry, Key};
 use executable::Pool;

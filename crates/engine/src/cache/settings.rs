@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::disk::Store;
 use super::memory::Limit;
 use super::warn;
+use crate::folders::base_folder;
 
 /// What the folder may hold: programs of a TPU are a hundred kilobytes to some megabytes each.
 const DEFAULT_BYTES: u64 = 4 << 30;
@@ -68,13 +69,6 @@ impl Settings {
         self.folder.as_ref().ok()?;
         self.try_open().map_err(|reason| warn(format!("{reason}; programs are compiled again in each process"))).ok()
     }
-}
-
-/// Where this user's caches are on this platform, by the variables that say so; ours is one of them.
-pub(crate) fn base_folder(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
-    let caches = variable("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let caches = caches.or_else(|| Some(PathBuf::from(variable("HOME")?).join(".cache")))?;
-    Some(caches.join("torchtpu"))
 }
 
 /// How many programs to keep in memory.

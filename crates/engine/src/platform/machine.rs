@@ -14,9 +14,10 @@ use stablehlo::Target;
 
 use super::host_memory::keep_freed_memory;
 use super::{Choice, Kind, SEARCH_PATHS, target_of};
-use crate::engine::Mode;
 use crate::error::{Error, Result};
+use crate::folders::base_folder;
 use crate::memory::MAX_DEVICES;
+use crate::mode::Mode;
 
 /// Google's vendor id on the PCI bus.
 const GOOGLE: &str = "0x1ae0";
@@ -312,7 +313,7 @@ impl Machine<'_> {
         // torch's wheel brings neither, but triton's does, which it needs: with other names, so links to them are made.
         let triton = self.packages.iter().map(|folder| folder.join("triton/backends/nvidia"));
         let triton = triton.into_iter().find(|folder| folder.join("lib/libdevice.10.bc").is_file())?;
-        let caches = crate::cache::base_folder(&|name| self.variable(name))?;
+        let caches = base_folder(&|name| self.variable(name))?;
         let mut hasher = DefaultHasher::new();
         triton.hash(&mut hasher);
         let folder = caches.join(format!("cuda-data-{:016x}", hasher.finish()));

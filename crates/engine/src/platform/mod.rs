@@ -17,8 +17,8 @@ use parking_lot::RwLock;
 use pjrt::{Client, Plugin, Value};
 use stablehlo::Target;
 
-use crate::engine::Mode;
 use crate::error::{Error, Result};
+use crate::mode::Mode;
 pub use host_memory::host_memory;
 pub(crate) use host_memory::return_freed_memory;
 use machine::Machine;

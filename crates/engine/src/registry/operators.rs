@@ -6,22 +6,9 @@ use aten::table;
 use aten::{Requirement, Row};
 use stablehlo::Number;
 
-use crate::call::Arg;
-use crate::compiled::CompiledGraph;
+use super::compiled::{CompiledGraph, SchemaArg};
+use crate::call::{Arg, Tag};
 use crate::error::{Error, ErrorKind};
-use crate::key;
-
-/// One argument of a schema.
-#[derive(Clone, Debug)]
-pub struct SchemaArg {
-    pub name: String,
-    /// The schema's type: "Tensor", "Scalar?", "int[]", …
-    pub ty: String,
-    pub is_mutated: bool,
-    /// A keyword-only mutated argument: an `out=`.
-    pub is_out: bool,
-    pub default: Option<Number>,
-}
 
 /// An operator known to the engine.
 pub(crate) struct Operator {
@@ -74,11 +61,29 @@ impl Operator {
         }
     }
 
+    /// A compiled graph as an operator; its argument names are the numbers of its inputs.
+    pub fn of_graph(graph: CompiledGraph) -> Operator {
+        Operator {
+            name: graph.name.clone(),
+            row: None,
+            names: (0..graph.args.len()).map(|i| i.to_string()).collect(),
+            args: graph.args.iter().map(|arg| ArgInfo { dynamic: arg.ty != "Tensor", default: None }).collect(),
+            types: graph.args.iter().map(|arg| arg.ty.clone()).collect(),
+            mutated: (0..graph.args.len()).filter(|&i| graph.args[i].is_mutated).collect(),
+            follows_precision: true,
+            requirement: None,
+            compiled: Some(Arc::new(graph)),
+        }
+    }
+
     /// Whether the call's numbers are such as the operator's row requires.
     pub fn accepts(&self, args: &[Arg]) -> bool {
         let Some((positions, wanted)) = &self.requirement else { return true };
-        let numbers: Option<Vec<f64>> =
-            positions.iter().map(|&i| args.get(i).and_then(key::number_at).map(Number::to_f64)).collect();
+        let number_at = |&i: &usize| {
+            let arg = args.get(i)?;
+            matches!(arg.tag, Tag::Int | Tag::Float | Tag::Bool | Tag::ScalarTensor).then(|| arg.number().to_f64())
+        };
+        let numbers: Option<Vec<f64>> = positions.iter().map(number_at).collect();
         numbers.is_none_or(|numbers| (wanted.holds)(&numbers))
     }
 

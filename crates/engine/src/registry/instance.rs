@@ -4,48 +4,15 @@ use std::sync::Arc;
 
 use aten::{Check, Lowered, NumberCheck, Output, ParamSource, ResultSpec};
 use parking_lot::Mutex;
-use rustc_hash::{FxHashMap, FxHashSet};
 use stablehlo::{DType, Extent, Function, Type};
 
+use super::compiled::CompiledGraph;
+use super::types::Types;
 use crate::cache::memory::LastUse;
 use crate::call::{Meta, Out, scalar_type};
-use crate::compiled::CompiledGraph;
-use crate::constants::SMALL;
+use crate::placement::Placement;
 use crate::program::Program;
-use crate::storage::{Storage, TypeId, Value};
-
-/// What is interned for as long as the process lives: base types, and the sizes and strides that calls hand out.
-#[derive(Default)]
-pub(crate) struct Types {
-    list: Vec<Type>,
-    ids: FxHashMap<Type, TypeId>,
-    dims: FxHashSet<&'static [i64]>,
-}
-
-impl Types {
-    pub fn intern(&mut self, ty: &Type) -> TypeId {
-        if let Some(&id) = self.ids.get(ty) {
-            return id;
-        }
-        let id = self.list.len() as TypeId;
-        self.list.push(ty.clone());
-        self.ids.insert(ty.clone(), id);
-        id
-    }
-
-    pub fn get(&self, id: TypeId) -> &Type {
-        &self.list[id as usize]
-    }
-
-    fn intern_dims(&mut self, dims: &[i64]) -> &'static [i64] {
-        if let Some(known) = self.dims.get(dims) {
-            return known;
-        }
-        let dims: &'static [i64] = Box::leak(dims.into());
-        self.dims.insert(dims);
-        dims
-    }
-}
+use crate::storage::{SMALL, Storage, TypeId, Value};
 
 /// A lowered call: what all calls with its key share.
 pub(crate) struct Instance {
@@ -80,10 +47,24 @@ struct Resized {
 /// What becomes of an output of the lowered function.
 pub(crate) enum ResultPlan {
     Fresh(FreshResult),
+    /// An undefined tensor: no output of the function.
     Absent,
-    Updated { storage: usize, ty: TypeId },
-    Count { fresh: usize, axis: usize },
-    Check(Arc<Check>),
+    /// The new value of an argument's storage.
+    Updated {
+        storage: usize,
+        ty: TypeId,
+    },
+    /// How long a dimension of a fresh result is, for the host to read.
+    Count {
+        fresh: usize,
+        axis: usize,
+        ty: TypeId,
+    },
+    /// What the program says of the data.
+    Check {
+        check: Arc<Check>,
+        ty: TypeId,
+    },
 }
 
 /// A result that gets a storage of its own.
@@ -99,8 +80,8 @@ pub(crate) struct FreshResult {
 
 impl FreshResult {
     /// The result with its value, in a new storage.
-    pub fn out(&self, device: usize, value: Arc<Value>) -> Out {
-        let storage = Storage::with_value(device, self.nbytes, Some(value));
+    pub fn out(&self, placement: Placement, value: Arc<Value>) -> Out {
+        let storage = Storage::with_value(placement, self.nbytes, Some(value));
         let mut out = Out::absent();
         out.set_storage(storage);
         out.nbytes = self.nbytes;
@@ -123,6 +104,7 @@ impl Instance {
         body: Result<Lowered, Vec<ResultSpec>>,
         types: &mut Types,
     ) -> Instance {
+        let ty_of_count = types.intern(&Type::new(DType::I64, &[]));
         let outputs: Vec<ResultPlan> = body
             .iter()
             .flat_map(|lowered| &lowered.outputs)
@@ -137,8 +119,8 @@ impl Instance {
                 }),
                 Output::Absent => ResultPlan::Absent,
                 Output::Updated { storage, base } => ResultPlan::Updated { storage: *storage, ty: types.intern(base) },
-                Output::Check(check) => ResultPlan::Check(Arc::new(check.clone())),
-                Output::Count { fresh, axis } => ResultPlan::Count { fresh: *fresh, axis: *axis },
+                Output::Check(check) => ResultPlan::Check { check: Arc::new(check.clone()), ty: ty_of_count },
+                Output::Count { fresh, axis } => ResultPlan::Count { fresh: *fresh, axis: *axis, ty: ty_of_count },
             })
             .collect();
         let result_bytes = body.iter().flat_map(|lowered| &lowered.function.results).map(Type::size_bytes).sum();
@@ -169,6 +151,7 @@ impl Instance {
         }
     }
 
+    /// Whether it can be called: the written arguments have the sizes of their results.
     pub fn is_runnable(&self) -> bool {
         self.body.is_ok()
     }
@@ -187,6 +170,20 @@ impl Instance {
     /// The lowered function; absent only for instances that are not runnable, which no chunk holds.
     pub fn function(&self) -> Option<&Function> {
         self.body.as_ref().ok().map(|lowered| &lowered.function)
+    }
+
+    /// The types of the function's results, in order.
+    pub fn result_types(&self) -> impl Iterator<Item = TypeId> {
+        self.outputs.iter().filter_map(|plan| match plan {
+            ResultPlan::Fresh(result) => Some(result.ty),
+            ResultPlan::Updated { ty, .. } | ResultPlan::Count { ty, .. } | ResultPlan::Check { ty, .. } => Some(*ty),
+            ResultPlan::Absent => None,
+        })
+    }
+
+    /// How many fresh results a call returns, undefined ones included.
+    pub fn fresh_results(&self) -> usize {
+        self.outputs.iter().filter(|plan| matches!(plan, ResultPlan::Fresh(_) | ResultPlan::Absent)).count()
     }
 
     pub fn params(&self) -> &[ParamSource] {

@@ -3,10 +3,10 @@
 use aten::{ArgSpec, ScalarSpec, StorageSpec, TensorSpec};
 use stablehlo::{DType, Number};
 
+use super::operators::{ArgInfo, Operator};
+use super::types::Types;
 use crate::call::{self, Arg, Generator, Tag};
 use crate::error::{Error, Result};
-use crate::instance::Types;
-use crate::operators::{ArgInfo, Operator};
 use crate::storage::Storage;
 
 /// A number that is an input of a program.
@@ -25,18 +25,19 @@ impl ScalarInput {
     }
 }
 
-/// A call taken apart. Kept between calls so that its vectors keep their memory.
+/// A call taken apart: its key, and what differs between calls of one key. Used only while the arguments live.
 #[derive(Default)]
 pub(crate) struct CallParts {
     pub key: Vec<u64>,
     /// The distinct storages of the tensor arguments, in order of appearance.
-    pub storages: Vec<*const Storage>,
+    storages: Vec<*const Storage>,
+    /// The numbers that are inputs of the program.
     pub scalars: Vec<ScalarInput>,
     /// Leaves the offsets out of the key.
     without_offsets: bool,
-    /// Of every tensor argument, lists flattened.
+    /// The offset of every tensor argument, lists flattened.
     pub offsets: Vec<i64>,
-    pub generator: Option<*mut Generator>,
+    generator: Option<*mut Generator>,
 }
 
 // SAFETY: the pointers are used only during the call that put them there, while its arguments live.
@@ -45,7 +46,8 @@ unsafe impl Send for CallParts {}
 const NO_VALUE: u64 = 1 << 63;
 
 impl CallParts {
-    /// Takes a call apart. `options` are what the program depends on besides its arguments.
+    /// Takes a call apart; the memory of an earlier call is used again. `options` are what the program depends on besides
+    /// its arguments.
     pub fn encode(&mut self, op: u32, operator: &Operator, args: &[Arg], options: u64) {
         self.key.clear();
         self.storages.clear();
@@ -58,16 +60,34 @@ impl CallParts {
         }
     }
 
+    /// A storage of the call, by its number in order of appearance.
+    pub fn storage(&self, index: usize) -> &Storage {
+        // SAFETY: the storages are those of the call's tensor arguments, which live as long as the parts are used.
+        unsafe { &*self.storages[index] }
+    }
+
+    /// The distinct storages of the call.
+    pub fn storages(&self) -> impl Iterator<Item = &Storage> {
+        (0..self.storages.len()).map(|index| self.storage(index))
+    }
+
+    /// The generator that the call names.
+    #[allow(clippy::mut_from_ref)]
+    pub fn generator(&self) -> Option<&mut Generator> {
+        // SAFETY: the generator is an argument of the call, locked by its caller.
+        self.generator.map(|generator| unsafe { &mut *generator })
+    }
+
     fn arg(&mut self, arg: &Arg, info: ArgInfo) {
         let head = arg.tag as u64;
         match arg.tag {
             Tag::Tensor => self.tensor(arg),
             Tag::ScalarTensor => {
                 self.key.push(head | (arg.dtype as u64) << 8 | u64::from(arg.wrapped) << 16);
-                self.scalars.push(ScalarInput(number_of(arg)));
+                self.scalars.push(ScalarInput(arg.number()));
             }
             Tag::Int | Tag::Float | Tag::Bool | Tag::Complex => {
-                let number = number_of(arg);
+                let number = arg.number();
                 if info.dynamic && info.default != Some(number) {
                     self.key.push(head | 1 << 8);
                     self.scalars.push(ScalarInput(number));
@@ -133,26 +153,6 @@ impl CallParts {
     }
 }
 
-/// The number that an argument is, if it is one.
-pub(crate) fn number_at(arg: &Arg) -> Option<Number> {
-    matches!(arg.tag, Tag::Int | Tag::Float | Tag::Bool | Tag::ScalarTensor).then(|| number_of(arg))
-}
-
-fn number_of(arg: &Arg) -> Number {
-    match arg.tag {
-        Tag::Float => Number::Float(arg.float()),
-        Tag::Bool => Number::Bool(arg.int() != 0),
-        Tag::Complex => Number::Complex(arg.complex()[0], arg.complex()[1]),
-        Tag::ScalarTensor => match call::dtype(arg.dtype) {
-            Some(dtype) if dtype.is_complex() => Number::Complex(arg.complex()[0], arg.complex()[1]),
-            Some(dtype) if dtype.is_float() => Number::Float(arg.float()),
-            Some(DType::Bool) => Number::Bool(arg.int() != 0),
-            _ => Number::Int(arg.int()),
-        },
-        _ => Number::Int(arg.int()),
-    }
-}
-
 fn number_dtype(number: Number) -> DType {
     match number {
         Number::Bool(_) => DType::Bool,
@@ -190,7 +190,7 @@ impl<'a> Specs<'a> {
             Tag::Int if !ty.contains("Scalar") && !ty.contains("float") => ArgSpec::Int(arg.int()),
             Tag::Bool if !ty.contains("Scalar") => ArgSpec::Bool(arg.int() != 0),
             Tag::Int | Tag::Float | Tag::Bool | Tag::Complex => {
-                let number = number_of(arg);
+                let number = arg.number();
                 let baked = (!info.dynamic || info.default == Some(number)).then_some(number);
                 ArgSpec::Scalar(ScalarSpec { dtype: number_dtype(number), wrapped: true, is_tensor: false, baked })
             }

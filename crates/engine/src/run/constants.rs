@@ -1,5 +1,5 @@
-//! Small results that follow from no data, such as the ones with which the gradient of a loss begins: they are the same
-//! in every step, so they are made once.
+//! Small results that depend on no data, such as the ones with which the gradient of a loss begins. They are the same in
+//! every step, so they are computed once.
 
 use std::sync::Arc;
 
@@ -8,13 +8,10 @@ use pjrt::Buffer;
 use rustc_hash::FxHashMap;
 
 use crate::call::Out;
-use crate::instance::{Instance, ResultPlan};
-use crate::key::CallParts;
-use crate::storage::{Storage, Value, ValueState};
-
-/// What a value takes at most, in bytes, whose buffer others may share. No program is given the memory of such a value:
-/// were it, one that takes a shared buffer would have to be another program.
-pub(crate) const SMALL: usize = 4096;
+use crate::placement::Placement;
+use crate::registry::instance::{Instance, ResultPlan};
+use crate::registry::key::CallParts;
+use crate::storage::{Value, ValueState};
 
 /// How many results are kept: with all of them this small, a few megabytes.
 const KEPT: usize = 1024;
@@ -44,8 +41,8 @@ impl Constants {
 }
 
 /// What decides the results of a call that takes nothing but numbers.
-pub(crate) fn key_of(instance: &Instance, device: usize, parts: &CallParts) -> Vec<u64> {
-    let mut key = vec![u64::from(instance.id), device as u64];
+pub(crate) fn key_of(instance: &Instance, placement: Placement, parts: &CallParts) -> Vec<u64> {
+    let mut key = vec![u64::from(instance.id), placement.device() as u64];
     for param in instance.params() {
         match *param {
             ParamSource::Scalar { index, .. } => key.extend(parts.scalars[index].bits()),
@@ -59,21 +56,20 @@ pub(crate) fn key_of(instance: &Instance, device: usize, parts: &CallParts) -> V
 /// The values that a call's results have just got.
 pub(crate) fn written(instance: &Instance, parts: &CallParts, outs: &[Out]) -> Option<Box<[Arc<Value>]>> {
     let mut outs = outs.iter();
-    let storage_of = |plan: &ResultPlan| match plan {
-        ResultPlan::Updated { storage, .. } => Some(parts.storages[*storage]),
-        _ => Some(outs.next()?.storage()),
+    let value_of = |plan: &ResultPlan| match plan {
+        ResultPlan::Updated { storage, .. } => parts.storage(*storage).value(),
+        // SAFETY: the call has just put a storage there, of which it owns a reference.
+        _ => unsafe { &*outs.next()?.storage() }.value(),
     };
-    // SAFETY: the storages are those of the call's arguments and results, alive during the call.
-    let value_of = |storage: *const Storage| unsafe { &*storage }.value();
-    instance.outputs.iter().map(storage_of).map(|storage| value_of(storage?)).collect()
+    instance.outputs.iter().map(value_of).collect()
 }
 
-/// Gives a call the results that are known. Each has a value of its own: two storages with one would be one input of
-/// whatever takes both, and so another program.
+/// Gives a call the results that are known. Each gets a value of its own: two storages with the same value would be one
+/// input of a program that takes both, and so need another program.
 pub(crate) fn write(
     buffers: Vec<Arc<Buffer>>,
     instance: &Instance,
-    device: usize,
+    placement: Placement,
     parts: &CallParts,
     outs: &mut [Out],
 ) {
@@ -82,15 +78,14 @@ pub(crate) fn write(
         let value = |ty| Value::new(ty, ValueState::Ready(buffer));
         match plan {
             ResultPlan::Updated { storage, ty } => {
-                // SAFETY: as for `written`.
-                unsafe { &*parts.storages[*storage] }.set_value(Some(value(*ty)));
+                parts.storage(*storage).set_value(Some(value(*ty)));
             }
             ResultPlan::Fresh(result) => {
                 if let Some(out) = outs.next() {
-                    *out = result.out(device, value(result.ty));
+                    *out = result.out(placement, value(result.ty));
                 }
             }
-            ResultPlan::Absent | ResultPlan::Count { .. } | ResultPlan::Check(_) => {}
+            ResultPlan::Absent | ResultPlan::Count { .. } | ResultPlan::Check { .. } => {}
         }
     }
 }

@@ -8,7 +8,7 @@ use stablehlo::{DType, Number};
 
 use crate::cache::{Cache, Executable, Settings, Source};
 use crate::error::Result;
-use crate::launch::executable_is_made;
+use crate::placement::Placement;
 use crate::platform::{self, Platform};
 
 /// How many number buffers are kept for reuse.
@@ -20,49 +20,51 @@ const IN_FLIGHT: usize = 512;
 pub(crate) struct Runtime {
     pub platform: Arc<Platform>,
     pub cache: Arc<Cache>,
-    scalars: FxHashMap<(usize, DType, [u8; 16]), Arc<Buffer>>,
+    /// Called on some thread when an executable is made.
+    made: fn(),
+    scalars: FxHashMap<(Placement, DType, [u8; 16]), Arc<Buffer>>,
     in_flight: Vec<Vec<Arc<Event>>>,
 }
 
 impl Runtime {
-    pub fn open() -> Result<Runtime> {
+    pub fn open(made: fn()) -> Result<Runtime> {
         let platform = Arc::new(platform::open()?);
         let devices = platform.devices.len();
         let cache = Arc::new(Cache::open(&platform, &Settings::from_environment()));
-        Ok(Runtime { platform, cache, scalars: FxHashMap::default(), in_flight: vec![Vec::new(); devices] })
+        Ok(Runtime { platform, cache, made, scalars: FxHashMap::default(), in_flight: vec![Vec::new(); devices] })
     }
 
-    pub fn upload(&mut self, device: usize, data: &[u8], dtype: DType, dims: &[i64]) -> Result<Arc<Buffer>> {
-        let buffer = self.platform.client.buffer_from_host(data, element_type(dtype), dims, device)?;
+    pub fn upload(&mut self, placement: Placement, data: &[u8], dtype: DType, dims: &[i64]) -> Result<Arc<Buffer>> {
+        let buffer = self.platform.client.buffer_from_host(data, element_type(dtype), dims, placement.device())?;
         Ok(Arc::new(buffer))
     }
 
     /// A 0-d buffer that holds `number` as `dtype`. Programs never write to it: it is shared.
-    pub fn scalar(&mut self, device: usize, number: Number, dtype: DType) -> Result<Arc<Buffer>> {
+    pub fn scalar(&mut self, placement: Placement, number: Number, dtype: DType) -> Result<Arc<Buffer>> {
         let bytes = encode(number, dtype);
-        if let Some(buffer) = self.scalars.get(&(device, dtype, bytes)) {
+        if let Some(buffer) = self.scalars.get(&(placement, dtype, bytes)) {
             return Ok(Arc::clone(buffer));
         }
         if self.scalars.len() >= SCALAR_CACHE {
             self.scalars.clear();
         }
-        let buffer = self.upload(device, &bytes[..dtype.size_bytes()], dtype, &[])?;
-        self.scalars.insert((device, dtype, bytes), Arc::clone(&buffer));
+        let buffer = self.upload(placement, &bytes[..dtype.size_bytes()], dtype, &[])?;
+        self.scalars.insert((placement, dtype, bytes), Arc::clone(&buffer));
         Ok(buffer)
     }
 
     /// The executable of a program, and whether it was known or else is in the making.
     pub fn executable(&self, source: Source) -> (Arc<Executable>, bool) {
-        self.cache.executable(&self.platform, source, executable_is_made)
+        self.cache.executable(&self.platform, source, self.made)
     }
 
     /// Remembers a run until it is done, for synchronisation.
-    pub fn track(&mut self, device: usize, run: Event) -> Arc<Event> {
-        let runs = &mut self.in_flight[device];
+    pub fn track(&mut self, placement: Placement, run: Event) -> Arc<Event> {
+        let runs = &mut self.in_flight[placement.device()];
         if runs.len() >= IN_FLIGHT {
             runs.retain(|run| !run.is_ready().unwrap_or(true));
             if runs.len() >= IN_FLIGHT {
-                // Everything is still running: what was queued first is the best to wait for.
+                // Everything is still running: the runs that were queued first are done first.
                 runs.drain(..IN_FLIGHT / 2).for_each(|run| {
                     let _ = run.wait();
                 });
@@ -74,13 +76,13 @@ impl Runtime {
     }
 
     /// The runs that may not be done; forgets them.
-    pub fn take_in_flight(&mut self, device: usize) -> Vec<Arc<Event>> {
-        std::mem::take(&mut self.in_flight[device])
+    pub fn take_in_flight(&mut self, placement: Placement) -> Vec<Arc<Event>> {
+        std::mem::take(&mut self.in_flight[placement.device()])
     }
 
     /// The runs that may not be done.
-    pub fn in_flight(&self, device: usize) -> Vec<Arc<Event>> {
-        self.in_flight[device].clone()
+    pub fn in_flight(&self, placement: Placement) -> Vec<Arc<Event>> {
+        self.in_flight[placement.device()].clone()
     }
 
     pub fn clear_caches(&mut self) {

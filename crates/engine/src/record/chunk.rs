@@ -3,18 +3,17 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 
-use aten::ParamSource;
+use aten::{Check, ParamSource};
 use stablehlo::{DType, Number, Type};
 
-use crate::checks::Pledge;
-use crate::constants::SMALL;
-use crate::explain::Reason;
-use crate::familiar::Familiar;
-use crate::instance::{Instance, Types};
-use crate::key::ScalarInput;
+use super::reason::Reason;
+use super::rhythm::Familiar;
 use crate::lines::Line;
 use crate::program::Usage;
-use crate::storage::{TypeId, Value, ValueState};
+use crate::registry::instance::Instance;
+use crate::registry::key::CallParts;
+use crate::registry::types::Types;
+use crate::storage::{SMALL, TypeId, Value, ValueState};
 
 /// Where a node takes a parameter from.
 #[derive(Clone, Copy, Debug)]
@@ -65,28 +64,36 @@ impl Node {
     }
 }
 
+/// What an operator of a chunk asks of the data: the program answers with a number.
+pub(crate) struct Pledge {
+    pub number: Arc<Value>,
+    pub check: Arc<Check>,
+    /// The operator's place in the chunk.
+    pub node: usize,
+}
+
 pub(crate) struct Chunk {
-    /// Distinguishes the marks that values carry from those of other chunks.
-    number: u64,
-    /// Whose calls it joins (see `join.rs`); 0 for anybody's.
+    /// Tells the marks that values carry from those of other chunks.
+    pub number: u64,
+    /// The scope whose calls it joins (see `scopes.rs`); 0 where calls of no scope are recorded.
     pub scope: u64,
     pub nodes: Vec<Node>,
     sources: Vec<Source>,
     pub inputs: Vec<Arc<Value>>,
     pub extras: Vec<Extra>,
-    /// Every node's results; only storages keep them alive, so what is dead at the flush is not computed.
+    /// The results of every node. Only storages keep them alive: those that are dead at the flush are not computed.
     pub outputs: Vec<Weak<Value>>,
     /// What its operators ask of the data.
-    pub checks: Vec<Pledge>,
+    pub pledges: Vec<Pledge>,
     /// What results, and uploads since the chunk began, take on the device if all of it is held until the chunk runs.
     pub bytes: usize,
     /// Instances and wiring: with the usage, the key of the program.
     pub key: Vec<u64>,
-    /// The familiar chunk that this one has followed so far.
+    /// The familiar chunk that this one has been equal to so far.
     pub familiar: Option<Arc<Familiar>>,
-    /// The familiar chunk that it has left, and the operator where.
+    /// The familiar chunk that it was equal to at first, and the operator that differs.
     left: Option<(Arc<Familiar>, usize)>,
-    /// Of the callers, where no familiar chunk has them.
+    /// The lines of the callers, where no familiar chunk has them.
     lines: Vec<Line>,
 }
 
@@ -100,7 +107,7 @@ impl Chunk {
             inputs: Vec::new(),
             extras: Vec::new(),
             outputs: Vec::new(),
-            checks: Vec::new(),
+            pledges: Vec::new(),
             bytes: 0,
             key: Vec::new(),
             familiar: None,
@@ -118,7 +125,7 @@ impl Chunk {
         self.inputs.clear();
         self.extras.clear();
         self.outputs.clear();
-        self.checks.clear();
+        self.pledges.clear();
         self.bytes = 0;
         self.key.clear();
         self.familiar = None;
@@ -130,27 +137,20 @@ impl Chunk {
         self.nodes.is_empty()
     }
 
-    /// Appends a node. `value_of` gives the value of the call's `i`-th storage.
-    pub fn record(
-        &mut self,
-        instance: &Arc<Instance>,
-        value_of: impl Fn(usize) -> Option<Arc<Value>>,
-        scalars: &[ScalarInput],
-        offsets: &[i64],
-        random_state: [u64; 2],
-    ) {
+    /// Appends a call.
+    pub fn record(&mut self, instance: &Arc<Instance>, parts: &CallParts, random_state: [u64; 2]) {
         self.key.push(u64::from(instance.id));
         self.bytes += instance.result_bytes;
         let first_source = self.sources.len() as u32;
         for param in instance.params() {
             let source = match *param {
                 // A storage without a value never becomes a parameter.
-                ParamSource::Storage(i) => match value_of(i) {
+                ParamSource::Storage(i) => match parts.storage(i).value() {
                     Some(value) => self.source_of(value),
                     None => continue,
                 },
-                ParamSource::Scalar { index, dtype } => self.extra(Extra::Number(scalars[index].0, dtype)),
-                ParamSource::Offset(i) => self.extra(Extra::Number(Number::Int(offsets[i]), DType::I64)),
+                ParamSource::Scalar { index, dtype } => self.extra(Extra::Number(parts.scalars[index].0, dtype)),
+                ParamSource::Offset(i) => self.extra(Extra::Number(Number::Int(parts.offsets[i]), DType::I64)),
                 ParamSource::RandomState => self.extra(Extra::RandomState(random_state)),
             };
             self.key.push(source.token());
@@ -184,7 +184,7 @@ impl Chunk {
         Source::Input(index as u32)
     }
 
-    /// Where a value stands among the inputs.
+    /// The number of a value among the inputs.
     pub fn input_index(&self, value: &Value) -> Option<u32> {
         let mark = value.mark.load(Relaxed);
         (mark >> 24 == self.number).then_some((mark & 0xFF_FFFF) as u32)
@@ -195,7 +195,7 @@ impl Chunk {
         &self.sources[self.nodes[node].first_source as usize..end]
     }
 
-    /// Whether the last operator is where the familiar chunk has it. Leaves that chunk otherwise.
+    /// Whether the familiar chunk has the same operator here as the last one recorded. If not, it is no longer followed.
     pub fn follow(&mut self, key_before: usize) -> bool {
         let Some(familiar) = &self.familiar else { return false };
         if familiar.key.get(key_before..self.key.len()) == Some(&self.key[key_before..]) {
@@ -207,18 +207,18 @@ impl Chunk {
         false
     }
 
-    /// Whether nobody has said who called the last operator.
+    /// Whether the line of the last operator's caller is not known.
     pub fn lacks_line(&self) -> bool {
         self.familiar.is_none() && self.lines.len() < self.nodes.len()
     }
 
-    /// Says who called the last operator.
+    /// Notes the line of the last operator's caller.
     pub fn add_line(&mut self, line: Line) {
         self.lines.resize(self.nodes.len() - 1, Line::default());
         self.lines.push(line);
     }
 
-    /// Who called an operator.
+    /// The line of an operator's caller.
     pub fn line_of(&self, node: usize) -> Line {
         let lines = self.familiar.as_ref().map_or(&self.lines, |familiar| &familiar.lines);
         lines.get(node).copied().unwrap_or_default()
@@ -250,7 +250,7 @@ impl Chunk {
         self.nodes.iter().find_map(|node| node.instance.compiled.as_ref()).map(|compiled| &compiled.options)
     }
 
-    /// Which outputs are still wanted, and which inputs nobody else will see.
+    /// Which outputs are still wanted, and which inputs nobody else can read.
     pub fn usage(&self, types: &Types) -> Usage {
         let live = (0..self.outputs.len() as u32).filter(|&index| self.outputs[index as usize].strong_count() > 0);
         Usage { live: live.collect(), donated: self.inputs.iter().map(|input| is_given_up(input, types)).collect() }
@@ -284,7 +284,7 @@ impl Chunk {
     }
 }
 
-/// Whether nobody but the chunk knows a value any more, and nobody but the value its buffer, which is worth having.
+/// Whether only the chunk still holds a value, and only the value its buffer, which is large enough to be donated.
 fn is_given_up(input: &Arc<Value>, types: &Types) -> bool {
     Arc::strong_count(input) - input.holds() == 1 && input.owns_buffer() && types.get(input.ty).size_bytes() > SMALL
 }

@@ -1,0 +1,181 @@
+//! What happened, in order and with its reasons: for `torch.tpu.explain`.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+use rustc_hash::FxHashMap;
+
+use crate::lines::Line;
+use crate::placement::Placement;
+use crate::program::Program;
+use crate::record::chunk::Chunk;
+pub use crate::record::reason::Reason;
+use crate::registry::instance::Instance;
+
+/// A program that ran: its operators in order, each with its caller's line.
+pub struct ProgramInfo {
+    pub operators: Vec<(Arc<str>, Line)>,
+    pub inputs: usize,
+    pub results: usize,
+}
+
+/// A run of a program. Times are nanoseconds since the explanation began.
+pub struct Run {
+    pub program: usize,
+    pub placement: Placement,
+    pub reason: Reason,
+    /// What made it run.
+    pub line: Line,
+    /// When the host began with it…
+    pub flushed: u64,
+    /// … and went on: it was handed over by then, or waits for its executable.
+    pub queued: u64,
+    /// When it was handed over; zero as long as it is not.
+    pub launched: u64,
+    /// When it was done; zero as long as it is not.
+    pub done: Arc<AtomicU64>,
+}
+
+/// A program that was not in memory.
+pub struct Compile {
+    pub program: usize,
+    /// When it was asked for, and, from the end on, when a thread began with it.
+    pub at: u64,
+    pub compiling: Duration,
+    pub loading: Duration,
+    /// Waiting for another process that compiled it.
+    pub waiting: Duration,
+    pub why: Vec<String>,
+    pub line: Line,
+}
+
+/// The host waited for the device.
+pub struct Wait {
+    pub at: u64,
+    pub until: u64,
+    pub what: Reason,
+    pub line: Line,
+}
+
+/// What happened since the explanation began.
+pub struct Explanation {
+    pub(crate) started: Instant,
+    pub programs: Vec<ProgramInfo>,
+    pub runs: Vec<Run>,
+    pub compiles: Vec<Compile>,
+    pub waits: Vec<Wait>,
+    /// How many operators were called, and the time that recording them took, without flushes.
+    pub calls: u64,
+    pub recording: Duration,
+    /// From the beginning of the explanation to its end.
+    pub elapsed: Duration,
+    /// What flushing took the threads that called operators.
+    pub(crate) running: Duration,
+    numbers: FxHashMap<usize, usize>,
+    /// The programs themselves, so that their addresses stay theirs.
+    held: Vec<Arc<Program>>,
+    /// Why calls were lowered, by their instances, as long as no program has them.
+    new_calls: FxHashMap<u32, String>,
+}
+
+impl Explanation {
+    pub(crate) fn new() -> Explanation {
+        Explanation {
+            started: Instant::now(),
+            programs: Vec::new(),
+            runs: Vec::new(),
+            compiles: Vec::new(),
+            waits: Vec::new(),
+            calls: 0,
+            recording: Duration::ZERO,
+            elapsed: Duration::ZERO,
+            running: Duration::ZERO,
+            numbers: FxHashMap::default(),
+            held: Vec::new(),
+            new_calls: FxHashMap::default(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    /// Fills in what each compile took. No program is in the making.
+    pub(crate) fn finish_compiles(&mut self) {
+        for compile in &mut self.compiles {
+            let program = &self.held[compile.program];
+            // The executable was made for another program with the same text.
+            if program.shares_executable {
+                continue;
+            }
+            let making = program.executable.making();
+            (compile.compiling, compile.loading, compile.waiting) = (making.compiling, making.loading, making.waiting);
+            if let Some(begun) = making.begun {
+                compile.at = begun.saturating_duration_since(self.started).as_nanos() as u64;
+            }
+        }
+    }
+
+    pub(crate) fn number(&mut self, program: &Arc<Program>, chunk: &Chunk, results: usize) -> usize {
+        let address = Arc::as_ptr(program) as usize;
+        if let Some(&number) = self.numbers.get(&address) {
+            return number;
+        }
+        let operators = chunk.nodes.iter().enumerate();
+        let operators = operators.map(|(i, node)| (Arc::clone(&node.instance.operator), chunk.line_of(i))).collect();
+        let inputs = chunk.inputs.len() + chunk.extras.len();
+        self.programs.push(ProgramInfo { operators, inputs, results });
+        self.numbers.insert(address, self.held.len());
+        self.held.push(Arc::clone(program));
+        self.held.len() - 1
+    }
+
+    /// Notes why a call had to be lowered: how it differs from the most similar call of the same operator.
+    pub(crate) fn note_new_call<'a>(&mut self, new: &Instance, known: impl Iterator<Item = &'a Arc<Instance>>) {
+        let same = known.filter(|old| old.operator == new.operator && old.id != new.id);
+        let closest = same.min_by_key(|old| (differing(&old.arguments, &new.arguments), u64::MAX - old.last_use.get()));
+        let why = match closest {
+            None => format!("{}: its first call", new.operator),
+            Some(old) => format!("{}: {}", new.operator, difference(&old.arguments, &new.arguments)),
+        };
+        self.new_calls.insert(new.id, why);
+    }
+
+    /// Why no program was there for a chunk.
+    pub(crate) fn why(&mut self, chunk: &Chunk, reason: Reason) -> Vec<String> {
+        let mut why = Vec::new();
+        for (index, node) in chunk.nodes.iter().enumerate() {
+            if let Some(new) = self.new_calls.remove(&node.instance.id) {
+                why.push(chunk.line_of(index).behind(&new));
+            }
+        }
+        if why.is_empty() {
+            why.push(chunk.novelty(reason));
+        }
+        why
+    }
+}
+
+/// How many arguments differ.
+fn differing(old: &[String], new: &[String]) -> usize {
+    old.len().abs_diff(new.len()) + old.iter().zip(new).filter(|(old, new)| old != new).count()
+}
+
+fn difference(old: &[String], new: &[String]) -> String {
+    if old.len() != new.len() {
+        return format!("{} arguments instead of {}", new.len(), old.len());
+    }
+    let changed = |(i, (old, new)): (usize, (&String, &String))| {
+        (old != new).then(|| format!("argument {} changed from {old} to {new}", i + 1))
+    };
+    let changes: Vec<String> = old.iter().zip(new).enumerate().filter_map(changed).collect();
+    if changes.is_empty() { "its arguments share or lay out memory differently".into() } else { changes.join(", ") }
+}
+
+/// A wait of the host for the device that is not over.
+pub(crate) struct Waiting {
+    pub since: Instant,
+    pub what: Reason,
+    pub line: Line,
+}

@@ -1,0 +1,141 @@
+//! The observer: counters, and the explanation of what happens while somebody wants one. Nothing depends on it.
+
+pub mod explain;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::lines;
+use crate::placement::Placement;
+use crate::program::Program;
+use crate::record::chunk::Chunk;
+use crate::record::reason::Reason;
+use crate::registry::instance::Instance;
+use crate::stats::{CacheStats, OpStats};
+use explain::{Compile, Explanation, Run, Wait, Waiting};
+
+#[derive(Default)]
+pub(crate) struct Observer {
+    pub cache_stats: CacheStats,
+    pub op_stats: OpStats,
+    explanation: Option<Box<Explanation>>,
+}
+
+impl Observer {
+    pub fn is_explaining(&self) -> bool {
+        self.explanation.is_some()
+    }
+
+    /// # Errors
+    /// While an explanation is being made.
+    pub fn check_idle(&self) -> Result<()> {
+        match self.explanation {
+            Some(_) => Err(Error::runtime("an explanation is being made already: explain() does not nest")),
+            None => Ok(()),
+        }
+    }
+
+    /// Begins to write down what happens.
+    pub fn begin_explaining(&mut self) {
+        self.explanation = Some(Box::new(Explanation::new()));
+    }
+
+    /// Ends it, and returns what happened.
+    pub fn end_explaining(&mut self) -> Option<Box<Explanation>> {
+        let mut explanation = self.explanation.take()?;
+        explanation.finish_compiles();
+        explanation.elapsed = explanation.started.elapsed();
+        Some(explanation)
+    }
+
+    /// Counts a call.
+    pub fn count_call(&mut self, instance: &Instance) {
+        self.op_stats.operators += 1;
+        if instance.decomposed {
+            *self.op_stats.decomposed.entry(instance.operator.to_string()).or_default() += 1;
+        }
+    }
+
+    /// Notes a call that had to be lowered. `known` are the calls that were lowered before.
+    pub fn note_new_call<'a>(&mut self, new: &Instance, known: impl Iterator<Item = &'a Arc<Instance>>) {
+        if let Some(explanation) = &mut self.explanation {
+            explanation.note_new_call(new, known);
+        }
+    }
+
+    /// The beginning of a call, and what running programs has taken until then.
+    pub fn begin_call(&self) -> Option<(Instant, Duration)> {
+        self.explanation.as_ref().map(|explanation| (Instant::now(), explanation.running))
+    }
+
+    pub fn end_call(&mut self, begun: Option<(Instant, Duration)>) {
+        let (Some((begun, running)), Some(explanation)) = (begun, &mut self.explanation) else { return };
+        explanation.calls += 1;
+        explanation.recording += begun.elapsed().saturating_sub(explanation.running - running);
+    }
+
+    /// The beginning of a flush.
+    pub fn begin_flush(&self) -> Option<Instant> {
+        self.explanation.as_ref().map(|_| Instant::now())
+    }
+
+    pub fn end_flush(&mut self, begun: Option<Instant>) {
+        let (Some(begun), Some(explanation)) = (begun, &mut self.explanation) else { return };
+        explanation.running += begun.elapsed();
+        let now = explanation.now();
+        if let Some(run) = explanation.runs.last_mut() {
+            run.queued = now;
+        }
+    }
+
+    /// Notes that a chunk is about to be handed over as a run of a program, which may be new. Returns its number.
+    pub fn note_run(
+        &mut self,
+        chunk: &Chunk,
+        program: &Arc<Program>,
+        is_new: bool,
+        placement: Placement,
+        reason: Reason,
+        results: usize,
+    ) -> Option<usize> {
+        let explanation = self.explanation.as_mut()?;
+        let (number, line, now) = (explanation.number(program, chunk, results), lines::caller(), explanation.now());
+        if is_new {
+            let why = explanation.why(chunk, reason);
+            let zero = Duration::ZERO;
+            let compile =
+                Compile { program: number, at: now, compiling: zero, loading: zero, waiting: zero, why, line };
+            explanation.compiles.push(compile);
+        }
+        let done = Arc::new(AtomicU64::new(0));
+        let run = Run { program: number, placement, reason, line, flushed: now, queued: now, launched: 0, done };
+        explanation.runs.push(run);
+        Some(explanation.runs.len() - 1)
+    }
+
+    /// Notes that a run was handed over, at a moment.
+    pub fn note_launch(&mut self, number: usize, launched: Instant, event: Option<&Arc<pjrt::Event>>) {
+        let Some(explanation) = &mut self.explanation else { return };
+        let started = explanation.started;
+        let Some(run) = explanation.runs.get_mut(number) else { return };
+        run.launched = launched.saturating_duration_since(started).as_nanos() as u64;
+        if let Some(event) = event {
+            let done = Arc::clone(&run.done);
+            Arc::clone(event).on_ready(move |_| done.store(started.elapsed().as_nanos() as u64, Relaxed));
+        }
+    }
+
+    /// The beginning of a wait of the host; `None` while nothing is explained.
+    pub fn begin_wait(&self, what: Reason) -> Option<Waiting> {
+        self.explanation.as_ref().map(|_| Waiting { since: Instant::now(), what, line: lines::caller() })
+    }
+
+    pub fn end_wait(&mut self, waiting: Waiting, until: Instant) {
+        let Some(explanation) = self.explanation.as_mut() else { return };
+        let since_start = |moment: Instant| moment.saturating_duration_since(explanation.started).as_nanos() as u64;
+        let (at, until) = (since_start(waiting.since), since_start(until));
+        explanation.waits.push(Wait { at, until, what: waiting.what, line: waiting.line });
+    }
+}

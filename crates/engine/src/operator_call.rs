@@ -1,0 +1,272 @@
+//! The road of a call: its instance is found, the call is recorded, and the chunk is submitted when it is due.
+
+use std::sync::Arc;
+
+use crate::call::{Arg, Generator, Meta, Out};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::mode::Mode;
+use crate::placement::Placement;
+use crate::record::When;
+use crate::record::due::Due;
+use crate::record::reason::Reason;
+use crate::registry::Definition;
+use crate::registry::instance::Instance;
+use crate::registry::key::CallParts;
+use crate::run::{Failure, constants};
+use crate::storage::Storage;
+
+/// How a call ended, short of an error.
+#[derive(Debug)]
+pub enum Status {
+    /// It is recorded, or has run; this many fresh results are there.
+    Done(usize),
+    /// The key is new: [`Engine::define`] lowers it.
+    NewKey,
+    /// The operator does not take such numbers; the error says so.
+    Refused(Error),
+    /// Arguments that are written to must take other sizes first: [`Engine::result_sizes`] gives them.
+    OtherSizes,
+    /// This many fresh results need a place.
+    NeedsRoom(usize),
+}
+
+/// How a definition ended, short of an error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Defined {
+    Lowered,
+    /// The table has no row for the operator.
+    NoRow,
+}
+
+/// A call whose instance is found.
+#[derive(Clone, Copy)]
+pub(crate) struct Found<'a> {
+    pub instance: &'a Arc<Instance>,
+    pub parts: &'a CallParts,
+    pub placement: Placement,
+}
+
+impl Engine {
+    // ---- find ------------------------------------------------------------------------------------
+
+    /// Calls an operator or a compiled graph. Fresh results go into `outs`.
+    ///
+    /// # Errors
+    /// In Debug and Strict when the operator cannot run: the arguments are then as they were. In Strict while programs
+    /// are being compiled, and in Fused, whoever reads a result is told instead.
+    pub fn call(
+        &mut self,
+        op: u32,
+        args: &[Arg],
+        placement: Placement,
+        default_generator: Option<&mut Generator>,
+        outs: &mut [Out],
+    ) -> Result<Status> {
+        let operator = self.registry.operator(op);
+        if !operator.accepts(args) {
+            return Ok(Status::Refused(operator.refusal()));
+        }
+        let bounded = operator.compiled.as_ref().filter(|compiled| compiled.graph.bounds.is_some()).map(Arc::clone);
+        let mut parts = std::mem::take(&mut self.spare_parts);
+        let status = match bounded {
+            Some(compiled) => self.call_bounded(&compiled, op, args, &mut parts, placement, default_generator, outs),
+            None => self.unpad(args).and_then(|()| match self.find(op, args, &mut parts)? {
+                Some(instance) => {
+                    self.call_found(Found { instance: &instance, parts: &parts, placement }, default_generator, outs)
+                }
+                None => Ok(Status::NewKey),
+            }),
+        };
+        self.spare_parts = parts;
+        status
+    }
+
+    /// Takes a call apart, and finds what its key was lowered to. A compiled graph is lowered when a key is new.
+    pub(crate) fn find(&mut self, op: u32, args: &[Arg], parts: &mut CallParts) -> Result<Option<Arc<Instance>>> {
+        let found = self.registry.find(op, args, parts);
+        if found.is_none() && self.registry.operator(op).compiled.is_some() {
+            self.define(op, args, None, 0)?;
+            return Ok(self.registry.find(op, args, parts));
+        }
+        Ok(found)
+    }
+
+    /// Lowers a new key. `graph` is the handle of the operator's traced decomposition, or 0.
+    ///
+    /// # Errors
+    /// Where the call is to be refused, or cannot be lowered.
+    pub fn define(&mut self, op: u32, args: &[Arg], metas: Option<&[Meta]>, graph: u64) -> Result<Defined> {
+        let graph = self.registry.take_graph(graph);
+        self.unpad(args)?;
+        let mut parts = CallParts::default();
+        if self.registry.find(op, args, &mut parts).is_some() {
+            return Ok(Defined::Lowered);
+        }
+        let target = self.runtime()?.platform.target;
+        match self.registry.define(op, args, &mut parts, metas, graph, target)? {
+            Definition::New(instance) => {
+                self.observer.note_new_call(&instance, self.registry.instances());
+                Ok(Defined::Lowered)
+            }
+            Definition::NoRow => Ok(Defined::NoRow),
+        }
+    }
+
+    /// The sizes that the written arguments must take after [`Status::OtherSizes`], in their order; empty where they fit.
+    pub fn result_sizes(&mut self, op: u32, args: &[Arg]) -> Vec<Meta> {
+        let found = self.registry.find(op, args, &mut CallParts::default());
+        found.map_or_else(Vec::new, |instance| instance.result_sizes())
+    }
+
+    // ---- record ----------------------------------------------------------------------------------
+
+    /// Calls what was found.
+    pub(crate) fn call_found(
+        &mut self,
+        found: Found<'_>,
+        default_generator: Option<&mut Generator>,
+        outs: &mut [Out],
+    ) -> Result<Status> {
+        let Found { instance, parts, .. } = found;
+        if !instance.is_runnable() {
+            return Ok(Status::OtherSizes);
+        }
+        let fresh = instance.fresh_results();
+        if fresh > outs.len() {
+            return Ok(Status::NeedsRoom(fresh));
+        }
+        for check in instance.number_checks() {
+            check.check(parts.scalars[check.index].0)?;
+        }
+        let begun = self.observer.begin_call();
+        let result = self.record(found, default_generator, outs);
+        self.observer.end_call(begun);
+        result.map(|()| Status::Done(fresh))
+    }
+
+    /// Records a call where its plan says.
+    fn record(&mut self, found: Found<'_>, default_generator: Option<&mut Generator>, outs: &mut [Out]) -> Result<()> {
+        let Found { instance, parts, placement } = found;
+        self.open()?;
+        self.recorder.check(placement)?;
+        self.observer.count_call(instance);
+        for storage in parts.storages() {
+            self.bring_about(storage, placement)?;
+        }
+        let plan = self.recorder.plan(instance, parts, placement, self.eager.mode);
+        if let Some(reason) = plan.first {
+            self.flush(placement, reason)?;
+        }
+        match plan.when {
+            When::Later => self.record_in_chunk(found, plan.scope, true, default_generator, outs),
+            When::Now => self.run_now(found, plan.scope, default_generator, outs),
+            When::Apart => {
+                let aside = self.recorder.set_aside(placement);
+                let result = self.run_now(found, plan.scope, default_generator, outs);
+                self.recorder.put_back(placement, aside);
+                result
+            }
+        }
+    }
+
+    /// Runs a call by itself, unless its results are known.
+    fn run_now(
+        &mut self,
+        found: Found<'_>,
+        scope: u64,
+        default_generator: Option<&mut Generator>,
+        outs: &mut [Out],
+    ) -> Result<()> {
+        let Found { instance, parts, placement } = found;
+        if !instance.is_constant || self.eager.mode == Mode::Debug {
+            return self.record_in_chunk(found, scope, false, default_generator, outs);
+        }
+        let key = constants::key_of(instance, placement, parts);
+        if let Some(buffers) = self.runner.constants.get(&key) {
+            constants::write(buffers, instance, placement, parts, outs);
+            return Ok(());
+        }
+        self.record_in_chunk(found, scope, false, default_generator, outs)?;
+        if let Some(values) = constants::written(instance, parts, outs) {
+            self.runner.constants.insert(key, values);
+        }
+        Ok(())
+    }
+
+    fn record_in_chunk(
+        &mut self,
+        found: Found<'_>,
+        scope: u64,
+        waits: bool,
+        default_generator: Option<&mut Generator>,
+        outs: &mut [Out],
+    ) -> Result<()> {
+        let Found { instance, parts, placement } = found;
+        let random_state = draw(instance, parts, default_generator);
+        match self.recorder.record(instance, parts, placement, scope, waits, random_state, self.eager.mode, outs) {
+            Some(due) => self.submit(due, parts, placement, outs),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes sure that a value which another placement's chunk has yet to compute is on its way.
+    fn bring_about(&mut self, storage: &Storage, placement: Placement) -> Result<()> {
+        let elsewhere = storage.placement != placement;
+        if elsewhere && storage.value().is_some_and(|value| !value.is_there()) {
+            self.launch_all(storage.placement, Reason::OtherDevice)?;
+        }
+        Ok(())
+    }
+
+    // ---- submit ----------------------------------------------------------------------------------
+
+    /// Submits a chunk that is due because of its last call. If that fails, the call is undone.
+    fn submit(&mut self, due: Due, parts: &CallParts, placement: Placement, outs: &mut [Out]) -> Result<()> {
+        let submitted = match due.counts.is_empty() {
+            true => self.flush(placement, due.reason),
+            false => self.launch_all(placement, due.reason),
+        };
+        let Err(Failure { error, inputs }) = submitted.and_then(|()| due.show_sizes(outs).map_err(Failure::from))
+        else {
+            return Ok(());
+        };
+        due.undo(parts, &inputs, outs);
+        Err(error)
+    }
+
+    // ---- copies the engine makes itself ----------------------------------------------------------
+
+    /// Writes `source` into `destination`, of the same sizes and placement.
+    pub(crate) fn copy(&mut self, destination: Arg, source: Arg, placement: Placement) -> Result<()> {
+        self.call_defined(self.copy_operator, &[destination, source], placement, &mut [])
+    }
+
+    /// A dense row-major copy of a tensor. The result owns a reference.
+    pub(crate) fn contiguous(&mut self, tensor: Arg, placement: Placement) -> Result<Arc<Storage>> {
+        let mut outs = [Out::absent()];
+        self.call_defined(self.clone_operator, &[tensor], placement, &mut outs)?;
+        // SAFETY: the call put a storage there, whose reference is ours.
+        Ok(unsafe { Arc::from_raw(outs[0].storage()) })
+    }
+
+    fn call_defined(&mut self, op: u32, args: &[Arg], placement: Placement, outs: &mut [Out]) -> Result<()> {
+        self.define(op, args, None, 0)?;
+        match self.call(op, args, placement, None, outs)? {
+            Status::Done(_) => Ok(()),
+            status => Err(Error::runtime(format!("internal error: a copy ended with {status:?}"))),
+        }
+    }
+}
+
+/// Takes the random numbers of a call from its generator: the state that they follow from.
+fn draw(instance: &Instance, parts: &CallParts, default_generator: Option<&mut Generator>) -> [u64; 2] {
+    let blocks = instance.random_blocks();
+    if blocks == 0 {
+        return [0; 2];
+    }
+    let Some(generator) = parts.generator().or(default_generator) else { return [0; 2] };
+    let state = [generator.seed, generator.offset];
+    generator.offset = generator.offset.wrapping_add(blocks);
+    state
+}

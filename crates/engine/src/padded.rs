@@ -1,0 +1,134 @@
+//! Padded values: the value of a tensor with bounded dimensions, at its capacity, with padding after the elements that
+//! are real.
+
+use std::sync::Arc;
+
+use aten::{Extent, Factor};
+use stablehlo::DType;
+
+use crate::error::Result;
+use crate::storage::Storage;
+
+/// A factor of a dimension of a padded value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub capacity: i64,
+    pub actual: i64,
+    pub is_bounded: bool,
+}
+
+/// A storage's padded value, and what it is the padded form of: a dense tensor.
+pub(crate) struct Padded {
+    pub storage: Arc<Storage>,
+    pub dtype: DType,
+    /// The factors of each dimension of the tensor.
+    pub axes: Vec<Vec<Place>>,
+    /// The tensor's dimensions in memory, the outermost first.
+    pub order: Vec<usize>,
+}
+
+impl Padded {
+    pub fn sizes(&self) -> Vec<i64> {
+        self.axes.iter().map(|places| places.iter().map(|place| place.actual).product()).collect()
+    }
+
+    pub fn strides(&self) -> Vec<i64> {
+        dense_strides(&self.sizes(), &self.order)
+    }
+
+    /// Capacity and length of the factors in the order of memory; a factor without padding is merged into the one around it.
+    pub fn layout(&self) -> Vec<(i64, i64)> {
+        let mut layout: Vec<(i64, i64)> = Vec::new();
+        for place in self.order.iter().flat_map(|&axis| &self.axes[axis]) {
+            match layout.last_mut() {
+                _ if place.capacity == 1 && place.actual == 1 => {}
+                Some(outer) if place.capacity == place.actual => {
+                    outer.0 *= place.capacity;
+                    outer.1 *= place.actual;
+                }
+                _ => layout.push((place.capacity, place.actual)),
+            }
+        }
+        layout
+    }
+
+    fn bytes(&self) -> usize {
+        let capacity: i64 = self.axes.iter().flatten().map(|place| place.capacity).product();
+        capacity as usize * self.dtype.size_bytes()
+    }
+
+    /// How to walk over the elements of a tensor of these strides and over those of the padded value.
+    pub fn walk(&self, strides: &[i64]) -> Vec<Walk> {
+        let mut walks = Vec::new();
+        let mut inner = 1;
+        for &axis in self.order.iter().rev() {
+            let mut stride = strides[axis];
+            for place in self.axes[axis].iter().rev() {
+                walks.push(Walk { length: place.actual, exact: stride, padded: inner });
+                inner *= place.capacity;
+                stride *= place.actual;
+            }
+        }
+        walks.retain(|walk| walk.length != 1);
+        walks.reverse();
+        walks
+    }
+}
+
+/// One loop of a copy between a tensor and its padded form.
+pub(crate) struct Walk {
+    length: i64,
+    exact: i64,
+    padded: i64,
+}
+
+/// Calls `f` with the positions of runs of elements that lie together in both.
+pub(crate) fn each_run(walks: &[Walk], exact: i64, padded: i64, f: &mut impl FnMut(usize, usize, usize)) {
+    match walks {
+        [] => f(exact as usize, padded as usize, 1),
+        [last] if last.length == 0 => {}
+        [last] if last.exact == 1 && last.padded == 1 => f(exact as usize, padded as usize, last.length as usize),
+        [first, rest @ ..] => {
+            (0..first.length).for_each(|i| each_run(rest, exact + i * first.exact, padded + i * first.padded, f));
+        }
+    }
+}
+
+fn dense_strides(sizes: &[i64], order: &[usize]) -> Vec<i64> {
+    let mut strides = vec![1; sizes.len()];
+    let mut inner = 1;
+    for &axis in order.iter().rev() {
+        strides[axis] = inner;
+        inner *= sizes[axis].max(1);
+    }
+    strides
+}
+
+/// Copies a padded value out, without its padding and with other strides.
+pub(crate) fn copy_exact(padded: &Padded, strides: &[i64], exact: &mut [u8]) -> Result<()> {
+    let element = padded.dtype.size_bytes();
+    let Some(value) = padded.storage.value().filter(|_| !exact.is_empty()) else { return Ok(()) };
+    let mut bytes = vec![0; padded.bytes()];
+    value.buffer()?.to_host(&mut bytes)?;
+    each_run(&padded.walk(strides), 0, 0, &mut |to, from, length| {
+        exact[to * element..(to + length) * element].copy_from_slice(&bytes[from * element..(from + length) * element]);
+    });
+    Ok(())
+}
+
+/// Whether strides are the same but for dimensions of size 1, of which strides mean nothing.
+pub(crate) fn same_strides(sizes: &[i64], a: &[i64], b: &[i64]) -> bool {
+    (0..sizes.len()).all(|i| sizes[i] == 1 || a[i] == b[i])
+}
+
+pub(crate) fn places(extent: &Extent, dim: i64, actual: &[i64]) -> Vec<Place> {
+    if extent.is_whole() {
+        return vec![Place { capacity: dim, actual: dim, is_bounded: false }];
+    }
+    let place = |factor: &Factor| Place {
+        capacity: factor.capacity,
+        actual: factor.size.map_or(factor.capacity, |size| actual[size as usize]),
+        is_bounded: factor.size.is_some(),
+    };
+    extent.0.iter().map(place).collect()
+}

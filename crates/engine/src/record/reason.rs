@@ -1,0 +1,42 @@
+//! Why what was recorded runs.
+
+use std::fmt;
+
+/// Why what was recorded ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Debug and Strict run each operator at once.
+    EachOperator,
+    CompiledGraph,
+    Joined,
+    Read,
+    Size,
+    Synchronize,
+    Event,
+    Mode,
+    OtherDevice,
+    Full,
+    Large,
+    Beat,
+    Upload,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reason::EachOperator => "the mode runs each operator at once",
+            Reason::CompiledGraph => "a compiled graph runs as a program of its own",
+            Reason::Joined => "the end of a compiled step",
+            Reason::Read => "the host reads a tensor",
+            Reason::Size => "the data decide the size of a result",
+            Reason::Synchronize => "the host waits for the device",
+            Reason::Event => "an event is recorded",
+            Reason::Mode => "the mode changes",
+            Reason::OtherDevice => "another device needs a result",
+            Reason::Full => "as many operators as a program may have",
+            Reason::Large => "results and uploads are as large as a program may hold",
+            Reason::Beat => "the loop came back to the operator that the program begins with",
+            Reason::Upload => "a tensor is copied from the host, as at the start of a step",
+        })
+    }
+}

@@ -1,0 +1,54 @@
+//! What Debug mode looks for in results.
+
+use std::sync::Arc;
+
+use stablehlo::DType;
+
+use crate::error::{Error, Result};
+use crate::program::Program;
+use crate::registry::types::Types;
+use crate::storage::Value;
+
+/// Waits for the results of a program, and looks for NaN and infinities if asked to.
+pub(crate) fn inspect(
+    program: &Program,
+    values: &[Option<Arc<Value>>],
+    types: &Types,
+    check_finite: bool,
+) -> Result<()> {
+    for value in values.iter().flatten() {
+        let buffer = value.buffer()?;
+        buffer.ready().map_err(|error| Error::from(error).within(&program.operators))?;
+        let ty = types.get(value.ty);
+        if !check_finite || !(ty.dtype.is_float() || ty.dtype.is_complex()) {
+            continue;
+        }
+        let mut bytes = vec![0; ty.size_bytes()];
+        buffer.to_host(&mut bytes)?;
+        if let Some(what) = first_non_finite(&bytes, ty.dtype) {
+            return Err(Error::runtime(format!(
+                "{}: its result of shape {:?} contains {what} (check_finite is on)",
+                program.operators, ty.dims
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// "NaN" or "Inf" when the elements contain one.
+fn first_non_finite(bytes: &[u8], dtype: DType) -> Option<&'static str> {
+    let judge = |x: f64| match x {
+        x if x.is_nan() => Some("NaN"),
+        x if x.is_infinite() => Some("Inf"),
+        _ => None,
+    };
+    let two = |c: &[u8]| [c[0], c[1]];
+    match dtype.real() {
+        DType::F16 => bytes.chunks_exact(2).find_map(|c| judge(half::f16::from_ne_bytes(two(c)).to_f64())),
+        DType::BF16 => bytes.chunks_exact(2).find_map(|c| judge(half::bf16::from_ne_bytes(two(c)).to_f64())),
+        DType::F32 => bytes.chunks_exact(4).find_map(|c| judge(f32::from_ne_bytes([c[0], c[1], c[2], c[3]]).into())),
+        _ => bytes
+            .chunks_exact(8)
+            .find_map(|c| judge(f64::from_ne_bytes([c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]]))),
+    }
+}

@@ -1,0 +1,353 @@
+//! The runner: hands programs over to the plugin, in the order in which they were flushed, each as soon as its executable
+//! is made. Until then the host goes on, and what is flushed later waits in the queue of its placement.
+
+mod answers;
+pub(crate) mod constants;
+mod inspect;
+pub(crate) mod launcher;
+mod module_text;
+mod programs;
+pub(crate) mod runtime;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use pjrt::Buffer;
+
+use crate::cache::memory::Limit;
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory;
+use crate::mode::{EagerMode, Mode};
+use crate::observe::Observer;
+use crate::placement::Placement;
+use crate::program::{Program, Usage};
+use crate::record::chunk::{Chunk, Extra};
+use crate::record::reason::Reason;
+use crate::registry::Registry;
+use crate::storage::{Value, ValueState};
+pub(crate) use answers::{Answer, look};
+use constants::Constants;
+use inspect::inspect;
+use programs::Programs;
+use runtime::Runtime;
+
+/// How many flushed chunks may wait for compilers before the host does.
+const MAX_QUEUE: usize = 1024;
+
+/// What the runner uses of the engine's other parts.
+pub(crate) struct Context<'a> {
+    pub registry: &'a Registry,
+    pub observer: &'a mut Observer,
+    pub eager: EagerMode,
+}
+
+/// Why a run failed.
+pub(crate) struct Failure {
+    pub error: Error,
+    /// The inputs of the chunk, if its results are lost.
+    pub inputs: Vec<Arc<Value>>,
+}
+
+/// How submitting a chunk ended.
+pub(crate) type Submitted = std::result::Result<(), Failure>;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure { error, inputs: Vec::new() }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        failure.error
+    }
+}
+
+/// A chunk on its way to the device.
+struct Launch {
+    chunk: Chunk,
+    usage: Usage,
+    program: Arc<Program>,
+    reason: Reason,
+    /// Its number among the runs that are explained.
+    explained: Option<usize>,
+}
+
+pub(crate) struct Runner {
+    runtime: Option<Runtime>,
+    pub programs: Programs,
+    /// Results that depend on no data, for the calls that will ask for them again.
+    pub constants: Constants,
+    /// The chunks that wait for their executables.
+    queues: Vec<VecDeque<Launch>>,
+    /// What programs have answered that nobody has looked at.
+    answers: Vec<Vec<Answer>>,
+}
+
+impl Runner {
+    /// `limit` is that of the programs in memory.
+    pub fn new(limit: Limit) -> Runner {
+        Runner {
+            runtime: None,
+            programs: Programs::new(limit),
+            constants: Constants::default(),
+            queues: Vec::new(),
+            answers: Vec::new(),
+        }
+    }
+
+    /// Opens the plugin; `made` is called on some thread whenever an executable is made.
+    pub fn open(&mut self, made: fn()) -> Result<&Runtime> {
+        let runtime = Runtime::open(made)?;
+        let devices = runtime.platform.devices.len();
+        self.queues = (0..devices).map(|_| VecDeque::new()).collect();
+        self.answers = (0..devices).map(|_| Vec::new()).collect();
+        Ok(self.runtime.insert(runtime))
+    }
+
+    pub fn opened(&self) -> Option<&Runtime> {
+        self.runtime.as_ref()
+    }
+
+    /// The open plugin.
+    pub fn runtime(&mut self) -> Result<&mut Runtime> {
+        self.runtime.as_mut().ok_or_else(not_open)
+    }
+
+    /// Gives back memory that is only kept for reuse.
+    pub fn clear_caches(&mut self) {
+        if let Some(runtime) = &mut self.runtime {
+            runtime.clear_caches();
+        }
+        self.constants.clear();
+    }
+
+    /// The answers that nobody has looked at.
+    pub fn take_answers(&mut self, placement: Placement) -> Vec<Answer> {
+        self.answers.get_mut(placement.device()).map(std::mem::take).unwrap_or_default()
+    }
+
+    /// The chunk that was queued last, if it still waits.
+    pub fn last_queued(&mut self, placement: Placement) -> Option<&mut Chunk> {
+        Some(&mut self.queues.get_mut(placement.device())?.back_mut()?.chunk)
+    }
+
+    /// Whether the line of the caller of an operator that was queued last is not known.
+    pub fn lacks_line(&self) -> bool {
+        self.queues.iter().any(|queue| queue.back().is_some_and(|launch| launch.chunk.lacks_line()))
+    }
+
+    /// Runs a chunk, or queues it until its executable is made. Returns the chunk if nobody needs it any more.
+    pub fn run(
+        &mut self,
+        placement: Placement,
+        mut chunk: Chunk,
+        reason: Reason,
+        context: &mut Context<'_>,
+    ) -> (Submitted, Option<Chunk>) {
+        let usage = chunk.usage(&context.registry.types);
+        if usage.live.is_empty() {
+            return (Ok(()), Some(chunk));
+        }
+        match self.program(&chunk, &usage, context) {
+            Ok((program, is_new)) => {
+                let results = usage.live.len();
+                let explained = context.observer.note_run(&chunk, &program, is_new, placement, reason, results);
+                self.launch_or_queue(placement, Launch { chunk, usage, program, reason, explained }, context)
+            }
+            Err(error) => {
+                let values: Vec<_> = chunk.outputs.iter().filter_map(Weak::upgrade).collect();
+                lose(values.iter(), &error);
+                let inputs = std::mem::take(&mut chunk.inputs);
+                (Err(Failure { error, inputs }), Some(chunk))
+            }
+        }
+    }
+
+    fn program(&mut self, chunk: &Chunk, usage: &Usage, context: &mut Context<'_>) -> Result<(Arc<Program>, bool)> {
+        let runtime = self.runtime.as_ref().ok_or_else(not_open)?;
+        let stats = &mut context.observer.cache_stats;
+        self.programs.find_or_build(chunk, usage, runtime, context.registry, stats)
+    }
+
+    /// Launches at once if nothing is in the way; else the values become promises. The chunk comes back empty for
+    /// reuse where it could be launched.
+    fn launch_or_queue(
+        &mut self,
+        placement: Placement,
+        launch: Launch,
+        context: &mut Context<'_>,
+    ) -> (Submitted, Option<Chunk>) {
+        if self.queues[placement.device()].is_empty() && launch.program.executable.is_made() {
+            let (result, chunk) = self.launch(placement, launch, context);
+            return (result, Some(chunk));
+        }
+        for output in &launch.usage.live {
+            if let Some(value) = launch.chunk.outputs[*output as usize].upgrade() {
+                value.settle(ValueState::Queued);
+            }
+        }
+        launch.chunk.inputs.iter().for_each(|input| input.hold());
+        let has_flags = launch.chunk.flags().is_some_and(|flags| !flags.is_empty());
+        self.queues[placement.device()].push_back(launch);
+        // Debug waits for each operator. The user's own flags are accepted or refused at the call.
+        if context.eager.mode == Mode::Debug || has_flags {
+            while self.queues[placement.device()].len() > 1 {
+                self.launch_earlier(placement, context);
+            }
+            return (self.launch_next(placement, context), None);
+        }
+        // It may have been made in the meantime, and the launcher may have looked before.
+        self.launch_made(context);
+        while self.queues[placement.device()].len() > MAX_QUEUE {
+            self.launch_earlier(placement, context);
+        }
+        (Ok(()), None)
+    }
+
+    /// Launches whatever waits for nothing any more.
+    pub fn launch_made(&mut self, context: &mut Context<'_>) {
+        for placement in Placement::on_each(self.queues.len()) {
+            let is_made = |launch: &Launch| launch.program.executable.is_made();
+            while self.queues[placement.device()].front().is_some_and(is_made) {
+                self.launch_earlier(placement, context);
+            }
+        }
+    }
+
+    /// Launches all that a queue holds, waiting for compilers. The values of what fails say so when they are read.
+    pub fn catch_up(&mut self, placement: Placement, context: &mut Context<'_>) {
+        while self.queues.get(placement.device()).is_some_and(|queue| !queue.is_empty()) {
+            self.launch_earlier(placement, context);
+        }
+    }
+
+    fn launch_next(&mut self, placement: Placement, context: &mut Context<'_>) -> Submitted {
+        let Some(launch) = self.queues[placement.device()].pop_front() else { return Ok(()) };
+        // Waits; whether it is there is seen when it is used.
+        let _ = launch.program.executable.get();
+        launch.chunk.inputs.iter().for_each(|input| input.release());
+        self.launch(placement, launch, context).0
+    }
+
+    /// Launches what was queued by a call that is over: should it fail, the arguments that the call has written keep the
+    /// failed values.
+    fn launch_earlier(&mut self, placement: Placement, context: &mut Context<'_>) {
+        let _ = self.launch_next(placement, context);
+    }
+
+    fn launch(&mut self, placement: Placement, launch: Launch, context: &mut Context<'_>) -> (Submitted, Chunk) {
+        let Launch { mut chunk, usage, program, reason, explained } = launch;
+        let values: Vec<Option<Arc<Value>>> =
+            usage.live.iter().map(|&output| chunk.outputs[output as usize].upgrade()).collect();
+        let executed = self.execute(placement, &chunk, &program, &values, explained, context.observer);
+        answers::keep(&mut self.answers[placement.device()], &mut chunk);
+        let result = match executed {
+            // What Debug mode finds in the results does not undo them.
+            Ok(()) if context.eager.mode == Mode::Debug => {
+                let inspected = inspect(&program, &values, &context.registry.types, context.eager.check_finite);
+                let inspected = inspected.map_err(|error| error.at(chunk.line_of(0)));
+                inspected.and(look(&self.take_answers(placement))).map_err(Failure::from)
+            }
+            Ok(()) => Ok(()),
+            Err(error) => {
+                if error.kind == ErrorKind::OutOfMemory {
+                    memory::count_out_of_memory(placement);
+                }
+                if chunk.nodes.len() > 1 {
+                    // Only the guilty operator's results, and what needs them, are to be lost.
+                    self.run_one_by_one(placement, &chunk, reason, context);
+                    Ok(())
+                } else {
+                    let error = error.at(chunk.line_of(0));
+                    lose(values.iter().flatten(), &error);
+                    Err(Failure { error, inputs: std::mem::take(&mut chunk.inputs) })
+                }
+            }
+        };
+        (result, chunk)
+    }
+
+    /// Runs a chunk that failed as a whole again, operator by operator. Results that fail say so when they are
+    /// read.
+    fn run_one_by_one(&mut self, placement: Placement, chunk: &Chunk, reason: Reason, context: &mut Context<'_>) {
+        let types = chunk.nodes.iter().flat_map(|node| node.instance.result_types());
+        let value =
+            |(output, ty): (&Weak<Value>, _)| output.upgrade().unwrap_or_else(|| Value::new(ty, ValueState::Queued));
+        let values: Vec<Arc<Value>> = chunk.outputs.iter().zip(types).map(value).collect();
+        for (index, node) in chunk.nodes.iter().enumerate() {
+            let first = node.first_output as usize;
+            let results = &values[first..first + node.num_outputs()];
+            let alone = chunk.alone(index, &values);
+            let usage = Usage { live: (0..results.len() as u32).collect(), donated: vec![false; alone.inputs.len()] };
+            let wanted: Vec<_> = results.iter().cloned().map(Some).collect();
+            let run = self.program(&alone, &usage, context).and_then(|(program, is_new)| {
+                let observer = &mut *context.observer;
+                let explained = observer.note_run(&alone, &program, is_new, placement, reason, results.len());
+                self.execute(placement, &alone, &program, &wanted, explained, observer)
+            });
+            if let Err(error) = run {
+                lose(results.iter(), &error.at(chunk.line_of(index)));
+            }
+        }
+    }
+
+    fn execute(
+        &mut self,
+        placement: Placement,
+        chunk: &Chunk,
+        program: &Program,
+        values: &[Option<Arc<Value>>],
+        explained: Option<usize>,
+        observer: &mut Observer,
+    ) -> Result<()> {
+        let executable = program.executable.get()?;
+        let runtime = self.runtime()?;
+        let mut inputs: Vec<Arc<Buffer>> = Vec::with_capacity(chunk.inputs.len() + chunk.extras.len());
+        for input in &chunk.inputs {
+            inputs.push(input.buffer()?);
+        }
+        for extra in &chunk.extras {
+            inputs.push(upload_extra(runtime, placement, *extra)?);
+        }
+        let borrowed: Vec<&Buffer> = inputs.iter().map(|buffer| &**buffer).collect();
+        let launched = explained.map(|_| Instant::now());
+        let mut outputs = Vec::with_capacity(values.len());
+        let run = executable
+            .execute(placement.device(), &borrowed, &[], &mut outputs)
+            .map_err(|error| Error::from(error).within(&program.operators))?;
+        let run = run.map(|run| runtime.track(placement, run));
+        if let (Some(number), Some(launched)) = (explained, launched) {
+            observer.note_launch(number, launched, run.as_ref());
+        }
+        for (value, output) in values.iter().zip(outputs) {
+            if let Some(value) = value {
+                value.settle(ValueState::Ready(Arc::new(output)));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn not_open() -> Error {
+    Error::runtime("the plugin is not open")
+}
+
+/// The values are lost: whoever reads one gets the error.
+fn lose<'a>(values: impl Iterator<Item = &'a Arc<Value>>, error: &Error) {
+    let failure = Arc::new(error.clone());
+    values.for_each(|value| value.settle(ValueState::Failed(Arc::clone(&failure))));
+}
+
+fn upload_extra(runtime: &mut Runtime, placement: Placement, extra: Extra) -> Result<Arc<Buffer>> {
+    match extra {
+        Extra::Number(number, dtype) => runtime.scalar(placement, number, dtype),
+        Extra::RandomState([seed, offset]) => {
+            let mut bytes = [0; 16];
+            bytes[..8].copy_from_slice(&seed.to_ne_bytes());
+            bytes[8..].copy_from_slice(&offset.to_ne_bytes());
+            runtime.upload(placement, &bytes, stablehlo::DType::U64, &[2])
+        }
+    }
+}

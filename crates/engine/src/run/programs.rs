@@ -1,0 +1,145 @@
+//! The programs in memory: found by their keys, or built. Those that were not used for the longest time go.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::module_text::{describe, module_text};
+use super::runtime::Runtime;
+use crate::cache::Source;
+use crate::cache::memory::{self, LastUse, Limit};
+use crate::error::{Error, Result};
+use crate::program::{Program, Usage};
+use crate::record::chunk::Chunk;
+use crate::registry::Registry;
+use crate::registry::instance::Instance;
+use crate::stats::CacheStats;
+
+/// What a program takes in the process's memory: measured on the CPU plugin, for programs of one operator and for
+/// a training step.
+const PROGRAM_BYTES: usize = 48 << 10;
+const BYTES_PER_BYTE_OF_TEXT: usize = 16;
+
+const NOTHING: Limit = Limit { count: 0, bytes: 0 };
+
+pub(crate) struct Programs {
+    /// Those of several operators. A program of one operator is found through its instance.
+    by_key: FxHashMap<Box<[u64]>, Arc<Program>>,
+    limit: Limit,
+    /// At least what the programs in memory take.
+    held: Limit,
+    /// Where their texts are written to.
+    dump_folder: Option<PathBuf>,
+    dumped: usize,
+}
+
+impl Programs {
+    pub fn new(limit: Limit) -> Programs {
+        Programs { by_key: FxHashMap::default(), limit, held: NOTHING, dump_folder: None, dumped: 0 }
+    }
+
+    /// Where the texts of programs go. What was built before is forgotten, so that no program runs from now on whose text
+    /// is missing.
+    pub fn dump_to(&mut self, folder: Option<PathBuf>, registry: &Registry, stats: &mut CacheStats) {
+        if folder.is_some() {
+            self.evict(NOTHING, registry, stats);
+        }
+        self.dump_folder = folder;
+    }
+
+    /// The program of a chunk, whose executable may be in the making, and whether it was not in memory.
+    pub fn find_or_build(
+        &mut self,
+        chunk: &Chunk,
+        usage: &Usage,
+        runtime: &Runtime,
+        registry: &Registry,
+        stats: &mut CacheStats,
+    ) -> Result<(Arc<Program>, bool)> {
+        stats.requests += 1;
+        let now = registry.clock();
+        // A program of one operator is found through its instance, others by their full key.
+        let alone = match (&chunk.nodes[..], usage.key_bits()) {
+            ([node], Some(bits)) => Some((&node.instance.alone, bits)),
+            _ => None,
+        };
+        let mut key = Vec::new();
+        let known = match alone {
+            Some((list, bits)) => {
+                list.lock().iter().find(|(known, _)| *known == bits).map(|(_, program)| Arc::clone(program))
+            }
+            None => {
+                key = usage.key_of(&chunk.key);
+                self.by_key.get(&key[..]).cloned()
+            }
+        };
+        // What failed may succeed now: memory may have been short.
+        if let Some(program) = known.filter(|program| !program.executable.is_failed()) {
+            program.last_use.set(now);
+            stats.hits += 1;
+            return Ok((program, false));
+        }
+        let program = Arc::new(self.build(chunk, usage, runtime, registry)?);
+        if self.held.count >= self.limit.count || self.held.bytes >= self.limit.bytes {
+            self.evict(self.limit, registry, stats);
+        }
+        self.held.count += 1;
+        self.held.bytes += program.bytes();
+        match alone {
+            Some((list, bits)) => {
+                let mut list = list.lock();
+                list.retain(|(known, _)| *known != bits);
+                list.push((bits, Arc::clone(&program)));
+            }
+            None => {
+                self.by_key.insert(key.into_boxed_slice(), Arc::clone(&program));
+            }
+        }
+        Ok((program, true))
+    }
+
+    /// Drops the programs that were not used for the longest time, down to less than a limit.
+    fn evict(&mut self, limit: Limit, registry: &Registry, stats: &mut CacheStats) {
+        let mut instances: Vec<&Arc<Instance>> = registry.instances().collect();
+        instances.sort_by_key(|instance| instance.id);
+        instances.dedup_by_key(|instance| instance.id);
+        let use_and_size = |program: &Arc<Program>| (program.last_use.get(), program.bytes());
+        let mut uses: Vec<(u64, usize)> = self.by_key.values().map(use_and_size).collect();
+        for instance in &instances {
+            uses.extend(instance.alone.lock().iter().map(|(_, program)| use_and_size(program)));
+        }
+        let before = uses.len();
+        let deadline = memory::deadline(uses, limit);
+        // Counted anew: instances that have left took theirs along.
+        let mut left = NOTHING;
+        let mut stays = |program: &Program| {
+            let stays = program.last_use.get() > deadline;
+            left.count += usize::from(stays);
+            left.bytes += if stays { program.bytes() } else { 0 };
+            stays
+        };
+        self.by_key.retain(|_, program| stays(program));
+        for instance in instances {
+            instance.alone.lock().retain(|(_, program)| stays(program));
+        }
+        self.held = left;
+        stats.evictions += (before - left.count) as u64;
+    }
+
+    fn build(&mut self, chunk: &Chunk, usage: &Usage, runtime: &Runtime, registry: &Registry) -> Result<Program> {
+        let text = module_text(chunk, &registry.types, usage);
+        let operators = describe(chunk);
+        if let Some(folder) = &self.dump_folder {
+            let path = folder.join(format!("program_{:05}.mlir", self.dumped));
+            self.dumped += 1;
+            std::fs::write(&path, format!("// {operators}\n{text}"))
+                .map_err(|error| Error::runtime(format!("cannot write {}: {error}", path.display())))?;
+        }
+        let flags = chunk.flags().cloned().unwrap_or_default();
+        let bytes = PROGRAM_BYTES + BYTES_PER_BYTE_OF_TEXT * text.len();
+        let source = Source { text, operators: operators.clone(), flags };
+        let (executable, shares_executable) = runtime.executable(source);
+        Ok(Program { executable, shares_executable, operators, last_use: LastUse::new(registry.clock()), bytes })
+    }
+}
