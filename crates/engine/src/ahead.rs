@@ -1,4 +1,4 @@
-//! Compiling for TPUs that are not there: what their compiler says of a program, or why it refuses it.
+//! Compiling for TPUs that this machine does not have: what their compiler says of a program, or why it refuses it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,8 @@ pub struct Report {
     pub flops: Option<f64>,
     /// Memory traffic of a run, in bytes.
     pub bytes_accessed: Option<f64>,
-    /// The time of a run, as the compiler estimates it: without what devices say to each other. For some large
-    /// programs libtpu's estimate is negative; it is left out then, and flops and bytes must do.
+    /// The time of a run, as the compiler estimates it, without communication between devices. For some large programs
+    /// libtpu's estimate is negative; it is left out then.
     pub optimal_seconds: Option<f64>,
     /// The memory that a run needs. Its peak is the figure to budget from.
     pub memory: Option<CompiledMemoryStats>,
@@ -113,7 +113,7 @@ fn find_topology(name: &str) -> Result<(Arc<Topology>, PathBuf)> {
     Ok((topology, compiler.path.clone()))
 }
 
-/// A property of a program, where it is told and makes sense.
+/// A property of a program, if the compiler gives it and it can be true.
 fn number(properties: &[(String, Value)], wanted: &str) -> Option<f64> {
     properties
         .iter()

@@ -1,9 +1,9 @@
 //! Calls of compiled graphs with bounded dimensions.
 //!
-//! Their programs take and give values that are as long as they can get. What a tensor shows is as long as it is, dense,
-//! and of the strides that PyTorch expects, so its storage may hold two values: the exact one, which all other programs
-//! take, and a padded one. A result begins with the padded one only; the exact one is made when somebody other than such
-//! a program asks for it. Either is made of the other on the host: a program for it would be one for every size.
+//! Their programs take and return values at their capacity. A tensor shows only the elements that are real, dense and with
+//! the strides that PyTorch expects. So its storage may hold two values: the exact one, which all other programs take, and
+//! a padded one. A result has only the padded value at first; the exact value is made when anything but such a program
+//! asks for it. The host makes either value from the other, because a program for it would be compiled for every size.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn dtype_of(tensor: &TensorArg) -> Result<DType> {
     call::held(tensor.dtype)
 }
 
-/// What padding holds that the host makes: NaN, so that a program which reads it is found out.
+/// The byte that the host pads with. Floats of it are NaN, so that a program which reads padding is found out.
 const PADDING: u8 = 0xff;
 
 impl Engine {
@@ -76,8 +76,9 @@ impl Engine {
         Ok(status)
     }
 
-    /// The graph with a decision on how inputs whose dimensions are products lie in their padded values: as in those
-    /// that its first call brings, else as other inputs, else with what is bounded outermost.
+    /// Decides in which order the factors of merged dimensions lie in the padded inputs of a graph: as in the padded values
+    /// that its first call brings, else as in other inputs, else with the bounded factors outermost. Returns the graph with
+    /// that decision.
     fn placed(&mut self, compiled: &Arc<CompiledGraph>, op: u32, args: &[Arg], actual: &[i64]) -> Arc<CompiledGraph> {
         let Some(bounds) = compiled.graph.bounds.as_ref().filter(|bounds| bounds.inputs.len() < compiled.bounded.len())
         else {
@@ -163,7 +164,7 @@ impl Engine {
         Ok(padded)
     }
 
-    /// What a tensor shows, on the host; `None` where nothing has been written.
+    /// The elements of a tensor, on the host; `None` where nothing has been written.
     fn exact_bytes(&mut self, tensor: &TensorArg) -> Result<Option<HostView>> {
         let storage = tensor.storage();
         self.unpad_storage(storage)?;
@@ -183,7 +184,7 @@ impl Engine {
         Ok(Some(HostView { bytes, offset, strides }))
     }
 
-    /// Makes the exact values of arguments that have none.
+    /// Makes the exact value of each argument that has only a padded one.
     pub(crate) fn unpad(&mut self, args: &[Arg]) -> Result<()> {
         for arg in args {
             match arg.tag {
@@ -195,7 +196,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes the exact value of a storage that has a padded one only.
+    /// Makes the exact value of a storage that has only a padded one.
     pub(crate) fn unpad_storage(&mut self, storage: &Storage) -> Result<()> {
         if !storage.is_only_padded() {
             return Ok(());
@@ -214,7 +215,7 @@ impl Engine {
     }
 }
 
-/// Copies out a tensor that shows all of a storage which has a padded value only; says whether it is one.
+/// Copies a tensor out, if its storage has only a padded value and it shows all of that; says whether it did.
 pub(crate) fn copy_padded_to_host(source: &TensorArg, out: &mut [u8]) -> Result<bool> {
     let storage = source.storage();
     let Some(padded) = storage.padded().filter(|_| storage.is_only_padded()) else { return Ok(false) };
@@ -227,14 +228,14 @@ pub(crate) fn copy_padded_to_host(source: &TensorArg, out: &mut [u8]) -> Result<
         let mut engine = lock()?;
         engine.observer.op_stats.unpadded += 1;
         engine.launch_all(storage.placement, Reason::Read)?;
-        drop(engine); // not held while waiting: other threads go on
+        drop(engine); // other threads go on while this one waits
         copy_exact(&padded, &aten::contiguous_strides(source.sizes()), out)?;
     }
     Ok(is_whole)
 }
 
-/// How the dimensions of an input lie in the padded value that its storage has; `None` of those of which it does not
-/// tell.
+/// The factors of each dimension of an input, as they lie in the padded value that its storage has; `None` for a dimension
+/// that this does not decide.
 fn known_places(input: &BoundedInput, arg: &Arg, bounds: &Bounds, actual: &[i64]) -> Vec<Option<Extent>> {
     let known = (arg.tag == Tag::Tensor).then(|| arg.tensor().storage().padded()).flatten();
     let known = known.filter(|known| known.sizes() == arg.tensor().sizes());
@@ -245,7 +246,7 @@ fn known_places(input: &BoundedInput, arg: &Arg, bounds: &Bounds, actual: &[i64]
     input.dims.iter().enumerate().map(extent).collect()
 }
 
-/// The factors of a dimension in the order that a padded value has them; `None` where they are others.
+/// The factors of a dimension in the order of a padded value; `None` if that has other factors.
 fn like(places: &[Place], dim: &Dim, bounds: &Bounds, actual: &[i64]) -> Option<Extent> {
     let mut left = dim.sizes.clone();
     let mut factors = Vec::new();

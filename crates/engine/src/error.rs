@@ -19,8 +19,8 @@ pub enum ErrorKind {
 pub struct Error {
     pub kind: ErrorKind,
     pub message: String,
-    /// Whether the message ends with the line where it began. What fails for want of a lost value fails for the same
-    /// reason as that.
+    /// Whether the message ends with the line of the call. An error that is passed on because a value is lost has the line
+    /// of the call that lost it.
     is_located: bool,
 }
 
@@ -35,7 +35,7 @@ impl Error {
         Error::new(ErrorKind::Runtime, message)
     }
 
-    /// The same error with the line whose call it concerns behind.
+    /// The error with the line of its call at the end of the message.
     pub fn at(self, line: Line) -> Error {
         if self.is_located || !line.is_known() {
             return self;
@@ -43,7 +43,7 @@ impl Error {
         Error { message: format!("{} [at {}]", self.message, line.name()), is_located: true, ..self }
     }
 
-    /// The same error with the operators that it concerns in front.
+    /// The error with the names of its operators at the beginning of the message.
     pub fn within(self, what: &str) -> Error {
         Error { message: format!("{what}: {}", self.message), ..self }
     }

@@ -13,7 +13,7 @@ use crate::record::reason::Reason;
 
 /// A point in the queue of a placement. It notes the time at which the last of the work before it was seen done.
 pub struct Event {
-    /// Counts the events of the process in the order of their recording.
+    /// The number of the event in the order of recording.
     number: usize,
     inner: Arc<Inner>,
     runs: Vec<Arc<pjrt::Event>>,
@@ -62,7 +62,7 @@ impl Event {
     pub fn is_done(&self) -> bool {
         let mut done = self.inner.done.lock();
         if done.is_none() {
-            // The plugin may be late with its calls: what it would tell can be seen.
+            // The plugin may call back late, but its events can be asked.
             if self.runs.iter().all(|run| run.is_ready().unwrap_or(true)) {
                 *done = Some(Instant::now());
                 self.inner.changed.notify_all();
@@ -88,7 +88,7 @@ impl Event {
         let milliseconds = |d: Duration| d.as_secs_f64() * 1e3;
         match end.checked_duration_since(start) {
             Some(elapsed) => milliseconds(elapsed),
-            // The plugin's threads may tell of work out of order.
+            // The plugin's threads may report work out of order.
             None if self.number < later.number => 0.0,
             None => -milliseconds(start.duration_since(end)),
         }

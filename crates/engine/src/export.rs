@@ -98,7 +98,7 @@ fn not_implemented(what: &str) -> Error {
     Error::new(crate::ErrorKind::NotImplemented, format!("an exported program: {what}"))
 }
 
-/// The graph, told how its bounded inputs lie in what `@main` takes.
+/// The graph with the layout of its bounded inputs, as `@main` takes them.
 fn placed(mut graph: Graph, bounded: &[BoundedInput]) -> Graph {
     if let Some(bounds) = &mut graph.bounds {
         let sizes = &bounds.sizes;

@@ -1,8 +1,8 @@
 //! Lines of the user's program, as messages and explanations name them.
 //!
-//! Looking up who called costs more than recording an operator. So callers are asked only while [`wanted`] says
-//! so: while something is recorded that was not recorded before, in Debug, and for an explanation. What repeats
-//! has the lines of its first time.
+//! Looking up the line of a caller costs more than recording an operator. So it is looked up only while [`wanted`] says
+//! so: while something is recorded that was not recorded before, in Debug, and for an explanation. A chunk that was
+//! recorded before has the lines of the first time.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ thread_local! {
     static CALLER: Cell<Line> = const { Cell::new(Line(0)) };
 }
 
-/// Whether whoever calls the engine should say first on which line the caller stands.
+/// Whether callers must say before a call on which line they stand.
 pub fn wanted() -> bool {
     WANTED.load(Relaxed)
 }
@@ -37,12 +37,12 @@ pub(crate) fn want(wanted: bool) {
     WANTED.store(wanted, Relaxed);
 }
 
-/// Says on which line the caller of the thread's next call stands.
+/// Says on which line of the user's program the thread's next call is.
 pub fn set_caller(line: Option<(Arc<str>, u32)>) {
     CALLER.set(line.map_or(Line(0), intern));
 }
 
-/// The caller of this call, where that was asked for.
+/// The line of the current call, if it was asked for.
 pub(crate) fn caller() -> Line {
     if wanted() { CALLER.get() } else { Line(0) }
 }
@@ -64,12 +64,12 @@ impl Line {
         self.0 != 0
     }
 
-    /// "relu at train.py:31"; without a place where it is not known.
-    pub(crate) fn behind(self, what: &str) -> String {
+    /// "relu at train.py:31"; "relu" if the line is not known.
+    pub(crate) fn label(self, what: &str) -> String {
         if self.is_known() { format!("{what} at {}", self.name()) } else { what.to_owned() }
     }
 
-    /// "train.py:31"; empty where it is not known.
+    /// "train.py:31"; empty if the line is not known.
     pub fn name(self) -> String {
         let lines = LINES.lock();
         let index = (self.0 as usize).checked_sub(1);

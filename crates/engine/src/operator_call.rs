@@ -265,7 +265,9 @@ fn draw(instance: &Instance, parts: &CallParts, default_generator: Option<&mut G
     if blocks == 0 {
         return [0; 2];
     }
-    let Some(generator) = parts.generator().or(default_generator) else { return [0; 2] };
+    // SAFETY: the generator is an argument of the call, locked by its caller.
+    let explicit = parts.generator.map(|generator| unsafe { &mut *generator });
+    let Some(generator) = explicit.or(default_generator) else { return [0; 2] };
     let state = [generator.seed, generator.offset];
     generator.offset = generator.offset.wrapping_add(blocks);
     state

@@ -17,7 +17,7 @@ pub(crate) struct Place {
     pub is_bounded: bool,
 }
 
-/// A storage's padded value, and what it is the padded form of: a dense tensor.
+/// The padded value of a storage, and the dense tensor that it stands for.
 pub(crate) struct Padded {
     pub storage: Arc<Storage>,
     pub dtype: DType,
@@ -82,7 +82,7 @@ pub(crate) struct Walk {
     padded: i64,
 }
 
-/// Calls `f` with the positions of runs of elements that lie together in both.
+/// Calls `f` for each run of elements that are contiguous in both: its positions, and its length.
 pub(crate) fn each_run(walks: &[Walk], exact: i64, padded: i64, f: &mut impl FnMut(usize, usize, usize)) {
     match walks {
         [] => f(exact as usize, padded as usize, 1),

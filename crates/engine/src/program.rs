@@ -1,4 +1,4 @@
-//! Programs: chunks on their way to the device, compiled.
+//! Programs: what chunks are compiled to.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// The key of the program of a chunk that has a key and is used so.
+    /// The key of the program of a chunk that is used in this way, by the chunk's key.
     pub fn key_of(&self, chunk: &[u64]) -> Vec<u64> {
         let mut key = chunk.to_vec();
         key.push(u64::MAX);

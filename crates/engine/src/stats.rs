@@ -9,11 +9,11 @@ pub(crate) struct Making {
     pub begun: Option<Instant>,
     pub compiling: Duration,
     pub loading: Duration,
-    /// For another process that compiled it.
+    /// Waiting for another process that compiled it.
     pub waiting: Duration,
 }
 
-/// How the compile cache did.
+/// Counters of the compile cache.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CacheStats {
     /// Programs asked for.
@@ -23,7 +23,7 @@ pub struct CacheStats {
     /// Of those, loaded from disk.
     pub disk_hits: u64,
     pub load_time: Duration,
-    /// The rest.
+    /// Of those, compiled.
     pub compiles: u64,
     pub compile_time: Duration,
     /// Times that another process was compiling the program, and we waited for it.
@@ -31,7 +31,7 @@ pub struct CacheStats {
     pub wait_time: Duration,
     /// Programs and lowered calls that had to leave memory.
     pub evictions: u64,
-    /// Programs that had to leave the disk for what this process wrote.
+    /// Programs that had to leave the disk because this process wrote others.
     pub disk_evictions: u64,
 }
 

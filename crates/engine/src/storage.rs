@@ -32,7 +32,7 @@ pub(crate) struct Value {
     holds: AtomicUsize,
 }
 
-/// No output's index.
+/// The `pending` of a value that does not wait in a chunk.
 const COMPUTED: u32 = u32::MAX;
 
 #[derive(Clone)]
@@ -58,8 +58,8 @@ impl Value {
         Arc::new(Value { ty, state: Mutex::new(state), pending: pending.into(), mark, holds })
     }
 
-    /// A chunk that waits for its executable begins to hold the value: it will be done with it before whatever is
-    /// recorded now can run.
+    /// A chunk that waits for its executable begins to hold the value. It runs before anything that is recorded now, so it
+    /// does not keep the buffer from being donated.
     pub fn hold(&self) {
         self.holds.fetch_add(1, Release);
     }
@@ -72,7 +72,7 @@ impl Value {
         self.holds.load(Acquire)
     }
 
-    /// The value is there, or lost.
+    /// The value leaves the chunk being recorded: it is queued, there, or lost.
     pub fn settle(&self, state: ValueState) {
         *self.state.lock() = state;
         self.pending.store(COMPUTED, Release);
@@ -128,8 +128,8 @@ pub struct Storage {
     only_padded: AtomicBool,
 }
 
-/// Every live storage, by place; places of the dead are reused. Scanned only to find the storage behind a
-/// bare address, which PyTorch has when it pickles or imports memory.
+/// Every live storage, by place; the places of storages that are gone are used again. Scanned only to find the storage
+/// behind a bare address, which PyTorch has when it pickles or imports memory.
 static LIVE: Mutex<Live> = Mutex::new(Live { places: Vec::new(), free: Vec::new() });
 
 struct Live {

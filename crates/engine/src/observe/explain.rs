@@ -27,9 +27,9 @@ pub struct Run {
     pub reason: Reason,
     /// What made it run.
     pub line: Line,
-    /// When the host began with it…
+    /// When the host began to flush it.
     pub flushed: u64,
-    /// … and went on: it was handed over by then, or waits for its executable.
+    /// When the host had flushed it: it was handed over by then, or waits for its executable.
     pub queued: u64,
     /// When it was handed over; zero as long as it is not.
     pub launched: u64,
@@ -40,7 +40,7 @@ pub struct Run {
 /// A program that was not in memory.
 pub struct Compile {
     pub program: usize,
-    /// When it was asked for, and, from the end on, when a thread began with it.
+    /// When it was asked for. Once the explanation has ended: when a thread began with it.
     pub at: u64,
     pub compiling: Duration,
     pub loading: Duration,
@@ -73,7 +73,7 @@ pub struct Explanation {
     /// What flushing took the threads that called operators.
     pub(crate) running: Duration,
     numbers: FxHashMap<usize, usize>,
-    /// The programs themselves, so that their addresses stay theirs.
+    /// The programs themselves, so that no other program gets one of their addresses.
     held: Vec<Arc<Program>>,
     /// Why calls were lowered, by their instances, as long as no program has them.
     new_calls: FxHashMap<u32, String>,
@@ -147,7 +147,7 @@ impl Explanation {
         let mut why = Vec::new();
         for (index, node) in chunk.nodes.iter().enumerate() {
             if let Some(new) = self.new_calls.remove(&node.instance.id) {
-                why.push(chunk.line_of(index).behind(&new));
+                why.push(chunk.line_of(index).label(&new));
             }
         }
         if why.is_empty() {

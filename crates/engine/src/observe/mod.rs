@@ -1,4 +1,4 @@
-//! The observer: counters, and the explanation of what happens while somebody wants one. Nothing depends on it.
+//! The observer: counters, and the explanation of what happens while a user wants one. It decides nothing.
 
 pub mod explain;
 

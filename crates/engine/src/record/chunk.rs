@@ -1,4 +1,4 @@
-//! The recorded graph of one device: operators that have been called and not yet run.
+//! A chunk: the recorded graph of operators that were called and have not run.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
@@ -64,8 +64,9 @@ impl Node {
     }
 }
 
-/// What an operator of a chunk asks of the data: the program answers with a number.
-pub(crate) struct Pledge {
+/// What an operator of a chunk demands of the data.
+pub(crate) struct Demand {
+    /// The program's answer.
     pub number: Arc<Value>,
     pub check: Arc<Check>,
     /// The operator's place in the chunk.
@@ -83,8 +84,8 @@ pub(crate) struct Chunk {
     pub extras: Vec<Extra>,
     /// The results of every node. Only storages keep them alive: those that are dead at the flush are not computed.
     pub outputs: Vec<Weak<Value>>,
-    /// What its operators ask of the data.
-    pub pledges: Vec<Pledge>,
+    /// What its operators demand of the data.
+    pub demands: Vec<Demand>,
     /// What results, and uploads since the chunk began, take on the device if all of it is held until the chunk runs.
     pub bytes: usize,
     /// Instances and wiring: with the usage, the key of the program.
@@ -107,7 +108,7 @@ impl Chunk {
             inputs: Vec::new(),
             extras: Vec::new(),
             outputs: Vec::new(),
-            pledges: Vec::new(),
+            demands: Vec::new(),
             bytes: 0,
             key: Vec::new(),
             familiar: None,
@@ -125,7 +126,7 @@ impl Chunk {
         self.inputs.clear();
         self.extras.clear();
         self.outputs.clear();
-        self.pledges.clear();
+        self.demands.clear();
         self.bytes = 0;
         self.key.clear();
         self.familiar = None;
@@ -226,7 +227,7 @@ impl Chunk {
 
     /// "relu at model.py:12".
     fn name_of(&self, node: usize) -> String {
-        self.line_of(node).behind(&self.nodes[node].instance.operator)
+        self.line_of(node).label(&self.nodes[node].instance.operator)
     }
 
     /// What is new about a chunk whose operators are all known.
@@ -256,7 +257,7 @@ impl Chunk {
         Usage { live: live.collect(), donated: self.inputs.iter().map(|input| is_given_up(input, types)).collect() }
     }
 
-    /// One node as a chunk of its own; `values` are all outputs of this chunk.
+    /// A chunk of one node of this chunk, all of whose outputs are `values`.
     pub fn alone(&self, node: usize, values: &[Arc<Value>]) -> Chunk {
         let mut alone = Chunk::new(self.number);
         let instance = &self.nodes[node].instance;

@@ -16,7 +16,7 @@ use crate::placement::Placement;
 use crate::registry::instance::{Instance, ResultPlan};
 use crate::registry::key::CallParts;
 use crate::storage::Storage;
-use chunk::{Chunk, Pledge};
+use chunk::{Chunk, Demand};
 use due::{Count, Due, Replaced};
 use reason::Reason;
 use rhythm::Rhythm;
@@ -170,7 +170,7 @@ impl Recorder {
                 }
                 ResultPlan::Check { check, ty } => {
                     let number = chunk.add_output(*ty);
-                    chunk.pledges.push(Pledge { number, check: Arc::clone(check), node: chunk.nodes.len() - 1 });
+                    chunk.demands.push(Demand { number, check: Arc::clone(check), node: chunk.nodes.len() - 1 });
                 }
                 ResultPlan::Count { fresh, axis, ty } => {
                     counts.push(Count { fresh: *fresh, axis: *axis, number: chunk.add_output(*ty) });

@@ -29,7 +29,7 @@ pub(crate) struct Instance {
     pub outputs: Vec<ResultPlan>,
     /// What all results take on the device.
     pub result_bytes: usize,
-    /// Whether its results are small and follow from numbers alone.
+    /// Whether its results are small and depend on numbers alone.
     pub is_constant: bool,
     /// Programs that consist of this instance alone, by which outputs are used and which inputs are
     /// donated.

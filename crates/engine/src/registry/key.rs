@@ -37,7 +37,8 @@ pub(crate) struct CallParts {
     without_offsets: bool,
     /// The offset of every tensor argument, lists flattened.
     pub offsets: Vec<i64>,
-    generator: Option<*mut Generator>,
+    /// The generator that the call names.
+    pub generator: Option<*mut Generator>,
 }
 
 // SAFETY: the pointers are used only during the call that put them there, while its arguments live.
@@ -69,13 +70,6 @@ impl CallParts {
     /// The distinct storages of the call.
     pub fn storages(&self) -> impl Iterator<Item = &Storage> {
         (0..self.storages.len()).map(|index| self.storage(index))
-    }
-
-    /// The generator that the call names.
-    #[allow(clippy::mut_from_ref)]
-    pub fn generator(&self) -> Option<&mut Generator> {
-        // SAFETY: the generator is an argument of the call, locked by its caller.
-        self.generator.map(|generator| unsafe { &mut *generator })
     }
 
     fn arg(&mut self, arg: &Arg, info: ArgInfo) {
@@ -249,7 +243,7 @@ fn offset_class(storage: &StorageSpec, spec: &TensorSpec) -> Option<Vec<u64>> {
     aten::offset_class(storage.base.as_ref()?, spec)
 }
 
-/// Says that an offset's place holds what offsets that share a program have in common.
+/// Marks the place of an offset that holds the class of the offsets that share a program.
 const OPEN_OFFSET: u64 = 1 << 63;
 
 /// The key of a call up to those offsets that can be inputs of its program; `None` when there are none.

@@ -7,7 +7,7 @@ use aten::Check;
 
 use crate::error::{Error, Result};
 use crate::lines::Line;
-use crate::record::chunk::{Chunk, Pledge};
+use crate::record::chunk::{Chunk, Demand};
 use crate::storage::Value;
 
 /// From so many answers on, those that are there are looked at before others are added.
@@ -24,12 +24,12 @@ pub(crate) struct Answer {
 impl Answer {
     /// Waits for it.
     fn look(&self) -> Result<()> {
-        // Where the program itself failed, whoever reads its results is told.
+        // If the program itself failed, the error shows where its results are read.
         let Ok(number) = self.number.read_i64() else { return Ok(()) };
         let Some(error) = self.check.error_for(number) else { return Ok(()) };
         let mut error = Error::from(error);
         let place = match self.line.is_known() {
-            true => self.line.behind(&self.operator),
+            true => self.line.label(&self.operator),
             false => format!("{}; torch.tpu.eager_mode = 'debug' shows the line", self.operator),
         };
         error.message = format!("{} [{place}]", error.message);
@@ -43,15 +43,15 @@ impl Answer {
 
 /// Keeps what a chunk that was handed over will answer.
 pub(crate) fn keep(kept: &mut Vec<Answer>, chunk: &mut Chunk) {
-    if chunk.pledges.is_empty() {
+    if chunk.demands.is_empty() {
         return;
     }
-    let pledges = std::mem::take(&mut chunk.pledges);
-    let answers = pledges.into_iter().map(|Pledge { number, check, node }| {
+    let demands = std::mem::take(&mut chunk.demands);
+    let answers = demands.into_iter().map(|Demand { number, check, node }| {
         let operator = Arc::clone(&chunk.nodes[node].instance.operator);
         Answer { number, check, operator, line: chunk.line_of(node) }
     });
-    // A program that never reads leaves many.
+    // A program that never reads would collect them without end.
     if kept.len() >= MANY && kept.len() + answers.len() > kept.capacity() {
         kept.retain(|answer| !answer.is_there() || answer.look().is_err());
     }

@@ -171,8 +171,8 @@ impl Runner {
         self.programs.find_or_build(chunk, usage, runtime, context.registry, stats)
     }
 
-    /// Launches at once if nothing is in the way; else the values become promises. The chunk comes back empty for
-    /// reuse where it could be launched.
+    /// Launches at once if the executable is made and the queue is empty; else the values become promises. A chunk that was
+    /// launched comes back, so that its memory is used again.
     fn launch_or_queue(
         &mut self,
         placement: Placement,
@@ -206,7 +206,7 @@ impl Runner {
         (Ok(()), None)
     }
 
-    /// Launches whatever waits for nothing any more.
+    /// Launches the chunks at the heads of the queues whose executables are made.
     pub fn launch_made(&mut self, context: &mut Context<'_>) {
         for placement in Placement::on_each(self.queues.len()) {
             let is_made = |launch: &Launch| launch.program.executable.is_made();
@@ -216,7 +216,7 @@ impl Runner {
         }
     }
 
-    /// Launches all that a queue holds, waiting for compilers. The values of what fails say so when they are read.
+    /// Launches all that a queue holds, waiting for compilers. A value that is lost says so when it is read.
     pub fn catch_up(&mut self, placement: Placement, context: &mut Context<'_>) {
         while self.queues.get(placement.device()).is_some_and(|queue| !queue.is_empty()) {
             self.launch_earlier(placement, context);
@@ -225,7 +225,7 @@ impl Runner {
 
     fn launch_next(&mut self, placement: Placement, context: &mut Context<'_>) -> Submitted {
         let Some(launch) = self.queues[placement.device()].pop_front() else { return Ok(()) };
-        // Waits; whether it is there is seen when it is used.
+        // Waits. An error shows when the executable is used.
         let _ = launch.program.executable.get();
         launch.chunk.inputs.iter().for_each(|input| input.release());
         self.launch(placement, launch, context).0
@@ -256,7 +256,7 @@ impl Runner {
                     memory::count_out_of_memory(placement);
                 }
                 if chunk.nodes.len() > 1 {
-                    // Only the guilty operator's results, and what needs them, are to be lost.
+                    // Only the results of the operator that failed, and what needs them, are to be lost.
                     self.run_one_by_one(placement, &chunk, reason, context);
                     Ok(())
                 } else {
