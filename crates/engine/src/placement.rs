@@ -11,11 +11,13 @@ pub struct Placement {
 
 impl Placement {
     /// On one device, by its number among the plugin's.
+    #[inline]
     pub fn on(device: usize) -> Placement {
         Placement { device: device as u32 }
     }
 
     /// The number of the device.
+    #[inline]
     pub fn device(self) -> usize {
         self.device as usize
     }

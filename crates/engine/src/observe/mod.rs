@@ -24,6 +24,7 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
+    #[inline]
     pub fn is_explaining(&self) -> bool {
         self.explanation.is_some()
     }
@@ -51,6 +52,7 @@ impl Observer {
     }
 
     /// Counts a call.
+    #[inline]
     pub fn count_call(&mut self, instance: &Instance) {
         self.op_stats.operators += 1;
         if instance.decomposed {
@@ -66,10 +68,12 @@ impl Observer {
     }
 
     /// The beginning of a call, and what running programs has taken until then.
+    #[inline]
     pub fn begin_call(&self) -> Option<(Instant, Duration)> {
         self.explanation.as_ref().map(|explanation| (Instant::now(), explanation.running))
     }
 
+    #[inline]
     pub fn end_call(&mut self, begun: Option<(Instant, Duration)>) {
         let (Some((begun, running)), Some(explanation)) = (begun, &mut self.explanation) else { return };
         explanation.calls += 1;

@@ -82,6 +82,7 @@ impl Recorder {
 
     /// # Errors
     /// Where the plugin has no such device.
+    #[inline]
     pub fn check(&self, placement: Placement) -> Result<()> {
         match self.chunks.get(placement.device()) {
             Some(_) => Ok(()),

@@ -62,12 +62,14 @@ impl CallParts {
     }
 
     /// A storage of the call, by its number in order of appearance.
+    #[inline]
     pub fn storage(&self, index: usize) -> &Storage {
         // SAFETY: the storages are those of the call's tensor arguments, which live as long as the parts are used.
         unsafe { &*self.storages[index] }
     }
 
     /// The distinct storages of the call.
+    #[inline]
     pub fn storages(&self) -> impl Iterator<Item = &Storage> {
         (0..self.storages.len()).map(|index| self.storage(index))
     }

@@ -106,6 +106,7 @@ impl Registry {
         self.operators[op as usize] = Operator::new("", "", &[]);
     }
 
+    #[inline]
     pub fn operator(&self, op: u32) -> &Operator {
         &self.operators[op as usize]
     }
@@ -129,6 +130,7 @@ impl Registry {
     }
 
     /// Counts calls.
+    #[inline]
     pub fn clock(&self) -> u64 {
         self.clock
     }

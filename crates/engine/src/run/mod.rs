@@ -106,6 +106,7 @@ impl Runner {
         Ok(self.runtime.insert(runtime))
     }
 
+    #[inline]
     pub fn opened(&self) -> Option<&Runtime> {
         self.runtime.as_ref()
     }
