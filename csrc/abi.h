@@ -196,6 +196,42 @@ TtStatus tt_copy_to_host(const TtTensor* source, void* data, size_t nbytes);
 // Copies between two devices; both dense, same dtype and sizes.
 TtStatus tt_copy_across(const TtTensor* source, const TtTensor* destination);
 
+// ---- jobs ------------------------------------------------------------------------------------
+
+// Work of the host on values of a device, in the device's order (crates/engine/src/host_job.rs).
+struct TtJob {
+  const char* name;  // for errors
+  uint64_t lane;     // jobs of a lane run in the order in which they were posted
+  const TtTensor* inputs;
+  size_t n_inputs;
+  const TtTensor* outputs;
+  const int32_t* initial;  // of each output: the input that its memory begins as a copy of, or -1
+  size_t n_outputs;
+  void* context;
+  // Called once, from any thread, without the GIL: reads the inputs and writes the outputs, dense and row-major. Returns
+  // 0, or writes a message of at most `capacity` bytes and returns -1.
+  int32_t (*run)(void* context, void* const* inputs, void* const* outputs, char* message, size_t capacity);
+  // Called when `context` is no longer needed, from any thread.
+  void (*release)(void* context);
+};
+
+uint64_t tt_open_lane();
+void tt_close_lane(uint64_t lane);
+// Posts a job, and takes over its context, also where it fails. The outputs have their new values from then on.
+TtStatus tt_post_job(int32_t device, const TtJob* job, uint64_t* ticket);
+
+enum TtTicketState : int32_t {
+  TT_RUNNING = 0,
+  TT_DONE = 1,
+  TT_FAILED = 2,
+};
+TtTicketState tt_ticket_state(uint64_t ticket);
+// Waits for a job's end, for at most so many milliseconds (-1: for ever); its error is the call's.
+TtStatus tt_ticket_wait(uint64_t ticket, int64_t milliseconds);
+void tt_ticket_release(uint64_t ticket);
+// Whether calls wait for what they compute, as in Debug mode.
+uint8_t tt_is_synchronous();
+
 // ---- devices ---------------------------------------------------------------------------------
 
 // Opens the plugin on first use. -1 after a failure (see tt_last_error).
@@ -251,6 +287,10 @@ struct TtGraph {
 // Calls a compiled graph, without the GIL, which it takes where it needs it. `inputs` is a Python list (borrowed). Returns a new reference to the list
 // of outputs, or null with a Python exception set.
 void* tt_call_graph(const TtGraph* graph, void* inputs);
+
+// A new reference to a c10d backend that runs its collectives through `gloo`, a backend of the same ranks (borrowed), or
+// null with a Python exception set. With the GIL held.
+void* tt_process_group(void* gloo, int64_t timeout_milliseconds);
 
 int32_t tt_current_device();
 void tt_set_current_device(int32_t device);

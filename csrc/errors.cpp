@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/Exceptions.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 
@@ -28,6 +29,13 @@ void throw_last_error() {
     case TT_RUNTIME_ERROR: break;
   }
   C10_THROW_ERROR(Error, message);
+}
+
+void copy_message(const std::string& message, char* room, size_t capacity) {
+  if (capacity == 0) return;
+  const size_t length = std::min(message.size(), capacity - 1);
+  std::memcpy(room, message.data(), length);
+  room[length] = '\0';
 }
 
 // Meta kernels written in Python raise NotImplementedError, or one of FakeTensor's own classes, where data decides.

@@ -1,7 +1,4 @@
 // Everything is registered at run time from here: a linker may drop static initialisers that nothing names.
-#include <algorithm>
-#include <cstring>
-
 #include "shim.h"
 
 int32_t tt_initialize(void* tracer, void* sparse, char* message, size_t capacity) {
@@ -25,10 +22,6 @@ int32_t tt_initialize(void* tracer, void* sparse, char* message, size_t capacity
   } catch (...) {
     failure = "unknown C++ exception";
   }
-  if (capacity > 0) {
-    const size_t length = std::min(failure.size(), capacity - 1);
-    std::memcpy(message, failure.data(), length);
-    message[length] = '\0';
-  }
+  torchtpu::copy_message(failure, message, capacity);
   return -1;
 }

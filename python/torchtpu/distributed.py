@@ -1,8 +1,8 @@
-"""What `init_process_group()` without a backend gives on a machine with this device.
+"""The process group of the device: "tpu", by that name and by the name "tpu_dist" that some libraries use.
 
-PyTorch asks for the default backend of the accelerator then, and keeps a map of them to which a device adds its own.
-This one gives CPU tensors Gloo, in a group such as PyTorch makes where there is no accelerator: a script that only uses
-the CPU does what it does without torchtpu. Collectives of the device's tensors are not implemented; PyTorch says so.
+PyTorch makes it for `init_process_group("tpu")`, and for `init_process_group()` on a machine with this device. Its
+collectives take tensors of the device. Beside it stands Gloo for tensors of the CPU, so that objects, checkpoints and
+scripts that only use the CPU have what they need; `"cpu:gloo,tpu:tpu"` says the same in full.
 """
 
 from __future__ import annotations
@@ -11,24 +11,36 @@ from typing import Any
 
 import torch
 
-NAME = "tpu"
+NAMES = ("tpu", "tpu_dist")
 
 
 def register() -> None:
-    """Registers the device's default backend. `import torch` has already imported all that this needs."""
+    """Registers the process group. `import torch` has already imported all that this needs."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_gloo_available():
-        distributed.Backend.register_backend(NAME, _create, extended_api=True, devices=NAME)
+        for name in NAMES:
+            distributed.Backend.register_backend(name, _create, extended_api=True, devices=["tpu"])
 
 
-def _create(options: Any, backend_options: Any) -> torch.distributed.ProcessGroup:
-    """The group for the ranks that `options` describes. PyTorch uses it in place of the empty one that it has made."""
+def _create(options: Any, backend_options: Any) -> Any:
+    """The backend for the ranks that `options` describes.
+
+    Collectives of the device and those of the CPU are numbered apart, so each has a Gloo of its own.
+    """
     from torch.distributed import ProcessGroup, ProcessGroupGloo
+    from torch.distributed.distributed_c10d import PrefixStore
 
-    group = ProcessGroup(options.store, options.group_rank, options.group_size)
-    gloo = ProcessGroupGloo(options.store, options.group_rank, options.group_size, timeout=options.timeout)
-    gloo.options.global_ranks_in_group = options.global_ranks_in_group
-    gloo.options.group_name = options.group_id
-    group._set_default_backend(ProcessGroup.BackendType.GLOO)
-    group._register_backend(torch.device("cpu"), ProcessGroup.BackendType.GLOO, gloo)
-    return group
+    from torchtpu import _C
+
+    def gloo(name: str) -> Any:
+        store = PrefixStore(f"{name}/", options.store)
+        backend = ProcessGroupGloo(store, options.group_rank, options.group_size, timeout=options.timeout)
+        backend.options.global_ranks_in_group = options.global_ranks_in_group
+        backend.options.group_name = options.group_id
+        return backend
+
+    group = options.process_group
+    cpu = torch.device("cpu")
+    if cpu not in group._device_types:
+        group._register_backend(cpu, ProcessGroup.BackendType.GLOO, gloo("cpu"))
+    return _C.process_group(gloo("tpu"), int(options.timeout.total_seconds() * 1000))

@@ -28,6 +28,7 @@ use crate::registry::key::CallParts;
 use crate::run::runtime::Runtime;
 use crate::run::{Context, Runner, Submitted, launcher};
 use crate::stats::{CacheStats, OpStats};
+use crate::ticket::Ticket;
 
 pub struct Engine {
     pub(crate) registry: Registry,
@@ -75,12 +76,26 @@ extern "C" fn after_fork_in_child() {
     FORKED.store(OPENED.load(Relaxed), Relaxed);
 }
 
-/// Launches what has waited for an executable that is now made.
+/// Launches what has waited for an executable that is now made, or for a job of the host that has finished.
 fn launch_made() {
     if let Ok(mut engine) = lock() {
-        let engine = &mut *engine;
-        engine.with_runner(|runner, context| runner.launch_made(context));
-        engine.update_wanted_lines();
+        engine.launch_made();
+    }
+}
+
+/// Locks the engine when everything recorded for a placement has been handed over. The lock is not held while jobs of the
+/// host are waited for. With it comes how the flush ended.
+pub(crate) fn lock_when_launched(
+    placement: Placement,
+    reason: Reason,
+) -> Result<(MutexGuard<'static, Engine>, Result<()>)> {
+    let mut flushed = Ok(());
+    loop {
+        let mut engine = lock()?;
+        flushed = flushed.and(engine.flush(placement, reason).map_err(Error::from));
+        let Some(job) = engine.catch_up_to_job(placement) else { return Ok((engine, flushed)) };
+        drop(engine);
+        job.wait(None);
     }
 }
 
@@ -345,6 +360,18 @@ impl Engine {
     /// Hands over what was flushed for a placement, waiting for compilers.
     pub(crate) fn catch_up(&mut self, placement: Placement) {
         self.with_runner(|runner, context| runner.catch_up(placement, context));
+    }
+
+    /// Hands over what was flushed for a placement, waiting for compilers. Ends early at a job of the host that must finish
+    /// first, and returns it.
+    pub(crate) fn catch_up_to_job(&mut self, placement: Placement) -> Option<Arc<Ticket>> {
+        self.with_runner(|runner, context| runner.catch_up_to_job(placement, 0, context))
+    }
+
+    /// Hands over what waits for nothing any more.
+    pub(crate) fn launch_made(&mut self) {
+        self.with_runner(|runner, context| runner.launch_made(context));
+        self.update_wanted_lines();
     }
 
     /// [`Engine::launch_all`] of every placement.

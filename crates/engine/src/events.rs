@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::engine::lock;
+use crate::engine::{lock, lock_when_launched};
 use crate::error::Result;
 use crate::placement::Placement;
 use crate::record::reason::Reason;
@@ -15,21 +15,59 @@ use crate::record::reason::Reason;
 pub struct Event {
     /// The number of the event in the order of recording.
     number: usize,
-    inner: Arc<Inner>,
-    runs: Vec<Arc<pjrt::Event>>,
+    placement: Placement,
+    /// None while a job of the host keeps work before the event from being handed over.
+    work: Mutex<Option<Arc<Work>>>,
 }
 
-struct Inner {
+/// The work before an event.
+struct Work {
     waiting: AtomicUsize,
     done: Mutex<Option<Instant>>,
     changed: Condvar,
+    runs: Vec<Arc<pjrt::Event>>,
 }
 
-impl Inner {
+impl Work {
+    fn new(runs: Vec<Arc<pjrt::Event>>) -> Arc<Work> {
+        // One more than there are runs, so that the work cannot be done while it is being set up.
+        let waiting = AtomicUsize::new(runs.len() + 1);
+        let work = Arc::new(Work { waiting, done: Mutex::new(None), changed: Condvar::new(), runs });
+        for run in &work.runs {
+            let counted = Arc::clone(&work);
+            // Work that failed is done too: its error shows where its result is read.
+            Arc::clone(run).on_ready(move |_| counted.finish_one());
+        }
+        work.finish_one();
+        work
+    }
+
     fn finish_one(&self) {
         if self.waiting.fetch_sub(1, SeqCst) == 1 {
             self.done.lock().get_or_insert_with(Instant::now);
             self.changed.notify_all();
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        let mut done = self.done.lock();
+        if done.is_none() {
+            // The plugin may be late with its calls: what it would tell can be seen.
+            if self.runs.iter().all(|run| run.is_ready().unwrap_or(true)) {
+                *done = Some(Instant::now());
+                self.changed.notify_all();
+            }
+        }
+        done.is_some()
+    }
+
+    fn wait(&self) -> Instant {
+        let mut done = self.done.lock();
+        loop {
+            match *done {
+                Some(moment) => return moment,
+                None => self.changed.wait(&mut done),
+            }
         }
     }
 }
@@ -38,59 +76,50 @@ impl Event {
     /// Marks the work queued at a placement so far; runs what is recorded, without waiting for it.
     pub fn record(placement: Placement) -> Result<Event> {
         static RECORDED: AtomicUsize = AtomicUsize::new(0);
-        let runs = {
-            let mut engine = lock()?;
-            engine.open()?;
-            engine.launch_all(placement, Reason::Event)?;
-            engine.runtime()?.in_flight(placement)
+        let mut engine = lock()?;
+        engine.open()?;
+        engine.flush(placement, Reason::Event)?;
+        let work = match engine.catch_up_to_job(placement) {
+            None => Some(Work::new(engine.runtime()?.in_flight(placement))),
+            Some(_) => None,
         };
-        // One more than there are runs, so that the event cannot finish while it is being set up.
-        let inner = Arc::new(Inner {
-            waiting: AtomicUsize::new(runs.len() + 1),
-            done: Mutex::new(None),
-            changed: Condvar::new(),
-        });
-        for run in &runs {
-            let counted = Arc::clone(&inner);
-            // Work that failed is done too: its error shows where its result is read.
-            Arc::clone(run).on_ready(move |_| counted.finish_one());
-        }
-        inner.finish_one();
-        Ok(Event { number: RECORDED.fetch_add(1, SeqCst), inner, runs })
+        Ok(Event { number: RECORDED.fetch_add(1, SeqCst), placement, work: Mutex::new(work) })
     }
 
-    pub fn is_done(&self) -> bool {
-        let mut done = self.inner.done.lock();
-        if done.is_none() {
-            // The plugin may call back late, but its events can be asked.
-            if self.runs.iter().all(|run| run.is_ready().unwrap_or(true)) {
-                *done = Some(Instant::now());
-                self.inner.changed.notify_all();
+    pub fn is_done(&self) -> Result<bool> {
+        let mut work = self.work.lock();
+        if work.is_none() {
+            let mut engine = lock()?;
+            if engine.catch_up_to_job(self.placement).is_none() {
+                *work = Some(Work::new(engine.runtime()?.in_flight(self.placement)));
             }
         }
-        done.is_some()
+        Ok(work.as_ref().is_some_and(|work| work.is_done()))
     }
 
-    /// Waits, and returns the moment at which the work was done.
-    pub fn wait(&self) -> Instant {
-        let mut done = self.inner.done.lock();
-        loop {
-            match *done {
-                Some(moment) => return moment,
-                None => self.inner.changed.wait(&mut done),
+    /// Waits, and returns the moment at which the work was done. Where a job of the host was in the way when the event was
+    /// recorded, work that was handed over since counts too.
+    pub fn wait(&self) -> Result<Instant> {
+        let mut work = self.work.lock();
+        let work = match &*work {
+            Some(work) => Arc::clone(work),
+            None => {
+                let (mut engine, _) = lock_when_launched(self.placement, Reason::Event)?;
+                Arc::clone(work.insert(Work::new(engine.runtime()?.in_flight(self.placement))))
             }
-        }
+        };
+        Ok(work.wait())
     }
 
     /// The time between two events, negative (as milliseconds) when `later` was recorded and done before this one.
-    pub fn milliseconds_until(&self, later: &Event) -> f64 {
-        let (start, end) = (self.wait(), later.wait());
+    pub fn milliseconds_until(&self, later: &Event) -> Result<f64> {
+        let (start, end) = (self.wait()?, later.wait()?);
         let milliseconds = |d: Duration| d.as_secs_f64() * 1e3;
-        match end.checked_duration_since(start) {
+        Ok(match end.checked_duration_since(start) {
             Some(elapsed) => milliseconds(elapsed),
             // The plugin's threads may report work out of order.
             None if self.number < later.number => 0.0,
             None => -milliseconds(start.duration_since(end)),
-        }
+        })
     }
 }

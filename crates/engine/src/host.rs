@@ -8,7 +8,7 @@ use stablehlo::Type;
 
 use crate::bounded::copy_padded_to_host;
 use crate::call::{self, Arg, TensorArg};
-use crate::engine::{Engine, lock};
+use crate::engine::{Engine, lock, lock_when_launched};
 use crate::error::{Error, Result};
 use crate::observe::explain::Waiting;
 use crate::placement::Placement;
@@ -56,14 +56,23 @@ impl Engine {
             }
         };
         let value = Value::new(self.registry.types.intern(&ty), ValueState::Ready(buffer));
-        if covers_densely(destination, &ty) {
+        self.write_whole(destination, &ty, value)
+    }
+
+    /// Writes a dense value of a tensor's type into all of the tensor.
+    pub(crate) fn write_whole(&mut self, destination: &TensorArg, ty: &Type, value: Arc<Value>) -> Result<()> {
+        if ty.numel() == 0 {
+            return Ok(());
+        }
+        let storage = destination.storage();
+        if covers_densely(destination, ty) {
             storage.set_value(Some(value));
             return Ok(());
         }
-        let staged = Storage::with_value(placement, ty.size_bytes(), Some(value));
+        let staged = Storage::with_value(storage.placement, ty.size_bytes(), Some(value));
         let strides = aten::contiguous_strides(&ty.dims);
         let source = TensorArg::new(&staged, &ty.dims, &strides, 0, ty.dtype);
-        self.copy(Arg::of_tensor(*destination), Arg::of_tensor(source), placement)
+        self.copy(Arg::of_tensor(*destination), Arg::of_tensor(source), storage.placement)
     }
 
     /// Copies a dense tensor to a dense tensor of the same type on another device.
@@ -77,12 +86,8 @@ impl Engine {
         self.launch_all(from.placement, Reason::OtherDevice)?;
         let Some(value) = staged.value() else { return Ok(()) };
         let buffer = Arc::new(value.buffer()?.copy_to_device(destination.storage().placement.device())?);
-        let to = destination.storage();
         let value = Value::new(self.registry.types.intern(&ty), ValueState::Ready(buffer));
-        let arrived = Storage::with_value(to.placement, ty.size_bytes(), Some(value));
-        let strides = aten::contiguous_strides(&ty.dims);
-        let arrived_tensor = TensorArg::new(&arrived, &ty.dims, &strides, 0, ty.dtype);
-        self.copy(Arg::of_tensor(*destination), Arg::of_tensor(arrived_tensor), to.placement)
+        self.write_whole(destination, &ty, value)
     }
 
     /// Gives a storage another size, keeping the bytes that both sizes have.
@@ -106,33 +111,23 @@ impl Engine {
         Ok(())
     }
 
-    /// The buffer behind a tensor, dense and row-major, after a flush of its device.
-    fn download(&mut self, source: &TensorArg, ty: &Type) -> Result<Option<Arc<pjrt::Buffer>>> {
+    /// The tensor as a dense, row-major value, which may have yet to be computed. None where nothing was written to its
+    /// storage.
+    pub(crate) fn dense_value(&mut self, source: &TensorArg, ty: &Type) -> Result<Option<Arc<Value>>> {
         let storage = source.storage();
         self.unpad_storage(storage)?;
-        let (value, base) = match storage.value() {
-            Some(value) => {
-                let base = self.registry.types.get(value.ty).clone();
-                (value, base)
-            }
-            None => return Ok(None),
-        };
+        let Some(value) = storage.value() else { return Ok(None) };
+        let base = self.registry.types.get(value.ty);
         let direct = source.offset == 0
             && !source.is_lazy()
             && base.dtype == ty.dtype
             && base.numel() == ty.numel()
             && source.strides() == aten::contiguous_strides(&ty.dims);
-        let value = if direct {
-            value
-        } else {
-            drop(value);
-            match self.contiguous(Arg::of_tensor(*source), storage.placement)?.value() {
-                Some(value) => value,
-                None => return Ok(None),
-            }
-        };
-        self.launch_all(storage.placement, Reason::Read)?;
-        value.buffer().map(Some)
+        if direct {
+            return Ok(Some(value));
+        }
+        drop(value);
+        Ok(self.contiguous(Arg::of_tensor(*source), storage.placement)?.value())
     }
 }
 
@@ -156,17 +151,18 @@ fn read_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
     if copy_padded_to_host(source, out)? {
         return Ok(());
     }
-    // The lock is not held while waiting: other threads go on.
-    let (buffer, waiting) = {
+    let (value, waiting) = {
         let mut engine = lock()?;
         let waiting = engine.observer.begin_wait(Reason::Read);
-        (engine.download(source, &ty)?, waiting)
+        (engine.dense_value(source, &ty)?, waiting)
     };
-    match buffer {
-        Some(buffer) => {
-            let read = buffer.to_host(out);
+    match value {
+        Some(value) => {
+            lock_when_launched(source.storage().placement, Reason::Read)?.1?;
+            // The lock is not held while waiting: other threads go on.
+            let read = value.buffer().and_then(|buffer| Ok(buffer.to_host(out)?));
             end_wait(waiting);
-            Ok(read?)
+            read
         }
         None => {
             out.fill(0);
@@ -180,7 +176,7 @@ pub fn synchronize(placement: Option<Placement>) -> Result<()> {
     let (mut runs, mut result) = (Vec::new(), Ok(()));
     let placements: Vec<Placement>;
     let waiting = {
-        let mut engine = lock()?;
+        let engine = lock()?;
         if !engine.is_open() {
             return Ok(());
         }
@@ -188,18 +184,25 @@ pub fn synchronize(placement: Option<Placement>) -> Result<()> {
             Some(placement) => vec![placement],
             None => engine.placements().collect(),
         };
-        let waiting = engine.observer.begin_wait(Reason::Synchronize);
-        for &placement in &placements {
-            result = result.and(engine.launch_all(placement, Reason::Synchronize).map_err(Error::from));
-            runs.extend(engine.runtime()?.take_in_flight(placement));
-        }
-        waiting
+        engine.observer.begin_wait(Reason::Synchronize)
     };
+    let mut jobs = Vec::new();
+    for &placement in &placements {
+        let (mut engine, flushed) = lock_when_launched(placement, Reason::Synchronize)?;
+        result = result.and(flushed);
+        runs.extend(engine.runtime()?.take_in_flight(placement));
+        jobs = engine.runner.jobs.unfinished();
+    }
+    // Errors of jobs show where their results are read; a job without any is asked for its error below.
+    for job in jobs {
+        job.wait(None);
+    }
     // All of them, also behind one that failed.
     for run in runs {
         result = result.and(run.wait().map_err(Error::from));
     }
     end_wait(waiting);
+    result = result.and(lock()?.runner.jobs.take_failure());
     placements.into_iter().fold(result, |result, placement| result.and(look_at_answers(placement)))
 }
 
@@ -233,7 +236,7 @@ fn look_at_answers(placement: Placement) -> Result<()> {
     look(&answers)
 }
 
-fn type_of(tensor: &TensorArg) -> Result<Type> {
+pub(crate) fn type_of(tensor: &TensorArg) -> Result<Type> {
     let dtype = call::held(tensor.dtype)?;
     Ok(Type::new(dtype, tensor.sizes()))
 }

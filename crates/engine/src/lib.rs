@@ -14,6 +14,7 @@ pub mod lines;
 mod mode;
 mod placement;
 pub mod stats;
+mod ticket;
 
 // Values, and the arguments of calls.
 pub mod call;
@@ -42,12 +43,14 @@ mod engine;
 mod events;
 pub mod export;
 mod host;
+mod host_job;
 mod operator_call;
 
 pub use engine::{Engine, fork_guard, in_bad_fork, lock};
 pub use error::{Error, ErrorKind, Result};
 pub use events::Event;
 pub use host::{copy_to_host, look_at_last_answers, synchronize};
+pub use host_job::JobOutput;
 pub use memory::MemoryUse;
 pub use mode::Mode;
 pub use observe::explain;
@@ -56,4 +59,6 @@ pub use placement::Placement;
 pub use record::reason::Reason;
 pub use record::scopes;
 pub use registry::compiled::{BoundedInput, CompiledGraph, SchemaArg};
+pub use run::jobs::Work;
 pub use storage::Storage;
+pub use ticket::Ticket;

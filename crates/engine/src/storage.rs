@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
-    Ordering::{Acquire, Release},
+    Ordering::{Acquire, Relaxed, Release},
 };
 use std::sync::{Arc, Weak};
 
@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::memory;
 use crate::padded::Padded;
 use crate::placement::Placement;
+use crate::ticket::Ticket;
 
 /// What a value takes at most, in bytes, whose buffer others may share. No program is given the memory of such a value:
 /// otherwise a program that takes a shared buffer would have to be a different one.
@@ -28,8 +29,10 @@ pub(crate) struct Value {
     pending: AtomicU32,
     /// Where the value stands among the inputs of the chunk being recorded: chunk number and index.
     pub mark: AtomicU64,
-    /// How many chunks that wait for their executables read it.
+    /// How many chunks that wait for their executables, and jobs of the host, read it.
     holds: AtomicUsize,
+    /// How many jobs of the host hold its buffer. Changes while the state is locked.
+    lent: AtomicUsize,
 }
 
 /// The `pending` of a value that does not wait in a chunk.
@@ -43,6 +46,8 @@ pub(crate) enum ValueState {
     },
     /// An output of a chunk that waits for its executable.
     Queued,
+    /// An output of a job of the host that has not finished.
+    Promised(Arc<Ticket>),
     Ready(Arc<pjrt::Buffer>),
     /// Its program failed.
     Failed(Arc<Error>),
@@ -54,11 +59,11 @@ impl Value {
             ValueState::Pending { output } => output,
             _ => COMPUTED,
         };
-        let (mark, holds) = (AtomicU64::new(u64::MAX), AtomicUsize::new(0));
-        Arc::new(Value { ty, state: Mutex::new(state), pending: pending.into(), mark, holds })
+        let (mark, holds, lent) = (AtomicU64::new(u64::MAX), AtomicUsize::new(0), AtomicUsize::new(0));
+        Arc::new(Value { ty, state: Mutex::new(state), pending: pending.into(), mark, holds, lent })
     }
 
-    /// A chunk that waits for its executable begins to hold the value. It runs before anything that is recorded now, so it
+    /// A chunk that waits for its executable, or a job of the host, begins to hold the value. It runs before anything that is recorded now, so it
     /// does not keep the buffer from being donated.
     pub fn hold(&self) {
         self.holds.fetch_add(1, Release);
@@ -93,14 +98,45 @@ impl Value {
         matches!(*self.state.lock(), ValueState::Failed(_))
     }
 
+    /// The value's buffer. Waits for the job of the host that makes it, if there is one; that job must have begun.
     pub fn buffer(&self) -> Result<Arc<pjrt::Buffer>> {
-        match &*self.state.lock() {
-            ValueState::Ready(buffer) => Ok(Arc::clone(buffer)),
-            ValueState::Failed(error) => Err((**error).clone()),
-            ValueState::Pending { .. } | ValueState::Queued => {
-                Err(Error::runtime("internal error: a value was used before its launch"))
-            }
+        loop {
+            let ticket = match &*self.state.lock() {
+                ValueState::Ready(buffer) => return Ok(Arc::clone(buffer)),
+                ValueState::Failed(error) => return Err((**error).clone()),
+                ValueState::Promised(ticket) => Arc::clone(ticket),
+                ValueState::Pending { .. } | ValueState::Queued => {
+                    return Err(Error::runtime("internal error: a value was used before its launch"));
+                }
+            };
+            ticket.wait(None);
         }
+    }
+
+    /// The job of the host that makes the value, while it has not finished.
+    pub fn maker(&self) -> Option<Arc<Ticket>> {
+        match &*self.state.lock() {
+            ValueState::Promised(ticket) => Some(Arc::clone(ticket)),
+            _ => None,
+        }
+    }
+
+    /// The buffer of a value that is there, for a job of the host; [`Value::take_back`] ends it.
+    pub fn lend(&self) -> Result<Arc<pjrt::Buffer>> {
+        match &*self.state.lock() {
+            ValueState::Ready(buffer) => {
+                self.lent.fetch_add(1, Relaxed);
+                Ok(Arc::clone(buffer))
+            }
+            ValueState::Failed(error) => Err((**error).clone()),
+            _ => Err(Error::runtime("internal error: a job of the host began before its inputs were there")),
+        }
+    }
+
+    pub fn take_back(&self, buffer: Arc<pjrt::Buffer>) {
+        let _state = self.state.lock();
+        drop(buffer);
+        self.lent.fetch_sub(1, Relaxed);
     }
 
     /// The number that it is: a 0-d int64 on a device. Waits for it.
@@ -110,11 +146,11 @@ impl Value {
         Ok(i64::from_ne_bytes(bytes))
     }
 
-    /// Whether nobody but this value holds its buffer, or will when there is one.
+    /// Whether nobody but this value, and jobs of the host, holds its buffer, or will when there is one.
     pub fn owns_buffer(&self) -> bool {
         match &*self.state.lock() {
-            ValueState::Ready(buffer) => Arc::strong_count(buffer) == 1,
-            state => matches!(state, ValueState::Queued),
+            ValueState::Ready(buffer) => Arc::strong_count(buffer) == 1 + self.lent.load(Relaxed),
+            state => matches!(state, ValueState::Queued | ValueState::Promised(_)),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Buffers: arrays on a device.
 
+use std::borrow::Borrow;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -120,28 +121,10 @@ impl Buffer {
     /// Copies memory that this process can read, without the plugin's threads: for a small array they take
     /// some forty times as long. False, with nothing copied, where that cannot be done.
     fn read_in_place(&self, out: &mut [u8]) -> Result<bool> {
-        if !self.is_plain_memory(out.len()).unwrap_or(false) {
-            return Ok(false);
-        }
-        self.ready()?;
-        // A reference from outside keeps the memory where it is, even if another thread donates the buffer.
-        // SAFETY: the buffer is all that the struct points to.
-        let pinned = unsafe {
-            self.call(sys::PJRT_Buffer_IncreaseExternalReferenceCount_Args { buffer: self.as_raw(), ..Struct::new() })
-        };
-        if pinned.is_err() {
-            return Ok(false);
-        }
-        let source = self.unsafe_pointer();
-        if let Ok(source @ 1..) = source {
-            // SAFETY: on the CPU this is the address of the array, which is as long as `out`, and is complete.
-            unsafe { ptr::copy_nonoverlapping(source as *const u8, out.as_mut_ptr(), out.len()) };
-        }
-        // SAFETY: the buffer is all that the struct points to, and the count was increased above.
-        unsafe {
-            self.call(sys::PJRT_Buffer_DecreaseExternalReferenceCount_Args { buffer: self.as_raw(), ..Struct::new() })
-        }?;
-        Ok(matches!(source, Ok(1..)))
+        let Some(memory) = HostMemory::of(self, out.len())? else { return Ok(false) };
+        // SAFETY: the memory is as long as `out`, and complete.
+        unsafe { ptr::copy_nonoverlapping(memory.address().cast_const(), out.as_mut_ptr(), out.len()) };
+        Ok(true)
     }
 
     /// Whether the array is so many bytes of this process's memory, dense and row-major, and no fewer or more.
@@ -309,6 +292,57 @@ impl Buffer {
         let arguments =
             unsafe { self.call(sys::PJRT_Buffer_UnsafePointer_Args { buffer: self.as_raw(), ..Struct::new() }) }?;
         Ok(arguments.buffer_pointer)
+    }
+}
+
+/// The memory of an array, which this process can reach and which stays where it is until this is dropped.
+pub struct HostMemory<B: Borrow<Buffer>> {
+    buffer: B,
+    address: usize,
+}
+
+impl<B: Borrow<Buffer>> HostMemory<B> {
+    /// Waits until the array is there. None where it is not `size` bytes, dense and row-major, of this process's memory.
+    ///
+    /// # Errors
+    /// What its computation failed with.
+    pub fn of(buffer: B, size: usize) -> Result<Option<Self>> {
+        let array = buffer.borrow();
+        if !array.is_plain_memory(size).unwrap_or(false) {
+            return Ok(None);
+        }
+        array.ready()?;
+        // A reference from outside keeps the memory where it is, even if another thread donates the buffer.
+        // SAFETY: the buffer is all that the struct points to.
+        let pinned = unsafe {
+            array.call(sys::PJRT_Buffer_IncreaseExternalReferenceCount_Args { buffer: array.as_raw(), ..Struct::new() })
+        };
+        if pinned.is_err() {
+            return Ok(None);
+        }
+        let address = array.unsafe_pointer().unwrap_or(0);
+        let memory = Self { buffer, address };
+        Ok((address != 0).then_some(memory))
+    }
+
+    /// The array itself.
+    pub fn buffer(&self) -> &B {
+        &self.buffer
+    }
+
+    /// The first byte. Who writes there must know that no program reads the array.
+    pub fn address(&self) -> *mut u8 {
+        self.address as *mut u8
+    }
+}
+
+impl<B: Borrow<Buffer>> Drop for HostMemory<B> {
+    fn drop(&mut self) {
+        let array = self.buffer.borrow();
+        // SAFETY: the buffer is all that the struct points to, and the count was increased for this reference.
+        let _ = unsafe {
+            array.call(sys::PJRT_Buffer_DecreaseExternalReferenceCount_Args { buffer: array.as_raw(), ..Struct::new() })
+        };
     }
 }
 

@@ -212,6 +212,27 @@ impl Client {
         Ok(buffer)
     }
 
+    /// A dense, row-major array on a device whose elements are not set: for a caller that writes them through
+    /// [`crate::HostMemory`].
+    ///
+    /// # Errors
+    /// `Unimplemented` where the plugin is older than the function. Where there is no such device, or its memory is
+    /// used up.
+    pub fn uninitialized_buffer(&self, element_type: ElementType, dims: &[i64], device: usize) -> Result<Buffer> {
+        let mut arguments = sys::PJRT_Client_CreateUninitializedBuffer_Args {
+            client: self.inner.raw,
+            shape_dims: dims.as_ptr(),
+            shape_num_dims: dims.len(),
+            shape_element_type: element_type.to_raw(),
+            device: self.inner.device(device, "PJRT_Client_CreateUninitializedBuffer")?,
+            ..Struct::new()
+        };
+        // SAFETY: the client and the device are live, and the dimensions outlive the call.
+        unsafe { self.inner.api.call(&mut arguments) }?;
+        // SAFETY: the buffer is new and ours.
+        unsafe { Buffer::from_raw(&self.inner, arguments.buffer) }
+    }
+
     /// # Safety
     /// `data` points to as many bytes as the shape says, which live and rest for as long as `semantics` needs them.
     #[inline]

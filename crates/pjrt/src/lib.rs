@@ -39,7 +39,7 @@ mod sys;
 mod topology;
 mod value;
 
-pub use buffer::{Buffer, ElementType};
+pub use buffer::{Buffer, ElementType, HostMemory};
 pub use client::Client;
 pub use device::{Device, MemoryStats};
 pub use error::{Code, Error, Result};

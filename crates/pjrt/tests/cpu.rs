@@ -5,7 +5,7 @@ mod common;
 use std::sync::{Arc, mpsc};
 
 use common::{bytes, client, floats, plugin_path};
-use pjrt::{Buffer, Client, Code, CompileOptions, ElementType, LoadedExecutable, Plugin, Value};
+use pjrt::{Buffer, Client, Code, CompileOptions, ElementType, HostMemory, LoadedExecutable, Plugin, Value};
 
 const ADD: &str = "func.func @main(%a: tensor<2x2xf32>, %b: tensor<2x2xf32>) -> tensor<2x2xf32> {
   %0 = stablehlo.add %a, %b : tensor<2x2xf32>
@@ -360,4 +360,17 @@ fn replicas_communicate() {
             .map(|thread| thread.join().unwrap())
     });
     assert_eq!(sums, [vec![3.; 4], vec![3.; 4]]);
+}
+
+#[test]
+fn the_host_writes_an_array_that_a_program_then_takes() {
+    let filled = client().uninitialized_buffer(ElementType::F32, &[2, 2], 0).expect("a buffer");
+    {
+        let memory = HostMemory::of(&filled, 16).expect("a complete array").expect("memory of this process");
+        // SAFETY: the array is four floats long, and no program reads it.
+        unsafe { memory.address().cast::<[f32; 4]>().write_unaligned([1.0, 2.0, 3.0, 4.0]) };
+    }
+    let outputs = run(&compile(ADD), 0, &[&filled, &square([10.0; 4], 0)]);
+    assert_eq!(floats(&outputs[0]), [11.0, 12.0, 13.0, 14.0]);
+    assert!(HostMemory::of(&filled, 12).expect("a complete array").is_none(), "another size");
 }

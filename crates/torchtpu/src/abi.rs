@@ -14,6 +14,9 @@ use engine::{
 };
 use stablehlo::{Number, Precision};
 
+use crate::jobs::{
+    tt_close_lane, tt_is_synchronous, tt_open_lane, tt_post_job, tt_ticket_release, tt_ticket_state, tt_ticket_wait,
+};
 use crate::location;
 
 /// Each function that the core defines is declared so in `csrc/abi.h`, or this does not compile.
@@ -57,18 +60,18 @@ pub(crate) fn guarded<T>(f: impl FnOnce() -> Result<T>) -> std::result::Result<T
     result.map_err(|error| remember(&error))
 }
 
-fn status(f: impl FnOnce() -> Result<()>) -> AbiStatus {
+pub(crate) fn status(f: impl FnOnce() -> Result<()>) -> AbiStatus {
     if guarded(f).is_ok() { AbiStatus::Ok } else { AbiStatus::Error }
 }
 
-fn placement(device: i32) -> Result<Placement> {
+pub(crate) fn placement(device: i32) -> Result<Placement> {
     let device = usize::try_from(device).map_err(|_| Error::runtime(format!("invalid device index {device}")))?;
     Ok(Placement::on(device))
 }
 
 /// # Safety
 /// `pointer` points to `length` values that live as long as the call, or `length` is zero.
-unsafe fn list<'a, T>(pointer: *const T, length: usize) -> &'a [T] {
+pub(crate) unsafe fn list<'a, T>(pointer: *const T, length: usize) -> &'a [T] {
     // SAFETY: by the contract above.
     if length == 0 { &[] } else { unsafe { slice::from_raw_parts(pointer, length) } }
 }
@@ -82,7 +85,7 @@ unsafe fn list_mut<'a, T>(pointer: *mut T, length: usize) -> &'a mut [T] {
 
 /// # Safety
 /// `text` is a C string that lives as long as the call.
-unsafe fn text<'a>(text: *const c_char) -> std::borrow::Cow<'a, str> {
+pub(crate) unsafe fn text<'a>(text: *const c_char) -> std::borrow::Cow<'a, str> {
     // SAFETY: by the contract above.
     unsafe { CStr::from_ptr(text) }.to_string_lossy()
 }
@@ -92,6 +95,13 @@ unsafe fn text<'a>(text: *const c_char) -> std::borrow::Cow<'a, str> {
 unsafe fn tensor<'a>(tensor: *const ::abi::Tensor) -> &'a TensorArg {
     // SAFETY: by the contract above; a `TensorArg` is laid out as what it wraps.
     unsafe { &*tensor.cast() }
+}
+
+/// # Safety
+/// `tensors` points to `length` live tensors of this backend, or `length` is zero.
+pub(crate) unsafe fn tensor_list<'a>(tensors: *const ::abi::Tensor, length: usize) -> &'a [TensorArg] {
+    // SAFETY: by the contract above; a `TensorArg` is laid out as what it wraps.
+    unsafe { list(tensors.cast(), length) }
 }
 
 #[unsafe(no_mangle)]
@@ -200,7 +210,7 @@ unsafe extern "C" fn tt_locate_last_call(device: i32) {
 }
 
 /// Says on which line the caller stands, where the engine wants to know.
-fn note_line() {
+pub(crate) fn note_line() {
     if engine::lines::wanted() {
         location::note();
     }
@@ -444,7 +454,7 @@ unsafe fn event<'a>(event: u64) -> &'a Event {
 unsafe extern "C" fn tt_event_query(handle: u64, done: *mut u8) -> AbiStatus {
     // SAFETY: the ABI promises a live event and a place for the answer.
     status(|| unsafe {
-        *done = u8::from(event(handle).is_done());
+        *done = u8::from(event(handle).is_done()?);
         Ok(())
     })
 }
@@ -453,8 +463,7 @@ unsafe extern "C" fn tt_event_query(handle: u64, done: *mut u8) -> AbiStatus {
 unsafe extern "C" fn tt_event_wait(handle: u64) -> AbiStatus {
     status(|| {
         // SAFETY: the ABI promises a live event.
-        unsafe { event(handle) }.wait();
-        Ok(())
+        unsafe { event(handle) }.wait().map(drop)
     })
 }
 
@@ -462,7 +471,7 @@ unsafe extern "C" fn tt_event_wait(handle: u64) -> AbiStatus {
 unsafe extern "C" fn tt_event_elapsed(start: u64, end: u64, milliseconds: *mut f64) -> AbiStatus {
     // SAFETY: the ABI promises live events and a place for the answer.
     status(|| unsafe {
-        *milliseconds = event(start).milliseconds_until(event(end));
+        *milliseconds = event(start).milliseconds_until(event(end))?;
         Ok(())
     })
 }

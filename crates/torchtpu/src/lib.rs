@@ -6,6 +6,7 @@ mod abi;
 mod cache;
 mod explain;
 mod graph;
+mod jobs;
 mod location;
 mod warning;
 
@@ -425,6 +426,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         explain::end_explaining,
         graph::define_graph,
         graph::stablehlo,
+        jobs::process_group,
     );
     module.add_class::<graph::CompiledGraph>()?;
     Ok(())

@@ -206,6 +206,11 @@ impl Machine<'_> {
         })
     }
 
+    /// How many processes torchrun has started on this machine, if it has.
+    fn local_ranks(&self) -> Option<i64> {
+        self.variable("LOCAL_WORLD_SIZE")?.parse().ok().filter(|count| (1..=MAX_CPU_DEVICES).contains(count))
+    }
+
     /// The options for a kind's client. Those that a plugin does not know are ignored by the CPU plugin,
     /// and refused by the CUDA plugin.
     pub(super) fn client_options(&self, kind: Kind) -> Result<Vec<(&'static str, Value)>> {
@@ -218,7 +223,8 @@ impl Machine<'_> {
                     Ok(count @ 1..=MAX_CPU_DEVICES) => Some(count),
                     _ => return Err(bad(NAME, &text, &format!("a whole number from 1 to {MAX_CPU_DEVICES}"))),
                 },
-                None => (kind == Kind::Cpu).then_some(1),
+                // Under torchrun a script takes the device of its local rank.
+                None => (kind == Kind::Cpu).then(|| self.local_ranks().unwrap_or(1)),
             };
             options.extend(count.map(|count| ("cpu_device_count", Value::Int(count))));
         }

@@ -140,6 +140,9 @@ fn options_of_the_cpu_plugin() {
     assert_eq!(options(Kind::Other, "4").unwrap(), [("cpu_device_count", Value::Int(4))]);
     assert_eq!(options(Kind::Other, "").unwrap(), []);
     assert_eq!(options(Kind::Tpu, "4").unwrap(), []);
+    let ranks = |count| root.with(&[("LOCAL_WORLD_SIZE", count)], |machine| machine.client_options(Kind::Cpu));
+    assert_eq!(ranks("3").unwrap(), [("cpu_device_count", Value::Int(3))]);
+    assert_eq!(ranks("many").unwrap(), [("cpu_device_count", Value::Int(1))]);
     for text in ["0", "-1", "two", "1.5", "1025"] {
         let message = options(Kind::Cpu, text).unwrap_err().to_string();
         assert_eq!(message, format!("TORCHTPU_NUM_DEVICES={text}: it must be a whole number from 1 to 127"));

@@ -19,6 +19,7 @@ pub enum Reason {
     Large,
     Beat,
     Upload,
+    Collective,
 }
 
 impl fmt::Display for Reason {
@@ -37,6 +38,7 @@ impl fmt::Display for Reason {
             Reason::Large => "results and uploads are as large as a program may hold",
             Reason::Beat => "the loop came back to the operator that the program begins with",
             Reason::Upload => "a tensor is copied from the host, as at the start of a step",
+            Reason::Collective => "a collective takes a result",
         })
     }
 }

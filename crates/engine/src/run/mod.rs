@@ -4,6 +4,7 @@
 mod answers;
 pub(crate) mod constants;
 mod inspect;
+pub(crate) mod jobs;
 pub(crate) mod launcher;
 mod module_text;
 mod programs;
@@ -26,9 +27,11 @@ use crate::record::chunk::{Chunk, Extra};
 use crate::record::reason::Reason;
 use crate::registry::Registry;
 use crate::storage::{Value, ValueState};
+use crate::ticket::Ticket;
 pub(crate) use answers::{Answer, look};
 use constants::Constants;
 use inspect::inspect;
+use jobs::Jobs;
 use programs::Programs;
 use runtime::Runtime;
 
@@ -83,6 +86,7 @@ pub(crate) struct Runner {
     queues: Vec<VecDeque<Launch>>,
     /// What programs have answered that nobody has looked at.
     answers: Vec<Vec<Answer>>,
+    pub jobs: Jobs,
 }
 
 impl Runner {
@@ -94,6 +98,7 @@ impl Runner {
             constants: Constants::default(),
             queues: Vec::new(),
             answers: Vec::new(),
+            jobs: Jobs::default(),
         }
     }
 
@@ -180,7 +185,7 @@ impl Runner {
         launch: Launch,
         context: &mut Context<'_>,
     ) -> (Submitted, Option<Chunk>) {
-        if self.queues[placement.device()].is_empty() && launch.program.executable.is_made() {
+        if self.queues[placement.device()].is_empty() && self.can_launch(&launch) {
             let (result, chunk) = self.launch(placement, launch, context);
             return (result, Some(chunk));
         }
@@ -194,10 +199,10 @@ impl Runner {
         self.queues[placement.device()].push_back(launch);
         // Debug waits for each operator. The user's own flags are accepted or refused at the call.
         if context.eager.mode == Mode::Debug || has_flags {
-            while self.queues[placement.device()].len() > 1 {
-                self.launch_earlier(placement, context);
-            }
-            return (self.launch_next(placement, context), None);
+            // A job of the host may wait for what the user calls next: it is not waited for here.
+            let waits =
+                self.catch_up_to_job(placement, 1, context).is_some() || self.job_before_next(placement).is_some();
+            return (if waits { Ok(()) } else { self.launch_next(placement, context) }, None);
         }
         // It may have been made in the meantime, and the launcher may have looked before.
         self.launch_made(context);
@@ -207,14 +212,51 @@ impl Runner {
         (Ok(()), None)
     }
 
-    /// Launches the chunks at the heads of the queues whose executables are made.
+    /// Launches the chunks at the heads of the queues that wait for nothing any more, and begins jobs of the host likewise.
     pub fn launch_made(&mut self, context: &mut Context<'_>) {
+        self.begin_jobs();
         for placement in Placement::on_each(self.queues.len()) {
             let is_made = |launch: &Launch| launch.program.executable.is_made();
-            while self.queues[placement.device()].front().is_some_and(is_made) {
+            while self.queues[placement.device()].front().is_some_and(is_made)
+                && self.job_before_next(placement).is_none()
+            {
                 self.launch_earlier(placement, context);
             }
         }
+    }
+
+    /// Begins the jobs of the host whose inputs are there.
+    fn begin_jobs(&mut self) {
+        if let Some(runtime) = &self.runtime {
+            self.jobs.begin(runtime, runtime.made);
+        }
+    }
+
+    fn can_launch(&mut self, launch: &Launch) -> bool {
+        launch.program.executable.is_made() && self.jobs.before(&launch.chunk.inputs, &launch.usage.donated).is_none()
+    }
+
+    /// A job of the host that must finish before the next chunk of a queue can be launched.
+    fn job_before_next(&mut self, placement: Placement) -> Option<Arc<Ticket>> {
+        let next = self.queues.get(placement.device())?.front()?;
+        self.jobs.before(&next.chunk.inputs, &next.usage.donated)
+    }
+
+    /// Launches what a queue holds but for the last `left` chunks, waiting for compilers. Ends early at a job of the host
+    /// that must finish first, and returns it.
+    pub fn catch_up_to_job(
+        &mut self,
+        placement: Placement,
+        left: usize,
+        context: &mut Context<'_>,
+    ) -> Option<Arc<Ticket>> {
+        while self.queues.get(placement.device()).is_some_and(|queue| queue.len() > left) {
+            if let Some(job) = self.job_before_next(placement) {
+                return Some(job);
+            }
+            self.launch_earlier(placement, context);
+        }
+        None
     }
 
     /// Launches all that a queue holds, waiting for compilers. A value that is lost says so when it is read.
@@ -225,6 +267,9 @@ impl Runner {
     }
 
     fn launch_next(&mut self, placement: Placement, context: &mut Context<'_>) -> Submitted {
+        while let Some(job) = self.job_before_next(placement) {
+            job.wait(None);
+        }
         let Some(launch) = self.queues[placement.device()].pop_front() else { return Ok(()) };
         // Waits. An error shows when the executable is used.
         let _ = launch.program.executable.get();
@@ -243,6 +288,7 @@ impl Runner {
         let values: Vec<Option<Arc<Value>>> =
             usage.live.iter().map(|&output| chunk.outputs[output as usize].upgrade()).collect();
         let executed = self.execute(placement, &chunk, &program, &values, explained, context.observer);
+        self.begin_jobs();
         answers::keep(&mut self.answers[placement.device()], &mut chunk);
         let result = match executed {
             // What Debug mode finds in the results does not undo them.

@@ -20,8 +20,8 @@ const IN_FLIGHT: usize = 512;
 pub(crate) struct Runtime {
     pub platform: Arc<Platform>,
     pub cache: Arc<Cache>,
-    /// Called on some thread when an executable is made.
-    made: fn(),
+    /// Called on some thread when an executable is made, or a job of the host has finished.
+    pub made: fn(),
     scalars: FxHashMap<(Placement, DType, [u8; 16]), Arc<Buffer>>,
     in_flight: Vec<Vec<Arc<Event>>>,
 }

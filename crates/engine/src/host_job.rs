@@ -1,0 +1,79 @@
+//! Posting jobs of the host.
+
+use std::sync::Arc;
+
+use crate::call::TensorArg;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::host::type_of;
+use crate::placement::Placement;
+use crate::record::reason::Reason;
+use crate::run::jobs::{Job, Work};
+use crate::storage::{Value, ValueState};
+use crate::ticket::Ticket;
+
+/// A tensor that a job writes. With `initial`, its memory begins as a copy of that input, else with anything.
+pub struct JobOutput {
+    pub tensor: TensorArg,
+    pub initial: Option<usize>,
+}
+
+impl Engine {
+    /// A new lane for jobs.
+    pub fn open_lane(&mut self) -> u64 {
+        self.runner.jobs.open_lane()
+    }
+
+    /// Closes a lane. Jobs that have begun go on; those that wait for their inputs fail.
+    pub fn close_lane(&mut self, lane: u64) {
+        self.runner.jobs.close_lane(lane);
+        self.launch_made();
+    }
+
+    /// Posts a job: it begins when its inputs are there and the jobs posted before it in the same lane have run. The outputs
+    /// have their new values from now on.
+    ///
+    /// # Errors
+    /// Where the arguments cannot be used. What fails later fails the outputs and the ticket.
+    pub fn post_job(
+        &mut self,
+        lane: u64,
+        name: String,
+        placement: Placement,
+        inputs: &[TensorArg],
+        outputs: &[JobOutput],
+        work: Work,
+    ) -> Result<Arc<Ticket>> {
+        if !self.runner.jobs.has_lane(lane) {
+            return Err(Error::runtime(format!("{name}: the process group was destroyed")));
+        }
+        let client = self.runtime()?.platform.client.clone();
+        self.recorder.check(placement)?;
+        let mut read = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            let ty = type_of(input)?;
+            let value = if ty.numel() == 0 { None } else { self.dense_value(input, &ty)? };
+            read.push((value, ty));
+        }
+        if read.iter().flat_map(|(value, _)| value).any(|value| value.pending().is_some()) {
+            self.flush(placement, Reason::Collective)?;
+        }
+        let ticket = Arc::new(Ticket::default());
+        let mut promised = Vec::with_capacity(outputs.len());
+        let mut written = Vec::with_capacity(outputs.len());
+        for output in outputs {
+            let ty = type_of(&output.tensor)?;
+            let value = Value::new(self.registry.types.intern(&ty), ValueState::Promised(Arc::clone(&ticket)));
+            written.push((Arc::downgrade(&value), ty.clone(), output.initial));
+            promised.push((value, ty));
+        }
+        let ticket_of_job = Arc::clone(&ticket);
+        let job = Job { name, placement, client, inputs: read, outputs: written, work, ticket: ticket_of_job };
+        self.runner.jobs.post(lane, job);
+        for (output, (value, ty)) in outputs.iter().zip(promised) {
+            self.write_whole(&output.tensor, &ty, value)?;
+        }
+        self.launch_made();
+        Ok(ticket)
+    }
+}

@@ -1,0 +1,132 @@
+//! The functions of `csrc/abi.h` for jobs of the host, and the process group that posts them.
+
+use std::ffi::{CStr, c_char};
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::call::TensorArg;
+use engine::{Error, JobOutput, Mode, Result, Ticket};
+use pyo3::prelude::*;
+
+use crate::abi::{guarded, list, note_line, placement, status, tensor_list, text};
+
+/// What the shim wants done.
+struct Context(::abi::Job);
+
+// SAFETY: the ABI allows both functions from any thread.
+unsafe impl Send for Context {}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        if let Some(release) = self.0.release {
+            // SAFETY: the context is ours, and not used again.
+            unsafe { release(self.0.context) };
+        }
+    }
+}
+
+impl Context {
+    fn run(self, inputs: &[*const u8], outputs: &[*mut u8]) -> Result<()> {
+        let Some(run) = self.0.run else { return Ok(()) };
+        let mut message: [c_char; 4096] = [0; 4096];
+        let (inputs, outputs) = (inputs.as_ptr().cast(), outputs.as_ptr().cast());
+        // SAFETY: the context is alive, there is memory for each input and output, and the message has its room.
+        let result = unsafe { run(self.0.context, inputs, outputs, message.as_mut_ptr(), message.len()) };
+        if result == 0 {
+            return Ok(());
+        }
+        // SAFETY: the callee ends the message with a zero.
+        Err(Error::runtime(unsafe { CStr::from_ptr(message.as_ptr()) }.to_string_lossy()))
+    }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn tt_open_lane() -> u64 {
+    guarded(|| Ok(engine::lock()?.open_lane())).unwrap_or(0)
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn tt_close_lane(lane: u64) {
+    let _ = guarded(|| {
+        engine::lock()?.close_lane(lane);
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn tt_post_job(device: i32, job: *const ::abi::Job, ticket: *mut u64) -> ::abi::Status {
+    status(|| {
+        // SAFETY: the ABI promises a job.
+        let job = unsafe { *job };
+        let context = Context(job);
+        note_line();
+        // SAFETY: the ABI promises a C string, and as many tensors as it says.
+        let (name, inputs, outputs, initial) = unsafe {
+            let tensors = |list: *const ::abi::Tensor, length| tensor_list(list, length);
+            let initial = list(job.initial, job.n_outputs);
+            (text(job.name), tensors(job.inputs, job.n_inputs), tensors(job.outputs, job.n_outputs), initial)
+        };
+        let output = |(tensor, initial): (&TensorArg, &i32)| JobOutput {
+            tensor: *tensor,
+            initial: usize::try_from(*initial).ok(),
+        };
+        let outputs: Vec<JobOutput> = outputs.iter().zip(initial).map(output).collect();
+        let work = Box::new(move |inputs: &[*const u8], outputs: &[*mut u8]| context.run(inputs, outputs));
+        let placement = placement(device)?;
+        let posted = engine::lock()?.post_job(job.lane, name.into_owned(), placement, inputs, &outputs, work)?;
+        // SAFETY: the ABI promises a place for the answer.
+        unsafe { *ticket = Arc::into_raw(posted) as u64 };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// `handle` came from `tt_post_job` and has not been released.
+unsafe fn ticket<'a>(handle: u64) -> &'a Ticket {
+    // SAFETY: by the contract above.
+    unsafe { &*(handle as *const Ticket) }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn tt_ticket_state(handle: u64) -> ::abi::TicketState {
+    // SAFETY: the ABI promises a live ticket.
+    match unsafe { ticket(handle) }.result() {
+        None => ::abi::TicketState::Running,
+        Some(Ok(())) => ::abi::TicketState::Done,
+        Some(Err(_)) => ::abi::TicketState::Failed,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn tt_ticket_wait(handle: u64, milliseconds: i64) -> ::abi::Status {
+    status(|| {
+        let timeout = u64::try_from(milliseconds).ok().map(Duration::from_millis);
+        let too_late = || Err(Error::runtime(format!("a collective did not end within {milliseconds} ms")));
+        // SAFETY: the ABI promises a live ticket.
+        unsafe { ticket(handle) }.wait(timeout).unwrap_or_else(too_late)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn tt_ticket_release(handle: u64) {
+    let _ = guarded(|| {
+        // SAFETY: the receiver of the ticket gives it back, once.
+        drop(unsafe { Arc::from_raw(handle as *const Ticket) });
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn tt_is_synchronous() -> u8 {
+    u8::from(guarded(|| Ok(engine::lock()?.mode().0 == Mode::Debug)).unwrap_or(false))
+}
+
+/// A c10d backend for tensors of the device, over a backend for the same ranks that takes tensors of the CPU.
+#[pyfunction]
+pub fn process_group(py: Python<'_>, gloo: Py<PyAny>, timeout_milliseconds: i64) -> PyResult<Py<PyAny>> {
+    // SAFETY: the callee takes its own reference to a live object, and returns a new one or sets an exception.
+    unsafe {
+        let group = ::abi::tt_process_group(gloo.as_ptr().cast(), timeout_milliseconds);
+        Bound::from_owned_ptr_or_err(py, group.cast()).map(Bound::unbind)
+    }
+}

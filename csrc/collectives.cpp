@@ -1,0 +1,142 @@
+// Collectives as jobs of the core: work of the host on the memory of the device's tensors, beside the device's programs.
+#include "collectives.h"
+
+namespace torchtpu {
+namespace {
+
+struct Shape {
+  std::vector<int64_t> sizes;
+  at::ScalarType dtype;
+};
+
+struct Job {
+  std::vector<Shape> inputs, outputs;
+  Body body;
+};
+
+Tensors wrap(const std::vector<Shape>& shapes, void* const* memory) {
+  Tensors tensors;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    tensors.push_back(at::from_blob(memory[i], shapes[i].sizes, at::TensorOptions(shapes[i].dtype)));
+  }
+  return tensors;
+}
+
+int32_t run_job(void* context, void* const* inputs, void* const* outputs, char* message, size_t capacity) {
+  std::string failure;
+  try {
+    auto& job = *static_cast<Job*>(context);
+    Tensors read = wrap(job.inputs, inputs), written = wrap(job.outputs, outputs);
+    job.body(read, written);
+    return 0;
+  } catch (const c10::Error& error) {
+    failure = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    failure = error.what();
+  } catch (...) {
+    failure = "unknown C++ exception";
+  }
+  copy_message(failure, message, capacity);
+  return -1;
+}
+
+void release_job(void* context) {
+  delete static_cast<Job*>(context);
+}
+
+// A posted job. `wait` puts what follows behind it and returns at once, but for jobs whose end the host asks for.
+class TpuWork final : public c10d::Work {
+ public:
+  TpuWork(int rank, OpType type, uint64_t ticket, uint64_t sequence, Tensors results, bool host_waits,
+          std::shared_ptr<int> source)
+      : Work(rank, type), ticket_(ticket), sequence_(sequence), results_(std::move(results)), host_waits_(host_waits),
+        source_(std::move(source)) {
+    future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    future_->markCompleted(c10::IValue(results_));
+  }
+  ~TpuWork() override { tt_ticket_release(ticket_); }
+
+  bool isCompleted() override { return ended() != TT_RUNNING; }
+  bool isSuccess() const override { return ended() == TT_DONE; }
+  std::exception_ptr exception() const override {
+    try {
+      if (ended() == TT_FAILED) wait_for(kNoTimeout);
+    } catch (...) {
+      return std::current_exception();
+    }
+    return nullptr;
+  }
+  void synchronize() override { wait(kNoTimeout); }
+  bool wait(Clock timeout) override {
+    if (host_waits_ || timeout != kNoTimeout || tt_is_synchronous() || ended() == TT_FAILED) wait_for(timeout);
+    return true;
+  }
+  int sourceRank() const override { return source_ ? *source_ : -1; }
+  Tensors result() override { return results_; }
+  uint64_t getSequencenumber() const override { return sequence_; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+
+ private:
+  TtTicketState ended() const { return tt_ticket_state(ticket_); }
+  void wait_for(Clock timeout) const {
+    NoGil no_gil;
+    check(tt_ticket_wait(ticket_, timeout == kNoTimeout ? -1 : timeout.count()));
+  }
+
+  uint64_t ticket_;
+  uint64_t sequence_;
+  Tensors results_;
+  bool host_waits_;
+  std::shared_ptr<int> source_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+// As bytes, so that data of any dtype can be moved.
+Shape as_bytes(const at::Tensor& tensor) {
+  return {{bytes_of(tensor)}, at::kByte};
+}
+
+Shape as_it_is(const at::Tensor& tensor) {
+  return {tensor.sizes().vec(), tensor.scalar_type()};
+}
+
+}  // namespace
+
+Pointer post_job(Call call, const std::string& name, int rank, uint64_t sequence) {
+  auto job = std::make_unique<Job>();
+  int32_t device = -1;
+  const auto describe_all = [&](const Tensors& tensors, std::vector<Shape>& shapes) {
+    std::vector<TtTensor> described;
+    for (const at::Tensor& tensor : tensors) {
+      TORCH_CHECK(tensor.device().type() == kDevice && tensor.layout() == c10::kStrided,
+                  "process group tpu: expected dense tpu tensors, not one of ", tensor.device());
+      if (device < 0) device = tensor.device().index();
+      TORCH_CHECK(tensor.device().index() == device, "process group tpu: tensors of one collective on ", device_at(device),
+                  " and ", tensor.device());
+      shapes.push_back(call.computes ? as_it_is(tensor) : as_bytes(tensor));
+      described.push_back(describe(*tensor.unsafeGetTensorImpl()));
+    }
+    return described;
+  };
+  const auto read = describe_all(call.inputs, job->inputs), written = describe_all(call.outputs, job->outputs);
+  call.initial.resize(written.size(), -1);
+  const uint64_t lane = call.lane->id;
+  // The lane stays open as long as a job may be in it.
+  job->body = [lane = std::move(call.lane), body = std::move(call.body)](Tensors& in, Tensors& out) { body(in, out); };
+  TtJob posted{name.c_str(), lane,    read.data(),   read.size(), written.data(), call.initial.data(), written.size(),
+               job.release(), run_job, release_job};
+  uint64_t ticket = 0;
+  {
+    NoGil no_gil;
+    if (tt_wants_line()) tt_note_line();
+    check(tt_post_job(device < 0 ? current_device() : device, &posted, &ticket));
+  }
+  // Autograd sees by the version that a tensor was written.
+  for (const at::Tensor& output : call.outputs) {
+    if (!output.is_inference()) output.unsafeGetTensorImpl()->bump_version();
+  }
+  Tensors results = call.outputs.empty() ? std::move(call.results) : std::move(call.outputs);
+  return c10::make_intrusive<TpuWork>(rank, call.type, ticket, sequence, std::move(results), call.host_waits, call.source);
+}
+
+}  // namespace torchtpu

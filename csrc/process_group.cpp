@@ -1,0 +1,402 @@
+// The process group of the device: a c10d backend whose collectives are jobs of the core. On a plugin without a network
+// of its own, a job hands the memory of its tensors to Gloo, on a thread of the core beside the device's programs.
+#include <torch/csrc/utils/pybind.h>
+
+#include <map>
+#include <numeric>
+
+#include "gloo.h"
+
+namespace torchtpu {
+namespace {
+
+// "6 Float, 4 Float"
+std::string spell(const Tensors& tensors) {
+  std::string text;
+  for (const at::Tensor& tensor : tensors) {
+    text += c10::str(text.empty() ? "" : ", ", tensor.numel(), " ", tensor.scalar_type());
+  }
+  return text;
+}
+
+const char* name_of(const c10d::ReduceOp& op) {
+  constexpr const char* kNames[] = {"sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum", "unused"};
+  return kNames[std::min<size_t>(op.op_, std::size(kNames) - 1)];
+}
+
+class ProcessGroup final : public c10d::Backend {
+ public:
+  ProcessGroup(c10::intrusive_ptr<c10d::Backend> gloo, Clock timeout)
+      : Backend(gloo->getRank(), gloo->getSize()), gloo_(std::make_shared<Gloo>(std::move(gloo))),
+        options_(c10::make_intrusive<Options>("tpu", timeout)) {}
+
+  const std::string getBackendName() const override { return "tpu"; }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
+  void setTimeout(Clock timeout) override { options_->timeout = timeout; }
+  uint64_t getSequenceNumberForGroup() override { return sequence_; }
+  void abort() override { gloo_->backend().abort(); }
+
+  Pointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
+    const at::Tensor& tensor = only(tensors, "broadcast");
+    check_root(options.rootRank);
+    const bool is_root = options.rootRank == rank_;
+    const auto body = [gloo = gloo_, options, is_root](Tensors& in, Tensors& out) {
+      gloo->run([&](auto& group) { return group.broadcast(is_root ? in : out, options); });
+    };
+    Call call{.type = OpType::BROADCAST, .body = body, .agreed = c10::str("root ", options.rootRank, " ", spell(tensors))};
+    (is_root ? call.inputs : call.outputs) = tensors;
+    call.results = tensors;
+    return post(std::move(call));
+  }
+
+  Pointer allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
+    only(tensors, "allreduce");
+    return reduce_all(OpType::ALLREDUCE, tensors, options);
+  }
+
+  Pointer allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override {
+    return reduce_all(OpType::ALLREDUCE_COALESCED, tensors, options);
+  }
+
+  Pointer reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
+    const at::Tensor& tensor = only(tensors, "reduce");
+    check_root(options.rootRank);
+    const Reduction reduction(options.reduceOp, tensor, size_);
+    const bool is_root = options.rootRank == rank_;
+    const auto body = [gloo = gloo_, options, reduction, is_root](Tensors& in, Tensors& out) {
+      // Gloo writes into the tensors of other ranks too.
+      Tensors work{reduction.before(is_root ? out[0] : in[0].clone())};
+      auto wanted = options;
+      wanted.reduceOp = reduction.op;
+      gloo->run([&](auto& group) { return group.reduce(work, wanted); });
+      if (is_root) reduction.after(out[0]);
+    };
+    const std::string agreed = c10::str("root ", options.rootRank, " ", name_of(options.reduceOp), " ", spell(tensors));
+    Call call{.type = OpType::REDUCE, .inputs = tensors, .body = body, .agreed = agreed, .results = tensors, .computes = true};
+    if (is_root) {
+      call.outputs = tensors;
+      call.initial = {0};
+    }
+    return post(std::move(call));
+  }
+
+  Pointer allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
+    const at::Tensor& input = only(inputs, "allgather");
+    const Tensors& lists = only(outputs, "allgather");
+    check_count(lists, "allgather");
+    const bool is_even = are_alike(lists, input);
+    const auto body = [gloo = gloo_, options, is_even, rank = rank_](Tensors& in, Tensors& out) {
+      if (is_even) {
+        std::vector<Tensors> results{out};
+        gloo->run([&](auto& group) { return group.allgather(results, in, options); });
+        return;
+      }
+      out[static_cast<size_t>(rank)].copy_(in[0]);
+      for (size_t root = 0; root < out.size(); ++root) {
+        Tensors part{out[root]};
+        gloo->run([&](auto& group) { return group.broadcast(part, {.rootRank = static_cast<int64_t>(root)}); });
+      }
+    };
+    return post({.type = OpType::ALLGATHER, .inputs = inputs, .outputs = lists, .body = body, .agreed = spell(lists)});
+  }
+
+  Pointer _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override {
+    Tensors outputs{output}, inputs{input};
+    return gather_all(OpType::_ALLGATHER_BASE, outputs, inputs, options);
+  }
+
+  Pointer allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
+    return gather_all(OpType::ALLGATHER_INTO_TENSOR_COALESCED, outputs, inputs, options);
+  }
+
+  Pointer gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override {
+    const at::Tensor& input = only(inputs, "gather");
+    check_root(options.rootRank);
+    const bool is_root = options.rootRank == rank_;
+    TORCH_CHECK_VALUE(is_root || outputs.empty(), "ProcessGroup::gather: requires empty output on non-root");
+    const auto body = [gloo = gloo_, options, is_root](Tensors& in, Tensors& out) {
+      std::vector<Tensors> results;
+      if (is_root) results.push_back(out);
+      gloo->run([&](auto& group) { return group.gather(results, in, options); });
+    };
+    Call call{.type = OpType::GATHER, .inputs = inputs, .body = body};
+    call.agreed = c10::str("root ", options.rootRank, " ", spell(inputs));
+    if (is_root) {
+      call.outputs = only(outputs, "gather");
+      check_count(call.outputs, "gather");
+      check_alike(call.outputs, input, "gather");
+    }
+    return post(std::move(call));
+  }
+
+  Pointer scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override {
+    const at::Tensor& output = only(outputs, "scatter");
+    check_root(options.rootRank);
+    const bool is_root = options.rootRank == rank_;
+    TORCH_CHECK_VALUE(is_root || inputs.empty(), "ProcessGroup::scatter: requires empty input on non-root");
+    const auto body = [gloo = gloo_, options, is_root](Tensors& in, Tensors& out) {
+      std::vector<Tensors> parts;
+      if (is_root) parts.push_back(in);
+      gloo->run([&](auto& group) { return group.scatter(out, parts, options); });
+    };
+    Call call{.type = OpType::SCATTER, .outputs = outputs, .body = body};
+    call.agreed = c10::str("root ", options.rootRank, " ", spell(outputs));
+    if (is_root) {
+      call.inputs = only(inputs, "scatter");
+      check_count(call.inputs, "scatter");
+      check_alike(call.inputs, output, "scatter");
+    }
+    return post(std::move(call));
+  }
+
+  Pointer reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ReduceScatterOptions& options) override {
+    const at::Tensor& output = only(outputs, "reduce_scatter");
+    const Tensors& lists = only(inputs, "reduce_scatter");
+    check_count(lists, "reduce_scatter");
+    const Reduction reduction(options.reduceOp, output, size_);
+    const auto body = [gloo = gloo_, reduction, rank = rank_](Tensors& in, Tensors& out) {
+      for (size_t root = 0; root < in.size(); ++root) {
+        Tensors work{reduction.before(in[root].clone())};
+        c10d::ReduceOptions wanted;
+        wanted.reduceOp = reduction.op;
+        wanted.rootRank = static_cast<int64_t>(root);
+        gloo->run([&](auto& group) { return group.reduce(work, wanted); });
+        if (static_cast<int>(root) == rank) out[0].copy_(as_before(work[0], out[0]));
+      }
+      reduction.after(out[0]);
+    };
+    const std::string agreed = c10::str(name_of(options.reduceOp), " ", spell(lists));
+    return post({.type = OpType::REDUCE_SCATTER, .inputs = lists, .outputs = outputs, .body = body, .agreed = agreed, .computes = true});
+  }
+
+  Pointer _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) override {
+    Tensors outputs{output}, inputs{input};
+    return scatter_reduced(OpType::_REDUCE_SCATTER_BASE, outputs, inputs, options);
+  }
+
+  Pointer reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override {
+    return scatter_reduced(OpType::REDUCE_SCATTER_TENSOR_COALESCED, outputs, inputs, options);
+  }
+
+  Pointer alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                        std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) override {
+    TORCH_CHECK(output.scalar_type() == input.scalar_type(), "output and input must have the same dtype");
+    auto received = split_bytes(output, output_splits), sent = split_bytes(input, input_splits);
+    const auto body = [gloo = gloo_, options, received, sent](Tensors& in, Tensors& out) mutable {
+      gloo->run([&](auto& group) { return group.alltoall_base(out[0], in[0], received, sent, options); });
+    };
+    return post({.type = OpType::ALLTOALL_BASE, .inputs = {input}, .outputs = {output}, .body = body});
+  }
+
+  Pointer alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override {
+    check_count(outputs, "alltoall");
+    check_count(inputs, "alltoall");
+    const auto body = [gloo = gloo_, options](Tensors& in, Tensors& out) {
+      std::vector<int64_t> received, sent;
+      for (const at::Tensor& tensor : out) received.push_back(tensor.numel());
+      for (const at::Tensor& tensor : in) sent.push_back(tensor.numel());
+      at::Tensor all_sent = at::cat(in);
+      at::Tensor all_received = at::empty({std::accumulate(received.begin(), received.end(), int64_t{0})}, all_sent.options());
+      auto counts = received;  // Gloo takes what it is given
+      gloo->run([&](auto& group) { return group.alltoall_base(all_received, all_sent, counts, sent, options); });
+      const auto parts = all_received.split_with_sizes(received);
+      for (size_t i = 0; i < out.size(); ++i) out[i].copy_(parts[i]);
+    };
+    return post({.type = OpType::ALLTOALL, .inputs = inputs, .outputs = outputs, .body = body});
+  }
+
+  Pointer send(Tensors& tensors, int peer, int tag) override {
+    const at::Tensor& tensor = only(tensors, "send");
+    check_peer(peer);
+    const auto body = [gloo = gloo_, peer, tag](Tensors& in, Tensors&) {
+      gloo->run([&](auto& group) { return group.send(in, peer, tag); });
+    };
+    return post({.type = OpType::SEND, .inputs = tensors, .body = body, .lane = lane_to(peer, 's', tag)});
+  }
+
+  Pointer recv(Tensors& tensors, int peer, int tag) override {
+    const at::Tensor& tensor = only(tensors, "recv");
+    check_peer(peer);
+    const auto body = [gloo = gloo_, peer, tag](Tensors&, Tensors& out) {
+      gloo->run([&](auto& group) { return group.recv(out, peer, tag); });
+    };
+    return post({.type = OpType::RECV, .outputs = tensors, .body = body, .lane = lane_to(peer, 'r', tag)});
+  }
+
+  Pointer recvAnysource(Tensors& tensors, int tag) override {
+    const at::Tensor& tensor = only(tensors, "recvAnysource");
+    auto source = std::make_shared<int>(-1);
+    const auto body = [gloo = gloo_, tag, source](Tensors&, Tensors& out) {
+      *source = gloo->run([&](auto& group) { return group.recvAnysource(out, tag); })->sourceRank();
+    };
+    return post({.type = OpType::RECVANYSOURCE, .outputs = tensors, .body = body, .lane = lane_to(-1, 'r', tag), .host_waits = true,
+                 .source = source});
+  }
+
+  Pointer barrier(const c10d::BarrierOptions& options) override {
+    const auto body = [gloo = gloo_, options](Tensors&, Tensors&) { gloo->run([&](auto& group) { return group.barrier(options); }); };
+    return post({.type = OpType::BARRIER, .body = body, .host_waits = true});
+  }
+
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override {
+    const auto body = [gloo = gloo_, options, wait_all_ranks](Tensors&, Tensors&) {
+      gloo->backend().monitoredBarrier(options, wait_all_ranks);
+    };
+    post({.type = OpType::BARRIER, .body = body, .agrees = false, .host_waits = true})->wait();
+  }
+
+ private:
+  static at::Tensor as_before(const at::Tensor& reduced, const at::Tensor& like) {
+    if (like.is_complex()) return at::view_as_complex(reduced);
+    return like.scalar_type() == at::kBool ? reduced.view(at::kBool) : reduced;
+  }
+
+  Pointer reduce_all(OpType type, const Tensors& tensors, const c10d::AllreduceOptions& options) {
+    std::vector<Reduction> reductions;
+    std::vector<int32_t> initial(tensors.size());
+    std::iota(initial.begin(), initial.end(), 0);
+    for (const at::Tensor& tensor : tensors) reductions.emplace_back(options.reduceOp, tensor, size_);
+    const auto body = [gloo = gloo_, options, reductions](Tensors&, Tensors& out) {
+      for (size_t i = 0; i < out.size(); ++i) {
+        Tensors work{reductions[i].before(out[i])};
+        auto wanted = options;
+        wanted.reduceOp = reductions[i].op;
+        gloo->run([&](auto& group) { return group.allreduce(work, wanted); });
+        reductions[i].after(out[i]);
+      }
+    };
+    const std::string agreed = c10::str(name_of(options.reduceOp), " ", spell(tensors));
+    return post({.type = type, .inputs = tensors, .outputs = tensors, .body = body, .agreed = agreed, .initial = initial, .computes = true});
+  }
+
+  Pointer gather_all(OpType type, const Tensors& outputs, const Tensors& inputs, const c10d::AllgatherOptions& options) {
+    check_pairs(outputs, inputs, "output tensor size must be equal to world_size times input tensor size");
+    const auto body = [gloo = gloo_, options](Tensors& in, Tensors& out) {
+      for (size_t i = 0; i < in.size(); ++i) gloo->run([&](auto& group) { return group._allgather_base(out[i], in[i], options); });
+    };
+    return post({.type = type, .inputs = inputs, .outputs = outputs, .body = body, .agreed = spell(inputs)});
+  }
+
+  Pointer scatter_reduced(OpType type, const Tensors& outputs, const Tensors& inputs,
+                          const c10d::ReduceScatterOptions& options) {
+    check_pairs(inputs, outputs, "input tensor must be the same size as output size times world size");
+    std::vector<Reduction> reductions;
+    for (const at::Tensor& tensor : outputs) reductions.emplace_back(options.reduceOp, tensor, size_);
+    const auto body = [gloo = gloo_, reductions, rank = rank_, size = size_](Tensors& in, Tensors& out) {
+      for (size_t i = 0; i < in.size(); ++i) {
+        // Gloo reduces the whole of it on every rank.
+        at::Tensor whole = in[i].reshape({-1}).clone();
+        Tensors work{reductions[i].before(whole)};
+        c10d::AllreduceOptions wanted;
+        wanted.reduceOp = reductions[i].op;
+        gloo->run([&](auto& group) { return group.allreduce(work, wanted); });
+        out[i].copy_(whole.chunk(size)[static_cast<size_t>(rank)].view(out[i].sizes()));
+        reductions[i].after(out[i]);
+      }
+    };
+    const std::string agreed = c10::str(name_of(options.reduceOp), " ", spell(inputs));
+    return post({.type = type, .inputs = inputs, .outputs = outputs, .body = body, .agreed = agreed, .computes = true});
+  }
+
+  Pointer post(Call call) {
+    const bool is_message = c10d::isP2POp(call.type);
+    const uint64_t sequence = is_message ? sequence_.load() : ++sequence_;
+    const std::string operation = c10d::opTypeToString(call.type);
+    const std::string number = is_message ? "" : c10::str("number ", sequence, " ");
+    const std::string name = c10::str(operation, " (", number, "of process group '", getGroupUid(), "')");
+    if (call.lane == nullptr) call.lane = lane_;
+    if (!is_message && call.agrees) {
+      call.body = [gloo = gloo_, agreed = c10::str(sequence, " ", operation, " ", call.agreed),
+                   body = std::move(call.body)](Tensors& in, Tensors& out) {
+        gloo->agree(agreed);
+        body(in, out);
+      };
+    }
+    return post_job(std::move(call), name, rank_, sequence);
+  }
+
+  // Messages to or from a rank have a lane of their own, so that one that waits for its peer holds up no other.
+  std::shared_ptr<Lane> lane_to(int peer, char direction, int tag) {
+    std::lock_guard lock(lanes_mutex_);
+    auto& lane = lanes_[{peer, direction, tag}];
+    if (!lane) lane = std::make_shared<Lane>();
+    return lane;
+  }
+
+  template <typename T>
+  static const T& only(const std::vector<T>& list, const char* name) {
+    TORCH_CHECK_VALUE(list.size() == 1, "ProcessGroup::", name, ": requires a single tensor list of one element");
+    return list[0];
+  }
+
+  void check_root(int64_t root) const {
+    TORCH_CHECK_VALUE(root >= 0 && root < size_, "invalid root rank: ", root);
+  }
+
+  void check_peer(int peer) const {
+    TORCH_CHECK_VALUE(peer >= 0 && peer < size_, "invalid rank: ", peer);
+  }
+
+  void check_count(const Tensors& list, const char* name) const {
+    TORCH_CHECK_VALUE(list.size() == static_cast<size_t>(size_), "ProcessGroup::", name, ": expected a list of ", size_,
+                      " tensors, one for each rank, not of ", list.size());
+  }
+
+  static bool are_alike(const Tensors& list, const at::Tensor& one) {
+    return std::all_of(list.begin(), list.end(), [&](const at::Tensor& tensor) {
+      return tensor.scalar_type() == one.scalar_type() && tensor.numel() == one.numel();
+    });
+  }
+
+  static void check_alike(const Tensors& list, const at::Tensor& one, const char* name) {
+    TORCH_CHECK_VALUE(are_alike(list, one), "ProcessGroup::", name, ": tensors must have the same size and dtype on all ranks");
+  }
+
+  // Each of the `large` holds one of the `small` for each rank.
+  void check_pairs(const Tensors& large, const Tensors& small, const char* message) const {
+    TORCH_CHECK_VALUE(large.size() == small.size(), "as many inputs as outputs are needed");
+    for (size_t i = 0; i < large.size(); ++i) {
+      TORCH_CHECK_TYPE(large[i].scalar_type() == small[i].scalar_type(), "output tensor must have the same type as input tensor");
+      TORCH_CHECK_VALUE(large[i].numel() == small[i].numel() * size_, message);
+    }
+  }
+
+  // The sizes of the parts for each rank, in bytes.
+  std::vector<int64_t> split_bytes(const at::Tensor& tensor, const std::vector<int64_t>& splits) const {
+    const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
+    const int64_t row = rows == 0 ? 0 : bytes_of(tensor) / rows;
+    if (splits.empty()) {
+      TORCH_CHECK_VALUE(rows % size_ == 0, "Tensor's dim 0 does not divide equally across group size");
+      return std::vector<int64_t>(static_cast<size_t>(size_), rows / size_ * row);
+    }
+    TORCH_CHECK_VALUE(splits.size() == static_cast<size_t>(size_), "Number of tensor splits not equal to group size");
+    TORCH_CHECK_VALUE(std::accumulate(splits.begin(), splits.end(), int64_t{0}) == rows,
+                      "Split sizes doesn't match total dim 0 size");
+    std::vector<int64_t> bytes;
+    for (const int64_t split : splits) bytes.push_back(split * row);
+    return bytes;
+  }
+
+  std::shared_ptr<Gloo> gloo_;
+  c10::intrusive_ptr<Options> options_;
+  std::shared_ptr<Lane> lane_ = std::make_shared<Lane>();
+  std::mutex lanes_mutex_;
+  std::map<std::tuple<int, char, int>, std::shared_ptr<Lane>> lanes_;
+  std::atomic<uint64_t> sequence_{0};
+};
+
+}  // namespace
+}  // namespace torchtpu
+
+void* tt_process_group(void* gloo, int64_t milliseconds) {
+  try {
+    auto inner = pybind11::handle(static_cast<PyObject*>(gloo)).cast<c10::intrusive_ptr<c10d::Backend>>();
+    c10::intrusive_ptr<c10d::Backend> group =
+        c10::make_intrusive<torchtpu::ProcessGroup>(std::move(inner), std::chrono::milliseconds(milliseconds));
+    return pybind11::cast(std::move(group)).release().ptr();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+  return nullptr;
+}
