@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from tests import forks
-from tests.helpers import run_python
+from tests.helpers import run_python, start_python
 
 # A short training; prints the losses and the counters.
 TRAIN = """
@@ -320,7 +320,8 @@ assert stats["requests"] == stats["hits"] + stats["disk_hits"] + stats["compiles
 assert stats["evictions"] > 500, stats
 print(stats["compiles"], stats["disk_hits"])
 """
-    finished = run_python(code, TORCHTPU_CACHE_DIR=str(folder), TORCHTPU_CACHE_PROGRAMS="16")
+    # The variable is read at import.
+    finished = start_python(code, TORCHTPU_CACHE_DIR=str(folder), TORCHTPU_CACHE_PROGRAMS="16")
     assert finished.returncode == 0, finished.stderr
     compiles, disk_hits = map(int, finished.stdout.split())
     assert compiles == len(entries(folder))

@@ -13,7 +13,7 @@ import pytest
 import torch
 import torchtpu
 
-from tests.helpers import check_python, start_python
+from tests.helpers import check_python, check_started_python, start_python
 
 # ---- import ----------------------------------------------------------------------------------------------------
 
@@ -181,9 +181,10 @@ def test_mode_as_context_manager() -> None:
 
 
 def test_mode_from_the_environment() -> None:
-    assert check_python("import torch; print(torch.tpu.eager_mode.name)") == "STRICT\n"
+    # It is read at import.
+    assert check_started_python("import torch; print(torch.tpu.eager_mode.name)") == "STRICT\n"
     for name in ("debug", "strict", "fused"):
-        printed = check_python("import torch; print(torch.tpu.eager_mode.name)", TORCHTPU_EAGER_MODE=name)
+        printed = check_started_python("import torch; print(torch.tpu.eager_mode.name)", TORCHTPU_EAGER_MODE=name)
         assert printed == f"{name.upper()}\n"
 
 
