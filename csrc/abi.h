@@ -31,6 +31,7 @@ enum TtErrorKind : int32_t {
   TT_INDEX_ERROR = 3,
   TT_TYPE_ERROR = 4,
   TT_VALUE_ERROR = 5,
+  TT_LINALG_ERROR = 6,
 };
 
 // at::Float32MatmulPrecision, by the names that torch.set_float32_matmul_precision takes but for "medium".

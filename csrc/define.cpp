@@ -150,7 +150,11 @@ bool resize_outs(const Operator& op, const torch::jit::Stack& arguments, at::Arr
   for (const IValue& value : stack) collect(value, results);
   for (size_t i = 0; i < results.size() && i < outs.size(); ++i) {
     if (!results[i].defined()) continue;
-    if (outs[i].sizes() != results[i].sizes()) outs[i].resize_(results[i].sizes());
+    if (outs[i].sizes() != results[i].sizes()) {
+      outs[i].resize_(results[i].sizes());
+      // Both forms of a structured operator take the strides that it asks for.
+      if (is_structured(op.functional)) outs[i].as_strided_(results[i].sizes(), results[i].strides());
+    }
     same_dtypes &= outs[i].scalar_type() == results[i].scalar_type();
   }
   return same_dtypes;

@@ -26,6 +26,7 @@ void throw_last_error() {
     case TT_INDEX_ERROR: C10_THROW_ERROR(IndexError, message);
     case TT_TYPE_ERROR: C10_THROW_ERROR(TypeError, message);
     case TT_VALUE_ERROR: C10_THROW_ERROR(ValueError, message);
+    case TT_LINALG_ERROR: C10_THROW_ERROR(LinAlgError, message);
     case TT_RUNTIME_ERROR: break;
   }
   C10_THROW_ERROR(Error, message);

@@ -59,10 +59,7 @@ bool convert(TtArg& arg, const at::Tensor& tensor) {
   arg.tag = TT_SCALAR_TENSOR;
   arg.dtype = static_cast<int8_t>(dtype);
   arg.wrapped = impl->is_wrapped_number();
-  if (dtype == c10::ScalarType::UInt64 && arg.wrapped) {  // a Python integer that int64 does not hold
-    arg.dtype = static_cast<int8_t>(c10::ScalarType::Double);
-    arg.f = c10::fetch_and_cast<double>(dtype, data);
-  } else if (c10::isComplexType(dtype)) {
+  if (c10::isComplexType(dtype)) {
     const auto value = c10::fetch_and_cast<c10::complex<double>>(dtype, data);
     arg.c[0] = value.real();
     arg.c[1] = value.imag();
@@ -187,6 +184,11 @@ void Call::convert_value(TtArg& arg, const IValue& value, size_t position) {
   } else if (value.isInt()) {
     arg.tag = op.kinds[position] == ArgKind::kDtype ? TT_DTYPE : TT_INT;
     arg.i = value.toInt();
+  } else if (value.isUnsigned()) {  // a Python integer that int64 does not hold
+    arg.tag = TT_SCALAR_TENSOR;
+    arg.dtype = static_cast<int8_t>(c10::ScalarType::UInt64);
+    arg.wrapped = 1;
+    arg.i = static_cast<int64_t>(value.toUInt());
   } else if (value.isDouble()) {
     arg.tag = TT_FLOAT;
     arg.f = value.toDouble();
@@ -286,7 +288,7 @@ void check_masked_values(const Operator& op, at::ArrayRef<IValue> arguments) {
               " cannot be broadcast to indexing result of shape ", at::IntArrayRef(shape));
 }
 
-// The out= arguments take the sizes of the results.
+// The out= arguments take the sizes of the results, and the strides where the sizes differ.
 void resize_outs(const Call& call) {
   c10::SmallVector<TtMeta, 4> metas(call.op.mutated.size());
   size_t count = metas.size();
@@ -301,7 +303,8 @@ void resize_outs(const Call& call) {
     const TtMeta& meta = metas[at++];
     if (meta.ndim < 0) return;
     const at::IntArrayRef sizes(meta.sizes, static_cast<size_t>(meta.ndim));
-    if (value.toTensor().sizes() != sizes) at::native::resize_output(value.toTensor(), sizes);
+    if (value.toTensor().sizes() == sizes || !at::native::resize_output(value.toTensor(), sizes)) return;
+    value.toTensor().as_strided_(sizes, {meta.strides, sizes.size()});
   };
   for (const uint32_t position : call.op.mutated) {
     const IValue& value = call.stack[position];

@@ -119,3 +119,13 @@ def test_freed_memory_serves_the_next_step(device: torch.device) -> None:
         assert sorted(faults)[6] < 8 * 2048
         torch.tpu.empty_cache()
         assert faults_of_a_step() > 8 * 2048, "what was kept is returned on demand"
+
+
+def test_more_than_the_device_can_ever_hold(device: torch.device) -> None:
+    before = torch.tpu.memory_allocated()
+    with pytest.raises(torch.OutOfMemoryError, match=r"tried to allocate 3725.29 GiB. tpu:0 has a total capacity of"):
+        torch.empty(10**12, device=device)
+    with pytest.raises(torch.OutOfMemoryError, match=r"tried to allocate 3725.29 GiB. tpu:0 has a total capacity of"):
+        torch.ones(2, device=device).resize_(10**12)
+    assert torch.tpu.memory_allocated() == before
+    assert torch.ones(2, device=device).sum().item() == 2

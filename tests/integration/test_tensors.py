@@ -324,6 +324,22 @@ def test_out_is_resized_with_a_warning(device: torch.device, mode: str) -> None:
     assert out.tolist() == [[2, 2, 2], [2, 2, 2]]
 
 
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_out_takes_the_strides_of_the_result(device: torch.device, mode: str) -> None:
+    def program(d: torch.device) -> Any:
+        x = torch.arange(24.0, device=d).reshape(6, 4).t()
+        resized = []
+        for out in (torch.empty(0, device=d), torch.zeros(3, device=d), torch.zeros(24, device=d)):
+            torch.add(x, 0.0, out=out)
+            resized += [out, out.as_strided((24,), (1,))]
+        # The storage is shared with `whole`, which sees the elements in the order of memory.
+        whole = torch.zeros(24, device=d, requires_grad=True)
+        torch.add(x, 0.0, out=whole.detach())
+        return resized, whole.detach(), torch.mm(x, x.t(), out=torch.empty(0, device=d)), torch.sin(x, out=resized[0])
+
+    check(program, device)
+
+
 def test_out_of_a_wrong_kind_is_refused(device: torch.device, mode: str) -> None:
     x = torch.ones(3)
     integers = torch.zeros(3, dtype=torch.int64)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -94,6 +96,38 @@ def test_weights_of_multinomial(device: torch.device) -> None:
     ):
         with pytest.raises(RuntimeError, match=message):
             torch.multinomial(torch.tensor(weights, device=device), 1).item()
+
+
+REFUSED: dict[str, Callable[[torch.device], Any]] = {
+    "bernoulli": lambda d: torch.bernoulli(torch.tensor([0.5, 2.0], device=d)),
+    "bernoulli_ of probabilities": lambda d: torch.empty(2, device=d).bernoulli_(torch.tensor([0.5, -1.0], device=d)),
+    "bernoulli of NaN": lambda d: torch.bernoulli(torch.tensor([0.5, math.nan], device=d)),
+    "normal": lambda d: torch.normal(torch.zeros(2, device=d), torch.tensor([1.0, -1.0], device=d)),
+    "normal of a mean": lambda d: torch.normal(0.0, torch.tensor([1.0, -1.0], device=d)),
+    "poisson": lambda d: torch.poisson(torch.tensor([1.0, -2.0], device=d)),
+    "binary_cross_entropy": lambda d: functional.binary_cross_entropy(
+        torch.tensor([0.5, 2.0], device=d), torch.ones(2, device=d)
+    ),
+    "binary_cross_entropy of a target": lambda d: functional.binary_cross_entropy(
+        torch.full((2,), 0.5, device=d), torch.tensor([1.0, 2.0], device=d)
+    ),
+    "eig": lambda d: torch.linalg.eig(torch.tensor([[1.0, math.inf], [2.0, 3.0]], device=d)),
+    "svd": lambda d: torch.linalg.svd(torch.tensor([[1.0, math.nan], [2.0, 3.0]], device=d)),
+    "svd of a batch": lambda d: torch.linalg.svdvals(torch.stack([torch.eye(2), torch.eye(2) / 0]).to(d)),
+    "pinv": lambda d: torch.linalg.pinv(torch.tensor([[1.0, math.nan], [2.0, 3.0]], device=d)),
+    "eigh": lambda d: torch.linalg.eigh(torch.eye(3, device=d).index_fill(0, torch.tensor(2, device=d), math.nan)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_numbers_that_are_refused(device: torch.device, name: str) -> None:
+    call = REFUSED[name]
+    with pytest.raises(RuntimeError) as of_cpu:
+        call(torch.device("cpu"))
+    words = re.sub(r"\(error code: \d+\)\.|  \(Could this.*", "", str(of_cpu.value))
+    with pytest.raises(of_cpu.type, match=re.escape(words)):
+        wait_for(lambda: call(device))
+    torch.tpu.synchronize()
 
 
 def test_in_a_compiled_graph(device: torch.device) -> None:

@@ -207,3 +207,15 @@ def test_sums_of_complex_numbers_without_nan(dtype: torch.dtype, device: torch.d
     expected.abs().sum().backward()
     result.abs().sum().backward()
     torch.testing.assert_close(there.grad.cpu(), here.grad)
+
+
+@pytest.mark.parametrize("number", [2**63, 2**64 - 1])
+def test_integers_that_int64_does_not_hold(number: int, device: torch.device, mode: str) -> None:
+    for dtype in (torch.int32, torch.int64, torch.float32):
+        check(lambda d, dtype=dtype: torch.tensor([1, -1], dtype=dtype, device=d) + number, device)
+        check(lambda d, dtype=dtype: number - torch.tensor([1, -1], dtype=dtype, device=d), device)
+        check(lambda d, dtype=dtype: torch.tensor([3, -1], dtype=dtype, device=d) * number, device)
+    check(lambda d: torch.tensor([1.0, 1e30], device=d) > number, device)
+    check(lambda d: torch.full((2,), number, dtype=torch.uint64, device=d), device)
+    check(lambda d: torch.full((2,), number, dtype=torch.float64, device=d), device)
+    check_refused(lambda d: torch.zeros(2, dtype=torch.int64, device=d).fill_(number), device)

@@ -10,6 +10,7 @@ pub enum ErrorKind {
     Index,
     Type,
     Value,
+    LinAlg,
 }
 
 /// Why an operator cannot be lowered with these arguments, in PyTorch's words where it has them.

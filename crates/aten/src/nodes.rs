@@ -161,6 +161,7 @@ fn graph_arg<'b>(arg: &'b GraphArg, values: &[Option<Arg<'b>>]) -> Result<Arg<'b
         let dtype = match number {
             Bool(_) => DType::Bool,
             Int(_) => DType::I64,
+            Unsigned(_) => DType::U64,
             Float(_) => DType::F64,
             Complex(..) => DType::C128,
         };

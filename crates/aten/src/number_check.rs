@@ -43,8 +43,10 @@ impl Fit {
                 let name = c_name(dtype);
                 Err(Error::runtime(format!("value cannot be converted to type {name} without overflow")))
             }
-            Fit::LowerBound if number.to_i64() > dtype.highest().to_i64() => Err(outside("min", number, dtype)),
-            Fit::UpperBound if number.to_i64() < dtype.lowest().to_i64() => Err(outside("max", number, dtype)),
+            Fit::LowerBound if is_above(number, dtype) => Err(outside("min", number, dtype)),
+            Fit::UpperBound if !is_above(number, dtype) && number.to_i64() < dtype.lowest().to_i64() => {
+                Err(outside("max", number, dtype))
+            }
             Fit::Divisor if number.to_i64() << (64 - 8 * dtype.size_bytes()) == 0 => Err(Error::zero_division()),
             _ => Ok(()),
         }
@@ -61,6 +63,7 @@ fn converts(number: Number, dtype: DType) -> bool {
             let low = if dtype.is_unsigned() { -high } else { dtype.lowest().to_i64() };
             (low..=high).contains(&i)
         }
+        Number::Unsigned(_) if dtype.is_integer() => dtype == DType::U64,
         Number::Complex(_, imaginary) if !dtype.is_complex() && imaginary != 0.0 => false,
         Number::Complex(real, imaginary) if dtype.is_complex() => {
             converts(Number::Float(real), dtype.real()) && converts(Number::Float(imaginary), dtype.real())
@@ -74,6 +77,13 @@ fn converts(number: Number, dtype: DType) -> bool {
             let float = number.to_f64();
             !float.is_finite() || float.abs() <= dtype.real().highest().to_f64()
         }
+    }
+}
+
+fn is_above(number: Number, dtype: DType) -> bool {
+    match number {
+        Number::Unsigned(_) => dtype != DType::U64,
+        other => other.to_i64() > dtype.highest().to_i64(),
     }
 }
 

@@ -146,6 +146,7 @@ impl Arg {
                 Some(dtype) if dtype.is_complex() => Number::Complex(self.complex()[0], self.complex()[1]),
                 Some(dtype) if dtype.is_float() => Number::Float(self.float()),
                 Some(DType::Bool) => Number::Bool(self.int() != 0),
+                Some(DType::U64) if self.int() < 0 => Number::Unsigned(self.int() as u64),
                 _ => Number::Int(self.int()),
             },
             _ => Number::Int(self.int()),

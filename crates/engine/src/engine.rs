@@ -14,6 +14,7 @@ use stablehlo::Precision;
 use crate::cache::{self, Cache};
 use crate::error::{Error, Result};
 use crate::lines;
+use crate::memory;
 use crate::mode::{EagerMode, Mode};
 use crate::observe::Observer;
 use crate::observe::explain::Explanation;
@@ -139,7 +140,11 @@ impl Engine {
     pub(crate) fn open(&mut self) -> Result<()> {
         if self.runner.opened().is_none() {
             let runtime = self.runner.open(|| launcher::wake(launch_made))?;
-            self.recorder.open(runtime.platform.devices.len(), max_chunk_bytes(&runtime.platform));
+            let devices = &runtime.platform.devices;
+            for (placement, device) in Placement::on_each(devices.len()).zip(devices) {
+                memory::set_capacity(placement, device.total_memory.unwrap_or(0));
+            }
+            self.recorder.open(devices.len(), max_chunk_bytes(&runtime.platform));
             OPENED.store(true, Relaxed);
         }
         Ok(())

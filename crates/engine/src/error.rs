@@ -11,6 +11,7 @@ pub enum ErrorKind {
     Index,
     Type,
     Value,
+    LinAlg,
 }
 
 /// What went wrong, for the user to read.
@@ -68,6 +69,7 @@ impl From<aten::Error> for Error {
             aten::ErrorKind::Index => ErrorKind::Index,
             aten::ErrorKind::Type => ErrorKind::Type,
             aten::ErrorKind::Value => ErrorKind::Value,
+            aten::ErrorKind::LinAlg => ErrorKind::LinAlg,
         };
         Error::new(kind, error.message)
     }

@@ -1,8 +1,9 @@
 //! Byte counts per device, and the addresses that storages show.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
+use crate::error::{Error, ErrorKind, Result};
 use crate::placement::Placement;
 
 /// The most devices that one process counts. PyTorch keeps their number in a signed byte.
@@ -28,11 +29,37 @@ struct Counters {
     live: AtomicI64,
     peak_live: AtomicI64,
     out_of_memory: AtomicI64,
+    /// What the device has; 0 where that is not known.
+    capacity: AtomicU64,
 }
 
 fn counters(placement: Placement) -> &'static Counters {
     static COUNTERS: OnceLock<Vec<Counters>> = OnceLock::new();
     &COUNTERS.get_or_init(|| (0..MAX_DEVICES).map(|_| Counters::default()).collect())[placement.device() % MAX_DEVICES]
+}
+
+/// Says how many bytes a device has.
+pub(crate) fn set_capacity(placement: Placement, bytes: u64) {
+    counters(placement).capacity.store(bytes, Relaxed);
+}
+
+/// Whether a device could ever hold so many bytes.
+///
+/// # Errors
+/// Out of memory where it has fewer.
+pub fn check_capacity(placement: Placement, nbytes: usize) -> Result<()> {
+    let capacity = counters(placement).capacity.load(Relaxed);
+    if capacity == 0 || nbytes as u64 <= capacity {
+        return Ok(());
+    }
+    count_out_of_memory(placement);
+    let gib = |bytes: f64| bytes / f64::from(1 << 30);
+    let message = format!(
+        "tpu out of memory: tried to allocate {:.2} GiB. {placement} has a total capacity of {:.2} GiB",
+        gib(nbytes as f64),
+        gib(capacity as f64)
+    );
+    Err(Error::new(ErrorKind::OutOfMemory, message))
 }
 
 pub(crate) fn count_allocation(placement: Placement, nbytes: usize) {

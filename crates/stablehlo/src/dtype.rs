@@ -163,6 +163,8 @@ impl fmt::Display for DType {
 pub enum Number {
     Bool(bool),
     Int(i64),
+    /// An integer that i64 does not hold.
+    Unsigned(u64),
     Float(f64),
     Complex(f64, f64),
 }
@@ -172,6 +174,7 @@ impl Number {
         match self {
             Number::Bool(b) => b.into(),
             Number::Int(i) => i as f64,
+            Number::Unsigned(i) => i as f64,
             Number::Float(f) | Number::Complex(f, _) => f,
         }
     }
@@ -180,6 +183,7 @@ impl Number {
         match self {
             Number::Bool(b) => b.into(),
             Number::Int(i) => i,
+            Number::Unsigned(i) => i as i64,
             Number::Float(f) | Number::Complex(f, _) => f as i64,
         }
     }

@@ -40,6 +40,7 @@ fn remember(error: &Error) {
         ErrorKind::Index => ::abi::ErrorKind::Index,
         ErrorKind::Type => ::abi::ErrorKind::Type,
         ErrorKind::Value => ::abi::ErrorKind::Value,
+        ErrorKind::LinAlg => ::abi::ErrorKind::Linalg,
     };
     LAST_ERROR.with_borrow_mut(|(abi, message)| {
         message.clone_from(&error.message);
@@ -302,7 +303,9 @@ unsafe extern "C" fn tt_storage_new(
 ) -> AbiStatus {
     status(|| {
         engine::fork_guard()?;
-        let new = Storage::new(placement(device)?, nbytes);
+        let placement = placement(device)?;
+        memory::check_capacity(placement, nbytes)?;
+        let new = Storage::new(placement, nbytes);
         // SAFETY: the ABI promises places for both answers.
         unsafe {
             *data = new.address() as *mut c_void;
@@ -338,6 +341,7 @@ unsafe extern "C" fn tt_storage_resize(storage: *mut c_void, nbytes: usize, data
     status(|| {
         // SAFETY: the ABI promises a live storage and a place for the answer.
         let storage = unsafe { &*storage.cast_const().cast::<Storage>() };
+        memory::check_capacity(storage.placement, nbytes)?;
         engine::lock()?.resize(storage, nbytes)?;
         // SAFETY: as above.
         unsafe { *data = storage.address() as *mut c_void };

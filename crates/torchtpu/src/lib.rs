@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use ::abi::{tt_current_device, tt_default_generator, tt_initialize, tt_set_current_device};
 use engine::{Engine, ErrorKind, Mode, Placement, ahead, memory, platform};
 use parking_lot::MutexGuard;
-use pyo3::exceptions::{PyIndexError, PyMemoryError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -26,22 +26,25 @@ fn to_python(error: engine::Error) -> PyErr {
     match error.kind {
         ErrorKind::Runtime => PyRuntimeError::new_err(message),
         ErrorKind::NotImplemented => PyNotImplementedError::new_err(message),
-        ErrorKind::OutOfMemory => out_of_memory(message),
+        ErrorKind::OutOfMemory => of_torch("OutOfMemoryError", message),
         ErrorKind::Index => PyIndexError::new_err(message),
         ErrorKind::Type => PyTypeError::new_err(message),
         ErrorKind::Value => PyValueError::new_err(message),
+        ErrorKind::LinAlg => of_torch("linalg.LinAlgError", message),
     }
 }
 
-/// `torch.OutOfMemoryError`, as PyTorch raises for its own devices.
-fn out_of_memory(message: String) -> PyErr {
+/// One of torch's own subclasses of RuntimeError.
+fn of_torch(class: &str, message: String) -> PyErr {
     let error = Python::try_attach(|py| {
-        let class = py.import("torch")?.getattr("OutOfMemoryError")?;
+        let torch = py.import("torch")?.into_any();
+        let class = class.split('.').try_fold(torch, |object, name| object.getattr(name))?;
         class.call1((message.as_str(),)).map(PyErr::from_value)
     });
     match error {
         Some(Ok(error)) => error,
-        _ => PyMemoryError::new_err(message),
+        // Python shuts down.
+        _ => PyRuntimeError::new_err(message),
     }
 }
 

@@ -34,6 +34,30 @@ impl<'b> Cx<'b> {
         self.inputs.add_check(holds.select(worst.splat_like(Check::HOLDS), worst), Check { error });
     }
 
+    /// Checks that each number of `x` is from 0 to 1. NaN is not.
+    pub(crate) fn check_fractions(&self, x: Value<'b>, error: Error) {
+        self.check_none(!(x.ge(0) & x.le(1)), error);
+    }
+
+    /// Checks that no number of `x` is negative or NaN.
+    pub(crate) fn check_not_negative(&self, x: Value<'b>, error: Error) {
+        self.check_none(!x.ge(0), error);
+    }
+
+    /// Checks that each matrix of a batch is finite. [`Check::NUMBER`] stands for the first that is not.
+    pub(crate) fn check_finite_matrices(&self, a: Value<'b>, error: Error) {
+        if a.numel() == 0 || !self.inputs.is_checked() {
+            return;
+        }
+        let rank = a.rank();
+        let wrong = (!a.abs().is_finite()).convert(DType::I64).reduce_max(&[rank - 2, rank - 1]);
+        let wrong = wrong.reshape(&[wrong.numel()]);
+        let place = a.builder().iota(DType::I64, &wrong.dims(), 0);
+        let first = wrong.ne(0).select(place, place.splat_like(i64::MAX)).reduce_min(&[0]);
+        let holds = first.eq(first.splat_like(i64::MAX));
+        self.inputs.add_check(holds.select(first.splat_like(Check::HOLDS), first), Check { error });
+    }
+
     /// Checks that no element of `wrong` is true.
     pub(crate) fn check_none(&self, wrong: Value<'b>, error: Error) {
         if wrong.numel() == 0 || !self.inputs.is_checked() {

@@ -131,6 +131,7 @@ impl Case {
             Number::Bool(_) => DType::Bool,
             Number::Int(_) => DType::I64,
             Number::Float(_) => DType::F64,
+            Number::Unsigned(_) => DType::U64,
             Number::Complex(..) => DType::C128,
         };
         let spec = ScalarSpec { dtype, wrapped: true, is_tensor: false, baked: Some(number) };

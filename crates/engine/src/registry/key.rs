@@ -20,6 +20,7 @@ impl ScalarInput {
             Number::Bool(b) => [0, u64::from(b), 0],
             Number::Int(i) => [1, i as u64, 0],
             Number::Float(f) => [2, f.to_bits(), 0],
+            Number::Unsigned(i) => [4, i, 0],
             Number::Complex(re, im) => [3, re.to_bits(), im.to_bits()],
         }
     }
@@ -153,6 +154,7 @@ fn number_dtype(number: Number) -> DType {
     match number {
         Number::Bool(_) => DType::Bool,
         Number::Int(_) => DType::I64,
+        Number::Unsigned(_) => DType::U64,
         Number::Float(_) => DType::F64,
         Number::Complex(..) => DType::C128,
     }

@@ -6,11 +6,14 @@ use stablehlo::{DType, Value};
 
 use crate::common::matrices::{adjoint, batched, diagonal, identity, place, times, unbatched};
 use crate::common::reflectors::factors;
+use crate::error::Error;
 use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["linalg_eig"], |cx| {
         let a = cx.tensor("self")?;
+        let message = "torch.linalg.eig: input tensor should not contain infs or NaNs.";
+        cx.check_finite_matrices(a, Error::runtime(message));
         let schur = Schur::of(a);
         Ok(vec![unbatched(schur.values(), a), unbatched(schur.vectors(), a)])
     }),

@@ -2,23 +2,27 @@
 
 use stablehlo::{DType, DTypes, Number, Type, Value};
 
+use crate::check::Check;
 use crate::common::matrices::{adjoint, batched, diagonal, identity, place, same_batch, times, unbatched};
 use crate::common::reflectors::factors;
 use crate::common::sorting::sorted;
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::places::Places;
 use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["_linalg_eigh"], |cx| {
-        let (values, vectors) = eigh(cx.tensor("A")?, cx.str("UPLO")?.eq_ignore_ascii_case("l"));
+        let (a, lower) = (cx.tensor("A")?, cx.str("UPLO")?.eq_ignore_ascii_case("l"));
+        check_eigh(cx, a, lower);
+        let (values, vectors) = eigh(a, lower);
         let none = cx.b().splat(0, vectors.dtype(), &[0]);
         Ok(vec![values, if cx.bool("compute_v")? { vectors } else { none }])
     })
     .takes(&["A"], DTypes::INEXACT),
     many(&["_linalg_svd"], |cx| {
         let a = cx.tensor("A")?;
+        check_svd(cx, a);
         let (u, s, vh) = svd(a, cx.bool("full_matrices")?);
         if cx.bool("compute_uv")? {
             return Ok(vec![u, s, vh]);
@@ -31,9 +35,11 @@ pub(crate) const ROWS: &[Row] = &[
         let a = cx.tensor("self")?;
         let tolerances = (cx.tensor_or_none("atol"), cx.tensor_or_none("rtol"));
         if !cx.bool("hermitian")? {
+            check_svd(cx, a);
             let (u, s, vh) = svd(a, false);
             return Ok(pseudo_inverse(u, s, vh, tolerances));
         }
+        check_eigh(cx, a, true);
         let (values, vectors) = eigh(a, true);
         Ok(pseudo_inverse(vectors, values, adjoint(vectors), tolerances))
     }),
@@ -46,13 +52,34 @@ pub(crate) const ROWS: &[Row] = &[
 
 // ---- Hermitian eigenvalues -----------------------------------------------------------------------
 
-/// Ascending eigenvalues and their vectors, of the matrix that one triangle describes. XLA has it as a
-/// call that it expands, on every platform, into Jacobi's method.
-fn eigh(a: Value<'_>, lower: bool) -> (Value<'_>, Value<'_>) {
+fn check_eigh<'b>(cx: &Cx<'b>, a: Value<'b>, lower: bool) {
+    let why = "the input matrix is ill-conditioned or has too many repeated eigenvalues (error code: 1)";
+    check_converges(cx, hermitian(a, lower), "linalg.eigh", why);
+}
+
+fn check_svd<'b>(cx: &Cx<'b>, a: Value<'b>) {
+    check_converges(cx, a, "linalg.svd", "the input matrix contained non-finite values");
+}
+
+/// Asks that the matrices be finite, in the words of LAPACK's callers.
+fn check_converges<'b>(cx: &Cx<'b>, a: Value<'b>, function: &str, why: &str) {
+    let element = if a.rank() > 2 { format!("(Batch element {}): ", Check::NUMBER) } else { String::new() };
+    let message = format!("{function}: {element}The algorithm failed to converge because {why}.");
+    cx.check_finite_matrices(a, Error::new(ErrorKind::LinAlg, message));
+}
+
+/// The matrix that one triangle describes.
+fn hermitian(a: Value<'_>, lower: bool) -> Value<'_> {
     let (row, column) = (place(a, 0), place(a, 1));
     let given = if lower { row.gt(column) } else { row.lt(column) };
     let own = if a.dtype().is_complex() { a.real().complex(a.real().splat_like(0)) } else { a };
-    let whole = row.eq(column).select(own, given.select(a, adjoint(a)));
+    row.eq(column).select(own, given.select(a, adjoint(a)))
+}
+
+/// Ascending eigenvalues and their vectors, of the matrix that one triangle describes. XLA has it as a
+/// call that it expands, on every platform, into Jacobi's method.
+fn eigh(a: Value<'_>, lower: bool) -> (Value<'_>, Value<'_>) {
+    let whole = hermitian(a, lower);
     let mut values = a.dims();
     values.pop();
     let values = Type::new(a.dtype().real(), &values);

@@ -49,6 +49,10 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["soft_margin_loss_backward"], |cx| gradient(cx, |x, target| Ok(-(target * (-(x * target)).logistic())))),
     one(&["binary_cross_entropy"], |cx| {
         loss(cx, |x, target| {
+            for (numbers, name) in [(x, "input"), (target, "target")] {
+                let message = format!("all elements of {name} should be between 0 and 1");
+                cx.check_fractions(numbers, Error::runtime(message));
+            }
             // PyTorch limits each logarithm to -100, so that a certain mistake has a finite loss.
             let (yes, no) = (x.log().max(-100.0), (-x).log_1p().max(-100.0));
             Ok(weighted(cx, -(target * yes + (target.splat_like(1.0) - target) * no)))

@@ -45,6 +45,9 @@ pub(crate) const ROWS: &[Row] = &[
         cx.check_dtype(cx.promoted(&["std"])?, DTypes::REAL)?;
         let dims = broadcast_dims(&cx.ty("mean")?.dims, &cx.ty("std")?.dims)
             .ok_or_else(|| Error::runtime("normal: mean and std do not broadcast"))?;
+        if let Some(deviation) = cx.tensor_or_none("std") {
+            cx.check_not_negative(deviation, Error::runtime("normal expects all elements of std >= 0.0"));
+        }
         let normal = standard_normal(cx, dtype, &dims);
         let moved = normal * cx.operand("std", normal.dtype())? + cx.operand("mean", normal.dtype())?;
         Ok(moved.convert(dtype))
@@ -87,6 +90,7 @@ pub(crate) const ROWS: &[Row] = &[
     .requires(&["p"], |n| n[0] > 0.0 && n[0] < 1.0),
     one(&["bernoulli"], |cx| {
         let p = cx.tensor("self")?;
+        cx.check_fractions(p, not_a_probability());
         Ok(trues(cx, p, &p.dims()).convert(p.dtype()))
     })
     .takes(&["self"], DTypes::FLOATS)
@@ -97,6 +101,9 @@ pub(crate) const ROWS: &[Row] = &[
             Ok(p) if p.dtype.is_float() && !p.dims.is_empty() => cx.tensor("p")?,
             _ => cx.scalar("p", DType::F32)?,
         };
+        if cx.tensor_or_none("p").is_some() {
+            cx.check_fractions(p, not_a_probability());
+        }
         Ok(trues(cx, p, &ty.dims).convert(ty.dtype))
     })
     .requires(&["p"], |n| (0.0..=1.0).contains(&n[0]))
@@ -162,6 +169,11 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .takes(&["self"], DTypes::FLOATS),
 ];
+
+/// In the words of PyTorch's CPU.
+fn not_a_probability() -> Error {
+    Error::runtime("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+}
 
 fn state_bytes<'b>(cx: &Cx<'b>) -> Value<'b> {
     view::reinterpret(cx.random_state(), DType::U8)

@@ -4,6 +4,7 @@ use stablehlo::{DType, Number, Value};
 
 use crate::common::random_bits::{bits_type, normal, open};
 use crate::cx::Cx;
+use crate::error::Error;
 use crate::row::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -20,6 +21,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     one(&["poisson"], |cx| {
         let rate = cx.tensor("self")?;
+        cx.check_not_negative(rate, Error::runtime("invalid Poisson rate, expected rate to be non-negative"));
         Ok(poisson(cx, rate.convert(rate.dtype().opmath())).convert(rate.dtype()))
     }),
     one(&["binomial"], |cx| {
