@@ -3,7 +3,7 @@
 use stablehlo::{DTypes, Refusal, Value};
 
 use crate::cx::{Arg, Cx};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, not_implemented_for};
 
 /// How a row computes: one result, several, or another row's for each element of its lists.
 #[derive(Clone, Copy)]
@@ -75,7 +75,7 @@ impl Row {
             Some(Refusal::Bounded(what)) => {
                 Err(Error::not_implemented(format!("{} with bounded dimensions: {what}", cx.operator)))
             }
-            Some(Refusal::ElementType(dtype)) => Err(Error::not_implemented_for(cx.operator, dtype)),
+            Some(Refusal::ElementType(dtype)) => Err(not_implemented_for(cx.operator, dtype)),
             Some(Refusal::Mistake(what)) => {
                 Err(Error::runtime(format!("{}: internal error in its lowering: {what}", cx.operator)))
             }

@@ -8,7 +8,6 @@
 //! The groups below are listed from the lowest to the highest: no file imports one of a later group.
 
 // What the parts share.
-mod error;
 mod folders;
 pub mod lines;
 mod mode;
@@ -46,8 +45,8 @@ mod host;
 mod host_job;
 mod operator_call;
 
+pub use ::error::{self, Error, ErrorKind, Result};
 pub use engine::{Engine, fork_guard, in_bad_fork, lock};
-pub use error::{Error, ErrorKind, Result};
 pub use events::Event;
 pub use host::{copy_to_host, look_at_last_answers, synchronize};
 pub use host_job::JobOutput;

@@ -66,6 +66,15 @@ impl Error {
     }
 }
 
+impl From<Error> for error::Error {
+    fn from(error: Error) -> Self {
+        match error.code {
+            Code::ResourceExhausted => Self::new(error::ErrorKind::OutOfMemory, format!("tpu out of memory: {error}")),
+            _ => Self::runtime(error.to_string()),
+        }
+    }
+}
+
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $constant:ident, $text:literal;)*) => {
         /// The kinds of failure: the codes of `absl::Status`.

@@ -9,6 +9,8 @@ use std::collections::HashMap;
 use std::fmt::{self, Write};
 use std::rc::Rc;
 
+use error::{Error, Result};
+
 use crate::bounds::Extent;
 use crate::dtype::{DType, Number};
 use crate::refusal::Refusal;
@@ -52,11 +54,6 @@ impl fmt::Display for Type {
         write!(f, "{}>", self.dtype)
     }
 }
-
-/// A mistake in the use of the builder: the program being built would not be valid.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{0}")]
-pub struct Error(pub String);
 
 /// A finished function, ready to be printed under any name.
 #[derive(Clone, Debug, PartialEq)]
@@ -302,9 +299,9 @@ impl Builder {
     }
 
     /// Ends the function. Takes the builder by reference because its values borrow it.
-    pub fn finish(&self, results: &[Value<'_>]) -> Result<Function, Error> {
+    pub fn finish(&self, results: &[Value<'_>]) -> Result<Function> {
         if let Some(Refusal::Mistake(message)) = self.refusal() {
-            return Err(Error(message));
+            return Err(Error::runtime(format!("internal error in a lowering: {message}")));
         }
         let mut body = self.body.take();
         let _ = writeln!(body, "\"func.return\"({}) : ({}) -> ()", self.names(results), self.type_list(results));

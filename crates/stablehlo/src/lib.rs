@@ -16,7 +16,7 @@ mod structured;
 mod wide;
 
 pub use bounds::{Extent, Factor};
-pub use builder::{Builder, Error, Function, Precision, Target, Type, Value};
+pub use builder::{Builder, Function, Precision, Target, Type, Value};
 pub use dot::DotDims;
 pub use dtype::{DType, Number};
 pub use element_types::DTypes;

@@ -27,24 +27,15 @@ macro_rules! check_signatures {
 
 thread_local! {
     static LAST_ERROR: RefCell<(::abi::Error, String)> = const {
-        let none = ::abi::Error { kind: ::abi::ErrorKind::Runtime, message: std::ptr::null(), length: 0 };
+        let none = ::abi::Error { kind: ErrorKind::Runtime, message: std::ptr::null(), length: 0 };
         RefCell::new((none, String::new()))
     };
 }
 
 fn remember(error: &Error) {
-    let kind = match error.kind {
-        ErrorKind::Runtime => ::abi::ErrorKind::Runtime,
-        ErrorKind::NotImplemented => ::abi::ErrorKind::NotImplemented,
-        ErrorKind::OutOfMemory => ::abi::ErrorKind::OutOfMemory,
-        ErrorKind::Index => ::abi::ErrorKind::Index,
-        ErrorKind::Type => ::abi::ErrorKind::Type,
-        ErrorKind::Value => ::abi::ErrorKind::Value,
-        ErrorKind::LinAlg => ::abi::ErrorKind::Linalg,
-    };
     LAST_ERROR.with_borrow_mut(|(abi, message)| {
         message.clone_from(&error.message);
-        *abi = ::abi::Error { kind, message: message.as_ptr().cast(), length: message.len() };
+        *abi = ::abi::Error { kind: error.kind, message: message.as_ptr().cast(), length: message.len() };
     });
 }
 

@@ -30,7 +30,7 @@ fn to_python(error: engine::Error) -> PyErr {
         ErrorKind::Index => PyIndexError::new_err(message),
         ErrorKind::Type => PyTypeError::new_err(message),
         ErrorKind::Value => PyValueError::new_err(message),
-        ErrorKind::LinAlg => of_torch("linalg.LinAlgError", message),
+        ErrorKind::Linalg => of_torch("linalg.LinAlgError", message),
     }
 }
 

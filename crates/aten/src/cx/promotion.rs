@@ -3,7 +3,7 @@
 use stablehlo::{DType, DTypes, Value};
 
 use crate::cx::{Arg, Cx};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, not_implemented_for};
 use crate::number_check::Fit;
 use crate::promote::{Category, float_dtype, result_type};
 
@@ -29,7 +29,7 @@ impl<'b> Cx<'b> {
 
     /// Refuses a type that the operator does not take.
     pub fn check_dtype(&self, dtype: DType, taken: DTypes) -> Result<()> {
-        if taken.contains(dtype) { Ok(()) } else { Err(Error::not_implemented_for(self.operator, dtype)) }
+        if taken.contains(dtype) { Ok(()) } else { Err(not_implemented_for(self.operator, dtype)) }
     }
 
     /// A tensor or number argument, as a value of type `dtype`. A number converts as a tensor's elements do.

@@ -81,7 +81,7 @@ func.func public @main(%v0: tensor<4xi32> , %v15: tensor<4xi32> ) -> (tensor<4xi
 }
 }
 // output 0: Fresh { base: Type { dtype: I32, dims: [4] }, dtype: I32, sizes: [4], strides: [1], extents: [] }
-// output 1: Check(Check { error: Error { kind: Runtime, message: "ZeroDivisionError" } })
+// output 1: Check(Check { error: Error { kind: Runtime, message: "ZeroDivisionError", is_located: false } })
 
 // pow.Tensor_Scalar: self = tensor<4xf32>, exponent = Int(3)
 // parameter 0: Storage(0)

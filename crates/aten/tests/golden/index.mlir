@@ -80,8 +80,8 @@ func.func public @main(%v0: tensor<4x5xf32> , %v1: tensor<3xi64> , %v2: tensor<2
 }
 }
 // output 0: Fresh { base: Type { dtype: F32, dims: [2, 3] }, dtype: F32, sizes: [2, 3], strides: [3, 1], extents: [] }
-// output 1: Check(Check { error: Error { kind: Index, message: "index {number} is out of bounds for dimension 0 with size 4" } })
-// output 2: Check(Check { error: Error { kind: Index, message: "index {number} is out of bounds for dimension 1 with size 5" } })
+// output 1: Check(Check { error: Error { kind: Index, message: "index {number} is out of bounds for dimension 0 with size 4", is_located: false } })
+// output 2: Check(Check { error: Error { kind: Index, message: "index {number} is out of bounds for dimension 1 with size 5", is_located: false } })
 
 // index.Tensor: self = tensor<4xf32>, indices = tensor<4xi1>
 // parameter 0: Storage(0)
@@ -176,7 +176,7 @@ func.func public @main(%v0: tensor<4x5xbf16> , %v1: tensor<3xi64> , %v20: tensor
 }
 }
 // output 0: Fresh { base: Type { dtype: BF16, dims: [4, 5] }, dtype: BF16, sizes: [4, 5], strides: [5, 1], extents: [] }
-// output 1: Check(Check { error: Error { kind: Index, message: "index {number} is out of bounds for dimension 0 with size 4" } })
+// output 1: Check(Check { error: Error { kind: Index, message: "index {number} is out of bounds for dimension 0 with size 4", is_located: false } })
 
 // gather: self = tensor<4x5xf32>, dim = 1, index = tensor<4x2xi64>
 // parameter 0: Storage(0)
@@ -214,7 +214,7 @@ func.func public @main(%v0: tensor<4x5xf32> , %v1: tensor<4x2xi64> ) -> (tensor<
 }
 }
 // output 0: Fresh { base: Type { dtype: F32, dims: [4, 2] }, dtype: F32, sizes: [4, 2], strides: [2, 1], extents: [] }
-// output 1: Check(Check { error: Error { kind: Runtime, message: "index {number} is out of bounds for dimension 1 with size 5" } })
+// output 1: Check(Check { error: Error { kind: Runtime, message: "index {number} is out of bounds for dimension 1 with size 5", is_located: false } })
 
 // index_select: self = tensor<4x5xi64>, dim = 0, index = tensor<2xi32>
 // parameter 0: Storage(0)
@@ -246,7 +246,7 @@ func.func public @main(%v0: tensor<4x5xi64> , %v1: tensor<2xi32> ) -> (tensor<2x
 }
 }
 // output 0: Fresh { base: Type { dtype: I64, dims: [2, 5] }, dtype: I64, sizes: [2, 5], strides: [5, 1], extents: [] }
-// output 1: Check(Check { error: Error { kind: Index, message: "index out of range in self" } })
+// output 1: Check(Check { error: Error { kind: Index, message: "index out of range in self", is_located: false } })
 
 // scatter_add: self = tensor<4xf32>, dim = 0, index = tensor<6xi64>, src = tensor<6xf32>
 // parameter 0: Storage(0)
@@ -289,7 +289,7 @@ func.func public @main(%v0: tensor<4xf32> , %v1: tensor<6xi64> , %v27: tensor<6x
 }
 }
 // output 0: Fresh { base: Type { dtype: F32, dims: [4] }, dtype: F32, sizes: [4], strides: [1], extents: [] }
-// output 1: Check(Check { error: Error { kind: Runtime, message: "index {number} is out of bounds for dimension 0 with size 4" } })
+// output 1: Check(Check { error: Error { kind: Runtime, message: "index {number} is out of bounds for dimension 0 with size 4", is_located: false } })
 
 // scatter.value: self = tensor<4xui8>, dim = 0, index = tensor<2xi64>, value = a number of i64
 // parameter 0: Storage(0)
@@ -333,7 +333,7 @@ func.func public @main(%v0: tensor<4xui8> , %v1: tensor<2xi64> , %v27: tensor<ui
 }
 }
 // output 0: Fresh { base: Type { dtype: U8, dims: [4] }, dtype: U8, sizes: [4], strides: [1], extents: [] }
-// output 1: Check(Check { error: Error { kind: Runtime, message: "index {number} is out of bounds for dimension 0 with size 4" } })
+// output 1: Check(Check { error: Error { kind: Runtime, message: "index {number} is out of bounds for dimension 0 with size 4", is_located: false } })
 
 // nonzero: self = tensor<2x3xf32>
 // parameter 0: Storage(0)

@@ -270,7 +270,7 @@ func.func public @main(%v0: tensor<2x3xf32> , %v1: tensor<2xi64> , %v10: tensor<
 }
 // output 0: Fresh { base: Type { dtype: F32, dims: [] }, dtype: F32, sizes: [], strides: [], extents: [] }
 // output 1: Fresh { base: Type { dtype: F32, dims: [] }, dtype: F32, sizes: [], strides: [], extents: [] }
-// output 2: Check(Check { error: Error { kind: Index, message: "Target {number} is out of bounds." } })
+// output 2: Check(Check { error: Error { kind: Index, message: "Target {number} is out of bounds.", is_located: false } })
 
 // mse_loss: self = tensor<2x3xf32>, target = tensor<2x3xf32>, reduction = 1
 // parameter 0: Storage(0)
@@ -328,7 +328,7 @@ func.func public @main(%v0: tensor<10x4xf32> , %v1: tensor<2x3xi64> ) -> (tensor
 }
 }
 // output 0: Fresh { base: Type { dtype: F32, dims: [2, 3, 4] }, dtype: F32, sizes: [2, 3, 4], strides: [12, 4, 1], extents: [] }
-// output 1: Check(Check { error: Error { kind: Index, message: "index out of range in self" } })
+// output 1: Check(Check { error: Error { kind: Index, message: "index out of range in self", is_located: false } })
 
 // reflection_pad1d: self = tensor<2x5xf32>, padding = [1, 2]
 // parameter 0: Storage(0)

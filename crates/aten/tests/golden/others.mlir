@@ -88,4 +88,4 @@ func.func public @main(%v0: tensor<i1> ) -> (tensor<i64>) {
 "func.return"(%v7) : (tensor<i64>) -> ()
 }
 }
-// output 0: Check(Check { error: Error { kind: Runtime, message: "x must be positive" } })
+// output 0: Check(Check { error: Error { kind: Runtime, message: "x must be positive", is_located: false } })

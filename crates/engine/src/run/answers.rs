@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use aten::Check;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::lines::Line;
 use crate::record::chunk::{Chunk, Demand};
 use crate::storage::Value;
@@ -26,8 +26,7 @@ impl Answer {
     fn look(&self) -> Result<()> {
         // If the program itself failed, the error shows where its results are read.
         let Ok(number) = self.number.read_i64() else { return Ok(()) };
-        let Some(error) = self.check.error_for(number) else { return Ok(()) };
-        let mut error = Error::from(error);
+        let Some(mut error) = self.check.error_for(number) else { return Ok(()) };
         let place = match self.line.is_known() {
             true => self.line.label(&self.operator),
             false => format!("{}; torch.tpu.eager_mode = 'debug' shows the line", self.operator),

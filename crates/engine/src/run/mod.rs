@@ -294,7 +294,7 @@ impl Runner {
             // What Debug mode finds in the results does not undo them.
             Ok(()) if context.eager.mode == Mode::Debug => {
                 let inspected = inspect(&program, &values, &context.registry.types, context.eager.check_finite);
-                let inspected = inspected.map_err(|error| error.at(chunk.line_of(0)));
+                let inspected = inspected.map_err(|error| error.at(&chunk.line_of(0).name()));
                 inspected.and(look(&self.take_answers(placement))).map_err(Failure::from)
             }
             Ok(()) => Ok(()),
@@ -307,7 +307,7 @@ impl Runner {
                     self.run_one_by_one(placement, &chunk, reason, context);
                     Ok(())
                 } else {
-                    let error = error.at(chunk.line_of(0));
+                    let error = error.at(&chunk.line_of(0).name());
                     lose(values.iter().flatten(), &error);
                     Err(Failure { error, inputs: std::mem::take(&mut chunk.inputs) })
                 }
@@ -335,7 +335,7 @@ impl Runner {
                 self.execute(placement, &alone, &program, &wanted, explained, observer)
             });
             if let Err(error) = run {
-                lose(results.iter(), &error.at(chunk.line_of(index)));
+                lose(results.iter(), &error.at(&chunk.line_of(index).name()));
             }
         }
     }

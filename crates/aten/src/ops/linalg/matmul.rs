@@ -7,7 +7,7 @@ use std::f64::consts::FRAC_1_SQRT_2;
 use stablehlo::{DType, DTypes, DotDims, Value};
 
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, not_implemented_for};
 use crate::row::{Row, all_bounded, one};
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
@@ -70,7 +70,7 @@ fn factors<'b>(
     let product = if is_taken { product(a, b) } else { product(a.convert(DType::I32), b.convert(DType::I32)) };
     // PyTorch's kernels look at the type where there is something to multiply, or to add to.
     let is_nothing = (a.numel() == 0 || b.numel() == 0) && (cx.is_none("beta") || product.numel() == 0);
-    if is_nothing || is_taken { Ok(product) } else { Err(Error::not_implemented_for(cx.operator, a.dtype())) }
+    if is_nothing || is_taken { Ok(product) } else { Err(not_implemented_for(cx.operator, a.dtype())) }
 }
 
 /// The C++ type by which PyTorch's messages name an element type.

@@ -65,7 +65,7 @@ fn check_svd<'b>(cx: &Cx<'b>, a: Value<'b>) {
 fn check_converges<'b>(cx: &Cx<'b>, a: Value<'b>, function: &str, why: &str) {
     let element = if a.rank() > 2 { format!("(Batch element {}): ", Check::NUMBER) } else { String::new() };
     let message = format!("{function}: {element}The algorithm failed to converge because {why}.");
-    cx.check_finite_matrices(a, Error::new(ErrorKind::LinAlg, message));
+    cx.check_finite_matrices(a, Error::new(ErrorKind::Linalg, message));
 }
 
 /// The matrix that one triangle describes.
