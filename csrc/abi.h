@@ -41,6 +41,19 @@ enum TtPrecision : int32_t {
   TT_HIGHEST = 2,
 };
 
+enum TtLayout : int32_t {
+  TT_DENSE = 0,
+  TT_COO = 1,
+  TT_COMPRESSED = 2,  // CSR, CSC, BSR, BSC
+  TT_NESTED = 3,      // of the strided layout
+};
+
+enum TtOwner : int32_t {
+  TT_OTHER = 0,    // whoever else has one
+  TT_PYTORCH = 1,  // the CPU's, which only calls operators of the dense tensors inside
+  TT_PYTHON = 2,   // python/torchtpu/sparse, which refuses what it has not
+};
+
 struct TtError {
   TtErrorKind kind;
   const char* message;  // valid until the thread's next failing call
@@ -166,6 +179,13 @@ TtStatus tt_define(int32_t op, const TtArg* args, size_t n_args, const TtMeta* m
 
 // Fails, naming the supported ones, unless tensors can be of this c10::ScalarType.
 TtStatus tt_check_dtype(int8_t scalar_type);
+
+// The operator whose results look as this one's do, and whose meta kernel is to be asked instead; null if it has its own.
+// The name is of `*length` bytes, has an overload, and lives as long as the process.
+const char* tt_shapes_like(const char* name, size_t* length);
+
+// Whose kernel serves an operator, by its name without "aten::", on tensors of a layout for which PyTorch's CPU has one.
+TtOwner tt_owner_of_kernel(TtLayout layout, const char* name);
 
 // Counts one call that ran on the CPU because the user switched the fallback on.
 void tt_count_fallback(int32_t op);

@@ -105,21 +105,12 @@ void skip_computing(const c10::OperatorHandle& op, c10::DispatchKeySet keys, tor
 
 // Of others torch has nothing but a Python reference. Their kernels have results as those of a structured operator.
 std::optional<c10::OperatorHandle> one_with_same_shapes(const c10::OperatorHandle& op) {
-  constexpr std::tuple<const char*, const char*, const char*, const char*> kSame[] = {
-      {"aten::logical_and", "", "aten::eq", "Tensor"},
-      {"aten::logical_or", "", "aten::eq", "Tensor"},
-      {"aten::logical_xor", "", "aten::eq", "Tensor"},
-      {"aten::__lshift__", "Tensor", "aten::bitwise_left_shift", "Tensor"},
-      {"aten::__lshift__", "Scalar", "aten::bitwise_left_shift", "Tensor_Scalar"},
-      {"aten::__rshift__", "Tensor", "aten::bitwise_right_shift", "Tensor"},
-      {"aten::__rshift__", "Scalar", "aten::bitwise_right_shift", "Tensor_Scalar"},
-  };
-  for (const auto& [name, overload, other, others_overload] : kSame) {
-    if (op.operator_name() == c10::OperatorName(name, overload)) {
-      return c10::Dispatcher::singleton().findSchemaOrThrow(other, others_overload);
-    }
-  }
-  return std::nullopt;
+  size_t length = 0;
+  const char* found = tt_shapes_like(short_name(op.schema()).c_str(), &length);
+  if (found == nullptr) return std::nullopt;
+  const std::string name(found, length);
+  const size_t dot = name.find('.');
+  return c10::Dispatcher::singleton().findSchemaOrThrow(("aten::" + name.substr(0, dot)).c_str(), name.substr(dot + 1).c_str());
 }
 
 void run_meta(const c10::OperatorHandle& op, torch::jit::Stack* stack) {

@@ -1,10 +1,5 @@
 // Sparse tensors (COO and the compressed layouts), and nested ones of the strided layout (those of the jagged layout are a
-// Python class). Many of PyTorch's own kernels only call operators of the dense tensors inside, so they serve any device: of
-// those for sparse tensors the ones named here are used as they are, and python/torchtpu/sparse has the others; of those for
-// nested tensors all but the ones named here.
-#include <string_view>
-#include <unordered_set>
-
+// Python class). Which of PyTorch's kernels for them serve this device, and which python/torchtpu/sparse has, the core says.
 #include <ATen/core/Tensor.h>
 #include <ATen/native/nested/NestedTensorUtils.h>
 #include <ATen/ops/_transform_bias_rescale_qkv.h>
@@ -19,44 +14,6 @@ namespace {
 
 using c10::DispatchKey;
 using c10::OperatorHandle;
-using Names = std::unordered_set<std::string_view>;
-
-constexpr std::string_view kAten = "aten::";
-
-// Work on the values: all forms of the operator (in-place, out=).
-const Names kPointwise = {
-    "_conj_physical", "abs", "angle", "asin", "asinh", "atan", "atanh", "ceil", "conj_physical", "deg2rad", "div", "erf",
-    "erfinv", "expm1", "floor", "floor_divide", "frac", "isinf", "isnan", "isneginf", "isposinf", "log1p", "nan_to_num", "neg",
-    "pow", "rad2deg", "relu", "round", "sgn", "sign", "signbit", "sin", "sinh", "sqrt", "sub", "tan", "tanh",
-    "threshold_backward", "trunc"};
-
-// What a tensor is made of, and what rearranges that or reduces all values.
-const Names kCoo = {
-    "_coalesced_", "_dimI", "_dimV", "_indices", "_nnz", "_pin_memory", "_sparse_coo_tensor_with_dims",
-    "_sparse_coo_tensor_with_dims_and_tensors", "_to_dense", "_to_sparse", "_to_sparse.sparse_dim", "_to_sparse_bsc",
-    "_to_sparse_bsr", "_to_sparse_csc", "_to_sparse_csr", "_values", "add.Tensor", "add_.Tensor", "any", "cat", "clone", "copy_",
-    "copy_sparse_to_sparse_", "dense_dim", "empty.memory_format", "empty_like", "indices", "is_coalesced", "is_pinned",
-    "linalg_vector_norm", "mm", "mul.Tensor", "mul_.Tensor", "mv", "narrow_copy", "native_norm",
-    "native_norm.ScalarOpt_dim_dtype", "norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype", "permute", "resize_as_sparse_",
-    "sparse_dim", "sparse_resize_", "sparse_resize_and_clear_", "sum", "sum.dim_IntList", "unsqueeze", "values",
-    "view_as_complex", "view_as_real", "zero_", "zeros.out"};
-
-const Names kCompressed = {
-    "_nnz", "_pin_memory", "_to_dense", "_to_sparse", "_to_sparse.sparse_dim", "add.Tensor", "add_.Tensor", "addmm",
-    "ccol_indices", "clone", "col_indices", "copy_", "crow_indices", "dense_dim", "empty.memory_format", "empty_like",
-    "fill_.Scalar", "is_pinned", "mm", "mul.Scalar", "mul.Tensor", "mul.out", "mul_.Scalar", "mul_.Tensor", "normal_",
-    "resize_", "resize_as_sparse_", "row_indices", "select.int", "select_copy.int", "sparse_dim", "sparse_mask", "sum",
-    "sum.dim_IntList", "values", "zero_"};
-
-// Of nested tensors, what reads memory itself, or calls what does.
-const Names kNestedReadMemory = {"_nested_sum_backward", "_transform_bias_rescale_qkv", "native_layer_norm",
-                                 "native_layer_norm_backward", "sum.dim_IntList"};
-
-
-// From dense tensors to sparse and nested ones.
-constexpr const char* kFromDense[] = {
-    "_to_sparse", "_to_sparse.sparse_dim", "_to_sparse_csr", "_to_sparse_csc", "_to_sparse_bsr", "_to_sparse_bsc",
-    "_embedding_bag_backward", "_nested_from_padded", "_nested_tensor_from_mask", "_nested_tensor_from_mask_left_aligned"};
 
 void use_python(const OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack);
 
@@ -90,17 +47,6 @@ void use_python(const OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack
   call_sparse(op, stack);
 }
 
-std::string_view base_of(std::string_view name) {
-  name = name.substr(0, name.find('.'));
-  return name.ends_with('_') ? name.substr(0, name.size() - 1) : name;
-}
-
-std::string name_of(const OperatorHandle& op) {
-  const c10::OperatorName& full = op.operator_name();
-  std::string name = full.name.substr(kAten.size());
-  return full.overload_name.empty() ? name : name + "." + full.overload_name;
-}
-
 // Registered for the life of the process: the handle that would undo it is leaked.
 template <c10::BoxedKernel::BoxedKernelFunction_withDispatchKeys* kernel>
 void give(const OperatorHandle& op, DispatchKey key) {
@@ -108,22 +54,15 @@ void give(const OperatorHandle& op, DispatchKey key) {
       op.operator_name(), key, c10::KernelFunction::makeFromBoxedFunction<kernel>(), std::nullopt, nullptr, "torchtpu"));
 }
 
-// Gives an operator that PyTorch has for sparse tensors on the CPU, `model`, to the device's `key`.
+// Gives the device's `key` the kernel of an operator that PyTorch has for such tensors on the CPU, `model`.
 template <DispatchKey model>
-void register_sparse(const OperatorHandle& op, DispatchKey key, const Names& names) {
+void register_for(const OperatorHandle& op, const std::string& name, TtLayout layout, DispatchKey key) {
   if (!op.hasKernelForDispatchKey(model)) return;
-  const std::string name = name_of(op);
-  if (kPointwise.contains(base_of(name)) || names.contains(name)) {
-    give<&use_pytorchs<model>>(op, key);
-  } else {
-    give<&use_python>(op, key);
+  switch (tt_owner_of_kernel(layout, name.c_str())) {
+    case TT_PYTORCH: return give<&use_pytorchs<model>>(op, key);
+    case TT_PYTHON: return give<&use_python>(op, key);
+    case TT_OTHER: return;
   }
-}
-
-void register_nested(const OperatorHandle& op) {
-  constexpr DispatchKey model = DispatchKey::NestedTensorCPU;
-  if (!op.hasKernelForDispatchKey(model) || kNestedReadMemory.contains(name_of(op))) return;
-  give<&use_pytorchs<model>>(op, DispatchKey::NestedTensorPrivateUse1);
 }
 
 // What PyTorch's layers of nested tensors leave to the device.
@@ -145,22 +84,19 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> nested_layer_norm(
 }  // namespace
 
 void register_layouts() {
-  auto& m = *new torch::Library(torch::Library::IMPL, "aten", DispatchKey::PrivateUse1, __FILE__, __LINE__);
-  for (const char* name : kFromDense) m.impl(name, torch::CppFunction::makeFromBoxedFunction<&use_pytorchs<DispatchKey::CPU>>());
   auto& nested = *new torch::Library(torch::Library::IMPL, "aten", DispatchKey::NestedTensorPrivateUse1, __FILE__, __LINE__);
   nested.impl("_transform_bias_rescale_qkv", &nested_qkv);
   nested.impl("native_layer_norm", &nested_layer_norm);
-  for (const char* name : {"_spdiags", "_validate_compressed_sparse_indices"}) {
-    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&use_python>());
-  }
   auto& dispatcher = c10::Dispatcher::singleton();
-  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
-    if (!name.name.starts_with(kAten)) continue;
-    const auto op = dispatcher.findSchema(name);
+  for (const c10::OperatorName& full_name : dispatcher.getAllOpNames()) {
+    if (!full_name.name.starts_with("aten::")) continue;
+    const auto op = dispatcher.findSchema(full_name);
     if (!op.has_value()) continue;
-    register_sparse<DispatchKey::SparseCPU>(*op, DispatchKey::SparsePrivateUse1, kCoo);
-    register_sparse<DispatchKey::SparseCsrCPU>(*op, DispatchKey::SparseCsrPrivateUse1, kCompressed);
-    register_nested(*op);
+    const std::string name = short_name(op->schema());
+    register_for<DispatchKey::CPU>(*op, name, TT_DENSE, DispatchKey::PrivateUse1);
+    register_for<DispatchKey::SparseCPU>(*op, name, TT_COO, DispatchKey::SparsePrivateUse1);
+    register_for<DispatchKey::SparseCsrCPU>(*op, name, TT_COMPRESSED, DispatchKey::SparseCsrPrivateUse1);
+    register_for<DispatchKey::NestedTensorCPU>(*op, name, TT_NESTED, DispatchKey::NestedTensorPrivateUse1);
   }
 }
 

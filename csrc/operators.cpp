@@ -130,14 +130,6 @@ std::optional<OperatorHandle> functional_of(const FunctionSchema& schema) {
   return std::nullopt;
 }
 
-std::string short_name(const FunctionSchema& schema) {
-  constexpr std::string_view kAten = "aten::";
-  std::string name = schema.name();
-  if (name.starts_with(kAten)) name.erase(0, kAten.size());
-  if (!schema.overload_name().empty()) name.append(1, '.').append(schema.overload_name());
-  return name;
-}
-
 bool has_argument(const FunctionSchema& schema, c10::TypeKind kind) {
   for (const Argument& argument : schema.arguments()) {
     const c10::Type& type = element(argument.real_type());
@@ -183,6 +175,14 @@ bool wants_kernel(const OperatorHandle& handle) {
 }
 
 }  // namespace
+
+std::string short_name(const FunctionSchema& schema) {
+  constexpr std::string_view kAten = "aten::";
+  std::string name = schema.name();
+  if (name.starts_with(kAten)) name.erase(0, kAten.size());
+  if (!schema.overload_name().empty()) name.append(1, '.').append(schema.overload_name());
+  return name;
+}
 
 bool is_written(const Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();

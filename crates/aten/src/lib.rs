@@ -20,6 +20,7 @@ mod cx;
 mod error;
 mod graph;
 mod inputs;
+pub mod layouts;
 mod lower;
 mod nodes;
 mod number_check;

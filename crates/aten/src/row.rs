@@ -26,6 +26,7 @@ pub struct Row {
     /// Whether it takes values with bounded dimensions: the valid elements of its results do not depend on padding, and
     /// it uses no capacity as a size. What it builds is checked as well.
     pub(crate) bounded: bool,
+    pub(crate) shapes_like: &'static [(&'static str, &'static str)],
 }
 
 impl Row {
@@ -44,6 +45,13 @@ impl Row {
     /// does not take are refused without this.
     pub(crate) const fn takes(mut self, names: &'static [&'static str], dtypes: DTypes) -> Row {
         self.takes = Some(Takes { names, dtypes });
+        self
+    }
+
+    /// For each of the named operators, the one with a meta kernel whose results look as its own do. PyTorch has for these
+    /// only references in Python, with other strides and error texts than any device gives.
+    pub(crate) const fn shapes_like(mut self, operators: &'static [(&'static str, &'static str)]) -> Row {
+        self.shapes_like = operators;
         self
     }
 
@@ -107,12 +115,28 @@ impl Takes {
 
 /// A row with one result.
 pub const fn one(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> Result<Value<'b>>) -> Row {
-    Row { names, lower: Lower::One(lower), baked: &[], requirement: None, takes: None, bounded: false }
+    Row {
+        names,
+        lower: Lower::One(lower),
+        baked: &[],
+        requirement: None,
+        takes: None,
+        bounded: false,
+        shapes_like: &[],
+    }
 }
 
 /// A row with several results.
 pub const fn many(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> Result<Vec<Value<'b>>>) -> Row {
-    Row { names, lower: Lower::Many(lower), baked: &[], requirement: None, takes: None, bounded: false }
+    Row {
+        names,
+        lower: Lower::Many(lower),
+        baked: &[],
+        requirement: None,
+        takes: None,
+        bounded: false,
+        shapes_like: &[],
+    }
 }
 
 /// A family whose rows all take values with bounded dimensions.
@@ -135,6 +159,7 @@ pub(crate) const fn each(element: &'static Row, parameters: &'static [&'static s
         requirement: None,
         takes: None,
         bounded: false,
+        shapes_like: &[],
     }
 }
 

@@ -78,6 +78,11 @@ pub fn find(name: &str) -> Option<&'static Row> {
     table.get(name).copied().or_else(|| derived(name))
 }
 
+/// The operator whose meta kernel serves another ([`Row::shapes_like`]).
+pub fn shapes_like(name: &str) -> Option<&'static str> {
+    find(name)?.shapes_like.iter().find(|(of, _)| *of == name).map(|(_, like)| *like)
+}
+
 /// The rows that follow from others by rule, made when they are first asked for.
 fn derived(name: &str) -> Option<&'static Row> {
     static DERIVED: Mutex<BTreeMap<String, Option<&'static Row>>> = Mutex::new(BTreeMap::new());

@@ -8,6 +8,7 @@ use std::slice;
 use std::sync::Arc;
 
 use ::abi::Status as AbiStatus;
+use aten::layouts::{self, Layout, Owner};
 use engine::call::{Arg, Generator, Meta, Out, Tag, TensorArg};
 use engine::{
     Defined, Error, ErrorKind, Event, Placement, Reason, Result, SchemaArg, Status, Storage, memory, platform,
@@ -276,6 +277,22 @@ unsafe extern "C" fn tt_check_dtype(scalar_type: i8) -> AbiStatus {
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn tt_shapes_like(name: *const c_char, length: *mut usize) -> *const c_char {
+    // SAFETY: the ABI promises a live C string.
+    let found = guarded(|| Ok(aten::table::shapes_like(&unsafe { text(name) })));
+    let Ok(Some(like)) = found else { return std::ptr::null() };
+    // SAFETY: the ABI promises a place for the length.
+    unsafe { *length = like.len() };
+    like.as_ptr().cast()
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tt_owner_of_kernel(layout: Layout, name: *const c_char) -> Owner {
+    // SAFETY: the ABI promises a live C string.
+    guarded(|| Ok(layouts::owner(layout, &unsafe { text(name) }))).unwrap_or(Owner::Other)
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn tt_count_fallback(op: i32) {
     let _ = guarded(|| {
         engine::lock()?.count_fallback(op as u32);
@@ -341,15 +358,15 @@ unsafe extern "C" fn tt_storage_resize(storage: *mut c_void, nbytes: usize, data
 }
 
 /// Calls back when the host data is no longer used.
-struct Owner {
+struct HostData {
     owner: *mut c_void,
     release: unsafe extern "C" fn(*mut c_void),
 }
 
 // SAFETY: the ABI allows `release` from any thread.
-unsafe impl Send for Owner {}
+unsafe impl Send for HostData {}
 
-impl Drop for Owner {
+impl Drop for HostData {
     fn drop(&mut self) {
         // SAFETY: the ABI asks for this call, once.
         unsafe { (self.release)(self.owner) };
@@ -367,7 +384,7 @@ unsafe extern "C" fn tt_copy_from_host(
 ) -> AbiStatus {
     status(|| {
         let owner = match release {
-            Some(release) if may_borrow != 0 => Some(Box::new(Owner { owner, release }) as Box<dyn Any + Send>),
+            Some(release) if may_borrow != 0 => Some(Box::new(HostData { owner, release }) as Box<dyn Any + Send>),
             _ => None,
         };
         note_line();

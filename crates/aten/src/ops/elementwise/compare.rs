@@ -13,9 +13,9 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["le.Tensor", "le.Scalar"], |cx| compared(cx, Comparison::Le)),
     one(&["gt.Tensor", "gt.Scalar"], |cx| compared(cx, Comparison::Gt)),
     one(&["ge.Tensor", "ge.Scalar"], |cx| compared(cx, Comparison::Ge)),
-    one(&["logical_and"], |cx| logical(cx, |x, y| x & y)),
-    one(&["logical_or"], |cx| logical(cx, |x, y| x | y)),
-    one(&["logical_xor"], |cx| logical(cx, |x, y| x ^ y)),
+    one(&["logical_and"], |cx| logical(cx, |x, y| x & y)).shapes_like(&[("logical_and", "eq.Tensor")]),
+    one(&["logical_or"], |cx| logical(cx, |x, y| x | y)).shapes_like(&[("logical_or", "eq.Tensor")]),
+    one(&["logical_xor"], |cx| logical(cx, |x, y| x ^ y)).shapes_like(&[("logical_xor", "eq.Tensor")]),
     one(&["bitwise_and.Tensor", "bitwise_and.Scalar", "bitwise_and.Scalar_Tensor"], |cx| {
         cx.pair("self", "other").map(|(x, y)| x & y)
     }),
@@ -35,7 +35,11 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
             "__lshift__.Scalar",
         ],
         |cx| cx.pair("self", "other").map(|(x, amount)| x.shift_left(amount)),
-    ),
+    )
+    .shapes_like(&[
+        ("__lshift__.Tensor", "bitwise_left_shift.Tensor"),
+        ("__lshift__.Scalar", "bitwise_left_shift.Tensor_Scalar"),
+    ]),
     one(
         &[
             "bitwise_right_shift.Tensor",
@@ -45,7 +49,11 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
             "__rshift__.Scalar",
         ],
         |cx| cx.pair("self", "other").map(|(x, amount)| shift_right(x, amount)),
-    ),
+    )
+    .shapes_like(&[
+        ("__rshift__.Tensor", "bitwise_right_shift.Tensor"),
+        ("__rshift__.Scalar", "bitwise_right_shift.Tensor_Scalar"),
+    ]),
 ]);
 
 fn compared<'b>(cx: &Cx<'b>, comparison: Comparison) -> Result<Value<'b>> {
