@@ -11,8 +11,8 @@
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
-#include <tuple>
 
+#include "messages.h"
 #include "shim.h"
 
 namespace torchtpu {
@@ -227,10 +227,7 @@ void refuse_as_cpu(const Operator& op, at::ArrayRef<IValue> arguments, int32_t d
   try {
     op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
   } catch (const c10::Error& error) {
-    // A dtype or an operator that only the CPU lacks says nothing of the call.
-    for (const char* lacking : {"not implemented for 'Half'", "not implemented for 'BFloat16'", "Could not run '"}) {
-      if (std::strstr(error.what(), lacking) != nullptr) return;
-    }
+    if (messages::speaks_of(error.what(), messages::kCpuLacks)) return;  // which says nothing of the call
     rethrow_for(device, "cpu");
   } catch (const std::runtime_error&) {  // a number that its dtype does not hold
     throw;

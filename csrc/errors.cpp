@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "messages.h"
 #include "shim.h"
 
 namespace torchtpu {
@@ -42,37 +43,23 @@ void copy_message(const std::string& message, char* room, size_t capacity) {
 // Meta kernels written in Python raise NotImplementedError, or one of FakeTensor's own classes, where data decides.
 static bool python_means_no_metas(PyObject* type) {
   if (PyErr_GivenExceptionMatches(type, PyExc_NotImplementedError)) return true;
-  const char* name = PyExceptionClass_Name(type);
-  for (const char* known : {"DataDependentOutputException", "DynamicOutputShapeException", "UnsupportedOperatorException"}) {
-    if (std::strstr(name, known) != nullptr) return true;
-  }
-  return false;
-}
-
-// Such as "Tensor.item() cannot be called on meta tensors", and what torch.library says of sizes that the data decide.
-static bool speaks_of_meta_tensors(std::string_view message) {
-  return message.find("meta tensor") != message.npos || message.find("with meta Tensors") != message.npos;
+  return messages::speaks_of(PyExceptionClass_Name(type), messages::kDataDecide);
 }
 
 bool means_no_metas() {
   try {
     throw;
   } catch (const c10::NotImplementedError& error) {
-    // PyTorch says in several ways that there is no meta kernel, or only one that asks a backend for its own
-    // (TORCH_LIBRARY_IMPL); what says none of them is a kernel's own refusal of its arguments, for the user to see.
-    for (const char* missing : {"Could not run '", "Meta", "meta", "TORCH_LIBRARY_IMPL"}) {
-      if (std::strstr(error.what(), missing) != nullptr) return true;
-    }
-    return false;
+    return messages::speaks_of(error.what(), messages::kNoMetaKernel);
   } catch (python_error& error) {
     pybind11::gil_scoped_acquire gil;
     error.persist();  // it may still sit in the thread's error indicator
-    return python_means_no_metas(error.type) || speaks_of_meta_tensors(error.message);
+    return python_means_no_metas(error.type) || messages::speaks_of(error.message.c_str(), messages::kNoDataInMeta);
   } catch (pybind11::error_already_set& error) {
     pybind11::gil_scoped_acquire gil;
-    return python_means_no_metas(error.type().ptr()) || speaks_of_meta_tensors(error.what());
+    return python_means_no_metas(error.type().ptr()) || messages::speaks_of(error.what(), messages::kNoDataInMeta);
   } catch (const std::exception& error) {
-    return speaks_of_meta_tensors(error.what());
+    return messages::speaks_of(error.what(), messages::kNoDataInMeta);
   }
 }
 
@@ -80,7 +67,7 @@ bool selects_of_nothing() {
   try {
     throw;
   } catch (const c10::IndexError& error) {
-    return std::strstr(error.what(), "select(): index 0 out of range") != nullptr;
+    return messages::speaks_of(error.what(), messages::kNoFirstSlice);
   } catch (...) {
     return false;
   }

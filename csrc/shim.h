@@ -38,8 +38,7 @@ inline void check(TtStatus status) {
 // Whether the exception in flight says only that meta tensors cannot decide the result. Otherwise it is
 // the user's error; `rethrow_for` throws it on, worded for the device that the user named instead of the stand-in's.
 bool means_no_metas();
-// Whether it says that there is no first slice: the meta kernels of index_add and index_reduce compare the first slices of
-// their tensors, also where there is none to add.
+// Whether it says that there is no first slice.
 bool selects_of_nothing();
 [[noreturn]] void rethrow_for(int32_t device, std::string_view standin);
 
