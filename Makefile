@@ -118,6 +118,7 @@ lint: $(VENV)/.ready ## Formatting, clippy, ruff, mypy, paths in prose
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(PY) tests/prose_paths.py
+	$(PY) -m tests.lint.csrc_names
 
 .PHONY: format
 format: $(VENV)/.ready ## Format Rust and Python

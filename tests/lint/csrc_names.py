@@ -1,0 +1,106 @@
+"""Fails where the C++ shim names an operator of ATen without a reason that stands here.
+
+What an operator computes, and what is special about it, is a row's matter (`crates/aten`). The shim names an operator
+only where PyTorch gives it to backends in C++, outside the table's reach. Run by `make lint`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+
+import torch
+
+CSRC = Path(__file__).parents[2] / "csrc"
+
+# For each file, why it may name the operators.
+REASONS = {
+    "autocast.cpp": {
+        "it is refused where PyTorch's macros list the others": ["binary_cross_entropy"],
+    },
+    "copy.cpp": {
+        "copies cross devices, which no program does": [
+            "_copy_from",
+            "_copy_from_and_resize",
+            "_local_scalar_dense",
+            "copy_",
+        ],
+        "the host's side of a copy": ["_conj_physical", "empty", "neg"],
+    },
+    "fourier.cpp": {
+        "PyTorch's composites refuse 16-bit floats before a kernel is asked": ["empty", "fft_hfft", "fft_irfft"]
+    },
+    "gloo.h": {"tensors of the CPU, which Gloo works on": ["empty", "trunc", "view_as_real", "zeros"]},
+    "kernels.cpp": {"an argument's name": ["values"]},
+    "layouts.cpp": {
+        "PyTorch's class of nested tensors exists in C++ only": ["_transform_bias_rescale_qkv", "native_layer_norm"],
+    },
+    "operators.cpp": {"an argument's name": ["pin_memory"]},
+    "process_group.cpp": {
+        "tensors of the CPU, which Gloo works on": ["cat", "empty", "view_as_complex"],
+        "names of collectives and reductions": ["gather", "max", "min", "scatter", "sum"],
+    },
+    "views.cpp": {
+        "new tensors": ["_efficientzerotensor", "empty.memory_format", "empty_strided"],
+        "views, which change no value": [
+            "_reshape_alias",
+            "_unsafe_view",
+            "as_strided",
+            "unfold",
+            "view",
+            "view_as_complex",
+            "view_as_real",
+        ],
+        "storages": [
+            "is_set_to",
+            "resize_",
+            "set",
+            "set_",
+            "set_.source_Storage",
+            "set_.source_Storage_storage_offset",
+            "set_.source_Tensor",
+        ],
+        "its result is no tensor": ["_has_compatible_shallow_copy_type", "equal", "record_stream"],
+        "its schema does not say what it writes": [
+            "_native_batch_norm_legit",
+            "_native_batch_norm_legit_no_training",
+            "native_batch_norm",
+        ],
+    },
+}
+
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+# In a string, in a header of its own, and where it is called.
+NAMES = [
+    re.compile(r'"(?:aten::)?([\w.]+)"'),
+    re.compile(r"<ATen/ops/(\w+?)(?:_native|_ops)?\.h>"),
+    re.compile(r"\bat::(?:native::|redispatch::)?(\w+)\("),
+]
+
+
+def operators() -> set[str]:
+    """All names, with and without the overload."""
+    names = {name.removeprefix("aten::") for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")}
+    return names | {name.partition(".")[0] for name in names}
+
+
+def complaints() -> list[str]:
+    known = operators()
+    found: list[str] = []
+    for path in sorted(CSRC.iterdir()):
+        allowed = {name for names in REASONS.get(path.name, {}).values() for name in names}
+        text = COMMENT.sub("", path.read_text())
+        named = {name for pattern in NAMES for name in pattern.findall(text)} & known
+        found += [f"csrc/{path.name} names {name}" for name in sorted(named - allowed)]
+        found += [f"csrc/{path.name} does not name {name} any more" for name in sorted(allowed - named)]
+    return found
+
+
+if __name__ == "__main__":
+    if found := complaints():
+        print(*found, f"See {Path(__file__).name} for what may be named, and why.", sep="\n", file=sys.stderr)
+        sys.exit(1)
