@@ -23,21 +23,12 @@ Tensors wrap(const std::vector<Shape>& shapes, void* const* memory) {
 }
 
 int32_t run_job(void* context, void* const* inputs, void* const* outputs, char* message, size_t capacity) {
-  std::string failure;
-  try {
+  const auto run = [&] {
     auto& job = *static_cast<Job*>(context);
     Tensors read = wrap(job.inputs, inputs), written = wrap(job.outputs, outputs);
     job.body(read, written);
-    return 0;
-  } catch (const c10::Error& error) {
-    failure = error.what_without_backtrace();
-  } catch (const std::exception& error) {
-    failure = error.what();
-  } catch (...) {
-    failure = "unknown C++ exception";
-  }
-  copy_message(failure, message, capacity);
-  return -1;
+  };
+  return guarded(run, message, capacity);
 }
 
 void release_job(void* context) {

@@ -33,11 +33,24 @@ void throw_last_error() {
   C10_THROW_ERROR(Error, message);
 }
 
-void copy_message(const std::string& message, char* room, size_t capacity) {
-  if (capacity == 0) return;
-  const size_t length = std::min(message.size(), capacity - 1);
-  std::memcpy(room, message.data(), length);
-  room[length] = '\0';
+int32_t guarded(const std::function<void()>& work, char* message, size_t capacity) {
+  std::string failure;
+  try {
+    work();
+    return 0;
+  } catch (const c10::Error& error) {
+    failure = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    failure = error.what();
+  } catch (...) {
+    failure = "unknown C++ exception";
+  }
+  if (capacity > 0) {
+    const size_t length = std::min(failure.size(), capacity - 1);
+    std::memcpy(message, failure.data(), length);
+    message[length] = '\0';
+  }
+  return -1;
 }
 
 // Meta kernels written in Python raise NotImplementedError, or one of FakeTensor's own classes, where data decides.

@@ -2,8 +2,7 @@
 #include "shim.h"
 
 int32_t tt_initialize(void* tracer, void* sparse, char* message, size_t capacity) {
-  std::string failure;
-  try {
+  const auto register_all = [&] {
     torchtpu::set_python(tracer, sparse);
     torchtpu::register_allocator();
     torchtpu::register_guard();
@@ -14,14 +13,6 @@ int32_t tt_initialize(void* tracer, void* sparse, char* message, size_t capacity
     torchtpu::register_fourier();
     torchtpu::register_operators();  // after views, copies and sparse tensors, which it must not replace
     torchtpu::register_autocast();
-    return 0;
-  } catch (const c10::Error& error) {
-    failure = error.what_without_backtrace();
-  } catch (const std::exception& error) {
-    failure = error.what();
-  } catch (...) {
-    failure = "unknown C++ exception";
-  }
-  torchtpu::copy_message(failure, message, capacity);
-  return -1;
+  };
+  return torchtpu::guarded(register_all, message, capacity);
 }

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <exception>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,8 @@ inline c10::Device device_at(int32_t index) {
 // Throws the calling thread's last error of the core as PyTorch's exception of that kind.
 [[noreturn]] void throw_last_error();
 std::string last_error_message();
-// Hands a message over to the core, cut to its room.
-void copy_message(const std::string& message, char* room, size_t capacity);
+// Runs what the core has asked for. Returns 0, or -1 after what it threw was written as a message, cut to its room.
+int32_t guarded(const std::function<void()>& work, char* message, size_t capacity);
 
 inline void check(TtStatus status) {
   if (status != TT_OK) [[unlikely]] throw_last_error();
