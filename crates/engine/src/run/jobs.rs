@@ -74,12 +74,9 @@ pub(crate) struct Jobs {
 struct Unfinished {
     ticket: Arc<Ticket>,
     /// The addresses of the values that it reads.
-    reads: Vec<*const Value>,
+    reads: Vec<usize>,
     has_outputs: bool,
 }
-
-// SAFETY: the addresses are compared and never followed.
-unsafe impl Send for Jobs {}
 
 impl Jobs {
     /// A new lane.
@@ -110,7 +107,7 @@ impl Jobs {
         inputs().for_each(|value| value.hold());
         self.unfinished.push(Unfinished {
             ticket: Arc::clone(&job.ticket),
-            reads: inputs().map(Arc::as_ptr).collect(),
+            reads: inputs().map(address_of).collect(),
             has_outputs: !job.outputs.is_empty(),
         });
         self.lanes.entry(lane).or_default().waiting.push_back(job);
@@ -160,7 +157,7 @@ impl Jobs {
 
     /// A job that reads a value and may not have finished.
     fn reader_of(&self, value: &Arc<Value>) -> Option<Arc<Ticket>> {
-        let reader = self.unfinished.iter().find(|job| job.reads.contains(&Arc::as_ptr(value)));
+        let reader = self.unfinished.iter().find(|job| job.reads.contains(&address_of(value)));
         reader.map(|job| Arc::clone(&job.ticket))
     }
 
@@ -181,6 +178,10 @@ impl Jobs {
             }
         }
     }
+}
+
+fn address_of(value: &Arc<Value>) -> usize {
+    Arc::as_ptr(value).addr()
 }
 
 /// The thread of a lane. It ends when the lane has been closed and its jobs have run.
