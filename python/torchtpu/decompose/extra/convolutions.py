@@ -18,6 +18,11 @@ def _convolution(
     return torch.convolution(x, weight, bias, stride, padding, dilation, False, [0] * len(stride), groups)
 
 
+def _spread(kernel_size: Sizes, *given: Sizes) -> list[Sizes]:
+    """Sizes for each dimension of the kernel, of which one may be given for all."""
+    return [list(sizes) * (len(kernel_size) // len(sizes)) for sizes in given]
+
+
 @register("aten::_slow_conv2d_forward", "aten::slow_conv3d_forward")
 def _slow_convolution(
     self: Tensor, weight: Tensor, kernel_size: Sizes, bias: Tensor | None, stride: Sizes, padding: Sizes
@@ -54,8 +59,7 @@ def _dilated_convolution(
     padding: Sizes = (0,),
     dilation: Sizes = (1,),
 ) -> Tensor:
-    given = (stride, padding, dilation)
-    stride, padding, dilation = (list(sizes) * (len(kernel_size) // len(sizes)) for sizes in given)
+    stride, padding, dilation = _spread(kernel_size, stride, padding, dilation)
     return _convolution(self, weight, bias, stride, padding, dilation)
 
 
@@ -83,6 +87,5 @@ def _transposed_convolution(
     output_padding: Sizes = (0,),
     dilation: Sizes = (1,),
 ) -> Tensor:
-    given = (stride, padding, dilation, output_padding)
-    stride, padding, dilation, output_padding = (list(sizes) * (len(kernel_size) // len(sizes)) for sizes in given)
+    stride, padding, dilation, output_padding = _spread(kernel_size, stride, padding, dilation, output_padding)
     return torch.convolution(self, weight, bias, stride, padding, dilation, True, output_padding, 1)
