@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
+
+from tests.distributed.launch import python, torchrun
 
 SCRIPT = """
 import sys
@@ -52,14 +52,7 @@ dist.destroy_process_group()
 """
 
 
-def run(arguments: list[str], **environment: str) -> str:
-    completed = subprocess.run(
-        [sys.executable, *arguments],
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+def printed(completed: subprocess.CompletedProcess[str]) -> str:
     assert completed.returncode == 0, completed.stderr
     return completed.stdout
 
@@ -67,8 +60,8 @@ def run(arguments: list[str], **environment: str) -> str:
 def test_groups_without_a_backends_name(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    arguments = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
-    found, expected = run(arguments).splitlines(), run(arguments, TORCH_DEVICE_BACKEND_AUTOLOAD="0").splitlines()
+    found = printed(torchrun([str(script)])).splitlines()
+    expected = printed(torchrun([str(script)], TORCH_DEVICE_BACKEND_AUTOLOAD="0")).splitlines()
     assert found[:3] == ["undefined", "custom", "[device(type='tpu'), device(type='cpu')]"]
     assert found[3:] == expected[3:]
 
@@ -76,9 +69,11 @@ def test_groups_without_a_backends_name(tmp_path: Path) -> None:
 def test_a_process_by_itself(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    assert run([str(script), f"file://{tmp_path}/store"]).startswith("undefined\ncustom\n")
+    found = printed(python([str(script), f"file://{tmp_path}/store"]))
+    assert found.startswith("undefined\ncustom\n")
 
 
 def test_import_loads_no_more_of_torch_distributed() -> None:
     program = "import sys, torch; print(sorted(name for name in sys.modules if 'torch.distributed' in name))"
-    assert run(["-c", program]) == run(["-c", program], TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    without = printed(python(["-c", program], TORCH_DEVICE_BACKEND_AUTOLOAD="0"))
+    assert printed(python(["-c", program])) == without
