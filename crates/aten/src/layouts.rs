@@ -20,7 +20,7 @@ const FROM_DENSE: &[&str] = &[
     "_to_sparse_csr",
 ];
 
-/// Of dense tensors, but for sparse ones.
+/// Operators of dense tensors that only sparse tensors call.
 const FOR_SPARSE: &[&str] = &["_spdiags", "_validate_compressed_sparse_indices"];
 
 /// Work on the values: all forms of the operator (in-place, `out=`).
@@ -66,7 +66,7 @@ const POINTWISE: &[&str] = &[
     "trunc",
 ];
 
-/// What a tensor is made of, and what rearranges that or reduces all values.
+/// The parts of a COO tensor, rearrangements of them, and reductions of all values.
 const COO: &[&str] = &[
     "_coalesced_",
     "_dimI",
@@ -161,7 +161,8 @@ const COMPRESSED: &[&str] = &[
     "zero_",
 ];
 
-/// Of nested tensors, what reads memory itself, or calls what does. `csrc/layouts.cpp` has some of these.
+/// Operators of nested tensors whose kernels read memory themselves, or call one that does. `csrc/layouts.cpp` has some of
+/// these.
 const NESTED_READ_MEMORY: &[&str] = &[
     "_nested_sum_backward",
     "_transform_bias_rescale_qkv",
