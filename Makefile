@@ -147,7 +147,7 @@ bench: $(VENV)/.ready-examples ## Time operators and training steps beside the p
 docs: build ## docs/operators.md, which must not be stale; documentation of the crates and of torch.tpu in build/docs
 	$(PY) -m tests.conformance.matrix
 	@$(CARGO) doc --workspace --no-deps --document-private-items --target-dir build/docs/rust --quiet
-	@mkdir -p build/docs/python && cd build/docs/python && for module in torchtpu torchtpu.tpu torchtpu.decompose; do \
+	@mkdir -p build/docs/python && cd build/docs/python && for module in torchtpu torchtpu.tpu torchtpu.graphs torchtpu.operators; do \
 		$(PY) -m pydoc $$module > $$module.txt; done
 	@echo "build/docs/rust/doc/ and build/docs/python/"
 

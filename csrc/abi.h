@@ -51,7 +51,7 @@ enum TtLayout : int32_t {
 enum TtOwner : int32_t {
   TT_OTHER = 0,    // whoever else has one
   TT_PYTORCH = 1,  // the CPU's, which only calls operators of the dense tensors inside
-  TT_PYTHON = 2,   // python/torchtpu/sparse, which refuses what it has not
+  TT_PYTHON = 2,   // python/torchtpu/operators/sparse, which refuses what it has not
 };
 
 struct TtError {

@@ -1,5 +1,5 @@
 // Sparse tensors (COO and the compressed layouts), and nested ones of the strided layout (those of the jagged layout are a
-// Python class). Which of PyTorch's kernels for them serve this device, and which python/torchtpu/sparse has, the core says.
+// Python class). Which of PyTorch's kernels for them serve this device, and which python/torchtpu/operators/sparse has, the core says.
 #include <ATen/core/Tensor.h>
 #include <ATen/native/nested/NestedTensorUtils.h>
 #include <ATen/ops/_transform_bias_rescale_qkv.h>

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 import torchtpu
-from torchtpu import _C, cache_commands, explain_command
+from torchtpu import _C
+from torchtpu.commands import cache, explain
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,14 +35,14 @@ def main(arguments: list[str] | None = None) -> int:
         ),
     )
     info.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
-    explain_command.add_to(commands)
-    cache_commands.add_to(commands)
+    explain.add_to(commands)
+    cache.add_to(commands)
     options = parser.parse_args(arguments)
     match options.command:
         case "cache":
-            return cache_commands.run(options)
+            return cache.run(options)
         case "explain":
-            return explain_command.run(options)
+            return explain.run(options)
     return _info(as_json=options.json)
 
 

@@ -18,13 +18,12 @@ def register() -> None:
     _refuse_company()
     extension = _load_extension()
     torch.utils.rename_privateuse1_backend(NAME)
-    from torchtpu import counted, distributed, numbered, tpu
+    from torchtpu import distributed, operators, tpu
     from torchtpu.compile.registration import register_with_dynamo
 
     torch._register_device_module(NAME, tpu)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
-    counted.register()
-    numbered.register()
+    operators.register()
     extension.initialize(_trace, _sparse)
     # What is still being written to the cache of compiled programs belongs to other processes too.
     atexit.register(extension.finish_cache)
@@ -36,14 +35,14 @@ def register() -> None:
 
 def _trace(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     """Traces an operator that has no row; the tracer itself is loaded when the first one comes by."""
-    from torchtpu.decompose import trace
+    from torchtpu.graphs.decompose import trace
 
     return trace(operator, args, kwargs)
 
 
 def _sparse(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Runs an operator on sparse tensors; what it needs is loaded when the first one comes by."""
-    from torchtpu.sparse import call
+    from torchtpu.operators.sparse import call
 
     return call(operator, args, kwargs)
 

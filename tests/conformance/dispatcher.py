@@ -18,8 +18,8 @@ import torch
 from torch._C import _dispatch_has_kernel_for_dispatch_key
 from torch._ops import OpOverload
 from torchtpu import _C
-from torchtpu.decompose.names import has_row, name_of
-from torchtpu.decompose.tracing import IDENTITIES, decompositions, functional_variant
+from torchtpu.graphs.names import has_row, name_of
+from torchtpu.graphs.tracing import IDENTITIES, decompositions, functional_variant
 
 from tests.conformance.exceptions import listed
 

@@ -78,7 +78,7 @@ x = torch.randn(8, 8, device="tpu", requires_grad=True)
 
 
 def test_import_opens_nothing() -> None:
-    code = "import sys, torch, torchtpu; print(torch.tpu.is_initialized(), 'torchtpu.decompose' in sys.modules)"
+    code = "import sys, torch, torchtpu; print(torch.tpu.is_initialized(), 'torchtpu.graphs' in sys.modules)"
     assert check_started_python(code) == "False False\n"
 
 

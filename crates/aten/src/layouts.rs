@@ -1,7 +1,7 @@
 //! Whose kernel an operator has for tensors that are not dense: sparse ones, and nested ones of the strided layout.
 //!
 //! Many of PyTorch's own kernels for them only call operators of the dense tensors inside, so they serve any device. Of
-//! those for sparse tensors the ones named here are used as they are, and `python/torchtpu/sparse` has the others; of those
+//! those for sparse tensors the ones named here are used as they are, and `python/torchtpu/operators/sparse` has the others; of those
 //! for nested tensors all but the ones named here are.
 
 pub use abi::{Layout, Owner};

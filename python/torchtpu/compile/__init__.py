@@ -1,7 +1,7 @@
 """`torch.compile` for tpu tensors: the backend "tpu".
 
     Dynamo ─ AOTAutograd ─ backend.py ─ segments.py (one program, or several with host work between)
-           ─ encode.py (the encoder of decompositions) ─ _C.CompiledGraph ─ the table, the cache and the queue of eager
+           ─ graphs/graph_encoder.py ─ _C.CompiledGraph ─ the table, the cache and the queue of eager
 
 A compiled graph is called like an operator: the core looks its key up, lowers it through the rows that eager uses, and
 runs it as one program. So `torch.tpu.cache_stats()` counts it, errors read the same, and donation, random numbers and

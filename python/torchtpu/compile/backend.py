@@ -9,7 +9,8 @@ import torch
 from torch.fx import GraphModule
 
 from torchtpu import _C
-from torchtpu.compile.options import Flag, Flags, flags_of
+from torchtpu.compile.options import flags_of
+from torchtpu.graphs.encoder import Flag, Flags
 
 Compiler = Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]
 

@@ -6,13 +6,11 @@ import functools
 from collections.abc import Mapping
 
 from torchtpu import _C
+from torchtpu.graphs.encoder import Flag, Flags
 
 # A graph is one program, which XLA has fused as a whole, and a call of it is one call of the plugin: there is no launch
 # cost to save as CUDA graphs do, and no templates to tune. So the modes are accepted and mean the same.
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-
-Flag = bool | int | float | str
-Flags = tuple[tuple[str, Flag], ...]
 
 
 def flags_of(mode: str | None, options: Mapping[str, Flag] | None) -> Flags:

@@ -35,7 +35,7 @@ def _register() -> None:
 
     get_interface_for_device("cpu")  # registers torch's own interfaces, a stand-in for "tpu" among them, over which ...
     register_interface_for_device("tpu", TpuInterface)  # ... this one goes
-    for package in ("torchtpu.tpu", "torchtpu.decompose"):
+    for package in ("torchtpu.tpu", "torchtpu.graphs", "torchtpu.operators"):
         trace_rules.add(package)  # not for Dynamo to trace, as torch itself is not
     register_backend(backend.tpu, name="tpu")
     _admit_flex_attention()

@@ -17,13 +17,12 @@ from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from torchtpu.compile.bounds import Bounds, explain, growth_of
-from torchtpu.compile.encode import COPY_, DENSE_FORMS, FUNCTION_CALLERS, GraphEncoder, Run, is_covered
-from torchtpu.compile.memory import View
-from torchtpu.compile.options import Flags
-from torchtpu.compile.sizes import is_ragged
-from torchtpu.decompose.encoding import attribute_of
-from torchtpu.decompose.tracing import flatten_tensors
+from torchtpu.graphs.bounds import Bounds, explain, growth_of
+from torchtpu.graphs.encoder import Flags, attribute_of
+from torchtpu.graphs.graph_encoder import COPY_, DENSE_FORMS, FUNCTION_CALLERS, GraphEncoder, Run, is_covered
+from torchtpu.graphs.memory import View
+from torchtpu.graphs.sizes import is_ragged
+from torchtpu.graphs.tracing import flatten_tensors
 
 HOST = "host"
 SYM_SIZE = torch.ops.aten.sym_size.int

@@ -11,9 +11,9 @@ from torch.fx import GraphModule, Node
 
 from torchtpu import _C
 from torchtpu.compile.backend import has_tpu_tensors, with_autograd
-from torchtpu.compile.encode import GraphEncoder, Run
 from torchtpu.compile.segments import describe_random_states, only_device
-from torchtpu.decompose.encoding import SCALAR_TYPES
+from torchtpu.graphs.encoder import SCALAR_TYPES
+from torchtpu.graphs.graph_encoder import GraphEncoder, Run
 
 
 class _NotRunError(Exception):

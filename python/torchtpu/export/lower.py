@@ -29,8 +29,8 @@ def to_stablehlo(
         raise ValueError(f"weights must be 'inside' or 'beside', not {weights!r}")
     from torch.export.graph_signature import InputKind
 
-    from torchtpu.compile.encode import GraphEncoder
-    from torchtpu.decompose.encoding import SCALAR_TYPES
+    from torchtpu.graphs.encoder import SCALAR_TYPES
+    from torchtpu.graphs.graph_encoder import GraphEncoder
 
     program = program.run_decompositions(_decompositions(program))
     module = program.graph_module
@@ -67,7 +67,7 @@ def to_stablehlo(
 
 def described(spec: Spec) -> tuple[int, list[int]]:
     """A tensor as the core takes it."""
-    from torchtpu.decompose.encoding import SCALAR_TYPES
+    from torchtpu.graphs.encoder import SCALAR_TYPES
 
     return SCALAR_TYPES[spec.dtype], list(spec.shape)
 
@@ -77,7 +77,7 @@ def _decompositions(program: torch.export.ExportedProgram) -> Any:
     which take what they are given for the sizes of every time."""
     from torch._decomp import decomposition_table
 
-    from torchtpu.compile.encode import is_covered
+    from torchtpu.graphs.graph_encoder import is_covered
 
     if not program.range_constraints:
         return {}
@@ -107,8 +107,8 @@ def _sizes(program: torch.export.ExportedProgram, skipped: int) -> tuple[list[Sy
     from torch.fx.experimental.symbolic_shapes import free_symbols
     from torch.utils._sympy.numbers import int_oo
 
-    from torchtpu.compile.bounds import Bounds
     from torchtpu.compile.segments import symbols_of
+    from torchtpu.graphs.bounds import Bounds
 
     module = program.graph_module
     told = symbols_of(module)

@@ -23,9 +23,9 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from torchtpu import _C
-from torchtpu.compile import block_attention
-from torchtpu.compile.bounds import Bounds, SizeOf, UnboundedError
-from torchtpu.compile.memory import (
+from torchtpu.graphs.bounds import Bounds, SizeOf, UnboundedError
+from torchtpu.graphs.encoder import MAX_CONSTANT, SCALAR_TYPES, Encoded, Flags, Numbers, Value, attribute_of
+from torchtpu.graphs.memory import (
     AS_STRIDED,
     AS_STRIDED_COPY,
     AS_STRIDED_SCATTER,
@@ -36,12 +36,11 @@ from torchtpu.compile.memory import (
     owner_of,
     view_of,
 )
-from torchtpu.compile.options import Flags
-from torchtpu.compile.sizes import SYMBOLIC, SizeEncoder, Sizes, symbolic
-from torchtpu.decompose import on_a_clean_thread
-from torchtpu.decompose.encoding import MAX_CONSTANT, SCALAR_TYPES, Encoded, Numbers, Value, attribute_of
-from torchtpu.decompose.names import name_of
-from torchtpu.decompose.tracing import IDENTITIES, Traced, arguments_of, trace_fake, trace_graph
+from torchtpu.graphs.names import name_of
+from torchtpu.graphs.sizes import SYMBOLIC, SizeEncoder, Sizes, symbolic
+from torchtpu.graphs.threads import on_a_clean_thread
+from torchtpu.graphs.tracing import IDENTITIES, Traced, arguments_of, trace_fake, trace_graph
+from torchtpu.operators.attention import blocks
 
 COPY_ = torch.ops.aten.copy_.default
 
@@ -391,7 +390,7 @@ class GraphEncoder(SizeEncoder):
         def call(*given: torch.Tensor) -> list[torch.Tensor]:
             remaining = iter(given)
             args, kwargs = tree_unflatten([next(remaining) if _is_tensor(each) else each for each in values], structure)
-            form = block_attention.form_of(operator.name(), args) or dense
+            form = blocks.form_of(operator.name(), args) or dense
             return [each for each in tree_flatten(form(*args, **kwargs))[0] if isinstance(each, torch.Tensor)]
 
         def trace() -> GraphModule:

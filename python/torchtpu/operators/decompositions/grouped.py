@@ -14,7 +14,7 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from torchtpu.decompose.extra.registry import register
+from torchtpu.operators.registry import register
 
 # More rows fill a matrix unit better, and leave more of a group's last block empty.
 BLOCKS = (8, 16, 32, 64, 128)

@@ -12,8 +12,8 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import GraphModule
 
-from torchtpu.decompose.extra import EXTRA
-from torchtpu.decompose.names import has_row, name_of
+from torchtpu.graphs.names import has_row, name_of
+from torchtpu.operators.decompositions import EXTRA
 
 # A decomposition may lead to operators that need another; no chain seen is longer than four.
 MAX_ROUNDS = 12

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from torchtpu.decompose.extra.registry import register
+from torchtpu.operators.registry import register
 
 aten = torch.ops.aten
 

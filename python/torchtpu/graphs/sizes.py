@@ -10,9 +10,9 @@ from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_flatten
 
-from torchtpu.compile.bounds import Bounds, SizeOf, UnboundedError
-from torchtpu.decompose.encoding import Encoder, Value
-from torchtpu.decompose.tracing import arguments_of
+from torchtpu.graphs.bounds import Bounds, SizeOf, UnboundedError
+from torchtpu.graphs.encoder import Encoder, Value
+from torchtpu.graphs.tracing import arguments_of
 
 SYMBOLIC = (torch.SymInt, torch.SymBool, torch.SymFloat)
 

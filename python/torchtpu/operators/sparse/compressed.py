@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from torchtpu.sparse import coo
-from torchtpu.sparse.coo import (
+from torchtpu.operators.sparse import coo
+from torchtpu.operators.sparse.coo import (
     Kernel,
     add_to_dense,
     check_product,
@@ -21,7 +21,7 @@ from torchtpu.sparse.coo import (
     times,
     write,
 )
-from torchtpu.sparse.places import flat, sum_rows
+from torchtpu.operators.sparse.places import flat, sum_rows
 from torchtpu.tpu.stats import count_densified
 
 aten = torch.ops.aten

@@ -25,11 +25,14 @@ from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
 from torchtpu import _C
-from torchtpu.decompose.names import name_of
-from torchtpu.decompose.tracing import IDENTITIES, Traced, arguments_of
+from torchtpu.graphs.names import name_of
+from torchtpu.graphs.tracing import IDENTITIES, Traced, arguments_of
 
 Value = tuple[str, Any] | None
 Encoded = tuple[int, list[tuple[str, list[tuple[str, Value]], int]], list[int | None]]
+# Options of XLA for a program: (name, value), ordered by name.
+Flag = bool | int | float | str
+Flags = tuple[tuple[str, Flag], ...]
 # The numbers of a node's results: one number, or a list for an operator that returns several.
 Numbers = Any
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchtpu.decompose.extra.registry import EXTRA, find, register
+from torchtpu.operators.registry import EXTRA, find, register
 
 aten = torch.ops.aten
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torchtpu.decompose.extra.registry import register
+from torchtpu.operators.registry import register
 
 
 @register("aten::_convert_indices_from_coo_to_csr")

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchtpu.sparse.places import find, flat, look_up, runs, sum_rows, unflat
+from torchtpu.operators.sparse.places import find, flat, look_up, runs, sum_rows, unflat
 
 aten = torch.ops.aten
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchtpu.decompose.extra.registry import register
+from torchtpu.operators.registry import register
 
 aten = torch.ops.aten
 

@@ -1,13 +1,13 @@
 """Decompositions that PyTorch lacks, or writes in a form that the table should not have to know.
 
-Each function takes the arguments of its operator and calls operators that have rows.
+Each function takes the arguments of its operator and calls operators that have rows. An import of this package
+registers all of them, those of attention included.
 """
 
-from torchtpu.decompose.extra import (
-    attention,
+from torchtpu.operators.attention import fused, layers
+from torchtpu.operators.decompositions import (
     compressed,
     convolutions,
-    fused_attention,
     grouped,
     histograms,
     kernels,
@@ -15,17 +15,17 @@ from torchtpu.decompose.extra import (
     prims,
     segments,
 )
-from torchtpu.decompose.extra.registry import EXTRA
+from torchtpu.operators.registry import EXTRA
 
 __all__ = [
     "EXTRA",
-    "attention",
     "compressed",
     "convolutions",
-    "fused_attention",
+    "fused",
     "grouped",
     "histograms",
     "kernels",
+    "layers",
     "optimizers",
     "prims",
     "segments",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu, layer_norm, linear, relu
 
-from torchtpu.decompose.extra.registry import register
+from torchtpu.operators.registry import register
 
 aten = torch.ops.aten
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
-from torchtpu.sparse import compressed, coo
+from torchtpu.operators.sparse import compressed, coo
 
 
 def call(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -11,10 +11,10 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
-from torchtpu.decompose.encoding import SCALAR_TYPES, Value
+from torchtpu.graphs.encoder import SCALAR_TYPES, Value
 
 if TYPE_CHECKING:
-    from torchtpu.compile.encode import GraphEncoder
+    from torchtpu.graphs.graph_encoder import GraphEncoder
 
 AS_STRIDED = torch.ops.aten.as_strided.default
 AS_STRIDED_COPY = torch.ops.aten.as_strided_copy.default

@@ -18,7 +18,7 @@ import math
 import torch
 from torch import Tensor
 
-from torchtpu.decompose.extra.registry import register
+from torchtpu.operators.registry import register
 
 # What a seed and a position are mixed with (SplitMix64), as signed numbers.
 _GOLDEN = 0x9E3779B97F4A7C15 - 2**64

@@ -1,0 +1,28 @@
+"""A thread without the modes and contexts of the caller, for what is traced."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def on_a_clean_thread(function: Callable[[], T]) -> T:
+    """What the function returns on a thread of its own, where no mode and no context of the caller is on."""
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.extend((function(), None))
+        except BaseException as error:
+            outcome.extend((None, error))
+
+    thread = threading.Thread(target=run, name="torchtpu-trace")
+    thread.start()
+    thread.join()
+    result, error = outcome
+    if error is not None:
+        raise error
+    return result

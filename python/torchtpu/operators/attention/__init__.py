@@ -1,0 +1,1 @@
+"""Attention: the forms that no single row of the table computes."""
