@@ -6,6 +6,7 @@
 //! others wait for it. Nothing that is wrong with the folder is an error: it costs a compile, and a warning.
 
 mod bundle;
+mod calls;
 mod disk;
 mod entry;
 mod executable;
@@ -25,6 +26,7 @@ use pjrt::{CompileOptions, LoadedExecutable, Topology};
 use rustc_hash::FxHashMap;
 
 pub use bundle::Imported;
+use calls::is_self_contained;
 pub use entry::About;
 pub(crate) use executable::Executable;
 pub use settings::Settings;
@@ -46,10 +48,6 @@ const NEXT_WAIT: Duration = Duration::from_secs(1);
 
 /// How often we look whether it is done: soon at first, as most programs are small.
 const POLLS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(20)];
-
-/// What a plugin's own compiler knows by name, or finds whole in the program's text. Whatever else a program calls
-/// may be an address in this process, which no other process can use.
-const COMPILER_CALLS: [&str; 4] = ["Eigh", "Qr", "ProductOfElementaryHouseholderReflectors", "tpu_custom_call"];
 
 /// In the folder, what is known of plugins' files.
 const PLUGINS: &str = ".plugins";
@@ -344,18 +342,6 @@ fn describe(platform: &Platform, store: Option<&Store>) -> io::Result<String> {
     target::describe(platform.kind, &platform.path, &version, &topology, memory.as_deref())
 }
 
-/// Whether a program's executable means the same in another process.
-fn is_self_contained(text: &str) -> bool {
-    text.split("custom_call").skip(1).all(|rest| {
-        // `"stablehlo.custom_call"(%a) <{call_target_name = "Qr", ...`, or `stablehlo.custom_call @Qr(%a)`.
-        let line = rest.lines().next().unwrap_or_default();
-        let name = line.split_once("call_target_name = ").map_or(line, |(_, name)| name);
-        let name = name.trim_start_matches([' ', '@', '"']);
-        let end = name.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(name.len());
-        COMPILER_CALLS.contains(&&name[..end])
-    })
-}
-
 // ---- the folder, for `python -m torchtpu cache` ------------------------------------------------------------------
 
 /// An entry of the folder.
@@ -471,17 +457,6 @@ pub(crate) fn write_bundle(path: &Path, entries: Vec<Vec<u8>>) -> Result<usize> 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn calls_of_the_compiler_alone_are_self_contained() {
-        assert!(is_self_contained("%0 = stablehlo.add %a, %a"));
-        assert!(is_self_contained("%0 = \"stablehlo.custom_call\"(%a) <{call_target_name = \"Qr\", x = 1}> : ()"));
-        assert!(is_self_contained("%0 = stablehlo.custom_call @Qr(%a)"));
-        for other in ["@xla_ffi_python_cpu_callback(%a)", "@QrOfMine(%a)", "", "(%a) <{x}>"] {
-            assert!(!is_self_contained(&format!("%0 = stablehlo.custom_call {other}\n")), "{other}");
-        }
-        assert!(!is_self_contained("stablehlo.custom_call @Qr(%a)\nstablehlo.custom_call @other(%a)"));
-    }
 
     #[test]
     fn keys_cover_target_options_and_program() {
