@@ -29,20 +29,21 @@ def tpu(
     """Compiles a graph of Dynamo's that has tpu tensors; others go to the backend that was the default before."""
     if not has_tpu_tensors(module, inputs):
         return _hand_on(module, inputs, mode, options, name)
-    return _compile(module, inputs, flags_of(mode, options))
+    return compile_graph(module, inputs, flags_of(mode, options))
 
 
-def _compile(module: GraphModule, inputs: Sequence[Any], flags: Flags) -> Callable[..., Any]:
+def compile_graph(module: GraphModule, inputs: Sequence[Any], flags: Flags) -> Callable[..., Any]:
+    """Compiles a graph of Dynamo's that has tpu tensors, with XLA's flags."""
     from torch._functorch._aot_autograd.logging_utils import get_aot_graph_name
 
+    from torchtpu.compile import segments
     from torchtpu.compile.artifacts import record_programs
-    from torchtpu.compile.segments import compile_graph
 
     record_programs()
     rows = frozenset(_C.table())
 
     def compiler(graph: GraphModule, _: Sequence[Any]) -> Callable[[list[Any]], Any]:
-        return compile_graph(graph, f"compiled {get_aot_graph_name()}", rows, flags)
+        return segments.compile_graph(graph, f"compiled {get_aot_graph_name()}", rows, flags)
 
     return with_autograd(module, inputs, compiler, compiler)
 

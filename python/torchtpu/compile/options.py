@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping
 
 from torchtpu import _C
 from torchtpu.graphs.encoder import Flag, Flags
@@ -13,20 +14,46 @@ from torchtpu.graphs.encoder import Flag, Flags
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
+# Inductor's options that a warning has named.
+_said: set[str] = set()
+
+
 def flags_of(mode: str | None, options: Mapping[str, Flag] | None) -> Flags:
-    """XLA's flags for the programs of a graph. RuntimeError, as inductor raises, for what is not known."""
+    """XLA's flags for the programs of a graph. Options of inductor are left out, with a warning. RuntimeError, as
+    inductor raises, for what is not known."""
     if mode is not None and mode not in MODES:
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(MODES)}")
-    flags = tuple(sorted((options or {}).items()))
+    options = options or {}
+    of_inductor = [name for name in options if not name.startswith("xla_") and _is_inductors(name)]
+    say_no_effect(of_inductor)
+    flags = tuple(sorted((name, value) for name, value in options.items() if name not in of_inductor))
     for name, value in flags:
         if not name.startswith("xla_") or not isinstance(value, bool | int | float | str):
             raise RuntimeError(
                 f"Unexpected optimization option {name}={value!r} for tpu tensors: known options are XLA's flags, such "
-                f"as xla_cpu_enable_fast_math, with a bool, a number or a string"
+                f"as xla_cpu_enable_fast_math, with a bool, a number or a string, and those of inductor, which have "
+                f"no effect"
             )
     if flags:
         _try_out(flags)
     return flags
+
+
+def say_no_effect(names: Iterable[str]) -> None:
+    """Warns, once for each, of inductor's options that are given for a graph with tpu tensors."""
+    new = sorted(set(names) - _said)
+    if new:
+        _said.update(new)
+        warnings.warn(
+            f"XLA compiles graphs with tpu tensors: these options of inductor have no effect on them: {', '.join(new)}",
+            stacklevel=2,
+        )
+
+
+def _is_inductors(name: str) -> bool:
+    import torch._inductor
+
+    return name.replace("-", "_") in torch._inductor.list_options()
 
 
 @functools.cache

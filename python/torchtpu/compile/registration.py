@@ -14,14 +14,27 @@ from importlib.machinery import ModuleSpec
 from types import FunctionType, ModuleType
 
 DYNAMO = "torch._dynamo"
+INDUCTOR = "torch._inductor.compile_fx"
 
 
 def register_with_dynamo() -> None:
-    """Registers the backend and the device interface now, or as soon as Dynamo is imported."""
-    if DYNAMO in sys.modules:
-        _register()
+    """Registers the backend and the device interface now, or as soon as Dynamo is imported; and with inductor
+    likewise."""
+    _when_imported(DYNAMO, _register)
+    _when_imported(INDUCTOR, _register_with_inductor)
+
+
+def _when_imported(name: str, function: Callable[[], None]) -> None:
+    if name in sys.modules:
+        function()
     else:
-        sys.meta_path.insert(0, _WhenImported(DYNAMO, _register))
+        sys.meta_path.insert(0, _WhenImported(name, function))
+
+
+def _register_with_inductor() -> None:
+    from torchtpu.compile.inductor import take_tpu_graphs
+
+    take_tpu_graphs()
 
 
 def _register() -> None:
