@@ -20,7 +20,7 @@ pub enum Body {
 pub struct Call {
     /// The operator's name, for messages.
     pub operator: String,
-    /// A row of the table, PyTorch's decomposition, or a graph that torch.compile handed over.
+    /// A row of the table, PyTorch's decomposition, or a compiled graph.
     pub body: Body,
     /// The schema's argument names, and the arguments.
     pub names: Vec<String>,
@@ -28,12 +28,12 @@ pub struct Call {
     pub storages: Vec<StorageSpec>,
     /// Which arguments the operator writes, in schema order.
     pub mutated: Vec<usize>,
-    /// The results as PyTorch describes them: first those written into mutated arguments, then fresh
-    /// ones. `None` where no meta kernel answers; a result that is `None` is absent (masked out).
+    /// The results as PyTorch's meta kernel describes them: first the mutated arguments, then the fresh results.
+    /// `None` if there is no meta kernel. An element is `None` if the call has no such result (`output_mask`).
     pub results: Option<Vec<Option<ResultSpec>>>,
     pub precision: Precision,
     pub target: Target,
-    /// Whether the program is to look into what rows ask of the data.
+    /// Whether the program computes the checks of the data that rows add.
     pub is_checked: bool,
 }
 

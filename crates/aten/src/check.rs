@@ -3,28 +3,28 @@
 
 use crate::error::Error;
 
-/// A check that a program makes: it returns [`Check::HOLDS`], or a number of the data that fails the check.
+/// A check of the data. The program returns [`Check::HOLDS`], or a number from the data that fails the check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
-    /// The error to raise; [`Check::NUMBER`] in its message stands for the number.
+    /// The error to raise. [`Check::NUMBER`] in its message is replaced by the number.
     pub error: Error,
 }
 
 impl Check {
-    /// What the program returns if the check holds.
+    /// What the program returns if the check passes.
     pub const HOLDS: i64 = i64::MIN;
 
-    /// Stands for the number in a message.
+    /// The placeholder for the number in a message.
     pub const NUMBER: &str = "{number}";
 
-    /// The error for a number that a program has returned.
+    /// The error for the number that a program returned, `None` if the check passed.
     pub fn error_for(&self, number: i64) -> Option<Error> {
         let message = || self.error.message.replace(Check::NUMBER, &number.to_string());
         (number != Check::HOLDS).then(|| Error::new(self.error.kind, message()))
     }
 }
 
-/// How an index may count.
+/// Which indices are allowed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Counts {
     FromStart,

@@ -1,9 +1,9 @@
-//! The refusals that depend on an element type.
+//! Errors for element types that an operator does not support.
 
 pub use ::error::{Error, ErrorKind, Result};
 use stablehlo::DType;
 
-/// What PyTorch's kernels say of an element type that they do not take.
+/// PyTorch's error for an element type that a kernel does not support.
 pub(crate) fn not_implemented_for(operator: &str, dtype: DType) -> Error {
     let (name, _) = operator.split_once('.').unwrap_or((operator, ""));
     let scalar_type = scalar_type_name(dtype);

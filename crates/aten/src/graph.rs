@@ -7,27 +7,27 @@ use crate::spec::{ArgSpec, Dim};
 /// A decomposition, or a whole compiled graph: nodes in order, each a row of the table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Graph {
-    /// How many values the graph takes: the call's tensor arguments in order, lists flattened, absent
-    /// ones skipped, written-only ones (`out=`) left out. Numbers that are inputs of the program count.
+    /// The number of inputs: the call's tensor arguments in order. Lists are flattened. Absent tensors and tensors
+    /// that are only written (`out=`) are skipped. Numbers that are inputs of the program count.
     pub inputs: usize,
     pub nodes: Vec<Node>,
     pub outputs: Vec<Option<usize>>,
-    /// In a graph with bounded dimensions.
+    /// Set if the graph has bounded dimensions.
     pub bounds: Option<Bounds>,
 }
 
 /// The bounded dimensions of a graph's values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bounds {
-    /// Which inputs, all numbers, are its sizes, with their capacities.
+    /// The inputs that are sizes (all numbers), with their capacities.
     pub sizes: Vec<(usize, i64)>,
-    /// The extents of inputs that have such dimensions, by the numbers of the inputs.
+    /// The extents of inputs with bounded dimensions, by input number.
     pub inputs: Vec<(usize, Vec<Extent>)>,
-    /// The sizes that PyTorch gives each node's results, where they are known.
+    /// The sizes that PyTorch gives each node's results, if known.
     pub results: Vec<Option<Vec<Option<Vec<Dim>>>>>,
 }
 
-/// One node: values are numbered inputs first, then each node's results as they come.
+/// One node. Values are numbered: the inputs first, then the results of each node in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     pub operator: String,

@@ -9,7 +9,7 @@ use crate::number_check::NumberCheck;
 use crate::spec::{StorageSpec, TensorSpec};
 use crate::view;
 
-/// Where a parameter of the lowered function comes from.
+/// The source of a parameter of the lowered function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ParamSource {
     /// The base value of one of the call's storages.
@@ -22,17 +22,17 @@ pub enum ParamSource {
     RandomState,
 }
 
-/// The function's parameters. Each is made when it is first read, so a program takes only what it reads.
+/// The function's parameters. Each is created at its first read, so a program takes only what it reads.
 pub(crate) struct Inputs<'b> {
     pub builder: &'b Builder,
     storages: Vec<StorageSpec>,
     made: RefCell<Vec<(ParamSource, Value<'b>)>>,
-    /// The random state after the draws so far, and how many 128-bit blocks they took.
+    /// The random state after the draws so far, and the number of 128-bit blocks drawn.
     random: Cell<Option<Value<'b>>>,
     random_blocks: Cell<u64>,
-    /// Whether draws repeat earlier ones, which the generator has already counted.
+    /// Whether draws repeat earlier ones. The generator has counted those already.
     random_replays: Cell<bool>,
-    /// The checks of the data; `None` where the caller does not read them.
+    /// The checks of the data. `None` if the caller does not read them.
     checks: Option<RefCell<Vec<(Value<'b>, Check)>>>,
     /// The checks of the call's numbers.
     number_checks: RefCell<Vec<NumberCheck>>,
@@ -52,7 +52,7 @@ impl<'b> Inputs<'b> {
         }
     }
 
-    /// Whether rows may check the data. They may not within a region, whose values cannot be returned.
+    /// Whether rows may check the data. They may not in a region, because its values cannot be returned.
     pub fn is_checked(&self) -> bool {
         self.checks.is_some() && !self.builder.is_in_region()
     }
@@ -87,13 +87,13 @@ impl<'b> Inputs<'b> {
         value
     }
 
-    /// The value that a storage holds; `None` while nothing has been written.
+    /// The value of a storage. `None` if nothing has been written to it.
     pub fn base(&self, storage: usize) -> Option<Value<'b>> {
         let ty = self.storages[storage].base.clone()?;
         Some(self.param(ParamSource::Storage(storage), ty))
     }
 
-    /// The offset of a view where it is an input of the program.
+    /// The offset of a view, if it is an input of the program.
     pub fn offset(&self, spec: &TensorSpec) -> Option<Value<'b>> {
         let source = ParamSource::Offset(spec.offset_input?);
         Some(self.param(source, Type::new(DType::I64, &[])))

@@ -1,12 +1,14 @@
-//! Whose kernel an operator has for tensors that are not dense: sparse ones, and nested ones of the strided layout.
+//! Which kernel runs an operator on tensors that are not dense: sparse tensors, and nested tensors of the strided
+//! layout.
 //!
-//! Many of PyTorch's own kernels for them only call operators of the dense tensors inside, so they serve any device. Of
-//! those for sparse tensors the ones named here are used as they are, and `python/torchtpu/operators/sparse` has the others; of those
-//! for nested tensors all but the ones named here are.
+//! Many of PyTorch's kernels for these tensors only call operators of the dense tensors inside, so they work on any
+//! device.
+//! For sparse tensors, the operators listed here use PyTorch's kernels; `python/torchtpu/operators/sparse` implements
+//! the others. For nested tensors, all operators except those listed here use PyTorch's kernels.
 
 pub use abi::{Layout, Owner};
 
-/// From dense tensors to sparse and nested ones.
+/// Conversions from dense tensors to sparse and nested ones.
 const FROM_DENSE: &[&str] = &[
     "_embedding_bag_backward",
     "_nested_from_padded",
@@ -20,10 +22,10 @@ const FROM_DENSE: &[&str] = &[
     "_to_sparse_csr",
 ];
 
-/// Operators of dense tensors that only sparse tensors call.
+/// Operators of dense tensors that only the kernels of sparse tensors call.
 const FOR_SPARSE: &[&str] = &["_spdiags", "_validate_compressed_sparse_indices"];
 
-/// Work on the values: all forms of the operator (in-place, `out=`).
+/// Operators on the values, in all forms (in-place, `out=`).
 const POINTWISE: &[&str] = &[
     "_conj_physical",
     "abs",
@@ -66,7 +68,7 @@ const POINTWISE: &[&str] = &[
     "trunc",
 ];
 
-/// The parts of a COO tensor, rearrangements of them, and reductions of all values.
+/// Parts of a COO tensor, rearrangements, and reductions over all values.
 const COO: &[&str] = &[
     "_coalesced_",
     "_dimI",
@@ -161,8 +163,8 @@ const COMPRESSED: &[&str] = &[
     "zero_",
 ];
 
-/// Operators of nested tensors whose kernels read memory themselves, or call one that does. `csrc/layouts.cpp` has some of
-/// these.
+/// Operators of nested tensors whose kernels read memory directly, or call a kernel that does. `csrc/layouts.cpp`
+/// implements some of them.
 const NESTED_READ_MEMORY: &[&str] = &[
     "_nested_sum_backward",
     "_transform_bias_rescale_qkv",
@@ -171,7 +173,7 @@ const NESTED_READ_MEMORY: &[&str] = &[
     "sum.dim_IntList",
 ];
 
-/// Whose kernel an operator has that PyTorch has for such tensors on the CPU, by its name without `aten::`.
+/// Which kernel runs an operator that PyTorch's CPU supports for such tensors. `name` has no `aten::`.
 pub fn owner(layout: Layout, name: &str) -> Owner {
     let sparse = |names: &[&str]| {
         let is_named = POINTWISE.contains(&base(name)) || names.contains(&name);
@@ -188,7 +190,7 @@ pub fn owner(layout: Layout, name: &str) -> Owner {
     }
 }
 
-/// "div" of "div_.Tensor".
+/// The name without overload and trailing underscore: "div" for "div_.Tensor".
 fn base(name: &str) -> &str {
     let (name, _) = name.split_once('.').unwrap_or((name, ""));
     name.strip_suffix('_').unwrap_or(name)

@@ -1,17 +1,18 @@
 //! The lowering of PyTorch's ATen operators to StableHLO.
 //!
-//! [The table](table) lists the [rows](row): one for each operator, in one file per family (`ops/`). A row holds only
-//! the mathematics, on whole values. What the operator's schema implies (`out=`, in-place forms, aliasing, writing
-//! through views) and what its arguments are (views of storages, numbers) is dealt with once, in [`lower`]. The crate
-//! knows neither PyTorch's C++ nor PJRT, devices or modes.
+//! [The table](table) lists the [rows](row), one for each operator, in one file per family (`ops/`). A row contains
+//! only the mathematics, on whole values. [`lower`] handles everything that follows from the operator's schema
+//! (`out=`, in-place forms, aliasing, writes through views) and from the kinds of arguments (views of storages,
+//! numbers). The crate depends neither on PyTorch's C++ nor on PJRT, devices or modes.
 //!
 //! Each file imports only files below it:
 //!
-//! - [`lower`] turns a call into a function, and [`nodes`] the nodes of a graph; they look rows up in [`table`].
-//! - `ops/` has the rows. They share what is in `common/`, and see their arguments through [`cx`].
-//! - [`inputs`] has the function's parameters, which are read and written through [`view`] and [`places`].
-//! - [`spec`] and [`graph`] describe arguments and graphs; [`check`] and [`number_check`] what rows ask of data and
-//!   numbers.
+//! - [`lower`] lowers a call to a function, and [`nodes`] lowers the nodes of a graph. Both look up rows in
+//!   [`table`].
+//! - `ops/` contains the rows. They share the code in `common/` and read their arguments through [`cx`].
+//! - [`inputs`] contains the function's parameters. [`view`] and [`places`] read and write them.
+//! - [`spec`] and [`graph`] describe arguments and graphs. [`check`] and [`number_check`] describe what rows require
+//!   of data and numbers.
 
 mod call;
 mod check;

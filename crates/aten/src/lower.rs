@@ -1,5 +1,5 @@
-//! From a call to a StableHLO function: arguments are read through their views, the row computes, and
-//! results become fresh tensors or are written through the views of mutated arguments.
+//! Lowers a call to a StableHLO function: reads the arguments through their views, runs the row, and returns the
+//! results as fresh tensors or writes them through the views of mutated arguments.
 
 use stablehlo::{Builder, DType, Extent, Function, Refusal, Type, Value};
 
@@ -19,13 +19,13 @@ pub enum Output {
     /// A new tensor over a new storage whose value has the shape `base`.
     /// `extents` give the valid length of each of its dimensions.
     Fresh { base: Type, dtype: DType, sizes: Vec<i64>, strides: Vec<i64>, extents: Vec<Extent> },
-    /// A result that this call does not have (masked out).
+    /// A result that this call does not have (`output_mask`).
     Absent,
-    /// The new value, of shape `base`, of one of the call's storages.
+    /// The new value of one of the call's storages, with shape `base`.
     Updated { storage: usize, base: Type },
-    /// A 0-d int64: the valid length of dimension `axis` of fresh result `fresh` (counting fresh results only).
+    /// A 0-d int64: the valid length of dimension `axis` of fresh result `fresh`. Only fresh results are counted.
     Count { fresh: usize, axis: usize },
-    /// A 0-d int64: the number that the check met, or [`Check::HOLDS`].
+    /// A 0-d int64: the number that failed the check, or [`Check::HOLDS`].
     Check(Check),
 }
 
@@ -33,19 +33,21 @@ pub enum Output {
 #[derive(Clone, Debug)]
 pub struct Lowered {
     pub function: Function,
-    /// Where each parameter comes from.
+    /// The source of each parameter.
     pub params: Vec<ParamSource>,
-    /// What must hold of the call's numbers.
+    /// The checks of the call's numbers.
     pub number_checks: Vec<NumberCheck>,
     pub outputs: Vec<Output>,
-    /// How many 128-bit blocks of random bits one execution draws.
+    /// The number of 128-bit blocks of random bits that one execution draws.
     pub random_blocks: u64,
-    /// Whether another [`Call::precision`] would give another function.
+    /// Whether the function depends on [`Call::precision`].
     pub follows_precision: bool,
 }
 
-/// Lowers one call. The error is the user's to see, or [`crate::ErrorKind::NotImplemented`] when a
-/// node of a decomposition has no row.
+/// Lowers one call.
+///
+/// # Errors
+/// An error for the user, or [`crate::ErrorKind::NotImplemented`] if a node of a decomposition has no row.
 pub fn lower_call(call: &Call) -> Result<Lowered> {
     let builder = Builder::new(call.precision, call.target);
     let inputs = Inputs::new(&builder, &call.storages, call.is_checked);
@@ -81,7 +83,7 @@ fn lower_with<'b>(call: &'b Call, builder: &'b Builder, inputs: &'b Inputs<'b>) 
     let written = call.written_tensors().len();
     if cx.counts.borrow().iter().any(|(result, ..)| *result < written) {
         return Err(Error::not_implemented(format!(
-            "{}: results whose size the data decide cannot be written to given tensors",
+            "{}: a result whose size depends on the data cannot be written to a given tensor",
             call.operator
         )));
     }
@@ -126,8 +128,8 @@ struct Outputs<'a, 'b> {
 }
 
 impl<'b> Outputs<'_, 'b> {
-    /// Writes the first results through the views of the mutated arguments. Two of them may share a
-    /// storage: the writes then follow one another.
+    /// Writes the first results through the views of the mutated arguments. If two of them share a storage, the
+    /// writes are applied in order.
     fn write_mutated(&mut self, results: &[Value<'b>]) -> Result<()> {
         let targets = self.call.written_tensors();
         if results.len() < targets.len() {
@@ -159,7 +161,7 @@ impl<'b> Outputs<'_, 'b> {
                 None => None,
             };
             let new = match (&old, &spec.base) {
-                // The view covers the base, so the old value is not read.
+                // The view covers the whole base, so the old value is not needed.
                 (None, Some(_)) => view::write(None, value.ty().size_bytes(), target, value, None),
                 _ => view::write(old, spec.nbytes, target, value, self.inputs.offset(target)),
             };
@@ -186,12 +188,13 @@ impl<'b> Outputs<'_, 'b> {
                 Some(spec) => self.fit(value, spec)?,
                 None => (value, value.dims(), contiguous_strides(&value.dims())),
             };
-            // A dense tensor's storage holds its dimensions in memory order, and one element of each dimension with stride 0.
+            // The storage of a dense tensor holds its dimensions in memory order, and one element for each dimension
+            // of stride 0.
             let held: Vec<i64> =
                 sizes.iter().zip(&strides).map(|(&n, &stride)| if stride == 0 { n.min(1) } else { n }).collect();
             let repeats = held != sizes;
             let (order, strides, held) = match memory_order(&held, &strides) {
-                // A bounded value is stored whole, because its padding must not be shared.
+                // A bounded value is stored whole, because elements must not share its padding.
                 Some(order) if !(repeats && value.is_bounded()) => (order, strides, held),
                 _ => ((0..sizes.len()).collect(), contiguous_strides(&sizes), sizes.clone()),
             };
@@ -213,7 +216,7 @@ impl<'b> Outputs<'_, 'b> {
 
     fn fit(&self, value: Value<'b>, spec: &ResultSpec) -> Result<(Value<'b>, Vec<i64>, Vec<i64>)> {
         if value.rank() == 0 && spec.sizes == [1] {
-            // Some meta kernels give a lone number a dimension that the kernels do not (multi_margin_loss).
+            // Some meta kernels return shape [1] where the kernels return a 0-d tensor (multi_margin_loss).
             return Ok((value.convert(spec.dtype), Vec::new(), Vec::new()));
         }
         if value.dims() != spec.sizes {

@@ -1,4 +1,4 @@
-//! The nodes of a graph, each lowered by its row.
+//! Lowers the nodes of a graph, each by its row.
 
 use stablehlo::{DType, Extent, Refusal, Value};
 
@@ -11,10 +11,10 @@ use crate::spec::{ArgSpec, Dim, ScalarSpec};
 use crate::table;
 
 pub(crate) fn lower_graph<'b>(graph: &'b Graph, call: &Call, cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
-    // Tensors are values. Numbers stay arguments, because type promotion treats them as numbers.
+    // Tensors become values. Numbers stay arguments, because type promotion treats them as numbers.
     let mut values: Vec<Option<Arg<'b>>> = Vec::new();
     for ((_, arg), index) in cx.args.iter().zip(0..) {
-        // An out= argument is written and never read, so it is no input of the graph.
+        // An out= argument is written and never read, so it is not an input of the graph.
         let only_written = call.mutated.contains(&index) && !graph_reads(graph, call, index);
         if !only_written {
             collect_inputs(arg, cx, &mut values);
@@ -36,7 +36,7 @@ pub(crate) fn lower_graph<'b>(graph: &'b Graph, call: &Call, cx: &Cx<'b>) -> Res
     lower_nodes(graph, values, cx)
 }
 
-/// Adds the nodes of a graph to the function being built; returns the graph's results.
+/// Adds the nodes of a graph to the function being built and returns the graph's results.
 pub(crate) fn lower_nodes<'b>(
     graph: &'b Graph,
     mut values: Vec<Option<Arg<'b>>>,
@@ -57,7 +57,7 @@ pub(crate) fn lower_nodes<'b>(
         let makes_bounded = expected.into_iter().flatten().flatten().flatten().any(|dim| !dim.sizes.is_empty());
         let bounded = makes_bounded || node_cx.args.iter().any(|(_, arg)| is_bounded(arg));
         if bounded && !row.bounded {
-            return Err(Error::not_implemented(format!("{} does not know bounded dimensions", node.operator)));
+            return Err(Error::not_implemented(format!("{} does not support bounded dimensions", node.operator)));
         }
         let before = cx.b().refusal();
         let mut lowered = row.lower(&node_cx);
@@ -80,7 +80,7 @@ pub(crate) fn lower_nodes<'b>(
     let value_at = |&k: &usize| match values.get(k) {
         Some(Some(Arg::Value(value))) => Ok(*value),
         Some(Some(Arg::Scalar(scalar))) => Ok(cx.scalar_value(scalar, scalar.spec.dtype)),
-        _ => Err(Error::runtime("a graph lost a value")),
+        _ => Err(Error::runtime("a graph has no such value")),
     };
     graph.outputs.iter().flatten().map(value_at).collect()
 }
@@ -95,7 +95,7 @@ fn is_bounded(arg: &Arg<'_>) -> bool {
 }
 
 /// Compares the valid lengths of each result with the sizes that PyTorch traced. A result without bounded dimensions,
-/// such as zeros, takes the valid lengths of PyTorch's sizes.
+/// such as zeros, gets the valid lengths of PyTorch's sizes.
 fn check_bounds(operator: &str, results: &mut [Value<'_>], expected: Option<&[Option<Vec<Dim>>]>) -> Result<()> {
     for (i, result) in results.iter_mut().enumerate() {
         let Some(Some(dims)) = expected.map(|expected| expected.get(i).and_then(Option::as_ref)) else { continue };
@@ -112,7 +112,7 @@ fn check_bounds(operator: &str, results: &mut [Value<'_>], expected: Option<&[Op
                 extents[axis] = dim.extent(|size| result.builder().capacity(size));
             }
             if dim.sizes.is_empty() {
-                // PyTorch knows that the size equals the capacity, as after broadcasting to a known size.
+                // PyTorch knows that the size equals the capacity, for example after broadcasting to a known size.
                 extents[axis] = Extent::default();
             }
             if extents[axis].sizes() != dim.sizes || result.dim(axis) != dim.capacity {
@@ -126,7 +126,7 @@ fn check_bounds(operator: &str, results: &mut [Value<'_>], expected: Option<&[Op
     Ok(())
 }
 
-/// Whether a mutated argument is also an input of the graph: in-place forms read it, `out=` ones do not.
+/// Whether the graph reads a mutated argument. In-place forms do, `out=` forms do not.
 fn graph_reads(graph: &Graph, call: &Call, index: usize) -> bool {
     let count = |arg: &ArgSpec| match arg {
         ArgSpec::Tensor(_) => 1,
@@ -138,7 +138,7 @@ fn graph_reads(graph: &Graph, call: &Call, index: usize) -> bool {
     before < graph.inputs
 }
 
-/// Whether a number is an input of the graph: the schema has a Tensor in its place, or it is not part of the program.
+/// Whether a number is an input of the graph: the schema has a Tensor in its position, or the number is not baked in.
 fn is_input(scalar: &ScalarSpec) -> bool {
     scalar.is_tensor || scalar.baked.is_none()
 }

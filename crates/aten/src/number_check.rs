@@ -8,17 +8,17 @@ use crate::error::{Error, Result, scalar_type_name};
 /// How a number must fit into an element type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fit {
-    /// It converts, as `c10::Scalar::to` has it: negative integers may wrap into unsigned types.
+    /// The number converts as in `c10::Scalar::to`: negative integers may wrap into unsigned types.
     Converts,
-    /// As a lower bound it is not above the integer type's range.
+    /// A lower bound: not above the integer type's range.
     LowerBound,
-    /// As an upper bound it is not below the integer type's range.
+    /// An upper bound: not below the integer type's range.
     UpperBound,
-    /// Converted to the integer type, it is not zero.
+    /// Not zero after conversion to the integer type.
     Divisor,
 }
 
-/// A check of the `index`-th number of the call that is not part of the program.
+/// A check of the `index`-th number of the call that is not baked in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NumberCheck {
     pub index: usize,
@@ -70,7 +70,7 @@ fn converts(number: Number, dtype: DType) -> bool {
         }
         _ if dtype.is_integer() => {
             let float = number.to_f64();
-            // The range's end may be rounded up, as it is in a comparison of C++.
+            // The end of the range may be rounded up, as in a C++ comparison.
             float >= dtype.lowest().to_f64() && float <= integer_end(dtype)
         }
         _ => {
@@ -96,7 +96,7 @@ fn outside(bound: &str, number: Number, dtype: DType) -> Error {
     Error::runtime(format!("Clamp {bound} value {number} is outside the representable range of {name}"))
 }
 
-/// The C++ type by which PyTorch's messages about numbers name an element type.
+/// The C++ type that PyTorch's messages about numbers use for an element type.
 fn c_name(dtype: DType) -> &'static str {
     match dtype {
         DType::Bool => "bool",

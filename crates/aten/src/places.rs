@@ -1,8 +1,8 @@
-//! Elements of a value that are read and written by index, and what is made of indices.
+//! Reading and writing elements of a value by index.
 
 use stablehlo::{DType, Gather, Scatter, Value};
 
-/// How an update combines with the element that it meets.
+/// How an update combines with the existing element.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Combine {
     Replace,
@@ -24,30 +24,30 @@ impl Combine {
     }
 }
 
-/// The elements of a value that an operator reads or writes by index: the records of `gather` and
-/// `scatter`, which mirror each other, in one.
+/// The elements of a value that an operator reads or writes by index. One description for `gather` and `scatter`,
+/// whose attributes mirror each other.
 pub(crate) struct Places<'b> {
     indices: Value<'b>,
-    /// The dimension of `indices` that holds an index vector; its rank when indices are single numbers.
+    /// The dimension of `indices` that holds an index vector; the rank of `indices` if indices are single numbers.
     vector: usize,
-    /// The shape of what is read and of the updates.
+    /// The shape of the gathered elements and of the updates.
     shape: Vec<i64>,
-    /// Dimensions of `shape` that walk a whole dimension of the operand.
+    /// Dimensions of `shape` that cover a whole dimension of the operand.
     window: Vec<usize>,
-    /// Dimensions of the operand that the indices select in.
+    /// Dimensions of the operand that the indices select from.
     indexed: Vec<usize>,
-    /// Those of them that `shape` does not have.
+    /// The indexed dimensions that `shape` does not have.
     collapsed: Vec<usize>,
-    /// Dimensions that operand, indices and `shape` have in common.
+    /// Dimensions that the operand, the indices and `shape` share.
     batch: Vec<usize>,
     slice_sizes: Vec<i64>,
     unique: bool,
 }
 
 impl<'b> Places<'b> {
-    /// Slices of the operand at places in its dimensions `indexed` (ascending). Dimension `vector` of
-    /// `indices` lists one number for each of them (it is the rank when there is but one). The dimensions
-    /// of the indices come at `position` among the operand's others.
+    /// Slices of the operand, selected by index in its dimensions `indexed` (ascending). Dimension `vector` of
+    /// `indices` has one number for each of them; `vector` is the rank of `indices` if there is one indexed
+    /// dimension. The dimensions of the indices are inserted at `position` among the operand's other dimensions.
     pub fn windows(
         operand: &[i64],
         indexed: &[usize],
@@ -70,13 +70,13 @@ impl<'b> Places<'b> {
         }
     }
 
-    /// Whole slices of dimension `axis`, by an index of any rank.
+    /// Whole slices along dimension `axis`. The index may have any rank.
     pub fn slices(operand: &[i64], axis: usize, index: Value<'b>) -> Places<'b> {
         Places::windows(operand, &[axis], index, index.rank(), axis)
     }
 
-    /// Runs of `length` elements of dimension `axis`, one from each of the vector `starts`; in their place
-    /// come the number of the run and the element.
+    /// Runs of `length` elements along dimension `axis`, one from each element of the vector `starts`. Dimension
+    /// `axis` becomes two: the number of the run, and the element in the run.
     pub fn runs(operand: &[i64], axis: usize, starts: Value<'b>, length: i64) -> Places<'b> {
         let mut places = Places::slices(operand, axis, starts);
         places.shape.insert(axis + 1, length);
@@ -91,7 +91,7 @@ impl<'b> Places<'b> {
         Places::slices(&[numel], 0, index)
     }
 
-    /// One element along `axis` for each element of `index`, whose other sizes are the operand's.
+    /// One element along `axis` for each element of `index`. Its other sizes are the operand's.
     pub fn along(axis: usize, index: Value<'b>) -> Places<'b> {
         Places {
             indices: index,
@@ -106,13 +106,13 @@ impl<'b> Places<'b> {
         }
     }
 
-    /// Promises that no two updates meet.
+    /// Declares that no two updates have the same index.
     pub fn unique(mut self) -> Places<'b> {
         self.unique = true;
         self
     }
 
-    /// The shape of what is read and of the updates.
+    /// The shape of the gathered elements and of the updates.
     pub fn shape(&self) -> &[i64] {
         &self.shape
     }
@@ -134,7 +134,7 @@ impl<'b> Places<'b> {
         operand.gather(self.indices, &record)
     }
 
-    /// The operand with `updates` written. Sums and products of 16-bit floats are kept in float32.
+    /// The operand with `updates` written. Sums and products of 16-bit floats accumulate in float32.
     pub fn write(&self, operand: Value<'b>, updates: Value<'b>, combine: Combine) -> Value<'b> {
         if self.shape.contains(&0) || operand.numel() == 0 {
             return operand;
@@ -160,7 +160,7 @@ fn numbers(dims: &[usize]) -> Vec<i64> {
     dims.iter().map(|&i| i as i64).collect()
 }
 
-/// Indices into a dimension of `size`, as i32 where that holds them. What is out of range stays so.
+/// Indices into a dimension of `size`, as i32 if that is large enough. Indices out of range stay out of range.
 pub(crate) fn narrow<'b>(index: Value<'b>, size: i64) -> Value<'b> {
     if size >= i32::MAX.into() {
         index.convert(DType::I64)
@@ -171,22 +171,22 @@ pub(crate) fn narrow<'b>(index: Value<'b>, size: i64) -> Value<'b> {
     }
 }
 
-/// [`narrow`] of indices of which negative ones count from the end.
+/// [`narrow`], where negative indices count from the end.
 pub(crate) fn wrap<'b>(index: Value<'b>, size: i64) -> Value<'b> {
     narrow(index.lt(0).select(index + size, index), size)
 }
 
-/// A value of at least one dimension.
+/// The value with at least one dimension.
 pub(crate) fn at_least_1d(x: Value<'_>) -> Value<'_> {
     if x.rank() == 0 { x.reshape(&[1]) } else { x }
 }
 
-/// One element along `axis` for each element of `index`, which may be smaller elsewhere.
+/// One element along `axis` for each element of `index`, whose other sizes may be smaller.
 pub(crate) fn take_along<'b>(x: Value<'b>, axis: usize, index: Value<'b>) -> Value<'b> {
     Places::along(axis, narrow(index, x.dim(axis))).read(corner(x, axis, &index.dims()))
 }
 
-/// The leading part of `x` of the given sizes, whole along `axis`.
+/// The leading part of `x` of the given sizes; all of dimension `axis`.
 pub(crate) fn corner<'b>(x: Value<'b>, axis: usize, sizes: &[i64]) -> Value<'b> {
     let mut limits = x.dims();
     for (i, limit) in limits.iter_mut().enumerate() {
@@ -202,7 +202,7 @@ pub(crate) fn take_flat<'b>(flat: Value<'b>, positions: Value<'b>) -> Value<'b> 
     Places::flat(flat.numel(), positions).read(flat)
 }
 
-/// For each element of a mask, how many true ones come before it (for true elements).
+/// For each true element of a mask, the number of true elements before it.
 pub(crate) fn rank_in_mask(mask: Value<'_>) -> Value<'_> {
     let dtype = if mask.numel() < i32::MAX.into() { DType::I32 } else { DType::I64 };
     (running_sum(mask.flatten().convert(dtype)) - 1).reshape(&mask.dims())

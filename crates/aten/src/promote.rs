@@ -2,12 +2,12 @@
 
 use stablehlo::DType;
 
-/// Float and complex types stay; integers and booleans become the default float type.
+/// Float and complex types are kept. Integers and booleans become the default float type.
 pub fn float_dtype(dtype: DType) -> DType {
     if dtype.is_float() || dtype.is_complex() { dtype } else { DType::F32 }
 }
 
-/// The smallest type that holds both, by PyTorch's table.
+/// The smallest type that holds both, from PyTorch's table.
 pub fn promote_types(a: DType, b: DType) -> DType {
     use DType::*;
     if a == b {
@@ -58,7 +58,7 @@ fn promote_integers(a: DType, b: DType) -> DType {
     }
 }
 
-/// What takes part in a promotion, by decreasing priority.
+/// The kind of an operand in a promotion, by decreasing priority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Category {
     /// A tensor of at least one dimension.

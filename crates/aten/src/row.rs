@@ -5,7 +5,7 @@ use stablehlo::{DTypes, Refusal, Value};
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result, not_implemented_for};
 
-/// How a row computes: one result, several, or another row's for each element of its lists.
+/// How a row computes: one result, several results, or another row applied to each element of its lists.
 #[derive(Clone, Copy)]
 pub enum Lower {
     One(for<'b> fn(&Cx<'b>) -> Result<Value<'b>>),
@@ -15,16 +15,16 @@ pub enum Lower {
 
 /// One row: the operators that share a lowering.
 pub struct Row {
-    /// Names with overload, such as `add.Tensor`; without the `aten::`.
+    /// Names with overload, such as `add.Tensor`, without `aten::`.
     pub names: &'static [&'static str],
     pub(crate) lower: Lower,
-    /// Number arguments that are part of the program instead of inputs of it, because they decide its
-    /// form. A change of such a number recompiles.
+    /// Number arguments that are constants of the program instead of inputs, because they decide its form. A new
+    /// value compiles a new program.
     pub baked: &'static [&'static str],
     pub requirement: Option<Requirement>,
     pub(crate) takes: Option<Takes>,
-    /// Whether it takes values with bounded dimensions: the valid elements of its results do not depend on padding, and
-    /// it uses no capacity as a size. What it builds is checked as well.
+    /// Whether the row takes values with bounded dimensions: the valid elements of its results do not depend on
+    /// padding, and it uses no capacity as a size. The builder checks the operations as well.
     pub(crate) bounded: bool,
     pub(crate) shapes_like: &'static [(&'static str, &'static str)],
 }
@@ -35,21 +35,21 @@ impl Row {
         self
     }
 
-    /// Calls are refused unless these numbers are such that `holds`; PyTorch's kernel words the refusal.
+    /// Refuses calls whose numbers do not satisfy `holds`. PyTorch's kernel gives the error message.
     pub const fn requires(mut self, names: &'static [&'static str], holds: fn(&[f64]) -> bool) -> Row {
         self.requirement = Some(Requirement { names, holds });
         self
     }
 
-    /// Calls with other types are refused, as PyTorch's kernels refuse them. Element types that an operation of the program
+    /// Refuses calls with other types, with the error of PyTorch's kernels. Element types that a StableHLO operation
     /// does not take are refused without this.
     pub(crate) const fn takes(mut self, names: &'static [&'static str], dtypes: DTypes) -> Row {
         self.takes = Some(Takes { names, dtypes });
         self
     }
 
-    /// For each of the named operators, the one with a meta kernel whose results look as its own do. PyTorch has for these
-    /// only references in Python, with other strides and error texts than any device gives.
+    /// For each operator, another one whose meta kernel gives the same results. PyTorch has only Python references
+    /// for these operators, with other strides and error messages than the kernels of any device.
     pub(crate) const fn shapes_like(mut self, operators: &'static [(&'static str, &'static str)]) -> Row {
         self.shapes_like = operators;
         self
@@ -78,7 +78,7 @@ impl Row {
             Lower::Each { element, parameters } => lower_each(cx, element, parameters)?,
         };
         match cx.b().refusal() {
-            // Whoever finishes the function raises what its target does not have.
+            // The caller that finishes the function raises the error about its target.
             None | Some(Refusal::Target(_)) => Ok(values),
             Some(Refusal::Bounded(what)) => {
                 Err(Error::not_implemented(format!("{} with bounded dimensions: {what}", cx.operator)))
@@ -91,16 +91,16 @@ impl Row {
     }
 }
 
-/// What must hold of number arguments that are inputs of the program. Their values are not part of a call's key, so
-/// PyTorch's own checks, made once for a key, do not see all of them.
+/// A condition on number arguments that are inputs of the program. Their values are not part of a call's key, so
+/// PyTorch's own checks, which run once for each key, do not see all values.
 #[derive(Clone, Copy)]
 pub struct Requirement {
     pub names: &'static [&'static str],
-    /// Takes the numbers in the order of the names.
+    /// Takes the numbers in the order of `names`.
     pub holds: fn(&[f64]) -> bool,
 }
 
-/// Of what type some of the arguments, promoted together as PyTorch does, may be.
+/// The types that some arguments may have, after PyTorch's type promotion of all of them.
 #[derive(Clone, Copy)]
 pub(crate) struct Takes {
     names: &'static [&'static str],
@@ -139,7 +139,7 @@ pub const fn many(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> 
     }
 }
 
-/// A family whose rows all take values with bounded dimensions.
+/// Marks all rows of a family as taking bounded dimensions.
 pub(crate) const fn all_bounded<const N: usize>(mut rows: [Row; N]) -> [Row; N] {
     let mut i = 0;
     while i < N {
@@ -149,8 +149,8 @@ pub(crate) const fn all_bounded<const N: usize>(mut rows: [Row; N]) -> [Row; N] 
     rows
 }
 
-/// A row that applies `element` to each element of its lists. `parameters` are the element operator's
-/// names for the arguments.
+/// A row that applies `element` to each element of its lists. `parameters` are the element operator's names of the
+/// arguments.
 pub(crate) const fn each(element: &'static Row, parameters: &'static [&'static str]) -> Row {
     Row {
         names: &[],
@@ -163,7 +163,7 @@ pub(crate) const fn each(element: &'static Row, parameters: &'static [&'static s
     }
 }
 
-/// One result of `element` per element of the lists.
+/// One result of `element` for each element of the lists.
 fn lower_each<'b>(cx: &Cx<'b>, element: &Row, parameters: &'static [&'static str]) -> Result<Vec<Value<'b>>> {
     let lengths =
         cx.args.iter().filter_map(|(_, arg)| if let Arg::List(items) = arg { Some(items.len()) } else { None });
@@ -177,13 +177,13 @@ fn lower_each<'b>(cx: &Cx<'b>, element: &Row, parameters: &'static [&'static str
     Ok(results)
 }
 
-/// What the `i`-th elements see of an argument: their own element of a list, all of anything else.
+/// An argument for the `i`-th elements: the `i`-th element of a list; any other argument unchanged.
 fn nth<'b>(cx: &Cx<'b>, name: &str, arg: &Arg<'b>, i: usize) -> Result<Arg<'b>> {
     match arg {
         Arg::List(items) => {
             items.get(i).cloned().ok_or_else(|| Error::runtime(format!("{name}: the lists have different lengths")))
         }
-        // The one tensor that holds a number for each element: addcmul's and addcdiv's "scalars".
+        // A tensor with one number for each element: "scalars" of addcmul and addcdiv.
         Arg::Tensor(_) | Arg::Value(_) if name == "scalars" => {
             let numbers = cx.tensor(name)?;
             if numbers.rank() != 1 || numbers.dim(0) <= i as i64 {

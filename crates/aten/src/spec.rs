@@ -12,17 +12,18 @@ pub struct TensorSpec {
     /// In elements of `dtype`, like `offset`.
     pub strides: Vec<i64>,
     pub offset: i64,
-    /// PyTorch's lazy conjugation and negation: the tensor shows what the storage holds conjugated, negated.
+    /// PyTorch's lazy conjugation and negation: the tensor shows the conjugated or negated value of the storage.
     pub is_conj: bool,
     pub is_neg: bool,
-    /// The offset is an input of the program, the `i`-th such; `offset` is then one of those it may be.
+    /// Set if the offset is an input of the program: its number among these inputs. `offset` is then one of its
+    /// possible values.
     pub offset_input: Option<usize>,
 }
 
-/// A storage: the N-d value that it holds, dense and row-major.
+/// A storage and the dense, row-major N-d value in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StorageSpec {
-    /// `None` while nothing has been written.
+    /// `None` if nothing has been written.
     pub base: Option<Type>,
     pub nbytes: usize,
 }
@@ -30,23 +31,23 @@ pub struct StorageSpec {
 /// A number among the arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalarSpec {
-    /// For Python numbers Bool, I64, F64 or C128; for a 0-d CPU tensor its own type.
+    /// Bool, I64, F64 or C128 for Python numbers. The tensor's own type for a 0-d CPU tensor.
     pub dtype: DType,
-    /// Whether it counts as a Python number in type promotion (a 0-d tensor counts as a tensor).
+    /// Whether it counts as a Python number in type promotion. A 0-d tensor counts as a tensor.
     pub wrapped: bool,
-    /// Whether it stands where the schema has a Tensor.
+    /// Whether the schema has a Tensor in this position.
     pub is_tensor: bool,
-    /// The value when it is part of the program; `None` when it is an input of it.
+    /// The value if it is a constant of the program; `None` if it is an input.
     pub baked: Option<Number>,
 }
 
-/// A size of a graph with bounded dimensions: the product of a known number and of some of the graph's sizes, by their
-/// numbers in ascending order.
+/// A size in a graph with bounded dimensions: the product of a known number and of some of the graph's sizes. The
+/// sizes are given by number, in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dim {
-    /// The largest that it can be.
+    /// The largest possible value.
     pub capacity: i64,
-    /// Empty if the size is known; it is then `capacity`.
+    /// Empty if the size is known. The size is then `capacity`.
     pub sizes: Vec<u32>,
 }
 
@@ -56,8 +57,8 @@ impl Dim {
         dims.iter().map(|dim| dim.capacity).collect()
     }
 
-    /// The extent of a dimension of this size: the bounded factors are outermost, in the order of the sizes. `capacity`
-    /// gives the capacity of each size.
+    /// The extent of a dimension of this size. The bounded factors are outermost, in the order of the sizes.
+    /// `capacity` gives the capacity of each size.
     pub fn extent(&self, capacity: impl Fn(u32) -> i64) -> Extent {
         if self.sizes.is_empty() {
             return Extent::default();
@@ -87,7 +88,7 @@ pub enum ArgSpec {
     DType(DType),
 }
 
-/// What PyTorch's meta kernel says of a result.
+/// What PyTorch's meta kernel returns for a result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResultSpec {
     pub dtype: DType,

@@ -1,8 +1,8 @@
-//! THE TABLE: every operator that torchtpu lowers itself, by ATen name.
+//! The table: every operator that torchtpu lowers itself, by ATen name.
 //!
-//! A row is written once for the functional form; the in-place and `out=` forms follow from the schema.
-//! An operator that has only a mutating form (such as `_fused_adamw_`) has a row of its own, which
-//! returns the new values of the mutated arguments first, in schema order, and then what is fresh.
+//! A row is written once, for the functional form. The in-place and `out=` forms follow from the schema. An operator
+//! that has only a mutating form (such as `_fused_adamw_`) has its own row. That row returns first the new values of
+//! the mutated arguments, in schema order, and then the fresh results.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -78,12 +78,12 @@ pub fn find(name: &str) -> Option<&'static Row> {
     table.get(name).copied().or_else(|| derived(name))
 }
 
-/// The operator whose meta kernel serves another ([`Row::shapes_like`]).
+/// The operator whose meta kernel is used for `name` ([`Row::shapes_like`]).
 pub fn shapes_like(name: &str) -> Option<&'static str> {
     find(name)?.shapes_like.iter().find(|(of, _)| *of == name).map(|(_, like)| *like)
 }
 
-/// The rows that follow from others by rule, made when they are first asked for.
+/// Rows that are derived from others by rule, created at first use.
 fn derived(name: &str) -> Option<&'static Row> {
     static DERIVED: Mutex<BTreeMap<String, Option<&'static Row>>> = Mutex::new(BTreeMap::new());
     if !name.starts_with("_foreach_") {
@@ -98,7 +98,7 @@ fn derived(name: &str) -> Option<&'static Row> {
     row
 }
 
-/// Every operator name in the table, in the order of the families; derived rows are not among them.
+/// The names of all operators in the table, in the order of the families, without derived rows.
 pub fn names() -> impl Iterator<Item = &'static str> {
     FAMILIES.iter().flat_map(|family| family.iter()).flat_map(|row| row.names.iter().copied())
 }

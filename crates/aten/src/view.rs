@@ -1,8 +1,8 @@
-//! Strided views of N-d values: reading one, and writing through one.
+//! Reads and writes of strided views of N-d values.
 //!
-//! A storage holds a dense row-major value; a tensor is sizes, strides and an offset over it. Both are
-//! turned into slices of the value wherever the strides allow (which is nearly always), because a flat
-//! buffer would force a TPU to lay the data out anew.
+//! A storage holds a dense row-major value. A tensor is sizes, strides and an offset over it. Reads and writes become
+//! slices of the value where the strides allow it, which is nearly always: a flat buffer would force a TPU to change
+//! the layout.
 
 use stablehlo::{DType, Type, Value};
 
@@ -18,14 +18,14 @@ pub fn contiguous_strides(sizes: &[i64]) -> Vec<i64> {
     strides
 }
 
-/// The order of dimensions in memory when sizes and strides describe a dense tensor (every element of
-/// `0..numel` exactly once): the outermost first. `None` otherwise.
+/// The order of dimensions in memory, outermost first, if sizes and strides describe a dense tensor (every element of
+/// `0..numel` exactly once). `None` otherwise.
 pub fn memory_order(sizes: &[i64], strides: &[i64]) -> Option<Vec<usize>> {
     let mut order: Vec<usize> = (0..sizes.len()).collect();
     if sizes.contains(&0) {
         return Some(order);
     }
-    // Dimensions of size 1 keep their place next to the dimension before them.
+    // Dimensions of size 1 stay next to the dimension before them.
     order.sort_by_key(|&i| {
         (std::cmp::Reverse(if sizes[i] == 1 { effective_stride(sizes, strides, i) } else { strides[i] }), i)
     });
@@ -41,20 +41,21 @@ pub fn memory_order(sizes: &[i64], strides: &[i64]) -> Option<Vec<usize>> {
     Some(order)
 }
 
-/// A dimension of size 1 may have any stride: it sorts with its successor of size above 1.
+/// The stride for sorting: a dimension of size 1 may have any stride, so it sorts with the next dimension of size
+/// above 1.
 fn effective_stride(sizes: &[i64], strides: &[i64], i: usize) -> i64 {
     (i + 1..sizes.len()).find(|&j| sizes[j] != 1).map_or(1, |j| strides[j].saturating_mul(sizes[j]))
 }
 
-/// A view whose dimensions each walk a dimension of the base of their own.
+/// A view in which each dimension steps through one dimension of the base, a different one for each.
 struct Slices {
     /// Of the base.
     dims: Vec<i64>,
     starts: Vec<i64>,
     limits: Vec<i64>,
     steps: Vec<i64>,
-    /// For each dimension of the view: the dimension of the base that it walks, or `None` for broadcast
-    /// and size-1 dimensions.
+    /// For each dimension of the view, the dimension of the base that it steps through. `None` for broadcast and
+    /// size-1 dimensions.
     axes: Vec<Option<usize>>,
 }
 
@@ -91,20 +92,20 @@ impl Slices {
         Some(slices)
     }
 
-    /// The walked dimensions of the base, in its order.
+    /// The dimensions of the base that the view steps through, in the base's order.
     fn walked(&self) -> Vec<usize> {
         let mut walked: Vec<usize> = self.axes.iter().flatten().copied().collect();
         walked.sort_unstable();
         walked
     }
 
-    /// What an offset that is an input of the program makes of `starts`.
+    /// `starts` for an offset that is an input of the program.
     fn starts_at<'b>(&self, offset: Value<'b>) -> Vec<Value<'b>> {
         let strides = contiguous_strides(&self.dims);
         (0..self.dims.len()).map(|j| offset / strides[j] % self.dims[j].max(1)).collect()
     }
 
-    /// How far the view reaches in each dimension of the base, steps included.
+    /// The length that the view covers in each dimension of the base, steps included.
     fn spans(&self) -> Vec<i64> {
         self.starts.iter().zip(&self.limits).map(|(start, limit)| limit - start).collect()
     }
@@ -139,7 +140,7 @@ impl Slices {
         if self.steps.iter().all(|&step| step == 1) {
             return base.dynamic_update_slice(boxed, &starts);
         }
-        // Between the steps the old elements stay.
+        // The old elements between the steps are kept.
         let (none, interior) = (vec![0; extents.len()], self.steps.iter().map(|step| step - 1).collect::<Vec<_>>());
         let spread = |v: Value<'b>| v.pad(0, &none, &none, &interior);
         let old = base.dynamic_slice(&starts, &self.spans());
@@ -148,16 +149,16 @@ impl Slices {
     }
 }
 
-/// From a value with the dimensions `walked` of the base to one with the view's `sizes`. `axes` gives the
-/// dimension of the base for each one of the view.
+/// Converts a value with the dimensions `walked` of the base to the view's `sizes`. `axes` gives the dimension of the
+/// base for each dimension of the view.
 fn from_walked<'b>(core: Value<'b>, axes: &[Option<usize>], walked: &[usize], sizes: &[i64]) -> Value<'b> {
     let view_dims: Vec<usize> = (0..sizes.len()).filter(|&i| axes[i].is_some()).collect();
     let order: Vec<usize> = view_dims.iter().filter_map(|&i| walked.iter().position(|&j| Some(j) == axes[i])).collect();
     core.transpose(&order).broadcast_in_dim(sizes, &view_dims)
 }
 
-/// The inverse of [`from_walked`]. Broadcast dimensions of the view keep their first element; PyTorch refuses
-/// to write them.
+/// The inverse of [`from_walked`]. Only the first element of a broadcast dimension is kept; PyTorch refuses to write
+/// such views.
 fn to_walked<'b>(value: Value<'b>, axes: &[Option<usize>], walked: &[usize]) -> Value<'b> {
     let sizes = value.dims();
     let view_dims: Vec<usize> = (0..sizes.len()).filter(|&i| axes[i].is_some()).collect();
@@ -168,17 +169,17 @@ fn to_walked<'b>(value: Value<'b>, axes: &[Option<usize>], walked: &[usize]) -> 
     core.transpose(&order)
 }
 
-/// A view that cuts the flat base anew, along its own strides: the largest stride cuts it into rows, the next
-/// one cuts each of the rows, and so on. A diagonal is such a view: its stride is one more than a row.
+/// A view that splits the flat base along its own strides. The largest stride splits it into rows, the next stride
+/// splits each row, and so on. A diagonal is such a view: its stride is one more than a row.
 struct Cuts {
     cuts: Vec<Cut>,
-    /// The place of the view's elements in what the last cut leaves.
+    /// The index of the view's elements in the rest after the last cut.
     last: i64,
-    /// For each dimension of the view: its place among `cuts`.
+    /// For each dimension of the view, its index in `cuts`.
     axes: Vec<Option<usize>>,
 }
 
-/// Rows of `stride` elements, of which the view has `size` from `start` on.
+/// Rows of `stride` elements. The view has `size` of them, from row `start` on.
 struct Cut {
     stride: i64,
     start: i64,
@@ -195,7 +196,7 @@ impl Cuts {
         let mut length = numel;
         for (place, &i) in walked.iter().enumerate() {
             let (size, stride) = (spec.sizes[i], spec.strides[i]);
-            // What this and the smaller strides walk must stay within one row of the stride before.
+            // This stride and the smaller ones must stay within one row of the previous stride.
             if cuts.last + reach >= length {
                 return None;
             }
@@ -222,7 +223,7 @@ impl Cuts {
         self.write_cuts(&self.cuts, flat, to_walked(value, &self.axes, &self.walked()))
     }
 
-    /// `whole` after `core` has been written below the given cuts of its last dimension.
+    /// `whole` after writing `core` below the given cuts of its last dimension.
     fn write_cuts<'b>(&self, cuts: &[Cut], whole: Value<'b>, core: Value<'b>) -> Value<'b> {
         let axis = whole.rank() - 1;
         let Some((cut, finer)) = cuts.split_first() else {
@@ -238,12 +239,12 @@ impl Cuts {
 }
 
 impl Cut {
-    /// Where the rows begin and end in a dimension of `length`, whose end may cut the last one short.
+    /// The start and end of the rows in a dimension of `length`. The last row may be incomplete.
     fn extent(&self, length: i64) -> (i64, i64) {
         (self.start * self.stride, ((self.start + self.size) * self.stride).min(length))
     }
 
-    /// The last dimension as rows.
+    /// The last dimension split into rows.
     fn rows<'b>(&self, whole: Value<'b>) -> Value<'b> {
         let axis = whole.rank() - 1;
         let (start, limit) = self.extent(whole.dim(axis));
@@ -254,7 +255,7 @@ impl Cut {
     }
 }
 
-/// `whole` with `part` in place of what it has from `start` on along `axis`.
+/// `whole` with `part` written at `start` along `axis`.
 fn update_axis<'b>(whole: Value<'b>, axis: usize, start: i64, part: Value<'b>) -> Value<'b> {
     if part.dim(axis) == whole.dim(axis) {
         return part;
@@ -278,8 +279,8 @@ fn positions<'b>(base: Value<'b>, spec: &TensorSpec) -> Value<'b> {
     index
 }
 
-/// Reads a view whose elements overlap, such as sliding windows: runs along its smallest stride, from the
-/// positions that the others give.
+/// Reads a view whose elements overlap, such as sliding windows: runs along the smallest stride, starting at the
+/// positions that the other strides give.
 fn read_runs<'b>(flat: Value<'b>, spec: &TensorSpec) -> Value<'b> {
     let walked = (0..spec.sizes.len()).filter(|&i| spec.sizes[i] > 1 && spec.strides[i] != 0);
     let Some(inner) = walked.min_by_key(|&i| spec.strides[i]) else {
@@ -295,7 +296,7 @@ fn read_runs<'b>(flat: Value<'b>, spec: &TensorSpec) -> Value<'b> {
     runs.reshape(&dims).move_axis(dims.len() - 1, inner)
 }
 
-/// Whether the view covers the whole base, element for element: then the order of its dimensions.
+/// If the view covers each element of the base exactly once: the order of its dimensions.
 fn covers(base: &Type, spec: &TensorSpec) -> Option<Vec<usize>> {
     let numel: i64 = spec.sizes.iter().product();
     if spec.offset != 0 || numel != base.numel() || spec.dtype != base.dtype {
@@ -316,8 +317,8 @@ fn permuted(sizes: &[i64], order: &[usize]) -> Vec<i64> {
     order.iter().map(|&i| sizes[i]).collect()
 }
 
-/// What views must have in common, besides sizes and strides, to share a program that takes their offset as
-/// an input; `None` where the offset decides the program.
+/// What views must share, besides sizes and strides, to use one program that takes the offset as an input. `None` if
+/// the program depends on the offset.
 pub fn offset_class(base: &Type, spec: &TensorSpec) -> Option<Vec<u64>> {
     if spec.offset == 0 || spec.dtype != base.dtype || spec.sizes.contains(&0) {
         return None;
@@ -326,7 +327,7 @@ pub fn offset_class(base: &Type, spec: &TensorSpec) -> Option<Vec<u64>> {
     Some(slices.axes.iter().map(|axis| axis.map_or(0, |j| j as u64 + 1)).collect())
 }
 
-/// The value that the view `spec` of `base` shows. `offset` is given where it is an input of the program.
+/// The value of the view `spec` of `base`. `offset` is given if it is an input of the program.
 pub fn read<'b>(base: Value<'b>, spec: &TensorSpec, offset: Option<Value<'b>>) -> Value<'b> {
     if spec.sizes.contains(&0) || base.numel() == 0 {
         return base.builder().splat(0, spec.dtype, &spec.sizes);
@@ -344,15 +345,15 @@ pub fn read<'b>(base: Value<'b>, spec: &TensorSpec, offset: Option<Value<'b>>) -
     }
 }
 
-/// What a tensor shows of the value that its storage holds, and as well what must be stored for it to show
-/// `value`: conjugation and negation undo themselves.
+/// Applies a tensor's lazy conjugation and negation. Both are their own inverse, so this also gives the value to
+/// store for the tensor to show `value`.
 pub fn shown<'b>(value: Value<'b>, spec: &TensorSpec) -> Value<'b> {
     let value = if spec.is_conj { value.conjugate() } else { value };
     if spec.is_neg { -value } else { value }
 }
 
-/// `base` after `value` (of the view's sizes and dtype) has been written through the view.
-/// `offset` is given where it is an input of the program.
+/// `base` after writing `value` (of the view's sizes and dtype) through the view. `offset` is given if it is an input
+/// of the program.
 pub fn write<'b>(
     base: Option<Value<'b>>,
     nbytes: usize,
@@ -382,7 +383,7 @@ pub fn write<'b>(
     if written.dtype() == ty.dtype {
         return written;
     }
-    // Bytes behind the last whole element of the other type keep their old value.
+    // Bytes after the last whole element of the other type keep their old value.
     let back = reinterpret(written, ty.dtype).flatten();
     let (covered, numel) = (back.numel().min(base.numel()), base.numel());
     let whole =
@@ -398,14 +399,14 @@ pub fn write_reads_base(base: Option<&Type>, nbytes: usize, spec: &TensorSpec) -
     }
 }
 
-/// The same bytes as elements of another type; flat unless the type stays.
+/// The same bytes as elements of another type. The result is flat unless the type is the same.
 pub(crate) fn reinterpret(base: Value<'_>, dtype: DType) -> Value<'_> {
     let from = base.dtype();
     if from == dtype {
         return base;
     }
     let mut flat = base.flatten();
-    // Booleans and complex numbers have no bit pattern in StableHLO: go through bytes and parts.
+    // StableHLO has no bitcast of booleans and complex numbers: use bytes, and real and imaginary parts.
     if from == DType::Bool {
         flat = flat.convert(DType::U8);
     } else if from.is_complex() {

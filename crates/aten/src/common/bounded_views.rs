@@ -1,4 +1,4 @@
-//! Views of bounded dimensions. The program computes from the sizes where a part begins and where an element lies.
+//! Views of bounded dimensions. The program computes starts and element positions from the sizes.
 
 use stablehlo::{Builder, DType, Extent, Factor, Value};
 
@@ -7,19 +7,19 @@ use crate::error::{Error, Result};
 use crate::places::Places;
 use crate::spec::{ArgSpec, Dim};
 
-/// The argument `dim`, if that dimension of `self`, or what is taken of it, is bounded.
+/// The argument `dim`, if that dimension of `self` or the slice of it is bounded.
 pub(crate) fn bounded_axis(cx: &Cx<'_>) -> Result<Option<usize>> {
     let x = cx.tensor("self")?;
     let axis = cx.axis_arg("dim", x.rank())?;
     Ok(Some(axis).filter(|&axis| x.rank() > 0 && (x.is_bounded_along(&[axis]) || takes_bounded(cx))))
 }
 
-/// Whether a slice or a selection is from or up to a bounded size.
+/// Whether a slice or selection has a bounded start, end or index.
 fn takes_bounded(cx: &Cx<'_>) -> bool {
     ["start", "end", "index"].into_iter().any(|name| matches!(cx.arg(name), Arg::Plain(ArgSpec::Dim(_))))
 }
 
-/// The index that an argument gives in a bounded dimension of `size`; negative ones count from the end. int64, 0-d.
+/// The index argument `name` in a bounded dimension of `size`. Negative indices count from the end. int64, 0-d.
 fn place_in<'b>(cx: &Cx<'b>, size: Value<'b>, name: &str) -> Result<Value<'b>> {
     let index = cx.dim(name)?;
     let place = cx.size_of(&index);
@@ -30,7 +30,7 @@ fn place_in<'b>(cx: &Cx<'b>, size: Value<'b>, name: &str) -> Result<Value<'b>> {
     })
 }
 
-/// Where a slice of a bounded dimension of `size` begins: int64, 0-d.
+/// The start of a slice of a bounded dimension of `size`: int64, 0-d.
 fn start_of<'b>(cx: &Cx<'b>, size: Value<'b>) -> Result<Value<'b>> {
     match cx.is_none("start") {
         true => Ok(cx.b().scalar(0, DType::I64)),
@@ -38,7 +38,7 @@ fn start_of<'b>(cx: &Cx<'b>, size: Value<'b>) -> Result<Value<'b>> {
     }
 }
 
-/// The dimension `dim` of the argument `input_sizes` and its size, if the size is bounded.
+/// Dimension `dim` of the argument `input_sizes` and its size, if the size is bounded.
 pub(crate) fn bounded_input<'b>(cx: &Cx<'b>) -> Result<Option<(usize, Value<'b>)>> {
     let sizes = cx.dims("input_sizes")?;
     let axis = cx.axis_arg("dim", sizes.len())?;
@@ -52,14 +52,14 @@ pub(crate) fn slice_back<'b>(cx: &Cx<'b>, zeros: Value<'b>, axis: usize, size: &
     Ok(put_back(zeros, part, axis, start_of(cx, *size)?))
 }
 
-/// Whether a split is of, or into, bounded dimensions.
+/// Whether the input or the results of a split are bounded.
 pub(crate) fn is_split(cx: &Cx<'_>, x: Value<'_>, axis: usize) -> bool {
     let is_bounded = |dims: &[Dim]| dims.get(axis).is_some_and(|dim| !dim.sizes.is_empty());
     x.rank() > 0 && (x.is_bounded_along(&[axis]) || cx.result_dims(0).is_some_and(is_bounded))
 }
 
-/// The parts of a bounded dimension, of these sizes. A single size is that of each part but the last. PyTorch gives the
-/// number of parts and their lengths.
+/// The parts of a bounded dimension. `sizes` has one size for each part, or one size for all parts but the last.
+/// PyTorch gives the number of parts and their lengths.
 pub(crate) fn split<'b>(cx: &Cx<'b>, x: Value<'b>, axis: usize, sizes: &[Dim]) -> Vec<Value<'b>> {
     x.require_prefix(axis, "a split of merged dimensions");
     let lengths = (0..).map_while(|i| Some(cx.result_dims(i)?.get(axis)?.capacity));
@@ -73,7 +73,7 @@ pub(crate) fn split<'b>(cx: &Cx<'b>, x: Value<'b>, axis: usize, sizes: &[Dim]) -
     lengths.enumerate().map(part).collect()
 }
 
-/// A part with zeros behind it, and between its elements where the argument `step` says so.
+/// A part with its padding filled with zeros, and with zeros between its elements if the argument `step` is above 1.
 fn in_steps<'b>(cx: &Cx<'b>, part: Value<'b>, axis: usize) -> Value<'b> {
     let filled = part.zero_filled([axis], "a slice of merged dimensions");
     let (none, mut between) = (vec![0; part.rank()], vec![0; part.rank()]);
@@ -81,7 +81,7 @@ fn in_steps<'b>(cx: &Cx<'b>, part: Value<'b>, axis: usize) -> Value<'b> {
     filled.pad(0, &none, &none, &between)
 }
 
-/// `self` with the argument `src` in place of a slice of it, or of one index where `is_index`.
+/// `self` with the argument `src` written to a slice of it, or to one index if `is_index`.
 pub(crate) fn scatter<'b>(cx: &Cx<'b>, is_index: bool) -> Result<Value<'b>> {
     let (x, src) = (cx.tensor("self")?, cx.tensor("src")?);
     let axis = cx.axis_arg("dim", x.rank())?;
@@ -109,25 +109,25 @@ pub(crate) fn select_back<'b>(cx: &Cx<'b>, zeros: Value<'b>, axis: usize, size: 
     Ok(put_back(zeros, grad, axis, place_in(cx, *size, "index")?))
 }
 
-/// `zeros` with `part` from `start` on, which may reach beyond.
+/// `zeros` with `part` written at `start`. `part` may reach beyond the end.
 fn put_back<'b>(zeros: Value<'b>, part: Value<'b>, axis: usize, start: Value<'b>) -> Value<'b> {
     let room = zeros.pad_axis(axis, 0, 0, part.dim(axis));
     put_at(room, part, axis, start).slice_axis(axis, 0, zeros.dim(axis))
 }
 
-/// `whole` with `part` from `start` on, where there is room for it.
+/// `whole` with `part` written at `start`, where it fits.
 pub(crate) fn put_at<'b>(whole: Value<'b>, part: Value<'b>, axis: usize, start: Value<'b>) -> Value<'b> {
     whole.dynamic_update_slice(part, &starts_along(whole, axis, start))
 }
 
-/// Where a part begins that is all of every dimension but one.
+/// The starts of a part that covers every dimension but `axis` fully.
 fn starts_along<'b>(whole: Value<'b>, axis: usize, start: Value<'b>) -> Vec<Value<'b>> {
     let zero = whole.builder().scalar(0, DType::I64);
     (0..whole.rank()).map(|i| if i == axis { start } else { zero }).collect()
 }
 
-/// The reversal of a bounded dimension. After a reversal of the whole dimension the valid elements are at the end, so
-/// they are moved to the start.
+/// Reverses a bounded dimension. Reversing the whole dimension puts the valid elements at the end, so they are moved
+/// to the start.
 pub(crate) fn flip(x: Value<'_>, axis: usize) -> Value<'_> {
     x.require_prefix(axis, "a reversal of merged dimensions");
     let capacity = x.dim(axis);
@@ -136,7 +136,7 @@ pub(crate) fn flip(x: Value<'_>, axis: usize) -> Value<'_> {
     run_from(reversed, axis, start, capacity).with_extents(x.extents())
 }
 
-/// `length` elements of one dimension from `start` on, which the program computes. All of them must exist.
+/// `length` elements of one dimension, from the computed `start` on. All of them must exist.
 pub(crate) fn run_from<'b>(x: Value<'b>, axis: usize, start: Value<'b>, length: i64) -> Value<'b> {
     let mut sizes = x.dims();
     sizes[axis] = length;
@@ -171,13 +171,13 @@ pub(crate) fn slice<'b>(cx: &Cx<'b>, axis: usize) -> Result<Value<'b>> {
     if let Some(start) = known.filter(|start| (0..=x.dim(axis) - covered).contains(start)) {
         return Ok(x.whole_along(axis).slice_axis_by(axis, start, start + covered, step));
     }
-    // The padding behind makes room, because dynamic_slice moves a start that leaves too little of it.
+    // Pad at the end: dynamic_slice moves a start that is too close to the end.
     let room = x.whole_along(axis).pad_axis(axis, 0, 0, covered);
     Ok(run_from(room, axis, start, covered).slice_axis_by(axis, 0, covered, step))
 }
 
-/// Joins values along a dimension that is bounded in some. Each value is written where the valid elements of those
-/// before it end, over their padding.
+/// Concatenates values along a dimension that is bounded in some of them. Each value is written where the valid
+/// elements of the previous ones end, over their padding.
 pub(crate) fn join<'b>(b: &'b Builder, values: &[Value<'b>], axis: usize) -> Value<'b> {
     let whole: Vec<Value<'b>> = values.iter().map(|value| value.whole_along(axis)).collect();
     let mut joined = b.concatenate(&whole, axis);
@@ -192,13 +192,13 @@ pub(crate) fn join<'b>(b: &'b Builder, values: &[Value<'b>], axis: usize) -> Val
 
 // ---- diagonals -----------------------------------------------------------------------------------
 
-/// Which elements of a tensor of these sizes are on the diagonal that the argument `offset` names.
+/// A mask of the elements on the diagonal given by the argument `offset`, in a tensor of these sizes.
 fn on_diagonal<'b>(cx: &Cx<'b>, sizes: &[i64], rows: usize, columns: usize) -> Result<Value<'b>> {
     let index = |axis: usize| cx.b().iota(DType::I64, &[sizes[axis]], 0).broadcast_in_dim(sizes, &[axis]);
     Ok((index(rows) + cx.int("offset")?).eq(index(columns)))
 }
 
-/// `diagonal`: the one element of each row, or column, that is on it.
+/// `diagonal`: the one element of each row, or column, that is on the diagonal.
 pub(crate) fn diagonal<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let (rows, columns) = (cx.axis_arg("dim1", x.rank())?, cx.axis_arg("dim2", x.rank())?);
@@ -214,7 +214,7 @@ pub(crate) fn diagonal<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     Ok(cx.resized(0, summed.move_axis(kept, summed.rank() - 1)))
 }
 
-/// Zeros with the last dimension of `x` on the diagonal of two dimensions: of `sizes`, as long as they get.
+/// Zeros with the last dimension of `x` on the diagonal of two dimensions. `sizes` are the capacities of the result.
 pub(crate) fn on_a_diagonal<'b>(cx: &Cx<'b>, x: Value<'b>, sizes: &[i64]) -> Result<Value<'b>> {
     let (rows, columns) = (cx.axis_arg("dim1", sizes.len())?, cx.axis_arg("dim2", sizes.len())?);
     let last = x.rank() - 1;
@@ -231,7 +231,7 @@ pub(crate) fn on_a_diagonal<'b>(cx: &Cx<'b>, x: Value<'b>, sizes: &[i64]) -> Res
 
 // ---- reshapes ------------------------------------------------------------------------------------
 
-/// Whether a reshape leaves the elements of a value where they are in memory.
+/// Whether a reshape keeps the elements of a value at the same positions in memory.
 pub(crate) fn keeps_places(x: Value<'_>, dims: &[Dim]) -> bool {
     x.reshaped_to(&Dim::capacities(dims)).is_some_and(|extents| {
         let sizes = |i: usize| extents.get(i).map(Extent::sizes).unwrap_or_default();
@@ -240,12 +240,13 @@ pub(crate) fn keeps_places(x: Value<'_>, dims: &[Dim]) -> bool {
     })
 }
 
-/// A reshape that cuts through bounded dimensions, or merges them otherwise than they lie in memory.
+/// A reshape that splits bounded dimensions, or merges them in another order than in memory.
 pub(crate) fn reshape<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[Dim]) -> Value<'b> {
     relaid(cx, x, &Dim::capacities(dims), dims.iter().map(|dim| dim.extent(|size| cx.b().capacity(size))).collect())
 }
 
-/// The valid elements of a value in the same order in another shape. The program reads each from its old place.
+/// The valid elements of a value, in the same order, in another shape. The program gathers each from its old
+/// position.
 fn relaid<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[i64], to: Vec<Extent>) -> Value<'b> {
     let from = x.extents();
     let rank = x.rank().min(dims.len());
@@ -270,8 +271,8 @@ fn relaid<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[i64], to: Vec<Extent>) -> Value
     result.without_extents().with_extents(to)
 }
 
-/// The arguments with the valid elements of merged dimensions moved to the start; `None` if they are there already. Few
-/// operators need it, and it costs a pass over the elements.
+/// The arguments with the valid elements of merged dimensions moved to the start. `None` if no argument changes. Few
+/// operators need this; it costs a pass over the elements.
 pub(crate) fn in_order<'b>(cx: &Cx<'b>) -> Option<Vec<(&'b str, Arg<'b>)>> {
     let mut is_other = false;
     let mut ordered = |x: Value<'b>| {
@@ -291,7 +292,7 @@ pub(crate) fn in_order<'b>(cx: &Cx<'b>) -> Option<Vec<(&'b str, Arg<'b>)>> {
     is_other.then_some(args)
 }
 
-/// An argument with other values in place of its own.
+/// An argument with its values replaced by `other`.
 fn with_values<'b>(arg: &Arg<'b>, other: &mut impl FnMut(Value<'b>) -> Value<'b>) -> Arg<'b> {
     match arg {
         Arg::Value(value) => Arg::Value(other(*value)),
@@ -317,7 +318,7 @@ impl<'b> Radix<'b> {
         Radix(factors.map(|factor| (factor.capacity, size(&factor))).collect())
     }
 
-    /// The position among the valid elements of a position in the padded value.
+    /// From a position in the padded value to the position among the valid elements.
     fn real(&self, cx: &Cx<'b>, place: Value<'b>) -> Value<'b> {
         let dims = place.dims();
         let (mut rest, mut inner) = (place, cx.b().scalar(1, DType::I64));

@@ -1,12 +1,12 @@
 //! Chebyshev series of special functions, and their sums.
 //!
-//! Each series interpolates its function at the Chebyshev nodes, computed with 50 digits, and stops where the
-//! terms no longer count in float64. `t`, which runs from -1 to 1, is the series' variable.
+//! Each series interpolates its function at the Chebyshev nodes, computed with 50 digits. It ends where the terms are
+//! negligible in float64. The series' variable `t` is in [-1, 1].
 
 use stablehlo::Value;
 
-/// The sum of a Chebyshev series at `t`, by Clenshaw's recurrence ("A note on the summation of Chebyshev
-/// series", 1955). Terms that do not count in the type of `t` are left out.
+/// The sum of a Chebyshev series at `t`, by Clenshaw's recurrence ("A note on the summation of Chebyshev series",
+/// 1955). Terms that are negligible in the type of `t` are left out.
 pub(crate) fn chebyshev<'b>(series: &[f64], t: Value<'b>) -> Value<'b> {
     let largest = series.iter().fold(0.0, |largest: f64, term| largest.max(term.abs()));
     let negligible = largest * t.dtype().epsilon() / 16.0;
@@ -126,7 +126,7 @@ pub(crate) const Y0_NEAR: &[f64] = &[
     -2.6977881152566837e-17,
 ];
 
-/// What multiplies the cosine in the asymptotic form of `J0`, from 8 on; `t = 128/x² - 1`.
+/// The factor of the cosine in the asymptotic form of `J0`, from 8 on; `t = 128/x² - 1`.
 #[rustfmt::skip]
 pub(crate) const PHASE0_COSINE: &[f64] = &[
     0.9994603493475187, -0.0005365220468132117, 3.0751847875194745e-06, -5.1705945376060975e-08,
@@ -135,7 +135,7 @@ pub(crate) const PHASE0_COSINE: &[f64] = &[
     1.6305919233744186e-17,
 ];
 
-/// What multiplies `8/x` times the sine in it.
+/// The factor of `8/x` times the sine in the asymptotic form of `J0`.
 #[rustfmt::skip]
 pub(crate) const PHASE0_SINE: &[f64] = &[
     -0.015555854605337009, 6.838519942611649e-05, -7.414498411060647e-07, 1.7972457247968992e-08,
@@ -162,7 +162,7 @@ pub(crate) const Y1_NEAR: &[f64] = &[
     -6.4651518414115946e-12, 1.51429151205002e-13, -3.0511859694473254e-15, 5.34668038572867e-17,
 ];
 
-/// What multiplies the cosine in the asymptotic form of `J1`, from 8 on; `t = 128/x² - 1`.
+/// The factor of the cosine in the asymptotic form of `J1`, from 8 on; `t = 128/x² - 1`.
 #[rustfmt::skip]
 pub(crate) const PHASE1_COSINE: &[f64] = &[
     1.0009030408600137, 0.0008989898330859408, -3.987284300488908e-06, 6.177633960644299e-08,
@@ -171,7 +171,7 @@ pub(crate) const PHASE1_COSINE: &[f64] = &[
     -1.7312313216116335e-17,
 ];
 
-/// What multiplies `8/x` times the sine in it.
+/// The factor of `8/x` times the sine in the asymptotic form of `J1`.
 #[rustfmt::skip]
 pub(crate) const PHASE1_SINE: &[f64] = &[
     0.04677778706953532, -9.62772354915708e-05, 9.138615257955454e-07, -2.0959781384083424e-08,
@@ -215,7 +215,7 @@ pub(crate) const AIRY_NEAR: &[f64] = &[
     2.6436799630296418e-17,
 ];
 
-/// What multiplies the sine in the asymptotic form of `Ai(-x)`, from 2 on; `t = 2 ζ(2)/ζ - 1`.
+/// The factor of the sine in the asymptotic form of `Ai(-x)`, from 2 on; `t = 2 ζ(2)/ζ - 1`.
 #[rustfmt::skip]
 pub(crate) const AIRY_SINE: &[f64] = &[
     0.9967891298446905, -0.004130128828703613, -0.0008239390724262582, 9.509829158181971e-05,
@@ -227,7 +227,7 @@ pub(crate) const AIRY_SINE: &[f64] = &[
     1.575891539600782e-16, -9.084968957824239e-17, 3.734251366734175e-17,
 ];
 
-/// What multiplies minus the cosine in it.
+/// The factor of minus the cosine in the asymptotic form of `Ai(-x)`.
 #[rustfmt::skip]
 pub(crate) const AIRY_COSINE: &[f64] = &[
     0.017192707742813833, 0.01664612910724557, -0.0006058399030286325, -4.351724661207177e-05,
@@ -240,5 +240,5 @@ pub(crate) const AIRY_COSINE: &[f64] = &[
     -5.54588286847665e-18, 2.380396496561192e-18, -7.8678306659083545e-19,
 ];
 
-/// Iterations after which a sum is taken as it is.
+/// The largest number of iterations of a sum.
 pub(crate) const MOST_TERMS: i64 = 2000;

@@ -1,4 +1,4 @@
-//! Elements that a mask chooses, moved to the front.
+//! Moves the elements that a mask selects to the front.
 
 use stablehlo::{DType, Value};
 
@@ -6,10 +6,10 @@ use crate::places::{Combine, Places, rank_in_mask};
 
 /// The true elements of a flat mask, in order.
 pub(crate) struct Chosen<'b> {
-    /// Where each element goes when the true ones move to the front. The others get places of their own
-    /// behind the end, so that they are dropped and no two places are equal.
+    /// The target index of each element when the true elements move to the front. False elements get distinct indices
+    /// beyond the end, so the scatter drops them and its indices stay unique.
     targets: Value<'b>,
-    /// How many are true; 0-d int64.
+    /// The number of true elements; 0-d int64.
     pub count: Value<'b>,
 }
 
@@ -26,19 +26,19 @@ impl<'b> Chosen<'b> {
         self.targets.numel()
     }
 
-    /// The chosen rows of `values`, followed by what `fill`, of the mask's size, has there.
+    /// The selected rows of `values`, followed by the rows of `fill`, which has the mask's size.
     pub fn pack(&self, values: Value<'b>, fill: Value<'b>) -> Value<'b> {
         Places::slices(&fill.dims(), 0, self.targets).unique().write(fill, values, Combine::Replace)
     }
 
-    /// The positions of the chosen elements, followed by the mask's size.
+    /// The positions of the selected elements, followed by the mask's size.
     pub fn positions(&self) -> Value<'b> {
         let (b, dtype) = (self.targets.builder(), self.targets.dtype());
         self.pack(b.iota(dtype, &[self.size()], 0), b.splat(self.size(), dtype, &[self.size()]))
     }
 
-    /// The coordinates of the chosen elements when the mask has the shape `sizes`, one vector for each
-    /// dimension. Behind the count the first is out of range.
+    /// The coordinates of the selected elements in a mask of shape `sizes`, one vector for each dimension. After
+    /// `count`, the first coordinate is out of range.
     pub fn coordinates(&self, sizes: &[i64]) -> Vec<Value<'b>> {
         unravel(self.positions(), sizes)
     }
@@ -55,8 +55,8 @@ fn unravel<'b>(positions: Value<'b>, sizes: &[i64]) -> Vec<Value<'b>> {
         .collect()
 }
 
-/// For each of `length` places, the segment that it lies in (int32); `starts`, in order, says where segments begin.
-/// Empty ones start where the next one does.
+/// For each of `length` positions, the number of its segment (int32). `starts` has the ascending starts of the
+/// segments. An empty segment has the start of the next one.
 pub(crate) fn segment_of_each(starts: Value<'_>, length: i64) -> Value<'_> {
     let b = starts.builder();
     let marks = Places::flat(length, crate::places::narrow(starts, length)).write(

@@ -1,4 +1,4 @@
-//! Elements kept within bounds that are arguments.
+//! Clamps elements to bounds that are arguments.
 
 use stablehlo::{DType, Value};
 
@@ -6,13 +6,13 @@ use crate::cx::{Arg, Cx};
 use crate::error::Result;
 use crate::number_check::Fit;
 
-/// Within the bounds that two arguments give.
+/// Clamps `x` to the bounds of two arguments.
 pub(crate) fn clamp_to<'b>(cx: &Cx<'b>, x: Value<'b>, [low, high]: [&str; 2]) -> Result<Value<'b>> {
     let dtype = x.dtype();
     let bound = |name, fit| -> Result<Option<Value<'b>>> {
         Ok(match cx.arg(name) {
             Arg::None => None,
-            // A number beyond the integer type's range bounds nothing.
+            // A number beyond the integer type's range does not restrict anything.
             Arg::Scalar(_) if dtype.is_integer() && dtype.size_bytes() < 8 => {
                 let number = cx.scalar(name, DType::I64)?;
                 cx.check_number(name, dtype, fit)?;

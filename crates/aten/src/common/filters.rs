@@ -1,4 +1,4 @@
-//! Filters that interpolate, and their application.
+//! Interpolation filters and their application.
 
 use stablehlo::{DotDims, Precision, Value};
 
@@ -10,12 +10,13 @@ pub(crate) fn cubic<'b>(distance: Value<'b>, a: f64) -> Value<'b> {
     distance.le(1.0).select(near, distance.lt(2.0).select(far, 0.0))
 }
 
-/// Multiplies each of the last dimensions by a matrix, over the matrix's dimension `summed`; in full
+/// Multiplies each of the last dimensions by a matrix, contracting the matrix's dimension `summed`. Uses full
 /// precision, because the matrices are weights of a mean or a filter.
 pub(crate) fn along_last_axes<'b>(x: Value<'b>, matrices: &[Value<'b>], summed: usize) -> Value<'b> {
     let first = x.rank() - matrices.len();
     matrices.iter().fold(x, |x, &matrix| {
-        // The summed dimension leaves the front and its result joins at the back: after a round all are in place.
+        // Each round contracts the first of the dimensions and appends the result as the last, so the order is
+        // restored after all rounds.
         let dims = DotDims { lhs_contract: vec![first], rhs_contract: vec![summed], ..DotDims::default() };
         x.builder().with_precision(Precision::Highest, || x.dot_general(matrix, &dims, x.dtype().opmath()))
     })

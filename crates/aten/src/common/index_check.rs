@@ -1,4 +1,4 @@
-//! What operators ask of indices, and PyTorch's words for those that are out of range.
+//! Checks of index arguments, and PyTorch's error messages for indices out of range.
 
 use stablehlo::{DType, Value};
 
@@ -6,18 +6,18 @@ use crate::check::{Check, Counts};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 
-/// PyTorch's words for an index that dimension `axis` of `x` does not have.
+/// PyTorch's error for an index that is out of range in dimension `axis` of `x`.
 pub(crate) fn out_of_bounds(kind: ErrorKind, x: Value<'_>, axis: usize) -> Error {
     let size = if x.rank() == 0 { 1 } else { x.dim(axis) };
     Error::new(kind, format!("index {} is out of bounds for dimension {axis} with size {size}", Check::NUMBER))
 }
 
-/// Its words where an operator does not name the index.
+/// PyTorch's error of operators that do not name the index.
 pub(crate) fn out_of_range() -> Error {
     Error::index("index out of range in self")
 }
 
-/// Asks that the indices of `take` and `put` be places in `flat`.
+/// Checks that the indices of `take` and `put` are positions in `flat`.
 pub(crate) fn check_flat<'b>(cx: &Cx<'b>, flat: Value<'b>) -> Result<()> {
     let (number, numel) = (Check::NUMBER, flat.numel());
     let error = Error::index(format!("out of range: tried to access index {number} on a tensor of {numel} elements."));
@@ -25,7 +25,7 @@ pub(crate) fn check_flat<'b>(cx: &Cx<'b>, flat: Value<'b>) -> Result<()> {
     Ok(())
 }
 
-/// Asks that the indices of advanced indexing be places in their dimensions.
+/// Checks that the indices of advanced indexing are in range.
 pub(crate) fn check_indices(cx: &Cx<'_>) -> Result<()> {
     let x = cx.tensor("self")?;
     let mut axis = 0;

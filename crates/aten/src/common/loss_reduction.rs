@@ -6,7 +6,7 @@ use crate::common::reductions::mean;
 use crate::cx::Cx;
 use crate::error::Result;
 
-/// What becomes of the elements of a loss.
+/// How the elements of a loss are reduced.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reduction {
     None,
@@ -32,8 +32,7 @@ impl Reduction {
         }
     }
 
-    /// The gradient at each element of `losses` when `grad` is the one at the reduced loss, of which there is one for
-    /// each place of `axes`.
+    /// The gradient at each element of `losses`, given `grad` at the reduced loss. A mean is taken over `axes`.
     pub(crate) fn gradient<'b>(self, grad: Value<'b>, losses: Value<'b>, axes: &[usize]) -> Value<'b> {
         if self == Reduction::Mean { grad / losses.count(axes, grad.dtype()) } else { grad }
     }

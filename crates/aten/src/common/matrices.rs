@@ -5,8 +5,8 @@ use stablehlo::{DType, Precision, Value, broadcast_dims};
 use crate::error::{Error, Result};
 use crate::places::Places;
 
-/// The product of matrices in the last two dimensions, in full precision: factors and solutions are
-/// only as good as the products they are made of.
+/// The product of matrices in the last two dimensions, in full precision. Factors and solutions cannot be more
+/// precise than the products that they are computed from.
 pub(crate) fn times<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
     a.builder().with_precision(Precision::Highest, || a.matmul(b, a.dtype()))
 }
@@ -20,12 +20,12 @@ pub(crate) fn adjoint(x: Value<'_>) -> Value<'_> {
     transposed(x).conjugate()
 }
 
-/// Numbers of rows (0) or columns (1), of the shape of `x`.
+/// The row number (`dimension` 0) or column number (1) of each element, with the shape of `x`.
 pub(crate) fn place(x: Value<'_>, dimension: usize) -> Value<'_> {
     x.builder().iota(DType::I32, &x.dims(), x.rank() - 2 + dimension)
 }
 
-/// The lower or the upper triangle, zero elsewhere.
+/// The lower or upper triangle. Other elements are zero.
 pub(crate) fn triangle(x: Value<'_>, lower: bool) -> Value<'_> {
     let (row, column) = (place(x, 0), place(x, 1));
     if lower { row.ge(column) } else { row.le(column) }.select(x, 0)
@@ -50,8 +50,7 @@ pub(crate) fn identity<'b>(like: Value<'b>, size: i64) -> Value<'b> {
     row.eq(b.iota(DType::I32, &[size, size], 1)).convert(like.dtype()).broadcast_to(&dims[..rank])
 }
 
-/// LAPACK's `info` of a factorisation: the number of the first true element of the last dimension, from
-/// 1; 0 when there is none.
+/// LAPACK's `info` of a factorisation: the 1-based number of the first true element of the last dimension, or 0.
 pub(crate) fn first_place(failed: Value<'_>) -> Value<'_> {
     let axis = failed.rank() - 1;
     let number = failed.builder().iota(DType::I32, &failed.dims(), axis) + 1;
@@ -60,7 +59,7 @@ pub(crate) fn first_place(failed: Value<'_>) -> Value<'_> {
     first.eq(none).select(first.splat_like(0), first)
 }
 
-/// Both with the dimensions before the last two broadcast to each other.
+/// Broadcasts the batch dimensions (all but the last two) of both values.
 pub(crate) fn same_batch<'b>(a: Value<'b>, b: Value<'b>) -> Result<(Value<'b>, Value<'b>)> {
     let batch = |x: Value<'_>| x.dims()[..x.rank().saturating_sub(2)].to_vec();
     let Some(common) = broadcast_dims(&batch(a), &batch(b)).filter(|_| a.rank() >= 2 && b.rank() >= 2) else {
@@ -73,25 +72,25 @@ pub(crate) fn same_batch<'b>(a: Value<'b>, b: Value<'b>) -> Result<(Value<'b>, V
     Ok((wide(a), wide(b)))
 }
 
-/// The matrices with all dimensions before the last two joined into one.
+/// The matrices with all batch dimensions merged into one.
 pub(crate) fn batched(x: Value<'_>) -> Value<'_> {
     let dims = x.dims();
     let (batch, matrix) = dims.split_at(dims.len() - 2);
     x.reshape(&[&[batch.iter().product()], matrix].concat())
 }
 
-/// Undoes [`batched`]: gives back the batch of `like` to a value that begins with it.
+/// The inverse of [`batched`]: gives a value the batch dimensions of `like`.
 pub(crate) fn unbatched<'b>(x: Value<'b>, like: Value<'b>) -> Value<'b> {
     x.reshape(&[&like.dims()[..like.rank() - 2], &x.dims()[1..]].concat())
 }
 
-/// The rows of each matrix in another order.
+/// Permutes the rows of each matrix.
 pub(crate) fn moved_rows<'b>(matrix: Value<'b>, order: Value<'b>) -> Value<'b> {
     let flat = batched(matrix);
     unbatched(rows_at(flat, order.reshape(&[flat.dim(0), flat.dim(1)])), matrix)
 }
 
-/// The rows of each matrix (batch × rows × columns) in another order (batch × rows).
+/// Permutes the rows of each matrix (batch × rows × columns) by `order` (batch × rows).
 pub(crate) fn rows_at<'b>(matrix: Value<'b>, order: Value<'b>) -> Value<'b> {
     let (batch, height, width) = (matrix.dim(0), matrix.dim(1), matrix.dim(2));
     let first = matrix.builder().iota(DType::I32, &[batch, 1], 0) * height;

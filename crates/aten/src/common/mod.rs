@@ -1,4 +1,4 @@
-//! What rows of several families share. No file here imports a row.
+//! Code that rows of several families share. No file here imports a row.
 
 pub(crate) mod bounded_views;
 pub(crate) mod chebyshev;

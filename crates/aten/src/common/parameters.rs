@@ -10,13 +10,13 @@ pub(crate) fn wide_or_none<'b>(cx: &Cx<'b>, name: &str, dtype: DType) -> Option<
     cx.tensor_or_none(name).map(|value| value.convert(dtype))
 }
 
-/// `x · weight + bias`, of which either may be absent.
+/// `x · weight + bias`. Either may be absent.
 pub(crate) fn affine<'b>(x: Value<'b>, weight: Option<Value<'b>>, bias: Option<Value<'b>>) -> Value<'b> {
     let scaled = weight.map_or(x, |weight| x * weight);
     bias.map_or(scaled, |bias| scaled + bias)
 }
 
-/// The gradients that `output_mask` asks for; an empty value in the place of another.
+/// The gradients that `output_mask` asks for, with an empty value for each of the others.
 pub(crate) fn wanted<'b>(cx: &Cx<'b>, gradients: &[Value<'b>]) -> Result<Vec<Value<'b>>> {
     let mask = cx.bools("output_mask")?;
     let choose = |(gradient, &wanted): (&Value<'b>, &bool)| match wanted {

@@ -1,4 +1,4 @@
-//! The largest elements and the sums of windows, and their gradients.
+//! Maxima and sums over windows, and their gradients.
 
 use stablehlo::{Builder, DType, Number, Value};
 
@@ -7,7 +7,7 @@ use crate::cx::Cx;
 use crate::error::Result;
 use crate::places::{Combine, Places};
 
-/// The position of each element in its plane, of the planes' sizes.
+/// The row-major position of each element in a plane of these sizes.
 pub(crate) fn positions<'b>(b: &'b Builder, sizes: &[i64]) -> Value<'b> {
     b.iota(DType::I32, &[sizes.iter().product()], 0).reshape(sizes)
 }
@@ -25,7 +25,7 @@ pub(crate) fn real_positions<'b>(x: Value<'b>, spatial: usize) -> Value<'b> {
     })
 }
 
-/// The positions in the input of the pooling that this is the gradient of, which is `x` where its sizes are bounded.
+/// The input positions for the gradient of a pooling. `x` is the pooling's input if its sizes are bounded.
 pub(crate) fn input_positions<'b>(cx: &Cx<'b>, windows: &Windows, x: Option<Value<'b>>) -> Value<'b> {
     match x {
         Some(x) => real_positions(x, windows.spatial()),
@@ -33,19 +33,19 @@ pub(crate) fn input_positions<'b>(cx: &Cx<'b>, windows: &Windows, x: Option<Valu
     }
 }
 
-/// A tensor with a number behind what is real of the dimensions that windows pass over.
+/// Fills the padding of the spatial dimensions with a number.
 pub(crate) fn behind<'b>(x: Value<'b>, spatial: usize, fill: impl Into<Number>) -> Value<'b> {
     let (fill, axes) = (fill.into(), x.rank() - spatial..x.rank());
     x.filled(axes, |x| x.builder().scalar(fill, x.dtype()), "a window over merged dimensions")
 }
 
-/// The input of the pooling that this is the gradient of, where its sizes are bounded.
+/// The input of the pooling whose gradient is computed, if its sizes are bounded.
 pub(crate) fn bounded_self<'b>(cx: &Cx<'b>) -> Result<Option<Value<'b>>> {
     let is_bounded = cx.result_dims(0).is_some_and(|dims| dims.iter().any(|dim| !dim.sizes.is_empty()));
     if is_bounded { Ok(Some(cx.tensor("self")?)) } else { Ok(None) }
 }
 
-/// The largest element of each window and its position: of equal ones the first, of NaNs the last.
+/// The largest element of each window and its position: the first of equal elements, the last NaN.
 pub(crate) fn largest<'b>(x: Value<'b>, windows: &Windows, position: Value<'b>) -> (Value<'b>, Value<'b>) {
     let b = x.builder();
     let initial = [b.scalar(x.dtype().max_identity(), x.dtype()), b.scalar(i32::MAX, DType::I32)];
@@ -68,7 +68,7 @@ pub(crate) fn largest<'b>(x: Value<'b>, windows: &Windows, position: Value<'b>) 
     let best = all.reduce(|(value, place), (candidate, there)| {
         let mut better = candidate.gt(value) | candidate.is_nan();
         if padded {
-            // Minus infinity is still larger than what surrounds the input.
+            // Minus infinity in the input wins over the window's padding.
             better = better | (place.lt(0) & there.ge(0));
         }
         (better.select(candidate, value), better.select(there, place))
@@ -77,7 +77,7 @@ pub(crate) fn largest<'b>(x: Value<'b>, windows: &Windows, position: Value<'b>) 
     (value, place.broadcast_to(&value.dims()))
 }
 
-/// [`largest`] of two elements with their positions, in any order.
+/// [`largest`] of two elements with their positions, independent of their order.
 pub(crate) fn larger<'b>(a: (Value<'b>, Value<'b>), b: (Value<'b>, Value<'b>)) -> Vec<Value<'b>> {
     let (a_nan, b_nan) = (a.0.is_nan(), b.0.is_nan());
     let by_value = a.0.gt(b.0) | (a.0.eq(b.0) & a.1.lt(b.1));
@@ -85,7 +85,7 @@ pub(crate) fn larger<'b>(a: (Value<'b>, Value<'b>), b: (Value<'b>, Value<'b>)) -
     vec![a_wins.select(a.0, b.0), a_wins.select(a.1, b.1)]
 }
 
-/// The sum, at each input element, of the gradients of the windows that chose it.
+/// For each input element, the sum of the gradients of the windows whose maximum it was.
 pub(crate) fn unpooled<'b>(grad: Value<'b>, index: Value<'b>, windows: &Windows, position: Value<'b>) -> Value<'b> {
     let dtype = grad.dtype();
     let (grad, index) = (grad.convert(dtype.opmath()), index.convert(DType::I32));
@@ -105,7 +105,7 @@ pub(crate) fn unpooled<'b>(grad: Value<'b>, index: Value<'b>, windows: &Windows,
     chosen.reduce(|sum, one| sum + one).unwrap_or(grad).convert(dtype)
 }
 
-/// Adds `values` at the positions `index` of zero planes of these sizes.
+/// Adds `values` at the positions `index` of planes of zeros of these sizes.
 pub(crate) fn scattered<'b>(values: Value<'b>, index: Value<'b>, sizes: &[i64]) -> Value<'b> {
     let mut dims = values.dims();
     let last = dims.split_off(dims.len() - sizes.len());
@@ -115,7 +115,7 @@ pub(crate) fn scattered<'b>(values: Value<'b>, index: Value<'b>, sizes: &[i64]) 
     sums.reshape(&[dims.as_slice(), sizes].concat())
 }
 
-/// The sum of each window's elements.
+/// The sum of the elements of each window.
 pub(crate) fn sum_of_windows<'b>(x: Value<'b>, windows: &Windows) -> Value<'b> {
     if windows.are_tiles() {
         windows.split(x).reduce_sum(&windows.split_axes(x))
@@ -128,7 +128,7 @@ pub(crate) fn sum_of_windows<'b>(x: Value<'b>, windows: &Windows) -> Value<'b> {
     }
 }
 
-/// The adjoint of [`sum_of_windows`]: for each input element, the sum of the outputs that see it.
+/// The adjoint of [`sum_of_windows`]: for each input element, the sum of the outputs whose windows contain it.
 pub(crate) fn sum_of_outputs<'b>(y: Value<'b>, windows: &Windows) -> Value<'b> {
     if windows.are_tiles() {
         return windows.repeated(y).reshape(&windows.input_dims(y));

@@ -1,13 +1,13 @@
-//! Numbers made of random bits.
+//! Random numbers from random bits.
 
 use stablehlo::{DType, Value};
 
-/// The unsigned type whose bits make one float of type `dtype`.
+/// The unsigned type whose bits become one float of type `dtype`.
 pub(crate) fn bits_type(dtype: DType) -> DType {
     if dtype == DType::F64 { DType::U64 } else { DType::U32 }
 }
 
-/// Bits of mantissa, the leading one included.
+/// The number of bits of the mantissa, including the leading one.
 pub(crate) fn digits(dtype: DType) -> i64 {
     match dtype.real() {
         DType::F16 => 11,
@@ -24,7 +24,7 @@ fn leading_bits(bits: Value<'_>, count: i64) -> Value<'_> {
     bits.shift_right_logical(width - count).convert(signed)
 }
 
-/// The float type that this many random bits make.
+/// The float type that random bits of this type become.
 fn float_of_bits(bits: Value<'_>) -> DType {
     if bits.dtype() == DType::U64 { DType::F64 } else { DType::F32 }
 }
@@ -34,19 +34,19 @@ pub(crate) fn half_open(bits: Value<'_>, digits: i64) -> Value<'_> {
     leading_bits(bits, digits).convert(float_of_bits(bits)) * 2f64.powi(-(digits as i32))
 }
 
-/// Uniform numbers in (0, 1): the odd multiples of half a unit, which floats hold exactly.
+/// Uniform numbers in (0, 1): odd multiples of half a unit, which floats represent exactly.
 pub(crate) fn open(bits: Value<'_>) -> Value<'_> {
     let dtype = float_of_bits(bits);
     let digits = digits(dtype);
     (leading_bits(bits, digits - 1) * 2 + 1).convert(dtype) * 2f64.powi(-(digits as i32))
 }
 
-/// Standard normal numbers by the inverse of the distribution function: one draw and one polynomial per
-/// number, where Box and Muller's method takes a logarithm, a root and two trigonometric functions.
+/// Standard normal numbers by the inverse of the distribution function. It takes one draw and one polynomial for each
+/// number; Box and Muller's method takes a logarithm, a root and two trigonometric functions.
 pub(crate) fn normal(bits: Value<'_>) -> Value<'_> {
     let dtype = float_of_bits(bits);
     let digits = digits(dtype);
-    // Odd multiples of half a unit again: symmetric, and never the ends, whose image is infinite.
+    // Odd multiples of half a unit: symmetric, and never ±1, where the inverse is infinite.
     let numerator = leading_bits(bits, digits) * 2 + (1 - (1i64 << digits));
     (numerator.convert(dtype) * 2f64.powi(-(digits as i32))).erf_inv() * std::f64::consts::SQRT_2
 }

@@ -1,11 +1,11 @@
-//! Reductions that rows of several families are made of.
+//! Reductions that rows of several families use.
 
 use stablehlo::{DType, Value};
 
 use crate::cx::Cx;
 use crate::error::Result;
 
-/// `f` over the argument `dim` of `x` (every dimension when absent or empty), minding `keepdim`.
+/// Applies `f` to the dimensions of the argument `dim` of `x` (all if absent or empty) and honours `keepdim`.
 pub(crate) fn reduced<'b>(
     cx: &Cx<'b>,
     x: Value<'b>,
@@ -15,12 +15,12 @@ pub(crate) fn reduced<'b>(
     keep(cx, f(x, &axes), &axes)
 }
 
-/// Puts the reduced `axes` back as dimensions of size 1 if the argument `keepdim` says so.
+/// Keeps the reduced `axes` as dimensions of size 1 if the argument `keepdim` is set.
 pub(crate) fn keep<'b>(cx: &Cx<'b>, reduced: Value<'b>, axes: &[usize]) -> Result<Value<'b>> {
     Ok(if cx.bool("keepdim")? { reduced.keep_dims(axes) } else { reduced })
 }
 
-/// Integers and booleans as int64, in which PyTorch adds and multiplies them.
+/// Integers and booleans as int64, the type in which PyTorch adds and multiplies them.
 pub(crate) fn widened(x: Value<'_>) -> Value<'_> {
     match x.dtype() {
         t if t.is_integer() || t == DType::Bool => x.convert(DType::I64),
@@ -28,14 +28,14 @@ pub(crate) fn widened(x: Value<'_>) -> Value<'_> {
     }
 }
 
-/// NaN over nothing.
+/// The mean; NaN if there are no elements.
 pub(crate) fn mean<'b>(x: Value<'b>, axes: &[usize]) -> Value<'b> {
     let sum = x.reduce_sum(axes);
     sum / x.count(axes, sum.dtype())
 }
 
-/// The mean over `axes`, kept as dimensions of size 1, and the sum of squared distances from it, also
-/// kept. Two passes: the sum of squares minus the square of the sum would cancel.
+/// The mean over `axes` and the sum of squared distances from it, both with `axes` kept as dimensions of size 1. Uses
+/// two passes, because the sum of squares minus the square of the sum would cancel.
 pub(crate) fn moments<'b>(x: Value<'b>, axes: &[usize]) -> (Value<'b>, Value<'b>) {
     let mean = mean(x, axes).keep_dims(axes);
     (mean, squared_magnitude(x - mean).reduce_sum(axes).keep_dims(axes))
@@ -46,7 +46,7 @@ pub(crate) fn squared_magnitude(x: Value<'_>) -> Value<'_> {
     if x.dtype().is_complex() { x.real().square() + x.imag().square() } else { x.square() }
 }
 
-/// `log Σ exp x`, shifted by the largest element so that nothing overflows.
+/// `log Σ exp x`, shifted by the largest element to avoid overflow.
 pub(crate) fn log_sum_exp<'b>(x: Value<'b>, axes: &[usize]) -> Value<'b> {
     let largest = x.real().reduce_max(axes);
     let shift = largest.is_finite().select(largest, 0).convert(x.dtype());
@@ -55,8 +55,9 @@ pub(crate) fn log_sum_exp<'b>(x: Value<'b>, axes: &[usize]) -> Value<'b> {
 
 pub(crate) type Extreme = for<'b> fn(Value<'b>, &[usize]) -> Value<'b>;
 
-/// The extreme elements along the axis and their positions (int64); of equal ones the first, and NaN is
-/// beyond everything. Two plain reductions: XLA vectorizes those, but not one that carries pairs.
+/// The extreme elements along the axis and their positions (int64). Equal elements give the first position; NaN is
+/// more extreme than any number. Uses two plain reductions, because XLA vectorizes those but not a reduction of
+/// pairs.
 pub(crate) fn extreme_with_position<'b>(x: Value<'b>, axis: usize, extreme: Extreme) -> (Value<'b>, Value<'b>) {
     if x.rank() == 0 {
         return (x, x.builder().scalar(0, DType::I64));
@@ -66,7 +67,7 @@ pub(crate) fn extreme_with_position<'b>(x: Value<'b>, axis: usize, extreme: Extr
     (values, first_position(found, axis))
 }
 
-/// The position (int64) of the first true along `axis`.
+/// The position (int64) of the first true element along `axis`.
 pub(crate) fn first_position(found: Value<'_>, axis: usize) -> Value<'_> {
     found.require_prefix(axis, "a position in merged dimensions");
     let dims = found.dims();
@@ -75,7 +76,7 @@ pub(crate) fn first_position(found: Value<'_>, axis: usize) -> Value<'_> {
     found.select(positions, dtype.highest()).reduce_min(&[axis]).convert(DType::I64)
 }
 
-/// `(Σ |x|ᵖ)^(1/p)` over `axes`, and its limits: the number of non-zeros for 0, the extremes for ±∞.
+/// `(Σ |x|ᵖ)^(1/p)` over `axes`, and its limits: the number of non-zeros for p = 0, the extremes for p = ±∞.
 pub(crate) fn vector_norm<'b>(x: Value<'b>, p: f64, axes: &[usize]) -> Value<'b> {
     if p == 2.0 {
         return squared_magnitude(x).reduce_sum(axes).sqrt();

@@ -1,11 +1,11 @@
-//! Orthogonal factors by Householder reflections. XLA has them as calls that it expands on every
-//! platform: `Qr` packs reflectors and R as LAPACK's geqrf does.
+//! Orthogonal factors by Householder reflections. XLA has custom calls for them, which it expands on every platform:
+//! `Qr` packs the reflectors and R as LAPACK's geqrf does.
 
 use stablehlo::{Type, Value};
 
 use crate::common::matrices::{identity, triangle};
 
-/// `Q · R`: Q with as many columns as the shorter side, or square when `complete`.
+/// `Q` and `R`. Q has as many columns as the shorter side, or is square if `complete`.
 pub(crate) fn factors(a: Value<'_>, complete: bool) -> (Value<'_>, Value<'_>) {
     let rank = a.rank();
     let (height, width) = (a.dim(rank - 2), a.dim(rank - 1));
@@ -19,7 +19,7 @@ pub(crate) fn factors(a: Value<'_>, complete: bool) -> (Value<'_>, Value<'_>) {
     (q, triangle(packed.slice_axis(rank - 2, 0, columns), false))
 }
 
-/// R with the reflectors below it, and the reflectors' scales.
+/// R with the reflectors below its diagonal, and the scales of the reflectors.
 pub(crate) fn reflectors(a: Value<'_>) -> (Value<'_>, Value<'_>) {
     let mut scales = a.dims();
     let width = scales.pop().unwrap_or(0);
@@ -34,7 +34,7 @@ pub(crate) fn reflectors(a: Value<'_>) -> (Value<'_>, Value<'_>) {
     (results[0], results[1])
 }
 
-/// The first columns of the product of reflectors that lie below the diagonal.
+/// The first columns of the product of the reflectors below the diagonal.
 pub(crate) fn product<'b>(packed: Value<'b>, scales: Value<'b>) -> Value<'b> {
     if packed.numel() == 0 {
         return packed;
@@ -43,7 +43,7 @@ pub(crate) fn product<'b>(packed: Value<'b>, scales: Value<'b>) -> Value<'b> {
     packed.builder().custom_call(call, &[packed, scales], "", vec![packed.ty()])[0]
 }
 
-/// With columns of zeros up to `columns`.
+/// Appends columns of zeros up to `columns`.
 pub(crate) fn widened(x: Value<'_>, columns: i64) -> Value<'_> {
     let last = x.rank() - 1;
     x.pad_axis(last, 0, 0, columns - x.dim(last))

@@ -1,10 +1,10 @@
-//! Bits that compare as elements do.
+//! Unsigned integers that compare as elements do.
 
 use stablehlo::{DType, Number, Value};
 
-/// Unsigned integers in the order of the elements of `x`, by the radix-sort mapping: negative floats
-/// have their bits flipped, other signed numbers their sign. As in PyTorch, NaN is the largest and
-/// minus zero equals zero. `None` for float64, whose bits a TPU does not give out, and for complex.
+/// Unsigned integers in the order of the elements of `x`, by the radix-sort mapping: all bits of negative floats are
+/// flipped, and the sign bit of other signed numbers. As in PyTorch, NaN is the largest and minus zero equals zero.
+/// `None` for float64, because a TPU cannot bitcast it, and for complex types.
 pub(crate) fn keys(x: Value<'_>) -> Option<Value<'_>> {
     let dtype = x.dtype();
     let unsigned = unsigned(dtype)?;
@@ -21,7 +21,7 @@ pub(crate) fn keys(x: Value<'_>) -> Option<Value<'_>> {
     })
 }
 
-/// The elements of which [`keys`] made `keys`.
+/// The inverse of [`keys`].
 pub(crate) fn elements(keys: Value<'_>, dtype: DType) -> Value<'_> {
     let unsigned = keys.dtype();
     match dtype {
@@ -37,7 +37,7 @@ pub(crate) fn elements(keys: Value<'_>, dtype: DType) -> Value<'_> {
     }
 }
 
-/// Where a float of at most 32 bits is minus zero.
+/// A mask of the elements that are minus zero, for floats of at most 32 bits.
 pub(crate) fn is_minus_zero(x: Value<'_>) -> Value<'_> {
     match unsigned(x.dtype()) {
         Some(unsigned) => x.bitcast(unsigned).eq(sign(unsigned)),

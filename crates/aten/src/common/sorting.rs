@@ -1,10 +1,10 @@
-//! Elements in order.
+//! Sorting.
 
 use stablehlo::{DType, Value};
 
 use crate::common::sort_keys;
 
-/// The elements along `axis` in order and their positions (int64). Equal elements keep their order.
+/// The sorted elements along `axis` and their positions (int64). The sort is stable.
 pub(crate) fn sorted(x: Value<'_>, axis: usize, descending: bool) -> (Value<'_>, Value<'_>) {
     let b = x.builder();
     if x.rank() == 0 {
@@ -23,8 +23,8 @@ pub(crate) fn sorted(x: Value<'_>, axis: usize, descending: bool) -> (Value<'_>,
         let sorted = b.sort(&pairs, axis, true, |left, right| left[0].sorts_before(right[0], descending));
         return (sorted[0], sorted[1].convert(DType::I64));
     };
-    // Key, position and the sign of a zero in one word: a sort of plain integers is several times
-    // faster than one that compares pairs, and needs no stability.
+    // One word holds the key, the position and whether a zero is negative. Sorting plain integers is several times
+    // faster than comparing pairs, and needs no stability.
     let keys = if descending { !keys } else { keys };
     let words = keys.convert(DType::U64).shift_left(32) | b.iota(DType::U64, &dims, axis).shift_left(1);
     let words = if dtype.is_float() { words | sort_keys::is_minus_zero(x).convert(DType::U64) } else { words };
@@ -35,7 +35,7 @@ pub(crate) fn sorted(x: Value<'_>, axis: usize, descending: bool) -> (Value<'_>,
     (values, (words.shift_right_logical(1) & 0x7fff_ffff).convert(DType::I64))
 }
 
-/// What no element comes after, 0-d: padding with it comes last, for equal elements keep their order.
+/// An element that sorts after all others, 0-d. Padding filled with it comes last, because the sort is stable.
 pub(crate) fn last_value(x: Value<'_>, descending: bool) -> Value<'_> {
     let (b, dtype) = (x.builder(), x.dtype());
     match (descending, dtype.is_float()) {

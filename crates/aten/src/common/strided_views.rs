@@ -8,10 +8,10 @@ use crate::places::Places;
 use crate::spec::TensorSpec;
 use crate::view::{self, contiguous_strides};
 
-/// The view that a view operator makes of a dense tensor.
+/// Computes the view that a view operator returns for a dense tensor.
 pub(crate) type MakeView = fn(&Cx<'_>, TensorSpec) -> Result<TensorSpec>;
 
-/// A dense tensor's view of itself.
+/// The view of all of a dense tensor.
 pub(crate) fn whole(x: Value<'_>) -> TensorSpec {
     let sizes = x.dims();
     TensorSpec {
@@ -26,7 +26,7 @@ pub(crate) fn whole(x: Value<'_>) -> TensorSpec {
     }
 }
 
-/// `base` with `value` written through a view of it.
+/// `base` after writing `value` through a view of it.
 pub(crate) fn written<'b>(base: Value<'b>, spec: &TensorSpec, value: Value<'b>) -> Value<'b> {
     let value = value.convert(base.dtype()).broadcast_to(&spec.sizes);
     view::write(Some(base), base.ty().size_bytes(), spec, value, None).reshape(&base.dims())
@@ -70,7 +70,7 @@ pub(crate) fn diagonal(cx: &Cx<'_>, spec: TensorSpec) -> Result<TensorSpec> {
     Ok(diagonal_of(spec, cx.int("offset")?, a, b))
 }
 
-/// The diagonal of two dimensions, as the last dimension.
+/// The diagonal of two dimensions as the last dimension.
 pub(crate) fn diagonal_of(mut spec: TensorSpec, offset: i64, a: usize, b: usize) -> TensorSpec {
     let (rows, columns) = (spec.sizes[a], spec.sizes[b]);
     let length = if offset >= 0 { rows.min(columns - offset) } else { (rows + offset).min(columns) }.max(0);
@@ -87,7 +87,7 @@ pub(crate) fn diagonal_of(mut spec: TensorSpec, offset: i64, a: usize, b: usize)
     spec
 }
 
-/// `as_strided`, over the dense tensor's own storage.
+/// `as_strided` over the dense tensor's own storage.
 pub(crate) fn strided(cx: &Cx<'_>, spec: TensorSpec) -> Result<TensorSpec> {
     let numel: i64 = spec.sizes.iter().product();
     let (sizes, strides) = (cx.ints("size")?, cx.ints("stride")?);
@@ -106,7 +106,7 @@ pub(crate) fn from_start(index: i64, size: i64) -> i64 {
     if index < 0 { index + size } else { index }
 }
 
-/// The windows that `unfold` shows: their number, then their elements, in place of dimension `axis`.
+/// The windows of `unfold`: dimension `axis` becomes the window's number and the element in the window.
 pub(crate) fn windows<'b>(b: &'b Builder, sizes: &[i64], axis: usize, size: i64, step: i64) -> Places<'b> {
     let count = (sizes[axis] - size) / step.max(1) + 1;
     let starts = b.iota(DType::I32, &[count.max(0)], 0) * step;

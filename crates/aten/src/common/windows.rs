@@ -1,21 +1,23 @@
-//! Windows that pass over the trailing dimensions of a tensor, written out as one shifted slice per
-//! window element ("tap"). XLA fuses such a sum or maximum into one loop, where its window
-//! operations are slow or cannot be used: depthwise kernels, pooling with indices, unfolding.
+//! Windows over the trailing dimensions of a tensor, written as one shifted slice for each window element ("tap").
+//! XLA fuses such a sum or maximum into one loop. Its window operations are slow or cannot be used for depthwise
+//! kernels, pooling with indices, and unfolding.
+//!
+//!     output[o] = Σ over taps k of input[o * stride + k * dilation - padding]
 
 use stablehlo::{Number, Value, Window};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 
-/// Up to how many taps a window is written out.
+/// The largest number of taps of a window that is written as slices.
 const WRITTEN_OUT: i64 = 64;
 
-/// Every list is over the spatial dimensions, which are the last ones.
+/// Every list has one element for each spatial dimension. The spatial dimensions are the last ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Windows {
     pub kernel: Vec<i64>,
     pub strides: Vec<i64>,
-    /// Before the first element; what lies after the last follows from the sizes.
+    /// The padding before the first element. The padding after the last one follows from the sizes.
     pub padding: Vec<i64>,
     pub dilation: Vec<i64>,
     pub inputs: Vec<i64>,
@@ -23,7 +25,7 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    /// The windows of a pooling operator, by its arguments' names.
+    /// The windows of a pooling operator, from its arguments.
     pub fn of_pool(cx: &Cx<'_>, input: &[i64], spatial: usize) -> Result<Windows> {
         let list = |name: &str, otherwise: &[i64]| -> Result<Vec<i64>> {
             let items = cx.ints(name)?;
@@ -63,23 +65,23 @@ impl Windows {
         self.kernel.len()
     }
 
-    /// How far a window reaches beyond its first element.
+    /// The distance from a window's first element to its last.
     pub fn reach(&self, i: usize) -> i64 {
         self.dilation[i] * (self.kernel[i] - 1)
     }
 
-    /// How far the outputs' windows reach beyond the first window's first element.
+    /// The distance from the first window's first element to the last window's last.
     pub fn covered(&self, i: usize) -> i64 {
         (self.outputs[i] - 1) * self.strides[i] + self.reach(i)
     }
 
-    /// Whether there are few enough taps to write them out.
+    /// Whether there are few enough taps to write them as slices.
     pub fn is_small(&self) -> bool {
         self.kernel.iter().product::<i64>() <= WRITTEN_OUT
     }
 
-    /// Whether the windows tile the input, so that a reshape finds them, and are better found so than
-    /// tap by tap.
+    /// Whether the windows tile the input, so that a reshape splits it into windows, and a reshape is faster than
+    /// slices.
     pub fn are_tiles(&self) -> bool {
         let exact = (0..self.spatial()).all(|i| {
             self.padding[i] == 0
@@ -90,20 +92,20 @@ impl Windows {
         exact && (!self.is_small() || self.outputs.iter().all(|&o| o == 1))
     }
 
-    /// The input with each spatial dimension split into (output, place in the window); tiles only.
+    /// The input with each spatial dimension split into (output, element in the window). Tiles only.
     pub fn split<'b>(&self, x: Value<'b>) -> Value<'b> {
         let mut dims = self.leading(x);
         dims.extend((0..self.spatial()).flat_map(|i| [self.outputs[i], self.kernel[i]]));
         x.reshape(&dims)
     }
 
-    /// The dimensions of [`Windows::split`] that are places in a window.
+    /// The dimensions of [`Windows::split`] that index elements in a window.
     pub fn split_axes(&self, x: Value<'_>) -> Vec<usize> {
         let leading = x.rank() - self.spatial();
         (0..self.spatial()).map(|i| leading + 2 * i + 1).collect()
     }
 
-    /// The adjoint of a sum over [`Windows::split_axes`]: each output repeated over its window, split.
+    /// The adjoint of a sum over [`Windows::split_axes`]: repeats each output over its window, in the split shape.
     pub fn repeated<'b>(&self, y: Value<'b>) -> Value<'b> {
         let mut dims = self.leading(y);
         let places: Vec<usize> = (0..dims.len()).chain((0..self.spatial()).map(|i| dims.len() + 2 * i)).collect();
@@ -111,12 +113,12 @@ impl Windows {
         y.broadcast_in_dim(&dims, &places)
     }
 
-    /// The sizes of a tensor over the inputs, by one over the outputs.
+    /// The dimensions of a tensor of the inputs' sizes, from one of the outputs' sizes.
     pub fn input_dims(&self, y: Value<'_>) -> Vec<i64> {
         [self.leading(y), self.inputs.clone()].concat()
     }
 
-    /// The windows as XLA describes them, over all `rank` dimensions.
+    /// The windows as XLA's window attributes, over all `rank` dimensions.
     pub fn window(&self, rank: usize) -> Window {
         let mut window = Window::unit(rank);
         for (i, axis) in (rank - self.spatial()..rank).enumerate() {
@@ -135,7 +137,7 @@ impl Windows {
         })
     }
 
-    /// The input with `fill` around it, so that every tap of every window meets an element.
+    /// The input padded with `fill` so that every tap of every window is in range.
     pub fn surround<'b>(&self, x: Value<'b>, fill: Number) -> Value<'b> {
         let high: Vec<i64> =
             (0..self.spatial()).map(|i| self.covered(i) + 1 - self.inputs[i] - self.padding[i]).collect();
@@ -143,7 +145,7 @@ impl Windows {
         x.pad(fill, &low, &high, &vec![0; x.rank()])
     }
 
-    /// What the windows see through one tap: of the outputs' sizes.
+    /// The input elements that one tap reads for each window, with the outputs' sizes.
     pub fn seen<'b>(&self, surrounded: Value<'b>, tap: &[i64]) -> Value<'b> {
         let starts: Vec<i64> = (0..self.spatial()).map(|i| tap[i] * self.dilation[i]).collect();
         let limits: Vec<i64> =
@@ -151,7 +153,7 @@ impl Windows {
         self.slice(surrounded, &starts, &limits, &self.strides)
     }
 
-    /// The outputs at the distances of their windows, `fill` between and around them.
+    /// The outputs at the strides of their windows, with `fill` between and around them.
     pub fn spread<'b>(&self, y: Value<'b>, fill: Number) -> Value<'b> {
         let low: Vec<i64> = (0..self.spatial()).map(|i| self.reach(i) - self.padding[i]).collect();
         let high: Vec<i64> = (0..self.spatial())
@@ -161,7 +163,7 @@ impl Windows {
         y.pad(fill, &self.widened(y, &low, 0), &self.widened(y, &high, 0), &self.widened(y, &interior, 0))
     }
 
-    /// The outputs that see each input element through one tap: of the inputs' sizes.
+    /// The outputs that read each input element through one tap, with the inputs' sizes.
     pub fn seeing<'b>(&self, spread: Value<'b>, tap: &[i64]) -> Value<'b> {
         let starts: Vec<i64> = (0..self.spatial()).map(|i| self.reach(i) - tap[i] * self.dilation[i]).collect();
         let limits: Vec<i64> = (0..self.spatial()).map(|i| starts[i] + self.inputs[i]).collect();
@@ -174,7 +176,7 @@ impl Windows {
         dims
     }
 
-    /// One number per spatial dimension as one per dimension of `x`.
+    /// One number for each dimension of `x`, from one for each spatial dimension.
     fn widened(&self, x: Value<'_>, items: &[i64], others: i64) -> Vec<i64> {
         let mut all = vec![others; x.rank() - self.spatial()];
         all.extend_from_slice(items);

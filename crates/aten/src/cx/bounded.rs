@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::spec::{ArgSpec, Dim};
 
 impl<'b> Cx<'b> {
-    /// An int that may be a bounded size.
+    /// An int argument that may be a bounded size.
     pub fn dim(&self, name: &str) -> Result<Dim> {
         match self.arg(name) {
             Arg::Plain(ArgSpec::Dim(dim)) => Ok(dim),
@@ -15,7 +15,7 @@ impl<'b> Cx<'b> {
         }
     }
 
-    /// An int list in which there may be bounded sizes; empty when absent.
+    /// An int list that may contain bounded sizes; empty if absent.
     pub fn dims(&self, name: &str) -> Result<Vec<Dim>> {
         match self.arg(name) {
             Arg::Plain(ArgSpec::Dims(dims)) => Ok(dims),
@@ -23,7 +23,7 @@ impl<'b> Cx<'b> {
         }
     }
 
-    /// The capacities of an int list that may have bounded sizes; empty when absent.
+    /// The capacities of an int list that may contain bounded sizes; empty if absent.
     pub fn capacities(&self, name: &str) -> Result<Vec<i64>> {
         match self.arg(name) {
             Arg::Plain(ArgSpec::Dims(dims)) => Ok(Dim::capacities(&dims)),
@@ -32,11 +32,11 @@ impl<'b> Cx<'b> {
         }
     }
 
-    /// The value of a size when the program runs: 0-d, int64.
+    /// The value of a size at run time: 0-d, int64.
     pub fn size_of(&self, dim: &Dim) -> Value<'b> {
         let b = self.b();
         let largest: i64 = dim.sizes.iter().map(|&size| b.capacity(size)).product();
-        // The capacity of a size that is an expression can be 0.
+        // The capacity can be 0 if the size is an expression.
         let known = if largest == dim.capacity { 1 } else { dim.capacity / largest.max(1) };
         dim.sizes.iter().fold(b.scalar(known, DType::I64), |product, &size| product * b.size(size))
     }
@@ -46,7 +46,7 @@ impl<'b> Cx<'b> {
         self.result_dims.get(i)?.as_deref()
     }
 
-    /// Result 0, whose elements are equal along `axes`: it takes the valid lengths of PyTorch's sizes there.
+    /// Result 0, whose elements are equal along `axes`. It gets the valid lengths of PyTorch's sizes there.
     pub fn uniform(&self, result: Value<'b>, axes: impl Iterator<Item = usize>) -> Value<'b> {
         let Some(dims) = self.result_dims(0).filter(|dims| dims.len() == result.rank()) else { return result };
         let mut extents = result.extents();
@@ -56,8 +56,8 @@ impl<'b> Cx<'b> {
         if extents == result.extents() { result } else { result.without_extents().with_extents(extents) }
     }
 
-    /// Result `i`, cut or padded to the capacities of PyTorch's sizes in the dimensions that are not bounded yet: the
-    /// capacity that a formula gives for the largest inputs can be smaller or larger.
+    /// Result `i`, sliced or padded to the capacities of PyTorch's sizes in the dimensions that are not bounded yet.
+    /// A formula can give a smaller or larger capacity for the largest inputs.
     pub fn resized(&self, i: usize, result: Value<'b>) -> Value<'b> {
         let expected = self.result_dims(i).unwrap_or_default();
         expected.iter().enumerate().fold(result, |result, (axis, dim)| {

@@ -44,7 +44,7 @@ impl<'b> Cx<'b> {
         self.check_none(!x.ge(0), error);
     }
 
-    /// Checks that each matrix of a batch is finite. [`Check::NUMBER`] stands for the first that is not.
+    /// Checks that each matrix of a batch is finite. [`Check::NUMBER`] is the index of the first that is not.
     pub(crate) fn check_finite_matrices(&self, a: Value<'b>, error: Error) {
         if a.numel() == 0 || !self.inputs.is_checked() {
             return;

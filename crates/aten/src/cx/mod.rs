@@ -1,4 +1,4 @@
-//! What a row of the table sees: the arguments by their schema names, as values.
+//! The context of a row: the arguments by schema name, as values.
 
 use std::cell::RefCell;
 
@@ -14,14 +14,14 @@ mod bounded;
 mod checks;
 mod promotion;
 
-/// A number among the arguments: a constant, or an input that becomes a parameter when used.
+/// A number argument: a constant, or an input that becomes a parameter at its first use.
 #[derive(Clone, Debug)]
 pub struct Scalar {
     pub spec: ScalarSpec,
     pub index: usize,
 }
 
-/// An argument as a row sees it.
+/// An argument in the form that a row reads.
 #[derive(Clone, Debug)]
 pub enum Arg<'b> {
     None,
@@ -32,26 +32,26 @@ pub enum Arg<'b> {
     Scalar(Scalar),
     List(Vec<Arg<'b>>),
     Plain(ArgSpec),
-    /// A function that the operator calls.
+    /// A function that the operator calls, such as a loop's body.
     Graph(&'b Graph),
 }
 
-/// Adds the nodes of a graph, which takes these values, to the function being built; returns the graph's results.
+/// Adds the nodes of a graph with the given inputs to the function being built and returns the graph's results.
 pub(crate) type LowerNodes = for<'b> fn(&'b Graph, Vec<Option<Arg<'b>>>, &Cx<'b>) -> Result<Vec<Value<'b>>>;
 
 /// The context of one row.
 pub struct Cx<'b> {
     pub(crate) inputs: &'b Inputs<'b>,
-    /// Given from above, because only the table knows the rows of a graph's nodes.
+    /// Passed in, because this module cannot import the table, which has the rows of a graph's nodes.
     pub(crate) lower_nodes: LowerNodes,
     pub(crate) operator: &'b str,
     pub(crate) args: Vec<(&'b str, Arg<'b>)>,
-    /// The places of the arguments that the call writes.
+    /// The indices of the arguments that the call writes.
     pub(crate) mutated: &'b [usize],
     pub(crate) results: Option<Vec<Option<ResultSpec>>>,
-    /// In a graph with bounded dimensions.
+    /// The sizes of each result in a graph with bounded dimensions.
     pub(crate) result_dims: &'b [Option<Vec<Dim>>],
-    /// Valid lengths that the data decide: (result, dimension, 0-d count).
+    /// Valid lengths that depend on the data: (result, dimension, 0-d count).
     pub(crate) counts: RefCell<Vec<(usize, usize, Value<'b>)>>,
 }
 
@@ -60,8 +60,7 @@ impl<'b> Cx<'b> {
         self.inputs.builder
     }
 
-    /// A context for another row with these arguments, as when a list operator applies a row to each
-    /// of its elements.
+    /// A context for another row with these arguments, for example for each element of a list operator.
     pub fn with(&self, args: Vec<(&'b str, Arg<'b>)>) -> Cx<'b> {
         Cx {
             inputs: self.inputs,
@@ -75,7 +74,7 @@ impl<'b> Cx<'b> {
         }
     }
 
-    /// The argument, or `Arg::None` when the operator has none of that name.
+    /// The argument, or `Arg::None` if the operator has no argument of that name.
     pub fn arg(&self, name: &str) -> Arg<'b> {
         self.args.iter().find(|(n, _)| *n == name).map_or(Arg::None, |(_, arg)| arg.clone())
     }
@@ -86,7 +85,7 @@ impl<'b> Cx<'b> {
 
     fn wrong<T>(&self, name: &str, expected: &str) -> Result<T> {
         if matches!(self.arg(name), Arg::Plain(ArgSpec::Dim(_) | ArgSpec::Dims(_))) {
-            // The builder keeps the refusal, even if the row goes on without the argument.
+            // The builder keeps the refusal even if the row continues without the argument.
             self.b().refuse_bounded(format!("a bounded {name}"));
         }
         Err(Error::runtime(format!("{}: argument '{name}' must be {expected}", self.operator)))
@@ -94,7 +93,7 @@ impl<'b> Cx<'b> {
 
     // ---- tensors and numbers as values ----------------------------------------------------------
 
-    /// A tensor argument; a number becomes a 0-d value of its own type.
+    /// A tensor argument. A number becomes a 0-d value of its own type.
     pub fn tensor(&self, name: &str) -> Result<Value<'b>> {
         match self.value_of(&self.arg(name)) {
             Some(value) => Ok(value),
@@ -131,7 +130,7 @@ impl<'b> Cx<'b> {
         }
     }
 
-    /// The dimensions of a written argument along which each element is repeated (stride 0).
+    /// The dimensions of a written argument in which all elements are the same memory (stride 0).
     pub fn overlapping_axes(&self, name: &str) -> Vec<usize> {
         match self.arg(name) {
             Arg::Tensor(spec) if self.mutated.iter().any(|&place| self.args[place].0 == name) => {
@@ -141,7 +140,7 @@ impl<'b> Cx<'b> {
         }
     }
 
-    /// Element type and sizes of a tensor argument, without reading it.
+    /// Element type and sizes of a tensor argument. Does not read it.
     pub fn ty(&self, name: &str) -> Result<Type> {
         match self.arg(name) {
             Arg::Tensor(spec) => Ok(Type { dtype: spec.dtype, dims: spec.sizes }),
@@ -173,7 +172,7 @@ impl<'b> Cx<'b> {
         }
     }
 
-    /// A number argument as a 0-d value of type `dtype`, which must have room for it.
+    /// A number argument as a 0-d value of type `dtype`. Fails if the number does not fit.
     pub fn scalar(&self, name: &str, dtype: DType) -> Result<Value<'b>> {
         self.check_number(name, dtype, Fit::Converts)?;
         match self.arg(name) {
@@ -191,8 +190,8 @@ impl<'b> Cx<'b> {
         if self.is_none(name) { Ok(None) } else { self.scalar(name, dtype).map(Some) }
     }
 
-    /// A number that is part of the program: the row must list the argument as baked (schema
-    /// defaults are baked without that).
+    /// A number that is a constant of the program. The row must list the argument as baked; schema defaults are baked
+    /// without that.
     pub fn number(&self, name: &str) -> Result<Number> {
         match self.arg(name) {
             Arg::Scalar(Scalar { spec: ScalarSpec { baked: Some(number), .. }, .. }) => Ok(number),
@@ -203,7 +202,7 @@ impl<'b> Cx<'b> {
         }
     }
 
-    /// [`Cx::number`] when it is known while the program is built; `None` when it is an input.
+    /// [`Cx::number`], or `None` if the number is an input of the program.
     pub fn known_number(&self, name: &str) -> Option<Number> {
         self.number(name).ok()
     }
@@ -222,7 +221,7 @@ impl<'b> Cx<'b> {
         self.int(name).ok()
     }
 
-    /// An int list; empty when absent.
+    /// An int list; empty if absent.
     pub fn ints(&self, name: &str) -> Result<Vec<i64>> {
         match self.arg(name) {
             Arg::Plain(ArgSpec::Ints(items)) => Ok(items),
@@ -243,7 +242,7 @@ impl<'b> Cx<'b> {
         }
     }
 
-    /// A bool; false when absent.
+    /// A bool; false if absent.
     pub fn bool(&self, name: &str) -> Result<bool> {
         match self.arg(name) {
             Arg::Plain(ArgSpec::Bool(x)) => Ok(x),
@@ -293,7 +292,7 @@ impl<'b> Cx<'b> {
 
     // ---- dimensions ------------------------------------------------------------------------------
 
-    /// A dimension number of a value of `rank` dimensions, made non-negative and checked.
+    /// A dimension number of a value of `rank` dimensions, checked and made non-negative.
     pub fn axis(&self, dim: i64, rank: usize) -> Result<usize> {
         let bound = rank.max(1) as i64;
         if dim < -bound || dim >= bound {
@@ -311,7 +310,7 @@ impl<'b> Cx<'b> {
         self.axis(self.int(name)?, rank)
     }
 
-    /// The argument `name` as ascending dimension numbers; every dimension when absent or empty.
+    /// The argument `name` as ascending dimension numbers; every dimension if absent or empty.
     pub fn axes_arg(&self, name: &str, rank: usize) -> Result<Vec<usize>> {
         let dims = self.ints(name)?;
         if dims.is_empty() {
@@ -332,7 +331,7 @@ impl<'b> Cx<'b> {
 
     // ---- results ---------------------------------------------------------------------------------
 
-    /// The type and layout that PyTorch gives result `i` (written arguments first, then fresh results).
+    /// The type and layout that PyTorch gives result `i`. Written arguments come first, then fresh results.
     pub fn result(&self, i: usize) -> Option<&ResultSpec> {
         self.results.as_ref()?.get(i)?.as_ref()
     }
@@ -342,8 +341,8 @@ impl<'b> Cx<'b> {
         self.result(0).map_or(otherwise, |r| r.dtype)
     }
 
-    /// The type of a result made from nothing: as PyTorch says; or as the arguments `size` or `self`, and
-    /// `dtype` say.
+    /// The type of the result of a factory function: from PyTorch's meta kernel, else from the arguments `size` or
+    /// `self`, and `dtype`.
     pub fn result_type(&self, otherwise: DType) -> Result<Type> {
         if let Some(result) = self.result(0) {
             return Ok(Type::new(result.dtype, &result.sizes));
@@ -359,13 +358,13 @@ impl<'b> Cx<'b> {
         Ok(Type { dtype, dims })
     }
 
-    /// Sets the valid length of the first dimension of a result, which the data decide: `count` (0-d, int64). The host
-    /// reads the count; the result stays on the device.
+    /// Sets the valid length of the first dimension of a result to `count` (0-d, int64), if it depends on the data.
+    /// The host reads the count; the result stays on the device.
     pub fn set_count(&self, result: usize, count: Value<'b>) {
         self.set_count_along(result, 0, count);
     }
 
-    /// [`Cx::set_count`] of another dimension than the first.
+    /// [`Cx::set_count`] for dimension `axis`.
     pub fn set_count_along(&self, result: usize, axis: usize, count: Value<'b>) {
         self.counts.borrow_mut().push((result, axis, count));
     }
@@ -375,12 +374,12 @@ impl<'b> Cx<'b> {
         self.inputs.random_bits(dtype, dims)
     }
 
-    /// The state that the next draw starts from: the generator's key and counter.
+    /// The generator's key and counter for the next draw.
     pub fn random_state(&self) -> Value<'b> {
         self.inputs.random_state()
     }
 
-    /// Draws go on from `state`; says whether they repeat earlier ones or are new.
+    /// Continues draws from `state`. `replays` says whether they repeat earlier draws.
     pub fn set_random_state(&self, state: Value<'b>, replays: bool) {
         self.inputs.set_random_state(state, replays);
     }

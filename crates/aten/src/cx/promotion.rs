@@ -1,4 +1,4 @@
-//! Arguments in their common element type.
+//! Arguments converted to their common element type.
 
 use stablehlo::{DType, DTypes, Value};
 
@@ -27,12 +27,12 @@ impl<'b> Cx<'b> {
         Ok(result_type(&operands, DType::F32))
     }
 
-    /// Refuses a type that the operator does not take.
+    /// Refuses a type that is not in `taken`.
     pub fn check_dtype(&self, dtype: DType, taken: DTypes) -> Result<()> {
         if taken.contains(dtype) { Ok(()) } else { Err(not_implemented_for(self.operator, dtype)) }
     }
 
-    /// A tensor or number argument, as a value of type `dtype`. A number converts as a tensor's elements do.
+    /// A tensor or number argument as a value of type `dtype`. A number converts as a tensor's elements do.
     pub fn operand(&self, name: &str, dtype: DType) -> Result<Value<'b>> {
         match self.arg(name) {
             Arg::Scalar(scalar) => Ok(self.scalar_value(&scalar, dtype)),
@@ -40,7 +40,7 @@ impl<'b> Cx<'b> {
         }
     }
 
-    /// A tensor or number argument, as a value of type `dtype`, which must have room for a number.
+    /// A tensor or number argument as a value of type `dtype`. Fails if a number does not fit.
     pub fn fitting(&self, name: &str, dtype: DType) -> Result<Value<'b>> {
         self.check_number(name, dtype, Fit::Converts)?;
         self.operand(name, dtype)
@@ -52,13 +52,13 @@ impl<'b> Cx<'b> {
         Ok((self.operand(a, dtype)?, self.operand(b, dtype)?))
     }
 
-    /// Two arguments in their common type, integers and booleans becoming the default float type.
+    /// Two arguments in their common type. Integers and booleans become the default float type.
     pub fn float_pair(&self, a: &str, b: &str) -> Result<(Value<'b>, Value<'b>)> {
         let dtype = float_dtype(self.promoted(&[a, b])?);
         Ok((self.operand(a, dtype)?, self.operand(b, dtype)?))
     }
 
-    /// A function of corresponding elements of the arguments, in their common type. 16-bit floats are
+    /// Applies a function to corresponding elements of the arguments, in their common type. 16-bit floats are
     /// computed in float32.
     pub fn pointwise<const N: usize>(
         &self,
@@ -68,7 +68,7 @@ impl<'b> Cx<'b> {
         self.pointwise_in(self.promoted(&names)?, names, f)
     }
 
-    /// [`Cx::pointwise`], integers and booleans becoming the default float type.
+    /// [`Cx::pointwise`], where integers and booleans become the default float type.
     pub fn float_pointwise<const N: usize>(
         &self,
         names: [&str; N],
@@ -90,8 +90,8 @@ impl<'b> Cx<'b> {
         }
     }
 
-    /// An operand of an operator on `dtype`, in the type of the arithmetic. As in PyTorch, a number or a
-    /// 0-d tensor is not first rounded to a 16-bit `dtype`.
+    /// An operand of an operator on `dtype`, in the type of the arithmetic. As in PyTorch, a number or a 0-d tensor
+    /// is not rounded to a 16-bit `dtype` first.
     pub fn opmath_operand(&self, name: &str, dtype: DType) -> Result<Value<'b>> {
         if self.ty(name)?.dims.is_empty() {
             self.operand(name, dtype.opmath())
@@ -100,8 +100,8 @@ impl<'b> Cx<'b> {
         }
     }
 
-    /// A function of one float argument `self`: integers and booleans become the default float type,
-    /// 16-bit floats are computed in float32.
+    /// Applies a function to the float argument `self`. Integers and booleans become the default float type. 16-bit
+    /// floats are computed in float32.
     pub fn float_unary(&self, f: impl FnOnce(Value<'b>) -> Value<'b>) -> Result<Value<'b>> {
         let x = self.tensor("self")?;
         let dtype = float_dtype(x.dtype());

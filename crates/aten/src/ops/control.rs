@@ -1,5 +1,5 @@
-//! Assertions, and higher-order operators of graphs: what PyTorch calls `cond`, `while_loop`, `scan` and `map`. Their
-//! functions are graphs of rows, which become regions.
+//! Assertions, and higher-order operators of graphs: `cond`, `while_loop`, `scan` and `map`. Their functions are
+//! graphs of rows, which become StableHLO regions.
 
 use stablehlo::{DType, Type, Value};
 
@@ -26,7 +26,7 @@ pub(crate) const ROWS: &[Row] = &[
         let predicate = cx.tensor("pred")?.convert(DType::Bool).reshape(&[]);
         let operands = cx.tensors("operands")?;
         let functions = [cx.graph("true_fn")?, cx.graph("false_fn")?];
-        // Branches see the values around them.
+        // Branches can use the values of the enclosing function.
         let mut types = Vec::new();
         let regions = functions.iter().map(|function| {
             region(cx, &[], |_| {
@@ -38,7 +38,8 @@ pub(crate) const ROWS: &[Row] = &[
         let regions = regions.collect::<Result<Vec<String>>>()?;
         Ok(cx.b().op_with_regions("stablehlo.if", &[predicate], &regions, "", types))
     }),
-    // A module from elsewhere; the results are like some values in type. What is bounded lies at the start.
+    // A call of another module. The results have the types of the values `like`. Bounded inputs must have their valid
+    // elements at the start.
     many(&["torchtpu::call"], |cx| {
         let types = cx.tensors("like")?.iter().map(|value| value.ty()).collect();
         let mut inputs = cx.tensors("inputs")?;
@@ -59,7 +60,8 @@ pub(crate) const ROWS: &[Row] = &[
             |state| cx.call(body, &[state, &additional].concat()),
         )
     }),
-    // The function of a carry and of one element of each of `xs` gives the next carry and one element of each result.
+    // `combine_fn` takes a carry and one element of each of `xs`, and returns the next carry and one element of each
+    // result.
     many(&["higher_order::scan"], |cx| {
         let (init, xs) = (cx.tensors("init")?, cx.tensors("xs")?);
         each_element(cx, cx.graph("combine_fn")?, init, &xs, &cx.tensors("additional_inputs")?)
@@ -69,7 +71,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
 ];
 
-/// [`stablehlo::Builder::region`] around what may fail.
+/// [`stablehlo::Builder::region`] with a function that may fail.
 fn region<'b>(
     cx: &Cx<'b>,
     params: &[Type],
@@ -97,7 +99,7 @@ fn repeat<'b>(
     Ok(cx.b().op_with_regions("stablehlo.while", state, &[condition, body], "", types))
 }
 
-/// Calls a function with a carry and each element of `xs` in turn; returns the last carry, and its other results
+/// Calls a function with a carry and each element of `xs` in turn. Returns the last carry and the other results,
 /// stacked.
 fn each_element<'b>(
     cx: &Cx<'b>,
@@ -115,7 +117,8 @@ fn each_element<'b>(
             carry.iter().copied().chain(elements).chain(additional.iter().copied()).collect();
         cx.call(function, &operands)
     };
-    // What the results look like is known once the function has been built: here in a region that is thrown away.
+    // The types of the results are known after the function has been built, so it is first built in a region that is
+    // discarded.
     let mut types = Vec::new();
     region(cx, &[], |_| {
         let results = step(&init, b.scalar(0, DType::I64))?;

@@ -1,4 +1,4 @@
-//! Fourier transforms, over any dimensions.
+//! Fourier transforms over any dimensions.
 
 use stablehlo::{DType, Fft, Value};
 
@@ -15,7 +15,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     one(&["_fft_r2c"], |cx| {
         let x = cx.tensor("self")?;
-        // Of bfloat16, which stft hands over as it is, the result is complex64, as on CUDA.
+        // The result for bfloat16 (which stft passes on) is complex64, as on CUDA.
         let x = if x.dtype() == DType::BF16 { x.convert(DType::F32) } else { x };
         let axes = axes(cx, x)?;
         let wide = x.convert(x.dtype().complex());
@@ -32,13 +32,13 @@ pub(crate) const ROWS: &[Row] = &[
         let axes = axes(cx, x)?;
         let Some((&last, others)) = axes.split_last() else { return Ok(x.real()) };
         let size = cx.int("last_dim_size")?;
-        // The rest of the spectrum mirrors the first half.
+        // The rest of the spectrum is the conjugate of the first half.
         let half = complex(x.slice_axis(last, 0, size / 2 + 1), others, false);
         normalized(cx, along(half, last, Fft::Irfft, size), size * count(x, others), false)
     }),
 ];
 
-/// The dimensions in the order given: the last is the one that a real transform halves.
+/// The dimensions in the given order. A real transform halves the last one.
 fn axes<'b>(cx: &Cx<'b>, x: Value<'b>) -> Result<Vec<usize>> {
     cx.ints("dim")?.into_iter().map(|dim| cx.axis(dim, x.rank())).collect()
 }
@@ -58,8 +58,8 @@ fn along(x: Value<'_>, axis: usize, kind: Fft, size: i64) -> Value<'_> {
     x.move_axis(axis, last).fft(kind, size).move_axis(last, axis)
 }
 
-/// PyTorch asks for no division (0), for one by the square root of the number of elements (1), or by that number
-/// (2). XLA divides by the number in inverse transforms, and never in others.
+/// Applies PyTorch's normalization: none (0), divided by the square root of the number of elements (1), or by the
+/// number (2). XLA divides by the number in inverse transforms, and only there.
 fn normalized<'b>(cx: &Cx<'b>, x: Value<'b>, count: i64, forward: bool) -> Result<Value<'b>> {
     let count = count as f64;
     let wanted = match cx.int("normalization")? {

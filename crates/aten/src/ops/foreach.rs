@@ -1,11 +1,11 @@
-//! Operators over lists of tensors (`_foreach_…`): another row applied to each element.
+//! Operators over lists of tensors (`_foreach_…`): apply another row to each element.
 //!
-//! None of them has a row of its own. Which row it applies follows from its name: `_foreach_add.Scalar`
-//! applies `add.Scalar`, `_foreach_exp` applies `exp`.
+//! They have no rows of their own. The row follows from the name: `_foreach_add.Scalar` applies `add.Scalar`, and
+//! `_foreach_exp` applies `exp`.
 
 use crate::row::{Row, each};
 
-/// The row of an operator over lists, if `find` has one for its elements.
+/// The row of an operator over lists, if `find` has one for the elements.
 pub(crate) fn derive(name: &str, find: impl Fn(&str) -> Option<&'static Row>) -> Option<Row> {
     let (base, overload) = name.strip_prefix("_foreach_")?.split_once('.').unwrap_or((&name["_foreach_".len()..], ""));
     let base = match base {
@@ -13,7 +13,8 @@ pub(crate) fn derive(name: &str, find: impl Fn(&str) -> Option<&'static Row>) ->
         "powsum" => "linalg__powsum",
         base => base,
     };
-    // Lists stand for tensors, and an element of a list of numbers for a number.
+    // Overloads of the list operator, mapped to overloads of the element operator: a list becomes a tensor, a list of
+    // numbers becomes a number.
     let overloads: &[&str] = match (base, overload) {
         ("pow", "List") => &["Tensor_Tensor"],
         ("pow", "Scalar" | "ScalarList") => &["Tensor_Scalar"],

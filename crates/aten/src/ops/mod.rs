@@ -1,4 +1,4 @@
-//! The rows, a file for each family of operators and a folder for each kind of family. [`crate::table`] lists them.
+//! The rows: a folder for each kind of operator, a file for each family. [`crate::table`] lists them.
 
 pub(crate) mod control;
 pub(crate) mod elementwise;

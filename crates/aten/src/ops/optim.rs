@@ -1,6 +1,6 @@
-//! Optimizer steps over lists of parameters, and the bookkeeping of mixed precision.
+//! Optimizer steps over lists of parameters, and gradient scaling for mixed precision.
 //!
-//! These operators exist only in mutating form: a row returns the new values of the written lists.
+//! These operators only exist in mutating form: a row returns the new values of the written lists.
 
 use stablehlo::{DType, Value};
 
@@ -12,7 +12,7 @@ pub(crate) const ROWS: &[Row] = &[
     many(&["_fused_adam_", "_fused_adam_.tensor_lr"], |cx| adam(cx, false)),
     many(&["_fused_adamw_", "_fused_adamw_.tensor_lr"], |cx| adam(cx, true)),
     many(&["_fused_sgd_", "_fused_sgd_.tensor_lr"], sgd),
-    // Of the two forms the first also declares the step counts as written; neither changes them.
+    // The first form also declares the step counts as written. Neither form changes them.
     many(&["_fused_adagrad_"], |cx| Ok([adagrad(cx)?, cx.tensors("state_steps")?].concat())),
     many(&["_fused_adagrad_.tensor_lr"], adagrad),
     many(&["_amp_foreach_non_finite_check_and_unscale_"], |cx| {
@@ -47,10 +47,10 @@ fn all_axes(x: Value<'_>) -> Vec<usize> {
     (0..x.rank()).collect()
 }
 
-/// What the steps share: the lists, and the conditions under which they are taken.
+/// The lists that all steps share, and the conditions of a step.
 struct Step<'b> {
     params: Vec<Value<'b>>,
-    /// As they come, which is also how they are written back where nothing scaled them.
+    /// The gradients as given. They are written back unchanged if there is no scale.
     grads: Vec<Value<'b>>,
     grad_scale: Option<Value<'b>>,
     /// 0-d: a gradient overflowed, so nothing may change.
@@ -71,19 +71,19 @@ impl<'b> Step<'b> {
         })
     }
 
-    /// The unscaled gradient, as it is written back.
+    /// The unscaled gradient, in the type in which it is written back.
     fn unscaled(&self, grad: Value<'b>) -> Value<'b> {
         let work = grad.dtype().opmath();
         self.grad_scale.map_or(grad, |scale| self.kept(grad, grad.convert(work) / scale.convert(work)))
     }
 
-    /// The unscaled gradient to descend along, in the type in which the step is computed.
+    /// The unscaled gradient with the sign of the descent, in the type of the computation.
     fn descent(&self, grad: Value<'b>) -> Value<'b> {
         let grad = self.unscaled(grad).convert(grad.dtype().opmath());
         if self.maximize { -grad } else { grad }
     }
 
-    /// `new` in the type of `old`, or `old` when the step is skipped.
+    /// `new` in the type of `old`, or `old` if the step is skipped.
     fn kept(&self, old: Value<'b>, new: Value<'b>) -> Value<'b> {
         let new = new.convert(old.dtype());
         self.skip.map_or(new, |skip| skip.select(old, new))
@@ -94,7 +94,7 @@ impl<'b> Step<'b> {
     }
 }
 
-/// A tensor list with one element per parameter.
+/// A tensor list with one element for each parameter.
 fn list<'b>(cx: &Cx<'b>, name: &str, count: usize) -> Result<Vec<Value<'b>>> {
     let values = cx.tensors(name)?;
     if values.len() == count {
@@ -104,14 +104,14 @@ fn list<'b>(cx: &Cx<'b>, name: &str, count: usize) -> Result<Vec<Value<'b>>> {
     }
 }
 
-/// The step counts of the parameters as one float64 value: `1 - beta^step` needs its digits when beta is
-/// near 1, and there is only one number per parameter.
+/// The step counts of the parameters as one float64 value. `1 - beta^step` needs the precision if beta is near 1, and
+/// there is only one number for each parameter.
 fn steps<'b>(cx: &Cx<'b>, count: usize) -> Result<Value<'b>> {
     let steps: Vec<Value<'b>> = list(cx, "state_steps", count)?.iter().map(|step| step.reshape(&[1])).collect();
     Ok(cx.b().concatenate(&steps, 0).convert(DType::F64))
 }
 
-/// The number that belongs to parameter `index`.
+/// The number of parameter `index`.
 fn element<'b>(numbers: Value<'b>, index: usize, dtype: DType) -> Value<'b> {
     numbers.select_axis(0, index as i64).convert(dtype)
 }
@@ -161,7 +161,7 @@ fn adam<'b>(cx: &Cx<'b>, decoupled: bool) -> Result<Vec<Value<'b>>> {
     Ok([new_params, step.unscaled_grads(), new_means, new_squares, new_maxima].concat())
 }
 
-/// Stochastic gradient descent, with momentum where there are buffers for it.
+/// Stochastic gradient descent, with momentum if there are buffers for it.
 fn sgd<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let step = Step::new(cx)?;
     let buffers = cx.tensors("momentum_buffer_list")?;

@@ -11,7 +11,7 @@ fn memory_order_of_dense_tensors() {
     assert_eq!(memory_order(&[1, 3, 1], &[7, 1, 9]), Some(vec![0, 1, 2]));
 }
 
-/// A small generator of numbers: xorshift.
+/// A small random number generator (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -23,7 +23,7 @@ impl Random {
     }
 }
 
-/// A random view, by a few of PyTorch's view operators one after the other.
+/// A random view, made by a few of PyTorch's view operators.
 fn random_view(random: &mut Random, base: &[i64]) -> TensorSpec {
     let mut spec = TensorSpec {
         storage: 0,
@@ -104,7 +104,7 @@ fn any_view_is_read_and_written() {
         let base: Vec<i64> = (0..random.below(4)).map(|_| random.below(6)).collect();
         let mut spec = random_view(&mut random, &base);
         if random.below(4) == 0 {
-            // The same memory, kept as another shape.
+            // The same memory with another shape.
             spec.offset += random.below(2);
         }
         let last = spec.offset

@@ -11,7 +11,7 @@ use crate::number_check::Fit;
 use crate::row::{Row, all_bounded, many, one};
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
-    // Piecewise linear ones.
+    // Piecewise linear functions.
     one(&["relu"], |cx| Ok(cx.tensor("self")?.max(0))).takes(&["self"], DTypes::REAL_NUMBERS),
     one(&["threshold"], |cx| {
         for name in ["threshold", "value"] {
@@ -86,7 +86,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
         let grad = if cx.is_none("grad_out") { "grad_output" } else { "grad_out" };
         cx.pointwise([grad, "self"], |[grad, x]| within(x, lambda).select(grad.splat_like(0), grad))
     }),
-    // Smooth ones.
+    // Smooth functions.
     one(&["elu"], |cx| {
         let (alpha, scale, input_scale) = (number(cx, "alpha")?, number(cx, "scale")?, number(cx, "input_scale")?);
         cx.pointwise(["self"], |[x]| x.gt(0).select(x, (x * input_scale).exp_m1() * alpha) * scale)
@@ -139,7 +139,8 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
         })
     }),
     many(&["log_sigmoid_forward"], |cx| {
-        // The second result is what the CPU's kernel keeps for the backward pass; ours needs nothing.
+        // The second result is what the CPU's kernel saves for the backward pass. This backend's backward pass does
+        // not read it.
         let buffer = cx.pointwise(["self"], |[x]| (-x.abs()).exp())?;
         Ok(vec![cx.pointwise(["self"], |[x]| x.min(0) - (-x.abs()).exp().log_1p())?, buffer])
     }),
@@ -160,7 +161,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
             (x.ge(low) & x.le(-low + 1.0)).select(grad / (x * (-x + 1.0)), outside)
         })
     }),
-    // Gated ones.
+    // Gated functions.
     one(&["glu"], |cx| {
         let (value, gate, _) = halves(cx, "self")?;
         Ok((value * gate.logistic()).convert(cx.ty("self")?.dtype))
@@ -187,18 +188,18 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
 
 const GRADIENT: [&str; 2] = ["grad_output", "self"];
 
-/// A number argument in the type of the arithmetic on the tensor.
+/// A number argument in the type that the tensor is computed in.
 fn number<'b>(cx: &Cx<'b>, name: &str) -> Result<Value<'b>> {
     let tensor = if cx.is_none("self") { "self_or_result" } else { "self" };
     cx.scalar(name, cx.ty(tensor)?.dtype.opmath())
 }
 
-/// Where `|x| <= bound`; not where `x` is NaN.
+/// Whether `|x| <= bound`; false for NaN.
 fn within<'b>(x: Value<'b>, bound: Value<'b>) -> Value<'b> {
     x.ge(-bound) & x.le(bound)
 }
 
-/// Whether gelu is to be the form with tanh.
+/// Whether the argument `approximate` asks for the form with tanh.
 fn is_approximated(cx: &Cx) -> Result<bool> {
     match cx.str("approximate")?.as_str() {
         "tanh" => Ok(true),
@@ -217,8 +218,8 @@ fn elu_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     })
 }
 
-/// The share of the standard normal distribution below `x`. By erf as in PyTorch: erfc, which would keep more
-/// digits far below zero, costs twice as much.
+/// The distribution function of the standard normal distribution. It uses erf, as PyTorch does: erfc would be more
+/// precise far below zero, but costs twice as much.
 fn normal_distribution<'b>(x: Value<'b>) -> Value<'b> {
     ((x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5
 }
@@ -237,7 +238,7 @@ fn tanh_gelu_slope<'b>(x: Value<'b>) -> Value<'b> {
     (tanh + 1.0) * 0.5 + x * 0.5 * (-tanh * tanh + 1.0) * inner_slope
 }
 
-/// The halves of a tensor argument along `dim`, in the type of the arithmetic, and the dimension.
+/// The two halves of a tensor argument along `dim`, in the type of the computation, and the dimension.
 fn halves<'b>(cx: &Cx<'b>, name: &str) -> Result<(Value<'b>, Value<'b>, usize)> {
     let x = cx.tensor(name)?;
     let axis = cx.axis_arg("dim", x.rank())?;

@@ -1,4 +1,5 @@
-//! Bessel and Airy functions, from Chebyshev series near zero and in place of the asymptotic series far away.
+//! Bessel and Airy functions. Chebyshev series approximate them near zero, and approximate the factors of their
+//! asymptotic forms far from zero.
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, FRAC_PI_4, PI};
 
@@ -40,7 +41,7 @@ pub(crate) const ROWS: &[Row] = &[
 
 // ---- modified functions ----------------------------------------------------------------------------
 
-/// `exp(x)` times a scaled function, whose value may be finite where `exp(x)` is not.
+/// `exp(x)` times a scaled function. The product may be finite where `exp(x)` overflows.
 fn unscaled<'b>(x: Value<'b>, scaled: Value<'b>) -> Value<'b> {
     let root = (x * 0.5).exp();
     scaled * root * root
@@ -60,7 +61,7 @@ fn i1e<'b>(x: Value<'b>) -> Value<'b> {
     magnitude.le(8.0).select(near, far)
 }
 
-/// A function of the second kind: as it is near zero, and times `exp(x)` far away.
+/// A function of the second kind: its value near zero, and its value times `exp(x)` far from zero.
 struct SecondKind<'b> {
     x: Value<'b>,
     near: Value<'b>,
@@ -94,8 +95,8 @@ fn k1_parts<'b>(x: Value<'b>) -> SecondKind<'b> {
 
 // ---- oscillating functions -------------------------------------------------------------------------
 
-/// The first two positive zeros, which the series near zero leave out so that the functions are
-/// relatively exact there.
+/// The first two positive zeros. The series near zero leave out these factors, so that the relative error at the
+/// zeros is small.
 const ZEROS_OF_J0: [f64; 2] = [2.404825557695773, 5.520078110286311];
 const ZEROS_OF_J1: [f64; 2] = [3.8317059702075125, 7.015586669815619];
 
@@ -103,12 +104,12 @@ fn zero_factors<'b>(x: Value<'b>, zeros: [f64; 2]) -> Value<'b> {
     (x - zeros[0]) * (x + zeros[0]) * (x - zeros[1]) * (x + zeros[1])
 }
 
-/// `far` from 8 on, the boundary of the series near zero.
+/// `far` above 8, where the series near zero ends; `near` below.
 fn from_eight<'b>(x: Value<'b>, near: Value<'b>, far: Value<'b>) -> Value<'b> {
     x.compare(Comparison::Le, 8.0).select(near, far)
 }
 
-/// `sqrt(2/(π x)) (c cos - 8/x s sin)` of a function's phase, with the phase's cosine and sine.
+/// `sqrt(2/(π x)) · (c · cos - 8/x · s · sin)`. `series` gives c and s; `phase` is the cosine and sine of the phase.
 fn wave<'b>(x: Value<'b>, series: [&[f64]; 2], phase: (Value<'b>, Value<'b>)) -> Value<'b> {
     let nearness = x.recip() * 8.0;
     let t = nearness * nearness * 2.0 - 1.0;
@@ -117,7 +118,7 @@ fn wave<'b>(x: Value<'b>, series: [&[f64]; 2], phase: (Value<'b>, Value<'b>)) ->
     sum * (x.recip() * FRAC_2_PI).sqrt()
 }
 
-/// Cosine and sine of `x - π/4`, without rounding that difference.
+/// Cosine and sine of `x - π/4`, computed without rounding the difference.
 fn phase0<'b>(x: Value<'b>) -> (Value<'b>, Value<'b>) {
     let (sine, cosine) = (x.sin(), x.cos());
     ((cosine + sine) * FRAC_1_SQRT_2, (sine - cosine) * FRAC_1_SQRT_2)
@@ -129,7 +130,7 @@ fn phase1<'b>(x: Value<'b>) -> (Value<'b>, Value<'b>) {
     (sine, -cosine)
 }
 
-/// A quarter period later, which makes the second kind of the first.
+/// Adds a quarter period to a phase. This turns functions of the first kind into those of the second kind.
 fn later<'b>((cosine, sine): (Value<'b>, Value<'b>)) -> (Value<'b>, Value<'b>) {
     (sine, -cosine)
 }
@@ -158,9 +159,9 @@ fn y1<'b>(x: Value<'b>) -> Value<'b> {
     from_eight(x, near, wave(x, [PHASE1_COSINE, PHASE1_SINE], later(phase1(x))))
 }
 
-/// Airy's function of the first kind.
+/// The Airy function of the first kind.
 fn airy<'b>(x: Value<'b>) -> Value<'b> {
-    // ζ = ⅔ |x|^1.5 at the boundary of the series.
+    // ζ = ⅔ |x|^1.5 at x = 2, where the series meet.
     const BOUNDARY: f64 = 1.885_618_083_164_126_7;
     let magnitude = x.abs();
     let root = magnitude.sqrt();

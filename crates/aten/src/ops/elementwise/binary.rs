@@ -1,4 +1,4 @@
-//! Arithmetic on corresponding elements.
+//! Arithmetic on corresponding elements of two values.
 
 use stablehlo::{DType, DTypes, Number, Value};
 
@@ -49,7 +49,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["ldexp.Tensor"], ldexp),
     one(&["hypot"], |cx| cx.pointwise(["self", "other"], |[x, y]| hypot(x, y)))
         .takes(&["self", "other"], DTypes::FLOATS),
-    // Choices.
+    // Selection.
     one(&["where.self"], |cx| {
         let (x, y) = cx.pair("self", "other")?;
         Ok(cx.tensor("condition")?.convert(DType::Bool).select(x, y))
@@ -103,7 +103,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     .takes(&["self", "other"], DTypes::INTEGERS),
 ]);
 
-/// A factor in the arithmetic's type; `None` when it is known to be 1.
+/// A factor in the type of the computation. `None` if it is known to be 1.
 fn factor<'b>(cx: &Cx<'b>, name: &str, like: &str) -> Result<Option<Value<'b>>> {
     if cx.is_none(name) || cx.known_number(name).is_some_and(|n| n == Number::Int(1) || n == Number::Float(1.0)) {
         return Ok(None);
@@ -115,7 +115,7 @@ fn times<'b>(factor: Option<Value<'b>>, x: Value<'b>) -> Value<'b> {
     factor.map_or(x, |factor| x * factor.convert(x.dtype()))
 }
 
-/// `first ∘ alpha · second` in the common type.
+/// Applies `f` to the first operand and `alpha` times the second, in the common type.
 fn scaled<'b>(cx: &Cx<'b>, names: [&str; 2], f: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>) -> Result<Value<'b>> {
     let dtype = cx.promoted(&names)?.opmath();
     let unscaled = cx.is_none("alpha") || cx.known_number("alpha").is_some_and(|n| n.to_f64() == 1.0);
@@ -124,7 +124,7 @@ fn scaled<'b>(cx: &Cx<'b>, names: [&str; 2], f: impl FnOnce(Value<'b>, Value<'b>
     cx.pointwise(names, |[x, y]| f(x, times(alpha, y)))
 }
 
-/// A quotient or a remainder. Integers must not be divided by zero.
+/// A quotient or remainder. Adds a check that no integer is divided by zero.
 fn divided<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>) -> Result<Value<'b>> {
     let dtype = cx.promoted(&["self", "other"])?;
     if dtype.is_integer() && !cx.ty("self")?.dims.contains(&0) {
@@ -136,12 +136,12 @@ fn divided<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>) -
     cx.pointwise(["self", "other"], |[x, y]| f(x, y))
 }
 
-/// A quotient rounded towards zero; that of integers already is.
+/// A quotient rounded towards zero. Integer quotients are rounded already.
 fn truncated<'b>(quotient: Value<'b>) -> Value<'b> {
     if quotient.dtype().is_float() { quotient.trunc() } else { quotient }
 }
 
-/// Where the remainder of a truncating division is not the one of the flooring division.
+/// Whether the remainders of truncating and flooring division differ.
 fn signs_differ<'b>(remainder: Value<'b>, divisor: Value<'b>) -> Value<'b> {
     remainder.ne(0) & remainder.lt(0).ne(divisor.lt(0))
 }
@@ -156,7 +156,7 @@ pub(crate) fn floor_divide<'b>(x: Value<'b>, y: Value<'b>) -> Value<'b> {
     if !dtype.is_float() {
         return x / y - signs_differ(rest, y).convert(dtype);
     }
-    // The floor of `x / y` itself would be wrong where the quotient rounds up to an integer.
+    // The floor of `x / y` would be wrong where the quotient rounds up to an integer.
     let exact = (x - rest) / y;
     let lower = exact - signs_differ(rest, y).convert(dtype);
     let floor = lower.floor();
@@ -175,20 +175,20 @@ pub(crate) fn remainder<'b>(x: Value<'b>, y: Value<'b>) -> Value<'b> {
     signs_differ(rest, y).select(rest + y, rest)
 }
 
-/// From `x` to `y`, exact at both ends.
+/// Linear interpolation from `x` to `y`, exact at both ends.
 fn lerp<'b>(x: Value<'b>, y: Value<'b>, weight: Value<'b>) -> Value<'b> {
     let near_start = weight.abs().lt(0.5);
     near_start.select(x + weight * (y - x), y - (y - x) * (-weight + 1.0))
 }
 
-/// A power whose exponent is part of the program: the usual ones have better forms.
+/// A power with a constant exponent. Common exponents have faster forms.
 fn power_of_number<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let exponent = match cx.number("exponent")? {
         Number::Complex(..) => f64::NAN,
         number => number.to_f64(),
     };
     let dtype = cx.promoted(&["self", "exponent"])?;
-    // PyTorch's kernels of wide floats take the exponent in double precision.
+    // PyTorch's kernels for float32 and float64 convert the exponent to double.
     if cx.ty("self")?.dtype == dtype && (dtype.is_integer() || dtype.opmath() != dtype) {
         cx.check_number("exponent", dtype, Fit::Converts)?;
     }
@@ -210,7 +210,8 @@ fn power_of_number<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     })
 }
 
-/// `x` to the power of `y`. Of integers a negative power is that of 1 or -1, else 0; backends do not agree on it.
+/// `x` to the power of `y`. For integers, a negative power of anything but 1 and -1 is 0; the backends differ in this
+/// case.
 fn power<'b>(x: Value<'b>, y: Value<'b>) -> Value<'b> {
     if !x.dtype().is_integer() {
         return x.pow(y);
@@ -223,7 +224,7 @@ fn power<'b>(x: Value<'b>, y: Value<'b>) -> Value<'b> {
     y.lt(0).select(is_unit.select(sign, x.splat_like(0)), natural_power(x, y.max(0)))
 }
 
-/// `x` to the power of `y`, modulo two to the power of the type's width. XLA's powers of integers look at six bits of
+/// `x` to the power of `y`, modulo two to the power of the type's width. XLA's integer power reads only six bits of
 /// the exponent.
 fn natural_power<'b>(x: Value<'b>, y: Value<'b>) -> Value<'b> {
     let (x, y) = x.broadcast_with(y);
@@ -238,7 +239,7 @@ fn natural_power<'b>(x: Value<'b>, y: Value<'b>) -> Value<'b> {
     x.builder().while_loop(&[x.pow(digit(y)), x, rest], unfinished, step)[0]
 }
 
-/// `self · 2^other`. The power is applied in two halves, since by itself it may overflow.
+/// `self · 2^other`. Applies the power in two halves, because `2^other` alone may overflow.
 fn ldexp<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     cx.float_pointwise(["self", "other"], |[x, exponent]| {
         let two = exponent.splat_like(2);
@@ -250,7 +251,7 @@ fn ldexp<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     })
 }
 
-/// The length of a vector, without overflow on the way.
+/// `sqrt(x² + y²)` without overflow of the squares.
 fn hypot<'b>(x: Value<'b>, y: Value<'b>) -> Value<'b> {
     let (x, y) = (x.abs(), y.abs());
     let (large, small) = (x.max(y), x.min(y));
@@ -261,7 +262,7 @@ fn hypot<'b>(x: Value<'b>, y: Value<'b>) -> Value<'b> {
     trivial.select(large.eq(0).select(large, infinite), length)
 }
 
-/// `chosen`, or the operand that is not NaN.
+/// `chosen`, or the other operand where one is NaN.
 fn prefer_numbers<'b>(x: Value<'b>, y: Value<'b>, chosen: Value<'b>) -> Value<'b> {
     x.is_nan().select(y, y.is_nan().select(x, chosen))
 }
@@ -271,16 +272,16 @@ fn clamp<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     clamp_to(cx, cx.operand("self", dtype)?, ["min", "max"])
 }
 
-/// The logarithm of the sum of exponentials; `rate` is the natural logarithm of their base.
+/// `log(base^x + base^y) / log(base)`, where `rate` is the natural logarithm of the base.
 fn log_add_exp<'b>(x: Value<'b>, y: Value<'b>, rate: f64) -> Value<'b> {
     let first = x.real().ge(y.real());
     let (large, small) = (first.select(x, y), first.select(y, x));
     let sum = large + ((small - large) * rate).exp().log_1p() / rate;
-    // Equal infinities have no difference.
+    // The difference of equal infinities is NaN.
     (x.eq(y) & x.is_infinite()).select(x, sum)
 }
 
-/// `x · f(y)`, which is zero where `x` is, unless `y` is NaN.
+/// `x · f(y)`: zero where `x` is zero, unless `y` is NaN.
 fn vanishing_product<'b>(x: Value<'b>, y: Value<'b>, f_of_y: Value<'b>) -> Value<'b> {
     y.is_nan().select(y, x.eq(0).select(x.splat_like(0), x * f_of_y))
 }

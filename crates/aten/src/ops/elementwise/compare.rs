@@ -1,4 +1,4 @@
-//! Comparisons, logic and bits of corresponding elements.
+//! Comparisons, logical and bitwise operators.
 
 use stablehlo::{Comparison, DType, Value};
 
@@ -25,7 +25,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["bitwise_xor.Tensor", "bitwise_xor.Scalar", "bitwise_xor.Scalar_Tensor"], |cx| {
         cx.pair("self", "other").map(|(x, y)| x ^ y)
     }),
-    // An amount that is negative or not below the width shifts everything out, in PyTorch as in XLA.
+    // A shift by a negative amount, or by at least the width of the type, shifts out all bits, in PyTorch as in XLA.
     one(
         &[
             "bitwise_left_shift.Tensor",
@@ -60,7 +60,7 @@ fn compared<'b>(cx: &Cx<'b>, comparison: Comparison) -> Result<Value<'b>> {
     cx.pair("self", "other").map(|(x, y)| x.compare(comparison, y))
 }
 
-/// Of the operands' truth, each in its own type.
+/// Converts each operand to bool and applies `f`.
 fn logical<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>) -> Result<Value<'b>> {
     Ok(f(cx.tensor("self")?.convert(DType::Bool), cx.tensor("other")?.convert(DType::Bool)))
 }

@@ -1,7 +1,10 @@
-//! How gamma and beta variables move with their shapes, by implicit reparametrization (Figurnov, Mohamed and Mnih, "Implicit
-//! reparameterization gradients", 2018): `dx/da = -(∂P(a, x)/∂a) / p(a, x)`, with the distribution function P and the
-//! density p. P's power series and the continued fraction of `1 - P` are differentiated term by term; the density
-//! cancels but for what remains below.
+//! Derivatives of gamma and beta variables with respect to their shape parameters, by implicit reparametrization
+//! (Figurnov, Mohamed and Mnih, "Implicit reparameterization gradients", 2018):
+//!
+//!     dx/da = -(∂P(a, x)/∂a) / p(a, x)
+//!
+//! P is the distribution function and p the density. The power series of P and the continued fraction of `1 - P` are
+//! differentiated term by term. Most factors of the density cancel; the functions below contain the remaining ones.
 
 use stablehlo::{DType, Value};
 
@@ -50,7 +53,7 @@ fn by_power_series<'b>(a: Value<'b>, x: Value<'b>) -> Value<'b> {
     -(x / a) * ((x.log() - (a + 1.0).digamma()) * sum + slope)
 }
 
-/// `x · K · (log x - ψ(a) + ∂ log K/∂a)` with the continued fraction K of Legendre, by Lentz's method.
+/// `x · K · (log x - ψ(a) + ∂ log K/∂a)` with Legendre's continued fraction K, by Lentz's method.
 fn by_continued_fraction<'b>(a: Value<'b>, x: Value<'b>) -> Value<'b> {
     let b = x.builder();
     let epsilon = x.dtype().epsilon();
@@ -58,8 +61,8 @@ fn by_continued_fraction<'b>(a: Value<'b>, x: Value<'b>) -> Value<'b> {
     let zero = x.splat_like(0);
     let first = x - a + 1.0;
     let start = first.recip();
-    // Count, value, derivative of its logarithm, how far the last step moved the two, C and D with their derivatives,
-    // partial denominator, a.
+    // The state: count, value, derivative of its logarithm, last factors of these two, C and D with their
+    // derivatives, partial denominator, a.
     let moved = x.splat_like(1);
     let state =
         [b.scalar(0, DType::I32), start, start, moved, x.splat_like(1e30), zero, start, start * start, first, a];
@@ -86,9 +89,11 @@ fn by_continued_fraction<'b>(a: Value<'b>, x: Value<'b>) -> Value<'b> {
     x * state[1] * (x.log() - a.digamma() + state[2])
 }
 
-/// The same of a beta variable with shapes `a` and `b = total - a`, over `1 - x`: what the components of a Dirichlet
-/// variable need. The incomplete beta function's series in x, or in `1 - x` with the shapes exchanged, whichever does
-/// not cancel, is `Σ tₙ` with `tₙ = tₙ₋₁ · u · (total + n - 1) / (p + n)`.
+/// The derivative of a beta variable with shapes `a` and `b = total - a`, divided by `1 - x`, as `_dirichlet_grad`
+/// needs it. It uses the series of the incomplete beta function in `u = x`, or in `u = 1 - x` with the shapes
+/// exchanged, whichever does not cancel:
+///
+///     Σ tₙ with tₙ = tₙ₋₁ · u · (total + n - 1) / (p + n)
 fn of_beta<'b>(x: Value<'b>, a: Value<'b>, total: Value<'b>) -> Value<'b> {
     let builder = x.builder();
     let epsilon = x.dtype().epsilon();
@@ -97,11 +102,11 @@ fn of_beta<'b>(x: Value<'b>, a: Value<'b>, total: Value<'b>) -> Value<'b> {
     let (x, total) = x.broadcast_with(total);
     let a = a.broadcast_with(total).0;
     let b = total - a;
-    // The series in the smaller of x and 1 - x converges faster: it serves somewhat beyond the mean, too.
+    // The series in the smaller of x and 1 - x converges faster. It is also used somewhat beyond the mean.
     let reaches = |u: Value<'b>, shape: Value<'b>| (u * (total + 2.0)).le(shape + 3.0);
     let is_low = (x.lt(0.5) & reaches(x, a)) | (x.ge(0.5) & !reaches(-x + 1.0, b));
     let (u, p) = (is_low.select(x, -x + 1.0), is_low.select(a, b));
-    // The denominators depend on `a` only where they are of `a`.
+    // The denominators depend on `a` only if p is `a`.
     let weight = is_low.convert(x.dtype());
     let (zero, one) = (x.splat_like(0), x.splat_like(1));
     let state = builder.while_loop(

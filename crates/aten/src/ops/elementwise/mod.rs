@@ -1,4 +1,4 @@
-//! Functions of corresponding elements.
+//! Elementwise operators.
 
 pub(crate) mod activation;
 pub(crate) mod bessel;

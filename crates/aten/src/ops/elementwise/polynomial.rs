@@ -119,7 +119,7 @@ pub(crate) const ROWS: &[Row] = &[
     ),
 ];
 
-/// A step of a recurrence: the polynomials of `degree` and of the degree before it, at `x`.
+/// One step of a recurrence: the polynomials of `degree` and of the degree before it, at `x`.
 struct Step<'b> {
     degree: Value<'b>,
     x: Value<'b>,
@@ -131,13 +131,13 @@ fn chebyshev_step(at: Step<'_>) -> Value<'_> {
     at.x * 2.0 * at.last - at.before
 }
 
-/// From [0, 1] to [-1, 1].
+/// Maps [0, 1] to [-1, 1].
 fn shifted(x: Value<'_>) -> Value<'_> {
     x * 2.0 - 1.0
 }
 
-/// The polynomial of degree `n` at `variable(x)`, elementwise in both: 1 for degree 0, `first` for degree
-/// 1, and each further one by `next`; zero for a negative degree.
+/// The polynomial of degree `n` at `variable(x)`, elementwise in both: 1 for degree 0, `first` for degree 1, `next`
+/// for each higher degree, and zero for a negative degree.
 fn polynomial<'b>(
     cx: &Cx<'b>,
     variable: impl FnOnce(Value<'b>) -> Value<'b>,
@@ -149,7 +149,7 @@ fn polynomial<'b>(
         let n = n.trunc();
         let (zero, one) = (x.splat_like(0), x.splat_like(1));
         let axes: Vec<usize> = (0..x.rank()).collect();
-        // An infinite degree ends no loop.
+        // The loop would not end for an infinite degree.
         let highest = n.is_finite().select(n, 0).reduce_max(&axes);
         let start = x.builder().scalar(1, x.dtype());
         let state = [start, one, first(x), x, n, highest];

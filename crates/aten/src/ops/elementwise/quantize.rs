@@ -1,4 +1,4 @@
-//! Numbers rounded to what integers with a scale and a zero point can stand for.
+//! Fake quantization: rounds numbers to values that an integer type with a scale and a zero point can represent.
 
 use stablehlo::{DType, DotDims, Value};
 
@@ -29,7 +29,7 @@ pub(crate) const ROWS: &[Row] = &[
         let affine = Affine::along(cx, cx.tensor("scale")?, cx.tensor("zero_point")?)?;
         Ok(affine.rounded(x, x.dtype().opmath()).into())
     }),
-    // Its numbers are learned: a zero point is any number, rounded when it is used.
+    // Scale and zero point are learned: the zero point is a float, and is rounded at each use.
     one(&["_fake_quantize_learnable_per_tensor_affine"], |cx| {
         let zero_point = nearest_zero_point(cx, first(cx, "zero_point")?, 0.0)?;
         let affine = Affine::new(cx, first(cx, "scale")?.convert(DType::F32), zero_point)?;
@@ -66,7 +66,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
 ];
 
-/// The only element of a tensor.
+/// The first element of a tensor that has one element.
 fn first<'b>(cx: &Cx<'b>, name: &str) -> Result<Value<'b>> {
     let x = cx.tensor(name)?;
     if x.numel() == 0 {
@@ -75,8 +75,7 @@ fn first<'b>(cx: &Cx<'b>, name: &str) -> Result<Value<'b>> {
     Ok(x.flatten().select_axis(0, 0))
 }
 
-/// A zero point that need not be one of the integers, rounded to one that is. `more` is added first, and what then lies
-/// behind the point goes.
+/// Rounds a float zero point to an integer in the range. `more` is added before the number is truncated.
 fn nearest_zero_point<'b>(cx: &Cx<'b>, zero_point: Value<'b>, more: f64) -> Result<Value<'b>> {
     let (low, high) = range(cx)?;
     let zero_point = zero_point.convert(DType::F32);
@@ -88,7 +87,7 @@ fn out_of_range() -> Error {
     Error::runtime("`zero_point` must be between `quant_min` and `quant_max`.")
 }
 
-/// The integers: the least and the greatest.
+/// The smallest and largest integer.
 fn range(cx: &Cx<'_>) -> Result<(i64, i64)> {
     let (low, high) = (cx.int("quant_min")?, cx.int("quant_max")?);
     if low > high {
@@ -97,11 +96,11 @@ fn range(cx: &Cx<'_>) -> Result<(i64, i64)> {
     Ok((low, high))
 }
 
-/// Affine quantization: an integer from `low` to `high` stands for `(integer - zero_point) * scale`.
+/// Affine quantization: an integer from `low` to `high` represents `(integer - zero_point) * scale`.
 struct Affine<'b> {
-    /// One for all, or shaped so that they are broadcast along the others of a tensor's dimensions.
+    /// One number, or numbers shaped to broadcast along the other dimensions of the tensor.
     scale: Value<'b>,
-    /// An integer, or a float of which no integer need stand for 0.
+    /// An integer, or a float that need not be an integer.
     zero_point: Value<'b>,
     low: i64,
     high: i64,
@@ -118,7 +117,7 @@ impl<'b> Affine<'b> {
         Ok(Affine { scale, zero_point, low, high })
     }
 
-    /// With one of each for each place along `axis` of `self`.
+    /// One scale and zero point for each index along `axis` of `self`.
     fn along(cx: &Cx<'b>, scale: Value<'b>, zero_point: Value<'b>) -> Result<Affine<'b>> {
         let x = cx.tensor("self")?;
         let axis = cx.axis_arg("axis", x.rank())?;
@@ -129,11 +128,11 @@ impl<'b> Affine<'b> {
         Affine::new(cx, scale.convert(DType::F32).reshape(&dims), zero_point.reshape(&dims))
     }
 
-    /// For each element the integer that is nearest, of the dtype of `x`; it may be out of range.
+    /// The nearest integer for each element, in the dtype of `x`. It may be out of range.
     fn integers(&self, x: Value<'b>) -> Value<'b> {
         let scaled = x * self.scale.recip().convert(x.dtype());
         let zero_point = self.zero_point.convert(x.dtype());
-        // A float zero point is added before the sum is rounded: two sums round differently.
+        // A float zero point is added before rounding; rounding two terms separately would give another result.
         if self.zero_point.dtype().is_float() {
             (zero_point + scaled).round_even()
         } else {
@@ -145,20 +144,21 @@ impl<'b> Affine<'b> {
         integers.ge(self.low) & integers.le(self.high)
     }
 
-    /// What integers stand for, when brought into range, NaN to the least. `dtype` is that of the arithmetic.
+    /// The numbers that integers represent. Integers are clamped to the range; NaN becomes the smallest. `dtype` is
+    /// the type of the computation.
     fn numbers(&self, integers: Value<'b>, dtype: DType) -> Value<'b> {
         let held = integers.is_nan().select(integers.splat_like(self.low), integers.clamp(self.low, self.high));
         (held.convert(dtype) - self.zero_point.convert(dtype)) * self.scale.convert(dtype)
     }
 
-    /// Each element as it is after it has been such an integer, and whether it was in range.
+    /// Each element after quantization and dequantization, and whether it was in range.
     fn rounded(&self, x: Value<'b>, dtype: DType) -> [Value<'b>; 2] {
         let integers = self.integers(x.convert(x.dtype().opmath()));
         [self.numbers(integers, dtype).convert(x.dtype()), self.is_within(integers)]
     }
 
-    /// The gradients of an element, of the scale and of the zero point (Esser et al., "Learned step size quantization",
-    /// 2020), the latter two summed over `axes` and of the shape `dims`.
+    /// The gradients of the element, the scale and the zero point (Esser et al., "Learned step size quantization",
+    /// 2020). The gradients of the scale and the zero point are summed over `axes` and have shape `dims`.
     fn gradients(&self, cx: &Cx<'b>, axes: &[usize], dims: &[i64]) -> Result<Vec<Value<'b>>> {
         let (grad, x) = (cx.tensor("grad")?, cx.tensor("self")?);
         let (grad, x, dtype) = (grad.convert(DType::F32), x.convert(DType::F32), x.dtype());
@@ -177,10 +177,10 @@ impl<'b> Affine<'b> {
     }
 }
 
-// ---- observing -------------------------------------------------------------------------------------------
+// ---- observers -------------------------------------------------------------------------------------------
 
-/// Follows the least and the greatest element of what it sees, makes a scale and a zero point of them and rounds.
-/// `observer_on` and `fake_quant_on` say whether, and are data.
+/// Tracks the smallest and largest element, computes a scale and a zero point from them, and quantizes. The tensors
+/// `observer_on` and `fake_quant_on` turn these steps on.
 fn observe_and_round<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let x = cx.tensor("self")?;
     let is_by_channel = cx.bool("per_row_fake_quant")?;
@@ -217,10 +217,10 @@ fn observe_and_round<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     Ok(vec![rounds.select(rounded, x), !rounds | mask, low, high, scale, zero_point])
 }
 
-/// The scale, in float64, and the zero point for which the integers cover the numbers from `low` to `high`, and 0
-/// exactly, as PyTorch chooses them (`quant_utils::ChooseQuantizationParams`).
+/// The scale (float64) and the zero point with which the integers cover the numbers from `low` to `high` and
+/// represent 0 exactly. Chosen as in PyTorch (`quant_utils::ChooseQuantizationParams`).
 fn choose<'b>(cx: &Cx<'b>, low: Value<'b>, high: Value<'b>) -> Result<(Value<'b>, Value<'b>)> {
-    /// What PyTorch takes for the smallest scale, about that of float16.
+    /// PyTorch's smallest scale, about that of float16.
     const SMALLEST_SCALE: f64 = 6.1e-5_f32 as f64;
     let (least, greatest) = range(cx)?;
     if least == greatest {

@@ -43,15 +43,15 @@ fn erfcx<'b>(x: Value<'b>) -> Value<'b> {
     x.lt(0).select((x * x).exp() * 2.0 - positive, positive)
 }
 
-/// The logarithm of the normal distribution's lower tail.
+/// The logarithm of the normal distribution function.
 fn log_ndtr<'b>(x: Value<'b>) -> Value<'b> {
     let scaled = x * FRAC_1_SQRT_2;
     let tail = (erfcx(-scaled) * 0.5).log() - scaled * scaled;
     x.lt(-1.0).select(tail, (scaled.erfc() * -0.5).log_1p())
 }
 
-/// The normal distribution's quantile. In the tails, Newton's method on the logarithm of the lower tail,
-/// from Winitzki's approximation of erf⁻¹ ("A handy approximation for the error function and its
+/// The quantile function of the normal distribution. In the tails, Newton's method on the logarithm of the lower
+/// tail, starting from Winitzki's approximation of erf⁻¹ ("A handy approximation for the error function and its
 /// inverse", 2008).
 fn ndtri<'b>(p: Value<'b>) -> Value<'b> {
     const WINITZKI: f64 = 0.147;
@@ -71,7 +71,7 @@ fn ndtri<'b>(p: Value<'b>) -> Value<'b> {
 }
 
 fn digamma<'b>(x: Value<'b>) -> Value<'b> {
-    // The pole at zero is approached with the sign opposite to that of the zero.
+    // At zero, digamma is infinite with the sign opposite to that of the zero.
     x.eq(0).select(x.splat_like(f64::INFINITY).copy_sign(-x), x.digamma())
 }
 
@@ -79,7 +79,8 @@ fn digamma<'b>(x: Value<'b>) -> Value<'b> {
 fn zeta<'b>(x: Value<'b>, q: Value<'b>) -> Value<'b> {
     let (x, q) = x.broadcast_with(q);
     let pole = x.eq(1) | (q.le(0) & q.floor().eq(q));
-    // The terms of a negative q, which a whole x allows, run up to its fraction: they are those of another sum.
+    // A negative q is allowed if x is an integer. The terms from q up to its fractional part are another sum, which
+    // is subtracted.
     let negative = q.lt(0);
     let above = |start: Value<'b>| x.zeta(negative.select(start, start.splat_like(1)));
     let is_odd = (x * 0.5).floor().ne(x * 0.5);
@@ -96,7 +97,7 @@ fn polygamma<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     cx.float_unary(|x| match order {
         0 => digamma(x),
         1 => {
-            // Reflected, since the sum from a negative argument upwards converges badly.
+            // The series converges badly for small arguments, so those use the reflection formula.
             let reflected = x.lt(0.5);
             let above = reflected.select(-x + 1.0, x);
             let value = above.eq(f64::INFINITY).select(above.splat_like(0), above.splat_like(2).zeta(above));
@@ -111,8 +112,8 @@ fn polygamma<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     })
 }
 
-/// The regularised incomplete gamma functions P and Q: the power series of P where `x < a + 1`, else
-/// Legendre's continued fraction of Q by Lentz's method (Press et al., "Numerical Recipes", § 6.2).
+/// The regularised incomplete gamma functions P and Q. Uses the power series of P where `x < a + 1`, else Legendre's
+/// continued fraction of Q by Lentz's method (Press et al., "Numerical Recipes", § 6.2).
 fn incomplete_gamma<'b>(a: Value<'b>, x: Value<'b>) -> (Value<'b>, Value<'b>) {
     let (a, x) = a.broadcast_with(x);
     let regular = a.gt(0) & a.is_finite() & x.gt(0) & x.is_finite();
@@ -126,7 +127,7 @@ fn incomplete_gamma<'b>(a: Value<'b>, x: Value<'b>) -> (Value<'b>, Value<'b>) {
     let (fraction_a, fraction_x) = restricted(regular & !by_series, 1.0, 4.0);
     let fraction = density * continued_fraction(fraction_a, fraction_x);
     let (p, q) = (by_series.select(series, -fraction + 1.0), by_series.select(-series + 1.0, fraction));
-    // At the borders one of the two is everything.
+    // At the borders of the domain, P and Q are 0 and 1.
     let invalid =
         a.lt(0) | x.lt(0) | a.is_nan() | x.is_nan() | (a.eq(0) & x.eq(0)) | (a.is_infinite() & x.is_infinite());
     let nothing_below = x.eq(0) | a.is_infinite();
@@ -137,7 +138,7 @@ fn incomplete_gamma<'b>(a: Value<'b>, x: Value<'b>) -> (Value<'b>, Value<'b>) {
     (border(p, 0.0, 1.0), border(q, 1.0, 0.0))
 }
 
-/// `x^a exp(-x) / Γ(a)`. For a large `a`, by Stirling's series, whose logarithm does not cancel.
+/// `x^a exp(-x) / Γ(a)`. Uses Stirling's series for a large `a`, because its logarithm does not cancel.
 fn gamma_density<'b>(a: Value<'b>, x: Value<'b>) -> Value<'b> {
     let direct = (a * x.log() - x - a.lgamma()).exp();
     let excess = (x - a) / a;
@@ -168,7 +169,7 @@ fn continued_fraction<'b>(a: Value<'b>, x: Value<'b>) -> Value<'b> {
     let axes: Vec<usize> = (0..x.rank()).collect();
     let first = x - a + 1.0;
     let start = first.recip();
-    // Count, value, factor of the last step, C, D, partial denominator, a.
+    // The state: count, value, factor of the last step, C, D, partial denominator, a.
     let state = [builder.scalar(0, DType::I32), start, x.splat_like(0), x.splat_like(1e30), start, first, a];
     let going_on = |state: &[Value<'b>]| state[0].lt(MOST_TERMS) & (state[2] - 1.0).abs().gt(epsilon).reduce_any(&axes);
     let step = |state: &[Value<'b>]| {

@@ -1,4 +1,4 @@
-//! Functions of one element.
+//! Functions of one value.
 
 use std::f64::consts::{LN_2, LN_10, PI};
 
@@ -10,7 +10,7 @@ use crate::promote::float_dtype;
 use crate::row::{Row, all_bounded, many, one};
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
-    // Of any number.
+    // Numbers of any type.
     one(&["abs"], |cx| Ok(cx.tensor("self")?.abs())),
     one(&["neg"], |cx| match cx.tensor("self")? {
         x if x.dtype() == DType::Bool => Err(Error::runtime("neg: a bool tensor has no negation")),
@@ -77,7 +77,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["sinc"], |cx| cx.float_unary(|x| x.eq(0).select(x.splat_like(1), (x * PI).sin() / (x * PI)))),
 ]);
 
-/// -1, 0 or 1, and 0 for NaN; for a complex number its direction.
+/// -1, 0 or 1; 0 for NaN; the direction of a complex number.
 pub(crate) fn sign<'b>(x: Value<'b>) -> Value<'b> {
     match x.dtype() {
         DType::Bool => x,
@@ -97,7 +97,7 @@ fn angle<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     cx.float_unary(|x| x.is_nan().select(x, x.lt(0).select(x.splat_like(PI), 0)))
 }
 
-/// A rounding function, which leaves integers as they are.
+/// Applies a rounding function to floats. Integers are unchanged.
 fn rounded<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>) -> Value<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     Ok(if x.dtype().is_float() { f(x) } else { x })
@@ -132,7 +132,8 @@ fn nan_to_num<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     Ok(if dtype.is_complex() { replaced(x.real()).complex(replaced(x.imag())) } else { replaced(x) })
 }
 
-/// Mantissa (of magnitude in `[0.5, 1)`) and exponent, from the bits. XLA takes subnormal numbers for zero.
+/// Mantissa (of magnitude in `[0.5, 1)`) and exponent, computed from the bits, because XLA treats subnormal numbers
+/// as zero.
 fn frexp<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let x = cx.tensor("self")?;
     let dtype = x.dtype();
@@ -147,14 +148,14 @@ fn frexp<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let biased = pattern.shift_right_logical(fraction_bits) & exponent_mask;
     let fraction_mask = (1_i64 << fraction_bits) - 1;
     let fraction = pattern & fraction_mask;
-    // A subnormal's leading bit moves to where other numbers have theirs unwritten.
+    // Shifts the leading bit of a subnormal to the position of the implicit bit of other numbers.
     let missing = fraction.count_leading_zeros() - (wide.dtype().size_bytes() as i64 * 8 - 1 - fraction_bits);
     let is_subnormal = biased.eq(0);
     let fraction = is_subnormal.select(fraction.shift_left(missing) & fraction_mask, fraction);
     let exponent = is_subnormal.select(-missing + 1, biased) - half;
     let sign = pattern & (i64::MIN >> (64 - wide.dtype().size_bytes() * 8));
     let mantissa = (sign | fraction | (half << fraction_bits)).bitcast(wide.dtype());
-    // Not a comparison with zero, which would take subnormals for it.
+    // Compares bits, because a comparison with zero is true for subnormals.
     let special = (is_subnormal & missing.gt(fraction_bits)) | biased.eq(exponent_mask);
     Ok(vec![
         special.select(wide, mantissa).convert(dtype),

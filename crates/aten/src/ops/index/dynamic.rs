@@ -1,5 +1,5 @@
-//! Operators whose result's shape the data decide: the result is as long as it can get, and a count says
-//! how much of it is real. What lies behind is of no meaning.
+//! Operators whose result size depends on the data. The result has the largest possible size, and a count gives the
+//! number of valid elements. Elements after that are undefined.
 
 use stablehlo::{DType, DTypes, Value};
 
@@ -53,7 +53,7 @@ pub(crate) const ROWS: &[Row] = &[
 
 // ---- packing -------------------------------------------------------------------------------------
 
-/// Coordinates as the columns of an int64 matrix of `rows` rows.
+/// Coordinates as the columns of an int64 matrix with `rows` rows.
 fn table<'b>(cx: &Cx<'b>, rows: i64, coordinates: &[Value<'b>]) -> Value<'b> {
     if coordinates.is_empty() {
         return cx.b().splat(0, DType::I64, &[rows, 0]);
@@ -74,13 +74,13 @@ fn nonzero_static<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 
 // ---- unique --------------------------------------------------------------------------------------
 
-/// Runs of equal rows.
+/// Groups of adjacent equal rows.
 struct Groups<'b> {
-    /// The first row of each run.
+    /// The first row of each group.
     chosen: Chosen<'b>,
-    /// The run of each row.
+    /// The group of each row.
     ids: Value<'b>,
-    /// Where each row stood before it was sorted.
+    /// The index of each row before sorting.
     order: Option<Value<'b>>,
 }
 
@@ -89,7 +89,7 @@ impl<'b> Groups<'b> {
         Groups { chosen: Chosen::new(starts), ids: rank_in_mask(starts), order }
     }
 
-    /// For each row as it stood first, its run.
+    /// The group of each row, in the order before sorting.
     fn inverse(&self) -> Value<'b> {
         let ids = self.ids.convert(DType::I64);
         match self.order {
@@ -102,7 +102,7 @@ impl<'b> Groups<'b> {
         if wanted { self.inverse().reshape(dims) } else { self.ids.builder().splat(0, DType::I64, &[0]) }
     }
 
-    /// How many rows each run has: the distance to the start of the next.
+    /// The number of rows of each group: the distance to the start of the next group.
     fn counts(&self) -> Value<'b> {
         let starts = self.chosen.positions().convert(DType::I64);
         let size = starts.numel();
@@ -121,7 +121,7 @@ impl<'b> Groups<'b> {
     }
 }
 
-/// For each row but by its predecessor's measure: whether it differs from it. The first one does.
+/// Whether each row differs from the row before it. True for the first row.
 fn differs(rows: Value<'_>) -> Value<'_> {
     let size = rows.dim(0);
     let b = rows.builder();
@@ -135,7 +135,7 @@ fn differs(rows: Value<'_>) -> Value<'_> {
     different.pad_axis(0, true, 1, 0)
 }
 
-/// The distinct elements in ascending order. Every NaN is distinct.
+/// The distinct elements in ascending order. NaNs are distinct from each other.
 fn sorted_groups<'b>(cx: &Cx<'b>, return_inverse: bool, return_counts: bool) -> Result<Vec<Value<'b>>> {
     let x = cx.tensor("self")?;
     let flat = x.flatten();
@@ -147,7 +147,7 @@ fn sorted_groups<'b>(cx: &Cx<'b>, return_inverse: bool, return_counts: bool) -> 
     Ok(vec![groups.chosen.pack(sorted[0], sorted[0]), inverse, groups.counts_or_none(cx, return_counts)])
 }
 
-/// The slices of a dimension as the rows of a matrix.
+/// The slices along a dimension as the rows of a matrix.
 fn rows_of(x: Value<'_>, axis: usize) -> Value<'_> {
     let x = at_least_1d(x).move_axis(axis, 0);
     let size = x.dim(0);
@@ -155,8 +155,7 @@ fn rows_of(x: Value<'_>, axis: usize) -> Value<'_> {
     x.reshape(&[size, width])
 }
 
-/// The order that sorts the rows of a matrix by their first column, then the second, and so on: stable
-/// sorts by each column from the last to the first.
+/// The lexicographic order of the rows of a matrix: stable sorts by each column, from the last to the first.
 fn lexicographic_order(rows: Value<'_>) -> Value<'_> {
     let b = rows.builder();
     let (size, width) = (rows.dim(0), rows.dim(1));
@@ -178,7 +177,7 @@ fn lexicographic_order(rows: Value<'_>) -> Value<'_> {
     )[1]
 }
 
-/// The distinct slices of a dimension, sorted when `order` is given, with inverse and counts.
+/// The distinct slices along a dimension, with inverse and counts. They are sorted if `order` is given.
 fn groups_along<'b>(cx: &Cx<'b>, x: Value<'b>, axis: usize, order: Option<Value<'b>>) -> Result<Vec<Value<'b>>> {
     let moved = at_least_1d(x).move_axis(axis, 0);
     let mut rows = rows_of(x, axis);
@@ -194,19 +193,18 @@ fn groups_along<'b>(cx: &Cx<'b>, x: Value<'b>, axis: usize, order: Option<Value<
 
 // ---- repeats -------------------------------------------------------------------------------------
 
-/// Index `i` as many times as `repeats[i]` says. Without `output_size` the length has no bound that could
-/// be known here.
+/// Repeats index `i` `repeats[i]` times. Without `output_size`, no bound of the length is known here.
 fn repeat_interleave<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let repeats = cx.tensor("repeats")?;
     let Some(length) = cx.int_or_none("output_size") else {
         return Err(crate::error::Error::not_implemented(
-            "repeat_interleave without output_size has no lowering: the length of its result is unknown",
+            "repeat_interleave without output_size has no lowering: the size of its result depends on the data",
         ));
     };
     let b = cx.b();
     if repeats.numel() == 0 || length == 0 {
         return Ok(b.splat(0, repeats.dtype(), &[length]));
     }
-    // Each index starts where the repeats before it end.
+    // Each index starts where the previous one ends.
     Ok(segment_of_each(crate::places::running_sum(repeats) - repeats, length).convert(repeats.dtype()))
 }

@@ -1,7 +1,7 @@
-//! Reading elements by index, and what reading and writing by index share.
+//! Reading by index, and code that reading and writing by index share.
 //!
-//! For an index out of range PyTorch raises on the CPU and asserts on a GPU. A program can do neither: a read takes the
-//! nearest element, a write is dropped, and the program tells of it ([`crate::check`]).
+//! For an index out of range, PyTorch's CPU raises an error and its CUDA kernels assert. In a program, a read returns
+//! the nearest element, a write is dropped, and a check reports the index ([`crate::check`]).
 
 use stablehlo::{DType, Value};
 
@@ -45,8 +45,6 @@ pub(crate) const ROWS: &[Row] = &[
     }),
 ];
 
-// ---- places --------------------------------------------------------------------------------------
-
 // ---- rows ----------------------------------------------------------------------------------------
 
 fn index_select<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
@@ -73,18 +71,18 @@ fn gather<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 
 // ---- advanced indexing ---------------------------------------------------------------------------
 
-/// PyTorch's `x[indices]`: index tensors broadcast together, and masks stand for the positions of their
-/// true elements.
+/// PyTorch's `x[indices]`. Index tensors broadcast together. A mask is equivalent to the positions of its true
+/// elements.
 struct Advanced<'b> {
     places: Places<'b>,
-    /// When the data decide how many elements masks select: the dimension of the result and the count.
+    /// The dimension of the result whose size depends on masks, and the number of selected elements.
     count: Option<(usize, Value<'b>)>,
 }
 
-/// What selects in a dimension.
+/// An index for one dimension.
 enum Selector<'b> {
     Index(Value<'b>),
-    /// One coordinate of the true elements of the `mask`-th mask, out of range behind their count.
+    /// One coordinate of the true elements of the `mask`-th mask, out of range after their count.
     Coordinate {
         values: Value<'b>,
         mask: usize,
@@ -92,9 +90,9 @@ enum Selector<'b> {
 }
 
 struct Selectors<'b> {
-    /// For each leading dimension of the operand.
+    /// One for each leading dimension of the operand.
     by_dim: Vec<Option<Selector<'b>>>,
-    /// How many elements each mask selects.
+    /// The number of elements that each mask selects.
     counts: Vec<Value<'b>>,
 }
 
@@ -140,8 +138,8 @@ fn check_mask(operand: &[i64], dim: usize, mask: Value<'_>, place: usize) -> Res
 }
 
 impl<'b> Advanced<'b> {
-    /// `None` when no index is given. `known_length` tells how many elements the masks select where that
-    /// follows from elsewhere; it gets the number of dimensions behind theirs.
+    /// `None` if there are no indices. `known_length` gives the number of elements that the masks select, if it is
+    /// known; its argument is the number of dimensions after the masks' dimension.
     fn new(
         operand: &[i64],
         indices: &[Option<Value<'b>>],
@@ -170,7 +168,7 @@ impl<'b> Advanced<'b> {
         if !counts.is_empty() {
             shape = broadcast(&shape, &[length])?;
             if known.is_none() {
-                // A mask that selects one element broadcasts against the others.
+                // A mask that selects one element broadcasts with the others.
                 let joint = counts.iter().copied().reduce(|a, b| a.eq(1).select(b, a));
                 count = joint.map(|count| (position + shape.len() - 1, count));
             }
@@ -195,7 +193,7 @@ impl<'b> Advanced<'b> {
     }
 }
 
-/// Index vectors from their components; a single component stays as it is.
+/// Index vectors from their components. A single component is not stacked.
 fn stack<'b>(components: &[Value<'b>]) -> Value<'b> {
     if let [single] = components {
         return *single;
@@ -207,7 +205,7 @@ fn stack<'b>(components: &[Value<'b>]) -> Value<'b> {
     components[0].builder().concatenate(&columns, rank)
 }
 
-/// A vector cut, or padded with indices that are out of range, to `length`.
+/// A vector of `length`: truncated, or padded with indices that are out of range.
 fn fit(coordinate: Value<'_>, length: i64) -> Value<'_> {
     let size = coordinate.numel();
     if size >= length {
@@ -237,7 +235,7 @@ fn index<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     Ok(advanced.places.read(x))
 }
 
-/// Indices into dimensions that may be bounded: those that count from the end do so from the real one.
+/// Makes negative indices non-negative in bounded dimensions: they count from the end of the valid elements.
 fn from_start<'b>(x: Value<'b>, mut indices: Vec<Option<Value<'b>>>) -> Vec<Option<Value<'b>>> {
     for (axis, place) in indices.iter_mut().enumerate() {
         let Some(index) = place else { continue };
@@ -277,15 +275,15 @@ fn index_put<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     Ok(advanced.places.write(x, updates, combine))
 }
 
-/// A mask over the dimensions of `sizes` from `axis` on.
+/// A mask over the dimensions of `sizes` from `axis` on, broadcast to `sizes`.
 fn broadcast_mask<'b>(mask: Value<'b>, axis: usize, sizes: &[i64]) -> Value<'b> {
     let axes: Vec<usize> = (axis..axis + mask.rank()).collect();
     mask.broadcast_in_dim(sizes, &axes)
 }
 
-/// Values for the true elements of a mask (which covers dimensions of `sizes` from `axis` on), each brought
-/// to its element: nothing moves when the values do not depend on the element, and otherwise a read by the
-/// rank of the element among the true ones does it, which is faster than a write by position.
+/// Moves values to the true elements of a mask that covers dimensions of `sizes` from `axis` on. Values that do not
+/// depend on the element broadcast. Others are gathered by the element's rank among the true elements, which is
+/// faster than a scatter by position.
 fn spread_over_mask<'b>(sizes: &[i64], axis: usize, mask: Value<'b>, values: Value<'b>) -> Value<'b> {
     let behind = sizes.len() - axis - mask.rank();
     let Some(place) = values.rank().checked_sub(behind + 1) else {

@@ -1,4 +1,4 @@
-//! Between rows of different lengths that lie one after another ("jagged") and rows padded to one length.
+//! Conversion between jagged rows (rows of different lengths, concatenated) and rows padded to one length.
 
 use stablehlo::{DType, Value};
 
@@ -12,7 +12,7 @@ use crate::row::{Row, one};
 pub(crate) const ROWS: &[Row] =
     &[one(&["_jagged_to_padded_dense_forward"], padded), one(&["_padded_dense_to_jagged_forward"], packed)];
 
-/// Where each row begins and, in the same order, where it ends.
+/// The starts and the ends of the rows.
 fn rows<'b>(cx: &Cx<'b>) -> Result<(Value<'b>, Value<'b>)> {
     let [offsets] = cx.tensors("offsets")?[..] else {
         return Err(Error::not_implemented("only a single jagged dimension is supported"));
@@ -25,7 +25,7 @@ fn rows<'b>(cx: &Cx<'b>) -> Result<(Value<'b>, Value<'b>)> {
     Ok((offsets.slice_axis(0, 0, last), offsets.slice_axis(0, 1, last + 1)))
 }
 
-/// Rows × `max_lengths` × what an element is. Of longer rows the beginning.
+/// Pads rows to [rows, max_length, ...]. Longer rows are truncated.
 fn padded<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let values = cx.tensor("values")?;
     let (starts, ends) = rows(cx)?;
@@ -45,7 +45,7 @@ fn padded<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     Ok(is_real.select(found, fill))
 }
 
-/// The rows of `dense` one after another. Without `total_L` the data decide how many elements there are.
+/// Concatenates the rows of `dense`. Without `total_L` the number of elements depends on the data.
 fn packed<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let dense = cx.tensor("dense")?;
     if dense.rank() < 2 {

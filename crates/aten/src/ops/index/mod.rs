@@ -1,4 +1,4 @@
-//! Elements read and written by index, and results whose size the data decide.
+//! Reading and writing by index, and results whose size depends on the data.
 
 pub(crate) mod dynamic;
 pub(crate) mod indexing;

@@ -1,4 +1,4 @@
-//! Writing elements by index. Indices that are out of range write nothing, and the program tells of them.
+//! Writing by index. Indices out of range write nothing, and a check reports them.
 
 use stablehlo::{DType, DTypes, Number, Value};
 
@@ -42,7 +42,7 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["masked_fill.Scalar", "masked_fill.Tensor"], |cx| {
         let (x, mask) = cx.tensor("self")?.broadcast_with(cx.tensor("mask")?);
         let value = cx.fitting("value", x.dtype())?.broadcast_to(&x.dims());
-        // PyTorch still fills broadcast tensors: an element is filled where any of its places is to be.
+        // PyTorch fills broadcast tensors as well: an element is filled if any of its positions is true.
         let mut mask = mask.convert(DType::Bool);
         for axis in cx.overlapping_axes("self") {
             mask = mask.reduce_any(&[axis]).unsqueeze(axis).broadcast_to(&x.dims());
@@ -83,13 +83,13 @@ fn named(cx: &Cx<'_>) -> Result<Combine> {
     }
 }
 
-/// Where updates go in `self`: in its leading corner, which is mostly all of it.
+/// The elements of `self` that updates are written to. They are in its leading corner, which usually is all of it.
 struct Target<'b> {
     places: Places<'b>,
     axis: usize,
 }
 
-/// The places of the scatter operators: one element along `dim` for each element of `index`.
+/// The elements that scatter operators write: one along `dim` for each element of `index`.
 fn along<'b>(cx: &Cx<'b>) -> Result<Target<'b>> {
     let x = at_least_1d(cx.tensor("self")?);
     let dims = x.dims();
@@ -99,13 +99,13 @@ fn along<'b>(cx: &Cx<'b>) -> Result<Target<'b>> {
     Ok(Target { places: Places::along(axis, narrow(index, dims[axis])), axis })
 }
 
-/// What the index operators write to, and the dimension `dim`.
+/// The tensor that index operators write to, and the dimension `dim`.
 fn sliced<'b>(cx: &Cx<'b>) -> Result<(Value<'b>, usize)> {
     let x = at_least_1d(cx.tensor("self")?);
     Ok((x, cx.axis_arg("dim", x.rank())?))
 }
 
-/// The places of the index operators: slices of dimension `dim`. The error is that for an index which it does not have.
+/// The elements that index operators write: slices along `dim`. `error` is raised for an index out of range.
 fn slices<'b>(cx: &Cx<'b>, error: Error) -> Result<Target<'b>> {
     let (x, axis) = sliced(cx)?;
     let dims = x.dims();
@@ -142,8 +142,8 @@ impl<'b> Target<'b> {
         Ok(self.combine(x, cx.fitting(updates, x.dtype())?, combine))
     }
 
-    /// `scatter_reduce` and `index_reduce`. Without `include_self` the elements that get updates start
-    /// from the reduction's identity.
+    /// `scatter_reduce` and `index_reduce`. Without `include_self`, elements that receive updates start from the
+    /// identity of the reduction.
     fn reduce(&self, cx: &Cx<'b>, updates: &str) -> Result<Value<'b>> {
         let x = cx.tensor("self")?;
         let dtype = x.dtype().opmath();
@@ -173,7 +173,7 @@ impl<'b> Target<'b> {
     }
 }
 
-/// Division by a positive number; integers round down.
+/// Division by a positive number. Integers round down.
 fn floor_divide<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
     let quotient = a / b;
     if !a.dtype().is_integer() || a.dtype().is_unsigned() {
@@ -182,7 +182,7 @@ fn floor_divide<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
     (a % b).lt(0).select(quotient - 1, quotient)
 }
 
-/// Marks which places of the dimension are filled, so that no slices are scattered.
+/// Computes a mask of the filled indices of the dimension, so that no slices are scattered.
 fn index_fill<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let whole = at_least_1d(x);
@@ -198,12 +198,11 @@ fn index_fill<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     Ok(marked.broadcast_in_dim(&whole.dims(), &[axis]).select(value, whole).reshape(&x.dims()))
 }
 
-/// How many elements fall in each of `bins` equal bins. Equal `min` and `max` stand for the range of the
-/// data.
+/// The number of elements in each of `bins` equal bins. If `min` equals `max`, the range of the data is used.
 fn histc<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let bins = cx.int("bins")?;
-    // Integers are divided as integers, as CUDA's kernel does: float32 does not hold all of them.
+    // Integers use integer division, as in CUDA's kernel: float32 cannot represent all of them.
     let dtype = if x.dtype().is_float() { x.dtype().opmath() } else { DType::I64 };
     let values = x.flatten().convert(dtype);
     let (low, high) = (cx.scalar("min", dtype)?, cx.scalar("max", dtype)?);

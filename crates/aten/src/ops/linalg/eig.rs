@@ -1,5 +1,5 @@
-//! Eigenvalues and eigenvectors of general matrices, by the QR algorithm in complex numbers (Francis, 1961): shifted
-//! QR steps make the matrix triangular, its diagonal then holds the eigenvalues (Golub and Van Loan, "Matrix
+//! Eigenvalues and eigenvectors of general matrices, by the QR algorithm in complex numbers (Francis, 1961). Shifted
+//! QR steps reduce the matrix to a triangle with the eigenvalues on its diagonal (Golub and Van Loan, "Matrix
 //! Computations", § 7.5).
 
 use stablehlo::{DType, Value};
@@ -23,15 +23,16 @@ pub(crate) const ROWS: &[Row] = &[
     }),
 ];
 
-/// Steps for each eigenvalue after which the rest is taken as it is; three are usual.
+/// The largest number of steps for each eigenvalue; three are usual. After that, the result is used as it is.
 const MOST_STEPS: i64 = 30;
-/// Steps without an eigenvalue after which a shift of another kind leaves the cycle that the usual ones are in.
+/// The number of steps without an eigenvalue after which an exceptional shift is used. It breaks cycles of the usual
+/// shifts.
 const PATIENCE: i64 = 10;
 
-/// What takes the place of a distance of zero between eigenvalues: small, but not so that its reciprocal overflows.
+/// Replaces a distance of zero between eigenvalues. Small, but its reciprocal does not overflow.
 const SHORTEST: f64 = 1e-30;
 
-/// `A = basis · triangle · basisᴴ`, for a batch of matrices.
+/// The Schur form `A = basis · triangle · basisᴴ`, for a batch of matrices.
 struct Schur<'b> {
     triangle: Value<'b>,
     basis: Value<'b>,
@@ -46,7 +47,8 @@ impl<'b> Schur<'b> {
         if size < 2 || batch == 0 {
             return Schur { triangle: matrix, basis };
         }
-        // How many leading rows of each matrix are not yet triangular, and for how many steps so.
+        // The number of leading rows of each matrix that are not triangular yet, and the number of steps since the
+        // last eigenvalue.
         let active = b.splat(size, DType::I32, &[batch, 1, 1]);
         let waited = b.splat(0, DType::I32, &[batch, 1, 1]);
         let state = b.while_loop(
@@ -62,7 +64,7 @@ impl<'b> Schur<'b> {
         diagonal(self.triangle)
     }
 
-    /// The eigenvectors of the triangle by substitution from below, all at once, taken to the original basis. Each
+    /// The eigenvectors of the triangle, all at once by back substitution, transformed to the original basis. Each
     /// has length one, and its largest component is real.
     fn vectors(&self) -> Value<'b> {
         let (t, b) = (self.triangle, self.triangle.builder());
@@ -82,7 +84,7 @@ impl<'b> Schur<'b> {
                 let column = place(coefficients, 1);
                 let own = column.eq(row).select(coefficients, 0).reduce_sum(&[2]).unsqueeze(2);
                 let distance = own - values;
-                // Of equal eigenvalues the distance is that of rounding.
+                // The distance of equal eigenvalues is replaced by the rounding error.
                 let least = t.abs().reduce_max(&[1, 2]).reshape(&[batch, 1, 1]) * t.dtype().real().epsilon();
                 let least = least.max(SHORTEST);
                 let distance = distance.abs().lt(least).select(least.convert(t.dtype()), distance);
@@ -94,7 +96,7 @@ impl<'b> Schur<'b> {
         let vectors = times(self.basis, state[2]);
         let magnitude = vectors.abs();
         let largest = magnitude.reduce_max(&[1]).unsqueeze(1);
-        // Scaled first, since substitution may have made them very long.
+        // Scales first, because substitution may give very long vectors.
         let vectors = vectors / largest.convert(t.dtype());
         let magnitude = magnitude / largest;
         let norm = magnitude.square().reduce_sum(&[1]).sqrt().unsqueeze(1);
@@ -105,8 +107,8 @@ impl<'b> Schur<'b> {
     }
 }
 
-/// One QR step on the active part of each matrix, with Wilkinson's shift; then the last active row is given up if
-/// nothing is left of it but its eigenvalue.
+/// One QR step on the active part of each matrix, with Wilkinson's shift. The last active row becomes inactive if all
+/// its elements but the eigenvalue vanish.
 fn step<'b>(state: &[Value<'b>]) -> Vec<Value<'b>> {
     let (active, waited, a, basis) = (state[1], state[2], state[3], state[4]);
     let dtype = a.dtype();
@@ -135,7 +137,7 @@ fn step<'b>(state: &[Value<'b>]) -> Vec<Value<'b>> {
     vec![state[0] + 1, active - is_done.convert(DType::I32), waited, a, basis]
 }
 
-/// The eigenvalue of the matrix `p q; r s` that is nearest to `s`.
+/// The eigenvalue of the matrix [[p, q], [r, s]] that is nearest to `s`.
 fn nearest_eigenvalue<'b>(p: Value<'b>, q: Value<'b>, r: Value<'b>, s: Value<'b>) -> Value<'b> {
     let half = (p - s) * 0.5;
     let product = q * r;

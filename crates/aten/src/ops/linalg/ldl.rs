@@ -1,6 +1,6 @@
-//! Factors of symmetric and Hermitian matrices that need not be definite, with the diagonal pivoting of Bunch and
-//! Kaufman ("Some stable methods for calculating inertia and solving symmetric linear systems", 1977), packed as
-//! LAPACK's sytrf and hetrf pack them below the diagonal: columns of L, and D's blocks of one or two rows.
+//! LDL factors of symmetric and Hermitian matrices that may be indefinite, with the diagonal pivoting of Bunch and
+//! Kaufman ("Some stable methods for calculating inertia and solving symmetric linear systems", 1977). They are
+//! packed as in LAPACK's sytrf and hetrf, lower triangle: columns of L, and blocks of D with one or two rows.
 
 use stablehlo::{DType, DTypes, Value};
 
@@ -19,8 +19,8 @@ pub(crate) const ROWS: &[Row] = &[
     .takes(&["LD"], DTypes::INEXACT),
 ];
 
-/// What the elements of a row or column must exceed for a diagonal element to be a pivot: it bounds the growth of the
-/// elements equally for blocks of one and of two rows.
+/// A diagonal element is a pivot if no element of its row or column exceeds it by more than this factor. The value
+/// bounds the growth of elements equally for blocks of one and of two rows.
 const GROWTH: f64 = 0.640_388_203_202_208; // (1 + √17) / 8
 
 fn factors<'b>(a: Value<'b>, is_hermitian: bool) -> Vec<Value<'b>> {
@@ -44,7 +44,7 @@ fn factors<'b>(a: Value<'b>, is_hermitian: bool) -> Vec<Value<'b>> {
             &state,
             |state| state[0].lt(n),
             |state| {
-                // What is left of the matrix is zero in the rows and columns that are done.
+                // The remaining matrix is zero in the rows and columns that are done.
                 let (round, k, rest, packed, pivots, info) =
                     (state[0], state[1], state[2], state[3], state[4], state[5]);
                 let index = b.iota(DType::I32, &[batch, n], 1);
@@ -92,12 +92,12 @@ fn factors<'b>(a: Value<'b>, is_hermitian: bool) -> Vec<Value<'b>> {
     vec![unbatched(packed, a), unbatched(pivots, a), unbatched(info.reshape(&[batch]), a)]
 }
 
-/// Magnitudes as LAPACK measures them.
+/// Magnitudes as in LAPACK: `|re| + |im|`.
 fn size(x: Value<'_>) -> Value<'_> {
     if x.dtype().is_complex() { x.real().abs() + x.imag().abs() } else { x.abs() }
 }
 
-/// The matrices (batch × rows × columns) with two rows (1) or columns (2) of each exchanged.
+/// The matrices (batch × rows × columns) with two rows (`axis` 1) or two columns (`axis` 2) exchanged.
 fn exchanged<'b>(x: Value<'b>, axis: usize, one: Value<'b>, other: Value<'b>) -> Value<'b> {
     let index = x.builder().iota(DType::I32, &x.dims(), axis);
     let (one, other) = (one.unsqueeze(2), other.unsqueeze(2));
@@ -105,7 +105,7 @@ fn exchanged<'b>(x: Value<'b>, axis: usize, one: Value<'b>, other: Value<'b>) ->
     index.eq(one).select(at(other), index.eq(other).select(at(one), x))
 }
 
-/// A block of D: `top` alone, or with `bottom` below it and `side` between them.
+/// A block of D: `top` alone, or [[top, side], [side, bottom]].
 struct Block<'b> {
     top: Value<'b>,
     side: Value<'b>,
@@ -114,7 +114,8 @@ struct Block<'b> {
 }
 
 impl<'b> Block<'b> {
-    /// The columns times the block's inverse, from the right. A lone pivot of zero has only zeros below it.
+    /// Multiplies the columns by the inverse of the block, from the right. Below a single zero pivot all elements are
+    /// zero.
     fn divide_columns(&self, first: Value<'b>, second: Value<'b>, is_hermitian: bool) -> (Value<'b>, Value<'b>) {
         let Block { top, side, bottom, is_pair } = *self;
         let mirror = if is_hermitian { side.conjugate() } else { side };
@@ -140,7 +141,7 @@ fn solution<'b>(packed: Value<'b>, pivots: Value<'b>, rhs: Value<'b>, is_hermiti
     let is_second = in_pair & (in_pair.convert(DType::I32).scan(1, 0.into(), |a, x| a + x) % 2).eq(0);
     let is_first = in_pair & !is_second;
 
-    // LAPACK leaves the columns of L in the order of their time: later exchanges move their rows, too.
+    // LAPACK does not apply later exchanges to earlier columns of L, so they are applied to their rows here.
     let state = b.while_loop(
         &[b.scalar(0, DType::I32), flat, b.iota(DType::I32, &[batch, n], 1)],
         |state| state[0].lt(n),

@@ -1,4 +1,4 @@
-//! LU factors with partial pivoting, and solutions, inverses and determinants by them.
+//! LU factors with partial pivoting; solutions, inverses and determinants from them.
 
 use stablehlo::{DType, DTypes, Value};
 
@@ -82,15 +82,15 @@ pub(crate) const ROWS: &[Row] = &[
     .takes(&["A"], DTypes::INEXACT),
 ];
 
-/// How many columns are eliminated one by one before the rest of the matrix is updated by a product.
+/// The number of columns that are eliminated one by one before the rest of the matrix is updated by one product.
 const PANEL: i64 = 128;
 
-/// `P · L · U` of matrices in the last two dimensions, packed as LAPACK does.
+/// `P · L · U` of the matrices in the last two dimensions, packed as in LAPACK.
 struct Lu<'b> {
     factors: Value<'b>,
-    /// The row that each step exchanged with its own, from 0.
+    /// The row that each step exchanged with its own row, from 0.
     exchanged: Value<'b>,
-    /// For each row of `L · U`, which row of the matrix it is.
+    /// For each row of `L · U`, the row of the matrix that it equals.
     rows: Value<'b>,
 }
 
@@ -137,13 +137,13 @@ impl<'b> Lu<'b> {
         }
     }
 
-    /// Of the argument or of its transpose, as PyTorch's gradients expect.
+    /// The factors of the argument, or of its transpose, as PyTorch's gradients expect.
     fn of_argument(cx: &Cx<'b>, name: &str) -> Result<Lu<'b>> {
         let a = cx.tensor(name)?;
         Ok(Lu::of(if factors_transpose(cx, name) { transposed(a) } else { a }, true))
     }
 
-    /// From LAPACK's pivots, which count from 1.
+    /// Reads LAPACK's pivots, which count from 1.
     fn from_pivots(factors: Value<'b>, pivots: Value<'b>) -> Lu<'b> {
         let b = factors.builder();
         let exchanged = pivots.convert(DType::I32) - 1;
@@ -181,7 +181,7 @@ impl<'b> Lu<'b> {
         self.exchanged + 1
     }
 
-    /// The first pivot that is zero, from 1; 0 when none is.
+    /// The 1-based index of the first zero pivot, or 0.
     fn info(&self) -> Value<'b> {
         first_place(diagonal(self.factors).eq(0))
     }
@@ -213,7 +213,7 @@ impl<'b> Lu<'b> {
         number.eq(self.rows.unsqueeze(dims.len() - 1)).convert(self.factors.dtype())
     }
 
-    /// The solution of `A · X = b`, or `X · A = b` unless `left`; of the adjoint of A if so.
+    /// Solves `A · X = b`, or `X · A = b` unless `left`. Uses the adjoint of A if `by_adjoint`.
     fn solve(&self, b: Value<'b>, left: bool, by_adjoint: bool) -> Value<'b> {
         if !left {
             return adjoint(self.solve(adjoint(b), true, !by_adjoint));
@@ -223,7 +223,7 @@ impl<'b> Lu<'b> {
             let factors = adjoint(factors);
             let half = factors.triangular_solve(b, true, true, false, false);
             let whole = factors.triangular_solve(half, true, false, true, false);
-            // The rows go back to where they came from.
+            // Undoes the row exchanges.
             let (_, back) = sorted(self.rows, self.rows.rank() - 1, false);
             moved_rows(whole, back.convert(DType::I32))
         } else {
@@ -233,8 +233,8 @@ impl<'b> Lu<'b> {
     }
 }
 
-/// Eliminates below the diagonal column by column: the packed factors, the row that each step exchanged
-/// with its own, and the order that the rows end in.
+/// Eliminates column by column below the diagonal. Returns the packed factors, the row that each step exchanged with
+/// its own, and the final order of the rows.
 fn eliminated<'b>(panel: Value<'b>, pivot: bool) -> (Value<'b>, Value<'b>, Value<'b>) {
     let b = panel.builder();
     let (batch, height, width) = (panel.dim(0), panel.dim(1), panel.dim(2));
@@ -260,7 +260,7 @@ fn eliminated<'b>(panel: Value<'b>, pivot: bool) -> (Value<'b>, Value<'b>, Value
 
             let divisor = other.dynamic_slice(&[zero, zero, step], &[batch, 1, 1]);
             let below = panel.dynamic_slice(&[zero, zero, step], &[batch, height, 1]);
-            // A zero pivot has only zeros below it.
+            // Below a zero pivot all elements are zero.
             let factor = row.gt(step).select(divisor.eq(0).select(below, below / divisor), 0);
             let rest = panel - factor * column.gt(step).select(other, 0);
             let panel = (row.gt(step) & column.eq(step)).select(factor, rest);
@@ -278,7 +278,7 @@ fn eliminated<'b>(panel: Value<'b>, pivot: bool) -> (Value<'b>, Value<'b>, Value
     (state[1], state[2], state[3])
 }
 
-/// The row, from `step` on, of the element of largest magnitude, as LAPACK measures it; batch × 1 × 1.
+/// The row, from `step` on, of the element with the largest magnitude `|re| + |im|`; batch × 1 × 1.
 fn largest_below<'b>(candidates: Value<'b>, step: Value<'b>) -> Value<'b> {
     let row = candidates.builder().iota(DType::I32, &candidates.dims(), 1);
     let size = candidates.real().abs();
@@ -286,12 +286,12 @@ fn largest_below<'b>(candidates: Value<'b>, step: Value<'b>) -> Value<'b> {
     let size = row.ge(step).select(size, -1.0);
     let largest = size.reduce_max(&[1]).unsqueeze(1);
     let first = size.eq(largest).select(row, i64::from(i32::MAX)).reduce_min(&[1]).unsqueeze(1);
-    // Where the column is not a number any row will do.
+    // If all elements of the column are NaN, any row will do.
     first.eq(i64::from(i32::MAX)).select(step, first)
 }
 
-/// Whether PyTorch factors the transpose of an argument, which is what its gradients then expect: it
-/// does for real matrices that lie row by row.
+/// Whether PyTorch factors the transpose of an argument. It does for row-major real matrices, and its gradients
+/// expect these factors.
 fn factors_transpose(cx: &Cx<'_>, name: &str) -> bool {
     match cx.arg(name) {
         Arg::Tensor(spec) => {

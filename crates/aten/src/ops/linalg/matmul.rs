@@ -1,6 +1,6 @@
 //! Matrix products.
 //!
-//! Products of 16-bit floats are accumulated in float32, as PyTorch and the matrix units do.
+//! Products of 16-bit floats accumulate in float32, as in PyTorch and in the hardware's matrix units.
 
 use std::f64::consts::FRAC_1_SQRT_2;
 
@@ -42,7 +42,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     }),
 ]);
 
-/// The product over pairs of dimensions, in the type that PyTorch accumulates in.
+/// The product over pairs of dimensions, in PyTorch's accumulation type.
 pub(crate) fn product<'b>(a: Value<'b>, b: Value<'b>, dims: &DotDims) -> Value<'b> {
     a.dot_general(b, dims, a.dtype().opmath())
 }
@@ -51,7 +51,7 @@ fn contract<'b>(a: Value<'b>, b: Value<'b>, over_a: &[usize], over_b: &[usize]) 
     product(a, b, &DotDims { lhs_contract: over_a.to_vec(), rhs_contract: over_b.to_vec(), ..DotDims::default() })
 }
 
-/// A product of two arguments, which PyTorch wants to be of one type.
+/// A product of two arguments, which must have the same type.
 fn factors<'b>(
     cx: &Cx<'b>,
     a: &str,
@@ -68,12 +68,12 @@ fn factors<'b>(
     }
     let is_taken = DTypes::NUMBERS.contains(a.dtype());
     let product = if is_taken { product(a, b) } else { product(a.convert(DType::I32), b.convert(DType::I32)) };
-    // PyTorch's kernels look at the type where there is something to multiply, or to add to.
+    // PyTorch's kernels check the type only if there are elements to multiply, or to add to.
     let is_nothing = (a.numel() == 0 || b.numel() == 0) && (cx.is_none("beta") || product.numel() == 0);
     if is_nothing || is_taken { Ok(product) } else { Err(not_implemented_for(cx.operator, a.dtype())) }
 }
 
-/// The C++ type by which PyTorch's messages name an element type.
+/// The C++ name of an element type in PyTorch's messages.
 fn c_name(dtype: DType) -> &'static str {
     match dtype {
         DType::Bool => "bool",
@@ -102,17 +102,17 @@ fn dot<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
     contract(a, b, &[0], &[0])
 }
 
-/// The product of two matrices, in the type of its accumulation.
+/// The product of two matrices, in the accumulation type: [m, k] [k, n] -> [m, n].
 pub(crate) fn mm<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
     contract(a, b, &[1], &[0])
 }
 
-/// The products of matrices in the last two dimensions; the leading ones, equal in both, are batches.
+/// Batched products of matrices: [..., m, k] [..., k, n] -> [..., m, n].
 pub(crate) fn bmm<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
     a.matmul(b, a.dtype().opmath())
 }
 
-/// A product in the result's type.
+/// Converts a product to the result's type.
 fn rounded<'b>(cx: &Cx<'b>, value: Value<'b>) -> Result<Value<'b>> {
     Ok(value.convert(cx.dtype_or_none("out_dtype").unwrap_or(cx.ty("self")?.dtype)))
 }
@@ -121,7 +121,7 @@ fn addmm<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     plus_self(cx, factors(cx, "mat1", "mat2", mm)?)
 }
 
-/// `beta * self + alpha * product`. A `beta` of 0 ignores `self`, NaN included.
+/// `beta * self + alpha * product`. If `beta` is 0, `self` is ignored, including NaN.
 fn plus_self<'b>(cx: &Cx<'b>, product: Value<'b>) -> Result<Value<'b>> {
     let dtype = product.dtype();
     let is = |name: &str, number: f64| cx.known_number(name).is_some_and(|known| known.to_f64() == number);
@@ -139,11 +139,10 @@ fn plus_self<'b>(cx: &Cx<'b>, product: Value<'b>) -> Result<Value<'b>> {
     Ok(input + product)
 }
 
-/// A value whose dimensions are those numbers of a larger space.
+/// A value, and for each of its dimensions a label of the dimension in the joint space.
 type Labelled<'b> = (Value<'b>, Vec<usize>);
 
-/// The product of two values over the space that they share, summed over the dimensions that `summed`
-/// says.
+/// The product of two values over their joint space, summed over the dimensions that `summed` selects.
 fn joined<'b>((a, of_a): &Labelled<'b>, (b, of_b): &Labelled<'b>, summed: impl Fn(usize) -> bool) -> Labelled<'b> {
     let only = |own: &[usize], others: &[usize]| -> Vec<usize> {
         (0..own.len()).filter(|&i| !others.contains(&own[i]) && summed(own[i])).collect()

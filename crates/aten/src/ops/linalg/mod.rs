@@ -1,4 +1,4 @@
-//! Matrix products, factorizations and what they solve.
+//! Matrix products, factorizations and solvers.
 
 pub(crate) mod eig;
 pub(crate) mod ldl;

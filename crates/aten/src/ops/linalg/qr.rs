@@ -1,5 +1,4 @@
-//! Orthogonal factors by Householder reflections. XLA has them as calls that it expands on every
-//! platform: `Qr` packs reflectors and R as LAPACK's geqrf does.
+//! QR factors. [`crate::common::reflectors`] computes them.
 
 use stablehlo::DTypes;
 

@@ -61,14 +61,14 @@ fn check_svd<'b>(cx: &Cx<'b>, a: Value<'b>) {
     check_converges(cx, a, "linalg.svd", "the input matrix contained non-finite values");
 }
 
-/// Asks that the matrices be finite, in the words of LAPACK's callers.
+/// Checks that the matrices are finite. The error message is the one of PyTorch's LAPACK wrappers.
 fn check_converges<'b>(cx: &Cx<'b>, a: Value<'b>, function: &str, why: &str) {
     let element = if a.rank() > 2 { format!("(Batch element {}): ", Check::NUMBER) } else { String::new() };
     let message = format!("{function}: {element}The algorithm failed to converge because {why}.");
     cx.check_finite_matrices(a, Error::new(ErrorKind::Linalg, message));
 }
 
-/// The matrix that one triangle describes.
+/// The Hermitian matrix that one triangle of `a` defines.
 fn hermitian(a: Value<'_>, lower: bool) -> Value<'_> {
     let (row, column) = (place(a, 0), place(a, 1));
     let given = if lower { row.gt(column) } else { row.lt(column) };
@@ -76,8 +76,8 @@ fn hermitian(a: Value<'_>, lower: bool) -> Value<'_> {
     row.eq(column).select(own, given.select(a, adjoint(a)))
 }
 
-/// Ascending eigenvalues and their vectors, of the matrix that one triangle describes. XLA has it as a
-/// call that it expands, on every platform, into Jacobi's method.
+/// Ascending eigenvalues and their vectors of the Hermitian matrix that one triangle defines. XLA has a custom call
+/// for it, which it expands on every platform into Jacobi's method.
 fn eigh(a: Value<'_>, lower: bool) -> (Value<'_>, Value<'_>) {
     let whole = hermitian(a, lower);
     let mut values = a.dims();
@@ -89,7 +89,7 @@ fn eigh(a: Value<'_>, lower: bool) -> (Value<'_>, Value<'_>) {
     if a.dim(a.rank() - 1) == 1 {
         return (whole.real().reshape(&values.dims), whole.splat_like(1));
     }
-    // Lower, sorted, at most so many sweeps, until what is off the diagonal is so small.
+    // Lower triangle, sorted, at most 100 sweeps, tolerance of the off-diagonal elements.
     let config = if values.dtype == DType::F64 { "1,1,100,1e-13" } else { "1,1,100,1e-6" };
     let results = a.builder().custom_call("Eigh", &[whole], config, vec![a.ty(), values]);
     (results[1], results[0])
@@ -97,7 +97,7 @@ fn eigh(a: Value<'_>, lower: bool) -> (Value<'_>, Value<'_>) {
 
 // ---- singular values -----------------------------------------------------------------------------
 
-/// `U · S · Vᴴ` with S descending; U and V square when `full`.
+/// `U · S · Vᴴ` with S descending. U and V are square if `full`.
 fn svd(a: Value<'_>, full: bool) -> (Value<'_>, Value<'_>, Value<'_>) {
     let rank = a.rank();
     let (height, width) = (a.dim(rank - 2), a.dim(rank - 1));
@@ -126,7 +126,8 @@ fn svd(a: Value<'_>, full: bool) -> (Value<'_>, Value<'_>, Value<'_>) {
     let (s, order) = sorted(norms.convert(a.dtype().real()), 1, true);
     let order = order.convert(DType::I32);
     let (columns, v) = (columns_at(columns, order), columns_at(v, order));
-    // The columns are orthogonal: their QR factors are their directions, completed where they vanish.
+    // The columns are orthogonal, so their QR factors are their directions. QR also completes the basis where columns
+    // vanish.
     let (q, r) = factors(columns, true);
     let phase = diagonal(r);
     let size = phase.abs().convert(phase.dtype());
@@ -140,15 +141,15 @@ fn norms(columns: Value<'_>) -> Value<'_> {
     size.square().reduce_sum(&[1]).sqrt()
 }
 
-/// The columns of each matrix (batch × rows × columns) in another order (batch × columns).
+/// Permutes the columns of each matrix (batch × rows × columns) by `order` (batch × columns).
 fn columns_at<'b>(matrix: Value<'b>, order: Value<'b>) -> Value<'b> {
     let dims = matrix.dims();
     let index = order.unsqueeze(1).broadcast_to(&[dims[0], dims[1], order.dim(1)]);
     Places::along(2, index).read(matrix)
 }
 
-/// A V with orthogonal columns, and V, by one-sided Jacobi rotations (Hestenes, 1958). All pairs of a
-/// round are rotated at once, in the round-robin order of Brent and Luk (1985).
+/// A V with orthogonal columns, and V, by one-sided Jacobi rotations (Hestenes, 1958). All pairs of a round are
+/// rotated at once, in the round-robin order of Brent and Luk (1985).
 fn orthogonalized(a: Value<'_>) -> (Value<'_>, Value<'_>) {
     let b = a.builder();
     let (height, width) = (a.dim(1), a.dim(2));
@@ -156,7 +157,7 @@ fn orthogonalized(a: Value<'_>) -> (Value<'_>, Value<'_>) {
         return (a, identity(a, 1));
     }
     let half = (width + 1) / 2;
-    // Columns of A above those of V; a column of zeros makes their number even.
+    // The columns of A above those of V. A column of zeros is added if the number of columns is odd.
     let both = b.concatenate(&[a, identity(a, width)], 1).pad_axis(2, 0, 0, 2 * half - width);
     let (left, right) = (both.slice_axis(2, 0, half), both.slice_axis(2, half, 2 * half));
     let real = a.dtype().real();
@@ -170,14 +171,15 @@ fn orthogonalized(a: Value<'_>) -> (Value<'_>, Value<'_>) {
             let (step, before, worst, left, right) = (state[0], state[1], state[2], state[3], state[4]);
             let (left, right, angle) = rotated(left, right, height);
             let worst = worst.max(angle.reduce_max(&[0, 1]));
-            // After a sweep every pair has met; its largest angle decides whether to go on.
+            // After a sweep, every pair has been rotated. The largest angle of the sweep decides whether another
+            // follows.
             let is_last = (step % steps).eq(steps - 1);
             let before = is_last.select(worst, before);
             let worst = is_last.select(worst.splat_like(0), worst);
             if half == 1 {
                 return vec![step + 1, before, worst, left, right];
             }
-            // The first column stays, the others move on in a circle.
+            // The first column stays; the others rotate by one position.
             let parts = [left.slice_axis(2, 0, 1), right.slice_axis(2, 0, 1), left.slice_axis(2, 1, half - 1)];
             let last = left.slice_axis(2, half - 1, half);
             let next_right = b.concatenate(&[right.slice_axis(2, 1, half), last], 2);
@@ -186,7 +188,7 @@ fn orthogonalized(a: Value<'_>) -> (Value<'_>, Value<'_>) {
     );
     let both = b.concatenate(&[state[3], state[4]], 2);
     let v = both.slice_axis(1, height, height + width);
-    // The padding is the one column where V is zero: sort it last, then cut it.
+    // The padding is the one column where V is zero: sort it to the end, then remove it.
     if 2 * half == width {
         return (both.slice_axis(1, 0, height), v);
     }
@@ -202,8 +204,8 @@ fn real_epsilon(dtype: DType) -> Number {
     Number::Float(dtype.epsilon() * 4.0)
 }
 
-/// Rotates each pair of columns so that their first `height` elements become orthogonal; also the cosine
-/// of the angle that was between them.
+/// Rotates each pair of columns so that their first `height` elements become orthogonal. Also returns the cosine of
+/// the angle between them before the rotation.
 fn rotated<'b>(left: Value<'b>, right: Value<'b>, height: i64) -> (Value<'b>, Value<'b>, Value<'b>) {
     let dtype = left.dtype();
     let top = |x: Value<'b>| x.slice_axis(1, 0, height);
@@ -213,7 +215,7 @@ fn rotated<'b>(left: Value<'b>, right: Value<'b>, height: i64) -> (Value<'b>, Va
     let size = inner.abs();
     let limit = (alpha * beta).sqrt();
     let cosine = (limit.gt(0.0) & size.gt(0.0)).select(size / limit, 0.0);
-    // Small or vanishing columns need no rotation.
+    // Orthogonal or zero columns need no rotation.
     let needed = cosine.gt(left.dtype().epsilon());
     let zeta = (beta - alpha) / (size * 2.0);
     let sign = zeta.lt(0.0).select(zeta.splat_like(-1), 1.0);
@@ -228,7 +230,7 @@ fn rotated<'b>(left: Value<'b>, right: Value<'b>, height: i64) -> (Value<'b>, Va
 
 // ---- least squares -------------------------------------------------------------------------------
 
-/// `V · S⁺ · Uᴴ`, where small values of S (absolute, or relative to the largest) count as zero.
+/// `V · S⁺ · Uᴴ`. Values of S below the tolerance (absolute, or relative to the largest) count as zero.
 fn pseudo_inverse<'b>(
     u: Value<'b>,
     s: Value<'b>,
@@ -257,8 +259,8 @@ fn pseudo_inverse<'b>(
     times(adjoint(vh) * inverse.unsqueeze(last), adjoint(u))
 }
 
-/// The solution of least norm, by singular values whatever the driver. How many of the other results there
-/// are is PyTorch's to say by driver and shape; a rank below the full one it would learn from the data.
+/// The least-norm solution by singular values, for every driver. PyTorch decides from driver and shape how many of
+/// the other results exist. A rank would depend on the data.
 fn least_squares<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let (a, b) = (cx.tensor("self")?, cx.tensor("b")?);
     let driver = cx.str_or_none("driver").unwrap_or_else(|| "gelsy".into());
@@ -290,8 +292,8 @@ fn least_squares<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
 
 // ---- the exponential -----------------------------------------------------------------------------
 
-/// Scaling, Taylor's polynomial of degree 18, squaring (Bader, Blanes and Casas, "Computing the matrix
-/// exponential with an optimized Taylor polynomial approximation", 2019, give the bound on the norm).
+/// Scaling, Taylor polynomial of degree 18, and squaring. The bound on the norm is from Bader, Blanes and Casas,
+/// "Computing the matrix exponential with an optimized Taylor polynomial approximation", 2019.
 fn exponential(a: Value<'_>) -> Value<'_> {
     let b = a.builder();
     let matrix = batched(a);

@@ -1,4 +1,4 @@
-//! Triangular systems, Cholesky factors, and what all of linear algebra shares.
+//! Triangular systems, Cholesky factors and cross products.
 
 use stablehlo::Value;
 
@@ -41,12 +41,12 @@ pub(crate) const ROWS: &[Row] = &[
 
 // ---- shared --------------------------------------------------------------------------------------
 
-/// The three elements along `axis`, starting from another.
+/// The three elements along `axis`, rotated so that element `first` comes first.
 fn turned(x: Value<'_>, axis: usize, first: i64) -> Value<'_> {
     x.builder().concatenate(&[x.slice_axis(axis, first, 3), x.slice_axis(axis, 0, first)], axis)
 }
 
-/// The solution of `factor · factorᴴ · X = b` (`factorᴴ · factor` when upper).
+/// Solves `factor · factorᴴ · X = b`, or `factorᴴ · factor · X = b` if `upper`.
 fn cholesky_solve<'b>(factor: Value<'b>, b: Value<'b>, upper: bool) -> Value<'b> {
     let lower = if upper { adjoint(factor) } else { factor };
     let half = lower.triangular_solve(b, true, true, false, false);

@@ -1,5 +1,11 @@
-//! Batch norm: normalization of each channel over the batch, with running statistics; and the parts from which
-//! a batch norm that is synchronized between devices is put together.
+//! Batch norm: normalizes each channel over the batch, with running statistics. Also the operators of synchronized
+//! batch norm.
+//!
+//! Let x = input, g = gradient of the output, n = elements of a channel. Sums are over all elements of a channel.
+//!
+//!     forward:   x̂ = (x - mean) · rstd;  y = x̂ · weight + bias
+//!     backward:  g_bias = Σ g;  g_weight = Σ g · x̂
+//!                g_input = weight · rstd · (g - Σ g / n - x̂ · Σ g · x̂ / n)
 
 use stablehlo::{DType, DTypes, Value};
 
@@ -10,7 +16,7 @@ use crate::row::{Row, many, one};
 use crate::view;
 
 pub(crate) const ROWS: &[Row] = &[
-    // These write their running statistics.
+    // These operators write running statistics.
     many(&["_native_batch_norm_legit"], |cx| {
         let norm = BatchNorm::of(cx, cx.bool("training")?)?;
         Ok([norm.running(), norm.results()].concat())
@@ -23,7 +29,7 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .takes(&["input"], DTypes::FLOATS)
     .bounded(),
-    // These do not, or return the new ones.
+    // These operators do not write running statistics, or return new ones.
     many(&["_native_batch_norm_legit.no_stats"], |cx| Ok(BatchNorm::of(cx, cx.bool("training")?)?.results()))
         .takes(&["input"], DTypes::FLOATS)
         .bounded(),
@@ -31,7 +37,7 @@ pub(crate) const ROWS: &[Row] = &[
         .takes(&["input"], DTypes::FLOATS)
         .bounded(),
     many(&["_batch_norm_no_update"], |cx| {
-        // Without running statistics to use, it takes those of the batch.
+        // Uses the batch's statistics if there are no running statistics.
         let norm = BatchNorm::of(cx, cx.is_none("running_mean"))?;
         Ok([norm.results(), vec![reserve(cx)]].concat())
     })
@@ -51,8 +57,8 @@ pub(crate) const ROWS: &[Row] = &[
     .bounded(),
     many(&["native_batch_norm_backward"], |cx| backward(cx, cx.bool("train")?, "save_invstd")).bounded(),
     many(&["batch_norm_backward"], |cx| backward(cx, cx.bool("update")?, "save_var")).bounded(),
-    // Synchronized batch norm. Running statistics are written without the schemas saying so: the caller passes
-    // none and moves them itself.
+    // Synchronized batch norm. The schemas do not declare that the operators write running statistics, so the caller
+    // passes none and updates them itself.
     many(&["batch_norm_stats"], |cx| {
         let x = Channels::of(cx, "input")?;
         let (mean, squares) = x.moments();
@@ -67,8 +73,8 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["batch_norm_backward_elemt"], backward_elementwise),
 ];
 
-/// An input in the type of the computation and in a shape of three dimensions: batch, channel, place; or, where
-/// channels are last in memory, batch, place, channel.
+/// An input in the type of the computation, reshaped to [batch, channel, position], or to [batch, position, channel]
+/// if channels are last in memory.
 struct Channels<'b> {
     value: Value<'b>,
     dims: Vec<i64>,
@@ -90,7 +96,7 @@ impl<'b> Channels<'b> {
         Ok(Channels { value: x.arranged(x.value), ..x })
     }
 
-    /// A value of the input's shape in the arrangement of this one.
+    /// Gives a value of the input's shape the shape of `value`.
     fn arranged(&self, value: Value<'b>) -> Value<'b> {
         let wide = value.convert(self.dtype.opmath());
         let at = |axis: usize| self.dims.get(axis).copied().unwrap_or(1);
@@ -101,7 +107,7 @@ impl<'b> Channels<'b> {
         }
     }
 
-    /// The way back, into the input's type.
+    /// The inverse of [`Channels::arranged`], in the input's type.
     fn restored(&self, value: Value<'b>) -> Value<'b> {
         let value = value.convert(self.dtype);
         if !self.channels_last {
@@ -117,20 +123,20 @@ impl<'b> Channels<'b> {
         self.value.dtype()
     }
 
-    /// How many elements a channel has.
+    /// The number of elements of a channel.
     fn count(&self) -> Value<'b> {
         let axes = if self.channels_last { [0, 1] } else { [0, 2] };
         self.value.count(&axes, self.wide())
     }
 
-    /// The sum of each channel, first over the batch, which adds whole samples, and then over places. The barrier
-    /// keeps XLA from doing both at once, which is slow because the two are not adjacent.
+    /// The sum over each channel: first over the batch, then over positions. The barrier keeps XLA from merging both
+    /// sums, which is slow because the dimensions are not adjacent.
     fn sum(&self, value: Value<'b>) -> Value<'b> {
         let places = if self.channels_last { 0 } else { 1 };
         value.reduce_sum(&[0]).barrier().reduce_sum(&[places])
     }
 
-    /// A value per channel, to broadcast over the rest.
+    /// One value per channel, shaped to broadcast with `value`.
     fn spread(&self, per_channel: Value<'b>) -> Value<'b> {
         let wide = per_channel.convert(self.wide());
         if self.channels_last { wide } else { wide.unsqueeze(1) }
@@ -144,8 +150,8 @@ impl<'b> Channels<'b> {
         cx.tensor_or_none(name).map(|value| self.spread(value))
     }
 
-    /// Mean and sum of squared distances from it, per channel. Two passes, because the sum of squares minus the
-    /// square of the sum cancels.
+    /// The mean and the sum of squared distances from it, per channel. Uses two passes, because the sum of squares
+    /// minus the square of the sum cancels.
     fn moments(&self) -> (Value<'b>, Value<'b>) {
         let mean = self.sum(self.value) / self.count();
         (mean, self.sum((self.value - self.spread(mean)).square()))
@@ -159,7 +165,7 @@ impl<'b> Channels<'b> {
     }
 }
 
-/// The results of a batch norm; statistics are per channel.
+/// The results of a batch norm. The statistics are per channel.
 struct BatchNorm<'b> {
     output: Value<'b>,
     mean: Value<'b>,
@@ -192,7 +198,7 @@ impl<'b> BatchNorm<'b> {
     }
 }
 
-/// The running statistics that are present, moved by `momentum` towards those of this batch.
+/// The running statistics that are given, moved towards the batch's statistics by `momentum`.
 fn updated<'b>(cx: &Cx<'b>, mean: Value<'b>, unbiased_variance: Value<'b>) -> Result<Vec<Value<'b>>> {
     let momentum = cx.scalar("momentum", mean.dtype())?;
     let mut running = Vec::new();
@@ -205,7 +211,7 @@ fn updated<'b>(cx: &Cx<'b>, mean: Value<'b>, unbiased_variance: Value<'b>) -> Re
     Ok(running)
 }
 
-/// cuDNN's scratch, which others leave empty.
+/// cuDNN's workspace, which is empty on other devices.
 fn reserve<'b>(cx: &Cx<'b>) -> Value<'b> {
     cx.b().splat(0, DType::U8, &[0])
 }
@@ -230,7 +236,7 @@ fn backward<'b>(cx: &Cx<'b>, training: bool, saved_rstd: &str) -> Result<Vec<Val
     wanted(cx, &[x.restored(grad_input), product.convert(parameter), sum.convert(parameter)])
 }
 
-/// Joins the statistics of several devices: rows of `mean` and `invstd`, each over its count of elements
+/// Combines the statistics of several devices: rows of `mean` and `invstd`, each over its own count of elements
 /// (Chan, Golub and LeVeque's update).
 fn gather_statistics<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     if !cx.is_none("running_mean") || !cx.is_none("running_var") {
@@ -269,7 +275,7 @@ fn backward_reduce<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
 fn backward_elementwise<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = Channels::of(cx, "input")?;
     let grad = x.arranged(cx.tensor("grad_out")?);
-    // Counts of the devices.
+    // The element counts of the devices.
     let count = cx.tensor("count")?.convert(x.wide()).flatten().reduce_sum(&[0]);
     let rstd = x.parameter(cx, "invstd")?;
     let level = x.parameter(cx, "sum_dy")? / count;

@@ -1,10 +1,17 @@
 //! Convolutions and their gradients.
 //!
-//! Each gradient is a convolution again, with the roles of the dimensions exchanged (as in Dumoulin and
-//! Visin, "A guide to convolution arithmetic for deep learning", 2016). The forms below are those that
-//! XLA computes fast on every platform: a kernel is mirrored by `reverse` (a mirrored window falls
-//! out of the CPU's fast path), depthwise convolutions are sums of shifted products, and groups are
-//! gathered into dense convolutions (the native group counts are slow everywhere).
+//! Let n = batch, i = input channel, o = output channel, x = input position, y = output position, k = position in the
+//! kernel (of weight [o, i, k]), with x = y · stride + k · dilation - padding. Each gradient is a convolution too
+//! (Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", 2016):
+//!
+//!     forward:       [n, i, x] [o, i, k] -> [n, o, y]   sum over i, k; window stride = stride, kernel dilation = dilation
+//!     input grad:    [n, o, y] [o, i, k] -> [n, i, x]   sum over o, k; y dilated by stride, k reversed
+//!     weight grad:   [n, i, x] [n, o, y] -> [o, i, k]   sum over n, y; window stride = dilation, y dilated by stride
+//!
+//! A transposed convolution is the input gradient. The forms below are those that XLA compiles to fast code on every
+//! platform. `reverse` mirrors a kernel, because a mirrored window is not on the CPU's fast path. Depthwise
+//! convolutions are sums of shifted products. Groups are joined to dense convolutions, because the native group
+//! counts are slow everywhere.
 
 use stablehlo::{Convolution, DType, DTypes, Number, Value};
 
@@ -43,7 +50,7 @@ fn gradients<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let (grad, x) = (zero_filled(cx.tensor("grad_output")?), zero_filled(cx.tensor("input")?));
     let weight = cx.tensor("weight")?;
     let geometry = Geometry::of(cx, spatial(x).len())?;
-    // Rows first: one long sum would gather more rounding errors.
+    // Sums over the last dimension first: one long sum would accumulate more rounding errors.
     let axes: Vec<usize> = (0..grad.rank() - 1).filter(|&axis| axis != 1).collect();
     let of_bias = grad.convert(grad.dtype().opmath()).reduce_sum(&[grad.rank() - 1]).barrier().reduce_sum(&axes);
     let (of_input, of_weight) = if cx.bool("transposed")? {
@@ -54,21 +61,21 @@ fn gradients<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     wanted(cx, &[of_input, of_weight, of_bias.convert(grad.dtype())])
 }
 
-/// How many channels of several groups are gathered into one dense convolution: the width of a
-/// matrix unit, below which the products with zeros are free.
+/// The largest number of channels of several groups that are joined to one dense convolution: the width of a matrix
+/// unit. Up to this width the products with zeros cost nothing.
 const DENSE_CHANNELS: i64 = 128;
 
-/// What lies behind the real part of a bounded dimension is as what lies around the input.
+/// Fills the padding of bounded dimensions with zeros, like the convolution's own padding.
 fn zero_filled(x: Value<'_>) -> Value<'_> {
     x.zero_filled(2..x.rank(), "a convolution along merged dimensions")
 }
 
-/// The sizes after batch and channels.
+/// The sizes of the spatial dimensions.
 fn spatial(x: Value<'_>) -> Vec<i64> {
     x.dims().split_off(2.min(x.rank()))
 }
 
-/// How a kernel passes over its input; every list is over the spatial dimensions.
+/// The window parameters of a convolution. Every list has one element for each spatial dimension.
 struct Geometry {
     strides: Vec<i64>,
     padding: Vec<i64>,
@@ -98,7 +105,7 @@ impl Geometry {
         self.strides.len()
     }
 
-    /// How far a kernel of `size` elements reaches beyond its first.
+    /// The distance from the first element of a dilated kernel of `size` elements to its last.
     fn reach(&self, i: usize, size: i64) -> i64 {
         self.dilation[i] * (size - 1)
     }
@@ -120,9 +127,8 @@ impl Geometry {
         Ok((0..self.spatial()).map(size).collect())
     }
 
-    /// The convolution of deep learning: each output element is the product of the kernel with the
-    /// part of the input that it lies on. `sizes` are the output's; `weight` is (output, input /
-    /// groups, …).
+    /// The forward convolution (a cross-correlation). `sizes` are the spatial sizes of the output; `weight` is
+    /// [output channels, input channels / groups, ...].
     fn correlate<'b>(&self, x: Value<'b>, weight: Value<'b>, sizes: &[i64]) -> Value<'b> {
         let (inputs, kernel) = (spatial(x), spatial(weight));
         if let Some(windows) = self.depthwise(x.dim(1), &kernel, &inputs, sizes) {
@@ -141,7 +147,7 @@ impl Geometry {
         })
     }
 
-    /// Padding such that the output has `sizes`.
+    /// The padding with which the output has `sizes`.
     fn padding_for(&self, inputs: &[i64], kernel: &[i64], sizes: &[i64]) -> Vec<(i64, i64)> {
         (0..self.spatial())
             .map(|i| {
@@ -151,8 +157,8 @@ impl Geometry {
             .collect()
     }
 
-    /// The gradient with respect to an input of `sizes`: the adjoint of [`Geometry::correlate`] in its
-    /// input, which is also the transposed convolution.
+    /// The gradient of an input with spatial sizes `sizes`: the adjoint of [`Geometry::correlate`] in its input, and
+    /// the transposed convolution.
     fn input_gradient<'b>(&self, grad: Value<'b>, weight: Value<'b>, sizes: &[i64]) -> Value<'b> {
         let (kernel, outputs) = (spatial(weight), spatial(grad));
         if let Some(windows) = self.depthwise(grad.dim(1), &kernel, sizes, &outputs).filter(|_| weight.dim(1) == 1) {
@@ -179,8 +185,8 @@ impl Geometry {
         })
     }
 
-    /// The gradient with respect to a kernel of `sizes`: the output's gradient passes over the input,
-    /// the batch being what is summed over.
+    /// The gradient of a kernel with spatial sizes `sizes`: convolves the input with the output's gradient and sums
+    /// over the batch.
     fn weight_gradient<'b>(&self, x: Value<'b>, grad: Value<'b>, sizes: &[i64]) -> Value<'b> {
         let (inputs, outputs) = (spatial(x), spatial(grad));
         if let Some(windows) = self.depthwise(x.dim(1), sizes, &inputs, &outputs) {
@@ -218,13 +224,13 @@ impl Geometry {
 
     // ---- groups ----------------------------------------------------------------------------------
 
-    /// How many groups, of so many channels each, make one dense convolution.
+    /// How many groups, each with `inputs` and `outputs` channels, are joined to one dense convolution.
     fn gathered_groups(&self, inputs: i64, outputs: i64) -> i64 {
         let most = (DENSE_CHANNELS / inputs.max(outputs).max(1)).max(1);
         (1..=most.min(self.groups)).rev().find(|count| self.groups % count == 0).unwrap_or(1)
     }
 
-    /// Applies a dense convolution to gathered groups.
+    /// Applies a dense convolution to joined groups.
     fn by_dense_groups<'b>(
         &self,
         x: Value<'b>,
@@ -249,8 +255,8 @@ impl Geometry {
 
     // ---- depthwise -------------------------------------------------------------------------------
 
-    /// The kernel's windows over an input, where each of `channels` has a kernel of its own that is
-    /// small enough to be written out.
+    /// The windows of a depthwise convolution: each of `channels` has its own kernel, which is small enough to be
+    /// written as slices.
     fn depthwise(&self, channels: i64, kernel: &[i64], inputs: &[i64], outputs: &[i64]) -> Option<Windows> {
         let windows = Windows {
             kernel: kernel.to_vec(),
@@ -264,7 +270,7 @@ impl Geometry {
     }
 }
 
-/// The sum over the taps of what `seen` says of each times the weight there, one per channel.
+/// The sum over taps of `seen(tap)` times the weight of the tap, per channel.
 fn sum_of_taps<'b>(windows: &Windows, weight: Value<'b>, seen: impl Fn(&[i64]) -> Value<'b>) -> Value<'b> {
     let channels = weight.dim(0);
     let mut column = vec![1; weight.rank()];
@@ -287,7 +293,7 @@ fn repeat_channels<'b>(x: Value<'b>, channels: i64) -> Value<'b> {
     x.broadcast_in_dim(&repeated, &places).reshape(&dims)
 }
 
-/// The kernel of a dense convolution that does what `groups` groups do: zero where groups would mix.
+/// The kernel of a dense convolution that is equivalent to `groups` groups: zero between different groups.
 fn block_diagonal<'b>(weight: Value<'b>, groups: i64) -> Value<'b> {
     if groups == 1 {
         return weight;

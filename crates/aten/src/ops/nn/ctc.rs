@@ -1,7 +1,7 @@
-//! Connectionist temporal classification: the likelihood of a sequence of labels under all its alignments
-//! with a longer sequence of predictions (Graves et al. 2006, by their forward-backward algorithm).
+//! Connectionist temporal classification: the likelihood of a sequence of labels over all its alignments with a
+//! longer sequence of predictions, by the forward-backward algorithm (Graves et al., 2006).
 //!
-//! Labels are extended with blanks between, before and after them: 2 · S + 1 states for S labels.
+//! Blanks are inserted before, between and after the labels: S labels give 2 · S + 1 states.
 
 use stablehlo::{DType, DotDims, Number, Value};
 
@@ -15,13 +15,13 @@ pub(crate) const ROWS: &[Row] = &[many(&["_ctc_loss"], forward), one(&["_ctc_los
 const NEVER: f64 = f64::NEG_INFINITY;
 
 struct Problem<'b> {
-    /// The class of each state: batch, state (int32).
+    /// The class of each state: [batch, state] (int32).
     classes: Value<'b>,
-    /// The log probability of each state's class: time, batch, state.
+    /// The log probability of each state's class: [time, batch, state].
     emissions: Value<'b>,
-    /// Whether a state may follow the one two before it, skipping a blank: batch, state.
+    /// Whether the state two before may precede a state, which skips a blank: [batch, state].
     skips: Value<'b>,
-    /// How many predictions and how many states a sample has: batch, 1 (int32).
+    /// The number of predictions and of states of each sample: [batch, 1] (int32).
     times: Value<'b>,
     states: Value<'b>,
 }
@@ -38,7 +38,7 @@ impl<'b> Problem<'b> {
         let targets = cx.tensor("targets")?.convert(DType::I32);
         let longest = target_lengths.iter().copied().max().unwrap_or(0);
         let labels = if targets.rank() == 1 {
-            // The samples' labels follow one another.
+            // The labels of all samples are concatenated.
             let starts: Vec<i64> = (0..target_lengths.len()).map(|i| target_lengths[..i].iter().sum()).collect();
             let place = b.iota(DType::I32, &[batch, longest], 1) + per_sample(&starts);
             take_flat(targets.pad_axis(0, 0, 0, 1), place.min(targets.numel()))
@@ -62,19 +62,19 @@ impl<'b> Problem<'b> {
         })
     }
 
-    /// State numbers: batch, state.
+    /// State numbers: [batch, state].
     fn state(&self) -> Value<'b> {
         self.classes.builder().iota(DType::I32, &self.classes.dims(), 1)
     }
 
-    /// Whether a state is one of the two in which an alignment may end.
+    /// Whether a state is one of the two last states, in which an alignment may end.
     fn is_last(&self) -> Value<'b> {
         let from_end = self.states - self.state();
         from_end.eq(1) | from_end.eq(2)
     }
 }
 
-/// Moves states `by` places up (or down when negative); `fill` comes in.
+/// Shifts states up by `by` (down if negative) and inserts `fill`.
 fn shifted<'b>(x: Value<'b>, by: i64, fill: impl Into<Number>) -> Value<'b> {
     x.pad_axis(x.rank() - 1, fill, by, -by)
 }
@@ -85,7 +85,7 @@ fn log_sum<'b>(a: Value<'b>, b: Value<'b>, c: Value<'b>) -> Value<'b> {
     ((a - shift).exp() + (b - shift).exp() + (c - shift).exp()).log() + shift
 }
 
-/// The row of a (time, batch, state) value at a time (0-d).
+/// The row of a [time, batch, state] value at a time (0-d).
 fn at_time<'b>(x: Value<'b>, time: Value<'b>) -> Value<'b> {
     let dims = x.dims();
     let zero = time.splat_like(0);
@@ -97,7 +97,8 @@ fn with_time<'b>(x: Value<'b>, time: Value<'b>, row: Value<'b>) -> Value<'b> {
     x.dynamic_update_slice(row.unsqueeze(0), &[time, zero, zero])
 }
 
-/// The log probability of having emitted everything up to and with each time and being in each state.
+/// For each time and state, the log probability of emitting the labels up to and including that time and being in
+/// that state.
 fn alphas<'b>(problem: &Problem<'b>) -> Value<'b> {
     let b = problem.classes.builder();
     let emissions = problem.emissions;
@@ -120,7 +121,7 @@ fn alphas<'b>(problem: &Problem<'b>) -> Value<'b> {
     state[2]
 }
 
-/// The log probability of emitting everything from each time on, having been in each state.
+/// For each time and state, the log probability of emitting the remaining labels from that time on, given that state.
 fn betas<'b>(problem: &Problem<'b>) -> Value<'b> {
     let b = problem.classes.builder();
     let emissions = problem.emissions;
@@ -150,11 +151,11 @@ fn forward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let dtype = cx.ty("log_probs")?.dtype;
     let problem = Problem::of(cx)?;
     let alphas = alphas(&problem);
-    // The two last states at each sample's last time.
+    // The two last states at the last time of each sample.
     let time = cx.b().iota(DType::I32, &alphas.dims(), 0);
     let ends = time.eq(problem.times - 1) & problem.is_last();
     let likelihood = crate::common::reductions::log_sum_exp(ends.select(alphas, NEVER), &[0, 2]);
-    // Nothing predicted: certain if nothing was to be.
+    // Without predictions, the loss is zero if there are no labels.
     let trivial = (problem.times.eq(0) & problem.states.eq(1)).squeeze(1);
     let loss = trivial.select(likelihood.splat_like(0), -likelihood);
     Ok(vec![loss.convert(dtype), alphas.transpose(&[1, 0, 2]).convert(dtype)])
@@ -166,12 +167,13 @@ fn backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let dims = log_probs.dims();
     let loss = cx.tensor("neg_log_likelihood")?.convert(wide).unsqueeze(1);
     let alphas = cx.tensor("log_alpha")?.convert(wide).transpose(&[1, 0, 2]);
-    // How likely each state is at each time, given the labels; both factors hold the emission.
+    // The log probability of each state at each time, given the labels. Both factors contain the emission, so it is
+    // subtracted once.
     let joint = alphas + betas(&problem) - problem.emissions + loss;
     let time = cx.b().iota(DType::I32, &joint.dims(), 0);
     let possible = time.lt(problem.times) & problem.state().lt(problem.states);
     let posterior = (possible & problem.emissions.gt(NEVER)).select(joint.exp(), 0);
-    // States of one class add up: a product with the 0-1 matrix of states and classes.
+    // Adds the states of each class by a product with the 0-1 matrix of states and classes.
     let class = cx.b().iota(DType::I32, &[dims[1], problem.classes.dim(1), dims[2]], 2);
     let membership = class.eq(problem.classes.unsqueeze(2)).convert(wide);
     let by_class = DotDims { lhs_batch: vec![1], rhs_batch: vec![0], lhs_contract: vec![2], rhs_contract: vec![1] };

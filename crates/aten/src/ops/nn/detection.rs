@@ -1,4 +1,4 @@
-//! What torchvision adds for finding objects: its operators are C++ kernels that have no decomposition.
+//! Torchvision's operators for object detection. They are C++ kernels without decompositions.
 
 use stablehlo::{DType, DotDims, Precision, Value};
 
@@ -29,8 +29,8 @@ pub(crate) const ROWS: &[Row] = &[
 
 // ---- non-maximum suppression -----------------------------------------------------------------------------
 
-/// The boxes that overlap no better one by more than the threshold, from the best score on. One after another: whether
-/// a box counts depends on all that come before it.
+/// Keeps, in order of decreasing score, each box whose overlap with every better kept box is at most the threshold.
+/// The loop is sequential, because each decision depends on all earlier ones.
 fn nms<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let (boxes, scores) = (cx.tensor("dets")?, cx.tensor("scores")?);
     if boxes.rank() != 2 {
@@ -56,7 +56,7 @@ fn nms<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let (_, order) = sorted(scores, 0, true);
     let boxes = Places::slices(&boxes.dims(), 0, order).read(boxes.convert(float_dtype(boxes.dtype()).opmath()));
     let [left, top, right, bottom] = [0, 1, 2, 3].map(|side| boxes.select_axis(1, side));
-    // A threshold is a double, which a product of single precision may equal when rounded.
+    // The threshold is a double. In float32, a quotient could round to it.
     let threshold = cx.scalar("iou_threshold", DType::F64)?;
     let state = [
         b.scalar(0, DType::I64),
@@ -89,19 +89,23 @@ fn nms<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 
 // ---- regions of interest ---------------------------------------------------------------------------------
 
-/// How much each place of the features counts for each bin of a region. Bilinear samples on a grid are a product of what
-/// counts along the height and along the width, so pooling is two products of matrices; a feature that is not finite
-/// shows in all regions of its channel.
+/// The weights of feature positions for the bins of regions. Let r = region, p = bin row, q = bin column, b = image,
+/// c = channel, h = row, w = column. Bilinear samples on a grid are separable, so pooling is two matrix products:
+///
+///     pool:      rows [r, p, b, h] features [b, c, h, w] -> [r, p, c, w];  [r, p, c, w] columns [r, q, w] -> [r, c, p, q]
+///     gradient:  the transposed products, in reverse order
+///
+/// A feature that is not finite affects all regions of its channel.
 struct Sampling<'b> {
-    /// Regions × bins × images × height; × width for the other.
+    /// Rows: [r, p, b, h]. Columns: [r, q, w].
     rows: Value<'b>,
     columns: Value<'b>,
-    /// Of each region.
+    /// The number of samples of each bin, for each region.
     samples: Value<'b>,
 }
 
 impl<'b> Sampling<'b> {
-    /// Of features of these dimensions: images, channels, height, width.
+    /// From features of dimensions [images, channels, height, width].
     fn of(cx: &Cx<'b>, dims: &[i64], dtype: DType) -> Result<Sampling<'b>> {
         let (b, dtype) = (cx.b(), float_dtype(dtype).opmath());
         let rois = cx.tensor("rois")?;
@@ -137,7 +141,7 @@ impl<'b> Sampling<'b> {
         pooled / self.samples_of_each()
     }
 
-    /// The gradient of the features from that of the regions.
+    /// The gradient of the features from the gradient of the regions.
     fn spread(&self, grad: Value<'b>) -> Value<'b> {
         let grad = grad / self.samples_of_each();
         let rows = grad.dot_general(self.columns, &each_region(3, 1), self.dtype());
@@ -150,13 +154,13 @@ impl<'b> Sampling<'b> {
     }
 }
 
-/// Products of matrices of which each region has its own.
+/// A batched matrix product, with the region as the batch.
 fn each_region(lhs: usize, rhs: usize) -> DotDims {
     DotDims { lhs_batch: vec![0], rhs_batch: vec![0], lhs_contract: vec![lhs], rhs_contract: vec![rhs] }
 }
 
-/// Regions × bins × places: how much each place counts for a bin's samples together. `start`, the bins' `length` and the
-/// number of `samples` in each are those of the regions; the data decide the latter.
+/// Regions × bins × positions: the total weight of each position for the samples of a bin. `start`, the bins'
+/// `length` and the number of `samples` are given for each region; `samples` depends on the data.
 fn weights<'b>(start: Value<'b>, length: Value<'b>, samples: Value<'b>, bins: i64, size: i64) -> Value<'b> {
     let (b, dtype, count) = (start.builder(), start.dtype(), start.dim(0));
     let dims = [count, bins, size];

@@ -35,7 +35,7 @@ pub(crate) const ROWS: &[Row] = &[
     .baked(&["p"]),
 ];
 
-/// The exponent of a distance; the exponents 0 and infinity count and select.
+/// The exponent of a distance. Exponent 0 counts non-zero differences; infinity takes the largest.
 #[derive(Clone, Copy)]
 enum Norm {
     Zero,
@@ -56,7 +56,7 @@ impl Norm {
         })
     }
 
-    /// The norm of the last dimension.
+    /// The norm over the last dimension.
     fn distance<'b>(self, differences: Value<'b>) -> Value<'b> {
         let last = [differences.rank() - 1];
         let size = differences.abs();
@@ -64,7 +64,7 @@ impl Norm {
             Norm::Zero => size.ne(0).convert(size.dtype()).reduce_sum(&last),
             Norm::One => size.reduce_sum(&last),
             Norm::Two => size.square().reduce_sum(&last).sqrt(),
-            // Nothing is at no distance from nothing.
+            // The distance of empty vectors is 0.
             Norm::Infinity => size.reduce_max(&last).max(0),
             Norm::Other(p) => {
                 size.pow(size.splat_like(p)).reduce_sum(&last).pow(size.builder().scalar(1.0 / p, size.dtype()))
@@ -72,7 +72,7 @@ impl Norm {
         }
     }
 
-    /// The derivative of a distance in each difference; 0 where that does not exist.
+    /// The derivative of a distance by each difference; 0 where it does not exist.
     fn slope<'b>(self, differences: Value<'b>, distance: Value<'b>) -> Value<'b> {
         let (sign, size) = (differences.sign(), differences.abs());
         let steep = |value: Value<'b>| distance.eq(0).select(value.splat_like(0), value);
@@ -90,7 +90,7 @@ impl Norm {
     }
 }
 
-/// From how many rows on PyTorch computes Euclidean distances by a product.
+/// The number of rows from which PyTorch computes Euclidean distances by a matrix product.
 const MANY_ROWS: i64 = 25;
 
 fn cdist<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
@@ -110,20 +110,20 @@ fn cdist<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     Ok((rows + columns - times(x, transposed(y)) * 2).max(0).sqrt())
 }
 
-/// Every row of `x` less every row of `y`: (…, rows of x, rows of y, columns).
+/// The differences of all pairs of rows: [..., rows of x, rows of y, columns].
 fn differences<'b>(x: Value<'b>, y: Value<'b>) -> Result<Value<'b>> {
     let (x, y) = same_batch(x, y)?;
     Ok(x.unsqueeze(x.rank() - 1) - y.unsqueeze(y.rank() - 2))
 }
 
-/// The places, in a flat matrix of all pairs of rows of `x`, of those whose first row comes first.
+/// The positions of pairs (i, j) with i < j in the flat matrix of all pairs of rows of `x`.
 fn pairs(x: Value<'_>) -> Value<'_> {
     let (b, rows) = (x.builder(), x.dim(0));
     let number = |axis: usize| b.iota(DType::I32, &[rows, rows], axis);
     Chosen::new(number(0).lt(number(1)).flatten()).positions().slice_axis(0, 0, rows * (rows - 1) / 2)
 }
 
-/// The symmetric matrix of all pairs of rows of `x` that has `values` at [`pairs`].
+/// The symmetric matrix of all pairs of rows of `x`, with `values` at the positions of [`pairs`].
 fn both_ways<'b>(x: Value<'b>, values: Value<'b>) -> Value<'b> {
     let rows = x.dim(0);
     let zeros = x.builder().splat(0, values.dtype(), &[rows * rows]);

@@ -26,7 +26,7 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["_embedding_bag_per_sample_weights_backward"], per_sample_weights_backward),
 ];
 
-/// The rows of `weight` that `indices` (of any rank) name.
+/// The rows of `weight` at `indices` (of any rank).
 fn rows<'b>(weight: Value<'b>, indices: Value<'b>) -> Value<'b> {
     Places::slices(&weight.dims(), 0, narrow(indices, weight.dim(0))).read(weight)
 }
@@ -37,16 +37,16 @@ fn sums_at<'b>(size: i64, index: Value<'b>, values: Value<'b>) -> Value<'b> {
     Places::flat(size, narrow(index, size)).write(zeros, values, Combine::Add)
 }
 
-/// How often the word at each place occurs among all.
+/// For each word, the number of its occurrences.
 fn frequencies<'b>(words: Value<'b>, count: i64) -> Value<'b> {
     let ones = words.builder().splat(1, DType::I32, &words.dims());
     rows(sums_at(count, words, ones), words)
 }
 
-/// A `count × width` matrix of sums of rows; rows of the padding word are left out.
+/// A `count × width` matrix of sums of rows. Rows of the padding word are left out.
 fn add_rows<'b>(count: i64, words: Value<'b>, updates: Value<'b>, padding: i64) -> Value<'b> {
     let words = narrow(words, count);
-    // Out of range, so that the row is dropped.
+    // An index out of range, so that the scatter drops the row.
     let words = if padding >= 0 { words.eq(padding).select(words.splat_like(count), words) } else { words };
     let zeros = words.builder().splat(0, updates.dtype(), &[count, updates.dim(1)]);
     Places::slices(&zeros.dims(), 0, words).write(zeros, updates, Combine::Add)
@@ -65,8 +65,8 @@ fn embedding_dense_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     Ok(add_rows(count, words, updates, cx.int("padding_idx")?).convert(grad.dtype()))
 }
 
-/// Rows that are named and whose norm exceeds `max_norm` are scaled down to it. A row that is named twice
-/// is written twice, with the same values.
+/// Scales the indexed rows whose norm exceeds `max_norm` down to it. A row that is indexed twice is written twice
+/// with the same values.
 fn embedding_renorm<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let weight = cx.tensor("self")?;
     let places = Places::slices(&weight.dims(), 0, narrow(cx.tensor("indices")?.flatten(), weight.dim(0)));
@@ -81,7 +81,7 @@ fn embedding_renorm<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 
 // ---- bags ----------------------------------------------------------------------------------------
 
-/// What a bag's rows become.
+/// How the rows of a bag are reduced.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Sum,
@@ -98,13 +98,13 @@ fn mode(cx: &Cx<'_>) -> Result<Mode> {
     }
 }
 
-/// True for words that count: all but the padding word.
+/// True for all words but the padding word.
 fn counting(words: Value<'_>, padding: i64) -> Value<'_> {
     words.ne(padding)
 }
 
-/// Returns the bags, the bag of each word, the size of each bag (without padding), and for the maximum
-/// the word that each element came from (-1 in empty bags).
+/// Returns the bags, the bag of each word, the size of each bag (without padding), and for the maximum the word that
+/// each element came from (-1 in empty bags).
 fn embedding_bag<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let (weight, words, offsets) = (cx.tensor("weight")?, cx.tensor("indices")?, cx.tensor("offsets")?);
     let (number, count) = (Check::NUMBER, weight.dim(0));
@@ -136,7 +136,7 @@ fn embedding_bag<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
         Mode::Sum => (joined, b.splat(0, words.dtype(), &[0])),
         Mode::Mean => (joined / size_column.max(1).convert(wide), b.splat(0, words.dtype(), &[0])),
         Mode::Max => {
-            // The first word that has the maximum: the smallest position among those that have it.
+            // The first word with the maximum: the smallest position among those that have it.
             let position = b.iota(DType::I32, &[samples, width], 0);
             let wins = values.eq(bag_rows.read(joined)) & counts.unsqueeze(1);
             let candidates = wins.select(position, samples);
@@ -162,7 +162,7 @@ fn embedding_bag_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     if mode == Mode::Max {
         let winners = narrow(cx.tensor("maximum_indices")?, count);
         let zeros = cx.b().splat(0, wide, &[count, grad.dim(1)]);
-        // Empty bags name word -1, which is out of range.
+        // Empty bags have word -1, which is out of range.
         return Ok(Places::along(0, winners).write(zeros, upstream, Combine::Add).convert(grad.dtype()));
     }
     let words = cx.tensor("indices")?;

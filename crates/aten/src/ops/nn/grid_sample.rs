@@ -1,4 +1,4 @@
-//! Sampling an image at the points of a grid, and the gradients.
+//! Samples an image at the points of a grid; gradients.
 
 use stablehlo::{DType, Value};
 
@@ -30,12 +30,12 @@ enum Padding {
     Reflection,
 }
 
-/// The input elements that make up a sample along one dimension; values are batch × points × taps.
+/// The input elements of a sample along one dimension. Values are [batch, points, taps].
 struct Taps<'b> {
     index: Value<'b>,
     inside: Value<'b>,
     weight: Value<'b>,
-    /// The weight's derivative in the grid's coordinate.
+    /// The derivative of the weight by the grid's coordinate.
     slope: Value<'b>,
 }
 
@@ -65,7 +65,7 @@ impl Sampler {
         })
     }
 
-    /// The taps along a dimension of `size` elements for coordinates (batch × points) between -1 and 1.
+    /// The taps along a dimension of `size` elements for coordinates [batch, points] between -1 and 1.
     fn taps<'b>(&self, coordinate: Value<'b>, size: i64) -> Taps<'b> {
         let b = coordinate.builder();
         let span = if self.align_corners { size - 1 } else { size } as f64;
@@ -84,7 +84,7 @@ impl Sampler {
                 (along([below, below + 1.0]), along([-part + 1.0, part]), along([-moved, moved]) * (span / 2.0))
             }
             Interpolation::Cubic => {
-                // The padding applies to each tap, not to the position.
+                // The padding mode applies to each tap, not to the position.
                 let below = position.floor();
                 let tap = b.iota(position.dtype(), &[1, 1, 4], 2) - 1.0;
                 let distance = position - below - tap;
@@ -96,7 +96,7 @@ impl Sampler {
         Taps { index: inside.select(place, 0.0).convert(DType::I32), inside, weight, slope }
     }
 
-    /// A position as the padding mode moves it, and the derivative of that.
+    /// A position after the padding mode, and its derivative.
     fn padded<'b>(&self, position: Value<'b>, size: i64) -> (Value<'b>, Value<'b>) {
         let last = (size - 1) as f64;
         let one = position.splat_like(1);
@@ -132,11 +132,11 @@ fn cubic_slope<'b>(distance: Value<'b>) -> Value<'b> {
     distance.lt(0.0).select(-slope, slope)
 }
 
-/// For each point, the elements that its sample is made of; values are batch × points × elements.
+/// For each point, the elements of its sample. Values are [batch, points, elements].
 struct Sampling<'b> {
-    /// By spatial dimension of the image.
+    /// One for each spatial dimension of the image.
     taps: Vec<Taps<'b>>,
-    /// The row of an element among all images' elements.
+    /// The row of an element among the elements of all images.
     row: Value<'b>,
     inside: Value<'b>,
 }
@@ -161,7 +161,7 @@ impl<'b> Sampling<'b> {
         Ok(Sampling { inside: inside.unwrap_or(image.eq(image)), row, taps })
     }
 
-    /// The product of the weights, with the slope in place of dimension `sloped`'s weight.
+    /// The product of the weights. If `sloped` is given, the slope replaces the weight of that dimension.
     fn weight(&self, sloped: Option<usize>) -> Value<'b> {
         let factors =
             self.taps.iter().enumerate().map(|(i, taps)| if sloped == Some(i) { taps.slope } else { taps.weight });
@@ -169,19 +169,19 @@ impl<'b> Sampling<'b> {
         self.inside.select(product, 0)
     }
 
-    /// The elements, batch × points × elements × channels; zero outside the image.
+    /// The elements: [batch, points, elements, channels]; zero outside the image.
     fn read(&self, rows: Value<'b>) -> Value<'b> {
         self.inside.unsqueeze(3).select(Places::slices(&rows.dims(), 0, self.row).read(rows), 0)
     }
 }
 
-/// Combines every element of the last dimension of `a` with every one of `b`, in one dimension.
+/// Combines all pairs of elements of the last dimensions of `a` and `b` into one dimension.
 fn each_with_each<'b>(a: Value<'b>, b: Value<'b>, combine: impl Fn(Value<'b>, Value<'b>) -> Value<'b>) -> Value<'b> {
     let all = combine(a.unsqueeze(3), b.unsqueeze(2));
     all.reshape(&[all.dim(0), all.dim(1), all.dim(2) * all.dim(3)])
 }
 
-/// (batch, channels, …) as (batch · elements) × channels.
+/// [batch, channels, ...] as [batch · elements, channels].
 fn channel_rows<'b>(x: Value<'b>) -> Value<'b> {
     let (batch, channels) = (x.dim(0), x.dim(1));
     let elements: i64 = x.dims()[2..].iter().product();
@@ -214,7 +214,7 @@ fn sample_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let of_input =
         spread.reshape(&[batch, rows.dim(0) / batch.max(1), channels]).swap_axes(1, 2).reshape(&input.dims());
 
-    // How much each element agrees with the gradient.
+    // The inner product of each element with the gradient, over channels.
     let agreement = (sampling.read(rows) * grad).reduce_sum(&[3]);
     let slope = |i: usize| (agreement * sampling.weight(Some(i))).reduce_sum(&[2]).unsqueeze(2);
     let slopes: Vec<Value<'b>> = (0..sampling.taps.len()).rev().map(slope).collect();

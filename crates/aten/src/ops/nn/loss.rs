@@ -1,4 +1,4 @@
-//! Losses of corresponding elements of a prediction and a target.
+//! Elementwise losses of a prediction and a target.
 
 use stablehlo::{DType, DTypes, Value};
 
@@ -28,7 +28,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["huber_loss"], |cx| {
         let (own, promoted) = (cx.ty("self")?.dtype, cx.promoted(&["self", "target"])?);
         if !own.is_float() {
-            // PyTorch makes room for the result in the prediction's dtype.
+            // PyTorch allocates the result in the prediction's dtype.
             let [from, to] = [promoted, own].map(scalar_type_name);
             let message = format!("result type {from} can't be cast to the desired output type {to}");
             return Err(Error::runtime(message));
@@ -53,7 +53,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
                 let message = format!("all elements of {name} should be between 0 and 1");
                 cx.check_fractions(numbers, Error::runtime(message));
             }
-            // PyTorch limits each logarithm to -100, so that a certain mistake has a finite loss.
+            // PyTorch clamps each logarithm to at least -100, so that the loss is finite for a probability of 0.
             let (yes, no) = (x.log().max(-100.0), (-x).log_1p().max(-100.0));
             Ok(weighted(cx, -(target * yes + (target.splat_like(1.0) - target) * no)))
         })
@@ -82,7 +82,7 @@ fn softplus(x: Value<'_>) -> Value<'_> {
     x.max(0.0) + (-x.abs()).exp().log_1p()
 }
 
-/// An elementwise loss times the argument `weight`, if there is one.
+/// An elementwise loss times the argument `weight`, if given.
 fn weighted<'b>(cx: &Cx<'b>, loss: Value<'b>) -> Value<'b> {
     wide_or_none(cx, "weight", loss.dtype()).map_or(loss, |weight| loss * weight)
 }

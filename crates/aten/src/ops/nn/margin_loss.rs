@@ -1,4 +1,4 @@
-//! Hinge losses between the score of the right classes and those of the others.
+//! Hinge losses between the scores of the target classes and of the others.
 
 use stablehlo::{DType, DTypes, Value};
 
@@ -30,7 +30,7 @@ pub(crate) const ROWS: &[Row] = &[
     .baked(&["p"]),
     many(&["multilabel_margin_loss_forward"], |cx| {
         let labels = Labels::of(cx)?;
-        // For each pair (label, other): how far the other's score comes too close.
+        // For each pair (label, other class), the amount by which the margin is violated.
         let losses = labels.excess().reduce_sum(&[1, 2]) / labels.scores.dim(1) as f64;
         let is_target = labels.is_target.convert(cx.ty("self")?.dtype).reshape(&cx.ty("target")?.dims);
         Ok(vec![reduced(cx, losses)?, is_target])
@@ -42,7 +42,7 @@ pub(crate) const ROWS: &[Row] = &[
         let size = labels.scores.dim(1);
         let pairs = excess.gt(0.0).convert(excess.dtype()) / size as f64;
         let as_other = pairs.reduce_sum(&[1]);
-        // A label gets minus what its pairs give to the others.
+        // The gradient of a label is minus the sum over its pairs.
         let class = cx.b().iota(DType::I32, &excess.dims(), 2);
         let own = class.eq(labels.classes.unsqueeze(2)) & labels.present.unsqueeze(2);
         let as_label = own.convert(pairs.dtype()) * pairs.reduce_sum(&[2]).unsqueeze(2);
@@ -50,7 +50,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
 ];
 
-/// The losses of the samples of a batch, reduced; those of a lone sample have no dimension.
+/// Reduces the losses of the samples. The loss of an unbatched sample is 0-d.
 fn reduced<'b>(cx: &Cx<'b>, losses: Value<'b>) -> Result<Value<'b>> {
     let ty = cx.ty("self")?;
     let losses = if ty.dims.len() < 2 { losses.reshape(&[]) } else { losses };
@@ -66,16 +66,16 @@ fn gradient<'b>(cx: &Cx<'b>, derivative: Value<'b>) -> Result<Value<'b>> {
     Ok((derivative * grad).reshape(&ty.dims).convert(ty.dtype))
 }
 
-/// A value as one row per sample; a lone sample is a batch of one.
+/// A value with one row per sample. An unbatched sample becomes a batch of one.
 fn rows<'b>(cx: &Cx<'b>, name: &str) -> Result<Value<'b>> {
     let x = cx.tensor(name)?;
     Ok(if x.rank() < 2 { x.reshape(&[1, x.numel()]) } else { x })
 }
 
-/// The parts of a multi-class margin loss: sample, class.
+/// The parts of a multi-class margin loss: [sample, class].
 struct Hinge<'b> {
     squared: bool,
-    /// By how much a class comes closer to the target's score than the margin; 0 at the target.
+    /// The amount by which each class violates the margin; 0 at the target.
     excess: Value<'b>,
     is_target: Value<'b>,
     /// The weight of the sample's target.
@@ -100,15 +100,15 @@ impl<'b> Hinge<'b> {
     }
 }
 
-/// The parts of a multi-label margin loss. A row of the target lists classes up to the first negative one.
+/// The parts of a multi-label margin loss. A row of the target lists classes, up to the first negative number.
 struct Labels<'b> {
-    /// Sample, class.
+    /// [sample, class].
     scores: Value<'b>,
-    /// Sample, place in the list (int32): the class, 0 behind the end.
+    /// [sample, index in the list] (int32): the class; 0 after the end of the list.
     classes: Value<'b>,
-    /// Sample, place in the list: whether it is before the end.
+    /// [sample, index in the list]: whether it is before the end of the list.
     present: Value<'b>,
-    /// Sample, class: whether the class is in the list.
+    /// [sample, class]: whether the class is in the list.
     is_target: Value<'b>,
 }
 
@@ -126,8 +126,8 @@ impl<'b> Labels<'b> {
         Ok(Labels { scores, classes, present, is_target })
     }
 
-    /// Sample, place in the list, class: `max(0, 1 - score(label) + score(class))` for each label and each class
-    /// that is not one.
+    /// [sample, index in the list, class]: `max(0, 1 - score(label) + score(class))` for each label and each class
+    /// that is not a label.
     fn excess(&self) -> Value<'b> {
         let label = take_along(self.scores, 1, self.classes).unsqueeze(2);
         let excess = (self.scores.unsqueeze(1) - label + 1.0).max(0.0);

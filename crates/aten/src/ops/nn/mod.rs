@@ -1,4 +1,4 @@
-//! What PyTorch's neural network modules compute: convolution, pooling, normalization, losses and their gradients.
+//! Operators of PyTorch's neural network modules: convolution, pooling, normalization, losses and their gradients.
 
 pub(crate) mod batch_norm;
 pub(crate) mod conv;

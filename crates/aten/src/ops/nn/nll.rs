@@ -14,17 +14,17 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["nll_loss_backward", "nll_loss2d_backward"], backward),
 ]);
 
-/// The target classes of a prediction whose dimension `axis` is over the classes.
+/// The target classes of a prediction whose dimension `axis` is the class.
 struct Targets<'b> {
-    /// The position of the class, which the prediction has and the target lacks.
+    /// The class dimension, which the target does not have.
     axis: usize,
-    /// The class numbers as they are given, 0 where ignored; of the prediction's shape but 1 along `axis`.
+    /// The given class numbers, 0 where ignored. Shape of the prediction, but 1 along `axis`.
     named: Value<'b>,
-    /// The same for indexing.
+    /// The class numbers as gather indices, same shape.
     classes: Value<'b>,
-    /// Where the target counts, in the same shape.
+    /// Whether the target is not ignored, same shape.
     counts: Value<'b>,
-    /// The class's weight, 0 where ignored, in the same shape.
+    /// The weight of the class, 0 where ignored, same shape.
     weights: Value<'b>,
 }
 
@@ -66,7 +66,7 @@ fn forward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
         error,
     );
     let chosen = take_along(prediction, targets.axis, targets.classes).convert(wide.dtype());
-    // Selected instead of multiplied: an ignored prediction may be infinite.
+    // Selects instead of multiplying, because an ignored prediction may be infinite.
     let elements = targets.counts.select(-chosen * targets.weights, 0);
     let total_weight = targets.weights.reduce_sum(&all_axes(elements));
     let sum = elements.reduce_sum(&all_axes(elements));
@@ -89,7 +89,7 @@ fn backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
         Reduction::Mean => grad.reshape(&[]) / cx.tensor("total_weight")?.convert(wide).reshape(&[]),
         _ => grad.reshape(&[]),
     };
-    // A comparison with the class numbers fuses, where a scatter would not.
+    // A comparison with the class numbers fuses; a scatter would not.
     let class = cx.b().iota(DType::I32, &prediction.dims(), targets.axis);
     let chosen = class.eq(targets.classes) & targets.counts;
     Ok(chosen.select(-(grad * targets.weights), 0).convert(dtype))

@@ -1,5 +1,10 @@
 //! Normalization within a sample: layer norm, group norm and root mean square norm.
 //!
+//! Let x = input, g = gradient of the output times weight, mean(·) = the mean over the normalized dimensions:
+//!
+//!     layer norm:  x̂ = (x - mean(x)) · rstd;  g_input = (g - mean(g) - x̂ · mean(g · x̂)) · rstd
+//!     rms norm:    x̂ = x · rstd;              g_input = (g - x̂ · mean(g · x̂)) · rstd
+//!
 //! Statistics are computed and saved in float32 for 16-bit inputs.
 
 use stablehlo::{DTypes, Value};
@@ -19,17 +24,15 @@ pub(crate) const ROWS: &[Row] = &[
     many(&["_fused_rms_norm_backward"], rms_norm_backward).bounded(),
 ];
 
-// ---- shared with batch norm ----------------------------------------------------------------------
-
 // ---- layer norm ----------------------------------------------------------------------------------
 
-/// The dimensions of the batch, and those over which is normalized.
+/// The batch dimensions and the normalized dimensions.
 fn outer_and_inner(cx: &Cx<'_>, rank: usize) -> Result<(Vec<usize>, Vec<usize>)> {
     let outer = rank.saturating_sub(cx.ints("normalized_shape")?.len());
     Ok(((0..outer).collect(), (outer..rank).collect()))
 }
 
-/// The mean over `axes` and the reciprocal of the standard deviation, kept as dimensions of size 1.
+/// The mean over `axes` and the reciprocal of the standard deviation, with `axes` kept as dimensions of size 1.
 fn mean_and_rstd<'b>(cx: &Cx<'b>, x: Value<'b>, axes: &[usize]) -> Result<(Value<'b>, Value<'b>)> {
     let (mean, squares) = moments(x, axes);
     let variance = squares / x.count(axes, squares.dtype());
@@ -46,7 +49,7 @@ fn layer_norm<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     Ok(vec![output.convert(input.dtype()), mean, rstd])
 }
 
-/// The gradient at the input of `(x - mean(x)) · rstd` when `grad` is the one at its result `normalized`.
+/// The gradient of the input of `normalized = (x - mean(x)) · rstd`, given the gradient `grad` of `normalized`.
 fn centered_gradient<'b>(grad: Value<'b>, normalized: Value<'b>, rstd: Value<'b>, axes: &[usize]) -> Value<'b> {
     let level = mean(grad, axes).keep_dims(axes);
     let slope = mean(grad * normalized, axes).keep_dims(axes);
@@ -75,14 +78,14 @@ fn layer_norm_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
 
 // ---- group norm ----------------------------------------------------------------------------------
 
-/// The shape that group norm works in: batch, group, channel of the group, place.
+/// The shape that group norm is computed in: [batch, group, channel of the group, position].
 fn by_group(cx: &Cx<'_>, input: Value<'_>) -> Result<[i64; 4]> {
     let groups = cx.int("group")?;
     let places = input.dims()[2..].iter().product();
     Ok([input.dim(0), groups, cx.int("C")? / groups.max(1), places])
 }
 
-/// What a group is normalized over.
+/// The normalized dimensions of [`by_group`].
 const GROUP: [usize; 2] = [2, 3];
 
 fn group_norm<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
@@ -107,8 +110,8 @@ fn group_norm_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let rstd = statistic(cx.tensor("rstd")?);
     let normalized = (input.convert(wide).reshape(&dims) - statistic(cx.tensor("mean")?)) * rstd;
     let weight = wide_or_none(cx, "weight", wide).map(|weight| weight.reshape(&[dims[1], dims[2], 1]));
-    // Two sums over places serve all three gradients. The barriers keep XLA from summing over the batch in the
-    // same step, which is slow where the two are not adjacent.
+    // Two sums over positions are shared by all three gradients. The barriers keep XLA from also summing over the
+    // batch in the same step, which is slow because the dimensions are not adjacent.
     let sum = grad.reduce_sum(&[3]).barrier().unsqueeze(3);
     let product = (grad * normalized).reduce_sum(&[3]).barrier().unsqueeze(3);
     let group_mean =

@@ -36,16 +36,16 @@ pub(crate) const ROWS: &[Row] = &[
     .bounded(),
 ];
 
-/// What lies beyond the first and last element.
+/// How elements outside the input are chosen.
 #[derive(Clone, Copy)]
 enum Edge {
-    /// The elements before it, mirrored.
+    /// Mirrors the elements at the edge.
     Reflect,
-    /// The element itself.
+    /// Repeats the element at the edge.
     Replicate,
 }
 
-/// Dimensions with what is added before and after (negative: cut). PyTorch lists the last dimension first.
+/// Dimensions with their padding before and after (negative: sliced off). PyTorch lists the last dimension first.
 fn by_axis<T: Clone + Debug>(pads: &[T], rank: usize) -> Result<Vec<(usize, T, T)>> {
     if pads.len() % 2 != 0 || pads.len() / 2 > rank {
         return Err(Error::runtime(format!("padding {pads:?} does not suit a tensor of {rank} dimensions")));
@@ -53,7 +53,7 @@ fn by_axis<T: Clone + Debug>(pads: &[T], rank: usize) -> Result<Vec<(usize, T, T
     Ok(pads.chunks(2).enumerate().map(|(i, pair)| (rank - 1 - i, pair[0].clone(), pair[1].clone())).collect())
 }
 
-/// `constant_pad_nd` where sizes are bounded, of the tensor or of what is added: the result gets as long as `dims`.
+/// `constant_pad_nd` if sizes of the tensor or of the padding are bounded. `dims` are the sizes of the result.
 fn bounded<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[Dim], fill: Value<'b>) -> Result<Value<'b>> {
     let mut result = x;
     for (axis, before, after) in by_axis(&cx.dims("pad")?, x.rank())? {
@@ -61,7 +61,7 @@ fn bounded<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[Dim], fill: Value<'b>) -> Resu
         if is_known && (before.capacity, after.capacity) == (0, 0) {
             continue;
         }
-        // What lies behind the real part of a bounded dimension is the fill already.
+        // Fills the bounded dimension's own padding with the fill value.
         result = result.filled([axis], |_| fill, "padding of merged dimensions");
         let length = dims[axis].capacity;
         let mut room = (vec![0; x.rank()], vec![0; x.rank()]);
@@ -69,7 +69,7 @@ fn bounded<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[Dim], fill: Value<'b>) -> Resu
             (room.0[axis], room.1[axis]) = (before.capacity, length - before.capacity - result.dim(axis));
             result = result.pad_with(fill, &room.0, &room.1, &vec![0; x.rank()]);
         } else {
-            // What is added before may be less than nothing: then it is cut off.
+            // The padding before may be negative; elements are then sliced off.
             (room.0[axis], room.1[axis]) = (length, length);
             let start = -cx.size_of(&before) + length;
             let padded = result.pad_with(fill, &room.0, &room.1, &vec![0; x.rank()]);
@@ -108,7 +108,7 @@ fn extend(x: Value<'_>, axis: usize, before: i64, after: i64, edge: Edge) -> Val
     x.builder().concatenate(&parts, axis)
 }
 
-/// [`extend`] of a bounded dimension: where its end is, the program computes.
+/// [`extend`] of a bounded dimension. The program computes the position of its end.
 fn extend_bounded(x: Value<'_>, axis: usize, before: i64, after: i64, edge: Edge) -> Value<'_> {
     x.require_prefix(axis, "padding of merged dimensions");
     let (size, whole) = (x.size(axis, DType::I64), x.whole_along(axis));
@@ -128,7 +128,7 @@ fn extend_bounded(x: Value<'_>, axis: usize, before: i64, after: i64, edge: Edge
     bounded_views::put_at(extended.pad_axis(axis, 0, 0, after), end, axis, size + before)
 }
 
-/// The gradient of what was added goes to the elements that it was taken from.
+/// The gradient of each padded element is added to the element that it was copied from.
 fn backward<'b>(cx: &Cx<'b>, edge: Edge) -> Result<Value<'b>> {
     let dims = cx.ty("self")?.dims;
     let grad = cx.tensor("grad_output")?;
@@ -143,7 +143,7 @@ fn fold_bounded(grad: Value<'_>, axis: usize, before: i64, after: i64, size: i64
     let (real, zero) = (grad.size(axis, DType::I64), grad.builder().scalar(0, grad.dtype()));
     let grad = grad.filled_along(axis, zero, "padding of merged dimensions");
     let end = real - after;
-    // As if nothing had been added behind; what was lies where padding is, and is moved from there.
+    // Folds as if nothing were padded after. The padding after the end is handled separately below.
     let folded = fold(grad.pad_axis(axis, 0, 0, before + size - grad.dim(axis)), axis, before, 0, size, edge);
     if after <= 0 {
         return folded;
@@ -164,7 +164,7 @@ fn fold(grad: Value<'_>, axis: usize, before: i64, after: i64, size: i64, edge: 
     let end = grad.dim(axis);
     let inner = grad.slice_axis(axis, before.max(0), end - after.max(0));
     let mut folded = inner.pad_axis(axis, 0, (-before).max(0), (-after).max(0));
-    // (what was added, the first of the elements that it mirrors, the element that it repeats)
+    // (the padded elements: start, limit; the first element that they mirror; the element that they repeat)
     let ends = [(0, before, 1, 0), (end - after, end, size - 1 - after, size - 1)];
     for (start, limit, mirrored, repeated) in ends {
         if start >= limit {

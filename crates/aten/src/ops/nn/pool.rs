@@ -23,9 +23,9 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["avg_pool3d_backward"], |cx| avg_pool_backward(cx, 3)),
 ];
 
-// ---- the largest ---------------------------------------------------------------------------------
+// ---- maximum ---------------------------------------------------------------------------------
 
-/// The windows of a gradient of the pooling of `self`.
+/// The windows for a gradient of the pooling of `self`.
 fn windows_of_gradient<'b>(cx: &Cx<'b>, grad: Value<'b>, spatial: usize) -> Result<Windows> {
     let mut windows = Windows::of_pool(cx, &cx.ty("self")?.dims, spatial)?;
     windows.outputs = grad.dims().split_off(grad.rank() - spatial);
@@ -52,7 +52,7 @@ fn max_pool_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     Ok(unpooled(behind(grad, spatial, 0), index, &windows, position))
 }
 
-// ---- the mean ------------------------------------------------------------------------------------
+// ---- mean ------------------------------------------------------------------------------------
 
 fn avg_pool<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
@@ -68,7 +68,7 @@ fn avg_pool_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     Ok(sum_of_outputs(share, &windows).convert(grad.dtype()))
 }
 
-/// Sums over windows of `x`, where its sizes matter, divided by how many elements count.
+/// Sums over windows, divided by the number of elements that count. `x` is the input if its sizes are bounded.
 fn divided<'b>(cx: &Cx<'b>, sum: Value<'b>, windows: &Windows, x: Option<Value<'b>>) -> Result<Value<'b>> {
     if let Some(divisor) = cx.int_or_none("divisor_override") {
         return Ok(sum / divisor);
@@ -94,7 +94,7 @@ fn divided<'b>(cx: &Cx<'b>, sum: Value<'b>, windows: &Windows, x: Option<Value<'
                 Some((x, axis)) => (x.size(axis, DType::I32) + outside).broadcast_to(&dims),
                 None => start.splat_like(end),
             };
-            // Behind what is real there are windows that see nothing.
+            // In the padding of a bounded dimension there are windows without elements.
             let counted = ((start + kernel).min(end) - start.max(first)).max(1);
             divisor * counted.convert(sum.dtype())
         };

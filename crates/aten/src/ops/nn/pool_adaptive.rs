@@ -1,4 +1,4 @@
-//! Adaptive pooling: the number of windows is given, their sizes follow and may differ by one.
+//! Adaptive pooling: the number of windows is given. Their sizes follow from it and may differ by one.
 
 use stablehlo::{DType, DTypes, Value};
 
@@ -24,8 +24,8 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["adaptive_max_pool3d_backward"], |cx| max_backward(cx, 3)),
 ];
 
-/// One dimension's windows: output `o` sees the inputs from `⌊o · inputs / outputs⌋` up to, not
-/// including, `⌈(o + 1) · inputs / outputs⌉`.
+/// The windows of one dimension: output `o` covers the inputs from `⌊o · inputs / outputs⌋` up to but not including
+/// `⌈(o + 1) · inputs / outputs⌉`.
 #[derive(Clone, Copy)]
 struct Bins {
     inputs: i64,
@@ -57,7 +57,7 @@ impl Bins {
         (0..self.outputs).map(|output| self.end(output) - self.start(output)).max().unwrap_or(0)
     }
 
-    /// Start and end of each output's window, with the real number of inputs (0-d, int64).
+    /// Start and end of each output's window, from the valid length of the input (0-d, int64).
     fn bounds<'b>(&self, output: Value<'b>, inputs: Value<'b>) -> (Value<'b>, Value<'b>) {
         let (wide, inputs) = (output.convert(DType::I64), inputs.broadcast_to(&output.dims()));
         let start = wide * inputs / self.outputs;
@@ -65,7 +65,7 @@ impl Bins {
         (start.convert(DType::I32), end.convert(DType::I32))
     }
 
-    /// outputs × inputs: the weight of each input in each output's mean; `size` is the real number of inputs.
+    /// [outputs, inputs]: the weight of each input in each output's mean. `size` is the valid length of the input.
     fn weights<'b>(&self, like: Value<'b>, size: Value<'b>) -> Value<'b> {
         let b = like.builder();
         let (start, end) = self.bounds(b.iota(DType::I32, &[self.outputs, 1], 0), size);
@@ -75,7 +75,7 @@ impl Bins {
     }
 }
 
-/// Even bins are ordinary windows.
+/// Bins of equal size are ordinary windows.
 fn even_windows(bins: &[Bins]) -> Option<Windows> {
     let sizes: Vec<i64> = bins.iter().filter(|bins| bins.is_even()).map(|bins| bins.inputs / bins.outputs).collect();
     (sizes.len() == bins.len()).then(|| Windows {
@@ -88,7 +88,7 @@ fn even_windows(bins: &[Bins]) -> Option<Windows> {
     })
 }
 
-// ---- the mean ------------------------------------------------------------------------------------
+// ---- mean ------------------------------------------------------------------------------------
 
 fn average<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
@@ -105,7 +105,7 @@ fn is_bounded(x: Value<'_>, spatial: usize) -> bool {
     (x.rank() - spatial..x.rank()).any(|axis| x.is_bounded_along(&[axis]))
 }
 
-/// The weights of each dimension, over the sizes of `x` where they are bounded.
+/// The weights of each dimension. `x` is the input if its sizes are bounded.
 fn weights<'b>(like: Value<'b>, bins: &[Bins], x: Option<Value<'b>>) -> Vec<Value<'b>> {
     let size = |i: usize| match x {
         Some(x) => x.size(x.rank() - bins.len() + i, DType::I64),
@@ -126,7 +126,7 @@ fn average_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     Ok(spread.convert(grad.dtype()))
 }
 
-// ---- the largest ---------------------------------------------------------------------------------
+// ---- maximum ---------------------------------------------------------------------------------
 
 fn max<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Vec<Value<'b>>> {
     let x = cx.tensor("self")?;
@@ -140,7 +140,7 @@ fn max<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Vec<Value<'b>>> {
     Ok(vec![value, index.convert(DType::I64)])
 }
 
-/// Refuses several windows over a bounded dimension: where they begin would follow from its size.
+/// Refuses several windows over a bounded dimension, because their starts would depend on its size.
 fn require_one_window(x: Value<'_>, bins: &[Bins]) -> Result<()> {
     let leading = x.rank() - bins.len();
     if (0..bins.len()).any(|i| bins[i].outputs != 1 && x.is_bounded_along(&[leading + i])) {
@@ -156,7 +156,7 @@ fn largest_of_bins<'b>(x: Value<'b>, bins: &[Bins]) -> (Value<'b>, Value<'b>) {
     let (mut value, mut place) = (x, positions(b, &sizes));
     let mut inside: Option<Value<'b>> = None;
     for (i, bins) in bins.iter().enumerate() {
-        // The dimension at 2i becomes two: the output, and the place in its window.
+        // Splits dimension 2i into two: the output, and the element in its window.
         let widest = bins.widest();
         let mut dims = vec![1; 2 * sizes.len()];
         (dims[2 * i], dims[2 * i + 1]) = (bins.outputs, widest);

@@ -1,5 +1,5 @@
-//! Fractional max pooling (Graham, "Fractional max-pooling", 2014): windows of one size whose places
-//! follow from a random number for each plane.
+//! Fractional max pooling (Graham, "Fractional max-pooling", 2014): windows of one size whose positions follow from a
+//! random number for each plane.
 
 use stablehlo::{DType, Value};
 
@@ -16,7 +16,7 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["fractional_max_pool3d_backward"], |cx| pool_backward(cx, 3)),
 ];
 
-/// The sizes before and of the pooled dimensions.
+/// The leading sizes, and the sizes of the pooled dimensions.
 fn sizes(cx: &Cx<'_>, spatial: usize) -> Result<(Vec<i64>, Vec<i64>)> {
     let mut leading = cx.ty("self")?.dims;
     if leading.len() < spatial {
@@ -33,14 +33,15 @@ fn pool<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Vec<Value<'b>>> {
     let (kernel, outputs) = (cx.ints("kernel_size")?, cx.ints("output_size")?);
     let planes: i64 = leading.iter().product();
     let samples = cx.tensor("random_samples")?;
-    // Those of a batch may be given for one sample, which takes the first.
+    // An unbatched input takes the first sample of a batch.
     let batch = if leading.len() < 2 { 1 } else { leading[0] };
     let samples = samples.slice_axis(0, 0, batch).reshape(&[planes, spatial as i64]);
 
-    // planes × (output, place in the window) of each dimension, which starts at its own place.
+    // [planes, (output, element in the window) for each dimension]. Each plane has its own start.
     let mut flat = b.splat(0, DType::I32, &vec![1; 1 + 2 * spatial]);
     for i in 0..spatial {
-        // The samples of two dimensions come x first, those of three dimensions in order.
+        // The samples of two dimensions are ordered (x, y); those of three dimensions are in the order of the
+        // dimensions.
         let sample = if spatial == 2 { 1 - i } else { i };
         let start = starts(samples.select_axis(1, sample as i64).unsqueeze(1), inputs[i], outputs[i], kernel[i]);
         let mut dims = vec![1; 1 + 2 * spatial];
@@ -61,8 +62,8 @@ fn pool<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Vec<Value<'b>>> {
     Ok(vec![results[0].reshape(&dims), results[1].reshape(&dims).convert(DType::I64)])
 }
 
-/// Where the windows start, planes × outputs: steps of a common length from a random phase, the last
-/// window at the end.
+/// The starts of the windows, [planes, outputs]: steps of equal length with a random offset. The last window is at
+/// the end.
 fn starts<'b>(sample: Value<'b>, inputs: i64, outputs: i64, kernel: i64) -> Value<'b> {
     let b = sample.builder();
     let last = b.scalar(inputs - kernel, DType::I32);

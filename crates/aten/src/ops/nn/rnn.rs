@@ -13,7 +13,7 @@ pub(crate) const ROWS: &[Row] = &[
     many(&["_thnn_fused_gru_cell_backward"], gru_cell_backward),
 ];
 
-/// A tensor argument in the type in which its own is computed.
+/// A tensor argument in the type of the computation.
 fn wide<'b>(cx: &Cx<'b>, name: &str) -> Result<Value<'b>> {
     let value = cx.tensor(name)?;
     Ok(value.convert(value.dtype().opmath()))
@@ -23,7 +23,7 @@ fn wide_or_none<'b>(cx: &Cx<'b>, name: &str) -> Option<Value<'b>> {
     cx.tensor_or_none(name).map(|value| value.convert(value.dtype().opmath()))
 }
 
-/// `name` plus its bias, where there is one.
+/// `name` plus its bias, if given.
 fn with_bias<'b>(cx: &Cx<'b>, name: &str, bias: &str) -> Result<Value<'b>> {
     let gates = wide(cx, name)?;
     Ok(wide_or_none(cx, bias).map_or(gates, |bias| gates + bias))
@@ -46,7 +46,7 @@ fn joined<'b>(cx: &Cx<'b>, parts: &[Value<'b>], dtype: DType) -> Value<'b> {
     cx.b().concatenate(parts, 1).convert(dtype)
 }
 
-/// The derivative of the logistic function where its value is `y`, times `grad`.
+/// `grad` times the derivative of the logistic function where its value is `y`.
 fn through_logistic<'b>(grad: Value<'b>, y: Value<'b>) -> Value<'b> {
     grad * y * (-y + 1)
 }
@@ -55,7 +55,7 @@ fn through_tanh<'b>(grad: Value<'b>, y: Value<'b>) -> Value<'b> {
     grad * (-y.square() + 1)
 }
 
-/// New hidden and cell state, and for the backward pass the gates after their functions.
+/// The new hidden and cell state, and for the backward pass the gates after their activation functions.
 fn lstm_cell<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let dtype = cx.ty("cx")?.dtype;
     let gates = with_bias(cx, "input_gates", "input_bias")? + with_bias(cx, "hidden_gates", "hidden_bias")?;
@@ -85,14 +85,14 @@ fn lstm_cell_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     Ok(vec![grad_gates.convert(dtype), (grad_cell * forget).convert(dtype), grad_bias.convert(dtype)])
 }
 
-/// The sum over the batch, or nothing for a cell without biases.
+/// The sum over the batch; empty for a cell without biases.
 fn bias_grad<'b>(cx: &Cx<'b>, grad_gates: Value<'b>) -> Result<Value<'b>> {
     let none = cx.b().splat(0, grad_gates.dtype(), &[0]);
     Ok(if cx.bool("has_bias")? { grad_gates.reduce_sum(&[0]) } else { none })
 }
 
-/// New hidden state, and for the backward pass: reset, update and candidate gates, the old state, and
-/// the hidden part of the candidate before the reset.
+/// The new hidden state, and for the backward pass: the reset, update and candidate gates, the old state, and the
+/// hidden part of the candidate before the reset.
 fn gru_cell<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let dtype = cx.ty("hx")?.dtype;
     let hidden = wide(cx, "hx")?;

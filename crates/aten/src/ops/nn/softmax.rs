@@ -50,7 +50,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     }),
 ]);
 
-/// `f` of `self` along `dim`, in the type of the result.
+/// Applies `f` to `self` along `dim`, in the result's type.
 fn float_along<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, &[usize]) -> Value<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let dtype = match cx.dtype_or_none("dtype") {
@@ -66,7 +66,7 @@ fn float_along<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, &[usize]) -> Value<'b>
     Ok(f(x.convert(dtype.opmath()), &axes).convert(dtype))
 }
 
-/// `x` less its largest element, so that exponentials do not overflow.
+/// `x` minus its largest element, so that exponentials do not overflow.
 fn below_largest<'b>(x: Value<'b>, axes: &[usize]) -> Value<'b> {
     x - x.reduce_max(axes).keep_dims(axes)
 }
@@ -85,14 +85,14 @@ fn backward<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, Value<'b>, &[usize]) -> V
     Ok(f(grad.convert(wide), output.convert(wide), &axes).convert(dtype))
 }
 
-/// The dimension of a masked softmax; the last when it is not given.
+/// The dimension of a masked softmax; the last by default.
 fn masked_axes(cx: &Cx<'_>, x: Value<'_>) -> Result<Vec<usize>> {
     let axis = cx.axis(cx.int_or_none("dim").unwrap_or(-1), x.rank())?;
     Ok(if x.rank() == 0 { Vec::new() } else { vec![axis] })
 }
 
-/// The mask, true where an element does not take part, in a shape that broadcasts with `x` (batch, heads,
-/// queries, keys): its kind 0 is over queries and keys, kind 1 over batch and keys.
+/// The mask, true for masked elements, in a shape that broadcasts with `x` [batch, heads, queries, keys]. A mask of
+/// type 0 is [queries, keys]; type 1 is [batch, keys].
 fn mask<'b>(cx: &Cx<'b>, x: Value<'b>) -> Result<Value<'b>> {
     let mask = cx.tensor("mask")?.convert(DType::Bool);
     let dims = mask.dims();

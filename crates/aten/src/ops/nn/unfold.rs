@@ -1,4 +1,4 @@
-//! Windows as columns, and columns added back.
+//! Windows as columns (im2col), and its adjoint (col2im).
 
 use stablehlo::{Number, Value};
 
@@ -9,7 +9,7 @@ use crate::row::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[one(&["im2col"], im2col), one(&["col2im"], col2im)];
 
-/// (…, channels, height, width) to (…, channels · window, windows).
+/// [..., channels, height, width] -> [..., channels · window, windows].
 fn im2col<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let windows = Windows::of_pool(cx, &x.dims(), 2)?;
@@ -24,7 +24,7 @@ fn im2col<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     Ok(cx.b().concatenate(&seen, place).reshape(&dims))
 }
 
-/// The adjoint of [`im2col`]: what meets at an element is added.
+/// The adjoint of [`im2col`]: adds all values of each element.
 fn col2im<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let columns = cx.tensor("self")?;
     let windows = Windows::of_pool(cx, &cx.ints("output_size")?, 2)?;

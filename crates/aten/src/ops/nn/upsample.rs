@@ -1,8 +1,11 @@
 //! Interpolation and its gradients.
 //!
-//! Every filter is linear in the image and separable: each dimension is multiplied by a small matrix of
-//! weights that the program computes, and the gradient by its transpose. (As a product a filter
-//! spreads an infinity or NaN over its row; nearest neighbours of whole factors avoid that.)
+//! Every filter is linear and separable. With W_d = the [outputs, inputs] weights of dimension d, which the program
+//! computes:
+//!
+//!     forward: y = x contracted with W_d along each d;   gradient: g contracted with W_dᵀ along each d
+//!
+//! A product spreads an infinity or NaN over its row. Nearest neighbours with integer factors avoid that.
 
 use stablehlo::{Builder, DType, DTypes, Value};
 
@@ -52,7 +55,7 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["_upsample_lanczos2d_aa_backward"], |cx| resize_backward(cx, Filter::SmoothLanczos)).baked(SCALES),
 ];
 
-/// The `Smooth` filters widen when they shrink an image.
+/// The `Smooth` filters (antialias) become wider when an image shrinks.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Filter {
     Nearest,
@@ -109,7 +112,7 @@ fn resize<'b>(cx: &Cx<'b>, filter: Filter) -> Result<Value<'b>> {
     if dtype.is_float() {
         return Ok(along_last_axes(x.convert(work), &matrices, 1).convert(dtype));
     }
-    // PyTorch rounds integers after each dimension, the last one first, and their weights to 16 bits.
+    // PyTorch rounds integers after each dimension, the last one first, and rounds their weights to 16 bits.
     let resized = matrices.iter().map(|&weights| fixed_point(weights)).enumerate().rev();
     let resized = resized.fold(x.convert(work), |x, (i, matrix)| {
         let axis = x.rank() - matrices.len() + i;
@@ -120,7 +123,7 @@ fn resize<'b>(cx: &Cx<'b>, filter: Filter) -> Result<Value<'b>> {
     Ok(resized.convert(dtype))
 }
 
-/// Weights rounded to multiples of the finest power of two that 16-bit integers reach.
+/// Weights rounded to multiples of the smallest power of two with which they fit into 16-bit integers.
 fn fixed_point(weights: Value<'_>) -> Value<'_> {
     let largest = weights.reduce_max(&[0, 1]);
     let two = largest.splat_like(2);
@@ -148,7 +151,7 @@ fn resize_backward<'b>(cx: &Cx<'b>, filter: Filter) -> Result<Value<'b>> {
 // ---- weights -------------------------------------------------------------------------------------
 
 impl Axis {
-    /// outputs × inputs: the weight of each input in each output.
+    /// [outputs, inputs]: the weight of each input in each output.
     fn weights<'b>(&self, b: &'b Builder, dtype: DType) -> Value<'b> {
         let output = b.iota(dtype, &[self.outputs, 1], 0);
         let input = b.iota(dtype, &[1, self.inputs], 1);
@@ -192,7 +195,7 @@ impl Axis {
         }
     }
 
-    /// A smooth filter's weight at a distance.
+    /// The weight of a smooth filter at a distance.
     fn kernel<'b>(&self, distance: Value<'b>) -> Value<'b> {
         match self.filter {
             Filter::SmoothLanczos => {
@@ -208,18 +211,18 @@ impl Axis {
     }
 }
 
-// ---- whole factors -------------------------------------------------------------------------------
+// ---- integer factors -------------------------------------------------------------------------------
 
-/// How nearest neighbours walk a dimension whose factor is whole.
+/// How nearest neighbours step through a dimension whose factor is an integer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Step {
-    /// Each input makes so many outputs.
+    /// Each input is repeated this many times.
     Repeat(i64),
-    /// Every so-manyth input from the first makes one output.
+    /// Every n-th input, from the first, becomes an output.
     Skip(i64, i64),
 }
 
-/// The steps where nearest neighbours need no weights in any dimension.
+/// The steps, if nearest neighbours need no weights in any dimension.
 fn whole_steps(axes: &[Axis]) -> Option<Vec<Step>> {
     axes.iter().map(Axis::whole_step).collect()
 }

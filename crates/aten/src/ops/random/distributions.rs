@@ -1,8 +1,8 @@
-//! Random numbers, drawn from the call's Philox stream (Salmon et al., "Parallel random numbers: as
-//! easy as 1, 2, 3", 2011). The stream's state and the parameters of a distribution are inputs of the
-//! program, so neither a new seed nor a new parameter recompiles.
+//! Random numbers from the call's Philox stream (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
+//! The state of the stream and the parameters of a distribution are inputs of the program, so a new seed or parameter
+//! does not recompile.
 //!
-//! What needs rejection sampling is in `rejection.rs`.
+//! Distributions with rejection sampling are in `rejection.rs`.
 
 use stablehlo::{DType, DTypes, Number, Type, Value, broadcast_dims};
 
@@ -14,8 +14,8 @@ use crate::row::{Row, many, one};
 use crate::view;
 
 pub(crate) const ROWS: &[Row] = &[
-    // For graphs in which a draw is repeated, as activation checkpointing does: the state of before the draw, and its
-    // return. Each gives the state that it finds, as bytes.
+    // For graphs that repeat a draw, as activation checkpointing does: these save the state before the draw and
+    // restore it later. Each returns the state before the call, as bytes.
     one(&["torchtpu::random_state"], |cx| Ok(state_bytes(cx))),
     one(&["torchtpu::replay_random_state"], |cx| {
         let before = state_bytes(cx);
@@ -135,7 +135,7 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["randperm", "randperm.generator"], |cx| {
         let n = cx.int("n")?;
         let dtype = cx.result_dtype(cx.dtype_or_none("dtype").unwrap_or(DType::I64));
-        // Keys that collide sort by position; with these widths that is too rare to be seen.
+        // Equal keys sort by position. With these widths they are too rare to matter.
         let keys = cx.random_bits(if n <= 1 << 12 { DType::U32 } else { DType::U64 }, &[n]);
         let numbers = cx.b().iota(DType::I32, &[n], 0);
         Ok(cx.b().sort(&[keys, numbers], 0, true, |left, right| left[0].lt(right[0]))[1].convert(dtype))
@@ -170,7 +170,7 @@ pub(crate) const ROWS: &[Row] = &[
     .takes(&["self"], DTypes::FLOATS),
 ];
 
-/// In the words of PyTorch's CPU.
+/// The error message of PyTorch's CPU.
 fn not_a_probability() -> Error {
     Error::runtime("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
 }
@@ -181,7 +181,7 @@ fn state_bytes<'b>(cx: &Cx<'b>) -> Value<'b> {
 
 // ---- from bits to numbers --------------------------------------------------------------------------
 
-/// Uniform numbers in [0, 1) of type `dtype`; of as many bits as it can hold, so none rounds to 1.
+/// Uniform numbers in [0, 1) of type `dtype`, with as many random bits as it can represent, so none rounds to 1.
 fn uniform<'b>(cx: &Cx<'b>, dtype: DType, dims: &[i64]) -> Value<'b> {
     half_open(cx.random_bits(bits_type(dtype), dims), digits(dtype)).convert(dtype)
 }
@@ -204,13 +204,13 @@ fn trues<'b>(cx: &Cx<'b>, p: Value<'b>, dims: &[i64]) -> Value<'b> {
 
 // ---- distributions ---------------------------------------------------------------------------------
 
-/// A value of type `ty` from `draw`; a complex one from a draw for each part.
+/// A value of type `ty` from `draw`. A complex value takes one draw for each part.
 fn by_parts<'b>(ty: &Type, draw: impl Fn(DType, &[i64]) -> Result<Value<'b>>) -> Result<Value<'b>> {
     let part = || Ok(draw(ty.dtype.real(), &ty.dims)?.convert(ty.dtype.real()));
     if ty.dtype.is_complex() { Ok(part()?.complex(part()?)) } else { part() }
 }
 
-/// The standard deviation of each part when the whole has deviation 1.
+/// The standard deviation of each part, so that the whole number has deviation 1.
 fn part_deviation(ty: &Type) -> f64 {
     if ty.dtype.is_complex() { std::f64::consts::FRAC_1_SQRT_2 } else { 1.0 }
 }
@@ -234,12 +234,12 @@ fn uniform_numbers<'b>(cx: &Cx<'b>, ty: &Type) -> Result<Value<'b>> {
         let work = dtype.opmath();
         let (from, to) = (cx.scalar("from", work)?, cx.scalar("to", work)?);
         let x = (u.convert(work) * (to - from) + from).convert(dtype);
-        // Rounding can reach the excluded end.
+        // The sum may round to the excluded end.
         Ok(x.ge(to.convert(dtype)).select(from.convert(dtype), x))
     })
 }
 
-/// The largest number that `random_` draws for a type: floats stay among the integers they all hold.
+/// The largest number that `random_` draws for a type. For floats, all integers up to it are representable.
 fn last_integer(dtype: DType) -> i64 {
     match dtype {
         DType::U64 => i64::MAX,
@@ -248,7 +248,7 @@ fn last_integer(dtype: DType) -> i64 {
     }
 }
 
-/// The step between neighbours of `x` in a float type, at least 1; 1 for integers.
+/// The distance between neighbours of `x` in a float type, at least 1; 1 for integers.
 fn spacing(x: i64, dtype: DType) -> i128 {
     if !dtype.is_float() {
         return 1;
@@ -260,14 +260,14 @@ fn spacing(x: i64, dtype: DType) -> i128 {
 /// Integers from `low` to `last`, both included, as elements of `ty`.
 fn integers<'b>(cx: &Cx<'b>, ty: &Type, low: i64, last: i64) -> Result<Value<'b>> {
     cx.check_dtype(ty.dtype, DTypes::REAL)?;
-    // Float types have no integers of their own beyond their digits: stay between those they have.
+    // A float type cannot represent all integers beyond its digits: use the representable ones in the range.
     let inner_low = i128::from(low) + (-i128::from(low)).rem_euclid(spacing(low, ty.dtype));
     let inner_last = i128::from(last) - i128::from(last).rem_euclid(spacing(last, ty.dtype));
     let count = inner_last - inner_low + 1;
     if count < 1 {
         return Err(Error::runtime(format!("random: no number of this type lies from {low} to {last}")));
     }
-    // A remainder favours small numbers by the range over 2^bits: with the wider type where that could be seen.
+    // A remainder favours small numbers by the range divided by 2^bits, so large ranges use the wider type.
     let narrow = count <= 1 << 20;
     let bits = cx.random_bits(if narrow { DType::U32 } else { DType::U64 }, &ty.dims);
     let offset = match count {
@@ -280,8 +280,8 @@ fn integers<'b>(cx: &Cx<'b>, ty: &Type, low: i64, last: i64) -> Result<Value<'b>
     Ok((offset.convert(work) + Number::Int(inner_low as i64)).convert(ty.dtype))
 }
 
-/// Draws of category numbers with the weights `self` (rows of them).
-/// Asks that weights be finite, not negative, and not all zero, in the words that PyTorch has for either way to draw.
+/// Checks that weights are finite, not negative, and not all zero. PyTorch's error message depends on how the numbers
+/// are drawn.
 fn check_weights<'b>(cx: &Cx<'b>, weights: Value<'b>, draws_again: bool) {
     let invalid = |what: &str| Error::runtime(format!("invalid multinomial distribution ({what})"));
     let (negative, infinite) = (weights.lt(0), !weights.is_finite());
@@ -310,7 +310,7 @@ fn multinomial<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let mut sample_dims = dims.clone();
     sample_dims[axis] = samples;
     if draws_again {
-        // Inverse of the distribution function: how many of the running sums a uniform number has passed.
+        // Inverts the distribution function: counts the running sums that are below a uniform number.
         let sums = weights.scan(axis, Number::Int(0), |a, x| a + x);
         let total = sums.slice_axis(axis, dims[axis] - 1, dims[axis]);
         let targets = uniform_open(cx, dtype, &sample_dims).convert(dtype) * total;
@@ -318,7 +318,8 @@ fn multinomial<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
         let count = passed.convert(DType::I32).reduce_sum(&[axis + 1]);
         return Ok(count.min(last_possible(weights, axis)).convert(DType::I64));
     }
-    // Exponential races (Efraimidis and Spirakis, 2006): the first to arrive are a sample without replacement.
+    // Exponential races (Efraimidis and Spirakis, 2006): the categories with the first arrivals are a sample without
+    // replacement.
     let arrival = -uniform_open(cx, dtype, &dims).log().convert(dtype) / weights;
     let category = b.iota(DType::I32, &dims, axis);
     let first = if samples == 1 {
@@ -335,20 +336,20 @@ fn multinomial<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     Ok(first.convert(DType::I64))
 }
 
-/// The last category whose weight is not zero: rounding must not lead behind it.
+/// The last category with a non-zero weight. Rounding must not give a later one.
 fn last_possible(weights: Value<'_>, axis: usize) -> Value<'_> {
     let category = weights.builder().iota(DType::I32, &weights.dims(), axis);
     weights.gt(0).select(category, 0).reduce_max(&[axis]).keep_dims(&[axis])
 }
 
-/// `x · mask · scale` with a scale of the type in which that is computed; as in PyTorch, a dropped NaN stays NaN.
+/// `x · mask · scale`, with a scale in the type of the computation. As in PyTorch, a dropped NaN stays NaN.
 fn scaled_by_mask<'b>(x: Value<'b>, mask: Value<'b>, scale: Value<'b>) -> Value<'b> {
     let dtype = x.dtype();
     let work = dtype.opmath();
     (x.convert(work) * mask.convert(work) * scale).convert(dtype)
 }
 
-/// The randomized leaky ReLU and its noise: the slope at each element.
+/// The randomized leaky ReLU and its noise, which is the slope at each element.
 fn rrelu<'b>(cx: &Cx<'b>) -> Result<(Value<'b>, Value<'b>)> {
     let x = cx.tensor("self")?;
     let (dtype, work) = (x.dtype(), x.dtype().opmath());

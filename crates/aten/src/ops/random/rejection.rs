@@ -1,4 +1,4 @@
-//! Distributions sampled by trial: every element is tried until each has been accepted.
+//! Distributions with rejection sampling: every element is drawn again until it is accepted.
 
 use stablehlo::{DType, Number, Value};
 
@@ -32,7 +32,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
 ];
 
-/// Random numbers inside a loop: a Philox stream of its own, whose key is drawn from the call's stream.
+/// Random numbers in a loop: a Philox stream whose key is drawn from the call's stream.
 struct Stream<'b> {
     state: Value<'b>,
     dtype: DType,
@@ -56,11 +56,11 @@ impl<'b> Stream<'b> {
     }
 }
 
-/// Rounds of a loop over elements, with random numbers, until none is `unfinished`. Regions see only their
-/// arguments, so what a round needs besides its state is handed in as `params`.
+/// Runs `round` on all elements, with random numbers, until none is `unfinished`. Regions can only use their
+/// arguments, so other values that a round needs are passed as `params`.
 ///
-/// `unfinished` and `round` decide by the stored state alone: a comparison of values that XLA computes twice,
-/// for two results, may round differently each time and tell them different things.
+/// `unfinished` and `round` must only depend on the stored state. XLA may compute another value twice, with different
+/// rounding, and two comparisons of it could then disagree.
 fn repeat<'b>(
     cx: &Cx<'b>,
     start: &[Value<'b>],
@@ -84,9 +84,9 @@ fn repeat<'b>(
     end[1..=count].to_vec()
 }
 
-/// Repeats `attempt` for the elements that are `wanted` until it has accepted a candidate for each; the
-/// others are zero. `attempt` sees `params`, and returns candidates, which are not negative where they are
-/// accepted, and whether they are.
+/// Repeats `attempt` for the `wanted` elements until it has accepted a candidate for each; the others are zero.
+/// `attempt` gets `params` and returns candidates and whether they are accepted. Accepted candidates must not be
+/// negative.
 fn until_accepted<'b>(
     cx: &Cx<'b>,
     wanted: Value<'b>,
@@ -107,15 +107,15 @@ fn until_accepted<'b>(
     end[0]
 }
 
-/// How many random steps, of the lengths that `length` draws, fit into `limit` one behind the other.
+/// The number of random steps, of lengths drawn by `length`, whose sum is at most `limit`.
 fn steps_within<'b>(
     cx: &Cx<'b>,
     limit: Value<'b>,
     params: &[Value<'b>],
     length: impl FnOnce(&mut Stream<'b>, &[Value<'b>]) -> Value<'b>,
 ) -> Value<'b> {
-    // The state is where the next step ends, and how many ended before. A step of length 0 is there before
-    // the first, so the count starts below 0.
+    // The state is the position after the next step and the number of steps completed. The initial step has length 0,
+    // so the count starts at -1.
     let start = [limit.splat_like(0), limit.splat_like(-1)];
     let params = [&[limit], params].concat();
     let within = |state: &[Value<'b>], limit: Value<'b>| state[0].le(limit);
@@ -133,8 +133,8 @@ fn steps_within<'b>(
     end[1].max(0)
 }
 
-/// Gamma numbers of the given shapes and scale 1: Marsaglia and Tsang, "A simple method for generating
-/// gamma variables" (2000); shapes below 1 by their power of a uniform number.
+/// Gamma numbers of the given shapes with scale 1 (Marsaglia and Tsang, "A simple method for generating gamma
+/// variables", 2000). For shapes below 1, a draw is multiplied by a power of a uniform number.
 fn gamma<'b>(cx: &Cx<'b>, shape: Value<'b>) -> Value<'b> {
     let dtype = shape.dtype();
     let small = shape.lt(1);
@@ -152,7 +152,7 @@ fn gamma<'b>(cx: &Cx<'b>, shape: Value<'b>) -> Value<'b> {
     });
     let boost = open(cx.random_bits(bits_type(dtype), &shape.dims())).log() / shape;
     let draws = small.select(draws * boost.exp(), draws);
-    // A zero would have an infinite logarithm; a shape out of range gives NaN, as a density has it.
+    // The logarithm of zero would be infinite. A shape out of range gives NaN.
     wanted.select(draws.max(smallest_normal(dtype)), f64::NAN)
 }
 
@@ -160,15 +160,15 @@ fn smallest_normal(dtype: DType) -> f64 {
     if dtype == DType::F64 { f64::MIN_POSITIVE } else { f32::MIN_POSITIVE.into() }
 }
 
-/// The part of `log(x!)` that Stirling's formula about `x + 1` lacks.
+/// The error of Stirling's formula for `log(x!)` about `x + 1`.
 fn stirling_tail(x: Value<'_>) -> Value<'_> {
     let y = (x + 1).recip();
     let y2 = y.square();
     y * (-y2 * (-y2 * (1.0 / 1260.0) + 1.0 / 360.0) + 1.0 / 12.0)
 }
 
-/// Poisson numbers: for small rates the arrivals within unit time, else by Hörmann, "The transformed
-/// rejection method for generating Poisson random variables" (1993), algorithm PTRS.
+/// Poisson numbers. For small rates, counts arrivals in unit time; else algorithm PTRS of Hörmann, "The transformed
+/// rejection method for generating Poisson random variables" (1993).
 fn poisson<'b>(cx: &Cx<'b>, rate: Value<'b>) -> Value<'b> {
     let small = rate.lt(10);
     let counted = steps_within(cx, small.select(rate, -1), &[], |stream, _| -stream.uniform().log());
@@ -186,7 +186,7 @@ fn poisson<'b>(cx: &Cx<'b>, rate: Value<'b>) -> Value<'b> {
         let inverse_alpha = (b - 3.4).recip() * 1.1328 + 1.1239;
         let quick = margin.ge(0.07) & v.le((b - 2).recip() * -3.6224 + 0.9277);
         let outside = k.lt(0) | (margin.lt(0.013) & v.gt(margin));
-        // log of rate^k · exp(-rate) / k! by Stirling, arranged so that large terms do not cancel.
+        // The log of rate^k · exp(-rate) / k! by Stirling's formula, arranged so that large terms do not cancel.
         let y = k.max(0) + 1;
         let log_mass = (y - 1) * ((rate - y) / y).log_1p() - y.log() * 0.5 + (y - rate)
             - (0.5 * (2.0 * std::f64::consts::PI).ln())
@@ -198,8 +198,8 @@ fn poisson<'b>(cx: &Cx<'b>, rate: Value<'b>) -> Value<'b> {
     (rate.ge(0) & rate.is_finite()).select(drawn, f64::NAN)
 }
 
-/// Binomial numbers: for small means the successes among so many trials, else by Hörmann, "The generation
-/// of binomial random variates" (1993), algorithm BTRS.
+/// Binomial numbers. For small means, counts successes; else algorithm BTRS of Hörmann, "The generation of binomial
+/// random variates" (1993).
 fn binomial<'b>(cx: &Cx<'b>, count: Value<'b>, p: Value<'b>) -> Value<'b> {
     let valid = count.ge(0) & count.is_finite() & p.ge(0) & p.le(1);
     let count = valid.select(count.floor(), 1);
@@ -208,7 +208,7 @@ fn binomial<'b>(cx: &Cx<'b>, count: Value<'b>, p: Value<'b>) -> Value<'b> {
     let p = mirrored.select(-p + 1, p);
     let small = (count * p).lt(10);
 
-    // From success to success the number of trials is geometric.
+    // The number of trials between successes is geometric.
     let limit = (valid & small).select(count, -1);
     let log_failure = (-p).log_1p();
     let counted =

@@ -1,4 +1,4 @@
-//! What mixes the elements of dimensions: reductions, scans, sorts, order statistics.
+//! Reductions, scans, sorts and order statistics.
 
 pub(crate) mod order_statistics;
 pub(crate) mod reductions;

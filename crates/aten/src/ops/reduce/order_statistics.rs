@@ -1,4 +1,4 @@
-//! Elements by their rank: medians, the k-th smallest; and the most frequent.
+//! Medians, the k-th smallest element, and the mode.
 
 use stablehlo::{DType, DTypes, Number, Value};
 
@@ -23,7 +23,8 @@ pub(crate) const ROWS: &[Row] = &[
     many(&["mode"], |cx| along(cx, mode)),
 ];
 
-/// `f` along the argument `dim`, minding `keepdim`: values and positions without that dimension.
+/// Applies `f` along the argument `dim` and honours `keepdim`. `f` returns values and positions without that
+/// dimension.
 fn along<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, usize) -> (Value<'b>, Value<'b>)) -> Result<Vec<Value<'b>>> {
     let x = cx.tensor("self")?;
     let axis = cx.axis_arg("dim", x.rank())?;
@@ -45,28 +46,28 @@ fn of_all<'b>(x: Value<'b>, f: impl FnOnce(Value<'b>, usize) -> (Value<'b>, Valu
     }
 }
 
-/// The lower median; NaN where there is one.
+/// The lower median; NaN if any element is NaN.
 fn median(x: Value<'_>, axis: usize) -> (Value<'_>, Value<'_>) {
     let last = x.size(axis, DType::I32) - 1;
-    // NaN sorts last, so the last element tells.
+    // NaN sorts last, so the last element is NaN if there is any.
     let rank = x.is_nan().reduce_any(&[axis]).select(last, last / 2);
     at_rank(x, axis, rank)
 }
 
-/// The lower median of what is not NaN.
+/// The lower median of the elements that are not NaN.
 fn nan_median(x: Value<'_>, axis: usize) -> (Value<'_>, Value<'_>) {
     let numbers = (!x.is_nan()).convert(DType::I32).reduce_sum(&[axis]);
     at_rank(x, axis, (numbers - 1).max(0) / 2)
 }
 
-/// The element at place `rank` (int32, counted from 0) of the sorted `axis`, and its first position.
+/// The element of index `rank` (int32, from 0) of the sorted `axis`, and its first position.
 fn at_rank<'b>(x: Value<'b>, axis: usize, rank: Value<'b>) -> (Value<'b>, Value<'b>) {
     let x = x.filled([axis], |x| last_value(x, false), "a rank along merged dimensions");
     let mut dims = x.dims();
     dims[axis] = 1;
     let rank = if rank.rank() == 0 { rank.broadcast_to(&dims) } else { rank.unsqueeze(axis) };
     let value = match sort_keys::keys(x.without_extents()) {
-        // Beside the axis, what is padding stays padding.
+        // In the other dimensions, padding stays padding.
         Some(keys) => sort_keys::elements(key_at_rank(keys, axis, rank.without_extents()), x.dtype())
             .with_extents(x.is_bounded().then(|| x.extents())),
         None => {
@@ -79,8 +80,8 @@ fn at_rank<'b>(x: Value<'b>, axis: usize, rank: Value<'b>) -> (Value<'b>, Value<
     (value.squeeze(axis), first_position(found, axis))
 }
 
-/// Radix selection: finds the key bit by bit from the highest, each time counting the keys below. Linear in
-/// the size, where a sort is not.
+/// Radix selection: finds the key bit by bit from the highest, and counts the smaller keys for each bit. Linear in
+/// the size, unlike a sort.
 fn key_at_rank<'b>(keys: Value<'b>, axis: usize, rank: Value<'b>) -> Value<'b> {
     let b = keys.builder();
     let dtype = keys.dtype();
@@ -99,7 +100,7 @@ fn key_at_rank<'b>(keys: Value<'b>, axis: usize, rank: Value<'b>) -> Value<'b> {
     state[1]
 }
 
-/// The most frequent element, of equally frequent ones the smallest, and its last position.
+/// The most frequent element and its last position. Of equally frequent elements, the smallest.
 fn mode<'b>(x: Value<'b>, axis: usize) -> (Value<'b>, Value<'b>) {
     let b = x.builder();
     let (ordered, positions) = sorted(x, axis, false);
@@ -108,7 +109,7 @@ fn mode<'b>(x: Value<'b>, axis: usize) -> (Value<'b>, Value<'b>) {
     let previous = ordered.slice_axis(axis, 0, size - 1).pad_axis(axis, 0, 1, 0);
     let starts = ordered.ne(previous) | place.eq(0);
     let start = starts.select(place, 0).scan(axis, Number::Int(0), |a, x| a.max(x));
-    // The first of the longest stretches reaches its full length at its last element.
+    // The first of the longest runs reaches its full length at its last element.
     let (_, end) = extreme_with_position(place - start, axis, |x, axes| x.reduce_max(axes));
     let pick = |y: Value<'b>| take_along(y, axis, end.unsqueeze(axis)).squeeze(axis);
     (pick(ordered), pick(positions))

@@ -1,4 +1,4 @@
-//! Reductions: sums, extremes, and what is made of them.
+//! Reductions: sums, extremes and statistics.
 
 use stablehlo::{DType, DTypes, Value};
 
@@ -64,8 +64,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     }),
 ]);
 
-/// A reduction whose result has the type of the argument `dtype`, or that of `self` (int64 for
-/// integers).
+/// A reduction whose result has the type of the argument `dtype`, or the type of `self` (int64 for integers).
 fn accumulated<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, &[usize]) -> Value<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let x = match cx.dtype_or_none("dtype") {
@@ -75,12 +74,12 @@ fn accumulated<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, &[usize]) -> Value<'b>
     Ok(reduced(cx, x.convert(x.dtype().opmath()), f)?.convert(x.dtype()))
 }
 
-/// How many elements of `x` meet in one result when `axes` are reduced.
+/// The number of elements of `x` that are reduced to one result over `axes`.
 pub(crate) fn count(x: Value<'_>, axes: &[usize]) -> i64 {
     axes.iter().map(|&axis| x.dim(axis)).product()
 }
 
-/// The function `f` of the variance, and the mean.
+/// `f` applied to the variance, and the mean.
 fn spread<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>) -> Value<'b>) -> Result<[Value<'b>; 2]> {
     let x = cx.tensor("self")?;
     let dtype = x.dtype();
@@ -104,8 +103,8 @@ fn drop_dims<'b>(x: Value<'b>, axes: &[usize]) -> Value<'b> {
     x.reshape(&dims)
 }
 
-/// `self`, unless every dimension of an empty one is reduced: nothing has no extreme. (PyTorch looks after
-/// reductions over given dimensions.)
+/// `self`, or an error if an empty tensor is reduced over all dimensions. PyTorch checks reductions over given
+/// dimensions.
 fn not_empty<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     if x.numel() == 0 && cx.ints("dim")?.is_empty() {
@@ -135,12 +134,12 @@ fn position_of_extreme<'b>(cx: &Cx<'b>, extreme: Extreme) -> Result<Value<'b>> {
     keep(cx, position, &axes)
 }
 
-/// A reduction of truth values; of uint8 for uint8, as PyTorch once had no booleans.
+/// A logical reduction. The result is uint8 for uint8, from the time when PyTorch had no booleans.
 fn logical<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, &[usize]) -> Value<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let dtype = if x.dtype() == DType::U8 { DType::U8 } else { DType::Bool };
     let truth = x.convert(DType::Bool);
-    // An empty list of dimensions reduces nothing here, where elsewhere it means all.
+    // Here an empty list of dimensions reduces nothing; in other reductions it means all dimensions.
     let result = match cx.ints_or_none("dim")? {
         Some(dims) if dims.is_empty() => truth,
         _ => reduced(cx, truth, f)?,

@@ -25,13 +25,14 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
         if wide == x.dtype() {
             return scanned(x);
         }
-        // Kept apart from the conversions: of a window of 16 bits with this function libtpu's compiler for v6e dies.
+        // The barriers separate the scan from the conversions: libtpu's compiler for v6e crashes on a 16-bit window
+        // with this function.
         Ok(scanned(x.convert(wide).barrier())?.barrier().convert(x.dtype()))
     })
     .takes(&["self"], DTypes::INEXACT),
 ]);
 
-/// A scan along the argument `dim`; a 0-d value is its own.
+/// A scan along the argument `dim`. A 0-d value is returned unchanged.
 fn scan_along<'b>(
     cx: &Cx<'b>,
     x: Value<'b>,
@@ -57,7 +58,7 @@ fn running<'b>(
     Ok(scan_along(cx, x.convert(x.dtype().opmath()), identity, combine)?.convert(x.dtype()))
 }
 
-/// The running extreme and the position of its last occurrence so far; NaN stays once met.
+/// The running extreme and the position of its last occurrence so far. After a NaN it stays NaN.
 fn running_extreme<'b>(
     cx: &Cx<'b>,
     identity: Number,
@@ -70,7 +71,7 @@ fn running_extreme<'b>(
     }
     let axis = cx.axis_arg("dim", x.rank())?;
     let position = cx.b().iota(DType::I32, &x.dims(), axis);
-    // An element that equals the extreme so far sets a record; positions of records only grow.
+    // Marks the elements that equal the extreme so far; the running maximum of their positions is the result.
     let records = (x.eq(values) | x.is_nan()).select(position, 0);
     let positions = records.scan(axis, Number::Int(0), |a, x| a.max(x));
     Ok(vec![values, positions.convert(DType::I64)])
@@ -80,7 +81,7 @@ fn running_extreme<'b>(
 pub(crate) fn log_add_exp<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
     let first = a.real().ge(b.real());
     let (larger, smaller) = (first.select(a, b), first.select(b, a));
-    // Equal infinities have no difference.
+    // The difference of equal infinities is NaN.
     let difference = larger.eq(smaller).select(larger.splat_like(0), smaller - larger);
     larger + difference.exp().log_1p()
 }

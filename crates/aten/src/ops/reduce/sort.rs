@@ -1,4 +1,4 @@
-//! Sorting, and searching in what is sorted.
+//! Sorting and searching.
 
 use stablehlo::{DType, DTypes, Value};
 
@@ -49,10 +49,10 @@ fn top_k<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     }
     if count == 0 || !fits_float32(x.dtype()) {
         let (values, positions) = sorted(x, axis, largest);
-        // Padding comes last.
+        // Padding sorts last.
         return Ok([values, positions].map(|all| all.whole_along(axis).slice_axis(axis, 0, count)).to_vec());
     }
-    // XLA selects the largest of float32 without sorting everything.
+    // XLA's top_k for float32 does not sort all elements.
     let last = x.rank() - 1;
     let y = x.move_axis(axis, last).convert(DType::F32);
     let nan = cx.b().scalar(if largest { 0x7fc0_0000 } else { 0xffc0_0000_i64 }, DType::U32).bitcast(DType::F32);
@@ -67,14 +67,14 @@ fn fits_float32(dtype: DType) -> bool {
     dtype.size_bytes() < 4 || dtype == DType::F32
 }
 
-/// For each of `values`, how many elements of the sorted last dimension of `sequence` go before it (or,
-/// `right`, do not go after it). A `sequence` of several dimensions shares the leading ones with `values`.
+/// For each of `values`, the number of elements of the sorted last dimension of `sequence` that are smaller (or, if
+/// `right`, not larger). A `sequence` of several dimensions shares the leading ones with `values`.
 fn insertion_points<'b>(cx: &Cx<'b>, sequence: Value<'b>, values: Value<'b>, right: bool) -> Result<Value<'b>> {
-    /// Sequences up to this long are compared as a whole, which fuses and needs no gather. XLA's CPU compiler
-    /// splits sums of more than 32 elements, and would store what is summed.
+    /// Up to this length, each value is compared with the whole sequence, which fuses and needs no gather. XLA's CPU
+    /// compiler splits sums of more than 32 elements and would store the summands.
     const SHORT: i64 = 32;
     let dtype = if cx.bool("out_int32")? { DType::I32 } else { DType::I64 };
-    // Negations: a NaN among the values goes to the end.
+    // Negated comparisons, so that NaN values are inserted at the end.
     let before = |element: Value<'b>, value: Value<'b>| match right {
         true => !element.gt(value),
         false => !element.ge(value),
@@ -86,7 +86,7 @@ fn insertion_points<'b>(cx: &Cx<'b>, sequence: Value<'b>, values: Value<'b>, rig
         let row = if shared { sequence.reshape(&[size]) } else { sequence.unsqueeze(rank - 1) };
         return Ok(before(row, values.unsqueeze(rank)).convert(dtype).reduce_sum(&[rank]));
     }
-    // Binary search: `found` grows by halving steps while the element at its end still goes before.
+    // Binary search: `found` grows by halving steps while the element at its end is before the value.
     let first_step = 1 << (63 - size.leading_zeros());
     let found = cx.b().splat(0, DType::I32, &values.dims());
     let state = [cx.b().scalar(first_step, DType::I32), found, sequence, values];

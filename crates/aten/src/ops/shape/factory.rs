@@ -1,7 +1,7 @@
-//! Operators that make tensors out of numbers.
+//! Factory functions.
 //!
-//! Eager PyTorch composes most of them from `empty` and `fill_`; the rows serve graphs, and spare eager
-//! code the second operator.
+//! Eager PyTorch composes most of them from `empty` and `fill_`. The rows serve graphs, and save the second operator
+//! in eager mode.
 
 use stablehlo::{DType, DTypes, Number, Type, Value};
 
@@ -33,7 +33,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     one(&["scalar_tensor"], |cx| {
         let ty = cx.result_type(DType::F32)?;
-        // A number too large for 16 bits is infinite here, though not where tensors are filled.
+        // A number too large for 16 bits becomes infinite here, unlike in `fill_`.
         if ty.dtype.opmath() == ty.dtype { cx.fitting("s", ty.dtype) } else { cx.operand("s", ty.dtype) }
     })
     .bounded(),
@@ -46,12 +46,12 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(row.eq(column).convert(ty.dtype))
     })
     .bounded(),
-    // The numbers decide the size of the result, so they are part of the program.
+    // The numbers decide the size of the result, so they are constants of the program.
     one(&["arange", "arange.start", "arange.start_step", "arange.start_out"], |cx| progression(cx, false))
         .bounded()
         .baked(STEPS),
     one(&["range", "range.step", "range.out"], |cx| progression(cx, true)).baked(STEPS),
-    // PyTorch's composites write into what they allocate.
+    // PyTorch's composite implementations write into the tensor that they allocate.
     one(LINSPACE, |cx| {
         let dtype = cx.result_type(DType::F32)?.dtype;
         Ok(spaced(cx, dtype)?.convert(dtype))
@@ -78,7 +78,7 @@ fn uniform<'b>(cx: &Cx<'b>, result: Value<'b>) -> Value<'b> {
     cx.uniform(result, 0..result.rank())
 }
 
-/// `start + i · step`, up to `end` or also at it.
+/// `start + i · step`, up to `end`. `end` itself is only included if `end_included`.
 fn progression<'b>(cx: &Cx<'b>, end_included: bool) -> Result<Value<'b>> {
     if let Some([length]) = cx.result_dims(0)
         && !length.sizes.is_empty()
@@ -99,7 +99,7 @@ fn progression<'b>(cx: &Cx<'b>, end_included: bool) -> Result<Value<'b>> {
     }
     let length = ty.numel();
     if !whole && !ty.dtype.is_integer() {
-        // In float64, as PyTorch does: an error of the step would grow along the result.
+        // In float64, as in PyTorch: the error of the step would accumulate along the result.
         let index = cx.b().iota(DType::F64, &[length], 0);
         return Ok((index * step.to_f64() + start.to_f64()).convert(ty.dtype));
     }
@@ -110,11 +110,11 @@ fn progression<'b>(cx: &Cx<'b>, end_included: bool) -> Result<Value<'b>> {
     Ok((index * step + start).convert(ty.dtype))
 }
 
-/// [`progression`] of whole numbers, of which PyTorch says how many there are.
+/// [`progression`] of integers with a bounded length, which PyTorch gives.
 fn bounded_progression<'b>(cx: &Cx<'b>, length: i64) -> Result<Value<'b>> {
     let whole = |name: &str| cx.known_number(name).is_none_or(|number| matches!(number, Number::Int(_)));
     if !["start", "end", "step"].into_iter().all(whole) {
-        return Err(Error::not_implemented("a bounded progression of fractions"));
+        return Err(Error::not_implemented("a progression of fractions with a bounded length"));
     }
     let dtype = cx.dtype_or_none("dtype").unwrap_or(DType::I64);
     let number = |name| if cx.is_none(name) { Ok(None) } else { cx.scalar(name, DType::I64).map(Some) };
@@ -123,11 +123,11 @@ fn bounded_progression<'b>(cx: &Cx<'b>, length: i64) -> Result<Value<'b>> {
     Ok(number("start")?.map_or(scaled, |start| scaled + start).convert(dtype))
 }
 
-/// `steps` numbers at equal distances from `start` to `end`, counted from the nearer end so that both are
-/// exact; in the type in which `dtype` is computed.
+/// `steps` evenly spaced numbers from `start` to `end`, in the type in which `dtype` is computed. Counts from the
+/// nearer end, so that both ends are exact.
 fn spaced<'b>(cx: &Cx<'b>, dtype: DType) -> Result<Value<'b>> {
     let steps = cx.int("steps")?;
-    // Integers take whole ends but a fractional distance.
+    // For integers, the ends are integers but the distance is fractional.
     let work = if dtype.is_integer() { DType::F64 } else { dtype.opmath() };
     let end_of = |name| -> Result<Value<'b>> {
         let whole = if dtype.is_integer() { dtype } else { work };
@@ -135,12 +135,12 @@ fn spaced<'b>(cx: &Cx<'b>, dtype: DType) -> Result<Value<'b>> {
     };
     let (start, end) = (end_of("start")?, end_of("end")?);
     let index = cx.b().iota(DType::I32, &[steps], 0);
-    // Behind a barrier, because XLA multiplies with the rounded reciprocal of a number that it knows.
+    // The barrier keeps XLA from multiplying by the rounded reciprocal of a constant.
     let intervals = cx.b().scalar((steps - 1).max(1), work).barrier();
     let distance = (end - start) / intervals;
     let from_end = -index + (steps - 1);
     let near_start =
         index.lt(steps / 2).select(index.convert(work) * distance + start, -(from_end.convert(work) * distance) + end);
-    // The only number of one step is the start.
+    // With one step, the result is the start.
     Ok(if steps == 1 { start.broadcast_to(&[1]) } else { near_start })
 }

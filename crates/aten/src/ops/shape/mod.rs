@@ -1,4 +1,4 @@
-//! Tensors made, viewed, joined and rearranged.
+//! Factory functions, views, concatenation and rearrangement.
 
 pub(crate) mod factory;
 pub(crate) mod rearrange;

@@ -27,7 +27,7 @@ pub(crate) const ROWS: &[Row] = &[
     .bounded(),
     one(&["cat"], |cx| {
         let values = alike(&cx.tensors("tensors")?);
-        // An empty vector joins with anything: a rule of old that PyTorch keeps.
+        // A vector of size 0 concatenates with anything, a legacy rule that PyTorch keeps.
         let joined: Vec<Value<'_>> = values.iter().copied().filter(|v| v.dims() != [0]).collect();
         match (values.first(), joined.first()) {
             (Some(empty), None) => Ok(*empty),
@@ -117,7 +117,7 @@ pub(crate) const ROWS: &[Row] = &[
 
 // ---- joining and repeating -----------------------------------------------------------------------
 
-/// Values in their common type.
+/// Values converted to their common type.
 fn alike<'b>(values: &[Value<'b>]) -> Vec<Value<'b>> {
     let dtype = values.iter().map(|v| v.dtype()).reduce(promote_types);
     values.iter().map(|v| v.convert(dtype.unwrap_or(v.dtype()))).collect()
@@ -173,11 +173,11 @@ fn rolled(x: Value<'_>, axis: usize, shift: i64) -> Value<'_> {
     x.builder().concatenate(&[x.slice_axis(axis, cut, size), x.slice_axis(axis, 0, cut)], axis)
 }
 
-/// The bounded dimension twice, one behind the other; from within the first on, it is as it comes after the shift.
+/// Concatenates the bounded dimension with itself and takes a slice that starts at the shift.
 fn roll_bounded(x: Value<'_>, axis: usize, shift: i64) -> Value<'_> {
     let twice = bounded_views::join(x.builder(), &[x, x], axis);
     let size = x.size(axis, DType::I64);
-    // At least one element is assumed, lest the remainder be undefined.
+    // `max(1)`, because the remainder by zero is undefined.
     let start = ((-size.splat_like(shift) % size.max(1)) + size) % size.max(1);
     bounded_views::run_from(twice, axis, start, x.dim(axis)).with_extents(x.extents())
 }
@@ -189,7 +189,7 @@ fn repeat<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let added = repeats.len().saturating_sub(x.rank());
     let mut sizes = vec![1; added];
     sizes.extend(x.dims());
-    // Each dimension gets one before it that counts the repeats.
+    // Inserts a dimension for the repeats before each dimension.
     let spread: Vec<i64> = repeats.iter().zip(&sizes).flat_map(|(&repeat, &size)| [repeat, size]).collect();
     let own: Vec<usize> = (0..sizes.len()).map(|i| 2 * i + 1).collect();
     let total: Vec<i64> = repeats.iter().zip(&sizes).map(|(repeat, size)| repeat * size).collect();
@@ -203,7 +203,7 @@ fn repeat<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 
 // ---- triangles and diagonals ---------------------------------------------------------------------
 
-/// A part of a matrix that a diagonal bounds and belongs to.
+/// The part of a matrix on one side of a diagonal, with the diagonal.
 #[derive(Clone, Copy)]
 enum Triangle {
     Lower,
@@ -211,7 +211,7 @@ enum Triangle {
 }
 
 impl Triangle {
-    /// A mask of the elements within; `offset` tells how far the diagonal lies to the right of the main one.
+    /// A mask of the elements in the triangle. `offset` is the distance of the diagonal to the right of the main one.
     fn mask<'b>(self, b: &'b Builder, rows: i64, columns: i64, offset: i64) -> Value<'b> {
         let dims = [rows, columns];
         let diagonal = b.iota(DType::I32, &dims, 0) + offset.clamp(-rows, columns);
@@ -222,7 +222,7 @@ impl Triangle {
         }
     }
 
-    /// How many elements are within.
+    /// The number of elements in the triangle.
     fn count(self, rows: i64, columns: i64, offset: i64) -> i64 {
         let length = |row: i64| match self {
             Triangle::Lower => (row + offset + 1).clamp(0, columns),
@@ -242,7 +242,7 @@ fn masked<'b>(cx: &Cx<'b>, part: Triangle) -> Result<Value<'b>> {
     Ok(part.mask(cx.b(), rows, columns, cx.int("diagonal")?).select(x, 0))
 }
 
-/// The rows and columns of the elements of a triangle, as a matrix of two rows.
+/// The rows and columns of the elements of a triangle, as a matrix with two rows.
 fn indices<'b>(cx: &Cx<'b>, part: Triangle) -> Result<Value<'b>> {
     let (rows, columns, offset) = (cx.int("row")?, cx.int("col")?, cx.int("offset")?);
     let within = Chosen::new(part.mask(cx.b(), rows, columns, offset).flatten());
@@ -273,15 +273,15 @@ fn diag_embed<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     Ok(written(zeros, &diagonal_of(whole(zeros), offset, a, b), x))
 }
 
-// ---- views written anew --------------------------------------------------------------------------
+// ---- writes through views --------------------------------------------------------------------------
 
-/// `base` with the view that `make` makes of it replaced.
+/// `base` after writing an argument through the view that `make` computes.
 fn replaced<'b>(cx: &Cx<'b>, base: Value<'b>, source: &str, make: MakeView) -> Result<Value<'b>> {
     let spec = make(cx, whole(base))?;
     Ok(written(base, &spec, cx.tensor(source)?))
 }
 
-/// The zeros that the gradient of a view starts from.
+/// Zeros for the gradient of a view.
 fn zeros<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     Ok(cx.b().splat(0, cx.ty("grad_output")?.dtype, &cx.capacities("input_sizes")?))
 }
@@ -301,7 +301,7 @@ fn unfold_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 
 // ---- images --------------------------------------------------------------------------------------
 
-/// The product of the leading dimensions, and the last three.
+/// The product of the leading dimensions, and the last three dimensions.
 fn image(x: Value<'_>) -> Result<(i64, [i64; 3])> {
     match x.dims()[..] {
         [ref lead @ .., channels, height, width] => Ok((lead.iter().product(), [channels, height, width])),

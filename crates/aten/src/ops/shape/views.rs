@@ -1,5 +1,5 @@
-//! Views as functions of values, for graphs: on eager tensors PyTorch makes views without asking the
-//! backend, and the lowering reads through them. Their `_copy` twins are the same functions.
+//! Views as functions of values, for graphs, and their `_copy` variants. Eager PyTorch creates views without calling
+//! the backend, and the lowering reads through them.
 
 use stablehlo::Value;
 
