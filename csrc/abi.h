@@ -285,6 +285,27 @@ TtStatus tt_memory(int32_t device, TtMemory* memory);
 TtStatus tt_reset_peak_memory(int32_t device);
 TtStatus tt_empty_cache();
 
+// ---- profiler --------------------------------------------------------------------------------
+
+// A run of a program on a device.
+struct TtDeviceRun {
+  const char* name;  // of the program; UTF-8, as long as the callback lasts
+  size_t name_length;
+  const char* operators;  // all of its operators; as the name
+  size_t operators_length;
+  int64_t begin, end;  // nanoseconds since 1970
+  uint64_t caller;     // the operator that made it run, as tt_profile_enter has named it; 0 if there is none
+  double flops, bytes;  // what the compiler reckons; negative where it does not
+  int32_t device;
+};
+// Begins to write down what devices run.
+TtStatus tt_profile_begin();
+// Ends it, waits for the devices, and hands over the runs in their order.
+TtStatus tt_profile_end(void* context, void (*receive)(void* context, const TtDeviceRun* run));
+// The thread enters an operator that the profiler has numbered, or leaves the one that it entered last.
+void tt_profile_enter(uint64_t number);
+void tt_profile_leave();
+
 // ---- csrc, called from Rust ------------------------------------------------------------------
 
 // Registers allocator, guard, hooks, generator and kernels with PyTorch. Called once, at import, with

@@ -13,6 +13,7 @@ int32_t tt_initialize(void* tracer, void* sparse, char* message, size_t capacity
     torchtpu::register_fourier();
     torchtpu::register_operators();  // after views, copies and sparse tensors, which it must not replace
     torchtpu::register_autocast();
+    torchtpu::register_profiler();
   };
   return torchtpu::guarded(register_all, message, capacity);
 }

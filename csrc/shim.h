@@ -173,5 +173,6 @@ void register_operators();
 void register_layouts();
 void register_fourier();
 void register_autocast();
+void register_profiler();
 
 }  // namespace torchtpu

@@ -48,7 +48,8 @@ fn main() {
         .define("_GLIBCXX_USE_CXX11_ABI", "1");
     // As system headers, so that their warnings are not ours.
     let include = torch.join("include");
-    for directory in [include.join("torch/csrc/api/include"), include, python_include(&python)] {
+    for directory in [include.join("torch/csrc/api/include"), include.join("kineto"), include, python_include(&python)]
+    {
         build.flag("-isystem").flag(directory.display().to_string());
     }
     build.compile("torchtpu_csrc");

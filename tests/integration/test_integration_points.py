@@ -16,7 +16,6 @@ Here is what no other file has; the others are:
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import types
@@ -212,41 +211,6 @@ def test_autocast_casts(dtype: torch.dtype, device: torch.device, mode: str) -> 
         assert torch.cat([low, x[0]]).dtype == torch.float32
         with pytest.raises(RuntimeError, match="unsafe to autocast"):
             torch.nn.functional.binary_cross_entropy(x, x)
-
-
-# ---- profiler --------------------------------------------------------------------------------------------------
-
-
-def test_profiler(device: torch.device, mode: str, tmp_path: Path) -> None:
-    activity = torch.profiler.ProfilerActivity
-    model = torch.nn.Linear(4, 2).to(device)
-    with torch.profiler.profile(activities=[activity.CPU, activity.PrivateUse1], record_shapes=True) as profile:
-        for number in range(2):
-            with torch.profiler.record_function(f"step {number}"):
-                model(torch.ones(3, 4, device=device)).sum().backward()
-            torch.tpu.synchronize()
-            profile.step()
-    names = {event.name for event in profile.events()}
-    assert {"step 0", "step 1", "aten::linear", "aten::sum", "AddmmBackward0"} <= names
-    assert "aten::linear" in profile.key_averages(group_by_input_shape=True).table(sort_by="cpu_time_total")
-    profile.export_chrome_trace(str(tmp_path / "trace.json"))
-    traced = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    assert any(event.get("name") == "step 1" for event in traced)
-
-
-def test_autograd_profiler(device: torch.device) -> None:
-    with torch.autograd.profiler.profile(use_device="tpu") as profile, torch.autograd.profiler.record_function("mine"):
-        x = torch.ones(3, device=device, requires_grad=True)
-        (x * 2).sum().backward()
-        with torch.Stream(device):
-            x + 1
-    assert {"mine", "aten::mul", "MulBackward0"} <= {event.name for event in profile.function_events}
-
-
-def test_profiler_after_an_error(device: torch.device) -> None:
-    with pytest.raises(RuntimeError), torch.profiler.profile() as profile:
-        torch.ones(2, 3, device=device) @ torch.ones(2, 3, device=device)
-    assert any(event.name == "aten::matmul" for event in profile.events())
 
 
 # ---- storages --------------------------------------------------------------------------------------------------

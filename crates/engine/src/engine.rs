@@ -18,6 +18,7 @@ use crate::memory;
 use crate::mode::{EagerMode, Mode};
 use crate::observe::Observer;
 use crate::observe::explain::Explanation;
+use crate::observe::profile::Profile;
 use crate::placement::Placement;
 use crate::platform::{self, Platform};
 use crate::record::Recorder;
@@ -281,6 +282,18 @@ impl Engine {
         let explanation = self.observer.end_explaining()?;
         self.update_wanted_lines();
         Some(explanation)
+    }
+
+    /// Begins to write down what devices run. What waits in the queues runs first.
+    pub fn begin_profile(&mut self) {
+        self.placements().for_each(|placement| self.catch_up(placement));
+        self.observer.begin_profile();
+    }
+
+    /// Ends it, once what waits in the queues is handed over. What is recorded and not flushed stays so.
+    pub fn end_profile(&mut self) -> Option<Box<Profile>> {
+        self.placements().for_each(|placement| self.catch_up(placement));
+        self.observer.end_profile()
     }
 
     /// Asks for callers' lines while something needs them.

@@ -52,7 +52,7 @@ pub use host::{copy_to_host, look_at_last_answers, synchronize};
 pub use host_job::JobOutput;
 pub use memory::MemoryUse;
 pub use mode::Mode;
-pub use observe::explain;
+pub use observe::{explain, profile};
 pub use operator_call::{Defined, Status};
 pub use placement::Placement;
 pub use record::reason::Reason;

@@ -8,6 +8,7 @@ mod explain;
 mod graph;
 mod jobs;
 mod location;
+mod profiler;
 mod warning;
 
 use std::collections::BTreeMap;

@@ -1,6 +1,7 @@
 //! The observer: counters, and the explanation of what happens while a user wants one. It decides nothing.
 
 pub mod explain;
+pub mod profile;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,12 +16,27 @@ use crate::record::reason::Reason;
 use crate::registry::instance::Instance;
 use crate::stats::{CacheStats, OpStats};
 use explain::{Compile, Explanation, Run, Wait, Waiting};
+use profile::Profile;
 
 #[derive(Default)]
 pub(crate) struct Observer {
     pub cache_stats: CacheStats,
     pub op_stats: OpStats,
     explanation: Option<Box<Explanation>>,
+    profile: Option<Box<Profile>>,
+}
+
+/// The numbers of a run, where something writes it down.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Noted {
+    explained: Option<usize>,
+    profiled: Option<usize>,
+}
+
+impl Noted {
+    pub fn is_wanted(self) -> bool {
+        self.explained.is_some() || self.profiled.is_some()
+    }
 }
 
 impl Observer {
@@ -49,6 +65,16 @@ impl Observer {
         explanation.finish_compiles();
         explanation.elapsed = explanation.started.elapsed();
         Some(explanation)
+    }
+
+    /// Begins to write down what devices run. What another profile has is forgotten.
+    pub fn begin_profile(&mut self) {
+        self.profile = Some(Box::new(Profile::new()));
+    }
+
+    /// Ends it.
+    pub fn end_profile(&mut self) -> Option<Box<Profile>> {
+        self.profile.take()
     }
 
     /// Counts a call.
@@ -94,8 +120,23 @@ impl Observer {
         }
     }
 
-    /// Notes that a chunk is about to be handed over as a run of a program, which may be new. Returns its number.
+    /// Notes that a chunk is about to be handed over as a run of a program, which may be new.
     pub fn note_run(
+        &mut self,
+        chunk: &Chunk,
+        program: &Arc<Program>,
+        is_new: bool,
+        placement: Placement,
+        reason: Reason,
+        results: usize,
+    ) -> Noted {
+        Noted {
+            explained: self.explain_run(chunk, program, is_new, placement, reason, results),
+            profiled: self.profile.as_mut().map(|profile| profile.note_run(chunk, program, placement)),
+        }
+    }
+
+    fn explain_run(
         &mut self,
         chunk: &Chunk,
         program: &Arc<Program>,
@@ -120,8 +161,11 @@ impl Observer {
     }
 
     /// Notes that a run was handed over, at a moment.
-    pub fn note_launch(&mut self, number: usize, launched: Instant, event: Option<&Arc<pjrt::Event>>) {
-        let Some(explanation) = &mut self.explanation else { return };
+    pub fn note_launch(&mut self, noted: Noted, launched: Instant, event: Option<&Arc<pjrt::Event>>) {
+        if let (Some(number), Some(profile)) = (noted.profiled, &mut self.profile) {
+            profile.note_launch(number, launched, event);
+        }
+        let (Some(number), Some(explanation)) = (noted.explained, &mut self.explanation) else { return };
         let started = explanation.started;
         let Some(run) = explanation.runs.get_mut(number) else { return };
         run.launched = launched.saturating_duration_since(started).as_nanos() as u64;

@@ -20,7 +20,7 @@ use crate::cache::memory::Limit;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory;
 use crate::mode::{EagerMode, Mode};
-use crate::observe::Observer;
+use crate::observe::{Noted, Observer};
 use crate::placement::Placement;
 use crate::program::{Program, Usage};
 use crate::record::chunk::{Chunk, Extra};
@@ -73,8 +73,7 @@ struct Launch {
     usage: Usage,
     program: Arc<Program>,
     reason: Reason,
-    /// Its number among the runs that are explained.
-    explained: Option<usize>,
+    noted: Noted,
 }
 
 pub(crate) struct Runner {
@@ -159,8 +158,8 @@ impl Runner {
         match self.program(&chunk, &usage, context) {
             Ok((program, is_new)) => {
                 let results = usage.live.len();
-                let explained = context.observer.note_run(&chunk, &program, is_new, placement, reason, results);
-                self.launch_or_queue(placement, Launch { chunk, usage, program, reason, explained }, context)
+                let noted = context.observer.note_run(&chunk, &program, is_new, placement, reason, results);
+                self.launch_or_queue(placement, Launch { chunk, usage, program, reason, noted }, context)
             }
             Err(error) => {
                 let values: Vec<_> = chunk.outputs.iter().filter_map(Weak::upgrade).collect();
@@ -284,10 +283,10 @@ impl Runner {
     }
 
     fn launch(&mut self, placement: Placement, launch: Launch, context: &mut Context<'_>) -> (Submitted, Chunk) {
-        let Launch { mut chunk, usage, program, reason, explained } = launch;
+        let Launch { mut chunk, usage, program, reason, noted } = launch;
         let values: Vec<Option<Arc<Value>>> =
             usage.live.iter().map(|&output| chunk.outputs[output as usize].upgrade()).collect();
-        let executed = self.execute(placement, &chunk, &program, &values, explained, context.observer);
+        let executed = self.execute(placement, &chunk, &program, &values, noted, context.observer);
         self.begin_jobs();
         answers::keep(&mut self.answers[placement.device()], &mut chunk);
         let result = match executed {
@@ -331,8 +330,8 @@ impl Runner {
             let wanted: Vec<_> = results.iter().cloned().map(Some).collect();
             let run = self.program(&alone, &usage, context).and_then(|(program, is_new)| {
                 let observer = &mut *context.observer;
-                let explained = observer.note_run(&alone, &program, is_new, placement, reason, results.len());
-                self.execute(placement, &alone, &program, &wanted, explained, observer)
+                let noted = observer.note_run(&alone, &program, is_new, placement, reason, results.len());
+                self.execute(placement, &alone, &program, &wanted, noted, observer)
             });
             if let Err(error) = run {
                 lose(results.iter(), &error.at(&chunk.line_of(index).name()));
@@ -346,7 +345,7 @@ impl Runner {
         chunk: &Chunk,
         program: &Program,
         values: &[Option<Arc<Value>>],
-        explained: Option<usize>,
+        noted: Noted,
         observer: &mut Observer,
     ) -> Result<()> {
         let executable = program.executable.get()?;
@@ -359,14 +358,14 @@ impl Runner {
             inputs.push(upload_extra(runtime, placement, *extra)?);
         }
         let borrowed: Vec<&Buffer> = inputs.iter().map(|buffer| &**buffer).collect();
-        let launched = explained.map(|_| Instant::now());
+        let launched = noted.is_wanted().then(Instant::now);
         let mut outputs = Vec::with_capacity(values.len());
         let run = executable
             .execute(placement.device(), &borrowed, &[], &mut outputs)
             .map_err(|error| Error::from(error).within(&program.operators))?;
         let run = run.map(|run| runtime.track(placement, run));
-        if let (Some(number), Some(launched)) = (explained, launched) {
-            observer.note_launch(number, launched, run.as_ref());
+        if let Some(launched) = launched {
+            observer.note_launch(noted, launched, run.as_ref());
         }
         for (value, output) in values.iter().zip(outputs) {
             if let Some(value) = value {
