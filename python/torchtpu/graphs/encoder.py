@@ -27,6 +27,7 @@ from torch.fx import GraphModule, Node
 from torchtpu import _C
 from torchtpu.graphs.names import name_of
 from torchtpu.graphs.tracing import IDENTITIES, Traced, arguments_of
+from torchtpu.kernels.registry import is_kernel, parse
 
 Value = tuple[str, Any] | None
 Encoded = tuple[int, list[tuple[str, list[tuple[str, Value]], int]], list[int | None]]
@@ -130,11 +131,27 @@ class Encoder:
         name = name_of(operator)
         if name in IDENTITIES:
             return self.numbers[args[0]]
+        if is_kernel(operator):
+            return self.call_kernel(operator, args, kwargs)
         first = self._count
         arguments = self._arguments(operator, args, kwargs)
         numbers = self._number_results(operator, results)
         self.nodes.append((name, arguments, self._count - first))
         return numbers
+
+    def call_kernel(self, operator: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Numbers:
+        """Takes down the call of a kernel: its module becomes part of the program."""
+        from torchtpu.kernels.lowering import add_call
+
+        tensors, call = parse(operator, [value for _, value in arguments_of(operator, args, kwargs)])
+        numbers = add_call(self, call, [(self.number(each), *self.described(each)) for each in tensors])
+        returns = operator._schema.returns
+        return numbers[0] if [str(each.type) for each in returns] == ["Tensor"] else numbers
+
+    def described(self, node: Node) -> tuple[torch.dtype, tuple[int, ...]]:
+        """The dtype and the shape of a node's tensor."""
+        value = node.meta["val"]
+        return value.dtype, tuple(value.shape)
 
     def _number_results(self, operator: OpOverload, results: Any) -> Numbers:
         returns = operator._schema.returns

@@ -40,6 +40,7 @@ from torchtpu.graphs.names import name_of
 from torchtpu.graphs.sizes import SYMBOLIC, SizeEncoder, Sizes, symbolic
 from torchtpu.graphs.threads import on_a_clean_thread
 from torchtpu.graphs.tracing import IDENTITIES, Traced, arguments_of, trace_fake, trace_graph
+from torchtpu.kernels.registry import is_kernel
 from torchtpu.operators.attention import blocks
 
 COPY_ = torch.ops.aten.copy_.default
@@ -63,7 +64,7 @@ def is_covered(operator: Any) -> bool:
     if not isinstance(operator, OpOverload):
         return False
     name = name_of(operator)
-    return name in IDENTITIES or _C.has_row(name)
+    return name in IDENTITIES or _C.has_row(name) or is_kernel(operator)
 
 
 class GraphEncoder(SizeEncoder):
@@ -301,6 +302,16 @@ class GraphEncoder(SizeEncoder):
             return None if output is None else self.number(output)
 
         return numbers_of(results)
+
+    def call_kernel(self, operator: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Numbers:
+        named = {name: self.plain(value) for name, value in kwargs.items()}
+        return super().call_kernel(operator, self.plain(list(args)), named)
+
+    def described(self, node: Node) -> tuple[torch.dtype, tuple[int, ...]]:
+        if self.has_bounded_layout(node):
+            raise UnboundedError("a kernel has a program for each set of sizes")
+        value = node.meta["val"]
+        return value.dtype, tuple(self.plain(size) for size in value.shape)
 
     def _trace_symbolic(
         self, operator: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], nodes: Sequence[Node]

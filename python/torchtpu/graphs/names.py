@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch._ops import OpOverload
 
+from torchtpu.kernels.registry import is_kernel
+
 
 def name_of(operator: OpOverload) -> str:
     """The name as the core writes it: "add.Tensor", "relu" for a default overload, "prims::rev" outside aten."""
@@ -14,5 +16,5 @@ def name_of(operator: OpOverload) -> str:
 
 
 def has_row(operator: OpOverload, rows: frozenset[str]) -> bool:
-    """Whether the table can lower the operator."""
-    return name_of(operator) in rows
+    """Whether the table can lower the operator, or it is a kernel's."""
+    return name_of(operator) in rows or is_kernel(operator)

@@ -146,6 +146,13 @@ class _TpuModule(ModuleType):
         return is_initialized()
 
     @property
+    def pallas(self) -> ModuleType:
+        """The module torchtpu.pallas."""
+        import torchtpu.pallas
+
+        return torchtpu.pallas
+
+    @property
     def eager_mode(self) -> EagerMode:
         """The way operators run now: see EagerMode. Assign a mode or its name to change it."""
         return get_eager_mode()

@@ -1,0 +1,244 @@
+"""Kernels as PyTorch's operators: what their results are like, their gradients, and how they are batched.
+
+    torchtpu::kernel(Tensor[] tensors, str call) -> Tensor[]
+
+serves functions without a schema, and all derived calls. An operator of `jax_op` has a schema of its own. None of them
+has a kernel for the device: a call becomes a node of the graph, as any operator does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from torchtpu.kernels.calls import Call, Spec, call_named
+from torchtpu.kernels.registry import Parse, parsers
+
+_libraries: list[torch.library.Library] = []
+
+
+def define(library: torch.library.Library, name: str, schema: str, parser: Parse) -> torch.library.Library:
+    """Defines an operator of kernels in a library; returns the library that has its gradient.
+
+    `name` is the operator's without its namespace.
+    """
+    full_name = f"{library.ns}::{name}"
+    library.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
+    parsers[full_name] = parser
+    operator = getattr(getattr(torch.ops, library.ns), name).default
+
+    def fake(*args: Any, **kwargs: Any) -> Any:
+        tensors, call = parser(_values(operator, args, kwargs))
+        return _as_schema(operator, results_like(call, tensors))
+
+    def batched(info: Any, dims: Any, *args: Any, **kwargs: Any) -> Any:
+        values = _values(operator, args, kwargs)
+        tensors, call = parser(values)
+        places = tuple(each.dim for each in parser(_dims(values, dims))[0])
+        batch = call.derive("batched", places)
+        results = torch.ops.torchtpu.kernel(tensors, batch.name)
+        moved = _as_schema(operator, results)
+        return moved, _as_schema(operator, [0] * len(results))
+
+    torch.library.register_fake(full_name, fake, lib=library)
+    torch.library.register_vmap(full_name, batched, lib=library)
+    gradients = torch.library.Library(library.ns, "FRAGMENT")
+
+    def differentiable(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        if torch.is_grad_enabled() and torch._C._any_requires_grad(*args, **kwargs):
+            tensors, call = parser(_values(operator, args, kwargs))
+            return _as_schema(operator, _differentiable(call, tensors))
+        with torch._C._AutoDispatchBelowAutograd():
+            return operator.redispatch(keys & torch._C._after_autograd_keyset, *args, **kwargs)
+
+    gradients.impl(name, differentiable, "Autograd", with_keyset=True)
+    return gradients
+
+
+def _values(operator: OpOverload, args: Sequence[Any], kwargs: Any) -> list[Any]:
+    from torchtpu.graphs.tracing import arguments_of
+
+    if not kwargs and len(args) == len(operator._schema.arguments):
+        return list(args)
+    return [value for _, value in arguments_of(operator, args, kwargs)]
+
+
+def _dims(values: Sequence[Any], dims: Sequence[Any]) -> list[Any]:
+    """The same arguments with the dimension of the batch, or None, in the place of each tensor."""
+    mixed: list[Any] = []
+    for value, dim in zip(values, [*dims, *[None] * (len(values) - len(dims))], strict=True):
+        if isinstance(value, torch.Tensor):
+            mixed.append(_Dim(dim))
+        elif isinstance(value, list | tuple) and any(isinstance(each, torch.Tensor) for each in value):
+            each_dim = dim if isinstance(dim, list | tuple) else [dim] * len(value)
+            mixed.append([_Dim(each) for each in each_dim])
+        else:
+            mixed.append(value)
+    return mixed
+
+
+class _Dim:
+    """Stands for a tensor, with the dimension of its batch."""
+
+    def __init__(self, dim: int | None) -> None:
+        self.dim = dim
+
+
+def _as_schema(operator: OpOverload, results: Sequence[Any]) -> Any:
+    returns = operator._schema.returns
+    if not returns:
+        return None
+    if str(returns[0].type) == "List[Tensor]":
+        return list(results)
+    if len(results) != len(returns):
+        raise TypeError(f"{operator._schema.name} returned {len(results)} arrays; its annotation says {len(returns)}")
+    return results[0] if len(returns) == 1 else tuple(results)
+
+
+def register() -> None:
+    """Defines the operator that serves all kernels."""
+    library = torch.library.Library("torchtpu", "FRAGMENT")
+    _libraries.append(library)
+    _libraries.append(define(library, "kernel", "(Tensor[] tensors, str call) -> Tensor[]", _parse_generic))
+
+
+def _parse_generic(values: Sequence[Any]) -> tuple[list[Any], Call]:
+    tensors, name = values
+    return list(tensors), call_named(name)
+
+
+# ---- results -----------------------------------------------------------------------------------------------------
+
+
+def results_like(call: Call, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Tensors without data, like the results."""
+    if not tensors:
+        raise TypeError(f"{call.kernel.name} takes no tensor: on which device it runs would be unknown")
+    device = tensors[0].device
+    for tensor in tensors:
+        if tensor.layout is not torch.strided:
+            raise TypeError(f"{call.kernel.name} takes dense tensors, not one of layout {tensor.layout}")
+    if any(isinstance(size, torch.SymInt) for tensor in tensors for size in tensor.shape):
+        from torchtpu.kernels.symbolic import result_shapes
+
+        shapes = result_shapes(call, tensors)
+        if shapes is not None:
+            return [torch.empty(shape, dtype=dtype, device=device) for dtype, shape in shapes]
+    from torchtpu.kernels.store import text_of
+
+    text = text_of(call, specs_of(tensors))
+    return [torch.empty(spec.shape, dtype=spec.dtype, device=device) for spec in text.results]
+
+
+def specs_of(tensors: Sequence[torch.Tensor]) -> tuple[Spec, ...]:
+    """What tensors are like; symbolic sizes are taken for what they are now."""
+    return tuple(Spec(tensor.dtype, tuple(int(size) for size in tensor.shape)) for tensor in tensors)
+
+
+# ---- gradients ---------------------------------------------------------------------------------------------------
+
+
+class _Recomputing(torch.autograd.Function):
+    """A call whose gradient is wanted, and is computed from the tensors alone."""
+
+    @staticmethod
+    def forward(ctx: Any, name: str, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        with torch._C._AutoDispatchBelowAutograd():
+            results = torch.ops.torchtpu.kernel(list(tensors), name)
+        ctx.name = name
+        ctx.save_for_backward(*tensors)
+        _describe(ctx, tensors, results)
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
+        return _backward(ctx, gradients, "gradient")
+
+
+class _Saving(torch.autograd.Function):
+    """A call whose gradient is wanted, and is computed from what a rule of JAX's `custom_vjp` saves."""
+
+    @staticmethod
+    def forward(ctx: Any, name: str, plan: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        sources, more = plan
+        ctx.name, ctx.specs = name, specs_of(tensors)
+        with torch._C._AutoDispatchBelowAutograd():
+            every = torch.ops.torchtpu.kernel(list(tensors), call_named(name).derive("saving", ctx.specs).name)
+        results = every[: len(every) - more]
+        kept = {"input": tensors, "result": results, "more": every[len(results) :]}
+        ctx.save_for_backward(*(kept[kind][place] for kind, place in sources))
+        _describe(ctx, tensors, results)
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
+        with torch.no_grad():
+            results = _backward(ctx, gradients, "gradient saved", ctx.specs)
+        if torch.is_grad_enabled():  # the rule has no gradient of its own
+            taken = [each for each in results if each is not None]
+            refusing = iter(_Refusing.apply(ctx.name, len(taken), *taken, *ctx.saved_tensors))
+            results = tuple(None if each is None else next(refusing) for each in results)
+        return None, *results
+
+
+class _Refusing(torch.autograd.Function):
+    """Raises where the gradient of a gradient is asked for that nothing computes."""
+
+    @staticmethod
+    def forward(ctx: Any, name: str, count: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.name = name
+        return tuple(each.view_as(each) for each in tensors[:count])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise RuntimeError(
+            f"{call_named(ctx.name).kernel.name} has no second gradient: the rule of jax.custom_vjp that has its "
+            f"gradient is not differentiated itself"
+        )
+
+
+def _describe(ctx: Any, tensors: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
+    ctx.count = len(tensors)
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(*(each for each in results if not _is_inexact(each)))
+
+
+def _backward(ctx: Any, gradients: Sequence[torch.Tensor | None], kind: str, *rest: Any) -> tuple[Any, ...]:
+    needs = tuple(ctx.needs_input_grad[-ctx.count :])
+    given = tuple(each is not None for each in gradients)
+    change = call_named(ctx.name).derive(kind, needs, given, *rest)
+    inputs = [*ctx.saved_tensors, *(each for each in gradients if each is not None)]
+    remaining = iter(torch.ops.torchtpu.kernel(inputs, change.name))
+    return None, *(next(remaining) if needed else None for needed in needs)
+
+
+def _differentiable(call: Call, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    plan = _plan(call, tensors)
+    if plan is None:
+        return list(_Recomputing.apply(call.name, *tensors))
+    return list(_Saving.apply(call.name, plan, *tensors))
+
+
+def _is_inexact(tensor: torch.Tensor) -> bool:
+    return tensor.dtype.is_floating_point or tensor.dtype.is_complex
+
+
+def _plan(call: Call, tensors: Sequence[torch.Tensor]) -> Any:
+    from torchtpu.kernels.store import plan_of
+
+    if any(isinstance(size, torch.SymInt) for tensor in tensors for size in tensor.shape):
+        return None
+    specs = specs_of(tensors)
+
+    def make() -> Any:
+        from torchtpu.kernels.imports import import_jax
+
+        import_jax(f"the gradient of {call}")
+        from torchtpu.kernels.derived import plan
+
+        return plan(call, specs)
+
+    return plan_of(call, specs, make)

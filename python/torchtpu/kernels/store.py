@@ -1,0 +1,226 @@
+"""The texts of kernels' programs, in memory and beside the disk cache, so that JAX is imported only for new ones."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from torchtpu import _C
+from torchtpu.kernels.calls import Call, Spec
+from torchtpu.kernels.fingerprint import hash_of, version_of
+
+FORMAT = 1
+# Of the folder, at most; texts are some kilobytes each.
+MOST_FILES = 4000
+
+counters = {"traced": 0, "read": 0}
+_known: dict[tuple[str, tuple[Spec, ...], str], Text] = {}
+_loaded: dict[str, Text] = {}
+_lock = threading.RLock()
+
+
+class Text(NamedTuple):
+    """A program of a call for tensors of certain dtypes and shapes."""
+
+    # The functions of the module; the name of the one to call.
+    functions: str
+    entry: str
+    results: tuple[Spec, ...]
+    # How the results are nested: None, "t" for a tensor, ["list"|"tuple", …], ["dict", [key, …], …].
+    structure: Any
+
+    def as_json(self) -> str:
+        results = [[_name(spec.dtype), list(spec.shape)] for spec in self.results]
+        return json.dumps([self.functions, self.entry, results, self.structure])
+
+    @classmethod
+    def from_json(cls, text: str) -> Text:
+        functions, entry, results, structure = json.loads(text)
+        return cls(
+            functions, entry, tuple(Spec(getattr(torch, name), tuple(shape)) for name, shape in results), structure
+        )
+
+
+def text_of(call: Call, specs: Sequence[Spec], platform: str | None = None) -> Text:
+    """The program of a call for such tensors; traced with JAX where it is not known yet.
+
+    `platform` is "tpu" for Mosaic kernels and "cpu" for kernels as plain StableHLO; what runs here by default.
+    Raises what the kernel's function raises, TypeError for tensors that JAX does not take, and ImportError where JAX is
+    needed and not installed.
+    """
+    platform = platform or target()[0]
+    key = (call.name, tuple(specs), platform)
+    with _lock:
+        found = _known.get(key)
+        if found is None:
+            found = _known[key] = _find(call, tuple(specs), platform)
+            remember_structure(call, found.structure)
+        return found
+
+
+def plan_of(call: Call, specs: Sequence[Spec], make: Any) -> Any:
+    """What `make` returns of a call for such tensors: JSON's values, kept like a text."""
+    file = _file(_key(call, tuple(specs), "plan"))
+    if file is not None and (found := _read(file)) is not None:
+        return json.loads(found)
+    made = make()
+    if file is not None:
+        _write(file, json.dumps(made))
+    return made
+
+
+def add(key: str, text: Text) -> None:
+    """Adds a program that was saved elsewhere."""
+    _loaded[key] = text
+
+
+def portable_key(call: Call, specs: Sequence[Spec], platform: str) -> str:
+    """What a saved program is found by, whatever versions wrote it."""
+    if call.identity is None:
+        raise ValueError(
+            f"{call.kernel.name} refers to a value that means nothing in another process: pass version='…' to name it"
+        )
+    return hash_of(call.identity, [str(spec) for spec in specs], platform)
+
+
+def target() -> tuple[str, str]:
+    """For what programs are made here: the platform and the device's kind."""
+    chosen = os.environ.get("TORCHTPU_TARGET", "")
+    info = _C.platform_info()
+    kind = info["devices"][0]["kind"] if info["devices"] else ""
+    platform = "tpu" if (chosen or info["platform"]) == "tpu" else "cpu"
+    return platform, kind if info["platform"] == "tpu" else ""
+
+
+def _find(call: Call, specs: tuple[Spec, ...], platform: str) -> Text:
+    key = _key(call, specs, platform)
+    file = _file(key)
+    if file is not None and (found := _read(file)) is not None:
+        counters["read"] += 1
+        return Text.from_json(found)
+    if _loaded and call.identity is not None:
+        loaded = _loaded.get(portable_key(call, specs, platform))
+        if loaded is not None:
+            return loaded
+    from torchtpu.kernels.imports import import_jax
+
+    import_jax(str(call))
+    from torchtpu.kernels.tracing import trace
+
+    text = trace(call, specs, platform)
+    counters["traced"] += 1
+    if file is not None:
+        _write(file, text.as_json())
+    return text
+
+
+def remember_structure(call: Call, structure: Any) -> None:
+    """Takes down how the results of a call are nested, and so those of the call that it is derived from.
+
+    Raises TypeError where they were nested otherwise before.
+    """
+    if call.structure is not None and call.structure != structure:
+        raise TypeError(
+            f"{call.kernel.name} returned {call.structure} before and returns {structure} for these shapes: how "
+            f"results are nested must not depend on them"
+        )
+    call.structure = structure
+    if call.of is not None and call.change[0] == "batched":
+        remember_structure(call.of, structure)
+    elif call.of is not None and call.change[0] == "saving":
+        remember_structure(call.of, structure[1])
+
+
+def _key(call: Call, specs: tuple[Spec, ...], what: str) -> str | None:
+    if call.identity is None:
+        return None
+    versions = (version_of("jax"), is_64_bit(), FORMAT)
+    return hash_of(call.identity, [str(spec) for spec in specs], what, target()[1], versions)
+
+
+def is_64_bit() -> bool:
+    """Whether JAX computes with 64-bit numbers, as its user says."""
+    if "jax" in sys.modules:
+        return bool(sys.modules["jax"].config.jax_enable_x64)
+    return os.environ.get("JAX_ENABLE_X64", "").lower() in ("1", "true", "t", "yes", "y", "on")
+
+
+# ---- files -------------------------------------------------------------------------------------------------------
+
+
+def folder() -> Path | None:
+    """Where texts are kept, beside compiled programs; None where nothing is kept."""
+    try:
+        return _C.cache_folder()[0] / ".kernels"
+    except RuntimeError:
+        return None
+
+
+def clear() -> int:
+    """Removes all texts; returns how many there were."""
+    count = 0
+    for file in _files():
+        with contextlib.suppress(OSError):
+            file.unlink()
+            count += 1
+    return count
+
+
+def _files() -> Iterator[Path]:
+    place = folder()
+    if place is not None and place.is_dir():
+        yield from place.glob("*.json")
+
+
+def _file(key: str | None) -> Path | None:
+    place = None if key is None else folder()
+    return None if place is None else place / f"{key}.json"
+
+
+def _read(file: Path) -> str | None:
+    """What a file holds, if it is whole, the user's, and writable by nobody else."""
+    try:
+        with file.open("rb") as opened:
+            status = os.fstat(opened.fileno())
+            if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+                return None
+            checksum, _, text = opened.read().partition(b"\n")
+    except OSError:
+        return None
+    if hashlib.blake2b(text, digest_size=16).hexdigest().encode() != checksum:
+        with contextlib.suppress(OSError):
+            file.unlink()
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(file)
+    return text.decode()
+
+
+def _write(file: Path, text: str) -> None:
+    """Writes a file that appears whole. What is wrong with the folder costs a trace in the next process."""
+    data = text.encode()
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        number, name = tempfile.mkstemp(dir=file.parent)
+        with open(number, "wb") as opened:
+            opened.write(hashlib.blake2b(data, digest_size=16).hexdigest().encode() + b"\n" + data)
+        os.replace(name, file)
+        files = list(_files())
+        if len(files) > MOST_FILES:
+            files.sort(key=lambda each: each.stat().st_mtime)
+            for old in files[: len(files) - MOST_FILES]:
+                old.unlink(missing_ok=True)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

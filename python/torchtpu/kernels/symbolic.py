@@ -1,0 +1,62 @@
+"""The shapes of a call's results for sizes that are symbols, by `jax.eval_shape`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+import torch
+
+from torchtpu.kernels.calls import Call
+
+Shapes = list[tuple[torch.dtype, list[Any]]]
+
+
+def result_shapes(call: Call, tensors: Sequence[torch.Tensor]) -> Shapes | None:
+    """The dtype and the sizes of each result; None where the function asks for sizes that are known, as a Pallas kernel
+    does whose blocks they decide."""
+    from torchtpu.kernels.imports import import_jax
+
+    jax = import_jax(str(call))
+    from jax import export
+
+    from torchtpu.kernels.calls import Spec
+    from torchtpu.kernels.store import remember_structure
+    from torchtpu.kernels.tracing import Results, array_like, to_torch
+
+    sizes: dict[str, Any] = {}
+    symbols: dict[Any, str] = {}
+    texts = [[_text(size, symbols, sizes) for size in tensor.shape] for tensor in tensors]
+    scope = export.SymbolicScope()
+    arrays = []
+    for tensor, text in zip(tensors, texts, strict=True):
+        like = array_like(Spec(tensor.dtype, ()))
+        shape = (
+            jax.export.symbolic_shape(", ".join(text) + ("," if len(text) == 1 else ""), scope=scope) if text else ()
+        )
+        arrays.append(jax.ShapeDtypeStruct(shape, like.dtype))
+    results = Results()
+    try:
+        shapes = jax.eval_shape(results.of(call.function()), *arrays)
+    except Exception:
+        return None
+    remember_structure(call, results.structure)
+
+    def size_of(dim: Any) -> Any:
+        return dim if isinstance(dim, int) else dim._evaluate(sizes)
+
+    return [(to_torch(each.dtype), [size_of(dim) for dim in each.shape]) for each in shapes]
+
+
+def _text(size: Any, symbols: dict[Any, str], sizes: dict[str, Any]) -> str:
+    """A size as JAX writes it; adds its symbols, and what each stands for."""
+    if not isinstance(size, torch.SymInt):
+        return str(size)
+    expression = sympy.expand(size.node.expr)
+    for symbol in expression.free_symbols:
+        if symbol not in symbols:
+            symbols[symbol] = f"n{len(symbols)}"
+            environment: Any = size.node.shape_env
+            sizes[symbols[symbol]] = size if expression == symbol else environment.create_symintnode(symbol, hint=None)
+    return str(expression.xreplace({symbol: sympy.Symbol(name) for symbol, name in symbols.items()})).replace("**", "^")

@@ -1,0 +1,281 @@
+"""Kernels in Pallas, and functions for JAX's arrays, as operators on tensors.
+
+    @torchtpu.pallas.custom_jax_kernel
+    def relu(x):
+        return jax.nn.relu(x)
+
+    @functools.partial(torchtpu.pallas.jax_op, "mine::scale")
+    def scale(x: jax.Array, factor: float) -> jax.Array:
+        return x * factor
+
+A kernel is part of the program that it is called in: of a chunk, of a compiled graph, of a step. On a TPU Pallas
+kernels are compiled by Mosaic; on other devices they are interpreted as StableHLO. See docs/kernels.md.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from torchtpu.kernels import operators
+from torchtpu.kernels.calls import Kernel, Layout, Place, call_named, fixed
+from torchtpu.kernels.signatures import Signature
+
+__all__ = ["JaxCallable", "JaxOp", "custom_jax_kernel", "jax_op"]
+
+operators.register()
+KERNEL = torch.ops.torchtpu.kernel.default
+
+
+def custom_jax_kernel(
+    jax_fn: Callable[..., Any] | None = None,
+    name: str | None = None,
+    static_argnums: int | Iterable[int] = (),
+    donate_argnums: int | Iterable[int] | None = None,
+    input_output_aliases: Mapping[int, int] | None = None,
+    *,
+    static_argnames: str | Iterable[str] = (),
+    reference: Callable[..., Any] | None = None,
+    version: str | None = None,
+) -> Any:
+    """Makes a function for JAX's arrays one for tensors of the device; also as a decorator, with or without arguments.
+
+    The function needs no annotations. Its arguments are tensors, None, lists and tuples of tensors, and fixed values
+    where `static_argnums` or `static_argnames` say so. It returns tensors as the function nests its arrays.
+
+    name                  for errors and counters; the function's if None
+    donate_argnums        arguments whose memory the kernel may use
+    input_output_aliases  from such an argument to the result that is then written into it
+    reference             a plain JAX function of the same arguments, which has the gradient if the kernel has none
+    version               stands for the function in keys, in place of a hash of its code
+
+    Calling it raises TypeError for an argument that is neither a tensor nor fixed, ValueError for a tensor that is
+    fixed, what the function itself raises, and ImportError where JAX is needed and not installed.
+    """
+    if jax_fn is None:
+        return functools.partial(
+            custom_jax_kernel,
+            name=name,
+            static_argnums=static_argnums,
+            donate_argnums=donate_argnums,
+            input_output_aliases=input_output_aliases,
+            static_argnames=static_argnames,
+            reference=reference,
+            version=version,
+        )
+    return JaxCallable(
+        name or str(getattr(jax_fn, "__name__", "kernel")),
+        jax_fn,
+        static_argnums=static_argnums,
+        donate_argnums=donate_argnums,
+        input_output_aliases=input_output_aliases,
+        static_argnames=static_argnames,
+        reference=reference,
+        version=version,
+    )
+
+
+class JaxCallable:
+    """A function for JAX's arrays that is called with tensors; see [`custom_jax_kernel`]."""
+
+    def __init__(
+        self,
+        name: str,
+        jax_fn: Callable[..., Any],
+        *,
+        static_argnums: int | Iterable[int] = (),
+        donate_argnums: int | Iterable[int] | None = None,
+        input_output_aliases: Mapping[int, int] | None = None,
+        static_argnames: str | Iterable[str] = (),
+        reference: Callable[..., Any] | None = None,
+        version: str | None = None,
+    ) -> None:
+        self.name = name
+        self.jax_fn = jax_fn
+        self.static_argnums = _numbers(static_argnums)
+        self.static_argnames = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+        self.input_output_aliases = dict(input_output_aliases or {})
+        donated = self.input_output_aliases if donate_argnums is None else donate_argnums
+        self.donate_argnums = _numbers(donated)
+        if self.input_output_aliases and set(self.input_output_aliases) != set(self.donate_argnums):
+            raise ValueError(
+                f"{name}: input_output_aliases has the arguments {sorted(self.input_output_aliases)}, and "
+                f"donate_argnums {sorted(self.donate_argnums)}: they must be the same"
+            )
+        self._kernel = Kernel(name, jax_fn, reference, version)
+        # The calls whose arguments all are tensors, by their number.
+        self._of_tensors: dict[int, str] = {}
+        functools.update_wrapper(self, jax_fn, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs and not self.static_argnums and _all_tensors(args):
+            tensors = list(args)
+            call = _call_of_tensors(self, len(args))
+        else:
+            tensors = []
+            call = self._find(args, kwargs, tensors)
+        results = KERNEL(tensors, call)
+        for argument, result in self.input_output_aliases.items():
+            args[argument].copy_(results[result])
+        structure = _structure_of(call)
+        return results[0] if structure == "t" else _nested(structure, results, [0])
+
+    def _find(self, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: list[torch.Tensor]) -> str:
+        """The call with these arguments; adds their tensors to `tensors`."""
+        places = [self._place(value, tensors, i, i in self.static_argnums) for i, value in enumerate(args)]
+        named = [
+            (name, self._place(value, tensors, name, name in self.static_argnames)) for name, value in kwargs.items()
+        ]
+        return _call_for(self._kernel, tuple(places), tuple(named))
+
+    def _place(self, value: Any, tensors: list[torch.Tensor], which: Any, is_static: bool) -> Place:
+        if is_static:
+            if isinstance(value, torch.Tensor):
+                raise ValueError(f"{self.name}: argument {which} is static, and is given a tensor")
+            return fixed(value)
+        if isinstance(value, torch.Tensor):
+            tensors.append(value)
+            return ("t", len(tensors) - 1)
+        if value is None:
+            return ("n",)
+        if isinstance(value, list | tuple):
+            inside = tuple([self._place(each, tensors, which, False) for each in value])
+            return ("l" if isinstance(value, list) else "u", inside)
+        raise TypeError(
+            f"{self.name}: argument {which} must be a tensor, not {type(value).__name__}; name it in static_argnums if "
+            f"it is part of the program"
+        )
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name}>"
+
+
+def _all_tensors(values: Sequence[Any]) -> bool:
+    for value in values:  # noqa: SIM110 (a generator would cost more than the loop)
+        if not isinstance(value, torch.Tensor):
+            return False
+    return True
+
+
+@torch.compiler.assume_constant_result
+def _call_of_tensors(function: JaxCallable, count: int) -> str:
+    name = function._of_tensors.get(count)
+    if name is None:
+        places = tuple(("t", i) for i in range(count))
+        name = function._of_tensors[count] = _call_for(function._kernel, places, ())
+    return name
+
+
+@torch.compiler.assume_constant_result
+def _call_for(kernel: Kernel, places: tuple[Place, ...], named: tuple[tuple[str, Place], ...]) -> str:
+    return kernel.call(Layout(places, named)).name
+
+
+@torch.compiler.assume_constant_result
+def _structure_of(call: str) -> Any:
+    return call_named(call).structure
+
+
+def _nested(structure: Any, results: Sequence[Any], place: list[int]) -> Any:
+    """Results as the function nested them."""
+    if structure == "t":
+        place[0] += 1
+        return results[place[0] - 1]
+    if structure is None:
+        return None
+    if structure[0] == "dict":
+        return {key: _nested(each, results, place) for key, each in zip(structure[1], structure[2:], strict=True)}
+    filled = [_nested(each, results, place) for each in structure[1:]]
+    return filled if structure[0] == "list" else tuple(filled)
+
+
+def _numbers(given: int | Iterable[int]) -> tuple[int, ...]:
+    return (given,) if isinstance(given, int) else tuple(given)
+
+
+# ---- operators with a schema -------------------------------------------------------------------------------------
+
+
+def jax_op(
+    name: str,
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    donate_argnums: int | Iterable[int] | None = None,
+    reference: Callable[..., Any] | None = None,
+    version: str | None = None,
+) -> Any:
+    """Makes a function for JAX's arrays an operator `torch.ops.<namespace>.<name>`; also as a decorator.
+
+    `name` is "namespace::name". Each parameter has an annotation: `jax.Array` or `torch.Tensor`, an optional one, or a
+    list or tuple of them, is a tensor; all else is a fixed value. Returns a [`JaxOp`].
+
+    Raises ValueError for a name of another form and for annotations that are missing or of no known kind, and
+    RuntimeError where another function has the name.
+    """
+    if fn is None:
+        return functools.partial(jax_op, name, donate_argnums=donate_argnums, reference=reference, version=version)
+    return JaxOp(name, fn, donate_argnums=donate_argnums, reference=reference, version=version)
+
+
+_operators: dict[str, JaxOp] = {}
+
+
+class JaxOp:
+    """An operator made of a function for JAX's arrays; see [`jax_op`]."""
+
+    def __init__(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        *,
+        donate_argnums: int | Iterable[int] | None = None,
+        reference: Callable[..., Any] | None = None,
+        version: str | None = None,
+    ) -> None:
+        if name.count("::") != 1 or not all(part.isidentifier() for part in name.split("::")):
+            raise ValueError(f"the name of an operator is namespace::name, with one ::, not {name!r}")
+        self._qualname = name
+        self._namespace, self._name = name.split("::")
+        self._init_fn = fn
+        self.donate_argnums = _numbers(donate_argnums or ())
+        self._signature = Signature(fn)
+        self._kernel = Kernel(name, fn, reference, version)
+        if name in _operators:
+            raise RuntimeError(f"another function is the operator {name} already")
+        self._lib = torch.library.Library(self._namespace, "FRAGMENT")
+        self._gradients = operators.define(self._lib, self._name, self._signature.schema(), self._parse)
+        self._opoverload = getattr(getattr(torch.ops, self._namespace), self._name).default
+        # Whether the operator returns what the function does, or the flat list of its tensors.
+        self._is_nested = self._signature.returns == "Tensor[]"
+        _operators[name] = self
+        functools.update_wrapper(self, inspect.unwrap(fn), updated=())
+
+    def _parse(self, values: Sequence[Any]) -> tuple[list[Any], Any]:
+        tensors, layout = self._signature.parse(values)
+        return tensors, self._kernel.call(layout)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        values = self._signature.values(args, kwargs)
+        results = self._opoverload(*values)
+        if not self._is_nested:
+            return results
+        return _nested(self._parse(values)[1].structure, results, [0])
+
+    def register_autograd(
+        self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None
+    ) -> None:
+        """Gives the operator a gradient, as `torch.library.register_autograd` does."""
+        self._gradients._destroy()
+        torch.library.register_autograd(self._qualname, backward, setup_context=setup_context, lib=self._lib)
+
+    def register_vmap(self, func: Callable[..., Any] | None = None) -> Any:
+        """Gives the operator another rule for batches, as `torch.library.register_vmap` does."""
+        return torch.library.register_vmap(self._qualname, func, lib=self._lib)
+
+    def __repr__(self) -> str:
+        return f"<JaxOp {self._qualname}>"

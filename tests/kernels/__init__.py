@@ -1,0 +1,1 @@
+"""Kernels: functions for JAX's arrays and Pallas kernels as operators. These tests need JAX."""

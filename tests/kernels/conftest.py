@@ -1,0 +1,7 @@
+"""JAX, where it is installed, is kept from looking for a TPU."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
