@@ -348,7 +348,13 @@ def test_variables_that_are_refused_when_the_device_is_used(variable: str) -> No
 
 @pytest.mark.parametrize(
     "variable",
-    ["TORCHTPU_CACHE=never", "TORCHTPU_CACHE_PROGRAMS=3", "TORCHTPU_CACHE_BYTES=much", "TORCHTPU_CHUNK_BYTES=-1"],
+    [
+        "TORCHTPU_CACHE=never",
+        "TORCHTPU_CACHE_PROGRAMS=3",
+        "TORCHTPU_CACHE_BYTES=much",
+        "TORCHTPU_CHUNK_BYTES=-1",
+        "TORCHTPU_COMPILE=never",
+    ],
 )
 def test_variables_that_are_ignored_with_a_warning(variable: str) -> None:
     name, value = variable.split("=")

@@ -1,12 +1,17 @@
 //! Programs: what chunks are compiled to.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use crate::cache::Executable;
+use crate::cache::effort::{Effort, Step, Use};
 use crate::cache::memory::LastUse;
+use crate::cache::{Executable, Source};
+use crate::run::runtime::Runtime;
 
 pub(crate) struct Program {
+    /// The first executable. Runs wait for it.
     pub executable: Arc<Executable>,
+    /// What the program would be compiled from again, if the first executable was made quickly.
+    pub quick: Option<Quick>,
     /// Whether the executable was made for another program of the same text.
     pub shares_executable: bool,
     /// The operators in it, for messages: the first few and how many there are.
@@ -16,7 +21,38 @@ pub(crate) struct Program {
     pub bytes: usize,
 }
 
+/// A program that is compiled quickly at first.
+pub(crate) struct Quick {
+    source: Source,
+    used: Use,
+    /// The executable that takes over.
+    better: OnceLock<Arc<Executable>>,
+}
+
+impl Quick {
+    pub fn new(source: Source, bytes: usize) -> Quick {
+        Quick { source, used: Use::new(bytes), better: OnceLock::new() }
+    }
+}
+
 impl Program {
+    /// Counts a run; returns the executable that it takes.
+    pub fn executable_of_run(&self, runtime: &Runtime) -> &Executable {
+        let Some(quick) = &self.quick else { return &self.executable };
+        match quick.used.next() {
+            Step::Run => {}
+            Step::Improve => {
+                let source = Source { effort: Effort::Full, ..quick.source.clone() };
+                let _ = quick.better.set(runtime.improve(source));
+            }
+            Step::RunBetter => {
+                let better = quick.better.get().filter(|better| better.get().is_ok());
+                return better.unwrap_or(&self.executable);
+            }
+        }
+        &self.executable
+    }
+
     /// About what it takes in memory, the host's and the device's, as far as it is made.
     pub fn bytes(&self) -> usize {
         self.bytes + self.executable.code_bytes()

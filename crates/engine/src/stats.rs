@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Making {
     pub begun: Option<Instant>,
+    /// Whether there is an executable already, and this one is to be better.
+    pub is_improvement: bool,
     pub compiling: Duration,
     pub loading: Duration,
     /// Waiting for another process that compiled it.
@@ -26,6 +28,8 @@ pub struct CacheStats {
     /// Of those, compiled.
     pub compiles: u64,
     pub compile_time: Duration,
+    /// Programs that were compiled once more, with full effort, because they were used much.
+    pub improved: u64,
     /// Times that another process was compiling the program, and we waited for it.
     pub waits: u64,
     pub wait_time: Duration,
@@ -52,6 +56,7 @@ impl CacheStats {
             load_time: self.load_time + other.load_time,
             compiles: self.compiles + other.compiles,
             compile_time: self.compile_time + other.compile_time,
+            improved: self.improved + other.improved,
             waits: self.waits + other.waits,
             wait_time: self.wait_time + other.wait_time,
             evictions: self.evictions + other.evictions,

@@ -287,6 +287,7 @@ fn cache_stats(py: Python<'_>) -> PyResult<Py<PyDict>> {
         ("hits", stats.hits),
         ("disk_hits", stats.disk_hits),
         ("compiles", stats.compiles),
+        ("improved", stats.improved),
         ("waits", stats.waits),
         ("evictions", stats.evictions),
         ("disk_evictions", stats.disk_evictions),

@@ -13,6 +13,7 @@ _densified: Counter[str] = Counter()
 def cache_stats() -> dict[str, Any]:
     """Where programs came from: "requests" were asked for, "hits" found in this process, "disk_hits" loaded from
     the cache folder, and "compiles" compiled, after "waits" for other processes that were compiling the same.
+    "improved" counts programs that were compiled once more, with full effort, because they were used much.
 
     "load_seconds", "compile_seconds" and "wait_seconds" are what that took. "evictions" counts what had to leave
     memory, "disk_evictions" what this process's writing made leave the folder.

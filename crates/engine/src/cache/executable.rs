@@ -1,5 +1,6 @@
 //! Executables in the making: a thread of the pool compiles or loads them while the program goes on.
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -80,9 +81,11 @@ impl Executable {
     }
 }
 
+type Work = Box<dyn FnOnce() + Send>;
+
 /// The threads that make executables.
 pub(super) struct Pool {
-    threads: OnceLock<Option<ThreadPool>>,
+    threads: OnceLock<Option<Arc<ThreadPool>>>,
     shared: Arc<Shared>,
 }
 
@@ -94,8 +97,11 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// How many executables are in the making.
+    /// How many executables are in the making that somebody may wait for.
     making: usize,
+    /// What is done when none is: one after another.
+    later: VecDeque<Work>,
+    is_improving: bool,
     /// Whether no other is to be begun.
     closed: bool,
 }
@@ -114,18 +120,15 @@ impl Pool {
         let executable = Arc::new(Executable::default());
         let (promise, shared) = (Arc::clone(&executable), Arc::clone(&self.shared));
         shared.state.lock().making += 1;
+        let threads = self.threads.get_or_init(start).clone();
         let work = move || {
-            let mut making = Making { begun: Some(Instant::now()), ..Making::default() };
-            let closed = shared.state.lock().closed;
-            let result = match closed {
-                true => Err(Error::runtime("the process ends: no more programs are compiled")),
-                false => catch_unwind(AssertUnwindSafe(|| make(&mut making)))
-                    .unwrap_or_else(|_| Err(Error::runtime("internal error: compiling a program panicked"))),
-            };
-            promise.settle(result, making);
+            shared.make(&promise, Making::default(), make);
             made();
             shared.state.lock().making -= 1;
             shared.idle.notify_all();
+            if let Some(threads) = threads {
+                begin_later(&shared, &threads);
+            }
         };
         match self.threads.get_or_init(start) {
             Some(threads) => threads.spawn_fifo(work),
@@ -135,7 +138,28 @@ impl Pool {
         executable
     }
 
-    /// Waits until nothing is being made.
+    /// Has `make` make an executable when no other is in the making.
+    pub fn spawn_later(
+        &self,
+        make: impl FnOnce(&mut Making) -> Result<Arc<LoadedExecutable>> + Send + 'static,
+    ) -> Arc<Executable> {
+        let executable = Arc::new(Executable::default());
+        let (promise, shared) = (Arc::clone(&executable), Arc::clone(&self.shared));
+        let work = move || {
+            let making = Making { is_improvement: true, ..Making::default() };
+            shared.make(&promise, making, make);
+        };
+        match self.threads.get_or_init(start) {
+            Some(threads) => {
+                self.shared.state.lock().later.push_back(Box::new(work));
+                begin_later(&self.shared, threads);
+            }
+            None => work(),
+        }
+        executable
+    }
+
+    /// Waits until nothing is being made that somebody may wait for.
     pub fn wait(&self) {
         let mut state = self.shared.state.lock();
         while state.making > 0 {
@@ -145,13 +169,52 @@ impl Pool {
 
     /// Waits for what is being made, and has nothing else begun.
     pub fn close(&self) {
-        self.shared.state.lock().closed = true;
-        self.wait();
+        let mut state = self.shared.state.lock();
+        state.closed = true;
+        while state.making > 0 || state.is_improving || !state.later.is_empty() {
+            self.shared.idle.wait(&mut state);
+        }
     }
 }
 
-fn start() -> Option<ThreadPool> {
+impl Shared {
+    fn make(
+        &self,
+        promise: &Executable,
+        making: Making,
+        make: impl FnOnce(&mut Making) -> Result<Arc<LoadedExecutable>>,
+    ) {
+        let mut making = Making { begun: Some(Instant::now()), ..making };
+        let closed = self.state.lock().closed;
+        let result = match closed {
+            true => Err(Error::runtime("the process ends: no more programs are compiled")),
+            false => catch_unwind(AssertUnwindSafe(|| make(&mut making)))
+                .unwrap_or_else(|_| Err(Error::runtime("internal error: compiling a program panicked"))),
+        };
+        promise.settle(result, making);
+    }
+}
+
+/// Begins the next of the work that waits, if nothing else is being made.
+fn begin_later(shared: &Arc<Shared>, threads: &Arc<ThreadPool>) {
+    let mut state = shared.state.lock();
+    if state.making > 0 || state.is_improving {
+        return;
+    }
+    let Some(work) = state.later.pop_front() else { return };
+    state.is_improving = true;
+    drop(state);
+    let (shared, pool) = (Arc::clone(shared), Arc::clone(threads));
+    threads.spawn_fifo(move || {
+        work();
+        shared.state.lock().is_improving = false;
+        shared.idle.notify_all();
+        begin_later(&shared, &pool);
+    });
+}
+
+fn start() -> Option<Arc<ThreadPool>> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
     let builder = ThreadPoolBuilder::new().num_threads(threads).stack_size(STACK_BYTES);
-    builder.thread_name(|index| format!("torchtpu-compile-{index}")).build().ok()
+    builder.thread_name(|index| format!("torchtpu-compile-{index}")).build().ok().map(Arc::new)
 }

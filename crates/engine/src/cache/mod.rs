@@ -8,8 +8,10 @@
 mod bundle;
 mod calls;
 mod disk;
+pub(crate) mod effort;
 mod entry;
 mod executable;
+mod folder;
 pub(crate) mod memory;
 mod settings;
 mod target;
@@ -19,7 +21,7 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use pjrt::{CompileOptions, LoadedExecutable, Topology};
@@ -29,6 +31,7 @@ pub use bundle::Imported;
 use calls::is_self_contained;
 pub use entry::About;
 pub(crate) use executable::Executable;
+pub use folder::{Folder, Stored};
 pub use settings::Settings;
 pub(crate) use settings::{chunk_bytes, programs_in_memory};
 
@@ -36,6 +39,7 @@ use crate::error::{Error, Result};
 use crate::platform::{Kind, Platform};
 use crate::stats::{CacheStats, Making};
 use disk::{Lock, Store};
+use effort::Effort;
 use entry::{Entry, Key};
 use executable::Pool;
 use writer::{Job, Writer};
@@ -78,12 +82,14 @@ pub(crate) fn compile_options(kind: Kind) -> CompileOptions {
 }
 
 /// A program to be compiled.
+#[derive(Clone)]
 pub(crate) struct Source {
     pub text: String,
     /// What is in it, for people.
     pub operators: String,
     /// XLA's flags for it alone.
     pub flags: Vec<(String, pjrt::Value)>,
+    pub effort: Effort,
 }
 
 /// The executables of a client.
@@ -151,10 +157,30 @@ impl Cache {
         (executable, false)
     }
 
+    /// The executable of a program, made with full effort when no other is in the making.
+    pub(crate) fn improve(self: &Arc<Self>, platform: &Arc<Platform>, source: Source) -> Arc<Executable> {
+        let key = self.key(&source);
+        let mut known = self.known.lock();
+        if let Some(executable) = known.get(&key).and_then(Weak::upgrade) {
+            return executable;
+        }
+        let (cache, platform) = (Arc::clone(self), Arc::clone(platform));
+        let make = move |making: &mut Making| {
+            let result = cache.load_or_compile(&platform, key, &source, making);
+            let mut stats = cache.stats.lock();
+            // It is no program that was asked for.
+            stats.improved += u64::from(result.is_ok());
+            result.map_err(|error| error.within(&source.operators))
+        };
+        let executable = self.pool.spawn_later(make);
+        known.insert(key, Arc::downgrade(&executable));
+        executable
+    }
+
     fn key(&self, source: &Source) -> Key {
         let mut hasher = self.disk.as_ref().map_or_else(blake3::Hasher::new, |disk| disk.prefix.clone());
         hasher.update(source.text.as_bytes());
-        if !source.flags.is_empty() {
+        if !source.flags.is_empty() || source.effort == Effort::Quick {
             hasher.update(&self.options(source).encode());
         }
         hasher.finalize()
@@ -162,6 +188,7 @@ impl Cache {
 
     fn options(&self, source: &Source) -> CompileOptions {
         let mut options = self.options.clone();
+        options.overrides.extend(effort::flags(source.effort));
         options.overrides.extend_from_slice(&source.flags);
         options
     }
@@ -170,7 +197,9 @@ impl Cache {
         let start = Instant::now();
         let executable = platform.client.compile(source.text.as_bytes(), &self.options(source))?;
         making.compiling += start.elapsed();
-        self.stats.lock().compiles += 1;
+        if !making.is_improvement {
+            self.stats.lock().compiles += 1;
+        }
         Ok(Arc::new(executable))
     }
 
@@ -218,7 +247,9 @@ impl Cache {
         match loaded {
             Ok(executable) => {
                 making.loading += start.elapsed();
-                self.stats.lock().disk_hits += 1;
+                if !making.is_improvement {
+                    self.stats.lock().disk_hits += 1;
+                }
                 Some(Arc::new(executable))
             }
             Err(reason) => {
@@ -340,85 +371,6 @@ fn describe(platform: &Platform, store: Option<&Store>) -> io::Result<String> {
     let version = platform.client.platform_version().unwrap_or_default();
     let memory = store.map(|store| store.folder().join(PLUGINS));
     target::describe(platform.kind, &platform.path, &version, &topology, memory.as_deref())
-}
-
-// ---- the folder, for `python -m torchtpu cache` ------------------------------------------------------------------
-
-/// An entry of the folder.
-#[derive(Clone, Debug)]
-pub struct Stored {
-    pub name: String,
-    pub bytes: u64,
-    pub used: SystemTime,
-    /// `None` where the file is none that we can use.
-    pub about: Option<About>,
-}
-
-/// The user's folder of compiled programs. It may be looked at without a plugin.
-pub struct Folder(Arc<Store>);
-
-impl Folder {
-    /// # Errors
-    /// Where there is none: it is switched off, or cannot be used.
-    pub fn open(settings: &Settings) -> Result<Folder> {
-        settings.try_open().map(Folder).map_err(Error::runtime)
-    }
-
-    pub fn path(&self) -> &Path {
-        self.0.folder()
-    }
-
-    /// The bytes that it may hold.
-    pub fn limit(&self) -> u64 {
-        self.0.limit()
-    }
-
-    /// Its entries; those used last come first.
-    ///
-    /// # Errors
-    /// Where the folder cannot be read.
-    pub fn list(&self) -> Result<Vec<Stored>> {
-        let mut entries: Vec<Stored> = (self.0.list().map_err(|error| self.failed(&error))?.into_iter())
-            .map(|listed| Stored {
-                name: listed.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-                bytes: listed.bytes,
-                used: listed.used,
-                about: disk::describe(&listed.path).ok().map(|(_, about)| about),
-            })
-            .collect();
-        entries.sort_by_key(|entry| std::cmp::Reverse(entry.used));
-        Ok(entries)
-    }
-
-    /// Removes all entries; returns how many there were.
-    ///
-    /// # Errors
-    /// Where one cannot be removed.
-    pub fn clear(&self) -> Result<usize> {
-        let entries = self.0.list().map_err(|error| self.failed(&error))?;
-        for entry in &entries {
-            match std::fs::remove_file(&entry.path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(self.failed(&error)),
-                _ => {}
-            }
-        }
-        Ok(entries.len())
-    }
-
-    /// Writes all entries that are whole into a bundle; returns how many.
-    ///
-    /// # Errors
-    /// Where the bundle cannot be written.
-    pub fn export(&self, path: &Path) -> Result<usize> {
-        let keys = self.0.list().map_err(|error| self.failed(&error))?.into_iter();
-        let keys = keys.filter_map(|listed| disk::describe(&listed.path).ok()).map(|(key, _)| key);
-        let entries = keys.filter_map(|key| self.0.read(&key).ok()?).filter(|bytes| Entry::decode(bytes).is_ok());
-        bundle::write(path, entries).map_err(|error| Error::runtime(format!("{}: {error}", path.display())))
-    }
-
-    fn failed(&self, error: &io::Error) -> Error {
-        Error::runtime(format!("{}: {error}", self.path().display()))
-    }
 }
 
 // ---- ahead of time -----------------------------------------------------------------------------------------------

@@ -348,8 +348,8 @@ impl Runner {
         noted: Noted,
         observer: &mut Observer,
     ) -> Result<()> {
-        let executable = program.executable.get()?;
         let runtime = self.runtime()?;
+        let executable = program.executable_of_run(runtime).get()?;
         let mut inputs: Vec<Arc<Buffer>> = Vec::with_capacity(chunk.inputs.len() + chunk.extras.len());
         for input in &chunk.inputs {
             inputs.push(input.buffer()?);

@@ -8,9 +8,10 @@ use rustc_hash::FxHashMap;
 use super::module_text::{describe, module_text};
 use super::runtime::Runtime;
 use crate::cache::Source;
+use crate::cache::effort::{Effort, first_effort};
 use crate::cache::memory::{self, LastUse, Limit};
 use crate::error::{Error, Result};
-use crate::program::{Program, Usage};
+use crate::program::{Program, Quick, Usage};
 use crate::record::chunk::Chunk;
 use crate::registry::Registry;
 use crate::registry::instance::Instance;
@@ -137,9 +138,16 @@ impl Programs {
                 .map_err(|error| Error::runtime(format!("cannot write {}: {error}", path.display())))?;
         }
         let flags = chunk.flags().cloned().unwrap_or_default();
+        let inputs: usize = chunk.inputs.iter().map(|input| registry.types.get(input.ty).size_bytes()).sum();
+        let data = inputs + chunk.bytes;
         let bytes = PROGRAM_BYTES + BYTES_PER_BYTE_OF_TEXT * text.len();
-        let source = Source { text, operators: operators.clone(), flags };
+        let effort = match &chunk.nodes[..] {
+            [node] if node.instance.compiled.is_none() => first_effort(runtime.platform.kind, &text, data),
+            _ => Effort::Full,
+        };
+        let source = Source { text, operators: operators.clone(), flags, effort };
+        let quick = (effort == Effort::Quick).then(|| Quick::new(source.clone(), data));
         let (executable, shares_executable) = runtime.executable(source);
-        Ok(Program { executable, shares_executable, operators, last_use: LastUse::new(registry.clock()), bytes })
+        Ok(Program { executable, quick, shares_executable, operators, last_use: LastUse::new(registry.clock()), bytes })
     }
 }

@@ -58,6 +58,11 @@ impl Runtime {
         self.cache.executable(&self.platform, source, self.made)
     }
 
+    /// The executable of a program, to be made with full effort when there is time.
+    pub fn improve(&self, source: Source) -> Arc<Executable> {
+        self.cache.improve(&self.platform, source)
+    }
+
     /// Remembers a run until it is done, for synchronisation.
     pub fn track(&mut self, placement: Placement, run: Event) -> Arc<Event> {
         let runs = &mut self.in_flight[placement.device()];

@@ -1,0 +1,127 @@
+//! How much work the compiler puts into a program.
+//!
+//! XLA's CPU compiler spends most of its time on code that a small program never earns back. A small program is compiled
+//! quickly at first, and again with full effort, beside the work, once it has processed enough bytes.
+
+use std::env;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use pjrt::Value;
+
+use super::warn;
+use crate::platform::Kind;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Effort {
+    Quick,
+    Full,
+}
+
+/// XLA's flags for a quick compile. Over nine programs of one operator they took a fifth of what full effort takes.
+const QUICK: [(&str, Value); 4] = [
+    ("xla_backend_optimization_level", Value::Int(0)),
+    ("xla_llvm_disable_expensive_passes", Value::Bool(true)),
+    ("xla_cpu_use_fusion_emitters", Value::Bool(false)),
+    ("xla_cpu_parallel_codegen_split_count", Value::Int(1)),
+];
+
+/// A program whose inputs and results take more bytes than this is compiled with full effort at once.
+const LARGEST_QUICK: usize = 256 << 10;
+
+/// How many bytes a program processes before it is compiled again: what quick code loses on them is about what a full
+/// compile takes.
+const BYTES_BEFORE_FULL: u64 = 16 << 20;
+
+/// How many it has processed when the better executable takes over.
+const BYTES_BEFORE_BETTER: u64 = 2 * BYTES_BEFORE_FULL;
+
+/// What a run of any program counts as at least, for it takes time even if it has no data.
+const LEAST_BYTES: u64 = 8 << 10;
+
+/// A loop runs many operations for the few bytes that it takes.
+const LOOPS: [&str; 2] = ["stablehlo.while", "custom_call"];
+
+/// The flags of an effort.
+pub(super) fn flags(effort: Effort) -> impl Iterator<Item = (String, Value)> {
+    let flags = if effort == Effort::Quick { &QUICK[..] } else { &[] };
+    flags.iter().map(|(name, value)| ((*name).to_owned(), value.clone()))
+}
+
+/// With which effort a program of one operator is compiled first. `bytes` is what its inputs and results take.
+pub(crate) fn first_effort(kind: Kind, text: &str, bytes: usize) -> Effort {
+    let is_small = bytes <= LARGEST_QUICK && !LOOPS.iter().any(|name| text.contains(name));
+    if kind == Kind::Cpu && is_small && may_be_quick() { Effort::Quick } else { Effort::Full }
+}
+
+/// Whether the environment leaves the effort to us: `TORCHTPU_COMPILE=wait` and XLA's own flags decide it otherwise.
+fn may_be_quick() -> bool {
+    static MAY: OnceLock<bool> = OnceLock::new();
+    *MAY.get_or_init(|| {
+        let wanted = env::var("TORCHTPU_COMPILE").unwrap_or_default();
+        if !["", "auto", "wait"].contains(&wanted.as_str()) {
+            warn(format!("TORCHTPU_COMPILE must be auto or wait, not {wanted:?}; it is ignored"));
+        }
+        let flags = env::var("XLA_FLAGS").unwrap_or_default();
+        wanted != "wait" && !QUICK.iter().any(|(name, _)| flags.contains(name))
+    })
+}
+
+/// What a program has processed that was compiled quickly.
+pub(crate) struct Use {
+    bytes_a_run: u64,
+    processed: AtomicU64,
+}
+
+/// What is to be done before a run of a program that was compiled quickly.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    Run,
+    /// Full effort pays from now on: it is begun, beside the work.
+    Improve,
+    /// The better executable runs. The run waits if it is not made: the number of a run alone decides which executable
+    /// runs, because the two may differ in the last bit of a result.
+    RunBetter,
+}
+
+impl Use {
+    pub fn new(bytes: usize) -> Use {
+        Use { bytes_a_run: LEAST_BYTES.max(bytes as u64), processed: AtomicU64::new(0) }
+    }
+
+    /// Counts a run.
+    pub fn next(&self) -> Step {
+        let processed = self.processed.fetch_add(self.bytes_a_run, Relaxed) + self.bytes_a_run;
+        match () {
+            () if processed > BYTES_BEFORE_BETTER => Step::RunBetter,
+            () if processed >= BYTES_BEFORE_FULL && processed - self.bytes_a_run < BYTES_BEFORE_FULL => Step::Improve,
+            () => Step::Run,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_programs_of_the_cpu_are_compiled_quickly_at_first() {
+        assert_eq!(first_effort(Kind::Cpu, "stablehlo.add", 1 << 10), Effort::Quick);
+        assert_eq!(first_effort(Kind::Cpu, "stablehlo.add", 1 << 20), Effort::Full);
+        assert_eq!(first_effort(Kind::Cpu, "\"stablehlo.while\"(%a)", 1 << 10), Effort::Full);
+        assert_eq!(first_effort(Kind::Tpu, "stablehlo.add", 1 << 10), Effort::Full);
+    }
+
+    #[test]
+    fn full_effort_begins_once_and_takes_over_later() {
+        for (bytes, runs) in [(0, 2048), (1 << 10, 2048), (256 << 10, 64)] {
+            let used = Use::new(bytes);
+            let steps: Vec<Step> = (1..=3 * runs).map(|_| used.next()).collect();
+            let first = |step| steps.iter().position(|each| *each == step).map(|place| place + 1);
+            assert_eq!(first(Step::Improve), Some(runs), "{bytes} bytes");
+            assert_eq!(first(Step::RunBetter), Some(2 * runs + 1), "{bytes} bytes");
+            assert_eq!(steps.iter().filter(|step| **step == Step::Improve).count(), 1);
+            assert!(steps[2 * runs..].iter().all(|step| *step == Step::RunBetter));
+        }
+    }
+}
