@@ -1,10 +1,10 @@
-//! Generates the Rust side of `csrc/abi.h`, and the list of the functions that the core defines.
+//! Generates Rust bindings of `csrc/abi.h`, and the list of functions that the core defines.
 
 use std::path::Path;
 
 use bindgen::callbacks::{EnumVariantValue, ItemInfo, ItemKind, ParseCallbacks};
 
-/// The line of the header behind which the functions of the C++ side stand.
+/// The line of the header that precedes the functions of the C++ side.
 const DEFINED_IN_CSRC: &str = "// ---- csrc, called from Rust";
 
 fn main() {
@@ -24,7 +24,7 @@ fn generate() -> Result<(), String> {
         .anon_fields_prefix("payload")
         .layout_tests(true)
         .parse_callbacks(Box::new(RustNames));
-    // bindgen numbers members without a name, and types likewise; there is one of each.
+    // bindgen numbers anonymous members and types. There is one of each.
     let mut code =
         bindings::generate(builder, &header)?.replace("payload1", "payload").replace("__bindgen_ty_1", "Payload");
     let text = std::fs::read_to_string(&header).map_err(|error| format!("{}: {error}", header.display()))?;
@@ -51,7 +51,7 @@ impl ParseCallbacks for RustNames {
     }
 }
 
-/// A macro that calls another with the names of all generated functions that `csrc` does not define.
+/// A macro that calls another macro with the names of all functions that `csrc` does not define.
 fn list_of_exports(code: &str, csrc: &str) -> String {
     let names: Vec<&str> = code
         .split("pub fn ")

@@ -54,7 +54,7 @@ def _tell_what_nobody_read() -> None:
     if _C.in_bad_fork():
         return
     try:
-        _C.look_at_last_answers()
+        _C.check_last_answers()
     except Exception as error:
         print(f"torchtpu: found when the process ended: {type(error).__name__}: {error}", file=sys.stderr)
 

@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_form_of_a_pointwise_operator_is_pytorchs() {
+    fn pointwise_operators_have_pytorchs_kernels_in_all_forms() {
         for name in ["div.Tensor", "div_.Tensor", "div.out_mode", "abs_", "abs"] {
             assert_eq!(owner(Layout::Coo, name), Owner::Pytorch, "{name}");
         }
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dense_tensors_operators_are_their_own() {
+    fn operators_of_dense_tensors_are_not_pytorchs() {
         assert_eq!(owner(Layout::Dense, "add.Tensor"), Owner::Other);
         assert_eq!(owner(Layout::Dense, "_to_sparse"), Owner::Pytorch);
         assert_eq!(owner(Layout::Nested, "native_layer_norm"), Owner::Other);

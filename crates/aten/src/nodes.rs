@@ -63,7 +63,7 @@ pub(crate) fn lower_nodes<'b>(
         let mut lowered = row.lower(&node_cx);
         if lowered.is_err()
             && matches!(cx.b().refusal(), Some(Refusal::Bounded(_)))
-            && let Some(args) = bounded_views::in_order(&node_cx)
+            && let Some(args) = bounded_views::compacted(&node_cx)
         {
             cx.b().reset_refusal(before);
             node_cx.args = args;

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_and_divisors_leave_something() {
+    fn bounds_and_divisors_are_checked() {
         let fits = |fit: Fit, i, dtype| fit.check(Number::Int(i), dtype).is_ok();
         assert!(fits(Fit::LowerBound, -300, DType::U8) && fits(Fit::UpperBound, 300, DType::U8));
         assert!(!fits(Fit::LowerBound, 300, DType::U8) && !fits(Fit::UpperBound, -1, DType::U8));

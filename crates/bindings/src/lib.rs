@@ -1,4 +1,4 @@
-//! What the build scripts that read C headers share: where libclang and the compiler's own headers are.
+//! Shared code of the build scripts that read C headers: finds libclang and the compiler's own headers.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ const LIBCLANG_IN_SITE_PACKAGES: &str = "clang/native";
 /// A builder for one header. Cargo runs the build script again when the header changes.
 ///
 /// # Errors
-/// Where there is no libclang.
+/// If there is no libclang.
 pub fn builder(header: &Path) -> Result<bindgen::Builder, String> {
     for variable in ["PYO3_PYTHON", "LIBCLANG_PATH"] {
         println!("cargo:rerun-if-env-changed={variable}");
@@ -21,17 +21,17 @@ pub fn builder(header: &Path) -> Result<bindgen::Builder, String> {
         .prepend_enum_name(false)
         .generate_comments(false)
         .layout_tests(false);
-    // The libclang wheel carries no compiler headers (stddef.h and the like).
+    // The libclang wheel has no compiler headers (such as stddef.h).
     if let Some(include) = compiler_headers() {
         builder = builder.clang_arg(format!("-I{}", include.display()));
     }
     Ok(builder)
 }
 
-/// Generates the Rust side of a header as text.
+/// Generates Rust bindings of a header as text.
 ///
 /// # Errors
-/// Where clang does not understand the header.
+/// If clang cannot parse the header.
 pub fn generate(builder: bindgen::Builder, header: &Path) -> Result<String, String> {
     builder.generate().map(|code| code.to_string()).map_err(|error| format!("bindgen on {}: {error}", header.display()))
 }
@@ -39,13 +39,13 @@ pub fn generate(builder: bindgen::Builder, header: &Path) -> Result<String, Stri
 /// Writes the text to `bindings.rs` in the folder of build outputs.
 ///
 /// # Errors
-/// Where the file cannot be written.
+/// If the file cannot be written.
 pub fn write(code: &str) -> Result<(), String> {
     let path = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("bindings.rs");
     std::fs::write(&path, code).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// A file or folder among the packages of [`python`].
+/// A file or folder in the packages of [`python`].
 pub fn in_site_packages(relative: &str) -> Option<PathBuf> {
     let output =
         Command::new(python()).args(["-c", "import sys; print('\\n'.join(p for p in sys.path if p))"]).output().ok()?;
@@ -55,7 +55,7 @@ pub fn in_site_packages(relative: &str) -> Option<PathBuf> {
         .find(|path| path.exists())
 }
 
-/// The interpreter whose packages are searched.
+/// The Python interpreter whose packages are searched.
 pub fn python() -> PathBuf {
     if let Some(path) = env::var_os("PYO3_PYTHON") {
         return path.into();
@@ -76,7 +76,7 @@ fn set_libclang_path() -> Result<(), String> {
             python().display()
         )
     })?;
-    // SAFETY: no other thread of the build script exists to read the environment.
+    // SAFETY: the build script has no other thread that reads the environment.
     unsafe { env::set_var("LIBCLANG_PATH", folder) };
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Compiling for TPUs that this machine does not have: what their compiler says of a program, or why it refuses it.
+//! Compiles programs for TPUs that this machine does not have, and returns the compiler's report or error.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,38 +14,38 @@ use crate::cache;
 use crate::error::{Error, Result};
 use crate::platform::{self, Kind};
 
-/// What a compiler says of a program that it took.
+/// The compiler's report on a program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// The model that it was compiled for, such as `TPU v5 lite`.
+    /// The model of the device, such as `TPU v5 lite`.
     pub device: String,
-    /// Arithmetic of a run.
+    /// Floating point operations of one run.
     pub flops: Option<f64>,
-    /// Memory traffic of a run, in bytes.
+    /// Memory traffic of one run, in bytes.
     pub bytes_accessed: Option<f64>,
-    /// The time of a run, as the compiler estimates it, without communication between devices. For some large programs
-    /// libtpu's estimate is negative; it is left out then.
+    /// The compiler's estimate of the time of one run, without communication between devices. For some large programs
+    /// libtpu's estimate is negative; it is then left out.
     pub optimal_seconds: Option<f64>,
-    /// The memory that a run needs. Its peak is the figure to budget from.
+    /// The memory that one run needs. The peak is the number to plan with.
     pub memory: Option<CompiledMemoryStats>,
 }
 
-/// libtpu's compiler: loaded once, with the topologies that were asked for.
+/// libtpu's compiler. It is loaded once and keeps the topologies that were used.
 struct Compiler {
     plugin: Plugin,
     path: PathBuf,
     topologies: HashMap<String, Arc<Topology>>,
-    /// The process that loaded it: its threads do not survive a fork.
+    /// The process that loaded it. Its threads do not survive a fork.
     process: u32,
 }
 
 static COMPILER: Mutex<Option<Compiler>> = Mutex::new(None);
 
-/// Compiles a StableHLO text for the devices that a topology names, as [`Topology`] lists them: `v5e:1x1`, `v6e:2x2`.
-/// Threads may compile side by side.
+/// Compiles a StableHLO text for the devices of a topology, named as in [`Topology`]: `v5e:1x1`, `v6e:2x2`. Several
+/// threads may compile at once.
 ///
 /// # Errors
-/// Where libtpu is not installed, does not know the topology, or refuses the program.
+/// If libtpu is not installed, does not know the topology, or refuses the program.
 pub fn compile(program: &str, topology: &str) -> Result<Report> {
     let (topology, _) = find_topology(topology)?;
     let executable = topology.compile(program.as_bytes(), &cache::compile_options(Kind::Tpu))?;
@@ -59,11 +59,11 @@ pub fn compile(program: &str, topology: &str) -> Result<Report> {
     })
 }
 
-/// Compiles the texts of programs for a topology, and writes a bundle that warms the cache of a machine with such
-/// devices and the same libtpu. Returns what became of each, in order: those that libtpu refuses are left out.
+/// Compiles programs for a topology and writes a bundle for the cache of a machine with such devices and the same
+/// libtpu. Returns the result of each program, in order. Programs that libtpu refuses are not in the bundle.
 ///
 /// # Errors
-/// Where libtpu is not installed or does not know the topology, or the bundle cannot be written.
+/// If libtpu is not installed or does not know the topology, or the bundle cannot be written.
 pub fn bundle(programs: &[String], topology: &str, path: &Path) -> Result<Vec<Result<()>>> {
     let (topology, libtpu) = find_topology(topology)?;
     let target = cache::describe_topology(Kind::Tpu, &libtpu, &topology)?;
@@ -113,7 +113,7 @@ fn find_topology(name: &str) -> Result<(Arc<Topology>, PathBuf)> {
     Ok((topology, compiler.path.clone()))
 }
 
-/// A property of a program, if the compiler gives it and it can be true.
+/// A property of a program. `None` if the compiler does not give it, or gives an impossible value.
 fn number(properties: &[(String, Value)], wanted: &str) -> Option<f64> {
     properties
         .iter()

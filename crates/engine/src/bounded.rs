@@ -1,9 +1,10 @@
 //! Calls of compiled graphs with bounded dimensions.
 //!
-//! Their programs take and return values at their capacity. A tensor shows only the elements that are real, dense and with
-//! the strides that PyTorch expects. So its storage may hold two values: the exact one, which all other programs take, and
-//! a padded one. A result has only the padded value at first; the exact value is made when anything but such a program
-//! asks for it. The host makes either value from the other, because a program for it would be compiled for every size.
+//! Their programs take and return values at their capacity. A tensor shows only the valid elements, with the strides
+//! that PyTorch expects. So its storage may hold two values: the exact value, which all other programs take, and a
+//! padded value. A result has only the padded value at first. The exact value is made when another program, or a
+//! read, needs it. The host converts between the two, because a program for the conversion would be compiled for
+//! every size.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::call::{self, Arg, Generator, Out, Tag, TensorArg};
 use crate::engine::{Engine, lock};
 use crate::error::{Error, Result};
 use crate::operator_call::{Found, Status};
-use crate::padded::{Padded, Place, copy_exact, each_run, places, same_strides};
+use crate::padded::{Padded, PaddedFactor, copy_exact, each_run, padded_factors, same_strides};
 use crate::placement::Placement;
 use crate::record::reason::Reason;
 use crate::registry::compiled::{BoundedInput, CompiledGraph};
@@ -22,7 +23,7 @@ use crate::registry::instance::{FreshResult, Instance, ResultPlan};
 use crate::registry::key::CallParts;
 use crate::storage::{Storage, Value, ValueState};
 
-/// The elements of a storage, of which a tensor shows those from `offset` on along `strides`.
+/// The elements of a storage. The tensor shows those from `offset` on along `strides`.
 struct HostView {
     bytes: Vec<u8>,
     offset: i64,
@@ -30,10 +31,11 @@ struct HostView {
 }
 
 fn dtype_of(tensor: &TensorArg) -> Result<DType> {
-    call::held(tensor.dtype)
+    call::tensor_dtype(tensor.dtype)
 }
 
-/// The byte that the host pads with. Floats of it are NaN, so that a program which reads padding is found out.
+/// The byte of padding that the host writes. Floats of this byte are NaN, so that a program that uses padding gives a
+/// visible error.
 const PADDING: u8 = 0xff;
 
 impl Engine {
@@ -53,7 +55,7 @@ impl Engine {
         if bounds.sizes.iter().zip(&actual).any(|(&(_, capacity), &size)| size > capacity) {
             return Err(Error::runtime(format!("internal error: sizes {actual:?} are beyond their bounds")));
         }
-        let compiled = self.placed(compiled, op, args, &actual);
+        let compiled = self.with_input_layouts(compiled, op, args, &actual);
         let placed = compiled.graph.bounds.as_ref().map_or(&[][..], |bounds| &bounds.inputs);
         let mut given = args.to_vec();
         let mut held = Vec::with_capacity(compiled.bounded.len());
@@ -71,21 +73,27 @@ impl Engine {
         let Some(instance) = self.find(op, &given, parts)? else { return Ok(Status::NewKey) };
         let status = self.call_found(Found { instance: &instance, parts, placement }, generator, outs)?;
         if matches!(status, Status::Done(_)) {
-            cut_results(&instance, &actual, outs);
+            set_result_sizes(&instance, &actual, outs);
         }
         Ok(status)
     }
 
-    /// Decides in which order the factors of merged dimensions lie in the padded inputs of a graph: as in the padded values
-    /// that its first call brings, else as in other inputs, else with the bounded factors outermost. Returns the graph with
-    /// that decision.
-    fn placed(&mut self, compiled: &Arc<CompiledGraph>, op: u32, args: &[Arg], actual: &[i64]) -> Arc<CompiledGraph> {
+    /// Chooses the order of the factors of merged dimensions in the padded inputs of a graph: the order of the padded
+    /// values in its first call, else the order in other inputs, else bounded factors outermost. Returns the graph
+    /// with this choice.
+    fn with_input_layouts(
+        &mut self,
+        compiled: &Arc<CompiledGraph>,
+        op: u32,
+        args: &[Arg],
+        actual: &[i64],
+    ) -> Arc<CompiledGraph> {
         let Some(bounds) = compiled.graph.bounds.as_ref().filter(|bounds| bounds.inputs.len() < compiled.bounded.len())
         else {
             return Arc::clone(compiled);
         };
         let known: Vec<Vec<Option<Extent>>> =
-            compiled.bounded.iter().map(|input| known_places(input, &args[input.arg], bounds, actual)).collect();
+            compiled.bounded.iter().map(|input| known_factors(input, &args[input.arg], bounds, actual)).collect();
         let dims: Vec<(&Dim, &Extent)> = compiled
             .bounded
             .iter()
@@ -112,7 +120,7 @@ impl Engine {
         placed
     }
 
-    /// The padded form of a tensor, as a graph wants its input.
+    /// The padded value of a tensor, in the layout of a graph's input.
     fn padded(
         &mut self,
         tensor: &TensorArg,
@@ -121,8 +129,8 @@ impl Engine {
         actual: &[i64],
     ) -> Result<Arc<Storage>> {
         let storage = tensor.storage();
-        let axes: Vec<Vec<Place>> =
-            extents.iter().zip(&input.sizes).map(|(e, &size)| places(e, size, actual)).collect();
+        let axes: Vec<Vec<PaddedFactor>> =
+            extents.iter().zip(&input.sizes).map(|(e, &size)| padded_factors(e, size, actual)).collect();
         let order =
             aten::memory_order(&input.sizes, &input.strides).unwrap_or_else(|| (0..input.sizes.len()).collect());
         let dims: Vec<i64> = order.iter().map(|&axis| input.sizes[axis]).collect();
@@ -131,7 +139,7 @@ impl Engine {
         let wanted = Padded { storage: Storage::new(storage.placement, 0), dtype, axes, order };
         if wanted.sizes() != tensor.sizes() {
             return Err(Error::runtime(format!(
-                "internal error: sizes {:?} where {:?} are due",
+                "internal error: sizes {:?} instead of {:?}",
                 tensor.sizes(),
                 wanted.sizes()
             )));
@@ -164,7 +172,7 @@ impl Engine {
         Ok(padded)
     }
 
-    /// The elements of a tensor, on the host; `None` where nothing has been written.
+    /// The elements of a tensor, on the host. `None` if nothing was written.
     fn exact_bytes(&mut self, tensor: &TensorArg) -> Result<Option<HostView>> {
         let storage = tensor.storage();
         self.unpad_storage(storage)?;
@@ -215,7 +223,8 @@ impl Engine {
     }
 }
 
-/// Copies a tensor out, if its storage has only a padded value and it shows all of that; says whether it did.
+/// Copies a tensor to the host, if its storage has only a padded value and the tensor shows all of it. Returns
+/// whether it copied.
 pub(crate) fn copy_padded_to_host(source: &TensorArg, out: &mut [u8]) -> Result<bool> {
     let storage = source.storage();
     let Some(padded) = storage.padded().filter(|_| storage.is_only_padded()) else { return Ok(false) };
@@ -228,26 +237,26 @@ pub(crate) fn copy_padded_to_host(source: &TensorArg, out: &mut [u8]) -> Result<
         let mut engine = lock()?;
         engine.observer.op_stats.unpadded += 1;
         engine.launch_all(storage.placement, Reason::Read)?;
-        drop(engine); // other threads go on while this one waits
+        drop(engine); // other threads can use the engine during the wait
         copy_exact(&padded, &aten::contiguous_strides(source.sizes()), out)?;
     }
     Ok(is_whole)
 }
 
-/// The factors of each dimension of an input, as they lie in the padded value that its storage has; `None` for a dimension
-/// that this does not decide.
-fn known_places(input: &BoundedInput, arg: &Arg, bounds: &Bounds, actual: &[i64]) -> Vec<Option<Extent>> {
+/// The factors of each dimension of an input, in the order of the padded value of its storage. `None` for a dimension
+/// whose order this value does not determine.
+fn known_factors(input: &BoundedInput, arg: &Arg, bounds: &Bounds, actual: &[i64]) -> Vec<Option<Extent>> {
     let known = (arg.tag == Tag::Tensor).then(|| arg.tensor().storage().padded()).flatten();
     let known = known.filter(|known| known.sizes() == arg.tensor().sizes());
     let extent = |(axis, dim): (usize, &Dim)| match dim.sizes.is_empty() {
         true => Some(Extent::default()),
-        false => known.as_ref().and_then(|known| like(&known.axes[axis], dim, bounds, actual)),
+        false => known.as_ref().and_then(|known| factors_in_order(&known.axes[axis], dim, bounds, actual)),
     };
     input.dims.iter().enumerate().map(extent).collect()
 }
 
-/// The factors of a dimension in the order of a padded value; `None` if that has other factors.
-fn like(places: &[Place], dim: &Dim, bounds: &Bounds, actual: &[i64]) -> Option<Extent> {
+/// The factors of a dimension in the order of a padded value. `None` if the padded value has other factors.
+fn factors_in_order(places: &[PaddedFactor], dim: &Dim, bounds: &Bounds, actual: &[i64]) -> Option<Extent> {
     let mut left = dim.sizes.clone();
     let mut factors = Vec::new();
     for place in places {
@@ -266,10 +275,10 @@ fn like(places: &[Place], dim: &Dim, bounds: &Bounds, actual: &[i64]) -> Option<
     (left.is_empty() && capacity == dim.capacity).then_some(Extent(factors))
 }
 
-/// Gives results the sizes that they have this time.
-fn cut_results(instance: &Arc<Instance>, actual: &[i64], outs: &mut [Out]) {
+/// Sets the results' actual sizes for this call.
+fn set_result_sizes(instance: &Arc<Instance>, actual: &[i64], outs: &mut [Out]) {
     thread_local! {
-        // Read by the caller right after the call.
+        // The caller reads this directly after the call.
         static SHAPES: std::cell::RefCell<Vec<[Vec<i64>; 2]>> = const { std::cell::RefCell::new(Vec::new()) };
     }
     SHAPES.with_borrow_mut(|shapes| {
@@ -280,9 +289,9 @@ fn cut_results(instance: &Arc<Instance>, actual: &[i64], outs: &mut [Out]) {
             if extents.is_empty() {
                 continue;
             }
-            let axes = extents.iter().zip(*sizes).map(|(extent, &size)| places(extent, size, actual)).collect();
+            let axes = extents.iter().zip(*sizes).map(|(extent, &size)| padded_factors(extent, size, actual)).collect();
             let order = aten::memory_order(sizes, strides).unwrap_or_else(|| (0..sizes.len()).collect());
-            // SAFETY: the call put its own reference there.
+            // SAFETY: the call stored its own reference there.
             let storage = unsafe { Arc::from_raw(out.storage()) };
             let padded = Padded { storage, dtype: *dtype, axes, order };
             let shape = [padded.sizes(), padded.strides()];

@@ -1,4 +1,4 @@
-//! The arguments of a call as they cross the C ABI (`csrc/abi.h`).
+//! The arguments of a call in the C ABI (`csrc/abi.h`).
 
 use std::ffi::c_void;
 use std::ops::{Deref, DerefMut};
@@ -25,7 +25,7 @@ impl Deref for TensorArg {
 }
 
 impl TensorArg {
-    /// A view that the engine makes itself; `sizes` and `strides` must outlive it.
+    /// A view made by the engine. `sizes` and `strides` must outlive it.
     pub(crate) fn new(storage: &Storage, sizes: &[i64], strides: &[i64], offset: i64, dtype: DType) -> TensorArg {
         TensorArg(abi::Tensor {
             storage: ptr::from_ref(storage).cast_mut().cast(),
@@ -39,7 +39,7 @@ impl TensorArg {
         })
     }
 
-    /// Whether the tensor shows something else than what its storage holds.
+    /// Whether the tensor shows the conjugated or negated value of its storage.
     pub fn is_lazy(&self) -> bool {
         self.is_conj != 0 || self.is_neg != 0
     }
@@ -60,8 +60,7 @@ impl TensorArg {
     }
 }
 
-/// One argument of a call. Values of this type come from the C++ side, which keeps what they point to alive during the
-/// call.
+/// One argument of a call. The C++ side creates it, and keeps what it points to alive during the call.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Arg(abi::Arg);
@@ -82,7 +81,7 @@ impl Arg {
 
     pub fn tensor(&self) -> &TensorArg {
         debug_assert_eq!(self.tag, Tag::Tensor);
-        // SAFETY: the tag says which member is set, and a `TensorArg` is laid out as what it wraps.
+        // SAFETY: the tag says which member is set, and `TensorArg` has the layout of the type that it wraps.
         unsafe { &*ptr::from_ref(&self.payload.tensor).cast::<TensorArg>() }
     }
 
@@ -160,7 +159,7 @@ impl Arg {
     }
 }
 
-/// As an explanation names it: "float32[32, 128]", "3", "[1, 2]".
+/// The argument in an explanation: "float32[32, 128]", "3", "[1, 2]".
 impl fmt::Display for Arg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.tag {
@@ -212,7 +211,7 @@ unsafe fn slice_of<'a, T>(pointer: *const T, length: usize) -> &'a [T] {
     unsafe { slice::from_raw_parts(pointer, length) }
 }
 
-/// A fresh result, which owns one reference of its storage; an undefined tensor has none.
+/// A fresh result. It owns one reference to its storage; an undefined tensor has no storage.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Out(abi::Out);
@@ -246,10 +245,10 @@ impl Out {
         })
     }
 
-    /// Gives up the reference to the storage, which nobody has taken.
+    /// Drops the reference to the storage. Only valid if the caller has not taken it.
     pub(crate) fn release(&self) {
         if !self.storage().is_null() {
-            // SAFETY: the call put its own reference there and nobody has taken it.
+            // SAFETY: the call stored its own reference there, and it has not been taken.
             drop(unsafe { Arc::from_raw(self.storage()) });
         }
     }
@@ -258,24 +257,24 @@ impl Out {
         self.0.storage.cast()
     }
 
-    /// Hands over the reference. The one that was there before is not released.
+    /// Stores a reference. The previous reference is not released.
     pub(crate) fn set_storage(&mut self, storage: Arc<Storage>) {
         self.0.data = storage.address() as *mut c_void;
         self.0.storage = Arc::into_raw(storage).cast_mut().cast();
     }
 }
 
-/// What is known of a result; `None` for an undefined one.
+/// The type and layout of a result; `None` for an undefined tensor.
 pub(crate) fn to_spec(meta: &Meta) -> Result<Option<aten::ResultSpec>> {
     let Ok(ndim) = usize::try_from(meta.ndim) else { return Ok(None) };
     // SAFETY: the ABI promises `ndim` sizes and strides that live as long as the call.
     let (sizes, strides) = unsafe { (slice_of(meta.sizes, ndim), slice_of(meta.strides, ndim)) };
-    let dtype = held(meta.dtype)?;
+    let dtype = tensor_dtype(meta.dtype)?;
     Ok(Some(aten::ResultSpec { dtype, sizes: sizes.to_vec(), strides: strides.to_vec() }))
 }
 
-/// The numbers that c10::ScalarType gives to element types, PyTorch's names of them, and which of them tensors can be
-/// of. Everything else that tells dtypes apart, here, in the shim and in Python, asks this list.
+/// The c10::ScalarType numbers, PyTorch's names, and the element types. `None` if tensors of this backend cannot have
+/// the type. The shim and Python use this list too.
 pub const SCALAR_TYPES: [(i8, &str, Option<DType>); 23] = [
     (0, "uint8", Some(DType::U8)),
     (1, "int8", Some(DType::I8)),
@@ -302,23 +301,23 @@ pub const SCALAR_TYPES: [(i8, &str, Option<DType>); 23] = [
     (29, "uint64", Some(DType::U64)),
 ];
 
-/// The element type behind a `c10::ScalarType`; `None` for those that tensors cannot be of.
+/// The element type of a `c10::ScalarType`; `None` if tensors cannot have it.
 pub fn dtype(scalar_type: i8) -> Option<DType> {
     SCALAR_TYPES.iter().find(|entry| entry.0 == scalar_type)?.2
 }
 
-/// The element type behind a `c10::ScalarType`.
+/// The element type of a `c10::ScalarType`.
 ///
 /// # Errors
-/// Where tensors cannot be of it.
-pub fn held(scalar_type: i8) -> Result<DType> {
+/// If tensors cannot have it.
+pub fn tensor_dtype(scalar_type: i8) -> Result<DType> {
     dtype(scalar_type).ok_or_else(|| {
         let name = name_of(scalar_type);
-        let held: Vec<&str> = SCALAR_TYPES.iter().filter(|entry| entry.2.is_some()).map(|entry| entry.1).collect();
-        // Not a TypeError: Python would take that as the refusal of an operand and lose the message.
+        let supported: Vec<&str> = SCALAR_TYPES.iter().filter(|entry| entry.2.is_some()).map(|entry| entry.1).collect();
+        // Not a TypeError: Python would treat it as an unsupported operand and drop the message.
         Error::new(
             ErrorKind::NotImplemented,
-            format!("tpu tensors cannot hold dtype torch.{name}: supported are {}", held.join(", ")),
+            format!("tpu tensors cannot hold dtype torch.{name}: supported are {}", supported.join(", ")),
         )
     })
 }

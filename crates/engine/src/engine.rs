@@ -1,7 +1,7 @@
-//! The engine: its four parts, its settings, and the flush, which joins them.
+//! The engine: its four parts, its settings, and the flush, which connects them.
 //!
-//! The registry knows what calls are lowered to, the recorder has the calls that have not run, the runner runs them, and
-//! the observer writes down what happens.
+//! The registry has the lowered calls, the recorder has the calls that have not run, the runner runs them, and the
+//! observer records statistics and explanations.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -38,9 +38,9 @@ pub struct Engine {
     pub(crate) runner: Runner,
     pub(crate) observer: Observer,
     pub(crate) eager: EagerMode,
-    /// Memory for taking a call apart, which the next call uses again.
+    /// Buffers for splitting a call into its parts, reused by the next call.
     pub(crate) spare_parts: CallParts,
-    /// The operators of the copies that the engine makes itself.
+    /// The operators that the engine calls for its own copies.
     pub(crate) copy_operator: u32,
     pub(crate) clone_operator: u32,
 }
@@ -49,10 +49,10 @@ static ENGINE: LazyLock<Mutex<Engine>> = LazyLock::new(|| Mutex::new(Engine::new
 static FORKED: AtomicBool = AtomicBool::new(false);
 static OPENED: AtomicBool = AtomicBool::new(false);
 
-/// The process's engine.
+/// Locks the process's engine.
 ///
 /// # Errors
-/// In a forked child of a process that had used a device: locks and threads did not survive the fork.
+/// In a forked child of a process that had used a device, because locks and threads do not survive a fork.
 pub fn lock() -> Result<MutexGuard<'static, Engine>> {
     fork_guard()?;
     Ok(ENGINE.lock())
@@ -69,7 +69,7 @@ pub fn fork_guard() -> Result<()> {
     Ok(())
 }
 
-/// Whether this process is a forked child of one that had used a device.
+/// Whether this process is a forked child of a process that had used a device.
 pub fn in_bad_fork() -> bool {
     FORKED.load(Relaxed)
 }
@@ -78,15 +78,15 @@ extern "C" fn after_fork_in_child() {
     FORKED.store(OPENED.load(Relaxed), Relaxed);
 }
 
-/// Launches what has waited for an executable that is now made, or for a job of the host that has finished.
+/// Launches the programs whose executables are now compiled, and those that waited for a finished job of the host.
 fn launch_made() {
     if let Ok(mut engine) = lock() {
         engine.launch_made();
     }
 }
 
-/// Locks the engine when everything recorded for a placement has been handed over. The lock is not held while jobs of the
-/// host are waited for. With it comes how the flush ended.
+/// Launches everything recorded for a placement, and locks the engine. The lock is not held during waits for jobs of
+/// the host. Also returns the result of the flush.
 pub(crate) fn lock_when_launched(
     placement: Placement,
     reason: Reason,
@@ -101,7 +101,7 @@ pub(crate) fn lock_when_launched(
     }
 }
 
-/// What the results of a chunk may take on its device: half of its memory, unless `TORCHTPU_CHUNK_BYTES` says otherwise.
+/// The most bytes that the results of a chunk may take: half of the device's memory, or `TORCHTPU_CHUNK_BYTES`.
 fn max_chunk_bytes(platform: &Platform) -> usize {
     let total = platform.memory(0).map_or(0, |(_, total)| total);
     let bytes = cache::chunk_bytes().or((total > 0).then_some(total / 2));
@@ -110,7 +110,7 @@ fn max_chunk_bytes(platform: &Platform) -> usize {
 
 impl Engine {
     fn new() -> Engine {
-        // SAFETY: the handler only touches two atomics.
+        // SAFETY: the handler only accesses two atomics.
         unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
         let limit = cache::programs_in_memory();
         let mut registry = Registry::new(limit);
@@ -151,7 +151,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The open plugin; opens it at the first call.
+    /// The open plugin. Opens it at the first call.
     pub(crate) fn runtime(&mut self) -> Result<&mut Runtime> {
         self.open()?;
         self.runner.runtime()
@@ -165,7 +165,7 @@ impl Engine {
         Ok(&self.runtime()?.platform)
     }
 
-    /// The executables of the open plugin, if one is open.
+    /// The cache of the open plugin, if one is open.
     pub fn cache(&self) -> Option<Arc<Cache>> {
         self.runner.opened().map(|runtime| Arc::clone(&runtime.cache))
     }
@@ -181,8 +181,8 @@ impl Engine {
         (self.eager.mode, self.eager.check_finite)
     }
 
-    /// Changes the mode; what was recorded runs first. If that fails, the values concerned say so when they are read,
-    /// because the change of mode has not failed.
+    /// Changes the mode. Recorded calls run first. If they fail, a read of their results raises the error; the change
+    /// of mode does not fail.
     pub fn set_mode(&mut self, mode: Mode, check_finite: bool) -> Result<()> {
         let _ = self.flush_all(Reason::Mode);
         self.eager = EagerMode { mode, check_finite };
@@ -194,13 +194,13 @@ impl Engine {
         self.registry.precision = precision;
     }
 
-    /// Where the texts of programs go. What was built before is forgotten, so that no program runs from now on whose text
-    /// is missing.
+    /// Sets the folder for the texts of programs. Drops the programs built before, so that the folder gets the text
+    /// of every program that runs from now on.
     pub fn set_dump_folder(&mut self, folder: Option<PathBuf>) {
         self.runner.programs.dump_to(folder, &self.registry, &mut self.observer.cache_stats);
     }
 
-    /// Gives back memory that is only kept for reuse.
+    /// Frees memory that is only kept for reuse.
     pub fn empty_cache(&mut self) {
         self.runner.clear_caches();
         platform::return_freed_memory();
@@ -208,7 +208,7 @@ impl Engine {
 
     // ---- operators -------------------------------------------------------------------------------
 
-    /// Registers an operator; says whether the table has a row for it.
+    /// Registers an operator. Also returns whether the table has a row for it.
     pub fn register(&mut self, name: &str, functional: &str, args: &[SchemaArg]) -> (u32, bool) {
         self.registry.register(name, functional, args)
     }
@@ -218,17 +218,17 @@ impl Engine {
         self.registry.register_graph(graph)
     }
 
-    /// Forgets a compiled graph that nobody can call any more, and its programs.
+    /// Removes a compiled graph that can no longer be called, and its programs.
     pub fn forget_graph(&mut self, op: u32) {
         self.registry.forget_graph(op);
     }
 
-    /// Keeps a traced decomposition until it is defined; returns its handle.
+    /// Keeps a traced decomposition until it is defined. Returns its handle.
     pub fn add_graph(&mut self, graph: Graph) -> u64 {
         self.registry.add_graph(graph)
     }
 
-    /// Whether the precision of products matters to an operator, as far as its lowerings have shown.
+    /// Whether any lowering of the operator so far depends on the precision of products.
     pub fn follows_precision(&self, op: u32) -> bool {
         self.registry.operator(op).follows_precision
     }
@@ -263,10 +263,10 @@ impl Engine {
         *self.observer.op_stats.fallen_back.entry(name).or_default() += 1;
     }
 
-    /// Begins to write down what happens.
+    /// Starts an explanation.
     ///
     /// # Errors
-    /// While that is being done already.
+    /// If an explanation is in progress.
     pub fn begin_explaining(&mut self) -> Result<()> {
         self.observer.check_idle()?;
         self.launch_everything(Reason::Synchronize)?;
@@ -275,36 +275,36 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends it, and returns what happened.
+    /// Ends the explanation and returns it.
     pub fn end_explaining(&mut self) -> Option<Box<Explanation>> {
-        // What fails says so when it is read.
+        // A read of the results raises the error.
         let _ = self.launch_everything(Reason::Synchronize);
         let explanation = self.observer.end_explaining()?;
         self.update_wanted_lines();
         Some(explanation)
     }
 
-    /// Begins to write down what devices run. What waits in the queues runs first.
+    /// Starts to record what devices run. Queued programs are launched first.
     pub fn begin_profile(&mut self) {
         self.placements().for_each(|placement| self.catch_up(placement));
         self.observer.begin_profile();
     }
 
-    /// Ends it, once what waits in the queues is handed over. What is recorded and not flushed stays so.
+    /// Ends the recording after queued programs are launched. Calls that have not been flushed stay recorded.
     pub fn end_profile(&mut self) -> Option<Box<Profile>> {
         self.placements().for_each(|placement| self.catch_up(placement));
         self.observer.end_profile()
     }
 
-    /// Asks for callers' lines while something needs them.
+    /// Requests callers' lines while something needs them.
     pub(crate) fn update_wanted_lines(&self) {
         let is_new = self.recorder.is_unfamiliar() || self.runner.lacks_line();
         lines::want(self.eager.mode == Mode::Debug || self.observer.is_explaining() || is_new);
     }
 
-    /// Notes the line of the last call's caller, where nobody had asked for it before the call.
+    /// Records the line of the last call's caller, if it was not requested before the call.
     pub fn locate_last_call(&mut self, placement: Placement) {
-        // In Strict it is queued already.
+        // In Strict, the call is queued already.
         let chunk = match self.recorder.chunk(placement) {
             Some(chunk) if !chunk.is_empty() => Some(chunk),
             _ => self.runner.last_queued(placement),
@@ -317,7 +317,7 @@ impl Engine {
 
     // ---- scopes ----------------------------------------------------------------------------------
 
-    /// Until [`Engine::end_join`], what is called in the scope becomes one program.
+    /// Starts a scope. All calls in it until [`Engine::end_join`] become one program.
     pub fn begin_join(&mut self, scope: u64) -> Result<()> {
         if self.recorder.scopes.is_empty() {
             self.flush_all(Reason::CompiledGraph)?;
@@ -326,7 +326,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends what [`Engine::begin_join`] began; the last end of a scope runs its program.
+    /// Ends a scope. The last end of a scope runs its program.
     pub fn end_join(&mut self, scope: u64) -> Result<()> {
         self.recorder.scopes.end(scope);
         let (is_last, is_over) = (self.recorder.scopes.is_empty(), !self.recorder.scopes.contains(scope));
@@ -340,8 +340,8 @@ impl Engine {
         f(runner, &mut Context { registry, observer, eager: *eager })
     }
 
-    /// Submits what is recorded for a placement. After a failure the values that it would have computed
-    /// say so when they are read; everything else stays as it was.
+    /// Submits the chunk of a placement. If that fails, a read of its results raises the error; everything else is
+    /// unchanged.
     pub(crate) fn flush(&mut self, placement: Placement, reason: Reason) -> Submitted {
         let Some(chunk) = self.recorder.take(placement, self.eager.mode) else { return Ok(()) };
         let begun = self.observer.begin_flush();
@@ -368,31 +368,31 @@ impl Engine {
         result
     }
 
-    /// Submits what is recorded for a placement and hands it over: values are there, or on their way.
+    /// Submits the chunk of a placement and launches it. Its values are then ready, or being computed.
     pub(crate) fn launch_all(&mut self, placement: Placement, reason: Reason) -> Submitted {
         let result = self.flush(placement, reason);
         self.catch_up(placement);
         result
     }
 
-    /// Hands over what was flushed for a placement, waiting for compilers.
+    /// Launches everything that was flushed for a placement. Waits for compilers.
     pub(crate) fn catch_up(&mut self, placement: Placement) {
         self.with_runner(|runner, context| runner.catch_up(placement, context));
     }
 
-    /// Hands over what was flushed for a placement, waiting for compilers. Ends early at a job of the host that must finish
-    /// first, and returns it.
+    /// Launches everything that was flushed for a placement. Waits for compilers. Stops at a job of the host that
+    /// must finish first, and returns it.
     pub(crate) fn catch_up_to_job(&mut self, placement: Placement) -> Option<Arc<Ticket>> {
         self.with_runner(|runner, context| runner.catch_up_to_job(placement, 0, context))
     }
 
-    /// Hands over what waits for nothing any more.
+    /// Launches everything that no longer waits.
     pub(crate) fn launch_made(&mut self) {
         self.with_runner(|runner, context| runner.launch_made(context));
         self.update_wanted_lines();
     }
 
-    /// [`Engine::launch_all`] of every placement.
+    /// [`Engine::launch_all`] for every placement.
     fn launch_everything(&mut self, reason: Reason) -> Result<()> {
         let result = self.flush_all(reason);
         self.placements().for_each(|placement| self.catch_up(placement));

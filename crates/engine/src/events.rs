@@ -1,4 +1,4 @@
-//! Events: the moment at which the work queued so far is done.
+//! Events: mark the work that is queued at one moment.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -11,12 +11,12 @@ use crate::error::Result;
 use crate::placement::Placement;
 use crate::record::reason::Reason;
 
-/// A point in the queue of a placement. It notes the time at which the last of the work before it was seen done.
+/// A point in the queue of a placement. It records the time at which the last of the work before it was found done.
 pub struct Event {
-    /// The number of the event in the order of recording.
+    /// The number of the event, in the order of recording.
     number: usize,
     placement: Placement,
-    /// None while a job of the host keeps work before the event from being handed over.
+    /// None while a job of the host delays the launch of work before the event.
     work: Mutex<Option<Arc<Work>>>,
 }
 
@@ -30,12 +30,12 @@ struct Work {
 
 impl Work {
     fn new(runs: Vec<Arc<pjrt::Event>>) -> Arc<Work> {
-        // One more than there are runs, so that the work cannot be done while it is being set up.
+        // One more than the number of runs, so that the work is not done before it is set up.
         let waiting = AtomicUsize::new(runs.len() + 1);
         let work = Arc::new(Work { waiting, done: Mutex::new(None), changed: Condvar::new(), runs });
         for run in &work.runs {
             let counted = Arc::clone(&work);
-            // Work that failed is done too: its error shows where its result is read.
+            // Failed work is done too. A read of its result raises the error.
             Arc::clone(run).on_ready(move |_| counted.finish_one());
         }
         work.finish_one();
@@ -52,7 +52,7 @@ impl Work {
     fn is_done(&self) -> bool {
         let mut done = self.done.lock();
         if done.is_none() {
-            // The plugin may be late with its calls: what it would tell can be seen.
+            // The plugin's callbacks may be late, so poll the runs.
             if self.runs.iter().all(|run| run.is_ready().unwrap_or(true)) {
                 *done = Some(Instant::now());
                 self.changed.notify_all();
@@ -73,7 +73,7 @@ impl Work {
 }
 
 impl Event {
-    /// Marks the work queued at a placement so far; runs what is recorded, without waiting for it.
+    /// Marks the work queued at a placement so far. Submits recorded calls without waiting for them.
     pub fn record(placement: Placement) -> Result<Event> {
         static RECORDED: AtomicUsize = AtomicUsize::new(0);
         let mut engine = lock()?;
@@ -97,8 +97,8 @@ impl Event {
         Ok(work.as_ref().is_some_and(|work| work.is_done()))
     }
 
-    /// Waits, and returns the moment at which the work was done. Where a job of the host was in the way when the event was
-    /// recorded, work that was handed over since counts too.
+    /// Waits, and returns the time at which the work was done. If a job of the host delayed work when the event was
+    /// recorded, work launched since then counts too.
     pub fn wait(&self) -> Result<Instant> {
         let mut work = self.work.lock();
         let work = match &*work {
@@ -111,7 +111,7 @@ impl Event {
         Ok(work.wait())
     }
 
-    /// The time between two events, negative (as milliseconds) when `later` was recorded and done before this one.
+    /// The time between two events in milliseconds. Negative if `later` was recorded and done before this event.
     pub fn milliseconds_until(&self, later: &Event) -> Result<f64> {
         let (start, end) = (self.wait()?, later.wait()?);
         let milliseconds = |d: Duration| d.as_secs_f64() * 1e3;

@@ -1,4 +1,4 @@
-//! A graph as the text of a module of its own, for other users of StableHLO.
+//! Exports a graph as the text of a StableHLO module.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -15,16 +15,17 @@ use crate::registry::compiled::BoundedInput;
 /// An input of an exported module.
 pub struct ExportInput {
     pub ty: Type,
-    /// The dense row-major bytes of one that becomes a constant of the module.
+    /// The dense row-major bytes, if the input is a constant of the module.
     pub constant: Option<Vec<u8>>,
 }
 
-/// The module's text, as the compiler of `target` takes it: `@main` takes the inputs that are no constants and then
-/// the graph's numbers, in order, and returns the graph's results, all of them dense and row-major. Of a graph with
-/// bounded dimensions, inputs and results are as large as they can get, with what is real at the start.
+/// The text of a module for the compiler of `target`. `@main` takes the inputs that are not constants and then the
+/// graph's numbers, in order. It returns the graph's results, dense and row-major. In a graph with bounded
+/// dimensions, inputs and results have their capacity, with the valid elements at the start.
 ///
-/// As a call on a device runs it (`is_called`), `@main` also takes the random state where it draws random numbers, as its
-/// last input, and returns what its checks have met, as its last results. Nobody else could give and read them.
+/// If the module is called on a device (`is_called`), `@main` has one more input, the random state, if it draws
+/// random numbers, and more results at the end, the results of its checks. Other users of the module cannot provide
+/// or read them.
 pub fn module_text(
     graph: Graph,
     bounded: &[BoundedInput],
@@ -78,7 +79,7 @@ pub fn module_text(
     params.extend(numbers.iter().enumerate().map(|(i, &dtype)| format!("%n{i}: {}", Type::new(dtype, &[]))));
     let draws = is_called && lowered.params.contains(&ParamSource::RandomState);
     params.extend(draws.then(|| format!("%random: {}", Type::new(DType::U64, &[2]))));
-    let taken = taken(&lowered, numbers, draws, &mut body)?;
+    let taken = main_operands(&lowered, numbers, draws, &mut body)?;
     let function = &lowered.function;
     let names: Vec<String> = (0..function.results.len()).map(|i| format!("%o{i}")).collect();
     let equals = if names.is_empty() { "" } else { " = " };
@@ -98,7 +99,7 @@ fn not_implemented(what: &str) -> Error {
     Error::new(crate::ErrorKind::NotImplemented, format!("an exported program: {what}"))
 }
 
-/// The graph with the layout of its bounded inputs, as `@main` takes them.
+/// The graph with the layout of its bounded inputs that `@main` takes.
 fn placed(mut graph: Graph, bounded: &[BoundedInput]) -> Graph {
     if let Some(bounds) = &mut graph.bounds {
         let sizes = &bounds.sizes;
@@ -108,8 +109,8 @@ fn placed(mut graph: Graph, bounded: &[BoundedInput]) -> Graph {
     graph
 }
 
-/// What `@main` hands to the function. A number is taken in as many types as the operators want it in.
-fn taken(lowered: &Lowered, numbers: &[DType], draws: bool, body: &mut String) -> Result<Vec<String>> {
+/// The operands with which `@main` calls the function. A number is converted to each type in which operators use it.
+fn main_operands(lowered: &Lowered, numbers: &[DType], draws: bool, body: &mut String) -> Result<Vec<String>> {
     let one = |(param, source): (usize, &ParamSource)| match *source {
         ParamSource::Storage(i) => Ok(format!("%i{i}")),
         ParamSource::Scalar { index, dtype } => {
@@ -128,7 +129,7 @@ fn number(&dtype: &DType) -> ArgSpec {
     ArgSpec::Scalar(ScalarSpec { dtype, wrapped: true, is_tensor: false, baked: None })
 }
 
-/// A tensor that is all of its storage.
+/// A tensor that covers its whole storage.
 fn whole(storage: usize, ty: &Type) -> ArgSpec {
     ArgSpec::Tensor(TensorSpec {
         storage,
@@ -147,7 +148,7 @@ fn literal(ty: &Type, bytes: &[u8]) -> String {
         return String::new();
     }
     if ty.dtype == DType::Bool {
-        // Packed in hexadecimal form; a flat list would have to be nested as the type is shaped.
+        // Hexadecimal literals of booleans are bit-packed, and a flat list must be nested like the type.
         return nested(&ty.dims, &mut bytes.iter().map(|&byte| if byte == 0 { "false" } else { "true" }));
     }
     let mut text = String::with_capacity(2 * bytes.len() + 4);

@@ -1,4 +1,4 @@
-//! Between the host and the devices: uploads, downloads, resizing, waiting.
+//! Transfers between the host and devices: uploads, downloads, resizing, waiting.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::run::runtime::element_type;
 use crate::storage::{Storage, Value, ValueState};
 
 impl Engine {
-    /// Writes dense row-major host data into a tensor. With an `owner`, the data is borrowed until the
-    /// owner is dropped.
+    /// Writes dense row-major host data into a tensor. With an `owner`, the data is borrowed until the owner is
+    /// dropped.
     ///
     /// # Safety
-    /// `data` points to as many bytes as the tensor has; with an owner, until that is dropped.
+    /// `data` points to as many bytes as the tensor has. With an owner, it stays valid until the owner is dropped.
     pub unsafe fn copy_from_host(
         &mut self,
         destination: &TensorArg,
@@ -59,7 +59,7 @@ impl Engine {
         self.write_whole(destination, &ty, value)
     }
 
-    /// Writes a dense value of a tensor's type into all of the tensor.
+    /// Writes a dense value of the tensor's type to all of the tensor.
     pub(crate) fn write_whole(&mut self, destination: &TensorArg, ty: &Type, value: Arc<Value>) -> Result<()> {
         if ty.numel() == 0 {
             return Ok(());
@@ -90,7 +90,7 @@ impl Engine {
         self.write_whole(destination, &ty, value)
     }
 
-    /// Gives a storage another size, keeping the bytes that both sizes have.
+    /// Resizes a storage. The bytes that both sizes have are kept.
     pub fn resize(&mut self, storage: &Storage, nbytes: usize) -> Result<()> {
         self.unpad_storage(storage)?;
         let Some(old) = storage.value() else {
@@ -111,7 +111,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The tensor as a dense, row-major value, which may have yet to be computed. None where nothing was written to its
+    /// The tensor as a dense, row-major value, which may not be computed yet. None if nothing was written to its
     /// storage.
     pub(crate) fn dense_value(&mut self, source: &TensorArg, ty: &Type) -> Result<Option<Arc<Value>>> {
         let storage = source.storage();
@@ -131,13 +131,13 @@ impl Engine {
     }
 }
 
-/// Waits for a tensor's value and copies it out, dense and row-major.
+/// Waits for a tensor's value and copies it to the host, dense and row-major.
 ///
 /// # Errors
-/// Where the value could not be computed, or something was wrong with the data of a program before it.
+/// If the value could not be computed, or a check of the data failed in an earlier program.
 pub fn copy_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
     read_to_host(source, out)?;
-    look_at_answers(source.storage().placement)
+    check_answers(source.storage().placement)
 }
 
 fn read_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
@@ -159,7 +159,7 @@ fn read_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
     match value {
         Some(value) => {
             lock_when_launched(source.storage().placement, Reason::Read)?.1?;
-            // The lock is not held while waiting: other threads go on.
+            // The lock is not held during the wait, so that other threads can use the engine.
             let read = value.buffer().and_then(|buffer| Ok(buffer.to_host(out)?));
             end_wait(waiting);
             read
@@ -171,7 +171,7 @@ fn read_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
     }
 }
 
-/// Runs what is recorded and waits for everything at a placement, or at all of them.
+/// Runs recorded calls and waits for all work at a placement, or at all placements.
 pub fn synchronize(placement: Option<Placement>) -> Result<()> {
     let (mut runs, mut result) = (Vec::new(), Ok(()));
     let placements: Vec<Placement>;
@@ -193,32 +193,32 @@ pub fn synchronize(placement: Option<Placement>) -> Result<()> {
         runs.extend(engine.runtime()?.take_in_flight(placement));
         jobs = engine.runner.jobs.unfinished();
     }
-    // Errors of jobs show where their results are read; a job without any is asked for its error below.
+    // A read of a job's results raises its error. The errors of jobs without results are collected below.
     for job in jobs {
         job.wait(None);
     }
-    // All of them, also behind one that failed.
+    // Waits for all runs, also after one that failed.
     for run in runs {
         result = result.and(run.wait().map_err(Error::from));
     }
     end_wait(waiting);
     result = result.and(lock()?.runner.jobs.take_failure());
-    placements.into_iter().fold(result, |result, placement| result.and(look_at_answers(placement)))
+    placements.into_iter().fold(result, |result, placement| result.and(check_answers(placement)))
 }
 
-/// Looks at what all programs have answered: at the end of a process. Waits for what was flushed, and runs nothing else.
+/// Reads the results of all checks at the end of a process. Waits for flushed work and runs nothing else.
 ///
 /// # Errors
-/// The first demand that the data did not meet.
-pub fn look_at_last_answers() -> Result<()> {
+/// The first check that failed.
+pub fn check_last_answers() -> Result<()> {
     let mut placements = lock()?.placements();
     placements.try_for_each(|placement| {
         lock()?.catch_up(placement);
-        look_at_answers(placement)
+        check_answers(placement)
     })
 }
 
-/// Notes the end of a wait, for the explanation.
+/// Records the end of a wait for the explanation.
 fn end_wait(waiting: Option<Waiting>) {
     let until = Instant::now();
     if let (Some(waiting), Ok(mut engine)) = (waiting, lock()) {
@@ -226,22 +226,23 @@ fn end_wait(waiting: Option<Waiting>) {
     }
 }
 
-/// Looks at what the programs of a placement have answered since the last time, waiting for them.
+/// Reads the results of the checks that the programs of a placement have returned since the last time. Waits for
+/// them.
 ///
 /// # Errors
-/// The first demand that the data did not meet.
-fn look_at_answers(placement: Placement) -> Result<()> {
-    // The lock is not held while waiting.
+/// The first check that failed.
+fn check_answers(placement: Placement) -> Result<()> {
+    // The lock is not held during the wait.
     let answers = lock()?.runner.take_answers(placement);
     look(&answers)
 }
 
 pub(crate) fn type_of(tensor: &TensorArg) -> Result<Type> {
-    let dtype = call::held(tensor.dtype)?;
+    let dtype = call::tensor_dtype(tensor.dtype)?;
     Ok(Type::new(dtype, tensor.sizes()))
 }
 
-/// Whether a tensor is all of its storage, row-major.
+/// Whether a tensor covers its whole storage, row-major.
 fn covers_densely(tensor: &TensorArg, ty: &Type) -> bool {
     tensor.offset == 0
         && !tensor.is_lazy()

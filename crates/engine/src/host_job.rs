@@ -1,4 +1,4 @@
-//! Posting jobs of the host.
+//! Posts jobs of the host.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::run::jobs::{Job, Work};
 use crate::storage::{Value, ValueState};
 use crate::ticket::Ticket;
 
-/// A tensor that a job writes. With `initial`, its memory begins as a copy of that input, else with anything.
+/// A tensor that a job writes. With `initial`, its memory starts as a copy of that input; otherwise it is undefined.
 pub struct JobOutput {
     pub tensor: TensorArg,
     pub initial: Option<usize>,
@@ -24,17 +24,17 @@ impl Engine {
         self.runner.jobs.open_lane()
     }
 
-    /// Closes a lane. Jobs that have begun go on; those that wait for their inputs fail.
+    /// Closes a lane. Running jobs continue; jobs that wait for their inputs fail.
     pub fn close_lane(&mut self, lane: u64) {
         self.runner.jobs.close_lane(lane);
         self.launch_made();
     }
 
-    /// Posts a job: it begins when its inputs are there and the jobs posted before it in the same lane have run. The outputs
-    /// have their new values from now on.
+    /// Posts a job. It starts when its inputs are ready and the earlier jobs of the same lane have run. The outputs
+    /// have their new values immediately, as promises.
     ///
     /// # Errors
-    /// Where the arguments cannot be used. What fails later fails the outputs and the ticket.
+    /// If the arguments cannot be used. A later error is stored in the outputs and in the ticket.
     pub fn post_job(
         &mut self,
         lane: u64,

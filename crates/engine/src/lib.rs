@@ -1,13 +1,13 @@
-//! The engine: storages and views, the recorded graph, modes and flush rules, the compile cache,
-//! execution and donation. It knows no operator by what it computes, and nothing of PyTorch.
+//! The engine: storages and views, the recorded graph, modes and flush rules, the compile cache, execution and
+//! donation. It does not depend on what operators compute, nor on PyTorch.
 //!
-//! Every operator takes one road ([`operator_call`]): the [`registry`] finds the interned instance of the call, the recorder
-//! ([`record`]) appends it to the chunk of its placement, and the runner ([`run`]) turns a chunk that is due into a program
-//! and runs it. The observer ([`observe`]) writes down what happens. Modes differ only in when a chunk is due.
+//! Every call takes the same path ([`operator_call`]). The [`registry`] finds the instance of the call. The recorder
+//! ([`record`]) appends it to the chunk of its placement. The runner ([`run`]) turns a due chunk into a program and
+//! runs it. The observer ([`observe`]) records statistics and explanations. Modes only differ in when a chunk is due.
 //!
-//! The groups below are listed from the lowest to the highest: no file imports one of a later group.
+//! The groups below are listed from the lowest to the highest. No file imports one of a later group.
 
-// What the parts share.
+// Shared by all parts.
 mod folders;
 pub mod lines;
 mod mode;
@@ -21,7 +21,7 @@ pub mod memory;
 mod padded;
 mod storage;
 
-// The plugin, and its executables.
+// The plugin and its executables.
 pub mod ahead;
 pub mod cache;
 pub mod platform;
@@ -36,7 +36,7 @@ mod observe;
 
 mod run;
 
-// What joins them.
+// Code that connects the parts.
 mod bounded;
 mod engine;
 mod events;
@@ -48,7 +48,7 @@ mod operator_call;
 pub use ::error::{self, Error, ErrorKind, Result};
 pub use engine::{Engine, fork_guard, in_bad_fork, lock};
 pub use events::Event;
-pub use host::{copy_to_host, look_at_last_answers, synchronize};
+pub use host::{check_last_answers, copy_to_host, synchronize};
 pub use host_job::JobOutput;
 pub use memory::MemoryUse;
 pub use mode::Mode;

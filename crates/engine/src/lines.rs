@@ -1,8 +1,8 @@
-//! Lines of the user's program, as messages and explanations name them.
+//! Lines of the user's program, for messages and explanations.
 //!
-//! Looking up the line of a caller costs more than recording an operator. So it is looked up only while [`wanted`] says
-//! so: while something is recorded that was not recorded before, in Debug, and for an explanation. A chunk that was
-//! recorded before has the lines of the first time.
+//! Looking up the line of a caller costs more than recording an operator. So it is looked up only while [`wanted`] is
+//! true: while something new is recorded, in Debug, and for an explanation. A chunk that was recorded before keeps
+//! the lines of the first time.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-/// A line of a file; zero is none.
+/// A line of a file; zero means no line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Line(u32);
 
@@ -28,7 +28,7 @@ thread_local! {
     static CALLER: Cell<Line> = const { Cell::new(Line(0)) };
 }
 
-/// Whether callers must say before a call on which line they stand.
+/// Whether callers must set their line before a call.
 pub fn wanted() -> bool {
     WANTED.load(Relaxed)
 }
@@ -37,12 +37,12 @@ pub(crate) fn want(wanted: bool) {
     WANTED.store(wanted, Relaxed);
 }
 
-/// Says on which line of the user's program the thread's next call is.
+/// Sets the line of the user's program for the thread's next call.
 pub fn set_caller(line: Option<(Arc<str>, u32)>) {
     CALLER.set(line.map_or(Line(0), intern));
 }
 
-/// The line of the current call, if it was asked for.
+/// The line of the current call, if it was requested.
 pub(crate) fn caller() -> Line {
     if wanted() { CALLER.get() } else { Line(0) }
 }
@@ -64,12 +64,12 @@ impl Line {
         self.0 != 0
     }
 
-    /// "relu at train.py:31"; "relu" if the line is not known.
+    /// "relu at train.py:31", or "relu" if the line is unknown.
     pub(crate) fn label(self, what: &str) -> String {
         if self.is_known() { format!("{what} at {}", self.name()) } else { what.to_owned() }
     }
 
-    /// "train.py:31"; empty if the line is not known.
+    /// "train.py:31", or an empty text if the line is unknown.
     pub fn name(self) -> String {
         let lines = LINES.lock();
         let index = (self.0 as usize).checked_sub(1);

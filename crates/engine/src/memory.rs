@@ -1,4 +1,4 @@
-//! Byte counts per device, and the addresses that storages show.
+//! Byte counts for each device, and the addresses of storages.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::placement::Placement;
 
-/// The most devices that one process counts. PyTorch keeps their number in a signed byte.
+/// The largest number of devices of a process. PyTorch stores device numbers in a signed byte.
 pub const MAX_DEVICES: usize = 127;
 
-/// Bytes and counts of one device's live storages.
+/// Bytes and counts of the live storages of one device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MemoryUse {
     pub allocated: i64,
@@ -29,7 +29,7 @@ struct Counters {
     live: AtomicI64,
     peak_live: AtomicI64,
     out_of_memory: AtomicI64,
-    /// What the device has; 0 where that is not known.
+    /// The size of the device's memory; 0 if unknown.
     capacity: AtomicU64,
 }
 
@@ -38,15 +38,15 @@ fn counters(placement: Placement) -> &'static Counters {
     &COUNTERS.get_or_init(|| (0..MAX_DEVICES).map(|_| Counters::default()).collect())[placement.device() % MAX_DEVICES]
 }
 
-/// Says how many bytes a device has.
+/// Sets the size of a device's memory.
 pub(crate) fn set_capacity(placement: Placement, bytes: u64) {
     counters(placement).capacity.store(bytes, Relaxed);
 }
 
-/// Whether a device could ever hold so many bytes.
+/// Checks that a device has at least this much memory.
 ///
 /// # Errors
-/// Out of memory where it has fewer.
+/// Out of memory if it has less.
 pub fn check_capacity(placement: Placement, nbytes: usize) -> Result<()> {
     let capacity = counters(placement).capacity.load(Relaxed);
     if capacity == 0 || nbytes as u64 <= capacity {
@@ -71,7 +71,7 @@ pub(crate) fn count_allocation(placement: Placement, nbytes: usize) {
     raise(&c.peak_live, live);
 }
 
-/// Raises a peak; a look first, because it rarely rises and a write costs much more.
+/// Raises a peak. Reads first, because the peak rarely rises and a write costs much more.
 fn raise(peak: &AtomicI64, value: i64) {
     if peak.load(Relaxed) < value {
         peak.fetch_max(value, Relaxed);
@@ -88,7 +88,7 @@ pub(crate) fn count_out_of_memory(placement: Placement) {
     counters(placement).out_of_memory.fetch_add(1, Relaxed);
 }
 
-/// What a device's storages take now.
+/// The memory use of a device now.
 pub fn memory_use(placement: Placement) -> MemoryUse {
     let c = counters(placement);
     let (allocated, total) = (c.allocated.load(Relaxed), c.total_allocated.load(Relaxed));
@@ -103,15 +103,15 @@ pub fn memory_use(placement: Placement) -> MemoryUse {
     }
 }
 
-/// Starts the peaks anew from what is in use now.
+/// Resets the peaks to the current use.
 pub fn reset_peak(placement: Placement) {
     let c = counters(placement);
     c.peak_allocated.store(c.allocated.load(Relaxed), Relaxed);
     c.peak_live.store(c.live.load(Relaxed), Relaxed);
 }
 
-/// Addresses for `data_ptr()`: distinct, aligned, and never readable, so that a stray access faults
-/// instead of corrupting memory. They come from one `PROT_NONE` reservation, in a ring.
+/// Addresses for `data_ptr()`. They are distinct, aligned, and never readable, so that a stray access faults instead
+/// of corrupting memory. They come from a ring in one `PROT_NONE` reservation.
 pub(crate) fn next_address(nbytes: usize) -> usize {
     if nbytes == 0 {
         return 0;
@@ -121,7 +121,7 @@ pub(crate) fn next_address(nbytes: usize) -> usize {
     let (base, size) = *RESERVATION.get_or_init(reserve);
     let length = nbytes.next_multiple_of(256);
     let start = NEXT.fetch_add(length, Relaxed) % size;
-    // The end of the ring: addresses need not be unique over the whole life of a process.
+    // At the end of the ring, start again. Addresses need not be unique over the whole life of a process.
     base + if start + length > size { 0 } else { start }
 }
 
@@ -129,12 +129,12 @@ fn reserve() -> (usize, usize) {
     for bits in [44, 42, 40, 36, 32] {
         let size = 1_usize << bits;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new anonymous mapping that nothing may access touches no existing memory.
+        // SAFETY: a new anonymous mapping without access rights touches no existing memory.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), size, libc::PROT_NONE, flags, -1, 0) };
         if base != libc::MAP_FAILED {
             return (base as usize, size);
         }
     }
-    // No address space to spare: addresses in the unmapped first pages fault just as well.
+    // The reservation failed. The unmapped first pages fault as well.
     (64, 1 << 12)
 }

@@ -3,16 +3,16 @@
 /// When recorded operators run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Each at once; the call waits for it.
+    /// Each runs at once; the call waits for it.
     Debug,
-    /// Each at once; the call does not wait.
+    /// Each runs at once; the call does not wait.
     Strict,
-    /// Together, when a result is needed or the chunk is full.
+    /// Several run together, when a result is needed or the chunk is full.
     Fused,
 }
 
 impl Mode {
-    /// By the names that users write.
+    /// The mode with this name, as users write it.
     pub fn from_name(name: &str) -> Option<Mode> {
         match name.to_ascii_lowercase().as_str() {
             "debug" => Some(Mode::Debug),
@@ -23,10 +23,10 @@ impl Mode {
     }
 }
 
-/// The mode, and what Debug checks besides.
+/// The mode, and Debug's option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct EagerMode {
     pub mode: Mode,
-    /// Whether Debug looks for NaN and infinities in results.
+    /// Whether Debug checks results for NaN and infinities.
     pub check_finite: bool,
 }

@@ -1,4 +1,4 @@
-//! The road of a call: its instance is found, the call is recorded, and the chunk is submitted when it is due.
+//! An operator call: find the instance, record the call, and submit the chunk when it is due.
 
 use std::sync::Arc;
 
@@ -16,22 +16,22 @@ use crate::registry::key::CallParts;
 use crate::run::{Failure, constants};
 use crate::storage::Storage;
 
-/// How a call ended, short of an error.
+/// The outcome of a call that did not fail.
 #[derive(Debug)]
 pub enum Status {
-    /// It is recorded, or has run; this many fresh results are there.
+    /// Recorded, or run. This many fresh results exist.
     Done(usize),
-    /// The key is new: [`Engine::define`] lowers it.
+    /// The key is new: [`Engine::define`] must lower it.
     NewKey,
-    /// The operator does not take such numbers; the error says so.
+    /// The operator does not accept these numbers, with the error.
     Refused(Error),
-    /// Arguments that are written to must take other sizes first: [`Engine::result_sizes`] gives them.
+    /// Written arguments must be resized first: [`Engine::result_sizes`] gives the sizes.
     OtherSizes,
-    /// This many fresh results need a place.
+    /// The caller must provide space for this many fresh results.
     NeedsRoom(usize),
 }
 
-/// How a definition ended, short of an error.
+/// The outcome of a definition that did not fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Defined {
     Lowered,
@@ -39,7 +39,7 @@ pub enum Defined {
     NoRow,
 }
 
-/// A call whose instance is found.
+/// A call whose instance was found.
 #[derive(Clone, Copy)]
 pub(crate) struct Found<'a> {
     pub instance: &'a Arc<Instance>,
@@ -50,11 +50,11 @@ pub(crate) struct Found<'a> {
 impl Engine {
     // ---- find ------------------------------------------------------------------------------------
 
-    /// Calls an operator or a compiled graph. Fresh results go into `outs`.
+    /// Calls an operator or a compiled graph. Fresh results are stored in `outs`.
     ///
     /// # Errors
-    /// In Debug and Strict when the operator cannot run: the arguments are then as they were. In Strict while programs
-    /// are being compiled, and in Fused, whoever reads a result is told instead.
+    /// In Debug and Strict if the operator cannot run; the arguments are then unchanged. In Fused, and in Strict
+    /// during compilation, a read of the results raises the error instead.
     pub fn call(
         &mut self,
         op: u32,
@@ -82,7 +82,7 @@ impl Engine {
         status
     }
 
-    /// Takes a call apart, and finds what its key was lowered to. A compiled graph is lowered when a key is new.
+    /// Splits a call into its parts, and finds the instance of its key. Lowers a compiled graph for a new key.
     pub(crate) fn find(&mut self, op: u32, args: &[Arg], parts: &mut CallParts) -> Result<Option<Arc<Instance>>> {
         let found = self.registry.find(op, args, parts);
         if found.is_none() && self.registry.operator(op).compiled.is_some() {
@@ -95,7 +95,7 @@ impl Engine {
     /// Lowers a new key. `graph` is the handle of the operator's traced decomposition, or 0.
     ///
     /// # Errors
-    /// Where the call is to be refused, or cannot be lowered.
+    /// If the call is refused or cannot be lowered.
     pub fn define(&mut self, op: u32, args: &[Arg], metas: Option<&[Meta]>, graph: u64) -> Result<Defined> {
         let graph = self.registry.take_graph(graph);
         self.unpad(args)?;
@@ -113,7 +113,8 @@ impl Engine {
         }
     }
 
-    /// The sizes that the written arguments must take after [`Status::OtherSizes`], in their order; empty where they fit.
+    /// The sizes that written arguments need after [`Status::OtherSizes`], in their order. Empty if no argument
+    /// changes.
     pub fn result_sizes(&mut self, op: u32, args: &[Arg]) -> Vec<Meta> {
         let found = self.registry.find(op, args, &mut CallParts::default());
         found.map_or_else(Vec::new, |instance| instance.result_sizes())
@@ -121,7 +122,7 @@ impl Engine {
 
     // ---- record ----------------------------------------------------------------------------------
 
-    /// Calls what was found.
+    /// Calls an instance that was found.
     pub(crate) fn call_found(
         &mut self,
         found: Found<'_>,
@@ -145,14 +146,14 @@ impl Engine {
         result.map(|()| Status::Done(fresh))
     }
 
-    /// Records a call where its plan says.
+    /// Records a call in the place that its plan gives.
     fn record(&mut self, found: Found<'_>, default_generator: Option<&mut Generator>, outs: &mut [Out]) -> Result<()> {
         let Found { instance, parts, placement } = found;
         self.open()?;
         self.recorder.check(placement)?;
         self.observer.count_call(instance);
         for storage in parts.storages() {
-            self.bring_about(storage, placement)?;
+            self.submit_elsewhere(storage, placement)?;
         }
         let plan = self.recorder.plan(instance, parts, placement, self.eager.mode);
         if let Some(reason) = plan.first {
@@ -210,8 +211,8 @@ impl Engine {
         }
     }
 
-    /// Makes sure that a value which another placement's chunk has yet to compute is on its way.
-    fn bring_about(&mut self, storage: &Storage, placement: Placement) -> Result<()> {
+    /// Submits the chunk of another placement, if a value depends on it.
+    fn submit_elsewhere(&mut self, storage: &Storage, placement: Placement) -> Result<()> {
         let elsewhere = storage.placement != placement;
         if elsewhere && storage.value().is_some_and(|value| !value.is_there()) {
             self.launch_all(storage.placement, Reason::OtherDevice)?;
@@ -237,16 +238,16 @@ impl Engine {
 
     // ---- copies the engine makes itself ----------------------------------------------------------
 
-    /// Writes `source` into `destination`, of the same sizes and placement.
+    /// Writes `source` to `destination`, which has the same sizes and placement.
     pub(crate) fn copy(&mut self, destination: Arg, source: Arg, placement: Placement) -> Result<()> {
         self.call_defined(self.copy_operator, &[destination, source], placement, &mut [])
     }
 
-    /// A dense row-major copy of a tensor. The result owns a reference.
+    /// A dense row-major copy of a tensor. The caller owns the reference.
     pub(crate) fn contiguous(&mut self, tensor: Arg, placement: Placement) -> Result<Arc<Storage>> {
         let mut outs = [Out::absent()];
         self.call_defined(self.clone_operator, &[tensor], placement, &mut outs)?;
-        // SAFETY: the call put a storage there, whose reference is ours.
+        // SAFETY: the call stored a storage there, whose reference we own.
         Ok(unsafe { Arc::from_raw(outs[0].storage()) })
     }
 
@@ -259,13 +260,13 @@ impl Engine {
     }
 }
 
-/// Takes the random numbers of a call from its generator: the state that they follow from.
+/// Draws the random numbers of a call: advances its generator and returns the state before.
 fn draw(instance: &Instance, parts: &CallParts, default_generator: Option<&mut Generator>) -> [u64; 2] {
     let blocks = instance.random_blocks();
     if blocks == 0 {
         return [0; 2];
     }
-    // SAFETY: the generator is an argument of the call, locked by its caller.
+    // SAFETY: the generator is an argument of the call and locked by the caller.
     let explicit = parts.generator.map(|generator| unsafe { &mut *generator });
     let Some(generator) = explicit.or(default_generator) else { return [0; 2] };
     let state = [generator.seed, generator.offset];

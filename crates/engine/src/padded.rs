@@ -1,5 +1,5 @@
-//! Padded values: the value of a tensor with bounded dimensions, at its capacity, with padding after the elements that
-//! are real.
+//! Padded values: values of tensors with bounded dimensions, at their capacity, with padding after the valid
+//! elements.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use crate::storage::Storage;
 
 /// A factor of a dimension of a padded value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct PaddedFactor {
     pub capacity: i64,
     pub actual: i64,
     pub is_bounded: bool,
 }
 
-/// The padded value of a storage, and the dense tensor that it stands for.
+/// The padded value of a storage, and the sizes and order of its dense tensor.
 pub(crate) struct Padded {
     pub storage: Arc<Storage>,
     pub dtype: DType,
     /// The factors of each dimension of the tensor.
-    pub axes: Vec<Vec<Place>>,
-    /// The tensor's dimensions in memory, the outermost first.
+    pub axes: Vec<Vec<PaddedFactor>>,
+    /// The tensor's dimensions in the order of memory, outermost first.
     pub order: Vec<usize>,
 }
 
@@ -36,7 +36,8 @@ impl Padded {
         dense_strides(&self.sizes(), &self.order)
     }
 
-    /// Capacity and length of the factors in the order of memory; a factor without padding is merged into the one around it.
+    /// Capacity and length of the factors in the order of memory. A factor without padding is merged into the next
+    /// outer one.
     pub fn layout(&self) -> Vec<(i64, i64)> {
         let mut layout: Vec<(i64, i64)> = Vec::new();
         for place in self.order.iter().flat_map(|&axis| &self.axes[axis]) {
@@ -57,7 +58,7 @@ impl Padded {
         capacity as usize * self.dtype.size_bytes()
     }
 
-    /// How to walk over the elements of a tensor of these strides and over those of the padded value.
+    /// The loops over the elements of a tensor with these strides and over the padded value.
     pub fn walk(&self, strides: &[i64]) -> Vec<Walk> {
         let mut walks = Vec::new();
         let mut inner = 1;
@@ -75,14 +76,14 @@ impl Padded {
     }
 }
 
-/// One loop of a copy between a tensor and its padded form.
+/// One loop of a copy between a tensor and its padded value.
 pub(crate) struct Walk {
     length: i64,
     exact: i64,
     padded: i64,
 }
 
-/// Calls `f` for each run of elements that are contiguous in both: its positions, and its length.
+/// Calls `f` with the two positions and the length of each run of elements that are contiguous in both.
 pub(crate) fn each_run(walks: &[Walk], exact: i64, padded: i64, f: &mut impl FnMut(usize, usize, usize)) {
     match walks {
         [] => f(exact as usize, padded as usize, 1),
@@ -104,7 +105,7 @@ fn dense_strides(sizes: &[i64], order: &[usize]) -> Vec<i64> {
     strides
 }
 
-/// Copies a padded value out, without its padding and with other strides.
+/// Copies a padded value to memory with other strides, without its padding.
 pub(crate) fn copy_exact(padded: &Padded, strides: &[i64], exact: &mut [u8]) -> Result<()> {
     let element = padded.dtype.size_bytes();
     let Some(value) = padded.storage.value().filter(|_| !exact.is_empty()) else { return Ok(()) };
@@ -116,16 +117,16 @@ pub(crate) fn copy_exact(padded: &Padded, strides: &[i64], exact: &mut [u8]) -> 
     Ok(())
 }
 
-/// Whether strides are the same but for dimensions of size 1, of which strides mean nothing.
+/// Whether strides are equal. Strides of dimensions of size 1 are ignored.
 pub(crate) fn same_strides(sizes: &[i64], a: &[i64], b: &[i64]) -> bool {
     (0..sizes.len()).all(|i| sizes[i] == 1 || a[i] == b[i])
 }
 
-pub(crate) fn places(extent: &Extent, dim: i64, actual: &[i64]) -> Vec<Place> {
+pub(crate) fn padded_factors(extent: &Extent, dim: i64, actual: &[i64]) -> Vec<PaddedFactor> {
     if extent.is_whole() {
-        return vec![Place { capacity: dim, actual: dim, is_bounded: false }];
+        return vec![PaddedFactor { capacity: dim, actual: dim, is_bounded: false }];
     }
-    let place = |factor: &Factor| Place {
+    let place = |factor: &Factor| PaddedFactor {
         capacity: factor.capacity,
         actual: factor.size.map_or(factor.capacity, |size| actual[size as usize]),
         is_bounded: factor.size.is_some(),

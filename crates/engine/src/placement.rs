@@ -1,16 +1,16 @@
-//! Where values live.
+//! Placements of values.
 
 use std::fmt;
 
-/// Where a value lives and where operators on it run: one of the plugin's devices. A value that several devices share
-/// would have a placement of another kind.
+/// The device of a value and of the operators on it: one of the plugin's devices. A value sharded over several
+/// devices would have another kind of placement.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Placement {
     device: u32,
 }
 
 impl Placement {
-    /// On one device, by its number among the plugin's.
+    /// The placement on one device, by the plugin's device number.
     #[inline]
     pub fn on(device: usize) -> Placement {
         Placement { device: device as u32 }
@@ -22,7 +22,7 @@ impl Placement {
         self.device as usize
     }
 
-    /// The placements on each of so many devices.
+    /// The placements on each of this many devices.
     pub(crate) fn on_each(devices: usize) -> impl Iterator<Item = Placement> {
         (0..devices).map(Placement::on)
     }

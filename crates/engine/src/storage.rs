@@ -1,4 +1,4 @@
-//! Storages and the values that they hold.
+//! Storages and their values.
 
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
@@ -14,28 +14,28 @@ use crate::padded::Padded;
 use crate::placement::Placement;
 use crate::ticket::Ticket;
 
-/// What a value takes at most, in bytes, whose buffer others may share. No program is given the memory of such a value:
-/// otherwise a program that takes a shared buffer would have to be a different one.
+/// The size in bytes up to which values may share a buffer. Values of this size are never donated; otherwise, whether
+/// a buffer is shared would change the program.
 pub(crate) const SMALL: usize = 4096;
 
 /// An interned base type (`Types`): element type and sizes of an N-d value.
 pub type TypeId = u32;
 
-/// What a storage holds at one moment: an N-d value on a device, perhaps not computed yet.
+/// The value of a storage: an N-d value on a device, which may not be computed yet.
 pub(crate) struct Value {
     pub ty: TypeId,
     state: Mutex<ValueState>,
-    /// The index among all outputs while the value waits in the chunk being recorded, else [`COMPUTED`].
+    /// The index among all outputs while the value is in the chunk being recorded, else [`COMPUTED`].
     pending: AtomicU32,
-    /// Where the value stands among the inputs of the chunk being recorded: chunk number and index.
+    /// The chunk number and the index of the value among the inputs of the chunk being recorded.
     pub mark: AtomicU64,
-    /// How many chunks that wait for their executables, and jobs of the host, read it.
+    /// The number of queued chunks and jobs of the host that read it.
     holds: AtomicUsize,
-    /// How many jobs of the host hold its buffer. Changes while the state is locked.
+    /// The number of jobs of the host that use its buffer. Changes only while the state is locked.
     lent: AtomicUsize,
 }
 
-/// The `pending` of a value that does not wait in a chunk.
+/// `pending` of a value that is not in the chunk being recorded.
 const COMPUTED: u32 = u32::MAX;
 
 #[derive(Clone)]
@@ -49,7 +49,7 @@ pub(crate) enum ValueState {
     /// An output of a job of the host that has not finished.
     Promised(Arc<Ticket>),
     Ready(Arc<pjrt::Buffer>),
-    /// Its program failed.
+    /// The program that computes it failed.
     Failed(Arc<Error>),
 }
 
@@ -63,8 +63,8 @@ impl Value {
         Arc::new(Value { ty, state: Mutex::new(state), pending: pending.into(), mark, holds, lent })
     }
 
-    /// A chunk that waits for its executable, or a job of the host, begins to hold the value. It runs before anything that is recorded now, so it
-    /// does not keep the buffer from being donated.
+    /// Adds a reader: a chunk that waits for its executable, or a job of the host. It runs before anything recorded
+    /// now, so it does not prevent donation.
     pub fn hold(&self) {
         self.holds.fetch_add(1, Release);
     }
@@ -77,19 +77,19 @@ impl Value {
         self.holds.load(Acquire)
     }
 
-    /// The value leaves the chunk being recorded: it is queued, there, or lost.
+    /// Removes the value from the chunk being recorded. `state` is queued, ready or failed.
     pub fn settle(&self, state: ValueState) {
         *self.state.lock() = state;
         self.pending.store(COMPUTED, Release);
     }
 
-    /// The output index while the value waits in the chunk being recorded.
+    /// The output index while the value is in the chunk being recorded.
     pub fn pending(&self) -> Option<u32> {
         let output = self.pending.load(Acquire);
         (output != COMPUTED).then_some(output)
     }
 
-    /// Whether it is on the device, or on its way, or lost.
+    /// Whether it is on the device, being computed there, or failed.
     pub fn is_there(&self) -> bool {
         matches!(*self.state.lock(), ValueState::Ready(_) | ValueState::Failed(_))
     }
@@ -98,7 +98,7 @@ impl Value {
         matches!(*self.state.lock(), ValueState::Failed(_))
     }
 
-    /// The value's buffer. Waits for the job of the host that makes it, if there is one; that job must have begun.
+    /// The value's buffer. Waits for the job of the host that makes it. That job must have started.
     pub fn buffer(&self) -> Result<Arc<pjrt::Buffer>> {
         loop {
             let ticket = match &*self.state.lock() {
@@ -121,7 +121,7 @@ impl Value {
         }
     }
 
-    /// The buffer of a value that is there, for a job of the host; [`Value::take_back`] ends it.
+    /// Borrows the buffer of a ready value for a job of the host, until [`Value::take_back`].
     pub fn lend(&self) -> Result<Arc<pjrt::Buffer>> {
         match &*self.state.lock() {
             ValueState::Ready(buffer) => {
@@ -139,14 +139,14 @@ impl Value {
         self.lent.fetch_sub(1, Relaxed);
     }
 
-    /// The number that it is: a 0-d int64 on a device. Waits for it.
+    /// The number in a 0-d int64 value on a device. Waits for it.
     pub fn read_i64(&self) -> Result<i64> {
         let mut bytes = [0; 8];
         self.buffer()?.to_host(&mut bytes)?;
         Ok(i64::from_ne_bytes(bytes))
     }
 
-    /// Whether nobody but this value, and jobs of the host, holds its buffer, or will when there is one.
+    /// Whether only this value and jobs of the host hold its buffer, or will hold it once it exists.
     pub fn owns_buffer(&self) -> bool {
         match &*self.state.lock() {
             ValueState::Ready(buffer) => Arc::strong_count(buffer) == 1 + self.lent.load(Relaxed),
@@ -155,17 +155,17 @@ impl Value {
     }
 }
 
-/// A tensor storage: PyTorch's `DataPtr` points to one. Its value is replaced when it is written.
+/// A tensor storage. PyTorch's `DataPtr` points to one. A write replaces its value.
 pub struct Storage {
     pub placement: Placement,
     place: u32,
     state: Mutex<State>,
-    /// Whether the exact value has yet to be made of the padded one.
+    /// Whether the storage has a padded value but no exact value.
     only_padded: AtomicBool,
 }
 
-/// Every live storage, by place; the places of storages that are gone are used again. Scanned only to find the storage
-/// behind a bare address, which PyTorch has when it pickles or imports memory.
+/// Every live storage, by slot. Slots of dropped storages are reused. Only searched to find the storage of an
+/// address, which PyTorch needs for pickling and importing memory.
 static LIVE: Mutex<Live> = Mutex::new(Live { places: Vec::new(), free: Vec::new() });
 
 struct Live {
@@ -177,12 +177,12 @@ struct State {
     nbytes: usize,
     address: usize,
     value: Option<Arc<Value>>,
-    /// The value as compiled graphs with bounded dimensions take and give it.
+    /// The value in the form that compiled graphs with bounded dimensions take and return.
     padded: Option<Arc<Padded>>,
 }
 
 impl Storage {
-    /// A storage that nothing has been written to.
+    /// A storage without a value.
     pub fn new(placement: Placement, nbytes: usize) -> Arc<Storage> {
         Storage::with_value(placement, nbytes, None)
     }
@@ -202,7 +202,7 @@ impl Storage {
         storage
     }
 
-    /// The live storage that shows an address within it, and how many bytes into it the address is.
+    /// The live storage that contains an address, and the byte offset of the address in it.
     pub fn at_address(address: usize) -> Option<(Arc<Storage>, usize)> {
         let storages: Vec<Arc<Storage>> = LIVE.lock().places.iter().flatten().filter_map(Weak::upgrade).collect();
         storages.into_iter().find_map(|storage| {
@@ -211,7 +211,7 @@ impl Storage {
         })
     }
 
-    /// The address that `data_ptr()` shows.
+    /// The address that `data_ptr()` returns.
     pub fn address(&self) -> usize {
         self.state.lock().address
     }
@@ -224,12 +224,12 @@ impl Storage {
         self.state.lock().value.clone()
     }
 
-    /// Whether anything has been written to it.
+    /// Whether a value was written.
     pub(crate) fn has_value(&self) -> bool {
         self.state.lock().value.is_some()
     }
 
-    /// Whether its value waits for the flush of a chunk.
+    /// Whether its value is in a chunk that has not been flushed.
     pub(crate) fn is_pending(&self) -> bool {
         self.state.lock().value.as_ref().is_some_and(|value| value.pending().is_some())
     }
@@ -247,7 +247,7 @@ impl Storage {
         std::mem::replace(&mut state.value, value)
     }
 
-    /// A storage whose exact value has yet to be made.
+    /// A storage that has only a padded value.
     pub(crate) fn with_padded(placement: Placement, nbytes: usize, padded: Padded) -> Arc<Storage> {
         let storage = Storage::with_value(placement, nbytes, None);
         storage.add_padded(padded);
@@ -263,18 +263,18 @@ impl Storage {
         self.only_padded.load(Acquire)
     }
 
-    /// Adds the padded form of the value.
+    /// Sets the padded value.
     pub(crate) fn add_padded(&self, padded: Padded) {
         self.state.lock().padded = Some(Arc::new(padded));
     }
 
-    /// Adds the exact form of the padded value.
+    /// Sets the exact value that was made from the padded one.
     pub(crate) fn add_exact(&self, value: Arc<Value>) {
         self.state.lock().value = Some(value);
         self.only_padded.store(false, Release);
     }
 
-    /// Takes another size and value; the address changes with the size.
+    /// Changes size and value. The address changes with the size.
     pub(crate) fn replace(&self, nbytes: usize, value: Option<Arc<Value>>) {
         let mut state = self.state.lock();
         memory::count_free(self.placement, state.nbytes);

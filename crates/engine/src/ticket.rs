@@ -1,4 +1,4 @@
-//! Tickets: how a job of the host ended.
+//! Tickets: the outcome of a job of the host.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::error::Result;
 
-/// Tells how a job of the host ended, once it has.
+/// The outcome of a job of the host, once it has finished.
 #[derive(Default)]
 pub struct Ticket {
     result: Mutex<Option<Result<()>>>,
@@ -19,12 +19,12 @@ impl Ticket {
         self.changed.notify_all();
     }
 
-    /// The job's result; none while it has not finished.
+    /// The job's result; None while it has not finished.
     pub fn result(&self) -> Option<Result<()>> {
         self.result.lock().clone()
     }
 
-    /// Waits for the job's result; with a `timeout`, not longer. None where that was too short.
+    /// Waits for the job's result, at most for `timeout`. None if the time was not enough.
     pub fn wait(&self, timeout: Option<Duration>) -> Option<Result<()>> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let mut result = self.result.lock();

@@ -1,18 +1,18 @@
-//! The error of all crates: a message and the exception of PyTorch that it becomes.
+//! The error type of all crates: a message and the kind of Python exception.
 //!
-//! `crates/torchtpu` makes it an exception where Python calls, and `csrc/errors.cpp` where PyTorch calls.
+//! `crates/torchtpu` raises the exception for calls from Python, `csrc/errors.cpp` for calls from PyTorch.
 
-/// Which exception an error becomes. `csrc/abi.h` lists them.
+/// The exception that is raised. `csrc/abi.h` lists the kinds.
 pub use abi::ErrorKind;
 
-/// What went wrong, for the user to read, in PyTorch's words where it has them.
+/// The error message for the user. It has PyTorch's wording where PyTorch has the same error.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
     pub kind: ErrorKind,
     pub message: String,
-    /// Whether the message ends with the line where it began. What fails for want of a lost value fails for the same
-    /// reason as that.
+    /// Whether the message ends with the line of the user's program. An error about a lost value repeats the error
+    /// that lost it, with its line.
     is_located: bool,
 }
 
@@ -23,7 +23,7 @@ impl Error {
         Error { kind, message: message.into(), is_located: false }
     }
 
-    /// PyTorch's RuntimeError, the usual one for bad shapes and dtypes.
+    /// PyTorch's RuntimeError, the usual exception for bad shapes and dtypes.
     pub fn runtime(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::Runtime, message)
     }
@@ -36,12 +36,12 @@ impl Error {
         Error::new(ErrorKind::Index, message)
     }
 
-    /// What PyTorch's CPU says of an integer divided by zero.
+    /// The error of PyTorch's CPU for an integer division by zero.
     pub fn zero_division() -> Error {
         Error::runtime("ZeroDivisionError")
     }
 
-    /// The same error with the line of the user's program whose call it concerns behind; an empty one is not known.
+    /// The same error with the line of the user's program appended. `line` may be empty if it is unknown.
     pub fn at(self, line: &str) -> Error {
         if self.is_located || line.is_empty() {
             return self;
@@ -49,7 +49,7 @@ impl Error {
         Error { message: format!("{} [at {line}]", self.message), is_located: true, ..self }
     }
 
-    /// The same error with the operators that it concerns in front.
+    /// The same error with the names of the operators prepended.
     pub fn within(self, what: &str) -> Error {
         Error { message: format!("{what}: {}", self.message), ..self }
     }

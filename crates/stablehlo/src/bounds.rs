@@ -1,25 +1,26 @@
-//! Bounded dimensions. In the program such a dimension has a fixed size, its capacity. A 0-d value gives its valid length
-//! when the program runs.
+//! Bounded dimensions. In the program such a dimension has a fixed size, its capacity. A 0-d value gives its valid
+//! length at run time.
 //!
-//! The elements behind the valid length are padding: any value, NaN included. No operation lets padding reach a valid
-//! element. One that mixes elements along a bounded dimension first replaces the padding with its neutral element;
-//! one that cannot is refused ([`crate::Refusal::Bounded`]), and so is every operation that does not say what becomes of
-//! bounded operands.
+//! The elements after the valid length are padding. Padding may have any value, including NaN. No operation may let
+//! padding change a valid element. An operation that combines elements along a bounded dimension replaces the padding
+//! with its neutral element first. If it cannot, the builder refuses it ([`crate::Refusal::Bounded`]). The builder
+//! also refuses every operation that does not define the extents of its result.
 
 use std::rc::Rc;
 
 use crate::builder::{Builder, Type, Value};
 use crate::dtype::{DType, Number};
 
-/// A factor of a dimension: `capacity` places, all of them valid, or as many as the builder's size number `size` says.
+/// A factor of a dimension: `capacity` positions. All are valid, or as many as the builder's size number `size` says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Factor {
     pub capacity: i64,
     pub size: Option<u32>,
 }
 
-/// Which places of a dimension are valid. A dimension into which others were merged is the product of its factors, the
-/// outermost first; an element is valid if each of its coordinates is. Without factors all places are valid.
+/// The valid positions of a dimension. A dimension into which others were merged is the product of its factors, the
+/// outermost first. An element is valid if each of its coordinates is valid. Without factors, all positions are
+/// valid.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Extent(pub Vec<Factor>);
 
@@ -28,8 +29,8 @@ impl Extent {
         if factors.iter().all(|factor| factor.size.is_none()) { Extent::default() } else { Extent(factors) }
     }
 
-    /// The extent of a dimension of `dim` places, `capacity` times a known number: its valid places are at the start, the
-    /// known number times the size.
+    /// The extent of a dimension of `dim` positions, where `dim` is a multiple of `capacity`. The valid positions are
+    /// at the start; there are `dim / capacity` times the size of them.
     pub fn multiple(size: u32, capacity: i64, dim: i64) -> Extent {
         let bounded = Factor { capacity, size: Some(size) };
         match dim / capacity.max(1) {
@@ -42,20 +43,21 @@ impl Extent {
         self.0.is_empty()
     }
 
-    /// Whether the valid places are at the start, so that an element has the index that it would have without padding.
+    /// Whether the valid positions are at the start. The index of a valid element is then the same as without
+    /// padding.
     pub fn is_prefix(&self) -> bool {
         self.0.iter().skip(1).all(|factor| factor.size.is_none())
     }
 
-    /// The numbers of the sizes in it, ascending.
+    /// The numbers of the sizes, ascending.
     pub fn sizes(&self) -> Vec<u32> {
         let mut sizes: Vec<u32> = self.0.iter().filter_map(|factor| factor.size).collect();
         sizes.sort_unstable();
         sizes
     }
 
-    /// The extent of a dimension that two values share. If it is whole in one value, such as a constant, it is that of the
-    /// other.
+    /// The extent of a dimension that two values share. If all positions are valid in one of the values, such as a
+    /// constant, this is the extent of the other.
     fn merge(&self, other: &Extent) -> Option<Extent> {
         if other.is_whole() || self == other {
             return Some(self.clone());
@@ -68,12 +70,12 @@ fn merge_all(a: &[Extent], b: &[Extent]) -> Option<Vec<Extent>> {
     a.iter().zip(b).map(|(a, b)| a.merge(b)).collect()
 }
 
-/// The extents after a reshape; `None` where the reshape cuts through a bounded factor.
+/// The extents after a reshape. `None` if the reshape splits a bounded factor.
 fn reshaped(from: &[i64], extents: &[Extent], to: &[i64]) -> Option<Vec<Extent>> {
     let mut factors: Vec<Factor> = Vec::new();
     for (&dim, extent) in from.iter().zip(extents).rev() {
         match extent.is_whole() {
-            // A dimension of at most one place needs no factor.
+            // A dimension of size 0 or 1 needs no factor.
             true if dim <= 1 => {}
             true => factors.push(Factor { capacity: dim, size: None }),
             false => factors.extend(extent.0.iter().rev()),
@@ -103,7 +105,7 @@ fn reshaped(from: &[i64], extents: &[Extent], to: &[i64]) -> Option<Vec<Extent>>
 }
 
 impl Builder {
-    /// Adds a size, a 0-d int64 value of at most `capacity`; returns its number.
+    /// Adds a size, a 0-d int64 value that is at most `capacity`. Returns its number.
     pub fn add_size<'b>(&'b self, size: Value<'b>, capacity: i64) -> u32 {
         let mut sizes = self.sizes.borrow_mut();
         sizes.push((size.id, capacity));
@@ -125,7 +127,7 @@ impl Builder {
         self.sizes.borrow()[number as usize].1
     }
 
-    /// Emits an operation on corresponding elements.
+    /// Emits an elementwise operation.
     pub(crate) fn elementwise<'b>(
         &'b self,
         name: &str,
@@ -150,8 +152,8 @@ impl Builder {
         Some(merged)
     }
 
-    /// Which places of a dimension are valid, as a vector of booleans; `None` if all are.
-    fn real_places(&self, dim: i64, extent: &Extent) -> Option<Value<'_>> {
+    /// A mask of the valid positions of a dimension: a vector of booleans. `None` if all are valid.
+    fn valid_positions(&self, dim: i64, extent: &Extent) -> Option<Value<'_>> {
         let mut real: Option<Value<'_>> = None;
         let mut inner = dim;
         for factor in &extent.0 {
@@ -190,7 +192,7 @@ impl<'b> Value<'b> {
         axes.iter().any(|&axis| !self.extent(axis).is_whole())
     }
 
-    /// Sets the extents of a value that was just made.
+    /// Sets the extents of a new value.
     pub fn with_extents(self, extents: impl Into<Option<Vec<Extent>>>) -> Value<'b> {
         let extents = extents.into().filter(|extents| extents.iter().any(|extent| !extent.is_whole()));
         if let Some(extents) = extents {
@@ -205,19 +207,19 @@ impl<'b> Value<'b> {
         self
     }
 
-    /// A value with the same elements, all of them valid: padding counts as elements.
+    /// A value with the same elements, all of them valid. Padding counts as valid.
     pub fn without_extents(self) -> Value<'b> {
         if self.is_bounded() { self.builder.emit("stablehlo.reshape", &[self], "", self.ty()) } else { self }
     }
 
-    /// This value with one dimension whose places are all valid.
+    /// This value with all positions of one dimension valid.
     pub fn whole_along(self, axis: usize) -> Value<'b> {
         let mut extents = self.extents();
         extents[axis] = Extent::default();
         self.without_extents().with_extents(extents)
     }
 
-    /// This value with the extents of another of its shape.
+    /// This value with the extents of `other`, which has the same shape.
     pub fn bounded_like(self, other: Value<'b>) -> Value<'b> {
         match other.known_extents() {
             Some(extents) => self.without_extents().with_extents(extents.to_vec()),
@@ -225,21 +227,21 @@ impl<'b> Value<'b> {
         }
     }
 
-    /// Refuses an operation that counts places along an axis if padding lies between valid places.
+    /// Refuses an operation that counts positions along an axis if there is padding between valid positions.
     pub fn require_prefix(self, axis: usize, what: &str) {
         if !self.extent(axis).is_prefix() {
             self.builder.refuse_bounded(what);
         }
     }
 
-    /// This value with `fill` (0-d) in place of the padding along an axis, whose places are then all valid. Refuses `what`
-    /// if padding lies between valid places.
+    /// This value with the padding along an axis replaced by `fill` (0-d). All positions are then valid. Refuses
+    /// `what` if there is padding between valid positions.
     pub fn filled_along(self, axis: usize, fill: Value<'b>, what: &str) -> Value<'b> {
         self.require_prefix(axis, what);
         self.masked(&[axis], fill).whole_along(axis)
     }
 
-    /// [`Value::filled_along`] for those of `axes` that are bounded.
+    /// [`Value::filled_along`] for each bounded dimension in `axes`.
     pub fn filled(
         self,
         axes: impl IntoIterator<Item = usize>,
@@ -260,7 +262,7 @@ impl<'b> Value<'b> {
         self.count(&[axis], dtype)
     }
 
-    /// How many valid elements a reduction over `axes` combines, 0-d.
+    /// The number of valid elements that a reduction over `axes` combines, 0-d.
     pub fn count(self, axes: &[usize], dtype: DType) -> Value<'b> {
         let mut known = 1;
         let mut sizes = Vec::new();
@@ -279,7 +281,7 @@ impl<'b> Value<'b> {
         sizes.into_iter().fold(known, |count, size| count * self.builder.size(size).convert(dtype))
     }
 
-    /// This value with `neutral` (0-d) for the padding along `axes`.
+    /// This value with the padding along `axes` replaced by `neutral` (0-d).
     pub fn masked(self, axes: &[usize], neutral: Value<'b>) -> Value<'b> {
         self.masked_by(&self.extents(), axes, neutral)
     }
@@ -287,7 +289,7 @@ impl<'b> Value<'b> {
     /// [`Value::masked`] with the padding that `extents` describe.
     pub(crate) fn masked_by(self, extents: &[Extent], axes: &[usize], neutral: Value<'b>) -> Value<'b> {
         if let Some((source, permutation)) = self.transposed_from() {
-            // Before the transpose, which products then take as it is.
+            // Masks before the transpose, so that a product can use the transpose directly.
             let mut moved = vec![Extent::default(); extents.len()];
             axes.iter().for_each(|&axis| moved[permutation[axis]] = extents[axis].clone());
             let axes: Vec<usize> = axes.iter().map(|&axis| permutation[axis]).collect();
@@ -295,15 +297,14 @@ impl<'b> Value<'b> {
         }
         let mut masked = self;
         for &axis in axes {
-            if let Some(real) = self.builder.real_places(self.dim(axis), &extents[axis]) {
+            if let Some(real) = self.builder.valid_positions(self.dim(axis), &extents[axis]) {
                 masked = real.broadcast_in_dim(&self.dims(), &[axis]).select(masked, neutral);
             }
         }
         masked
     }
 
-    /// The extents that this value would have after a reshape that leaves its elements where they are; `None` where
-    /// there is no such reshape.
+    /// The extents after a reshape that keeps the elements at their positions. `None` if there is no such reshape.
     pub fn reshaped_to(self, dims: &[i64]) -> Option<Vec<Extent>> {
         let is_possible = self.numel() == dims.iter().product::<i64>();
         is_possible.then(|| reshaped(&self.dims(), &self.extents(), dims)).flatten()
@@ -318,14 +319,14 @@ impl<'b> Value<'b> {
         result
     }
 
-    /// The extents when dimension `i` of the result is dimension `from[i]` of this value, or a new whole one.
+    /// The extents of a result whose dimension `i` is dimension `from[i]` of this value, or a new dimension without
+    /// padding.
     pub(crate) fn moved_extents(self, from: &[Option<usize>]) -> Option<Vec<Extent>> {
         let extents = self.known_extents()?;
         Some(from.iter().map(|place| place.map_or_else(Extent::default, |i| extents[i].clone())).collect())
     }
 
-    /// This value's extents where `untouched` says that an operation leaves the dimension as it is; refused where it
-    /// does not and the dimension is bounded.
+    /// The extents of this value. Refuses the operation `what` if it changes (not `untouched`) a bounded dimension.
     pub(crate) fn extents_if(self, what: &str, untouched: impl Fn(usize) -> bool) -> Option<Vec<Extent>> {
         let extents = self.known_extents()?;
         if (0..extents.len()).any(|axis| !extents[axis].is_whole() && !untouched(axis)) {
@@ -366,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_mixes_elements_masks_the_padding() {
+    fn reductions_mask_the_padding() {
         let b = Builder::default();
         let size = b.parameter(Type::new(DType::I64, &[]));
         let number = b.add_size(size, 8);

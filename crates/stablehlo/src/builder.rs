@@ -1,8 +1,8 @@
-//! The builder of one function: typed values, checked as they are made.
+//! A builder for one function. Values are typed and checked when they are created.
 //!
-//! Methods never panic and return no `Result`. After a mistake later operations go on with a value of the type that was
-//! asked for; the builder keeps the mistake ([`crate::Refusal`]), and [`Builder::finish`] returns it. So formulas read
-//! as formulas: `(x - mean) * rstd`.
+//! Methods do not panic and return no `Result`. After a mistake the builder continues with a value of the requested
+//! type. It keeps the mistake ([`crate::Refusal`]), and [`Builder::finish`] returns it. So a formula can be written
+//! as `(x - mean) * rstd`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use crate::bounds::Extent;
 use crate::dtype::{DType, Number};
 use crate::refusal::Refusal;
 
-/// How exactly float32 matrix products and convolutions are computed (XLA's precision config).
+/// The precision of float32 matrix products and convolutions (XLA's precision config).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Precision {
     Default,
@@ -55,7 +55,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// A finished function, ready to be printed under any name.
+/// A finished function. It can be printed under any name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
     pub params: Vec<Type>,
@@ -67,8 +67,8 @@ pub struct Function {
 }
 
 impl Function {
-    /// The function as text. `attributes` gives one attribute dictionary per parameter (such as
-    /// `{jax.buffer_donor = true}`) or is empty.
+    /// The function as text. `attributes` has one attribute dictionary for each parameter (such as `{jax.buffer_donor
+    /// = true}`), or is empty.
     pub fn print(&self, name: &str, visibility: &str, attributes: &[&str]) -> String {
         let mut text = String::with_capacity(self.body.len() + 256);
         let _ = write!(text, "func.func {visibility} @{name}(");
@@ -89,7 +89,8 @@ impl Function {
     }
 }
 
-/// Whose compiler the function is for, where the same values can be written in ways that compilers treat differently.
+/// The compiler that the function is for. Some values can be written in several ways, which compilers treat
+/// differently.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Target {
     /// XLA's compiler for the host's processor.
@@ -111,14 +112,14 @@ pub struct Builder {
     precision: Cell<Precision>,
     follows_precision: Cell<bool>,
     pub(crate) target: Target,
-    /// How many regions are being built, one in the other.
+    /// The nesting depth of the regions being built.
     regions: Cell<u32>,
-    /// The sizes of bounded dimensions with their capacities, and the extents of the values that have such dimensions.
+    /// The sizes of bounded dimensions with their capacities, and the extents of the values with such dimensions.
     pub(crate) sizes: RefCell<Vec<(u32, i64)>>,
     pub(crate) extents: RefCell<HashMap<u32, Rc<[Extent]>>>,
-    /// The operands of reshapes, by the result.
+    /// The operands of reshapes, by the id of the result.
     pub(crate) reshapes: RefCell<HashMap<u32, u32>>,
-    /// The operands and permutations of transposes, by the result.
+    /// The operands and permutations of transposes, by the id of the result.
     pub(crate) transposes: RefCell<HashMap<u32, (u32, Vec<usize>)>>,
 }
 
@@ -144,7 +145,7 @@ impl Builder {
         self.follows_precision.get()
     }
 
-    /// Builds with another precision, for products that must not follow the user's choice.
+    /// Builds with another precision, for products that must not use the user's setting.
     pub fn with_precision<T>(&self, precision: Precision, build: impl FnOnce() -> T) -> T {
         let before = self.precision.replace(precision);
         let result = build();
@@ -152,7 +153,7 @@ impl Builder {
         result
     }
 
-    /// A new parameter. May be called at any time; parameters keep the order of the calls.
+    /// A new parameter. It may be added at any time; parameters are in the order of the calls.
     pub fn parameter(&self, ty: Type) -> Value<'_> {
         let value = self.value(ty);
         self.params.borrow_mut().push(value.id);
@@ -181,7 +182,7 @@ impl Builder {
         if numbers.is_empty() {
             return self.splat(0, dtype, dims);
         }
-        // MLIR nests a dense literal's brackets as the type is shaped; a flat list reshaped says the same.
+        // MLIR requires nested brackets for a shaped literal. A flat list and a reshape are equivalent.
         let elements: Vec<String> = numbers.iter().map(|&n| n.into().literal(dtype)).collect();
         let flat = Type::new(dtype, &[numbers.len() as i64]);
         let list = format!("[{}]", elements.join(", "));
@@ -189,7 +190,7 @@ impl Builder {
         self.line(flat, &text).reshape(dims)
     }
 
-    /// Keeps a mistake and returns a stand-in of type `ty`.
+    /// Keeps a mistake and returns a placeholder of type `ty`.
     pub fn fail(&self, message: impl Into<String>, ty: Type) -> Value<'_> {
         self.refuse(Refusal::Mistake(message.into()));
         self.value(ty)
@@ -209,8 +210,8 @@ impl Builder {
         self.line(ty, &text)
     }
 
-    /// Emits an operation with regions and any number of results. Each region is the text that
-    /// [`Builder::region`] made. Refuses bounded operands.
+    /// Emits an operation with regions and any number of results. Each region is a text from [`Builder::region`].
+    /// Refuses bounded operands.
     pub fn op_with_regions<'b>(
         &'b self,
         name: &str,
@@ -247,7 +248,7 @@ impl Builder {
             [one] => {
                 let _ = write!(body, "%v{} = ", one.id);
             }
-            // Each result gets a name of its own, so that a value's name depends on its id alone.
+            // Each result has its own name, so that the name of a value only depends on its id.
             many => {
                 let names: Vec<String> = many.iter().map(|v| format!("%v{}", v.id)).collect();
                 let _ = write!(body, "{} = ", names.join(", "));
@@ -259,8 +260,8 @@ impl Builder {
         results
     }
 
-    /// Calls a function of another module. `functions` is the text of that one's functions, `entry` the name of the one
-    /// to call. No other text may have functions of these names.
+    /// Calls a function of another module. `functions` is the text of that module's functions, `entry` the name of
+    /// the function to call. No other text may contain functions with these names.
     pub fn call<'b>(
         &'b self,
         functions: String,
@@ -275,8 +276,8 @@ impl Builder {
         self.op_with_regions("func.call", operands, &[], &format!("callee = @{entry}"), types)
     }
 
-    /// The text of a region whose block takes `params` and returns what `build` returns. Inside,
-    /// values of the enclosing function may be used only where the operation allows capturing.
+    /// The text of a region whose block takes `params` and returns what `build` returns. Values of the enclosing
+    /// function may only be used if the operation allows capturing.
     pub fn region<'b>(&'b self, params: &[Type], build: impl FnOnce(&[Value<'b>]) -> Vec<Value<'b>>) -> String {
         let arguments: Vec<Value<'b>> = params.iter().map(|ty| self.value(ty.clone())).collect();
         let outer = self.body.take();
@@ -293,12 +294,12 @@ impl Builder {
         )
     }
 
-    /// Whether what is built now is within a region.
+    /// Whether a region is being built.
     pub fn is_in_region(&self) -> bool {
         self.regions.get() > 0
     }
 
-    /// Ends the function. Takes the builder by reference because its values borrow it.
+    /// Finishes the function. Takes the builder by reference, because its values borrow it.
     pub fn finish(&self, results: &[Value<'_>]) -> Result<Function> {
         if let Some(Refusal::Mistake(message)) = self.refusal() {
             return Err(Error::runtime(format!("internal error in a lowering: {message}")));

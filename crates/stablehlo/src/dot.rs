@@ -1,4 +1,4 @@
-//! Products over pairs of dimensions.
+//! Dot products over pairs of dimensions.
 
 use crate::bounds::Extent;
 use crate::builder::{Target, Type, Value, join};
@@ -14,7 +14,7 @@ pub struct DotDims {
 }
 
 impl DotDims {
-    /// Of products of matrices in the last two dimensions, of which the leading ones are batches.
+    /// Products of matrices in the last two dimensions; the leading dimensions are batches.
     pub fn matrices(rank: usize) -> DotDims {
         let batch: Vec<usize> = (0..rank - 2).collect();
         DotDims {
@@ -31,8 +31,8 @@ fn axes(items: &[usize]) -> String {
 }
 
 impl<'b> Value<'b> {
-    /// `stablehlo.dot_general`. The result has the batch, then the free left, then the free right
-    /// dimensions, and element type `dtype`.
+    /// `stablehlo.dot_general`, with element type `dtype`. The result has the batch dimensions, then the free
+    /// dimensions of the left operand, then those of the right operand.
     pub fn dot_general(self, other: Value<'b>, dims: &DotDims, dtype: DType) -> Value<'b> {
         let (lhs, rhs) = (self.dims(), other.dims());
         let free = |dims: &[i64], batch: &[usize], contract: &[usize]| -> Vec<i64> {
@@ -71,9 +71,9 @@ impl<'b> Value<'b> {
         self.builder.emit("stablehlo.dot_general", &[lhs, rhs], &attributes, ty).with_extents(extents)
     }
 
-    /// The products of matrices in the last two dimensions; the leading ones, equal in both, are batches. Batches that
-    /// a reshape has merged are taken as they were before it: XLA's compiler for TPUs then chooses a layout in which
-    /// attention's heads need no copies.
+    /// Batched products of matrices: [..., m, k] [..., k, n] -> [..., m, n]. If a reshape merged the batch
+    /// dimensions, its operand is used instead: XLA's compiler for TPUs then chooses a layout that needs no copies of
+    /// attention's heads.
     pub fn matmul(self, other: Value<'b>, dtype: DType) -> Value<'b> {
         let rank = self.rank();
         let merged = self.dims()[..rank - 2].to_vec();
@@ -88,7 +88,7 @@ impl<'b> Value<'b> {
         }
     }
 
-    /// Matrices in the last two dimensions before a reshape merged the dimensions that lead them.
+    /// The matrices before a reshape that merged their batch dimensions.
     fn unmerged_matrices(self) -> Option<Value<'b>> {
         if self.is_bounded() {
             return None;

@@ -43,7 +43,7 @@ impl DType {
         matches!(self, DType::C64 | DType::C128)
     }
 
-    /// Integers, signed or not; not `Bool`.
+    /// Whether this is an integer type, signed or unsigned. `Bool` is not.
     pub const fn is_integer(self) -> bool {
         !self.is_float() && !self.is_complex() && !matches!(self, DType::Bool)
     }
@@ -52,7 +52,7 @@ impl DType {
         matches!(self, DType::U8 | DType::U16 | DType::U32 | DType::U64)
     }
 
-    /// The real type of a complex one; itself otherwise.
+    /// The real type of a complex type; other types are returned unchanged.
     pub const fn real(self) -> DType {
         match self {
             DType::C64 => DType::F32,
@@ -61,7 +61,7 @@ impl DType {
         }
     }
 
-    /// The complex type whose parts hold this type.
+    /// The complex type with parts of this type.
     pub const fn complex(self) -> DType {
         match self {
             DType::F64 | DType::C128 => DType::C128,
@@ -69,7 +69,7 @@ impl DType {
         }
     }
 
-    /// The type in which PyTorch does arithmetic on this one: float32 for the 16-bit floats.
+    /// The type in which PyTorch computes: float32 for the 16-bit floats.
     pub const fn opmath(self) -> DType {
         match self {
             DType::F16 | DType::BF16 => DType::F32,
@@ -77,7 +77,7 @@ impl DType {
         }
     }
 
-    /// Bits of mantissa and largest value aside, the lowest finite value.
+    /// The lowest finite value.
     pub fn lowest(self) -> Number {
         match self {
             DType::Bool => Number::Bool(false),
@@ -115,12 +115,12 @@ impl DType {
         }
     }
 
-    /// The value a maximum starts from: minus infinity for floats, the lowest value otherwise.
+    /// The initial value of a maximum: minus infinity for floats, the lowest value otherwise.
     pub fn max_identity(self) -> Number {
         if self.is_float() { Number::Float(f64::NEG_INFINITY) } else { self.lowest() }
     }
 
-    /// The value a minimum starts from.
+    /// The initial value of a minimum: infinity for floats, the highest value otherwise.
     pub fn min_identity(self) -> Number {
         if self.is_float() { Number::Float(f64::INFINITY) } else { self.highest() }
     }
@@ -158,12 +158,12 @@ impl fmt::Display for DType {
     }
 }
 
-/// A number that is known while a program is built.
+/// A number that is known when the program is built.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
     Bool(bool),
     Int(i64),
-    /// An integer that i64 does not hold.
+    /// An integer that does not fit into i64.
     Unsigned(u64),
     Float(f64),
     Complex(f64, f64),
@@ -195,9 +195,8 @@ impl Number {
         }
     }
 
-    /// The number as the element of a `dense<…>` attribute of type `dtype`, converted as a C cast
-    /// does. Floats are written as the hexadecimal bits, which is exact and the one form that MLIR
-    /// accepts for every value.
+    /// The number as an element of a `dense<…>` attribute of type `dtype`, converted as in C. Floats are written as
+    /// hexadecimal bits: this is exact, and the only form that MLIR accepts for every value.
     pub fn literal(self, dtype: DType) -> String {
         match dtype {
             DType::Bool => (!self.is_zero() || self.to_f64().is_nan()).to_string(),

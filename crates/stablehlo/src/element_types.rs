@@ -1,4 +1,4 @@
-//! Which element types operations take.
+//! The element types that operations take.
 
 use crate::builder::{Builder, Value};
 use crate::dtype::DType;
@@ -43,8 +43,8 @@ impl DTypes {
     }
 }
 
-/// Of what type an operation's last operand may be, by the StableHLO specification; for products and remainders, and for
-/// what has an order, without types of which XLA's compilers fail.
+/// The types that the last operand of an operation may have, from the StableHLO specification. For products,
+/// remainders and ordered operations, types on which XLA's compilers fail are left out.
 fn taken(operation: &str) -> DTypes {
     let Some((dialect, name)) = operation.split_once('.') else { return DTypes::ALL };
     match name {
@@ -82,7 +82,7 @@ fn taken(operation: &str) -> DTypes {
 }
 
 impl Builder {
-    /// Refuses an operation on a type that it does not take.
+    /// Refuses an operation on an element type that it does not take.
     pub(crate) fn check_element_type(&self, operation: &str, operands: &[Value<'_>]) {
         if let Some(dtype) = operands.last().map(|last| last.dtype()) {
             self.check_taken(dtype, taken(operation));
@@ -102,7 +102,7 @@ mod tests {
     use crate::builder::Type;
 
     #[test]
-    fn an_operation_on_a_type_that_it_does_not_take_is_noted() {
+    fn unsupported_element_types_are_refused() {
         let b = Builder::default();
         let [float, boolean] = [DType::F32, DType::Bool].map(|dtype| b.parameter(Type::new(dtype, &[3])));
         let _ = (float.exp(), float - float, boolean & boolean, boolean + boolean, float.lt(0.0));

@@ -17,7 +17,7 @@ pub enum Comparison {
     Ge,
 }
 
-/// The sizes that shapes broadcast to, or `None` when they do not.
+/// The common shape of two shapes under broadcasting, or `None` if they do not broadcast.
 pub fn broadcast_dims(a: &[i64], b: &[i64]) -> Option<Vec<i64>> {
     let rank = a.len().max(b.len());
     let at = |dims: &[i64], i: usize| {
@@ -95,7 +95,7 @@ binary! {
     add_ => "stablehlo.add";
     sub_ => "stablehlo.subtract";
     mul_ => "stablehlo.multiply";
-    /// The larger; NaN when either is NaN.
+    /// The larger element; NaN if either is NaN.
     max => "stablehlo.maximum";
     min => "stablehlo.minimum";
     pow => "stablehlo.power";
@@ -111,7 +111,7 @@ binary! {
     polygamma => "chlo.polygamma";
 }
 
-/// The right-hand side of an operator: a value, or a number that takes the left-hand side's type.
+/// The right-hand side of an operator: a value, or a number, which gets the type of the left-hand side.
 pub trait Operand<'b> {
     fn with(self, left: Value<'b>) -> Value<'b>;
 }
@@ -175,7 +175,7 @@ impl<'b> Not for Value<'b> {
 }
 
 impl<'b> Value<'b> {
-    /// Division; integers truncate towards zero.
+    /// Division. Integers truncate towards zero.
     pub fn div_(self, other: impl Operand<'b>) -> Value<'b> {
         let other = other.with(self);
         if self.is_paired() && other.is_paired() {
@@ -219,7 +219,7 @@ impl<'b> Value<'b> {
         self.builder.splat(number, ty.dtype, &ty.dims)
     }
 
-    /// The magnitude; of the real type for complex values; unsigned values and booleans are their own.
+    /// The magnitude. The result is real for complex values. Unsigned values and booleans are returned unchanged.
     pub fn abs(self) -> Value<'b> {
         let dtype = self.dtype();
         if dtype.is_unsigned() || dtype == DType::Bool {
@@ -235,12 +235,12 @@ impl<'b> Value<'b> {
         self * self
     }
 
-    /// One divided by this value.
+    /// The reciprocal.
     pub fn recip(self) -> Value<'b> {
         self.splat_like(1) / self
     }
 
-    /// `stablehlo.compare`; floats compare as IEEE 754 does. The result is boolean.
+    /// `stablehlo.compare`. Floats compare as in IEEE 754. The result is boolean.
     pub fn compare(self, direction: Comparison, other: impl Operand<'b>) -> Value<'b> {
         let (a, b) = self.broadcast_with(other.with(self));
         let ty = Type::new(DType::Bool, &a.dims());
@@ -289,7 +289,7 @@ impl<'b> Value<'b> {
         self.compare(Comparison::Ge, other)
     }
 
-    /// True where a float is NaN; false everywhere for other types.
+    /// True for NaN; false everywhere for types without NaN.
     pub fn is_nan(self) -> Value<'b> {
         let dtype = self.dtype();
         if dtype.is_float() || dtype.is_complex() {
@@ -299,7 +299,7 @@ impl<'b> Value<'b> {
         }
     }
 
-    /// Where this boolean holds, `on_true`, elsewhere `on_false`; all three broadcast.
+    /// `on_true` where this boolean is true, else `on_false`. All three broadcast.
     pub fn select(self, on_true: Value<'b>, on_false: impl Operand<'b>) -> Value<'b> {
         let on_false = on_false.with(on_true);
         let (a, b) = on_true.broadcast_with(on_false);
@@ -312,7 +312,7 @@ impl<'b> Value<'b> {
         self.builder.elementwise("stablehlo.select", &[condition, a, b], "", ty)
     }
 
-    /// `stablehlo.convert`: floats to integers truncate; anything to boolean is "differs from zero".
+    /// `stablehlo.convert`. Floats are truncated to integers; bool is whether a number differs from zero.
     pub fn convert(self, dtype: DType) -> Value<'b> {
         let from = self.dtype();
         if from == dtype {
@@ -325,14 +325,14 @@ impl<'b> Value<'b> {
             return self.real().convert(dtype);
         }
         if from == DType::Bool && !dtype.is_integer() {
-            // XLA takes the product with a converted boolean for a choice: 0 where PyTorch has 0 · NaN.
+            // XLA rewrites a product with a converted boolean as a select, which gives 0 where PyTorch has 0 · NaN.
             let choose = |number: i64| self.builder.splat(number, dtype, &self.dims());
             return self.select(choose(1), choose(0));
         }
         self.builder.elementwise("stablehlo.convert", &[self], "", Type::new(dtype, &self.dims()))
     }
 
-    /// Reinterprets the bits. Types of other widths gain or lose a trailing dimension of the ratio.
+    /// Reinterprets the bits. For a type of another width, a trailing dimension of the ratio is added or removed.
     pub fn bitcast(self, dtype: DType) -> Value<'b> {
         let (from, to) = (self.dtype().size_bytes() as i64, dtype.size_bytes() as i64);
         let mut dims = self.dims();
@@ -347,7 +347,7 @@ impl<'b> Value<'b> {
         self.builder.op("stablehlo.bitcast_convert", &[self], "", Type::new(dtype, &dims))
     }
 
-    /// The real part; the value itself when it is not complex.
+    /// The real part; a real value is returned unchanged.
     pub fn real(self) -> Value<'b> {
         if !self.dtype().is_complex() {
             return self;
@@ -355,7 +355,7 @@ impl<'b> Value<'b> {
         self.builder.elementwise("stablehlo.real", &[self], "", Type::new(self.dtype().real(), &self.dims()))
     }
 
-    /// The imaginary part; zeros when it is not complex.
+    /// The imaginary part; zeros for a real value.
     pub fn imag(self) -> Value<'b> {
         if !self.dtype().is_complex() {
             return self.splat_like(0);
@@ -363,12 +363,12 @@ impl<'b> Value<'b> {
         self.builder.elementwise("stablehlo.imag", &[self], "", Type::new(self.dtype().real(), &self.dims()))
     }
 
-    /// The complex conjugate; the value itself when it is not complex.
+    /// The complex conjugate; a real value is returned unchanged.
     pub fn conjugate(self) -> Value<'b> {
         if self.dtype().is_complex() { self.real().complex(-self.imag()) } else { self }
     }
 
-    /// The complex value with this real part.
+    /// The complex value of this real part and `imag`.
     pub fn complex(self, imag: Value<'b>) -> Value<'b> {
         let (re, im) = self.broadcast_with(imag);
         let ty = Type::new(re.dtype().complex(), &re.dims());
@@ -382,7 +382,7 @@ impl<'b> Value<'b> {
         self.builder.elementwise("stablehlo.is_finite", &[self], "", Type::new(DType::Bool, &self.dims()))
     }
 
-    /// True where a float, or a part of a complex number, is infinite.
+    /// True for infinite floats, and for complex numbers with an infinite part.
     pub fn is_infinite(self) -> Value<'b> {
         let dtype = self.dtype();
         if dtype.is_complex() {
@@ -399,10 +399,10 @@ impl<'b> Value<'b> {
         self.lt(0).select(self.ceil(), self.floor())
     }
 
-    /// Whether a number's sign is negative, minus zero and negative NaN included.
+    /// Whether the sign bit is set; also for minus zero and negative NaN.
     pub fn sign_bit(self) -> Value<'b> {
         match self.dtype() {
-            // A TPU holds a float64 as two float32, whose bits are not those of a float64.
+            // A TPU represents a float64 as two float32, which have other bits.
             DType::F64 => self.convert(DType::F32).sign_bit(),
             DType::F32 => self.bitcast(DType::I32).lt(0),
             DType::F16 | DType::BF16 => self.bitcast(DType::I16).lt(0),
@@ -410,12 +410,12 @@ impl<'b> Value<'b> {
         }
     }
 
-    /// This float's magnitude with the sign of `other`.
+    /// The magnitude of this float with the sign of `other`.
     pub fn copy_sign(self, other: Value<'b>) -> Value<'b> {
         self.sign_bit().ne(other.sign_bit()).select(-self, self)
     }
 
-    /// This value limited to `[low, high]`; NaN stays NaN.
+    /// This value clamped to `[low, high]`. NaN stays NaN.
     pub fn clamp(self, low: impl Operand<'b>, high: impl Operand<'b>) -> Value<'b> {
         self.max(low).min(high)
     }

@@ -1,7 +1,7 @@
 //! A checked builder of StableHLO functions: typed values, inference of shapes and types, text output.
 //!
-//! The crate knows neither PyTorch nor PJRT. Operations follow the StableHLO specification; what this
-//! crate adds is NumPy-style broadcasting between the operands of elementwise operations.
+//! The crate does not depend on PyTorch or PJRT. Operations follow the StableHLO specification. In addition, operands
+//! of elementwise operations broadcast as in NumPy.
 
 mod bounds;
 mod builder;

@@ -7,8 +7,8 @@ use crate::dtype::{DType, Number};
 use crate::structured::Window;
 
 impl Builder {
-    /// `stablehlo.reduce` of several operands of one shape over `axes`; `combine` gets the
-    /// accumulators and then the elements, as 0-d values. `axes` disappear.
+    /// `stablehlo.reduce` of several operands of one shape over `axes`, which are removed. `combine` gets the
+    /// accumulators and then the elements, as 0-d values.
     pub fn reduce<'b>(
         &'b self,
         operands: &[Value<'b>],
@@ -44,8 +44,8 @@ impl Builder {
         results.into_iter().map(|result| result.with_extents(kept.clone())).collect()
     }
 
-    /// `stablehlo.sort` of several operands of one shape along `axis`; `less` compares two rows
-    /// (elements of the first, then of the second) and returns a 0-d boolean.
+    /// `stablehlo.sort` of several operands of one shape along `axis`. `less` compares two rows (the elements of the
+    /// first, then of the second) and returns a 0-d boolean.
     pub fn sort<'b>(
         &'b self,
         operands: &[Value<'b>],
@@ -72,8 +72,8 @@ impl Builder {
         results.into_iter().map(|result| result.with_extents(extents.clone())).collect()
     }
 
-    /// `stablehlo.while`: `state` goes through `body` while `condition` holds. The regions see only
-    /// their arguments.
+    /// `stablehlo.while`: applies `body` to `state` while `condition` holds. The regions can only use their
+    /// arguments.
     pub fn while_loop<'b>(
         &'b self,
         state: &[Value<'b>],
@@ -101,7 +101,7 @@ impl<'b> Value<'b> {
         self.builder.reduce(&[self], &[initial], axes, |a, x| vec![combine(a[0], x[0])])[0]
     }
 
-    /// The sum over `axes`, in this value's own type: convert first where that is too narrow.
+    /// The sum over `axes`, in this value's type. Convert first if that type is too small.
     pub fn reduce_sum(self, axes: &[usize]) -> Value<'b> {
         self.reduce_one(axes, Number::Int(0), |a, x| a + x)
     }
@@ -114,8 +114,9 @@ impl<'b> Value<'b> {
         self.reduce_one(axes, Number::Int(0), |a, x| a ^ x)
     }
 
-    /// [`Value::max`] for the combination of a reduction. Of floats on a CPU it is a selection, because XLA's compiler
-    /// vectorizes that there, but not a maximum that honours NaN: many times faster. libtpu's compiler crashes on it.
+    /// [`Value::max`] as the combination of a reduction. For floats on a CPU this is a select: XLA's compiler
+    /// vectorizes it, unlike a maximum that propagates NaN, and it is many times faster. libtpu's compiler crashes on
+    /// it.
     pub fn larger(self, other: Value<'b>) -> Value<'b> {
         if self.reduces_by_selection() {
             (other.gt(self) | other.is_nan()).select(other, self)
@@ -124,7 +125,7 @@ impl<'b> Value<'b> {
         }
     }
 
-    /// [`Value::larger`] for minima.
+    /// [`Value::larger`] for a minimum.
     pub fn smaller(self, other: Value<'b>) -> Value<'b> {
         if self.reduces_by_selection() {
             (other.lt(self) | other.is_nan()).select(other, self)
@@ -137,7 +138,7 @@ impl<'b> Value<'b> {
         self.builder.target == Target::Cpu && self.dtype().is_float()
     }
 
-    /// The largest; NaN when any is NaN; minus infinity (or the lowest integer) over nothing.
+    /// The largest element; NaN if any element is NaN; minus infinity (or the lowest integer) if there are none.
     pub fn reduce_max(self, axes: &[usize]) -> Value<'b> {
         self.reduce_one(axes, self.dtype().max_identity(), |a, x| a.larger(x))
     }
@@ -146,17 +147,17 @@ impl<'b> Value<'b> {
         self.reduce_one(axes, self.dtype().min_identity(), |a, x| a.smaller(x))
     }
 
-    /// Of booleans.
+    /// For booleans.
     pub fn reduce_any(self, axes: &[usize]) -> Value<'b> {
         self.reduce_one(axes, Number::Bool(false), |a, x| a | x)
     }
 
-    /// Of booleans.
+    /// For booleans.
     pub fn reduce_all(self, axes: &[usize]) -> Value<'b> {
         self.reduce_one(axes, Number::Bool(true), |a, x| a & x)
     }
 
-    /// Puts back dimensions of size 1 at `axes` (positions in the result, ascending).
+    /// Restores dimensions of size 1 at `axes` (positions in the result, ascending).
     pub fn keep_dims(self, axes: &[usize]) -> Value<'b> {
         let mut dims = self.dims();
         for &axis in axes {
@@ -165,7 +166,7 @@ impl<'b> Value<'b> {
         self.reshape(&dims)
     }
 
-    /// `stablehlo.reduce_window` over all dimensions (the window's vectors have this value's rank).
+    /// `stablehlo.reduce_window` over all dimensions. The lists of the window have this value's rank.
     pub fn reduce_window(
         self,
         window: &Window,
@@ -176,7 +177,7 @@ impl<'b> Value<'b> {
         self.builder.reduce_window(&[self], &[initial], window, |a, x| vec![combine(a[0], x[0])])[0]
     }
 
-    /// The running sum (or any other associative combination) along `axis`; `initial` is its identity.
+    /// The running sum (or another associative combination) along `axis`. `initial` is its identity.
     pub fn scan(
         self,
         axis: usize,
@@ -187,10 +188,10 @@ impl<'b> Value<'b> {
         if size < 2 {
             return self;
         }
-        // Padding comes behind what is real, and nothing looks ahead.
+        // Padding is after the valid elements, and a running sum only reads earlier elements.
         self.require_prefix(axis, "a running sum along merged dimensions");
         let extents = self.extents();
-        // XLA knows a window that reaches back to the start as a scan, and computes it in blocks.
+        // XLA recognises a window from the first element on as a scan and computes it in blocks.
         let mut window = Window::unit(self.rank());
         window.sizes[axis] = size;
         window.padding[axis] = (size - 1, 0);
@@ -199,9 +200,9 @@ impl<'b> Value<'b> {
         masked.reduce_window(&window, initial, combine).with_extents(extents)
     }
 
-    /// `chlo.top_k`: the `k` largest elements of the last dimension in descending order, and their
-    /// int32 positions. Floats are compared by their bits: a NaN with its sign bit clear is the largest,
-    /// one with it set the smallest.
+    /// `chlo.top_k`: the `k` largest elements of the last dimension in descending order, and their int32 positions.
+    /// Floats are compared by their bits: NaN is the largest element if its sign bit is clear, the smallest if it is
+    /// set.
     pub fn top_k(self, k: i64) -> (Value<'b>, Value<'b>) {
         let mut ty = self.ty();
         match ty.dims.last_mut() {
@@ -219,7 +220,7 @@ impl<'b> Value<'b> {
 }
 
 impl<'b> Value<'b> {
-    /// 0-d: whether this element sorts before `other`; NaN is larger than everything else, as in PyTorch.
+    /// Whether this element sorts before `other`, 0-d. NaN is the largest element, as in PyTorch.
     pub fn sorts_before(self, other: Value<'b>, descending: bool) -> Value<'b> {
         let (a, b) = if descending { (other, self) } else { (self, other) };
         if a.dtype() == DType::Bool {

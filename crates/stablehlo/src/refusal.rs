@@ -1,21 +1,22 @@
-//! Why a function cannot be built as it was asked for.
+//! Why a function cannot be built.
 //!
-//! The builder keeps one reason and goes on building; whoever builds with it asks for the reason and raises the error.
+//! The builder keeps one reason and continues. The caller asks for the reason and raises the error.
 
 use crate::builder::{Builder, Value};
 use crate::dtype::DType;
 
-/// One reason. Of several, the builder keeps the one that is listed last, because it explains the others: an operation
-/// that does not take its element type also makes a value of the wrong type. Of several of a kind, it keeps the first.
+/// A reason. Of several reasons, the builder keeps the one listed last here, because it explains the others: an
+/// operation on an unsupported element type also gives a value of the wrong type. Of several reasons of one kind, it
+/// keeps the first.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refusal {
-    /// The target's compiler does not take an operation: "TPUs have no ...". The function is valid.
+    /// The target's compiler does not support an operation: "TPUs have no ...". The function is valid.
     Target(&'static str),
     /// The builder was used wrongly: the function would not be valid.
     Mistake(String),
-    /// An operation does not take this element type.
+    /// An operation does not support this element type.
     ElementType(DType),
-    /// An operation does not take a bounded dimension here.
+    /// An operation does not support a bounded dimension here.
     Bounded(String),
 }
 
@@ -31,7 +32,7 @@ impl Refusal {
 }
 
 impl Builder {
-    /// Keeps a reason, if the one that is kept does not explain it.
+    /// Keeps a reason, unless the one that is kept explains it.
     pub(crate) fn refuse(&self, refusal: Refusal) {
         let mut kept = self.refusal.borrow_mut();
         if kept.as_ref().is_none_or(|kept| kept.rank() < refusal.rank()) {
@@ -39,7 +40,7 @@ impl Builder {
         }
     }
 
-    /// Says that something cannot be done with bounded dimensions.
+    /// Refuses something because of bounded dimensions.
     pub fn refuse_bounded(&self, what: impl Into<String>) {
         self.refuse(Refusal::Bounded(what.into()));
     }
@@ -55,7 +56,8 @@ impl Builder {
         self.refusal.borrow().clone()
     }
 
-    /// Puts back an earlier answer of [`Builder::refusal`], before what was refused since is built in another way.
+    /// Restores an earlier result of [`Builder::refusal`], before building again in another way what was refused
+    /// since.
     pub fn reset_refusal(&self, earlier: Option<Refusal>) {
         self.refusal.replace(earlier);
     }
@@ -66,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_telling_reason_is_kept() {
+    fn the_reason_of_highest_rank_is_kept() {
         let b = Builder::default();
         b.refuse(Refusal::Target("TPUs have none"));
         let earlier = b.refusal();

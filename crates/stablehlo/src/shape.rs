@@ -1,16 +1,16 @@
-//! Operations that move elements without computing.
+//! Operations that move elements.
 
 use crate::Builder;
 use crate::builder::{Type, Value, array};
 use crate::dtype::{DType, Number};
 
 impl Builder {
-    /// Numbers 0, 1, … along `axis`.
+    /// The numbers 0, 1, … along `axis`.
     pub fn iota(&self, dtype: DType, dims: &[i64], axis: usize) -> Value<'_> {
         self.op("stablehlo.iota", &[], &format!("iota_dimension = {axis} : i64"), Type::new(dtype, dims))
     }
 
-    /// Joins values along `axis`; a single value is returned as it is.
+    /// Concatenates values along `axis`. A single value is returned unchanged.
     pub fn concatenate<'b>(&'b self, values: &[Value<'b>], axis: usize) -> Value<'b> {
         let Some(first) = values.first() else {
             return self.fail("concatenate of nothing", Type::new(DType::F32, &[0]));
@@ -54,7 +54,7 @@ impl<'b> Value<'b> {
         result
     }
 
-    /// What was reshaped to this.
+    /// The operand of the reshape that made this value.
     pub(crate) fn reshaped_from(self) -> Option<Value<'b>> {
         let id = *self.builder.reshapes.borrow().get(&self.id)?;
         Some(Value { builder: self.builder, id })
@@ -125,7 +125,7 @@ impl<'b> Value<'b> {
         result
     }
 
-    /// What was transposed to this, and how.
+    /// The operand and the permutation of the transpose that made this value.
     pub(crate) fn transposed_from(self) -> Option<(Value<'b>, Vec<usize>)> {
         let (id, permutation) = self.builder.transposes.borrow().get(&self.id).cloned()?;
         Some((Value { builder: self.builder, id }, permutation))
@@ -137,7 +137,7 @@ impl<'b> Value<'b> {
         self.transpose(&permutation)
     }
 
-    /// Moves a dimension to another place, keeping the order of the rest.
+    /// Moves a dimension to another position. The order of the others is kept.
     pub fn move_axis(self, from: usize, to: usize) -> Value<'b> {
         let mut permutation: Vec<usize> = (0..self.rank()).filter(|&i| i != from).collect();
         permutation.insert(to, from);
@@ -179,12 +179,12 @@ impl<'b> Value<'b> {
         self.slice(&starts, &limits, &steps)
     }
 
-    /// One element of a dimension, which disappears.
+    /// One element of a dimension. The dimension is removed.
     pub fn select_axis(self, axis: usize, index: i64) -> Value<'b> {
         self.slice_axis(axis, index, index + 1).squeeze(axis)
     }
 
-    /// `stablehlo.pad`; negative `low` and `high` cut.
+    /// `stablehlo.pad`. Negative `low` and `high` remove elements.
     pub fn pad(self, fill: impl Into<Number>, low: &[i64], high: &[i64], interior: &[i64]) -> Value<'b> {
         let fill = self.builder.scalar(fill, self.dtype());
         self.pad_with(fill, low, high, interior)
@@ -220,7 +220,7 @@ impl<'b> Value<'b> {
         self.pad(fill, &lows, &highs, &zeros)
     }
 
-    /// This value, as one that XLA computes by itself: operations before it are not merged with those behind.
+    /// `stablehlo.optimization_barrier`: XLA does not fuse operations before it with operations after it.
     pub fn barrier(self) -> Value<'b> {
         self.builder.elementwise("stablehlo.optimization_barrier", &[self], "", self.ty())
     }

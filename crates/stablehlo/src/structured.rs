@@ -1,4 +1,4 @@
-//! Convolutions, windows, gathers and scatters: operations described by a record.
+//! Convolutions, windows, gathers and scatters: operations described by a struct.
 
 use crate::Builder;
 use crate::bounds::Extent;
@@ -13,12 +13,12 @@ pub struct Window {
     pub strides: Vec<i64>,
     pub base_dilations: Vec<i64>,
     pub window_dilations: Vec<i64>,
-    /// `(low, high)` of each dimension; may be negative.
+    /// `(low, high)` of each dimension. May be negative.
     pub padding: Vec<(i64, i64)>,
 }
 
 impl Window {
-    /// A window of size 1 everywhere, to be changed.
+    /// A window of size 1 in all dimensions, to be modified.
     pub fn unit(rank: usize) -> Window {
         Window {
             sizes: vec![1; rank],
@@ -29,7 +29,7 @@ impl Window {
         }
     }
 
-    /// The size of dimension `i` after the window has passed over `size` elements.
+    /// The size of dimension `i` of the result, if the operand has `size` elements there.
     pub fn output_size(&self, i: usize, size: i64) -> i64 {
         let dilated = |n: i64, by: i64| if n == 0 { 0 } else { (n - 1) * by + 1 };
         let base = dilated(size, self.base_dilations[i]) + self.padding[i].0 + self.padding[i].1;
@@ -37,7 +37,7 @@ impl Window {
         if base < window { 0 } else { (base - window) / self.strides[i] + 1 }
     }
 
-    /// Whether the window leaves dimension `i` as it is.
+    /// Whether the window does not change dimension `i`.
     fn is_unit_along(&self, i: usize) -> bool {
         self.sizes[i] == 1 && self.strides[i] == 1 && self.base_dilations[i] == 1 && self.padding[i] == (0, 0)
     }
@@ -55,8 +55,8 @@ fn padding_attribute(padding: &[(i64, i64)]) -> String {
     format!("padding = dense<[{}]> : tensor<{}x2xi64>", pairs.join(", "), padding.len())
 }
 
-/// A convolution; every list is over the spatial dimensions. The dimension numbers say where batch,
-/// feature and spatial dimensions lie in each operand.
+/// A convolution. Every list has one element for each spatial dimension. The dimension numbers give the batch,
+/// feature and spatial dimensions of each operand.
 #[derive(Clone, Debug)]
 pub struct Convolution {
     pub strides: Vec<i64>,
@@ -85,7 +85,7 @@ pub enum Fft {
 }
 
 impl Convolution {
-    /// Strides and dilations of 1, no padding, batch and feature first, as PyTorch lays them out.
+    /// Strides and dilations of 1, no padding, batch and feature first, as in PyTorch.
     pub fn standard(spatial: usize) -> Convolution {
         let order: Vec<usize> = (0..spatial + 2).collect();
         Convolution {
@@ -103,7 +103,7 @@ impl Convolution {
     }
 }
 
-/// The record of `stablehlo.gather`, named as in its specification.
+/// The attributes of `stablehlo.gather`, with the names of its specification.
 #[derive(Clone, Debug, Default)]
 pub struct Gather {
     pub offset_dims: Vec<i64>,
@@ -116,7 +116,7 @@ pub struct Gather {
     pub indices_are_sorted: bool,
 }
 
-/// The record of `stablehlo.scatter`, named as in its specification.
+/// The attributes of `stablehlo.scatter`, with the names of its specification.
 #[derive(Clone, Debug, Default)]
 pub struct Scatter {
     pub update_window_dims: Vec<i64>,
@@ -130,7 +130,7 @@ pub struct Scatter {
 }
 
 impl Scatter {
-    /// The indices, out of range where the updates are padding: those are dropped.
+    /// The indices, set out of range where the updates are padding. Such updates are dropped.
     fn without_padded_updates<'b>(&self, operand: Value<'b>, indices: Value<'b>, updates: Value<'b>) -> Value<'b> {
         let vector = self.index_vector_dim as usize;
         let mut extents = indices.extents();
@@ -144,7 +144,7 @@ impl Scatter {
             !self.inserted_window_dims.contains(&i) && !self.input_batching_dims.contains(&i)
         });
         for (i, &j) in kept.zip(&self.update_window_dims) {
-            // A window that is bounded where the operand is not would write its padding.
+            // A window that is bounded in a dimension where the operand is not would write its padding.
             let (of_operand, of_update) = (operand.extent(i), updates.extent(j as usize));
             if !of_update.is_whole() && of_operand != of_update {
                 operand.builder.refuse_bounded("an update with a bounded window");
@@ -163,8 +163,8 @@ fn brackets(items: &[i64]) -> String {
 }
 
 impl<'b> Value<'b> {
-    /// Both values with zeros for the padding of pairs of dimensions whose products are summed: the padding of one
-    /// alone may be NaN.
+    /// Both values with zeros in the padding of the contracted pairs of dimensions. Both are needed, because a
+    /// padding may be NaN.
     pub(crate) fn zero_padded_pair(self, other: Value<'b>, pairs: &[(usize, usize)]) -> (Value<'b>, Value<'b>) {
         let (mut of_self, mut of_other) = (self.extents(), other.extents());
         for &(i, j) in pairs {
@@ -281,7 +281,7 @@ impl<'b> Value<'b> {
             array(&g.slice_sizes),
             g.indices_are_sorted
         );
-        // What an index names is real, and where it would be without padding.
+        // Indexed elements are valid, and at the index that they would have without padding.
         let (named, walked): (Vec<usize>, Vec<usize>) =
             (0..self.rank()).partition(|i| g.start_index_map.contains(&(*i as i64)));
         for axis in named {
@@ -314,8 +314,8 @@ impl<'b> Value<'b> {
         self.builder.emit("stablehlo.gather", &[self, indices], &attributes, ty).with_extents(extents)
     }
 
-    /// `stablehlo.scatter` of `updates` at integer `indices`; updates whose index is out of range are
-    /// dropped. `combine` gets the old element and the update, 0-d.
+    /// `stablehlo.scatter` of `updates` at integer `indices`. Updates whose index is out of range are dropped.
+    /// `combine` gets the old element and the update, 0-d.
     pub fn scatter(
         self,
         indices: Value<'b>,
@@ -351,8 +351,8 @@ impl<'b> Value<'b> {
         result.with_extents(self.extents())
     }
 
-    /// `stablehlo.select_and_scatter`: each element of `source` goes to the place in its window that
-    /// `select` prefers (`select(a, b)` keeps `a`); what meets there is added.
+    /// `stablehlo.select_and_scatter`: adds each element of `source` at the position in its window that `select`
+    /// prefers (`select(a, b)` keeps `a`).
     pub fn select_and_scatter(
         self,
         source: Value<'b>,
@@ -383,7 +383,8 @@ impl<'b> Value<'b> {
         self.builder.emit_with_regions(name, &operands, &regions, &attributes, types)[0].with_extents(extents)
     }
 
-    /// `stablehlo.fft` along the last dimension, of `size` elements on its real or complex side.
+    /// `stablehlo.fft` along the last dimension. `size` is the number of elements on the real side, or on the complex
+    /// side if both are complex.
     pub fn fft(self, kind: Fft, size: i64) -> Value<'b> {
         let mut ty = self.ty();
         if self.builder.target == Target::Tpu && ty.dtype.real() == DType::F64 {
@@ -468,7 +469,7 @@ impl Builder {
         results.into_iter().map(|result| result.with_extents(extents.clone())).collect()
     }
 
-    /// `stablehlo.custom_call`: an operation that the compiler knows by name. `config` is its parameters.
+    /// `stablehlo.custom_call`: an operation that the compiler implements by name. `config` has its parameters.
     pub fn custom_call<'b>(
         &'b self,
         target: &str,
@@ -480,8 +481,8 @@ impl Builder {
         self.op_with_regions("stablehlo.custom_call", operands, &[], &attributes, results)
     }
 
-    /// `stablehlo.rng_bit_generator` with Philox: `state` is `tensor<2xui64>` (key, counter); returns
-    /// the new state and random bits of the unsigned type `dtype`.
+    /// `stablehlo.rng_bit_generator` with Philox. `state` is `tensor<2xui64>` (key, counter). Returns the new state
+    /// and random bits of the unsigned type `dtype`.
     pub fn random_bits<'b>(&'b self, state: Value<'b>, dtype: DType, dims: &[i64]) -> (Value<'b>, Value<'b>) {
         if dims.contains(&0) {
             return (state, self.splat(0, dtype, dims));

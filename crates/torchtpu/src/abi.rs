@@ -274,7 +274,7 @@ unsafe extern "C" fn tt_set_matmul_precision(precision: ::abi::Precision) {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tt_check_dtype(scalar_type: i8) -> AbiStatus {
-    status(|| engine::call::held(scalar_type).map(|_| ()))
+    status(|| engine::call::tensor_dtype(scalar_type).map(|_| ()))
 }
 
 #[unsafe(no_mangle)]

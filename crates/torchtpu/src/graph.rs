@@ -55,7 +55,7 @@ pub fn stablehlo(
             PyValueError::new_err(format!("platform must be \"tpu\", \"cpu\" or \"cuda\", not {name:?}"))
         })?,
     };
-    let held = |dtype| engine::call::held(dtype).map_err(super::to_python);
+    let held = |dtype| engine::call::tensor_dtype(dtype).map_err(super::to_python);
     let inputs = inputs
         .into_iter()
         .map(|((dtype, dims), constant)| Ok(ExportInput { ty: Type::new(held(dtype)?, &dims), constant }))
@@ -96,7 +96,9 @@ fn to_arg(value: &Bound<'_, PyAny>) -> PyResult<GraphArg> {
         "f" => GraphArg::Scalar(Number::Float(content.extract()?)),
         "b" => GraphArg::Plain(ArgSpec::Bool(content.extract()?)),
         "s" => GraphArg::Plain(ArgSpec::Str(content.extract()?)),
-        "d" => GraphArg::Plain(ArgSpec::DType(engine::call::held(content.extract()?).map_err(super::to_python)?)),
+        "d" => {
+            GraphArg::Plain(ArgSpec::DType(engine::call::tensor_dtype(content.extract()?).map_err(super::to_python)?))
+        }
         "is" => GraphArg::Plain(ArgSpec::Ints(content.extract()?)),
         "z" => GraphArg::Plain(ArgSpec::Dim(to_dim(content.extract()?))),
         "zs" => GraphArg::Plain(ArgSpec::Dims(to_dims(content.extract()?))),
@@ -187,7 +189,7 @@ impl CompiledGraph {
             default: None,
         };
         let result = |(dtype, sizes, strides)| {
-            let dtype = engine::call::held(dtype).map_err(super::to_python)?;
+            let dtype = engine::call::tensor_dtype(dtype).map_err(super::to_python)?;
             Ok(ResultSpec { dtype, sizes, strides })
         };
         let compiled = engine::CompiledGraph {

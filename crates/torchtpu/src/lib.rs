@@ -155,8 +155,8 @@ fn synchronize(py: Python<'_>, device: i32) -> PyResult<()> {
 
 /// Raises what programs have found wrong with their data and nobody was told yet: at the end of a process.
 #[pyfunction]
-fn look_at_last_answers(py: Python<'_>) -> PyResult<()> {
-    py.detach(engine::look_at_last_answers).map_err(to_python)
+fn check_last_answers(py: Python<'_>) -> PyResult<()> {
+    py.detach(engine::check_last_answers).map_err(to_python)
 }
 
 #[pyfunction]
@@ -399,7 +399,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         current_device,
         set_device,
         synchronize,
-        look_at_last_answers,
+        check_last_answers,
         default_generator,
         platform_info,
         get_eager_mode,

@@ -49,7 +49,7 @@ pub(crate) fn bounded_input<'b>(cx: &Cx<'b>) -> Result<Option<(usize, Value<'b>)
 /// The gradient of [`slice`].
 pub(crate) fn slice_back<'b>(cx: &Cx<'b>, zeros: Value<'b>, axis: usize, size: &Value<'b>) -> Result<Value<'b>> {
     let part = in_steps(cx, cx.tensor("grad_output")?, axis);
-    Ok(put_back(zeros, part, axis, start_of(cx, *size)?))
+    Ok(write_padded(zeros, part, axis, start_of(cx, *size)?))
 }
 
 /// Whether the input or the results of a split are bounded.
@@ -94,7 +94,7 @@ pub(crate) fn scatter<'b>(cx: &Cx<'b>, is_index: bool) -> Result<Value<'b>> {
     };
     let step = cx.int_or_none("step").unwrap_or(1);
     let zeros = cx.b().splat(0, x.dtype(), &x.dims());
-    let moved = put_back(zeros, in_steps(cx, src, axis), axis, start);
+    let moved = write_padded(zeros, in_steps(cx, src, axis), axis, start);
     let place = cx.b().iota(DType::I64, &[x.dim(axis)], 0) - start.broadcast_to(&[x.dim(axis)]);
     let mut is_replaced = place.ge(0) & place.lt((src.size(axis, DType::I64) * step).broadcast_to(&[x.dim(axis)]));
     if step != 1 {
@@ -106,17 +106,17 @@ pub(crate) fn scatter<'b>(cx: &Cx<'b>, is_index: bool) -> Result<Value<'b>> {
 /// The gradient of [`select`].
 pub(crate) fn select_back<'b>(cx: &Cx<'b>, zeros: Value<'b>, axis: usize, size: &Value<'b>) -> Result<Value<'b>> {
     let grad = cx.tensor("grad_output")?.unsqueeze(axis);
-    Ok(put_back(zeros, grad, axis, place_in(cx, *size, "index")?))
+    Ok(write_padded(zeros, grad, axis, place_in(cx, *size, "index")?))
 }
 
 /// `zeros` with `part` written at `start`. `part` may reach beyond the end.
-fn put_back<'b>(zeros: Value<'b>, part: Value<'b>, axis: usize, start: Value<'b>) -> Value<'b> {
+fn write_padded<'b>(zeros: Value<'b>, part: Value<'b>, axis: usize, start: Value<'b>) -> Value<'b> {
     let room = zeros.pad_axis(axis, 0, 0, part.dim(axis));
-    put_at(room, part, axis, start).slice_axis(axis, 0, zeros.dim(axis))
+    write_at(room, part, axis, start).slice_axis(axis, 0, zeros.dim(axis))
 }
 
 /// `whole` with `part` written at `start`, where it fits.
-pub(crate) fn put_at<'b>(whole: Value<'b>, part: Value<'b>, axis: usize, start: Value<'b>) -> Value<'b> {
+pub(crate) fn write_at<'b>(whole: Value<'b>, part: Value<'b>, axis: usize, start: Value<'b>) -> Value<'b> {
     whole.dynamic_update_slice(part, &starts_along(whole, axis, start))
 }
 
@@ -184,7 +184,7 @@ pub(crate) fn join<'b>(b: &'b Builder, values: &[Value<'b>], axis: usize) -> Val
     let mut start = b.scalar(0, DType::I64);
     for (value, whole) in values.iter().zip(&whole) {
         value.require_prefix(axis, "a cat of merged dimensions");
-        joined = put_at(joined, *whole, axis, start);
+        joined = write_at(joined, *whole, axis, start);
         start = start + value.size(axis, DType::I64);
     }
     joined
@@ -193,7 +193,7 @@ pub(crate) fn join<'b>(b: &'b Builder, values: &[Value<'b>], axis: usize) -> Val
 // ---- diagonals -----------------------------------------------------------------------------------
 
 /// A mask of the elements on the diagonal given by the argument `offset`, in a tensor of these sizes.
-fn on_diagonal<'b>(cx: &Cx<'b>, sizes: &[i64], rows: usize, columns: usize) -> Result<Value<'b>> {
+fn diagonal_mask<'b>(cx: &Cx<'b>, sizes: &[i64], rows: usize, columns: usize) -> Result<Value<'b>> {
     let index = |axis: usize| cx.b().iota(DType::I64, &[sizes[axis]], 0).broadcast_in_dim(sizes, &[axis]);
     Ok((index(rows) + cx.int("offset")?).eq(index(columns)))
 }
@@ -203,7 +203,7 @@ pub(crate) fn diagonal<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let (rows, columns) = (cx.axis_arg("dim1", x.rank())?, cx.axis_arg("dim2", x.rank())?);
     [rows, columns].iter().for_each(|&axis| x.require_prefix(axis, "a diagonal of merged dimensions"));
-    let mask = on_diagonal(cx, &x.dims(), rows, columns)?;
+    let mask = diagonal_mask(cx, &x.dims(), rows, columns)?;
     let (gone, kept) = if cx.int("offset")? < 0 { (rows, columns) } else { (columns, rows) };
     let chosen = mask.select(x.whole_along(rows).whole_along(columns), 0);
     let summed = match x.dtype() {
@@ -215,7 +215,7 @@ pub(crate) fn diagonal<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 }
 
 /// Zeros with the last dimension of `x` on the diagonal of two dimensions. `sizes` are the capacities of the result.
-pub(crate) fn on_a_diagonal<'b>(cx: &Cx<'b>, x: Value<'b>, sizes: &[i64]) -> Result<Value<'b>> {
+pub(crate) fn embed_diagonal<'b>(cx: &Cx<'b>, x: Value<'b>, sizes: &[i64]) -> Result<Value<'b>> {
     let (rows, columns) = (cx.axis_arg("dim1", sizes.len())?, cx.axis_arg("dim2", sizes.len())?);
     let last = x.rank() - 1;
     let along = if cx.int("offset")? < 0 { columns } else { rows };
@@ -226,13 +226,13 @@ pub(crate) fn on_a_diagonal<'b>(cx: &Cx<'b>, x: Value<'b>, sizes: &[i64]) -> Res
     sorted.sort_unstable();
     let order: Vec<usize> = sorted.iter().filter_map(|axis| axes.iter().position(|other| other == axis)).collect();
     let spread = fitted.transpose(&order).broadcast_in_dim(sizes, &sorted);
-    Ok(on_diagonal(cx, sizes, rows, columns)?.select(spread, 0))
+    Ok(diagonal_mask(cx, sizes, rows, columns)?.select(spread, 0))
 }
 
 // ---- reshapes ------------------------------------------------------------------------------------
 
 /// Whether a reshape keeps the elements of a value at the same positions in memory.
-pub(crate) fn keeps_places(x: Value<'_>, dims: &[Dim]) -> bool {
+pub(crate) fn keeps_positions(x: Value<'_>, dims: &[Dim]) -> bool {
     x.reshaped_to(&Dim::capacities(dims)).is_some_and(|extents| {
         let sizes = |i: usize| extents.get(i).map(Extent::sizes).unwrap_or_default();
         // A dimension without bounded factors takes PyTorch's extent.
@@ -242,12 +242,17 @@ pub(crate) fn keeps_places(x: Value<'_>, dims: &[Dim]) -> bool {
 
 /// A reshape that splits bounded dimensions, or merges them in another order than in memory.
 pub(crate) fn reshape<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[Dim]) -> Value<'b> {
-    relaid(cx, x, &Dim::capacities(dims), dims.iter().map(|dim| dim.extent(|size| cx.b().capacity(size))).collect())
+    reshape_valid(
+        cx,
+        x,
+        &Dim::capacities(dims),
+        dims.iter().map(|dim| dim.extent(|size| cx.b().capacity(size))).collect(),
+    )
 }
 
 /// The valid elements of a value, in the same order, in another shape. The program gathers each from its old
 /// position.
-fn relaid<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[i64], to: Vec<Extent>) -> Value<'b> {
+fn reshape_valid<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[i64], to: Vec<Extent>) -> Value<'b> {
     let from = x.extents();
     let rank = x.rank().min(dims.len());
     let same = |i: usize, j: usize| x.dim(i) == dims[j] && from[i] == to[j];
@@ -273,7 +278,7 @@ fn relaid<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[i64], to: Vec<Extent>) -> Value
 
 /// The arguments with the valid elements of merged dimensions moved to the start. `None` if no argument changes. Few
 /// operators need this; it costs a pass over the elements.
-pub(crate) fn in_order<'b>(cx: &Cx<'b>) -> Option<Vec<(&'b str, Arg<'b>)>> {
+pub(crate) fn compacted<'b>(cx: &Cx<'b>) -> Option<Vec<(&'b str, Arg<'b>)>> {
     let mut is_other = false;
     let mut ordered = |x: Value<'b>| {
         let extent = |axis: usize| match x.extent(axis).sizes().as_slice() {
@@ -286,17 +291,17 @@ pub(crate) fn in_order<'b>(cx: &Cx<'b>) -> Option<Vec<(&'b str, Arg<'b>)>> {
             return x;
         }
         is_other = true;
-        relaid(cx, x, &x.dims(), extents)
+        reshape_valid(cx, x, &x.dims(), extents)
     };
-    let args = cx.args.iter().map(|(name, arg)| (*name, with_values(arg, &mut ordered))).collect();
+    let args = cx.args.iter().map(|(name, arg)| (*name, map_values(arg, &mut ordered))).collect();
     is_other.then_some(args)
 }
 
 /// An argument with its values replaced by `other`.
-fn with_values<'b>(arg: &Arg<'b>, other: &mut impl FnMut(Value<'b>) -> Value<'b>) -> Arg<'b> {
+fn map_values<'b>(arg: &Arg<'b>, other: &mut impl FnMut(Value<'b>) -> Value<'b>) -> Arg<'b> {
     match arg {
         Arg::Value(value) => Arg::Value(other(*value)),
-        Arg::List(items) => Arg::List(items.iter().map(|item| with_values(item, other)).collect()),
+        Arg::List(items) => Arg::List(items.iter().map(|item| map_values(item, other)).collect()),
         arg => arg.clone(),
     }
 }

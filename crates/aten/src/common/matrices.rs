@@ -21,13 +21,13 @@ pub(crate) fn adjoint(x: Value<'_>) -> Value<'_> {
 }
 
 /// The row number (`dimension` 0) or column number (1) of each element, with the shape of `x`.
-pub(crate) fn place(x: Value<'_>, dimension: usize) -> Value<'_> {
+pub(crate) fn position_along(x: Value<'_>, dimension: usize) -> Value<'_> {
     x.builder().iota(DType::I32, &x.dims(), x.rank() - 2 + dimension)
 }
 
 /// The lower or upper triangle. Other elements are zero.
 pub(crate) fn triangle(x: Value<'_>, lower: bool) -> Value<'_> {
-    let (row, column) = (place(x, 0), place(x, 1));
+    let (row, column) = (position_along(x, 0), position_along(x, 1));
     if lower { row.ge(column) } else { row.le(column) }.select(x, 0)
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn diagonal(x: Value<'_>) -> Value<'_> {
     let rank = x.rank();
     let short = x.dim(rank - 2).min(x.dim(rank - 1));
     let square = x.slice_axis(rank - 2, 0, short).slice_axis(rank - 1, 0, short);
-    place(square, 0).eq(place(square, 1)).select(square, 0).reduce_sum(&[rank - 1])
+    position_along(square, 0).eq(position_along(square, 1)).select(square, 0).reduce_sum(&[rank - 1])
 }
 
 /// Identity matrices of `size`, of the type and the batch of `like`.
@@ -51,7 +51,7 @@ pub(crate) fn identity<'b>(like: Value<'b>, size: i64) -> Value<'b> {
 }
 
 /// LAPACK's `info` of a factorisation: the 1-based number of the first true element of the last dimension, or 0.
-pub(crate) fn first_place(failed: Value<'_>) -> Value<'_> {
+pub(crate) fn first_failure(failed: Value<'_>) -> Value<'_> {
     let axis = failed.rank() - 1;
     let number = failed.builder().iota(DType::I32, &failed.dims(), axis) + 1;
     let none = i64::from(i32::MAX);

@@ -13,7 +13,7 @@ pub(crate) fn positions<'b>(b: &'b Builder, sizes: &[i64]) -> Value<'b> {
 }
 
 /// [`positions`] in the planes of a tensor whose last dimensions may be bounded.
-pub(crate) fn real_positions<'b>(x: Value<'b>, spatial: usize) -> Value<'b> {
+pub(crate) fn valid_positions<'b>(x: Value<'b>, spatial: usize) -> Value<'b> {
     let (b, leading) = (x.builder(), x.rank() - spatial);
     let sizes = &x.dims()[leading..];
     if (leading + 1..x.rank()).all(|axis| !x.is_bounded_along(&[axis])) {
@@ -28,13 +28,13 @@ pub(crate) fn real_positions<'b>(x: Value<'b>, spatial: usize) -> Value<'b> {
 /// The input positions for the gradient of a pooling. `x` is the pooling's input if its sizes are bounded.
 pub(crate) fn input_positions<'b>(cx: &Cx<'b>, windows: &Windows, x: Option<Value<'b>>) -> Value<'b> {
     match x {
-        Some(x) => real_positions(x, windows.spatial()),
+        Some(x) => valid_positions(x, windows.spatial()),
         None => positions(cx.b(), &windows.inputs),
     }
 }
 
 /// Fills the padding of the spatial dimensions with a number.
-pub(crate) fn behind<'b>(x: Value<'b>, spatial: usize, fill: impl Into<Number>) -> Value<'b> {
+pub(crate) fn fill_padding<'b>(x: Value<'b>, spatial: usize, fill: impl Into<Number>) -> Value<'b> {
     let (fill, axes) = (fill.into(), x.rank() - spatial..x.rank());
     x.filled(axes, |x| x.builder().scalar(fill, x.dtype()), "a window over merged dimensions")
 }
@@ -61,10 +61,13 @@ pub(crate) fn largest<'b>(x: Value<'b>, windows: &Windows, position: Value<'b>) 
         let results = b.reduce_window(&[x, position], &initial, &windows.window(x.rank()), combine);
         return (results[0], results[1]);
     }
-    let surrounded = windows.surround(x, x.dtype().max_identity());
-    let places = windows.surround(position, Number::Int(-1));
+    let extended = windows.extend(x, x.dtype().max_identity());
+    let places = windows.extend(position, Number::Int(-1));
     let padded = windows.padding.iter().any(|&p| p > 0);
-    let all = windows.taps().into_iter().map(|tap| (windows.seen(surrounded, &tap), windows.seen(places, &tap)));
+    let all = windows
+        .taps()
+        .into_iter()
+        .map(|tap| (windows.inputs_at_tap(extended, &tap), windows.inputs_at_tap(places, &tap)));
     let best = all.reduce(|(value, place), (candidate, there)| {
         let mut better = candidate.gt(value) | candidate.is_nan();
         if padded {
@@ -97,11 +100,11 @@ pub(crate) fn unpooled<'b>(grad: Value<'b>, index: Value<'b>, windows: &Windows,
     if !windows.is_small() {
         return scattered(grad, index, &windows.inputs).convert(dtype);
     }
-    let (grad, index) = (windows.spread(grad, Number::Int(0)), windows.spread(index, Number::Int(-1)));
+    let (grad, index) = (windows.dilate(grad, Number::Int(0)), windows.dilate(index, Number::Int(-1)));
     let chosen = windows
         .taps()
         .into_iter()
-        .map(|tap| windows.seeing(index, &tap).eq(position).select(windows.seeing(grad, &tap), 0));
+        .map(|tap| windows.outputs_at_tap(index, &tap).eq(position).select(windows.outputs_at_tap(grad, &tap), 0));
     chosen.reduce(|sum, one| sum + one).unwrap_or(grad).convert(dtype)
 }
 
@@ -120,9 +123,9 @@ pub(crate) fn sum_of_windows<'b>(x: Value<'b>, windows: &Windows) -> Value<'b> {
     if windows.are_tiles() {
         windows.split(x).reduce_sum(&windows.split_axes(x))
     } else if windows.is_small() {
-        let surrounded = windows.surround(x, Number::Int(0));
-        let seen = windows.taps().into_iter().map(|tap| windows.seen(surrounded, &tap));
-        seen.reduce(|sum, one| sum + one).unwrap_or(x)
+        let extended = windows.extend(x, Number::Int(0));
+        let inputs = windows.taps().into_iter().map(|tap| windows.inputs_at_tap(extended, &tap));
+        inputs.reduce(|sum, one| sum + one).unwrap_or(x)
     } else {
         x.reduce_window(&windows.window(x.rank()), Number::Int(0), |a, b| a + b)
     }
@@ -133,10 +136,10 @@ pub(crate) fn sum_of_outputs<'b>(y: Value<'b>, windows: &Windows) -> Value<'b> {
     if windows.are_tiles() {
         return windows.repeated(y).reshape(&windows.input_dims(y));
     }
-    let spread = windows.spread(y, Number::Int(0));
+    let spread = windows.dilate(y, Number::Int(0));
     if windows.is_small() {
-        let seeing = windows.taps().into_iter().map(|tap| windows.seeing(spread, &tap));
-        return seeing.reduce(|sum, one| sum + one).unwrap_or(spread);
+        let outputs = windows.taps().into_iter().map(|tap| windows.outputs_at_tap(spread, &tap));
+        return outputs.reduce(|sum, one| sum + one).unwrap_or(spread);
     }
     let mut window = windows.window(y.rank());
     window.strides.fill(1);

@@ -138,7 +138,7 @@ impl Windows {
     }
 
     /// The input padded with `fill` so that every tap of every window is in range.
-    pub fn surround<'b>(&self, x: Value<'b>, fill: Number) -> Value<'b> {
+    pub fn extend<'b>(&self, x: Value<'b>, fill: Number) -> Value<'b> {
         let high: Vec<i64> =
             (0..self.spatial()).map(|i| self.covered(i) + 1 - self.inputs[i] - self.padding[i]).collect();
         let (low, high) = (self.widened(x, &self.padding, 0), self.widened(x, &high, 0));
@@ -146,15 +146,15 @@ impl Windows {
     }
 
     /// The input elements that one tap reads for each window, with the outputs' sizes.
-    pub fn seen<'b>(&self, surrounded: Value<'b>, tap: &[i64]) -> Value<'b> {
+    pub fn inputs_at_tap<'b>(&self, extended: Value<'b>, tap: &[i64]) -> Value<'b> {
         let starts: Vec<i64> = (0..self.spatial()).map(|i| tap[i] * self.dilation[i]).collect();
         let limits: Vec<i64> =
             (0..self.spatial()).map(|i| starts[i] + (self.outputs[i] - 1) * self.strides[i] + 1).collect();
-        self.slice(surrounded, &starts, &limits, &self.strides)
+        self.slice(extended, &starts, &limits, &self.strides)
     }
 
     /// The outputs at the strides of their windows, with `fill` between and around them.
-    pub fn spread<'b>(&self, y: Value<'b>, fill: Number) -> Value<'b> {
+    pub fn dilate<'b>(&self, y: Value<'b>, fill: Number) -> Value<'b> {
         let low: Vec<i64> = (0..self.spatial()).map(|i| self.reach(i) - self.padding[i]).collect();
         let high: Vec<i64> = (0..self.spatial())
             .map(|i| self.inputs[i] + self.padding[i] - (self.outputs[i] - 1) * self.strides[i] - 1)
@@ -164,7 +164,7 @@ impl Windows {
     }
 
     /// The outputs that read each input element through one tap, with the inputs' sizes.
-    pub fn seeing<'b>(&self, spread: Value<'b>, tap: &[i64]) -> Value<'b> {
+    pub fn outputs_at_tap<'b>(&self, spread: Value<'b>, tap: &[i64]) -> Value<'b> {
         let starts: Vec<i64> = (0..self.spatial()).map(|i| self.reach(i) - tap[i] * self.dilation[i]).collect();
         let limits: Vec<i64> = (0..self.spatial()).map(|i| starts[i] + self.inputs[i]).collect();
         self.slice(spread, &starts, &limits, &vec![1; self.spatial()])

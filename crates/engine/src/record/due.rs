@@ -67,7 +67,7 @@ impl Due {
                 *size = count;
                 // Whoever takes all of the storage, such as a nested tensor, must get no more than the result shows.
                 if *axis == 0 {
-                    out.nbytes = sizes.iter().product::<i64>() as usize * call::held(out.dtype)?.size_bytes();
+                    out.nbytes = sizes.iter().product::<i64>() as usize * call::tensor_dtype(out.dtype)?.size_bytes();
                 }
                 kept.push(sizes);
                 out.sizes = kept[kept.len() - 1].as_ptr();

@@ -180,7 +180,7 @@ impl<'a> Specs<'a> {
             Tag::None | Tag::Generator | Tag::Ignored => ArgSpec::None,
             Tag::Tensor => ArgSpec::Tensor(self.tensor(arg)?),
             Tag::ScalarTensor => ArgSpec::Scalar(ScalarSpec {
-                dtype: call::held(arg.dtype)?,
+                dtype: call::tensor_dtype(arg.dtype)?,
                 wrapped: arg.wrapped != 0,
                 is_tensor: true,
                 baked: None,
@@ -193,7 +193,7 @@ impl<'a> Specs<'a> {
                 ArgSpec::Scalar(ScalarSpec { dtype: number_dtype(number), wrapped: true, is_tensor: false, baked })
             }
             Tag::String => ArgSpec::Str(String::from_utf8_lossy(arg.string()).into_owned()),
-            Tag::Dtype => ArgSpec::DType(call::held(arg.int() as i8)?),
+            Tag::Dtype => ArgSpec::DType(call::tensor_dtype(arg.int() as i8)?),
             Tag::Ints => ArgSpec::Ints(arg.ints().to_vec()),
             Tag::Floats => ArgSpec::Floats(arg.floats().to_vec()),
             Tag::Bools => ArgSpec::Bools(arg.bools().iter().map(|&x| x != 0).collect()),
@@ -213,7 +213,7 @@ impl<'a> Specs<'a> {
         }
         let reach: i64 =
             tensor.sizes().iter().zip(tensor.strides()).map(|(size, stride)| (size - 1).max(0) * stride).sum();
-        let element = call::held(tensor.dtype)?.size_bytes();
+        let element = call::tensor_dtype(tensor.dtype)?.size_bytes();
         let needed = (tensor.offset + reach + 1) as usize * element;
         if !tensor.sizes().contains(&0) && needed > storage.nbytes() {
             return Err(Error::runtime(format!(
@@ -227,7 +227,7 @@ impl<'a> Specs<'a> {
         }
         let mut spec = TensorSpec {
             storage: index,
-            dtype: call::held(tensor.dtype)?,
+            dtype: call::tensor_dtype(tensor.dtype)?,
             sizes: tensor.sizes().to_vec(),
             strides: tensor.strides().to_vec(),
             offset: tensor.offset,

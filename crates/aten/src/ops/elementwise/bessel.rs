@@ -131,7 +131,7 @@ fn phase1<'b>(x: Value<'b>) -> (Value<'b>, Value<'b>) {
 }
 
 /// Adds a quarter period to a phase. This turns functions of the first kind into those of the second kind.
-fn later<'b>((cosine, sine): (Value<'b>, Value<'b>)) -> (Value<'b>, Value<'b>) {
+fn quarter_period_later<'b>((cosine, sine): (Value<'b>, Value<'b>)) -> (Value<'b>, Value<'b>) {
     (sine, -cosine)
 }
 
@@ -150,13 +150,13 @@ fn j1<'b>(x: Value<'b>) -> Value<'b> {
 
 fn y0<'b>(x: Value<'b>) -> Value<'b> {
     let near = chebyshev(Y0_NEAR, x * x / 32.0 - 1.0) + x.log() * j0(x) * FRAC_2_PI;
-    from_eight(x, near, wave(x, [PHASE0_COSINE, PHASE0_SINE], later(phase0(x))))
+    from_eight(x, near, wave(x, [PHASE0_COSINE, PHASE0_SINE], quarter_period_later(phase0(x))))
 }
 
 fn y1<'b>(x: Value<'b>) -> Value<'b> {
     let near = chebyshev(Y1_NEAR, x * x / 32.0 - 1.0) * x + (x.log() * j1(x) - x.recip()) * FRAC_2_PI;
     let near = x.eq(0).select(x.splat_like(f64::NEG_INFINITY), x.lt(0).select(x.splat_like(f64::NAN), near));
-    from_eight(x, near, wave(x, [PHASE1_COSINE, PHASE1_SINE], later(phase1(x))))
+    from_eight(x, near, wave(x, [PHASE1_COSINE, PHASE1_SINE], quarter_period_later(phase1(x))))
 }
 
 /// The Airy function of the first kind.

@@ -153,7 +153,7 @@ fn polynomial<'b>(
         let highest = n.is_finite().select(n, 0).reduce_max(&axes);
         let start = x.builder().scalar(1, x.dtype());
         let state = [start, one, first(x), x, n, highest];
-        let going_on = |state: &[Value<'b>]| state[0].lt(state[5]);
+        let continues = |state: &[Value<'b>]| state[0].lt(state[5]);
         let step = |state: &[Value<'b>]| {
             let [degree, before, last, x, n, highest] = [state[0], state[1], state[2], state[3], state[4], state[5]];
             let unfinished = n.gt(degree);
@@ -161,7 +161,7 @@ fn polynomial<'b>(
             let last_or = unfinished.select(higher, last);
             vec![degree + 1, unfinished.select(last, before), last_or, x, n, highest]
         };
-        let at_degree = x.builder().while_loop(&state, going_on, step)[2];
+        let at_degree = x.builder().while_loop(&state, continues, step)[2];
         n.lt(0).select(zero, n.eq(0).select(one, at_degree))
     })
 }

@@ -153,14 +153,14 @@ fn power_series<'b>(a: Value<'b>, x: Value<'b>) -> Value<'b> {
     let epsilon = x.dtype().epsilon();
     let axes: Vec<usize> = (0..x.rank()).collect();
     let one = x.splat_like(1);
-    let going_on = |state: &[Value<'b>]| state[0].lt(MOST_TERMS) & state[2].gt(state[1] * epsilon).reduce_any(&axes);
+    let continues = |state: &[Value<'b>]| state[0].lt(MOST_TERMS) & state[2].gt(state[1] * epsilon).reduce_any(&axes);
     let step = |state: &[Value<'b>]| {
         let [count, sum, term, a, x] = [state[0], state[1], state[2], state[3], state[4]];
         let count = count + 1;
         let term = term * x / (a + count.convert(a.dtype()));
         vec![count, sum + term, term, a, x]
     };
-    builder.while_loop(&[builder.scalar(0, DType::I32), one, one, a, x], going_on, step)[1]
+    builder.while_loop(&[builder.scalar(0, DType::I32), one, one, a, x], continues, step)[1]
 }
 
 fn continued_fraction<'b>(a: Value<'b>, x: Value<'b>) -> Value<'b> {
@@ -171,7 +171,8 @@ fn continued_fraction<'b>(a: Value<'b>, x: Value<'b>) -> Value<'b> {
     let start = first.recip();
     // The state: count, value, factor of the last step, C, D, partial denominator, a.
     let state = [builder.scalar(0, DType::I32), start, x.splat_like(0), x.splat_like(1e30), start, first, a];
-    let going_on = |state: &[Value<'b>]| state[0].lt(MOST_TERMS) & (state[2] - 1.0).abs().gt(epsilon).reduce_any(&axes);
+    let continues =
+        |state: &[Value<'b>]| state[0].lt(MOST_TERMS) & (state[2] - 1.0).abs().gt(epsilon).reduce_any(&axes);
     let step = |state: &[Value<'b>]| {
         let [count, value, _, c, d, denominator, a] =
             [state[0], state[1], state[2], state[3], state[4], state[5], state[6]];
@@ -184,5 +185,5 @@ fn continued_fraction<'b>(a: Value<'b>, x: Value<'b>) -> Value<'b> {
         let factor = c * d;
         vec![count, value * factor, factor, c, d, denominator, a]
     };
-    builder.while_loop(&state, going_on, step)[1]
+    builder.while_loop(&state, continues, step)[1]
 }

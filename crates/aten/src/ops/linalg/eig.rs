@@ -4,7 +4,7 @@
 
 use stablehlo::{DType, Value};
 
-use crate::common::matrices::{adjoint, batched, diagonal, identity, place, times, unbatched};
+use crate::common::matrices::{adjoint, batched, diagonal, identity, position_along, times, unbatched};
 use crate::common::reflectors::factors;
 use crate::error::Error;
 use crate::row::{Row, many, one};
@@ -27,10 +27,10 @@ pub(crate) const ROWS: &[Row] = &[
 const MOST_STEPS: i64 = 30;
 /// The number of steps without an eigenvalue after which an exceptional shift is used. It breaks cycles of the usual
 /// shifts.
-const PATIENCE: i64 = 10;
+const STEPS_BEFORE_EXCEPTIONAL_SHIFT: i64 = 10;
 
 /// Replaces a distance of zero between eigenvalues. Small, but its reciprocal does not overflow.
-const SHORTEST: f64 = 1e-30;
+const SMALLEST_DISTANCE: f64 = 1e-30;
 
 /// The Schur form `A = basis · triangle · basisᴴ`, for a batch of matrices.
 struct Schur<'b> {
@@ -56,7 +56,7 @@ impl<'b> Schur<'b> {
             |state| state[0].lt(MOST_STEPS * size) & state[1].gt(1).reduce_any(&[0, 1, 2]),
             |state| step(state),
         );
-        let upper = place(state[3], 0).le(place(state[3], 1));
+        let upper = position_along(state[3], 0).le(position_along(state[3], 1));
         Schur { triangle: upper.select(state[3], 0), basis: state[4] }
     }
 
@@ -81,12 +81,12 @@ impl<'b> Schur<'b> {
                 let zero = row.splat_like(0);
                 let coefficients = t.dynamic_slice(&[zero, row, zero], &[batch, 1, size]);
                 let values = diagonal(t).unsqueeze(1);
-                let column = place(coefficients, 1);
+                let column = position_along(coefficients, 1);
                 let own = column.eq(row).select(coefficients, 0).reduce_sum(&[2]).unsqueeze(2);
                 let distance = own - values;
                 // The distance of equal eigenvalues is replaced by the rounding error.
                 let least = t.abs().reduce_max(&[1, 2]).reshape(&[batch, 1, 1]) * t.dtype().real().epsilon();
-                let least = least.max(SHORTEST);
+                let least = least.max(SMALLEST_DISTANCE);
                 let distance = distance.abs().lt(least).select(least.convert(t.dtype()), distance);
                 let found = -times(coefficients, vectors) / distance;
                 let found = column.gt(row).select(found, column.eq(row).convert(t.dtype()));
@@ -100,7 +100,7 @@ impl<'b> Schur<'b> {
         let vectors = vectors / largest.convert(t.dtype());
         let magnitude = magnitude / largest;
         let norm = magnitude.square().reduce_sum(&[1]).sqrt().unsqueeze(1);
-        let row = place(magnitude, 0);
+        let row = position_along(magnitude, 0);
         let first = magnitude.ge(1.0).select(row, size).reduce_min(&[1]).unsqueeze(1);
         let phase = row.eq(first).select(vectors, 0).reduce_sum(&[1]).unsqueeze(1);
         vectors * phase.conjugate() / norm.convert(t.dtype())
@@ -112,14 +112,14 @@ impl<'b> Schur<'b> {
 fn step<'b>(state: &[Value<'b>]) -> Vec<Value<'b>> {
     let (active, waited, a, basis) = (state[1], state[2], state[3], state[4]);
     let dtype = a.dtype();
-    let (row, column) = (place(a, 0), place(a, 1));
+    let (row, column) = (position_along(a, 0), position_along(a, 1));
     let last = active - 1;
     let at = |from_end_row: i64, from_end_column: i64| {
         let chosen = row.eq(last - from_end_row) & column.eq(last - from_end_column);
         chosen.select(a, 0).reduce_sum(&[1, 2]).reshape(&[a.dim(0), 1, 1])
     };
     let (p, q, r, s) = (at(1, 1), at(1, 0), at(0, 1), at(0, 0));
-    let is_stuck = (waited % PATIENCE).eq(PATIENCE - 1);
+    let is_stuck = (waited % STEPS_BEFORE_EXCEPTIONAL_SHIFT).eq(STEPS_BEFORE_EXCEPTIONAL_SHIFT - 1);
     let shift = is_stuck.select(s + r.abs().convert(dtype), nearest_eigenvalue(p, q, r, s));
 
     let is_active = row.lt(active) & column.lt(active);

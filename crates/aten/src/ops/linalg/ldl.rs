@@ -5,7 +5,7 @@
 use stablehlo::{DType, DTypes, Value};
 
 use crate::common::matrices::moved_rows;
-use crate::common::matrices::{adjoint, batched, diagonal, place, same_batch, transposed, unbatched};
+use crate::common::matrices::{adjoint, batched, diagonal, position_along, same_batch, transposed, unbatched};
 use crate::common::sorting::sorted;
 use crate::error::Result;
 use crate::row::{Row, many, one};
@@ -32,7 +32,7 @@ fn factors<'b>(a: Value<'b>, is_hermitian: bool) -> Vec<Value<'b>> {
     let state = [
         b.scalar(0, DType::I32),
         b.splat(0, DType::I32, &[batch, 1]),
-        place(matrix, 0).ge(place(matrix, 1)).select(matrix, mirrored(matrix)),
+        position_along(matrix, 0).ge(position_along(matrix, 1)).select(matrix, mirrored(matrix)),
         matrix.splat_like(0),
         b.splat(0, DType::I32, &[batch, n]),
         b.splat(0, DType::I32, &[batch, 1]),
@@ -74,7 +74,7 @@ fn factors<'b>(a: Value<'b>, is_hermitian: bool) -> Vec<Value<'b>> {
                 let (left, right) = block.divide_columns(first, second, is_hermitian);
                 let across = |x: Value<'b>| if is_hermitian { x.conjugate() } else { x }.unsqueeze(1);
                 let rest = rest - left.unsqueeze(2) * across(first) - right.unsqueeze(2) * across(second);
-                let (row, col) = (place(rest, 0), place(rest, 1));
+                let (row, col) = (position_along(rest, 0), position_along(rest, 1));
                 let rest = (row.gt(of_row(last)) & col.gt(of_row(last))).select(rest, 0);
 
                 let left = index.eq(k).select(top, (index.eq(k + 1) & is_pair).select(side, left));
@@ -159,7 +159,7 @@ fn solution<'b>(packed: Value<'b>, pivots: Value<'b>, rhs: Value<'b>, is_hermiti
         },
     );
     let (moved, rows) = (state[1], state[2]);
-    let (row, column) = (place(moved, 0), place(moved, 1));
+    let (row, column) = (position_along(moved, 0), position_along(moved, 1));
     let side_of_d = row.eq(column + 1) & is_first.unsqueeze(1);
     let lower = side_of_d.select(moved.splat_like(0), moved);
     let rows = unbatched(rows, packed);

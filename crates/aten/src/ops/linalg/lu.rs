@@ -3,8 +3,8 @@
 use stablehlo::{DType, DTypes, Value};
 
 use crate::common::matrices::{
-    adjoint, batched, diagonal, first_place, identity, moved_rows, place, rows_at, same_batch, times, transposed,
-    triangle, unbatched,
+    adjoint, batched, diagonal, first_failure, identity, moved_rows, position_along, rows_at, same_batch, times,
+    transposed, triangle, unbatched,
 };
 use crate::common::sorting::sorted;
 use crate::cx::{Arg, Cx};
@@ -183,7 +183,7 @@ impl<'b> Lu<'b> {
 
     /// The 1-based index of the first zero pivot, or 0.
     fn info(&self) -> Value<'b> {
-        first_place(diagonal(self.factors).eq(0))
+        first_failure(diagonal(self.factors).eq(0))
     }
 
     /// The determinant of the permutation.
@@ -200,7 +200,7 @@ impl<'b> Lu<'b> {
         let short = x.dim(rank - 2).min(x.dim(rank - 1));
         let l = x.slice_axis(rank - 1, 0, short);
         let u = triangle(x.slice_axis(rank - 2, 0, short), false);
-        let (row, column) = (place(l, 0), place(l, 1));
+        let (row, column) = (position_along(l, 0), position_along(l, 1));
         let l = row.gt(column).select(l, row.eq(column).convert(x.dtype()));
         (l, u)
     }

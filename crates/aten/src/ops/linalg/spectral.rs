@@ -3,7 +3,7 @@
 use stablehlo::{DType, DTypes, Number, Type, Value};
 
 use crate::check::Check;
-use crate::common::matrices::{adjoint, batched, diagonal, identity, place, same_batch, times, unbatched};
+use crate::common::matrices::{adjoint, batched, diagonal, identity, position_along, same_batch, times, unbatched};
 use crate::common::reflectors::factors;
 use crate::common::sorting::sorted;
 use crate::cx::Cx;
@@ -70,7 +70,7 @@ fn check_converges<'b>(cx: &Cx<'b>, a: Value<'b>, function: &str, why: &str) {
 
 /// The Hermitian matrix that one triangle of `a` defines.
 fn hermitian(a: Value<'_>, lower: bool) -> Value<'_> {
-    let (row, column) = (place(a, 0), place(a, 1));
+    let (row, column) = (position_along(a, 0), position_along(a, 1));
     let given = if lower { row.gt(column) } else { row.lt(column) };
     let own = if a.dtype().is_complex() { a.real().complex(a.real().splat_like(0)) } else { a };
     row.eq(column).select(own, given.select(a, adjoint(a)))

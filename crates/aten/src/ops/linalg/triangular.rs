@@ -2,7 +2,7 @@
 
 use stablehlo::Value;
 
-use crate::common::matrices::{adjoint, diagonal, first_place, identity, same_batch, triangle};
+use crate::common::matrices::{adjoint, diagonal, first_failure, identity, same_batch, triangle};
 use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -21,7 +21,7 @@ pub(crate) const ROWS: &[Row] = &[
         let upper = cx.bool("upper")?;
         let factor = triangle(if upper { adjoint(x) } else { x }.cholesky(), true);
         let failed = diagonal(factor).real().is_nan();
-        Ok(vec![if upper { adjoint(factor) } else { factor }, first_place(failed)])
+        Ok(vec![if upper { adjoint(factor) } else { factor }, first_failure(failed)])
     }),
     one(&["_cholesky_solve_helper"], |cx| {
         let (factor, b) = same_batch(cx.tensor("A")?, cx.tensor("self")?)?;
@@ -35,14 +35,14 @@ pub(crate) const ROWS: &[Row] = &[
         let (a, b) = cx.pair("self", "other")?;
         let (a, b) = a.broadcast_with(b);
         let axis = cx.axis_arg("dim", a.rank())?;
-        Ok(turned(a, axis, 1) * turned(b, axis, 2) - turned(a, axis, 2) * turned(b, axis, 1))
+        Ok(rotate_axis(a, axis, 1) * rotate_axis(b, axis, 2) - rotate_axis(a, axis, 2) * rotate_axis(b, axis, 1))
     }),
 ];
 
 // ---- shared --------------------------------------------------------------------------------------
 
 /// The three elements along `axis`, rotated so that element `first` comes first.
-fn turned(x: Value<'_>, axis: usize, first: i64) -> Value<'_> {
+fn rotate_axis(x: Value<'_>, axis: usize, first: i64) -> Value<'_> {
     x.builder().concatenate(&[x.slice_axis(axis, first, 3), x.slice_axis(axis, 0, first)], axis)
 }
 

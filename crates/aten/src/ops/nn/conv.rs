@@ -134,8 +134,8 @@ impl Geometry {
         if let Some(windows) = self.depthwise(x.dim(1), &kernel, &inputs, sizes) {
             let dtype = x.dtype();
             let repeated = repeat_channels(x.convert(dtype.opmath()), weight.dim(0));
-            let surrounded = windows.surround(repeated, Number::Int(0));
-            let sum = sum_of_taps(&windows, weight.convert(dtype.opmath()), |tap| windows.seen(surrounded, tap));
+            let extended = windows.extend(repeated, Number::Int(0));
+            let sum = sum_of_taps(&windows, weight.convert(dtype.opmath()), |tap| windows.inputs_at_tap(extended, tap));
             return sum.convert(dtype);
         }
         self.by_dense_groups(x, weight, |x, weight| {
@@ -163,8 +163,8 @@ impl Geometry {
         let (kernel, outputs) = (spatial(weight), spatial(grad));
         if let Some(windows) = self.depthwise(grad.dim(1), &kernel, sizes, &outputs).filter(|_| weight.dim(1) == 1) {
             let dtype = grad.dtype();
-            let spread = windows.spread(grad.convert(dtype.opmath()), Number::Int(0));
-            let sum = sum_of_taps(&windows, weight.convert(dtype.opmath()), |tap| windows.seeing(spread, tap));
+            let spread = windows.dilate(grad.convert(dtype.opmath()), Number::Int(0));
+            let sum = sum_of_taps(&windows, weight.convert(dtype.opmath()), |tap| windows.outputs_at_tap(spread, tap));
             return sum.convert(dtype);
         }
         let axes: Vec<usize> = (2..weight.rank()).collect();
@@ -192,10 +192,10 @@ impl Geometry {
         if let Some(windows) = self.depthwise(x.dim(1), sizes, &inputs, &outputs) {
             let dtype = x.dtype();
             let repeated = repeat_channels(x.convert(dtype.opmath()), grad.dim(1));
-            let surrounded = windows.surround(repeated, Number::Int(0));
+            let extended = windows.extend(repeated, Number::Int(0));
             let axes: Vec<usize> = (0..grad.rank()).filter(|&axis| axis != 1).collect();
             let wide = grad.convert(dtype.opmath());
-            let sum = |tap: Vec<i64>| (windows.seen(surrounded, &tap) * wide).reduce_sum(&axes).unsqueeze(1);
+            let sum = |tap: Vec<i64>| (windows.inputs_at_tap(extended, &tap) * wide).reduce_sum(&axes).unsqueeze(1);
             let sums: Vec<Value<'b>> = windows.taps().into_iter().map(sum).collect();
             let dims = [&[grad.dim(1), 1], sizes].concat();
             return x.builder().concatenate(&sums, 1).convert(dtype).reshape(&dims);
@@ -270,15 +270,15 @@ impl Geometry {
     }
 }
 
-/// The sum over taps of `seen(tap)` times the weight of the tap, per channel.
-fn sum_of_taps<'b>(windows: &Windows, weight: Value<'b>, seen: impl Fn(&[i64]) -> Value<'b>) -> Value<'b> {
+/// The sum over taps of `at_tap(tap)` times the weight of the tap, per channel.
+fn sum_of_taps<'b>(windows: &Windows, weight: Value<'b>, at_tap: impl Fn(&[i64]) -> Value<'b>) -> Value<'b> {
     let channels = weight.dim(0);
     let mut column = vec![1; weight.rank()];
     column[1] = channels;
     let product = |tap: Vec<i64>| {
         let starts = [&[0, 0], tap.as_slice()].concat();
         let limits: Vec<i64> = [channels, 1].into_iter().chain(tap.iter().map(|t| t + 1)).collect();
-        seen(&tap) * weight.slice(&starts, &limits, &vec![1; limits.len()]).reshape(&column)
+        at_tap(&tap) * weight.slice(&starts, &limits, &vec![1; limits.len()]).reshape(&column)
     };
     windows.taps().into_iter().map(product).reduce(|sum, product| sum + product).unwrap_or(weight)
 }

@@ -28,7 +28,7 @@ pub(crate) const ROWS: &[Row] = &[
     .baked(&["p"]),
     one(&["_pdist_backward"], |cx| {
         let (x, grad, distance) = (cx.tensor("self")?, cx.tensor("grad_output")?, cx.tensor("pdist")?);
-        let whole = |values| both_ways(x, values).unsqueeze(2);
+        let whole = |values| symmetric(x, values).unsqueeze(2);
         let slopes = Norm::of(cx)?.slope(differences(x, x)?, whole(distance)) * whole(grad);
         Ok(slopes.reduce_sum(&[1]))
     })
@@ -124,7 +124,7 @@ fn pairs(x: Value<'_>) -> Value<'_> {
 }
 
 /// The symmetric matrix of all pairs of rows of `x`, with `values` at the positions of [`pairs`].
-fn both_ways<'b>(x: Value<'b>, values: Value<'b>) -> Value<'b> {
+fn symmetric<'b>(x: Value<'b>, values: Value<'b>) -> Value<'b> {
     let rows = x.dim(0);
     let zeros = x.builder().splat(0, values.dtype(), &[rows * rows]);
     let upper = Places::flat(rows * rows, pairs(x)).unique().write(zeros, values, Combine::Replace);

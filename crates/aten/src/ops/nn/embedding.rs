@@ -99,7 +99,7 @@ fn mode(cx: &Cx<'_>) -> Result<Mode> {
 }
 
 /// True for all words but the padding word.
-fn counting(words: Value<'_>, padding: i64) -> Value<'_> {
+fn not_padding(words: Value<'_>, padding: i64) -> Value<'_> {
     words.ne(padding)
 }
 
@@ -118,7 +118,7 @@ fn embedding_bag<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
 
     let ones = b.splat(1, DType::I32, &[bags]);
     let bag_of = running_sum(sums_at(samples, starts, ones)) - 1;
-    let counts = counting(words, cx.int("padding_idx")?);
+    let counts = not_padding(words, cx.int("padding_idx")?);
     let sizes = sums_at(bags, bag_of, counts.convert(DType::I32));
 
     let wide = weight.dtype().opmath();
@@ -185,5 +185,5 @@ fn per_sample_weights_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let wide = grad.dtype().opmath();
     let upstream = rows(grad, cx.tensor("offset2bag")?).convert(wide);
     let products = (upstream * rows(weight, words).convert(wide)).reduce_sum(&[1]);
-    Ok(counting(words, cx.int("padding_idx")?).select(products, 0).convert(grad.dtype()))
+    Ok(not_padding(words, cx.int("padding_idx")?).select(products, 0).convert(grad.dtype()))
 }

@@ -156,8 +156,8 @@ impl<'b> Sampling<'b> {
         let row = taps
             .iter()
             .zip(sizes)
-            .fold(image, |row, (taps, &size)| each_with_each(row * size, taps.index, |a, b| a + b));
-        let inside = taps.iter().map(|taps| taps.inside).reduce(|a, b| each_with_each(a, b, |a, b| a & b));
+            .fold(image, |row, (taps, &size)| combine_pairs(row * size, taps.index, |a, b| a + b));
+        let inside = taps.iter().map(|taps| taps.inside).reduce(|a, b| combine_pairs(a, b, |a, b| a & b));
         Ok(Sampling { inside: inside.unwrap_or(image.eq(image)), row, taps })
     }
 
@@ -165,7 +165,7 @@ impl<'b> Sampling<'b> {
     fn weight(&self, sloped: Option<usize>) -> Value<'b> {
         let factors =
             self.taps.iter().enumerate().map(|(i, taps)| if sloped == Some(i) { taps.slope } else { taps.weight });
-        let product = factors.reduce(|a, b| each_with_each(a, b, |a, b| a * b)).unwrap_or(self.row);
+        let product = factors.reduce(|a, b| combine_pairs(a, b, |a, b| a * b)).unwrap_or(self.row);
         self.inside.select(product, 0)
     }
 
@@ -176,7 +176,7 @@ impl<'b> Sampling<'b> {
 }
 
 /// Combines all pairs of elements of the last dimensions of `a` and `b` into one dimension.
-fn each_with_each<'b>(a: Value<'b>, b: Value<'b>, combine: impl Fn(Value<'b>, Value<'b>) -> Value<'b>) -> Value<'b> {
+fn combine_pairs<'b>(a: Value<'b>, b: Value<'b>, combine: impl Fn(Value<'b>, Value<'b>) -> Value<'b>) -> Value<'b> {
     let all = combine(a.unsqueeze(3), b.unsqueeze(2));
     all.reshape(&[all.dim(0), all.dim(1), all.dim(2) * all.dim(3)])
 }

@@ -125,7 +125,7 @@ fn extend_bounded(x: Value<'_>, axis: usize, before: i64, after: i64, edge: Edge
         Edge::Reflect => bounded_views::run_from(whole, axis, size - (1 + after), after).reverse(&[axis]),
         Edge::Replicate => bounded_views::run_from(whole, axis, size - 1, 1).broadcast_to(&dims),
     };
-    bounded_views::put_at(extended.pad_axis(axis, 0, 0, after), end, axis, size + before)
+    bounded_views::write_at(extended.pad_axis(axis, 0, 0, after), end, axis, size + before)
 }
 
 /// The gradient of each padded element is added to the element that it was copied from.
@@ -154,7 +154,7 @@ fn fold_bounded(grad: Value<'_>, axis: usize, before: i64, after: i64, size: i64
         Edge::Replicate => (added.reduce_sum(&[axis]).unsqueeze(axis), end - (before + 1)),
     };
     let zeros = grad.builder().splat(0, grad.dtype(), &folded.dims());
-    folded + bounded_views::put_at(zeros, part, axis, first)
+    folded + bounded_views::write_at(zeros, part, axis, first)
 }
 
 fn fold(grad: Value<'_>, axis: usize, before: i64, after: i64, size: i64, edge: Edge) -> Value<'_> {

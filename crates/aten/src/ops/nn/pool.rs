@@ -3,7 +3,7 @@
 use stablehlo::{DType, DTypes, Value};
 
 use crate::common::pooling::{
-    behind, bounded_self, input_positions, largest, real_positions, sum_of_outputs, sum_of_windows, unpooled,
+    bounded_self, fill_padding, input_positions, largest, sum_of_outputs, sum_of_windows, unpooled, valid_positions,
 };
 use crate::common::windows::Windows;
 use crate::cx::Cx;
@@ -35,8 +35,8 @@ fn windows_of_gradient<'b>(cx: &Cx<'b>, grad: Value<'b>, spatial: usize) -> Resu
 fn max_pool<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Vec<Value<'b>>> {
     let x = cx.tensor("self")?;
     let windows = Windows::of_pool(cx, &x.dims(), spatial)?;
-    let filled = behind(x, spatial, x.dtype().max_identity());
-    let (largest, index) = largest(filled, &windows, real_positions(x, spatial));
+    let filled = fill_padding(x, spatial, x.dtype().max_identity());
+    let (largest, index) = largest(filled, &windows, valid_positions(x, spatial));
     Ok(vec![cx.resized(0, largest), cx.resized(1, index.convert(DType::I64))])
 }
 
@@ -48,8 +48,8 @@ fn max_pool_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
         return Err(Error::not_implemented("large windows over bounded dimensions"));
     }
     let position = input_positions(cx, &windows, x);
-    let index = behind(cx.tensor("indices")?, spatial, -1);
-    Ok(unpooled(behind(grad, spatial, 0), index, &windows, position))
+    let index = fill_padding(cx.tensor("indices")?, spatial, -1);
+    Ok(unpooled(fill_padding(grad, spatial, 0), index, &windows, position))
 }
 
 // ---- mean ------------------------------------------------------------------------------------
@@ -57,14 +57,15 @@ fn max_pool_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
 fn avg_pool<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let windows = Windows::of_pool(cx, &x.dims(), spatial)?;
-    let sum = sum_of_windows(behind(x, spatial, 0).convert(x.dtype().opmath()), &windows);
+    let sum = sum_of_windows(fill_padding(x, spatial, 0).convert(x.dtype().opmath()), &windows);
     Ok(cx.resized(0, divided(cx, sum, &windows, Some(x))?.convert(x.dtype())))
 }
 
 fn avg_pool_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     let grad = cx.tensor("grad_output")?;
     let windows = windows_of_gradient(cx, grad, spatial)?;
-    let share = divided(cx, behind(grad, spatial, 0).convert(grad.dtype().opmath()), &windows, bounded_self(cx)?)?;
+    let share =
+        divided(cx, fill_padding(grad, spatial, 0).convert(grad.dtype().opmath()), &windows, bounded_self(cx)?)?;
     Ok(sum_of_outputs(share, &windows).convert(grad.dtype()))
 }
 

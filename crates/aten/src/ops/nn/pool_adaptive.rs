@@ -4,8 +4,8 @@ use stablehlo::{DType, DTypes, Value};
 
 use crate::common::filters::along_last_axes;
 use crate::common::pooling::{
-    behind, bounded_self, input_positions, larger, largest, positions, real_positions, scattered, sum_of_outputs,
-    sum_of_windows, unpooled,
+    bounded_self, fill_padding, input_positions, larger, largest, positions, scattered, sum_of_outputs, sum_of_windows,
+    unpooled, valid_positions,
 };
 use crate::common::windows::Windows;
 use crate::cx::Cx;
@@ -96,7 +96,7 @@ fn average<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     let wide = x.convert(x.dtype().opmath());
     let mean = match even_windows(&bins).filter(|_| !is_bounded(x, spatial)) {
         Some(windows) => sum_of_windows(wide, &windows) / windows.kernel.iter().product::<i64>(),
-        None => along_last_axes(behind(wide, spatial, 0), &weights(wide, &bins, Some(x)), 1),
+        None => along_last_axes(fill_padding(wide, spatial, 0), &weights(wide, &bins, Some(x)), 1),
     };
     Ok(mean.convert(x.dtype()))
 }
@@ -132,9 +132,9 @@ fn max<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Vec<Value<'b>>> {
     let x = cx.tensor("self")?;
     let bins = Bins::of(&x.dims(), &cx.ints("output_size")?, spatial)?;
     require_one_window(x, &bins)?;
-    let filled = behind(x, spatial, x.dtype().max_identity());
+    let filled = fill_padding(x, spatial, x.dtype().max_identity());
     let (value, index) = match even_windows(&bins) {
-        Some(windows) => largest(filled, &windows, real_positions(x, spatial)),
+        Some(windows) => largest(filled, &windows, valid_positions(x, spatial)),
         None => largest_of_bins(x, &bins),
     };
     Ok(vec![value, index.convert(DType::I64)])

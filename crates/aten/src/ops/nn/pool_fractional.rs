@@ -54,10 +54,10 @@ fn pool<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Vec<Value<'b>>> {
     let dims = flat.dims();
     let count = dims[1..].iter().product();
     let rows = x.reshape(&[planes, inputs.iter().product()]);
-    let seen = Places::along(1, flat.reshape(&[planes, count])).read(rows).reshape(&dims);
+    let window_elements = Places::along(1, flat.reshape(&[planes, count])).read(rows).reshape(&dims);
     let initial = [b.scalar(x.dtype().max_identity(), x.dtype()), b.scalar(i32::MAX, DType::I32)];
     let axes: Vec<usize> = (0..spatial).map(|i| 2 * i + 2).collect();
-    let results = b.reduce(&[seen, flat], &initial, &axes, |a, b| larger((a[0], a[1]), (b[0], b[1])));
+    let results = b.reduce(&[window_elements, flat], &initial, &axes, |a, b| larger((a[0], a[1]), (b[0], b[1])));
     let dims = [leading, outputs].concat();
     Ok(vec![results[0].reshape(&dims), results[1].reshape(&dims).convert(DType::I64)])
 }

@@ -10,7 +10,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["_softmax"], |cx| float_along(cx, softmax)),
     one(&["_log_softmax"], |cx| {
         float_along(cx, |x, axes| {
-            let shifted = below_largest(x, axes);
+            let shifted = minus_largest(x, axes);
             shifted - shifted.exp().reduce_sum(axes).log().keep_dims(axes)
         })
     }),
@@ -67,13 +67,13 @@ fn float_along<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, &[usize]) -> Value<'b>
 }
 
 /// `x` minus its largest element, so that exponentials do not overflow.
-fn below_largest<'b>(x: Value<'b>, axes: &[usize]) -> Value<'b> {
+fn minus_largest<'b>(x: Value<'b>, axes: &[usize]) -> Value<'b> {
     x - x.reduce_max(axes).keep_dims(axes)
 }
 
 /// `exp x / Σ exp x`.
 pub(crate) fn softmax<'b>(x: Value<'b>, axes: &[usize]) -> Value<'b> {
-    let exponential = below_largest(x, axes).exp();
+    let exponential = minus_largest(x, axes).exp();
     exponential / exponential.reduce_sum(axes).keep_dims(axes)
 }
 

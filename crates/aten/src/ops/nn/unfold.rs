@@ -14,14 +14,14 @@ fn im2col<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let windows = Windows::of_pool(cx, &x.dims(), 2)?;
     let place = x.rank() - 2;
-    let surrounded = windows.surround(x, Number::Int(0));
-    let seen: Vec<Value<'b>> =
-        windows.taps().into_iter().map(|tap| windows.seen(surrounded, &tap).unsqueeze(place)).collect();
+    let extended = windows.extend(x, Number::Int(0));
+    let columns: Vec<Value<'b>> =
+        windows.taps().into_iter().map(|tap| windows.inputs_at_tap(extended, &tap).unsqueeze(place)).collect();
     let mut dims = x.dims();
-    dims[place - 1] *= seen.len() as i64;
+    dims[place - 1] *= columns.len() as i64;
     dims.truncate(place);
     dims.push(windows.outputs.iter().product());
-    Ok(cx.b().concatenate(&seen, place).reshape(&dims))
+    Ok(cx.b().concatenate(&columns, place).reshape(&dims))
 }
 
 /// The adjoint of [`im2col`]: adds all values of each element.
@@ -36,9 +36,9 @@ fn col2im<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     dims.extend_from_slice(&windows.outputs);
     let columns = columns.reshape(&dims);
     let wide = columns.convert(columns.dtype().opmath());
-    let seeing = taps
+    let outputs = taps
         .iter()
         .enumerate()
-        .map(|(i, tap)| windows.seeing(windows.spread(wide.select_axis(place, i as i64), Number::Int(0)), tap));
-    Ok(seeing.reduce(|sum, one| sum + one).unwrap_or(wide).convert(columns.dtype()))
+        .map(|(i, tap)| windows.outputs_at_tap(windows.dilate(wide.select_axis(place, i as i64), Number::Int(0)), tap));
+    Ok(outputs.reduce(|sum, one| sum + one).unwrap_or(wide).convert(columns.dtype()))
 }

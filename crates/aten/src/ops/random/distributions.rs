@@ -91,7 +91,7 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["bernoulli"], |cx| {
         let p = cx.tensor("self")?;
         cx.check_fractions(p, not_a_probability());
-        Ok(trues(cx, p, &p.dims()).convert(p.dtype()))
+        Ok(bernoulli(cx, p, &p.dims()).convert(p.dtype()))
     })
     .takes(&["self"], DTypes::FLOATS)
     .bounded(),
@@ -104,7 +104,7 @@ pub(crate) const ROWS: &[Row] = &[
         if cx.tensor_or_none("p").is_some() {
             cx.check_fractions(p, not_a_probability());
         }
-        Ok(trues(cx, p, &ty.dims).convert(ty.dtype))
+        Ok(bernoulli(cx, p, &ty.dims).convert(ty.dtype))
     })
     .requires(&["p"], |n| (0.0..=1.0).contains(&n[0]))
     .bounded(),
@@ -147,7 +147,7 @@ pub(crate) const ROWS: &[Row] = &[
             return Ok(vec![input, cx.b().splat(true, DType::Bool, &input.dims())]);
         }
         let keep = -cx.scalar("p", input.dtype().opmath())? + 1.0;
-        let mask = trues(cx, keep, &input.dims());
+        let mask = bernoulli(cx, keep, &input.dims());
         let scale = keep.eq(0).select(keep, keep.recip());
         Ok(vec![scaled_by_mask(input, mask, scale), mask])
     })
@@ -197,7 +197,7 @@ fn standard_normal<'b>(cx: &Cx<'b>, dtype: DType, dims: &[i64]) -> Value<'b> {
 }
 
 /// Booleans that are true with probability `p`.
-fn trues<'b>(cx: &Cx<'b>, p: Value<'b>, dims: &[i64]) -> Value<'b> {
+fn bernoulli<'b>(cx: &Cx<'b>, p: Value<'b>, dims: &[i64]) -> Value<'b> {
     let dtype = if p.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
     uniform(cx, dtype, dims).lt(p.convert(dtype))
 }

@@ -86,7 +86,7 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .bounded(),
     one(&["diagonal_backward"], |cx| match cx.b().is_bounded() {
-        true => bounded_views::on_a_diagonal(cx, cx.tensor("grad_output")?, &cx.capacities("input_sizes")?),
+        true => bounded_views::embed_diagonal(cx, cx.tensor("grad_output")?, &cx.capacities("input_sizes")?),
         false => replaced(cx, zeros(cx)?, "grad_output", strided_views::diagonal),
     })
     .bounded(),
@@ -255,7 +255,7 @@ fn indices<'b>(cx: &Cx<'b>, part: Triangle) -> Result<Value<'b>> {
 fn diag_embed<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     if cx.b().is_bounded() {
-        return bounded_views::on_a_diagonal(cx, x, &Dim::capacities(cx.result_dims(0).unwrap_or_default()));
+        return bounded_views::embed_diagonal(cx, x, &Dim::capacities(cx.result_dims(0).unwrap_or_default()));
     }
     let rank = x.rank() + 1;
     let offset = cx.int("offset")?;

@@ -158,7 +158,7 @@ pub(crate) const ROWS: &[Row] = &[
 
 fn reshaped<'b>(cx: &Cx<'b>, sizes: &str) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
-    if let Some(dims) = cx.result_dims(0).filter(|dims| !bounded_views::keeps_places(x, dims)) {
+    if let Some(dims) = cx.result_dims(0).filter(|dims| !bounded_views::keeps_positions(x, dims)) {
         return Ok(bounded_views::reshape(cx, x, dims));
     }
     Ok(x.reshape(&inferred(cx.capacities(sizes)?, x.numel())?))
