@@ -2,7 +2,9 @@
 //! XLA fuses such a sum or maximum into one loop. Its window operations are slow or cannot be used for depthwise
 //! kernels, pooling with indices, and unfolding.
 //!
-//!     output[o] = Σ over taps k of input[o * stride + k * dilation - padding]
+//! ```text
+//! output[o] = Σ over taps k of input[o * stride + k * dilation - padding]
+//! ```
 
 use stablehlo::{Number, Value, Window};
 

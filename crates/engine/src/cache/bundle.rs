@@ -1,4 +1,4 @@
-//! Bundles: entries in one file, to warm another machine's cache.
+//! Bundles: cache entries in one file, for the cache of another machine.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -9,23 +9,23 @@ use super::entry::Entry;
 
 const MAGIC: &[u8] = b"torchtpu bundle 1\n";
 
-/// No executable is as large as this; a length that is was not written by us.
+/// Larger than any executable. A greater length means that the file is not a bundle of ours.
 const LONGEST: u64 = 1 << 36;
 
-/// What became of a bundle's entries.
+/// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Imported {
     pub added: usize,
-    /// Those that were here already.
+    /// Entries that the folder already had.
     pub known: usize,
-    /// Those that were damaged.
+    /// Entries that were damaged.
     pub damaged: usize,
-    /// Those for something else than this machine has, and in what that differs, each difference once.
+    /// Entries for another target, and each difference between the targets once.
     pub refused: usize,
     pub differences: Vec<String>,
 }
 
-/// Writes entries, as they are in their files, into a bundle; returns how many.
+/// Writes the bytes of entries into a bundle. Returns their number.
 pub(super) fn write(path: &Path, entries: impl Iterator<Item = Vec<u8>>) -> io::Result<usize> {
     let mut file = BufWriter::new(File::create(path)?);
     file.write_all(MAGIC)?;
@@ -39,7 +39,7 @@ pub(super) fn write(path: &Path, entries: impl Iterator<Item = Vec<u8>>) -> io::
     Ok(count)
 }
 
-/// Adds those entries of a bundle to a store that are for `target`.
+/// Adds the entries of a bundle that are for `target` to a store.
 pub(super) fn import(path: &Path, store: &Store, target: &str) -> io::Result<Imported> {
     let mut file = BufReader::new(File::open(path)?);
     let mut magic = vec![0; MAGIC.len()];
@@ -98,7 +98,7 @@ mod tests {
     const HERE: &str = "platform test\nplugin a";
 
     #[test]
-    fn bundles_travel() {
+    fn bundles_are_exported_and_imported() {
         let folder = disk::scratch("bundle");
         let bundle = folder.join("bundle");
         let examples: Vec<_> = (0..3).map(|seed| example(seed, 50)).collect();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_bundles_give_what_is_whole() {
+    fn intact_entries_of_damaged_bundles_are_imported() {
         let folder = disk::scratch("damaged-bundle");
         let bundle = folder.join("bundle");
         let examples: Vec<_> = (0..2).map(|seed| example(seed, 50)).collect();

@@ -1,13 +1,13 @@
-//! What a program's text calls: whether its executable means the same in another process.
+//! The custom calls in a program's text: whether its executable works in another process.
 
-/// What a plugin's own compiler knows by name, or finds whole in the program's text. Whatever else a program calls
-/// may be an address in this process, which no other process can use.
+/// Custom calls that the plugin's compiler implements, or that carry their code in the program's text. Any other
+/// custom call may be an address in this process, which no other process can use.
 const COMPILER_CALLS: [&str; 4] = ["Eigh", "Qr", "ProductOfElementaryHouseholderReflectors", "tpu_custom_call"];
 
-/// The attribute that names the target where the operation is written in MLIR's generic form.
+/// The attribute with the target of a custom call in MLIR's generic form.
 const TARGET: &str = "call_target_name";
 
-/// Whether all custom calls of a StableHLO text are of the compiler's own.
+/// Whether the compiler implements all custom calls of a StableHLO text.
 pub(super) fn is_self_contained(text: &str) -> bool {
     let mut tokens = Tokens(text);
     while let Some(token) = tokens.next() {
@@ -28,12 +28,12 @@ pub(super) fn is_self_contained(text: &str) -> bool {
     true
 }
 
-/// Whether a name is the operation's, in any dialect.
+/// Whether a name is that of the operation, in any dialect.
 fn is_custom_call(name: &str) -> bool {
     name.ends_with(".custom_call") && !name.contains(char::is_whitespace)
 }
 
-/// The target of a custom call in generic form, whose name has just been read.
+/// The target of a custom call in generic form, after its name was read.
 fn target_attribute<'t>(tokens: &mut Tokens<'t>) -> Option<&'t str> {
     while let Some(token) = tokens.next() {
         match token {
@@ -48,17 +48,17 @@ fn target_attribute<'t>(tokens: &mut Tokens<'t>) -> Option<&'t str> {
     None
 }
 
-/// A part of a text that can name an operation or a target.
+/// A part of a text that can be the name of an operation or of a target.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Token<'t> {
-    /// What stands in quotes, without them. Escapes are left as they are written.
+    /// The text inside quotes. Escapes are not resolved.
     Text(&'t str),
-    /// `@name` or `@"name"`, without the rest.
+    /// `@name` or `@"name"`, without `@` and quotes.
     Symbol(&'t str),
     Word(&'t str),
 }
 
-/// The tokens of a text; punctuation, comments and the names of values are left out.
+/// The tokens of a text, without punctuation, comments and names of values.
 struct Tokens<'t>(&'t str);
 
 impl<'t> Iterator for Tokens<'t> {
@@ -95,7 +95,7 @@ impl<'t> Tokens<'t> {
         self.take(end)
     }
 
-    /// What stands between the quote that comes next and the one that ends it.
+    /// The text from the next quote to the one that ends it.
     fn quoted(&mut self) -> &'t str {
         self.0 = &self.0[1..];
         let mut is_escaped = false;
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_of_the_compiler_alone_are_self_contained() {
+    fn programs_with_calls_of_the_compiler_are_self_contained() {
         assert!(is_self_contained("%0 = stablehlo.add %a, %a"));
         assert!(is_self_contained("%0 = \"stablehlo.custom_call\"(%a) <{call_target_name = \"Qr\", x = 1}> : ()"));
         assert!(is_self_contained("%0 = stablehlo.custom_call @Qr(%a)"));
@@ -147,10 +147,10 @@ mod tests {
     }
 
     #[test]
-    fn names_are_no_calls() {
+    fn names_are_not_calls() {
         assert!(is_self_contained("func.call @custom_call(%custom_call) // stablehlo.custom_call @other"));
         assert!(is_self_contained("func.call @\"a.custom_call\"() {name = \"a custom_call\"}"));
-        // A call that has no target, before one that has.
+        // A call without a target, before one with a target.
         assert!(!is_self_contained(
             "\"stablehlo.custom_call\"() \"stablehlo.custom_call\"() {call_target_name = \"Qr\"}"
         ));

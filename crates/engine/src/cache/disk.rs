@@ -1,8 +1,8 @@
-//! The folder of compiled programs: a file for each, private to the user, bounded in bytes.
+//! The folder of compiled programs: one file for each, private to the user, with a limit in bytes.
 //!
-//! Any number of processes may use a folder at once. Files appear whole, under their final name, and are never
-//! written to again. Whoever compiles holds a lock on the program's name; the operating system takes it back when
-//! the process ends, however it ends.
+//! Any number of processes may use a folder at once. A file appears complete, under its final name, and is never
+//! written to again. The process that compiles a program holds a lock on the program's name. The operating system
+//! releases the lock when the process ends.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
@@ -16,27 +16,27 @@ use parking_lot::Mutex;
 
 use super::entry::{About, Entry, HEAD, Key};
 
-/// The folder below the one that the user names: ours alone, whoever may write to the other.
+/// The subfolder of the user's folder. Only the user may write to it.
 const FOLDER: &str = "programs";
 
-/// Holds the locks. Names that begin with a dot are no entries.
+/// The lock file. Names that begin with a dot are not entries.
 const LOCKS: &str = ".locks";
 const TEMPORARY: &str = ".new-";
 
-/// A temporary file of this age belonged to a process that died.
+/// A temporary file of this age was left by a process that died.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// How full a folder is, of its bound, once entries had to go.
+/// The share of the limit that is kept when entries are removed.
 const KEPT: f64 = 0.8;
 
-/// A file, as it stands in the folder.
+/// A file in the folder.
 pub(super) struct Listed {
     pub path: PathBuf,
     pub bytes: u64,
     pub used: SystemTime,
 }
 
-/// What is known of a folder's fill: exact when it was last counted, from then on our own writes.
+/// The size of a folder: exact when it was last counted; from then on our own writes are added.
 struct Fill {
     bytes: u64,
     written: u64,
@@ -49,10 +49,10 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Opens a folder, and makes it where it is not there.
+    /// Opens a folder, and creates it if it does not exist.
     ///
     /// # Errors
-    /// Where it cannot be made, or is another user's, or others may write to it.
+    /// If it cannot be created, belongs to another user, or others may write to it.
     pub fn open(folder: &Path, limit: u64) -> io::Result<Store> {
         let folder = folder.join(FOLDER);
         if let Err(error) = DirBuilder::new().recursive(true).mode(0o700).create(&folder) {
@@ -76,10 +76,10 @@ impl Store {
         self.folder.join(key.to_hex().as_str())
     }
 
-    /// The bytes of an entry, unchecked, and a note that it was used; `None` where there is none.
+    /// The bytes of an entry, unchecked; `None` if there is none. Marks the entry as used.
     ///
     /// # Errors
-    /// Where the file cannot be read, or is not private to the user.
+    /// If the file cannot be read or is not private to the user.
     pub fn read(&self, key: &Key) -> io::Result<Option<Vec<u8>>> {
         let mut file = match open_private(&self.path(key)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -87,15 +87,15 @@ impl Store {
         };
         let mut bytes = Vec::with_capacity(file.metadata()?.len() as usize + 1);
         file.read_to_end(&mut bytes)?;
-        // The least recently used go first; a folder that cannot be written to loses none.
+        // The least recently used entries are removed first. A read-only folder keeps all.
         let _ = file.set_modified(SystemTime::now());
         Ok(Some(bytes))
     }
 
-    /// Writes an entry, and makes room for it; returns how many others had to go.
+    /// Writes an entry and removes others to make room. Returns the number of entries removed.
     ///
     /// # Errors
-    /// Where it cannot be written. There is then no entry.
+    /// If it cannot be written. There is no entry then.
     pub fn write(&self, key: &Key, bytes: &[u8]) -> io::Result<u64> {
         let size = bytes.len() as u64;
         if size > self.limit {
@@ -110,10 +110,10 @@ impl Store {
         let _ = fs::remove_file(self.path(key));
     }
 
-    /// Removes the least recently used entries until `size` bytes more fit.
+    /// Removes the least recently used entries until `size` more bytes fit.
     fn make_room(&self, size: u64) -> io::Result<u64> {
         let mut fill = self.fill.lock();
-        // Others write too: counted again from time to time.
+        // Other processes write too, so count again from time to time.
         let fill = match &mut *fill {
             Some(fill) if fill.written + size < self.limit / 16 && fill.bytes + size <= self.limit => fill,
             place => place.insert(Fill { bytes: self.list()?.iter().map(|each| each.bytes).sum(), written: 0 }),
@@ -138,7 +138,7 @@ impl Store {
         Ok(evicted)
     }
 
-    /// All entries, in no order. Removes what processes that died have left.
+    /// All entries, in no order. Removes the temporary files of processes that died.
     pub fn list(&self) -> io::Result<Vec<Listed>> {
         let mut entries = Vec::new();
         for found in fs::read_dir(&self.folder)? {
@@ -157,10 +157,10 @@ impl Store {
         Ok(entries)
     }
 
-    /// The lock on a program's name, to be tried.
+    /// The lock for a program's name. It is not acquired yet.
     ///
     /// # Errors
-    /// Where the folder cannot be written to.
+    /// If the folder cannot be written to.
     pub fn lock(&self, key: &Key) -> io::Result<Lock> {
         let place = self.folder.join(LOCKS);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(place)?;
@@ -169,18 +169,18 @@ impl Store {
     }
 }
 
-/// A lock on one byte of a file, by which programs are told apart: so one file serves all, and none is left
-/// behind. It goes with the value, or with the process.
+/// A lock on one byte of a file. Each program has its own byte, so one file is enough for all locks and no lock files
+/// remain. Dropping the value or ending the process releases the lock.
 pub(super) struct Lock {
     file: File,
     offset: i64,
 }
 
 impl Lock {
-    /// Whether it is ours now.
+    /// Tries to acquire the lock. Returns whether this value holds it now.
     ///
     /// # Errors
-    /// Where the file system has no locks.
+    /// If the file system has no locks.
     pub fn acquire(&self) -> io::Result<bool> {
         // SAFETY: a lock request of zeroes is valid.
         let mut request: libc::flock = unsafe { std::mem::zeroed() };
@@ -189,7 +189,7 @@ impl Lock {
         request.l_start = self.offset;
         request.l_len = 1;
         // SAFETY: the file is open, and the request lives during the call. This kind of lock belongs to the open
-        // file, not to the process, so that threads exclude each other too.
+        // file, not to the process, so threads exclude each other too.
         if unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &request) } == 0 {
             return Ok(true);
         }
@@ -201,19 +201,19 @@ impl Lock {
     }
 }
 
-/// What a file says of itself, unchecked.
+/// The description in a file, unchecked.
 pub(super) fn describe(path: &Path) -> io::Result<(Key, About)> {
     let mut head = Vec::with_capacity(HEAD);
     open_private(path)?.take(HEAD as u64).read_to_end(&mut head)?;
     Entry::about(&head).map_err(io::Error::other)
 }
 
-/// Writes a file that appears whole, for its owner alone.
+/// Writes a file that appears complete. Only its owner may read it.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let name = format!("{TEMPORARY}{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
     let temporary = path.with_file_name(name);
-    // No sync: what a crash of the machine leaves half written fails its checksum.
+    // No sync: a file that is incomplete after a crash of the machine fails its checksum.
     let written = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -227,9 +227,9 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Opens a file that only its owner, who is the user, may write to.
+/// Opens a file that belongs to the user and that only the user may write to.
 pub(super) fn open_private(path: &Path) -> io::Result<File> {
-    // Without waiting, should it be a pipe that somebody has put there.
+    // Non-blocking, in case somebody has put a pipe there.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     check_owner(&file.metadata()?, false)?;

@@ -32,7 +32,7 @@ fn entries_are_private_and_come_back() {
 }
 
 #[test]
-fn what_others_may_write_to_is_refused() {
+fn folders_and_files_that_others_may_write_to_are_refused() {
     let folder = scratch("foreign");
     let store = Store::open(&folder, 1 << 20).unwrap();
     let (key, bytes) = example(1, 300);
@@ -78,7 +78,7 @@ fn a_write_that_fails_leaves_nothing() {
     let folder = scratch("full");
     let store = Store::open(&folder, 1 << 20).unwrap();
     let (key, bytes) = example(1, 300);
-    // A folder in the entry's place: the last step of writing fails.
+    // A folder at the path of the entry, so that the last step of writing fails.
     fs::create_dir(store.path(&key)).unwrap();
     assert!(store.write(&key, &bytes).is_err());
     assert_eq!(fs::read_dir(store.folder()).unwrap().count(), 1);
@@ -95,7 +95,7 @@ fn the_least_recently_used_go_first() {
         assert_eq!(store.write(key, bytes).unwrap(), 0);
         set_age(&store, key, 100 - age as u64);
     }
-    // The oldest is used again.
+    // Use the oldest again.
     assert!(store.read(&examples[0].0).unwrap().is_some());
     let evicted = store.write(&examples[4].0, &examples[4].1).unwrap();
     assert_eq!(evicted, 2);
@@ -110,7 +110,7 @@ fn the_least_recently_used_go_first() {
 }
 
 #[test]
-fn what_dead_processes_left_is_removed() {
+fn temporary_files_of_dead_processes_are_removed() {
     let folder = scratch("abandoned");
     let store = Store::open(&folder, 1 << 20).unwrap();
     let [old, new] = ["old", "new"].map(|name| store.folder().join(format!("{TEMPORARY}{name}")));
@@ -154,10 +154,10 @@ fn threads_exclude_each_other() {
 }
 
 #[test]
-fn a_lock_goes_with_its_process() {
+fn a_lock_ends_with_its_process() {
     let folder = scratch("processes");
     let (key, _) = example(1, 0);
-    // This same test, in a process that takes the lock and stays.
+    // This test again, in a process that takes the lock and keeps it.
     if let Ok(folder) = std::env::var("TORCHTPU_TEST_LOCK") {
         let lock = Store::open(Path::new(&folder), 1).unwrap().lock(&key).unwrap();
         assert!(lock.acquire().unwrap());
@@ -167,7 +167,7 @@ fn a_lock_goes_with_its_process() {
     }
     let store = Store::open(&folder, 1).unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "cache::disk::tests::a_lock_goes_with_its_process"])
+        .args(["--exact", "cache::disk::tests::a_lock_ends_with_its_process"])
         .env("TORCHTPU_TEST_LOCK", &folder)
         .spawn()
         .unwrap();

@@ -1,34 +1,34 @@
-//! Entries: an executable's bytes with what is needed to trust them.
+//! Entries: the bytes of an executable, and the data to verify them.
 
-/// Changes whenever the bytes of entries do, or what a key covers.
+/// Changes whenever the format of entries or the contents of keys change.
 pub(super) const FORMAT: u32 = 1;
 
 const MAGIC: &[u8; 8] = b"torchtpu";
 
-/// Where the checksum ends and what it covers begins.
+/// The end of the checksum and the start of the bytes that it covers.
 const CHECKED: usize = MAGIC.len() + 4 + 32;
 
-/// Texts are cut to this many bytes, so that the first kilobytes of a file describe it.
+/// Texts are truncated to this many bytes, so that the first kilobytes of a file contain its description.
 const LONGEST_TEXT: usize = 1500;
 
-/// How much of a file [`Entry::about`] needs.
+/// The number of bytes of a file that [`Entry::about`] reads.
 pub(super) const HEAD: usize = CHECKED + 32 + 8 + 8 + 2 * LONGEST_TEXT;
 
-/// The name of a program and everything that its executable depends on.
+/// The hash of a program and of everything that its executable depends on.
 pub(super) type Key = blake3::Hash;
 
-/// What is told of an entry.
+/// The description of an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct About {
-    /// The operators in it.
+    /// The operators in the program.
     pub operators: String,
-    /// What it was compiled for, by which plugin: see [`super::target`].
+    /// The plugin and devices that it was compiled for: see [`super::target`].
     pub target: String,
-    /// How long that took.
+    /// The time that compiling took.
     pub compile_seconds: f64,
 }
 
-/// An entry as it is in a file.
+/// An entry in the format of its file.
 pub(super) struct Entry<'a> {
     pub key: Key,
     pub about: About,
@@ -63,7 +63,7 @@ impl<'a> Entry<'a> {
         Ok(entry)
     }
 
-    /// What an entry says of itself, unchecked: the first [`HEAD`] bytes are enough.
+    /// The description in an entry, unchecked. The first [`HEAD`] bytes are enough.
     pub fn about(head: &[u8]) -> Result<(Key, About), &'static str> {
         Entry::head(head).map(|entry| (entry.key, entry.about))
     }
@@ -71,10 +71,10 @@ impl<'a> Entry<'a> {
     fn head(bytes: &'a [u8]) -> Result<Entry<'a>, &'static str> {
         let mut rest = Reader(bytes);
         if rest.take(MAGIC.len()) != Some(MAGIC) {
-            return Err("it is no compiled program");
+            return Err("it is not a compiled program");
         }
         if rest.array().map(u32::from_le_bytes) != Some(FORMAT) {
-            return Err("it is of another format");
+            return Err("it has another format");
         }
         let entry = (|| {
             rest.take(32)?;
@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// As much of a text as an entry holds.
+/// A text truncated to the length that an entry holds.
 fn cut(text: &str) -> &str {
     let end = (0..=LONGEST_TEXT.min(text.len())).rev().find(|&at| text.is_char_boundary(at));
     &text[..end.unwrap_or(0)]
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_come_back() {
+    fn entries_are_decoded() {
         let (key, bytes) = example(7, 100);
         let entry = Entry::decode(&bytes).unwrap();
         assert_eq!((entry.key, entry.executable), (key, &[7; 100][..]));

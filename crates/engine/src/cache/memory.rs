@@ -1,11 +1,11 @@
-//! What bounds the tables in memory: the least recently used go.
+//! Limits of the tables in memory: the least recently used items are removed.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How much of a full table stays, so that making room is seldom.
+/// The share of a full table that is kept, so that it is rarely pruned.
 const KEPT: f64 = 0.75;
 
-/// When something was last used, on a clock of the table's owner.
+/// The time of the last use, on a clock of the table's owner.
 #[derive(Default)]
 pub(crate) struct LastUse(AtomicU64);
 
@@ -24,15 +24,15 @@ impl LastUse {
     }
 }
 
-/// How much a table may hold.
+/// The limit of a table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Limit {
     pub count: usize,
     pub bytes: usize,
 }
 
-/// The moment up to which things must go from a table that has reached its limit; those used later stay. `held` is
-/// when each was used last, and its bytes.
+/// For a table at its limit: items last used up to this time must be removed. `held` has the last use and the bytes
+/// of each item.
 pub(crate) fn deadline(mut held: Vec<(u64, usize)>, limit: Limit) -> u64 {
     held.sort_unstable_by_key(|(used, _)| std::cmp::Reverse(*used));
     let (mut count, mut bytes) = (limit.count as f64 * KEPT, limit.bytes as f64 * KEPT);
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_quarter_goes() {
+    fn the_oldest_quarter_is_removed() {
         let limit = |count| Limit { count, bytes: 1 };
         assert_eq!(deadline([40, 10, 30, 20].map(|used| (used, 0)).into(), limit(4)), 10);
         assert_eq!(deadline((1..=100).rev().map(|used| (used, 0)).collect(), limit(100)), 25);

@@ -1,4 +1,4 @@
-//! What the environment says of the cache.
+//! Settings of the cache from environment variables.
 
 use std::env;
 use std::io;
@@ -10,28 +10,28 @@ use super::memory::Limit;
 use super::warn;
 use crate::folders::base_folder;
 
-/// What the folder may hold: programs of a TPU are a hundred kilobytes to some megabytes each.
+/// The size limit of the folder. Programs for a TPU have from a hundred kilobytes to some megabytes each.
 const DEFAULT_BYTES: u64 = 4 << 30;
 
-/// How many programs are kept in memory, unless `TORCHTPU_CACHE_PROGRAMS` says otherwise.
+/// The number of programs kept in memory, unless `TORCHTPU_CACHE_PROGRAMS` is set.
 const DEFAULT_PROGRAMS: usize = 4096;
 
-/// Fewer would not hold a training step.
+/// With fewer programs, a training step would not fit.
 const FEWEST_PROGRAMS: usize = 16;
 
-/// What these may take in memory, as [`crate::program::Program::bytes`] reckons.
+/// The most memory that these programs may take, as counted by [`crate::program::Program::bytes`].
 const PROGRAM_BYTES: usize = 2 << 30;
 
-/// Where compiled programs are kept, and how many bytes of them.
+/// The folder of compiled programs and its limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// `None` where they are not kept, for a reason.
+    /// An error if programs are not kept, with the reason.
     pub folder: Result<PathBuf, String>,
     pub bytes: u64,
 }
 
 impl Settings {
-    /// `TORCHTPU_CACHE`, `TORCHTPU_CACHE_DIR` and `TORCHTPU_CACHE_BYTES`.
+    /// Reads `TORCHTPU_CACHE`, `TORCHTPU_CACHE_DIR` and `TORCHTPU_CACHE_BYTES`.
     pub fn from_environment() -> Settings {
         Settings::from_variables(&|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
@@ -53,10 +53,10 @@ impl Settings {
         Settings { folder, bytes }
     }
 
-    /// The folder, ready to use.
+    /// Opens the folder.
     ///
     /// # Errors
-    /// Says why there is none.
+    /// The reason why there is none.
     pub(super) fn try_open(&self) -> Result<Arc<Store>, String> {
         let folder =
             self.folder.clone().map_err(|reason| format!("compiled programs are not kept on disk: {reason}"))?;
@@ -64,14 +64,14 @@ impl Settings {
         Store::open(&folder, self.bytes).map(Arc::new).map_err(failed)
     }
 
-    /// The folder, ready to use; warns where it was wanted and cannot be had.
+    /// Opens the folder. Warns if programs should be kept but the folder cannot be used.
     pub(super) fn open(&self) -> Option<Arc<Store>> {
         self.folder.as_ref().ok()?;
         self.try_open().map_err(|reason| warn(format!("{reason}; programs are compiled again in each process"))).ok()
     }
 }
 
-/// How many programs to keep in memory.
+/// The number of programs to keep in memory.
 pub(crate) fn programs_in_memory() -> Limit {
     let text = env::var("TORCHTPU_CACHE_PROGRAMS").unwrap_or_default();
     let wanted = text.trim().parse().ok().filter(|count| *count >= FEWEST_PROGRAMS);
@@ -82,12 +82,12 @@ pub(crate) fn programs_in_memory() -> Limit {
     Limit { count: wanted.unwrap_or(DEFAULT_PROGRAMS), bytes: PROGRAM_BYTES }
 }
 
-/// What the results of a chunk may take on its device, if `TORCHTPU_CHUNK_BYTES` says so.
+/// The limit of the results of a chunk from `TORCHTPU_CHUNK_BYTES`, if set.
 pub(crate) fn chunk_bytes() -> Option<u64> {
     bytes_of("TORCHTPU_CHUNK_BYTES", &|name| env::var(name).ok().filter(|text| !text.is_empty()))
 }
 
-/// The bytes that a variable names; warns where it is set and names none.
+/// The number of bytes in a variable. Warns if it is set to something else.
 fn bytes_of(name: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<u64> {
     let bytes = parse_bytes(&variable(name)?);
     if bytes.is_none() {
@@ -96,7 +96,7 @@ fn bytes_of(name: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<u64
     bytes
 }
 
-/// "1000", "64K", "500M", "4G".
+/// Parses "1000", "64K", "500M", "4G".
 fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

@@ -1,4 +1,4 @@
-//! What executables depend on besides their program and options: the plugin, the devices, the processor.
+//! What executables depend on, besides program and options: the plugin, the devices, the processor.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -15,26 +15,27 @@ use crate::platform::Kind;
 /// Variables that the compilers in plugins read.
 const COMPILER_VARIABLES: [&str; 2] = ["XLA_FLAGS", "LIBTPU_INIT_ARGS"];
 
-/// Longer ones are only told apart, so that a description fits into an entry.
+/// Longer values are replaced by a digest, so that the description fits into an entry.
 const LONGEST_FLAGS: usize = 300;
 
-/// Flags among them that change nothing but where things are read and written.
+/// Flags in these variables that only set paths.
 const FLAGS_OF_PLACE: [&str; 2] = ["--xla_gpu_cuda_data_dir", "--xla_dump_to"];
 
-/// Of a processor's description, what a compiler for it may look at: on x86 and on ARM.
+/// The fields of a processor's description that compilers use, on x86 and on ARM.
 const PROCESSOR: [&str; 6] = ["vendor_id", "cpu family", "model", "CPU implementer", "CPU architecture", "CPU part"];
 const FEATURES: [&str; 2] = ["flags", "Features"];
 
-/// Device attributes that tell apart what one model name does not.
+/// Device attributes that distinguish devices with the same model name.
 const ATTRIBUTES: [&str; 3] = ["compute_capability", "core_count", "num_cores"];
 
-/// Describes what programs are compiled for: a line for each thing that executables depend on. Equal texts mean
-/// that executables can be exchanged.
+/// Describes the target of programs: one line for each thing that executables depend on. Executables can be exchanged
+/// between equal targets.
 ///
-/// `version` is that of what is beneath the plugin, which matters where that is not part of it: CUDA's.
+/// `version` is the version of the software below the plugin, such as CUDA. It is only used where the plugin does not
+/// contain that software.
 ///
 /// # Errors
-/// Where the plugin cannot be read or does not tell its devices.
+/// If the plugin cannot be read or does not list its devices.
 pub(super) fn describe(
     kind: Kind,
     plugin: &Path,
@@ -48,7 +49,7 @@ pub(super) fn describe(
     let mut text = format!("plugin {name} {}\nplatform {platform}\ndevices {devices}", digest(plugin, memory)?);
     match kind {
         Kind::Tpu => {}
-        // The code is for this processor, and cut into as many parts as there are threads.
+        // The code is for this processor and for this number of threads.
         Kind::Cpu => {
             let threads = std::thread::available_parallelism().map_or(1, usize::from);
             let _ = write!(text, "\nprocessor {}, {threads} threads", processor(&fs::read_to_string("/proc/cpuinfo")?));
@@ -73,7 +74,7 @@ pub(super) fn describe(
     Ok(text)
 }
 
-/// "4 TPU v5 lite to [1, 1, 0]": the models, and the far corner of where they are.
+/// "4 TPU v5 lite to [1, 1, 0]": the models, and the largest coordinates.
 fn devices(topology: &Topology) -> pjrt::Result<String> {
     let mut models: BTreeMap<String, usize> = BTreeMap::new();
     let mut corner: Vec<i64> = Vec::new();
@@ -103,7 +104,7 @@ fn devices(topology: &Topology) -> pjrt::Result<String> {
     Ok(models.join(", ") + &at)
 }
 
-/// What Linux says of the first processor, in short.
+/// A short form of Linux's description of the first processor.
 fn processor(cpuinfo: &str) -> String {
     let lines: Vec<(&str, &str)> = cpuinfo
         .lines()
@@ -118,8 +119,8 @@ fn processor(cpuinfo: &str) -> String {
     format!("{} with features {}", of(&PROCESSOR).join(" "), &features.to_hex()[..16])
 }
 
-/// A digest of a plugin's contents. Reading hundreds of megabytes takes a moment, so `memory`, a file, keeps
-/// it for as long as the plugin's file is the same.
+/// A digest of a plugin's contents. Reading hundreds of megabytes takes time, so the file `memory` keeps the digest
+/// while the plugin's file is unchanged.
 fn digest(plugin: &Path, memory: Option<&Path>) -> io::Result<String> {
     let file = File::open(plugin)?;
     let metadata = file.metadata()?;
@@ -141,7 +142,8 @@ fn digest(plugin: &Path, memory: Option<&Path>) -> io::Result<String> {
         let mut lines: Vec<&str> = remembered.lines().collect();
         let line = same + &digest;
         lines.push(&line);
-        // Only the last few: plugins come and go. Whoever reads half a file computes the digest again.
+        // Keeps only the last few lines, for different plugins. A reader of an incomplete file computes the digest
+        // again.
         let _ = super::disk::replace(path, lines[lines.len().saturating_sub(8)..].join("\n").as_bytes());
     }
     Ok(digest)
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_are_remembered_for_as_long_as_they_hold() {
+    fn digests_are_kept_while_the_file_is_unchanged() {
         let folder = crate::cache::disk::scratch("digest");
         let (plugin, memory) = (folder.join("plugin.so"), folder.join("memory"));
         fs::write(&plugin, "one").unwrap();

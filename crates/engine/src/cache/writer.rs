@@ -1,4 +1,4 @@
-//! Writing entries on a thread of its own: what has been compiled runs at once, and is serialized beside it.
+//! Writes entries on its own thread. A compiled program can run at once, while it is serialized.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,10 +14,10 @@ use super::entry::{About, Entry, Key};
 use super::warn;
 use crate::stats::CacheStats;
 
-/// How long a folder may take to accept what was compiled.
+/// The longest wait for the folder at the end of a process.
 const LONGEST_FINISH: Duration = Duration::from_secs(60);
 
-/// An executable to be written. Its lock goes when that is done.
+/// An executable to write. Its lock is released after that.
 pub(super) struct Job {
     pub key: Key,
     pub about: About,
@@ -27,7 +27,7 @@ pub(super) struct Job {
 
 pub(super) struct Writer {
     shared: Arc<Shared>,
-    /// The thread, once there was something to write.
+    /// The channel to the thread, once something was written.
     jobs: Mutex<Option<Sender<Job>>>,
 }
 
@@ -36,14 +36,14 @@ struct Shared {
     stats: Arc<Mutex<CacheStats>>,
     state: Mutex<State>,
     idle: Condvar,
-    /// Whether a program that cannot be serialized has been told of.
+    /// Whether the warning about a program that cannot be serialized was given.
     warned: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
     pending: usize,
-    /// Writing has failed before, and is not tried again.
+    /// Writing has failed before and is not tried again.
     broken: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What happened, in order and with its reasons: for `torch.tpu.explain`.
+//! Records what happens, in order and with reasons, for `torch.tpu.explain`.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -13,7 +13,7 @@ use crate::record::chunk::Chunk;
 pub use crate::record::reason::Reason;
 use crate::registry::instance::Instance;
 
-/// A program that ran: its operators in order, each with its caller's line.
+/// A program that ran: its operators in order, with the lines of their callers.
 pub struct ProgramInfo {
     pub operators: Vec<(Arc<str>, Line)>,
     pub inputs: usize,
@@ -25,32 +25,32 @@ pub struct Run {
     pub program: usize,
     pub placement: Placement,
     pub reason: Reason,
-    /// What made it run.
+    /// The line that caused the run.
     pub line: Line,
     /// When the host began to flush it.
     pub flushed: u64,
-    /// When the host had flushed it: it was handed over by then, or waits for its executable.
+    /// When the host had flushed it: launched, or waiting for its executable.
     pub queued: u64,
-    /// When it was handed over; zero as long as it is not.
+    /// When it was launched; zero before that.
     pub launched: u64,
-    /// When it was done; zero as long as it is not.
+    /// When it was done; zero before that.
     pub done: Arc<AtomicU64>,
 }
 
 /// A program that was not in memory.
 pub struct Compile {
     pub program: usize,
-    /// When it was asked for. Once the explanation has ended: when a thread began with it.
+    /// When it was requested. After the explanation has ended: when a thread began to compile it.
     pub at: u64,
     pub compiling: Duration,
     pub loading: Duration,
-    /// Waiting for another process that compiled it.
+    /// The wait for another process that compiled it.
     pub waiting: Duration,
     pub why: Vec<String>,
     pub line: Line,
 }
 
-/// The host waited for the device.
+/// A wait of the host for the device.
 pub struct Wait {
     pub at: u64,
     pub until: u64,
@@ -65,17 +65,17 @@ pub struct Explanation {
     pub runs: Vec<Run>,
     pub compiles: Vec<Compile>,
     pub waits: Vec<Wait>,
-    /// How many operators were called, and the time that recording them took, without flushes.
+    /// The number of operator calls, and the time to record them, without flushes.
     pub calls: u64,
     pub recording: Duration,
-    /// From the beginning of the explanation to its end.
+    /// The time from the start of the explanation to its end.
     pub elapsed: Duration,
-    /// What flushing took the threads that called operators.
+    /// The time of flushes on threads that called operators.
     pub(crate) running: Duration,
     numbers: FxHashMap<usize, usize>,
-    /// The programs themselves, so that no other program gets one of their addresses.
+    /// The programs, kept so that no other program gets the same address.
     held: Vec<Arc<Program>>,
-    /// Why calls were lowered, by their instances, as long as no program has them.
+    /// Why calls were lowered, by instance, until a program contains them.
     new_calls: FxHashMap<u32, String>,
 }
 
@@ -101,7 +101,7 @@ impl Explanation {
         self.started.elapsed().as_nanos() as u64
     }
 
-    /// Fills in what each compile took. No program is in the making.
+    /// Sets the times of each compile. No program may be compiling.
     pub(crate) fn finish_compiles(&mut self) {
         for compile in &mut self.compiles {
             let program = &self.held[compile.program];
@@ -131,7 +131,7 @@ impl Explanation {
         self.held.len() - 1
     }
 
-    /// Notes why a call had to be lowered: how it differs from the most similar call of the same operator.
+    /// Records why a call was lowered: its difference from the most similar call of the same operator.
     pub(crate) fn note_new_call<'a>(&mut self, new: &Instance, known: impl Iterator<Item = &'a Arc<Instance>>) {
         let same = known.filter(|old| old.operator == new.operator && old.id != new.id);
         let closest = same.min_by_key(|old| (differing(&old.arguments, &new.arguments), u64::MAX - old.last_use.get()));
@@ -142,7 +142,7 @@ impl Explanation {
         self.new_calls.insert(new.id, why);
     }
 
-    /// Why no program was there for a chunk.
+    /// Why there was no program for a chunk.
     pub(crate) fn why(&mut self, chunk: &Chunk, reason: Reason) -> Vec<String> {
         let mut why = Vec::new();
         for (index, node) in chunk.nodes.iter().enumerate() {
@@ -157,7 +157,7 @@ impl Explanation {
     }
 }
 
-/// How many arguments differ.
+/// The number of arguments that differ.
 fn differing(old: &[String], new: &[String]) -> usize {
     old.len().abs_diff(new.len()) + old.iter().zip(new).filter(|(old, new)| old != new).count()
 }
@@ -173,7 +173,7 @@ fn difference(old: &[String], new: &[String]) -> String {
     if changes.is_empty() { "its arguments share or lay out memory differently".into() } else { changes.join(", ") }
 }
 
-/// A wait of the host for the device that is not over.
+/// A wait of the host for the device that has not ended.
 pub(crate) struct Waiting {
     pub since: Instant,
     pub what: Reason,

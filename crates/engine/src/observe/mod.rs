@@ -1,4 +1,4 @@
-//! The observer: counters, and the explanation of what happens while a user wants one. It decides nothing.
+//! The observer: counters, the explanation, and the profile. It makes no decisions.
 
 pub mod explain;
 pub mod profile;
@@ -26,7 +26,7 @@ pub(crate) struct Observer {
     profile: Option<Box<Profile>>,
 }
 
-/// The numbers of a run, where something writes it down.
+/// The numbers of a run in the explanation and in the profile.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Noted {
     explained: Option<usize>,
@@ -46,7 +46,7 @@ impl Observer {
     }
 
     /// # Errors
-    /// While an explanation is being made.
+    /// If an explanation is in progress.
     pub fn check_idle(&self) -> Result<()> {
         match self.explanation {
             Some(_) => Err(Error::runtime("an explanation is being made already: explain() does not nest")),
@@ -54,12 +54,12 @@ impl Observer {
         }
     }
 
-    /// Begins to write down what happens.
+    /// Starts an explanation.
     pub fn begin_explaining(&mut self) {
         self.explanation = Some(Box::new(Explanation::new()));
     }
 
-    /// Ends it, and returns what happened.
+    /// Ends the explanation and returns it.
     pub fn end_explaining(&mut self) -> Option<Box<Explanation>> {
         let mut explanation = self.explanation.take()?;
         explanation.finish_compiles();
@@ -67,12 +67,12 @@ impl Observer {
         Some(explanation)
     }
 
-    /// Begins to write down what devices run. What another profile has is forgotten.
+    /// Starts a profile of what devices run. An earlier profile is dropped.
     pub fn begin_profile(&mut self) {
         self.profile = Some(Box::new(Profile::new()));
     }
 
-    /// Ends it.
+    /// Ends the profile.
     pub fn end_profile(&mut self) -> Option<Box<Profile>> {
         self.profile.take()
     }
@@ -86,14 +86,14 @@ impl Observer {
         }
     }
 
-    /// Notes a call that had to be lowered. `known` are the calls that were lowered before.
+    /// Records a call that was lowered. `known` are the calls that were lowered before.
     pub fn note_new_call<'a>(&mut self, new: &Instance, known: impl Iterator<Item = &'a Arc<Instance>>) {
         if let Some(explanation) = &mut self.explanation {
             explanation.note_new_call(new, known);
         }
     }
 
-    /// The beginning of a call, and what running programs has taken until then.
+    /// The start of a call, and the time of flushes until then.
     #[inline]
     pub fn begin_call(&self) -> Option<(Instant, Duration)> {
         self.explanation.as_ref().map(|explanation| (Instant::now(), explanation.running))
@@ -106,7 +106,7 @@ impl Observer {
         explanation.recording += begun.elapsed().saturating_sub(explanation.running - running);
     }
 
-    /// The beginning of a flush.
+    /// The start of a flush.
     pub fn begin_flush(&self) -> Option<Instant> {
         self.explanation.as_ref().map(|_| Instant::now())
     }
@@ -120,7 +120,7 @@ impl Observer {
         }
     }
 
-    /// Notes that a chunk is about to be handed over as a run of a program, which may be new.
+    /// Records that a chunk will be launched as a run of a program, which may be new.
     pub fn note_run(
         &mut self,
         chunk: &Chunk,
@@ -160,7 +160,7 @@ impl Observer {
         Some(explanation.runs.len() - 1)
     }
 
-    /// Notes that a run was handed over, at a moment.
+    /// Records when a run was launched.
     pub fn note_launch(&mut self, noted: Noted, launched: Instant, event: Option<&Arc<pjrt::Event>>) {
         if let (Some(number), Some(profile)) = (noted.profiled, &mut self.profile) {
             profile.note_launch(number, launched, event);
@@ -175,7 +175,7 @@ impl Observer {
         }
     }
 
-    /// The beginning of a wait of the host; `None` while nothing is explained.
+    /// The start of a wait of the host; `None` if there is no explanation.
     pub fn begin_wait(&self, what: Reason) -> Option<Waiting> {
         self.explanation.as_ref().map(|_| Waiting { since: Instant::now(), what, line: lines::caller() })
     }

@@ -1,4 +1,4 @@
-//! What devices run while a profiler is on.
+//! Records what devices run while a profiler is on.
 
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -13,13 +13,13 @@ use crate::placement::Placement;
 use crate::program::Program;
 use crate::record::chunk::Chunk;
 
-/// How many profiles have begun.
+/// The number of profiles that were started.
 static PROFILES: AtomicU64 = AtomicU64::new(0);
 
-/// The operators that a thread is in.
+/// The operators that a thread has entered.
 #[derive(Default)]
 struct Entered {
-    /// The profile that has numbered them.
+    /// The profile that numbered them.
     profile: u64,
     /// Their numbers, the innermost last.
     operators: Vec<u64>,
@@ -29,7 +29,7 @@ thread_local! {
     static ENTERED: RefCell<Entered> = RefCell::default();
 }
 
-/// Calls `f` with the operators that the thread has entered since the profile began. A thread that ends has none.
+/// Calls `f` with the operators that the thread has entered since the profile began. Empty while the thread ends.
 fn with_operators<T: Default>(f: impl FnOnce(&mut Vec<u64>) -> T) -> T {
     let with = |entered: &RefCell<Entered>| {
         let (entered, profile) = (&mut *entered.borrow_mut(), PROFILES.load(Relaxed));
@@ -41,12 +41,12 @@ fn with_operators<T: Default>(f: impl FnOnce(&mut Vec<u64>) -> T) -> T {
     ENTERED.try_with(with).unwrap_or_default()
 }
 
-/// Says that the thread is in an operator, which the profiler has numbered.
+/// Records that the thread enters an operator with this number of the profiler's.
 pub fn enter_operator(number: u64) {
     with_operators(|operators| operators.push(number));
 }
 
-/// Says that the thread has left the operator that it entered last.
+/// Records that the thread leaves the operator that it entered last.
 pub fn leave_operator() {
     with_operators(|operators| {
         operators.pop();
@@ -57,7 +57,7 @@ pub fn leave_operator() {
 pub struct DeviceRun {
     pub program: Arc<ProfiledProgram>,
     pub placement: Placement,
-    /// The innermost operator whose call made it run, by the profiler's number; zero if there is none.
+    /// The profiler's number of the innermost operator whose call caused the run; zero if there is none.
     pub operator: u64,
     pub begin: u64,
     pub end: u64,
@@ -65,24 +65,24 @@ pub struct DeviceRun {
 
 /// A program that ran while a profiler was on.
 pub struct ProfiledProgram {
-    /// Its operators: the first few and how many there are.
+    /// Its operators: the first few names, and the number of operators.
     pub name: String,
-    /// All of its operators with how often each is in it: "mm x 12, relu x 6".
+    /// All operators with their counts: "mm x 12, relu x 6".
     pub operators: String,
-    /// The floating point operations of a run, as the compiler reckons.
+    /// The compiler's count of floating point operations of a run.
     pub flops: Option<f64>,
-    /// The bytes that a run reads and writes, as the compiler reckons.
+    /// The compiler's count of bytes that a run reads and writes.
     pub bytes: Option<f64>,
 }
 
-/// What is known of a run while the profiler is on. Times are nanoseconds since the profile began.
+/// A run while the profiler is on. Times are nanoseconds since the profile began.
 struct Run {
     program: usize,
     placement: Placement,
     operator: u64,
-    /// When it was handed over; `None` as long as it is not.
+    /// When it was launched; `None` before that.
     launched: Option<u64>,
-    /// When it was done; zero as long as it is not.
+    /// When it was done; zero before that.
     done: Arc<AtomicU64>,
     event: Option<Arc<Event>>,
 }
@@ -90,12 +90,12 @@ struct Run {
 /// What ran since the profile began.
 pub struct Profile {
     started: Instant,
-    /// The same moment, in nanoseconds since 1970.
+    /// The start in nanoseconds since 1970.
     started_at: u64,
     runs: Vec<Run>,
-    /// The programs and their operators. They are held, so that no other program gets one of their addresses.
+    /// The programs and their operators. The programs are kept so that no other program gets the same address.
     programs: Vec<(Arc<Program>, String)>,
-    /// The programs' places in the list, by their addresses.
+    /// The index of each program in the list, by its address.
     places: FxHashMap<usize, usize>,
 }
 
@@ -112,7 +112,7 @@ impl Profile {
         }
     }
 
-    /// Notes that a chunk is about to be handed over. Returns the run's number.
+    /// Records that a chunk will be launched. Returns the run's number.
     pub(crate) fn note_run(&mut self, chunk: &Chunk, program: &Arc<Program>, placement: Placement) -> usize {
         let next = self.programs.len();
         let place = *self.places.entry(Arc::as_ptr(program) as usize).or_insert(next);
@@ -126,7 +126,7 @@ impl Profile {
         self.runs.len() - 1
     }
 
-    /// Notes that a run was handed over, at a moment.
+    /// Records when a run was launched.
     pub(crate) fn note_launch(&mut self, number: usize, launched: Instant, event: Option<&Arc<Event>>) {
         let started = self.started;
         let Some(run) = self.runs.get_mut(number) else { return };
@@ -137,14 +137,15 @@ impl Profile {
                 let done = Arc::clone(&run.done);
                 Arc::clone(event).on_ready(move |_| done.store(nanoseconds(started, Instant::now()), Relaxed));
             }
-            // The plugin does not tell of the end.
+            // The plugin does not report the end.
             None => run.done.store(nanoseconds(started, Instant::now()), Relaxed),
         }
     }
 
-    /// The runs in the order in which they were handed over. Waits until all are done.
+    /// The runs in the order of their launches. Waits until all are done.
     ///
-    /// A device works in order: a run begins when it is handed over, or when the run before it on the same device is done.
+    /// A device runs programs in order: a run begins when it is launched, or when the previous run on the same device
+    /// ends.
     pub fn finish(self) -> Vec<DeviceRun> {
         let programs: Vec<Arc<ProfiledProgram>> =
             self.programs.into_iter().map(|(program, operators)| Arc::new(describe(&program, operators))).collect();
@@ -155,11 +156,11 @@ impl Profile {
         let mut finished = Vec::with_capacity(runs.len());
         for (launched, run) in runs {
             if let Some(event) = run.event {
-                // A run that has failed is done too.
+                // A run that failed is done too.
                 let _ = event.wait();
             }
             let done = match run.done.load(Relaxed) {
-                // The callback that stores the time comes a moment after the end.
+                // The callback that stores the time runs a moment after the end.
                 0 => nanoseconds(self.started, Instant::now()),
                 done => done,
             };
@@ -183,7 +184,7 @@ fn nanoseconds(started: Instant, moment: Instant) -> u64 {
     moment.saturating_duration_since(started).as_nanos() as u64
 }
 
-/// "mm x 12, relu x 6", in the order in which they come first.
+/// "mm x 12, relu x 6", in the order of first appearance.
 fn operators_of(chunk: &Chunk) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     let mut places: FxHashMap<&str, usize> = FxHashMap::default();

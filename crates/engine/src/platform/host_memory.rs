@@ -1,15 +1,15 @@
-//! The host's memory: what there is, as the kernel tells it, and what is kept for reuse.
+//! The host's memory: its size from the kernel, and the memory that malloc keeps for reuse.
 
 use std::fs;
 use std::path::Path;
 
-/// The host's memory in bytes, free and in all: what the kernel says, or less where a control group allows less.
-/// (0, 0) where it cannot be told.
+/// The host's memory in bytes: free and total. The values are the kernel's, or those of a control group if it has a
+/// lower limit. (0, 0) if unknown.
 pub fn host_memory() -> (u64, u64) {
     memory_under(Path::new("/"))
 }
 
-/// [`host_memory`], for a file system.
+/// [`host_memory`] for the file system below `root`.
 pub(super) fn memory_under(root: &Path) -> (u64, u64) {
     let Ok(text) = fs::read_to_string(root.join("proc/meminfo")) else { return (0, 0) };
     let kilobytes = |name| field(&text, name).unwrap_or(0) * 1024;
@@ -28,15 +28,15 @@ pub(super) fn memory_under(root: &Path) -> (u64, u64) {
             continue;
         };
         let mount = root.join(mount);
-        // Each group on the way up may have a limit. In a container the path can be the host's, where only the mount
-        // itself is there to be read.
+        // Each parent group may have a limit. In a container, the path may be the host's; then only the mount itself
+        // can be read.
         let group = mount.join(path.trim_start_matches('/'));
         for group in group.ancestors().take_while(|group| group.starts_with(&mount)) {
             let number = |file| fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok();
-            // No limit is the word "max", or a number beyond all memory.
+            // No limit is written as "max", or as a number above all memory.
             let Some(limit) = number(limit).filter(|limit| *limit < total) else { continue };
             total = limit;
-            // The cache of files gives way before the limit hits.
+            // The page cache is freed before the limit is reached.
             let cache = fs::read_to_string(group.join("memory.stat")).ok().and_then(|text| field(&text, reclaimable));
             let used = number(usage).unwrap_or(0).saturating_sub(cache.unwrap_or(0));
             free = free.min(limit.saturating_sub(used));
@@ -45,17 +45,17 @@ pub(super) fn memory_under(root: &Path) -> (u64, u64) {
     (free, total)
 }
 
-/// Where the device's memory is the host's: keeps memory that buffers have given up for those of the next step. By
-/// default malloc returns it to the kernel at once, and each page that comes back costs a fault. A sixteenth of the
-/// memory is kept at most. The settings are glibc's; with another allocator, this does nothing.
+/// Keeps freed memory for the buffers of the next step, if the device's memory is the host's. By default malloc
+/// returns it to the kernel at once, and every page then costs a fault. At most a sixteenth of the memory is kept.
+/// These settings are glibc's; they have no effect on other allocators.
 pub(super) fn keep_freed_memory() {
     #[cfg(target_env = "gnu")]
     {
         const LARGEST_MMAP_THRESHOLD: i32 = 32 << 20;
-        // The arena of a thread gives up those of its heaps that are empty, unless it pads by as much as a heap has.
+        // A thread's arena frees its empty heaps unless the padding is as large as a heap.
         const HEAP: i32 = 64 << 20;
         let kept = i32::try_from(host_memory().1 / 16).unwrap_or(i32::MAX).min(1 << 30);
-        // SAFETY: both only set numbers, under the allocator's own lock.
+        // SAFETY: both only set numbers, under the allocator's lock.
         unsafe {
             libc::mallopt(libc::M_TRIM_THRESHOLD, kept);
             libc::mallopt(libc::M_TOP_PAD, HEAP);
@@ -64,16 +64,16 @@ pub(super) fn keep_freed_memory() {
     }
 }
 
-/// Gives back what [`keep_freed_memory`] has kept.
+/// Returns the memory kept by [`keep_freed_memory`] to the kernel.
 pub(crate) fn return_freed_memory() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it touches nothing but what is free, under the allocator's own lock.
+    // SAFETY: it only touches free memory, under the allocator's lock.
     unsafe {
         libc::malloc_trim(0);
     }
 }
 
-/// The number behind a name, in the kernel's files of a name and a number to a line.
+/// The number after a name, in kernel files with one name and number per line.
 fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let mut words = line.split_whitespace();

@@ -1,4 +1,4 @@
-//! What the machine has: chips, packages, variables; and what plugins need of it.
+//! The machine: chips, packages and environment variables, and the preparations for plugins.
 
 use std::env;
 use std::ffi::CString;
@@ -19,16 +19,17 @@ use crate::folders::base_folder;
 use crate::memory::MAX_DEVICES;
 use crate::mode::Mode;
 
-/// Google's vendor id on the PCI bus.
+/// Google's PCI vendor id.
 const GOOGLE: &str = "0x1ae0";
 
-/// TPU chips among Google's PCI devices: v2 and v3 share an id. Google's network cards and disks have others.
+/// The PCI device ids of TPU chips; v2 and v3 share one. Google's network cards and disks have other ids.
 const TPU_CHIPS: [&str; 7] = ["0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076"];
 
-/// What NVIDIA's driver puts up on a machine, in a container, and under WSL.
+/// Device files of NVIDIA's driver: on a machine, in a container, and under WSL.
 const NVIDIA_DEVICES: [&str; 3] = ["dev/nvidia0", "dev/nvidiactl", "dev/dxg"];
 
-/// The libraries that the CUDA plugin opens by name, below `nvidia/` in the search paths; each after those it needs.
+/// The libraries that the CUDA plugin opens by name, below `nvidia/` in the search paths, in the order of their
+/// dependencies.
 const CUDA_LIBRARIES: [(&str, &str); 12] = [
     ("cu13", "libcudart.so.13"),
     ("cu13", "libnvJitLink.so.13"),
@@ -44,9 +45,9 @@ const CUDA_LIBRARIES: [(&str, &str); 12] = [
     ("cudnn", "libcudnn.so.9"),
 ];
 
-/// What libtpu is told where there are no chips, to compile ahead of time: not to wait minutes for a metadata
-/// server; not to keep other processes out, as it must where they would share a chip; and, so that it does not
-/// complain, which host this is. What it compiles for is decided by the topology alone.
+/// Settings for libtpu without chips, to compile ahead of time: do not wait minutes for a metadata server; do not
+/// lock out other processes, which is only needed where they share a chip; and the host, to avoid a warning. Only the
+/// topology decides what is compiled for.
 const WITHOUT_CHIPS: [(&str, &str); 4] = [
     ("TPU_SKIP_MDS_QUERY", "1"),
     ("ALLOW_MULTIPLE_LIBTPU_LOAD", "1"),
@@ -54,22 +55,22 @@ const WITHOUT_CHIPS: [(&str, &str); 4] = [
     ("TPU_ACCELERATOR_TYPE", "v5litepod-1"),
 ];
 
-/// Where below a CUDA folder its mathematical functions are.
+/// The file with CUDA's mathematical functions, below a CUDA folder.
 pub(super) const LIBDEVICE: &str = "nvvm/libdevice/libdevice.10.bc";
 
-/// The most devices that the CPU plugin is asked for.
+/// The largest number of devices of the CPU plugin.
 const MAX_CPU_DEVICES: i64 = MAX_DEVICES as i64;
 
 pub(super) const EAGER_MODE: &str = "TORCHTPU_EAGER_MODE";
 const CPU_FALLBACK: &str = "TORCHTPU_CPU_FALLBACK";
 
-/// What choices depend on: tests bring their own.
+/// What the choice depends on. Tests provide their own.
 pub(super) struct Machine<'a> {
     /// Looks up an environment variable.
     pub(super) variable: &'a dyn Fn(&str) -> Option<String>,
     /// The root of the file system.
     pub(super) root: &'a Path,
-    /// Where Python packages are.
+    /// The folders of Python packages.
     pub(super) packages: &'a [PathBuf],
 }
 
@@ -80,13 +81,13 @@ impl Machine<'_> {
         action(&Machine { variable: &variable, root: Path::new("/"), packages: &packages })
     }
 
-    /// A variable; one that is empty counts as not set.
+    /// An environment variable. An empty one counts as unset.
     pub(super) fn variable(&self, name: &str) -> Option<String> {
         (self.variable)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
     }
 
-    /// `TORCHTPU_TARGET`: whose compiler programs are written for, where that is not the one that is open. So the
-    /// programs of a run on the CPU become those of a TPU, to compile ahead of time.
+    /// `TORCHTPU_TARGET`: the compiler that programs are written for, if not the open plugin's. With it a run on the
+    /// CPU gives the programs for a TPU, to be compiled ahead of time.
     pub(super) fn target(&self) -> Result<Option<Target>> {
         let Some(name) = self.variable("TORCHTPU_TARGET") else { return Ok(None) };
         target_of(&name).map(Some).ok_or_else(|| {
@@ -97,7 +98,7 @@ impl Machine<'_> {
         })
     }
 
-    /// Looks at the variables that say how operators run.
+    /// Checks the variables that control how operators run.
     pub(super) fn check_switches(&self) -> Result<()> {
         if let Some(name) = self.variable(EAGER_MODE).filter(|name| Mode::from_name(name).is_none()) {
             return Err(Error::runtime(format!("{EAGER_MODE} must be debug, strict or fused, not {name:?}")));
@@ -144,14 +145,14 @@ impl Machine<'_> {
         }
     }
 
-    /// Looks for the plugin of a kind among the packages.
+    /// Looks for the plugin of a kind in the packages.
     pub(super) fn look_for(&self, kind: Kind, reason: String, mut tried: Vec<String>) -> Result<Choice> {
         let hardware = match kind {
             Kind::Tpu => self.tpu_chips().is_some(),
             Kind::Cuda => NVIDIA_DEVICES.iter().any(|device| self.root.join(device).exists()),
             Kind::Cpu | Kind::Other => true,
         };
-        // Google's own variable for it, which others of its packages honour too.
+        // Google's variable for libtpu's path; other packages use it too.
         let named = self.variable("TPU_LIBRARY_PATH").filter(|_| kind == Kind::Tpu).map(PathBuf::from);
         for path in named.into_iter().chain(self.packages.iter().map(|folder| folder.join(kind.file()))) {
             if path.is_file() {
@@ -172,7 +173,7 @@ impl Machine<'_> {
         Err(Error::runtime(message))
     }
 
-    /// How TPU chips were seen, if they were.
+    /// A description of how TPU chips were detected; `None` if there are none.
     pub(super) fn tpu_chips(&self) -> Option<String> {
         let read = |path: PathBuf| fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
         let bus = fs::read_dir(self.root.join("sys/bus/pci/devices"));
@@ -188,11 +189,11 @@ impl Machine<'_> {
         if chips > 0 {
             return Some(format!("{chips} on the PCI bus"));
         }
-        // Google's driver puts up /dev/accel0; the kernel's class for other accelerators is the folder /dev/accel.
+        // Google's driver creates /dev/accel0. The kernel's class for other accelerators is the folder /dev/accel.
         if let Some(name) = self.numbered("dev", "accel") {
             return Some(format!("/dev/{name}"));
         }
-        // Any passed-through device is under /dev/vfio, so that counts only where the bus cannot be asked.
+        // Any passed-through device is in /dev/vfio, so this only counts if the PCI bus cannot be read.
         let name = self.numbered("dev/vfio", "").filter(|_| bus_is_hidden)?;
         Some(format!("/dev/vfio/{name}"))
     }
@@ -206,13 +207,12 @@ impl Machine<'_> {
         })
     }
 
-    /// How many processes torchrun has started on this machine, if it has.
+    /// The number of processes that torchrun started on this machine, if any.
     fn local_ranks(&self) -> Option<i64> {
         self.variable("LOCAL_WORLD_SIZE")?.parse().ok().filter(|count| (1..=MAX_CPU_DEVICES).contains(count))
     }
 
-    /// The options for a kind's client. Those that a plugin does not know are ignored by the CPU plugin,
-    /// and refused by the CUDA plugin.
+    /// The options for a kind's client. The CPU plugin ignores unknown options; the CUDA plugin refuses them.
     pub(super) fn client_options(&self, kind: Kind) -> Result<Vec<(&'static str, Value)>> {
         let bad = |name: &str, value: &str, must: &str| Error::runtime(format!("{name}={value}: it must be {must}"));
         let mut options = Vec::new();
@@ -223,7 +223,7 @@ impl Machine<'_> {
                     Ok(count @ 1..=MAX_CPU_DEVICES) => Some(count),
                     _ => return Err(bad(NAME, &text, &format!("a whole number from 1 to {MAX_CPU_DEVICES}"))),
                 },
-                // Under torchrun a script takes the device of its local rank.
+                // Under torchrun, a script uses the device of its local rank.
                 None => (kind == Kind::Cpu).then(|| self.local_ranks().unwrap_or(1)),
             };
             options.extend(count.map(|count| ("cpu_device_count", Value::Int(count))));
@@ -231,7 +231,7 @@ impl Machine<'_> {
         if kind == Kind::Cuda {
             options.push(("platform_name", Value::Str("cuda".into())));
             options.push(("allocator", Value::Str("default".into())));
-            // PyTorch may use the same GPU, so memory is taken as it is needed.
+            // PyTorch may use the same GPU, so memory is allocated on demand.
             options.push(("preallocate", Value::Bool(false)));
             const FRACTION: &str = "TORCHTPU_CUDA_MEMORY_FRACTION";
             if let Some(text) = self.variable(FRACTION) {
@@ -252,9 +252,9 @@ impl Machine<'_> {
         Ok(options)
     }
 
-    /// Does what a kind's plugin needs to be done before it is loaded. Returns the libraries that it will miss.
+    /// Prepares the process for a kind's plugin before it is loaded. Returns the libraries that were not found.
     pub(super) fn prepare(&self, kind: Kind) -> Vec<&'static str> {
-        // Plugins log where they come up, unless told to keep to what is wrong.
+        // Without this, plugins log at startup. Only warnings and errors are kept.
         self.set_default("TF_CPP_MIN_LOG_LEVEL", "1");
         if kind == Kind::Tpu && self.tpu_chips().is_none() {
             for (name, value) in WITHOUT_CHIPS {
@@ -274,28 +274,28 @@ impl Machine<'_> {
         self.load_cuda_libraries()
     }
 
-    /// Whether the user has told malloc how to go about freed memory.
+    /// Whether the user has set malloc's options for freed memory.
     fn has_malloc_settings(&self) -> bool {
         let tunables = self.variable("GLIBC_TUNABLES").unwrap_or_default();
         tunables.contains("glibc.malloc.") || self.variable("MALLOC_TRIM_THRESHOLD_").is_some()
     }
 
-    /// Sets a variable that is not set.
+    /// Sets a variable if it is not set.
     pub(super) fn set_default(&self, name: &str, value: &str) {
         if self.variable(name).is_none() {
             set_variable(name, value);
         }
     }
 
-    /// Loads NVIDIA's libraries from the packages that torch's wheel brings. The plugin opens them by
-    /// name alone, and then gets these. Those that are not there are left to the system, and returned.
+    /// Loads NVIDIA's libraries from the packages that torch's wheel depends on. The plugin opens them by name and
+    /// then gets these. Returns those that are missing; the system may have them.
     pub(super) fn load_cuda_libraries(&self) -> Vec<&'static str> {
         let load = |package: &str, library: &str| {
             let place = Path::new("nvidia").join(package).join("lib").join(library);
             self.packages.iter().any(|folder| {
                 let Ok(path) = CString::new(folder.join(&place).as_os_str().as_bytes()) else { return false };
-                // SAFETY: the path is a C string. The initializers are those of NVIDIA's libraries, as torch itself
-                // runs them. The library is never closed.
+                // SAFETY: the path is a C string. The initializers are those of NVIDIA's libraries, which torch runs
+                // as well. The library is never closed.
                 !unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) }.is_null()
             })
         };
@@ -303,7 +303,7 @@ impl Machine<'_> {
         missing.map(|(_, library)| library).collect()
     }
 
-    /// The folder to tell XLA to take `ptxas` and CUDA's mathematical functions from, where it needs telling.
+    /// The folder from which XLA should take `ptxas` and CUDA's mathematical functions, if it must be set.
     pub(super) fn cuda_data(&self) -> Option<PathBuf> {
         if self.variable("XLA_FLAGS").is_some_and(|flags| flags.contains("--xla_gpu_cuda_data_dir")) {
             return None;
@@ -312,11 +312,12 @@ impl Machine<'_> {
         if let Some(folder) = self.packages.iter().map(|folder| folder.join("nvidia/cu13")).find(has_libdevice) {
             return Some(folder);
         }
-        // XLA looks into these by itself.
+        // XLA searches these by itself.
         if ["usr/local/cuda", "opt/cuda"].map(|folder| self.root.join(folder)).iter().any(has_libdevice) {
             return None;
         }
-        // torch's wheel brings neither, but triton's does, which it needs: with other names, so links to them are made.
+        // torch's wheel contains neither, but triton's does, which it depends on. The names differ, so links are
+        // created.
         let triton = self.packages.iter().map(|folder| folder.join("triton/backends/nvidia"));
         let triton = triton.into_iter().find(|folder| folder.join("lib/libdevice.10.bc").is_file())?;
         let caches = base_folder(&|name| self.variable(name))?;
@@ -332,7 +333,8 @@ impl Machine<'_> {
     }
 }
 
-/// Makes a link, and the folders on the way to it. Links to the same are kept: another process may have made them.
+/// Creates a link and its parent folders. An existing link to the same target is kept: another process may have
+/// created it.
 fn link(target: &Path, at: &Path) -> io::Result<()> {
     fs::create_dir_all(at.parent().unwrap_or(at))?;
     match symlink(target, at) {
@@ -341,10 +343,10 @@ fn link(target: &Path, at: &Path) -> io::Result<()> {
     }
 }
 
-/// Sets a variable that a plugin reads when it is loaded, or soon after.
+/// Sets a variable that a plugin reads during or soon after loading.
 fn set_variable(name: &str, value: &str) {
-    // SAFETY: this is only sound while no other thread reads the environment outside of Rust's lock, which nobody can
-    // promise for a whole process. It is done once, before a plugin and its threads exist, and as Python's `os.environ`
-    // does it: the strings of other variables stay where they are.
+    // SAFETY: this is only sound while no other thread reads the environment without Rust's lock, which cannot be
+    // guaranteed for a whole process. It is done once, before a plugin and its threads exist, and in the way of
+    // Python's `os.environ`: the strings of other variables stay where they are.
     unsafe { env::set_var(name, value) };
 }

@@ -1,8 +1,8 @@
-//! Which PJRT plugin to open, and opening it.
+//! Chooses and opens the PJRT plugin.
 //!
-//! `TORCHTPU_PLUGIN` names a file; else `TORCHTPU_PLATFORM` names one of [`Kind::NAMED`]; else libtpu
-//! is taken where there are TPU chips, and the CPU plugin where there are none. Plugins are Python
-//! packages, looked for in the folders of [`set_search_paths`].
+//! `TORCHTPU_PLUGIN` names a file. Otherwise `TORCHTPU_PLATFORM` names one of [`Kind::NAMED`]. Otherwise libtpu is
+//! chosen if there are TPU chips, and the CPU plugin if there are none. Plugins are Python packages, found in the
+//! folders of [`set_search_paths`].
 
 mod host_memory;
 mod machine;
@@ -23,7 +23,7 @@ pub use host_memory::host_memory;
 pub(crate) use host_memory::return_freed_memory;
 use machine::Machine;
 
-/// What a plugin runs programs on.
+/// The kind of device that a plugin runs programs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// TPU chips.
@@ -32,7 +32,7 @@ pub enum Kind {
     Cpu,
     /// NVIDIA GPUs.
     Cuda,
-    /// Something that a plugin named by `TORCHTPU_PLUGIN` knows.
+    /// The device of a plugin that `TORCHTPU_PLUGIN` names.
     Other,
 }
 
@@ -40,7 +40,7 @@ impl Kind {
     /// The kinds that `TORCHTPU_PLATFORM` may name.
     pub const NAMED: [Kind; 3] = [Kind::Tpu, Kind::Cpu, Kind::Cuda];
 
-    /// The name, as in `TORCHTPU_PLATFORM`.
+    /// The name in `TORCHTPU_PLATFORM`.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Tpu => "tpu",
@@ -50,7 +50,7 @@ impl Kind {
         }
     }
 
-    /// The plugin's file below a folder of Python packages.
+    /// The plugin's file, relative to a folder of Python packages.
     fn file(self) -> &'static str {
         match self {
             Kind::Tpu => "libtpu/libtpu.so",
@@ -60,7 +60,7 @@ impl Kind {
         }
     }
 
-    /// The package that brings the plugin.
+    /// The Python package that contains the plugin.
     fn package(self) -> &'static str {
         match self {
             Kind::Tpu => "libtpu",
@@ -70,7 +70,7 @@ impl Kind {
         }
     }
 
-    /// What a plugin's file name suggests: it decides the options, before the plugin can be asked.
+    /// The kind that a plugin's file name suggests. The client's options depend on it, before the plugin is open.
     fn of_file(path: &Path) -> Kind {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         [("tpu", Kind::Tpu), ("cpu", Kind::Cpu), ("cuda", Kind::Cuda), ("gpu", Kind::Cuda)]
@@ -79,7 +79,7 @@ impl Kind {
             .unwrap_or(Kind::Other)
     }
 
-    /// What an open plugin calls its platform.
+    /// The kind for the platform name of an open plugin.
     fn of_platform(name: &str) -> Kind {
         match name.to_lowercase().as_str() {
             "tpu" => Kind::Tpu,
@@ -101,44 +101,44 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Which plugin is to be opened, and why.
+/// The plugin to open, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// What it runs on, as far as can be told without opening it.
+    /// The kind of device, as far as known before the plugin is open.
     pub kind: Kind,
     /// The shared library.
     pub path: PathBuf,
-    /// Why it is this one: `TORCHTPU_PLATFORM=cpu`, `no TPU chips were found`.
+    /// The reason for the choice: `TORCHTPU_PLATFORM=cpu`, `no TPU chips were found`.
     pub reason: String,
-    /// Everything that was looked at, in order.
+    /// Everything that was tried, in order.
     pub tried: Vec<String>,
-    /// Whether what it runs on was seen on this machine. Plugins named by their path are believed.
+    /// Whether the device was detected on this machine. Always true for plugins given by path.
     pub hardware: bool,
 }
 
 /// An open plugin and its devices.
 pub struct Platform {
-    /// What it runs on, in the plugin's own words.
+    /// The kind of device, from the plugin.
     pub kind: Kind,
     /// The shared library.
     pub path: PathBuf,
-    /// Why it is this one.
+    /// The reason for the choice.
     pub reason: String,
     /// The plugin.
     pub plugin: Plugin,
     /// Its client.
     pub client: Client,
-    /// Whose compiler programs are written for.
+    /// The compiler that programs are written for.
     pub target: Target,
     /// The client's addressable devices, in order.
     pub devices: Vec<DeviceInfo>,
 }
 
 impl Platform {
-    /// Free and total bytes of a device: what the plugin says, else the host's memory; (0, 0) where that cannot be told.
+    /// Free and total bytes of a device: the plugin's numbers, else the host's memory; (0, 0) if unknown.
     ///
     /// # Errors
-    /// Where there is no such device.
+    /// If there is no such device.
     pub fn memory(&self, device: usize) -> Result<(u64, u64)> {
         let Some(known) = self.client.addressable_devices().get(device) else {
             return Err(Error::runtime(format!("there is no device tpu:{device}")));
@@ -152,56 +152,56 @@ impl Platform {
     }
 }
 
-/// What is known of a device.
+/// Information about a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceInfo {
     /// The name to show: `TPU v6e`, `CPU (XLA)`, `NVIDIA H100 80GB HBM3`.
     pub name: String,
     /// The plugin's name for the model: `TPU v6 lite`, `cpu`.
     pub kind: String,
-    /// The number by which programs name the device, unique over all hosts.
+    /// The number of the device in programs, unique over all hosts.
     pub id: i32,
-    /// Its memory in bytes: on the CPU plugin the host's, which all devices share.
+    /// Its memory in bytes. On the CPU plugin, the host's memory, which all devices share.
     pub total_memory: Option<u64>,
-    /// What else the plugin says, such as `coords`, `core_count` or `compute_capability`.
+    /// Other attributes from the plugin, such as `coords`, `core_count` or `compute_capability`.
     pub attributes: Vec<(String, Value)>,
 }
 
 static SEARCH_PATHS: RwLock<Vec<PathBuf>> = RwLock::new(Vec::new());
 
-/// Sets the folders in which Python packages, and so plugins, are looked for: Python's `sys.path`.
+/// Sets the folders in which Python packages, and so plugins, are searched: Python's `sys.path`.
 pub fn set_search_paths(paths: Vec<PathBuf>) {
     let here = env::current_dir().unwrap_or_default();
-    // Python writes the current folder as an empty string; `join` leaves absolute paths as they are.
+    // Python writes the current folder as an empty string. `join` does not change absolute paths.
     *SEARCH_PATHS.write() = paths.into_iter().map(|path| here.join(path)).collect();
 }
 
-/// Decides which plugin to open. This opens none, and looks at a few files only.
+/// Chooses the plugin. Opens no plugin and reads only a few files.
 ///
 /// # Errors
-/// Where a variable has a value that it cannot have, or the plugin that is called for is not there.
+/// If a variable has an invalid value, or the chosen plugin is not installed.
 pub fn find() -> Result<Choice> {
     Machine::with_this(|machine| machine.choose())
 }
 
-/// The mode that `TORCHTPU_EAGER_MODE` names. One that there is not is refused when the plugin is opened.
+/// The mode in `TORCHTPU_EAGER_MODE`. An invalid name is reported when the plugin is opened.
 pub fn mode() -> Option<Mode> {
     Machine::with_this(|machine| machine.variable(machine::EAGER_MODE)).and_then(|name| Mode::from_name(&name))
 }
 
-/// Whether there is a plugin to open, and the hardware that it needs.
+/// Whether there is a plugin to open and the device that it needs.
 pub fn is_available() -> bool {
     find().is_ok_and(|choice| choice.hardware)
 }
 
-/// Opens the plugin that [`find`] decides on.
+/// Opens the plugin that [`find`] chooses.
 ///
 /// # Errors
-/// As [`find`]; where an option is wrong; and where the plugin does not load or finds no device.
+/// As [`find`]; if an option is invalid; if the plugin does not load or finds no device.
 pub fn open() -> Result<Platform> {
     Machine::with_this(|machine| {
         let choice = machine.choose()?;
-        // Variables first: what is wrong with them is told before anything is loaded.
+        // Checks variables first, so that errors in them are reported before anything is loaded.
         machine.check_switches()?;
         let options = machine.client_options(choice.kind)?;
         let target = machine.target()?;
@@ -228,7 +228,7 @@ pub fn open() -> Result<Platform> {
     })
 }
 
-/// Whose compiler programs for a platform are written for, by the name that users call it.
+/// The target of a platform, by the name that users write.
 pub fn target_of(platform: &str) -> Option<Target> {
     match platform {
         "cpu" => Some(Target::Cpu),
@@ -238,10 +238,10 @@ pub fn target_of(platform: &str) -> Option<Target> {
     }
 }
 
-/// Opens libtpu to compile ahead of time, which needs no TPU; tells its path as well.
+/// Opens libtpu to compile ahead of time, which needs no TPU. Also returns its path.
 ///
 /// # Errors
-/// Where libtpu is not installed or does not load.
+/// If libtpu is not installed or does not load.
 pub fn libtpu() -> Result<(Plugin, PathBuf)> {
     Machine::with_this(|machine| {
         let choice = machine.look_for(Kind::Tpu, "programs are compiled for a TPU".into(), Vec::new())?;
@@ -256,7 +256,7 @@ impl Choice {
         self.refuse(&format!("was chosen, but torchtpu could not {verb} it: {error}"), missing)
     }
 
-    /// The error that this plugin cannot be used, with what to do about it.
+    /// The error for a plugin that cannot be used, with what the user can do.
     fn refuse(&self, what: &str, missing: &[&str]) -> Error {
         let Choice { kind, reason, .. } = self;
         let mut message = format!("the {kind} plugin {} {what}\nIt was chosen because {reason}.", self.path.display());
@@ -300,8 +300,8 @@ impl DeviceInfo {
     }
 }
 
-/// The name to show for a model. For TPUs it is the one of Google's documentation, by which libraries
-/// know the chip's peak speed.
+/// The display name of a model. For TPUs, the name in Google's documentation, which libraries use to look up the
+/// chip's peak speed.
 fn display_name(kind: Kind, model: &str) -> String {
     match (kind, model) {
         (Kind::Cpu, _) => "CPU (XLA)".into(),

@@ -1,4 +1,4 @@
-//! Machines made of files and variables.
+//! Tests with machines made of files and variables.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,7 +8,7 @@ use super::host_memory::memory_under;
 use super::machine::LIBDEVICE;
 use super::*;
 
-/// A folder that stands for the root of a machine, with packages under `/site`.
+/// A folder that serves as the root of a machine, with packages in `/site`.
 struct Root(PathBuf);
 
 impl Root {
@@ -53,7 +53,7 @@ const CHIP: [(&str, &str); 2] =
 
 #[test]
 fn cpu_where_there_are_no_chips() {
-    // Google's network card is no TPU, and a bus that can be read is believed.
+    // Google's network card is not a TPU, and a readable PCI bus is authoritative.
     let root = Root::new(&[
         CPU,
         TPU,
@@ -120,7 +120,7 @@ fn plugins_by_path() {
 }
 
 #[test]
-fn what_was_tried_is_told() {
+fn errors_list_what_was_tried() {
     let root = Root::new(&[]);
     let message = root.refused(&[]);
     let at = |folder: &str| format!("{}: no such file", root.0.join(folder).join(Kind::Cpu.file()).display());
@@ -173,7 +173,7 @@ fn cuda_data() {
     let root = Root::new(&[triton, ("site/triton/backends/nvidia/bin/ptxas", "tool")]);
     let home = root.0.join("home");
     let home = [("HOME", home.to_str().unwrap())];
-    // A second time, the links are there.
+    // The second time, the links exist.
     for _ in 0..2 {
         let folder = root.with(&home, |machine| machine.cuda_data()).unwrap();
         assert!(folder.starts_with(root.0.join("home/.cache/torchtpu")));
@@ -212,7 +212,7 @@ fn memory() {
     assert_eq!(memory_under(&Root::new(&[]).0), (0, 0));
     assert_eq!(memory_under(&Root::new(&[meminfo]).0), (800 << 10, 1000 << 10));
 
-    // Version 2: the limit is a parent's.
+    // Version 2: the limit is in a parent group.
     let root = Root::new(&[
         meminfo,
         ("proc/self/cgroup", "0::/a/b\n"),
@@ -223,7 +223,7 @@ fn memory() {
     ]);
     assert_eq!(memory_under(&root.0), (300_000, 500_000));
 
-    // Version 1, in a container: only the mount is there.
+    // Version 1, in a container: only the mount can be read.
     let root = Root::new(&[
         meminfo,
         ("proc/self/cgroup", "4:cpu,memory:/docker/1\n0::/\n"),

@@ -1,4 +1,4 @@
-//! A chunk: the recorded graph of operators that were called and have not run.
+//! A chunk: the recorded calls that have not run.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
@@ -15,7 +15,7 @@ use crate::registry::key::CallParts;
 use crate::registry::types::Types;
 use crate::storage::{SMALL, TypeId, Value, ValueState};
 
-/// Where a node takes a parameter from.
+/// The source of a node's parameter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
     /// A value that exists before the chunk runs.
@@ -27,7 +27,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Its name in the module text.
+    /// The name in the module text.
     pub fn name(&self) -> String {
         match self {
             Source::Input(k) => format!("%i{k}"),
@@ -45,7 +45,7 @@ impl Source {
     }
 }
 
-/// A small input that is made from the host's numbers.
+/// A small input made from numbers of the host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Extra {
     Number(Number, DType),
@@ -64,37 +64,39 @@ impl Node {
     }
 }
 
-/// What an operator of a chunk demands of the data.
-pub(crate) struct Demand {
-    /// The program's answer.
+/// A check of the data that an operator of a chunk makes.
+pub(crate) struct DataCheck {
+    /// The program's result for the check.
     pub number: Arc<Value>,
     pub check: Arc<Check>,
-    /// The operator's place in the chunk.
+    /// The index of the operator in the chunk.
     pub node: usize,
 }
 
 pub(crate) struct Chunk {
-    /// Tells the marks that values carry from those of other chunks.
+    /// Distinguishes the marks of values in this chunk from those of other chunks.
     pub number: u64,
-    /// The scope whose calls it joins (see `scopes.rs`); 0 where calls of no scope are recorded.
+    /// The scope of the calls (see `scopes.rs`); 0 for calls without a scope.
     pub scope: u64,
     pub nodes: Vec<Node>,
     sources: Vec<Source>,
     pub inputs: Vec<Arc<Value>>,
     pub extras: Vec<Extra>,
-    /// The results of every node. Only storages keep them alive: those that are dead at the flush are not computed.
+    /// The results of every node. Only storages keep them alive. Results that are dropped before the flush are not
+    /// computed.
     pub outputs: Vec<Weak<Value>>,
-    /// What its operators demand of the data.
-    pub demands: Vec<Demand>,
-    /// What results, and uploads since the chunk began, take on the device if all of it is held until the chunk runs.
+    /// The checks of the data.
+    pub checks: Vec<DataCheck>,
+    /// The bytes on the device of the results, and of uploads since the chunk began, if all are kept until the chunk
+    /// runs.
     pub bytes: usize,
-    /// Instances and wiring: with the usage, the key of the program.
+    /// The instances and the sources of their parameters. Together with the usage, this is the key of the program.
     pub key: Vec<u64>,
-    /// The familiar chunk that this one has been equal to so far.
+    /// The familiar chunk that this one equals so far.
     pub familiar: Option<Arc<Familiar>>,
-    /// The familiar chunk that it was equal to at first, and the operator that differs.
+    /// The familiar chunk that this one equalled at first, and the operator where they differ.
     left: Option<(Arc<Familiar>, usize)>,
-    /// The lines of the callers, where no familiar chunk has them.
+    /// The lines of the callers, if no familiar chunk has them.
     lines: Vec<Line>,
 }
 
@@ -108,7 +110,7 @@ impl Chunk {
             inputs: Vec::new(),
             extras: Vec::new(),
             outputs: Vec::new(),
-            demands: Vec::new(),
+            checks: Vec::new(),
             bytes: 0,
             key: Vec::new(),
             familiar: None,
@@ -117,7 +119,7 @@ impl Chunk {
         }
     }
 
-    /// Empties the chunk, keeping its memory.
+    /// Empties the chunk and keeps its memory.
     pub fn reset(&mut self, number: u64) {
         self.number = number;
         self.scope = 0;
@@ -126,7 +128,7 @@ impl Chunk {
         self.inputs.clear();
         self.extras.clear();
         self.outputs.clear();
-        self.demands.clear();
+        self.checks.clear();
         self.bytes = 0;
         self.key.clear();
         self.familiar = None;
@@ -145,7 +147,7 @@ impl Chunk {
         let first_source = self.sources.len() as u32;
         for param in instance.params() {
             let source = match *param {
-                // A storage without a value never becomes a parameter.
+                // A storage without a value is never a parameter.
                 ParamSource::Storage(i) => match parts.storage(i).value() {
                     Some(value) => self.source_of(value),
                     None => continue,
@@ -160,7 +162,7 @@ impl Chunk {
         self.nodes.push(Node { instance: Arc::clone(instance), first_source, first_output: self.outputs.len() as u32 });
     }
 
-    /// The next output of the last node, as a value that waits for the flush.
+    /// The next output of the last node, as a pending value.
     pub fn add_output(&mut self, ty: TypeId) -> Arc<Value> {
         let value = Value::new(ty, ValueState::Pending { output: self.outputs.len() as u32 });
         self.outputs.push(Arc::downgrade(&value));
@@ -196,7 +198,7 @@ impl Chunk {
         &self.sources[self.nodes[node].first_source as usize..end]
     }
 
-    /// Whether the familiar chunk has the same operator here as the last one recorded. If not, it is no longer followed.
+    /// Whether the familiar chunk has the same operator at this position. If not, the chunk is no longer familiar.
     pub fn follow(&mut self, key_before: usize) -> bool {
         let Some(familiar) = &self.familiar else { return false };
         if familiar.key.get(key_before..self.key.len()) == Some(&self.key[key_before..]) {
@@ -208,12 +210,12 @@ impl Chunk {
         false
     }
 
-    /// Whether the line of the last operator's caller is not known.
+    /// Whether the line of the last operator's caller is unknown.
     pub fn lacks_line(&self) -> bool {
         self.familiar.is_none() && self.lines.len() < self.nodes.len()
     }
 
-    /// Notes the line of the last operator's caller.
+    /// Records the line of the last operator's caller.
     pub fn add_line(&mut self, line: Line) {
         self.lines.resize(self.nodes.len() - 1, Line::default());
         self.lines.push(line);
@@ -230,7 +232,7 @@ impl Chunk {
         self.line_of(node).label(&self.nodes[node].instance.operator)
     }
 
-    /// What is new about a chunk whose operators are all known.
+    /// A description of what is new about a chunk whose operators are all known.
     pub fn novelty(&self, reason: Reason) -> String {
         let count = self.nodes.len();
         match (&self.familiar, &self.left) {
@@ -246,18 +248,18 @@ impl Chunk {
         }
     }
 
-    /// XLA's flags that the user has given with a compiled graph.
+    /// XLA's flags that the user gave with a compiled graph.
     pub fn flags(&self) -> Option<&Vec<(String, pjrt::Value)>> {
         self.nodes.iter().find_map(|node| node.instance.compiled.as_ref()).map(|compiled| &compiled.options)
     }
 
-    /// Which outputs are still wanted, and which inputs nobody else can read.
+    /// Which outputs are still referenced, and which inputs can be donated.
     pub fn usage(&self, types: &Types) -> Usage {
         let live = (0..self.outputs.len() as u32).filter(|&index| self.outputs[index as usize].strong_count() > 0);
         Usage { live: live.collect(), donated: self.inputs.iter().map(|input| is_given_up(input, types)).collect() }
     }
 
-    /// A chunk of one node of this chunk, all of whose outputs are `values`.
+    /// A chunk of one node of this chunk. Its outputs are `values`.
     pub fn alone(&self, node: usize, values: &[Arc<Value>]) -> Chunk {
         let mut alone = Chunk::new(self.number);
         let instance = &self.nodes[node].instance;
@@ -285,7 +287,8 @@ impl Chunk {
     }
 }
 
-/// Whether only the chunk still holds a value, and only the value its buffer, which is large enough to be donated.
+/// Whether an input can be donated: only the chunk holds the value, only the value holds the buffer, and the buffer
+/// is large enough.
 fn is_given_up(input: &Arc<Value>, types: &Types) -> bool {
     Arc::strong_count(input) - input.holds() == 1 && input.owns_buffer() && types.get(input.ty).size_bytes() > SMALL
 }

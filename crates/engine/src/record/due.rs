@@ -1,4 +1,4 @@
-//! A chunk that is due to run because of a call: what the call shows once it has run, and how it is undone.
+//! A chunk that is due because of its last call: what the call returns after the run, and how to undo it.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use crate::error::{Error, Result};
 use crate::registry::key::CallParts;
 use crate::storage::Value;
 
-/// Why a chunk runs now, with what is known of its last call.
+/// Why a chunk runs now, and its last call.
 pub(crate) struct Due {
     pub reason: Reason,
-    /// How many fresh results the call has.
+    /// The number of fresh results of the call.
     pub fresh: usize,
     /// The storages that the call has written to, by number, with their old values.
     pub replaced: Vec<(usize, Replaced)>,
-    /// The sizes of results that the data decide.
+    /// The sizes of results that depend on the data.
     pub counts: Vec<Count>,
 }
 
-/// The old value of an argument that was written, for the case that the call fails. An input of the chunk is left to the
-/// chunk, because another reference would keep its buffer from being donated.
+/// The old value of a written argument, to restore if the call fails. An input of the chunk is stored by number,
+/// because another reference to it would prevent donation.
 pub(crate) enum Replaced {
     Input(u32),
     Value(Option<Arc<Value>>),
@@ -37,7 +37,7 @@ impl Replaced {
     }
 }
 
-/// A size of a result that the data decide.
+/// A size of a result that depends on the data.
 pub(crate) struct Count {
     pub fresh: usize,
     pub axis: usize,
@@ -45,10 +45,10 @@ pub(crate) struct Count {
 }
 
 impl Due {
-    /// Gives results the sizes that the data have decided: a storage holds the longest that they can be.
+    /// Sets the sizes of results that depend on the data. Their storages have the largest possible size.
     pub fn show_sizes(&self, outs: &mut [Out]) -> Result<()> {
         thread_local! {
-            // Read by the caller right after the call.
+            // The caller reads this directly after the call.
             static SIZES: RefCell<Vec<Vec<i64>>> = const { RefCell::new(Vec::new()) };
         }
         if self.counts.is_empty() {
@@ -65,7 +65,8 @@ impl Due {
                     return Err(Error::runtime("internal error: a counted result without dimensions"));
                 };
                 *size = count;
-                // Whoever takes all of the storage, such as a nested tensor, must get no more than the result shows.
+                // A user of the whole storage, such as a nested tensor, must get no more elements than the result
+                // has.
                 if *axis == 0 {
                     out.nbytes = sizes.iter().product::<i64>() as usize * call::tensor_dtype(out.dtype)?.size_bytes();
                 }
@@ -76,8 +77,8 @@ impl Due {
         })
     }
 
-    /// Undoes the call, which has failed: its results go, and arguments get their old values back. `inputs` are those of
-    /// the chunk, if it is what failed.
+    /// Undoes a failed call: drops its results and restores the old values of its arguments. `inputs` are the inputs
+    /// of the chunk that failed, if any.
     pub fn undo(self, parts: &CallParts, inputs: &[Arc<Value>], outs: &[Out]) {
         outs[..self.fresh].iter().for_each(Out::release);
         for (i, old) in self.replaced {

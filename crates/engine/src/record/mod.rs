@@ -1,4 +1,4 @@
-//! The recorder: the calls that have not run, as a chunk for each placement, and the decision when they run.
+//! The recorder: a chunk of calls that have not run for each placement, and when a chunk is due.
 
 pub(crate) mod chunk;
 pub(crate) mod due;
@@ -16,39 +16,39 @@ use crate::placement::Placement;
 use crate::registry::instance::{Instance, ResultPlan};
 use crate::registry::key::CallParts;
 use crate::storage::Storage;
-use chunk::{Chunk, Demand};
+use chunk::{Chunk, DataCheck};
 use due::{Count, Due, Replaced};
 use reason::Reason;
 use rhythm::Rhythm;
 use scopes::Scopes;
 
-/// A chunk of this many operators is run even when no result is needed yet.
+/// A chunk with this many operators runs even if no result is needed yet.
 const MAX_CHUNK: usize = 2048;
 
-/// The same in a scope, whose calls are to become one program: somewhere a loop that was meant to be many has to end.
+/// The limit in a scope, whose calls should become one program. It stops endless loops.
 const MAX_JOINED: usize = 32_768;
 
-/// A loop comes back to the operator that its chunk started with. A chunk of at least this many operators is run there,
-/// so that every chunk of a loop begins at the same place, and the loop settles into the same few programs.
+/// A loop returns to the operator that its chunk started with. A chunk with at least this many operators ends there,
+/// so that all chunks of a loop begin at the same call, and the loop settles on a few programs.
 const BEAT_CHUNK: usize = 64;
 
 /// When a call runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum When {
-    /// With the calls that are recorded before and after it.
+    /// Together with calls recorded before and after it.
     Later,
     /// At once.
     Now,
-    /// At once, and the chunk at hand stays as it is.
+    /// At once. The current chunk is unchanged.
     Apart,
 }
 
-/// How a call is to be recorded.
+/// How to record a call.
 pub(crate) struct Plan {
     pub when: When,
-    /// Why the chunk at hand runs first, if it does.
+    /// Why the current chunk runs first, if it does.
     pub first: Option<Reason>,
-    /// The scope that the chunk with the call belongs to.
+    /// The scope of the chunk that the call is recorded in.
     pub scope: u64,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Recorder {
     rhythms: Vec<Rhythm>,
     next_chunk: u64,
     pub scopes: Scopes,
-    /// What the results of a chunk may take on its device.
+    /// The limit of the results of a chunk in bytes.
     max_chunk_bytes: usize,
 }
 
@@ -72,7 +72,7 @@ impl Recorder {
         }
     }
 
-    /// Makes room for the devices of the plugin.
+    /// Creates chunks for the devices of the plugin.
     pub fn open(&mut self, devices: usize, max_chunk_bytes: usize) {
         self.chunks = (0..devices).map(|number| Chunk::new(number as u64)).collect();
         self.rhythms = (0..devices).map(|_| Rhythm::default()).collect();
@@ -81,7 +81,7 @@ impl Recorder {
     }
 
     /// # Errors
-    /// Where the plugin has no such device.
+    /// If the plugin has no such device.
     #[inline]
     pub fn check(&self, placement: Placement) -> Result<()> {
         match self.chunks.get(placement.device()) {
@@ -90,12 +90,12 @@ impl Recorder {
         }
     }
 
-    /// The chunk at hand.
+    /// The current chunk.
     pub fn chunk(&mut self, placement: Placement) -> Option<&mut Chunk> {
         self.chunks.get_mut(placement.device())
     }
 
-    /// Decides how a call is recorded.
+    /// Decides how to record a call.
     pub fn plan(&self, instance: &Instance, parts: &CallParts, placement: Placement, mode: Mode) -> Plan {
         let chunk = &self.chunks[placement.device()];
         let scope = self.scopes.of_caller(mode);
@@ -104,8 +104,8 @@ impl Recorder {
         if is_of_another && !parts.storages().any(Storage::is_pending) {
             return Plan { when: When::Apart, first: None, scope: 0 };
         }
-        // What takes no value, such as the zeros of an optimizer's new state, is called in the first step only: it stays
-        // out of the program, so that the first step has the program of all others.
+        // A call that takes no value, such as the zeros of an optimizer's new state, happens only in the first step.
+        // It stays out of the program, so that the first step has the same program as the others.
         if joins && !is_graph && !parts.storages().any(Storage::has_value) {
             return Plan { when: When::Apart, first: None, scope: 0 };
         }
@@ -113,7 +113,7 @@ impl Recorder {
             None => None,
             Some(_) if chunk.scope != scope => Some(Reason::CompiledGraph),
             Some(_) if joins => None,
-            // A compiled graph is one program whatever is called before and after it.
+            // A compiled graph is its own program, independent of other calls.
             Some(_) if is_graph => Some(Reason::CompiledGraph),
             Some(first) if chunk.nodes.len() >= BEAT_CHUNK && first.instance.id == instance.id => Some(Reason::Beat),
             Some(_) => None,
@@ -122,8 +122,8 @@ impl Recorder {
         Plan { when: if waits { When::Later } else { When::Now }, first, scope }
     }
 
-    /// Appends a call to the chunk of a scope. Fresh results go into `outs`, with values that are still to come. Returns
-    /// why the chunk is due, if it is: a call that does not wait always makes it so.
+    /// Appends a call to the chunk of a scope. Stores fresh results with pending values in `outs`. Returns why the
+    /// chunk is due, if it is; a call that runs at once always makes it due.
     pub fn record(
         &mut self,
         instance: &Arc<Instance>,
@@ -144,7 +144,7 @@ impl Recorder {
             chunk.familiar = self.rhythms[placement.device()].expected(&chunk.key);
         }
         if !chunk.follow(key_before) {
-            // Nobody asked for a line before the first unfamiliar operator was called: its line comes later.
+            // Lines were not requested before the first unfamiliar operator was called, so its line is added later.
             if lines::wanted() {
                 chunk.add_line(lines::caller());
             } else if has_rhythm {
@@ -171,14 +171,14 @@ impl Recorder {
                 }
                 ResultPlan::Check { check, ty } => {
                     let number = chunk.add_output(*ty);
-                    chunk.demands.push(Demand { number, check: Arc::clone(check), node: chunk.nodes.len() - 1 });
+                    chunk.checks.push(DataCheck { number, check: Arc::clone(check), node: chunk.nodes.len() - 1 });
                 }
                 ResultPlan::Count { fresh, axis, ty } => {
                     counts.push(Count { fresh: *fresh, axis: *axis, number: chunk.add_output(*ty) });
                 }
             }
         }
-        // A program may need all of its results at once, where operators that run one by one give theirs back. In a scope
+        // A program may need all of its results at once, while operators that run one by one free theirs. In a scope
         // the user has asked for one program.
         let (most, is_large) = match scope {
             0 => (MAX_CHUNK, chunk.bytes > self.max_chunk_bytes),
@@ -197,7 +197,7 @@ impl Recorder {
         Some(Due { reason, fresh, replaced, counts })
     }
 
-    /// Takes the chunk at hand to run it, unless it is empty. The next one begins.
+    /// Takes the current chunk to run it, unless it is empty. A new chunk begins.
     pub fn take(&mut self, placement: Placement, mode: Mode) -> Option<Chunk> {
         let has_rhythm = self.has_rhythm(mode);
         let slot = self.chunks.get_mut(placement.device()).filter(|chunk| !chunk.is_empty())?;
@@ -210,14 +210,14 @@ impl Recorder {
         Some(chunk)
     }
 
-    /// Empties a chunk that has run, and goes on with its memory.
+    /// Empties a chunk that has run, and reuses its memory.
     pub fn reuse(&mut self, placement: Placement, mut chunk: Chunk) {
         let slot = &mut self.chunks[placement.device()];
         chunk.reset(slot.number);
         *slot = chunk;
     }
 
-    /// Takes the chunk at hand out of the way, for [`Recorder::put_back`].
+    /// Moves the current chunk aside until [`Recorder::put_back`].
     pub fn set_aside(&mut self, placement: Placement) -> Chunk {
         let number = self.next_chunk;
         self.next_chunk += 1;
@@ -228,25 +228,25 @@ impl Recorder {
         self.chunks[placement.device()] = chunk;
     }
 
-    /// Counts an upload, whose memory the chunk at hand may hold until it has run. Returns why the chunk runs first, if it
-    /// does.
+    /// Counts an upload, whose memory the current chunk may hold until it has run. Returns why the chunk runs first,
+    /// if it does.
     pub fn upload(&mut self, placement: Placement, bytes: usize) -> Option<Reason> {
         let chunk = self.chunks.get_mut(placement.device()).filter(|chunk| !chunk.is_empty())?;
         chunk.bytes += bytes;
         match () {
             () if chunk.bytes > self.max_chunk_bytes => Some(Reason::Large),
-            // A training loop uploads a batch at the start of each step: a good place to cut.
+            // A training loop uploads a batch at the start of each step, which is a good place to end a chunk.
             () if chunk.nodes.len() >= BEAT_CHUNK => Some(Reason::Upload),
             () => None,
         }
     }
 
-    /// Whether something is recorded that was not recorded before.
+    /// Whether calls are recorded that were not recorded before.
     pub fn is_unfamiliar(&self) -> bool {
         self.chunks.iter().any(|chunk| !chunk.is_empty() && chunk.familiar.is_none())
     }
 
-    /// Whether chunks are what a loop records. Otherwise the mode makes a chunk of each call.
+    /// Whether chunks follow the rhythm of a loop. Otherwise each call is its own chunk.
     fn has_rhythm(&self, mode: Mode) -> bool {
         mode == Mode::Fused || !self.scopes.is_empty() && mode != Mode::Debug
     }

@@ -1,8 +1,8 @@
-//! Why what was recorded runs.
+//! Why recorded calls run.
 
 use std::fmt;
 
-/// Why what was recorded ran.
+/// Why recorded calls run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// Debug and Strict run each operator at once.

@@ -1,8 +1,8 @@
-//! Scopes whose calls become one program, compiled graphs included, in Strict as in Fused. In Debug each call runs by
-//! itself.
+//! Scopes: all calls in a scope become one program, including compiled graphs, in Strict and in Fused. In Debug each
+//! call runs by itself.
 //!
-//! A scope belongs to the thread that began it and to the threads on which autograd works for that thread. So callers say
-//! in which scope they are, while any is open. What other threads call meanwhile runs apart from it.
+//! A scope belongs to the thread that began it and to the autograd threads that work for it. So callers set their
+//! scope while any scope is open. Calls of other threads run apart from it.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -15,17 +15,17 @@ thread_local! {
     static CALLER: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Whether callers must say before a call in which scope they are.
+/// Whether callers must set their scope before a call.
 pub fn is_open() -> bool {
     IS_OPEN.load(Relaxed)
 }
 
-/// Says in which scope the caller of the thread's next call is; 0 is none.
+/// Sets the scope of the thread's next call; 0 for none.
 pub fn set_caller(scope: u64) {
     CALLER.set(scope);
 }
 
-/// The open scopes; one that was begun twice is there twice.
+/// The open scopes. A scope that was begun twice is listed twice.
 #[derive(Default)]
 pub(crate) struct Scopes(Vec<u64>);
 
@@ -50,7 +50,7 @@ impl Scopes {
         IS_OPEN.store(!self.0.is_empty(), Relaxed);
     }
 
-    /// The scope that the caller is in; 0 is none.
+    /// The scope of the caller; 0 for none.
     pub fn of_caller(&self, mode: Mode) -> u64 {
         if self.0.is_empty() || mode == Mode::Debug {
             return 0;

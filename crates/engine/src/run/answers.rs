@@ -7,7 +7,7 @@ use aten::Check;
 
 use crate::error::Result;
 use crate::lines::Line;
-use crate::record::chunk::{Chunk, Demand};
+use crate::record::chunk::{Chunk, DataCheck};
 use crate::storage::Value;
 
 /// From so many answers on, those that are there are looked at before others are added.
@@ -42,11 +42,11 @@ impl Answer {
 
 /// Keeps what a chunk that was handed over will answer.
 pub(crate) fn keep(kept: &mut Vec<Answer>, chunk: &mut Chunk) {
-    if chunk.demands.is_empty() {
+    if chunk.checks.is_empty() {
         return;
     }
-    let demands = std::mem::take(&mut chunk.demands);
-    let answers = demands.into_iter().map(|Demand { number, check, node }| {
+    let checks = std::mem::take(&mut chunk.checks);
+    let answers = checks.into_iter().map(|DataCheck { number, check, node }| {
         let operator = Arc::clone(&chunk.nodes[node].instance.operator);
         Answer { number, check, operator, line: chunk.line_of(node) }
     });

@@ -1,7 +1,9 @@
 //! Derivatives of gamma and beta variables with respect to their shape parameters, by implicit reparametrization
 //! (Figurnov, Mohamed and Mnih, "Implicit reparameterization gradients", 2018):
 //!
-//!     dx/da = -(∂P(a, x)/∂a) / p(a, x)
+//! ```text
+//! dx/da = -(∂P(a, x)/∂a) / p(a, x)
+//! ```
 //!
 //! P is the distribution function and p the density. The power series of P and the continued fraction of `1 - P` are
 //! differentiated term by term. Most factors of the density cancel; the functions below contain the remaining ones.
@@ -93,7 +95,9 @@ fn by_continued_fraction<'b>(a: Value<'b>, x: Value<'b>) -> Value<'b> {
 /// needs it. It uses the series of the incomplete beta function in `u = x`, or in `u = 1 - x` with the shapes
 /// exchanged, whichever does not cancel:
 ///
-///     Σ tₙ with tₙ = tₙ₋₁ · u · (total + n - 1) / (p + n)
+/// ```text
+/// Σ tₙ with tₙ = tₙ₋₁ · u · (total + n - 1) / (p + n)
+/// ```
 fn of_beta<'b>(x: Value<'b>, a: Value<'b>, total: Value<'b>) -> Value<'b> {
     let builder = x.builder();
     let epsilon = x.dtype().epsilon();

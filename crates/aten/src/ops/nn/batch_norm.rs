@@ -3,9 +3,11 @@
 //!
 //! Let x = input, g = gradient of the output, n = elements of a channel. Sums are over all elements of a channel.
 //!
-//!     forward:   x̂ = (x - mean) · rstd;  y = x̂ · weight + bias
-//!     backward:  g_bias = Σ g;  g_weight = Σ g · x̂
-//!                g_input = weight · rstd · (g - Σ g / n - x̂ · Σ g · x̂ / n)
+//! ```text
+//! forward:   x̂ = (x - mean) · rstd;  y = x̂ · weight + bias
+//! backward:  g_bias = Σ g;  g_weight = Σ g · x̂
+//!            g_input = weight · rstd · (g - Σ g / n - x̂ · Σ g · x̂ / n)
+//! ```
 
 use stablehlo::{DType, DTypes, Value};
 

@@ -4,9 +4,11 @@
 //! kernel (of weight [o, i, k]), with x = y · stride + k · dilation - padding. Each gradient is a convolution too
 //! (Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", 2016):
 //!
-//!     forward:       [n, i, x] [o, i, k] -> [n, o, y]   sum over i, k; window stride = stride, kernel dilation = dilation
-//!     input grad:    [n, o, y] [o, i, k] -> [n, i, x]   sum over o, k; y dilated by stride, k reversed
-//!     weight grad:   [n, i, x] [n, o, y] -> [o, i, k]   sum over n, y; window stride = dilation, y dilated by stride
+//! ```text
+//! forward:       [n, i, x] [o, i, k] -> [n, o, y]   sum over i, k; window stride = stride, kernel dilation = dilation
+//! input grad:    [n, o, y] [o, i, k] -> [n, i, x]   sum over o, k; y dilated by stride, k reversed
+//! weight grad:   [n, i, x] [n, o, y] -> [o, i, k]   sum over n, y; window stride = dilation, y dilated by stride
+//! ```
 //!
 //! A transposed convolution is the input gradient. The forms below are those that XLA compiles to fast code on every
 //! platform. `reverse` mirrors a kernel, because a mirrored window is not on the CPU's fast path. Depthwise

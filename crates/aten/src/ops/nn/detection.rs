@@ -92,8 +92,10 @@ fn nms<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 /// The weights of feature positions for the bins of regions. Let r = region, p = bin row, q = bin column, b = image,
 /// c = channel, h = row, w = column. Bilinear samples on a grid are separable, so pooling is two matrix products:
 ///
-///     pool:      rows [r, p, b, h] features [b, c, h, w] -> [r, p, c, w];  [r, p, c, w] columns [r, q, w] -> [r, c, p, q]
-///     gradient:  the transposed products, in reverse order
+/// ```text
+/// pool:      rows [r, p, b, h] features [b, c, h, w] -> [r, p, c, w];  [r, p, c, w] columns [r, q, w] -> [r, c, p, q]
+/// gradient:  the transposed products, in reverse order
+/// ```
 ///
 /// A feature that is not finite affects all regions of its channel.
 struct Sampling<'b> {

@@ -2,8 +2,10 @@
 //!
 //! Let x = input, g = gradient of the output times weight, mean(·) = the mean over the normalized dimensions:
 //!
-//!     layer norm:  x̂ = (x - mean(x)) · rstd;  g_input = (g - mean(g) - x̂ · mean(g · x̂)) · rstd
-//!     rms norm:    x̂ = x · rstd;              g_input = (g - x̂ · mean(g · x̂)) · rstd
+//! ```text
+//! layer norm:  x̂ = (x - mean(x)) · rstd;  g_input = (g - mean(g) - x̂ · mean(g · x̂)) · rstd
+//! rms norm:    x̂ = x · rstd;              g_input = (g - x̂ · mean(g · x̂)) · rstd
+//! ```
 //!
 //! Statistics are computed and saved in float32 for 16-bit inputs.
 

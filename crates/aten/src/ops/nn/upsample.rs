@@ -3,7 +3,9 @@
 //! Every filter is linear and separable. With W_d = the [outputs, inputs] weights of dimension d, which the program
 //! computes:
 //!
-//!     forward: y = x contracted with W_d along each d;   gradient: g contracted with W_dᵀ along each d
+//! ```text
+//! forward: y = x contracted with W_d along each d;   gradient: g contracted with W_dᵀ along each d
+//! ```
 //!
 //! A product spreads an infinity or NaN over its row. Nearest neighbours with integer factors avoid that.
 
