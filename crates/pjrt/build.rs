@@ -1,8 +1,8 @@
 //! Generates the bindings from the C header that the PJRT CPU plugin's wheel ships.
 //!
-//! Beside what bindgen makes of the header, this writes for every argument struct the size that its
-//! `struct_size` field must carry and, for every function of the table, its name and offset. So the
-//! whole C API goes through one generic call (`src/api.rs`), and nothing is filled in by hand.
+//! In addition to bindgen's output, this writes the size for the `struct_size` field of every argument struct, and
+//! the name and offset of every function of the table. So all calls of the C API go through one generic function
+//! (`src/api.rs`), and no size is written by hand.
 
 use std::env;
 use std::fmt::Write as _;
@@ -28,13 +28,13 @@ fn generate() -> Result<(), String> {
     bindings::write(&code)
 }
 
-/// Implements `Struct` for each struct with a size constant, and `Arguments` for each that belongs to a function.
+/// Implements `Struct` for each struct with a size constant, and `Arguments` for each argument struct of a function.
 fn describe_structs(header: &str) -> String {
     let functions: Vec<&str> = invocations(header, "_PJRT_API_STRUCT_FIELD(").collect();
     let mut code = String::new();
     for arguments in invocations(header, "PJRT_DEFINE_STRUCT_TRAITS(") {
         let name = arguments.split(',').next().unwrap_or_default().trim();
-        // The macro's own definition, and the two structs which carry no size.
+        // Skips the macro's own definition, and the two structs without a size.
         if name == "sname" || name.ends_with("CallbackInfo") {
             continue;
         }
@@ -46,7 +46,7 @@ fn describe_structs(header: &str) -> String {
              fn set_struct_size(&mut self) {{ self.struct_size = Self::SIZE; }}\n}}"
         )
         .expect("writing to a String");
-        // These two return nothing, so they are called by themselves.
+        // These two functions return no error, so they are called directly.
         let function = name.trim_end_matches("_Args");
         let returns_error = !matches!(function, "PJRT_Error_Destroy" | "PJRT_Error_Message");
         if functions.contains(&function) && returns_error {
@@ -63,7 +63,7 @@ fn describe_structs(header: &str) -> String {
     code
 }
 
-/// What stands between the parentheses of each use of a macro.
+/// The text in parentheses of each use of a macro.
 fn invocations<'a>(text: &'a str, opening: &'a str) -> impl Iterator<Item = &'a str> {
     text.split(opening).skip(1).filter_map(|rest| rest.split(')').next()).map(str::trim)
 }

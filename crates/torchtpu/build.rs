@@ -1,7 +1,7 @@
 //! Compiles the C++ shim in `csrc/` against an installed torch and links it into this crate's extension.
 //!
-//! torch has no stable C++ interface: the extension works with the very torch it was built against, which is
-//! `TORCHTPU_TORCH_DIR`, else the one that the Python of `PYO3_PYTHON` (or of `.venv`) would import.
+//! torch has no stable C++ interface, so the extension only works with the torch version that it was built against:
+//! the one in `TORCHTPU_TORCH_DIR`, else the one that the Python of `PYO3_PYTHON` (or of `.venv`) imports.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +20,8 @@ fn main() {
     println!("cargo:rerun-if-changed={}", torch.join("version.py").display());
     println!("cargo:rustc-env=TORCHTPU_TORCH_VERSION={}", torch_version(&torch));
 
-    // Clippy, which sets this, reads Rust and links nothing: the C++ would take longer than all that it does.
+    // Clippy, which sets this variable, only checks Rust and links nothing. Compiling the C++ would take longer than
+    // Clippy itself.
     if env::var_os("CLIPPY_ARGS").is_some() {
         return;
     }
@@ -40,13 +41,13 @@ fn main() {
         .warnings(true)
         .extra_warnings(true)
         .opt_level(if env::var("PROFILE").as_deref() == Ok("release") { 2 } else { 1 })
-        // torch's headers expand to gigabytes of debug information, which no one reads.
+        // torch's headers generate gigabytes of debug information, which is not needed.
         .debug(false)
         .flag("-fvisibility=hidden")
         .flag("-ffunction-sections")
         .flag("-fdata-sections")
         .define("_GLIBCXX_USE_CXX11_ABI", "1");
-    // As system headers, so that their warnings are not ours.
+    // Include torch's headers as system headers, to suppress their warnings.
     let include = torch.join("include");
     for directory in [include.join("torch/csrc/api/include"), include.join("kineto"), include, python_include(&python)]
     {
@@ -54,7 +55,7 @@ fn main() {
     }
     build.compile("torchtpu_csrc");
 
-    // No rpath: the Python package imports torch first, and the loader then finds these by name.
+    // No rpath: the Python package imports torch first, and the loader then finds these libraries by name.
     println!("cargo:rustc-link-search=native={}", torch.join("lib").display());
     for library in ["torch_python", "torch_cpu", "c10"] {
         println!("cargo:rustc-link-lib=dylib={library}");
@@ -70,14 +71,14 @@ fn python(root: &Path) -> PathBuf {
     if environment.exists() { environment } else { PathBuf::from("python3") }
 }
 
-/// What one line of Python prints.
+/// The output of one line of Python.
 fn ask(python: &Path, program: &str) -> Option<String> {
     let output = Command::new(python).args(["-c", program]).output().ok()?;
     let answer = String::from_utf8(output.stdout).ok()?.trim().to_owned();
     (output.status.success() && !answer.is_empty()).then_some(answer)
 }
 
-/// The directory that holds torch's `include` and `lib`, found without importing torch.
+/// The directory with torch's `include` and `lib`, found without importing torch.
 fn torch_directory(python: &Path) -> PathBuf {
     const FIND: &str = "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])";
     let found = match env::var_os("TORCHTPU_TORCH_DIR") {

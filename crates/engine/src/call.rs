@@ -113,25 +113,25 @@ impl Arg {
 
     pub fn floats(&self) -> &[f64] {
         debug_assert_eq!(self.tag, Tag::Floats);
-        // SAFETY: as above.
+        // SAFETY: see above.
         unsafe { slice_of(self.payload.p.cast(), self.length as usize) }
     }
 
     pub fn bools(&self) -> &[u8] {
         debug_assert_eq!(self.tag, Tag::Bools);
-        // SAFETY: as above.
+        // SAFETY: see above.
         unsafe { slice_of(self.payload.p.cast(), self.length as usize) }
     }
 
     pub fn string(&self) -> &[u8] {
         debug_assert_eq!(self.tag, Tag::String);
-        // SAFETY: as above.
+        // SAFETY: see above.
         unsafe { slice_of(self.payload.p.cast(), self.length as usize) }
     }
 
     pub fn list(&self) -> &[Arg] {
         debug_assert_eq!(self.tag, Tag::List);
-        // SAFETY: as above.
+        // SAFETY: see above.
         unsafe { slice_of(self.payload.p.cast(), self.length as usize) }
     }
 
@@ -207,7 +207,7 @@ unsafe fn slice_of<'a, T>(pointer: *const T, length: usize) -> &'a [T] {
     if length == 0 {
         return &[];
     }
-    // SAFETY: by the contract above.
+    // SAFETY: guaranteed by the caller.
     unsafe { slice::from_raw_parts(pointer, length) }
 }
 

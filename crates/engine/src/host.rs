@@ -43,14 +43,14 @@ impl Engine {
         let buffer = match owner {
             Some(owner) => {
                 let client = &runtime.platform.client;
-                // SAFETY: by the contract above.
+                // SAFETY: guaranteed by the caller.
                 unsafe {
                     let dtype = element_type(ty.dtype);
                     client.buffer_from_host_owned(data, dtype, &ty.dims, placement.device(), owner).map(Arc::new)?
                 }
             }
             None => {
-                // SAFETY: by the contract above.
+                // SAFETY: guaranteed by the caller.
                 let bytes = unsafe { std::slice::from_raw_parts(data, ty.size_bytes()) };
                 runtime.upload(placement, bytes, ty.dtype, &ty.dims)?
             }

@@ -1,4 +1,4 @@
-//! Programs: what chunks are compiled to.
+//! Programs: compiled chunks.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,22 +10,22 @@ use crate::run::runtime::Runtime;
 pub(crate) struct Program {
     /// The first executable. Runs wait for it.
     pub executable: Arc<Executable>,
-    /// What the program would be compiled from again, if the first executable was made quickly.
+    /// The source for compiling again, if the first executable was compiled quickly.
     pub quick: Option<Quick>,
-    /// Whether the executable was made for another program of the same text.
+    /// Whether the executable was made for another program with the same text.
     pub shares_executable: bool,
-    /// The operators in it, for messages: the first few and how many there are.
+    /// The operators in the program, for messages: the first few names, and the number of operators.
     pub operators: String,
     pub last_use: LastUse,
-    /// About what it takes in the host's memory.
+    /// Approximate size in host memory.
     pub bytes: usize,
 }
 
-/// A program that is compiled quickly at first.
+/// A program that was compiled quickly at first.
 pub(crate) struct Quick {
     source: Source,
     used: Use,
-    /// The executable that takes over.
+    /// The executable that replaces the first.
     better: OnceLock<Arc<Executable>>,
 }
 
@@ -36,7 +36,7 @@ impl Quick {
 }
 
 impl Program {
-    /// Counts a run; returns the executable that it takes.
+    /// Counts a run and returns the executable to use.
     pub fn executable_of_run(&self, runtime: &Runtime) -> &Executable {
         let Some(quick) = &self.quick else { return &self.executable };
         match quick.used.next() {
@@ -53,13 +53,13 @@ impl Program {
         &self.executable
     }
 
-    /// About what it takes in memory, the host's and the device's, as far as it is made.
+    /// Approximate size in host and device memory, as far as it has been compiled.
     pub fn bytes(&self) -> usize {
         self.bytes + self.executable.code_bytes()
     }
 }
 
-/// The outputs that are used and the inputs that are given up, by index.
+/// The outputs that are used and the inputs that are donated, by index.
 #[derive(Default)]
 pub(crate) struct Usage {
     pub live: Vec<u32>,
@@ -67,7 +67,7 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// The key of the program of a chunk that is used in this way, by the chunk's key.
+    /// The key of the program of a chunk with this usage, from the chunk's key.
     pub fn key_of(&self, chunk: &[u64]) -> Vec<u64> {
         let mut key = chunk.to_vec();
         key.push(u64::MAX);
@@ -77,7 +77,7 @@ impl Usage {
         key
     }
 
-    /// The usage as bits, where it fits.
+    /// The usage as bits, if it fits.
     pub fn key_bits(&self) -> Option<u64> {
         let outputs = self.live.last().map_or(0, |&last| last + 1);
         if outputs > 32 || self.donated.len() > 32 {

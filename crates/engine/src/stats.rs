@@ -3,51 +3,51 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What it took to make an executable.
+/// The time taken to make an executable.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Making {
     pub begun: Option<Instant>,
-    /// Whether there is an executable already, and this one is to be better.
+    /// Whether there is an executable already, which this one replaces.
     pub is_improvement: bool,
     pub compiling: Duration,
     pub loading: Duration,
-    /// Waiting for another process that compiled it.
+    /// The wait for another process that compiled it.
     pub waiting: Duration,
 }
 
 /// Counters of the compile cache.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CacheStats {
-    /// Programs asked for.
+    /// Programs requested.
     pub requests: u64,
-    /// Of those, found in this process.
+    /// Of these, found in this process.
     pub hits: u64,
-    /// Of those, loaded from disk.
+    /// Of these, loaded from disk.
     pub disk_hits: u64,
     pub load_time: Duration,
-    /// Of those, compiled.
+    /// Of these, compiled.
     pub compiles: u64,
     pub compile_time: Duration,
-    /// Programs that were compiled once more, with full effort, because they were used much.
+    /// Programs that were compiled again with full effort, because they were used much.
     pub improved: u64,
-    /// Times that another process was compiling the program, and we waited for it.
+    /// How often this process waited for another process that was compiling the program.
     pub waits: u64,
     pub wait_time: Duration,
-    /// Programs and lowered calls that had to leave memory.
+    /// Programs and lowered calls evicted from memory.
     pub evictions: u64,
-    /// Programs that had to leave the disk because this process wrote others.
+    /// Programs evicted from disk when this process wrote others.
     pub disk_evictions: u64,
 }
 
 impl CacheStats {
-    /// Adds what making an executable took.
+    /// Adds the times of making an executable.
     pub(crate) fn add(&mut self, making: &Making) {
         self.compile_time += making.compiling;
         self.load_time += making.loading;
         self.wait_time += making.waiting;
     }
 
-    /// The counters of two parts of the cache together.
+    /// The sum of the counters of two parts of the cache.
     pub(crate) fn and(self, other: CacheStats) -> CacheStats {
         CacheStats {
             requests: self.requests + other.requests,
@@ -65,16 +65,16 @@ impl CacheStats {
     }
 }
 
-/// Which operators ran, and how.
+/// Counts of operator calls, by how they ran.
 #[derive(Clone, Debug, Default)]
 pub struct OpStats {
     /// Operator calls.
     pub operators: u64,
-    /// Calls of operators that PyTorch's decompositions serve, by name.
+    /// Calls that used PyTorch's decompositions, by operator.
     pub decomposed: BTreeMap<String, u64>,
-    /// Calls that ran on the CPU because the user asked for that, by name.
+    /// Calls that ran on the CPU because the user allowed it, by operator.
     pub fallen_back: BTreeMap<String, u64>,
-    /// Arguments of graphs with bounded dimensions that the host had to pad, and results that it had to cut.
+    /// Arguments of graphs with bounded dimensions that the host padded, and results that it unpadded.
     pub padded: u64,
     pub unpadded: u64,
 }

@@ -10,7 +10,7 @@ use crate::error::{Code, Error, Result};
 use crate::event::Event;
 use crate::sys;
 
-/// An array on a device, perhaps still being computed. Dropping it frees the memory once nothing uses it.
+/// An array on a device, which may still be being computed. Dropping it frees the memory once nothing uses it.
 pub struct Buffer {
     raw: NonNull<sys::PJRT_Buffer>,
     pub(crate) client: Arc<ClientInner>,
@@ -18,21 +18,21 @@ pub struct Buffer {
 
 // SAFETY: PJRT functions may be called on a buffer from any thread.
 unsafe impl Send for Buffer {}
-// SAFETY: as above.
+// SAFETY: see above.
 unsafe impl Sync for Buffer {}
 
 impl Drop for Buffer {
     #[inline]
     fn drop(&mut self) {
         let mut arguments = sys::PJRT_Buffer_Destroy_Args { buffer: self.raw.as_ptr(), ..Struct::new() };
-        // SAFETY: the buffer is ours and not used again. There is nobody to tell of an error.
+        // SAFETY: the buffer is ours and not used again. An error cannot be reported here.
         let _ = unsafe { self.client.api.call(&mut arguments) };
     }
 }
 
 impl Buffer {
     /// # Safety
-    /// `raw` is null, or a live buffer of this client that nobody else owns.
+    /// `raw` is null, or a live buffer of this client without another owner.
     #[inline]
     pub(crate) unsafe fn from_raw(client: &Arc<ClientInner>, raw: *mut sys::PJRT_Buffer) -> Result<Self> {
         Ok(Self { raw: NonNull::new(raw).ok_or_else(|| null("PJRT_Buffer"))?, client: Arc::clone(client) })
@@ -43,13 +43,13 @@ impl Buffer {
         self.raw.as_ptr()
     }
 
-    /// Calls a function whose argument struct points to this buffer and to nothing else.
+    /// Calls a function whose argument struct contains this buffer as its only pointer.
     ///
     /// # Safety
-    /// `arguments` holds no other pointer, but for null where the header allows it.
+    /// `arguments` contains no other pointer except null pointers that the header allows.
     #[inline]
     unsafe fn call<A: Arguments>(&self, mut arguments: A) -> Result<A> {
-        // SAFETY: the buffer is live, and the caller vouches for the rest.
+        // SAFETY: the buffer is live, and the caller guarantees the rest.
         unsafe { self.client.api.call(&mut arguments) }?;
         Ok(arguments)
     }
@@ -58,42 +58,42 @@ impl Buffer {
         self.client.api
     }
 
-    /// The client whose buffer this is.
+    /// The client that owns this buffer.
     pub fn client(&self) -> Client {
         Client { inner: Arc::clone(&self.client) }
     }
 
     fn ready_event(&self) -> Result<Option<Event>> {
-        // SAFETY: the buffer is all that the struct points to.
+        // SAFETY: the buffer is the only pointer in the struct.
         let arguments =
             unsafe { self.call(sys::PJRT_Buffer_ReadyEvent_Args { buffer: self.as_raw(), ..Struct::new() }) }?;
         // SAFETY: the event is new and ours.
         Ok(unsafe { Event::from_raw(self.api(), arguments.event) })
     }
 
-    /// Blocks until the array is there.
+    /// Waits until the array is computed.
     ///
     /// # Errors
-    /// What its computation failed with. `InvalidArgument`, usually, where the buffer was donated.
+    /// The error of its computation. Usually `InvalidArgument` if the buffer was donated.
     pub fn ready(&self) -> Result<()> {
         self.ready_event()?.map_or(Ok(()), |event| event.wait())
     }
 
-    /// Whether the array is there, or its computation has failed.
+    /// Whether the array is computed, or its computation has failed.
     ///
     /// # Errors
-    /// Where the plugin cannot say.
+    /// If the plugin does not provide it.
     pub fn is_ready(&self) -> Result<bool> {
         self.ready_event()?.map_or(Ok(true), |event| event.is_ready())
     }
 
-    /// Copies the array into `out`, dense and row-major. Blocks until it is there.
+    /// Copies the array into `out`, dense and row-major. Waits until it is computed.
     ///
-    /// A plugin may disregard that row-major is asked for: the CPU plugin does, whose arrays are
-    /// row-major unless a program asks for another layout.
+    /// A plugin may ignore the requested layout. The CPU plugin does; its arrays are row-major unless a program
+    /// requests another layout.
     ///
     /// # Errors
-    /// What its computation failed with, or `InvalidArgument` where `out` is not [`Buffer::host_bytes`] long.
+    /// The error of its computation, or `InvalidArgument` where `out` is not [`Buffer::host_bytes`] long.
     pub fn to_host(&self, out: &mut [u8]) -> Result<()> {
         if self.read_in_place(out)? {
             return Ok(());
@@ -110,16 +110,16 @@ impl Buffer {
         .map(drop)
     }
 
-    /// Bytes of the array on the host, dense. Blocks only where its shape is not known before it is computed.
+    /// Bytes of the array on the host, dense. Only waits if its shape is not known before it is computed.
     ///
     /// # Errors
-    /// Where the buffer was donated, or the plugin cannot say.
+    /// If the buffer was donated, or the plugin cannot say.
     pub fn host_bytes(&self) -> Result<usize> {
         self.copy_to_host(|_| Ok(ptr::null_mut()))
     }
 
-    /// Copies memory that this process can read, without the plugin's threads: for a small array they take
-    /// some forty times as long. False, with nothing copied, where that cannot be done.
+    /// Copies memory that this process can read, without the plugin's threads, which take forty times as long for a
+    /// small array. Returns false and copies nothing if that is impossible.
     fn read_in_place(&self, out: &mut [u8]) -> Result<bool> {
         let Some(memory) = HostMemory::of(self, out.len())? else { return Ok(false) };
         // SAFETY: the memory is as long as `out`, and complete.
@@ -127,27 +127,27 @@ impl Buffer {
         Ok(true)
     }
 
-    /// Whether the array is so many bytes of this process's memory, dense and row-major, and no fewer or more.
+    /// Whether the array is in this process's memory, dense and row-major, with exactly this many bytes.
     fn is_plain_memory(&self, size: usize) -> Result<bool> {
-        // SAFETY: the buffer is all that the struct points to.
+        // SAFETY: the buffer is the only pointer in the struct.
         let on_cpu = unsafe { self.call(sys::PJRT_Buffer_IsOnCpu_Args { buffer: self.as_raw(), ..Struct::new() }) }?;
         Ok(size != 0
             && on_cpu.is_on_cpu
             && byte_size(self.element_type()?, self.raw_dims()?) == Some(size)
-            // An array whose shape only running the program settles carries its sizes too.
+            // An array whose shape is only known at run time has its sizes in its memory too.
             && self.device_bytes()? == size
             && self.is_row_major()?)
     }
 
     fn is_row_major(&self) -> Result<bool> {
-        // SAFETY: the buffer is all that the struct points to.
+        // SAFETY: the buffer is the only pointer in the struct.
         let layout =
             unsafe { self.call(sys::PJRT_Buffer_GetMemoryLayout_Args { buffer: self.as_raw(), ..Struct::new() }) }?
                 .layout;
         if layout.type_ != sys::PJRT_Buffer_MemoryLayout_Type_Tiled {
             return Ok(false);
         }
-        // SAFETY: the type says that this is the member which is set.
+        // SAFETY: the type says that this member is set.
         let tiled = unsafe { layout.__bindgen_anon_1.tiled };
         // SAFETY: the layout lives as long as the buffer.
         let minor_to_major = unsafe { slice(tiled.minor_to_major, tiled.minor_to_major_size) };
@@ -155,9 +155,9 @@ impl Buffer {
         Ok(tiled.num_tiles == 0 && descending)
     }
 
-    /// Copies to where `destination` says, given the size; null asks for the size only.
+    /// Copies to the memory that `destination` returns for the size. A null pointer only requests the size.
     fn copy_to_host(&self, destination: impl FnOnce(usize) -> Result<*mut u8>) -> Result<usize> {
-        // The device's layout may be another, so row-major is asked for: the last dimension varies fastest.
+        // The device may use another layout, so request row-major: the last dimension varies fastest.
         let rank = self.raw_dims()?.len();
         let mut inline = [0; 16];
         let mut spill;
@@ -179,7 +179,7 @@ impl Buffer {
         };
         let mut arguments =
             sys::PJRT_Buffer_ToHostBuffer_Args { src: self.as_raw(), host_layout: &mut layout, ..Struct::new() };
-        // SAFETY: the buffer and the layout are live. Without a destination, this asks for the size.
+        // SAFETY: the buffer and the layout are live. Without a destination, this requests the size.
         unsafe { self.api().call(&mut arguments) }?;
         let size = arguments.dst_size;
         let destination = destination(size)?;
@@ -187,7 +187,7 @@ impl Buffer {
             return Ok(size);
         }
         if size == 0 {
-            // There is nothing to copy, and awaiting the copy of nothing crashes some plugins.
+            // Nothing to copy. Waiting for an empty copy crashes some plugins.
             self.ready()?;
             return Ok(0);
         }
@@ -206,7 +206,7 @@ impl Buffer {
     /// # Errors
     /// `Unimplemented` where [`ElementType`] does not have it.
     pub fn element_type(&self) -> Result<ElementType> {
-        // SAFETY: the buffer is all that the struct points to.
+        // SAFETY: the buffer is the only pointer in the struct.
         let arguments =
             unsafe { self.call(sys::PJRT_Buffer_ElementType_Args { buffer: self.as_raw(), ..Struct::new() }) }?;
         ElementType::from_raw(arguments.type_).ok_or_else(|| {
@@ -219,27 +219,27 @@ impl Buffer {
     }
 
     fn raw_dims(&self) -> Result<&[i64]> {
-        // SAFETY: the buffer is all that the struct points to.
+        // SAFETY: the buffer is the only pointer in the struct.
         let arguments =
             unsafe { self.call(sys::PJRT_Buffer_Dimensions_Args { buffer: self.as_raw(), ..Struct::new() }) }?;
         // SAFETY: the dimensions live as long as the buffer.
         Ok(unsafe { slice(arguments.dims, arguments.num_dims) })
     }
 
-    /// The size of each dimension; the upper bound of those that only running the program settles.
+    /// The size of each dimension. For sizes that are only known at run time, the upper bound.
     ///
     /// # Errors
-    /// Where the plugin cannot say.
+    /// If the plugin does not provide it.
     pub fn dims(&self) -> Result<Vec<i64>> {
         self.raw_dims().map(<[i64]>::to_vec)
     }
 
-    /// The size of each dimension, of this very array. Blocks where only running the program settles it.
+    /// The actual size of each dimension. Waits if it is only known at run time.
     ///
     /// # Errors
-    /// Where the plugin cannot say.
+    /// If the plugin does not provide it.
     pub fn unpadded_dims(&self) -> Result<Vec<i64>> {
-        // SAFETY: the buffer is all that the struct points to.
+        // SAFETY: the buffer is the only pointer in the struct.
         let arguments =
             unsafe { self.call(sys::PJRT_Buffer_UnpaddedDimensions_Args { buffer: self.as_raw(), ..Struct::new() }) }?;
         // SAFETY: the dimensions live as long as the buffer.
@@ -249,27 +249,26 @@ impl Buffer {
     /// Bytes on the device, padding included.
     ///
     /// # Errors
-    /// Where the buffer was donated, or the plugin cannot say.
+    /// If the buffer was donated, or the plugin cannot say.
     pub fn device_bytes(&self) -> Result<usize> {
-        // SAFETY: the buffer is all that the struct points to.
+        // SAFETY: the buffer is the only pointer in the struct.
         let arguments =
             unsafe { self.call(sys::PJRT_Buffer_OnDeviceSizeInBytes_Args { buffer: self.as_raw(), ..Struct::new() }) }?;
         Ok(arguments.on_device_size_in_bytes)
     }
 
-    /// Whether the memory has been given away, to a program that it was donated to. A buffer that
-    /// cannot tell counts as deleted.
+    /// Whether the buffer was donated to a program. True if the plugin does not tell.
     pub fn is_deleted(&self) -> bool {
-        // SAFETY: the buffer is all that the struct points to.
+        // SAFETY: the buffer is the only pointer in the struct.
         let arguments =
             unsafe { self.call(sys::PJRT_Buffer_IsDeleted_Args { buffer: self.as_raw(), ..Struct::new() }) };
         arguments.map_or(true, |arguments| arguments.is_deleted)
     }
 
-    /// Copies to another device of this client, by its index, without waiting.
+    /// Copies to another device of this client, by its index. Does not wait.
     ///
     /// # Errors
-    /// Where there is no such device, it is the one that the buffer is on, or its memory is used up.
+    /// If there is no such device, it is the one that the buffer is on, or its memory is exhausted.
     pub fn copy_to_device(&self, device: usize) -> Result<Self> {
         let mut arguments = sys::PJRT_Buffer_CopyToDevice_Args {
             buffer: self.as_raw(),
@@ -282,38 +281,39 @@ impl Buffer {
         unsafe { Self::from_raw(&self.client, arguments.dst_buffer) }
     }
 
-    /// The address of the memory, in whatever terms the device has. It means nothing after the
-    /// buffer is dropped or donated. May block until the array is there.
+    /// The address of the memory, in the device's own terms. It is invalid after the buffer is dropped or donated.
+    /// May wait until the array is computed.
     ///
     /// # Errors
-    /// Where the plugin does not tell.
+    /// If the plugin does not tell.
     pub fn unsafe_pointer(&self) -> Result<usize> {
-        // SAFETY: the buffer is all that the struct points to.
+        // SAFETY: the buffer is the only pointer in the struct.
         let arguments =
             unsafe { self.call(sys::PJRT_Buffer_UnsafePointer_Args { buffer: self.as_raw(), ..Struct::new() }) }?;
         Ok(arguments.buffer_pointer)
     }
 }
 
-/// The memory of an array, which this process can reach and which stays where it is until this is dropped.
+/// The memory of an array that this process can access. It is not moved until this value is dropped.
 pub struct HostMemory<B: Borrow<Buffer>> {
     buffer: B,
     address: usize,
 }
 
 impl<B: Borrow<Buffer>> HostMemory<B> {
-    /// Waits until the array is there. None where it is not `size` bytes, dense and row-major, of this process's memory.
+    /// Waits until the array is computed. `None` unless it is `size` bytes of this process's memory, dense and
+    /// row-major.
     ///
     /// # Errors
-    /// What its computation failed with.
+    /// The error of its computation.
     pub fn of(buffer: B, size: usize) -> Result<Option<Self>> {
         let array = buffer.borrow();
         if !array.is_plain_memory(size).unwrap_or(false) {
             return Ok(None);
         }
         array.ready()?;
-        // A reference from outside keeps the memory where it is, even if another thread donates the buffer.
-        // SAFETY: the buffer is all that the struct points to.
+        // An external reference keeps the memory in place, even if another thread donates the buffer.
+        // SAFETY: the buffer is the only pointer in the struct.
         let pinned = unsafe {
             array.call(sys::PJRT_Buffer_IncreaseExternalReferenceCount_Args { buffer: array.as_raw(), ..Struct::new() })
         };
@@ -330,7 +330,7 @@ impl<B: Borrow<Buffer>> HostMemory<B> {
         &self.buffer
     }
 
-    /// The first byte. Who writes there must know that no program reads the array.
+    /// The first byte. The caller may only write there while no program reads the array.
     pub fn address(&self) -> *mut u8 {
         self.address as *mut u8
     }
@@ -339,7 +339,7 @@ impl<B: Borrow<Buffer>> HostMemory<B> {
 impl<B: Borrow<Buffer>> Drop for HostMemory<B> {
     fn drop(&mut self) {
         let array = self.buffer.borrow();
-        // SAFETY: the buffer is all that the struct points to, and the count was increased for this reference.
+        // SAFETY: the buffer is the only pointer in the struct, and the count was increased for this reference.
         let _ = unsafe {
             array.call(sys::PJRT_Buffer_DecreaseExternalReferenceCount_Args { buffer: array.as_raw(), ..Struct::new() })
         };

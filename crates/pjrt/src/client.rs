@@ -1,4 +1,4 @@
-//! Clients: the devices of a plugin, in use.
+//! Clients: the open devices of a plugin.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::topology::Topology;
 /// The format of programs: StableHLO, as text or as bytecode.
 const MLIR: &str = "mlir";
 
-/// A client. Clones are handles to the same one, which ends with the last handle, buffer and executable.
+/// A client. Clones refer to the same client. It ends with its last handle, buffer and executable.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) inner: Arc<ClientInner>,
@@ -30,7 +30,7 @@ pub(crate) struct ClientInner {
 
 // SAFETY: PJRT functions may be called on a client from any thread.
 unsafe impl Send for ClientInner {}
-// SAFETY: as above.
+// SAFETY: see above.
 unsafe impl Sync for ClientInner {}
 
 impl ClientInner {
@@ -47,14 +47,14 @@ impl ClientInner {
 impl Drop for ClientInner {
     fn drop(&mut self) {
         let mut arguments = sys::PJRT_Client_Destroy_Args { client: self.raw, ..Struct::new() };
-        // SAFETY: the client is ours and not used again. There is nobody to tell of an error.
+        // SAFETY: the client is ours and not used again. An error cannot be reported here.
         let _ = unsafe { self.api.call(&mut arguments) };
     }
 }
 
 impl Client {
     /// # Safety
-    /// `raw` is a live client of this plugin that nobody else owns.
+    /// `raw` is a live client of this plugin without another owner.
     pub(crate) unsafe fn from_raw(api: Api, raw: *mut sys::PJRT_Client) -> Result<Self> {
         let mut inner = ClientInner { api, raw, devices: Vec::new() };
         let mut arguments = sys::PJRT_Client_AddressableDevices_Args { client: raw, ..Struct::new() };
@@ -64,7 +64,7 @@ impl Client {
         let devices = unsafe { slice(arguments.addressable_devices, arguments.num_addressable_devices) };
         inner.devices = devices
             .iter()
-            // SAFETY: the device is the client's, which outlives the list it goes into.
+            // SAFETY: the device belongs to the client, which outlives the list.
             .map(|device| unsafe { Device::from_raw(api, *device) })
             .collect::<Result<_>>()?;
         Ok(Self { inner: Arc::new(inner) })
@@ -73,7 +73,7 @@ impl Client {
     /// The platform, such as `cpu`, `cuda` or `tpu`.
     ///
     /// # Errors
-    /// Where the plugin cannot say.
+    /// If the plugin does not provide it.
     pub fn platform_name(&self) -> Result<String> {
         let mut arguments = sys::PJRT_Client_PlatformName_Args { client: self.inner.raw, ..Struct::new() };
         // SAFETY: the client is live.
@@ -82,10 +82,10 @@ impl Client {
         Ok(unsafe { string(arguments.platform_name, arguments.platform_name_size) })
     }
 
-    /// The version of what is beneath the plugin, in its own words.
+    /// The version of the software below the plugin, as text.
     ///
     /// # Errors
-    /// Where the plugin cannot say.
+    /// If the plugin does not provide it.
     pub fn platform_version(&self) -> Result<String> {
         let mut arguments = sys::PJRT_Client_PlatformVersion_Args { client: self.inner.raw, ..Struct::new() };
         // SAFETY: the client is live.
@@ -94,10 +94,10 @@ impl Client {
         Ok(unsafe { string(arguments.platform_version, arguments.platform_version_size) })
     }
 
-    /// Which of the processes that share a job this is: 0 where it is alone.
+    /// The index of this process among the processes of a job; 0 for a single process.
     ///
     /// # Errors
-    /// Where the plugin cannot say.
+    /// If the plugin does not provide it.
     pub fn process_index(&self) -> Result<i32> {
         let mut arguments = sys::PJRT_Client_ProcessIndex_Args { client: self.inner.raw, ..Struct::new() };
         // SAFETY: the client is live.
@@ -110,10 +110,10 @@ impl Client {
         &self.inner.devices
     }
 
-    /// All devices that programs of this client may run on, those of other hosts among them.
+    /// All devices that programs of this client may run on, including those of other hosts.
     ///
     /// # Errors
-    /// Where the plugin cannot say.
+    /// If the plugin does not provide it.
     pub fn topology(&self) -> Result<Topology> {
         let mut arguments = sys::PJRT_Client_TopologyDescription_Args { client: self.inner.raw, ..Struct::new() };
         // SAFETY: the client is live.
@@ -125,7 +125,7 @@ impl Client {
     /// Compiles a StableHLO program, as text or as bytecode.
     ///
     /// # Errors
-    /// Where the program does not parse or cannot be compiled.
+    /// If the program does not parse or cannot be compiled.
     pub fn compile(&self, program: &[u8], options: &CompileOptions) -> Result<LoadedExecutable> {
         let program = mlir_program(program);
         let options = options.encode();
@@ -138,14 +138,14 @@ impl Client {
         };
         // SAFETY: the client is live, and the program and the options outlive the call.
         unsafe { self.inner.api.call(&mut arguments) }?;
-        // SAFETY: the executable is new, and this client's.
+        // SAFETY: the executable is new and belongs to this client.
         unsafe { LoadedExecutable::from_raw(&self.inner, arguments.executable) }
     }
 
-    /// Loads what [`LoadedExecutable::serialize`] or [`crate::Executable::serialize`] wrote.
+    /// Loads the bytes from [`LoadedExecutable::serialize`] or [`crate::Executable::serialize`].
     ///
     /// # Errors
-    /// Where the bytes are not those of an executable for this platform and version.
+    /// If the bytes are not those of an executable for this platform and version.
     pub fn deserialize(&self, bytes: &[u8]) -> Result<LoadedExecutable> {
         let mut arguments = sys::PJRT_Executable_DeserializeAndLoad_Args {
             client: self.inner.raw,
@@ -155,14 +155,14 @@ impl Client {
         };
         // SAFETY: the client is live, and the bytes outlive the call.
         unsafe { self.inner.api.call(&mut arguments) }?;
-        // SAFETY: the executable is new, and this client's.
+        // SAFETY: the executable is new and belongs to this client.
         unsafe { LoadedExecutable::from_raw(&self.inner, arguments.loaded_executable) }
     }
 
-    /// Copies a dense, row-major array to a device. `data` is free again when this returns.
+    /// Copies a dense, row-major array to a device. `data` may be changed after this returns.
     ///
     /// # Errors
-    /// Where `data` is not as long as `dims` and `element_type` say, there is no such device, or its memory is used up.
+    /// If `data` is not as long as `dims` and `element_type` say, there is no such device, or its memory is exhausted.
     #[inline]
     pub fn buffer_from_host(
         &self,
@@ -184,17 +184,17 @@ impl Client {
         Ok(buffer)
     }
 
-    /// Copies a dense, row-major array to a device without waiting for the copy, and drops `owner`
-    /// once the plugin is done with the memory: on one of the plugin's threads, or before this returns.
+    /// Copies a dense, row-major array to a device without waiting for the copy. Drops `owner` when the plugin no
+    /// longer needs the memory: on one of the plugin's threads, or before this returns.
     ///
-    /// `owner` must not be what keeps this client alive.
+    /// `owner` must not own this client.
     ///
     /// # Errors
-    /// Where there is no such device, or its memory is used up. `owner` is then dropped.
+    /// If there is no such device, or its memory is exhausted. `owner` is then dropped.
     ///
     /// # Safety
-    /// `data` points to as many bytes as `dims` and `element_type` say. They stay where they are, and
-    /// nobody writes to them, until `owner` is dropped.
+    /// `data` points to as many bytes as `dims` and `element_type` say. They are not moved or written to until
+    /// `owner` is dropped.
     pub unsafe fn buffer_from_host_owned(
         &self,
         data: *const u8,
@@ -204,7 +204,7 @@ impl Client {
         owner: Box<dyn Any + Send>,
     ) -> Result<Buffer> {
         let semantics = sys::PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes;
-        // SAFETY: the caller vouches for the data, which stays until the event lets go of its owner.
+        // SAFETY: the caller guarantees the data, whose owner is dropped by the event's callback.
         let (buffer, done) = unsafe { self.transfer(data, element_type, dims, device, semantics) }?;
         if let Some(done) = done {
             Arc::new(done).on_ready(move |_| drop(owner));
@@ -212,7 +212,7 @@ impl Client {
         Ok(buffer)
     }
 
-    /// A dense, row-major array on a device whose elements are not set: for a caller that writes them through
+    /// A dense, row-major array on a device with undefined elements. The caller writes them through
     /// [`crate::HostMemory`].
     ///
     /// # Errors
@@ -234,7 +234,8 @@ impl Client {
     }
 
     /// # Safety
-    /// `data` points to as many bytes as the shape says, which live and rest for as long as `semantics` needs them.
+    /// `data` points to as many bytes as the shape says. They live and do not change for as long as `semantics`
+    /// requires.
     #[inline]
     unsafe fn transfer(
         &self,
@@ -254,7 +255,7 @@ impl Client {
             device: self.inner.device(device, "PJRT_Client_BufferFromHostBuffer")?,
             ..Struct::new()
         };
-        // SAFETY: the client and the device are live, and the caller vouches for the data.
+        // SAFETY: the client and the device are live, and the caller guarantees the data.
         unsafe { self.inner.api.call(&mut arguments) }?;
         // SAFETY: both are new and ours.
         unsafe {
@@ -264,10 +265,10 @@ impl Client {
     }
 }
 
-/// The C form of a program, which borrows it.
+/// The program as a C struct that borrows it.
 pub(crate) fn mlir_program(program: &[u8]) -> sys::PJRT_Program {
     sys::PJRT_Program {
-        // Only the call for the optimized program writes here, and it is not used with this.
+        // Only the call for the optimized program writes here; it is not used with this struct.
         code: program.as_ptr().cast_mut().cast(),
         code_size: program.len(),
         format: MLIR.as_ptr().cast(),
@@ -276,13 +277,13 @@ pub(crate) fn mlir_program(program: &[u8]) -> sys::PJRT_Program {
     }
 }
 
-/// Bytes of a dense array; none where a dimension is negative or the product too large.
+/// Bytes of a dense array; `None` if a dimension is negative or the product overflows.
 #[inline]
 pub(crate) fn byte_size(element_type: ElementType, dims: &[i64]) -> Option<usize> {
     dims.iter().try_fold(element_type.size_bytes(), |size, dim| size.checked_mul(usize::try_from(*dim).ok()?))
 }
 
-/// The error for a handle that a plugin should have returned.
+/// The error for a null handle from a plugin.
 #[cold]
 pub(crate) fn null(function: &'static str) -> Error {
     Error::new(function, Code::Internal, "the plugin returned a null pointer")

@@ -5,14 +5,14 @@ use crate::error::Result;
 use crate::sys;
 use crate::value::Value;
 
-/// A device, borrowed from the client which owns it.
+/// A device, borrowed from the client that owns it.
 pub struct Device {
     api: Api,
     pub(crate) raw: *mut sys::PJRT_Device,
     description: Description,
 }
 
-/// What is known of a device, present or not.
+/// The description of a device, which need not be present.
 pub(crate) struct Description {
     api: Api,
     raw: *mut sys::PJRT_DeviceDescription,
@@ -23,9 +23,9 @@ pub(crate) struct Description {
 pub struct MemoryStats {
     /// Bytes in use now.
     pub bytes_in_use: i64,
-    /// The most bytes that were ever in use.
+    /// The largest number of bytes that were ever in use.
     pub peak_bytes_in_use: Option<i64>,
-    /// Bytes that may be allocated in all.
+    /// The limit of allocated bytes.
     pub bytes_limit: Option<i64>,
     /// Allocations so far.
     pub num_allocs: Option<i64>,
@@ -33,7 +33,7 @@ pub struct MemoryStats {
     pub largest_alloc_size: Option<i64>,
     /// Bytes of the largest free block.
     pub largest_free_block_bytes: Option<i64>,
-    /// Bytes that the allocator holds, in use or not.
+    /// Bytes that the allocator has reserved, in use or not.
     pub pool_bytes: Option<i64>,
 }
 
@@ -52,10 +52,10 @@ impl Device {
         })
     }
 
-    /// The number by which programs and device assignments name this device, unique over all hosts.
+    /// The number of this device in programs and device assignments, unique over all hosts.
     ///
     /// # Errors
-    /// Where the plugin cannot say.
+    /// If the plugin does not provide it.
     pub fn id(&self) -> Result<i32> {
         self.description.id()
     }
@@ -63,15 +63,15 @@ impl Device {
     /// The model, such as `cpu` or `TPU v5 lite`.
     ///
     /// # Errors
-    /// Where the plugin cannot say.
+    /// If the plugin does not provide it.
     pub fn kind(&self) -> Result<String> {
         self.description.kind()
     }
 
-    /// The number by which the host names this device, or -1 where that has no meaning.
+    /// The host's number of this device, or -1 if it has none.
     ///
     /// # Errors
-    /// Where the plugin cannot say.
+    /// If the plugin does not provide it.
     pub fn local_hardware_id(&self) -> Result<i32> {
         let mut arguments = sys::PJRT_Device_LocalHardwareId_Args { device: self.raw, ..Struct::new() };
         // SAFETY: the device lives as long as the client it is borrowed from.
@@ -79,10 +79,10 @@ impl Device {
         Ok(arguments.local_hardware_id)
     }
 
-    /// What else the plugin says of the device: its place in the mesh, for one.
+    /// Other attributes from the plugin, such as the position in the mesh.
     ///
     /// # Errors
-    /// Where the plugin cannot say.
+    /// If the plugin does not provide it.
     pub fn attributes(&self) -> Result<Vec<(String, Value)>> {
         self.description.attributes()
     }
@@ -90,7 +90,7 @@ impl Device {
     /// The state of the device's allocator.
     ///
     /// # Errors
-    /// `Unimplemented` where the plugin keeps no such account, as the CPU plugin does not.
+    /// `Unimplemented` if the plugin does not count memory, such as the CPU plugin.
     pub fn memory_stats(&self) -> Result<MemoryStats> {
         let mut raw = sys::PJRT_Device_MemoryStats_Args { device: self.raw, ..Struct::new() };
         // SAFETY: the device lives as long as the client it is borrowed from.
@@ -141,5 +141,5 @@ impl Description {
 
 // SAFETY: PJRT functions may be called on a device from any thread.
 unsafe impl Send for Device {}
-// SAFETY: as above.
+// SAFETY: see above.
 unsafe impl Sync for Device {}

@@ -1,4 +1,4 @@
-//! Errors, as plugins report them.
+//! Errors reported by plugins.
 
 use std::fmt;
 use std::mem::offset_of;
@@ -7,28 +7,28 @@ use std::ptr::NonNull;
 use crate::api::{Api, Struct, string};
 use crate::sys;
 
-/// What a failed call returns.
+/// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A call that failed.
+/// The error of a failed call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} ({function}: {code})")]
 pub struct Error {
-    /// The function of the C API that failed, or for which this crate refused the arguments.
+    /// The function of the C API that failed, or whose arguments this crate refused.
     pub function: &'static str,
     /// The kind of failure.
     pub code: Code,
-    /// The plugin's own words.
+    /// The plugin's message.
     pub message: String,
 }
 
 impl Error {
-    /// An error of this crate's own.
+    /// An error of this crate.
     pub(crate) fn new(function: &'static str, code: Code, message: impl Into<String>) -> Self {
         Self { function, code, message: message.into() }
     }
 
-    /// Arguments that must not reach the plugin.
+    /// Arguments that are not passed to the plugin.
     #[cold]
     pub(crate) fn invalid(function: &'static str, message: impl Into<String>) -> Self {
         Self::new(function, Code::InvalidArgument, message)
@@ -37,11 +37,11 @@ impl Error {
     /// Reads and frees a plugin's error.
     ///
     /// # Safety
-    /// `error` came from this plugin, and the caller gives up its ownership.
+    /// `error` came from this plugin, and the caller transfers its ownership.
     #[cold]
     pub(crate) unsafe fn take(api: Api, function: &'static str, error: NonNull<sys::PJRT_Error>) -> Self {
         let mut code = sys::PJRT_Error_GetCode_Args { error: error.as_ptr(), ..Struct::new() };
-        // SAFETY: the error is live. This call fails only where the table lacks it, so it does not recurse.
+        // SAFETY: the error is live. This call only fails if the table lacks it, so it does not recurse.
         let code = match unsafe { api.call(&mut code) } {
             Ok(()) => Code::from_raw(code.code),
             Err(_) => Code::Unknown,
@@ -59,7 +59,7 @@ impl Error {
         let mut destroy = sys::PJRT_Error_Destroy_Args { error: error.as_ptr(), ..Struct::new() };
         type Destroy = unsafe extern "C" fn(*mut sys::PJRT_Error_Destroy_Args);
         if let Some(call) = api.function::<Destroy>(offset_of!(sys::PJRT_Api, PJRT_Error_Destroy)) {
-            // SAFETY: the caller gave up the error, and it is not used again.
+            // SAFETY: the caller transferred the error, and it is not used again.
             unsafe { call(&mut destroy) };
         }
         Self { function, code, message }
@@ -97,35 +97,35 @@ macro_rules! codes {
 codes! {
     /// The operation was cancelled.
     Cancelled = PJRT_Error_Code_CANCELLED, "CANCELLED";
-    /// No other code fits, or the plugin gave one that this crate does not know.
+    /// No other code fits, or this crate does not know the plugin's code.
     Unknown = PJRT_Error_Code_UNKNOWN, "UNKNOWN";
-    /// The arguments are wrong whatever the state: a program that does not parse, say.
+    /// The arguments are invalid in any state, such as a program that does not parse.
     InvalidArgument = PJRT_Error_Code_INVALID_ARGUMENT, "INVALID_ARGUMENT";
-    /// The time ran out.
+    /// The deadline has passed.
     DeadlineExceeded = PJRT_Error_Code_DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED";
-    /// Something asked for does not exist.
+    /// A requested object does not exist.
     NotFound = PJRT_Error_Code_NOT_FOUND, "NOT_FOUND";
-    /// Something to be made exists.
+    /// An object to be created exists already.
     AlreadyExists = PJRT_Error_Code_ALREADY_EXISTS, "ALREADY_EXISTS";
-    /// The caller may not do this.
+    /// The caller does not have permission.
     PermissionDenied = PJRT_Error_Code_PERMISSION_DENIED, "PERMISSION_DENIED";
-    /// Device memory, usually, is used up.
+    /// A resource is exhausted, usually device memory.
     ResourceExhausted = PJRT_Error_Code_RESOURCE_EXHAUSTED, "RESOURCE_EXHAUSTED";
-    /// The state does not allow this.
+    /// The current state does not allow the operation.
     FailedPrecondition = PJRT_Error_Code_FAILED_PRECONDITION, "FAILED_PRECONDITION";
     /// The operation was aborted.
     Aborted = PJRT_Error_Code_ABORTED, "ABORTED";
     /// Past the valid range.
     OutOfRange = PJRT_Error_Code_OUT_OF_RANGE, "OUT_OF_RANGE";
-    /// The plugin does not have this.
+    /// The plugin does not implement this.
     Unimplemented = PJRT_Error_Code_UNIMPLEMENTED, "UNIMPLEMENTED";
     /// An invariant is broken.
     Internal = PJRT_Error_Code_INTERNAL, "INTERNAL";
-    /// A service, or the device, cannot be reached now.
+    /// A service or the device cannot be reached now.
     Unavailable = PJRT_Error_Code_UNAVAILABLE, "UNAVAILABLE";
     /// Data is lost or corrupt.
     DataLoss = PJRT_Error_Code_DATA_LOSS, "DATA_LOSS";
-    /// The caller is not known.
+    /// The caller is not authenticated.
     Unauthenticated = PJRT_Error_Code_UNAUTHENTICATED, "UNAUTHENTICATED";
 }
 

@@ -1,4 +1,4 @@
-//! Events: the ends of asynchronous work.
+//! Events: the completion of asynchronous work.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -10,32 +10,32 @@ use crate::api::{Api, Struct};
 use crate::error::{Error, Result};
 use crate::sys;
 
-/// The end of asynchronous work.
+/// The completion of asynchronous work.
 pub struct Event {
     api: Api,
     raw: NonNull<sys::PJRT_Event>,
 }
 
-/// What waits for an event. It keeps the event, which some plugins need until the callback has run.
+/// A callback for an event. It owns the event, because some plugins need the event until the callback has run.
 struct Waiter<F> {
     event: Arc<Event>,
     then: F,
 }
 
 impl Event {
-    /// Takes an event that a plugin returned; none where it returned null.
+    /// Wraps an event from a plugin; `None` for a null pointer.
     ///
     /// # Safety
-    /// `raw` is null, or a live event of this plugin that nobody else owns.
+    /// `raw` is null, or a live event of this plugin without another owner.
     #[inline]
     pub(crate) unsafe fn from_raw(api: Api, raw: *mut sys::PJRT_Event) -> Option<Self> {
         NonNull::new(raw).map(|raw| Self { api, raw })
     }
 
-    /// Blocks until the work is done.
+    /// Waits until the work is done.
     ///
     /// # Errors
-    /// What the work failed with.
+    /// The error of the work.
     pub fn wait(&self) -> Result<()> {
         let mut arguments = sys::PJRT_Event_Await_Args { event: self.raw.as_ptr(), ..Struct::new() };
         // SAFETY: the event is live.
@@ -45,7 +45,7 @@ impl Event {
     /// Whether the work is done, or has failed.
     ///
     /// # Errors
-    /// Where the plugin cannot say.
+    /// If the plugin does not provide it.
     pub fn is_ready(&self) -> Result<bool> {
         let mut arguments = sys::PJRT_Event_IsReady_Args { event: self.raw.as_ptr(), ..Struct::new() };
         // SAFETY: the event is live.
@@ -54,7 +54,7 @@ impl Event {
     }
 
     /// Calls `then` once, when the work is done or has failed: on one of the plugin's threads, or before this
-    /// returns. `then` should be quick, and must not own what keeps the client alive.
+    /// returns. `then` should be fast, and must not own the client.
     pub fn on_ready<F>(self: Arc<Self>, then: F)
     where
         F: FnOnce(Result<()>) + Send + 'static,
@@ -67,7 +67,7 @@ impl Event {
             user_arg: waiter.cast(),
             ..Struct::new()
         };
-        // SAFETY: the waiter keeps the event alive, and the callback takes back what it points to.
+        // SAFETY: the waiter keeps the event alive, and the callback takes back the box.
         if unsafe { api.call(&mut arguments) }.is_err() {
             // SAFETY: a callback that was not registered is never called, so the box is still ours.
             let Waiter { event, then } = *unsafe { Box::from_raw(waiter) };
@@ -76,18 +76,18 @@ impl Event {
     }
 }
 
-/// The callback that plugins call, with an error that becomes ours.
+/// The callback for plugins. It takes ownership of the error.
 unsafe extern "C" fn happened<F>(error: *mut sys::PJRT_Error, waiter: *mut c_void)
 where
     F: FnOnce(Result<()>) + Send + 'static,
 {
     // A panic must not cross the plugin's frames; the panic hook has printed it.
     let caught = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: this is the box which `on_ready` registered, and a callback is called once.
+        // SAFETY: this is the box that `on_ready` registered, and the callback is called once.
         let Waiter { event, then } = *unsafe { Box::from_raw(waiter.cast::<Waiter<F>>()) };
         let result = match NonNull::new(error) {
             None => Ok(()),
-            // SAFETY: the plugin passes ownership of the error.
+            // SAFETY: the plugin transfers ownership of the error.
             Some(error) => Err(unsafe { Error::take(event.api, "PJRT_Event_OnReady", error) }),
         };
         then(result);
@@ -106,12 +106,12 @@ impl Drop for Event {
     #[inline]
     fn drop(&mut self) {
         let mut arguments = sys::PJRT_Event_Destroy_Args { event: self.raw.as_ptr(), ..Struct::new() };
-        // SAFETY: the event is ours and not used again. There is nobody to tell of an error.
+        // SAFETY: the event is ours and not used again. An error cannot be reported here.
         let _ = unsafe { self.api.call(&mut arguments) };
     }
 }
 
 // SAFETY: PJRT functions may be called on an event from any thread.
 unsafe impl Send for Event {}
-// SAFETY: as above.
+// SAFETY: see above.
 unsafe impl Sync for Event {}

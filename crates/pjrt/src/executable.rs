@@ -1,4 +1,4 @@
-//! Executables: compiled programs, loaded on a client or not.
+//! Executables: compiled programs, which may be loaded on a client.
 
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use crate::event::Event;
 use crate::sys;
 use crate::value::Value;
 
-/// How many inputs and outputs a call can have before it allocates.
+/// The number of inputs and outputs of a call up to which it does not allocate.
 const INLINE: usize = 32;
 
-/// A compiled program that no client has loaded: made for a [`crate::Topology`], perhaps of absent
-/// devices. Serialize it, and load it with [`crate::Client::deserialize`] where there are such devices.
+/// A compiled program that is not loaded on a client. It was compiled for a [`crate::Topology`], whose devices may be
+/// absent. Serialize it, and load it with [`crate::Client::deserialize`] on a machine with such devices.
 pub struct Executable {
     api: Api,
     raw: NonNull<sys::PJRT_Executable>,
@@ -23,7 +23,7 @@ pub struct Executable {
 
 // SAFETY: PJRT functions may be called on an executable from any thread.
 unsafe impl Send for Executable {}
-// SAFETY: as above.
+// SAFETY: see above.
 unsafe impl Sync for Executable {}
 
 /// The memory that a compiled program needs on each device, in bytes.
@@ -37,61 +37,61 @@ pub struct CompiledMemoryStats {
     pub output: i64,
     /// The part of the outputs that reuses the memory of donated inputs.
     pub alias: i64,
-    /// What is needed only while the program runs.
+    /// Memory needed only while the program runs.
     pub temp: i64,
-    /// The most that is in use at any time. 0 where the plugin does not say.
+    /// The largest amount in use at any time; 0 if the plugin does not provide it.
     pub peak: i64,
 }
 
 impl Drop for Executable {
     fn drop(&mut self) {
         let mut arguments = sys::PJRT_Executable_Destroy_Args { executable: self.raw.as_ptr(), ..Struct::new() };
-        // SAFETY: the executable is ours and not used again. There is nobody to tell of an error.
+        // SAFETY: the executable is ours and not used again. An error cannot be reported here.
         let _ = unsafe { self.api.call(&mut arguments) };
     }
 }
 
 impl Executable {
     /// # Safety
-    /// `raw` is null, or a live executable of this plugin that nobody else owns.
+    /// `raw` is null, or a live executable of this plugin without another owner.
     pub(crate) unsafe fn from_raw(api: Api, raw: *mut sys::PJRT_Executable) -> Result<Self> {
         let raw = NonNull::new(raw).ok_or_else(|| null("PJRT_Executable"))?;
         Ok(Self { api, raw })
     }
 
-    /// Calls a function whose argument struct points to this executable and to nothing else.
+    /// Calls a function whose argument struct contains this executable as its only pointer.
     ///
     /// # Safety
-    /// `arguments` holds no other pointer, but for null where the header allows it.
+    /// `arguments` contains no other pointer except null pointers that the header allows.
     unsafe fn call<A: Arguments>(&self, mut arguments: A) -> Result<A> {
-        // SAFETY: the executable is live, and the caller vouches for the rest.
+        // SAFETY: the executable is live, and the caller guarantees the rest.
         unsafe { self.api.call(&mut arguments) }?;
         Ok(arguments)
     }
 
-    /// How many outputs a run has on each device.
+    /// The number of outputs of a run on each device.
     ///
     /// # Errors
-    /// Where the plugin cannot say.
+    /// If the plugin does not provide it.
     pub fn num_outputs(&self) -> Result<usize> {
-        // SAFETY: the executable is all that the struct points to.
+        // SAFETY: the executable is the only pointer in the struct.
         let arguments = unsafe {
             self.call(sys::PJRT_Executable_NumOutputs_Args { executable: self.raw.as_ptr(), ..Struct::new() })
         }?;
         Ok(arguments.num_outputs)
     }
 
-    /// The executable as bytes, for [`crate::Client::deserialize`]. Those of two compiles of the
-    /// same program may differ.
+    /// The executable as bytes, for [`crate::Client::deserialize`]. Two compilations of the same program may give
+    /// different bytes.
     ///
     /// # Errors
-    /// Where the plugin cannot serialize this.
+    /// If the plugin cannot serialize this.
     pub fn serialize(&self) -> Result<Vec<u8>> {
-        // SAFETY: the executable is all that the struct points to.
+        // SAFETY: the executable is the only pointer in the struct.
         let arguments = unsafe {
             self.call(sys::PJRT_Executable_Serialize_Args { executable: self.raw.as_ptr(), ..Struct::new() })
         }?;
-        // SAFETY: the bytes live until they are handed back below.
+        // SAFETY: the bytes live until the deleter below is called.
         let bytes = unsafe { slice(arguments.serialized_bytes.cast::<u8>(), arguments.serialized_bytes_size) }.to_vec();
         if let Some(delete) = arguments.serialized_executable_deleter {
             // SAFETY: this is the deleter for this value, called once.
@@ -100,13 +100,13 @@ impl Executable {
         Ok(bytes)
     }
 
-    /// A name that executables share only if they came of the same program, options and compiler: text
-    /// as the plugin gave it, or in hexadecimal where what it gave is not text.
+    /// An identifier that executables share only if program, options and compiler are the same: the plugin's text, or
+    /// hexadecimal if it is not text.
     ///
     /// # Errors
-    /// `Unimplemented` where the plugin makes none.
+    /// `Unimplemented` if the plugin does not provide it.
     pub fn fingerprint(&self) -> Result<String> {
-        // SAFETY: the executable is all that the struct points to.
+        // SAFETY: the executable is the only pointer in the struct.
         let arguments = unsafe {
             self.call(sys::PJRT_Executable_Fingerprint_Args { executable: self.raw.as_ptr(), ..Struct::new() })
         }?;
@@ -119,9 +119,9 @@ impl Executable {
     /// The memory that a run needs.
     ///
     /// # Errors
-    /// `Unimplemented` where the plugin does not say.
+    /// `Unimplemented` if the plugin does not provide it.
     pub fn memory_stats(&self) -> Result<CompiledMemoryStats> {
-        // SAFETY: the executable is all that the struct points to.
+        // SAFETY: the executable is the only pointer in the struct.
         let stats = unsafe {
             self.call(sys::PJRT_Executable_GetCompiledMemoryStats_Args {
                 executable: self.raw.as_ptr(),
@@ -138,12 +138,13 @@ impl Executable {
         })
     }
 
-    /// What the compiler reckons that a run costs: `flops`, `bytes accessed`, and more by platform.
+    /// The compiler's estimate of the cost of a run: `flops`, `bytes accessed`, and others that depend on the
+    /// platform.
     ///
     /// # Errors
-    /// `Unimplemented` where the plugin does not say.
+    /// `Unimplemented` if the plugin does not provide it.
     pub fn cost_analysis(&self) -> Result<Vec<(String, Value)>> {
-        // SAFETY: the executable is all that the struct points to.
+        // SAFETY: the executable is the only pointer in the struct.
         let arguments = unsafe {
             self.call(sys::PJRT_Executable_GetCostAnalysis_Args { executable: self.raw.as_ptr(), ..Struct::new() })
         }?;
@@ -161,7 +162,7 @@ fn fingerprint_text(bytes: &[u8]) -> String {
 
 /// A compiled program, ready to run on its client's devices.
 pub struct LoadedExecutable {
-    // Fields drop in this order: the client goes last.
+    // Fields are dropped in this order: the client last.
     raw: LoadedHandle,
     executable: Executable,
     num_outputs: usize,
@@ -176,20 +177,20 @@ struct LoadedHandle {
 
 // SAFETY: PJRT functions may be called on a loaded executable from any thread.
 unsafe impl Send for LoadedHandle {}
-// SAFETY: as above.
+// SAFETY: see above.
 unsafe impl Sync for LoadedHandle {}
 
 impl Drop for LoadedHandle {
     fn drop(&mut self) {
         let mut arguments = sys::PJRT_LoadedExecutable_Destroy_Args { executable: self.raw.as_ptr(), ..Struct::new() };
-        // SAFETY: the executable is ours and not used again. There is nobody to tell of an error.
+        // SAFETY: the executable is ours and not used again. An error cannot be reported here.
         let _ = unsafe { self.api.call(&mut arguments) };
     }
 }
 
 impl LoadedExecutable {
     /// # Safety
-    /// `raw` is null, or a live executable of this client that nobody else owns.
+    /// `raw` is null, or a live executable of this client without another owner.
     pub(crate) unsafe fn from_raw(client: &Arc<ClientInner>, raw: *mut sys::PJRT_LoadedExecutable) -> Result<Self> {
         let api = client.api;
         let raw = NonNull::new(raw).ok_or_else(|| null("PJRT_LoadedExecutable"))?;
@@ -203,40 +204,40 @@ impl LoadedExecutable {
         Ok(Self { num_outputs: executable.num_outputs()?, raw, executable, client: Arc::clone(client) })
     }
 
-    /// How many outputs a run has on each device.
+    /// The number of outputs of a run on each device.
     #[inline]
     pub fn num_outputs(&self) -> usize {
         self.num_outputs
     }
 
-    /// As [`Executable::serialize`].
+    /// See [`Executable::serialize`].
     ///
     /// # Errors
-    /// Where the plugin cannot serialize this.
+    /// If the plugin cannot serialize this.
     pub fn serialize(&self) -> Result<Vec<u8>> {
         self.executable.serialize()
     }
 
-    /// As [`Executable::memory_stats`].
+    /// See [`Executable::memory_stats`].
     ///
     /// # Errors
-    /// `Unimplemented` where the plugin does not say.
+    /// `Unimplemented` if the plugin does not provide it.
     pub fn memory_stats(&self) -> Result<CompiledMemoryStats> {
         self.executable.memory_stats()
     }
 
-    /// As [`Executable::cost_analysis`].
+    /// See [`Executable::cost_analysis`].
     ///
     /// # Errors
-    /// `Unimplemented` where the plugin does not say.
+    /// `Unimplemented` if the plugin does not provide it.
     pub fn cost_analysis(&self) -> Result<Vec<(String, Value)>> {
         self.executable.cost_analysis()
     }
 
-    /// As [`Executable::fingerprint`].
+    /// See [`Executable::fingerprint`].
     ///
     /// # Errors
-    /// `Unimplemented` where the plugin makes none.
+    /// `Unimplemented` if the plugin does not provide it.
     pub fn fingerprint(&self) -> Result<String> {
         match self.executable.fingerprint() {
             Err(error) if error.code == Code::Unimplemented => self.loaded_fingerprint(),
@@ -244,7 +245,7 @@ impl LoadedExecutable {
         }
     }
 
-    /// The older function, which some plugins have alone.
+    /// Calls the older function, which is the only one of some plugins.
     fn loaded_fingerprint(&self) -> Result<String> {
         let mut arguments =
             sys::PJRT_LoadedExecutable_Fingerprint_Args { executable: self.raw.raw.as_ptr(), ..Struct::new() };
@@ -256,19 +257,19 @@ impl LoadedExecutable {
         }))
     }
 
-    /// Starts a run on one device, by its index, and puts its results into `outputs`, in place of
-    /// what was there. It does not wait: a failure while the program runs shows in the outputs, and in
-    /// the event that is returned, which tells of the end of the run (where the plugin has one).
+    /// Starts a run on one device, by its index, and replaces the contents of `outputs` by its results. It does not
+    /// wait. An error at run time is reported by the outputs and by the returned event, which marks the end of the
+    /// run (if the plugin provides it).
     ///
-    /// Inputs that the program marks as donated (`jax.buffer_donor`, `tf.aliasing_output`) are
-    /// deleted by this, except those whose indices are in `non_donatable`.
+    /// Inputs that the program marks as donated (`jax.buffer_donor`, `tf.aliasing_output`) are deleted, except those
+    /// whose indices are in `non_donatable`.
     ///
     /// A portable program runs on any device. A program of several replicas or partitions must be
     /// started on each of its devices, from one thread or several.
     ///
     /// # Errors
-    /// Where the inputs do not fit the program or its device, one of them was donated before, or
-    /// device memory is used up.
+    /// If the inputs do not fit the program or its device, one of them was donated before, or
+    /// device memory is exhausted.
     #[inline]
     pub fn execute(
         &self,

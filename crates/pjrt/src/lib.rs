@@ -22,9 +22,9 @@
 //! # }
 //! ```
 //!
-//! Everything is `Send + Sync`. Execution is asynchronous: a program that fails while it runs says
-//! so where its outputs are awaited. Buffers and executables keep their client alive; plugins are
-//! never unloaded. Devices are named by their index in [`Client::addressable_devices`].
+//! All types are `Send + Sync`. Execution is asynchronous: an error at run time is reported when the outputs are
+//! awaited. Buffers and executables keep their client alive. Plugins are never unloaded. Devices are identified by
+//! their index in [`Client::addressable_devices`].
 
 mod api;
 mod buffer;

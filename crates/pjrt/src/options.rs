@@ -1,19 +1,19 @@
-//! Compile options, which plugins take as a serialized `xla.CompileOptionsProto`.
+//! Compile options, as a serialized `xla.CompileOptionsProto`.
 
 use crate::value::Value;
 
 /// How to compile a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompileOptions {
-    /// Copies of the program that run side by side, each on its own data.
+    /// Replicas of the program that run in parallel, each on its own data.
     pub num_replicas: i64,
-    /// Parts that the compiler divides the program into, by the shardings it is annotated with.
+    /// Partitions of the program, by its sharding annotations.
     pub num_partitions: i64,
-    /// The device to compile for, or -1 for none in particular.
+    /// The device to compile for, or -1 for any.
     pub device_ordinal: i64,
     /// Whether one executable runs on any device. Only for one replica and one partition.
     pub portable: bool,
-    /// Global ids of the devices, replica by replica, each with its partitions; the plugin's own choice where empty.
+    /// Global ids of the devices, ordered by replica and then partition. If empty, the plugin chooses.
     pub device_assignment: Vec<i64>,
     /// XLA's flags for this program alone, by name: `("xla_cpu_enable_fast_math", Value::Bool(true))`.
     /// Lists are not allowed.
@@ -35,12 +35,12 @@ impl Default for CompileOptions {
 }
 
 impl CompileOptions {
-    /// A program that runs as so many replicas at once, which may communicate.
+    /// A program with this many replicas, which may communicate.
     pub fn replicated(num_replicas: i64) -> Self {
         Self { num_replicas, portable: num_replicas == 1, ..Self::default() }
     }
 
-    /// The serialized `CompileOptionsProto`. Equal options give equal bytes, so that it may be part of a cache's key.
+    /// The serialized `CompileOptionsProto`. Equal options give equal bytes, so it can be part of a cache key.
     pub fn encode(&self) -> Vec<u8> {
         let mut build = Message::default();
         build.int(1, self.device_ordinal);
@@ -92,7 +92,7 @@ impl CompileOptions {
     }
 }
 
-/// A protobuf message being written: fields of three kinds are all that the options need.
+/// A protobuf message being written, with the three kinds of fields that the options need.
 #[derive(Default)]
 struct Message(Vec<u8>);
 

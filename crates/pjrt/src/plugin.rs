@@ -11,7 +11,7 @@ use crate::sys;
 use crate::topology::Topology;
 use crate::value::Value;
 
-/// The oldest minor version that is accepted. Older plugins have not been tried.
+/// The oldest minor version that is accepted. Older plugins have not been tested.
 const OLDEST_MINOR: i32 = 54;
 
 /// A loaded plugin. It stays loaded until the process ends.
@@ -20,24 +20,24 @@ pub struct Plugin {
     pub(crate) api: Api,
 }
 
-/// The plugins that have been initialized, which must happen only once for each.
+/// The plugins that were initialized. Each must be initialized only once.
 static INITIALIZED: Mutex<Vec<Api>> = Mutex::new(Vec::new());
 
 impl Plugin {
-    /// Loads and initializes the plugin in a shared library. Loading one again gives the same plugin.
+    /// Loads and initializes the plugin in a shared library. Loading it again gives the same plugin.
     ///
     /// # Errors
-    /// Where the library cannot be loaded, is no PJRT plugin, speaks another major version of the
+    /// If the library cannot be loaded, is no PJRT plugin, speaks another major version of the
     /// API or one that is too old, or fails to initialize.
     pub fn load(path: &Path) -> Result<Self> {
         let at = path.display();
-        // SAFETY: running the initializers of a plugin is what the caller asks for.
+        // SAFETY: the caller asks to run the plugin's initializers.
         let library = unsafe { libloading::Library::new(path) }
             .map_err(|error| Error::new("dlopen", Code::NotFound, format!("cannot load the plugin {at}: {error}")))?;
         // Plugins start threads that outlive any handle, so none is ever unloaded.
         let library = Box::leak(Box::new(library));
         type GetApi = unsafe extern "C" fn() -> *const sys::PJRT_Api;
-        // SAFETY: by this name, every PJRT plugin exports a function of this type.
+        // SAFETY: every PJRT plugin exports a function of this name and type.
         let get_api = unsafe { library.get::<GetApi>(b"GetPjrtApi\0") }
             .map_err(|error| Error::invalid("GetPjrtApi", format!("{at} is not a PJRT plugin: {error}")))?;
         // SAFETY: the function takes nothing and may be called at any time.
@@ -61,8 +61,7 @@ impl Plugin {
         self.api.version()
     }
 
-    /// What the plugin says of itself, such as `stablehlo_current_version` and `xla_version`.
-    /// Empty where it says nothing.
+    /// The plugin's attributes, such as `stablehlo_current_version` and `xla_version`. Empty if it has none.
     pub fn attributes(&self) -> Vec<(String, Value)> {
         let mut arguments = sys::PJRT_Plugin_Attributes_Args::new();
         // SAFETY: there are only outputs.
@@ -75,11 +74,11 @@ impl Plugin {
 
     /// Starts a client: the plugin's devices, with their memory and threads.
     ///
-    /// Plugins differ in which options they know, and some ignore the rest; the CPU plugin knows
-    /// `cpu_device_count` (an integer).
+    /// Plugins support different options, and some ignore unknown ones. The CPU plugin supports `cpu_device_count`
+    /// (an integer).
     ///
     /// # Errors
-    /// Where the plugin finds no device, or refuses the options.
+    /// If the plugin finds no device, or refuses the options.
     pub fn create_client(&self, options: &[(&str, Value)]) -> Result<Client> {
         let options = Value::to_raw_list(options);
         let mut arguments = sys::PJRT_Client_Create_Args {
@@ -87,18 +86,18 @@ impl Plugin {
             num_options: options.len(),
             ..Struct::new()
         };
-        // SAFETY: the options, and what they borrow, outlive the call.
+        // SAFETY: the options and the data that they borrow outlive the call.
         unsafe { self.api.call(&mut arguments) }?;
-        // SAFETY: the client is new, and nobody else owns it.
+        // SAFETY: the client is new and has no other owner.
         unsafe { Client::from_raw(self.api, arguments.client) }
     }
 
-    /// Describes devices that need not be present, to compile for them ahead of time.
+    /// Describes devices for compiling ahead of time. They need not be present.
     ///
     /// See [`Topology`] for the names that TPU plugins take.
     ///
     /// # Errors
-    /// Where the plugin does not know the name or refuses the options.
+    /// If the plugin does not know the name or refuses the options.
     pub fn topology(&self, name: &str, options: &[(&str, Value)]) -> Result<Topology> {
         Topology::new(self.api, name, options)
     }

@@ -1,4 +1,4 @@
-//! Topologies: devices that need not be present, to compile for.
+//! Topologies: devices to compile for, which need not be present.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::options::CompileOptions;
 use crate::sys;
 use crate::value::Value;
 
-/// A description of devices, made by [`crate::Plugin::topology`] or that of a [`crate::Client`].
+/// A description of devices, from [`crate::Plugin::topology`] or from a [`crate::Client`].
 ///
 /// libtpu takes names of the form `<generation>:<chips>`: `v5e:1x1`, `v5e:2x2`, `v5e:4x4`, `v6e:1x1`,
 /// `v6e:2x2`, `v4:2x2x1`, `v5p:2x2x1`, `tpu7x:2x2x1` compile, without options. `v4` and `tpu7x` have
@@ -22,24 +22,24 @@ use crate::value::Value;
 pub struct Topology {
     api: Api,
     raw: NonNull<sys::PJRT_TopologyDescription>,
-    /// Where it is a client's: the client, which owns it.
+    /// The client that owns the topology, if it belongs to one.
     client: Option<Arc<ClientInner>>,
 }
 
 /// A device of a topology.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopologyDevice {
-    /// The number by which device assignments name it.
+    /// The number of the device in device assignments.
     pub id: i32,
     /// The model, such as `TPU v5 lite`.
     pub kind: String,
-    /// What else the plugin says: coordinates, cores.
+    /// Other attributes from the plugin: coordinates, cores.
     pub attributes: Vec<(String, Value)>,
 }
 
 // SAFETY: PJRT functions may be called on a topology from any thread.
 unsafe impl Send for Topology {}
-// SAFETY: as above.
+// SAFETY: see above.
 unsafe impl Sync for Topology {}
 
 impl Drop for Topology {
@@ -48,7 +48,7 @@ impl Drop for Topology {
             return;
         }
         let mut arguments = sys::PJRT_TopologyDescription_Destroy_Args { topology: self.raw.as_ptr(), ..Struct::new() };
-        // SAFETY: the topology is ours and not used again. There is nobody to tell of an error.
+        // SAFETY: the topology is ours and not used again. An error cannot be reported here.
         let _ = unsafe { self.api.call(&mut arguments) };
     }
 }
@@ -79,7 +79,7 @@ impl Topology {
     /// The platform, such as `tpu`.
     ///
     /// # Errors
-    /// Where the plugin cannot say.
+    /// If the plugin does not provide it.
     pub fn platform_name(&self) -> Result<String> {
         let mut arguments =
             sys::PJRT_TopologyDescription_PlatformName_Args { topology: self.raw.as_ptr(), ..Struct::new() };
@@ -92,7 +92,7 @@ impl Topology {
     /// The devices.
     ///
     /// # Errors
-    /// Where the plugin cannot say.
+    /// If the plugin does not provide it.
     pub fn devices(&self) -> Result<Vec<TopologyDevice>> {
         let mut arguments =
             sys::PJRT_TopologyDescription_GetDeviceDescriptions_Args { topology: self.raw.as_ptr(), ..Struct::new() };
@@ -117,7 +117,7 @@ impl Topology {
     /// Compiles a StableHLO program, as text or as bytecode, without a device.
     ///
     /// # Errors
-    /// Where the program does not parse, cannot be compiled, or does not fit the devices.
+    /// If the program does not parse, cannot be compiled, or does not fit the devices.
     pub fn compile(&self, program: &[u8], options: &CompileOptions) -> Result<Executable> {
         let program = mlir_program(program);
         let options = options.encode();

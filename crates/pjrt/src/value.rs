@@ -1,4 +1,4 @@
-//! Named values: options going in, attributes coming out.
+//! Named values: options and attributes.
 
 use crate::api::{Struct, slice, string};
 use crate::sys;
@@ -19,7 +19,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The C form, which borrows both the name and the value.
+    /// The value as a C struct, which borrows the name and the value.
     fn to_raw(&self, name: &str) -> sys::PJRT_NamedValue {
         let mut raw =
             sys::PJRT_NamedValue { name: name.as_ptr().cast(), name_size: name.len(), value_size: 1, ..Struct::new() };
@@ -51,17 +51,17 @@ impl Value {
         raw
     }
 
-    /// The C forms of a list of options, which borrow from it.
+    /// A list of options as C structs, which borrow from it.
     pub(crate) fn to_raw_list(options: &[(&str, Self)]) -> Vec<sys::PJRT_NamedValue> {
         options.iter().map(|(name, value)| value.to_raw(name)).collect()
     }
 
-    /// Copies a plugin's list; values of kinds unknown to this crate are left out.
+    /// Copies a plugin's list. Values of kinds unknown to this crate are skipped.
     ///
     /// # Safety
     /// `values` points to `count` named values that live for the length of the call.
     pub(crate) unsafe fn read_list(values: *const sys::PJRT_NamedValue, count: usize) -> Vec<(String, Self)> {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { slice(values, count) }
             .iter()
             .filter_map(|raw| {

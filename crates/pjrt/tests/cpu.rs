@@ -59,7 +59,7 @@ fn plugin_and_devices_describe_themselves() {
     assert_ne!(devices[0].local_hardware_id().unwrap(), devices[1].local_hardware_id().unwrap());
     assert_eq!(devices[0].kind().unwrap(), "cpu");
     devices[0].attributes().unwrap();
-    // Plugins may lack this; the error then says so.
+    // Plugins may lack this function; then there is an error.
     if let Err(error) = devices[0].memory_stats() {
         assert_eq!(error.code, Code::Unimplemented, "{error}");
     }
@@ -195,7 +195,7 @@ fn empty_arrays() {
 fn every_element_type_round_trips() {
     for element_type in ElementType::ALL {
         let size = element_type.size_bytes();
-        // Ones and zeroes are valid in every type.
+        // Ones and zeros are valid in every type.
         let data: Vec<u8> = (0..6 * size).map(|index| (index % 2) as u8).collect();
         for dims in [&[6][..], &[2, 3], &[1, 3, 1, 2]] {
             let buffer = client().buffer_from_host(&data, *element_type, dims, 0).unwrap();

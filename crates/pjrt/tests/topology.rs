@@ -1,4 +1,4 @@
-//! Compiling for TPUs that are not there.
+//! Compiles for TPUs that are not present.
 //!
 //! Skipped unless `TORCHTPU_LIBTPU` names a `libtpu.so` (`pip install libtpu`). Away from Google's
 //! cloud, set `TPU_SKIP_MDS_QUERY=1`: without it, libtpu waits minutes for a metadata server.

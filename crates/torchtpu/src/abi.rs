@@ -21,7 +21,7 @@ use crate::jobs::{
 use crate::location;
 use crate::profiler::{tt_profile_begin, tt_profile_end, tt_profile_enter, tt_profile_leave};
 
-/// Each function that the core defines is declared so in `csrc/abi.h`, or this does not compile.
+/// Checks at compile time that each function of the core has the type declared in `csrc/abi.h`.
 macro_rules! check_signatures {
     ($($name:ident),*) => { $(const _: () = { let _ = [::abi::$name, $name]; };)* };
 }
@@ -41,13 +41,13 @@ fn remember(error: &Error) {
     });
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("internal error: {}", text.unwrap_or("a panic without a message"))
 }
 
-/// Runs `f`; keeps its error, or its panic, for `tt_last_error`.
+/// Runs `f`. Keeps its error or panic for `tt_last_error`.
 pub(crate) fn guarded<T>(f: impl FnOnce() -> Result<T>) -> std::result::Result<T, ()> {
     let result =
         catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| Err(Error::runtime(panic_message(panic.as_ref()))));
@@ -66,35 +66,35 @@ pub(crate) fn placement(device: i32) -> Result<Placement> {
 /// # Safety
 /// `pointer` points to `length` values that live as long as the call, or `length` is zero.
 pub(crate) unsafe fn list<'a, T>(pointer: *const T, length: usize) -> &'a [T] {
-    // SAFETY: by the contract above.
+    // SAFETY: guaranteed by the caller.
     if length == 0 { &[] } else { unsafe { slice::from_raw_parts(pointer, length) } }
 }
 
 /// # Safety
-/// As for [`list`], and nobody else uses the values during the call.
+/// As for [`list`], and there is no other reference to the values during the call.
 unsafe fn list_mut<'a, T>(pointer: *mut T, length: usize) -> &'a mut [T] {
-    // SAFETY: by the contract above.
+    // SAFETY: guaranteed by the caller.
     if length == 0 { &mut [] } else { unsafe { slice::from_raw_parts_mut(pointer, length) } }
 }
 
 /// # Safety
 /// `text` is a C string that lives as long as the call.
 pub(crate) unsafe fn text<'a>(text: *const c_char) -> std::borrow::Cow<'a, str> {
-    // SAFETY: by the contract above.
+    // SAFETY: guaranteed by the caller.
     unsafe { CStr::from_ptr(text) }.to_string_lossy()
 }
 
 /// # Safety
 /// `tensor` is a live tensor of this backend.
 unsafe fn tensor<'a>(tensor: *const ::abi::Tensor) -> &'a TensorArg {
-    // SAFETY: by the contract above; a `TensorArg` is laid out as what it wraps.
+    // SAFETY: guaranteed by the caller; `TensorArg` has the layout of the type that it wraps.
     unsafe { &*tensor.cast() }
 }
 
 /// # Safety
 /// `tensors` points to `length` live tensors of this backend, or `length` is zero.
 pub(crate) unsafe fn tensor_list<'a>(tensors: *const ::abi::Tensor, length: usize) -> &'a [TensorArg] {
-    // SAFETY: by the contract above; a `TensorArg` is laid out as what it wraps.
+    // SAFETY: guaranteed by the caller; `TensorArg` has the layout of the type that it wraps.
     unsafe { list(tensors.cast(), length) }
 }
 
@@ -121,7 +121,7 @@ unsafe extern "C" fn tt_register_operator(
         Ok(engine::lock()?.register(&name, &functional, &args))
     });
     let Ok((id, row)) = registered else { return -1 };
-    // SAFETY: the ABI promises a place for the answer.
+    // SAFETY: the ABI provides a valid pointer for the result.
     unsafe { *has_row = u8::from(row) };
     id as i32
 }
@@ -203,7 +203,7 @@ unsafe extern "C" fn tt_locate_last_call(device: i32) {
     });
 }
 
-/// Says on which line the caller stands, where the engine wants to know.
+/// Sets the line of the caller, if the engine has requested lines.
 pub(crate) fn note_line() {
     if engine::lines::wanted() {
         location::note();
@@ -249,7 +249,7 @@ unsafe extern "C" fn tt_define(
             unsafe { (list(args.cast::<Arg>(), n_args), (!metas.is_null()).then(|| list(metas, n_metas))) };
         let mut engine = engine::lock()?;
         let status = engine.define(op as u32, args, metas, graph)?;
-        // SAFETY: the ABI promises a place for the answer.
+        // SAFETY: the ABI provides a valid pointer for the result.
         unsafe { *follows_precision = u8::from(engine.follows_precision(op as u32)) };
         Ok(status)
     });
@@ -315,7 +315,7 @@ unsafe extern "C" fn tt_storage_new(
         let placement = placement(device)?;
         memory::check_capacity(placement, nbytes)?;
         let new = Storage::new(placement, nbytes);
-        // SAFETY: the ABI promises places for both answers.
+        // SAFETY: the ABI provides valid pointers for both results.
         unsafe {
             *data = new.address() as *mut c_void;
             *storage = Arc::into_raw(new).cast_mut().cast();
@@ -329,7 +329,7 @@ unsafe extern "C" fn tt_storage_release(storage: *mut c_void) {
     // In a forked child the plugin's threads are gone: its buffers must not be touched.
     if !storage.is_null() && !engine::in_bad_fork() {
         let _ = guarded(|| {
-            // SAFETY: the receiver of the reference gives it back, once.
+            // SAFETY: the caller releases its reference, once.
             drop(unsafe { Arc::from_raw(storage.cast_const().cast::<Storage>()) });
             Ok(())
         });
@@ -340,7 +340,7 @@ unsafe extern "C" fn tt_storage_release(storage: *mut c_void) {
 unsafe extern "C" fn tt_storage_at(data: *const c_void, byte_offset: *mut usize) -> *mut c_void {
     let found = guarded(|| Ok(Storage::at_address(data as usize))).ok().flatten();
     let Some((storage, offset)) = found else { return std::ptr::null_mut() };
-    // SAFETY: the ABI promises a place for the answer.
+    // SAFETY: the ABI provides a valid pointer for the result.
     unsafe { *byte_offset = offset };
     Arc::as_ptr(&storage).cast_mut().cast()
 }
@@ -348,17 +348,17 @@ unsafe extern "C" fn tt_storage_at(data: *const c_void, byte_offset: *mut usize)
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tt_storage_resize(storage: *mut c_void, nbytes: usize, data: *mut *mut c_void) -> AbiStatus {
     status(|| {
-        // SAFETY: the ABI promises a live storage and a place for the answer.
+        // SAFETY: the ABI promises a live storage and a valid pointer for the result.
         let storage = unsafe { &*storage.cast_const().cast::<Storage>() };
         memory::check_capacity(storage.placement, nbytes)?;
         engine::lock()?.resize(storage, nbytes)?;
-        // SAFETY: as above.
+        // SAFETY: see above.
         unsafe { *data = storage.address() as *mut c_void };
         Ok(())
     })
 }
 
-/// Calls back when the host data is no longer used.
+/// Calls `release` when dropped, because the host data is no longer used.
 struct HostData {
     owner: *mut c_void,
     release: unsafe extern "C" fn(*mut c_void),
@@ -369,7 +369,7 @@ unsafe impl Send for HostData {}
 
 impl Drop for HostData {
     fn drop(&mut self) {
-        // SAFETY: the ABI asks for this call, once.
+        // SAFETY: the ABI requires this call exactly once.
         unsafe { (self.release)(self.owner) };
     }
 }
@@ -450,7 +450,7 @@ unsafe extern "C" fn tt_event_new(device: i32, event: *mut u64) -> AbiStatus {
     status(|| {
         note_line();
         let new = Box::new(Event::record(placement(device)?)?);
-        // SAFETY: the ABI promises a place for the answer.
+        // SAFETY: the ABI provides a valid pointer for the result.
         unsafe { *event = Box::into_raw(new) as u64 };
         Ok(())
     })
@@ -459,13 +459,13 @@ unsafe extern "C" fn tt_event_new(device: i32, event: *mut u64) -> AbiStatus {
 /// # Safety
 /// `event` came from `tt_event_new` and has not been released.
 unsafe fn event<'a>(event: u64) -> &'a Event {
-    // SAFETY: by the contract above.
+    // SAFETY: guaranteed by the caller.
     unsafe { &*(event as *const Event) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tt_event_query(handle: u64, done: *mut u8) -> AbiStatus {
-    // SAFETY: the ABI promises a live event and a place for the answer.
+    // SAFETY: the ABI promises a live event and a valid pointer for the result.
     status(|| unsafe {
         *done = u8::from(event(handle).is_done()?);
         Ok(())
@@ -482,7 +482,7 @@ unsafe extern "C" fn tt_event_wait(handle: u64) -> AbiStatus {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tt_event_elapsed(start: u64, end: u64, milliseconds: *mut f64) -> AbiStatus {
-    // SAFETY: the ABI promises live events and a place for the answer.
+    // SAFETY: the ABI promises live events and a valid pointer for the result.
     status(|| unsafe {
         *milliseconds = event(start).milliseconds_until(event(end))?;
         Ok(())
@@ -492,7 +492,7 @@ unsafe extern "C" fn tt_event_elapsed(start: u64, end: u64, milliseconds: *mut f
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tt_event_release(handle: u64) {
     if handle != 0 {
-        // SAFETY: the receiver of the event gives it back, once.
+        // SAFETY: the caller releases the event, once.
         drop(unsafe { Box::from_raw(handle as *mut Event) });
     }
 }
@@ -514,7 +514,7 @@ unsafe extern "C" fn tt_memory(device: i32, out: *mut ::abi::Memory) -> AbiStatu
             free: free as i64,
             total: total as i64,
         };
-        // SAFETY: the ABI promises a place for the answer.
+        // SAFETY: the ABI provides a valid pointer for the result.
         unsafe { *out = filled };
         Ok(())
     })

@@ -10,26 +10,26 @@ use pyo3::types::{PyDict, PyList};
 
 use crate::{to_python, warning, with_engine};
 
-/// Waits until everything that was compiled is on disk: at the end of a process.
+/// Waits until all compiled programs are written to disk, at the end of a process.
 #[pyfunction]
 pub fn finish_cache(py: Python<'_>) {
     // A forked child has nothing to write.
     let Ok(cache) = with_engine(py, |engine| Ok(engine.cache())) else { return };
     if let Some(cache) = cache {
         py.detach(|| cache.close());
-        // It is too late for a call that waits for its turn.
+        // Show warnings now: pending calls no longer run.
         warning::show_now(py);
     }
 }
 
-/// The folder and the bytes that it may hold. RuntimeError says why there is none.
+/// The folder and its limit in bytes. Raises RuntimeError with the reason if there is none.
 #[pyfunction]
 pub fn cache_folder() -> PyResult<(PathBuf, u64)> {
     let folder = open()?;
     Ok((folder.path().to_owned(), folder.limit()))
 }
 
-/// The folder's entries; those used last come first.
+/// The entries of the folder, most recently used first.
 #[pyfunction]
 pub fn cache_list(py: Python<'_>) -> PyResult<Py<PyList>> {
     let entries = py.detach(|| Folder::open(&Settings::from_environment())?.list()).map_err(to_python)?;
@@ -49,19 +49,19 @@ pub fn cache_list(py: Python<'_>) -> PyResult<Py<PyList>> {
     Ok(list.unbind())
 }
 
-/// Removes all entries of the folder; returns how many there were.
+/// Removes all entries of the folder. Returns their number.
 #[pyfunction]
 pub fn cache_clear(py: Python<'_>) -> PyResult<usize> {
     py.detach(|| Folder::open(&Settings::from_environment())?.clear()).map_err(to_python)
 }
 
-/// Writes the folder's entries into a bundle; returns how many.
+/// Writes the entries of the folder into a bundle. Returns their number.
 #[pyfunction]
 pub fn cache_export(py: Python<'_>, path: PathBuf) -> PyResult<usize> {
     py.detach(|| Folder::open(&Settings::from_environment())?.export(&path)).map_err(to_python)
 }
 
-/// Writes the programs that this process has used into a bundle; returns how many.
+/// Writes the programs that this process has used into a bundle. Returns their number.
 #[pyfunction]
 pub fn cache_export_used(py: Python<'_>, path: PathBuf) -> PyResult<usize> {
     let cache = with_engine(py, |engine| Ok(engine.cache()))?;
@@ -70,7 +70,7 @@ pub fn cache_export_used(py: Python<'_>, path: PathBuf) -> PyResult<usize> {
         .map(Option::unwrap_or_default)
 }
 
-/// Adds those entries of a bundle that are for this machine's plugin and devices to the folder.
+/// Adds the entries of a bundle that are for this machine's plugin and devices to the folder.
 #[pyfunction]
 pub fn cache_import(py: Python<'_>, path: PathBuf) -> PyResult<Py<PyDict>> {
     open()?;
@@ -89,7 +89,8 @@ pub fn cache_import(py: Python<'_>, path: PathBuf) -> PyResult<Py<PyDict>> {
     Ok(dict.unbind())
 }
 
-/// Compiles the texts of programs for a topology into a bundle; returns, for each, why it is left out, if it is.
+/// Compiles the texts of programs for a topology into a bundle. Returns an error message for each program that is
+/// left out, else None.
 #[pyfunction]
 pub fn bundle_ahead(
     py: Python<'_>,

@@ -1,4 +1,4 @@
-//! `torch.tpu.explain`: what the engine wrote down, as Python's values.
+//! `torch.tpu.explain`: converts the engine's explanation to Python values.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -6,13 +6,13 @@ use engine::explain::{Compile, Explanation, ProgramInfo, Run, Wait};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-/// Begins to write down what happens.
+/// Starts an explanation.
 #[pyfunction]
 pub fn begin_explaining(py: Python<'_>) -> PyResult<()> {
     super::with_engine(py, |mut engine| engine.begin_explaining())
 }
 
-/// Ends it: waits for the device, and returns what happened. Times are seconds since the beginning.
+/// Ends the explanation: waits for the device and returns what happened. Times are seconds since its start.
 #[pyfunction]
 pub fn end_explaining(py: Python<'_>) -> PyResult<Option<Py<PyDict>>> {
     py.detach(|| engine::synchronize(None)).map_err(super::to_python)?;

@@ -1,4 +1,4 @@
-//! Graphs that the Python side describes, as the core's own: decompositions, and what torch.compile hands over.
+//! Converts graphs from Python to the core's graphs: decompositions and compiled graphs.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -13,28 +13,29 @@ use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PyTuple};
 type NamedArgs<'py> = Vec<(String, Bound<'py, PyAny>)>;
 /// The dtype and sizes of a dense, row-major tensor.
 type Dense = (i8, Vec<i64>);
-/// A size that may be bounded: as large as it gets, and the numbers of the graph's sizes that it is a multiple of.
+/// A size that may be bounded: its capacity, and the numbers of the graph's sizes that it is a multiple of.
 type SizeOf = (i64, Vec<u32>);
-/// Which inputs are sizes and as large as they get; inputs that have bounded dimensions, with their strides; what is known
-/// of the results of each node.
+/// The inputs that are sizes, with their capacities; the inputs with bounded dimensions, with their strides; the
+/// sizes of the results of each node, if known.
 type BoundsOf = (Vec<(usize, i64)>, Vec<(usize, Vec<SizeOf>, Vec<i64>)>, Vec<Option<Vec<Option<Vec<SizeOf>>>>>);
 type Nodes<'py> = Vec<(String, NamedArgs<'py>, usize)>;
 
 /// Keeps a traced decomposition and returns its handle. A graph is the number of its inputs, its nodes and the
-/// numbers of its results. `nodes` are `(operator, [(name, value)], number of results)`; a value is `None` or a
-/// tuple of a letter and its content:
-/// `v` value number, `vs` value numbers, `i`/`f`/`b`/`s`/`d` int, float, bool, string, dtype,
-/// `z` and `zs` sizes that may be bounded (as for `CompiledGraph`), `is`/`fs`/`bs` lists of them, `n` a number argument, `ns` a list of those, `g` a graph.
+/// numbers of its results. `nodes` are `(operator, [(name, value)], number of results)`. A value is `None` or a tuple
+/// of a letter and its content:
+/// `v` value number, `vs` value numbers, `i`/`f`/`b`/`s`/`d` int, float, bool, string, dtype, `is`/`fs`/`bs` lists of
+/// these, `z` and `zs` sizes that may be bounded (as for `CompiledGraph`), `n` a number argument, `ns` a list of
+/// these, `g` a graph.
 #[pyfunction]
 pub fn define_graph(py: Python<'_>, inputs: usize, nodes: Nodes<'_>, outputs: Vec<Option<usize>>) -> PyResult<u64> {
     let graph = to_graph(inputs, nodes, outputs)?;
     super::with_engine(py, move |mut engine| Ok(engine.add_graph(graph)))
 }
 
-/// The text of a module that computes a graph, given as for `define_graph`, and written for the compiler of a platform.
-/// Each input is its dtype and sizes, and the bytes of one that becomes a constant; each number its dtype; each result
-/// its dtype and sizes. `bounds` are as for `CompiledGraph`. With `is_called` it is the module that a call on a device
-/// runs: it may draw random numbers, and returns what its checks have met.
+/// The text of a module that computes a graph (as for `define_graph`), for the compiler of a platform. Each input is
+/// its dtype and sizes, and its bytes if it becomes a constant; each number is its dtype; each result is its dtype
+/// and sizes. `bounds` are as for `CompiledGraph`. With `is_called` the module is for a call on a device: it may draw
+/// random numbers, and it returns the results of its checks.
 #[pyfunction]
 #[pyo3(signature = (graph, inputs, numbers, results, platform=None, bounds=None, is_called=false))]
 pub fn stablehlo(
@@ -147,7 +148,7 @@ fn to_dims(dims: Vec<SizeOf>) -> Vec<Dim> {
     dims.into_iter().map(to_dim).collect()
 }
 
-/// A graph of the table's operators that is called with a list of its inputs and returns the list of its outputs.
+/// A graph of rows. It is called with a list of its inputs and returns the list of its outputs.
 #[pyclass(module = "torchtpu._C", frozen)]
 pub struct CompiledGraph {
     op: u32,
@@ -159,11 +160,11 @@ pub struct CompiledGraph {
 
 #[pymethods]
 impl CompiledGraph {
-    /// `graph` is as for `define_graph`; its first results are the new values of the inputs that `written` numbers.
-    /// `kinds` has a letter for each input: `t` a tensor, `n` a number, `-` one that the graph does not take.
-    /// `results` describe the graph's results: dtype, sizes, strides. `sources` says where each output comes from:
-    /// `k` is the k-th result that is not written into an input, `-1 - k` the k-th input itself, the smallest i32 None.
-    /// `bounds` are for graphs with bounded dimensions; what has such is described by what it can be at most.
+    /// `graph` is as for `define_graph`. Its first results are the new values of the inputs numbered in `written`.
+    /// `kinds` has a letter for each input: `t` for a tensor, `n` for a number, `-` for an input that the graph does
+    /// not take. `results` are the dtype, sizes and strides of the graph's results. `sources` has the source of each
+    /// output: `k` is the k-th result that is not written into an input, `-1 - k` is the k-th input, and the smallest
+    /// i32 is None. `bounds` is for graphs with bounded dimensions; results are then described by their capacities.
     #[new]
     #[pyo3(signature = (name, graph, kinds, written, results, sources, device, options, bounds=None))]
     #[allow(clippy::too_many_arguments)]
@@ -210,7 +211,7 @@ impl CompiledGraph {
 
     fn __call__(&self, inputs: &Bound<'_, PyList>) -> PyResult<Py<PyAny>> {
         let list = inputs.as_ptr() as usize;
-        // Without the GIL here too: the core may take it, which would not work behind PyO3's back.
+        // Releases the GIL here as well: the core may take it, and PyO3 must know that it is free.
         let outputs = inputs.py().detach(|| {
             let graph = ::abi::Graph {
                 op: self.op as i32,

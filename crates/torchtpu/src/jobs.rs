@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use crate::abi::{guarded, list, note_line, placement, status, tensor_list, text};
 
-/// What the shim wants done.
+/// The shim's functions of a job, and their context.
 struct Context(::abi::Job);
 
 // SAFETY: the ABI allows both functions from any thread.
@@ -19,7 +19,7 @@ unsafe impl Send for Context {}
 impl Drop for Context {
     fn drop(&mut self) {
         if let Some(release) = self.0.release {
-            // SAFETY: the context is ours, and not used again.
+            // SAFETY: the context is ours and not used again.
             unsafe { release(self.0.context) };
         }
     }
@@ -30,12 +30,13 @@ impl Context {
         let Some(run) = self.0.run else { return Ok(()) };
         let mut message: [c_char; 4096] = [0; 4096];
         let (inputs, outputs) = (inputs.as_ptr().cast(), outputs.as_ptr().cast());
-        // SAFETY: the context is alive, there is memory for each input and output, and the message has its room.
+        // SAFETY: the context is alive, there is memory for each input and output, and the message buffer has this
+        // length.
         let result = unsafe { run(self.0.context, inputs, outputs, message.as_mut_ptr(), message.len()) };
         if result == 0 {
             return Ok(());
         }
-        // SAFETY: the callee ends the message with a zero.
+        // SAFETY: the callee terminates the message with a zero.
         Err(Error::runtime(unsafe { CStr::from_ptr(message.as_ptr()) }.to_string_lossy()))
     }
 }
@@ -74,7 +75,7 @@ pub(crate) unsafe extern "C" fn tt_post_job(device: i32, job: *const ::abi::Job,
         let work = Box::new(move |inputs: &[*const u8], outputs: &[*mut u8]| context.run(inputs, outputs));
         let placement = placement(device)?;
         let posted = engine::lock()?.post_job(job.lane, name.into_owned(), placement, inputs, &outputs, work)?;
-        // SAFETY: the ABI promises a place for the answer.
+        // SAFETY: the ABI provides a valid pointer for the result.
         unsafe { *ticket = Arc::into_raw(posted) as u64 };
         Ok(())
     })
@@ -83,7 +84,7 @@ pub(crate) unsafe extern "C" fn tt_post_job(device: i32, job: *const ::abi::Job,
 /// # Safety
 /// `handle` came from `tt_post_job` and has not been released.
 unsafe fn ticket<'a>(handle: u64) -> &'a Ticket {
-    // SAFETY: by the contract above.
+    // SAFETY: guaranteed by the caller.
     unsafe { &*(handle as *const Ticket) }
 }
 
@@ -110,7 +111,7 @@ pub(crate) unsafe extern "C" fn tt_ticket_wait(handle: u64, milliseconds: i64) -
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn tt_ticket_release(handle: u64) {
     let _ = guarded(|| {
-        // SAFETY: the receiver of the ticket gives it back, once.
+        // SAFETY: the caller releases the ticket, once.
         drop(unsafe { Arc::from_raw(handle as *const Ticket) });
         Ok(())
     });
@@ -121,7 +122,7 @@ pub(crate) unsafe extern "C" fn tt_is_synchronous() -> u8 {
     u8::from(guarded(|| Ok(engine::lock()?.mode().0 == Mode::Debug)).unwrap_or(false))
 }
 
-/// A c10d backend for tensors of the device, over a backend for the same ranks that takes tensors of the CPU.
+/// A c10d backend for tensors of the device. `gloo` is a backend with the same ranks for CPU tensors.
 #[pyfunction]
 pub fn process_group(py: Python<'_>, gloo: Py<PyAny>, timeout_milliseconds: i64) -> PyResult<Py<PyAny>> {
     // SAFETY: the callee takes its own reference to a live object, and returns a new one or sets an exception.

@@ -1,6 +1,6 @@
-//! The extension module `torchtpu._C`: the C ABI under the C++ shim, and what the Python side calls.
+//! The extension module `torchtpu._C`: the C ABI for the C++ shim, and the functions for the Python package.
 //!
-//! Errors of the core become Python exceptions in one place, [`to_python`].
+//! [`to_python`] converts all errors of the core to Python exceptions.
 
 mod abi;
 mod cache;
@@ -35,7 +35,7 @@ fn to_python(error: engine::Error) -> PyErr {
     }
 }
 
-/// One of torch's own subclasses of RuntimeError.
+/// One of torch's subclasses of RuntimeError.
 fn of_torch(class: &str, message: String) -> PyErr {
     let error = Python::try_attach(|py| {
         let torch = py.import("torch")?.into_any();
@@ -44,12 +44,12 @@ fn of_torch(class: &str, message: String) -> PyErr {
     });
     match error {
         Some(Ok(error)) => error,
-        // Python shuts down.
+        // Python is shutting down.
         _ => PyRuntimeError::new_err(message),
     }
 }
 
-/// Runs `f` on the engine without the GIL, which the engine's other users may be waiting for.
+/// Runs `f` on the engine without the GIL, because other users of the engine may be waiting for the GIL.
 fn with_engine<T: Send>(
     py: Python<'_>,
     f: impl FnOnce(MutexGuard<'_, Engine>) -> engine::Result<T> + Send,
@@ -57,21 +57,21 @@ fn with_engine<T: Send>(
     py.detach(|| engine::lock().and_then(f)).map_err(to_python)
 }
 
-/// Registers the backend with PyTorch. `tracer(op_overload, args, kwargs)` returns the handle of a
-/// graph made by `define_graph`, or raises NotImplementedError. `sparse(op_overload, args, kwargs)` returns the
-/// results of an operator on sparse tensors.
+/// Registers the backend with PyTorch. `tracer(op_overload, args, kwargs)` returns the handle of a graph from
+/// `define_graph`, or raises NotImplementedError. `sparse(op_overload, args, kwargs)` returns the results of an
+/// operator on sparse tensors.
 #[pyfunction]
 fn initialize(py: Python<'_>, tracer: Py<PyAny>, sparse: Py<PyAny>) -> PyResult<()> {
     let paths: Vec<PathBuf> = py.import("sys")?.getattr("path")?.extract()?;
     platform::set_search_paths(paths);
     engine::cache::set_warn(warning::warn);
     let mut message: [c_char; 1024] = [0; 1024];
-    // SAFETY: the functions are live objects that the callee takes its own references to; the message is
-    // written within its capacity.
+    // SAFETY: the functions are live objects, to which the callee takes its own references. The message is written
+    // within its capacity.
     let result =
         unsafe { tt_initialize(tracer.as_ptr().cast(), sparse.as_ptr().cast(), message.as_mut_ptr(), message.len()) };
     if result != 0 {
-        // SAFETY: the callee ends the message with a zero.
+        // SAFETY: the callee terminates the message with a zero.
         let text = unsafe { std::ffi::CStr::from_ptr(message.as_ptr()) };
         return Err(PyRuntimeError::new_err(text.to_string_lossy().into_owned()));
     }
@@ -153,7 +153,7 @@ fn synchronize(py: Python<'_>, device: i32) -> PyResult<()> {
     py.detach(|| engine::synchronize(usize::try_from(device).ok().map(Placement::on))).map_err(to_python)
 }
 
-/// Raises what programs have found wrong with their data and nobody was told yet: at the end of a process.
+/// Raises the error of a failed check that was not raised yet, at the end of a process.
 #[pyfunction]
 fn check_last_answers(py: Python<'_>) -> PyResult<()> {
     py.detach(engine::check_last_answers).map_err(to_python)
@@ -165,7 +165,7 @@ fn default_generator(py: Python<'_>, device: i32) -> PyResult<Py<PyAny>> {
     unsafe { Bound::from_owned_ptr_or_err(py, tt_default_generator(device).cast()).map(Bound::unbind) }
 }
 
-/// What `python -m torchtpu info` shows. Opens the plugin.
+/// The contents of `python -m torchtpu info`. Opens the plugin.
 #[pyfunction]
 fn platform_info(py: Python<'_>) -> PyResult<Py<PyDict>> {
     let (path, api, attributes, name, version, devices) = with_engine(py, |mut engine| {
@@ -230,8 +230,8 @@ fn set_eager_mode(py: Python<'_>, mode: u8, check_finite: bool) -> PyResult<()> 
     with_engine(py, move |mut engine| engine.set_mode(mode, check_finite))
 }
 
-/// What is called in a scope from now on becomes one program, until `end_join`. A scope is the address of the object that
-/// its threads have under "torchtpu.scope" among the objects that autograd hands on to its own threads.
+/// Starts a scope: calls in it become one program until `end_join`. A scope is the address of the object that its
+/// threads have under "torchtpu.scope" in the thread-local state that autograd passes to its own threads.
 #[pyfunction]
 fn begin_join(py: Python<'_>, scope: u64) -> PyResult<()> {
     with_engine(py, move |mut engine| engine.begin_join(scope))
@@ -338,19 +338,19 @@ fn table() -> Vec<&'static str> {
     aten::table::names().collect()
 }
 
-/// Whether the table lowers an operator: derived rows count too.
+/// Whether the table has a row for an operator, including derived rows.
 #[pyfunction]
 fn has_row(name: &str) -> bool {
     aten::table::find(name).is_some()
 }
 
-/// PyTorch's names of dtypes: the number of each, and whether tensors can be of it.
+/// PyTorch's names of dtypes, with their numbers, and whether tensors of this backend can have them.
 #[pyfunction]
 fn scalar_types() -> BTreeMap<&'static str, (i8, bool)> {
     engine::call::SCALAR_TYPES.iter().map(|&(number, name, dtype)| (name, (number, dtype.is_some()))).collect()
 }
 
-/// Writes the text of every program that runs from now on into a folder, each once; `None` ends that.
+/// Writes the text of each program that runs from now on into a folder, once for each. `None` stops this.
 #[pyfunction]
 fn dump_programs(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<()> {
     with_engine(py, move |mut engine| {
@@ -361,8 +361,8 @@ fn dump_programs(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<()> {
 
 // ---- ahead of time -------------------------------------------------------------------------------
 
-/// Compiles the text of a program for TPUs that need not be there, such as "v5e:1x1", and tells what libtpu's
-/// compiler says of it; `None` where it does not say.
+/// Compiles the text of a program for TPUs that may be absent, such as "v5e:1x1". Returns the report of libtpu's
+/// compiler, with `None` for values that it does not provide.
 #[pyfunction]
 fn compile_ahead(py: Python<'_>, program: &str, topology: &str) -> PyResult<Py<PyDict>> {
     let report = py.detach(|| ahead::compile(program, topology)).map_err(to_python)?;

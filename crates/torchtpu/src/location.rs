@@ -1,4 +1,4 @@
-//! Where in the user's Python code the process stands.
+//! The current line of the user's Python code.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,20 +7,20 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-/// How many code objects are remembered.
+/// The largest number of remembered code objects.
 const MAX_CODES: usize = 8192;
 
-/// Tells the engine the innermost Python line outside torch and this package. On a thread without Python frames, such
-/// as autograd's, that is the line at which the main thread waits. None while Python shuts down. Takes the GIL: not to be
-/// called with a lock held.
+/// Gives the engine the innermost Python line outside torch and this package. On a thread without Python frames, such
+/// as autograd's, this is the line where the main thread waits. None while Python shuts down. Takes the GIL, so it
+/// must not be called while a lock is held.
 pub fn note() {
     engine::lines::set_caller(Python::try_attach(|py| find(py).ok().flatten()).flatten());
 }
 
-/// A code object, held so that its address stays its own, and its file where that is the user's.
+/// A code object, kept so that its address is not reused, and its file if the file is the user's.
 type Code = (Py<PyAny>, Option<Arc<str>>);
 
-/// By address.
+/// By address of the code object.
 static FILES: Mutex<Option<HashMap<usize, Code>>> = Mutex::new(None);
 
 fn find(py: Python<'_>) -> PyResult<Option<(Arc<str>, u32)>> {
@@ -58,7 +58,7 @@ fn current_frame(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     py.import("sys")?.call_method0("_current_frames")?.get_item(main)
 }
 
-/// The file of a code object, unless that belongs to torch or to this package.
+/// The file of a code object. None if it belongs to torch or to this package.
 fn file_of_user(py: Python<'_>, code: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
     static LIBRARIES: PyOnceLock<[String; 2]> = PyOnceLock::new();
     let libraries = LIBRARIES.get_or_try_init(py, || {

@@ -1,4 +1,4 @@
-//! Warnings of the core, which arise where Python cannot be called: with locks held, on any thread.
+//! Warnings of the core. They may arise where Python cannot be called: with locks held, on any thread.
 
 use std::ffi::{CString, c_int, c_void};
 use std::ptr;
@@ -9,12 +9,12 @@ use pyo3::{exceptions::PyUserWarning, ffi};
 
 static MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Has the main thread warn, as soon as it is back in Python.
+/// Shows a warning on the main thread, at its next opportunity.
 pub fn warn(message: String) {
     MESSAGES.lock().unwrap_or_else(|lock| lock.into_inner()).push(message);
     // SAFETY: this needs no lock, and the callback takes no argument.
     if unsafe { ffi::Py_AddPendingCall(Some(show), ptr::null_mut()) } != 0 {
-        // The interpreter has no room for more, or is about to end.
+        // The interpreter's list of pending calls is full, or it is shutting down.
         take().iter().for_each(|message| eprintln!("torchtpu: {message}"));
     }
 }
@@ -25,13 +25,13 @@ extern "C" fn show(_: *mut c_void) -> c_int {
     0
 }
 
-/// Shows what has not been shown.
+/// Shows pending warnings.
 pub fn show_now(py: Python<'_>) {
     let class = py.get_type::<PyUserWarning>();
     for message in take() {
         let text = CString::new(format!("torchtpu: {message}")).unwrap_or_default();
         if let Err(error) = PyErr::warn(py, &class, &text, 1) {
-            // Where warnings are errors, this one has no call to fail.
+            // If warnings are errors, there is no call here that could raise it.
             error.write_unraisable(py, None);
         }
     }

@@ -1,7 +1,8 @@
-//! How much work the compiler puts into a program.
+//! How much effort the compiler puts into a program.
 //!
-//! XLA's CPU compiler spends most of its time on code that a small program never earns back. A small program is compiled
-//! quickly at first, and again with full effort, beside the work, once it has processed enough bytes.
+//! XLA's CPU compiler spends most of its time on optimizations that do not pay for a small program. A small program
+//! is compiled quickly at first. After it has processed enough bytes, it is compiled again with full effort in the
+//! background.
 
 use std::env;
 use std::sync::OnceLock;
@@ -18,7 +19,7 @@ pub(crate) enum Effort {
     Full,
 }
 
-/// XLA's flags for a quick compile. Over nine programs of one operator they took a fifth of what full effort takes.
+/// XLA's flags for a quick compile. For nine programs of one operator it took a fifth of the time of a full compile.
 const QUICK: [(&str, Value); 4] = [
     ("xla_backend_optimization_level", Value::Int(0)),
     ("xla_llvm_disable_expensive_passes", Value::Bool(true)),
@@ -26,35 +27,35 @@ const QUICK: [(&str, Value); 4] = [
     ("xla_cpu_parallel_codegen_split_count", Value::Int(1)),
 ];
 
-/// A program whose inputs and results take more bytes than this is compiled with full effort at once.
+/// A program whose inputs and results take more bytes is compiled with full effort at once.
 const LARGEST_QUICK: usize = 256 << 10;
 
-/// How many bytes a program processes before it is compiled again: what quick code loses on them is about what a full
-/// compile takes.
+/// The bytes that a program processes before it is compiled again. The time that quick code loses on them is about
+/// the time of a full compile.
 const BYTES_BEFORE_FULL: u64 = 16 << 20;
 
-/// How many it has processed when the better executable takes over.
+/// The bytes that it has processed when the better executable replaces the first.
 const BYTES_BEFORE_BETTER: u64 = 2 * BYTES_BEFORE_FULL;
 
-/// What a run of any program counts as at least, for it takes time even if it has no data.
+/// The least number of bytes that a run counts as, because a run without data takes time too.
 const LEAST_BYTES: u64 = 8 << 10;
 
-/// A loop runs many operations for the few bytes that it takes.
+/// A loop runs many operations for few bytes.
 const LOOPS: [&str; 2] = ["stablehlo.while", "custom_call"];
 
-/// The flags of an effort.
+/// XLA's flags for an effort.
 pub(super) fn flags(effort: Effort) -> impl Iterator<Item = (String, Value)> {
     let flags = if effort == Effort::Quick { &QUICK[..] } else { &[] };
     flags.iter().map(|(name, value)| ((*name).to_owned(), value.clone()))
 }
 
-/// With which effort a program of one operator is compiled first. `bytes` is what its inputs and results take.
+/// The effort of the first compile of a program of one operator. `bytes` is the size of its inputs and results.
 pub(crate) fn first_effort(kind: Kind, text: &str, bytes: usize) -> Effort {
     let is_small = bytes <= LARGEST_QUICK && !LOOPS.iter().any(|name| text.contains(name));
     if kind == Kind::Cpu && is_small && may_be_quick() { Effort::Quick } else { Effort::Full }
 }
 
-/// Whether the environment leaves the effort to us: `TORCHTPU_COMPILE=wait` and XLA's own flags decide it otherwise.
+/// Whether the environment allows quick compiles. `TORCHTPU_COMPILE=wait` and XLA's own flags disable them.
 fn may_be_quick() -> bool {
     static MAY: OnceLock<bool> = OnceLock::new();
     *MAY.get_or_init(|| {
@@ -67,19 +68,19 @@ fn may_be_quick() -> bool {
     })
 }
 
-/// What a program has processed that was compiled quickly.
+/// The bytes processed by a program that was compiled quickly.
 pub(crate) struct Use {
     bytes_a_run: u64,
     processed: AtomicU64,
 }
 
-/// What is to be done before a run of a program that was compiled quickly.
+/// What to do before a run of a program that was compiled quickly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     Run,
-    /// Full effort pays from now on: it is begun, beside the work.
+    /// Full effort pays from now on: start to compile in the background.
     Improve,
-    /// The better executable runs. The run waits if it is not made: the number of a run alone decides which executable
+    /// Use the better executable, and wait for it if necessary. Only the number of the run decides which executable
     /// runs, because the two may differ in the last bit of a result.
     RunBetter,
 }

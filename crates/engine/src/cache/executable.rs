@@ -1,4 +1,4 @@
-//! Executables in the making: a thread of the pool compiles or loads them while the program goes on.
+//! Executables that a thread of the pool compiles or loads while the caller continues.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,13 +13,13 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use crate::error::{Error, Result};
 use crate::stats::Making;
 
-/// The most programs that are compiled at the same time: each may take gigabytes of the host's memory.
+/// The largest number of programs compiled at the same time. Each may take gigabytes of host memory.
 const MAX_THREADS: usize = 16;
 
-/// Compilers recurse deeply over large programs.
+/// Compilers recurse deeply for large programs.
 const STACK_BYTES: usize = 64 << 20;
 
-/// An executable, or the promise of one.
+/// An executable that may still be being made.
 #[derive(Default)]
 pub(crate) struct Executable {
     made: OnceLock<Made>,
@@ -34,30 +34,30 @@ struct Made {
 }
 
 impl Executable {
-    /// Whether it is there, or has failed: then the others do not wait.
+    /// Whether it is made or has failed. Others then do not wait for it.
     pub fn is_made(&self) -> bool {
         self.made.get().is_some()
     }
 
-    /// Whether it could not be made.
+    /// Whether making it failed.
     pub fn is_failed(&self) -> bool {
         self.made.get().is_some_and(|made| made.result.is_err())
     }
 
-    /// The device's memory that its code takes, once it is made and as far as the plugin tells.
+    /// The device memory of its code, once it is made, if the plugin provides it.
     pub fn code_bytes(&self) -> usize {
         self.made.get().map_or(0, |made| made.code_bytes)
     }
 
-    /// What making it took; nothing as long as it is being made.
+    /// The time it took to make it; zero while it is being made.
     pub fn making(&self) -> Making {
         self.made.get().map_or_else(Making::default, |made| made.making)
     }
 
-    /// Waits for it.
+    /// Waits for the executable.
     ///
     /// # Errors
-    /// Where the program cannot be compiled.
+    /// If the program cannot be compiled.
     pub fn get(&self) -> Result<&Arc<LoadedExecutable>> {
         if let Some(made) = self.made.get() {
             return made.result.as_ref().map_err(Error::clone);
@@ -97,12 +97,12 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// How many executables are in the making that somebody may wait for.
+    /// The number of executables being made for which a caller may wait.
     making: usize,
-    /// What is done when none is: one after another.
+    /// Work to do, one by one, when no caller may wait.
     later: VecDeque<Work>,
     is_improving: bool,
-    /// Whether no other is to be begun.
+    /// Whether no more work may begin.
     closed: bool,
 }
 
@@ -111,7 +111,7 @@ impl Pool {
         Pool { threads: OnceLock::new(), shared: Arc::default() }
     }
 
-    /// Has `make` make an executable, and then calls `made`.
+    /// Makes an executable with `make`, and then calls `made`.
     pub fn spawn(
         &self,
         make: impl FnOnce(&mut Making) -> Result<Arc<LoadedExecutable>> + Send + 'static,
@@ -132,13 +132,13 @@ impl Pool {
         };
         match self.threads.get_or_init(start) {
             Some(threads) => threads.spawn_fifo(work),
-            // A process that may have no more threads compiles where it stands.
+            // A process that cannot start threads compiles on the calling thread.
             None => work(),
         }
         executable
     }
 
-    /// Has `make` make an executable when no other is in the making.
+    /// Makes an executable with `make` when no other is being made.
     pub fn spawn_later(
         &self,
         make: impl FnOnce(&mut Making) -> Result<Arc<LoadedExecutable>> + Send + 'static,
@@ -159,7 +159,7 @@ impl Pool {
         executable
     }
 
-    /// Waits until nothing is being made that somebody may wait for.
+    /// Waits until no executable for which a caller may wait is being made.
     pub fn wait(&self) {
         let mut state = self.shared.state.lock();
         while state.making > 0 {
@@ -167,7 +167,7 @@ impl Pool {
         }
     }
 
-    /// Waits for what is being made, and has nothing else begun.
+    /// Waits for the executables being made. No more work begins.
     pub fn close(&self) {
         let mut state = self.shared.state.lock();
         state.closed = true;
@@ -195,7 +195,7 @@ impl Shared {
     }
 }
 
-/// Begins the next of the work that waits, if nothing else is being made.
+/// Begins the next waiting work, if nothing else is being made.
 fn begin_later(shared: &Arc<Shared>, threads: &Arc<ThreadPool>) {
     let mut state = shared.state.lock();
     if state.making > 0 || state.is_improving {

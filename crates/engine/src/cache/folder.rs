@@ -16,16 +16,16 @@ pub struct Stored {
     pub name: String,
     pub bytes: u64,
     pub used: SystemTime,
-    /// `None` where the file is none that we can use.
+    /// `None` if the file is not an entry of this version.
     pub about: Option<About>,
 }
 
-/// The user's folder of compiled programs. It may be looked at without a plugin.
+/// The user's folder of compiled programs. It can be listed without a plugin.
 pub struct Folder(Arc<Store>);
 
 impl Folder {
     /// # Errors
-    /// Where there is none: it is switched off, or cannot be used.
+    /// If there is none: it is switched off, or cannot be used.
     pub fn open(settings: &Settings) -> Result<Folder> {
         settings.try_open().map(Folder).map_err(Error::runtime)
     }
@@ -34,15 +34,15 @@ impl Folder {
         self.0.folder()
     }
 
-    /// The bytes that it may hold.
+    /// The limit in bytes.
     pub fn limit(&self) -> u64 {
         self.0.limit()
     }
 
-    /// Its entries; those used last come first.
+    /// Its entries, most recently used first.
     ///
     /// # Errors
-    /// Where the folder cannot be read.
+    /// If the folder cannot be read.
     pub fn list(&self) -> Result<Vec<Stored>> {
         let mut entries: Vec<Stored> = (self.0.list().map_err(|error| self.failed(&error))?.into_iter())
             .map(|listed| Stored {
@@ -56,10 +56,10 @@ impl Folder {
         Ok(entries)
     }
 
-    /// Removes all entries; returns how many there were.
+    /// Removes all entries. Returns their number.
     ///
     /// # Errors
-    /// Where one cannot be removed.
+    /// If one cannot be removed.
     pub fn clear(&self) -> Result<usize> {
         let entries = self.0.list().map_err(|error| self.failed(&error))?;
         for entry in &entries {
@@ -71,10 +71,10 @@ impl Folder {
         Ok(entries.len())
     }
 
-    /// Writes all entries that are whole into a bundle; returns how many.
+    /// Writes all intact entries into a bundle. Returns their number.
     ///
     /// # Errors
-    /// Where the bundle cannot be written.
+    /// If the bundle cannot be written.
     pub fn export(&self, path: &Path) -> Result<usize> {
         let keys = self.0.list().map_err(|error| self.failed(&error))?.into_iter();
         let keys = keys.filter_map(|listed| disk::describe(&listed.path).ok()).map(|(key, _)| key);

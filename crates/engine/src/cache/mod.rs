@@ -1,9 +1,9 @@
-//! The one place where a program's text becomes an executable: found in the process, loaded from the user's
+//! The only place where a program's text becomes an executable. It is found in the process, loaded from the user's
 //! folder, or compiled.
 //!
-//! Executables are kept on disk ([`disk`]) by a key over everything that they depend on: the text, the compile
-//! options, and the [`target`]. Of processes that want the same program at the same time, one compiles and the
-//! others wait for it. Nothing that is wrong with the folder is an error: it costs a compile, and a warning.
+//! Executables are kept on disk ([`disk`]). The key covers everything that they depend on: the text, the compile
+//! options, and the [`target`]. If several processes need the same program at the same time, one compiles it and the
+//! others wait. A problem with the folder is not an error: it gives a warning, and the program is compiled.
 
 mod bundle;
 mod calls;
@@ -44,22 +44,23 @@ use entry::{Entry, Key};
 use executable::Pool;
 use writer::{Job, Writer};
 
-/// How long another process may take over a program before we compile it as well. It may be stopped.
+/// How long to wait for another process that compiles a program, before compiling it here as well. The other process
+/// may be stopped.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
-/// How long it may take over the next one, once it has taken that long.
+/// How long to wait for the next program, after one wait was that long.
 const NEXT_WAIT: Duration = Duration::from_secs(1);
 
-/// How often we look whether it is done: soon at first, as most programs are small.
+/// The intervals of checking whether it is done: short at first, because most programs are small.
 const POLLS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(20)];
 
-/// In the folder, what is known of plugins' files.
+/// The file in the folder with digests of plugins.
 const PLUGINS: &str = ".plugins";
 
-/// Where warnings go: set once, by whoever can show them.
+/// Shows warnings. Set once, by the code that can show them.
 static WARN: OnceLock<fn(String)> = OnceLock::new();
 
-/// Says how to warn the user. Called without and with locks held, on any thread.
+/// Sets the function that shows warnings. It is called on any thread, with or without locks held.
 pub fn set_warn(warn: fn(String)) {
     let _ = WARN.set(warn);
 }
@@ -71,23 +72,23 @@ fn warn(message: String) {
     }
 }
 
-/// The options with which programs are compiled for a kind of device.
+/// The compile options for a kind of device.
 pub(crate) fn compile_options(kind: Kind) -> CompileOptions {
     let mut options = CompileOptions::default();
     if kind == Kind::Cpu {
-        // XLA's quick maximum and minimum lose a NaN that stands on the right.
+        // With fast min and max, XLA drops a NaN in the right operand.
         options.overrides.push(("xla_cpu_enable_fast_min_max".into(), pjrt::Value::Bool(false)));
     }
     options
 }
 
-/// A program to be compiled.
+/// A program to compile.
 #[derive(Clone)]
 pub(crate) struct Source {
     pub text: String,
-    /// What is in it, for people.
+    /// The operators in the program, for messages.
     pub operators: String,
-    /// XLA's flags for it alone.
+    /// XLA's flags for this program.
     pub flags: Vec<(String, pjrt::Value)>,
     pub effort: Effort,
 }
@@ -96,26 +97,26 @@ pub(crate) struct Source {
 pub struct Cache {
     options: CompileOptions,
     disk: Option<Disk>,
-    /// Those that are in use or in the making, by their program: different calls may come to the same one.
+    /// Executables that are in use or being made, by program. Several callers may share one.
     known: Mutex<FxHashMap<Key, Weak<Executable>>>,
     pool: Pool,
     stats: Arc<Mutex<CacheStats>>,
 }
 
-/// The part of a cache that outlives the process.
+/// The part of a cache on disk.
 struct Disk {
     store: Arc<Store>,
     target: String,
-    /// A key's beginning: everything but the program.
+    /// The hash of everything in a key but the program.
     prefix: blake3::Hasher,
     writer: Writer,
-    /// Each is warned of once.
+    /// Each warning is given once.
     warned_of_damage: AtomicBool,
     warned_of_waiting: AtomicBool,
 }
 
 impl Cache {
-    /// The cache of an open plugin, with a folder where the settings say so and it can be used.
+    /// The cache of an open plugin, with a folder if the settings ask for one and it can be used.
     pub(crate) fn open(platform: &Platform, settings: &Settings) -> Cache {
         let options = compile_options(platform.kind);
         let stats = Arc::<Mutex<CacheStats>>::default();
@@ -127,7 +128,7 @@ impl Cache {
         Cache { options, disk, known: Mutex::default(), pool: Pool::new(), stats }
     }
 
-    /// The executable of a program, and whether it was known. If not it is made on another thread, which then calls
+    /// The executable of a program, and whether it was known. If not, it is made on another thread, which then calls
     /// `made`.
     pub(crate) fn executable(
         self: &Arc<Self>,
@@ -138,7 +139,7 @@ impl Cache {
         let key = self.key(&source);
         let mut known = self.known.lock();
         let executable = known.get(&key).and_then(Weak::upgrade);
-        // What failed may succeed now: memory may have been short.
+        // A failed program is tried again: memory may have been short.
         if let Some(executable) = executable.filter(|executable| !executable.is_failed()) {
             self.stats.lock().hits += 1;
             return (executable, true);
@@ -157,7 +158,7 @@ impl Cache {
         (executable, false)
     }
 
-    /// The executable of a program, made with full effort when no other is in the making.
+    /// The executable of a program, compiled with full effort when no other is being made.
     pub(crate) fn improve(self: &Arc<Self>, platform: &Arc<Platform>, source: Source) -> Arc<Executable> {
         let key = self.key(&source);
         let mut known = self.known.lock();
@@ -168,7 +169,7 @@ impl Cache {
         let make = move |making: &mut Making| {
             let result = cache.load_or_compile(&platform, key, &source, making);
             let mut stats = cache.stats.lock();
-            // It is no program that was asked for.
+            // The user did not request this program.
             stats.improved += u64::from(result.is_ok());
             result.map_err(|error| error.within(&source.operators))
         };
@@ -217,7 +218,7 @@ impl Cache {
             return Ok(executable);
         }
         let lock = self.wait_for(disk, &key, making);
-        // Whoever had the lock before us may have written the entry.
+        // Another process may have written the entry before it released the lock.
         if let Some(executable) = self.load(disk, platform, &key, making) {
             return Ok(executable);
         }
@@ -228,14 +229,15 @@ impl Cache {
             compile_seconds: making.compiling.as_secs_f64(),
         };
         disk.writer.send(Job { key, about, executable: Arc::clone(&executable), _lock: lock });
-        // XLA's CPU compiler does not serialize a sort that has run; it expands some calls, such as Eigh, into sorts.
+        // XLA's CPU compiler cannot serialize a sort that has run. It expands some custom calls, such as Eigh, into
+        // sorts.
         if ["stablehlo.sort", "custom_call"].iter().any(|each| source.text.contains(each)) {
             disk.writer.finish();
         }
         Ok(executable)
     }
 
-    /// The executable in the folder, if there is one; an entry that has none is removed.
+    /// The executable in the folder, if there is one. An entry that cannot be used is removed.
     fn load(&self, disk: &Disk, platform: &Platform, key: &Key, making: &mut Making) -> Option<Arc<LoadedExecutable>> {
         let bytes = disk.read(key)?;
         let start = Instant::now();
@@ -259,10 +261,9 @@ impl Cache {
         }
     }
 
-    /// The lock on a program, as soon as no other process has it; `None` where there are no locks, or that
-    /// takes too long.
+    /// Waits for the lock on a program. `None` if there are no locks or the wait is too long.
     fn wait_for(&self, disk: &Disk, key: &Key, making: &mut Making) -> Option<Lock> {
-        // Without locks, two processes may compile the same: no more than that.
+        // Without locks, two processes may compile the same program, which is harmless.
         let lock = disk.store.lock(key).ok()?;
         if lock.acquire().ok()? {
             return Some(lock);
@@ -287,7 +288,7 @@ impl Cache {
         acquired.then_some(lock)
     }
 
-    /// The counters, when nothing is in the making.
+    /// The counters, after waiting for executables being made.
     pub(crate) fn stats(&self) -> CacheStats {
         self.pool.wait();
         *self.stats.lock()
@@ -298,8 +299,7 @@ impl Cache {
         *self.stats.lock() = CacheStats::default();
     }
 
-    /// For the end of a process: compiles nothing that has not been begun, and waits until what was compiled is on
-    /// disk.
+    /// For the end of a process: no more compiles begin. Waits until everything compiled is on disk.
     pub fn close(&self) {
         self.pool.close();
         if let Some(disk) = &self.disk {
@@ -307,10 +307,10 @@ impl Cache {
         }
     }
 
-    /// Writes the programs that this process has used into a bundle; returns how many.
+    /// Writes the programs that this process has used into a bundle. Returns their number.
     ///
     /// # Errors
-    /// Where the cache has no folder, or the bundle cannot be written.
+    /// If the cache has no folder, or the bundle cannot be written.
     pub fn export_used(&self, path: &Path) -> Result<usize> {
         let disk = self.disk.as_ref().ok_or_else(|| Error::runtime("the cache has no folder to export from"))?;
         self.pool.wait();
@@ -321,10 +321,10 @@ impl Cache {
         bundle::write(path, entries).map_err(|error| Error::runtime(format!("{}: {error}", path.display())))
     }
 
-    /// Adds to the folder those entries of a bundle that fit this plugin and these devices.
+    /// Adds the entries of a bundle that are for this plugin and these devices to the folder.
     ///
     /// # Errors
-    /// Where the cache has no folder, the bundle cannot be read, or the folder cannot be written to.
+    /// If the cache has no folder, the bundle cannot be read, or the folder cannot be written to.
     pub fn import(&self, path: &Path) -> Result<Imported> {
         let disk = self.disk.as_ref().ok_or_else(|| Error::runtime("the cache has no folder to import into"))?;
         bundle::import(path, &disk.store, &disk.target)
@@ -346,7 +346,7 @@ impl Disk {
         })
     }
 
-    /// Takes away an entry that cannot be used.
+    /// Removes an entry that cannot be used.
     fn damaged(&self, key: &Key, reason: &str) {
         self.store.remove(key);
         if !self.warned_of_damage.swap(true, Relaxed) {
@@ -356,7 +356,7 @@ impl Disk {
     }
 }
 
-/// A hasher that has taken in everything that an executable depends on, but for its program.
+/// A hasher with everything that an executable depends on, except the program.
 fn key_prefix(target: &str, options: &CompileOptions) -> blake3::Hasher {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&entry::FORMAT.to_le_bytes());
@@ -375,7 +375,7 @@ fn describe(platform: &Platform, store: Option<&Store>) -> io::Result<String> {
 
 // ---- ahead of time -----------------------------------------------------------------------------------------------
 
-/// What programs that are compiled for a topology are for.
+/// The target of programs that are compiled for a topology.
 pub(crate) fn describe_topology(kind: Kind, plugin: &Path, topology: &Topology) -> Result<String> {
     let store = Settings::from_environment().try_open().ok();
     let memory = store.map(|store| store.folder().join(PLUGINS));
@@ -383,15 +383,15 @@ pub(crate) fn describe_topology(kind: Kind, plugin: &Path, topology: &Topology) 
         .map_err(|error| Error::runtime(format!("{}: {error}", plugin.display())))
 }
 
-/// Compiles a program for a topology: its entry, for a bundle. The text may begin with a comment, as those
-/// of `dump_programs` do.
+/// Compiles a program for a topology, and returns the entry for a bundle. The text may begin with a comment, as in
+/// the files of `dump_programs`.
 pub(crate) fn entry_ahead(text: &str, topology: &Topology, kind: Kind, target: &str) -> Result<Vec<u8>> {
     let (operators, text) = match text.strip_prefix("// ").and_then(|text| text.split_once('\n')) {
         Some((operators, text)) => (operators, text),
         None => ("", text),
     };
     if !is_self_contained(text) {
-        return Err(Error::runtime("it calls what only the process that made it has"));
+        return Err(Error::runtime("it calls a function of the process that made it"));
     }
     let options = compile_options(kind);
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Interned operator instances: one per key, lowered once.
+//! Interned instances: one for each key, lowered once.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::placement::Placement;
 use crate::program::Program;
 use crate::storage::{SMALL, Storage, TypeId, Value};
 
-/// A lowered call: what all calls with its key share.
+/// A lowered call, shared by all calls with the same key.
 pub(crate) struct Instance {
     pub id: u32,
     /// The operator's name, for messages and counters.
@@ -23,63 +23,62 @@ pub(crate) struct Instance {
     pub arguments: Vec<String>,
     /// Whether PyTorch's decomposition computes it.
     pub decomposed: bool,
-    /// The graph that torch.compile handed over: it runs as a program of its own, with its own options.
+    /// The graph from torch.compile, if any. It runs as a program of its own, with its own options.
     pub compiled: Option<Arc<CompiledGraph>>,
     body: Result<Lowered, Vec<Resized>>,
     pub outputs: Vec<ResultPlan>,
-    /// What all results take on the device.
+    /// The bytes of all results on the device.
     pub result_bytes: usize,
-    /// Whether its results are small and depend on numbers alone.
+    /// Whether its results are small and depend on numbers only.
     pub is_constant: bool,
-    /// Programs that consist of this instance alone, by which outputs are used and which inputs are
-    /// donated.
+    /// Programs of this instance alone, by which outputs are used and which inputs are donated.
     pub alone: Mutex<Vec<(u64, Arc<Program>)>>,
     pub last_use: LastUse,
 }
 
-/// What an `out=` argument must become.
+/// The sizes and strides that an `out=` argument must get.
 struct Resized {
     sizes: &'static [i64],
     strides: &'static [i64],
     scalar_type: i8,
 }
 
-/// What becomes of an output of the lowered function.
+/// The use of an output of the lowered function.
 pub(crate) enum ResultPlan {
     Fresh(FreshResult),
-    /// An undefined tensor: no output of the function.
+    /// An undefined tensor. The function has no output for it.
     Absent,
     /// The new value of an argument's storage.
     Updated {
         storage: usize,
         ty: TypeId,
     },
-    /// How long a dimension of a fresh result is, for the host to read.
+    /// The valid length of a dimension of a fresh result, which the host reads.
     Count {
         fresh: usize,
         axis: usize,
         ty: TypeId,
     },
-    /// What the program says of the data.
+    /// The result of a check of the data.
     Check {
         check: Arc<Check>,
         ty: TypeId,
     },
 }
 
-/// A result that gets a storage of its own.
+/// A result with a new storage.
 pub(crate) struct FreshResult {
     pub ty: TypeId,
     pub nbytes: usize,
     pub sizes: &'static [i64],
     pub strides: &'static [i64],
     pub dtype: DType,
-    /// How much of each dimension is real; empty where all is.
+    /// The extent of each dimension; empty if there is no padding.
     pub extents: Vec<Extent>,
 }
 
 impl FreshResult {
-    /// The result with its value, in a new storage.
+    /// The result with its value in a new storage.
     pub fn out(&self, placement: Placement, value: Arc<Value>) -> Out {
         let storage = Storage::with_value(placement, self.nbytes, Some(value));
         let mut out = Out::absent();
@@ -94,7 +93,7 @@ impl FreshResult {
 }
 
 impl Instance {
-    /// `body` is the lowering, or the results that `out=` arguments must be resized for first.
+    /// `body` is the lowering, or the results to which `out=` arguments must be resized first.
     pub fn new(
         id: u32,
         operator: &str,
@@ -167,7 +166,7 @@ impl Instance {
         self.body.as_ref().err().map_or_else(Vec::new, |results| results.iter().map(meta).collect())
     }
 
-    /// The lowered function; absent only for instances that are not runnable, which no chunk holds.
+    /// The lowered function. `None` for instances that are not runnable; no chunk contains them.
     pub fn function(&self) -> Option<&Function> {
         self.body.as_ref().ok().map(|lowered| &lowered.function)
     }
@@ -181,7 +180,7 @@ impl Instance {
         })
     }
 
-    /// How many fresh results a call returns, undefined ones included.
+    /// The number of fresh results of a call, including undefined ones.
     pub fn fresh_results(&self) -> usize {
         self.outputs.iter().filter(|plan| matches!(plan, ResultPlan::Fresh(_) | ResultPlan::Absent)).count()
     }

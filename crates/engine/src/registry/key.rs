@@ -14,7 +14,7 @@ use crate::storage::Storage;
 pub(crate) struct ScalarInput(pub Number);
 
 impl ScalarInput {
-    /// Tells it from every other number, and from the same number of another kind.
+    /// Distinguishes numbers by value and by kind.
     pub fn bits(self) -> [u64; 3] {
         match self.0 {
             Number::Bool(b) => [0, u64::from(b), 0],
@@ -26,7 +26,8 @@ impl ScalarInput {
     }
 }
 
-/// A call taken apart: its key, and what differs between calls of one key. Used only while the arguments live.
+/// A call split into its key and the parts that differ between calls with the same key. Only used while the arguments
+/// live.
 #[derive(Default)]
 pub(crate) struct CallParts {
     pub key: Vec<u64>,
@@ -34,22 +35,22 @@ pub(crate) struct CallParts {
     storages: Vec<*const Storage>,
     /// The numbers that are inputs of the program.
     pub scalars: Vec<ScalarInput>,
-    /// Leaves the offsets out of the key.
+    /// Whether offsets are left out of the key.
     without_offsets: bool,
     /// The offset of every tensor argument, lists flattened.
     pub offsets: Vec<i64>,
-    /// The generator that the call names.
+    /// The generator that is an argument of the call.
     pub generator: Option<*mut Generator>,
 }
 
-// SAFETY: the pointers are used only during the call that put them there, while its arguments live.
+// SAFETY: the pointers are only used during the call that stored them, while its arguments live.
 unsafe impl Send for CallParts {}
 
 const NO_VALUE: u64 = 1 << 63;
 
 impl CallParts {
-    /// Takes a call apart; the memory of an earlier call is used again. `options` are what the program depends on besides
-    /// its arguments.
+    /// Splits a call into its parts, and reuses the memory of an earlier call. `options` are other values that the
+    /// program depends on.
     pub fn encode(&mut self, op: u32, operator: &Operator, args: &[Arg], options: u64) {
         self.key.clear();
         self.storages.clear();
@@ -165,7 +166,7 @@ pub(crate) struct Specs<'a> {
     pub types: &'a Types,
     pub storages: Vec<StorageSpec>,
     seen: Vec<*const Storage>,
-    /// Whether offsets become inputs of the program where they can.
+    /// Whether offsets become inputs of the program if possible.
     open_offsets: bool,
     tensors: usize,
 }
@@ -247,10 +248,10 @@ fn offset_class(storage: &StorageSpec, spec: &TensorSpec) -> Option<Vec<u64>> {
     aten::offset_class(storage.base.as_ref()?, spec)
 }
 
-/// Marks the place of an offset that holds the class of the offsets that share a program.
+/// Marks an offset in the key that is replaced by the class of offsets that share a program.
 const OPEN_OFFSET: u64 = 1 << 63;
 
-/// The key of a call up to those offsets that can be inputs of its program; `None` when there are none.
+/// The key of a call without the offsets that can be inputs of its program. `None` if there are none.
 pub(crate) fn key_without_offsets(
     parts: &CallParts,
     operator: &Operator,

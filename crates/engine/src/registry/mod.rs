@@ -1,4 +1,4 @@
-//! The registry: operators, the keys of their calls, and what each key was lowered to.
+//! The registry: operators, the keys of calls, and the instance of each key.
 
 pub(crate) mod compiled;
 pub(crate) mod instance;
@@ -22,24 +22,24 @@ use key::{CallParts, Specs, key_without_offsets};
 use operators::Operator;
 use types::Types;
 
-/// How many offsets of a view get programs of their own before the others share one.
+/// The number of offsets of a view that get their own programs. Further offsets share one.
 const OWN_OFFSETS: u32 = 4;
 
-/// How many lowered calls are kept in memory for each program that is.
+/// The number of instances kept in memory for each program in memory.
 const INSTANCES_PER_PROGRAM: usize = 8;
 
-/// Calls that can share a program which takes the offsets of their views as inputs.
+/// Calls that can share a program with the offsets of their views as inputs.
 #[derive(Default)]
 struct Family {
-    /// How many were lowered.
+    /// The number of offsets lowered so far.
     offsets: u32,
-    /// The shared one.
+    /// The shared instance.
     instance: Option<Arc<Instance>>,
 }
 
-/// How the definition of a key ended, short of an error.
+/// The outcome of a definition that did not fail.
 pub(crate) enum Definition {
-    /// Its instance is new.
+    /// The new instance.
     New(Arc<Instance>),
     /// The table has no row for the operator.
     NoRow,
@@ -50,21 +50,21 @@ pub(crate) struct Registry {
     operators: Vec<Operator>,
     instances: FxHashMap<Box<[u64]>, Arc<Instance>>,
     next_instance: u32,
-    /// Calls that differ in the offsets of their views only, by their key without those.
+    /// Calls that differ only in the offsets of views, by their key without these offsets.
     families: FxHashMap<Box<[u64]>, Family>,
-    /// Traced decompositions that are not lowered yet, by their handles.
+    /// Traced decompositions that are not lowered yet, by handle.
     graphs: HashMap<u64, Arc<Graph>>,
     next_graph: u64,
     pub precision: Precision,
-    /// Counts calls: the time on which `last_use` is measured.
+    /// The number of calls, used as the clock for `last_use`.
     clock: u64,
     limit: Limit,
-    /// Lowered calls that had to leave memory.
+    /// Instances evicted from memory.
     pub evictions: u64,
 }
 
 impl Registry {
-    /// `programs` limits the programs in memory.
+    /// `programs` is the limit of programs in memory.
     pub fn new(programs: Limit) -> Registry {
         Registry {
             types: Types::default(),
@@ -81,7 +81,7 @@ impl Registry {
         }
     }
 
-    /// Registers an operator; says whether the table has a row for it.
+    /// Registers an operator. Also returns whether the table has a row for it.
     pub fn register(&mut self, name: &str, functional: &str, args: &[SchemaArg]) -> (u32, bool) {
         let operator = Operator::new(name, functional, args);
         let has_row = operator.row.is_some();
@@ -98,7 +98,7 @@ impl Registry {
         self.operators.len() as u32 - 1
     }
 
-    /// Forgets a compiled graph that nobody can call any more, and its programs.
+    /// Removes a compiled graph that can no longer be called, and its programs.
     pub fn forget_graph(&mut self, op: u32) {
         let is_other = |key: &[u64]| key[0] as u32 != op;
         self.instances.retain(|key, _| is_other(key));
@@ -111,12 +111,12 @@ impl Registry {
         &self.operators[op as usize]
     }
 
-    /// Gives a compiled graph that is called like an operator another form.
+    /// Replaces a compiled graph by another version.
     pub fn replace_graph(&mut self, op: u32, graph: Arc<CompiledGraph>) {
         self.operators[op as usize].compiled = Some(graph);
     }
 
-    /// Keeps a traced decomposition until it is defined; returns its handle.
+    /// Keeps a traced decomposition until it is defined. Returns its handle.
     pub fn add_graph(&mut self, graph: Graph) -> u64 {
         let handle = self.next_graph;
         self.next_graph += 1;
@@ -124,23 +124,23 @@ impl Registry {
         handle
     }
 
-    /// The traced decomposition behind a handle, which ends with that; `None` for the handle 0.
+    /// Takes the traced decomposition of a handle; `None` for the handle 0.
     pub fn take_graph(&mut self, handle: u64) -> Option<Arc<Graph>> {
         self.graphs.remove(&handle)
     }
 
-    /// Counts calls.
+    /// The number of calls.
     #[inline]
     pub fn clock(&self) -> u64 {
         self.clock
     }
 
-    /// What is lowered; an instance that calls of several keys share comes more than once.
+    /// All instances. An instance that several keys share is returned more than once.
     pub fn instances(&self) -> impl Iterator<Item = &Arc<Instance>> {
         self.instances.values()
     }
 
-    /// Takes a call apart into `parts`, and finds what its key was lowered to.
+    /// Splits a call into `parts` and finds the instance of its key.
     pub fn find(&mut self, op: u32, args: &[Arg], parts: &mut CallParts) -> Option<Arc<Instance>> {
         let operator = &self.operators[op as usize];
         let options = if operator.follows_precision { self.precision as u64 } else { 0 };
@@ -150,14 +150,14 @@ impl Registry {
             instance.last_use.set(self.clock);
             return Some(Arc::clone(instance));
         }
-        // A view at a new offset may share the program of others.
+        // A view at a new offset may share the program of other offsets.
         let key = key_without_offsets(parts, operator, args, &self.types)?;
         let instance = self.families.get(&key)?.instance.clone()?;
         self.remember(&parts.key, Arc::clone(&instance));
         Some(instance)
     }
 
-    /// Adds an instance by its key; those that were not used for the longest time make room.
+    /// Adds an instance by its key. Evicts the least recently used instances if there are too many.
     fn remember(&mut self, key: &[u64], instance: Arc<Instance>) {
         if self.instances.len() >= self.limit.count {
             let held = self.instances.values().map(|each| (each.last_use.get(), 0)).collect();
@@ -173,10 +173,11 @@ impl Registry {
         self.instances.insert(key.into(), instance);
     }
 
-    /// Lowers a new key, which [`Registry::find`] has put into `parts`, by the operator's row or a traced decomposition.
+    /// Lowers a new key, which [`Registry::find`] has put into `parts`, by the operator's row or a traced
+    /// decomposition.
     ///
     /// # Errors
-    /// Where the call is to be refused, or cannot be lowered.
+    /// If the call is refused or cannot be lowered.
     pub fn define(
         &mut self,
         op: u32,
@@ -194,7 +195,8 @@ impl Registry {
             (None, Some(row)) => CallBody::Row(row),
             (None, None) => return Ok(Definition::NoRow),
         };
-        // A few offsets get programs of their own, which XLA makes a little better; then they share one.
+        // The first few offsets get their own programs, which XLA optimizes slightly better. Further offsets share
+        // one.
         let family =
             key_without_offsets(parts, operator, args, &self.types).map(|key| self.families.entry(key).or_default());
         let own_offsets = if compiled.is_some() { 0 } else { OWN_OFFSETS };
@@ -222,7 +224,7 @@ impl Registry {
             is_checked: true,
         };
         let lowered = match unfitting_results(&call) {
-            // The key of the resized arguments is another one, which will be lowered.
+            // The call is repeated with resized arguments, which have another key.
             Some(results) => Err(results),
             None => Ok(lower_call(&call)?),
         };
@@ -245,7 +247,7 @@ impl Registry {
     }
 }
 
-/// The results of the written arguments when one does not fit its argument.
+/// The results of the written arguments, if any does not fit its argument.
 fn unfitting_results(call: &Call) -> Option<Vec<ResultSpec>> {
     let results = call.results.as_ref()?;
     let targets = call.written_tensors();

@@ -1,11 +1,11 @@
-//! What is interned for as long as the process lives.
+//! Values that are interned for the life of the process.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stablehlo::Type;
 
 use crate::storage::TypeId;
 
-/// Base types, and the sizes and strides that calls hand out.
+/// Base types, and the sizes and strides of results.
 #[derive(Default)]
 pub(crate) struct Types {
     list: Vec<Type>,

@@ -1,5 +1,5 @@
-//! What programs answer about the data that they met, such as an index that is out of range. The host looks at the answers
-//! when it next reads from the device or waits for it, so that it sees no number that such data have spoilt.
+//! The results of the checks in programs, such as an index out of range. The host reads them at its next read or
+//! wait, before it can see results computed from invalid data.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::lines::Line;
 use crate::record::chunk::{Chunk, DataCheck};
 use crate::storage::Value;
 
-/// From so many answers on, those that are there are looked at before others are added.
+/// From this number on, ready results are checked before more are added.
 const MANY: usize = 32;
 
-/// An answer that nobody has looked at.
+/// The result of a check that was not read yet.
 pub(crate) struct Answer {
     number: Arc<Value>,
     check: Arc<Check>,
@@ -22,9 +22,9 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Waits for it.
+    /// Waits for the result and returns the error of a failed check.
     fn look(&self) -> Result<()> {
-        // If the program itself failed, the error shows where its results are read.
+        // If the program failed, a read of its results raises that error.
         let Ok(number) = self.number.read_i64() else { return Ok(()) };
         let Some(mut error) = self.check.error_for(number) else { return Ok(()) };
         let place = match self.line.is_known() {
@@ -40,7 +40,7 @@ impl Answer {
     }
 }
 
-/// Keeps what a chunk that was handed over will answer.
+/// Keeps the check results of a chunk that was launched.
 pub(crate) fn keep(kept: &mut Vec<Answer>, chunk: &mut Chunk) {
     if chunk.checks.is_empty() {
         return;
@@ -50,17 +50,17 @@ pub(crate) fn keep(kept: &mut Vec<Answer>, chunk: &mut Chunk) {
         let operator = Arc::clone(&chunk.nodes[node].instance.operator);
         Answer { number, check, operator, line: chunk.line_of(node) }
     });
-    // A program that never reads would collect them without end.
+    // Otherwise they would accumulate in a process that never reads.
     if kept.len() >= MANY && kept.len() + answers.len() > kept.capacity() {
         kept.retain(|answer| !answer.is_there() || answer.look().is_err());
     }
     kept.extend(answers);
 }
 
-/// Looks at answers, waiting for them.
+/// Waits for check results.
 ///
 /// # Errors
-/// The first demand that the data did not meet.
+/// The first check that failed.
 pub(crate) fn look(answers: &[Answer]) -> Result<()> {
     answers.iter().try_for_each(Answer::look)
 }

@@ -1,5 +1,5 @@
-//! Small results that depend on no data, such as the ones with which the gradient of a loss begins. They are the same in
-//! every step, so they are computed once.
+//! Small results that depend on no data, such as the initial gradient of a loss. They are the same in every step, so
+//! they are computed once.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use crate::registry::instance::{Instance, ResultPlan};
 use crate::registry::key::CallParts;
 use crate::storage::{Value, ValueState};
 
-/// How many results are kept: with all of them this small, a few megabytes.
+/// The number of results to keep: a few megabytes, because all are small.
 const KEPT: usize = 1024;
 
-/// The values of calls' results, by what decides them.
+/// The values of calls' results, by key.
 #[derive(Default)]
 pub(crate) struct Constants {
     known: FxHashMap<Box<[u64]>, Box<[Arc<Value>]>>,
 }
 
 impl Constants {
-    /// The buffers of a call's results, unless one is still to be made or is lost.
+    /// The buffers of a call's results. `None` if one is not ready or failed.
     pub fn get(&self, key: &[u64]) -> Option<Vec<Arc<Buffer>>> {
         self.known.get(key)?.iter().map(|value| value.buffer().ok()).collect()
     }
@@ -40,7 +40,7 @@ impl Constants {
     }
 }
 
-/// What decides the results of a call that takes nothing but numbers.
+/// The key of the results of a call that only takes numbers.
 pub(crate) fn key_of(instance: &Instance, placement: Placement, parts: &CallParts) -> Vec<u64> {
     let mut key = vec![u64::from(instance.id), placement.device() as u64];
     for param in instance.params() {
@@ -53,19 +53,19 @@ pub(crate) fn key_of(instance: &Instance, placement: Placement, parts: &CallPart
     key
 }
 
-/// The values that a call's results have just got.
+/// The values of the results that a call has just written.
 pub(crate) fn written(instance: &Instance, parts: &CallParts, outs: &[Out]) -> Option<Box<[Arc<Value>]>> {
     let mut outs = outs.iter();
     let value_of = |plan: &ResultPlan| match plan {
         ResultPlan::Updated { storage, .. } => parts.storage(*storage).value(),
-        // SAFETY: the call has just put a storage there, of which it owns a reference.
+        // SAFETY: the call has just stored a storage there and owns a reference to it.
         _ => unsafe { &*outs.next()?.storage() }.value(),
     };
     instance.outputs.iter().map(value_of).collect()
 }
 
-/// Gives a call the results that are known. Each gets a value of its own: two storages with the same value would be one
-/// input of a program that takes both, and so need another program.
+/// Gives a call its known results. Each gets its own value: two storages with the same value would be one input of a
+/// program that takes both, which would be a different program.
 pub(crate) fn write(
     buffers: Vec<Arc<Buffer>>,
     instance: &Instance,

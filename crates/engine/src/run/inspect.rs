@@ -1,4 +1,4 @@
-//! What Debug mode looks for in results.
+//! Debug mode's checks of results.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::program::Program;
 use crate::registry::types::Types;
 use crate::storage::Value;
 
-/// Waits for the results of a program, and looks for NaN and infinities if asked to.
+/// Waits for the results of a program, and checks them for NaN and infinities if asked to.
 pub(crate) fn inspect(
     program: &Program,
     values: &[Option<Arc<Value>>],
@@ -35,7 +35,7 @@ pub(crate) fn inspect(
     Ok(())
 }
 
-/// "NaN" or "Inf" when the elements contain one.
+/// "NaN" or "Inf" if the elements contain one.
 fn first_non_finite(bytes: &[u8], dtype: DType) -> Option<&'static str> {
     let judge = |x: f64| match x {
         x if x.is_nan() => Some("NaN"),

@@ -1,9 +1,10 @@
-//! Jobs: work that the host does on values of a device, in the device's order. Collectives are jobs where the plugin has
-//! no network of its own.
+//! Jobs: work of the host on values of a device, in the device's order. Collectives are jobs if the plugin has no
+//! network of its own.
 //!
-//! A job begins when its inputs are there, on the thread of its lane, and works on the memory of the buffers where this
-//! process can reach it. Until it has finished its outputs are promises, and the host goes on. The jobs of one lane run in
-//! the order in which they were posted. A lane waits for no other lane, and for programs only as far as the values ask.
+//! A job starts on the thread of its lane when its inputs are ready. It works directly on the memory of the buffers
+//! if this process can access it. Until it finishes, its outputs are promises, and the host continues. The jobs of
+//! one lane run in the order in which they were posted. Lanes do not wait for each other, and wait for programs only
+//! through values.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,18 +24,18 @@ use crate::placement::Placement;
 use crate::storage::{Value, ValueState};
 use crate::ticket::Ticket;
 
-/// What a job does: it reads the bytes of the inputs and writes those of the outputs, dense and row-major.
+/// The function of a job. It reads the bytes of the inputs and writes those of the outputs, dense and row-major.
 pub type Work = Box<dyn FnOnce(&[*const u8], &[*mut u8]) -> Result<()> + Send>;
 
-/// A posted job. It only knows its outputs: those that nobody wants any more are not kept.
+/// A posted job. It holds its outputs by weak references, so unused outputs are dropped.
 pub(crate) struct Job {
-    /// For errors.
+    /// The name in errors.
     pub name: String,
     pub placement: Placement,
     pub client: Client,
-    /// None where nothing was written to the input's storage, or it has no elements.
+    /// None if nothing was written to the input's storage, or it has no elements.
     pub inputs: Vec<(Option<Arc<Value>>, Type)>,
-    /// With the input that the memory begins as a copy of, if there is one.
+    /// With the number of the input whose copy the memory starts with, if any.
     pub outputs: Vec<(Weak<Value>, Type, Option<usize>)>,
     pub work: Work,
     pub ticket: Arc<Ticket>,
@@ -47,17 +48,17 @@ struct Lane {
     thread: Option<Sender<Started>>,
 }
 
-/// What the thread of a lane needs to run a job.
+/// A job and what the thread of its lane needs to run it.
 struct Started {
     job: Job,
-    /// Runs that may read the inputs' memory.
+    /// Runs that may read the memory of the inputs.
     earlier: Vec<Arc<pjrt::Event>>,
     spent: Spent,
     /// Called when the job has finished.
     finished: fn(),
 }
 
-/// The inputs of jobs that have finished, which the engine lets go of.
+/// The inputs of finished jobs, for the engine to drop.
 type Spent = Arc<Mutex<Vec<Arc<Value>>>>;
 
 /// All lanes, and the jobs that may not have finished.
@@ -67,7 +68,7 @@ pub(crate) struct Jobs {
     last_lane: u64,
     unfinished: Vec<Unfinished>,
     spent: Spent,
-    /// Why a job without outputs has failed, for the next who waits for the device.
+    /// The error of a job without outputs, for the next wait for the device.
     failure: Option<Error>,
 }
 
@@ -90,7 +91,7 @@ impl Jobs {
         self.lanes.contains_key(&lane)
     }
 
-    /// Closes a lane. Jobs that have begun go on; those that wait for their inputs fail.
+    /// Closes a lane. Running jobs continue; jobs that wait for their inputs fail.
     pub fn close_lane(&mut self, lane: u64) {
         for job in self.lanes.remove(&lane).into_iter().flat_map(|lane| lane.waiting) {
             job.finish(
@@ -113,7 +114,7 @@ impl Jobs {
         self.lanes.entry(lane).or_default().waiting.push_back(job);
     }
 
-    /// Whether any job may not have finished. Lets go of the inputs of those that have.
+    /// Whether there may be unfinished jobs. Drops the inputs of finished jobs.
     pub fn are_running(&mut self) -> bool {
         if self.unfinished.is_empty() {
             return false;
@@ -132,8 +133,8 @@ impl Jobs {
         !self.unfinished.is_empty()
     }
 
-    /// A job that must finish before a program runs with these inputs: it makes one of them, or reads one that the program
-    /// is given the memory of.
+    /// A job that must finish before a program with these inputs runs: it makes one of them, or reads one that is
+    /// donated.
     pub fn before(&mut self, inputs: &[Arc<Value>], donated: &[bool]) -> Option<Arc<Ticket>> {
         if !self.are_running() {
             return None;
@@ -145,7 +146,7 @@ impl Jobs {
             .or_else(|| given.clone().find_map(|(input, _)| self.reader_of(input)))
     }
 
-    /// Why a job without outputs has failed, once. Whoever reads an output of a failed job is told there.
+    /// The error of a failed job without outputs, once. If a job has outputs, a read of an output raises its error.
     pub fn take_failure(&mut self) -> Result<()> {
         self.are_running();
         self.failure.take().map_or(Ok(()), Err)
@@ -161,7 +162,7 @@ impl Jobs {
         reader.map(|job| Arc::clone(&job.ticket))
     }
 
-    /// Hands over the jobs whose inputs are there; `finished` is called when one has finished.
+    /// Starts the jobs whose inputs are ready. `finished` is called after each job.
     pub fn begin(&mut self, runtime: &Runtime, finished: fn()) {
         if self.unfinished.is_empty() {
             return;
@@ -184,7 +185,7 @@ fn address_of(value: &Arc<Value>) -> usize {
     Arc::as_ptr(value).addr()
 }
 
-/// The thread of a lane. It ends when the lane has been closed and its jobs have run.
+/// Starts the thread of a lane. It ends when the lane is closed and its jobs have run.
 fn spawn() -> Sender<Started> {
     let (sender, receiver) = mpsc::channel::<Started>();
     let run_all = move || {
@@ -200,11 +201,11 @@ fn spawn() -> Sender<Started> {
     sender
 }
 
-/// The memory of an array while a job works on it.
+/// The memory of an array during a job.
 enum Memory {
-    /// The buffer's own.
+    /// The memory of the buffer.
     Pinned(HostMemory<Arc<Buffer>>),
-    /// A copy, for plugins whose memory this process cannot reach, and for arrays without elements.
+    /// A copy, for plugins whose memory this process cannot access, and for arrays without elements.
     Copied(Vec<u8>),
 }
 
@@ -260,7 +261,7 @@ impl Job {
         self.inputs.iter().all(|(value, _)| value.as_ref().is_none_or(|value| value.is_there()))
     }
 
-    /// Does the work. `earlier` are runs that may read the inputs' memory.
+    /// Runs the job. `earlier` are runs that may read the memory of the inputs.
     fn run(&mut self, earlier: &[Arc<pjrt::Event>]) -> Result<()> {
         let mut inputs = Vec::with_capacity(self.inputs.len());
         let mut outputs = Vec::with_capacity(self.outputs.len());
@@ -294,13 +295,13 @@ impl Job {
         let read: Vec<*const u8> = inputs.iter_mut().flatten().map(|memory| memory.address().cast_const()).collect();
         for (_, ty, initial) in &self.outputs {
             let memory = match *initial {
-                // Nobody will see the input again: its memory becomes the output's.
+                // Nothing else can read the input, so its memory becomes the output's.
                 Some(index) if self.is_last_reader(index, &inputs[index]) => inputs[index].take(),
                 _ => None,
             };
             outputs.push(match (memory, *initial) {
                 (Some(memory), Some(index)) => {
-                    // A run that failed reads nothing any more.
+                    // A failed run no longer reads anything.
                     earlier.iter().for_each(|run| drop(run.wait()));
                     if let ((Some(value), _), Memory::Pinned(memory)) = (&self.inputs[index], &memory) {
                         value.take_back(Arc::clone(memory.buffer()));
@@ -310,7 +311,7 @@ impl Job {
                 (_, initial) => {
                     let mut memory = Memory::of_output(&self.client, self.placement, ty)?;
                     if let Some(index) = initial {
-                        // SAFETY: both are as long as the type says, and nobody else knows the output.
+                        // SAFETY: both have the size of the type, and there is no other reference to the output.
                         unsafe { std::ptr::copy_nonoverlapping(read[index], memory.address(), ty.size_bytes()) };
                     }
                     memory
@@ -322,14 +323,14 @@ impl Job {
         work(&read, &written)
     }
 
-    /// Whether nobody but this job can see an input's value or its buffer any more.
+    /// Whether only this job has a reference to an input's value and buffer.
     fn is_last_reader(&self, input: usize, memory: &Option<Memory>) -> bool {
         let ((Some(value), _), Some(Memory::Pinned(memory))) = (&self.inputs[input], memory) else { return false };
-        // The buffer belongs to the value and to the memory.
+        // The buffer is referenced by the value and by the memory.
         Arc::strong_count(value) == 1 && Arc::strong_count(memory.buffer()) == 2
     }
 
-    /// Says how the job ended. Where it failed, the outputs have failed.
+    /// Stores the outcome of the job. If it failed, its outputs have failed.
     fn finish(self, result: Result<()>, spent: &Mutex<Vec<Arc<Value>>>) {
         let result = result.map_err(|error| error.within(&self.name));
         if let Err(error) = &result {

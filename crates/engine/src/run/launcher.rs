@@ -1,4 +1,4 @@
-//! The thread that launches what has waited for its executable.
+//! The thread that launches programs when their executables are ready.
 
 use std::sync::LazyLock;
 use std::sync::mpsc::{self, Sender};
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::platform;
 
-/// When no executable was made for so long, the memory that compilers have freed goes back to the kernel.
+/// After this time without a new executable, memory that compilers have freed is returned to the kernel.
 const COMPILERS_REST: Duration = Duration::from_millis(200);
 
-/// Has `launch` called on another thread. So whoever holds locks may call this.
+/// Calls `launch` on another thread, so the caller may hold locks.
 pub(crate) fn wake(launch: fn()) {
     static LAUNCHER: LazyLock<Sender<fn()>> = LazyLock::new(|| {
         let (sender, receiver) = mpsc::channel::<fn()>();

@@ -1,5 +1,5 @@
-//! The runner: hands programs over to the plugin, in the order in which they were flushed, each as soon as its executable
-//! is made. Until then the host goes on, and what is flushed later waits in the queue of its placement.
+//! The runner: launches programs in the order in which they were flushed, each when its executable is ready. The host
+//! continues; later programs wait in the queue of their placement.
 
 mod answers;
 pub(crate) mod constants;
@@ -35,10 +35,10 @@ use jobs::Jobs;
 use programs::Programs;
 use runtime::Runtime;
 
-/// How many flushed chunks may wait for compilers before the host does.
+/// The number of flushed chunks that may wait for compilers before the host waits.
 const MAX_QUEUE: usize = 1024;
 
-/// What the runner uses of the engine's other parts.
+/// The other parts of the engine that the runner uses.
 pub(crate) struct Context<'a> {
     pub registry: &'a Registry,
     pub observer: &'a mut Observer,
@@ -52,7 +52,7 @@ pub(crate) struct Failure {
     pub inputs: Vec<Arc<Value>>,
 }
 
-/// How submitting a chunk ended.
+/// The outcome of submitting a chunk.
 pub(crate) type Submitted = std::result::Result<(), Failure>;
 
 impl From<Error> for Failure {
@@ -67,7 +67,7 @@ impl From<Failure> for Error {
     }
 }
 
-/// A chunk on its way to the device.
+/// A chunk to be launched.
 struct Launch {
     chunk: Chunk,
     usage: Usage,
@@ -79,17 +79,17 @@ struct Launch {
 pub(crate) struct Runner {
     runtime: Option<Runtime>,
     pub programs: Programs,
-    /// Results that depend on no data, for the calls that will ask for them again.
+    /// Results that depend on no data, for later calls.
     pub constants: Constants,
     /// The chunks that wait for their executables.
     queues: Vec<VecDeque<Launch>>,
-    /// What programs have answered that nobody has looked at.
+    /// Check results that were not read yet.
     answers: Vec<Vec<Answer>>,
     pub jobs: Jobs,
 }
 
 impl Runner {
-    /// `limit` is that of the programs in memory.
+    /// `limit` is the limit of programs in memory.
     pub fn new(limit: Limit) -> Runner {
         Runner {
             runtime: None,
@@ -101,7 +101,7 @@ impl Runner {
         }
     }
 
-    /// Opens the plugin; `made` is called on some thread whenever an executable is made.
+    /// Opens the plugin. `made` is called on some thread whenever an executable is ready.
     pub fn open(&mut self, made: fn()) -> Result<&Runtime> {
         let runtime = Runtime::open(made)?;
         let devices = runtime.platform.devices.len();
@@ -120,7 +120,7 @@ impl Runner {
         self.runtime.as_mut().ok_or_else(not_open)
     }
 
-    /// Gives back memory that is only kept for reuse.
+    /// Frees memory that is only kept for reuse.
     pub fn clear_caches(&mut self) {
         if let Some(runtime) = &mut self.runtime {
             runtime.clear_caches();
@@ -128,7 +128,7 @@ impl Runner {
         self.constants.clear();
     }
 
-    /// The answers that nobody has looked at.
+    /// Takes the check results that were not read yet.
     pub fn take_answers(&mut self, placement: Placement) -> Vec<Answer> {
         self.answers.get_mut(placement.device()).map(std::mem::take).unwrap_or_default()
     }
@@ -138,12 +138,12 @@ impl Runner {
         Some(&mut self.queues.get_mut(placement.device())?.back_mut()?.chunk)
     }
 
-    /// Whether the line of the caller of an operator that was queued last is not known.
+    /// Whether a line is missing for the last queued operator of a placement.
     pub fn lacks_line(&self) -> bool {
         self.queues.iter().any(|queue| queue.back().is_some_and(|launch| launch.chunk.lacks_line()))
     }
 
-    /// Runs a chunk, or queues it until its executable is made. Returns the chunk if nobody needs it any more.
+    /// Runs a chunk, or queues it until its executable is ready. Returns the chunk if it is no longer needed.
     pub fn run(
         &mut self,
         placement: Placement,
@@ -176,8 +176,8 @@ impl Runner {
         self.programs.find_or_build(chunk, usage, runtime, context.registry, stats)
     }
 
-    /// Launches at once if the executable is made and the queue is empty; else the values become promises. A chunk that was
-    /// launched comes back, so that its memory is used again.
+    /// Launches a chunk at once if its executable is ready and the queue is empty. Otherwise its values become
+    /// promises. Returns a launched chunk, so that its memory can be reused.
     fn launch_or_queue(
         &mut self,
         placement: Placement,
@@ -196,14 +196,14 @@ impl Runner {
         launch.chunk.inputs.iter().for_each(|input| input.hold());
         let has_flags = launch.chunk.flags().is_some_and(|flags| !flags.is_empty());
         self.queues[placement.device()].push_back(launch);
-        // Debug waits for each operator. The user's own flags are accepted or refused at the call.
+        // Debug waits for each operator. With flags of the user, the compiler's errors are raised at the call.
         if context.eager.mode == Mode::Debug || has_flags {
-            // A job of the host may wait for what the user calls next: it is not waited for here.
+            // A job of the host may depend on the user's next call, so do not wait for it here.
             let waits =
                 self.catch_up_to_job(placement, 1, context).is_some() || self.job_before_next(placement).is_some();
             return (if waits { Ok(()) } else { self.launch_next(placement, context) }, None);
         }
-        // It may have been made in the meantime, and the launcher may have looked before.
+        // The executable may be ready by now, and the launcher thread may have looked before it was queued.
         self.launch_made(context);
         while self.queues[placement.device()].len() > MAX_QUEUE {
             self.launch_earlier(placement, context);
@@ -211,7 +211,7 @@ impl Runner {
         (Ok(()), None)
     }
 
-    /// Launches the chunks at the heads of the queues that wait for nothing any more, and begins jobs of the host likewise.
+    /// Launches the first chunks of the queues that no longer wait, and starts jobs of the host that no longer wait.
     pub fn launch_made(&mut self, context: &mut Context<'_>) {
         self.begin_jobs();
         for placement in Placement::on_each(self.queues.len()) {
@@ -224,7 +224,7 @@ impl Runner {
         }
     }
 
-    /// Begins the jobs of the host whose inputs are there.
+    /// Starts the jobs of the host whose inputs are ready.
     fn begin_jobs(&mut self) {
         if let Some(runtime) = &self.runtime {
             self.jobs.begin(runtime, runtime.made);
@@ -241,8 +241,8 @@ impl Runner {
         self.jobs.before(&next.chunk.inputs, &next.usage.donated)
     }
 
-    /// Launches what a queue holds but for the last `left` chunks, waiting for compilers. Ends early at a job of the host
-    /// that must finish first, and returns it.
+    /// Launches all but the last `left` chunks of a queue. Waits for compilers. Stops at a job of the host that must
+    /// finish first, and returns it.
     pub fn catch_up_to_job(
         &mut self,
         placement: Placement,
@@ -258,7 +258,7 @@ impl Runner {
         None
     }
 
-    /// Launches all that a queue holds, waiting for compilers. A value that is lost says so when it is read.
+    /// Launches all chunks of a queue. Waits for compilers. A read of a lost value raises its error.
     pub fn catch_up(&mut self, placement: Placement, context: &mut Context<'_>) {
         while self.queues.get(placement.device()).is_some_and(|queue| !queue.is_empty()) {
             self.launch_earlier(placement, context);
@@ -270,13 +270,13 @@ impl Runner {
             job.wait(None);
         }
         let Some(launch) = self.queues[placement.device()].pop_front() else { return Ok(()) };
-        // Waits. An error shows when the executable is used.
+        // Waits. The error is raised when the executable is used.
         let _ = launch.program.executable.get();
         launch.chunk.inputs.iter().for_each(|input| input.release());
         self.launch(placement, launch, context).0
     }
 
-    /// Launches what was queued by a call that is over: should it fail, the arguments that the call has written keep the
+    /// Launches a chunk that an earlier call queued. If it fails, the arguments that the call has written keep the
     /// failed values.
     fn launch_earlier(&mut self, placement: Placement, context: &mut Context<'_>) {
         let _ = self.launch_next(placement, context);
@@ -290,7 +290,7 @@ impl Runner {
         self.begin_jobs();
         answers::keep(&mut self.answers[placement.device()], &mut chunk);
         let result = match executed {
-            // What Debug mode finds in the results does not undo them.
+            // An error found by Debug mode in the results does not undo them.
             Ok(()) if context.eager.mode == Mode::Debug => {
                 let inspected = inspect(&program, &values, &context.registry.types, context.eager.check_finite);
                 let inspected = inspected.map_err(|error| error.at(&chunk.line_of(0).name()));
@@ -302,7 +302,7 @@ impl Runner {
                     memory::count_out_of_memory(placement);
                 }
                 if chunk.nodes.len() > 1 {
-                    // Only the results of the operator that failed, and what needs them, are to be lost.
+                    // Only the results of the operator that failed, and those that depend on it, should be lost.
                     self.run_one_by_one(placement, &chunk, reason, context);
                     Ok(())
                 } else {
@@ -315,8 +315,7 @@ impl Runner {
         (result, chunk)
     }
 
-    /// Runs a chunk that failed as a whole again, operator by operator. Results that fail say so when they are
-    /// read.
+    /// Runs a failed chunk again, operator by operator. A read of a failed result raises its error.
     fn run_one_by_one(&mut self, placement: Placement, chunk: &Chunk, reason: Reason, context: &mut Context<'_>) {
         let types = chunk.nodes.iter().flat_map(|node| node.instance.result_types());
         let value =
@@ -380,7 +379,7 @@ fn not_open() -> Error {
     Error::runtime("the plugin is not open")
 }
 
-/// The values are lost: whoever reads one gets the error.
+/// Marks values as lost. A read of one raises the error.
 fn lose<'a>(values: impl Iterator<Item = &'a Arc<Value>>, error: &Error) {
     let failure = Arc::new(error.clone());
     values.for_each(|value| value.settle(ValueState::Failed(Arc::clone(&failure))));

@@ -10,9 +10,9 @@ use crate::program::Usage;
 use crate::record::chunk::{Chunk, Source};
 use crate::registry::types::Types;
 
-/// The chunk as a module: each distinct instance once as a private function, and a `@main` that calls
-/// them in order. XLA inlines the calls. Names depend on nothing but the chunk: the same text is the same program,
-/// in every process.
+/// The text of a chunk's module: each distinct instance once, as a private function, and a `@main` that calls them in
+/// order. XLA inlines the calls. Names only depend on the chunk, so the same text is the same program in every
+/// process.
 pub(crate) fn module_text(chunk: &Chunk, types: &Types, usage: &Usage) -> String {
     let mut functions = String::new();
     let mut called: Vec<&String> = Vec::new();
@@ -74,7 +74,7 @@ fn list<T: ToString>(items: &[T]) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// "add.Tensor, mm, relu and 12 more": what a message says of a program.
+/// "add.Tensor, mm, relu and 12 more": the name of a program in messages.
 pub(crate) fn describe(chunk: &Chunk) -> String {
     let names: Vec<&str> = chunk.nodes.iter().take(3).map(|node| &*node.instance.operator).collect();
     match chunk.nodes.len() - names.len() {

@@ -1,4 +1,4 @@
-//! The programs in memory: found by their keys, or built. Those that were not used for the longest time go.
+//! The programs in memory: found by their keys, or built. The least recently used are evicted.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use crate::registry::Registry;
 use crate::registry::instance::Instance;
 use crate::stats::CacheStats;
 
-/// What a program takes in the process's memory: measured on the CPU plugin, for programs of one operator and for
-/// a training step.
+/// The size of a program in host memory, measured on the CPU plugin for programs of one operator and for a training
+/// step.
 const PROGRAM_BYTES: usize = 48 << 10;
 const BYTES_PER_BYTE_OF_TEXT: usize = 16;
 
 const NOTHING: Limit = Limit { count: 0, bytes: 0 };
 
 pub(crate) struct Programs {
-    /// Those of several operators. A program of one operator is found through its instance.
+    /// Programs of several operators. A program of one operator is found through its instance.
     by_key: FxHashMap<Box<[u64]>, Arc<Program>>,
     limit: Limit,
-    /// At least what the programs in memory take.
+    /// A lower bound of the size of the programs in memory.
     held: Limit,
-    /// Where their texts are written to.
+    /// The folder in which their texts are written.
     dump_folder: Option<PathBuf>,
     dumped: usize,
 }
@@ -40,8 +40,8 @@ impl Programs {
         Programs { by_key: FxHashMap::default(), limit, held: NOTHING, dump_folder: None, dumped: 0 }
     }
 
-    /// Where the texts of programs go. What was built before is forgotten, so that no program runs from now on whose text
-    /// is missing.
+    /// Sets the folder for the texts of programs. Drops the programs built before, so that the folder gets the text
+    /// of every program that runs from now on.
     pub fn dump_to(&mut self, folder: Option<PathBuf>, registry: &Registry, stats: &mut CacheStats) {
         if folder.is_some() {
             self.evict(NOTHING, registry, stats);
@@ -49,7 +49,7 @@ impl Programs {
         self.dump_folder = folder;
     }
 
-    /// The program of a chunk, whose executable may be in the making, and whether it was not in memory.
+    /// The program of a chunk, and whether it was not in memory. Its executable may be being made.
     pub fn find_or_build(
         &mut self,
         chunk: &Chunk,
@@ -75,7 +75,7 @@ impl Programs {
                 self.by_key.get(&key[..]).cloned()
             }
         };
-        // What failed may succeed now: memory may have been short.
+        // A failed program is tried again: memory may have been short.
         if let Some(program) = known.filter(|program| !program.executable.is_failed()) {
             program.last_use.set(now);
             stats.hits += 1;
@@ -100,7 +100,7 @@ impl Programs {
         Ok((program, true))
     }
 
-    /// Drops the programs that were not used for the longest time, down to less than a limit.
+    /// Evicts the least recently used programs until less than a limit remains.
     fn evict(&mut self, limit: Limit, registry: &Registry, stats: &mut CacheStats) {
         let mut instances: Vec<&Arc<Instance>> = registry.instances().collect();
         instances.sort_by_key(|instance| instance.id);
@@ -112,7 +112,7 @@ impl Programs {
         }
         let before = uses.len();
         let deadline = memory::deadline(uses, limit);
-        // Counted anew: instances that have left took theirs along.
+        // Count again: evicted instances have dropped their programs too.
         let mut left = NOTHING;
         let mut stays = |program: &Program| {
             let stays = program.last_use.get() > deadline;

@@ -1,4 +1,4 @@
-//! The open plugin: uploads, numbers as buffers, executables, and what is in flight.
+//! The open plugin: uploads, numbers as buffers, executables, and runs in flight.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use crate::error::Result;
 use crate::placement::Placement;
 use crate::platform::{self, Platform};
 
-/// How many number buffers are kept for reuse.
+/// The number of number buffers kept for reuse.
 const SCALAR_CACHE: usize = 4096;
 
-/// How many runs are remembered as in flight before those that are done get forgotten.
+/// The number of runs in flight from which finished ones are dropped.
 const IN_FLIGHT: usize = 512;
 
 pub(crate) struct Runtime {
     pub platform: Arc<Platform>,
     pub cache: Arc<Cache>,
-    /// Called on some thread when an executable is made, or a job of the host has finished.
+    /// Called on some thread when an executable is ready or a job of the host has finished.
     pub made: fn(),
     scalars: FxHashMap<(Placement, DType, [u8; 16]), Arc<Buffer>>,
     in_flight: Vec<Vec<Arc<Event>>>,
@@ -39,7 +39,7 @@ impl Runtime {
         Ok(Arc::new(buffer))
     }
 
-    /// A 0-d buffer that holds `number` as `dtype`. Programs never write to it: it is shared.
+    /// A 0-d buffer with `number` as `dtype`. It is shared, and programs never write to it.
     pub fn scalar(&mut self, placement: Placement, number: Number, dtype: DType) -> Result<Arc<Buffer>> {
         let bytes = encode(number, dtype);
         if let Some(buffer) = self.scalars.get(&(placement, dtype, bytes)) {
@@ -53,23 +53,23 @@ impl Runtime {
         Ok(buffer)
     }
 
-    /// The executable of a program, and whether it was known or else is in the making.
+    /// The executable of a program, and whether it was known. If not, it is being made.
     pub fn executable(&self, source: Source) -> (Arc<Executable>, bool) {
         self.cache.executable(&self.platform, source, self.made)
     }
 
-    /// The executable of a program, to be made with full effort when there is time.
+    /// The executable of a program, to be compiled with full effort in the background.
     pub fn improve(&self, source: Source) -> Arc<Executable> {
         self.cache.improve(&self.platform, source)
     }
 
-    /// Remembers a run until it is done, for synchronisation.
+    /// Keeps a run until it is done, for synchronization.
     pub fn track(&mut self, placement: Placement, run: Event) -> Arc<Event> {
         let runs = &mut self.in_flight[placement.device()];
         if runs.len() >= IN_FLIGHT {
             runs.retain(|run| !run.is_ready().unwrap_or(true));
             if runs.len() >= IN_FLIGHT {
-                // Everything is still running: the runs that were queued first are done first.
+                // All runs are still in flight. The runs that were queued first finish first.
                 runs.drain(..IN_FLIGHT / 2).for_each(|run| {
                     let _ = run.wait();
                 });
@@ -80,7 +80,7 @@ impl Runtime {
         run
     }
 
-    /// The runs that may not be done; forgets them.
+    /// Takes the runs that may not be done.
     pub fn take_in_flight(&mut self, placement: Placement) -> Vec<Arc<Event>> {
         std::mem::take(&mut self.in_flight[placement.device()])
     }
@@ -115,7 +115,7 @@ pub(crate) fn element_type(dtype: DType) -> ElementType {
     }
 }
 
-/// A number's bytes as `dtype`, converted as a C cast does.
+/// The bytes of a number as `dtype`, converted as in C.
 fn encode(number: Number, dtype: DType) -> [u8; 16] {
     let mut bytes = [0; 16];
     let mut put = |source: &[u8]| bytes[..source.len()].copy_from_slice(source);
@@ -136,7 +136,7 @@ fn encode(number: Number, dtype: DType) -> [u8; 16] {
                 put(&[re.to_ne_bytes(), im.to_ne_bytes()].concat());
             }
         }
-        // Truncation to the low bytes is C's cast between integers.
+        // C converts between integers by truncation to the low bytes.
         _ => put(&number.to_i64().to_le_bytes()[..dtype.size_bytes()]),
     }
     bytes

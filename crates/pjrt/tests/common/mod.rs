@@ -1,4 +1,4 @@
-//! What the tests share: the CPU plugin, and arrays as bytes.
+//! Shared by the tests: the CPU plugin, and arrays as bytes.
 
 use std::path::PathBuf;
 use std::process::Command;
