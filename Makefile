@@ -99,8 +99,8 @@ $(VENV)/.ready-libraries: pyproject.toml | $(VENV)/.ready
 	@touch $@
 
 .PHONY: test-libraries
-test-libraries: build $(VENV)/.ready-libraries ## Models and trainers of transformers, diffusers, PEFT, timm and torchvision on the device
-	HF_HUB_OFFLINE=1 $(PY) -m pytest -n 2 tests/integration/test_libraries.py tests/operators/test_detection.py
+test-libraries: build $(VENV)/.ready-libraries ## Models and trainers of transformers, diffusers, PEFT, Lightning, timm and torchvision
+	HF_HUB_OFFLINE=1 $(PY) -m pytest -n 2 tests/integration/test_libraries.py tests/integration/test_lightning.py tests/operators/test_detection.py
 
 .PHONY: conformance
 conformance: build ## All that PyTorch tests of its operators, against the CPU (CONFORMANCE="--help")

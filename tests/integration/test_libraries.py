@@ -218,7 +218,10 @@ def test_compiled_with_experts(name: str, device: torch.device, fresh_dynamo: No
             torch.testing.assert_close(other.grad.cpu(), one.grad, rtol=1e-2, atol=1e-4)
 
 
-def test_trainer(device: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("arguments", [{}, {"bf16": True}, {"torch_compile": True}], ids=["plain", "bf16", "compile"])
+def test_trainer(
+    arguments: dict[str, Any], device: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Trainer asks accelerate for its device, and accelerate asks this variable before those that it knows."""
     monkeypatch.setenv("ACCELERATE_TORCH_DEVICE", "tpu")
     transformers = library("transformers")
@@ -226,8 +229,8 @@ def test_trainer(device: torch.device, tmp_path: Path, monkeypatch: pytest.Monke
     ids = torch.randint(3, VOCABULARY, (16, 12))
     examples = [{"input_ids": each, "labels": each} for each in ids]
     options = {"per_device_train_batch_size": 8, "num_train_epochs": 8, "learning_rate": 1e-2, "report_to": []}
-    arguments = transformers.TrainingArguments(str(tmp_path), **options, disable_tqdm=True)
-    trainer = transformers.Trainer(llama(), arguments, train_dataset=examples, eval_dataset=examples)
+    chosen = transformers.TrainingArguments(str(tmp_path), **options, **arguments, disable_tqdm=True)
+    trainer = transformers.Trainer(llama(), chosen, train_dataset=examples, eval_dataset=examples)
     before = trainer.evaluate()["eval_loss"]
     trainer.train()
     assert next(trainer.model.parameters()).device.type == device.type

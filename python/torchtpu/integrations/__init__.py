@@ -1,0 +1,1 @@
+"""What other libraries need to use the device, one module for each. None is imported by itself."""

@@ -1,0 +1,147 @@
+"""torchtpu.integrations.lightning. `make test-libraries` installs Lightning."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+pl = pytest.importorskip("lightning.pytorch", reason="lightning is not installed: make test-libraries")
+
+from torchtpu.integrations.lightning import TpuAccelerator, TpuStrategy  # noqa: E402
+
+from tests.distributed.launch import torchrun  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Classifier(pl.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.BatchNorm1d(16), nn.Linear(16, 3))
+        self.losses: list[Tensor] = []
+        self.seen: set[tuple[str, torch.dtype]] = set()
+
+    def training_step(self, batch: Any, index: int) -> Tensor:
+        x, y = batch
+        logits = self.layers(x)
+        self.seen.add((logits.device.type, logits.dtype))
+        loss = nn.functional.cross_entropy(logits, y)
+        self.log("loss", loss, prog_bar=False)
+        self.losses.append(loss.detach())
+        return loss
+
+    def validation_step(self, batch: Any, index: int) -> None:
+        x, y = batch
+        self.log("accuracy", (self.layers(x).argmax(1) == y).float().mean())
+
+    def predict_step(self, batch: Any, index: int) -> Tensor:
+        return self.layers(batch[0])
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(self.parameters(), 0.01)
+
+
+def _data() -> DataLoader[Any]:
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(64, 8, generator=generator)
+    return DataLoader(TensorDataset(x, (x[:, 0] > 0).long() + (x[:, 1] > 0).long()), batch_size=16)
+
+
+def _trainer(folder: Path, **kwargs: Any) -> Any:
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    return pl.Trainer(**quiet, default_root_dir=folder, max_epochs=2, **kwargs)
+
+
+def _fit(folder: Path, **kwargs: Any) -> tuple[Classifier, Any]:
+    torch.manual_seed(2)
+    model, trainer = Classifier(), _trainer(folder, **kwargs)
+    trainer.fit(model, _data(), _data())
+    return model, trainer
+
+
+NAMED = {"accelerator": "torchtpu", "strategy": "torchtpu", "devices": 1}
+
+
+def test_losses_are_those_of_the_cpu(device: torch.device, tmp_path: Path) -> None:
+    model, trainer = _fit(tmp_path, **NAMED)
+    on_cpu, cpu = _fit(tmp_path, accelerator="cpu")
+    assert model.seen == {("tpu", torch.float32)}
+    torch.testing.assert_close(torch.stack(model.losses).cpu(), torch.stack(on_cpu.losses), rtol=1e-4, atol=1e-5)
+    assert trainer.callback_metrics["accuracy"].item() == pytest.approx(cpu.callback_metrics["accuracy"].item())
+    assert isinstance(trainer.accelerator, TpuAccelerator)
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("bf16-mixed", torch.bfloat16), ("16-mixed", torch.float16)])
+def test_mixed_precision(precision: str, dtype: torch.dtype, device: torch.device, tmp_path: Path) -> None:
+    model, trainer = _fit(tmp_path, precision=precision, gradient_clip_val=1.0, **NAMED)
+    assert model.seen == {("tpu", dtype)}
+    assert next(model.parameters()).dtype == torch.float32
+    assert trainer.precision_plugin.device == "tpu"
+    assert model.losses[-1] < model.losses[0]
+
+
+def test_a_strategy_alone(device: torch.device, tmp_path: Path) -> None:
+    model, trainer = _fit(tmp_path, strategy=TpuStrategy("tpu:0"), precision="bf16-true")
+    assert model.seen == {("tpu", torch.bfloat16)}
+    assert trainer.strategy.root_device == torch.device("tpu:0")
+
+
+def test_checkpoints_and_predictions(device: torch.device, tmp_path: Path) -> None:
+    model, trainer = _fit(tmp_path, **NAMED)
+    path = tmp_path / "model.ckpt"
+    trainer.save_checkpoint(path)
+    again = Classifier.load_from_checkpoint(path, map_location="cpu")
+    expected = torch.cat(trainer.predict(model, _data()))
+    found = torch.cat(_trainer(tmp_path, accelerator="cpu").predict(again, _data()))
+    torch.testing.assert_close(found, expected.cpu(), rtol=1e-4, atol=1e-5)
+    resumed = _trainer(tmp_path, **NAMED)
+    resumed.fit_loop.max_epochs = 3
+    resumed.fit(Classifier(), _data(), ckpt_path=str(path))
+    assert resumed.current_epoch == 3
+
+
+def test_compiled_modules(device: torch.device, tmp_path: Path) -> None:
+    torch.manual_seed(2)
+    model, trainer = Classifier(), _trainer(tmp_path, **NAMED)
+    model.layers.compile(backend="inductor")
+    trainer.fit(model, _data())
+    assert model.losses[-1] < model.losses[0]
+    torch._dynamo.reset()
+
+
+def test_what_is_left_out_is_said(device: torch.device, tmp_path: Path) -> None:
+    from lightning.fabric.utilities.exceptions import MisconfigurationException
+
+    with pytest.raises(MisconfigurationException, match="strategy='torchtpu'"):
+        _fit(tmp_path, accelerator="torchtpu", devices=1)
+    with pytest.raises(MisconfigurationException, match="accelerator='torchtpu'"):
+        _trainer(tmp_path, strategy="torchtpu", accelerator="cpu")
+    with pytest.raises(MisconfigurationException, match="torchrun"):
+        _trainer(tmp_path, accelerator="torchtpu", strategy="torchtpu", devices=torch.tpu.device_count() + 1)
+
+
+def test_two_processes(device: torch.device, tmp_path: Path) -> None:
+    written = []
+    for name, arguments in {"tpu": ["torchtpu", "torchtpu_ddp"], "cpu": ["cpu", "ddp"]}.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        finished = torchrun([str(Path(__file__).with_name("lightning_ranks.py")), *arguments, str(folder)])
+        assert finished.returncode == 0, finished.stderr
+        written.append([torch.load(folder / f"{rank}.pt") for rank in range(2)])
+    on_tpu, on_cpu = written
+    assert [ranks["device"] for ranks in on_tpu] == ["tpu:0", "tpu:1"]
+    assert torch.equal(on_tpu[0]["weight"], on_tpu[1]["weight"])
+    torch.testing.assert_close(on_tpu[0]["weight"], on_cpu[0]["weight"], rtol=1e-4, atol=1e-5)
+    assert on_tpu[0]["losses"] != on_tpu[1]["losses"]  # each rank has batches of its own
+
+
+def test_memory_is_among_the_statistics(device: torch.device) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert TpuAccelerator().get_device_stats(device)
