@@ -1,5 +1,5 @@
 """`python -m torchtpu`: `info`, what torchtpu would run on, for a first look and for bug reports; `explain`, what a
-script does to the device; `cache`, the folder of compiled programs."""
+script does to the device; `cache`, the folder of compiled programs; `kernels`, what a TPU's compiler says of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 import torchtpu
 from torchtpu import _C
-from torchtpu.commands import cache, explain
+from torchtpu.commands import cache, explain, kernels
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -37,12 +37,15 @@ def main(arguments: list[str] | None = None) -> int:
     info.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     explain.add_to(commands)
     cache.add_to(commands)
+    kernels.add_to(commands)
     options = parser.parse_args(arguments)
     match options.command:
         case "cache":
             return cache.run(options)
         case "explain":
             return explain.run(options)
+        case "kernels":
+            return kernels.run(options)
     return _info(as_json=options.json)
 
 

@@ -16,16 +16,18 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from torchtpu.kernels import operators
-from torchtpu.kernels.calls import Kernel, Layout, Place, call_named, fixed
+from torchtpu.kernels.calls import Call, Kernel, Layout, Place, Spec, call_named, fixed
+from torchtpu.kernels.check import SECONDS, Compiler, KernelError, Report, check
 from torchtpu.kernels.signatures import Signature
 
-__all__ = ["JaxCallable", "JaxOp", "custom_jax_kernel", "jax_op"]
+__all__ = ["JaxCallable", "JaxOp", "KernelError", "Report", "custom_jax_kernel", "examples", "jax_op", "load"]
 
 operators.register()
 KERNEL = torch.ops.torchtpu.kernel.default
@@ -79,7 +81,86 @@ def custom_jax_kernel(
     )
 
 
-class JaxCallable:
+class _Called:
+    """What can be asked of a kernel without running it. Its arguments are those of a call; what has a dtype and a
+    shape, such as a tensor on "meta", stands for a tensor."""
+
+    def _taken(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Call, list[torch.Tensor]]:
+        raise NotImplementedError
+
+    def _described(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Call, tuple[Spec, ...]]:
+        call, tensors = self._taken([_as_tensor(each) for each in args], kwargs)
+        return call, operators.specs_of(tensors)
+
+    def check(
+        self, chip: str, *args: Any, gradient: bool = False, seconds: float = SECONDS, **kwargs: Any
+    ) -> list[Report]:
+        """Compiles the kernel for a chip ("v5e", "v6e", "tpu7x", ...) by libtpu, which needs no TPU.
+
+        Returns a report for each program: the kernel's, and with `gradient` those of its gradient. Raises KernelError
+        that names the kernel, its blocks and the cause where the compiler refuses it or takes longer than `seconds`.
+        """
+        with Compiler() as compiler:
+            return self._checked(compiler, chip, args, kwargs, gradient, seconds)
+
+    def _checked(
+        self, compiler: Compiler, chip: str, args: Sequence[Any], kwargs: Any, gradient: bool, seconds: float
+    ) -> list[Report]:
+        call, specs = self._described(args, kwargs)
+        reports = [check(call, specs, chip, seconds, compiler)]
+        if gradient:
+            from torchtpu.kernels.saved import gradient_calls, plan_for
+
+            for derived, inputs in gradient_calls(call, specs, plan_for(call, specs), "cpu"):
+                reports.append(check(derived, inputs, chip, seconds, compiler))
+        return reports
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *args: Any,
+        platforms: Sequence[str] = ("cpu", "tpu"),
+        gradient: bool = False,
+        **kwargs: Any,
+    ) -> int:
+        """Writes the kernel's programs for such arguments into a file for [`load`]; returns how many there are.
+
+        Raises ValueError for a function that another process cannot know again: give it a `version`.
+        """
+        from torchtpu.kernels import saved
+
+        return saved.save(path, [self._described(args, kwargs)], platforms, gradient)
+
+    def example(self, *args: Any, **kwargs: Any) -> None:
+        """Names arguments with which `python -m torchtpu kernels check` and `cache build --kernels` call the kernel."""
+        examples.append((self, args, kwargs))
+
+
+# Kernels with arguments that `example` was given.
+examples: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
+
+
+def load(path: str | os.PathLike[str]) -> int:
+    """Reads kernels that `save` wrote, so that their calls need no JAX; returns how many programs there are.
+
+    The functions must be the same as where they were saved, or have the same `version`. Raises ValueError for another
+    file.
+    """
+    from torchtpu.kernels import saved
+
+    return saved.load(path)
+
+
+def _as_tensor(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return type(value)(map(_as_tensor, value))
+    if isinstance(value, torch.Tensor) or not (hasattr(value, "shape") and hasattr(value, "dtype")):
+        return value
+    dtype = value.dtype if isinstance(value.dtype, torch.dtype) else getattr(torch, str(value.dtype))
+    return torch.empty(tuple(value.shape), dtype=dtype, device="meta")
+
+
+class JaxCallable(_Called):
     """A function for JAX's arrays that is called with tensors; see [`custom_jax_kernel`]."""
 
     def __init__(
@@ -123,6 +204,10 @@ class JaxCallable:
             args[argument].copy_(results[result])
         structure = _structure_of(call)
         return results[0] if structure == "t" else _nested(structure, results, [0])
+
+    def _taken(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Call, list[torch.Tensor]]:
+        tensors: list[torch.Tensor] = []
+        return call_named(self._find(args, kwargs, tensors)), tensors
 
     def _find(self, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: list[torch.Tensor]) -> str:
         """The call with these arguments; adds their tensors to `tensors`."""
@@ -225,7 +310,7 @@ def jax_op(
 _operators: dict[str, JaxOp] = {}
 
 
-class JaxOp:
+class JaxOp(_Called):
     """An operator made of a function for JAX's arrays; see [`jax_op`]."""
 
     def __init__(
@@ -254,6 +339,10 @@ class JaxOp:
         self._is_nested = self._signature.returns == "Tensor[]"
         _operators[name] = self
         functools.update_wrapper(self, inspect.unwrap(fn), updated=())
+
+    def _taken(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Call, list[torch.Tensor]]:
+        tensors, call = self._parse(self._signature.values(args, dict(kwargs)))
+        return call, tensors
 
     def _parse(self, values: Sequence[Any]) -> tuple[list[Any], Any]:
         tensors, layout = self._signature.parse(values)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -44,7 +47,8 @@ def add_to(commands: Any) -> None:
         ),
     )
     build.add_argument("--topology", required=True, help="such as v5e:1x1 or v6e:2x2")
-    build.add_argument("folder", type=Path, metavar="FOLDER", help="where the programs are, as *.mlir")
+    build.add_argument("--kernels", type=Path, metavar="FILE", help="a file whose kernels' examples are compiled too")
+    build.add_argument("folder", type=Path, metavar="FOLDER", nargs="?", help="where the programs are, as *.mlir")
     build.add_argument("bundle", type=Path, metavar="BUNDLE")
 
 
@@ -57,13 +61,16 @@ def run(options: argparse.Namespace) -> int:
             case "list":
                 return _list(options.json)
             case "clear":
+                from torchtpu.kernels import store
+
                 print(f"removed {_count(_C.cache_clear())}")
+                store.clear()
             case "export":
                 print(f"wrote {_count(_C.cache_export(options.file))} to {options.file}")
             case "import":
                 return _import(options.file)
             case "build":
-                return _build(options.folder, options.topology, options.bundle)
+                return _build(options.folder, options.kernels, options.topology, options.bundle)
     except RuntimeError as error:
         print(error, file=sys.stderr)
         return 1
@@ -124,11 +131,21 @@ def _import(file: Path) -> int:
     return 0 if done["added"] or done["known"] or not (done["damaged"] or done["refused"]) else 1
 
 
-def _build(folder: Path, topology: str, bundle: Path) -> int:
-    paths = sorted(folder.glob("*.mlir"))
-    if not paths:
-        print(f"there are no *.mlir files in {folder}", file=sys.stderr)
-        return 1
+def _build(folder: Path | None, kernels: Path | None, topology: str, bundle: Path) -> int:
+    with tempfile.TemporaryDirectory() as own:
+        if kernels is not None:
+            code = f"from torchtpu.commands import kernels; kernels.write_programs({str(kernels)!r}, {own!r})"
+            environment = {**os.environ, "TORCHTPU_TARGET": "tpu", "TORCHTPU_CACHE": "0"}
+            subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+        folders = [each for each in (folder, Path(own)) if each is not None]
+        paths = sorted(path for each in folders for path in each.glob("*.mlir"))
+        if not paths:
+            print(f"there are no *.mlir files in {folder}" if folder else "there are no programs", file=sys.stderr)
+            return 1
+        return _build_of(paths, topology, bundle)
+
+
+def _build_of(paths: list[Path], topology: str, bundle: Path) -> int:
     reasons = _C.bundle_ahead([path.read_text() for path in paths], topology, bundle)
     for path, reason in zip(paths, reasons, strict=True):
         if reason is not None:

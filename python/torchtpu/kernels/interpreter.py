@@ -95,6 +95,21 @@ def _has_kernel(jaxpr: Any) -> bool:
     return any(each.primitive is pallas_call.pallas_call_p or _calls_kernel(each) for each in jaxpr.eqns)
 
 
+def kernels_of(jaxpr: Any) -> list[tuple[str, list[str]]]:
+    """The name of each kernel in a function, with its blocks as dtype and shape."""
+    found = []
+    for equation in jaxpr.eqns:
+        if equation.primitive is pallas_call.pallas_call_p:
+            blocks = [
+                f"{mapping.array_aval.dtype}{list(pallas_core._get_block_shape(mapping.block_shape))}"
+                for mapping in equation.params["grid_mapping"].block_mappings
+            ]
+            found.append((equation.params["jaxpr"].debug_info.func_name, blocks))
+        for each in core.jaxprs_in_params(equation.params):
+            found += kernels_of(each)
+    return found
+
+
 def run_kernel(
     arguments: list[Any], *, jaxpr: Any, grid_mapping: Any, input_output_aliases: Any, **others: Any
 ) -> list[Any]:

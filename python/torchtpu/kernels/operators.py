@@ -227,18 +227,8 @@ def _is_inexact(tensor: torch.Tensor) -> bool:
 
 
 def _plan(call: Call, tensors: Sequence[torch.Tensor]) -> Any:
-    from torchtpu.kernels.store import plan_of
-
     if any(isinstance(size, torch.SymInt) for tensor in tensors for size in tensor.shape):
         return None
-    specs = specs_of(tensors)
+    from torchtpu.kernels.saved import plan_for
 
-    def make() -> Any:
-        from torchtpu.kernels.imports import import_jax
-
-        import_jax(f"the gradient of {call}")
-        from torchtpu.kernels.derived import plan
-
-        return plan(call, specs)
-
-    return plan_of(call, specs, make)
+    return plan_for(call, specs_of(tensors))

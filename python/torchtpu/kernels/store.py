@@ -25,7 +25,7 @@ MOST_FILES = 4000
 
 counters = {"traced": 0, "read": 0}
 _known: dict[tuple[str, tuple[Spec, ...], str], Text] = {}
-_loaded: dict[str, Text] = {}
+_loaded: dict[str, str] = {}
 _lock = threading.RLock()
 
 
@@ -70,6 +70,8 @@ def text_of(call: Call, specs: Sequence[Spec], platform: str | None = None) -> T
 
 def plan_of(call: Call, specs: Sequence[Spec], make: Any) -> Any:
     """What `make` returns of a call for such tensors: JSON's values, kept like a text."""
+    if (loaded := _load(call, specs, "plan")) is not None:
+        return json.loads(loaded)
     file = _file(_key(call, tuple(specs), "plan"))
     if file is not None and (found := _read(file)) is not None:
         return json.loads(found)
@@ -79,18 +81,27 @@ def plan_of(call: Call, specs: Sequence[Spec], make: Any) -> Any:
     return made
 
 
-def add(key: str, text: Text) -> None:
-    """Adds a program that was saved elsewhere."""
-    _loaded[key] = text
+def add(texts: dict[str, str]) -> None:
+    """Adds what was saved elsewhere, by the keys that `portable_key` gives."""
+    _loaded.update(texts)
 
 
-def portable_key(call: Call, specs: Sequence[Spec], platform: str) -> str:
-    """What a saved program is found by, whatever versions wrote it."""
+def portable_key(call: Call, specs: Sequence[Spec], what: str) -> str:
+    """What a saved text or plan is found by, whatever versions wrote it.
+
+    Raises ValueError for a kernel that another process cannot know again.
+    """
     if call.identity is None:
         raise ValueError(
             f"{call.kernel.name} refers to a value that means nothing in another process: pass version='…' to name it"
         )
-    return hash_of(call.identity, [str(spec) for spec in specs], platform)
+    return hash_of(call.identity, [str(spec) for spec in specs], what)
+
+
+def _load(call: Call, specs: Sequence[Spec], what: str) -> str | None:
+    if not _loaded or call.identity is None:
+        return None
+    return _loaded.get(portable_key(call, specs, what))
 
 
 def target() -> tuple[str, str]:
@@ -103,21 +114,21 @@ def target() -> tuple[str, str]:
 
 
 def _find(call: Call, specs: tuple[Spec, ...], platform: str) -> Text:
+    if (loaded := _load(call, specs, platform)) is not None:
+        return Text.from_json(loaded)
     key = _key(call, specs, platform)
     file = _file(key)
     if file is not None and (found := _read(file)) is not None:
         counters["read"] += 1
         return Text.from_json(found)
-    if _loaded and call.identity is not None:
-        loaded = _loaded.get(portable_key(call, specs, platform))
-        if loaded is not None:
-            return loaded
     from torchtpu.kernels.imports import import_jax
 
     import_jax(str(call))
+    from torchtpu.kernels.chips import tracing_for
     from torchtpu.kernels.tracing import trace
 
-    text = trace(call, specs, platform)
+    with tracing_for(target()[1]):
+        text = trace(call, specs, platform)
     counters["traced"] += 1
     if file is not None:
         _write(file, text.as_json())

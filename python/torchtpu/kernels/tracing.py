@@ -35,6 +35,15 @@ def trace(call: Call, specs: Sequence[Spec], platform: str) -> Text:
     return text if _is_portable(text.functions) else _lower(interpreted(function), arrays, "tpu", results)
 
 
+def kernels_in(call: Call, specs: Sequence[Spec]) -> list[tuple[str, list[str]]]:
+    """The name of each Pallas kernel that a call runs, with its blocks."""
+    from torchtpu.kernels.interpreter import kernels_of
+
+    results = Results()
+    closed = jax.make_jaxpr(results.of(call.function()))(*map(array_like, specs))
+    return kernels_of(closed.jaxpr)
+
+
 def array_like(spec: Spec) -> Any:
     """What JAX is told of a tensor.
 
