@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import importlib.util
+import os
 import sys
 from types import ModuleType
 from typing import Any
@@ -24,6 +25,7 @@ def register() -> None:
     torch._register_device_module(NAME, tpu)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     operators.register()
+    tpu._lazy_call(_route)
     extension.initialize(_trace, _sparse)
     # What is still being written to the cache of compiled programs belongs to other processes too.
     atexit.register(extension.finish_cache)
@@ -31,6 +33,16 @@ def register() -> None:
     atexit.register(_tell_what_nobody_read)
     register_with_dynamo()
     distributed.register()
+
+
+def _route() -> None:
+    """Has operators computed by a library's kernels where programs are made for a TPU."""
+    from torchtpu import _C
+
+    if "tpu" in (os.environ.get("TORCHTPU_TARGET"), _C.platform_info()["platform"]):
+        from torchtpu.kernels import routing
+
+        routing.register()
 
 
 def _trace(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from typing import Any
 
@@ -26,9 +27,12 @@ def op_stats() -> dict[str, Any]:
 
     Keys: "operators", a count; "decomposed" and "fallen_back", counts by operator name; "padded" and "unpadded", how
     many tensors the host brought into and out of the form that compiled graphs with bounded sizes take; "densified",
-    counts by name of the operators on sparse tensors that were computed with dense ones.
+    counts by name of the operators on sparse tensors that were computed with dense ones; "routed" and "not_routed",
+    counts of operators that a library's kernel computes on a TPU, the latter with the reason why it did not.
     """
-    return {**_C.op_stats(), "densified": dict(_densified)}
+    routing = sys.modules.get("torchtpu.kernels.routing")
+    routed, not_routed = ({}, {}) if routing is None else (dict(routing.routed), dict(routing.not_routed))
+    return {**_C.op_stats(), "densified": dict(_densified), "routed": routed, "not_routed": not_routed}
 
 
 def count_densified(operator: str) -> None:
@@ -45,3 +49,6 @@ def reset_op_stats() -> None:
     """Sets the counters of `op_stats` to zero."""
     _C.reset_op_stats()
     _densified.clear()
+    if (routing := sys.modules.get("torchtpu.kernels.routing")) is not None:
+        routing.routed.clear()
+        routing.not_routed.clear()

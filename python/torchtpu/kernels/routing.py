@@ -1,0 +1,112 @@
+"""Operators that a library's kernel computes on a TPU, where a call is eligible. Other targets never come here.
+
+`scaled_dot_product_attention` goes to splash attention, which does not hold the matrix of scores. Its gradient is the
+kernel's own. What is not eligible is computed as ever; `torch.tpu.op_stats()` counts both, the latter by reason.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from collections import Counter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchtpu.kernels.library.attention import LANES, splash_attention
+
+logger = logging.getLogger(__name__)
+routed: Counter[str] = Counter()
+not_routed: Counter[str] = Counter()
+_libraries: list[torch.library.Library] = []
+_kernels: dict[str, Any] = {}
+
+ATTENTION = "scaled_dot_product_attention"
+
+
+def register() -> None:
+    """Registers the kernels if programs are made for a TPU. The plugin must be open."""
+    from torchtpu.kernels.store import target
+
+    if _libraries or target()[0] != "tpu":
+        return
+    library = torch.library.Library("aten", "IMPL")
+    _libraries.append(library)
+    # The second is for inference mode, which has no autograd.
+    for key in ("AutogradPrivateUse1", "PrivateUse1"):
+        library.impl(ATTENTION, _attention, key)
+
+
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    reason = _why_not(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+    if reason is None:
+        routed[ATTENTION] += 1
+        scale = float(query.shape[-1] ** -0.5 if scale is None else scale)
+        result: Tensor = _kernel()(query, key, value, bool(is_causal), scale)
+        return result
+    if not not_routed[f"{ATTENTION}: {reason}"]:
+        logger.info("%s is computed with the matrix of scores: %s", ATTENTION, reason)
+    not_routed[f"{ATTENTION}: {reason}"] += 1
+    composite: Tensor = torch.ops.aten.scaled_dot_product_attention.default.decompose(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    )
+    return composite
+
+
+def _why_not(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout: float,
+    causal: bool,
+    shares_heads: bool,
+) -> str | None:
+    """Why the kernel cannot compute a call; None where it can."""
+    sizes = [size for each in (query, key, value) for size in each.shape]
+    if any(isinstance(size, torch.SymInt) for size in sizes):
+        return "a size is a symbol"
+    if mask is not None:
+        return "it has a mask"
+    if dropout > 0:
+        return "it has dropout"
+    if not query.dim() == key.dim() == value.dim() == 4 or 0 in sizes:
+        return "its tensors are not of 4 dimensions"
+    if not query.dtype == key.dtype == value.dtype or query.dtype not in (torch.bfloat16, torch.float32):
+        return "its dtype is neither bfloat16 nor float32"
+    if query.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest":
+        return "float32 is to be multiplied exactly (torch.set_float32_matmul_precision)"
+    if not query.shape[0] == key.shape[0] == value.shape[0] or key.shape[:3] != value.shape[:3]:
+        return "its sizes are broadcast"
+    heads, groups = query.shape[1], key.shape[1]
+    if heads != groups and (not shares_heads or heads % groups):
+        return "its sizes are broadcast"
+    if query.shape[3] != key.shape[3]:
+        return "queries and keys differ in width"
+    rows, columns = query.shape[2], key.shape[2]
+    if rows % LANES or columns % LANES:
+        return "positions are no multiple of 128"
+    if causal and rows != columns:
+        return "it is causal with fewer queries than keys"
+    if importlib.util.find_spec("jax") is None:
+        return "JAX is not installed"
+    return None
+
+
+def _kernel() -> Any:
+    if ATTENTION not in _kernels:
+        from torchtpu.pallas import custom_jax_kernel
+
+        _kernels[ATTENTION] = custom_jax_kernel(splash_attention, name="splash_attention", static_argnums=(3, 4))
+    return _kernels[ATTENTION]

@@ -1,0 +1,90 @@
+"""Operators that a library's kernel computes on a TPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.helpers import check_python
+
+pytest.importorskip("jax")
+
+import torchtpu.pallas as pallas
+from torchtpu.kernels.library.attention import splash_attention
+
+PROGRAMS = """
+import contextlib, json, sys, torch
+from torch.nn.functional import scaled_dot_product_attention as attention
+from torchtpu import _C
+
+def program(shapes, dtype=torch.bfloat16, gradient=False, **options):
+    tensors = [torch.empty(shape, dtype=dtype, device="tpu", requires_grad=gradient) for shape in shapes]
+    torch.tpu.synchronize()
+    torch.tpu.reset_op_stats()
+    with contextlib.suppress(RuntimeError), torch.tpu.set_eager_mode("fused"):
+        result = attention(*tensors, **options)
+        if gradient:
+            result = torch.autograd.grad(result, tensors, torch.empty_like(result))[0]
+        result.sum().item()  # the plugin that is open is no TPU's
+    stats = torch.tpu.op_stats()
+    return [stats["routed"], stats["not_routed"]]
+
+same = [(1, 4, 256, 64)] * 3
+print(json.dumps([
+    program(same),
+    program(same, gradient=True, is_causal=True),
+    program([(1, 4, 256, 128), (1, 2, 256, 128), (1, 2, 256, 128)], enable_gqa=True),
+    program(same, attn_mask=torch.zeros(256, 256, dtype=torch.bfloat16, device="tpu")),
+    program(same, dropout_p=0.5),
+    program(same, dtype=torch.float32),
+    program([(1, 4, 250, 64)] * 3),
+]))
+"""
+
+
+def test_attention_is_routed_where_it_can_be() -> None:
+    name = "scaled_dot_product_attention"
+    answers = json.loads(check_python(PROGRAMS, TORCHTPU_TARGET="tpu", TORCHTPU_CACHE="0").splitlines()[-1])
+    assert answers[:3] == [[{name: 1}, {}]] * 3
+    reasons = ["it has a mask", "it has dropout", "float32 is to be multiplied exactly", "no multiple of 128"]
+    for (routed, why), reason in zip(answers[3:], reasons, strict=True):
+        assert routed == {}
+        assert reason in next(iter(why))
+    assert json.loads(check_python(PROGRAMS).splitlines()[-1]) == [[{}, {}]] * 7
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize("causal", [False, True])
+def test_splash_attention(groups: int, causal: bool, device: torch.device) -> None:
+    """Interpreted, against PyTorch's own; the width is padded."""
+    kernel = pallas.custom_jax_kernel(splash_attention, static_argnums=(3, 4))
+    given = [torch.randn(2, heads, 256, 64) for heads in (4, groups, groups)]
+    ours = [each.to(device).requires_grad_() for each in given]
+    theirs = [each.clone().requires_grad_() for each in given]
+    result = kernel(*ours, causal, 64**-0.5)
+    expected = torch.nn.functional.scaled_dot_product_attention(*theirs, is_causal=causal, enable_gqa=True)
+    gradient = torch.randn_like(expected)
+    result.backward(gradient.to(device))
+    expected.backward(gradient)
+    torch.testing.assert_close(result.detach().cpu(), expected.detach(), atol=1e-5, rtol=1e-5)
+    for own, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(own.grad.cpu(), other.grad, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.tpu_compiler
+@pytest.mark.skipif(
+    importlib.util.find_spec("libtpu") is None and "TPU_LIBRARY_PATH" not in os.environ,
+    reason="libtpu is not installed: pip install libtpu",
+)
+def test_memory_of_splash_attention(tmp_path: Path) -> None:
+    """By the compiler's own figures; the matrix of scores alone would take 4 GB."""
+    kernel = pallas.custom_jax_kernel(splash_attention, static_argnums=(3, 4))
+    x = torch.empty(1, 16, 8192, 128, dtype=torch.bfloat16, device="meta")
+    forward, saving, backward = kernel.check("v6e", x, x, x, True, 128**-0.5, gradient=True)
+    assert forward.peak_bytes <= 250e6
+    assert saving.peak_bytes + backward.peak_bytes <= 900e6
