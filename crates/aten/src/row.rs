@@ -27,6 +27,7 @@ pub struct Row {
     /// padding, and it uses no capacity as a size. The builder checks the operations as well.
     pub(crate) bounded: bool,
     pub(crate) shapes_like: &'static [(&'static str, &'static str)],
+    is_by_element: bool,
 }
 
 impl Row {
@@ -53,6 +54,17 @@ impl Row {
     pub(crate) const fn shapes_like(mut self, operators: &'static [(&'static str, &'static str)]) -> Row {
         self.shapes_like = operators;
         self
+    }
+
+    /// Says that each element of the lists is computed from the same element of the others, so that long lists may be
+    /// cut.
+    pub(crate) const fn by_element(mut self) -> Row {
+        self.is_by_element = true;
+        self
+    }
+
+    pub const fn is_by_element(&self) -> bool {
+        self.is_by_element
     }
 
     pub(crate) const fn bounded(mut self) -> Row {
@@ -123,6 +135,7 @@ pub const fn one(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> R
         takes: None,
         bounded: false,
         shapes_like: &[],
+        is_by_element: false,
     }
 }
 
@@ -136,6 +149,7 @@ pub const fn many(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> 
         takes: None,
         bounded: false,
         shapes_like: &[],
+        is_by_element: false,
     }
 }
 
@@ -160,6 +174,7 @@ pub(crate) const fn each(element: &'static Row, parameters: &'static [&'static s
         takes: None,
         bounded: false,
         shapes_like: &[],
+        is_by_element: true,
     }
 }
 

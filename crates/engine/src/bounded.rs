@@ -71,7 +71,8 @@ impl Engine {
         }
         self.unpad(&given)?;
         let Some(instance) = self.find(op, &given, parts)? else { return Ok(Status::NewKey) };
-        let status = self.call_found(Found { instance: &instance, parts, placement }, generator, outs)?;
+        let status =
+            self.call_found(Found { instance: &instance, parts, placement, runs_by_itself: false }, generator, outs)?;
         if matches!(status, Status::Done(_)) {
             set_result_sizes(&instance, &actual, outs);
         }

@@ -79,6 +79,12 @@ impl Arg {
         Arg(abi::Arg { tag: Tag::Tensor, dtype: 0, wrapped: 0, length: 0, payload })
     }
 
+    /// The same argument with other elements, which must outlive it.
+    pub(crate) fn with_list(&self, items: &[Arg]) -> Arg {
+        let payload = abi::ArgPayload { p: items.as_ptr().cast() };
+        Arg(abi::Arg { length: items.len() as _, payload, ..self.0 })
+    }
+
     pub fn tensor(&self) -> &TensorArg {
         debug_assert_eq!(self.tag, Tag::Tensor);
         // SAFETY: the tag says which member is set, and `TensorArg` has the layout of the type that it wraps.

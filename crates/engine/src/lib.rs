@@ -10,6 +10,7 @@
 // Shared by all parts.
 mod folders;
 pub mod lines;
+mod long_lists;
 mod mode;
 mod placement;
 pub mod stats;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::call::{Arg, Generator, Meta, Out};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::long_lists::groups;
 use crate::mode::Mode;
 use crate::placement::Placement;
 use crate::record::When;
@@ -45,6 +46,8 @@ pub(crate) struct Found<'a> {
     pub instance: &'a Arc<Instance>,
     pub parts: &'a CallParts,
     pub placement: Placement,
+    /// Whether it never joins the chunk at hand.
+    pub runs_by_itself: bool,
 }
 
 impl Engine {
@@ -67,13 +70,17 @@ impl Engine {
         if !operator.accepts(args) {
             return Ok(Status::Refused(operator.refusal()));
         }
+        if let Some(groups) = groups(operator, args) {
+            return self.call_groups(op, &groups, placement, default_generator, outs);
+        }
         let bounded = operator.compiled.as_ref().filter(|compiled| compiled.graph.bounds.is_some()).map(Arc::clone);
         let mut parts = std::mem::take(&mut self.spare_parts);
         let status = match bounded {
             Some(compiled) => self.call_bounded(&compiled, op, args, &mut parts, placement, default_generator, outs),
             None => self.unpad(args).and_then(|()| match self.find(op, args, &mut parts)? {
                 Some(instance) => {
-                    self.call_found(Found { instance: &instance, parts: &parts, placement }, default_generator, outs)
+                    let found = Found { instance: &instance, parts: &parts, placement, runs_by_itself: false };
+                    self.call_found(found, default_generator, outs)
                 }
                 None => Ok(Status::NewKey),
             }),
@@ -98,6 +105,9 @@ impl Engine {
     /// If the call is refused or cannot be lowered.
     pub fn define(&mut self, op: u32, args: &[Arg], metas: Option<&[Meta]>, graph: u64) -> Result<Defined> {
         let graph = self.registry.take_graph(graph);
+        if let Some(groups) = groups(self.registry.operator(op), args) {
+            return self.define_groups(op, args, &groups, metas);
+        }
         self.unpad(args)?;
         let mut parts = CallParts::default();
         if self.registry.find(op, args, &mut parts).is_some() {
@@ -148,14 +158,14 @@ impl Engine {
 
     /// Records a call in the place that its plan gives.
     fn record(&mut self, found: Found<'_>, default_generator: Option<&mut Generator>, outs: &mut [Out]) -> Result<()> {
-        let Found { instance, parts, placement } = found;
+        let Found { instance, parts, placement, runs_by_itself } = found;
         self.open()?;
         self.recorder.check(placement)?;
         self.observer.count_call(instance);
         for storage in parts.storages() {
             self.submit_elsewhere(storage, placement)?;
         }
-        let plan = self.recorder.plan(instance, parts, placement, self.eager.mode);
+        let plan = self.recorder.plan(instance, parts, placement, runs_by_itself, self.eager.mode);
         if let Some(reason) = plan.first {
             self.flush(placement, reason)?;
         }
@@ -179,7 +189,7 @@ impl Engine {
         default_generator: Option<&mut Generator>,
         outs: &mut [Out],
     ) -> Result<()> {
-        let Found { instance, parts, placement } = found;
+        let Found { instance, parts, placement, .. } = found;
         if !instance.is_constant || self.eager.mode == Mode::Debug {
             return self.record_in_chunk(found, scope, false, default_generator, outs);
         }
@@ -203,7 +213,7 @@ impl Engine {
         default_generator: Option<&mut Generator>,
         outs: &mut [Out],
     ) -> Result<()> {
-        let Found { instance, parts, placement } = found;
+        let Found { instance, parts, placement, .. } = found;
         let random_state = draw(instance, parts, default_generator);
         match self.recorder.record(instance, parts, placement, scope, waits, random_state, self.eager.mode, outs) {
             Some(due) => self.submit(due, parts, placement, outs),

@@ -9,12 +9,12 @@ use crate::error::{Error, Result};
 use crate::row::{Row, many};
 
 pub(crate) const ROWS: &[Row] = &[
-    many(&["_fused_adam_", "_fused_adam_.tensor_lr"], |cx| adam(cx, false)),
-    many(&["_fused_adamw_", "_fused_adamw_.tensor_lr"], |cx| adam(cx, true)),
-    many(&["_fused_sgd_", "_fused_sgd_.tensor_lr"], sgd),
+    many(&["_fused_adam_", "_fused_adam_.tensor_lr"], |cx| adam(cx, false)).by_element(),
+    many(&["_fused_adamw_", "_fused_adamw_.tensor_lr"], |cx| adam(cx, true)).by_element(),
+    many(&["_fused_sgd_", "_fused_sgd_.tensor_lr"], sgd).by_element(),
     // The first form also declares the step counts as written. Neither form changes them.
-    many(&["_fused_adagrad_"], |cx| Ok([adagrad(cx)?, cx.tensors("state_steps")?].concat())),
-    many(&["_fused_adagrad_.tensor_lr"], adagrad),
+    many(&["_fused_adagrad_"], |cx| Ok([adagrad(cx)?, cx.tensors("state_steps")?].concat())).by_element(),
+    many(&["_fused_adagrad_.tensor_lr"], adagrad).by_element(),
     many(&["_amp_foreach_non_finite_check_and_unscale_"], |cx| {
         let grads = cx.tensors("self")?;
         let found = cx.tensor("found_inf")?;

@@ -96,7 +96,14 @@ impl Recorder {
     }
 
     /// Decides how to record a call.
-    pub fn plan(&self, instance: &Instance, parts: &CallParts, placement: Placement, mode: Mode) -> Plan {
+    pub fn plan(
+        &self,
+        instance: &Instance,
+        parts: &CallParts,
+        placement: Placement,
+        runs_by_itself: bool,
+        mode: Mode,
+    ) -> Plan {
         let chunk = &self.chunks[placement.device()];
         let scope = self.scopes.of_caller(mode);
         let (joins, is_graph) = (scope != 0, instance.compiled.is_some());
@@ -113,12 +120,13 @@ impl Recorder {
             None => None,
             Some(_) if chunk.scope != scope => Some(Reason::CompiledGraph),
             Some(_) if joins => None,
+            Some(_) if runs_by_itself => Some(Reason::LongList),
             // A compiled graph is its own program, independent of other calls.
             Some(_) if is_graph => Some(Reason::CompiledGraph),
             Some(first) if chunk.nodes.len() >= BEAT_CHUNK && first.instance.id == instance.id => Some(Reason::Beat),
             Some(_) => None,
         };
-        let waits = joins || mode == Mode::Fused && !is_graph;
+        let waits = joins || mode == Mode::Fused && !is_graph && !runs_by_itself;
         Plan { when: if waits { When::Later } else { When::Now }, first, scope }
     }
 

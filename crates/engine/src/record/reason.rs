@@ -20,6 +20,7 @@ pub enum Reason {
     Beat,
     Upload,
     Collective,
+    LongList,
 }
 
 impl fmt::Display for Reason {
@@ -38,6 +39,7 @@ impl fmt::Display for Reason {
             Reason::Large => "results and uploads are as large as a program may hold",
             Reason::Beat => "the loop came back to the operator that the program begins with",
             Reason::Upload => "a tensor is copied from the host, as at the start of a step",
+            Reason::LongList => "an operator over a long list runs in groups",
             Reason::Collective => "a collective takes a result",
         })
     }

@@ -20,6 +20,8 @@ pub(crate) struct Operator {
     /// The schema's types as text.
     pub types: Vec<String>,
     pub mutated: Vec<usize>,
+    /// Whether each element of its lists is computed from the same element of the others.
+    pub is_by_element: bool,
     /// Whether a lowering depended on the precision of products: only then it is part of the key.
     pub follows_precision: bool,
     /// What must hold of the numbers at these positions.
@@ -56,6 +58,7 @@ impl Operator {
             args: args.iter().map(info).collect(),
             types: args.iter().map(|arg| arg.ty.clone()).collect(),
             mutated: (0..args.len()).filter(|&i| args[i].is_mutated).collect(),
+            is_by_element: row.is_some_and(Row::is_by_element),
             follows_precision: false,
             requirement,
         }
@@ -70,6 +73,7 @@ impl Operator {
             args: graph.args.iter().map(|arg| ArgInfo { dynamic: arg.ty != "Tensor", default: None }).collect(),
             types: graph.args.iter().map(|arg| arg.ty.clone()).collect(),
             mutated: (0..graph.args.len()).filter(|&i| graph.args[i].is_mutated).collect(),
+            is_by_element: false,
             follows_precision: true,
             requirement: None,
             compiled: Some(Arc::new(graph)),
