@@ -36,7 +36,7 @@ impl Source {
         }
     }
 
-    fn token(self) -> u64 {
+    pub fn token(self) -> u64 {
         match self {
             Source::Input(k) => u64::from(k) << 2,
             Source::Output(k) => u64::from(k) << 2 | 1,
@@ -169,7 +169,7 @@ impl Chunk {
         value
     }
 
-    fn extra(&mut self, extra: Extra) -> Source {
+    pub fn extra(&mut self, extra: Extra) -> Source {
         self.extras.push(extra);
         Source::Extra(self.extras.len() as u32 - 1)
     }
@@ -262,22 +262,26 @@ impl Chunk {
     /// A chunk of one node of this chunk. Its outputs are `values`.
     pub fn alone(&self, node: usize, values: &[Arc<Value>]) -> Chunk {
         let mut alone = Chunk::new(self.number);
-        let instance = &self.nodes[node].instance;
-        alone.key.push(u64::from(instance.id));
-        for source in self.sources_of(node) {
-            let source = match *source {
-                Source::Extra(k) => alone.extra(self.extras[k as usize]),
-                Source::Input(k) => alone.input(&self.inputs[k as usize]),
-                Source::Output(k) => alone.input(&values[k as usize]),
-            };
-            alone.key.push(source.token());
-            alone.sources.push(source);
-        }
-        alone.nodes.push(Node { instance: Arc::clone(instance), first_source: 0, first_output: 0 });
+        let sources = self.sources_of(node).iter().map(|source| match *source {
+            Source::Extra(k) => alone.extra(self.extras[k as usize]),
+            Source::Input(k) => alone.input(&self.inputs[k as usize]),
+            Source::Output(k) => alone.input(&values[k as usize]),
+        });
+        let sources: Vec<Source> = sources.collect();
+        alone.append(&self.nodes[node].instance, &sources);
         alone
     }
 
-    fn input(&mut self, value: &Arc<Value>) -> Source {
+    /// Appends a node whose sources are known. Its outputs follow.
+    pub fn append(&mut self, instance: &Arc<Instance>, sources: &[Source]) {
+        let (first_source, first_output) = (self.sources.len() as u32, self.outputs.len() as u32);
+        self.key.push(u64::from(instance.id));
+        self.key.extend(sources.iter().map(|source| source.token()));
+        self.sources.extend_from_slice(sources);
+        self.nodes.push(Node { instance: Arc::clone(instance), first_source, first_output });
+    }
+
+    pub fn input(&mut self, value: &Arc<Value>) -> Source {
         self.inputs.push(Arc::clone(value));
         Source::Input(self.inputs.len() as u32 - 1)
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod chunk;
 pub(crate) mod due;
+mod pieces;
 pub(crate) mod reason;
 pub(crate) mod rhythm;
 pub mod scopes;

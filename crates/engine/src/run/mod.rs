@@ -155,6 +155,38 @@ impl Runner {
         if usage.live.is_empty() {
             return (Ok(()), Some(chunk));
         }
+        if let Some(pieces) = chunk.pieces(&usage) {
+            let mut result = Ok(());
+            for piece in pieces {
+                result = result.and(self.run_whole(placement, piece, reason, context).0);
+            }
+            return (result, Some(chunk));
+        }
+        self.run_with(placement, chunk, usage, reason, context)
+    }
+
+    fn run_whole(
+        &mut self,
+        placement: Placement,
+        chunk: Chunk,
+        reason: Reason,
+        context: &mut Context<'_>,
+    ) -> (Submitted, Option<Chunk>) {
+        let usage = chunk.usage(&context.registry.types);
+        match usage.live.is_empty() {
+            true => (Ok(()), Some(chunk)),
+            false => self.run_with(placement, chunk, usage, reason, context),
+        }
+    }
+
+    fn run_with(
+        &mut self,
+        placement: Placement,
+        mut chunk: Chunk,
+        usage: Usage,
+        reason: Reason,
+        context: &mut Context<'_>,
+    ) -> (Submitted, Option<Chunk>) {
         match self.program(&chunk, &usage, context) {
             Ok((program, is_new)) => {
                 let results = usage.live.len();
