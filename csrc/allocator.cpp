@@ -1,4 +1,4 @@
-// Memory: a storage's DataPtr carries the core's handle as its context and an address that nobody may read.
+// Memory: a storage's DataPtr has the core's handle as its context, and an unreadable address as its data pointer.
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/StorageImpl.h>
 
@@ -40,7 +40,7 @@ struct TpuAllocator final : c10::DeviceAllocator {
     check(tt_memory(device, &memory));
     constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
     DeviceStats stats;
-    // Nothing is cached or split: what is allocated, active and reserved is the same.
+    // Nothing is cached or split: allocated, active and reserved bytes are the same.
     for (auto* bytes : {&stats.allocated_bytes, &stats.active_bytes, &stats.reserved_bytes, &stats.requested_bytes}) {
       auto& stat = (*bytes)[kAll];
       stat.current = memory.allocated;
@@ -66,8 +66,8 @@ struct TpuAllocator final : c10::DeviceAllocator {
   }
 };
 
-// Host memory that the plugin may alias instead of copying, which takes 64-byte alignment. The registry
-// answers is_pinned() for any address inside a block.
+// Host memory with 64-byte alignment, which the plugin can alias instead of copying. is_pinned() is true for any
+// address inside a block.
 struct PinnedAllocator final : c10::Allocator {
   static constexpr size_t kAlignment = 64;
 
@@ -110,7 +110,7 @@ struct PinnedAllocator final : c10::Allocator {
 
 }  // namespace
 
-// Leaked, as all singletons here: storages outlive static destructors at exit.
+// Leaked, like all singletons here: storages outlive static destructors at exit.
 c10::Allocator* allocator() {
   static auto* instance = new TpuAllocator();
   return instance;

@@ -1,4 +1,4 @@
-// Mixed precision: PyTorch's own lists of what runs in lower precision and what stays in float32.
+// Mixed precision: PyTorch's lists of operators that run in lower precision or in float32.
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
@@ -19,7 +19,7 @@ at::Tensor binary_cross_entropy_banned(const at::Tensor&, const at::Tensor&, con
 }  // namespace
 
 void register_autocast() {
-  using namespace at;            // the macros below name at::autocast by its parts
+  using namespace at;            // the macros below use unqualified names of at::autocast
   using namespace at::autocast;
   constexpr auto kKey = c10::DispatchKey::AutocastPrivateUse1;
   if (!c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kKey)) {

@@ -1,4 +1,4 @@
-// Copies: between host and device, across devices, and (through the table) on one device.
+// Copies: between host and device, between devices, and (through the table) on one device.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/_conj_physical.h>
@@ -27,7 +27,7 @@ Tensor host_empty(const Tensor& like) {
   return at::empty(like.sizes(), like.options().device(c10::DeviceType::CPU).pinned_memory(false));
 }
 
-// Whether the dense value of `source` can be written straight into `destination`.
+// Whether the dense value of `source` can be written directly to `destination`.
 bool takes_dense(const Tensor& destination, const Tensor& source) {
   return destination.is_contiguous() && !destination.is_conj() && !destination.is_neg() &&
          destination.scalar_type() == source.scalar_type() &&
@@ -39,7 +39,7 @@ void host_to_device(const Tensor& destination, const Tensor& source, bool non_bl
       source.to(destination.scalar_type()).expand(destination.sizes()).contiguous().resolve_conj().resolve_neg();
   const TtTensor target = describe(destination);
   const void* data = dense.const_data_ptr();
-  // A caller who says non_blocking promises not to touch pinned memory before the copy is done.
+  // With non_blocking, the caller must not change pinned memory before the copy is done.
   void* owner = nullptr;
   if (non_blocking && is_pinned(data)) owner = new c10::Storage(dense.storage());
   const NoGil no_gil;
@@ -76,7 +76,7 @@ void device_to_device(const Tensor& destination, const Tensor& source, bool non_
   if (!direct) destination.copy_(target);
 }
 
-// Both show the same elements in the same order.
+// Whether both are views of the same elements in the same order.
 bool shows_same(const Tensor& a, const Tensor& b) {
   return a.is_same(b) || (is_ours(a) && is_ours(b) && a.is_alias_of(b) && a.storage_offset() == b.storage_offset() &&
                           a.sizes() == b.sizes() && a.strides() == b.strides() && a.dtype() == b.dtype() &&
@@ -94,7 +94,7 @@ void transfer(const Tensor& destination, const Tensor& source, bool non_blocking
   if (is_ours(destination) && is_ours(source)) return device_to_device(destination, source, non_blocking);
   if (is_ours(destination)) return host_to_device(destination, source.cpu(), non_blocking);
   if (destination.is_cpu()) return device_to_host(destination, source);
-  destination.copy_(source.cpu());  // another accelerator: by way of the host
+  destination.copy_(source.cpu());  // another accelerator: copy through the host
 }
 
 Tensor& copy_(Tensor& self, const Tensor& source, bool non_blocking) {

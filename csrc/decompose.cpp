@@ -1,6 +1,6 @@
-// The long tail: an operator without a row is traced through PyTorch's decompositions by the Python side,
-// once per key. What PyTorch cannot decompose either may run on the CPU, if the user asked for that.
-// Operators on sparse tensors are called in Python too, each time.
+// Operators without a row. Python traces them through PyTorch's decompositions, once for each key. An operator
+// without a decomposition may run on the CPU if the user allows it. Operators on sparse tensors are called in Python
+// at each call.
 #include <ATen/native/CPUFallback.h>
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/PyInterpreter.h>
@@ -14,7 +14,7 @@
 
 #include "shim.h"
 
-// Declared here because its own header brings in all of TorchScript.
+// Declared here, because its header includes all of TorchScript.
 namespace torch::jit {
 TORCH_PYTHON_API py::object toPyObject(c10::IValue value);
 TORCH_PYTHON_API c10::IValue toIValue(py::handle object, const c10::TypePtr& type, std::optional<int32_t> N);
@@ -53,7 +53,7 @@ struct PythonArguments {
   py::dict kwargs;
 };
 
-// Functions written in Python may not know every argument: those at their default are left out.
+// A function written in Python may not have every argument, so arguments with their default value are left out.
 PythonArguments to_python(const c10::FunctionSchema& schema, at::ArrayRef<IValue> values) {
   const auto& parameters = schema.arguments();
   const auto is_default = [&](size_t i) {
@@ -79,7 +79,7 @@ py::object call(PyObject* function, const c10::OperatorHandle& op, const PythonA
   return py::reinterpret_borrow<py::object>(function)(torch::detail::getTorchApiFunction(op), taken.args, taken.kwargs);
 }
 
-// "tpu:0 float32[2, 3], …": what the error about a missing operator says of the arguments.
+// "tpu:0 float32[2, 3], …": the arguments in the error about a missing operator.
 std::string describe(at::ArrayRef<IValue> arguments) {
   std::string text;
   const auto add = [&](const IValue& value) {
@@ -107,7 +107,7 @@ void set_python(void* tracer, void* sparse) {
 
 uint64_t trace(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) {
   py::gil_scoped_acquire gil;
-  // A write is traced through the operator that computes the written value; the core writes it back.
+  // A write is traced through the operator that computes the written value. The core writes it back.
   std::vector<IValue> values;
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (op.functional == op.handle || !is_out(op.handle.schema().arguments()[i])) values.push_back(arguments[i]);

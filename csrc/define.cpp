@@ -1,5 +1,5 @@
-// The first call with a new key runs the operator's meta kernel: PyTorch's own checks raise PyTorch's own
-// errors, and its shape inference says what the results look like.
+// The first call with a new key runs the operator's meta kernel. It checks the arguments, with PyTorch's own errors,
+// and infers the results.
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
@@ -20,10 +20,10 @@ namespace {
 
 using c10::IValue;
 
-// Tensors of this backend as tensors of another: meta ones, which hold nothing, or CPU ones, which hold zeros.
-class Standins {
+// Replaces tensors of this backend by tensors of another device: meta tensors without data, or CPU tensors of zeros.
+class Substitutes {
  public:
-  explicit Standins(c10::DeviceType device) : device_(device) {}
+  explicit Substitutes(c10::DeviceType device) : device_(device) {}
 
   IValue convert(const IValue& value) {
     if (value.isTensor()) return convert(value.toTensor());
@@ -45,12 +45,12 @@ class Standins {
   at::Tensor convert(const at::Tensor& tensor) {
     if (!tensor.defined() || tensor.device().type() != kDevice) return tensor;
     const auto key = device_ == c10::DeviceType::Meta ? c10::DispatchKey::Meta : c10::DispatchKey::CPU;
-    auto standin = at::detail::make_tensor<c10::TensorImpl>(storage_of(tensor), c10::DispatchKeySet(key), tensor.dtype());
-    standin.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
-    return standin;
+    auto substitute = at::detail::make_tensor<c10::TensorImpl>(storage_of(tensor), c10::DispatchKeySet(key), tensor.dtype());
+    substitute.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+    return substitute;
   }
 
-  // Tensors that share a storage keep sharing one, so that PyTorch's overlap checks hold.
+  // Tensors that share a storage still share one, so that PyTorch's overlap checks work.
   c10::Storage storage_of(const at::Tensor& tensor) {
     const c10::StorageImpl* original = tensor.storage().unsafeGetStorageImpl();
     for (const auto& [known, storage] : storages_) {
@@ -81,14 +81,14 @@ void collect(const IValue& value, std::vector<at::Tensor>& tensors) {
   }
 }
 
-// torch registers Python references over its structured meta kernels, with other strides and other error
-// texts than any device gives. A backend that has nothing of its own still gets the structured kernel, through
-// the composite that allocates with it, so these operators are run as that backend's.
+// torch registers Python references over some structured meta kernels. They give other strides and error messages
+// than the kernels of any device. For a backend without its own kernel, the composite that allocates the result calls
+// the structured kernel. So these operators run as if they were for such a backend.
 constexpr c10::DispatchKeySet kStructuredKey(c10::DispatchKey::PrivateUse3);
 
-// That composite ends with the operator's out= form, to compute. On meta tensors this would be a Python reference again,
-// the first of which imports torch._dynamo, a second's work. What is computed is not wanted, so a key above all backends
-// that nobody uses stands in the way for the length of the call.
+// That composite calls the operator's out= form to compute the result. On meta tensors this would be a Python
+// reference, and the first one imports torch._dynamo, which takes a second. The result is not needed, so a
+// fallback for a key above all backends, which no other code uses, skips the call.
 constexpr c10::DispatchKey kShapesOnlyKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 void skip_computing(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
@@ -103,8 +103,8 @@ void skip_computing(const c10::OperatorHandle& op, c10::DispatchKeySet keys, tor
   }
 }
 
-// Of others torch has nothing but a Python reference. Their kernels have results as those of a structured operator.
-std::optional<c10::OperatorHandle> one_with_same_shapes(const c10::OperatorHandle& op) {
+// Other operators only have a Python reference. Their results are those of a structured operator.
+std::optional<c10::OperatorHandle> same_shapes_as(const c10::OperatorHandle& op) {
   size_t length = 0;
   const char* found = tt_shapes_like(short_name(op.schema()).c_str(), &length);
   if (found == nullptr) return std::nullopt;
@@ -114,7 +114,7 @@ std::optional<c10::OperatorHandle> one_with_same_shapes(const c10::OperatorHandl
 }
 
 void run_meta(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  if (const auto other = one_with_same_shapes(op)) return run_meta(*other, stack);
+  if (const auto other = same_shapes_as(op)) return run_meta(*other, stack);
   if (!is_structured(op)) return op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
   static const bool registered = [] {
     auto* library = new torch::Library(torch::Library::IMPL, "_", kShapesOnlyKey, __FILE__, __LINE__);
@@ -126,9 +126,9 @@ void run_meta(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   op.redispatchBoxed(kStructuredKey, stack);
 }
 
-// Gives out= arguments the sizes that the functional form returns. Its checks are the better worded ones,
-// and the user is warned of the resizing once, when the real tensors are resized. Says whether they are of the
-// dtypes that it returns.
+// Resizes out= arguments to the sizes that the functional form returns. The functional form has the better error
+// messages, and the user is warned of the resize once, when the real tensors are resized. Returns whether the
+// arguments have the dtypes that the functional form returns.
 bool resize_outs(const Operator& op, const torch::jit::Stack& arguments, at::ArrayRef<at::Tensor> outs) {
   bool same_dtypes = true;
   if (op.functional == op.handle) return same_dtypes;
@@ -143,7 +143,7 @@ bool resize_outs(const Operator& op, const torch::jit::Stack& arguments, at::Arr
     if (!results[i].defined()) continue;
     if (outs[i].sizes() != results[i].sizes()) {
       outs[i].resize_(results[i].sizes());
-      // Both forms of a structured operator take the strides that it asks for.
+      // Both forms of a structured operator use the strides that it computes.
       if (is_structured(op.functional)) outs[i].as_strided_(results[i].sizes(), results[i].strides());
     }
     same_dtypes &= outs[i].scalar_type() == results[i].scalar_type();
@@ -151,7 +151,7 @@ bool resize_outs(const Operator& op, const torch::jit::Stack& arguments, at::Arr
   return same_dtypes;
 }
 
-// What meta kernels may not check: whether the written tensors lie in what is read.
+// Checks whether the written tensors overlap with inputs, which meta kernels may not check.
 void refuse_overlap(const torch::jit::Stack& arguments, at::ArrayRef<at::Tensor> outs) {
   std::vector<at::Tensor> inputs;
   for (const IValue& argument : arguments) collect(argument, inputs);
@@ -162,21 +162,21 @@ void refuse_overlap(const torch::jit::Stack& arguments, at::ArrayRef<at::Tensor>
   }
 }
 
-// Warnings of what is done to stand-ins.
-struct Silent final : c10::WarningHandler {
+// Suppresses warnings about the replacement tensors.
+struct IgnoredWarnings final : c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
-// What is drawn on the CPU meanwhile was not drawn.
-struct KeptDefaultGenerator {
-  KeptDefaultGenerator() : generator(at::globalContext().defaultGenerator(c10::DeviceType::CPU)), state(generator.get_state()) {}
-  ~KeptDefaultGenerator() { generator.set_state(state); }
+// Restores the state of the CPU's default generator.
+struct RestoredDefaultGenerator {
+  RestoredDefaultGenerator() : generator(at::globalContext().defaultGenerator(c10::DeviceType::CPU)), state(generator.get_state()) {}
+  ~RestoredDefaultGenerator() { generator.set_state(state); }
   at::Generator generator;
   at::Tensor state;
 };
 
-// What the CPU's kernel is asked with, at most.
-constexpr size_t kMostBytes = size_t{64} << 20;
+// The most bytes with which the CPU's kernel is called.
+constexpr size_t kMaxBytes = size_t{64} << 20;
 
 bool reaches_beyond_storage(const at::Tensor& tensor) {
   const size_t reach = at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize(),
@@ -198,7 +198,7 @@ bool outs_share_memory(const Operator& op, at::ArrayRef<IValue> arguments) {
     for (const at::Tensor& other : all) {
       if (other.defined() && !other.is_same(out) && other.has_storage() && other.is_alias_of(out)) return true;
     }
-    // An argument that is the out= argument itself is there twice.
+    // An argument that is the out= argument itself is listed twice.
     if (std::ranges::count_if(all, [&](const at::Tensor& other) { return other.is_same(out); }) > 1) return true;
   }
   return false;
@@ -206,8 +206,8 @@ bool outs_share_memory(const Operator& op, at::ArrayRef<IValue> arguments) {
 
 }  // namespace
 
-// Meta kernels leave out some checks of the kernels proper, and word others in their own way, above all those written in
-// Python. What the CPU's kernel says of tensors of these sizes, full of zeros, is what PyTorch's users know.
+// Meta kernels lack some checks of the CPU's kernels and word others differently, in particular those written in
+// Python. So the CPU's kernel is called with zeros of the same sizes, for its error message.
 void refuse_as_cpu(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) {
   size_t nbytes = 0;
   std::vector<at::Tensor> tensors;
@@ -216,20 +216,20 @@ void refuse_as_cpu(const Operator& op, at::ArrayRef<IValue> arguments, int32_t d
     if (!tensor.defined()) continue;
     if (!tensor.has_storage() || reaches_beyond_storage(tensor)) return;  // the CPU's kernel would crash
     nbytes += std::max(tensor.storage().nbytes(), static_cast<size_t>(tensor.numel()) * tensor.itemsize());
-    if (nbytes > kMostBytes) return;
+    if (nbytes > kMaxBytes) return;
   }
-  torch::jit::Stack stack = Standins(c10::DeviceType::CPU).convert(arguments);
-  Silent silent;
-  c10::WarningUtils::WarningHandlerGuard silence(&silent);
+  torch::jit::Stack stack = Substitutes(c10::DeviceType::CPU).convert(arguments);
+  IgnoredWarnings ignored_warnings;
+  c10::WarningUtils::WarningHandlerGuard silence(&ignored_warnings);
   at::AutoDispatchBelowADInplaceOrView below_autograd;
-  std::optional<KeptDefaultGenerator> kept;
-  if (op.draws) kept.emplace();
+  std::optional<RestoredDefaultGenerator> restored;
+  if (op.draws) restored.emplace();
   try {
     op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
   } catch (const c10::Error& error) {
-    if (messages::speaks_of(error.what(), messages::kCpuLacks)) return;  // which says nothing of the call
+    if (messages::contains_any(error.what(), messages::kCpuLacks)) return;  // the error does not concern the call
     rethrow_for(device, "cpu");
-  } catch (const std::runtime_error&) {  // a number that its dtype does not hold
+  } catch (const std::runtime_error&) {  // a number that does not fit into its dtype
     throw;
   } catch (...) {
   }
@@ -238,19 +238,19 @@ void refuse_as_cpu(const Operator& op, at::ArrayRef<IValue> arguments, int32_t d
 Metas infer(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) {
   if (op.has_out && outs_share_memory(op, arguments)) refuse_as_cpu(op, arguments, device);
   Metas result;
-  torch::jit::Stack stack = Standins(c10::DeviceType::Meta).convert(arguments);
+  torch::jit::Stack stack = Substitutes(c10::DeviceType::Meta).convert(arguments);
   std::vector<at::Tensor> written;
   for (const uint32_t position : op.mutated) collect(stack[position], written);
-  // An argument that was not given (a None) returns nothing.
+  // An argument that was not given (None) returns nothing.
   std::erase_if(written, [](const at::Tensor& tensor) { return !tensor.defined(); });
 
-  Silent silent;
+  IgnoredWarnings ignored_warnings;
   std::optional<c10::WarningUtils::WarningHandlerGuard> silence;
-  if (op.has_out) silence.emplace(&silent);
+  if (op.has_out) silence.emplace(&ignored_warnings);
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   try {
     if (op.has_out && !resize_outs(op, stack, written)) refuse_as_cpu(op, arguments, device);
-    // In-place meta kernels check a tensor's overlap with itself, or allow it.
+    // In-place meta kernels check whether a tensor overlaps with itself, or allow it.
     if (op.has_out) {
       for (const at::Tensor& out : written) at::assert_no_internal_overlap(out);
     }

@@ -1,4 +1,4 @@
-// Exceptions: the core's errors become PyTorch's, and those of meta kernels are told apart.
+// Exceptions: raises the core's errors as PyTorch's, and classifies the errors of meta kernels.
 #include <Python.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/Exceptions.h>
@@ -53,26 +53,27 @@ int32_t guarded(const std::function<void()>& work, char* message, size_t capacit
   return -1;
 }
 
-// Meta kernels written in Python raise NotImplementedError, or one of FakeTensor's own classes, where data decides.
+// Meta kernels written in Python raise NotImplementedError, or one of FakeTensor's own classes if the result depends
+// on data.
 static bool python_means_no_metas(PyObject* type) {
   if (PyErr_GivenExceptionMatches(type, PyExc_NotImplementedError)) return true;
-  return messages::speaks_of(PyExceptionClass_Name(type), messages::kDataDecide);
+  return messages::contains_any(PyExceptionClass_Name(type), messages::kDataDecide);
 }
 
 bool means_no_metas() {
   try {
     throw;
   } catch (const c10::NotImplementedError& error) {
-    return messages::speaks_of(error.what(), messages::kNoMetaKernel);
+    return messages::contains_any(error.what(), messages::kNoMetaKernel);
   } catch (python_error& error) {
     pybind11::gil_scoped_acquire gil;
-    error.persist();  // it may still sit in the thread's error indicator
-    return python_means_no_metas(error.type) || messages::speaks_of(error.message.c_str(), messages::kNoDataInMeta);
+    error.persist();  // it may still be in the thread's error indicator
+    return python_means_no_metas(error.type) || messages::contains_any(error.message.c_str(), messages::kNoDataInMeta);
   } catch (pybind11::error_already_set& error) {
     pybind11::gil_scoped_acquire gil;
-    return python_means_no_metas(error.type().ptr()) || messages::speaks_of(error.what(), messages::kNoDataInMeta);
+    return python_means_no_metas(error.type().ptr()) || messages::contains_any(error.what(), messages::kNoDataInMeta);
   } catch (const std::exception& error) {
-    return messages::speaks_of(error.what(), messages::kNoDataInMeta);
+    return messages::contains_any(error.what(), messages::kNoDataInMeta);
   }
 }
 
@@ -80,31 +81,31 @@ bool selects_of_nothing() {
   try {
     throw;
   } catch (const c10::IndexError& error) {
-    return messages::speaks_of(error.what(), messages::kNoFirstSlice);
+    return messages::contains_any(error.what(), messages::kNoFirstSlice);
   } catch (...) {
     return false;
   }
 }
 
-// The name of a stand-in's device as a word of its own, which a user who asked for "tpu:0" never wrote.
-static std::string renamed(std::string message, std::string_view standin, const std::string& device) {
+// Replaces the name of a replacement tensor's device, as a whole word, by the device that the user has written.
+static std::string renamed(std::string message, std::string_view substitute, const std::string& device) {
   auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
-  for (size_t at = 0; (at = message.find(standin, at)) != std::string::npos;) {
-    const size_t end = at + standin.size();
+  for (size_t at = 0; (at = message.find(substitute, at)) != std::string::npos;) {
+    const size_t end = at + substitute.size();
     if ((at == 0 || !is_word(message[at - 1])) && (end == message.size() || !is_word(message[end]))) {
-      message.replace(at, standin.size(), device);
+      message.replace(at, substitute.size(), device);
     }
     at = end;
   }
   return message;
 }
 
-void rethrow_for(int32_t device, std::string_view standin) {
+void rethrow_for(int32_t device, std::string_view substitute) {
   try {
     throw;
   } catch (const c10::Error& error) {
     const std::string& before = error.msg();
-    const std::string message = renamed(before, standin, device_at(device).str());
+    const std::string message = renamed(before, substitute, device_at(device).str());
     if (message == before) throw;
     if (dynamic_cast<const c10::IndexError*>(&error)) C10_THROW_ERROR(IndexError, message);
     if (dynamic_cast<const c10::TypeError*>(&error)) C10_THROW_ERROR(TypeError, message);

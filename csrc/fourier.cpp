@@ -1,5 +1,5 @@
-// Fourier transforms of 16-bit floats. PyTorch's composites refuse them on every device but those that they name, before
-// any kernel of ours is asked.
+// Fourier transforms of 16-bit floats. PyTorch's composites refuse them on all devices but a few listed ones, before
+// any kernel of this backend is called.
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
 
@@ -8,13 +8,13 @@
 namespace torchtpu {
 namespace {
 
-// Those with real results. Those with complex ones have complex32 of float16, which tensors cannot be of here.
+// Transforms with real results. The others return complex32 for float16, which this backend does not support.
 bool is_real(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
   return name.starts_with("aten::fft_irfft") || name.starts_with("aten::fft_hfft");
 }
 
-// As float32. On CUDA a result is float16 only where the input is.
+// Computes in float32. On CUDA the result is float16 only if the input is.
 void transform(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const size_t base = stack->size() - op.schema().arguments().size();
   const at::Tensor self = (*stack)[base].toTensor();
@@ -25,7 +25,7 @@ void transform(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::S
     out = stack->back().toTensor();
     (*stack).back() = at::empty({0}, out.options().dtype(at::kFloat));
   }
-  // A composite stands behind every device's key.
+  // A composite is registered for every device's key.
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   if (!is_half) return;
   const at::Tensor result = stack->back().toTensor().to(at::kHalf);

@@ -1,4 +1,4 @@
-// Random state: a Philox key and counter. Drawing happens on the device; only the counter moves here.
+// Random state: a Philox key and counter. The device draws the numbers; only the counter is advanced here.
 #include <ATen/EmptyTensor.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
@@ -45,7 +45,7 @@ TpuGenerator* TpuGenerator::clone_impl() const {
 
 const at::Generator& default_generator(int32_t device) {
   static auto* mutex = new std::mutex();
-  static auto* generators = new std::deque<at::Generator>();  // a deque: references stay valid as it grows
+  static auto* generators = new std::deque<at::Generator>();  // a deque: references stay valid when it grows
   std::lock_guard lock(*mutex);
   while (generators->size() <= static_cast<size_t>(device)) {
     generators->push_back(at::make_generator<TpuGenerator>(static_cast<int32_t>(generators->size())));

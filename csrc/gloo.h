@@ -1,4 +1,4 @@
-// Gloo as the network of the collectives: what it cannot do by itself is done here.
+// Gloo as the network of the collectives, with the steps that Gloo does not support.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace torchtpu {
 
-// The boolean form of a reduction over 0 and 1 as bytes.
+// The reduction of booleans as a reduction of bytes 0 and 1.
 inline c10d::ReduceOp over_booleans(const c10d::ReduceOp& op) {
   switch (op.op_) {
     case c10d::ReduceOp::SUM:
@@ -24,11 +24,11 @@ inline c10d::ReduceOp over_booleans(const c10d::ReduceOp& op) {
   }
 }
 
-// A reduction as Gloo has it: what comes before and after it is done here.
+// A reduction that Gloo supports, with the steps before and after it.
 struct Reduction {
   c10d::ReduceOp op;
-  int64_t average_over = 0;      // of ReduceOp.AVG: the number of ranks
-  std::optional<double> factor;  // of ReduceOp.PREMUL_SUM
+  int64_t average_over = 0;      // for ReduceOp.AVG: the number of ranks
+  std::optional<double> factor;  // for ReduceOp.PREMUL_SUM
   bool of_booleans = false;
 
   Reduction(const c10d::ReduceOp& wanted, const at::Tensor& tensor, int size) : op(wanted) {
@@ -53,7 +53,7 @@ struct Reduction {
                      "all_reduce does not support this ReduceOp on complex tensors");
   }
 
-  // The tensor in a dtype that Gloo reduces.
+  // The tensor in a dtype that Gloo can reduce.
   at::Tensor before(at::Tensor tensor) const {
     if (of_booleans) return tensor.view(at::kByte);
     if (factor) tensor.mul_(*factor);
@@ -69,12 +69,12 @@ struct Reduction {
   }
 };
 
-// Gloo, which numbers what it is asked for: one thread asks at a time.
+// Gloo numbers its collectives, so only one thread may call it at a time.
 class Gloo {
  public:
   explicit Gloo(c10::intrusive_ptr<c10d::Backend> backend) : backend_(std::move(backend)) {}
 
-  // Asks for something, and waits until it is done.
+  // Calls `ask` and waits until the work is done.
   template <typename F>
   Pointer run(F ask) {
     Pointer work;
@@ -86,7 +86,7 @@ class Gloo {
     return work;
   }
 
-  // Makes sure that all ranks have called the same collective: Gloo ends the process where they have not.
+  // Checks that all ranks have called the same collective. Gloo would end the process otherwise.
   void agree(const std::string& call) {
     constexpr int64_t kRoom = 128;
     at::Tensor mine = at::zeros({kRoom}, at::kByte);

@@ -1,4 +1,4 @@
-// The call of a compiled graph: from a Python list of tensors and numbers to one of tensors, without the dispatcher.
+// The call of a compiled graph: from a Python list of inputs to a Python list of outputs, without the dispatcher.
 #include <ATen/ThreadLocalPythonObjects.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/PyInterpreter.h>
@@ -41,7 +41,7 @@ void convert_input(TtArg& arg, const TtGraph& graph, PyObject* value, size_t pos
 }
 
 TtStatus call(const TtGraph& graph, at::ArrayRef<TtArg> args, c10::SmallVector<TtOut, 8>& outs) {
-  // A new key compiles, and whoever holds the GIL may wait for the generator's mutex.
+  // A new key compiles, and the thread that holds the GIL may wait for the generator's mutex.
   NoGil no_gil;
   auto* generator = static_cast<TpuGenerator*>(default_generator(graph.device).unsafeGetGeneratorImpl());
   std::lock_guard lock(generator->mutex_);
@@ -86,7 +86,7 @@ PyObject* call(const TtGraph& graph, PyObject* inputs) {
 void note_scope() {
   static const std::string kKey = "torchtpu.scope";
   using Objects = at::impl::ThreadLocalPythonObjects;
-  // Which object it is says all: the GIL is not needed.
+  // Only the address of the object is needed, so the GIL is not.
   const bool is_in_one = Objects::contains(kKey);
   tt_note_scope(is_in_one ? reinterpret_cast<uintptr_t>(Objects::get(kKey)->ptr(getPyInterpreter())) : 0);
 }

@@ -1,7 +1,7 @@
-// Devices, streams and events. A device has one in-order queue, so a stream is only a label: work on any
-// stream already runs after all work that was queued before it.
+// Devices, streams and events. A device has one in-order queue, so a stream is only a label: work on any stream runs
+// after all work queued before it.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
-#if __has_include(<c10/core/DeviceCapability.h>)  // before, PyTorch did not ask
+#if __has_include(<c10/core/DeviceCapability.h>)  // older versions of PyTorch do not use it
 #include <c10/core/DeviceCapability.h>
 #define TORCHTPU_HAS_CAPABILITIES
 #endif
@@ -21,14 +21,14 @@ thread_local int32_t t_device = 0;
 thread_local std::array<c10::StreamId, kMaxDevices> t_streams{};  // 0 is the default stream
 
 void check_index(int32_t index) {
-  if (index == 0) return;  // the common case asks nothing of the plugin
+  if (index == 0) return;  // the common case does not call the plugin
   const int32_t count = tt_device_count();
   if (count < 0) throw_last_error();
   TORCH_CHECK(index > 0 && index < count, "Invalid device index ", index, ": there ", count == 1 ? "is " : "are ", count,
               " ", c10::get_privateuse1_backend(), count == 1 ? " device" : " devices");
 }
 
-// PyTorch keeps an event as a pointer, null before it is recorded: the core's number, plus one.
+// PyTorch stores an event as a pointer, null before it is recorded: the core's number plus one.
 void* pack(uint64_t event) { return reinterpret_cast<void*>(event + 1); }
 uint64_t unpack(void* event) { return reinterpret_cast<uint64_t>(event) - 1; }
 
@@ -102,7 +102,7 @@ struct TpuGuard final : c10::impl::DeviceGuardImplInterface {
     if (*event != nullptr) tt_event_release(unpack(*event));
     *event = pack(id);
   }
-  void block(void*, const c10::Stream&) const override {}  // one queue: what comes later already waits
+  void block(void*, const c10::Stream&) const override {}  // one queue: later work already waits
   bool queryEvent(void* event) const override {
     if (event == nullptr) return true;
     uint8_t done = 0;

@@ -1,4 +1,4 @@
-// The questions that PyTorch asks of an accelerator by itself.
+// PyTorch's hooks for an accelerator.
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 
 #include "shim.h"
@@ -34,7 +34,7 @@ struct TpuHooks final : at::PrivateUse1HooksInterface {
 
   c10::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
   bool isPinnedPtr(const void* data) const override { return is_pinned(data); }
-  // Every address shown for device memory is in one reservation, which does not say whose it is.
+  // All addresses of device memory are in one reservation, which does not tell the device.
   c10::Device getDeviceFromPtr(void*) const override { return device_at(current_device()); }
 
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t nbytes) const override {

@@ -1,4 +1,4 @@
-// Everything is registered at run time from here: a linker may drop static initialisers that nothing names.
+// Registers everything at run time: a linker may drop static initializers that nothing references.
 #include "shim.h"
 
 int32_t tt_initialize(void* tracer, void* sparse, char* message, size_t capacity) {

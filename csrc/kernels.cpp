@@ -1,4 +1,5 @@
-// The call of an operator: the stack's values become TtArgs without copying what the core only reads.
+// The call of an operator: converts the values on the stack to TtArgs, without copies of data that the core only
+// reads.
 #include <ATen/Context.h>
 #include <ATen/native/Resize.h>
 #include <c10/core/DynamicCast.h>
@@ -27,15 +28,15 @@ TtTensor describe(const c10::TensorImpl& tensor) {
     described.storage = data.get_context();
     return described;
   }
-  // Our memory that PyTorch wrapped anew, as it does to pickle a storage and to import from DLPack.
+  // Memory of this backend in a new DataPtr, which PyTorch makes to pickle a storage and to import from DLPack.
   size_t byte_offset = 0;
   described.storage = tt_storage_at(data.get(), &byte_offset);
   described.offset += static_cast<int64_t>(byte_offset / tensor.itemsize());
   return described;
 }
 
-// torch.set_float32_matmul_precision only changes PyTorch's context: it is looked at before each call that it
-// may matter to.
+// torch.set_float32_matmul_precision only changes PyTorch's context, so it is read before each call that may depend
+// on it.
 void follow_matmul_precision() {
   static std::atomic<at::Float32MatmulPrecision> known{at::Float32MatmulPrecision::HIGHEST};
   const auto wanted = at::globalContext().float32MatmulPrecision();
@@ -75,7 +76,7 @@ namespace {
 
 using c10::IValue;
 
-// Room for what TtArgs point to (lists), on the C++ stack in the common case.
+// Memory for the lists in TtArgs, on the C++ stack in the common case.
 class Scratch {
  public:
   template <typename T>
@@ -86,7 +87,7 @@ class Scratch {
       used_ += bytes;
       return taken;
     }
-    // As 16-byte units, so that what it holds is aligned.
+    // In units of 16 bytes, for alignment.
     more_.emplace_back(new Unit[bytes / sizeof(Unit)]);
     return reinterpret_cast<T*>(more_.back().get());
   }
@@ -111,7 +112,7 @@ struct Call {
   at::ArrayRef<IValue> stack;
   c10::SmallVector<TtArg, 12> args;
   Scratch scratch;
-  int32_t device = -1;  // -1 until the first tensor decides
+  int32_t device = -1;  // -1 until the first tensor
   c10::GeneratorImpl* generator = nullptr;
 
   void convert();
@@ -137,7 +138,8 @@ void Call::convert_tensor(TtArg& arg, const at::Tensor& tensor, size_t position)
     arg.tag = TT_NONE;
     return;
   }
-  // A number that PyTorch wrapped, or a 0-d CPU tensor, may stand among device tensors; it may not be written.
+  // A number that PyTorch wrapped, or a 0-d CPU tensor, may be an argument next to device tensors, but may not be
+  // written.
   if (!torchtpu::convert(arg, tensor)) refuse_tensor(tensor, position);
   if (arg.tag == TT_TENSOR) [[likely]] {
     const int32_t index = impl->device().index();
@@ -184,7 +186,7 @@ void Call::convert_value(TtArg& arg, const IValue& value, size_t position) {
   } else if (value.isInt()) {
     arg.tag = op.kinds[position] == ArgKind::kDtype ? TT_DTYPE : TT_INT;
     arg.i = value.toInt();
-  } else if (value.isUnsigned()) {  // a Python integer that int64 does not hold
+  } else if (value.isUnsigned()) {  // a Python integer that does not fit into int64
     arg.tag = TT_SCALAR_TENSOR;
     arg.dtype = static_cast<int8_t>(c10::ScalarType::UInt64);
     arg.wrapped = 1;
@@ -236,7 +238,7 @@ void Call::convert() {
   if (device < 0) device = device_of(stack);
 }
 
-// PyTorch lets index tensors live on the CPU: they move to the device, in place on the stack.
+// PyTorch allows index tensors on the CPU. They are moved to the device, in place on the stack.
 void move_indices(const Operator& op, torch::jit::Stack* stack, size_t base) {
   for (size_t i = 0; i < op.kinds.size(); ++i) {
     if (op.kinds[i] != ArgKind::kIndexList || !(*stack)[base + i].isList()) continue;
@@ -257,8 +259,8 @@ void move_indices(const Operator& op, torch::jit::Stack* stack, size_t base) {
   }
 }
 
-// For `x[mask] = values`: only the device knows how many elements a mask selects. It is asked only where the values have
-// a length that must be that number; the core takes it as given.
+// For `x[mask] = values`: only the device knows the number of elements that a mask selects. It is read only if the
+// length of `values` must match it; the core does not check it.
 void check_masked_values(const Operator& op, at::ArrayRef<IValue> arguments) {
   if (arguments.size() < 3 || op.handle.schema().arguments()[2].name() != "values" || !arguments[2].isTensor()) return;
   const at::Tensor& self = arguments[0].toTensor();
@@ -269,7 +271,7 @@ void check_masked_values(const Operator& op, at::ArrayRef<IValue> arguments) {
     if (item.isNone() || !item.toTensor().defined()) {
       before += mask.defined() ? 0 : 1;
     } else if (mask.defined()) {
-      return;  // several index tensors broadcast against each other
+      return;  // several index tensors broadcast with each other
     } else {
       mask = item.toTensor();
     }
@@ -288,7 +290,7 @@ void check_masked_values(const Operator& op, at::ArrayRef<IValue> arguments) {
               " cannot be broadcast to indexing result of shape ", at::IntArrayRef(shape));
 }
 
-// The out= arguments take the sizes of the results, and the strides where the sizes differ.
+// Resizes the out= arguments to the sizes of the results, with the results' strides if the sizes differ.
 void resize_outs(const Call& call) {
   c10::SmallVector<TtMeta, 4> metas(call.op.mutated.size());
   size_t count = metas.size();
@@ -321,7 +323,7 @@ TtStatus call_core(Call& call, c10::SmallVector<TtOut, 4>& outs, size_t& count) 
   if (!call.op.draws) [[likely]] {
     return tt_call(call.op.id, call.args.data(), call.args.size(), call.device, nullptr, outs.data(), &count);
   }
-  // Only around the core's call: whoever holds the GIL may wait for this mutex.
+  // Only around the core's call: the thread that holds the GIL may wait for this mutex.
   NoGil no_gil;
   auto* generator = call.generator != nullptr ? call.generator : default_generator(call.device).unsafeGetGeneratorImpl();
   std::lock_guard lock(generator->mutex_);
@@ -329,14 +331,14 @@ TtStatus call_core(Call& call, c10::SmallVector<TtOut, 4>& outs, size_t& count) 
                  outs.data(), &count);
 }
 
-// Throws what PyTorch's CPU kernel says against a call that the core refuses, else what the core says.
+// Throws the error of PyTorch's CPU kernel for a call that the core refuses, else the core's error.
 [[noreturn]] void refuse(const Call& call) {
   if (tt_last_error()->kind != TT_NOT_IMPLEMENTED) refuse_as_cpu(call.op, call.stack, call.device);
   throw_last_error();
 }
 
-// Lowers the call's key. False if the operator has neither row nor decomposition, or if nobody can say which sizes the
-// out= arguments must have.
+// Lowers the call's key. False if the operator has neither a row nor a decomposition, or if the sizes of out=
+// arguments are unknown.
 bool define(const Call& call) {
   NoGil no_gil;
   follow_matmul_precision();
@@ -360,10 +362,10 @@ bool define(const Call& call) {
   return true;
 }
 
-// Calls the operator; lowers the call's key first if it is new. TT_NO_ROW if it cannot be lowered.
+// Calls the operator. Lowers the call's key first if it is new. TT_NO_ROW if it cannot be lowered.
 TtStatus define_and_call(Call& call, c10::SmallVector<TtOut, 4>& outs, size_t& count) {
   TtStatus status = call_core(call, outs, count);
-  // A key is new a second time only if another thread has just found out that the operator follows the precision of
+  // A key is new a second time only if another thread has just found that the operator depends on the precision of
   // products, which is part of its keys from then on.
   while (status == TT_NEW_KEY) [[unlikely]] {
     if (!define(call)) return TT_NO_ROW;
@@ -465,7 +467,7 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
   size_t count = 0;
   TtStatus status = define_and_call(call, outs, count);
   if (status == TT_OTHER_SIZES && op.has_out) [[unlikely]] {
-    // The sizes are part of the key, so the resized call has another one.
+    // The sizes are part of the key, so the resized call has another key.
     resize_outs(call);
     call.convert();
     status = define_and_call(call, outs, count);
@@ -479,7 +481,7 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
     return push_results(op, stack, {outs.data(), count}, call.device);
   }
   if (status == TT_NO_ROW) {
-    // The functional form may have a kernel that is none of the table's.
+    // The functional form may have a kernel that is not a row.
     if (op.has_out && op.functional != op.handle) return call_functional(op, stack);
     return fall_back(op, stack, call.device);
   }

@@ -1,5 +1,6 @@
-// Sparse tensors (COO and the compressed layouts), and nested ones of the strided layout (those of the jagged layout are a
-// Python class). Which of PyTorch's kernels for them serve this device, and which python/torchtpu/operators/sparse has, the core says.
+// Sparse tensors (COO and the compressed layouts), and nested tensors of the strided layout (those of the jagged
+// layout are a Python class). The core decides which of PyTorch's kernels are used on this device, and which
+// operators python/torchtpu/operators/sparse implements.
 #include <ATen/core/Tensor.h>
 #include <ATen/native/nested/NestedTensorUtils.h>
 #include <ATen/ops/_transform_bias_rescale_qkv.h>
@@ -17,8 +18,8 @@ using c10::OperatorHandle;
 
 void use_python(const OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack);
 
-// What PyTorch has no sparse kernel for is refused by the Python side. Registering that for all operators takes milliseconds,
-// which is too long for an import: it waits for the first call.
+// Python refuses the operators for which PyTorch has no sparse kernel. Registering this for all operators takes
+// milliseconds, which is too long for an import, so it is done at the first call.
 void register_fallbacks() {
   static const bool done = [] {
     for (const DispatchKey key : {DispatchKey::SparsePrivateUse1, DispatchKey::SparseCsrPrivateUse1}) {
@@ -30,7 +31,7 @@ void register_fallbacks() {
   (void)done;
 }
 
-// PyTorch makes the parts of such a tensor on the current device.
+// PyTorch allocates the parts of such a tensor on the current device.
 c10::DeviceGuard guard(const OperatorHandle& op, const torch::jit::Stack& stack) {
   register_fallbacks();
   return c10::DeviceGuard(device_at(device_of(torch::jit::last(stack, op.schema().arguments().size()))));
@@ -47,14 +48,15 @@ void use_python(const OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack
   call_sparse(op, stack);
 }
 
-// Registered for the life of the process: the handle that would undo it is leaked.
+// Registered for the life of the process: the handle that would unregister it is leaked.
 template <c10::BoxedKernel::BoxedKernelFunction_withDispatchKeys* kernel>
 void give(const OperatorHandle& op, DispatchKey key) {
   new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerImpl(
       op.operator_name(), key, c10::KernelFunction::makeFromBoxedFunction<kernel>(), std::nullopt, nullptr, "torchtpu"));
 }
 
-// Gives the device's `key` the kernel of an operator that PyTorch has for such tensors on the CPU, `model`.
+// If PyTorch's CPU has a kernel of an operator for such tensors (key `model`), registers the kernel for the device's
+// `key`.
 template <DispatchKey model>
 void register_for(const OperatorHandle& op, const std::string& name, TtLayout layout, DispatchKey key) {
   if (!op.hasKernelForDispatchKey(model)) return;
@@ -65,7 +67,7 @@ void register_for(const OperatorHandle& op, const std::string& name, TtLayout la
   }
 }
 
-// What PyTorch's layers of nested tensors leave to the device.
+// PyTorch's modules for nested tensors call these on the device.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> nested_qkv(const at::Tensor& qkv, const at::Tensor& bias, int64_t heads) {
   return at::_transform_bias_rescale_qkv(qkv.to_padded_tensor(0), bias, heads);
 }

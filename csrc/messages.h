@@ -1,5 +1,5 @@
-// What torch says, where the shim reads it. tests/integration/test_messages.py hears each of them from the torch that is
-// installed.
+// Error messages of torch that the shim reads. tests/integration/test_messages.py checks each with the installed
+// torch.
 #pragma once
 
 #include <cstring>
@@ -7,28 +7,29 @@
 namespace torchtpu::messages {
 
 template <size_t count>
-bool speaks_of(const char* text, const char* const (&messages)[count]) {
+bool contains_any(const char* text, const char* const (&messages)[count]) {
   for (const char* message : messages) {
     if (std::strstr(text, message) != nullptr) return true;
   }
   return false;
 }
 
-// A NotImplementedError with one of these says that there is no meta kernel, or only one that asks a backend for its own.
-// With none of them it is a kernel's own refusal of its arguments, for the user to see.
+// A NotImplementedError that contains one of these means that there is no meta kernel, or only one that calls a
+// backend. Otherwise the kernel refuses its arguments, which is an error for the user.
 constexpr const char* kNoMetaKernel[] = {"Could not run '", "Meta", "meta", "TORCH_LIBRARY_IMPL"};
 
-// The classes of what FakeTensor raises where data decide.
+// The classes of FakeTensor's errors about results that depend on data.
 constexpr const char* kDataDecide[] = {"DataDependentOutputException", "DynamicOutputShapeException",
                                        "UnsupportedOperatorException"};
 
-// Of "Tensor.item() cannot be called on meta tensors", and of what torch.library says of sizes that the data decide.
+// Parts of "Tensor.item() cannot be called on meta tensors", and of torch.library's message about sizes that depend
+// on data.
 constexpr const char* kNoDataInMeta[] = {"meta tensor", "with meta Tensors"};
 
-// The meta kernels of index_add and index_reduce compare the first slices of their tensors, also where there is none to add.
+// The meta kernels of index_add and index_reduce compare the first slices of their tensors, even if there are none.
 constexpr const char* kNoFirstSlice[] = {"select(): index 0 out of range"};
 
-// A dtype or an operator that only the CPU lacks.
+// Errors about a dtype or an operator that only the CPU lacks.
 constexpr const char* kCpuLacks[] = {"not implemented for 'Half'", "not implemented for 'BFloat16'", "Could not run '"};
 
 }  // namespace torchtpu::messages

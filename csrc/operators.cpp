@@ -1,4 +1,4 @@
-// Reads PyTorch's schemas: which operator computes which, what it writes, and which ones the core lowers.
+// Reads PyTorch's schemas: which operator computes which, what it writes, and which operators the core lowers.
 #include <ATen/core/enum_tag.h>
 #include <torch/library.h>
 
@@ -17,7 +17,7 @@ using c10::FunctionSchema;
 using c10::OperatorHandle;
 using c10::OperatorName;
 
-// All overloads of each base name ("aten::add"), as they stood at registration.
+// All overloads of each base name ("aten::add") at registration.
 using Overloads = std::unordered_map<std::string, std::vector<OperatorHandle>>;
 Overloads& overloads() {
   static auto* instance = new Overloads();
@@ -45,8 +45,8 @@ ArgKind kind_of(const Argument& argument) {
   }
 }
 
-// "Tensor?", "int[]", …; shapes are concrete here, so "SymInt" is "int".
-// Kept, because printing a type is slow and thousands of arguments share a few.
+// "Tensor?", "int[]", …; "SymInt" becomes "int", because shapes are concrete here. Cached, because printing a type is
+// slow and thousands of arguments have few types.
 const char* text_of(const c10::TypePtr& type) {
   static thread_local std::unordered_map<const c10::Type*, std::pair<c10::TypePtr, std::string>> texts;
   auto& [kept, text] = texts[type.get()];
@@ -80,7 +80,7 @@ TtSchemaArg describe(const Argument& argument) {
   return described;
 }
 
-// Whether `candidate` is `schema` without out= arguments and without writing.
+// Whether `candidate` is `schema` without out= arguments and writes.
 bool computes(const FunctionSchema& candidate, const FunctionSchema& schema) {
   const auto& wanted = schema.arguments();
   const auto& offered = candidate.arguments();
@@ -107,7 +107,7 @@ std::optional<OperatorHandle> functional_of(const FunctionSchema& schema) {
   std::string base = schema.name();
   if (!has_out) {
     for (const Argument& result : schema.returns()) {
-      if (!is_written(result)) return std::nullopt;  // also returns something new: its own row computes it all
+      if (!is_written(result)) return std::nullopt;  // also returns a new result: its own row computes all
     }
     if (const size_t at = base.find("::__i"); at != std::string::npos && base.ends_with("__")) {
       base.erase(at + 4, 1);  // __ilshift__ → __lshift__
@@ -117,7 +117,7 @@ std::optional<OperatorHandle> functional_of(const FunctionSchema& schema) {
       return std::nullopt;
     }
   }
-  // PyTorch adds "_functional" where the plain name was taken by something else.
+  // PyTorch adds "_functional" if the plain name was taken.
   for (const std::string& name : {base, base + "_functional"}) {
     auto same = c10::Dispatcher::singleton().findSchema({name, schema.overload_name()});
     if (same.has_value() && computes(same->schema(), schema)) return same;
@@ -140,14 +140,14 @@ bool has_argument(const FunctionSchema& schema, c10::TypeKind kind) {
   return false;
 }
 
-// The kernel of an operator with a row: carries what it needs, so that a call looks nothing up.
+// The kernel of an operator with a row. It holds all that it needs, so a call looks nothing up.
 struct Kernel final : c10::OperatorKernel {
   explicit Kernel(const OperatorHandle& handle) : op(handle) {}
   void operator()(const OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack* stack) const { call_operator(op, stack); }
   Operator op;
 };
 
-// Everything else: operators that decompose, and those that libraries define later.
+// All other operators: those that decompose, and those that libraries define later.
 void fallback(const OperatorHandle& handle, c10::DispatchKeySet, torch::jit::Stack* stack) {
   static auto* known = new std::unordered_map<OperatorHandle, std::unique_ptr<Operator>>();
   static auto* mutex = new std::shared_mutex();
@@ -169,7 +169,7 @@ bool wants_kernel(const OperatorHandle& handle) {
   if (handle.hasKernelForDispatchKey(DispatchKey::PrivateUse1)) return false;  // views, copies
   if (handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) return false;
   if (is_view(schema) || handle.hasTag(at::Tag::inplace_view)) return false;  // they change metadata only
-  // full_like(x, device="cpu") and its like: only PyTorch's composite knows to leave this device.
+  // Operators such as full_like(x, device="cpu"): only PyTorch's composite handles another device.
   return !(handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) &&
            has_argument(schema, c10::TypeKind::TensorType) && has_argument(schema, c10::TypeKind::DeviceObjType));
 }
@@ -248,9 +248,9 @@ void register_operators() {
   for (const OperatorHandle& handle : handles) {
     if (!wants_kernel(handle)) continue;
     auto kernel = std::make_unique<Kernel>(handle);
-    // The composite of a structured operator would go through its out= form: one step further from the user.
+    // The composite of a structured operator would call its out= form, which is further from the user's call.
     if (!kernel->op.supported || !(kernel->op.has_row || is_structured(handle))) continue;
-    // Registered for the life of the process: the handle that would undo it is leaked.
+    // Registered for the life of the process: the handle that would unregister it is leaked.
     new c10::RegistrationHandleRAII(dispatcher.registerImpl(
         handle.operator_name(), DispatchKey::PrivateUse1, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)),
         std::nullopt, nullptr, "torchtpu"));

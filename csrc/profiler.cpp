@@ -1,4 +1,4 @@
-// What torch.profiler shows of the devices: each run of a program, as kineto knows runs of kernels.
+// Reports each run of a program to torch.profiler, as kineto reports runs of kernels.
 #include "shim.h"
 
 #if __has_include(<torch/csrc/profiler/standalone/privateuse1_profiler.h>)
@@ -19,7 +19,7 @@ namespace {
 
 using libkineto::ActivityType;
 
-// The names of programs are too long for some viewers; the whole list of operators is among an event's arguments.
+// Names of programs are too long for some viewers. An event's arguments contain the whole list of operators.
 constexpr size_t kMaxName = 200;
 
 // Viewers sort rows by these numbers: devices come after the host's threads.
@@ -50,18 +50,18 @@ class Session final : public libkineto::IActivityProfilerSession {
     std::set<int32_t> devices;
     for (const auto& run : buffer_->activities) {
       if (run->startTime < begin || run->startTime > end) continue;
-      run->endTime = std::min(run->endTime, end);  // the callback that takes the time comes a moment after the end
+      run->endTime = std::min(run->endTime, end);  // the callback that records the time runs a moment after the end
       if (devices.insert(run->device).second) show_device(logger, run->device, begin);
       run->linked = run->id == 0 ? nullptr : operator_of(run->id);
       run->log(logger);
     }
   }
 
-  // processTrace shows the devices.
+  // processTrace reports the devices.
   std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override { return nullptr; }
   std::vector<libkineto::ResourceInfo> getResourceInfos() override { return {}; }
 
-  // Kineto keeps the events for as long as it has the trace.
+  // Kineto keeps the events as long as the trace.
   std::unique_ptr<libkineto::CpuTraceBuffer> getTraceBuffer() override { return std::move(buffer_); }
 
   void pushCorrelationId(uint64_t id) override { tt_profile_enter(id); }
@@ -129,7 +129,7 @@ void register_profiler() {
 
 #else
 
-// Without this header torch has no door for the events of backends.
+// Without this header, torch has no interface for the events of backends.
 void torchtpu::register_profiler() {}
 
 #endif

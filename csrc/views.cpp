@@ -1,5 +1,5 @@
-// What PyTorch leaves to a backend in C++: new tensors, the views that have no composite, and storages.
-// All other views (slice, permute, expand, …) are metadata-only composites over as_strided and alias.
+// Operators that a backend must implement in C++: new tensors, views without a composite, and storages. All other
+// views (slice, permute, expand, …) are metadata-only composites over as_strided and alias.
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_native_batch_norm_legit.h>
@@ -52,13 +52,13 @@ Tensor empty_strided(IntArrayRef size, IntArrayRef stride, optional<c10::ScalarT
   return at::detail::empty_strided_generic(size, stride, allocator(), kKeys, supported(dtype));
 }
 
-// Autograd's zeros that take no memory: here they are zeros like others.
+// Autograd's zeros that need no memory. Here they are ordinary zeros.
 Tensor efficient_zeros(IntArrayRef size, optional<c10::ScalarType> dtype, optional<c10::Layout> layout,
                        optional<c10::Device> device, optional<bool> pin_memory) {
   return empty(size, dtype, layout, device, pin_memory, std::nullopt).zero_();
 }
 
-// Enough bytes for the tensor as it is now described.
+// Resizes the storage if it is too small for the tensor.
 void grow_storage(const Tensor& self) {
   if (self.numel() == 0) return;
   const size_t nbytes = at::detail::computeStorageNbytes(self.sizes(), self.strides(), self.dtype().itemsize(),
@@ -109,8 +109,8 @@ bool equal(const Tensor& self, const Tensor& other) {
   return self.sizes() == other.sizes() && self.eq(other).all().item().toBool();
 }
 
-// Whether `self.data = from` may be written, to or from the host: `module.to` then keeps its Parameter objects,
-// and with them tied weights and the optimizers that hold them.
+// Allows `self.data = from` between host and device. `module.to` then keeps its Parameter objects, and with them tied
+// weights and references of optimizers.
 bool has_compatible_shallow_copy_type(const Tensor& self, const Tensor& from) {
   const auto is_dense = [](const Tensor& tensor) {
     constexpr c10::DispatchKeySet backends({c10::BackendComponent::CPUBit, c10::BackendComponent::PrivateUse1Bit});
@@ -120,7 +120,7 @@ bool has_compatible_shallow_copy_type(const Tensor& self, const Tensor& from) {
          self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
 }
 
-// Its schema does not say that it writes the running statistics; that of the operators it is made of does.
+// The schema does not declare that the running statistics are written. The schemas of the operators that it calls do.
 std::tuple<Tensor, Tensor, Tensor> native_batch_norm(const Tensor& input, const optional<Tensor>& weight,
                                                      const optional<Tensor>& bias, const optional<Tensor>& running_mean,
                                                      const optional<Tensor>& running_var, bool training, double momentum,
