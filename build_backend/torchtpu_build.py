@@ -1,10 +1,10 @@
-"""The build backend: maturin, told where the torch to build against lives.
+"""The build backend: maturin, with the torch to build against.
 
-torchtpu's C++ shim uses torch's C++ interface, so it has to be built against the very torch it will run with. pip
-builds in an isolated environment, which would hold a torch of its own choice; this backend looks for the torch of the
-environment that is being installed into, and only asks for one where that has none.
+torchtpu's C++ shim uses torch's C++ interface, so it must be built against the torch version that it will run
+with. pip builds in an isolated environment with another torch. So this backend looks for the torch of the
+environment that it installs into, and only requires one if there is none.
 
-Run as a script, it prints the same settings as shell exports, which is how the Makefile gets them.
+Run as a script, it prints the same settings as shell exports, for the Makefile.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from pathlib import Path
 from typing import Any
 
 TORCH_FALLBACK = "torch>=2.11,<2.16"
-# Set to "skip" to install only metadata and a path entry, for whoever builds the extension with cargo.
+# "skip" installs only metadata and a path entry, for developers who build the extension with cargo.
 NATIVE = "TORCHTPU_NATIVE"
 
 ConfigSettings = dict[str, Any] | None
 
 
 def _user_site_packages() -> list[Path]:
-    """Where the environment being installed into keeps packages, even from inside pip's isolated build environment.
+    """The package folders of the environment to install into, also inside pip's isolated build environment.
 
-    Isolation works through PYTHONPATH and a sitecustomize, which leave `sys.prefix` and so `sysconfig` as they were.
+    Isolation uses PYTHONPATH and a sitecustomize, which do not change `sys.prefix`, and so not `sysconfig`.
     """
     paths = sysconfig.get_paths()
     folders = [paths["purelib"], paths["platlib"]]
@@ -42,7 +42,7 @@ def _user_site_packages() -> list[Path]:
 
 
 def _package_directory(name: str) -> Path | None:
-    """The directory of a package that this process could import, without importing it."""
+    """The directory of a package that this process can import. Does not import it."""
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -65,7 +65,7 @@ def _find_torch() -> Path | None:
 
 
 def environment() -> dict[str, str]:
-    """The variables that the crates' build scripts read; those that the user has set win."""
+    """The variables that the crates' build scripts read. The user's settings take precedence."""
     settings: dict[str, str] = {}
     torch = _find_torch()
     if torch is not None:
@@ -78,7 +78,7 @@ def environment() -> dict[str, str]:
         headers = sorted(plugins.glob("xla_cpu_pjrt/**/pjrt_c_api.h"))
         if headers:
             settings["TORCHTPU_PJRT_HEADER"] = str(headers[0])
-    # One interpreter for every cargo call: a different one would rebuild pyo3.
+    # The same interpreter for every cargo call: another one would rebuild pyo3.
     settings["PYO3_PYTHON"] = sys.executable
     return {name: os.environ.get(name, value) for name, value in settings.items()}
 
@@ -87,8 +87,8 @@ def _prepare() -> None:
     settings = environment()
     if "TORCHTPU_TORCH_DIR" not in settings:
         raise RuntimeError(
-            "torchtpu is built against torch and found none: `pip install torch` first, or set TORCHTPU_TORCH_DIR "
-            "to the directory of an installed torch package"
+            "torchtpu is built against torch, but torch was not found: `pip install torch` first, or set "
+            "TORCHTPU_TORCH_DIR to the directory of an installed torch package"
         )
     print(f"torchtpu: building against {settings['TORCHTPU_TORCH_DIR']}", file=sys.stderr)
     os.environ.update(settings)
@@ -99,7 +99,7 @@ def _requires(base: list[str]) -> list[str]:
 
 
 def _put_maturin_on_path() -> None:
-    """Without isolation, maturin's program sits beside the interpreter, which need not be on PATH."""
+    """Without isolation, maturin is next to the interpreter, which may not be on PATH."""
     os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", ""), sysconfig.get_path("scripts")])
 
 
@@ -167,7 +167,7 @@ def build_editable(
 
 
 def _pin_torch(metadata: bytes) -> bytes:
-    """Lets the metadata ask for the torch that the extension is built for, of all that it could be built for."""
+    """Makes the metadata require the torch version that the extension is built for."""
     torch = _find_torch()
     if torch is None:
         return metadata
@@ -187,7 +187,7 @@ def _pin_torch_in_wheel(path: Path) -> None:
 
 
 def _editable_without_native(wheel_directory: Path) -> str:
-    """A wheel of metadata and one .pth file that points at python/."""
+    """A wheel with metadata and one .pth file that points to python/."""
     import tempfile
 
     source = Path(__file__).resolve().parent.parent / "python"
@@ -208,7 +208,7 @@ def _editable_without_native(wheel_directory: Path) -> str:
 
 
 def _write_wheel(path: Path, files: dict[str, bytes]) -> None:
-    """Writes a wheel with these files, and the record of them."""
+    """Writes a wheel with these files and their RECORD."""
     files = {name: content for name, content in files.items() if not name.endswith(".dist-info/RECORD")}
     information = next(name.split("/")[0] for name in files if name.endswith(".dist-info/WHEEL"))
     record = []
@@ -218,7 +218,7 @@ def _write_wheel(path: Path, files: dict[str, bytes]) -> None:
     record.append(f"{information}/RECORD,,\n")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
         for name, content in [*files.items(), (f"{information}/RECORD", "".join(record).encode())]:
-            # One date for all, the first that a wheel can hold: the same contents make the same wheel.
+            # A fixed date, so that equal contents give equal wheels. It is the first date that a zip file can have.
             entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o100644 << 16

@@ -1,7 +1,7 @@
 """torchtpu makes `torch.device("tpu")` an ordinary PyTorch device.
 
-Importing it registers the device; where the package is installed, `import torch` does that by itself (set
-TORCH_DEVICE_BACKEND_AUTOLOAD=0 to switch that off). Nothing is opened until the device is first used.
+An import of this package registers the device. If the package is installed, `import torch` does this too, unless
+TORCH_DEVICE_BACKEND_AUTOLOAD=0 is set. The plugin is opened at the first use of the device.
 """
 
 from __future__ import annotations

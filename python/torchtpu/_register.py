@@ -1,4 +1,4 @@
-"""Makes PyTorch know the device: its name, its module and its kernels."""
+"""Registers the device with PyTorch: its name, its module and its kernels."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ NAME = "tpu"
 
 
 def register() -> None:
-    """Registers the device with PyTorch; called once, when the package is first imported."""
-    _refuse_company()
+    """Registers the device with PyTorch. Called once, at the first import of the package."""
+    _check_no_other_backend()
     extension = _load_extension()
     torch.utils.rename_privateuse1_backend(NAME)
     from torchtpu import distributed, operators, tpu
@@ -27,10 +27,10 @@ def register() -> None:
     operators.register()
     tpu._lazy_call(_route)
     extension.initialize(_trace, _sparse)
-    # What is still being written to the cache of compiled programs belongs to other processes too.
+    # Programs that are still being written to the cache are needed by other processes too.
     atexit.register(extension.finish_cache)
-    atexit.register(_let_go_of_autograd)
-    atexit.register(_tell_what_nobody_read)
+    atexit.register(_wait_for_autograd_threads)
+    atexit.register(_print_unread_errors)
     register_with_dynamo()
     distributed.register()
 
@@ -46,21 +46,22 @@ def _route() -> None:
 
 
 def _trace(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    """Traces an operator that has no row; the tracer itself is loaded when the first one comes by."""
+    """Traces an operator without a row. The tracer is imported at the first such call."""
     from torchtpu.graphs.decompose import trace
 
     return trace(operator, args, kwargs)
 
 
 def _sparse(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Runs an operator on sparse tensors; what it needs is loaded when the first one comes by."""
+    """Runs an operator on sparse tensors. Its kernels are imported at the first such call."""
     from torchtpu.operators.sparse import call
 
     return call(operator, args, kwargs)
 
 
-def _tell_what_nobody_read() -> None:
-    """Prints an error such as an index out of range that no read and no `synchronize()` has raised."""
+def _print_unread_errors() -> None:
+    """Prints the error of a failed check, such as an index out of range, that no read and no `synchronize()` has
+    raised."""
     from torchtpu import _C
 
     if _C.in_bad_fork():
@@ -71,13 +72,13 @@ def _tell_what_nobody_read() -> None:
         print(f"torchtpu: found when the process ended: {type(error).__name__}: {error}", file=sys.stderr)
 
 
-def _let_go_of_autograd() -> None:
-    """Makes sure that no thread of autograd still holds the last `backward()` when Python ends.
+def _wait_for_autograd_threads() -> None:
+    """Waits until autograd's threads have released the last `backward()`, before Python ends.
 
-    The thread that runs a device's part of the graph lets go of it some time after `backward()` has returned. For the
-    context variables that PyTorch hands to it, it takes the GIL then. Python ends threads that ask for the GIL too
-    late, which a C++ thread does not survive: the process would abort. Another backward on the same thread, one that
-    computes nothing and is given no such variables, cannot begin before the last one is gone.
+    The thread of a device releases its graph some time after `backward()` has returned. It then takes the GIL, to
+    drop the context variables that PyTorch has passed to it. Python ends threads that request the GIL too late,
+    and a C++ thread does not survive this: the process would abort. Another backward on the same thread, without a
+    computation and without context variables, cannot begin before the last one is released.
     """
     from torchtpu import tpu
 
@@ -90,12 +91,12 @@ def _let_go_of_autograd() -> None:
             root = leaf.view(0)
         with torch.no_grad():
             gradient = torch.empty_like(root)
-        # Into `leaf.grad`: results would be held by the thread, as tensors that Python knows.
+        # Accumulate into `leaf.grad`: the thread would hold results as Python tensors.
         engine.run_backward((root,), (gradient,), False, False, (), allow_unreachable=True, accumulate_grad=True)
 
 
-def _refuse_company() -> None:
-    """PyTorch has one slot for a new device (PrivateUse1): whoever came first keeps it."""
+def _check_no_other_backend() -> None:
+    """PyTorch has one slot for a new device (PrivateUse1). The package that was imported first keeps it."""
     taken = torch._C._get_privateuse1_backend_name()
     if "torchax" in sys.modules:
         owner = "torchax"
@@ -112,7 +113,7 @@ def _refuse_company() -> None:
 
 
 def _load_extension() -> ModuleType:
-    """The native module, or an ImportError that says what to do about the torch it was built for."""
+    """The native module, or an ImportError that says what to do about the torch that it was built for."""
     try:
         from torchtpu import _C
     except ImportError as error:
@@ -120,7 +121,8 @@ def _load_extension() -> ModuleType:
             raise ImportError(
                 "torchtpu's extension is not built: run `make build` in the repository, or `pip install .`"
             ) from error
-        # Most likely another torch, whose symbols are missing: the extension cannot say which it was built for.
+        # Most likely another torch, whose symbols are missing. The extension cannot tell which torch it was built
+        # for.
         raise ImportError(_other_torch("another torch", f" ({error})")) from error
     built_for = _C.torch_version()
     if _minor(built_for) != _minor(torch.__version__):

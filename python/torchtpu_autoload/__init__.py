@@ -1,6 +1,6 @@
-"""What `import torch` calls where torchtpu is installed: the `torch.backends` entry point.
+"""The `torch.backends` entry point, which `import torch` calls if torchtpu is installed.
 
-It stands outside the package torchtpu, so that it can be reached when the import of torchtpu fails: torch turns an
+It is outside of the package torchtpu, so that it can be loaded if the import of torchtpu fails: torch turns an
 exception from here into a failure of `import torch`.
 """
 
@@ -10,9 +10,10 @@ import warnings
 
 
 def autoload() -> None:
-    """Imports torchtpu, which registers the device. Where that cannot be, says why, and leaves torch usable."""
+    """Imports torchtpu, which registers the device. If this fails, warns with the reason and leaves torch usable."""
     try:
-        # After `import torchtpu`, which imports torch first, this finds it half imported and leaves it to go on.
+        # After `import torchtpu`, which imports torch first, torchtpu is half imported here. That import then
+        # continues.
         import torchtpu  # noqa: F401
     except ImportError as error:
         warnings.warn(f'torch.device("tpu") is not available: {error}', RuntimeWarning, stacklevel=2)

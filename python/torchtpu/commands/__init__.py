@@ -1,1 +1,1 @@
-"""The commands of `python -m torchtpu`: a module each, with `add_to` for its arguments and `run`."""
+"""The commands of `python -m torchtpu`: one module each, with `add_to` for its arguments and `run`."""

@@ -1,4 +1,4 @@
-"""`python -m torchtpu cache`: looks at the folder of compiled programs, empties it, and carries it elsewhere."""
+"""`python -m torchtpu cache`: shows the folder of compiled programs, empties it, and copies it to other machines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torchtpu import _C
 
 
 def add_to(commands: Any) -> None:
-    """Adds the command and its own commands to the parser of `python -m torchtpu`."""
+    """Adds the command and its subcommands to the parser of `python -m torchtpu`."""
     cache = commands.add_parser(
         "cache",
         help="look at the folder of compiled programs, empty it, carry it elsewhere",
@@ -53,7 +53,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Does what the command line says; returns the exit status."""
+    """Runs the command and returns the exit status."""
     try:
         match options.action:
             case "stats":

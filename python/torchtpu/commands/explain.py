@@ -1,4 +1,4 @@
-"""`python -m torchtpu explain`: runs a script and says what ran on the device, what compiled, and why."""
+"""`python -m torchtpu explain`: runs a script and shows what ran on the device, what was compiled, and why."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Does what the command line says; returns the script's exit status."""
+    """Runs the command and returns the script's exit status."""
     if not options.script.is_file():
         print(f"python -m torchtpu explain: there is no script {options.script}", file=sys.stderr)
         return 2
@@ -57,7 +57,7 @@ def _run_script(path: str) -> int:
             return end.code or 0
         print(end.code, file=sys.stderr)
         return 1
-    except Exception:  # what ran until then is explained all the same
+    except Exception:  # what ran until then is explained
         traceback.print_exc()
         return 1
     return 0

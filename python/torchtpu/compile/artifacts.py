@@ -16,7 +16,7 @@ from torchtpu import _C
 log = logging.getLogger(__name__)
 
 _numbers = itertools.count()
-# Recorded, and not yet saved: it will hold all programs that have been used until then.
+# Recorded but not saved. When it is saved, it gets all programs used until then.
 _open: list[ProgramsArtifact] = []
 
 
@@ -30,7 +30,7 @@ class ProgramsArtifact(CacheArtifact):
 
     @property
     def content(self) -> bytes:
-        """The bundle. One that is recorded is made when it is saved, which is when it is read."""
+        """The bundle. A recorded artifact is made when it is saved, which reads this."""
         if self in _open:
             _open.remove(self)
             object.__setattr__(self, "_content", _bundle())
@@ -60,7 +60,7 @@ class ProgramsArtifact(CacheArtifact):
 
 
 def record_programs() -> None:
-    """Has the next `save_cache_artifacts` hold the programs that this process uses."""
+    """Records that the next `save_cache_artifacts` contains the programs that this process uses."""
     if not _open:
         key = f"{os.getpid()}-{next(_numbers)}"
         CacheArtifactManager.record_artifact(ProgramsArtifact.type(), key, b"")

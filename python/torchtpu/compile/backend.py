@@ -14,7 +14,7 @@ from torchtpu.graphs.encoder import Flag, Flags
 
 Compiler = Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]
 
-# Where graphs without tpu tensors go: the default backend of before.
+# The backend of graphs without tpu tensors: the previous default backend.
 others: str | Callable[..., Any] = "inductor"
 
 
@@ -26,14 +26,14 @@ def tpu(
     options: Mapping[str, Flag] | None = None,
     name: str | None = None,
 ) -> Callable[..., Any]:
-    """Compiles a graph of Dynamo's that has tpu tensors; others go to the backend that was the default before."""
+    """Compiles a Dynamo graph with tpu tensors. Passes other graphs to the previous default backend."""
     if not has_tpu_tensors(module, inputs):
-        return _hand_on(module, inputs, mode, options, name)
+        return _use_previous_default(module, inputs, mode, options, name)
     return compile_graph(module, inputs, flags_of(mode, options))
 
 
 def compile_graph(module: GraphModule, inputs: Sequence[Any], flags: Flags) -> Callable[..., Any]:
-    """Compiles a graph of Dynamo's that has tpu tensors, with XLA's flags."""
+    """Compiles a Dynamo graph with tpu tensors, with XLA's flags."""
     from torch._functorch._aot_autograd.logging_utils import get_aot_graph_name
 
     from torchtpu.compile import segments
@@ -51,21 +51,20 @@ def compile_graph(module: GraphModule, inputs: Sequence[Any], flags: Flags) -> C
 def with_autograd(
     module: GraphModule, inputs: Sequence[Any], forward: Compiler, backward: Compiler
 ) -> Callable[..., Any]:
-    """Makes functional graphs of a graph of Dynamo's, one of them for gradients if there are to be any, and compiles
-    them."""
+    """Makes functional graphs from a Dynamo graph, with one for gradients if needed, and compiles them."""
     import torch._functorch.config as functorch
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    # No decompositions here: where an operator has no row, the encoder puts in what eager would trace.
+    # No decompositions here: for an operator without a row, the encoder inserts the same trace as eager.
     compile_with_autograd = aot_autograd(
         fw_compiler=forward,
         bw_compiler=backward,
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )
-    # The core donates what a program overwrites by itself; freeing what backward saved is autograd's business, and
-    # retain_graph=True must work. XLA finds common subexpressions, and PyTorch's search for them imports inductor.
+    # The core donates overwritten inputs by itself. Autograd frees what backward saved, and retain_graph=True must
+    # work. XLA eliminates common subexpressions, and PyTorch's pass for them imports inductor.
     with functorch.patch(donated_buffer=False, cse=False):
         return compile_with_autograd(module, inputs)
 
@@ -84,7 +83,7 @@ def has_tpu_tensors(module: GraphModule, inputs: Sequence[Any]) -> bool:
     )
 
 
-def _hand_on(
+def _use_previous_default(
     module: GraphModule,
     inputs: Sequence[Any],
     mode: str | None,

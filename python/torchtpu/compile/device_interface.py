@@ -1,4 +1,4 @@
-"""What Dynamo asks of a device."""
+"""Dynamo's interface of a device."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torchtpu.tpu.streams import Stream
 
 
 class TpuInterface(DeviceInterface):
-    """The device's module in the form that Dynamo knows devices by."""
+    """The device's module as a Dynamo device interface."""
 
     device = tpu.device
     Event = torch.Event
     Stream = Stream
 
     class Worker(DeviceInterface.Worker):
-        """The same questions, asked in a compile worker's process."""
+        """The same functions in a compile worker's process."""
 
         @staticmethod
         def set_device(device: int) -> None:
@@ -68,5 +68,5 @@ class TpuInterface(DeviceInterface):
         return dtype in _HELD
 
 
-# What a tensor on the device can hold.
+# The dtypes of tensors on the device.
 _HELD = frozenset(getattr(torch, name) for name, (_, is_held) in _C.scalar_types().items() if is_held)

@@ -1,12 +1,12 @@
-"""Graphs that a user gives to inductor by its name.
+"""Compiles graphs with tpu tensors for which the user selects inductor by name.
 
-`torch.compile(backend="inductor")` does not ask Dynamo's registry of backends. It calls `compile_fx` of
-`torch._inductor.compile_fx`, which writes Pallas kernels for tpu tensors, and they need JAX. PyTorch has no hook that
-says who compiles a graph: `register_backend_for_device` takes a generator of code, which comes after inductor's own
-decompositions and random numbers, so that results would differ from those of `backend="tpu"`.
+`torch.compile(backend="inductor")` does not use Dynamo's registry of backends. It calls `compile_fx` of
+`torch._inductor.compile_fx`, which generates Pallas kernels for tpu tensors; these need JAX. PyTorch has no hook
+to select the compiler of a graph. `register_backend_for_device` takes a code generator, which runs after
+inductor's own decompositions and random numbers, so results would differ from those of `backend="tpu"`.
 
-So `compile_fx` is replaced by a function that looks where a graph's tensors are. No other function of PyTorch is
-replaced. `docs/upstream` has the hook that would do instead.
+So `compile_fx` is replaced by a function that checks the devices of a graph's tensors. No other function of
+PyTorch is replaced. `docs/upstream` describes a hook that could be used instead.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any
 from torch.fx import GraphModule
 
 from torchtpu.compile import backend
-from torchtpu.compile.options import say_no_effect
+from torchtpu.compile.options import warn_no_effect
 
-# Inductor's option that says who writes kernels for tpu tensors; "pallas" is all that it takes.
+# Inductor's option for kernels of tpu tensors. "pallas" is its only value.
 KERNELS = "tpu_backend"
 
 
-def take_tpu_graphs() -> None:
-    """Has graphs with tpu tensors compiled here that inductor is asked to compile.
+def compile_tpu_graphs() -> None:
+    """Makes torchtpu compile graphs with tpu tensors that inductor is asked to compile.
 
-    AttributeError if PyTorch has no function `compile_fx` any more.
+    AttributeError if PyTorch no longer has a function `compile_fx`.
     """
     import torch._inductor.compile_fx as module
 
@@ -35,7 +35,7 @@ def take_tpu_graphs() -> None:
 
 
 def asks_for_pallas(options: Mapping[str, Any] | None) -> bool:
-    """Whether the user wants inductor's own kernels for tpu tensors: by an option, or by a value in inductor's
+    """Whether the user asks for inductor's own kernels for tpu tensors: by an option, or by a value in inductor's
     config. The default value does not count."""
     from torch._inductor import config
 
@@ -53,7 +53,7 @@ def _with_tpu(inductors: Callable[..., Any]) -> Callable[..., Any]:
         **others: Any,
     ) -> Any:
         if not arguments and not others and _is_ours(model, example_inputs, config_patches):
-            say_no_effect(config_patches or {})
+            warn_no_effect(config_patches or {})
             return backend.compile_graph(model, example_inputs, ())
         if compile_region_name is not None:
             others["compile_region_name"] = compile_region_name
@@ -63,7 +63,7 @@ def _with_tpu(inductors: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_ours(model: Any, inputs: Sequence[Any], options: Mapping[str, Any] | None) -> bool:
-    """Whether this is a graph of Dynamo's with tpu tensors. What is exported ahead of time is inductor's."""
+    """Whether this is a Dynamo graph with tpu tensors. Inductor handles ahead-of-time exports."""
     from torch._inductor.virtualized import V
 
     return (

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from torchtpu import _C
 from torchtpu.graphs.encoder import Flag, Flags
 
-# A graph is one program, which XLA has fused as a whole, and a call of it is one call of the plugin: there is no launch
-# cost to save as CUDA graphs do, and no templates to tune. So the modes are accepted and mean the same.
+# A graph is one program that XLA fuses as a whole, and a call of it is one call of the plugin. There are no launch
+# costs for CUDA graphs to save, and no templates to tune. So all modes are accepted and mean the same.
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
@@ -19,13 +19,13 @@ _said: set[str] = set()
 
 
 def flags_of(mode: str | None, options: Mapping[str, Flag] | None) -> Flags:
-    """XLA's flags for the programs of a graph. Options of inductor are left out, with a warning. RuntimeError, as
-    inductor raises, for what is not known."""
+    """XLA's flags for the programs of a graph. Inductor's options are ignored with a warning. RuntimeError, as in
+    inductor, for unknown options."""
     if mode is not None and mode not in MODES:
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(MODES)}")
     options = options or {}
     of_inductor = [name for name in options if not name.startswith("xla_") and _is_inductors(name)]
-    say_no_effect(of_inductor)
+    warn_no_effect(of_inductor)
     flags = tuple(sorted((name, value) for name, value in options.items() if name not in of_inductor))
     for name, value in flags:
         if not name.startswith("xla_") or not isinstance(value, bool | int | float | str):
@@ -35,12 +35,12 @@ def flags_of(mode: str | None, options: Mapping[str, Flag] | None) -> Flags:
                 f"no effect"
             )
     if flags:
-        _try_out(flags)
+        _check_flags(flags)
     return flags
 
 
-def say_no_effect(names: Iterable[str]) -> None:
-    """Warns, once for each, of inductor's options that are given for a graph with tpu tensors."""
+def warn_no_effect(names: Iterable[str]) -> None:
+    """Warns once about each of inductor's options that is given for a graph with tpu tensors."""
     new = sorted(set(names) - _said)
     if new:
         _said.update(new)
@@ -57,8 +57,8 @@ def _is_inductors(name: str) -> bool:
 
 
 @functools.cache
-def _try_out(flags: Flags) -> None:
-    """Has the plugin compile a program of nothing with the flags: it alone knows which ones there are."""
+def _check_flags(flags: Flags) -> None:
+    """Compiles an empty program with the flags: only the plugin knows which flags exist."""
     number = ("torchtpu::constant", [("data", ("is", [0])), ("size", ("is", [])), ("dtype", ("d", 3))], 1)
     try:
         _C.CompiledGraph("options", (0, [number], [0]), "", [], [(3, [], [])], [0], 0, list(flags))([])

@@ -1,7 +1,8 @@
-"""Makes Dynamo know the device and the backend.
+"""Registers the device and the backend with Dynamo.
 
-`import torch` must stay quick, and importing Dynamo takes seconds, so this waits until somebody else imports it:
-Python's import system asks `_WhenImported` for the module, which has the usual finders answer and then runs on.
+`import torch` must stay fast, and importing Dynamo takes seconds, so this waits until other code imports it.
+Python's import system asks `_WhenImported` for the module. `_WhenImported` passes the request to the usual
+finders, and calls a function after the import.
 """
 
 from __future__ import annotations
@@ -18,8 +19,7 @@ INDUCTOR = "torch._inductor.compile_fx"
 
 
 def register_with_dynamo() -> None:
-    """Registers the backend and the device interface now, or as soon as Dynamo is imported; and with inductor
-    likewise."""
+    """Registers the backend and the device interface now, or when Dynamo is imported; the same for inductor."""
     _when_imported(DYNAMO, _register)
     _when_imported(INDUCTOR, _register_with_inductor)
 
@@ -32,9 +32,9 @@ def _when_imported(name: str, function: Callable[[], None]) -> None:
 
 
 def _register_with_inductor() -> None:
-    from torchtpu.compile.inductor import take_tpu_graphs
+    from torchtpu.compile.inductor import compile_tpu_graphs
 
-    take_tpu_graphs()
+    compile_tpu_graphs()
 
 
 def _register() -> None:
@@ -46,19 +46,19 @@ def _register() -> None:
     from torchtpu.compile import artifacts, backend  # noqa: F401 (registers the artifacts)
     from torchtpu.compile.device_interface import TpuInterface
 
-    get_interface_for_device("cpu")  # registers torch's own interfaces, a stand-in for "tpu" among them, over which ...
-    register_interface_for_device("tpu", TpuInterface)  # ... this one goes
+    get_interface_for_device("cpu")  # registers torch's own interfaces, with a placeholder for "tpu" ...
+    register_interface_for_device("tpu", TpuInterface)  # ... which this one replaces
     for package in ("torchtpu.tpu", "torchtpu.graphs", "torchtpu.operators"):
-        trace_rules.add(package)  # not for Dynamo to trace, as torch itself is not
+        trace_rules.add(package)  # Dynamo must not trace it, like torch itself
     register_backend(backend.tpu, name="tpu")
-    _admit_flex_attention()
+    _allow_flex_attention()
     if hasattr(torch.compiler, "set_default_backend"):  # since torch 2.15
         backend.others = torch.compiler.get_default_backend()
         torch.compiler.set_default_backend("tpu")
 
 
-def _admit_flex_attention() -> None:
-    """Flex attention has a list of the devices that it is compiled for, by name."""
+def _allow_flex_attention() -> None:
+    """Adds "tpu" to flex attention's list of devices that it is compiled for."""
     import torch
     from torch.nn.attention import flex_attention
 
@@ -66,7 +66,7 @@ def _admit_flex_attention() -> None:
     if refuse is None:
         return
 
-    # Dynamo would have a call of the function itself mean its substitute, which would then call itself for ever.
+    # Dynamo would replace a call of the function itself by its substitute, which would then call itself without end.
     refuse_others = FunctionType(refuse.__code__, refuse.__globals__)
 
     @torch.compiler.substitute_in_graph(refuse)
@@ -76,7 +76,7 @@ def _admit_flex_attention() -> None:
 
 
 class _WhenImported(importlib.abc.MetaPathFinder):
-    """Calls a function once, after a module has been imported."""
+    """Calls a function once, after a module was imported."""
 
     def __init__(self, name: str, function: Callable[[], None]) -> None:
         self._name = name
@@ -93,7 +93,7 @@ class _WhenImported(importlib.abc.MetaPathFinder):
 
 
 class _ThenCall(importlib.abc.Loader):
-    """Loads a module as its own loader does, then calls a function."""
+    """Loads a module with its own loader, then calls a function."""
 
     def __init__(self, loader: importlib.abc.Loader, function: Callable[[], None]) -> None:
         self._loader = loader

@@ -1,7 +1,8 @@
-"""A graph as something to run: one program where it can be, else programs with work of the host between them.
+"""A graph as a callable: one program if possible, else several programs with host work between them.
 
-Work of the host is what happens on another device (a CPU tensor, a copy to the CPU, another tpu device's program) and
-what the table cannot lower (a custom operator, a result whose size the data decide): it runs as eager runs it.
+Host work is everything on another device (a CPU tensor, a copy to the CPU, a program of another tpu device) and
+everything that the table cannot lower (a custom operator, a result whose size depends on data). It runs as in
+eager.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SYM_SIZE = torch.ops.aten.sym_size.int
 
 
 def compile_graph(module: GraphModule, name: str, rows: frozenset[str], flags: Flags) -> Callable[[list[Any]], Any]:
-    """Compiles a functional graph of AOTAutograd's into what it calls with the list of the graph's inputs."""
+    """Compiles a functional graph of AOTAutograd. The result is called with the list of the graph's inputs."""
     describe_random_states(module)
     device = only_device(module)
     if device is not None:
@@ -51,22 +52,22 @@ def _program(module: GraphModule, name: str, rows: frozenset[str], flags: Flags,
     return _Programs(module, name, rows, flags, device, symbols)
 
 
-class Told(NamedTuple):
-    """How an input tells a size: as a number, or as one of a tensor's dimensions, times something plus something."""
+class SizeSource(NamedTuple):
+    """How an input gives a size: `factor * size + rest` is the input itself (a number), or its dimension `dim`."""
 
     position: int
     dim: int | None
     factor: int
     rest: int
 
-    def by(self, inputs: list[Any]) -> int:
+    def read(self, inputs: list[Any]) -> int:
         given = inputs[self.position] if self.dim is None else inputs[self.position].size(self.dim)
         return given if self.factor == 1 and not self.rest else (given - self.rest) // self.factor
 
 
 class _Programs:
-    """The programs of a graph with symbolic sizes: one for all sizes up to some; where that cannot be, one for each
-    set of those sizes that have stayed as they were at first; and where that cannot be, one for each set of sizes."""
+    """The programs of a graph with symbolic sizes: one program for all sizes up to a bound. If this fails, one for
+    each set of the sizes that have not changed so far. If this fails, one for each set of sizes."""
 
     def __init__(
         self,
@@ -75,19 +76,19 @@ class _Programs:
         rows: frozenset[str],
         flags: Flags,
         device: int,
-        symbols: dict[Any, Told],
+        symbols: dict[Any, SizeSource],
     ) -> None:
         self._graph = (module, name, rows, flags, device)
         self._symbols = symbols
         self._growth = growth_of(node.meta.get("val") for node in module.graph.find_nodes(op="placeholder"))
         self._first: tuple[int, ...] = ()
-        # Which sizes a program is to hold for, by number; none if each set of sizes has its own.
+        # The numbers of the sizes that a program covers; empty if each set of sizes has its own program.
         self._changing = set(range(len(symbols)))
         self._refused: list[set[int]] = []
         self._programs: dict[tuple[Any, ...], Callable[[list[Any], dict[Any, int]], list[Any]]] = {}
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
-        sizes = tuple(told.by(inputs) for told in self._symbols.values())
+        sizes = tuple(source.read(inputs) for source in self._symbols.values())
         named = dict(zip(self._symbols, sizes, strict=True))
         self._first = self._first or sizes
         if self._refused:
@@ -119,7 +120,7 @@ class _Programs:
 
 
 class _BoundedProgram:
-    """A program for all sizes up to some, which are inputs."""
+    """A program for all sizes up to their bounds. The sizes are its inputs."""
 
     def __init__(
         self, module: GraphModule, name: str, rows: frozenset[str], flags: Flags, device: int, bounds: Bounds
@@ -129,7 +130,7 @@ class _BoundedProgram:
         self._bounds = bounds
         self._outputs = encoder.symbolic_outputs
         self._views = encoder.symbolic_views
-        # Sympy takes its time.
+        # Cached, because evaluating expressions with Sympy is slow.
         self._known: dict[tuple[int, ...], tuple[list[int | float], list[tuple[int, int]], list[tuple[int, View]]]] = {}
 
     def __call__(self, inputs: list[Any], sizes: dict[Any, int]) -> list[Any]:
@@ -149,8 +150,8 @@ class _BoundedProgram:
         return outputs
 
 
-def symbols_of(module: GraphModule) -> dict[Any, Told]:
-    """The symbolic sizes of a graph, and which input tells each."""
+def symbols_of(module: GraphModule) -> dict[Any, SizeSource]:
+    """The symbolic sizes of a graph, and the input that gives each."""
     inputs = [node.meta.get("val") for node in module.graph.find_nodes(op="placeholder")]
     given = [
         (size.node.expr, i, dim)
@@ -158,8 +159,8 @@ def symbols_of(module: GraphModule) -> dict[Any, Told]:
         for dim, size in (enumerate(value.shape) if isinstance(value, torch.Tensor) else [(None, value)])
         if isinstance(size, torch.SymInt) and not is_ragged(size)
     ]
-    symbols: dict[Any, Told] = {}
-    # Of backward, an input may be larger or smaller than a size by some.
+    symbols: dict[Any, SizeSource] = {}
+    # In a backward graph, an input may be larger or smaller than a size by a constant.
     for expression, i, dim in sorted(given, key=lambda each: not each[0].is_symbol):
         unknown = expression.free_symbols - set(symbols)
         if len(unknown) == 1:
@@ -167,12 +168,12 @@ def symbols_of(module: GraphModule) -> dict[Any, Told]:
             factor = sympy.expand(expression).coeff(symbol)
             rest = sympy.expand(expression - factor * symbol)
             if factor.is_Integer and rest.is_Integer:
-                symbols[symbol] = Told(i, dim, int(factor), int(rest))
+                symbols[symbol] = SizeSource(i, dim, int(factor), int(rest))
     return symbols
 
 
 def describe_random_states(module: GraphModule) -> None:
-    """AOTAutograd takes the random state that checkpointing keeps for the CPU's; here it is a key and a counter."""
+    """Sets the shape of saved random states: AOTAutograd assumes the CPU's state; here it is a key and a counter."""
     for node in module.graph.find_nodes(op="call_function", target=run_and_save_rng_state):
         for user in node.users:
             if user.args[1] == 0:
@@ -182,13 +183,13 @@ def describe_random_states(module: GraphModule) -> None:
 
 
 def only_device(module: GraphModule) -> int | None:
-    """The index of the device that runs all of a graph; None if there are several, or the host runs a part."""
+    """The index of the device that runs the whole graph; None if there are several, or the host runs a part."""
     devices = set(_places(module).values())
     return int(next(iter(devices), "0")) if len(devices) <= 1 and HOST not in devices else None
 
 
 def _places(module: GraphModule) -> dict[Node, str]:
-    """Where each call of an operator happens: the index of a tpu device, or HOST."""
+    """Where each operator call runs: the index of a tpu device, or HOST."""
     places: dict[Node, str] = {}
     for node in module.graph.nodes:
         if node.op != "call_function":
@@ -209,7 +210,7 @@ def _is_arithmetic(node: Node) -> bool:
 
 
 def _is_unbacked(value: Any) -> bool:
-    """Whether the data decide a number."""
+    """Whether a number depends on data."""
     return bool(free_unbacked_symbols(value))
 
 
@@ -227,7 +228,7 @@ def _place(node: Node) -> str:
         tensor
         for each in node.all_input_nodes
         for tensor in flatten_tensors(each.meta.get("val"))
-        # A program takes the number that a 0-d CPU tensor holds.
+        # A program takes the number in a 0-d CPU tensor.
         if tensor.device.type != "cpu" or tensor.dim() > 0 or (node.target is COPY_ and each is node.args[0])
     ]
     devices = {tensor.device for tensor in (*results, *inputs)}
@@ -246,7 +247,7 @@ def _devices_of(nodes: list[Node]) -> Iterator[torch.device]:
 
 
 def _is_lowered(node: Node) -> bool:
-    """Whether a program can do what a node does."""
+    """Whether a node can be part of a program."""
     operator = node.target
     if isinstance(operator, HigherOrderOperator):
         functions = [attribute_of(each) for each in node.all_input_nodes if each.op == "get_attr"]
@@ -261,11 +262,11 @@ def _is_lowered(node: Node) -> bool:
 
 
 def _is_function(function: Any, may_draw: bool = False) -> bool:
-    """Whether a graph can be a function within a program."""
+    """Whether a graph can be a function in a program."""
     return isinstance(function, GraphModule) and all(
         node.target is python_operator.getitem
         or _is_arithmetic(node)
-        # Loops draw as often as the data say: how far the generator moves must be known.
+        # The number of draws in a loop depends on data, but the advance of the generator must be known.
         or (_is_lowered(node) and (may_draw or not _draws(node.target)))
         for node in function.graph.nodes
         if node.op == "call_function"
@@ -290,7 +291,7 @@ def _segments(module: GraphModule, places: dict[Node, str], name: str, rows: fro
 
 
 def _levels(module: GraphModule, places: dict[Node, str]) -> dict[Node, int]:
-    """The number of each node's segment: nodes of one place that can run together have the same."""
+    """The number of each node's segment. Nodes in the same place that can run together have the same number."""
     kinds: list[str] = []
     levels: dict[Node, int] = {}
 
@@ -307,14 +308,14 @@ def _levels(module: GraphModule, places: dict[Node, str]) -> dict[Node, int]:
         place = places.get(node, HOST)
         before = [levels[each] for each in node.all_input_nodes if each in levels]
         if node.target is COPY_:
-            # Whoever reads the old value comes first.
+            # Readers of the old value come first.
             before += [levels[user] for user in node.args[0].users if user in levels]
         levels[node] = level_from(max(before, default=0), place)
     return levels
 
 
 class _Segment(torch.nn.Module):
-    """A part of a graph, as a program."""
+    """A part of a graph as a program."""
 
     def __init__(self, module: GraphModule, name: str, rows: frozenset[str], flags: Flags, device: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Whole training steps as one program."""
+"""Training steps as one program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from torchtpu import _C
 
-# Among the objects of a thread, as csrc/graph.cpp looks for it.
+# The key of the scope in the thread-local objects, as in csrc/graph.cpp.
 SCOPE = "torchtpu.scope"
 
 P = ParamSpec("P")
@@ -29,11 +29,11 @@ def compile_step(function: Callable[P, R], **options: Any) -> Callable[P, R]:
             optimizer.step()
             return loss.detach()
 
-    Each call records what the function does and runs it when the function returns, as a program that is compiled when
-    the function does something new. So nothing is traced beforehand and nothing can be out of date: Python code runs
-    each time, and whatever works in eager mode works here. What reads a result in between, such as `loss.item()`, ends
-    the program there. Compiled functions that are called become part of it; where sizes change, compile the model,
-    `torch.compile(model, dynamic=True)`. What other threads call meanwhile runs apart from it.
+    Each call records the operators of the function and runs them as one program when the function returns. The program
+    is compiled when the function does something new. Nothing is traced beforehand: the Python code runs each time, and
+    all code that works in eager mode works here. A read of a result inside the function, such as `loss.item()`, ends
+    the program there. Calls of compiled functions become part of the program; for changing sizes, compile the model
+    with `torch.compile(model, dynamic=True)`. Calls of other threads run apart from it.
 
     With `options`, which are those of `torch.compile`, the function itself is compiled first.
     """
@@ -52,10 +52,10 @@ def compile_step(function: Callable[P, R], **options: Any) -> Callable[P, R]:
 
 @contextlib.contextmanager
 def _scope() -> Iterator[None]:
-    """A scope in which calls join: of this thread and of those on which autograd works for it, not of others."""
+    """A scope whose calls join one program: calls of this thread, and of the autograd threads that work for it."""
     import torch
 
-    # Autograd gives its threads what the thread that calls it has here.
+    # Autograd copies these objects from the calling thread to its own threads.
     outer = torch._C._get_obj_in_tls(SCOPE) if torch._C._is_key_in_tls(SCOPE) else None
     scope = outer or object()
     torch._C._stash_obj_in_tls(SCOPE, scope)

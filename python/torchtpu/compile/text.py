@@ -1,4 +1,4 @@
-"""`torch.tpu.stablehlo`: the program that a call becomes, as text."""
+"""`torch.tpu.stablehlo`: the program of a call, as text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _NotRunError(Exception):
 
 
 class _Encoder(GraphEncoder):
-    """Makes text of the graph that it takes down, for the compiler of `target`."""
+    """Writes the text of a graph, for the compiler of `target`."""
 
     target: Literal["cpu", "tpu"] | None = None
     text = ""
@@ -50,7 +50,7 @@ class _Encoder(GraphEncoder):
 
 
 def listed(function: Callable[..., Any], args: Any, kwargs: Any, target: Literal["cpu", "tpu"] | None) -> str:
-    """What `torch.tpu.stablehlo` returns."""
+    """Implements `torch.tpu.stablehlo`."""
     from torch._dynamo.exc import BackendCompilerFailed, Unsupported
 
     def forward(graph: GraphModule, _: Sequence[Any]) -> Callable[[list[Any]], Any]:
@@ -78,7 +78,7 @@ def listed(function: Callable[..., Any], args: Any, kwargs: Any, target: Literal
     def call() -> Any:
         return function(*args, **kwargs)
 
-    # Dynamo keeps what it makes beside the code of a function, and this is of no use to another call.
+    # Dynamo keeps its results with the code of a function. These results are of no use to another call.
     code = call.__code__.replace(co_name=getattr(function, "__name__", "call"))
     traced = types.FunctionType(code, call.__globals__, code.co_name, None, call.__closure__)
     try:

@@ -1,18 +1,18 @@
-"""`torch.export` programs as StableHLO, for JAX, XLA and whatever else takes it.
+"""`torch.export` programs as StableHLO, for JAX, XLA and other users.
 
     program = torch.export.export(model, (x,))
     exported = torchtpu.export.to_stablehlo(program)
     exported.text        # a module whose @main takes x and returns the results
 
-No device is needed: the program may have been exported on any. What is saved is served without the model's code:
+No device is needed: the program may have been exported on any device. A saved program is served without the model's
+code:
 
     exported.save("model.pt")
     serve = torchtpu.export.load("model.pt")
     (result,) = serve(x.to("tpu"))
 
-Sizes may change up to a bound, `dynamic_shapes={"x": {0: torch.export.Dim("batch", max=64)}}`: then the module takes
-and returns tensors that are as large as they get, and the sizes as numbers beside them. What is served pads and cuts
-by itself.
+Sizes may change up to a bound, `dynamic_shapes={"x": {0: torch.export.Dim("batch", max=64)}}`. The module then takes
+and returns tensors at their capacity, and takes the sizes as numbers. `load` pads inputs and slices results.
 """
 
 from torchtpu.export.lower import to_stablehlo

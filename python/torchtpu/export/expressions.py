@@ -1,4 +1,4 @@
-"""Values of expressions that a file brings: nothing but arithmetic on numbers and names."""
+"""Evaluates expressions from a file: only arithmetic on numbers and names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Pow: operator.pow,
     ast.USub: operator.neg,
 }
-# As PyTorch prints them.
+# In PyTorch's notation.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": abs,
     "min": min,
@@ -32,7 +32,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def value_of(expression: str, names: Mapping[str, int]) -> int | float:
-    """The value of an expression. NotImplementedError for anything but arithmetic: what a file says is never run."""
+    """The value of an expression. NotImplementedError for anything but arithmetic: code from a file is never run."""
 
     def value(node: ast.AST) -> Any:
         match node:

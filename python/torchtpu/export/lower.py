@@ -1,4 +1,4 @@
-"""From an exported program to a module of StableHLO."""
+"""Lowers an exported program to a StableHLO module."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def to_stablehlo(
     weights: Literal["inside", "beside"] = "inside",
     platform: Literal["tpu", "cpu", "cuda"] | None = None,
 ) -> StableHLO:
-    """Lowers an exported program through the table that runs tpu tensors.
+    """Lowers an exported program with the same rows that run tpu tensors.
 
-    Parameters, buffers and constants are "inside", constants of the module, or "beside" it, its first inputs. Sizes are
-    static, or bounded: ValueError where one that changes has no upper bound. `platform` is the one whose compiler gets
-    the module; without it, the module is written as any compiler takes it, but for what TPUs have no operation for,
-    such as products of int64 matrices. NotImplementedError names what cannot be lowered.
+    Parameters, buffers and constants are constants of the module ("inside"), or its first inputs ("beside"). Sizes
+    are static or bounded: ValueError if a changing size has no upper bound. `platform` is the platform whose
+    compiler gets the module. Without it, the module is valid for any compiler, except for operations that TPUs
+    lack, such as products of int64 matrices. NotImplementedError names what cannot be lowered.
     """
     if weights not in ("inside", "beside"):
         raise ValueError(f"weights must be 'inside' or 'beside', not {weights!r}")
@@ -44,7 +44,7 @@ def to_stablehlo(
     symbols, bounds = _sizes(program, skipped=len(held))
     encoder = GraphEncoder(module, frozenset(_C.table()), {}, bounds)
     taken = [node for node, kind in zip(encoder.placeholders, encoder.kinds, strict=True) if kind == "t"]
-    # A function of StableHLO returns tensors.
+    # A StableHLO function returns tensors.
     if any(not isinstance(node, Node) for node in encoder.outputs if node is not None):
         raise NotImplementedError("to_stablehlo: the program returns a number, which is none of a module's results")
     inputs = [_spec(encoder, node) for node in taken]
@@ -66,15 +66,15 @@ def to_stablehlo(
 
 
 def described(spec: Spec) -> tuple[int, list[int]]:
-    """A tensor as the core takes it."""
+    """A tensor in the form that the core takes."""
     from torchtpu.graphs.encoder import SCALAR_TYPES
 
     return SCALAR_TYPES[spec.dtype], list(spec.shape)
 
 
 def _decompositions(program: torch.export.ExportedProgram) -> Any:
-    """How PyTorch decomposes what has no row, where sizes change. The encoder's own decompositions are those of eager,
-    which take what they are given for the sizes of every time."""
+    """PyTorch's decompositions of operators without rows, for changing sizes. The encoder's own decompositions are
+    those of eager, which treat the sizes of a call as constants."""
     from torch._decomp import decomposition_table
 
     from torchtpu.graphs.graph_encoder import is_covered
@@ -83,7 +83,7 @@ def _decompositions(program: torch.export.ExportedProgram) -> Any:
         return {}
     table = torch.export.default_decompositions()
     called = {node.target for node in program.graph.nodes if node.op == "call_function"}
-    # What PyTorch counts as core, and keeps, though it knows how to decompose it.
+    # Operators that PyTorch keeps as core operators although it can decompose them.
     table.update({each: decomposition_table[each] for each in called - set(table) if each in decomposition_table})
     for operator in list(table):
         if is_covered(operator):
@@ -92,7 +92,7 @@ def _decompositions(program: torch.export.ExportedProgram) -> Any:
 
 
 def _settled(graph: torch.fx.Graph) -> list[Node]:
-    """Numbers whose values are part of the program, and assertions about dtypes that the tracing has made true."""
+    """Numbers whose values are constants of the program, and assertions about dtypes that tracing has verified."""
     numbers = [
         node
         for node in graph.find_nodes(op="placeholder")
@@ -103,7 +103,7 @@ def _settled(graph: torch.fx.Graph) -> list[Node]:
 
 
 def _sizes(program: torch.export.ExportedProgram, skipped: int) -> tuple[list[Symbol], Any]:
-    """The sizes that change and their bounds; `skipped` inputs are weights."""
+    """The changing sizes and their bounds. The first `skipped` inputs are weights."""
     from torch.fx.experimental.symbolic_shapes import free_symbols
     from torch.utils._sympy.numbers import int_oo
 
@@ -111,16 +111,16 @@ def _sizes(program: torch.export.ExportedProgram, skipped: int) -> tuple[list[Sy
     from torchtpu.graphs.bounds import Bounds
 
     module = program.graph_module
-    told = symbols_of(module)
-    # A program serves what the shapes of its inputs tell: those who call it give no sizes.
-    if unknown := free_symbols([node.meta.get("val") for node in module.graph.nodes]) - set(told):
+    sources = symbols_of(module)
+    # Every size of the program must follow from the shapes of its inputs, because callers give no sizes.
+    if unknown := free_symbols([node.meta.get("val") for node in module.graph.nodes]) - set(sources):
         raise NotImplementedError(
             f"to_stablehlo: no input tells {', '.join(map(str, sorted(unknown, key=str)))}, which is a size that the "
             "data decide or a number that changes"
         )
     placeholders = module.graph.find_nodes(op="placeholder")
     symbols = []
-    for symbol, (position, dim, factor, rest) in told.items():
+    for symbol, (position, dim, factor, rest) in sources.items():
         name = placeholders[position].name
         if dim is None:
             raise NotImplementedError(f"to_stablehlo: {name} is a number that changes; only sizes of tensors may")
@@ -133,11 +133,11 @@ def _sizes(program: torch.export.ExportedProgram, skipped: int) -> tuple[list[Sy
         symbols.append(Symbol(str(symbol), position - skipped, dim, factor, rest, low, high))
     if not symbols:
         return [], None
-    return symbols, Bounds(dict(zip(told, (symbol.high for symbol in symbols), strict=True)), {})
+    return symbols, Bounds(dict(zip(sources, (symbol.high for symbol in symbols), strict=True)), {})
 
 
 def _numbers(symbols: list[Symbol], bounds: Any) -> list[Number]:
-    """What the module takes behind its inputs."""
+    """The numbers that the module takes after its inputs."""
     from torch.utils._sympy.printers import PythonPrinter
 
     if bounds is None:
@@ -164,7 +164,7 @@ def _spec(encoder: Any, node: Any) -> Spec:
     sizes: list[int | Multiple] = []
     for capacity, numbers in encoder.dims_of(value):
         if len(numbers) > 1:
-            # What is real of such a dimension has padding in between, which no caller could tell.
+            # The valid elements of such a dimension have padding between them, which a caller cannot describe.
             raise NotImplementedError(f"to_stablehlo: a dimension of {node.name} is a product of sizes that change")
         sizes.append(Multiple(capacity // encoder.capacity_of(numbers[0]), numbers[0]) if numbers else capacity)
     return Spec(node.name, value.dtype, tuple(shape), tuple(sizes))

@@ -1,4 +1,4 @@
-"""Exported programs on a device, without the code that they were made from."""
+"""Exported programs on a device, without the code of the model."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from torchtpu.export.stablehlo import Multiple, Spec, StableHLO
 
 
 def load(path: str | os.PathLike[str], device: torch.device | str = "tpu") -> Program:
-    """What [`StableHLO.save`] wrote, as something to call with tensors of that device."""
+    """Loads a file of [`StableHLO.save`]. The result is called with tensors of that device."""
     return Program(StableHLO.load(path), device)
 
 
 class Program:
-    """An exported program on a device: takes its inputs in order, without the weights; returns the tuple of outputs."""
+    """An exported program on a device. It takes its inputs in order, without the weights, and returns a tuple of
+    outputs."""
 
     def __init__(self, exported: StableHLO, device: torch.device | str = "tpu") -> None:
         self.device = torch.empty(0, device=device).device
         self.inputs = exported.inputs[len(exported.weights) :]
         self.outputs = exported.outputs
         self._numbers, self._symbols = exported.numbers, exported.symbols
-        # Of sizes that have come: the numbers, and the shapes of the inputs.
+        # For the sizes of earlier calls: the module's numbers, and the shapes of the inputs.
         self._known: dict[tuple[int, ...], tuple[list[int | float], list[list[int]]]] = {}
         self._weights = [weight.to(self.device) for weight in exported.weights.values()]
         self._call = self._compiled(exported)
@@ -37,7 +38,7 @@ class Program:
         entry, functions = _renamed(exported.text)
         inputs, outputs = exported.inputs, exported.outputs
         count = len(inputs) + len(exported.numbers)
-        # What the results are like, for nobody else reads the module's types.
+        # The types of the results. No other code reads the module's types.
         results = range(count, count + len(outputs))
         nodes: list[tuple[str, list[Any], int]] = [
             ("full", [("size", ("zs", _dims(spec))), ("fill_value", ("n", 0)), _dtype(spec)], 1) for spec in outputs
@@ -72,7 +73,7 @@ class Program:
         return tuple(self._call([*self._weights, *(value.detach() for value in inputs), *numbers]))
 
     def _sizes(self, inputs: tuple[torch.Tensor, ...]) -> tuple[list[int | float], list[list[int]]]:
-        """The module's numbers, and the shapes that they ask of the inputs."""
+        """The module's numbers, and the shapes that they require of the inputs."""
         given = tuple(inputs[symbol.input].size(symbol.dim) for symbol in self._symbols)
         if given not in self._known:
             names: dict[str, int] = {}
@@ -109,7 +110,7 @@ class Program:
 
 
 def _renamed(text: str) -> tuple[str, str]:
-    """The functions of a module under names that no other module's have, and the name of `@main`."""
+    """The functions of a module with names that no other module has, and the name of its `@main`."""
     prefix = f"m{hashlib.sha256(text.encode()).hexdigest()[:16]}_"
     functions = text[text.index("{") + 1 : text.rindex("}")].replace("func.func public ", "func.func private ")
     for name in re.findall(r"^func\.func private @(\w+)\(", functions, re.MULTILINE):
@@ -122,7 +123,7 @@ def _dtype(spec: Spec) -> tuple[str, tuple[str, int]]:
 
 
 def _dims(spec: Spec) -> list[tuple[int, list[int]]]:
-    """The dimensions as the core takes them."""
+    """The dimensions in the form that the core takes."""
     return [
         (most, [size.number] if isinstance(size, Multiple) else [])
         for most, size in zip(spec.shape, spec.sizes, strict=True)

@@ -1,4 +1,4 @@
-"""What an exported program is: a module of StableHLO, and how to call it."""
+"""An exported program: a StableHLO module, and how to call it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import torch
 
 
 class Multiple(NamedTuple):
-    """A size that changes: so many times a number of the module's."""
+    """A changing size: a multiple of a number of the module."""
 
     factor: int
     number: int
-    """Its place among the module's `numbers`."""
+    """The index in the module's `numbers`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,14 +25,14 @@ class Spec:
     name: str
     dtype: torch.dtype
     shape: tuple[int, ...]
-    """As large as it gets."""
+    """The capacities."""
     sizes: tuple[int | Multiple, ...]
-    """As large as it is: what lies behind that in a dimension is padding, which may hold anything."""
+    """The actual sizes. Elements after them in a dimension are padding, with any value."""
 
 
 class Symbol(NamedTuple):
-    """A size that the caller chooses. Dimension `dim` of what is called with as the `input`-th tensor, not counting
-    weights, is `factor` times it plus `rest`."""
+    """A size that the caller chooses. Dimension `dim` of the `input`-th tensor, not counting weights, is `factor`
+    times the size plus `rest`."""
 
     name: str
     input: int
@@ -44,13 +44,13 @@ class Symbol(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A number that `@main` takes as a 0-d tensor: a size, or what else follows from the symbols."""
+    """A number that `@main` takes as a 0-d tensor: a size, or another value that follows from the symbols."""
 
     expression: str
-    """In Python, of the symbols' names."""
+    """In Python, with the symbols' names."""
     dtype: torch.dtype
     capacity: int | None
-    """Of a size: the largest."""
+    """The largest value of a size."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,18 +60,18 @@ class StableHLO:
     text: str
     """The module, in MLIR's text form."""
     inputs: tuple[Spec, ...]
-    """What `@main` takes: the weights that are beside the module, then what the program takes."""
+    """The inputs of `@main`: the weights that are not in the module, then the inputs of the program."""
     outputs: tuple[Spec, ...]
-    """What `@main` returns: the new values of mutated buffers and inputs, then what the program returns."""
+    """The results of `@main`: the new values of mutated buffers and inputs, then the results of the program."""
     weights: Mapping[str, torch.Tensor]
-    """The weights beside the module, by the name of their input."""
+    """The weights that are not in the module, by the name of their input."""
     numbers: tuple[Number, ...] = ()
-    """What `@main` takes behind its inputs, where sizes change."""
+    """The numbers that `@main` takes after its inputs, if sizes change."""
     symbols: tuple[Symbol, ...] = ()
-    """The sizes that change, of which all others follow."""
+    """The changing sizes, from which all others follow."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a file for [`load`]: nothing but tensors, text and numbers, in `torch.save`'s format."""
+        """Writes a file for [`load`]: only tensors, text and numbers, in `torch.save`'s format."""
         content = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         content.update({name: [_spec_to_plain(spec) for spec in content[name]] for name in ("inputs", "outputs")})
         content.update({name: [tuple(each) for each in content[name]] for name in ("numbers", "symbols")})
@@ -79,7 +79,7 @@ class StableHLO:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> StableHLO:
-        """What [`save`] wrote. ValueError for a file that it did not write."""
+        """Reads a file of [`save`]. ValueError for other files."""
         content = torch.load(path, map_location="cpu", weights_only=True)
         if not isinstance(content, dict) or content.pop("format", None) != _FORMAT:
             raise ValueError(f"{os.fspath(path)} was not written by this version of torchtpu.export")
@@ -89,12 +89,12 @@ class StableHLO:
         return cls(**content)
 
     def to_bytecode(self, version: str | None = None) -> bytes:
-        """The module as a portable artifact, MLIR's bytecode with StableHLO's promise of compatibility.
+        """The module as a portable artifact: MLIR bytecode with StableHLO's compatibility guarantee.
 
-        `version` is that of the oldest StableHLO which has to read it, such as "1.9.0"; without one, consumers that are
-        a month old do. JAX's copy of MLIR writes it, `pip install "torchtpu[bytecode]"`: ImportError where there is
-        none. What reads a later version than JAX knows, reads JAX's latest. ValueError for what is no version, and for
-        one too old to be written.
+        `version` is the oldest StableHLO version that must read it, such as "1.9.0". Without it, consumers that
+        are up to a month old can read it. JAX's copy of MLIR writes it (`pip install "torchtpu[bytecode]"`);
+        ImportError if it is missing. For a version later than JAX's, JAX's latest version is written. ValueError
+        for an invalid version, and for one that is too old.
         """
         try:
             from jax.extend.mlir import ir, passmanager, serialize_portable_artifact
@@ -107,7 +107,7 @@ class StableHLO:
         version = version or stablehlo.get_version_from_compatibility_requirement(month)
         with make_ir_context():
             module = ir.Module.parse(self.text)
-            # CHLO, which has the special functions, makes no such promise.
+            # CHLO, which has the special functions, has no such guarantee.
             passes = passmanager.PassManager.parse("builtin.module(func.func(chlo-legalize-to-stablehlo))")
             passes.run(module.operation)
             try:

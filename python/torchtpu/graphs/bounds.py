@@ -1,4 +1,4 @@
-"""Bounded sizes: how large a graph's symbolic sizes can get, so that one program serves all values up to there."""
+"""Bounded sizes: the capacities of a graph's symbolic sizes, so that one program covers all values up to there."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 log = logging.getLogger(__name__)
 
-# A size as the core takes it: what it can be at most, and the numbers of the sizes that it is a multiple of.
+# A size in the form that the core takes: its capacity, and the numbers of the sizes that it is a multiple of.
 SizeOf = tuple[int, list[int]]
-# Beyond this a bound says nothing about the sizes that come.
+# A larger bound does not restrict the sizes that occur.
 MAX_BOUND = 1 << 40
 
 
@@ -25,19 +25,19 @@ class UnboundedError(NotImplementedError):
 
 
 class Bounds:
-    """The sizes of a graph, with what they can be at most, as they become inputs of its program. Those in `fixed` do
-    not change: they are part of it."""
+    """The sizes of a graph and their capacities. The sizes become inputs of the graph's program. Sizes in `fixed`
+    do not change; they are constants of the program."""
 
     def __init__(self, capacities: Mapping[Any, int], fixed: Mapping[Any, int]) -> None:
         self.fixed = {symbol: sympy.Integer(size) for symbol, size in fixed.items()}
         self._ranges = {symbol: ValueRanges(0, capacity) for symbol, capacity in capacities.items()}
-        # Symbols, and expressions that are no products of such.
+        # Symbols, and expressions that are not products of symbols.
         self.sizes: list[Any] = []
         self.numbers: list[Any] = []
         self._complete = False
 
     def known(self, expression: Any) -> Any:
-        """An expression of the sizes that change."""
+        """An expression of the changing sizes."""
         return sympy.sympify(expression).xreplace(self.fixed)
 
     def capacity(self, expression: Any) -> int:
@@ -48,7 +48,7 @@ class Bounds:
         return int(upper)
 
     def size_of(self, expression: Any) -> SizeOf:
-        """An expression as a multiple of sizes; each of them becomes an input of the program."""
+        """An expression as a multiple of sizes. Each of these sizes becomes an input of the program."""
         expression = self.known(expression)
         known, sizes = 1, []
         for factor in sympy.Mul.make_args(expression):
@@ -69,7 +69,7 @@ class Bounds:
         return self._place(self.sizes, expression)
 
     def number(self, expression: Any) -> int:
-        """The place of what follows from the sizes, and is taken as a number, among such."""
+        """The index of a number that follows from the sizes and is an input of the program."""
         return self._place(self.numbers, self.known(expression))
 
     def _place(self, listed: list[Any], expression: Any) -> int:
@@ -83,26 +83,27 @@ class Bounds:
         return len(self.sizes) + len(self.numbers)
 
     def complete(self) -> int:
-        """No more sizes and numbers come; returns how many there are."""
+        """Ends the collection of sizes and numbers. Returns how many there are."""
         self._complete = True
         return len(self)
 
     def values(self, known: Mapping[Any, int]) -> list[int | float]:
-        """What the sizes and then the numbers are this time."""
+        """The values of the sizes and then of the numbers for this call."""
         numbers = [number.xreplace(known) for number in self.numbers]
         exact = [int(number) if sympy.sympify(number).is_Integer else float(number) for number in numbers]
         return [*(int(size.xreplace(known)) for size in self.sizes), *exact]
 
 
 class Growth:
-    """How large the symbols of a model may get: what the user said, else powers of two as sizes come."""
+    """The capacities of a model's symbols: the user's bounds, else powers of two, which grow with the sizes that
+    occur."""
 
     def __init__(self, given: Mapping[Any, int]) -> None:
         self._given = given
         self._reached: dict[Any, int] = {}
 
     def reach(self, symbols: Iterable[Any], sizes: Iterable[int]) -> tuple[int, ...]:
-        """Capacities of which each is at least as large as the size."""
+        """Capacities that are at least as large as the sizes."""
         for symbol, size in zip(symbols, sizes, strict=True):
             if size < 0:
                 raise UnboundedError(f"{symbol} is negative")
@@ -116,7 +117,7 @@ _growths: weakref.WeakKeyDictionary[Any, Growth] = weakref.WeakKeyDictionary()
 
 
 def growth_of(examples: Iterable[Any]) -> Growth:
-    """The growth that the graphs of a model share, forward and backward; `examples` are what a graph takes."""
+    """The growth that a model's forward and backward graphs share. `examples` are the inputs of a graph."""
     sizes = (each for value in examples for each in (value.shape if isinstance(value, torch.Tensor) else [value]))
     environment = next(each.node.shape_env for each in sizes if isinstance(each, torch.SymInt))
     if environment not in _growths:
@@ -125,7 +126,7 @@ def growth_of(examples: Iterable[Any]) -> Growth:
 
 
 def _given_bounds(environment: Any) -> dict[Any, int]:
-    """The largest values that `mark_dynamic` gave, by symbol."""
+    """The largest values given by `mark_dynamic`, by symbol."""
     from torch.fx.experimental.symbolic_shapes import StrictMinMaxConstraint
 
     given: dict[Any, int] = {}
@@ -143,7 +144,7 @@ def _given_bounds(environment: Any) -> dict[Any, int]:
 
 
 def explain(name: str, reason: Exception) -> None:
-    """Says why a graph gets a program for each set of sizes, in the log and in Dynamo's counters."""
+    """Records in the log and in Dynamo's counters why a graph gets a program for each set of sizes."""
     from torch._dynamo.utils import counters
 
     counters["tpu_unbounded"][str(reason)] += 1

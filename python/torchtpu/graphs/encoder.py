@@ -31,7 +31,7 @@ from torchtpu.kernels.registry import is_kernel, parse
 
 Value = tuple[str, Any] | None
 Encoded = tuple[int, list[tuple[str, list[tuple[str, Value]], int]], list[int | None]]
-# Options of XLA for a program: (name, value), ordered by name.
+# XLA options of a program: (name, value), ordered by name.
 Flag = bool | int | float | str
 Flags = tuple[tuple[str, Flag], ...]
 # The numbers of a node's results: one number, or a list for an operator that returns several.
@@ -50,12 +50,12 @@ MEMORY_FORMATS: dict[torch.memory_format, int] = {
     torch.channels_last_3d: 3,
 }
 
-# Arguments that never decide a program.
+# Arguments that never affect a program.
 LEFT_OUT = ("device", "layout", "pin_memory", "generator")
 
 
 def encode(traced: Traced) -> Encoded:
-    """The graph as the core takes it."""
+    """The graph in the form that the core takes."""
     encoder = Encoder()
     inputs = len(traced.module.graph.find_nodes(op="placeholder"))
     outputs = encoder.walk(traced.module, encoder.new_numbers(inputs))
@@ -63,7 +63,7 @@ def encode(traced: Traced) -> Encoded:
 
 
 class Encoder:
-    """Numbers the values of graphs and takes down their nodes."""
+    """Numbers the values of graphs and records their nodes."""
 
     def __init__(self) -> None:
         self.nodes: list[tuple[str, list[tuple[str, Value]], int]] = []
@@ -71,13 +71,13 @@ class Encoder:
         self._count = 0
 
     def new_numbers(self, count: int) -> list[int]:
-        """The next numbers: of inputs before anything else, then of results as nodes come."""
+        """The next numbers: first for inputs, then for the results of nodes in order."""
         numbers = list(range(self._count, self._count + count))
         self._count += count
         return numbers
 
     def walk(self, module: GraphModule, inputs: Iterable[int | None]) -> list[Node | None]:
-        """Takes down a graph whose placeholders have the numbers `inputs`; returns what it returns."""
+        """Records a graph whose placeholders have the numbers `inputs`. Returns the nodes of its results."""
         remaining = iter(inputs)
         for node in module.graph.nodes:
             if node.op == "placeholder":
@@ -90,11 +90,11 @@ class Encoder:
         return list(returned) if isinstance(returned, list | tuple) else [returned]
 
     def number(self, node: Node) -> int:
-        """The number of a node's one result; results of a node with several are asked for through getitem."""
+        """The number of a node's single result. Nodes with several results are read through getitem."""
         return int(self.numbers[node])
 
     def add(self, name: str, arguments: list[tuple[str, Value]], results: int) -> list[int]:
-        """Takes down one node; returns the numbers of its results."""
+        """Records one node and returns the numbers of its results."""
         self.nodes.append((name, arguments, results))
         return self.new_numbers(results)
 
@@ -116,7 +116,7 @@ class Encoder:
         self.numbers[node] = self.add("torchtpu::constant", arguments, 1)[0]
 
     def call(self, node: Node) -> None:
-        """One node that calls something."""
+        """Records a node that calls something."""
         if node.target is python_operator.getitem:
             source, index = node.args
             assert isinstance(source, Node)
@@ -125,7 +125,7 @@ class Encoder:
             self.numbers[node] = self.call_operator(node.target, node.args, node.kwargs, node.meta.get("val"))
 
     def call_operator(self, operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any], results: Any) -> Numbers:
-        """Takes down the call of an operator; `results` is what it returns, for how many there are."""
+        """Records the call of an operator. `results` is its return value, which gives the number of results."""
         if not isinstance(operator, OpOverload):
             raise NotImplementedError(f"a decomposition calls {operator}, which is not an operator")
         name = name_of(operator)
@@ -140,7 +140,7 @@ class Encoder:
         return numbers
 
     def call_kernel(self, operator: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Numbers:
-        """Takes down the call of a kernel: its module becomes part of the program."""
+        """Records the call of a kernel. Its module becomes part of the program."""
         from torchtpu.kernels.lowering import add_call
 
         tensors, call = parse(operator, [value for _, value in arguments_of(operator, args, kwargs)])
@@ -184,7 +184,7 @@ class Encoder:
         if isinstance(value, torch.memory_format):
             return ("i", MEMORY_FORMATS[value])
         if kind == "Tensor":
-            return ("n", value)  # a Python number where a tensor could stand
+            return ("n", value)  # a Python number in the position of a tensor
         if kind in ("List[Tensor]", "List[Optional[Tensor]]"):
             return ("vs", [None if each is None else self.number(each) for each in value])
         if kind.startswith("List["):
@@ -212,7 +212,7 @@ class Encoder:
 
 
 def attribute_of(node: Node) -> Any:
-    """What a get_attr node gets."""
+    """The value of a get_attr node."""
     value: Any = node.graph.owning_module
     for part in str(node.target).split("."):
         value = getattr(value, part)

@@ -1,8 +1,8 @@
-"""From a functional graph of AOTAutograd's to a compiled graph of the core.
+"""From a functional graph of AOTAutograd to a compiled graph of the core.
 
-The encoder of decompositions does nearly all of it. What is added: inputs that are written (`copy_` at the end of the
-graph), numbers as inputs, outputs that are inputs, operators without a row (their decompositions go in), and random
-states that checkpointing keeps.
+The encoder of decompositions does most of the work. This adds inputs that are written (`copy_` at the end of the
+graph), numbers as inputs, outputs that are inputs, decompositions of operators without rows, and the random states
+that checkpointing saves.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ COPY_ = torch.ops.aten.copy_.default
 
 Run = Callable[[list[Any]], list[Any]]
 
-# Higher-order operators with rows: their parameters.
+# Higher-order operators with rows, and their parameters.
 FUNCTION_CALLERS = {
     "cond": ("pred", "true_fn", "false_fn", "operands"),
     "while_loop": ("cond_fn", "body_fn", "carried_inputs", "additional_inputs"),
@@ -55,12 +55,13 @@ FUNCTION_CALLERS = {
     "map_impl": ("f", "xs", "pos_args"),
 }
 
-# Higher-order operators that PyTorch also computes with others: by the name of the function that does so, beside them.
+# Higher-order operators that PyTorch also computes with other operators: the name of the function that does so, in
+# the same module.
 DENSE_FORMS = {"flex_attention": "sdpa_dense", "flex_attention_backward": "sdpa_dense_backward"}
 
 
 def is_covered(operator: Any) -> bool:
-    """Whether the table lowers an operator as it is."""
+    """Whether the table lowers an operator directly."""
     if not isinstance(operator, OpOverload):
         return False
     name = name_of(operator)
@@ -68,27 +69,27 @@ def is_covered(operator: Any) -> bool:
 
 
 class GraphEncoder(SizeEncoder):
-    """Takes down a graph of AOTAutograd's. Symbolic sizes are what `sizes` says, or bounded."""
+    """Encodes a graph of AOTAutograd. Symbolic sizes have the values in `sizes`, or are bounded."""
 
     def __init__(self, module: GraphModule, rows: frozenset[str], sizes: Sizes, bounds: Bounds | None = None) -> None:
         super().__init__(sizes, bounds)
         self._rows = rows
-        # What is known of results, by the number of the node.
+        # The sizes of results, by node number.
         self._result_dims: dict[int, list[list[SizeOf] | None]] = {}
-        # Outputs that follow from the sizes, and views at places that do: whoever calls the graph makes them. What the
-        # latter are views of comes behind the outputs.
+        # Outputs that follow from the sizes, and views at places that follow from them: the caller of the graph makes
+        # them. The bases of these views are returned after the outputs.
         self.symbolic_outputs: list[tuple[int, Any]] = []
         self.symbolic_views: list[tuple[int, View]] = []
         self.kinds = ""
         # The new values of inputs that the graph writes.
         self.written: dict[Node, int] = {}
-        # Constants that are too large to be written into the program are inputs of it, before those that are given.
+        # Constants that are too large for the program's text are its first inputs.
         captured = [node for node in module.graph.find_nodes(op="get_attr") if _is_large(attribute_of(node))]
         self.captured: list[torch.Tensor] = [attribute_of(node) for node in captured]
         self.placeholders = [*captured, *module.graph.find_nodes(op="placeholder")]
         self._memory = Memory(self, module)
-        # Inputs come first among the numbers; what the graph does not take has none: so it is with CPU tensors, such as
-        # the lengths that a nested tensor holds, of a graph for the device. A graph to be exported may have no others.
+        # Inputs get the first numbers. Inputs that the graph does not take get none, such as the CPU tensors in a
+        # graph for the device (the lengths of a nested tensor). A graph for export may have only CPU tensors.
         is_on_device = any(_is_tensor(node) and not _is_on_host(node) for node in self.placeholders)
         for node in self.placeholders:
             is_passed = is_on_device and _is_on_host(node) and all(user.op == "output" for user in node.users)
@@ -102,7 +103,7 @@ class GraphEncoder(SizeEncoder):
         self.outputs = self.walk(module, given[len(captured) :])
 
     def compiled(self, name: str, device: int, flags: Flags) -> Run:
-        """The graph as something to call with the list of its inputs."""
+        """The graph as a callable that takes the list of its inputs."""
         written = [node for node in self.placeholders if node in self.written]
         results = [self.written[node] for node in written]
         described = [self._describe(node) for node in written]
@@ -118,7 +119,7 @@ class GraphEncoder(SizeEncoder):
                 described.append(self._describe(node))
             return fresh[node]
 
-        # What no program returns: numbers, and views.
+        # Outputs that the program does not return: numbers and views.
         others: list[tuple[int, Any]] = []
         passed: list[tuple[int, int]] = []
         views: list[tuple[int, View]] = []
@@ -167,11 +168,11 @@ class GraphEncoder(SizeEncoder):
         return complete
 
     def make(self, *description: Any) -> Run:
-        """What is called for the graph: a compiled graph of the core."""
+        """Makes the callable for the graph: a compiled graph of the core."""
         return _C.CompiledGraph(*description)
 
     def described_bounds(self) -> Any:
-        """The bounded dimensions, as the core takes them."""
+        """The bounded dimensions in the form that the core takes."""
         if self._bounds is None:
             return None
         if any(self.has_bounded_dims(node) for node in self.written):
@@ -186,8 +187,8 @@ class GraphEncoder(SizeEncoder):
         return sizes, inputs, [self._result_dims.get(i) for i in range(len(self.nodes))]
 
     def _is_given_as_view(self, node: Node, shown: Mapping[Node, int]) -> bool:
-        """Whether an output is made of what the program returns or takes as a view of it, as eager's result is one;
-        `shown` counts the outputs that lie in the memory of each value."""
+        """Whether an output is a view of a value that the program returns or takes, as eager's result is. `shown`
+        counts the outputs in the memory of each value."""
         if node in self._memory.inputs:
             return True
         owner = owner_of(node)
@@ -197,11 +198,11 @@ class GraphEncoder(SizeEncoder):
         if (is_input and owner in self.written) or (not is_input and self._has_gaps(owner)):
             return False
         if is_input and not _is_tangent(owner):
-            return True  # AOTAutograd makes it anew from the input, and asks this one where it lies
+            return True  # AOTAutograd makes it from the input, and reads this one's sizes and strides
         view = self._memory.view(node, owner)
         is_elsewhere = self._has_gaps(node) or view.offset != 0
         if view.is_symbolic:
-            # Padded values stay padded where nobody can tell.
+            # Values stay padded if the difference cannot be observed.
             return is_elsewhere and (is_input or owner in self.outputs)
         return is_elsewhere or (shown[owner] > 1 and not is_input)
 
@@ -232,7 +233,7 @@ class GraphEncoder(SizeEncoder):
         if operator is COPY_ and isinstance(node.args[0], Node) and node.args[0].op == "placeholder":
             self._write(node)
         elif operator is AS_STRIDED or (operator is AS_STRIDED_COPY and not self._is_plain(node.args[0])):
-            self.numbers[node] = self._memory.look(node)
+            self.numbers[node] = self._memory.read(node)
         elif operator is AS_STRIDED_SCATTER and not self._is_plain(node.args[0]):
             self.numbers[node] = self._memory.write(node, node.args[1])
         elif isinstance(operator, HigherOrderOperator):
@@ -246,7 +247,8 @@ class GraphEncoder(SizeEncoder):
             self._refuse(operator)
 
     def _forget_unused(self, node: Node) -> None:
-        """Of results that nobody takes, devices differ in the shapes: statistics that a batch norm does not need."""
+        """Devices give unused results different shapes, such as the statistics of a batch norm, so their sizes are
+        dropped."""
         known = self._result_dims.get(len(self.nodes) - 1)
         results = node.meta["val"]
         if known is not None and isinstance(results, list | tuple) and len(known) == len(results):
@@ -254,12 +256,13 @@ class GraphEncoder(SizeEncoder):
             known[:] = [dims if i in used else None for i, dims in enumerate(known)]
 
     def _is_plain(self, node: Any) -> bool:
-        """Whether a tensor is all of its memory, in row-major order."""
+        """Whether a tensor covers all of its memory in row-major order."""
         return owner_of(node) is node and (self.has_bounded_layout(node) or node.meta["val"].is_contiguous())
 
     def _taken_whole(self, node: Node, number: int | None) -> int | None:
-        """The number of an input's value: one with gaps that the graph looks into comes with them."""
-        is_whole = number is not None and self._memory.is_looked_at(node) and self._has_gaps(node)
+        """The number of an input's value. If the graph reads the memory of an input with gaps, the input includes
+        them."""
+        is_whole = number is not None and self._memory.is_read(node) and self._has_gaps(node)
         return self._memory.take(node, number) if is_whole else number  # type: ignore[arg-type]
 
     def _write(self, node: Node) -> None:
@@ -283,7 +286,7 @@ class GraphEncoder(SizeEncoder):
                 known = [self.dims_of(each) if isinstance(each, torch.Tensor) else None for each in tensors]
                 self._result_dims[len(self.nodes) - 1] = known
             return numbers
-        # An operator without a row: its decomposition goes in, the one that eager traces.
+        # An operator without a row: insert its decomposition, as eager traces it.
         listed = [value for _, value in arguments_of(operator, args, kwargs)]
         nodes = [each for value in listed for each in tree_flatten(value)[0] if _is_tensor(each)]
         if any(self.has_bounded_layout(node) for node in nodes) or any(self.is_bounded(each) for each in listed):
@@ -316,7 +319,7 @@ class GraphEncoder(SizeEncoder):
     def _trace_symbolic(
         self, operator: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], nodes: Sequence[Node]
     ) -> Traced:
-        """The decomposition of a call with sizes that are not known."""
+        """The decomposition of a call with unknown sizes."""
         mode = next((node.meta["val"].fake_mode for node in nodes), None)
         if mode is None:
             raise UnboundedError(f"{operator} has no row")
@@ -372,7 +375,7 @@ class GraphEncoder(SizeEncoder):
 
     def attribute(self, node: Node) -> None:
         if node not in self.numbers and not isinstance(attribute_of(node), GraphModule):
-            # AOTAutograd's fake tensor mode is on here, and constants are real.
+            # AOTAutograd's fake tensor mode is active here, but constants are real.
             on_a_clean_thread(functools.partial(super().attribute, node))
 
     def _call_with_functions(self, node: Node, name: str, parameters: Sequence[str]) -> None:
@@ -384,7 +387,7 @@ class GraphEncoder(SizeEncoder):
                 taken.append(function.kinds)
                 arguments.append((parameter, ("g", function.encoded())))
             elif isinstance(argument, list | tuple):
-                # Numbers that are known are part of the functions.
+                # Known numbers are constants of the functions.
                 arguments.append((parameter, ("vs", [self.number(each) for each in argument if _is_tensor(each)])))
             else:
                 arguments.append((parameter, ("v", self.number(argument))))  # type: ignore[arg-type]
@@ -405,7 +408,7 @@ class GraphEncoder(SizeEncoder):
             return [each for each in tree_flatten(form(*args, **kwargs))[0] if isinstance(each, torch.Tensor)]
 
         def trace() -> GraphModule:
-            # Loops ask for an environment of symbols.
+            # Loops need a shape environment.
             with FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv()):
                 fakes = [self._empty(each, each.meta["val"].device) for each in tensors]
                 return make_fx(call)(*fakes)
@@ -425,7 +428,7 @@ class GraphEncoder(SizeEncoder):
         return torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=device)
 
     def encoded(self) -> Encoded:
-        """The graph, returning all of its outputs."""
+        """The graph with all of its outputs as results."""
         extra = 0 if self._bounds is None else len(self._bounds)
         return self._taken + extra, self.nodes, [self.number(each) for each in self.outputs]  # type: ignore[arg-type]
 
@@ -433,7 +436,7 @@ class GraphEncoder(SizeEncoder):
         raise NotImplementedError(f"torch.compile: a graph calls {operator}, which tpu programs cannot")
 
 
-# Stands for an output that is no tensor.
+# The source of an output that is not a tensor.
 _NOTHING = -(2**31)
 
 
@@ -442,7 +445,7 @@ def _is_tensor(value: Any) -> TypeGuard[Node]:
 
 
 def _is_tangent(node: Node) -> bool:
-    """Whether an input is a gradient that a backward graph is given, as PyTorch's partitioners tell."""
+    """Whether an input is a gradient given to a backward graph, by PyTorch's naming."""
     return "tangents" in str(node.target)
 
 
@@ -457,10 +460,10 @@ def _is_on_host(node: Node) -> bool:
 def _kind_of(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return "t"
-    # Sizes are part of a program: there is one for each.
+    # Sizes are constants of a program: there is one program for each size.
     return "n" if isinstance(value, float | torch.SymFloat) else "-"
 
 
 def _is_large(value: Any) -> bool:
-    """Whether a constant is none to be written into a program."""
+    """Whether a constant is too large for the text of a program."""
     return isinstance(value, torch.Tensor) and (value.numel() > MAX_CONSTANT or value.is_complex())

@@ -1,4 +1,4 @@
-"""Which values of a graph are views of which, and how `as_strided` finds what lies in the memory under one."""
+"""Finds which values of a graph are views of which, and what `as_strided` reads in the memory of a value."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ AS_STRIDED = torch.ops.aten.as_strided.default
 AS_STRIDED_COPY = torch.ops.aten.as_strided_copy.default
 AS_STRIDED_SCATTER = torch.ops.aten.as_strided_scatter.default
 
-# Sizes, strides, and an offset from the beginning of the memory.
+# Sizes, strides, and the offset from the start of the memory.
 Place = tuple[Any, Any, Any]
 
 
 @dataclasses.dataclass(frozen=True)
 class View:
-    """Where a value lies in another's memory, counted from the first element of that. What is not known before the
-    graph runs is an expression of the sizes."""
+    """The position of a value in another value's memory, relative to that value's first element. Values that are
+    unknown before the graph runs are expressions of the sizes."""
 
     owner: Node
     sizes: tuple[Any, ...]
     strides: tuple[Any, ...]
     offset: Any
-    # One of the two numbers that each of a complex owner's elements is made of.
+    # Whether elements are the real or imaginary parts of a complex owner.
     is_part: bool
 
     @property
@@ -41,7 +41,7 @@ class View:
         return not all(isinstance(each, int) for each in (*self.sizes, *self.strides, self.offset))
 
     def at(self, values: Mapping[Any, int]) -> View:
-        """The same, where the sizes are known."""
+        """The same view with known sizes."""
 
         def known(value: Any) -> int:
             return value if isinstance(value, int) else int(value.xreplace(values))
@@ -54,7 +54,7 @@ class View:
 
 
 class Memory:
-    """The memory of a graph's values, where it looks at that by its places: as flat values, gaps and all."""
+    """The memory of values that a graph reads by position: as flat values, including gaps."""
 
     def __init__(self, encoder: GraphEncoder, module: GraphModule) -> None:
         self._encoder = encoder
@@ -63,62 +63,62 @@ class Memory:
             for target in (AS_STRIDED, AS_STRIDED_COPY, AS_STRIDED_SCATTER)
             for node in module.graph.find_nodes(op="call_function", target=target)
         ]
-        # The number of each flat value, and from where to where in memory it goes.
+        # The number of each flat value, and its range in memory.
         self._flat: dict[Node, int] = {}
         self._spans: dict[Node, tuple[int, int]] = {}
-        # Inputs that are taken flat.
+        # Inputs that are taken as flat values.
         self.inputs: set[Node] = set()
 
-    def is_looked_at(self, root: Node) -> bool:
-        return any(True for _ in self._looks_at(root))
+    def is_read(self, root: Node) -> bool:
+        return any(True for _ in self._readers(root))
 
     def take(self, node: Node, number: int) -> int:
-        """Has an input come flat, with this number; returns that of its value."""
+        """Takes an input as a flat value with this number. Returns the number of its value."""
         self.inputs.add(node)
         self._flat[node] = number
         self._spans[node] = self._span_of(node)
         return self._at("as_strided", node, _place_of(node), ("self", number))
 
     def extent(self, node: Node) -> tuple[int, int]:
-        """How much is taken of an input, and from where, counted from its first element."""
+        """The length of the memory taken from an input, and its start relative to the first element."""
         low, high = self._spans[node]
         return high - low, low - self._encoder.plain(node.meta["val"].storage_offset())
 
-    def look(self, node: Node) -> int:
-        """The number of an `as_strided`."""
+    def read(self, node: Node) -> int:
+        """Encodes an `as_strided` and returns its number."""
         owner = owner_of(node.args[0])  # type: ignore[arg-type]
-        return self._at("as_strided", owner, _looked_at(node), ("self", self._flat_of(owner)))
+        return self._at("as_strided", owner, _accessed(node), ("self", self._flat_of(owner)))
 
     def write(self, node: Node, source: Any) -> int:
-        """The number of an `as_strided_scatter`. Its result is a copy of the memory."""
+        """Encodes an `as_strided_scatter` and returns its number. Its result is a copy of the memory."""
         viewed: Any = node.args[0]
         owner = owner_of(viewed)
         tensors = (("self", self._flat_of(owner)), ("src", self._encoder.number(source)))
         self._spans[node] = self._spans[owner]
-        self._flat[node] = self._at("as_strided_scatter", owner, _looked_at(node), *tensors)
+        self._flat[node] = self._at("as_strided_scatter", owner, _accessed(node), *tensors)
         return self._at("as_strided", node, _place_of(viewed), ("self", self._flat[node]))
 
     def replaced(self, owner: Node, number: int) -> int:
-        """The flat memory of an owner with a new value of it."""
+        """The flat memory of an owner after a write of its value."""
         return self._at("as_strided_scatter", owner, _place_of(owner), ("self", self._flat[owner]), ("src", number))
 
     def view(self, node: Node, owner: Node) -> View:
-        """Where a value lies that is a view of what the program returns or takes."""
+        """The view of a value in another value that the program returns or takes."""
         value, whole, known = node.meta["val"], owner.meta["val"], self._encoder.known
         begin = self._spans[owner][0] if owner in self.inputs else known(whole.storage_offset())
         is_part = whole.is_complex() and not value.is_complex()
         offset = known(value.storage_offset()) - begin * (2 if is_part else 1)
         return View(owner, known(tuple(value.shape)), known(value.stride()), offset, is_part)
 
-    def _looks_at(self, root: Node) -> Iterator[Node]:
+    def _readers(self, root: Node) -> Iterator[Node]:
         return (node for node in self._looks if root_of(node.args[0]) is root)
 
     def _span_of(self, root: Node) -> tuple[int, int]:
-        """From where to where a graph looks at the memory of a root."""
+        """The range of a root's memory that the graph reads."""
         plain = self._encoder.plain
         low = plain(root.meta["val"].storage_offset())
         high = low + 1
-        for place in (_place_of(root), *map(_looked_at, self._looks_at(root))):
+        for place in (_place_of(root), *map(_accessed, self._readers(root))):
             sizes, strides, offset = plain(place)
             if 0 not in sizes:
                 reach = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
@@ -126,7 +126,7 @@ class Memory:
         return low, high
 
     def _flat_of(self, owner: Node) -> int:
-        """The number of an owner's memory; zeros lie in its gaps, where nobody has written anything."""
+        """The number of an owner's flat memory. Its gaps are zeros, because nothing was written there."""
         if owner in self._flat:
             return self._flat[owner]
         value, number, plain = owner.meta["val"], self._encoder.number(owner), self._encoder.plain
@@ -150,7 +150,7 @@ class Memory:
         return self._flat[owner]
 
     def _at(self, name: str, owner: Node, place: Place, *tensors: tuple[str, int]) -> int:
-        """`as_strided` or `as_strided_scatter` at a place of an owner's flat memory."""
+        """`as_strided` or `as_strided_scatter` at a position of an owner's flat memory."""
         sizes, strides, offset = self._encoder.plain(place)
         arguments: list[tuple[str, Value]] = [
             *((argument, ("v", number)) for argument, number in tensors),
@@ -162,9 +162,9 @@ class Memory:
 
 
 def owner_of(node: Node) -> Node:
-    """The node whose memory a node is a view of; itself where it is none."""
+    """The node whose memory a node is a view of; the node itself if it is not a view."""
     while True:
-        # The results of a view that returns several are taken with getitem.
+        # The results of a view operator with several results are read with getitem.
         source = node.args[0] if node.target is python_operator.getitem else node
         if not isinstance(source, Node) or not isinstance(source.target, OpOverload) or not source.target.is_view:
             return node
@@ -172,7 +172,7 @@ def owner_of(node: Node) -> Node:
 
 
 def root_of(node: Node) -> Node:
-    """The node whose memory, or a copy of it with all that lies between its elements, a node is a view of."""
+    """The node whose memory, or a copy of it with all gaps, a node is a view of."""
     node = owner_of(node)
     while node.target is AS_STRIDED_SCATTER:
         node = owner_of(node.args[0])  # type: ignore[arg-type]
@@ -180,7 +180,7 @@ def root_of(node: Node) -> Node:
 
 
 def is_dense(held: Sequence[tuple[int, int]]) -> bool:
-    """Whether dimensions, given as stride and size, leave no gaps."""
+    """Whether dimensions, given as (stride, size), have no gaps."""
     expected = 1
     for stride, size in sorted(held):
         if size > 1 and stride != expected:
@@ -190,24 +190,24 @@ def is_dense(held: Sequence[tuple[int, int]]) -> bool:
 
 
 def is_same_kind(value: torch.Tensor, whole: torch.Tensor) -> bool:
-    """Whether a view of a value has the elements that lie in its memory, or the parts of complex ones, as they are."""
+    """Whether a view has the elements of a value's memory, or the parts of complex elements, unchanged."""
     is_plain = value.is_conj() == whole.is_conj() and value.is_neg() == whole.is_neg()
     return is_plain and (value.dtype == whole.dtype or value.dtype == whole.dtype.to_real())
 
 
 def view_of(whole: torch.Tensor, sizes: Any, strides: Any, offset: int) -> torch.Tensor:
-    """A tensor in another's memory, counted from its first element on. Autograd takes it for no view of that."""
+    """A tensor in another's memory, relative to its first element. For autograd it is not a view."""
     return torch._C._dynamo.guards._reinterpret_tensor(whole, sizes, strides, offset)  # type: ignore[attr-defined]
 
 
 def _place_of(node: Node) -> Place:
-    """Where a value lies."""
+    """The position of a value in memory."""
     value = node.meta["val"]
     return value.shape, value.stride(), value.storage_offset()
 
 
-def _looked_at(node: Node) -> Place:
-    """What an `as_strided` looks at, and what an `as_strided_scatter` writes to."""
+def _accessed(node: Node) -> Place:
+    """The position that an `as_strided` reads or an `as_strided_scatter` writes."""
     viewed: Any = node.args[0]
     sizes, strides, offset = (*node.args[2 if node.target is AS_STRIDED_SCATTER else 1 :], None)[:3]
     return sizes, strides, viewed.meta["val"].storage_offset() if offset is None else offset

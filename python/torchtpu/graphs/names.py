@@ -1,4 +1,4 @@
-"""How an operator is called in the table."""
+"""Names of operators in the table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torchtpu.kernels.registry import is_kernel
 
 
 def name_of(operator: OpOverload) -> str:
-    """The name as the core writes it: "add.Tensor", "relu" for a default overload, "prims::rev" outside aten."""
+    """The name in the core's notation: "add.Tensor", "relu" for a default overload, "prims::rev" outside aten."""
     namespace, _, name = operator._schema.name.partition("::")
     if operator._schema.overload_name:
         name = f"{name}.{operator._schema.overload_name}"
@@ -16,5 +16,5 @@ def name_of(operator: OpOverload) -> str:
 
 
 def has_row(operator: OpOverload, rows: frozenset[str]) -> bool:
-    """Whether the table can lower the operator, or it is a kernel's."""
+    """Whether the table can lower the operator, or it is a kernel."""
     return name_of(operator) in rows or is_kernel(operator)

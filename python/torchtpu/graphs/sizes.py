@@ -1,4 +1,4 @@
-"""An encoder of graphs in which sizes are symbols: some are known, others are not before the graph runs."""
+"""An encoder of graphs with symbolic sizes, which may be unknown until the graph runs."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ Sizes = Mapping[Any, int]
 
 
 class SizeEncoder(Encoder):
-    """Knows what symbolic sizes are: what `sizes` says, or bounded."""
+    """Resolves symbolic sizes: they have the values in `sizes`, or are bounded."""
 
     def __init__(self, sizes: Sizes, bounds: Bounds | None) -> None:
         super().__init__()
         self._sizes = sizes
         self._bounds = bounds
-        # How many inputs there are before the sizes and numbers that bounded graphs take.
+        # The number of inputs before the sizes and numbers of a bounded graph.
         self._taken = 0
 
     def number_sizes(self, module: GraphModule) -> None:
-        """Numbers what the program takes behind its other inputs: all sizes of a graph that are not known, and what
-        its operators take as numbers."""
+        """Numbers the inputs after the others: all unknown sizes of a graph, and the values that its operators
+        take as numbers."""
         bounds = self._bounds
         if bounds is None:
             return
@@ -50,7 +50,7 @@ class SizeEncoder(Encoder):
         self.new_numbers(bounds.complete())
 
     def plain(self, value: Any) -> Any:
-        """A value in which symbolic numbers, and nodes that compute them, are the numbers that they stand for."""
+        """A value in which symbolic numbers, and nodes that compute them, are replaced by their values."""
         if isinstance(value, Node):
             known = value.meta.get("val")
             return value if self.numbers.get(value) is not None else self.plain(known)
@@ -67,7 +67,7 @@ class SizeEncoder(Encoder):
         return value
 
     def known(self, value: Any) -> Any:
-        """The same, but sizes that are not known before the graph runs are expressions."""
+        """The same, but sizes that are unknown before the graph runs become expressions."""
         if isinstance(value, tuple):
             return tuple(self.known(each) for each in value)
         if self.is_bounded(value):
@@ -79,7 +79,7 @@ class SizeEncoder(Encoder):
         return value.node.expr.xreplace(self._sizes) if value.node.constant is None else value.node.constant
 
     def is_bounded(self, value: Any) -> bool:
-        """Whether a value is, or lists, a size that is not known before the graph runs."""
+        """Whether a value is, or contains, a size that is unknown before the graph runs."""
         if self._bounds is None:
             return False
         if isinstance(value, list | tuple):
@@ -94,14 +94,14 @@ class SizeEncoder(Encoder):
         return isinstance(value, torch.Tensor) and self.is_bounded(tuple(value.shape))
 
     def has_bounded_layout(self, node: Node) -> bool:
-        """Whether the sizes, or where elements lie in memory, are not known before the graph runs."""
+        """Whether the sizes or strides are unknown before the graph runs."""
         value = node.meta.get("val")
         if not isinstance(value, torch.Tensor):
             return False
         return self.is_bounded((*value.shape, *value.stride(), value.storage_offset()))
 
     def at_most(self, value: Any) -> int:
-        """A size or a stride, as large as it gets."""
+        """The largest value of a size or a stride."""
         if self.is_bounded(value):
             assert self._bounds is not None
             return self._bounds.capacity(value.node.expr)
@@ -115,7 +115,7 @@ class SizeEncoder(Encoder):
         return int(self.plain(value)), []
 
     def capacity_of(self, number: int) -> int:
-        """As large as one of the sizes gets."""
+        """The capacity of one of the sizes."""
         assert self._bounds is not None
         return self._bounds.capacity(self._bounds.sizes[number])
 
@@ -123,7 +123,7 @@ class SizeEncoder(Encoder):
         return [self._size_of(size) for size in value.shape]
 
     def _bounded_value(self, value: Any, kind: str) -> Value:
-        """An argument in which there are sizes that are not known before the graph runs."""
+        """An argument with sizes that are unknown before the graph runs."""
         assert self._bounds is not None
         if "List[" in kind and ("int" in kind or "SymInt" in kind):
             return ("zs", [self._size_of(each) for each in (value if isinstance(value, list | tuple) else [value])])
@@ -141,13 +141,12 @@ class SizeEncoder(Encoder):
 
 
 def is_ragged(size: torch.SymInt) -> bool:
-    """Whether a symbol stands for a nested tensor's ragged dimension: its size is no number, and nothing computes with
-    it."""
+    """Whether a symbol is a nested tensor's ragged dimension. It has no number, and nothing computes with it."""
     return bool(size.node.is_nested_int())
 
 
 def symbolic(value: Any) -> Any:
-    """A number, where a node stands for one."""
+    """The number that a node computes; other values are returned unchanged."""
     return value.meta.get("val") if isinstance(value, Node) else value
 
 

@@ -1,4 +1,4 @@
-"""A thread without the modes and contexts of the caller, for what is traced."""
+"""Runs a function on a thread without the caller's modes and contexts, for tracing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def on_a_clean_thread(function: Callable[[], T]) -> T:
-    """What the function returns on a thread of its own, where no mode and no context of the caller is on."""
+    """The result of a function on a new thread, without the modes and contexts of the caller."""
     outcome: list[Any] = []
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""From one call of an operator to a functional graph of operators that have rows."""
+"""Traces one call of an operator to a functional graph of operators with rows."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from torch.fx import GraphModule
 from torchtpu.graphs.names import has_row, name_of
 from torchtpu.operators.decompositions import EXTRA
 
-# A decomposition may lead to operators that need another; no chain seen is longer than four.
+# A decomposition may call operators that need another decomposition. No known chain is longer than four.
 MAX_ROUNDS = 12
-# Namespaces of operators that PyTorch knows forms of which write nothing.
+# Namespaces of operators for which PyTorch has functional forms.
 FUNCTIONALIZED = ("aten", "prims")
-# How make_fx says that an operator's course depends on what is in a tensor.
+# make_fx's error if an operator depends on a tensor's values.
 NEEDS_VALUES = "get value out of a tracing tensor"
-# Operators that return their argument as it is, once nothing is mutated and layout is not part of a value.
+# Operators that return their argument unchanged, if there is no mutation and layout is not part of a value.
 IDENTITIES = frozenset(
     {
         "alias",
@@ -41,26 +41,27 @@ IDENTITIES = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class Traced:
-    """A functional graph. Its placeholders are the call's tensors; it returns a flat list of tensors and Nones."""
+    """A functional graph. Its placeholders are the call's tensors. It returns a flat list of tensors and Nones."""
 
     operator: OpOverload
     module: GraphModule
 
 
 def trace_graph(operator: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], rows: frozenset[str]) -> Traced:
-    """Traces until every operator in the graph has a row, or says which have none and no decomposition either."""
+    """Traces until every operator in the graph has a row, or raises an error with the operators that have neither
+    a row nor a decomposition."""
     call = _Call.of(operator, args, kwargs)
     try:
         return _trace_to_rows(call, rows)
     except (RuntimeError, TypeError):
-        # A few decompositions refuse a CPU tensor among others even where it is a single number.
+        # A few decompositions refuse a CPU tensor next to device tensors, even if it is a single number.
         if not any(tensor.device.type == "cpu" for tensor in call.tensors):
             raise
         return _trace_to_rows(call.all_on_meta(), rows)
 
 
 def trace_fake(operator: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], rows: frozenset[str]) -> Traced:
-    """The same for a call on fake tensors, whose sizes may be symbols."""
+    """The same for a call with fake tensors, whose sizes may be symbols."""
     return _trace_to_rows(_Call.of(operator, args, kwargs, _as_it_is), rows)
 
 
@@ -90,7 +91,7 @@ def _trace_to_rows(call: _Call, rows: frozenset[str]) -> Traced:
 
 
 def flatten_tensors(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors of an argument list in order, lists flattened and None skipped."""
+    """The tensors of an argument list in order, with lists flattened and None skipped."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, list | tuple):
@@ -99,7 +100,7 @@ def flatten_tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def arguments_of(operator: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
-    """The arguments of an operator's schema, each with what a call gives for it, or its default."""
+    """The arguments of an operator's schema, each with its value in a call or its default."""
     for position, argument in enumerate(operator._schema.arguments):
         if position < len(args):
             yield argument, args[position]
@@ -115,7 +116,7 @@ _tables: dict[frozenset[str], dict[Any, Callable[..., Any]]] = {}
 
 
 def decompositions(rows: frozenset[str]) -> dict[Any, Callable[..., Any]]:
-    """PyTorch's decompositions and our own, of the operators that have no row."""
+    """PyTorch's decompositions and our own, for operators without a row."""
     if rows not in _tables:
         import torch._refs  # noqa: F401 (registers more decompositions)
         from torch._decomp import core_aten_decompositions, decomposition_table
@@ -153,7 +154,7 @@ def _trace_once(call: _Call, table: dict[Any, Callable[..., Any]]) -> GraphModul
             else:
                 raise NotImplementedError("a decomposition mutates its arguments in a way that cannot be undone")
         except (NotImplementedError, RuntimeError) as error:
-            # RecursionError is one of these: a decomposition that leads back to the operator.
+            # RecursionError is also a RuntimeError: a decomposition that leads back to the operator.
             if not isinstance(error, NotImplementedError | RecursionError) and NEEDS_VALUES not in str(error):
                 raise
             raise _no_decomposition(call.operator, [call.operator], str(error).partition("\n")[0]) from error
@@ -162,21 +163,20 @@ def _trace_once(call: _Call, table: dict[Any, Callable[..., Any]]) -> GraphModul
 
 
 def _writing(module: GraphModule) -> list[OpOverload]:
-    """The operators of a graph that write into their arguments."""
+    """The operators of a graph that write to their arguments."""
     called = (node.target for node in module.graph.nodes)
     return [each for each in called if isinstance(each, OpOverload) and each._schema.is_mutable]
 
 
 class _Call:
-    """A call as a function of its tensors, which returns the values that the core expects.
-
-    Those are the new values of mutated arguments in the schema's order, then the results that are not such arguments.
+    """A call as a function of its tensors. It returns the values that the core expects: first the new values of
+    mutated arguments in the schema's order, then the other results.
     """
 
     def __init__(self, operator: OpOverload, values: list[Any]) -> None:
         self.operator = operator
         self.values = values
-        # What out= arguments hold is never read, so they are no inputs of the graph.
+        # The contents of out= arguments are never read, so they are not inputs of the graph.
         self.tensors = [
             tensor
             for argument, value in zip(operator._schema.arguments, values, strict=True)
@@ -197,7 +197,7 @@ class _Call:
         return cls(operator, values)
 
     def all_on_meta(self) -> _Call:
-        """The same call with its 0-d CPU tensors on meta too."""
+        """The same call with its 0-d CPU tensors as meta tensors."""
         return _Call(self.operator, [_map_tensors(lambda tensor: tensor.to("meta"), value) for value in self.values])
 
     def __call__(self, *tensors: torch.Tensor) -> list[torch.Tensor | None]:
@@ -217,7 +217,7 @@ class _Call:
         targets = [value for argument, value in zip(arguments, values, strict=True) if _is_written(argument)]
         flat = list(_flatten_results(results))
         mutated = list(flatten_tensors(targets))
-        # An in-place or out= form computes as the functional one does and then writes into what it was given.
+        # An in-place or out= form computes the functional form and then writes the result into its arguments.
         for position, target in enumerate(mutated):
             result = flat[position]
             if result is None:
@@ -245,7 +245,8 @@ class _Call:
 
 
 def functional_variant(operator: OpOverload) -> OpOverload | None:
-    """The operator itself if it mutates nothing, else the overload that computes the same as new tensors, if any."""
+    """The operator itself if it mutates nothing, else the overload that returns the same values as new tensors, if
+    any."""
     schema = operator._schema
     if not schema.is_mutable:
         return operator
@@ -263,7 +264,7 @@ def functional_variant(operator: OpOverload) -> OpOverload | None:
             not other.is_mutable
             and [(argument.name, str(argument.type)) for argument in other.arguments]
             == [(argument.name, str(argument.type)) for argument in kept]
-            # The results are the written arguments; anything else would leave us guessing which is which.
+            # The results must be the written arguments; otherwise they could not be matched.
             and len(other.returns) == written
             and all(_is_written(each) for each in schema.returns)
         ):
@@ -272,7 +273,7 @@ def functional_variant(operator: OpOverload) -> OpOverload | None:
 
 
 def _composite_kernel(operator: OpOverload) -> Callable[..., Any] | None:
-    """A kernel of PyTorch's own that is written in terms of other operators."""
+    """A kernel of PyTorch that is written with other operators."""
     for key in ("CompositeImplicitAutograd", "CompositeExplicitAutograd"):
         if torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), key):
             return functools.partial(operator._op_dk, getattr(torch._C.DispatchKey, key))
@@ -314,7 +315,8 @@ def _flatten_results(results: Any) -> Iterator[torch.Tensor | None]:
 
 
 def _on_meta(value: Any) -> Any:
-    """Tensors of the device as meta tensors of the same shape and layout; 0-d CPU tensors and all else stay."""
+    """Tensors of the device as meta tensors with the same shape and layout. 0-d CPU tensors and other values are
+    unchanged."""
     if isinstance(value, torch.Tensor):
         if value.device.type == "cpu" and value.dim() == 0:
             return value
@@ -322,7 +324,7 @@ def _on_meta(value: Any) -> Any:
     if isinstance(value, torch.device):
         return torch.device("meta")
     if isinstance(value, torch.Generator):
-        return None  # the core knows the generator; meta tensors have none
+        return None  # the core has the generator; meta tensors have none
     if isinstance(value, list | tuple):
         return [_on_meta(each) for each in value]
     return value

@@ -1,9 +1,9 @@
-"""Operators that need more than a row of the table.
+"""Operators that are not a single row of the table.
 
     decompositions/  functions of operators that have rows; each is traced once per signature, into one program
     attention/       the same for attention: layers.py (modules in evaluation), fused.py (flash and efficient
                      attention), blocks.py (flex attention), efficient.py (a kernel that returns numbers as well)
-    data_sized.py    kernels whose results have a size that only the data decide
+    data_sized.py    kernels whose results have a size that depends on data
     sparse/          kernels for sparse tensors
     registry.py      the decompositions by operator
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 
 def register() -> None:
-    """Registers the kernels that are written in Python, before those that the table gives: they take precedence."""
+    """Registers the kernels written in Python before those of the table: they take precedence."""
     from torchtpu.operators import data_sized
     from torchtpu.operators.attention import efficient
 

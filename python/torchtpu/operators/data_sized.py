@@ -1,7 +1,7 @@
-"""Operators with a result, or a tensor to write, whose length only the data know, where the table does not suffice.
+"""Operators with a result, or a tensor to write, whose size depends on data, and which the table cannot lower.
 
-The table lowers those with a bound (`nonzero` has at most as many rows as there are elements) into fresh results. Here
-are those without: one number is read from the device first, and operators of the table compute the rest.
+The table lowers operators with an upper bound (`nonzero` has at most as many rows as there are elements) and fresh
+results. These kernels are for the others: one number is read from the device first, and rows compute the rest.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _kernels: list[torch.library.Library] = []
 
 
 def register() -> None:
-    """Registers the kernels, before those that the table gives: they take precedence."""
+    """Registers the kernels before those of the table: they take precedence."""
     library = torch.library.Library("aten", "IMPL")
     library.impl("bincount", _bincount, "PrivateUse1")
     library.impl("repeat_interleave.Tensor", _repeat_interleave, "PrivateUse1")
@@ -27,7 +27,7 @@ def _bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if self.dim() != 1:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if self.is_floating_point() or self.is_complex() or self.dtype == torch.bool:
-        # PyTorch has no kernel for these on any device.
+        # PyTorch has no kernel for these dtypes on any device.
         raise NotImplementedError(f"bincount is not implemented for {self.dtype}")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
@@ -90,7 +90,7 @@ def _observe_and_round(
     per_row_fake_quant: bool = False,
     symmetric_quant: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    # An observer by channel gets the sizes of its tensors when it sees something first.
+    # The state tensors of an observer by channel are resized at its first observation.
     state = (running_min, running_max, scale, zero_point)
     if per_row_fake_quant and running_min.numel() == 0 and observer_on.item():
         for each, start in zip(state, (torch.inf, -torch.inf, 1, 0), strict=True):

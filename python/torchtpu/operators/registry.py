@@ -1,4 +1,4 @@
-"""Where the decompositions of this package are put down."""
+"""The registry of this package's decompositions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EXTRA: dict[Any, Callable[..., Any]] = {}
 
 
 def find(name: str) -> Any:
-    """The operator of a name such as "prims::rev" or "aten::empty.memory_format", if this torch has it."""
+    """The operator with a name such as "prims::rev" or "aten::empty.memory_format", if this torch has it."""
     namespace, _, rest = name.partition("::")
     packet_name, _, overload = rest.partition(".")
     packet = getattr(getattr(torch.ops, namespace), packet_name, None)
@@ -20,11 +20,11 @@ def find(name: str) -> Any:
 
 
 def register(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def put_down(function: Callable[..., Any]) -> Callable[..., Any]:
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
             operator = find(name)
             if operator is not None:
                 EXTRA[operator] = function
         return function
 
-    return put_down
+    return add

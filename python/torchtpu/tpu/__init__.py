@@ -1,4 +1,4 @@
-"""`torch.tpu`: the device's module, as users of `torch.cuda` expect it.
+"""`torch.tpu`: the device's module, with the functions that users of `torch.cuda` expect.
 
 torch.tpu.is_available(), torch.tpu.device_count(), torch.tpu.synchronize()
 torch.tpu.eager_mode = "fused"
@@ -138,11 +138,11 @@ __all__ = [
 
 
 class _TpuModule(ModuleType):
-    """What is read, or assigned, like a variable of the module but has to be asked for, or to take effect."""
+    """Attributes of the module that are computed, or take effect when assigned."""
 
     @property
     def _initialized(self) -> bool:
-        """Activation checkpointing looks here before it keeps the random state of the device."""
+        """Activation checkpointing reads this before it saves the random state of the device."""
         return is_initialized()
 
     @property
@@ -154,7 +154,7 @@ class _TpuModule(ModuleType):
 
     @property
     def eager_mode(self) -> EagerMode:
-        """The way operators run now: see EagerMode. Assign a mode or its name to change it."""
+        """The eager mode: see EagerMode. Assign a mode or its name to change it."""
         return get_eager_mode()
 
     @eager_mode.setter

@@ -1,4 +1,4 @@
-"""Which devices there are, and which one is current."""
+"""The number of devices, and the current device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _is_found = False
 def get_device_index(device: Device, optional: bool = True) -> int:
     """The index of a device given as a number, a string, a `torch.device` or None.
 
-    Without an index, or with None, the current device is meant; `optional=False` refuses that.
+    Without an index, or with None, this is the current device. With `optional=False` the index is required.
     """
     if isinstance(device, bool) or not isinstance(device, int | str | torch.device | None):
         raise TypeError(f"expected an int, a str or a torch.device, got {type(device).__name__}")
@@ -34,37 +34,38 @@ def get_device_index(device: Device, optional: bool = True) -> int:
 
 
 def is_available() -> bool:
-    """Whether a plugin can be found, so that tensors can be made on the device. Opens nothing and never raises."""
-    # Looking reads folders, and PyTorch asks a thousand times while it compiles a graph.
+    """Whether a plugin is installed, so that tensors can be created on the device. Opens no plugin and never
+    raises."""
+    # Cached: the search reads folders, and PyTorch calls this a thousand times while it compiles a graph.
     global _is_found
     _is_found = _is_found or _C.is_available()
     return _is_found
 
 
 def device_count() -> int:
-    """How many devices there are; 0 where there is no plugin."""
+    """The number of devices; 0 if there is no plugin."""
     return _C.device_count() if is_available() else 0
 
 
 def current_device() -> int:
-    """The index of the device that this thread uses by default."""
+    """The index of the current device of this thread."""
     return _C.current_device()
 
 
 def set_device(device: Device) -> None:
-    """Makes a device the current one of this thread; prefer `with torch.tpu.device(...)`."""
+    """Sets the current device of this thread. Prefer `with torch.tpu.device(...)`."""
     index = get_device_index(device)
     if index >= 0:
         _C.set_device(index)
 
 
 def synchronize(device: Device = None) -> None:
-    """Runs what is recorded and waits until all work queued on a device (the current one) is done."""
+    """Runs recorded calls and waits until all work queued on a device (by default the current one) is done."""
     _C.synchronize(get_device_index(device))
 
 
 def _exchange_device(device: int) -> int:
-    """Makes a device current and returns the one before; a negative index changes nothing and returns -1."""
+    """Sets the current device and returns the previous one. A negative index changes nothing and returns -1."""
     if device < 0:
         return -1
     previous = _C.current_device()
@@ -78,7 +79,7 @@ def _maybe_exchange_device(device: int) -> int:
 
 
 class device:
-    """Context manager that makes a device the current one; None or a negative index changes nothing."""
+    """Context manager that sets the current device. None or a negative index changes nothing."""
 
     def __init__(self, device: Device) -> None:
         self.idx = -1 if device is None else get_device_index(device)
@@ -92,7 +93,7 @@ class device:
 
 
 class device_of(device):
-    """Context manager that makes the device of a tensor or storage the current one, if it is on a tpu."""
+    """Context manager that sets the current device to that of a tensor or storage, if it is on a tpu."""
 
     def __init__(self, obj: Any) -> None:
         on_tpu = obj.device.type == "tpu"

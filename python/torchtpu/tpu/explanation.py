@@ -1,4 +1,4 @@
-"""`torch.tpu.explain`: what ran, what compiled, what waited, and why."""
+"""`torch.tpu.explain`: what ran, what was compiled, what waited, and why."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Any
 
 from torchtpu import _C
 
-# In the text: the most rows of a table, and the most operators that a row names.
+# The most rows of a table in the text, and the most operators named in a row.
 _ROWS = 12
 _NAMES = 4
-# How many of the last runs are searched for a rhythm, and the longest round.
+# The number of last runs in which a repeated sequence is searched, and its longest period.
 _RUNS = 2000
 
 
 @contextmanager
 def explain() -> Iterator[Explanation]:
-    """Writes down what runs within the block, and why::
+    """Records what runs in the block, and why::
 
         with torch.tpu.explain() as explanation:
             train(steps=5)
         print(explanation)
 
-    The explanation is there when the block has ended, which waits for the device. Programs are the same as without;
-    each call of an operator costs a few microseconds more. Does not nest: RuntimeError.
+    The end of the block waits for the device and fills the explanation. Programs are the same as without it; each
+    operator call costs a few microseconds more. Blocks do not nest: RuntimeError.
     """
     explanation = Explanation()
     _C.begin_explaining()
@@ -40,18 +40,18 @@ def explain() -> Iterator[Explanation]:
 class Explanation:
     """What happened in a block of `torch.tpu.explain`: to print, or to save as JSON or for Perfetto.
 
-    Times are in seconds, moments counted from the beginning of the block.
+    Times are in seconds. Moments are relative to the start of the block.
 
     - `programs`: a dict for each program that ran, in the order of their first runs: "operators", a list of
       (name, "file:line"), and the numbers of its "inputs" and "results".
-    - `runs`: for each run the number of its "program", the "device", the "reason" for it and the "line" that made it
-      run; and when it was "flushed" (the host began with it), "queued" (the host went on), "launched" (which is later
-      where it waited for its program to be compiled) and "done". The last two are None of what failed.
-    - `compiles`: for each program that was not in memory its number as "program", "at", what "compiling", "loading"
-      from the cache's folder and "waiting" for another process took, the "line", and "why", a list. Threads compile
-      beside each other, and beside the host.
-    - `waits`: for each time that the host waited for a device "at", "until", "reason" and "line".
-    - `elapsed`; `calls`, how many operators were called, and `recording`, what that took without running them.
+    - `runs`: for each run the number of its "program", the "device", the "reason" and the "line" that caused it; and
+      when it was "flushed" (the host began), "queued" (the host continued), "launched" (later, if it waited for a
+      compile) and "done". The last two are None if it failed.
+    - `compiles`: for each program that was not in memory its number as "program", "at", the times of "compiling",
+      "loading" from the cache's folder and "waiting" for another process, the "line", and "why", a list. Threads
+      compile in parallel with each other and with the host.
+    - `waits`: for each wait of the host for a device "at", "until", "reason" and "line".
+    - `elapsed`; `calls`, the number of operator calls, and `recording`, the time to record them without running them.
     """
 
     def __init__(self) -> None:
@@ -74,16 +74,16 @@ class Explanation:
 
     @property
     def waiting(self) -> float:
-        """Seconds in which the host waited for a device."""
+        """Seconds that the host waited for a device."""
         return float(sum(each["until"] - each["at"] for each in self.waits))
 
     @property
     def executing(self) -> float:
-        """Seconds in which devices were busy, as the host saw it."""
+        """Seconds that devices were busy, as observed by the host."""
         return float(sum(until - start for start, until in self._spans()))
 
     def _spans(self) -> list[tuple[float, float]]:
-        """The beginning and the end of each run: a device runs one program at a time."""
+        """The start and end of each run. A device runs one program at a time."""
         ends: dict[int, float] = defaultdict(float)
         spans = []
         for run in self.runs:
@@ -94,7 +94,7 @@ class Explanation:
         return spans
 
     def rhythm(self) -> tuple[list[int], int]:
-        """The programs that ran over and over in one order, and how many times: ([], 0) if none did.
+        """The programs that ran repeatedly in the same order, and the number of repetitions; ([], 0) if there are none.
 
         A training loop that has settled runs the same few programs in each step.
         """
@@ -115,7 +115,7 @@ class Explanation:
         return best[1], best[2]
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, in values that JSON knows."""
+        """Everything as JSON values."""
         programs, rounds = self.rhythm()
         return vars(self) | {
             "compiling": self.compiling,
@@ -129,9 +129,9 @@ class Explanation:
         Path(path).write_text(json.dumps(self.as_dict(), indent=1))
 
     def save_chrome_trace(self, path: str | Path) -> None:
-        """Writes a trace that https://ui.perfetto.dev and chrome://tracing open.
+        """Writes a trace for https://ui.perfetto.dev and chrome://tracing.
 
-        It has a row for the host, one for each device, and one for each thread that compiled.
+        It has a row for the host, one for each device, and one for each compiling thread.
         """
         Path(path).write_text(json.dumps({"traceEvents": list(self._trace()), "displayTimeUnit": "ms"}))
 
@@ -160,7 +160,7 @@ class Explanation:
             yield span(0, f"wait: {wait['reason']}", wait["at"], wait["until"], line=wait["line"])
 
     def _lanes(self) -> list[int]:
-        """For each compile the first lane that is free then: as many lanes as there were compiles at one time."""
+        """For each compile the first free lane. There are as many lanes as concurrent compiles."""
         ends: list[float] = []
         lanes = [0] * len(self.compiles)
         for index in sorted(range(len(lanes)), key=lambda index: float(self.compiles[index]["at"])):
@@ -238,7 +238,7 @@ class Explanation:
 
 
 def _making(compile: dict[str, Any]) -> float:
-    """What it took to have a program."""
+    """The time it took to get a program."""
     return float(compile["compiling"] + compile["loading"] + compile["waiting"])
 
 

@@ -1,4 +1,4 @@
-"""The plugin is opened at the first use of the device, and what was asked for before then is done at that moment."""
+"""Opens the plugin at the first use of the device, and then runs the calls that were queued before."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_initialized() -> bool:
 
 
 def _is_in_bad_fork() -> bool:
-    """Whether this process was forked from one that had already opened the plugin, which cannot be used here."""
+    """Whether this process was forked from a process that had opened the plugin, which cannot be used here."""
     return _C.in_bad_fork()
 
 
@@ -28,7 +28,7 @@ def init() -> None:
 
 
 def _lazy_init() -> None:
-    """Called by PyTorch before it first makes a tensor on the device."""
+    """PyTorch calls this before it first creates a tensor on the device."""
     global _ready
     if _C.in_bad_fork():
         raise RuntimeError(
@@ -41,7 +41,7 @@ def _lazy_init() -> None:
         if _ready:
             return
         _C.device_count()
-        # A queued call may itself come back here, so it must find the queue empty and the plugin open.
+        # A queued call may call this again, so it must find the queue empty and the plugin open.
         _ready = True
         calls, _queued[:] = list(_queued), []
         for call in calls:
@@ -49,7 +49,7 @@ def _lazy_init() -> None:
 
 
 def _lazy_call(call: Callable[[], None]) -> None:
-    """Runs `call` now if the plugin is open, else as soon as it is."""
+    """Runs `call` now if the plugin is open, else when it is opened."""
     with _lock:
         if not _ready and not _C.is_initialized():
             _queued.append(call)

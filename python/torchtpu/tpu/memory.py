@@ -1,7 +1,7 @@
-"""What the device's memory holds.
+"""Memory use of the device.
 
-The core counts the storages that hold a value. The plugin owns the allocator behind them and tells nothing about it, so
-what is "reserved" here is what is allocated, and there are no segments and no splits.
+The core counts the storages that have a value. The plugin owns the allocator and does not report on it, so
+"reserved" bytes equal the allocated ones, and there are no segments and no splits.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def max_memory_allocated(device: Device = None) -> int:
 
 
 def memory_reserved(device: Device = None) -> int:
-    """The same as `memory_allocated`: the plugin does not tell what it holds beyond that."""
+    """The same as `memory_allocated`: the plugin does not report other reserved memory."""
     return memory_allocated(device)
 
 
@@ -44,19 +44,19 @@ def max_memory_reserved(device: Device = None) -> int:
 
 
 def mem_get_info(device: Device = None) -> tuple[int, int]:
-    """Bytes free and bytes in total on a device."""
+    """Free and total bytes on a device."""
     stats = _C.memory_stats(get_device_index(device))
     return stats["free"], stats["total"]
 
 
 def reset_peak_memory_stats(device: Device = None) -> None:
-    """Starts the peak figures anew from what is live now."""
+    """Resets the peak figures to the current values."""
     if is_initialized():
         _C.reset_peak_memory_stats(get_device_index(device))
 
 
 def empty_cache() -> None:
-    """Gives memory that is kept for reuse back to the device."""
+    """Frees memory that is kept for reuse."""
     if is_initialized():
         _C.empty_cache()
 
@@ -76,14 +76,14 @@ def memory_stats(device: Device = None) -> dict[str, int]:
         flat.update({f"{family}.all.{statistic}": value for statistic, value in in_bytes.items()})
     for family in ("active", "allocation"):
         flat.update({f"{family}.all.{statistic}": value for statistic, value in in_storages.items()})
-    # Nothing is ever retried after flushing a cache: the allocator is the plugin's.
+    # Allocations are never retried after a cache flush: the allocator is the plugin's.
     flat["num_alloc_retries"] = 0
     flat["num_ooms"] = stats["out_of_memory"]
     return dict(sorted(flat.items()))
 
 
 def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
-    """The figures as a table to print; `abbreviated` leaves the totals out."""
+    """The figures as a table to print. `abbreviated` omits the totals."""
     index = get_device_index(device)
     stats = _stats(index)
     columns = ["", "now", "peak"] + ([] if abbreviated else ["allocated in total", "freed in total"])
@@ -114,5 +114,5 @@ def _size(count: float) -> str:
 
 
 def _stats(device: Device) -> dict[str, int]:
-    """The core's figures; zeros while nothing has used the device, which asking must not open."""
+    """The core's figures; zeros if the device was not used yet. Does not open the plugin."""
     return _C.memory_stats(get_device_index(device)) if is_initialized() else dict.fromkeys(FIGURES, 0)

@@ -1,4 +1,4 @@
-"""The ways in which eager operators run: one at a time with a wait, one at a time without, or fused."""
+"""The eager modes: operators run one by one with a wait, one by one without, or fused."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ class EagerMode(enum.Enum):
     """When a recorded operator runs. The numbers are the same in each, up to the order of additions."""
 
     DEBUG = 0
-    """Each operator runs at once and is waited for, so an error appears at the line that caused it."""
+    """Each operator runs at once, and the call waits for it, so an error is raised at the line that caused it."""
     STRICT = 1
-    """Each operator runs at once and is not waited for. The default."""
+    """Each operator runs at once, and the call does not wait. The default."""
     FUSED = 2
-    """Operators are recorded and run in fused chunks: at a read, at `synchronize`, or when a chunk has grown large."""
+    """Operators are recorded and run in fused chunks: at a read, at `synchronize`, or when a chunk is large."""
 
-    # The names that Google's torch_tpu uses, so that scripts written for it keep working.
+    # The names in Google's torch_tpu, so that scripts written for it work.
     DEFER_NEVER_AND_LAUNCH_BLOCKING = 0
     DEFER_NEVER = 1
     DEFER_AND_FUSE = 2
 
     @classmethod
     def of(cls, mode: EagerMode | str) -> EagerMode:
-        """The mode itself, or the one of that name ("debug", "strict", "fused" or a member's name)."""
+        """The mode itself, or the mode with this name ("debug", "strict", "fused" or a member's name)."""
         if isinstance(mode, EagerMode):
             return mode
         if isinstance(mode, str) and mode.upper() in cls.__members__:
@@ -34,10 +34,10 @@ class EagerMode(enum.Enum):
 
 
 class set_eager_mode:
-    """Sets the mode, at once; as a context manager, puts the previous one back at the end.
+    """Sets the mode at once. As a context manager, restores the previous mode at the end.
 
-    `check_finite=True`, with "debug" only, looks for NaN and Inf in every result and raises at the first, naming the
-    operator and the line.
+    `check_finite=True`, with "debug" only, checks every result for NaN and Inf, and raises an error with the
+    operator and the line for the first.
     """
 
     def __init__(self, mode: EagerMode | str, check_finite: bool = False) -> None:
@@ -65,5 +65,5 @@ class set_eager_mode:
 
 
 def get_eager_mode() -> EagerMode:
-    """The mode that is set now; `torch.tpu.eager_mode` is the same."""
+    """The current mode, the same as `torch.tpu.eager_mode`."""
     return EagerMode(_C.get_eager_mode())

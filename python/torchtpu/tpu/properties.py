@@ -1,4 +1,4 @@
-"""What a device is and what it can do."""
+"""Properties of a device."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from torchtpu.tpu.devices import Device, get_device_index
 
 @dataclasses.dataclass(frozen=True)
 class DeviceProperties:
-    """What the plugin tells about a device."""
+    """The properties of a device, from the plugin."""
 
     name: str
     total_memory: int
     multi_processor_count: int
     attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Whatever else the plugin says, under its own names."""
+    """The plugin's other attributes, under its own names."""
 
 
 def get_device_properties(device: Device = None) -> DeviceProperties:
-    """Name, memory and core count of a device, and whatever else the plugin tells."""
+    """Name, memory, core count and other attributes of a device."""
     rest = dict(_C.device_properties(get_device_index(device)))
     return DeviceProperties(
         name=rest.pop("name"),

@@ -14,7 +14,7 @@ from torchtpu.tpu.lazy import _lazy_call, _lazy_init
 
 
 class _DefaultGenerators(Sequence[torch.Generator]):
-    """The generator of each device; looking at it opens the plugin."""
+    """The generator of each device. Accessing one opens the plugin."""
 
     def __len__(self) -> int:
         return device_count()
@@ -37,14 +37,16 @@ default_generators = _DefaultGenerators()
 
 
 def manual_seed(seed: int) -> None:
-    """Seeds the current device's generator. Opens nothing: before the first use of the device, it is kept for then."""
+    """Seeds the current device's generator. Does not open the plugin: before the first use of the device, the seed
+    is kept."""
     seed = int(seed)
     device = _C.current_device()
     _lazy_call(lambda: _seed(device, seed))
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seeds every device's generator. Opens nothing: before the first use of the device, it is kept for then."""
+    """Seeds every device's generator. Does not open the plugin: before the first use of the device, the seed is
+    kept."""
     seed = int(seed)
 
     def seed_every_device() -> None:
@@ -55,12 +57,12 @@ def manual_seed_all(seed: int) -> None:
 
 
 def seed() -> int:
-    """Seeds the current device's generator with a number of the operating system's choice and returns that."""
+    """Seeds the current device's generator with a number from the operating system and returns it."""
     return default_generators[_C.current_device()].seed()
 
 
 def seed_all() -> int:
-    """Seeds every device's generator with the same number of the operating system's choice and returns that."""
+    """Seeds every device's generator with the same number from the operating system and returns it."""
     value = seed()
     manual_seed_all(value)
     return value
@@ -82,19 +84,19 @@ def get_rng_state_all() -> list[torch.Tensor]:
 
 
 def set_rng_state(new_state: torch.Tensor, device: Device = "tpu") -> None:
-    """Puts a device's generator into a state that `get_rng_state` returned."""
+    """Sets a device's generator to a state from `get_rng_state`."""
     default_generators[get_device_index(device)].set_state(new_state)
 
 
 def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
-    """Puts every device's generator into a state that `get_rng_state_all` returned."""
+    """Sets every device's generator to a state from `get_rng_state_all`."""
     for device, state in enumerate(new_states):
         set_rng_state(state, device)
 
 
 @contextlib.contextmanager
 def fork_rng(devices: Iterable[Device] | None = None, enabled: bool = True) -> Iterator[None]:
-    """Puts the random state of the CPU and of the devices (all of them) back when the block ends."""
+    """Restores the random state of the CPU and of the devices (by default all) at the end of the block."""
     if not enabled:
         yield
         return

@@ -12,23 +12,26 @@ _densified: Counter[str] = Counter()
 
 
 def cache_stats() -> dict[str, Any]:
-    """Where programs came from: "requests" were asked for, "hits" found in this process, "disk_hits" loaded from
-    the cache folder, and "compiles" compiled, after "waits" for other processes that were compiling the same.
-    "improved" counts programs that were compiled once more, with full effort, because they were used much.
+    """Where programs came from: "requests" is the number requested, "hits" were found in this process, "disk_hits"
+    loaded from the cache folder, and "compiles" compiled. "waits" counts waits for other processes that compiled
+    the same program. "improved" counts programs that were compiled again with full effort, because they were used
+    much.
 
-    "load_seconds", "compile_seconds" and "wait_seconds" are what that took. "evictions" counts what had to leave
-    memory, "disk_evictions" what this process's writing made leave the folder.
+    "load_seconds", "compile_seconds" and "wait_seconds" are the times taken. "evictions" counts programs and
+    lowered calls evicted from memory, "disk_evictions" programs evicted from the folder when this process wrote
+    others.
     """
     return dict(_C.cache_stats())
 
 
 def op_stats() -> dict[str, Any]:
-    """Operators run, and those that had no row of their own.
+    """Counts of operator calls, and of those without a row.
 
-    Keys: "operators", a count; "decomposed" and "fallen_back", counts by operator name; "padded" and "unpadded", how
-    many tensors the host brought into and out of the form that compiled graphs with bounded sizes take; "densified",
-    counts by name of the operators on sparse tensors that were computed with dense ones; "routed" and "not_routed",
-    counts of operators that a library's kernel computes on a TPU, the latter with the reason why it did not.
+    Keys: "operators", a count; "decomposed" and "fallen_back", counts by operator name; "padded" and "unpadded",
+    the numbers of tensors that the host padded for compiled graphs with bounded sizes, or unpadded; "densified",
+    counts by name of operators on sparse tensors that were computed with dense tensors; "routed" and "not_routed",
+    counts of operators that a library's kernel can compute on a TPU: those that it computed, and those that it did
+    not, with the reason.
     """
     routing = sys.modules.get("torchtpu.kernels.routing")
     routed, not_routed = ({}, {}) if routing is None else (dict(routing.routed), dict(routing.not_routed))
@@ -36,7 +39,7 @@ def op_stats() -> dict[str, Any]:
 
 
 def count_densified(operator: str) -> None:
-    """Counts one call of an operator that makes a sparse tensor dense to compute with it."""
+    """Counts one call of an operator that converts a sparse tensor to a dense one to compute with it."""
     _densified[operator] += 1
 
 

@@ -1,8 +1,8 @@
 """Streams and events.
 
-A device has one queue, and it runs in order: every stream of a device is that queue under another name. Work on two
-streams is therefore never out of order, and never at the same time; waiting for another stream costs nothing and
-changes nothing. Events are real: they tell when the work queued before them was done.
+A device has one queue, which runs in order. All streams of a device are names for this queue. Work on two streams is
+never out of order and never concurrent; waiting for another stream costs nothing. Events are real: they tell when the
+work queued before them was done.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torchtpu.tpu.devices import device as device_context
 
 
 class Stream(torch.Stream):
-    """A name for the device's one in-order queue."""
+    """A name for the device's in-order queue."""
 
     def __new__(cls, device: Device = None, priority: int = 0, **identity: int) -> Stream:
         if identity:  # stream_id, device_index and device_type of an existing stream
@@ -25,17 +25,17 @@ class Stream(torch.Stream):
 
 
 class _EventType(type):
-    """Lets every event of a tpu device count as a `torch.tpu.Event`."""
+    """Makes every event of a tpu device an instance of `torch.tpu.Event`."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, torch.Event) and instance.device.type == "tpu"
 
 
 class Event(metaclass=_EventType):
-    """The moment at which the work queued so far is done: a `torch.Event` of a tpu device.
+    """Marks when the work queued so far is done: a `torch.Event` of a tpu device.
 
-    With `enable_timing`, `elapsed_time` gives the milliseconds between two events: time on the device where the plugin
-    tells it, else between the moments at which the work was seen to be done.
+    With `enable_timing`, `elapsed_time` gives the milliseconds between two events: time on the device if the
+    plugin provides it, else between the moments at which the work was found done.
     """
 
     def __new__(  # type: ignore[misc]
@@ -54,7 +54,7 @@ class Event(metaclass=_EventType):
 
 
 class StreamContext:
-    """Makes a stream the current one of its device, and its device the current one; None changes nothing."""
+    """Context manager that sets the current stream of its device, and the current device. None changes nothing."""
 
     def __init__(self, stream: torch.Stream | None) -> None:
         self.stream = stream
@@ -75,24 +75,24 @@ class StreamContext:
 
 
 def stream(stream: torch.Stream | None) -> StreamContext:
-    """Context manager that makes a stream the current one."""
+    """Context manager that sets the current stream."""
     return StreamContext(stream)
 
 
 def current_stream(device: Device = None) -> Stream:
-    """The stream that work on a device (the current one) goes to now."""
+    """The current stream of a device (by default the current device)."""
     return _as_ours(torch.accelerator.current_stream(get_device_index(device)))
 
 
 def default_stream(device: Device = None) -> Stream:
-    """The stream that work goes to unless another was chosen."""
+    """The stream that is used unless another one is set."""
     index = get_device_index(device)
     now = torch.accelerator.current_stream(index)
     return Stream(stream_id=0, device_index=index, device_type=now.device_type)
 
 
 def set_stream(stream: torch.Stream | None) -> None:
-    """Makes a stream the current one; prefer `with torch.tpu.stream(...)`."""
+    """Sets the current stream. Prefer `with torch.tpu.stream(...)`."""
     if stream is not None:
         torch.accelerator.set_stream(stream)
 

@@ -1,4 +1,4 @@
-"""`torch.tpu.stablehlo`: what a call becomes."""
+"""`torch.tpu.stablehlo`: the program of a call."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Any, Literal
 def stablehlo(
     function: Callable[..., Any], *args: Any, target: Literal["cpu", "tpu"] | None = None, **kwargs: Any
 ) -> str:
-    """The StableHLO text of the program that `torch.compile(function)(*args, **kwargs)` runs, which is not run::
+    """The StableHLO text of the program that `torch.compile(function)(*args, **kwargs)` runs; it is not run::
 
         x = torch.ones(8, 8, device="tpu")
         print(torch.tpu.stablehlo(lambda x: (x @ x).relu(), x))
         print(torch.tpu.stablehlo(model, x, target="tpu"))
 
-    `function` is a function or a module; some tensor that it takes or holds is on "tpu". It is traced: no argument and
-    no parameter changes, and nothing runs on the device.
+    `function` is a function or a module. At least one tensor that it takes or holds must be on "tpu". The call is
+    traced: no argument and no parameter changes, and nothing runs on the device.
 
-    `target` says whose compiler the text is for, "cpu" or "tpu"; without it, that of the device. They differ where one
-    of them does not take an operation, or makes a slow program of it.
+    `target` is the compiler that the text is for, "cpu" or "tpu"; by default, the device's. The texts differ if one
+    of the compilers does not support an operation, or makes a slow program of it.
 
-    `@main` takes the tensors that the call takes, parameters and buffers among them, dense and in row-major order, and
-    behind them, where random numbers are drawn, the state of the generator. It returns the new values of tensors that
-    are written, then the results, with what gradients need if there are to be any, and then a number for each check of
-    the data, such as that of an index.
+    `@main` takes the tensors that the call takes, including parameters and buffers, dense and row-major, and then the
+    state of the generator, if random numbers are drawn. It returns the new values of tensors that are written, then
+    the results, with the values saved for gradients if there are any, and then a number for each check of the data,
+    such as an index check.
 
     ValueError: no tensor is on "tpu", the call computes nothing, or there is no such target. RuntimeError: the call
-    cannot be traced, or is not one program, as where a branch depends on the data; the message says where.
-    NotImplementedError names what the target does not have.
+    cannot be traced, or is not one program, for example because a branch depends on data; the message says where.
+    NotImplementedError names what the target does not support.
     """
     if not callable(function):
         raise TypeError(f"stablehlo() takes a function or a module, not {type(function).__name__}")

@@ -1,1 +1,1 @@
-"""Attention: the forms that no single row of the table computes."""
+"""Attention operators that are not a single row."""

@@ -1,8 +1,8 @@
-"""Flex attention block by block: only the blocks that the block mask names are computed, and the scores of one of them
-for each block of queries (or keys) are all that is in memory at a time.
+"""Flex attention by blocks. Only the blocks of the block mask are computed. For each block of queries (or keys),
+only one block of scores is in memory at a time.
 
-The softmax is made up on the way, as FlashAttention does (https://arxiv.org/abs/2205.14135). All blocks of queries take
-their steps together, so there are as many steps as the longest row of the block mask has blocks.
+The softmax is computed incrementally, as in FlashAttention (https://arxiv.org/abs/2205.14135). All blocks of
+queries step together, so the number of steps is the largest number of blocks in a row of the block mask.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
-# With fewer blocks of keys than this, the whole matrix of scores can be faster: it is for causal masks of four blocks.
+# With fewer blocks of keys, the whole matrix of scores can be faster; for causal masks of four blocks it is.
 FEWEST_BLOCKS = 8
 
 Tensors = tuple[Tensor, ...]
 
 
 class _Blocks(NamedTuple):
-    """For each block along one side, those along the other side that it is to see."""
+    """For each block along one side, the blocks along the other side that it attends to."""
 
     counts: Tensor  # [B, H, n]
     indices: Tensor  # [B, H, n, m]
@@ -36,11 +36,11 @@ class _Blocks(NamedTuple):
         return _Blocks(counts, indices, full_counts, full_indices)
 
     def steps(self) -> Tensor:
-        """How many there are at most."""
+        """The largest number of steps."""
         return (self.counts + self.full_counts).max()
 
     def at(self, step: Tensor) -> tuple[Tensor, Tensor]:
-        """The block that each sees in a step, and whether there is one."""
+        """The block of each row in a step, and whether there is one."""
         last = self.indices.shape[-1] - 1
         partial, full = (
             indices.gather(-1, place.clamp(0, last).long()[..., None])[..., 0]
@@ -54,7 +54,7 @@ class _Blocks(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """What goes by blocks along the queries, or along the keys."""
+    """A dimension that is split into blocks: the queries or the keys."""
 
     length: int
     size: int
@@ -73,12 +73,12 @@ class _Side(NamedTuple):
         return x.flatten(2, 3)[:, :, : self.length]
 
     def places(self, index: Tensor) -> Tensor:
-        """Of the elements of blocks: [..., size]."""
+        """The positions of the elements of blocks: [..., size]."""
         return index[..., None] * self.size + torch.arange(self.size, dtype=torch.int32, device=index.device)
 
 
 class _Problem(NamedTuple):
-    """The sizes, and what becomes of a score."""
+    """The sizes, and the functions that modify a score."""
 
     batch: int
     heads: int
@@ -103,7 +103,7 @@ class _Problem(NamedTuple):
         return x[batch, heads, index]
 
     def columns_of(self, x: Tensor, index: Tensor) -> Tensor:
-        """The blocks of keys at `index`, which groups of heads share."""
+        """The blocks of keys at `index`. Heads of a group share them."""
         batch, heads = self._axes(index.device)
         return x[batch if self.key_batch > 1 else torch.zeros_like(batch), heads // self.groups, index]
 
@@ -113,7 +113,7 @@ class _Problem(NamedTuple):
     def modified(
         self, scores: Tensor, rows: Tensor, columns: Tensor, active: Tensor, buffers: Tensors, mask_buffers: Tensors
     ) -> Tensor:
-        """Scores [B, H, n, queries, keys] as the softmax takes them; `rows` and `columns` are [B, H, n, size]."""
+        """Scores [B, H, n, queries, keys] for the softmax; `rows` and `columns` are [B, H, n, size]."""
         places = self.places(rows, columns)
         kept = _over_blocks(self.mask_mod, 0, len(mask_buffers))(*places, *mask_buffers)
         kept = kept & active[..., None, None] & (columns < self.keys.length)[..., None, :]
@@ -121,7 +121,7 @@ class _Problem(NamedTuple):
         return torch.where(kept, changed.to(self.dtype), -math.inf)
 
     def places(self, rows: Tensor, columns: Tensor) -> Tensors:
-        """The four numbers that score and mask functions take, in int32 as PyTorch's kernels give them. None is out of
+        """The four indices that score and mask functions take, as int32 like in PyTorch's kernels. All are in
         range.
         """
         batch, heads = (torch.arange(size, dtype=torch.int32, device=rows.device) for size in (self.batch, self.heads))
@@ -129,9 +129,9 @@ class _Problem(NamedTuple):
 
 
 def _over_blocks(function: Callable[..., Any], scores: int, buffers: int, joint: bool = False) -> Callable[..., Any]:
-    """A score or mask function of single elements, for [B, H, n, queries, keys]."""
+    """Maps a score or mask function of single elements to [B, H, n, queries, keys]."""
     mapped = function
-    # Each axis by which of batch, head, row and column change along it, from the last to the first.
+    # For each axis, from the last to the first: which of batch, head, row and column change along it.
     for along in ((None, None, None, 0), (None, None, 0, None), (None, None, 0, 0), (None, 0, 0, 0), (0, None, 0, 0)):
         in_dims = (*(0,) * scores, *along, *(0,) * joint, *(None,) * buffers)
         out_dims: Any = [0, *[None] * (4 + buffers)] if joint else 0
@@ -140,7 +140,7 @@ def _over_blocks(function: Callable[..., Any], scores: int, buffers: int, joint:
 
 
 def _loop(steps: Tensor, body: Callable[..., Tensors], carried: Tensors, given: Tensors) -> Tensors:
-    """Takes `body` from (step, carried..., given...) to the next carried until all steps are done."""
+    """Applies `body` (step, carried..., given...) -> carried until all steps are done."""
 
     def goes_on(step: Tensor, steps: Tensor, *_: Tensor) -> Tensor:
         return step < steps
@@ -181,7 +181,8 @@ def forward(
     score_mod_other_buffers: Tensors = (),
     mask_mod_other_buffers: Tensors = (),
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`torch.ops.higher_order.flex_attention`: the result, and the logsumexp and maximum of the scores in base two."""
+    """`torch.ops.higher_order.flex_attention`: the result, and the logsumexp and maximum of the scores in base
+    two."""
     p = _problem(query, key, score_mod, block_mask, scale)
     blocks = _Blocks.of(*block_mask[2:6])
     queries, keys, values = p.queries.split(query), p.keys.split(key), p.keys.split(value)
@@ -224,7 +225,7 @@ def backward(
     score_mod_other_buffers: Tensors = (),
     mask_mod_other_buffers: Tensors = (),
 ) -> tuple[Tensor, Tensor, Tensor, tuple[None, ...]]:
-    """`torch.ops.higher_order.flex_attention_backward`, where no buffer of the score function has a gradient."""
+    """`torch.ops.higher_order.flex_attention_backward`, if no buffer of the score function has a gradient."""
     p = _problem(query, key, fw_graph, block_mask, scale)
     buffers = len(score_mod_other_buffers)
     others = (*score_mod_other_buffers, *mask_mod_other_buffers)
@@ -234,7 +235,7 @@ def backward(
     offsets = (out.to(p.dtype) * grad_out.to(p.dtype)).sum(-1)
     if grad_logsumexp is not None:
         offsets = offsets - grad_logsumexp / math.log(2)
-    # Rows that see nothing have no weights: their logsumexp is minus infinity.
+    # Rows without keys have no weights: their logsumexp is minus infinity.
     natural = torch.where(torch.isinf(logsumexp), math.inf, logsumexp * math.log(2))
     of_rows = (queries, grads, p.queries.split(natural, math.inf), p.queries.split(offsets))
     of_columns = (keys, values)
@@ -274,7 +275,7 @@ def backward(
         return query.new_zeros((p.batch, p.heads, side.blocks, side.size, width), dtype=p.dtype)
 
     def shared(x: Tensor, like: Tensor) -> Tensor:
-        """The gradients of keys: heads of a group, and batches, add up."""
+        """Sums the gradients of keys over the heads of a group and over batches."""
         x = p.keys.joined(x).unflatten(1, (-1, p.groups)).sum(2)
         return (x if p.key_batch == p.batch else x.sum(0, keepdim=True)).to(like.dtype)
 
@@ -292,7 +293,7 @@ def backward(
 
 
 def form_of(name: str, args: tuple[Any, ...]) -> Callable[..., Any] | None:
-    """What computes a call by blocks, if that pays."""
+    """The function that computes a call by blocks, if that is faster."""
     block_mask = args[4] if name == "flex_attention" else args[9]
     if block_mask[3].shape[-1] < FEWEST_BLOCKS:
         return None

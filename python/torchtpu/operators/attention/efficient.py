@@ -1,4 +1,4 @@
-"""Operators that return numbers beside tensors: an operator of our own computes the tensors."""
+"""Operators that return numbers besides tensors. An operator of our own computes the tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _libraries: list[torch.library.Library] = []
 
 
 def register() -> None:
-    """Registers the kernels, before those that the table gives: they take precedence."""
+    """Registers the kernels before those of the table: they take precedence."""
     own = torch.library.Library("torchtpu", "FRAGMENT")
     own.define(_OWN, tags=(torch.Tag.nondeterministic_seeded,))
     library = torch.library.Library("aten", "IMPL")

@@ -1,13 +1,13 @@
-"""The attention kernels that PyTorch has for GPUs only, of dense batches and of sequences packed one behind another.
+"""The attention kernels that PyTorch only has for GPUs, for dense batches and for packed sequences.
 
-Notation: b = batch, i = query position, j = key position, h = head. A head attends with
+Notation: b = batch, i = query position, j = key position, h = head, g = gradient. A head attends with
 
-    scores[b, h, i, j]  = query[b, h, i] · key[b, h, j] * scale + bias[b, h, i, j], or -inf where i does not see j
+    scores[b, h, i, j]  = query[b, h, i] · key[b, h, j] * scale + bias[b, h, i, j], or -inf if i does not attend to j
     weights[b, h, i, j] = softmax over j of scores[b, h, i, j]
     output[b, h, i]     = sum over j of weights[b, h, i, j] * value[b, h, j]
 
-Packed sequences are padded to the longest one first: `starts[b]` is where sequence b begins, and `starts[-1]` is where
-the last one ends.
+Packed sequences are padded to the longest one first: `starts[b]` is the start of sequence b, and `starts[-1]` is the
+end of the last one.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from torch import Tensor
 
 from torchtpu.operators.registry import register
 
-# What a seed and a position are mixed with (SplitMix64), as signed numbers.
+# The constants that mix a seed and a position (SplitMix64), as signed numbers.
 _GOLDEN = 0x9E3779B97F4A7C15 - 2**64
 _MIXERS = ((30, 0xBF58476D1CE4E5B9 - 2**64), (27, 0x94D049BB133111EB - 2**64))
 
 
 @dataclasses.dataclass(frozen=True)
 class _Sequences:
-    """The sequences of one side, (batch, position, head, width), or (token, head, width) where they are packed."""
+    """The sequences of one side: [batch, position, head, width], or packed [token, head, width]."""
 
     starts: Tensor | None
     size: int
-    """The longest of them."""
+    """The length of the longest sequence."""
 
     def pad(self, x: Tensor) -> Tensor:
-        """As (batch, head, position, width)."""
+        """As [batch, head, position, width]."""
         if self.starts is not None:
             rows = self.starts[:-1, None] + torch.arange(self.size, device=x.device)
             x = x[rows.clamp(0, max(x.shape[0] - 1, 0))]
         return x.transpose(1, 2)
 
     def pack(self, padded: Tensor, tokens: int) -> Tensor:
-        """The inverse. Tokens of no sequence are zero."""
+        """The inverse of `pad`. Tokens that belong to no sequence are zero."""
         padded = padded.transpose(1, 2)
         if self.starts is None:
             return padded
@@ -52,7 +52,7 @@ class _Sequences:
         return torch.where(is_real[:, None, None], padded[batch, position], 0)
 
     def lengths(self, like: Tensor) -> Tensor:
-        """As (batch or 1, 1, 1, 1)."""
+        """As [batch or 1, 1, 1, 1]."""
         if self.starts is None:
             return torch.full((1, 1, 1, 1), self.size, device=like.device)
         return self.starts.diff()[:, None, None, None]
@@ -60,12 +60,14 @@ class _Sequences:
 
 @dataclasses.dataclass(frozen=True)
 class _Visible:
-    """Which keys a query sees: those from `left` before its own place to `right` behind it. None is no limit."""
+    """The keys that a query attends to: from `left` positions before its own to `right` after it. None is no
+    limit."""
 
     left: int | None
     right: int | None
     ends_meet: bool
-    """Whether the last query stands at the last key. Otherwise the first one stands at the first key."""
+    """Whether the last query is aligned with the last key; otherwise the first query is aligned with the first
+    key."""
 
 
 @dataclasses.dataclass
@@ -79,7 +81,7 @@ class _Attention:
     logsumexp: Tensor
     scale: float
     kept: Tensor | None
-    """What each weight is multiplied with after dropout."""
+    """The factor of each weight after dropout."""
 
     @classmethod
     def of(
@@ -96,7 +98,7 @@ class _Attention:
         dropout: float = 0.0,
         seed: Tensor | None = None,
     ) -> _Attention:
-        """Of tensors (batch, head, position, width). Several heads of queries may share a head of keys."""
+        """From tensors [batch, head, position, width]. Several heads of queries may share a head of keys."""
         query, key, value = (each.to(torch.promote_types(each.dtype, torch.float32)) for each in (query, key, value))
         key, value = (each.repeat_interleave(query.shape[1] // each.shape[1], 1) for each in (key, value))
         scale = query.shape[-1] ** -0.5 if scale is None else scale
@@ -129,7 +131,7 @@ class _Attention:
         return self.dropped @ self.value
 
     def gradients(self, grad: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """To queries, keys, values and bias, where there are so many heads of keys."""
+        """The gradients of queries, keys, values and bias. `heads` is the number of heads of keys."""
         grad = grad.to(self.query.dtype)
         to_weights = grad @ self.value.mT
         if self.kept is not None:
@@ -141,7 +143,8 @@ class _Attention:
 
 
 def _kept(weights: Tensor, dropout: float, seed: Tensor) -> Tensor:
-    """Zero for what is dropped. The same seed drops the same, so that the gradient need not be told."""
+    """The dropout factors; zero for dropped weights. The same seed gives the same factors, so the gradient needs
+    only the seed."""
     counter = torch.arange(weights.numel(), device=weights.device).reshape(weights.shape)
     mixed = (counter + 1) * _GOLDEN + seed.flatten()[0].to(torch.int64)
     for shift, factor in _MIXERS:
@@ -177,7 +180,7 @@ def _flash(
 ) -> tuple[_Attention, _Sequences, _Sequences]:
     left, right = (None if limit is None or limit < 0 else limit for limit in window)
     if block_table is not None:
-        # Pages of keys, and for each sequence those that it has.
+        # Pages of keys, and for each sequence its pages.
         key, value = (each[block_table].flatten(1, 2) for each in (key, value))
         starts = starts[0], None
     queries = _Sequences(starts[0], query.shape[1] if starts[0] is None else sizes[0])
@@ -239,7 +242,7 @@ def _flash_attention_forward(
 
 
 def _debug_mask(attention: _Attention, query: Tensor) -> Tensor:
-    """The weights, negative where they were dropped, in as many columns as PyTorch says that there are."""
+    """The weights, negative if dropped, with the number of columns that PyTorch specifies."""
     weights = attention.weights
     if attention.kept is not None:
         weights = torch.where(attention.kept == 0, -weights, weights)
@@ -303,7 +306,7 @@ def _efficient(
     seqlen_k: Tensor | None,
     window_size: int | None,
 ) -> tuple[_Attention, _Sequences, _Sequences]:
-    # Packed sequences come as a batch of one.
+    # Packed sequences are a batch of one.
     queries, keys = (
         _Sequences(start, x.shape[1] if start is None or size is None else size)
         for start, size, x in zip(starts, sizes, (query, key), strict=True)

@@ -1,4 +1,4 @@
-"""Attention as the CPU names it, and as evaluation mode does: nn.MultiheadAttention, nn.TransformerEncoderLayer."""
+"""Attention operators of the CPU and of evaluation mode: nn.MultiheadAttention, nn.TransformerEncoderLayer."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _flash_attention_backward(
     scale: float | None = None,
 ) -> tuple[Tensor | None, ...]:
     if grad_out is None:
-        # No gradient came, and autograd wants to hear so.
+        # There is no gradient, which autograd must be told.
         return None, None, None
     wide_grad, wide_query, wide_key, wide_value, wide_out = _wide(grad_out, query, key, value, out)
     scores = _attention_scores(wide_query, wide_key, is_causal, attn_mask, scale)
@@ -75,7 +75,8 @@ def _flash_attention_backward(
 
 @register("aten::_transform_bias_rescale_qkv")
 def _queries_keys_values(qkv: Tensor, qkv_bias: Tensor, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Of (batches, tokens, 3 * width), each (batches, heads, tokens, width of a head); the queries are scaled."""
+    """From [batches, tokens, 3 * width] to three tensors [batches, heads, tokens, width of a head]; the queries
+    are scaled."""
     width = qkv.shape[-1] // (3 * num_heads)
     parts = (qkv + qkv_bias).unflatten(-1, (3, num_heads, width)).permute(2, 0, 3, 1, 4)
     query, key, value = parts.contiguous().unbind()
@@ -108,7 +109,7 @@ def _multi_head_attention(
     queries, keys, values = _queries_keys_values(qkv, qkv_bias, num_head)
     scores = queries @ keys.mT
     if mask is not None:
-        # Of all pairs of tokens, or (type 1) of the tokens of each batch.
+        # A mask of all pairs of tokens, or (type 1) of the tokens of each batch.
         hidden = mask[:, None, None] if mask_type == 1 else mask
         scores = scores.masked_fill(hidden.to(torch.bool), -math.inf)
     attention = scores.softmax(-1)

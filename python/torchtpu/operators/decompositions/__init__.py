@@ -1,7 +1,7 @@
-"""Decompositions that PyTorch lacks, or writes in a form that the table should not have to know.
+"""Decompositions that PyTorch lacks, or writes in a form that is not suited to the table.
 
-Each function takes the arguments of its operator and calls operators that have rows. An import of this package
-registers all of them, those of attention included.
+Each function takes the arguments of its operator and calls operators with rows. An import of this package
+registers all of them, including those of attention.
 """
 
 from torchtpu.operators.attention import fused, layers

@@ -1,4 +1,4 @@
-"""Between the compressed indices of sparse tensors and coordinates, in operators of the table."""
+"""Conversion between the compressed indices of sparse tensors and coordinates, with rows of the table."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torchtpu.operators.registry import register
 
 @register("aten::_convert_indices_from_coo_to_csr")
 def compress(self: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
-    """Where each line begins among sorted line numbers, and where the last one ends."""
+    """The start of each line in sorted line numbers, and the end of the last line."""
     lines = torch.arange(size + 1, dtype=self.dtype, device=self.device)
     return torch.searchsorted(self, lines, out_int32=out_int32)
 
 
 @register("aten::_convert_indices_from_csr_to_coo")
 def coordinates(compressed: Tensor, plain: Tensor, *, out_int32: bool = False, transpose: bool = False) -> Tensor:
-    """By row: the batch's coordinates, the line that each element is in, and its plain index."""
+    """As rows: the coordinates of the batch, the line of each element, and its plain index."""
     nnz = plain.shape[-1]
     numbers = torch.arange(nnz, dtype=compressed.dtype, device=compressed.device)
     batch = plain.shape[:-1]

@@ -1,4 +1,4 @@
-"""Convolutions as PyTorch's kernels for one processor or one case of them are called, in terms of the general one."""
+"""Convolution operators of single backends or special cases, as calls of the general convolution."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _convolution(
 
 
 def _spread(kernel_size: Sizes, *given: Sizes) -> list[Sizes]:
-    """Sizes for each dimension of the kernel, of which one may be given for all."""
+    """Sizes for each dimension of the kernel. A single size is used for all dimensions."""
     return [list(sizes) * (len(kernel_size) // len(sizes)) for sizes in given]
 
 
@@ -27,7 +27,7 @@ def _spread(kernel_size: Sizes, *given: Sizes) -> list[Sizes]:
 def _slow_convolution(
     self: Tensor, weight: Tensor, kernel_size: Sizes, bias: Tensor | None, stride: Sizes, padding: Sizes
 ) -> Tensor:
-    # Some callers hand over the weight as a matrix.
+    # Some callers pass the weight as a matrix.
     weight = weight.reshape(weight.shape[0], -1, *kernel_size)
     return _convolution(self, weight, bias, stride, padding, [1] * len(stride))
 

@@ -1,10 +1,10 @@
-"""Products of matrices in groups, as layers of experts have them: each row is multiplied with its group's matrix.
+"""Grouped matrix products, as in mixture-of-experts layers: each row is multiplied by the matrix of its group.
 
-Where groups end, only the data know, so the rows are laid out in blocks of BLOCK rows of which each is of one group:
+The ends of groups depend on data, so the rows are laid out in blocks of BLOCK rows that each belong to one group:
 
     T rows in G groups, of lengths n[g]: block b of group g has the rows start[g] + BLOCK * b + (0 .. BLOCK - 1)
 
-There are at most T // BLOCK + G of them, and one batched product computes all.
+There are at most T // BLOCK + G blocks, and one batched product computes all: [blocks, BLOCK, K] [blocks, K, N].
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from torchtpu.operators.registry import register
 
-# More rows fill a matrix unit better, and leave more of a group's last block empty.
+# Larger blocks use a matrix unit better, but leave more of a group's last block empty.
 BLOCKS = (8, 16, 32, 64, 128)
 
 
@@ -24,16 +24,16 @@ BLOCKS = (8, 16, 32, 64, 128)
 class _Blocks:
     block: int
     starts: Tensor
-    """Of each group, the first row."""
+    """The first row of each group."""
     ends: Tensor
     first: Tensor
-    """Of each group, the first block."""
+    """The first block of each group."""
     group: Tensor
-    """Of each block."""
+    """The group of each block."""
     rows: Tensor
-    """Of each block, (blocks, BLOCK)."""
+    """The rows of each block: [blocks, BLOCK]."""
     is_real: Tensor
-    """Which of these rows are the group's, (blocks, BLOCK, 1)."""
+    """Whether each of these rows belongs to the group: [blocks, BLOCK, 1]."""
 
     @classmethod
     def of(cls, ends: Tensor, rows: int) -> _Blocks:
@@ -51,11 +51,11 @@ class _Blocks:
         return cls(block, starts, ends, first, group, places.clamp(0, rows - 1), is_real[..., None])
 
     def lay_out(self, x: Tensor) -> Tensor:
-        """(rows, width) as (blocks, BLOCK, width), zero where a block has no row."""
+        """[rows, width] -> [blocks, BLOCK, width]; zero where a block has no row."""
         return torch.where(self.is_real, x[self.rows], 0)
 
     def gather(self, blocks: Tensor, rows: int) -> Tensor:
-        """The inverse. Rows behind the last group are zero."""
+        """The inverse of `lay_out`. Rows after the last group are zero."""
         row = torch.arange(rows, device=blocks.device)
         group = torch.searchsorted(self.ends, row, right=True).clamp(max=self.ends.shape[0] - 1)
         place = row - self.starts[group]
@@ -85,7 +85,7 @@ def _grouped_mm(
 
 
 def _rows_with_matrices(x: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
-    """(T, K) with (G, K, N), as (T, N)."""
+    """[T, K] [G, K, N] -> [T, N]."""
     if x.shape[0] == 0:
         return x.new_zeros(0, matrices.shape[-1])
     blocks = _Blocks.of(ends, x.shape[0])
@@ -93,7 +93,7 @@ def _rows_with_matrices(x: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
 
 
 def _groups_of_columns(x: Tensor, y: Tensor, ends: Tensor) -> Tensor:
-    """(M, T) with (T, N), as (G, M, N): what a gradient to the matrices asks for. Sums are in float32."""
+    """[M, T] [T, N] -> [G, M, N], the gradient of the matrices. Sums are in float32."""
     result = torch.zeros(ends.shape[0], x.shape[0], y.shape[1], dtype=torch.float32, device=x.device)
     if y.shape[0] == 0:
         return result

@@ -1,4 +1,4 @@
-"""Histograms over one or more dimensions, as PyTorch's CPU has them, in operators of the table."""
+"""Histograms over one or more dimensions, as on PyTorch's CPU, with rows of the table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def histogram_with_edges(
 def bin_edges(
     self: Tensor, bins: Sequence[int], *, range: Range = None, weight: Tensor | None = None, density: bool = False
 ) -> list[Tensor]:
-    """Of equal bins between the least and the largest coordinate of each dimension, or as `range` has them."""
+    """The edges of equal bins between the smallest and largest coordinate of each dimension, or in `range`."""
     points = self.reshape(-1, self.shape[-1])
     edges = []
     for dimension, count in enumerate(bins):
@@ -71,7 +71,7 @@ def _histogram(points: Tensor, edges: Sequence[Tensor], weight: Tensor | None, d
     for dimension, (limits, size) in enumerate(zip(edges, sizes, strict=True)):
         coordinate = points[:, dimension].contiguous()
         is_inside = is_inside & (coordinate >= limits[0]) & (coordinate <= limits[-1])
-        # The last bin holds its upper edge, too.
+        # The last bin includes its upper edge.
         found = torch.searchsorted(limits.contiguous(), coordinate, right=True) - 1
         place = place * size + found.clamp(0, max(size - 1, 0))
     weights = torch.ones_like(points[:, 0]) if weight is None else weight.reshape(-1).to(points.dtype)

@@ -1,4 +1,4 @@
-"""What PyTorch has kernels for only."""
+"""Operators for which PyTorch has kernels but no decompositions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _update_scale(
     return scale, torch.where(due, 0, steps).to(growth_tracker.dtype)
 
 
-# ---- selection: what a sort answers ------------------------------------------------------------------------------
+# ---- selection by sorting ------------------------------------------------------------------------------
 
 
 @register("aten::kthvalue")
@@ -72,7 +72,7 @@ def _median_dim(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, 
     size = self.shape[dim]
     middle = _kthvalue(self, (size + 1) // 2, dim, True)
     if self.dtype.is_floating_point:
-        # A NaN anywhere is the answer, and a sort puts it last.
+        # If there is a NaN, it is the result. A sort puts it last.
         last = _kthvalue(self, size, dim, True)
         poisoned = aten.isnan.default(last[0])
         first_nan = aten.argmax.default(aten._to_copy.default(aten.isnan.default(self), dtype=torch.int32), dim, True)
@@ -102,7 +102,7 @@ def _polar(A: Tensor) -> tuple[Tensor, Tensor]:
 
 @register("aten::glu_backward_jvp")
 def _glu_backward_jvp(grad_x: Tensor, grad_glu: Tensor, x: Tensor, dgrad_glu: Tensor, dx: Tensor, dim: int) -> Tensor:
-    """How the gradient of `x` changes where `x` does by `dx` and the gradient of the result by `dgrad_glu`."""
+    """The tangent of the gradient of `x`, for the tangents `dx` of `x` and `dgrad_glu` of the result's gradient."""
     (value, gate), (value_change, gate_change) = x.chunk(2, dim), dx.chunk(2, dim)
     opened = gate.sigmoid()
     slope = opened * (1 - opened)
@@ -115,7 +115,7 @@ def _glu_backward_jvp(grad_x: Tensor, grad_glu: Tensor, x: Tensor, dgrad_glu: Te
 def _weight_norm_backward(
     grad_w: Tensor, saved_v: Tensor, saved_g: Tensor, saved_norms: Tensor, dim: int
 ) -> tuple[Tensor, Tensor]:
-    """Of weights `v * g / norms`: to `v` and to `g`."""
+    """The gradients of `v` and `g` for weights `v * g / norms`."""
     wide = torch.promote_types(saved_v.dtype, torch.float32)
     grad, v, g, norms = (each.to(wide) for each in (grad_w, saved_v, saved_g, saved_norms))
     along = (grad * v).sum([axis for axis in range(v.dim()) if axis != dim], keepdim=True) / norms
@@ -130,7 +130,7 @@ def _add_relu(self: Tensor, other: Tensor | float, alpha: float = 1) -> Tensor:
 
 @register("aten::_masked_scale")
 def _masked_scale(self: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """What dropout makes of what it has not dropped."""
+    """The dropout of values with a given mask."""
     return self * mask.to(self.dtype) * scale
 
 

@@ -1,7 +1,7 @@
 """Fused optimizers.
 
-The functional forms return the written lists in the schema's order. Everything that is a tensor here is an input of the
-program; `lr` given as a number is part of the key.
+The functional forms return the written lists in the schema's order. All tensors are inputs of the program. A number
+`lr` is part of the key.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _adam(decoupled: bool) -> Callable[..., Any]:
                     gradient = gradient + weight_decay * param
             first = exp_avg + (1 - beta1) * (gradient - exp_avg)
             second = beta2 * exp_avg_sq + (1 - beta2) * gradient * gradient
-            # The optimizer has already counted this step.
+            # The optimizer has already incremented the step.
             first_correction = 1 - torch.pow(beta1, step)
             second_correction = (1 - torch.pow(beta2, step)).sqrt()
             largest = torch.maximum(max_exp_avg_sqs[i], second) if amsgrad else second

@@ -1,4 +1,4 @@
-"""Memory, and the operators in which PyTorch writes its reference implementations."""
+"""Memory allocation, and prims, the operators of PyTorch's reference implementations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torchtpu.operators.registry import EXTRA, find, register
 aten = torch.ops.aten
 
 
-# ---- memory: an uninitialised tensor may hold anything, so it holds zeros ----------------------------------------
+# ---- memory: an uninitialized tensor may have any values, so it is zeros ----------------------------------------
 
 
 @register("aten::empty.memory_format")
@@ -69,7 +69,7 @@ def _copy(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     return src if src.shape == self.shape else aten.expand.default(src, self.shape)
 
 
-# ---- prims: the operators in which PyTorch writes its reference implementations -----------------------------------
+# ---- prims: the operators of PyTorch's reference implementations -----------------------------------
 
 
 def _same_name(name: str, overload: str = "default", prim: str | None = None) -> None:
@@ -115,7 +115,7 @@ _same_name("as_strided")
 
 @register("prims::div")
 def _prims_div(a: Any, b: Any) -> Tensor:
-    # The prim keeps integers, rounding towards zero.
+    # The prim keeps integers and rounds towards zero.
     dtype = torch.result_type(a, b)
     if dtype.is_floating_point or dtype.is_complex:
         return torch.true_divide(a, b)

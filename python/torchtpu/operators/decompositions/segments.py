@@ -16,9 +16,9 @@ aten = torch.ops.aten
 def _segments(
     data: Tensor, lengths: Tensor | None, offsets: Tensor | None, axis: int
 ) -> tuple[Tensor, Tensor, list[int]]:
-    """To which segment each element along the axis belongs, how long each is, and the shape with one more segment.
+    """The segment of each element along the axis, the length of each segment, and the shape with one more segment.
 
-    The last, additional segment is that of the elements which belong to none.
+    The additional last segment is for elements that belong to none.
     """
     if lengths is not None:
         ends = lengths.cumsum(-1)
@@ -58,7 +58,7 @@ def _segment_reduce(
     initial: Any = None,
 ) -> Tensor:
     if not data.is_floating_point():
-        # PyTorch has no kernel for these on any device.
+        # PyTorch has no kernel for these dtypes on any device.
         raise NotImplementedError(f"segment_reduce is not implemented for {data.dtype}")
     segment, lengths, shape = _segments(data, lengths, offsets, axis)
     reduction, neutral = _SEGMENT_REDUCTIONS[reduce]
@@ -87,7 +87,7 @@ def _segment_reduce_backward(
     sizes[2 * (data.dim() - axis) - 1] = 1
 
     def of_segment(values: Tensor) -> Tensor:
-        """Each element's segment's value; zero outside of all."""
+        """For each element, the value of its segment; zero outside of all segments."""
         return torch.constant_pad_nd(values.expand(grad.shape), sizes).gather(axis, segment)
 
     def over_segment(values: Tensor, reduction: str, neutral: float) -> Tensor:

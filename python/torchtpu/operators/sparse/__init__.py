@@ -1,12 +1,12 @@
-"""Operators on sparse tensors that PyTorch's own kernels do not serve.
+"""Operators on sparse tensors for which PyTorch's own kernels do not work.
 
-`csrc/sparse.cpp` names PyTorch's kernels that work on any device, and calls `call` for all other operators. A kernel
-here is a short function of the dense tensors inside, which are tensors of the device, so everything is computed there:
-`coo.py` has those of COO tensors, `compressed.py` those of CSR, CSC, BSR and BSC. Where only the data know a size, it
-is read once.
+`csrc/layouts.cpp` registers PyTorch's kernels that work on any device, and calls `call` for all other operators. A
+kernel here is a short function of the dense tensors inside, which are on the device, so everything is computed
+there. `coo.py` has the kernels of COO tensors, `compressed.py` those of CSR, CSC, BSR and BSC. A size that depends
+on data is read once.
 
-A kernel is kept under its operator's name, with the overload ("add.out") or, if it serves all forms of it, without
-("addmm"): it then returns a new tensor, which `call` writes where an in-place form or out= wants it.
+A kernel is registered under its operator's name, with the overload ("add.out"), or without it ("addmm") if it
+implements all forms. It then returns a new tensor, and `call` writes it for in-place forms and out=.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torchtpu.operators.sparse import compressed, coo
 
 
 def call(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What an operator returns that was called with sparse tensors."""
+    """The result of an operator that was called with sparse tensors."""
     name = operator._schema.name.removeprefix("aten::")
     table = compressed.KERNELS if any(map(coo.is_compressed, _tensors(args, kwargs))) else coo.KERNELS
     exact = table.get(f"{name}.{operator._schema.overload_name}")

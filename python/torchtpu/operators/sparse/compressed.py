@@ -1,4 +1,4 @@
-"""Kernels for the compressed layouts (CSR, CSC, BSR, BSC), most of them by way of the coordinates."""
+"""Kernels for the compressed layouts (CSR, CSC, BSR, BSC). Most convert to coordinates."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def make(compressed: Tensor, plain: Tensor, values: Tensor, like: Tensor, layout
 
 
 def with_values(like: Tensor, values: Tensor) -> Tensor:
-    """A tensor with other values in the same places."""
+    """A tensor with the same indices and other values."""
     compressed, plain, _ = parts_of(like)
     return make(compressed.clone(), plain.clone(), values, like)
 
 
 def in_layout(self: Tensor, like: Tensor) -> Tensor:
-    """A COO matrix in the layout of another."""
+    """A COO matrix converted to the layout of another matrix."""
     if like.layout in BLOCKED:
         return blocked(self, like.values().shape[1:3], like.layout)
     return self.to_sparse_csr() if like.layout in BY_ROW else self.to_sparse_csc()
@@ -66,7 +66,7 @@ def to_coo(self: Tensor) -> Tensor:
 
 
 def blocked(self: Tensor, block: Sequence[int], layout: torch.layout) -> Tensor:
-    """A COO matrix in blocks, of which those are specified that hold something."""
+    """A COO matrix in blocks. The blocks with elements are specified."""
     size = self.shape
     if size[0] % block[0] or size[1] % block[1]:
         raise RuntimeError(
@@ -127,7 +127,7 @@ KERNELS["_to_sparse_bsc"] = functools.partial(_to_blocked, torch.sparse_bsc)
 
 @coo.kernel("_validate_compressed_sparse_indices")
 def _validate(is_crow: bool, compressed: Tensor, plain: Tensor, cdim: int, dim: int, nnz: int) -> None:
-    """Raises unless compressed indices rise from 0 to nnz, and plain ones rise within each line."""
+    """Raises unless compressed indices ascend from 0 to nnz, and plain indices ascend within each line."""
     if compressed.numel() == 0:
         return
     ends, places = ("crow_indices", "col_indices") if is_crow else ("ccol_indices", "row_indices")
@@ -263,12 +263,13 @@ def _elements(self: Tensor) -> tuple[Tensor, Tensor]:
 def _mm_reduce(self: Tensor, other: Tensor, reduce: str) -> tuple[Tensor, Tensor]:
     """The product of a CSR matrix and a dense one with another reduction than the sum.
 
-    And for a maximum or minimum, which specified element it came from: their number where there was none.
+    Also returns, for a maximum or minimum, the number of the specified element that it came from, or the number of
+    elements if there is none.
     """
     if self.layout != torch.sparse_csr or other.layout != torch.strided:
         raise RuntimeError("torch.sparse.mm: Expect self to be SparseCsr and other to be dense")
     if not self.is_floating_point():
-        # PyTorch has no kernel for these on any device.
+        # PyTorch has no kernel for these dtypes on any device.
         raise NotImplementedError(f"torch.sparse.mm with a reduction is not implemented for {self.dtype}")
     rows, columns = _elements(self)
     products = self.values().unsqueeze(1) * other[columns]

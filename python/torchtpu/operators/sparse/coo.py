@@ -26,7 +26,7 @@ def is_compressed(tensor: Tensor) -> bool:
 
 
 def into(table: dict[str, Kernel]) -> Callable[[str], Callable[[Kernel], Kernel]]:
-    """A decorator that takes a name and keeps a kernel in the table under it."""
+    """A decorator factory: registers a kernel in the table under a name."""
 
     def kernel(name: str) -> Callable[[Kernel], Kernel]:
         def register(function: Kernel) -> Kernel:
@@ -57,12 +57,12 @@ def make(indices: Tensor, values: Tensor, size: Sequence[int], coalesced: bool) 
 
 
 def with_values(like: Tensor, values: Tensor) -> Tensor:
-    """A tensor with other values in the same places."""
+    """A tensor with the same indices and other values."""
     return make(like._indices(), values, like.shape, like.is_coalesced())
 
 
 def write(out: Tensor, result: Tensor) -> Tensor:
-    """Makes `out` what the result is, in its own layout."""
+    """Writes the result to `out`, in the layout of `out`."""
     if not torch.can_cast(result.dtype, out.dtype):
         raise RuntimeError(f"result type {result.dtype} can't be cast to the desired output type {out.dtype}")
     if out.layout == torch.strided:
@@ -74,7 +74,7 @@ def write(out: Tensor, result: Tensor) -> Tensor:
 
 
 def keys_of(self: Tensor) -> Tensor:
-    """The positions of what is specified, among the sparse dimensions. Sorted and unique if it is coalesced."""
+    """The flat positions of the specified elements in the sparse dimensions. Sorted and unique if coalesced."""
     return flat(self._indices(), self.shape[: self.sparse_dim()])
 
 
@@ -124,7 +124,7 @@ def _add_out(self: Tensor, other: Tensor, *, alpha: float = 1, out: Tensor) -> T
 
 
 def add_to_dense(self: Tensor, other: Tensor, alpha: float, out: Tensor) -> Tensor:
-    """A dense tensor plus a COO tensor, whose places are the only ones that change."""
+    """A dense tensor plus a COO tensor. Only the specified elements change."""
     if self.shape != other.shape:
         raise RuntimeError(
             f"add: expected 'self' and 'other' to have same size, but self has size {list(self.shape)} while other has "
@@ -204,13 +204,13 @@ def _broadcast_to(self: Tensor, size: Sequence[int]) -> Tensor:
     ]
     indices = [row.expand(count, nnz).reshape(-1) for row in rows]
     values = self._values().expand(count, nnz, *size[sparse_dim:]).reshape(count * nnz, *size[sparse_dim:])
-    # What is repeated along leading dimensions only stays in order.
+    # If only leading dimensions are repeated, the elements stay in order.
     coalesced = self.is_coalesced() and repeated == list(range(len(repeated)))
     return make(torch.stack(indices) if indices else self._indices(), values, size, coalesced)
 
 
 def take(dense: Tensor, places: Tensor) -> Tensor:
-    """The elements of a dense tensor at the places that a COO tensor specifies."""
+    """The elements of a dense tensor at the indices of a COO tensor."""
     indices = places._indices()
     return dense[tuple(indices)] if len(indices) else dense.expand(places._nnz(), *dense.shape)
 
@@ -282,7 +282,8 @@ def _sparse_sum_backward(grad: Tensor, self: Tensor, dims: Sequence[int]) -> Ten
 
 
 def _pools(self: Tensor, dim: int) -> tuple[Tensor, int]:
-    """Elements that share all coordinates but one are a pool: of each element, its pool; and how many there are."""
+    """A pool is a set of elements that share all coordinates but one. Returns the pool of each element, and the
+    number of pools."""
     others = [each for each in range(self.sparse_dim()) if each != dim]
     keys = flat(self._indices()[others], [self.shape[each] for each in others])
     pools, members = torch.unique(keys, return_inverse=True)
@@ -363,19 +364,19 @@ def _spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: t
 
 
 def times(sparse: Tensor, dense: Tensor) -> Tensor:
-    """A COO matrix times a dense one: each specified element adds its multiple of a row of the dense one to a row."""
+    """A COO matrix times a dense matrix: adds each specified element's multiple of a row to a row of the result."""
     rows, columns = sparse._indices()
     products = sparse._values().unsqueeze(1) * dense[columns]
     return sum_rows(products, rows, sparse.shape[0])
 
 
 def scaled(self: Tensor, factor: float) -> Tensor:
-    """A multiple, of the dtype that the tensor has."""
+    """A multiple, in the tensor's dtype."""
     return self if factor == 1 else (self * factor).to(self.dtype)
 
 
 def scaled_sum(self: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
-    """`beta * self + alpha * product`, as addmm has it: nothing of `self` is looked at where beta is 0."""
+    """`beta * self + alpha * product`, as in addmm: `self` is not read if beta is 0."""
     product = scaled(product, alpha)
     return product if beta == 0 else product + scaled(self, beta)
 
@@ -411,7 +412,7 @@ KERNELS["mm"] = aten.mm.default  # for mm.out
 
 @kernel("_sparse_sparse_matmul")
 def matmul(self: Tensor, other: Tensor) -> Tensor:
-    """The product of two COO matrices: each element of the one meets the elements in a row of the other."""
+    """The product of two COO matrices: each element of the first is multiplied with a row of the second."""
     check_product("_sparse_sparse_matmul", self, other)
     left, right = coalesce(self), coalesce(other)
     rows, columns = left._indices()

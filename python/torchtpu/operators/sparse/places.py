@@ -1,4 +1,4 @@
-"""The coordinates of specified elements as single numbers, which sort and compare."""
+"""The coordinates of specified elements as single numbers, which can be sorted and compared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def flat(coordinates: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Of coordinates by column, their row-major positions."""
+    """The row-major positions of coordinates, given by column."""
     positions = torch.zeros(coordinates.shape[1], dtype=torch.int64, device=coordinates.device)
     for row, size in zip(coordinates, sizes, strict=True):
         positions = positions * size + row
@@ -17,7 +17,7 @@ def flat(coordinates: Tensor, sizes: Sequence[int]) -> Tensor:
 
 
 def unflat(positions: Tensor, sizes: Sequence[int]) -> Tensor:
-    """The coordinates by column that row-major positions stand for."""
+    """The coordinates, by column, of row-major positions."""
     rows = []
     for size in reversed(sizes):
         rows.append(positions % max(size, 1))
@@ -38,7 +38,7 @@ def sum_rows(values: Tensor, groups: Tensor, count: int) -> Tensor:
 
 
 def look_up(keys: Tensor, values: Tensor, wanted: Tensor) -> Tensor:
-    """The rows of values that the wanted keys have, zeros where there is none. Keys are sorted and unique."""
+    """The rows of `values` for the wanted keys; zeros if a key is missing. Keys are sorted and unique."""
     if len(keys) == 0:
         return values.new_zeros((len(wanted), *values.shape[1:]))
     places = find(keys, wanted)
@@ -46,12 +46,12 @@ def look_up(keys: Tensor, values: Tensor, wanted: Tensor) -> Tensor:
 
 
 def find(keys: Tensor, wanted: Tensor) -> Tensor:
-    """Where each of the wanted keys is, if it is there at all."""
+    """The position of each wanted key, if it exists."""
     return torch.searchsorted(keys, wanted).clamp_(max=max(len(keys) - 1, 0))
 
 
 def runs(starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """All positions of runs, one after the other, and of each the run that it belongs to."""
+    """All positions of the runs, concatenated, and the run of each position."""
     owners = torch.repeat_interleave(lengths)
     first = (lengths.cumsum(0) - lengths)[owners]
     return starts[owners] + torch.arange(len(owners), device=owners.device) - first, owners
