@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What training steps of changing length cost: a small GPT, compiled, over 20 lengths between 17 and 250.
+"""The cost of training steps of changing length: a small compiled GPT, with 20 lengths between 17 and 250.
 
-The same number of steps runs at the lengths' mean and at their largest, compiled for that length, and at all of them,
-with a bound. Each step is that of training_step.py. Rounds alternate; figures are medians.
+The same number of steps runs at the mean length and at the largest length, compiled for that length, and at all
+lengths with a bound. The step is that of training_step.py. Rounds alternate; figures are medians.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main() -> None:
     contenders = {
         f"mean length {mean}": (make_step(False), [mean] * len(LENGTHS)),
         f"largest length {max(LENGTHS)}": (make_step(False), [max(LENGTHS)] * len(LENGTHS)),
-        # Last, so that the programs of its first step are its own and not the optimizer's.
+        # Last, so that the programs of its first step do not include the optimizer's.
         "20 lengths, bounded": (make_step(True), LENGTHS),
     }
     seconds: dict[str, list[float]] = {name: [] for name in contenders}

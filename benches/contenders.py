@@ -1,6 +1,6 @@
-"""Who is measured: each contender is a process of its own, in an environment of its own, and does a round when asked.
+"""The contenders: each is a process with its own environment, which does a round on request.
 
-Rounds of different contenders alternate in one run, so that a machine whose speed drifts does so for all of them.
+Rounds of different contenders alternate in one run, so that changes of the machine's speed affect all of them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CONTENDERS = [
     Contender("JAX jit", "jax"),
 ]
 
-# What each peer's environment holds. torch_tpu shares the torch of .venv; torch_xla needs one of its own.
+# The packages of each peer's environment. torch_tpu uses the torch of .venv; torch_xla needs its own.
 REQUIREMENTS = {
     "torch_tpu": ["torch_tpu==0.2.0", "xla_cpu_pjrt"],
     "torch_xla": ["torch==2.9.0", "torch_xla==2.9.0", "numpy"],
@@ -55,7 +55,7 @@ REQUIREMENTS = {
 
 
 def set_up(system: str) -> Path:
-    """The interpreter of a system's environment, which is made at the first call."""
+    """The interpreter of a system's environment. The first call creates it."""
     if system in ("torchtpu", "cpu"):
         return Path(sys.executable)
     folder = ENVIRONMENTS / system
@@ -77,7 +77,7 @@ def set_up(system: str) -> Path:
 
 
 def environment_of(system: str, threads: int, cache: Path) -> dict[str, str]:
-    """The variables of a contender's process. `cache` is where it keeps compiled programs, if it does."""
+    """The variables of a contender's process. `cache` is its folder for compiled programs, if it has one."""
     import xla_plugins.xla_cpu_pjrt as package
 
     plugin = str(Path(next(iter(package.__path__))) / "xla_cpu_pjrt.so")
@@ -94,7 +94,7 @@ def environment_of(system: str, threads: int, cache: Path) -> dict[str, str]:
         variables["TORCHTPU_CACHE_DIR"] = str(cache)
     elif system == "torch_tpu":
         variables["TPU_LIBRARY_PATH"] = plugin
-        # It asks for tcmalloc; it gets it where the machine has it.
+        # It asks for tcmalloc, and gets it if the machine has it.
         library = ctypes.util.find_library("tcmalloc_minimal") or ctypes.util.find_library("tcmalloc")
         if library:
             variables["LD_PRELOAD"] = library
@@ -107,7 +107,7 @@ def environment_of(system: str, threads: int, cache: Path) -> dict[str, str]:
 
 
 class Process:
-    """A contender at work: `ask` has it do one round."""
+    """A running contender. `ask` makes it do one round."""
 
     def __init__(self, contender: Contender, script: Path, work: str, threads: int, cache: Path) -> None:
         self.contender = contender
@@ -122,7 +122,7 @@ class Process:
         )
 
     def ask(self) -> Answer:
-        """One round; raises RuntimeError with the end of what the process wrote when it has died."""
+        """One round. Raises RuntimeError with the end of the process's output if it has died."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
@@ -141,16 +141,17 @@ class Process:
 
 
 def serve(round_of_work: Callable[[], Answer]) -> None:
-    """The other side of `Process.ask`: one answer per line of input."""
+    """The other side of `Process.ask`: writes one answer per line of input."""
     for _ in sys.stdin:
         print(ANSWER + json.dumps(round_of_work()), flush=True)
 
 
 def alternate(contenders: list[Contender], script: Path, work: str, rounds: int, threads: int) -> dict[str, Answer]:
-    """Several rounds of every contender, in turn; the median of each figure. Failures are told, and left out.
+    """Several rounds of every contender, in turn. Returns the median of each figure. Failures are reported and
+    left out.
 
-    Nobody finds compiled programs of an earlier run. "first_ms", where a round has it, is then measured in further
-    processes of those that keep them, as "warm_ms".
+    The cache is empty at first. "first_ms", if a round has it, is measured again in further processes of
+    contenders that keep programs, as "warm_ms".
     """
     with tempfile.TemporaryDirectory(prefix="torchtpu-bench-") as folder:
         caches = {contender.name: Path(folder) / contender.name.replace(" ", "-") for contender in contenders}
@@ -203,7 +204,7 @@ def _medians(answers: list[Answer]) -> Answer:
 
 
 def chosen(peers: str) -> list[Contender]:
-    """Our own and, unless `peers` is "none", those of "all" or of a comma-separated list of systems."""
+    """Our contenders and, unless `peers` is "none", those of "all" or of a comma-separated list of systems."""
     ours = ("torchtpu", "cpu")
     wanted = {"none": set(), "all": set(REQUIREMENTS)}.get(peers, set(peers.split(",")))
     if unknown := wanted - set(REQUIREMENTS):
@@ -212,7 +213,7 @@ def chosen(peers: str) -> list[Contender]:
 
 
 def open_torch(system: str, mode: str) -> tuple[Any, Callable[[], None]]:
-    """In a contender's process: the device, and what waits for it."""
+    """In a contender's process: the device, and a function that waits for it."""
     import torch
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
@@ -229,7 +230,7 @@ def open_torch(system: str, mode: str) -> tuple[Any, Callable[[], None]]:
         import torch_tpu._loader
         from torch_tpu._internal.execution_mode import EagerMode
 
-        # It refuses to start without a TPU; the plugin stands in for one.
+        # It refuses to start without a TPU, so it is told that it has one.
         hardware.get_tpu_device_count = lambda: 1
         torch_tpu._loader.load()
         torch.tpu.eager_mode = getattr(EagerMode, mode)
@@ -246,7 +247,7 @@ def open_torch(system: str, mode: str) -> tuple[Any, Callable[[], None]]:
 
 @contextlib.contextmanager
 def quiet_collector() -> Iterator[None]:
-    """Keeps Python's garbage collector out of a timing."""
+    """Disables Python's garbage collector during a measurement."""
     import gc
 
     gc.collect()

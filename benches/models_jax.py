@@ -1,4 +1,4 @@
-"""The same training steps written in JAX and compiled whole: the limit that XLA itself sets."""
+"""The same training steps in JAX, compiled whole: the limit of XLA itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ rng = np.random.default_rng(0)
 
 
 def make_step(work: str) -> Callable[[], None]:
-    """One AdamW step per call, on a fresh batch, waited for."""
+    """One AdamW step per call, on a fresh batch, with a wait."""
     if work == "chain":
         return make_chain()
     update, state = make_update(work)
@@ -49,7 +49,7 @@ def lower_step(work: str, dtype: str) -> str:
 
 
 def make_update(work: str, dtype: str = "float32") -> tuple[Callable[..., Any], list[Any]]:
-    """The step as a function of parameters, moments, count and batch; and the first four."""
+    """The step as a function of parameters, moments, count and batch, and the initial values of the first three."""
     parameters, forward = {"mlp": make_mlp, "gpt": make_gpt, "resnet": make_resnet}[work]()
     parameters = jax.tree.map(lambda p: jnp.asarray(p, dtype), parameters)
     state = [parameters, jax.tree.map(jnp.zeros_like, parameters), jax.tree.map(jnp.zeros_like, parameters), 0.0]

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What one operator costs from Python: x + y on 8x8 float32, a thousand of them in a chain, not waited for.
+"""The cost of one operator from Python: x + y on 8x8 float32, in a chain of a thousand, without waiting.
 
-For a mode that runs each operator, the figure is the time until the last one is handed over. For one that records, the
-chain is recorded (below the size at which it would be flushed) and the flush is timed separately. In the mode "compile"
-each addition is the call of a function that torch.compile has compiled; PyTorch's CPU backend does that with inductor.
+In a mode that runs each operator, the figure is the time until the last one is launched. In a mode that records,
+the chain is recorded (it is shorter than a full chunk), and the flush is measured separately. In the mode
+"compile", each addition is a call of a compiled function; PyTorch's CPU backend uses inductor for it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from statistics import median
 from contenders import Answer, Contender, alternate, chosen, open_torch, quiet_collector, serve
 
 CHAIN = 1000
-# Seconds. A processor that has been idle, as it is for each contender while another works, takes this long to be at its
-# full speed; a number of repetitions instead would charge the faster contender more of that.
+# Seconds. A processor that was idle, as for each contender while another works, takes this long to reach full speed.
+# A fixed number of repetitions would favour slower contenders.
 WARM_UP = 0.3
 MEASURED = 0.5
 
 
 def measure(system: str, mode: str) -> None:
-    """In a contender's process."""
+    """Runs in a contender's process."""
     import torch
 
     device, wait = open_torch(system, mode)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What stays the same while a training goes on: memory, and the number of programs compiled.
+"""What stays constant during a training: memory, and the number of compiled programs.
 
-- memory: an MLP for 1000 steps; the process's memory and the device's live bytes after step 100 and at the end, and the
-  most that the process had, beside torch_tpu.
-- numbers: learning rate, momentum and loss scale change in every step; compiles after step 5.
-- last batch: the last batch of each epoch is smaller; compiles in each epoch.
-- shared cache: processes that start together with an empty cache; compiles of all of them over those of one.
+- memory: an MLP for 1000 steps. The process's memory and the device's live bytes after step 100 and at the end,
+  and the largest memory of the process, compared with torch_tpu.
+- numbers: learning rate, momentum and loss scale change in every step. Compiles after step 5.
+- last batch: the last batch of each epoch is smaller. Compiles in each epoch.
+- shared cache: processes that start together with an empty cache. Compiles of all of them over those of one.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ WORKS: dict[str, Callable[[str, str], dict[str, float]]] = {
 
 
 def answers(contender: Contender, work: str, cache: Path, count: int = 1) -> list[Answer]:
-    """What processes that work side by side measure."""
+    """The measurements of processes that run in parallel."""
     processes = [Process(contender, Path(__file__), work, 2, cache) for _ in range(count)]
     try:
         with ThreadPoolExecutor(count) as pool:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What libtpu's compiler says of the programs of one GPT training step in bfloat16: eager modes, compiled, and JAX.
+"""libtpu's estimates for the programs of one GPT training step in bfloat16: eager modes, compiled, and JAX.
 
 Needs no TPU: the step runs on the CPU plugin, and its programs are compiled ahead of time for one chip. The step is
 that of training_step.py, with parameters and moments in bfloat16 and the loss in float32. Each run of a program counts.
-Estimates are the compiler's own `optimal_seconds`; they leave out what it costs to launch a program, which is what
-modes differ in most. For programs of which the compiler gives none, the longer of arithmetic and memory traffic at the
-chip's peak stands in, and their number is shown.
+Estimates are the compiler's `optimal_seconds`. They do not include the launch of a program, in which modes differ most.
+For programs without an estimate, the longer of arithmetic and memory traffic at the chip's peak is used, and their
+number is shown.
 
     pip install libtpu
     python benches/tpu_estimate.py --topology v6e:1x1
@@ -32,7 +32,7 @@ CHIPS = {"v5e": (197e12, 819e9), "v6e": (918e12, 1640e9)}
 
 
 def run_torch(mode: str, folder: Path) -> None:
-    """In a process of its own: trains, leaves the programs in `folder`, and tells how often a step runs each."""
+    """In its own process: trains, writes the programs to `folder`, and records how often a step runs each."""
     import torch
     from models import Gpt, make_batch
     from torchtpu import _C, tpu
@@ -60,7 +60,7 @@ def run_torch(mode: str, folder: Path) -> None:
             train(inputs.to("tpu"), targets.to("tpu"))
             tpu.synchronize()
     runs = [run["program"] for run in explanation.runs if run["flushed"] >= last]
-    # Programs are written in the order in which they are built, which is that of their first runs.
+    # Programs are written in the order in which they are built, which is the order of their first runs.
     (folder / "runs.json").write_text(json.dumps(runs))
 
 
@@ -119,7 +119,7 @@ def main() -> int:
         return 0
     if options.topology.split(":")[0] not in CHIPS:
         parser.error(f"--topology must be of {', '.join(CHIPS)}")
-    # Several processes may have libtpu open where there is no TPU to share, and there is no metadata server to ask.
+    # Several processes may open libtpu if there is no TPU to share, and there is no metadata server.
     os.environ.update(ALLOW_MULTIPLE_LIBTPU_LOAD="1", TPU_SKIP_MDS_QUERY="1")
     print(f"one GPT step in bfloat16 on {options.topology}, as its compiler estimates it")
     print(f"{'':<20}{'us':>10}{'runs':>8}{'programs':>10}{'GFLOP':>8}{'MB':>8}{'peak MB':>9}{'no estimate':>13}")
@@ -127,7 +127,7 @@ def main() -> int:
         system = "jax" if what == "jax" else "torchtpu"
         with tempfile.TemporaryDirectory(prefix="torchtpu-bench-") as name:
             folder = Path(name)
-            # Programs in the forms that are chosen for a TPU, though they run on the CPU.
+            # Programs in the forms for a TPU, although they run on the CPU.
             variables = environment_of(system, 2, folder / "cache") | {"TORCHTPU_TARGET": "tpu"}
             command = [str(set_up(system)), __file__, "--run", what, name]
             subprocess.run(command, env=variables, check=True)

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""What one training step costs: an MLP, a small GPT and a small ResNet, beside the peers, on the same plugin.
+"""The cost of one training step: an MLP, a small GPT and a small ResNet, compared with the peers on the same
+plugin.
 
-"chain" is no training: 30 additions and multiplications on 4 million floats, which fusion turns into one pass.
+"chain" is not a training: 30 additions and multiplications on 4 million floats, which fusion turns into one pass.
 
-Each step moves a fresh batch to the device, zeroes the gradients, runs forward, cross entropy, backward and AdamW,
-and waits. A round is 12 steps, or as many as a second has room for; the figure is the median of its second half, for a
-processor that was idle while another contender worked is slow at first. "first" is the first step of a process that
-finds nothing compiled, "warm" that of a process which finds on disk what another has compiled.
+Each step copies a fresh batch to the device, zeroes the gradients, runs forward, cross entropy, backward and
+AdamW, and waits. A round is 12 steps, or as many as fit into a second. The figure is the median of its second
+half, because a processor that was idle is slow at first. "first" is the first step of a process with an empty
+cache, "warm" that of a process that finds the programs of another one on disk.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from typing import Any
 
 from contenders import Answer, alternate, chosen, open_torch, serve
 
-# What a round has at least: steps, and seconds of them.
+# The minimum of a round: steps, and their seconds.
 STEPS = 12
 ROUND = 1.0
 WORKS = ("mlp", "gpt", "resnet", "chain")
 
 
 def measure(system: str, mode: str, work: str) -> None:
-    """In a contender's process."""
+    """Runs in a contender's process."""
     if system == "jax":
         from models_jax import make_step
 

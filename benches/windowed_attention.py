@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What attention within a window costs, by flex_attention with a block mask and with the whole matrix of scores.
+"""The cost of attention in a window, by flex_attention with a block mask and with the whole matrix of scores.
 
-One batch of 8 heads of 64 in float32; each query sees the 256 keys up to it. "flex" is torch.compile(flex_attention)
-with that block mask; "matrix" is scaled_dot_product_attention with the mask as a matrix, compiled too. PyTorch's CPU
-backend, which has no backward of flex_attention, stands beside for the forward.
+One batch of 8 heads of 64 in float32; each query attends to the 256 keys up to its own. "flex" is
+torch.compile(flex_attention) with that block mask. "matrix" is scaled_dot_product_attention with the mask as a
+matrix, also compiled. PyTorch's CPU backend, which has no backward of flex_attention, is compared for the forward.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REPEATS = 5
 
 
 def measure(system: str, length: int) -> None:
-    """In a contender's process."""
+    """Runs in a contender's process."""
     import torch
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
     from torch.nn.functional import scaled_dot_product_attention

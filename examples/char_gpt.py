@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Trains a small character-level GPT on the text of Python's own documentation, and prints what it writes.
+"""Trains a small character-level GPT on the text of Python's documentation, and prints generated text.
 
-The text is `pydoc_data.topics`, which comes with Python: what `help()` shows for keywords and topics.
+The text is `pydoc_data.topics`, which is part of Python: the texts of `help()` for keywords and topics.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class CharGPT(nn.Module):
         super().__init__()
         self.context = context
         self.characters = nn.Embedding(vocabulary, width)
-        nn.init.normal_(self.characters.weight, std=0.02)  # as small as the positions, or they go unheard
+        nn.init.normal_(self.characters.weight, std=0.02)  # as small as the positions
         self.positions = nn.Parameter(torch.randn(context, width) * 0.02)
         self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(layers)))
         self.norm = nn.LayerNorm(width)
@@ -56,7 +56,7 @@ class CharGPT(nn.Module):
 
     @torch.no_grad()
     def generate(self, prompt: Tensor, count: int, temperature: float) -> Tensor:
-        """Continues a prompt. The window keeps one length, so every character after it runs the same program."""
+        """Continues a prompt. The window has a fixed length, so every character after it uses the same program."""
         window = F.pad(prompt, (0, self.context - len(prompt)))
         length = len(prompt)
         written = []

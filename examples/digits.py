@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Trains a small convolutional network on the handwritten digits that scikit-learn ships with.
+"""Trains a small convolutional network on the handwritten digits of scikit-learn.
 
-The training loop is plain PyTorch: only the device's name says where it runs. On "tpu" it can run in each eager mode,
-one after the other, and compares them.
+The training loop is plain PyTorch; only the name of the device is different. On "tpu" it can run in each eager
+mode, one after the other, and compare them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MODES = ("debug", "strict", "fused")
 
 @dataclasses.dataclass
 class Run:
-    """What one training run came to."""
+    """The result of a training run."""
 
     name: str
     losses: list[float]
@@ -99,7 +99,7 @@ def train(name: str, device: torch.device, epochs: int, batch_size: int, seed: i
     return Run(
         name=name,
         losses=losses,
-        # The second half: the first steps compile.
+        # The second half, because the first steps compile.
         seconds_per_step=statistics.median(seconds[len(seconds) // 2 :]),
         compiles=None if compiles_before is None or compiles_after is None else compiles_after - compiles_before,
         accuracy=accuracy,
@@ -108,7 +108,7 @@ def train(name: str, device: torch.device, epochs: int, batch_size: int, seed: i
 
 @torch.no_grad()
 def evaluate(model: nn.Module, loader: DataLoader[tuple[Tensor, ...]], device: torch.device) -> float:
-    """The share of images that the model names correctly."""
+    """The share of images that are classified correctly."""
     model.eval()
     correct = total = 0
     for images, labels in loader:
@@ -119,13 +119,13 @@ def evaluate(model: nn.Module, loader: DataLoader[tuple[Tensor, ...]], device: t
 
 
 def count_compiles(device: torch.device) -> int | None:
-    """How many programs the device has compiled so far, where it counts them."""
+    """The number of programs that the device has compiled so far, if it counts them."""
     module = torch.get_device_module(device)
     return int(module.cache_stats()["compiles"]) if hasattr(module, "cache_stats") else None
 
 
 def draw(runs: list[Run], path: Path) -> None:
-    """The loss curves of the runs as a picture."""
+    """Draws the loss curves of the runs."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,1 +1,1 @@
-"""The tests. Each folder's docstring says what its tests need; `helpers.py` and `small_models.py` serve all of them."""
+"""The tests. Each folder's docstring says what its tests need. All folders use `helpers.py` and `small_models.py`."""

@@ -1,4 +1,4 @@
-"""What the tests share: the device, the modes, the flags of XLA, a cache folder, and the seed."""
+"""Shared by all tests: the device, the modes, XLA's flags, a cache folder, and the seed."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Sets the environment of the workers and of the processes that tests start: they share one folder of programs."""
+    """Sets the environment of the workers and of the processes that tests start. They share one folder of
+    programs."""
     if hasattr(config, "workerinput"):
         return
     os.environ["TORCHTPU_CACHE_DIR"] = tempfile.mkdtemp(prefix="torchtpu-tests-")
     os.environ.pop("TORCHTPU_CACHE", None)
-    # A worker keeps one core busy. More threads would wait for each other.
+    # A worker keeps one core busy. More threads would compete.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     if not config.getoption("--optimized"):
         os.environ["XLA_FLAGS"] = with_quick_compiles(os.environ.get("XLA_FLAGS", ""))
@@ -43,7 +44,7 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the modes in which a case that judges a lowering would only repeat itself."""
+    """Deselects modes for tests of lowerings, which are the same in all modes."""
     if config.getoption("--each-mode"):
         return
     left_out = [item for item in items if not _is_run(item)]
@@ -96,7 +97,7 @@ def seed(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def fresh_dynamo() -> Iterator[None]:
-    """Dynamo as if nothing had been compiled, before and after a test."""
+    """Resets Dynamo before and after a test."""
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()

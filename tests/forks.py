@@ -1,7 +1,7 @@
-"""Processes where nothing has used the device yet, without the seconds that each would take to import torch: they are
-forks of a process that has imported it, and done nothing else.
+"""Processes that have not used the device, without the seconds that an import of torch takes: forks of a process
+that has imported torch and done nothing else.
 
-A process that the operating system starts is needed where the import is what is tested: see `helpers.start_python`.
+Tests of the import itself need a process started by the operating system: see `helpers.start_python`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Server:
         atexit.register(self.process.kill)
 
     def run(self, arguments: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-        """As subprocess.run does with `python` before the arguments, which begin with -c or -m."""
+        """Like subprocess.run with `python` before the arguments, which begin with -c or -m."""
         with tempfile.TemporaryDirectory() as folder:
             files = [os.path.join(folder, name) for name in ("stdout", "stderr")]
             request = {"arguments": arguments, "environment": environment, "cwd": os.getcwd(), "files": files}
@@ -68,7 +68,7 @@ def server() -> Server:
 
 def serve() -> None:
     """The process that is forked. In a fork this returns when the fork's program has ended."""
-    # Written to without a buffer: a line is there when `select` says so.
+    # Unbuffered: a line is complete when `select` reports it.
     answers = os.dup(1)
     os.dup2(2, 1)
     import torch  # noqa: F401

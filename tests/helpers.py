@@ -1,4 +1,4 @@
-"""Comparing what a program does on the device with what it does on the CPU, and running Python in other processes."""
+"""Compares a program on the device with the same program on the CPU, and runs Python in other processes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Program = Callable[[torch.device], Any]
 
 
 def assert_same(actual: Any, expected: Any) -> None:
-    """Equal in type, dtype, shape, strides and values, all through lists, tuples and dictionaries."""
+    """Equal in type, dtype, shape, strides and values, through lists, tuples and dictionaries."""
     if isinstance(expected, torch.Tensor):
         assert isinstance(actual, torch.Tensor)
         assert actual.shape == expected.shape
@@ -54,15 +54,15 @@ def assert_same(actual: Any, expected: Any) -> None:
 
 
 def check(program: Program, device: torch.device) -> None:
-    """Runs the same program on the CPU and on the device; both must come to the same."""
+    """Runs the same program on the CPU and on the device, and compares the results."""
     assert_same(program(device), program(torch.device("cpu")))
 
 
 def check_refused(program: Program, device: torch.device) -> BaseException:
-    """Both the CPU and the device must raise the same class of exception. The device's is returned.
+    """The CPU and the device must raise the same class of exception. Returns the device's.
 
-    The device's must come from the program itself: nothing in it reads results, so an error that waits for them in
-    some mode is missed.
+    The program itself must raise it on the device: nothing reads its results, so an error that is raised at a read
+    is missed.
     """
     with pytest.raises(Exception) as on_cpu:  # noqa: PT011 (its class is compared)
         program(torch.device("cpu"))
@@ -73,14 +73,14 @@ def check_refused(program: Program, device: torch.device) -> BaseException:
 
 
 def moved(value: Any, device: torch.device | str) -> Any:
-    """The value with its tensors on a device, lists and tuples as lists."""
+    """The value with its tensors on a device; tuples become lists."""
     if isinstance(value, list | tuple):
         return [moved(each, device) for each in value]
     return value.to(device) if isinstance(value, torch.Tensor) else value
 
 
 def check_compiled(function: Callable[..., Any], device: torch.device, *inputs: Any, **options: Any) -> None:
-    """The compiled function does to the device's inputs, and returns, what the function does on the CPU."""
+    """The compiled function on the device has the same results and effects on inputs as the function on the CPU."""
     on_cpu, on_device = copy.deepcopy(inputs), moved(copy.deepcopy(inputs), device)
     compiled = torch.compile(function, **options)
     for _ in range(2):
@@ -88,31 +88,31 @@ def check_compiled(function: Callable[..., Any], device: torch.device, *inputs: 
         assert_same(on_device, list(on_cpu))
 
 
-# Python and the libraries read these when they start.
+# Python and the libraries read these at start.
 READ_AT_THE_START = ("PYTHON", "TORCH_", "OMP_", "MALLOC_", "GLIBC_", "LD_")
 
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs code in a process of its own, where nothing has used the device yet."""
+    """Runs code in another process that has not used the device."""
     if any(name.startswith(READ_AT_THE_START) for name in environment):
         return start_python(code, **environment)
     return forks.server().run(["-c", code], {**os.environ, **environment})
 
 
 def start_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs code in a process of its own, where not even torch is imported. Takes seconds longer than `run_python`."""
+    """Runs code in another process that has not even imported torch. Takes seconds longer than `run_python`."""
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, timeout=240
     )
 
 
 def check_python(code: str, **environment: str) -> str:
-    """What the code printed."""
+    """The output of the code."""
     return _printed(run_python(code, **environment))
 
 
 def check_started_python(code: str, **environment: str) -> str:
-    """What the code printed, in a process where not even torch was imported."""
+    """The output of the code, in a process that has not imported torch."""
     return _printed(start_python(code, **environment))
 
 

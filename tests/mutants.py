@@ -1,10 +1,10 @@
-"""Whether the suite finds what it should: each mutant is a fault put into the Rust code, and some test must fail.
+"""Checks that the suite finds faults: each mutant is a fault in the Rust code, and some test must fail.
 
     python -m tests.mutants                  # all; builds once, in build/mutants
     python -m tests.mutants maximum strides  # some
 
-All faults are built into one extension, and TORCHTPU_MUTANT chooses one. The working tree stays as it is:
-the faults go into a copy of the last commit.
+All faults are built into one extension, and TORCHTPU_MUTANT selects one. The working tree is not changed: the faults
+are inserted into a copy of the last commit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Mutant(NamedTuple):
     name: str
     path: str
     line: str
-    """A part of the line, or of the lines, that has the fault."""
+    """The part of the source that gets the fault."""
     right: str
     wrong: str
     tests: str

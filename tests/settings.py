@@ -1,4 +1,4 @@
-"""What a run of the tests is set to."""
+"""Settings of a test run."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 
 MODES = ("debug", "strict", "fused")
 
-# Whatever a test draws, it draws by this number. `make test-nightly` takes the date's.
+# All random draws of tests depend on this number. `make test-nightly` uses the date.
 SEED = int(os.environ.get("TORCHTPU_TEST_SEED", "0"))
 
-# What halves the CPU time of a compile with XLA's CPU compiler. Most of a run's time is compiling, and most tests judge
-# the lowerings, not LLVM's optimizations.
+# These flags halve the CPU time of a compile with XLA's CPU compiler. Most of a run's time is compiling, and most
+# tests judge the lowerings, not LLVM's optimizations.
 QUICK_COMPILES = (
     "--xla_backend_optimization_level=0",
     "--xla_llvm_disable_expensive_passes=true",
@@ -20,5 +20,5 @@ QUICK_COMPILES = (
 
 
 def with_quick_compiles(flags: str) -> str:
-    """The flags of XLA, after those that make compiles quick."""
+    """XLA's flags, after those for quick compiles."""
     return " ".join((*QUICK_COMPILES, flags)).strip()

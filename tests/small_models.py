@@ -1,4 +1,4 @@
-"""Models of the usual kinds, small enough to train in a second, with data to train them on."""
+"""Common models, small enough to train in a second, with data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MLP(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    # SiLU, not ReLU: at a kink, rounding alone would let two trainings diverge. So no maximum is pooled either.
+    # SiLU instead of ReLU, and no max pooling: at a kink, rounding alone could make two trainings diverge.
     def __init__(self, channels_in: int, channels: int, stride: int) -> None:
         super().__init__()
         self.first = nn.Conv2d(channels_in, channels, 3, stride=stride, padding=1, bias=False)
@@ -154,7 +154,7 @@ class Recurrent(nn.Module):
 
 
 class DLRM(nn.Module):
-    """A recommender: bags of embeddings and dense features, and their pairwise products."""
+    """A recommender: embedding bags and dense features, and their pairwise products."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -192,7 +192,7 @@ def _text(vocabulary: int, batch: int, length: int) -> Batch:
 def _clicks(size: int = 16) -> Batch:
     lengths = torch.randint(1, 4, (size,))
     offsets = F.pad(lengths.cumsum(0), (1, 0))[:-1]
-    # As many indices in every batch of a size; the last bag takes the rest.
+    # Every batch of a size has the same number of indices; the last bag takes the rest.
     given = torch.randn(size, 6), torch.randint(30, (3 * size,)), offsets
     return given, torch.randint(2, (size,)).float()
 
@@ -201,7 +201,7 @@ def _clicks(size: int = 16) -> Batch:
 class Task:
     model: Callable[[], nn.Module]
     batch: Callable[..., Batch]
-    """A batch; as many samples as are asked for."""
+    """A batch with the requested number of samples."""
     loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy
 
 

@@ -1,1 +1,1 @@
-"""torch.compile, compiled steps, bounded sizes and export. Most of the time goes into Dynamo."""
+"""torch.compile, compiled steps, bounded sizes and export. Most of the time is spent in Dynamo."""

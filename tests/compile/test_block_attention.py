@@ -1,4 +1,4 @@
-"""Flex attention with a block mask: as with the whole matrix of scores, and without one."""
+"""Flex attention with a block mask equals the whole matrix of scores, but does not compute it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Function = Callable[..., Tensor]
 
 
 def _functions(case: Case, device: torch.device | str) -> tuple[Function, Function]:
-    """The mask and the score function, for a place."""
+    """The mask and the score function on a device."""
     slopes = torch.linspace(0.01, 0.1, case.heads).to(device)
     documents = (torch.arange(max(case.queries, case.keys)) // 37).to(device)
     masks: dict[str, Function] = {

@@ -1,6 +1,6 @@
-"""Compiled graphs with bounded dimensions: one program for all sizes up to some, with exact results.
+"""Compiled graphs with bounded dimensions: one program for all sizes up to a bound, with exact results.
 
-What the host pads holds NaN, so whatever leaks from padding into a result is seen.
+The host pads with NaN, so padding that affects a result is detected.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ def check_bounded(
     limit: int = 19,
     eager_is_idle: bool = True,
 ) -> None:
-    """The compiled function gives, with gradients, what the CPU gives for random sizes in place of the letters, with
-    one program for them all (and one for the gradients)."""
+    """The compiled function and its gradients equal the CPU's for random sizes in place of the letters, with one
+    program for all sizes (and one for the gradients)."""
     generator = torch.Generator().manual_seed(0)
     drawn = random.Random(0)
     letters = sorted({n for shape in shapes for n in shape if isinstance(n, str)})
     compiled = torch.compile(function, fullgraph=True)
     for number in range(6):
-        # Distinct sizes, so that Dynamo takes none of them for another, and the largest first.
+        # Distinct sizes, so that Dynamo does not identify them, and the largest first.
         first = dict(zip(letters, range(limit, 0, -1), strict=False))
         sizes = dict(zip(letters, drawn.sample(range(least, limit), len(letters)), strict=True)) if number else first
         on_cpu = [each.requires_grad_() for each in _inputs(list(shapes), sizes, generator)]
@@ -225,7 +225,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Shape, ...]]] = {
     "second smallest": (lambda x: x.kthvalue(2, 1), (("b", "s"),)),
 }
 
-# Where fewer places would be one, or none, and PyTorch tells such sizes apart.
+# A size of 0 or 1 would occur for smaller sizes, and PyTorch specializes on these.
 AT_LEAST_SIX = (
     "convolutions",
     "positions of max pool",
@@ -235,7 +235,7 @@ AT_LEAST_SIX = (
     "diagonal above",
 )
 
-# Gradients whose strides are not those of their leaves, which autograd then copies.
+# Gradients whose strides differ from those of their leaves, which autograd then copies.
 COPIED = (
     "batched product",
     "attention",
@@ -276,7 +276,8 @@ def test_results_are_exact(name: str, device: torch.device) -> None:
 
 
 def test_numbers_of_merged_places(device: torch.device) -> None:
-    """Where an element of merged dimensions lies in a padded value is not where it comes among the real ones."""
+    """The index of an element of merged dimensions in a padded value differs from its index among the valid
+    elements."""
 
     def function(x: Tensor) -> Tensor:
         return x.flatten(1) + torch.arange(x.shape[1] * x.shape[2], device=x.device)
@@ -298,7 +299,7 @@ TOLD_APART: dict[str, Callable[[Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("name", TOLD_APART)
 def test_graphs_for_odd_and_even_sizes(name: str, device: torch.device) -> None:
-    """PyTorch tells them apart here: a graph for each kind, but not for each size."""
+    """PyTorch specializes on parity here: there is a graph for each parity, but not for each size."""
     compiled = torch.compile(TOLD_APART[name], dynamic=True)
     made = []
     for size in (9, 11, 13, 12, 10, 14, 8, 15, 7, 16):
@@ -327,7 +328,8 @@ def _check_training(
     device: torch.device,
     dynamic: bool | None = True,
 ) -> None:
-    """Trains a compiled copy on batches of different sizes as the model on the CPU. The loss is part of the model."""
+    """Trains a compiled copy of the model on batches of different sizes, and compares it with the CPU. The loss is
+    part of the model."""
     on_device = copy.deepcopy(model).to(device)
     compiled = torch.compile(on_device, dynamic=dynamic)
     optimizers = [torch.optim.SGD(each.parameters(), lr=0.05) for each in (model, on_device)]
@@ -351,7 +353,7 @@ def _check_training(
     for one, other in zip(on_device.state_dict().values(), model.state_dict().values(), strict=True):
         torch.testing.assert_close(one.cpu(), other, rtol=1e-3, atol=1e-4)
     assert not counters["tpu_unbounded"]
-    # Forward, backward, and the gradient that backward starts from.
+    # Forward, backward, and the initial gradient of the loss.
     assert used <= 3
 
 
@@ -384,7 +386,8 @@ def test_images_of_different_sizes(device: torch.device) -> None:
 
 
 class _Speech(nn.Module):
-    """Sound to letters: convolutions that make it shorter, attention, convolutions that know where they are."""
+    """Speech recognition: convolutions that shorten the input, attention, and convolutions with position
+    information."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -412,7 +415,7 @@ def test_sounds_of_different_lengths(device: torch.device) -> None:
     _check_training(_WithLoss(_Speech()), batch, lengths, device)
 
 
-# Dynamo and XLA take seconds for each: the others are for the long run.
+# Dynamo and XLA take seconds for each; the others are slow tests.
 QUICK = ("mlp", "gpt")
 SIZES = random.Random(0).sample(range(2, 40), 20)
 
@@ -510,7 +513,7 @@ def test_generation_with_a_growing_cache(device: torch.device) -> None:
     with torch.no_grad():
         before = _compiles()
         results = run(torch.compile(attend), device)
-        # Slicing `new` takes programs too: one for each of the first few offsets.
+        # Slices of `new` need programs too: one for each of the first few offsets.
         assert _compiles() - before < 12
         assert_same(results, run(attend, "cpu"))
     assert not counters["tpu_unbounded"]
@@ -550,7 +553,7 @@ def test_what_cannot_be_bounded_is_explained(device: torch.device, caplog: pytes
 
 
 def test_sizes_that_stay_are_known(device: torch.device) -> None:
-    """Where several adaptive windows lie cannot follow from bounded places, but the batch can be bounded."""
+    """The positions of several adaptive windows cannot follow from bounded sizes, but the batch can be bounded."""
     compiled = torch.compile(lambda x: F.adaptive_max_pool2d(x, 2).relu(), dynamic=True)
     inputs = [
         torch.randn(batch, 3, size, size) for batch, size in ((5, 8), (9, 8), (7, 8), (12, 8), (3, 8), (3, 6), (5, 4))

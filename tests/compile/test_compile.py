@@ -1,4 +1,4 @@
-"""`torch.compile` on tpu tensors gives what eager gives on the CPU."""
+"""`torch.compile` on tpu tensors gives the same results as eager on the CPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("fresh_dynamo")
 
 
 def _compiles() -> int:
-    """Programs made so far; other tests may have left some on disk."""
+    """Programs made so far. Other tests may have left some on disk."""
     stats = torch.tpu.cache_stats()
     return stats["compiles"] + stats["disk_hits"]
 
@@ -51,7 +51,7 @@ def _train(task: str, device: torch.device | str, how: str) -> Tensor:
     return torch.stack(losses).cpu()
 
 
-# Dynamo takes seconds for each: the others are for the long run.
+# Dynamo takes seconds for each; the others are slow tests.
 QUICK = (("mlp", "model"), ("gpt", "step"), ("resnet", "step"), ("lstm", "model"), ("dlrm", "step"))
 TRAININGS = [
     pytest.param(task, how, marks=() if (task, how) in QUICK else pytest.mark.slow)
@@ -381,7 +381,7 @@ def test_a_whole_step_is_one_program(device: torch.device) -> None:
 
 @pytest.mark.parametrize("mode", ["strict", "fused"])
 def test_the_first_step_is_the_program_of_all_others(device: torch.device, mode: str) -> None:
-    """Although it makes the optimizer's state; and a compiled model is part of the step's program."""
+    """Although it creates the optimizer's state. A compiled model is part of the step's program."""
     for compiled in (False, True):
         model = nn.Sequential(nn.Linear(4, 7), nn.GELU(), nn.Linear(7, 3)).to(device)
         optimizer = torch.optim.AdamW(model.parameters())
@@ -408,7 +408,7 @@ def test_the_first_step_is_the_program_of_all_others(device: torch.device, mode:
 
 
 def test_what_is_read_within_a_step(device: torch.device) -> None:
-    """Ends its program there; and an error leaves no scope open."""
+    """The program ends there, and an error leaves no scope open."""
     x = torch.arange(6.0, device=device)
 
     @torch.tpu.compile_step
@@ -465,7 +465,7 @@ def test_other_threads_do_not_join_a_step(mode: str, device: torch.device) -> No
         made.append(_compiles() - before)
         torch.testing.assert_close(read[-1], [3 + weight] * (n // 2) + [1 + weight] * (n - n // 2))
     assert losses == sorted(losses, reverse=True)
-    # What the thread runs has been compiled when it ran alone: not for this step, whatever else is in it.
+    # The thread's programs were compiled when it ran alone, not for this step.
     assert made[3:] == [0, 0, 0]
 
 

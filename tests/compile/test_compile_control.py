@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("fresh_dynamo")
 
 
 def check_one_program(function: Callable[..., Any], device: torch.device, *inputs: Tensor, backend: str) -> None:
-    """One program computes what the backend computes on the CPU, and its gradients, if any."""
+    """One program computes the same as the backend on the CPU, and its gradients, if any."""
 
     def run(backend: str, device: torch.device | str) -> tuple[list[Tensor], list[Tensor]]:
         moved = [each.to(device) for each in inputs]

@@ -1,8 +1,8 @@
-"""What the installed torch lists and checks of torch.compile: its higher-order operators, and the graphs that
-AOTAutograd makes of its operators and custom operators, for sizes that are known and for sizes that are symbols.
+"""PyTorch's lists for torch.compile: its higher-order operators, and the graphs that AOTAutograd makes of
+operators and custom operators, for known sizes and for symbols.
 
-`make test` has the graphs of some operators that are fixed and of some that TORCHTPU_TEST_SEED draws; those of all are
-among the slow tests.
+`make test` has the graphs of some fixed operators and of some drawn with TORCHTPU_TEST_SEED. The slow tests have
+all.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ NO_GRADIENTS = {
     "local_map_hop.simple": "the sample's function has none",
 }
 
-# What PyTorch's meta kernel says of the devices that it does not know. Eager asks no meta kernel here.
+# The error of PyTorch's meta kernel for devices that it does not list. Eager calls no meta kernel here.
 REFUSED_BY_NAME = "bicubic interpolation with 5D input is not supported on tpu"
 
-# Operators with symbols for sizes that have gone wrong, and of each family some.
+# Operators that once failed with symbolic sizes, and some of each family.
 FIXED = (
     "add",
     "addmm",
@@ -81,7 +81,7 @@ FIXED = (
     "unbind",
 )
 DRAWN = 8
-# The slow tests take so many samples of each operator.
+# The number of samples of each operator in the slow tests.
 SAMPLES = 3
 SHARDS = 24
 
@@ -90,7 +90,7 @@ SHARDS = 24
 def higher_order() -> dict[str, Any]:
     from torch.testing._internal import hop_db
 
-    # PyTorch has this operator for the devices that its own tests run on.
+    # PyTorch has this operator only for the devices of its own tests.
     @torch.library.impl("testlib::mutating_custom_op", "tpu")
     def mutate(x: Tensor, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x.add_(5)
@@ -120,9 +120,9 @@ def _samples(entry: Any, device: str, gradients: bool) -> list[Any]:
 
 
 def _results(entry: Any, place: Place, gradients: bool) -> list[list[Tensor]]:
-    """What an entry's samples give at a place, and their gradients."""
+    """The results of an entry's samples on a device, and their gradients."""
     results = []
-    # Flex attention's samples hold objects with tensors in them, which are made where they are needed.
+    # Flex attention's samples contain objects with tensors, which are created on the device.
     for sample, there in zip(_samples(entry, "cpu", gradients), _samples(entry, place.device, gradients), strict=True):
         input, args, kwargs = place.put((sample.input, sample.args, sample.kwargs))
         args = [there.args[i] if type(each).__name__ == "BlockMask" else each for i, each in enumerate(args)]
@@ -166,7 +166,7 @@ def _tpu_compiler(graph: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
 
 
 def _check_graphs(call: Callable[..., Any], given: Any, dynamic: bool, compiler: Compiler) -> None:
-    """PyTorch's check that a call and its graphs give the same, with the graphs compiled."""
+    """PyTorch's check that a call and its compiled graphs give the same results."""
     from torch.testing._internal.optests import aot_autograd
 
     args, kwargs = given
@@ -178,12 +178,12 @@ def _check_graphs(call: Callable[..., Any], given: Any, dynamic: bool, compiler:
 
 
 def _problems(entry: Any, samples: list[Any]) -> list[str]:
-    """Which graphs of an entry do not give what eager gives, if they do so on the CPU and uncompiled."""
+    """The graphs of an entry that differ from eager, if they are equal on the CPU without a compiler."""
     from functorch.compile import nop
 
     problems = []
     for sample in samples:
-        # For sizes that change, random numbers are drawn for the largest: they are others than eager's.
+        # With changing sizes, random numbers are drawn for the largest size, so they differ from eager's.
         for dynamic in (False,) if is_random(_name(entry)) else (False, True):
 
             def check(place: Place, compiler: Compiler, sample: Any = sample, dynamic: bool = dynamic) -> None:
@@ -211,7 +211,7 @@ def check_operators(names: Sequence[str], count: int) -> None:
         try:
             samples = _samples(entry, "cpu", entry.supports_autograd)
         except Exception:
-            continue  # PyTorch's samples want another device
+            continue  # PyTorch's samples require another device
         problems += _problems(entry, random.Random(SEED).sample(samples, min(count, len(samples))))
     if problems:
         pytest.fail("\n".join([f"TORCHTPU_TEST_SEED={SEED} repeats this", *problems]), pytrace=False)

@@ -1,4 +1,4 @@
-"""Values of compiled graphs that lie in the memory of others: where they lie, and who sees it when they are written."""
+"""Views in compiled graphs: their strides and offsets, and the effect of writes on other tensors."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ VIEWS: dict[str, Callable[[Tensor], Any]] = {
 }
 
 
-# Of sizes that change, results that nothing else shows stay padded: only their elements are eager's.
+# For changing sizes, results in memory of their own stay padded; only their elements are compared with eager.
 @pytest.mark.parametrize(
     ("name", "dynamic"),
     [(name, dynamic) for name in VIEWS for dynamic in (False, True) if not dynamic or name != "of a result"],

@@ -1,4 +1,4 @@
-"""Exported programs as StableHLO, run by a JAX that knows nothing of this package."""
+"""Exported programs as StableHLO, run by a JAX without this package."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_is_written_as_portable_bytecode() -> None:
 
 
 def test_bytecode_asks_for_jax(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As if it were not installed.
+    # As if JAX were not installed.
     monkeypatch.setitem(sys.modules, "jax.extend.mlir", None)
     exported = torchtpu.export.to_stablehlo(torch.export.export(nn.Linear(4, 2), (torch.randn(3, 4),)))
     with pytest.raises(ImportError, match="pip install"):
@@ -148,7 +148,7 @@ def test_refuses_what_it_cannot_say() -> None:
         torchtpu.export.to_stablehlo(torch.export.export(nn.Linear(4, 2), (x,)), "outside")  # type: ignore[arg-type]
 
 
-# Knows the file only.
+# Reads only the file.
 SERVE = """
 import sys, torch, torchtpu.export
 serve = torchtpu.export.load(sys.argv[1])
@@ -169,7 +169,7 @@ def test_is_served_without_the_models_code(weights: str, device: torch.device, t
 
 
 def test_programs_are_told_apart(device: torch.device, tmp_path: Path) -> None:
-    """Their functions have names of their own, also where several become one program."""
+    """Their functions have distinct names, also if several become one program."""
     x = torch.randn(3, 4)
     models = [nn.Linear(4, 4).eval(), nn.Sequential(nn.Linear(4, 4), nn.Tanh()).eval()]
     programs = [

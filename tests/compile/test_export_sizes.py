@@ -16,7 +16,7 @@ from tests.compile.test_export import run_in_jax
 
 
 class Normalised(nn.Module):
-    """Reduces along sizes that change, which padding must not reach."""
+    """Reduces along changing sizes. Padding must not affect the result."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Normalised(nn.Module):
 
 
 class Strided(nn.Module):
-    """The result's length is an expression of the input's, and a number follows from it."""
+    """The result's length is an expression of the input's length, and a number follows from it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ batch, length = Dim("batch", min=2, max=32), Dim("length", min=5, max=40)
 
 
 class Enlarged(nn.Module):
-    """Has a batch norm, whose statistics nobody takes, a recurrence and composites that PyTorch keeps."""
+    """A batch norm with unused statistics, a recurrence, and composites that PyTorch keeps."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ def results_of(model: nn.Module, inputs: tuple[Tensor, ...]) -> list[Tensor]:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_is_served_at_any_size(name: str, device: torch.device, tmp_path: Path) -> None:
-    """By one program."""
+    """One program serves all sizes."""
     model, exported = exported_model(name, "beside" if name == "strided" else "inside")
     exported.save(tmp_path / "program.pt")
     serve = torchtpu.export.load(tmp_path / "program.pt", device)
@@ -103,7 +103,7 @@ def test_is_served_at_any_size(name: str, device: torch.device, tmp_path: Path) 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_runs_in_jax(name: str, tmp_path: Path) -> None:
-    """Padded by hand with what must not be seen, and told the numbers."""
+    """The test pads inputs with values that must not matter, and passes the numbers."""
     model, exported = exported_model(name)
     inputs = MODELS[name][2](7, 11)
     sizes = {symbol.name: (inputs[symbol.input].shape[symbol.dim]) for symbol in exported.symbols}

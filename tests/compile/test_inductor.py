@@ -43,8 +43,8 @@ def _train(backend: str, device: torch.device, **kwargs: Any) -> list[torch.Tens
 
 
 def test_the_function_that_is_replaced() -> None:
-    # The name "inductor" and the wrapper that torch.compile makes of it both come here. If this fails with a new
-    # PyTorch, graphs with tpu tensors reach inductor: see python/torchtpu/compile/inductor.py.
+    # The name "inductor" and torch.compile's wrapper of it both call this. If this fails with a new PyTorch, graphs
+    # with tpu tensors reach inductor: see python/torchtpu/compile/inductor.py.
     from torch._inductor import compile_fx
 
     assert compile_fx.compile_fx.__wrapped__.__module__ == "torch._inductor.compile_fx"
@@ -68,7 +68,7 @@ def test_programs_are_those_of_the_backend_tpu(device: torch.device) -> None:
         after = torch.tpu.cache_stats()
         made.append([after[name] - before[name] for name in ("compiles", "requests")])
     assert made[0][1] == made[1][1] == 1
-    assert made[1][0] == 0  # the same text, and so the same program
+    assert made[1][0] == 0  # the same text, so the same program
 
 
 def test_factories_make_it_a_tpu_graph(device: torch.device) -> None:
@@ -81,7 +81,7 @@ def test_sizes_change(device: torch.device) -> None:
     inputs = [torch.ones(n, 2, device=device) for n in (5, 6, 7, 8)]
     torch.tpu.reset_cache_stats()
     assert [function(x)[0].item() for x in inputs] == [10.0, 12.0, 14.0, 16.0]
-    assert torch.tpu.cache_stats()["compiles"] <= 2  # one for all sizes, and reading an element
+    assert torch.tpu.cache_stats()["compiles"] <= 2  # one for all sizes, and one for reading an element
 
 
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"])

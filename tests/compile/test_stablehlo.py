@@ -21,14 +21,14 @@ def types_in(signature: str) -> list[tuple[torch.dtype, tuple[int, ...]]]:
 
 
 def signature_of(text: str) -> tuple[list[Any], list[Any]]:
-    """The types of what `@main` takes and returns."""
+    """The types of the inputs and results of `@main`."""
     match = re.search(r"func\.func public @main\((.*)\) -> \((.*)\) \{", text)
     assert match
     return types_in(match[1]), types_in(match[2])
 
 
 def run(text: str, *inputs: Tensor) -> tuple[Tensor, ...]:
-    """Runs the module as one that was made elsewhere."""
+    """Runs the module as an external one."""
     taken, returned = (
         tuple(Spec(f"{kind}{i}", dtype, shape, shape) for i, (dtype, shape) in enumerate(types))
         for kind, types in zip("io", signature_of(text), strict=True)

@@ -21,9 +21,9 @@ from tests.conformance.report import summarize, write_report
 from tests.conformance.workers import Settings, run_all
 
 FOLDER = Path("build/conformance")
-# Of so few cases the failures are printed, too.
+# For at most this many cases, the failures are printed too.
 FEW = 100
-# A run that was stopped goes on only with the same extension.
+# A stopped run is only continued with the same extension.
 BUILT = int(Path(torchtpu._C.__file__).stat().st_mtime)
 
 
@@ -80,7 +80,7 @@ def _chips(text: str) -> tuple[str, ...]:
 
 
 def settle(options: argparse.Namespace) -> None:
-    """Fills in what the command line leaves to what is done: comparing, or compiling for TPUs."""
+    """Sets the options that depend on what is done: comparing, or compiling for TPUs."""
     if options.cases:
         options.modes = tuple({case.mode for case in options.cases})
     elif options.compile_for:
@@ -104,7 +104,8 @@ def select(options: argparse.Namespace) -> list[Case]:
 
 
 class Results:
-    """The file of verdicts. Its first line says what they hold for; a later verdict on a case replaces an earlier."""
+    """The file of verdicts. Its first line says what they are valid for. A later verdict on a case replaces an
+    earlier one."""
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         self.path = path
@@ -112,7 +113,7 @@ class Results:
         self.verdicts: dict[str, Verdict] = {}
         lines = path.read_text().splitlines() if path.exists() else []
         if lines and json.loads(lines[0]) == settings:
-            # The last line of a run that was stopped may be half a line.
+            # The last line of a stopped run may be incomplete.
             found = [Verdict(**json.loads(line)) for line in lines[1:] if line.endswith("}")]
             self.verdicts = {verdict.case: verdict for verdict in found}
         self.forget(set())
@@ -130,7 +131,7 @@ class Results:
 
 
 class Progress:
-    """A line on standard error that is written over while it is a terminal's, and seldom otherwise."""
+    """A line on standard error. It is overwritten on a terminal, and printed rarely elsewhere."""
 
     def __init__(self, total: int, done: int) -> None:
         self.total, self.done, self.start, self.failures, self.next = total, done, time.monotonic(), 0, 0.0

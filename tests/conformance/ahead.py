@@ -1,7 +1,7 @@
-"""Judges a case by a TPU's compiler, which needs no TPU: whether libtpu takes each program that the case runs there.
+"""Judges a case by a TPU's compiler, which needs no TPU: whether libtpu compiles each program of the case.
 
-The device of this machine runs the case, with its programs written as for a TPU (`TORCHTPU_TARGET=tpu`). What they
-compute is not looked at here.
+The device of this machine runs the case, with its programs written for a TPU (`TORCHTPU_TARGET=tpu`). Their
+results are not checked here.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from torchtpu import _C
 
 from tests.conformance.places import DEVICE, Trial
 
-# Modes of cases that are compiled and not compared: the chip of each.
+# The modes of cases that are compiled and not compared, and the chip of each.
 TOPOLOGIES = {"v5e": "v5e:1x1", "v6e": "v6e:1x1"}
 DIRECTIONS = ("forward", "backward", "step")
-# Of each case.
+# The number of inputs of each case.
 INPUTS = 2
 
 
 class RefusedError(Exception):
-    """libtpu does not take a program."""
+    """libtpu does not compile a program."""
 
 
 class NothingToCompileError(Exception):
-    """The case fails before there is a program: what other modes judge."""
+    """The case fails before there is a program, which other modes judge."""
 
 
 def write_for_tpus() -> None:
-    """Lets this process, and those that it starts, write their programs as for a TPU. Before the device is opened."""
+    """Makes this process, and those that it starts, write programs for a TPU. Called before the device is opened."""
     os.environ["TORCHTPU_TARGET"] = "tpu"
     os.environ.setdefault("TPU_LOG_DIR", "disabled")
 
 
 def judge(trial: Trial, mode: str) -> None:
-    """Compiles the programs of a trial, or raises."""
+    """Compiles the programs of a trial. Raises if one fails."""
     with tempfile.TemporaryDirectory() as folder:
         _C.dump_programs(folder)
         failure = None
         try:
-            # A result that nobody holds is not computed.
+            # An unreferenced result is not computed.
             with torch.tpu.set_eager_mode("fused"):
                 result = trial.program(DEVICE)
                 torch.tpu.synchronize()
@@ -65,7 +65,7 @@ def judge(trial: Trial, mode: str) -> None:
 
 @functools.lru_cache(maxsize=1000)
 def _refusal(program: str, topology: str) -> str | None:
-    """What libtpu says against a program. Many trials have one in common."""
+    """libtpu's error for a program. Cached, because many trials share programs."""
     try:
         _C.compile_ahead(program, topology)
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""What there is to run: operators, modules and optimizers × dtypes × directions × modes."""
+"""The cases: operators, modules and optimizers × dtypes × directions × modes."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ DIRECTIONS = (
     "gradcheck",
     "gradgradcheck",
 )
-# They judge formulas.
+# These test formulas.
 FINITE_DIFFERENCES = ("gradcheck", "gradgradcheck")
-# These, and which calls are lowered at all, are the same in each mode.
+# These, and whether calls are lowered at all, are the same in each mode.
 ONE_MODE_DIRECTIONS = ("refused", *FINITE_DIFFERENCES)
-# What torch.compile promises: AOTAutograd has no second derivatives, and PyTorch's errors come from Dynamo there.
+# The directions of torch.compile: AOTAutograd has no second derivatives, and Dynamo raises PyTorch's errors there.
 COMPILED_DIRECTIONS = ("forward", "backward", "strided", "inplace", "step")
-# The first four are those that the project's goal is stated for.
+# The project's goal is stated for the first four.
 DTYPES = (
     "float32",
     "int64",
@@ -47,7 +47,7 @@ DTYPES = (
     "float64",
     "complex64",
 )
-# Those that a TPU's compiler is asked about.
+# The dtypes for a TPU's compiler.
 COMPILED_DTYPES = (*DTYPES, "complex128")
 
 
@@ -71,16 +71,16 @@ class Subject(Protocol):
     name: str
 
     def directions(self, dtype: torch.dtype) -> tuple[str, ...]:
-        """The directions in which PyTorch says that it runs on the CPU, or on CUDA, with that dtype."""
+        """The directions that PyTorch lists for that dtype on the CPU, or on CUDA."""
 
     def is_for_cuda_only(self, dtype: torch.dtype) -> bool:
-        """Whether PyTorch says that it runs on CUDA with that dtype, and not on the CPU."""
+        """Whether PyTorch lists that dtype for CUDA but not for the CPU."""
 
     def trials(self, dtype: torch.dtype, direction: str, count: int, seed: int) -> list[Trial]:
         """Up to `count` programs."""
 
     def tolerance(self, dtype: torch.dtype) -> tuple[float, float] | None:
-        """(absolute, relative), where PyTorch's own tests need more than usual."""
+        """(absolute, relative), if PyTorch's own tests need more than usual."""
 
 
 @functools.cache
@@ -99,7 +99,7 @@ def cases(
     directions: tuple[str, ...] = DIRECTIONS,
     modes: tuple[str, ...] = MODES,
 ) -> Iterator[Case]:
-    """The cases of a selection, those of a subject side by side. Names may be patterns ("linalg.*")."""
+    """The selected cases, grouped by subject. Names may be patterns ("linalg.*")."""
     for name, subject in subjects().items():
         if any(fnmatchcase(name, pattern) for pattern in names):
             for dtype in dtypes:

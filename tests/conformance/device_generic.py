@@ -1,8 +1,9 @@
-"""PyTorch's device-generic testing, on this device: its test base for PrivateUse1 devices, the decorators that draw
-tests from its lists, and the checks that it carries for autocast, custom operators and composite operators.
+"""PyTorch's device-generic testing on this device: its test base for PrivateUse1 devices, the decorators that draw
+tests from its lists, and its checks for autocast, custom operators and composite operators.
 
-What the installed torch has of this is here; most of PyTorch's tests are not part of it. `test_device_generic.py` runs
-these classes; `python -m pytest tests/conformance/device_generic.py -k NAME` runs some.
+This covers the part that the installed torch contains; most of PyTorch's tests are not part of it.
+`test_device_generic.py` runs these classes. `python -m pytest tests/conformance/device_generic.py -k NAME` runs
+some.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ from torch.testing._internal.optests import opcheck
 from tests.conformance.places import CPU, Place, tensors_of
 
 ALL_DTYPES = all_types_and_complex_and(torch.bool, torch.half, torch.bfloat16)
-# The sweep runs all of them; here some show that the decorators do.
+# The sweep runs all of them; a few here show that the decorators work.
 DTYPES = (torch.float32, torch.int64)
 SOME_OPERATORS = ("add", "cat", "gather", "matmul", "nn.functional.linear", "softmax", "where")
 SOME_MODULES = ("nn.BatchNorm2d", "nn.Embedding", "nn.GRUCell", "nn.Linear")
-# Compositions of other operators, with views and writes among them.
+# Compositions of other operators, including views and writes.
 SOME_COMPOSITIONS = ("nn.functional.linear", "masked_fill", "unflatten")
-# They change a tensor through numpy, which has a copy of it.
+# They change a tensor through numpy, which has a copy of it here.
 WRITE_THROUGH_NUMPY = ("NumpyExpMarkDirtyAutogradFunction",)
 NOT_OF_THIS_DEVICE = {
     "cudnn_convolution": "cuDNN's",
@@ -61,7 +62,7 @@ def some(entries: Any, names: tuple[str, ...]) -> list[Any]:
 
 
 class TestBase(TestCase):
-    """What a test is given, and which tests there are."""
+    """The arguments of tests, and which tests there are."""
 
     def test_device(self, device: str) -> None:
         assert isinstance(self, PrivateUse1TestBase)
@@ -165,7 +166,8 @@ class TestLists(TestCase):
             for tensor in (*results, *tensors_of(gradients)):
                 self.assertEqual(str(tensor.device), device)
 
-    # LBFGS magnifies rounding in its iterations; the sweep has it with a problem for which it does not.
+    # LBFGS amplifies rounding errors over its iterations. The sweep tests it with a problem where this does not
+    # matter.
     @optims([info for info in optim_db if info.optim_cls is not torch.optim.LBFGS], dtypes=[torch.float32])
     def test_optimizers(self, device: str, dtype: torch.dtype, optim_info: Any) -> None:
         if optim_info.only_supports_sparse_grads:
@@ -193,7 +195,7 @@ class TestLists(TestCase):
 
 
 class TestCarriedChecks(TestAutocast):
-    """Checks that torch carries, given this device."""
+    """Checks that torch contains, run on this device."""
 
     def test_autocast(self, device: str) -> None:
         kind = torch.device(device).type
@@ -209,7 +211,7 @@ class TestCarriedChecks(TestAutocast):
             (lists.methods_fp32, plain, None),
         ):
             for name, args, *rest in entries:
-                # The last part, where there is one, says what cuDNN on ROCm lacks, or holds keyword arguments.
+                # The last element, if there is one, is keyword arguments or a note about cuDNN on ROCm.
                 kwargs = rest[0] if rest and isinstance(rest[0], dict) else {}
                 with self.subTest(name=name):
                     if name in NOT_OF_THIS_DEVICE:
@@ -228,7 +230,7 @@ class TestCarriedChecks(TestAutocast):
     @ops(custom_op_db, allowed_dtypes=(torch.float32,))
     def test_custom_operators(self, device: str, dtype: torch.dtype, op: Any) -> None:
         for sample in op.sample_inputs(device, dtype, requires_grad=op.supports_autograd):
-            # PyTorch has test_autograd_registration for the CPU, CUDA and XPU only.
+            # PyTorch has test_autograd_registration only for the CPU, CUDA and XPU.
             opcheck(
                 op.op,
                 (sample.input, *sample.args),

@@ -1,7 +1,7 @@
 """What runs the operators of PyTorch's dispatcher that have a kernel for the CPU or for CUDA.
 
-Those that PyTorch composes of others need nothing. Of the rest, each has a row, a kernel of ours or a decomposition, or
-stands in without_kernel.toml with the reason why not. `make docs` writes the reasons to docs/operators.md.
+Operators that PyTorch composes of others need nothing. Each of the rest has a row, a kernel or a decomposition, or
+is listed in without_kernel.toml with a reason. `make docs` writes the reasons to docs/operators.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROW, KERNEL, DECOMPOSITION = "a row", "a kernel", "a decomposition"
 
 
 def operators() -> Iterator[str]:
-    """The names of those that PyTorch has a kernel of its own for, and does not compose."""
+    """The names of operators that PyTorch has a kernel for and does not compose."""
     for name in _known_at_first():
         has_kernel = any(_dispatch_has_kernel_for_dispatch_key(name, key) for key in ("CPU", "CUDA"))
         if has_kernel and not any(_dispatch_has_kernel_for_dispatch_key(name, key) for key in COMPOSITES):
@@ -37,7 +37,7 @@ def operators() -> Iterator[str]:
 
 
 def runs_it(name: str) -> str | None:
-    """What runs an operator on the device; None where nothing does."""
+    """What runs an operator on the device; None if nothing does."""
     rows = _rows()
     operator = _overload(name)
     forms = [operator, functional_variant(operator)]
@@ -51,7 +51,7 @@ def runs_it(name: str) -> str | None:
 
 
 def forgotten() -> list[str]:
-    """Those that nothing runs and no reason is given for."""
+    """Operators that nothing runs and that are not listed with a reason."""
     return [name for name in _without_kernel() if reason(name) is None]
 
 
@@ -60,13 +60,13 @@ def reason(name: str) -> str | None:
 
 
 def unused() -> list[str]:
-    """The patterns of the list that no operator matches."""
+    """The patterns of the list that match no operator."""
     names = _without_kernel()
     return [pattern for pattern, _ in listed(WITHOUT_KERNEL) if not any(fnmatchcase(name, pattern) for name in names)]
 
 
 def section() -> str:
-    """The page's section on them."""
+    """The section about them in docs/operators.md."""
     by_reason: dict[str, list[str]] = {}
     for name in _without_kernel():
         by_reason.setdefault(reason(name) or "", []).append(f"`{name}`")
@@ -85,7 +85,8 @@ a kernel or a decomposition. Calls of them are refused.
 
 @functools.cache
 def _known_at_first() -> list[str]:
-    """Those of a process that has imported torch only: many modules of it define more when they are imported."""
+    """The operators of a process that has only imported torch. Many of its modules define more when they are
+    imported."""
     script = "import torch; print(*torch._C._dispatch_get_all_op_names())"
     environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     names = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Operators whose results are compared otherwise than value by value, and failures that are expected."""
+"""Operators whose results are not compared by value, and expected failures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXPECTED = Path(__file__).with_name("expected_failures.toml")
 REFUSALS = Path(__file__).with_name("tpu_refusals.toml")
 REGRESSIONS = Path(__file__).with_name("regressions.txt")
 
-# Compared by dtype, shape and range only: what is drawn differs between devices. Names may be patterns.
+# Compared by dtype, shape and range only, because random numbers differ between devices. Names may be patterns.
 _DRAWS = "draws random numbers"
 _BLANK = "leaves its result uninitialized"
 _PROJECTS = "projects onto random vectors"
@@ -47,10 +47,10 @@ RANDOM = {
     "svd_lowrank": _PROJECTS,
     "pca_lowrank": _PROJECTS,
 }
-# In [0, 1], by definition; other random results need only be finite where the CPU's are.
+# In [0, 1] by definition. Other random results need only be finite where the CPU's are.
 UNIT_RANGE = frozenset({"bernoulli", "rand_like"})
 
-# A factorization that is unique up to the phase of its vectors is compared after what PyTorch's samples do about that.
+# Factorizations that are unique up to the phase of vectors are compared after the processing in PyTorch's samples.
 UNIQUE_UP_TO_PHASE = frozenset(
     {
         "svd",
@@ -65,14 +65,14 @@ UNIQUE_UP_TO_PHASE = frozenset(
     }
 )
 
-# Eigenvalues of general matrices come in no order.
+# The order of eigenvalues of general matrices is undefined.
 IN_ANY_ORDER = frozenset({"linalg.eig", "linalg.eigvals"})
 
-# Among equal elements any may be the one chosen, and the CPU's choice follows no rule: the indices are compared by what
-# they point to. The number is where the operator takes its dimension.
+# Any of several equal elements may be chosen, and the CPU's choice follows no rule, so the indices are compared by
+# the elements at these indices. The number is the position of the dimension argument.
 CHOOSES_AMONG_EQUALS = {"argsort": 0, "kthvalue": 1, "median": 0, "mode": 0, "nanmedian": 0, "sort": 0, "topk": 1}
 
-# Operators that take their further tensors on the CPU, whatever the device.
+# Operators that take some tensors on the CPU, whatever the device.
 TAKES_CPU_TENSORS = frozenset({"tensor_split"})
 
 
@@ -88,11 +88,11 @@ def listed(path: Path) -> list[tuple[str, str]]:
 
 
 def expected_failure(case: str) -> tuple[str, str] | None:
-    """The pattern of the list that a case matches, and the reason given there."""
+    """The pattern in the list that matches a case, and its reason."""
     path = REFUSALS if case.rpartition("/")[2] in TOPOLOGIES else EXPECTED
     return next((entry for entry in listed(path) if fnmatchcase(case, entry[0])), None)
 
 
 def regressions() -> list[str]:
-    """Cases that failed once and were then made to pass."""
+    """Cases that failed once and were then fixed."""
     return [line for line in REGRESSIONS.read_text().splitlines() if line and not line.startswith("#")]

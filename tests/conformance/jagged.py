@@ -1,4 +1,4 @@
-"""The programs behind the cases of jagged nested tensors, from PyTorch's njt_op_db."""
+"""The programs of the cases of jagged nested tensors, from PyTorch's njt_op_db."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.testing._internal.opinfo.definitions.nested import njt_op_db
 from tests.conformance.operators import evenly, gradients, tolerance
 from tests.conformance.places import Place, Trial, describe, seed_everything, tensors_of
 
-# What PyTorch tests them with.
+# The dtype of PyTorch's tests.
 DTYPE = torch.float32
 
 
@@ -47,7 +47,7 @@ class Jagged:
         return [Trial(f"{sample.name}: {describe(sample.input)}", make(sample)) for sample in evenly(samples, count)]
 
     def _called(self, sample: SampleInput, place: Place) -> tuple[list[Any], Any]:
-        """The arguments there, and the result of plain tensors."""
+        """The arguments on a device, and the result of plain tensors."""
         given = place.put((sample.input, sample.args, sample.kwargs))
         input, args, kwargs = given
         result = place.prepared(self.info.op)(input, *args, **kwargs)
@@ -67,7 +67,7 @@ class Jagged:
 
 
 def _rows(value: Any) -> Any:
-    """Nested tensors as the lists of their rows, all through lists and tuples."""
+    """Nested tensors as lists of their rows, through lists and tuples."""
     if isinstance(value, Tensor):
         return list(value.unbind()) if value.is_nested else value
     return [_rows(each) for each in value] if isinstance(value, list | tuple) else value

@@ -1,4 +1,4 @@
-"""Runs a case at all places that it takes, and says whether it passes, and why not."""
+"""Runs a case in all its places, and reports whether it passes, and why not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.conformance.exceptions import UNIT_RANGE, is_random
 from tests.conformance.places import CPU, DEVICE, META, PRECISE, TRACED, Place, Trial, seed_everything, widened
 
 INPUTS = 8
-# Beside a double precision result, how many times the CPU's own largest error is allowed.
+# The error relative to a double precision result may be this many times the CPU's largest error.
 CPU_ERRORS = 4.0
 
 
@@ -32,12 +32,12 @@ class Verdict:
     passed: int = 0
     failed: int = 0
     why: str = ""
-    """The first failure, or why it was skipped."""
+    """The first failure, or the reason of a skip."""
     inputs: str = ""
     """The inputs of the first failure."""
     seconds: float = 0.0
     built: int = 0
-    """When the extension was built that it holds for."""
+    """The build time of the extension that the verdict is valid for."""
 
     @property
     def is_failure(self) -> bool:
@@ -45,11 +45,11 @@ class Verdict:
 
 
 class DifferenceError(Exception):
-    """The device's result is not the CPU's."""
+    """The device's result differs from the CPU's."""
 
 
 def run(case: Case, inputs: int = INPUTS, seed: int = 0) -> Verdict:
-    """Runs up to so many trials of a case."""
+    """Runs up to `inputs` trials of a case."""
     verdict = Verdict(str(case), "skip", why="PyTorch has no samples that the CPU runs")
     start = time.monotonic()
     subject = subjects()[case.subject]
@@ -102,8 +102,8 @@ def _drawn(subject: Subject, case: Case, inputs: int, seed: int) -> list[Trial]:
     def set_rng_seed(given: int = common_utils.SEED) -> None:
         seed_everything(given + seed)
 
-    # For each list of samples PyTorch looks through the stack for the unittest that wants them, and before each sample
-    # it seeds every accelerator that there could be. Both take longer than most cases.
+    # For each list of samples PyTorch searches the stack for a unittest, and before each sample it seeds all
+    # accelerators. Both take longer than most cases.
     with (
         mock.patch.object(common_utils, "extract_test_fn", return_value=None),
         mock.patch.object(core, "extract_test_fn", return_value=None),
@@ -113,14 +113,14 @@ def _drawn(subject: Subject, case: Case, inputs: int, seed: int) -> list[Trial]:
 
 
 def _run(trial: Trial, place: Place, seed: int) -> Any:
-    """What the program returns, or as what it fails where it must."""
+    """The result of the program, or its error if it must fail."""
     seed_everything(seed)
     if trial.error is None:
         return trial.program(place)
     kind, pattern = trial.error
     try:
         trial.program(place)
-        # What is wrong with the data is told when the host waits.
+        # Errors in the data are raised when the host waits.
         torch.tpu.synchronize()
     except kind as error:
         if not isinstance(error, kind) or not re.search(pattern, str(error)):
@@ -130,9 +130,9 @@ def _run(trial: Trial, place: Place, seed: int) -> Any:
 
 
 def _expected(trial: Trial, subject: Subject, dtype: torch.dtype, seed: int) -> Any:
-    """What the CPU returns. Of a dtype that only CUDA takes, it is given a wider one.
+    """The CPU's result. For a dtype that only CUDA supports, the CPU gets a wider one.
 
-    PyTorch's meta kernels say of which dtypes the results then are.
+    PyTorch's meta kernels give the dtypes of the results.
     """
     if not subject.is_for_cuda_only(dtype):
         return _run(trial, CPU, seed)
@@ -146,7 +146,7 @@ def _as_typed(values: Any, metas: Any) -> Any:
 
 
 def _is_refused_by_dynamo(trial: Trial, seed: int) -> str | None:
-    """Why PyTorch itself cannot compile a program, on the CPU and with nothing behind AOTAutograd; None if it can."""
+    """Why PyTorch itself cannot compile a program, on the CPU without a compiler; None if it can."""
     try:
         _run(trial, TRACED, seed)
     except Exception as error:
@@ -155,8 +155,8 @@ def _is_refused_by_dynamo(trial: Trial, seed: int) -> str | None:
 
 
 def _judge(trial: Trial, subject: Subject, expected: Any, case: Case, seed: int) -> None:
-    # Whether a program takes over the memory of its inputs does not depend on the dtype. Where it must not, a chunk
-    # of one operator is the program that Strict has compiled already.
+    # Donation of inputs does not depend on the dtype. Without donation, a chunk of one operator is the program that
+    # Strict has compiled already.
     place = DEVICE if case.dtype == "float32" else dataclasses.replace(DEVICE, kept=[])
     if case.mode == "compile":
         place = dataclasses.replace(place, compiler="tpu")
@@ -234,7 +234,7 @@ class _Comparison:
             raise DifferenceError(f"result{where}: not finite")
 
     def _is_as_precise(self, actual: Tensor, expected: Tensor, path: tuple[Any, ...]) -> bool:
-        """Whether the device comes as near to the result in double precision as the CPU does, about."""
+        """Whether the device's error relative to double precision is about as small as the CPU's."""
         if not (expected.is_floating_point() or expected.is_complex()):
             return False
         try:
@@ -260,7 +260,7 @@ class _Comparison:
 
 
 def _plain(tensor: Tensor) -> Tensor:
-    """On the CPU, dense, and without a lazy conjugation or negation."""
+    """On the CPU, dense, and without lazy conjugation and negation."""
     tensor = tensor.detach().cpu()
     tensor = tensor.to_dense() if tensor.layout != torch.strided else tensor
     return tensor.dequantize() if tensor.is_quantized else tensor.resolve_conj().resolve_neg()

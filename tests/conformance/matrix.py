@@ -1,7 +1,8 @@
-"""docs/operators.md: which operators run for which dtypes, and by what. `python -m tests.conformance.matrix` writes it.
+"""docs/operators.md: which operators run for which dtypes, and how. `python -m tests.conformance.matrix` writes
+it.
 
-It is asked of the device itself: a sample of each operator is recorded for each dtype, which lowers all that it calls,
-and never run.
+A sample of each operator is recorded on the device for each dtype, which lowers all operators that it calls. It is
+never run.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ COLUMNS = {
     "complex128": ("complex128",),
 }
 ROW, DECOMPOSITION, NONE, NOTHING = "●", "○", "✕", ""
-# Of an operator, for a dtype.
+# The number of samples for each operator and dtype.
 SAMPLES = 3
 
-# Why a TPU's compiler refuses some, in the order of the list.
+# The reasons of refusals by a TPU's compiler, in the order of the list.
 NOTES = [*dict.fromkeys(reason for _, reason in listed(REFUSALS))]
 VERSION = torch.__version__.partition("+")[0]
 
@@ -86,12 +87,12 @@ def lines(names: Iterable[str]) -> list[str]:
 
 
 def operators() -> list[str]:
-    """What the page has lines for, in their order."""
+    """The operators on the page, in order."""
     return sorted((name for name, subject in subjects().items() if isinstance(subject, Operator)), key=str.lower)
 
 
 def stale(names: Iterable[str], columns: Iterable[str]) -> list[str]:
-    """What the page says of these operators in these columns, where the device says something else."""
+    """The entries of these operators in these columns that differ from the device."""
     written = {
         line.split("`")[1]: line.split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| `")
     }
@@ -126,7 +127,7 @@ def _cell(operator: Operator, column: str) -> str:
 
 
 def _on_tpus(operator: Operator) -> str:
-    """The notes on an operator, each with the dtypes that it is about."""
+    """The notes on an operator, each with its dtypes."""
     dtypes: dict[str, list[str]] = {}
     for dtype in COMPILED_DTYPES:
         for direction in operator.directions(getattr(torch, dtype)):

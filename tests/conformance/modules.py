@@ -1,4 +1,4 @@
-"""The programs behind the cases of modules, from PyTorch's module_db, and of optimizers, from its optim_db."""
+"""The programs of the cases of modules, from PyTorch's module_db, and of optimizers, from its optim_db."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.testing._internal.common_optimizers import OptimizerInfo, OptimizerIn
 from tests.conformance.operators import evenly, gradients, tolerance
 from tests.conformance.places import Place, Trial, describe, seed_everything, tensors_of
 
-# Each with all of the settings that PyTorch tests, so not only with as many as there are samples of an operator.
+# Each runs with all settings that PyTorch tests, so there are more trials than samples of an operator.
 STEPS = 5
 IMPLEMENTATIONS = ("forloop", "foreach", "fused")
 
@@ -68,14 +68,14 @@ class Module:
         module = self.info.module_cls(*given.constructor_input.args, **given.constructor_input.kwargs)
         module = copy.deepcopy(module).to(dtype).train(is_training)
         if isinstance(module, LazyModuleMixin):
-            # Its first weights are random numbers, too, which are the same at each place if they are drawn on the CPU.
+            # Its initial weights are random too. They are the same on each device if they are drawn on the CPU.
             module._infer_parameters(module, given.forward_input.args, given.forward_input.kwargs)
         module = place.put_module(module)
         args, kwargs = place.put((given.forward_input.args, given.forward_input.kwargs))
         return module, (args, kwargs), place.prepared(module)(*args, **kwargs)
 
     def _forward(self, *given: Any) -> Callable[[Place], Any]:
-        # PyTorch's layers of transformers have other forwards for evaluation, without gradients only.
+        # PyTorch's transformer layers have other forwards for evaluation without gradients.
         _, is_training, *_ = given
 
         def program(place: Place) -> Any:
@@ -130,11 +130,11 @@ class Optimizer:
                 options[self.implementation] = True
             elif "foreach" in self.info.supported_impls:
                 options["foreach"] = False
-            # PyTorch itself breaks the graph around a step.
+            # PyTorch itself breaks the graph at a step.
             step = place.prepared(self.info.optim_cls(parameters, **options).step, is_whole=False)
 
             def closure() -> torch.Tensor:
-                # The gradients are those of half the squared distance, without an operator's help or hindrance.
+                # The gradients of half the squared distance, computed without operators that are under test.
                 for parameter, target in zip(parameters, targets, strict=True):
                     gradient = (parameter - target).detach()
                     parameter.grad = gradient.to_sparse() if self.info.only_supports_sparse_grads else gradient

@@ -1,4 +1,4 @@
-"""The programs behind the cases of operators, from PyTorch's op_db and foreach_op_db."""
+"""The programs of the cases of operators, from PyTorch's op_db and foreach_op_db."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tests.conformance.exceptions import (
 from tests.conformance.places import Place, Trial, describe, seed_everything, tensors_of
 from tests.conformance.refusals import cast, is_refused, refusal, source_of
 
-# Samples are drawn evenly from the first of them: some operators have thousands.
+# Samples are drawn evenly from the first of them, because some operators have thousands.
 CONSIDERED = 200
-# Directions that do not depend on the dtype's arithmetic are not run for each of them.
+# Directions that do not depend on the dtype's arithmetic only run for some dtypes.
 ONLY_FOR = {
     "backward": (torch.float32,),
     "gradgrad": (torch.float32,),
@@ -38,7 +38,7 @@ ONLY_FOR = {
     "gradcheck": (torch.float64,),
     "gradgradcheck": (torch.float64,),
 }
-# The layouts of sparse tensors, with what PyTorch says of those that an operator takes.
+# The layouts of sparse tensors, and PyTorch's attribute for operators that support them.
 LAYOUTS = {
     "coo": "supports_sparse",
     "csr": "supports_sparse_csr",
@@ -47,7 +47,7 @@ LAYOUTS = {
     "bsc": "supports_sparse_bsc",
 }
 LESS_THAN_DOUBLE = {torch.bfloat16, torch.float16, torch.float32, torch.complex32, torch.complex64}
-# Finite differences take dozens of runs of each sample: so many times fewer of them.
+# Finite differences run each sample dozens of times, so they use this many times fewer samples.
 SHARE_OF_DIFFERENCES = 4
 DIFFERENTIATING = ("backward", "gradgrad", "gradcheck", "gradgradcheck")
 
@@ -71,7 +71,7 @@ class Operator:
             return ("forward", "backward") if differentiates else ("forward",)
         runs = dtype in info.supported_dtypes("cpu")
         differentiates = info.supports_autograd and dtype in info.supported_backward_dtypes("cpu")
-        # A foreach operator has the formulas of what it does to each element.
+        # A foreach operator has the formulas of its element operator.
         checks = differentiates and not is_random(self.name) and not self.is_foreach
         possible = {
             "forward": runs,
@@ -123,7 +123,7 @@ class Operator:
         return [Trial(_describe(sample), make(sample)) for sample in evenly(samples, count)]
 
     def _sparse_samples(self, dtype: torch.dtype, count: int) -> Iterator[SampleInput]:
-        """Of each layout that the operator takes: those that PyTorch has, else dense ones made sparse."""
+        """For each supported layout, PyTorch's samples, or dense ones converted to it."""
         for layout, supports in LAYOUTS.items():
             if not getattr(self.info, supports):
                 continue
@@ -163,7 +163,7 @@ class Operator:
         return self._forward(sample.noncontiguous())
 
     def _differentiable(self, sample: SampleInput, place: Place) -> tuple[list[Tensor], list[Tensor]]:
-        """The results that have a gradient, and the inputs that they have it to."""
+        """The results that have a gradient, and the inputs with gradients."""
         input, args, kwargs = self._put(sample, place)
         results = self.info.gradcheck_wrapper(place.prepared(self.info.op), input, *args, **kwargs)
         results = sample.output_process_fn_grad(_ordered(results) if self.name in IN_ANY_ORDER else results)
@@ -220,7 +220,7 @@ class Operator:
         return program
 
     def _out(self, sample: SampleInput) -> Callable[[Place], Any]:
-        """Into tensors of the right size with other strides, and into empty ones."""
+        """Writes to tensors of the right size with other strides, and to empty ones."""
 
         def program(place: Place) -> Any:
             input, args, kwargs = self._put(sample, place)
@@ -237,7 +237,7 @@ class Operator:
             strides = [tensor.stride() for tensor in tensors_of(strided)]
             results = [self._comparable(sample, (input, args, kwargs), result) for result in returned]
             if place.device == "cpu" and not is_random(self.name):
-                # Some of the CPU's kernels take what they write to for contiguous.
+                # Some CPU kernels assume that their output is contiguous.
                 expected = self._comparable(sample, (input, args, kwargs), expected)
                 for result in results:
                     torch.testing.assert_close(list(tensors_of(result)), list(tensors_of(expected)), equal_nan=True)
@@ -249,7 +249,7 @@ class Operator:
 def gradients(
     results: list[Tensor], inputs: list[Tensor], place: Place, create_graph: bool = False
 ) -> tuple[Tensor | None, ...]:
-    """Of the results, weighted with random numbers, to the inputs."""
+    """The gradients of the inputs for results weighted with random numbers."""
     if not results:
         return ()
     weights = [place.random_like(result, seed) for seed, result in enumerate(results)]
@@ -257,7 +257,7 @@ def gradients(
 
 
 def tolerance(decorators: Iterable[Any], dtype: torch.dtype) -> tuple[float, float] | None:
-    """The largest tolerance that PyTorch's own tests of an entry take."""
+    """The largest tolerance of PyTorch's own tests of an entry."""
     given = [
         decorator.d[dtype]
         for info in decorators
@@ -269,7 +269,7 @@ def tolerance(decorators: Iterable[Any], dtype: torch.dtype) -> tuple[float, flo
 
 
 def evenly(values: Any, count: int) -> list[Any]:
-    """Up to `count` of the values, from all over them, the first among them."""
+    """Up to `count` of the values, spread evenly, including the first."""
     considered = list(itertools.islice(values, CONSIDERED))
     if len(considered) <= count:
         return considered
@@ -277,7 +277,7 @@ def evenly(values: Any, count: int) -> list[Any]:
 
 
 def _pointed_to(given: Tensor, result: Any, dim: int) -> Any:
-    """The result with each index replaced by the element that it points to."""
+    """The result with each index replaced by the element at that index."""
     if isinstance(result, tuple):
         return result[0], _pointed_to(given, result[1], dim)
     if result.dtype != torch.int64:
@@ -286,7 +286,7 @@ def _pointed_to(given: Tensor, result: Any, dim: int) -> Any:
 
 
 def _ordered(result: Any) -> Any:
-    """Eigenvalues by their real parts, then by their imaginary ones, and eigenvectors with them."""
+    """Eigenvalues sorted by real and then by imaginary parts, with their eigenvectors."""
     values, *vectors = result if isinstance(result, tuple) else (result,)
     parts = torch.view_as_real(values.detach().cpu()).to(torch.float64)
     scale = parts.abs().amax((-1, -2), keepdim=True).clamp(min=1e-30) if parts.numel() else 1
@@ -299,7 +299,7 @@ def _ordered(result: Any) -> Any:
 
 
 def _made_sparse(sample: SampleInput, layout: str) -> SampleInput | None:
-    """The sample with a sparse input, if such a layout can hold it."""
+    """The sample with a sparse input, if the layout allows it."""
     input = sample.input
     if not isinstance(input, Tensor) or input.layout != torch.strided or (layout != "coo" and input.dim() != 2):
         return None
@@ -311,7 +311,7 @@ def _made_sparse(sample: SampleInput, layout: str) -> SampleInput | None:
 
 
 def _transposed(result: Tensor) -> Tensor:
-    """Room for a result whose last two dimensions lie the other way round in memory."""
+    """An output whose last two dimensions are transposed in memory."""
     if result.dim() < 2:
         return result.new_empty(result.shape)
     return result.new_empty(result.mT.shape).mT

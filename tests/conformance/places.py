@@ -1,4 +1,4 @@
-"""Where a program runs. The same program runs at each place, on the same inputs."""
+"""Where a program runs. The same program runs in each place, on the same inputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDER = {
     torch.float32: torch.float64,
     torch.complex64: torch.complex128,
 }
-# Of dtypes that only CUDA takes: ones that the CPU takes, too, and that hold all of their values.
+# For dtypes that only CUDA supports: wider ones that the CPU supports.
 FOR_CPU = {
     **WIDER,
     torch.bool: torch.int64,
@@ -32,26 +32,27 @@ FOR_CPU = {
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A device, and the dtypes that stand for others there."""
+    """A device, and the dtypes that replace others there."""
 
     device: str
     wider: Mapping[torch.dtype, torch.dtype] = dataclasses.field(default_factory=dict)
     kept: list[Any] | None = None
-    """Holds what was put there, so that no program may take over its memory."""
+    """Holds the tensors put there, so that no program may donate their memory."""
     compiler: str | None = None
-    """The backend of torch.compile that what is tested goes through."""
+    """The backend of torch.compile for the tested function."""
 
     def prepared(self, called: Callable[..., Any], is_whole: bool = True) -> Callable[..., Any]:
-        """The function or module that is tested, as it is called there; as a whole graph, where PyTorch can do that."""
+        """The tested function or module in the form in which it is called; as a whole graph if PyTorch can do
+        that."""
         if self.compiler is None:
             return called
-        # What PyTorch's lists hold may be a builtin, of which Dynamo wants a caller.
+        # PyTorch's lists may contain a builtin, for which Dynamo needs a caller.
         function = called if isinstance(called, nn.Module) else lambda *args, **kwargs: called(*args, **kwargs)
         torch.compiler.reset()
         compiled = torch.compile(function, backend=self.compiler, fullgraph=is_whole, dynamic=False)
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            # Of results whose size the data decide, and of numbers that are read, Dynamo makes no graph without these.
+            # Without these, Dynamo makes no graph of results whose size depends on data, or of numbers that are read.
             options = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}
             with torch._dynamo.config.patch(options):
                 return compiled(*args, **kwargs)
@@ -59,7 +60,8 @@ class Place:
         return call
 
     def put(self, value: Any) -> Any:
-        """A copy of a value there, all through lists, tuples, slices and dictionaries. Strides and sharing are kept."""
+        """A copy of a value on the device, through lists, tuples, slices and dictionaries. Keeps strides and
+        sharing."""
         copied = self._put(value, {})
         if self.kept is not None:
             self.kept.append(copied)
@@ -93,7 +95,7 @@ class Place:
         dtype = self.wider.get(tensor.dtype, tensor.dtype)
         if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_contiguous():
             return tensor.to(device=self.device, dtype=dtype, copy=True)
-        # With all that lies between its elements, so that strides and overlaps stay as they are.
+        # Includes the memory between its elements, so that strides and overlaps are kept.
         length = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
         if tensor.numel() == 0:
             return torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device=self.device)
@@ -105,7 +107,7 @@ class Place:
         return module.to(self.device, *((torch.float64,) if self.wider else ()))
 
     def random_like(self, tensor: Tensor, seed: int) -> Tensor:
-        """The same random numbers at each place."""
+        """The same random numbers in each place."""
         drawn = torch.randn(
             tensor.shape,
             dtype=torch.complex64 if tensor.is_complex() else torch.float32,
@@ -114,30 +116,30 @@ class Place:
         return drawn.to(tensor.device, tensor.dtype)
 
     def by_default(self, given: Any) -> Any:
-        """A context in which operators without any tensor among what is given make their result there."""
+        """A context in which operators without tensor arguments create their result there."""
         return nullcontext() if any(True for _ in tensors_of(given)) else torch.device(self.device)
 
 
 CPU = Place("cpu")
 PRECISE = Place("cpu", WIDER)
-# Computes nothing but shapes and dtypes.
+# Computes only shapes and dtypes.
 META = Place("meta")
 DEVICE = Place("tpu")
-# Dynamo and AOTAutograd without a compiler behind them: what they refuse here, they refuse everywhere.
+# Dynamo and AOTAutograd without a compiler: what they refuse here, they refuse everywhere.
 TRACED = Place("cpu", compiler="aot_eager")
 
 
 def widened(dtype: torch.dtype) -> Place:
-    """The CPU, where a wider dtype stands for one that only CUDA takes."""
+    """The CPU, with a wider dtype for one that only CUDA supports."""
     return Place("cpu", {dtype: FOR_CPU[dtype]})
 
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """One program of a case: what it returns on the CPU, it must return on the device."""
+    """One program of a case. The device must return the same as the CPU."""
 
     inputs: str
-    """Its inputs, for whoever reads of a failure."""
+    """Its inputs, for the report of a failure."""
     program: Callable[[Place], Any]
     error: tuple[type[Exception], str] | None = None
     """The exception that it must raise, by type and regular expression."""
@@ -145,7 +147,7 @@ class Trial:
 
 def seed_everything(seed: int) -> None:
     random.seed(seed)
-    # torch.manual_seed keeps a traceback for each accelerator that this torch could have.
+    # torch.manual_seed stores a traceback for each accelerator that this torch could have.
     torch.default_generator.manual_seed(seed)
     torch.tpu.manual_seed_all(seed)
     try:
@@ -167,7 +169,7 @@ def tensors_of(value: Any) -> Iterator[Tensor]:
 
 
 def describe(value: Any) -> str:
-    """Inputs in short: dtype, shape and what is unusual of tensors, the values of all else."""
+    """A short description of inputs: dtype, shape and unusual properties of tensors, the values of all else."""
     if isinstance(value, Tensor):
         dtype = str(value.dtype).removeprefix("torch.")
         strides = "" if value.layout != torch.strided or value.is_contiguous() else f" strides {value.stride()}"

@@ -1,4 +1,5 @@
-"""Operators with dtypes that PyTorch takes neither on the CPU nor on CUDA: the device refuses them as the CPU does."""
+"""Operators with dtypes that PyTorch supports neither on the CPU nor on CUDA. The device refuses them as the CPU
+does."""
 
 from __future__ import annotations
 
@@ -11,28 +12,28 @@ from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
 from tests.conformance.places import CPU, Place, tensors_of
 
-# The dtypes whose samples are cast: the first that an operator takes.
+# The dtypes whose samples are cast: the first that an operator supports.
 SOURCES = (torch.float32, torch.int64, torch.bool, torch.complex64)
-# With these the device may compute where the CPU does not: they are float32 there, rounded.
+# For these the device may compute where the CPU does not: it computes in float32 and rounds.
 ROUNDED = (torch.float16, torch.bfloat16)
-# Words of errors that nobody has written for users.
+# Parts of error messages that were not written for users.
 OF_THE_COMPILER = ("PJRT_", "internal error", "stablehlo")
 
 
 def is_refused(info: OpInfo, dtype: torch.dtype) -> bool:
-    """Whether PyTorch says that it does not take a dtype that the device has no better answer for."""
+    """Whether PyTorch does not list a dtype, and the device has no reason to support it."""
     supported = info.supported_dtypes("cpu") | info.supported_dtypes("cuda")
     return dtype not in supported and not (dtype in ROUNDED and torch.float32 in supported)
 
 
 def source_of(info: OpInfo) -> torch.dtype:
-    """A dtype that PyTorch has samples of."""
+    """A dtype of PyTorch's samples."""
     supported = info.supported_dtypes("cpu")
     return next(each for each in SOURCES if each in supported)
 
 
 def cast(sample: SampleInput, source: torch.dtype, dtype: torch.dtype) -> SampleInput:
-    """The sample with its tensors of one dtype in another."""
+    """The sample with its tensors of one dtype converted to another."""
 
     def converted(value: Any) -> Any:
         return value.to(dtype) if isinstance(value, Tensor) and value.dtype == source else value
@@ -41,7 +42,8 @@ def cast(sample: SampleInput, source: torch.dtype, dtype: torch.dtype) -> Sample
 
 
 def refusal(program: Callable[[Place], Any]) -> Callable[[Place], str] | None:
-    """A program that says whether another one is refused as the CPU refuses it; None where it does not."""
+    """A program that reports whether another one is refused with the CPU's error; None if the CPU does not refuse
+    it."""
     try:
         program(CPU)
     except Exception as error:

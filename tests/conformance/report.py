@@ -21,7 +21,7 @@ class Summary:
     """Counts of statuses by "dtype direction mode"."""
     unexpected: list[Verdict]
     stale: list[str]
-    """Patterns of expected failures of which every case that was run passes."""
+    """Patterns of expected failures whose cases all pass."""
 
     @property
     def total(self) -> Counter[str]:
@@ -57,7 +57,7 @@ def summarize(verdicts: list[Verdict], is_optimized: bool) -> Summary:
     return Summary(
         dict(sorted(by_group.items(), key=lambda group: [order.get(part, 99) for part in group[0].split()])),
         unexpected,
-        # Without optimizations a result may be more exact than users get it.
+        # Without optimizations a result may be more precise than with them.
         [pattern for pattern, counts in by_pattern.items() if is_optimized and not counts[True]],
     )
 

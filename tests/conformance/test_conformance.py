@@ -1,7 +1,7 @@
 """A sample of the conformance cases, and every case that failed once.
 
-TORCHTPU_TEST_SEED draws another sample, TORCHTPU_CONFORMANCE_CASES sets how many are drawn. `make conformance` runs all
-cases.
+TORCHTPU_TEST_SEED draws another sample. TORCHTPU_CONFORMANCE_CASES sets the number of drawn cases. `make
+conformance` runs all cases.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from tests.conformance.exceptions import expected_failure, regressions
 from tests.settings import SEED
 
 DRAWN = int(os.environ.get("TORCHTPU_CONFORMANCE_CASES", "60"))
-# What has been swept whole, so that each failure in it is known with its reason. The others join when theirs are.
+# Dtypes that were swept completely, so that each failure is known with its reason.
 DTYPES = ("float32", "int64", "bool", "bfloat16")
 DIRECTIONS = ("forward", "backward", "step", "errors", "refused")
-# PyTorch's lists take seconds to load, so a test draws its cases when it runs and not when pytest collects it.
+# PyTorch's lists take seconds to load, so a test draws its cases when it runs, not during collection.
 SHARDS = 20
-# Dynamo takes its time for each of them.
+# Dynamo is slow for each of them.
 COMPILED = max(1, DRAWN // 6)
 COMPILED_INPUTS = 2
 COMPILED_SHARDS = 5
 PAGE_SHARDS = 8
 
 
-# Of what has a row for its gradient, each written by hand: gradients against finite differences.
+# Operators whose gradients have handwritten rows: gradients against finite differences.
 GRADIENTS = (
     "cdist",
     "cumprod",
@@ -74,7 +74,7 @@ def drawn() -> list[str]:
 def drawn_for_compile() -> list[str]:
     from tests.conformance.cases import cases
 
-    # Optimizers have many settings, each of which is compiled: test_compile.py has some.
+    # Optimizers have many settings, each of which is compiled; test_compile.py has some.
     everything = [str(case) for case in cases(dtypes=DTYPES, modes=("compile",)) if case.direction != "step"]
     return random.Random(SEED).sample(everything, COMPILED)
 
@@ -107,7 +107,7 @@ def test_drawn_cases_compiled(shard: int) -> None:
 
 @pytest.mark.parametrize("shard", range(PAGE_SHARDS))
 def test_the_page_of_operators_is_not_stale(shard: int) -> None:
-    """In two columns of each line, and in all of a few; `make docs` looks at all of all."""
+    """Checks two columns of each line, and all columns of a few. `make docs` checks all."""
     from tests.conformance import matrix
 
     written = matrix.PAGE.read_text()
@@ -137,7 +137,7 @@ def test_cases_that_failed_once(shard: int) -> None:
 
 
 def test_no_operator_is_forgotten() -> None:
-    """Not even those that PyTorch's lists of operators lack."""
+    """Including operators that are not in PyTorch's lists."""
     from tests.conformance import dispatcher, matrix
 
     assert not dispatcher.forgotten(), f"they need a row, a decomposition, or a reason in {dispatcher.WITHOUT_KERNEL}"

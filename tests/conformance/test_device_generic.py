@@ -9,10 +9,10 @@ import pytest
 
 @pytest.mark.parametrize("name", ["TestBase", "TestLists", "TestCarriedChecks"])
 def test_templates(name: str) -> None:
-    # Drawing the tests loads PyTorch's lists, which takes seconds: not while pytest collects.
+    # Drawing the tests loads PyTorch's lists, which takes seconds, so it is not done during collection.
     from tests.conformance import device_generic
 
-    # PyTorch gives the class the device's name behind that of the template.
+    # PyTorch appends the device's name to the name of the template class.
     (case,) = (value for key, value in vars(device_generic).items() if key.startswith(name) and key != name)
     result = unittest.TestResult()
     unittest.defaultTestLoader.loadTestsFromTestCase(case).run(result)

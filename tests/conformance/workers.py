@@ -21,24 +21,24 @@ from tests.conformance.cases import Case
 from tests.conformance.judge import Verdict
 from tests.settings import with_quick_compiles
 
-# Before its first case a worker imports torch and PyTorch's lists, which takes seconds, more on a busy machine.
+# Before its first case a worker imports torch and PyTorch's lists, which takes seconds, and longer on a busy machine.
 START_SECONDS = 300.0
-# A worker that has compiled so many programs is replaced: they stay in memory, and the system limits the mappings that
-# a process may have.
+# A worker that has compiled this many programs is replaced: they stay in memory, and the system limits the number of
+# mappings of a process.
 MOST_PROGRAMS = 6000
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What a worker is told of all cases."""
+    """The settings of a worker, for all cases."""
 
     inputs: int
     seed: int
     is_optimized: bool = True
-    """Whether programs are compiled as users have them."""
+    """Whether programs are compiled with the optimizations that users have."""
 
     def environment(self) -> dict[str, str]:
-        # One thread for each operator's loops: the workers are the parallelism.
+        # One thread for each operator's loops: the workers run in parallel.
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         if not self.is_optimized:
             environment["XLA_FLAGS"] = with_quick_compiles(os.environ.get("XLA_FLAGS", ""))
@@ -46,7 +46,7 @@ class Settings:
 
 
 def run_all(cases: Iterable[Case], workers: int, timeout: float, settings: Settings) -> Iterator[Verdict]:
-    """The verdicts as they come. A worker gets all cases of a subject in turn, since they share programs."""
+    """The verdicts as they arrive. A worker gets all cases of a subject in turn, because they share programs."""
     subjects = deque(list(group) for _, group in itertools.groupby(cases, key=lambda case: case.subject))
     verdicts: queue.Queue[Verdict | None] = queue.Queue()
     threads = [
@@ -101,7 +101,7 @@ class _Worker:
         self.started = self._answer(START_SECONDS)
 
     def run(self, case: Case, timeout: float) -> tuple[Verdict, bool]:
-        """The verdict, and whether the worker can take another case."""
+        """The verdict, and whether the worker can run another case."""
         if self.started is None:
             return Verdict(str(case), "crash", failed=1, why=f"the worker does not start: {self._last_words()}"), False
         start = time.monotonic()
@@ -120,7 +120,7 @@ class _Worker:
         return Verdict(str(case), "crash", failed=1, why=self._last_words(), seconds=seconds), False
 
     def _answer(self, timeout: float) -> dict[str, Any] | None:
-        """The next line that the worker writes; None if it dies or takes too long."""
+        """The next line of the worker; None if it dies or takes too long."""
         if not self.selector.select(timeout):
             return None
         line = self.process.stdout.readline()
@@ -142,7 +142,7 @@ class _Worker:
 
 
 def main() -> None:
-    """The worker: reads names of cases, writes verdicts. Whatever else prints goes to standard error."""
+    """The worker: reads names of cases, writes verdicts. All other output goes to standard error."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     import torch

@@ -1,4 +1,4 @@
-"""The cache of compiled programs: in memory, on disk, between processes, and from one machine to another."""
+"""The cache of compiled programs: in memory, on disk, between processes, and on other machines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import torch
 from tests import forks
 from tests.helpers import run_python, start_python
 
-# A short training; prints the losses and the counters.
+# A short training. Prints the losses and the counters.
 TRAIN = """
 import json, torch
 torch.manual_seed(0)
@@ -37,13 +37,13 @@ print(json.dumps({"losses": losses, **torch.tpu.cache_stats()}))
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A cache folder that is not there yet."""
+    """A cache folder that does not exist yet."""
     return tmp_path / "cache"
 
 
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A cache folder after a training, and what that training printed. Not to be changed."""
+    """A cache folder after a training, and the output of that training. Must not be changed."""
     folder = tmp_path_factory.mktemp("warm")
     answer, errors = train(folder)
     assert errors == ""
@@ -52,13 +52,13 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
 
 @pytest.fixture
 def copy(warm: tuple[Path, dict[str, Any]], folder: Path) -> Path:
-    """A copy of the warm folder, to damage."""
+    """A copy of the warm folder, to be damaged."""
     shutil.copytree(warm[0], folder)
     return folder
 
 
 def train(folder: Path, **environment: str) -> tuple[dict[str, Any], str]:
-    """Trains in a process of its own; returns what it printed, and its warnings."""
+    """Trains in another process. Returns its output and its warnings."""
     finished = run_python(TRAIN, TORCHTPU_CACHE_DIR=str(folder), **environment)
     assert finished.returncode == 0, finished.stderr
     return json.loads(finished.stdout), finished.stderr
@@ -103,7 +103,7 @@ print(torch.tpu.cache_stats()["compiles"])
 
 
 def test_sorts_are_kept(folder: Path) -> None:
-    """XLA's CPU compiler serializes a sort as long as it has not run."""
+    """XLA's CPU compiler can serialize a sort only before its first run."""
     for compiles_nothing in (False, True):
         finished = run_python(SORTS, TORCHTPU_CACHE_DIR=str(folder))
         assert finished.stderr == ""
@@ -172,7 +172,7 @@ print(torch.tpu.max_memory_allocated() - before, torch.tpu.cache_stats()["disk_h
 
 
 def test_names_of_the_process_are_not_in_the_key(folder: Path) -> None:
-    """The same program is found though other operators came before it."""
+    """The same program is found although other operators ran before it."""
     asked = "(torch.ones(7, device='tpu') * 3).relu().sum().item()"
     compiles = []
     for before in ["", "torch.ones(9, device='tpu').exp().cumsum(0).sum().item()"]:

@@ -1,4 +1,4 @@
-"""Small results that follow from no data are made once, and nobody can tell."""
+"""Small results that depend on no data are computed once, without an observable difference."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _training(device: torch.device, width: int) -> Callable[[], torch.Tensor]:
 
 
 def test_a_training_that_finds_its_constants_compiles_nothing(device: torch.device) -> None:
-    """Its states begin with buffers that others have, too, and go on with their own: the programs are the same."""
+    """Its states begin as shared buffers and continue as their own. The programs are the same."""
     width = _new_size()
     with torch.tpu.set_eager_mode("strict"):
         for _ in range(2):

@@ -36,7 +36,7 @@ def test_copies(device: torch.device, mode: str) -> None:
 def test_a_copy_is_a_copy(device: torch.device, mode: str) -> None:
     host = torch.zeros(1000)
     x = host.to(device)
-    host.fill_(1)  # the copy has been taken
+    host.fill_(1)  # the copy has been made
     assert x.sum().item() == 0
     back = x.cpu()
     x.fill_(2)
@@ -64,7 +64,7 @@ def test_pinned_memory(device: torch.device, mode: str) -> None:
     assert torch.empty(3, pin_memory=True).is_pinned()
     with pytest.raises(RuntimeError, match="Only dense CPU tensors can be pinned"):
         torch.empty(3, device=device, pin_memory=True)
-    # Ordinary memory may be reused at once, whatever non_blocking says.
+    # Ordinary memory may be reused at once, even with non_blocking.
     ordinary = torch.ones(1 << 16)
     z = ordinary.to(device, non_blocking=True)
     ordinary.zero_()
@@ -237,7 +237,7 @@ def test_memory_is_the_sum_of_live_tensors(device: torch.device, mode: str) -> N
     assert torch.tpu.memory_allocated() == before
 
 
-def test_a_loop_holds_no_more_and_no_more(device: torch.device, mode: str) -> None:
+def test_memory_of_a_loop_is_constant(device: torch.device, mode: str) -> None:
     x = torch.ones(100, device=device)
 
     def step() -> int:
@@ -257,7 +257,7 @@ def test_a_loop_holds_no_more_and_no_more(device: torch.device, mode: str) -> No
 
 @pytest.mark.parametrize("mode", ["strict", "fused"])
 def test_fork_with_work_recorded(mode: str) -> None:
-    """The child is told, also at its end, where it frees what it inherited; the parent goes on."""
+    """The child gets an error, also at its end, where it frees inherited memory; the parent continues."""
     code = """
 import os, torch
 x = torch.ones(3, device="tpu")

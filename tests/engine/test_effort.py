@@ -1,4 +1,4 @@
-"""How much work the compiler puts into small programs: little at first, all of it once they are used much."""
+"""The compiler's effort for small programs: little at first, full effort once they are used much."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers import start_python
 
-# Runs two programs of 128 KiB; prints the results that differ from the one before, by the number of the run.
+# Runs two programs of 128 KiB. Prints the results that differ from the previous one, by the number of the run.
 RUNS = """
 import hashlib, json, torch
 torch.tpu.set_eager_mode("strict")
@@ -50,7 +50,7 @@ def test_what_is_used_much_is_compiled_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("environment", [{"TORCHTPU_COMPILE": "wait", "XLA_FLAGS": ""}, {}])
 def test_full_effort_at_once(tmp_path: Path, environment: dict[str, str]) -> None:
-    """By a variable of ours, and where XLA's flags say how programs are compiled, as they do in tests."""
+    """With our variable, and if XLA's flags say how programs are compiled, as in tests."""
     if not environment:
         environment = {"XLA_FLAGS": "--xla_backend_optimization_level=1"}
     answer = run(tmp_path, **environment)

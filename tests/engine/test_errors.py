@@ -1,4 +1,4 @@
-"""Bad input: one clear error at the call, in every mode, of the class that PyTorch raises; all else stays usable."""
+"""Bad input gives one clear error at the call, in every mode, with PyTorch's class. Everything else stays usable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.helpers import check_python, check_refused, check_started_python, run
 Tensor = torch.Tensor
 F = torch.nn.functional
 
-# Of a float32 tensor of sizes [2, 3] and an int64 one of size [3].
+# Functions of a float32 tensor of sizes [2, 3] and an int64 tensor of size [3].
 WRONG: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "sizes do not broadcast": lambda x, i: x + x.new_ones(4),
     "in place would grow": lambda x, i: x[0].add_(x),
@@ -81,7 +81,7 @@ def test_wrong_arguments(wrong: Callable[[Tensor, Tensor], Any], device: torch.d
         lambda device: wrong(mine, indices) if device.type == "tpu" else wrong(x.clone(), i.clone()), device
     )
     assert "meta" not in re.sub(r"metadata|parameters?", "", str(error)), "a kernel of another device speaks"
-    # What was there before, also what was only recorded, is unharmed.
+    # Existing values are unharmed, including recorded ones.
     assert pending.tolist() == [[0, 2, 4], [6, 8, 10]]
     assert torch.equal(mine.cpu(), x)
     assert (indices + 1).tolist() == [1, 2, 3]
@@ -127,7 +127,7 @@ def test_another_device_is_refused(device: torch.device, mode: str) -> None:
         x + y
     assert (x + 1).tolist() == [2, 2, 2]
     assert y.tolist() == [1, 1, 1]
-    # PyTorch lets these pass.
+    # PyTorch accepts these.
     assert (x + torch.tensor(2)).tolist() == [3, 3, 3]
     assert x[torch.tensor([0, 2])].tolist() == [1, 1]
 
@@ -163,7 +163,7 @@ def test_refusals_are_those_of_the_cpu(device: torch.device) -> None:
         lambda d: torch.cat([torch.ones(2, device=d)] * 2, out=torch.ones(1, device=d).expand(4)),
     ):
         assert message(call, device) == message(call, "cpu")
-    # Asking the CPU draws nothing from its generator.
+    # The call of the CPU's kernel must not draw from its generator.
     torch.manual_seed(3)
     expected = torch.rand(())
     torch.manual_seed(3)
@@ -203,7 +203,7 @@ def test_unsupported_dtypes(device: torch.device) -> None:
 def test_dtypes_that_an_operator_does_not_take(
     operator: Callable[[Tensor], Any], device: torch.device, mode: str
 ) -> None:
-    """Refused at the line, in PyTorch's words, instead of by the compiler when something waits."""
+    """Refused at the line with PyTorch's error, not later by the compiler."""
     x = torch.rand(4, 4) < 0.5
     error = check_refused(lambda on: operator(x.to(on)), device)
     assert "stablehlo" not in str(error)
@@ -234,7 +234,7 @@ def test_out_of_memory(device: torch.device, mode: str) -> None:
 
 
 def test_indices_out_of_range_do_no_harm(device: torch.device, mode: str) -> None:
-    """A device cannot raise for what its data says. It must not read or write elsewhere."""
+    """A device cannot raise an error that depends on data. It must not read or write elsewhere."""
     x = torch.arange(4.0, device=device)
     wrong = torch.tensor([7], device=device)
     try:
@@ -341,7 +341,7 @@ def test_number_of_devices_that_is_none(count: str) -> None:
 def test_variables_that_are_refused_when_the_device_is_used(variable: str) -> None:
     name, value = variable.split("=")
     assert name in refusal(**{name: value})
-    # Who does not use the device is not disturbed.
+    # A process that does not use the device is not affected.
     finished = run_python("import torch; torch.ones(2)", **{name: value})
     assert (finished.returncode, finished.stderr) == (0, "")
 

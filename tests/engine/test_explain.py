@@ -1,4 +1,4 @@
-"""torch.tpu.explain: what it says of loops whose programs are known."""
+"""torch.tpu.explain: its report on loops with known programs."""
 
 from __future__ import annotations
 

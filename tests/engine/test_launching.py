@@ -1,4 +1,4 @@
-"""Programs go to the device in order, each when it is compiled; until then the host goes on."""
+"""Programs are launched in order, each when it is compiled; the host continues in the meantime."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _line() -> int:
 
 
 def _new_sizes(count: int) -> list[int]:
-    """Sizes that nobody has used, so that what is computed with them compiles."""
+    """Sizes that no test has used, so that computations with them compile."""
     start = int(torch.randint(1000, 2000, ()).item()) * 2
     return [start + 2 * index for index in range(count)]
 
@@ -45,7 +45,7 @@ def _overlap(compiles: list[dict[str, Any]]) -> bool:
 
 
 def test_written_while_it_compiles(device: torch.device) -> None:
-    """Each write takes over the memory of the one before, whether that is computed already or not."""
+    """Each write donates the memory of the one before, whether that is computed already or not."""
     (size,) = _new_sizes(1)
     x = torch.randn(size)
     with torch.tpu.set_eager_mode("strict"):

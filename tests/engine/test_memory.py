@@ -1,4 +1,4 @@
-"""Long runs take no more memory than short ones, and `memory_allocated` is the sum of what is alive."""
+"""Long runs take no more memory than short ones, and `memory_allocated` is the sum of live storages."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ STEPS = 300
 WARM = 20
 SETTLED = 150
 BATCH = 16
-# Of what malloc has handed out: the programs that compile after the first steps and the runs that the plugin queues,
-# and what may come later on, such as scalars kept for the next step. Resident memory says less, for each thread keeps
+# The allowed growth of malloc's memory: programs that compile after the first steps, runs that the plugin queues, and
+# later allocations such as scalars kept for the next step. Resident memory is less precise, because each thread keeps
 # an arena with holes.
 SLACK_MB = 64
 SETTLED_SLACK_MB = 4
-# The plugin frees what a program needed beside its results, here seven megabytes, in a thread of its own a moment after
-# the results are there. The lowest of several readings is without it.
+# A thread of the plugin frees the temporary memory of a program, here seven megabytes, shortly after the results are
+# ready. The lowest of several readings is without it.
 READINGS = 50
 
 
@@ -104,7 +104,7 @@ assert torch.tpu.memory_allocated() == sum(live.values()), (torch.tpu.memory_all
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts page faults as Linux does")
 def test_freed_memory_serves_the_next_step(device: torch.device) -> None:
-    """A buffer of eight megabytes has 2048 pages, each a fault if it comes from the kernel anew."""
+    """A buffer of eight megabytes has 2048 pages; each is a fault if the kernel provides it again."""
     x = torch.rand(1 << 21, device=device)
 
     def faults_of_a_step() -> int:

@@ -52,7 +52,7 @@ VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
     "gap": lambda x: x[::2, ::2, ::3],
     "reversed dimensions": lambda x: x.permute(2, 1, 0)[1:],
 }
-# Several positions of these are one element: they can be read only.
+# Several positions of these are one element, so they can only be read.
 OVERLAPPING: dict[str, Callable[[Tensor], Tensor]] = {
     "expand": lambda x: x[:1].expand(3, 3, 4),
     "expand of element": lambda x: x[0, 0, 1].expand(2, 2),
@@ -86,7 +86,7 @@ def test_write_through_view(view: Callable[[Tensor], Tensor], device: torch.devi
         second = view(x)
         second += before
         y.copy_(y + 1)
-        x[0] = x[0] - 1  # the base changes: the view has to see it
+        x[0] = x[0] - 1  # the base changes, and the view must show it
         y.add_(0.5)
         return x, y, other, before, second
 
@@ -296,7 +296,7 @@ def test_overlapping_writes_are_refused(write: Callable[[Tensor], Tensor], devic
 
 
 def test_allowed_writes_to_overlaps(device: torch.device, mode: str) -> None:
-    """PyTorch lets these pass: each element of the storage gets one and the same value."""
+    """PyTorch allows these: each element of the storage gets a single value."""
 
     def program(device: torch.device) -> object:
         x = base(device)
@@ -323,7 +323,7 @@ def test_reshape_copies_or_not(device: torch.device) -> None:
 
 
 def test_offsets_share_programs(device: torch.device) -> None:
-    """A loop over rows or batches compiles a few times at first, not once per row."""
+    """A loop over rows or batches compiles a few times at first, not for every row."""
     x = torch.zeros(40, 3, device=device)
     for work in (
         lambda i: x[i] + 1,
@@ -342,7 +342,7 @@ def test_offsets_share_programs(device: torch.device) -> None:
 
 
 def test_products_of_merged_batches(device: torch.device, mode: str) -> None:
-    """Matrices of which a reshape merged the batches, alike on both sides or not, transposed or not."""
+    """Matrices whose batches a reshape merged, in the same way on both sides or not, transposed or not."""
 
     def program(device: torch.device) -> object:
         def batches(*dims: int) -> Tensor:

@@ -1,1 +1,1 @@
-"""Random programs, with the three modes mixed in each. `make test-nightly` draws others than `make test`."""
+"""Random programs that mix the three modes. `make test-nightly` draws other programs than `make test`."""

@@ -1,4 +1,4 @@
-"""The kinds of lines of a random program: for each, a function that writes one with the operands at hand."""
+"""The kinds of lines of a random program: a function for each that writes a line with existing operands."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def view(g: Generator) -> Step | None:
     size = t.shape[a] if t.dim() else 0
     start = g.random.randrange(size + 1)
     order = g.random.sample(range(t.dim()), t.dim())
-    # as_strided goes by the storage: a permutation of the strides stays inside.
+    # as_strided addresses the storage: a permutation of the strides stays inside.
     strided = ([t.shape[i] for i in order], [t.stride(i) for i in order], t.storage_offset())
     suffixes = [
         f"[{g.slices(t)}]",
@@ -157,7 +157,7 @@ def convert(g: Generator) -> Step | None:
     name = g.pick(exact=whole)
     if name is None:
         return None
-    # A negative or large float has no defined value as an unsigned integer.
+    # The conversion of a negative or large float to an unsigned integer is undefined.
     positive = dtype == torch.uint8 and g.tensor(name).dtype.is_floating_point
     source = f"{name}.abs().clamp(max=200)" if positive else name
     return new(g, f"{source}.to({dtype})", LEAPS if whole else EXACT, name)
@@ -306,7 +306,7 @@ def get(g: Generator) -> Step | None:
 
 @makes(14)
 def write(g: Generator) -> Step | None:
-    """Writes in place, which every view of the storage sees."""
+    """Writes in place, which every view of the storage shows."""
     name = g.writable()
     if name is None:
         return None
@@ -333,7 +333,7 @@ def write(g: Generator) -> Step | None:
         (f"{name}.unsqueeze_(0)", MOVES, (name,)),
     ]
     if fits:
-        # The CPU fills with a number where other devices copy, and refuse what overlaps.
+        # The CPU fills with a number where other devices copy and refuse overlaps.
         number_of_itself = g.tensor(other).dim() == 0 and g.shares_storage(name, other)
         assigned = f"{other}.clone()" if number_of_itself else other
         lines += [

@@ -1,8 +1,8 @@
-"""Tensor programs, as lists of lines of Python: run on two devices, compared, and shrunk when the devices disagree.
+"""Tensor programs, as lists of lines of Python: run on two devices, compared, and shrunk if the devices disagree.
 
-Floats are compared within a bound that is tracked per storage. Numbers that are small multiples of a power of two stay
-exact under most operators; an operator whose result depends on its operands by leaps (a comparison, a rounding, a mask)
-is given exact operands only.
+Floats are compared within a bound that is tracked for each storage. Small multiples of a power of two stay exact
+under most operators. An operator whose result is not continuous (a comparison, a rounding, a mask) only gets exact
+operands.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import torch
 
 INFINITE = math.inf
 
-# What an operator does to the error of its operands.
+# The effect of an operator on the error of its operands.
 MOVES = "moves"  # copies values, computes nothing
 EXACT = "exact"  # sums, differences, selections: exact on small dyadic numbers
 PRODUCT = "product"  # like EXACT, and the error grows with the other operand
 SMOOTH = "smooth"  # rounds, and does not magnify an error
-LEAPS = "leaps"  # a small error in an operand can change the result altogether
+LEAPS = "leaps"  # a small error in an operand can change the result completely
 
 
 @dataclass
 class Step:
-    """One line, what it does to errors, the variable that it makes or writes, and those that it reads."""
+    """One line, its effect on errors, the variable that it creates or writes, and those that it reads."""
 
     text: str
     kind: str = MOVES
@@ -36,7 +36,7 @@ class Step:
 
 @dataclass
 class Outcome:
-    """What a step came to: the class of its exception, or the value that it checked and how exactly."""
+    """The outcome of a step: the class of its exception, or the value that it checked and its tolerance."""
 
     error: str = ""
     message: str = ""
@@ -94,7 +94,7 @@ class Run:
                 exec(step.text, self.variables)
                 if isinstance(self._checked, torch.Tensor):
                     checked = self._checked
-                    # The strides of nothing are an accident, and so are those of dimensions of one element.
+                    # The strides of empty tensors and of dimensions of size 1 are arbitrary.
                     strides = tuple(
                         stride if size > 1 else 1 for size, stride in zip(checked.shape, checked.stride(), strict=True)
                     )
@@ -107,7 +107,7 @@ class Run:
 
 
 class Reference(Run):
-    """Executes steps on the CPU and bounds the error that another device may make."""
+    """Executes steps on the CPU and bounds the error of another device."""
 
     def __init__(self) -> None:
         super().__init__("cpu")
@@ -167,7 +167,7 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def difference(expected: Outcome, actual: Outcome) -> str:
-    """What is wrong with the actual outcome, or nothing."""
+    """The difference of the actual outcome, or nothing."""
     if expected.error != actual.error:
         wanted = f"{expected.error}: {expected.message}" if expected.error else "no error"
         got = f"{actual.error}: {actual.message}" if actual.error else "no error"
@@ -189,7 +189,8 @@ def difference(expected: Outcome, actual: Outcome) -> str:
 
 
 def first_difference(steps: list[Step], device: str) -> tuple[int, str] | None:
-    """Runs a program on the CPU and on the device: the first step where they differ and how, or nothing."""
+    """Runs a program on the CPU and on the device. Returns the first step with a difference and the difference, or
+    None."""
     reference, run = Reference(), Run(device)
     for index, step in enumerate(steps):
         expected = reference.step(step)
@@ -202,7 +203,7 @@ def first_difference(steps: list[Step], device: str) -> tuple[int, str] | None:
 
 
 def shrink(steps: list[Step], device: str, attempts: int = 400) -> list[Step]:
-    """A shorter program that still fails: steps are dropped, many at a time at first, as long as it does."""
+    """A shorter program that still fails: steps are removed, many at a time at first, as long as it fails."""
     found = first_difference(steps, device)
     if found is None:
         return steps
@@ -240,7 +241,7 @@ def mode(name):
 
 
 def as_python(steps: list[Step], device: str) -> str:
-    """The program as a script that prints what it checks, on the CPU and on the device."""
+    """The program as a script that prints the values that it checks, on the CPU and on the device."""
     reference = Reference()
     body: list[str] = []
     for step in steps:

@@ -1,7 +1,7 @@
 """Makes random tensor programs from a seed.
 
-A program is made by running it on the CPU as it grows, so that each line has operands that exist and fit. Some lines
-that PyTorch refuses stay in: they must be refused in the same way on every device, and do no harm.
+A program runs on the CPU while it is made, so that each line has existing and suitable operands. Some lines that
+PyTorch refuses are kept: every device must refuse them in the same way, without side effects.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 from tests.fuzz.program_runs import INFINITE, Reference, Step, largest
 
-# Few shapes and few numbers: most of the time goes into compiling what has not been seen before.
+# Few shapes and few numbers, because most of the time is spent on compiling new programs.
 SHAPES = ((), (3,), (2, 3), (3, 2), (3, 3), (1, 3), (2, 1, 3), (0, 3))
 DTYPES = {
     torch.float32: 8,
@@ -27,7 +27,7 @@ DTYPES = {
 }
 MAX_LIVE = 12
 MAX_ELEMENTS = 64
-# An error beyond this part of the numbers themselves says nothing any more.
+# A relative error above this bound makes a comparison useless.
 USELESS = 0.05
 
 Maker = Callable[["Generator"], "Step | None"]
@@ -57,7 +57,7 @@ class Generator:
             return
         outcome = self.reference.step(step)
         if outcome.error:
-            # What the CPU merely lacks, another device may have.
+            # Another device may support what the CPU lacks.
             lacks = outcome.error == "NotImplementedError" or "not implemented" in outcome.message
             if lacks or self.random.random() > 0.2:
                 return
@@ -69,7 +69,7 @@ class Generator:
         self.steps.append(step)
 
     def _delete_useless(self) -> None:
-        """Deletes what grew too large or too inexact, and the oldest of too many."""
+        """Deletes tensors that are too large or too inexact, and the oldest if there are too many."""
         for name, tensor in self.reference.tensors().items():
             error = self.reference.error_of(name)
             wild = error > USELESS * largest(tensor) if error < INFINITE else True
@@ -95,7 +95,7 @@ class Generator:
         return self.random.choice(names) if names else None
 
     def like(self, name: str, exact: bool = False) -> str:
-        """A tensor of the same shape, more often than not."""
+        """A tensor of the same shape, in most cases."""
         shape = self.tensor(name).shape
         same = self.pick(lambda tensor: tensor.shape == shape, exact)
         other = self.pick(exact=exact)
@@ -107,9 +107,9 @@ class Generator:
         return value
 
     def writable(self) -> str | None:
-        """A tensor whose elements lie apart, or one that says that it repeats itself: writes to that are refused.
+        """A tensor without overlapping elements, or an expanded one, to which writes are refused.
 
-        What a write to overlapping windows comes to is undefined, and PyTorch does not look that closely.
+        Writes to overlapping windows are undefined, and PyTorch does not detect them.
         """
 
         def apart(tensor: torch.Tensor) -> bool:
@@ -125,7 +125,7 @@ class Generator:
         return self.tensor(one).untyped_storage()._cdata == self.tensor(other).untyped_storage()._cdata
 
     def overlaps_unseen(self, written: str, read: str) -> bool:
-        """Whether a write may change what it reads, and PyTorch does not refuse it: it does so of dense tensors."""
+        """Whether a write may change what it reads without an error from PyTorch, which checks dense tensors."""
         one, other = self.tensor(written), self.tensor(read)
         layouts = [(each.shape, each.stride(), each.storage_offset()) for each in (one, other)]
 
@@ -161,7 +161,7 @@ class Generator:
         return f"{literal}.reshape({shape})" if 0 in shape else literal
 
     def index(self, size: int, count: int) -> str:
-        """An index tensor without repetitions where there is room for that."""
+        """An index tensor without repetitions, if there is room for that."""
         chosen = self.random.sample(range(size), count) if count <= size else [0] * count
         return f"torch.tensor({[i - size if self.random.random() < 0.3 else i for i in chosen]}, device=device)"
 

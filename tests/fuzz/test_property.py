@@ -1,7 +1,7 @@
-"""Random programs give the same on the device as on the CPU, with the three modes mixed in each.
+"""Random programs that mix the three modes give the same on the device as on the CPU.
 
-TORCHTPU_TEST_SEED draws others. TORCHTPU_PROPERTY_PROGRAMS sets how many there are, TORCHTPU_PROPERTY_SEED where they
-start:
+TORCHTPU_TEST_SEED draws other programs. TORCHTPU_PROPERTY_PROGRAMS sets their number, TORCHTPU_PROPERTY_SEED the first
+seed:
 
     TORCHTPU_PROPERTY_PROGRAMS=5000 make test-python PYTEST="-k random_programs"
 """
@@ -56,7 +56,7 @@ def test_programs_repeat() -> None:
 
 
 def test_a_difference_is_found_and_shrunk(device: torch.device) -> None:
-    """The device gets one line that the CPU does not: all else goes."""
+    """The device gets one line that the CPU does not, so that a difference exists."""
     lie = Step('t1.add_(1 if device.type == "tpu" else 0)', "exact", "t1", ("t1",))
     steps = Generator(11, MAKERS).program(LENGTH)
     steps = [*steps[:1], lie, *steps[1:], Step("check(t1 + 0)", inputs=("t1",))]

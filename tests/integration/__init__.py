@@ -1,1 +1,2 @@
-"""What torchtpu plugs into PyTorch: autograd, the torch.tpu module, serialization, packaging, models, libraries."""
+"""torchtpu's integration with PyTorch: autograd, the torch.tpu module, serialization, packaging, models,
+libraries."""

@@ -1,4 +1,4 @@
-"""Autograd over the device: through views and writes, hooks, threads, modes that record nothing."""
+"""Autograd on the device: through views and writes, hooks, threads, modes without recording."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_grad_functions(device: torch.device, mode: str) -> None:
 
 
 def test_forward_over_reverse(device: torch.device, mode: str) -> None:
-    """The gradient's change along a direction, for what has a kernel of its own for that."""
+    """The directional derivative of the gradient, for operators with their own kernel for it."""
 
     def program(device: torch.device) -> torch.Tensor:
         generator = torch.Generator().manual_seed(0)
@@ -233,7 +233,7 @@ def test_backward_in_threads(device: torch.device, mode: str) -> None:
 
 
 def test_many_threads_use_the_device(device: torch.device, mode: str) -> None:
-    """They write to their own rows of one tensor, and read, allocate and free all the while."""
+    """They write to their own rows of one tensor, and read, allocate and free at the same time."""
     table = torch.zeros(6, 5, device=device)
     failures: list[BaseException] = []
 

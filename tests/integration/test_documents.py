@@ -1,4 +1,4 @@
-"""The Python in the documents runs as it stands."""
+"""The Python code in the documents runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 @pytest.mark.parametrize("document", ["README.md", "docs/guide.md", "docs/debugging.md"])
 def test_documents(document: str, tmp_path: Path) -> None:
-    """All blocks of a document make one script, which runs in an empty folder."""
+    """All code blocks of a document are one script, which runs in an empty folder."""
     blocks = BLOCK.findall((ROOT / document).read_text())
     assert blocks
     check_python("\n".join([f"import os\nos.chdir({str(tmp_path)!r})", *blocks]))

@@ -164,7 +164,7 @@ def test_accelerator_memory(device: torch.device) -> None:
 
 
 def test_spawned_processes_have_the_device(tmp_path: Path) -> None:
-    # A spawned process imports the file that it comes from.
+    # A spawned process imports the file of its function.
     script = tmp_path / "script.py"
     script.write_text("""
 import torch, torch.multiprocessing
@@ -272,7 +272,7 @@ def test_data_of_another_device(device: torch.device) -> None:
 
 
 def test_convolutions_for_backends_of_their_own(device: torch.device, mode: str) -> None:
-    """PyTorch asks for them where a convolution is called below the choice of a backend."""
+    """PyTorch calls these if a convolution is called below the selection of a backend."""
 
     def program(on: torch.device) -> list[torch.Tensor]:
         x = torch.arange(32.0).reshape(1, 2, 4, 4).to(on).requires_grad_()

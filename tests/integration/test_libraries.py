@@ -1,6 +1,7 @@
-"""Models and trainers of well-known libraries, as they are: `make test-libraries` installs the libraries and runs this.
+"""Unmodified models and trainers of well-known libraries. `make test-libraries` installs the libraries and runs
+this.
 
-Every model is small and has random weights: nothing is downloaded.
+Every model is small and has random weights. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def mixtral() -> nn.Module:
     return transformers.MixtralForCausalLM(config)
 
 
-# Layers of experts, each with what is its own: (the model's name, settings).
+# Layers of experts: (the model's name, its settings).
 EXPERTS: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen3_moe": ("Qwen3Moe", {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "head_dim": 8}),
     "deepseek_v3": (
@@ -164,7 +165,7 @@ def result_of(output: Any) -> Tensor:
 @pytest.mark.parametrize("mode", ["strict", "fused"])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model(name: str, mode: str, device: torch.device) -> None:
-    """Forward and backward, beside the CPU."""
+    """Forward and backward, compared with the CPU."""
     make, inputs_of = MODELS[name]
     model, inputs = make().eval(), inputs_of()
     moved = copy.deepcopy(model).to(device)
@@ -183,7 +184,7 @@ def test_a_model(name: str, mode: str, device: torch.device) -> None:
 @pytest.mark.parametrize("options", [{}, {"num_beams": 3}, {"cache_implementation": "static"}], ids=str)
 @pytest.mark.parametrize("make", [gpt2, llama, mixtral])
 def test_generation(make: Callable[[], nn.Module], options: dict[str, Any], device: torch.device) -> None:
-    """The same tokens as on the CPU; a row of the batch is padded on the left."""
+    """The same tokens as on the CPU. A row of the batch is padded on the left."""
     model: Any = make().eval()
     ids = torch.randint(3, VOCABULARY, (2, 9))
     mask = torch.ones_like(ids)
@@ -222,7 +223,7 @@ def test_compiled_with_experts(name: str, device: torch.device, fresh_dynamo: No
 def test_trainer(
     arguments: dict[str, Any], device: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Trainer asks accelerate for its device, and accelerate asks this variable before those that it knows."""
+    """Trainer gets its device from accelerate, which reads this variable before it looks for known devices."""
     monkeypatch.setenv("ACCELERATE_TORCH_DEVICE", "tpu")
     transformers = library("transformers")
     library("accelerate")

@@ -1,4 +1,4 @@
-"""What the shim reads in torch's messages (`csrc/messages.h`), heard from the torch that is installed."""
+"""torch's messages that the shim reads (`csrc/messages.h`), checked with the installed torch."""
 
 import re
 from pathlib import Path
@@ -41,7 +41,7 @@ def convolve_as_a_backend_must():
     torch.ops.aten.convolution_overrideable(image, image, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
 
 
-# Each message, what makes torch say it, and the exception that it is in.
+# Each message, code that makes torch raise it, and the exception.
 HEARD = {
     "Could not run '": (NotImplementedError, lambda ops: ops.without_kernel(torch.ones(1))),
     "Meta": (NotImplementedError, lambda ops: ops.without_kernel(meta(1))),

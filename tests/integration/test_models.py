@@ -1,4 +1,4 @@
-"""Training: the usual models, optimizers, losses and helpers give the same numbers as on the CPU."""
+"""Training: common models, optimizers, losses and helpers give the same numbers as on the CPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.small_models import TASKS, Batch
 
 STEPS = 12
 
-# Spread over models and modes so that each form of each optimizer trains something.
+# Distributed over models and modes, so that each form of each optimizer is used.
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": functools.partial(torch.optim.SGD, lr=0.02, momentum=0.9),
     "adam": functools.partial(torch.optim.Adam, lr=2e-3),
@@ -46,7 +46,7 @@ def _data(task: str) -> tuple[nn.Module, list[Batch]]:
 
 
 def _train(task: str, optimizer: str, device: str | torch.device, **options: bool) -> Tensor:
-    """The losses of `STEPS` steps from the task's weights on its data."""
+    """The losses of `STEPS` steps from the task's initial weights on its data."""
     initial, batches = _data(task)
     model = copy.deepcopy(initial).to(device)
     moved = [(tuple(each.to(device) for each in inputs), target.to(device)) for inputs, target in batches]
@@ -213,7 +213,7 @@ def test_checkpoint_replays_dropout(use_reentrant: bool, mode: str, device: torc
     def run(*, recompute: bool) -> tuple[Tensor, ...]:
         torch.tpu.manual_seed(7)
         y = checkpoint(layers, x, use_reentrant=use_reentrant) if recompute else layers(x)
-        # Draws between forward and backward must not disturb the replay.
+        # Draws between forward and backward must not affect the replay.
         torch.rand(3, device=device)
         return (y, *torch.autograd.grad(y.square().sum(), x)) if not use_reentrant else _backward(y)
 

@@ -1,6 +1,6 @@
-"""What importing does and does not do, what happens where torchtpu cannot work, and `python -m torchtpu info`.
+"""The effects of an import, errors where torchtpu cannot work, and `python -m torchtpu info`.
 
-Each test runs Python in a process of its own: in this one, torchtpu is long imported.
+Each test runs Python in another process, because this one has imported torchtpu.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.helpers import check_started_python, start_python
 NO_AUTOLOAD = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
 PACKAGES = Path(torchtpu.__file__).parent.parent
 
-# Prints how many functions, classes and members of classes torch has, and which of them an import of torchtpu replaces.
+# Prints the number of functions, classes and class members of torch, and those that an import of torchtpu replaces.
 REPLACED = """
 import inspect, sys
 import torch, torch._dynamo, torch.utils.data
@@ -37,7 +37,7 @@ def contents():
     return found
 
 first = contents()
-# PyTorch's own way to name a device replaces how two enumerations print it, each time.
+# PyTorch's own function to name a device replaces the printing of two enumerations each time.
 torch.utils.rename_privateuse1_backend("tpu")
 before = {name: value for name, value in contents().items() if first.get(name) is value}
 import torchtpu
@@ -65,7 +65,7 @@ def test_first_use_prints_nothing() -> None:
 
 @pytest.mark.parametrize("attempt", range(3))
 def test_exit_right_after_backward(attempt: int) -> None:
-    # On one core the thread of the device's autograd is seldom done with a graph when `backward()` returns.
+    # On one core, autograd's device thread is usually not done with a graph when `backward()` returns.
     code = """
 import os
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -114,7 +114,7 @@ def broken(tmp_path: Path) -> Path:
 
 
 def run_broken(folder: Path, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs code that finds the packages of the folder, whichever way torchtpu is installed here."""
+    """Runs code that finds the packages in the folder, however torchtpu is installed here."""
     return start_python(f"import sys; sys.path.insert(0, {str(folder)!r})\n{code}", **environment)
 
 

@@ -1,4 +1,4 @@
-"""torch.profiler: what it shows of the host, and of the programs that the device runs."""
+"""torch.profiler: its events of the host, and of the programs that the device runs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_profiler_after_an_error(device: torch.device) -> None:
 
 
 def _training(device: torch.device, size: int) -> Callable[[], None]:
-    """A step of training that keeps the device busy for some time."""
+    """A training step that keeps the device busy for some time."""
     layers = [torch.nn.Linear(size, size), torch.nn.ReLU(), torch.nn.Linear(size, size)]
     model = torch.nn.Sequential(*layers).to(device)
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
@@ -81,7 +81,7 @@ def test_rows_of_the_device_fill_the_steps(device: torch.device, mode: str, tmp_
     for _ in range(3):
         step()
     shares = []
-    for _ in range(3):  # a busy machine may stop the host between two programs
+    for _ in range(3):  # a busy machine may interrupt the host between two programs
         with profile(activities=ACTIVITIES) as profiled:
             for _ in range(3):
                 with record_function("a step"):
@@ -160,7 +160,7 @@ def test_a_schedule_of_profiles(device: torch.device, mode: str) -> None:
             torch.tpu.synchronize()
             profiled.step()
     assert y[0].item() == pytest.approx(0.841471)
-    # Fused leaves out the cosine, which nobody holds.
+    # Fused does not compute the unreferenced cosine.
     assert counts == ([2, 2] if mode == "fused" else [4, 4])
 
 

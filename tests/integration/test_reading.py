@@ -108,7 +108,7 @@ def test_printing(make: Callable[[], Tensor], device: torch.device) -> None:
     y = x.detach().to(device).requires_grad_(x.requires_grad)
 
     def bare(text: str) -> str:
-        # The device takes room, so PyTorch breaks some lines elsewhere.
+        # The device's name takes space, so PyTorch breaks some lines at other places.
         return text.replace("device='tpu:0'", "").translate({ord(character): None for character in ", \n"})
 
     assert "device='tpu:0'" in repr(y)
@@ -156,7 +156,7 @@ def test_deepcopy(device: torch.device, mode: str) -> None:
 
 
 def test_storage_of_a_result_whose_size_the_data_decide(mode: str, device: torch.device) -> None:
-    """It is as large as what it shows, for whoever takes all of it, such as torch.save."""
+    """It is as large as the tensor, for users of the whole storage, such as torch.save."""
     x = torch.randn(10, 10)
     expected, actual = x[x > 0], x.to(device)[x.to(device) > 0]
     assert actual.untyped_storage().nbytes() == expected.untyped_storage().nbytes()

@@ -43,7 +43,7 @@ def test_map_location_both_ways(device: torch.device) -> None:
 
 
 def test_load_without_the_device(device: torch.device, tmp_path: Path) -> None:
-    """A file from the device is read where torchtpu is not loaded."""
+    """A file from the device can be read without torchtpu."""
     path = tmp_path / "model.pt"
     torch.save({"weight": torch.ones(2, device=device)}, path)
     code = f"import torch; print(torch.load({str(path)!r}, map_location='cpu')['weight'].tolist())"
@@ -154,7 +154,7 @@ def test_resize(device: torch.device, mode: str) -> None:
         x.resize_(2, 2)
         y.add_(10)
         results = [x.clone(), y.clone()]
-        x.resize_(3, 3)  # grows: what was there stays
+        x.resize_(3, 3)  # grows: the old elements are kept
         x.view(-1)[6:] = -1
         results += [x.clone(), y.clone()]
         x.resize_(0)
@@ -224,7 +224,7 @@ def test_storage_copies(device: torch.device) -> None:
 
 
 def test_dlpack_import_from_the_cpu(device: torch.device) -> None:
-    """What another library holds in host memory comes in as a CPU tensor, and moves."""
+    """Host memory of another library becomes a CPU tensor, which can be moved."""
     numpy = pytest.importorskip("numpy")
     array = numpy.arange(3.0)
     assert torch.from_dlpack(array).to(device).tolist() == [0, 1, 2]
@@ -233,7 +233,7 @@ def test_dlpack_import_from_the_cpu(device: torch.device) -> None:
 
 
 def test_dlpack_export_works_or_is_refused(device: torch.device) -> None:
-    """Device memory that has no address cannot be lent: one clear error, and no crash."""
+    """Device memory has no address and cannot be shared: one clear error, no crash."""
     x = torch.arange(3.0, device=device)
     message = ""
     try:

@@ -1,4 +1,4 @@
-"""Tensors: creation, dtypes and their conversions and promotion, numbers, sizes, out=."""
+"""Tensors: creation, dtypes with conversions and promotion, numbers, sizes, out=."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_unsigned_dtypes(dtype: torch.dtype, device: torch.device, mode: str) ->
         return x, x.view(2, 2).t(), x == y, x.to(torch.float64), y.to(torch.int8).to(dtype), x.tolist()
 
     check(program, device)
-    # The CPU does no arithmetic with these.
+    # The CPU has no arithmetic for these.
     x = torch.tensor([5, highest], dtype=dtype, device=device)
     assert (x + x).tolist() == [10, highest - 1]
     assert (x // 2).tolist() == [2, highest // 2]
@@ -130,7 +130,7 @@ def test_conversions(source: torch.dtype, device: torch.device) -> None:
         results = []
         for target in DTYPES:
             unsigned = target is torch.uint8 and (source.is_floating_point or source.is_complex)
-            # C leaves negative floats as unsigned integers undefined.
+            # In C, the conversion of negative floats to unsigned integers is undefined.
             y = x[: 1 if source.is_complex else 2] if unsigned else x
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # "Casting complex values to real discards the imaginary part"
@@ -184,7 +184,7 @@ def test_promotion_of_tensors(left: torch.dtype, device: torch.device) -> None:
     def program(device: torch.device) -> object:
         x = numbers(left).to(device)
         others = [numbers(right).to(device) for right in DTYPES]
-        # A 0-d tensor counts less than one with dimensions, on the device and on the CPU.
+        # A 0-d tensor has lower priority than one with dimensions, on the device and on the CPU.
         others += [torch.tensor(2, dtype=right).to(device) for right in DTYPES]
         others += [torch.tensor(2, dtype=right) for right in DTYPES]
         return [promoted(x, y) for y in others], [torch.result_type(x, y) for y in others]
@@ -316,7 +316,7 @@ def test_out_is_resized_with_a_warning(device: torch.device, mode: str) -> None:
         return out, len(told)
 
     check(program, device)
-    # Nothing to lose, nothing to warn of.
+    # An empty output is resized without a warning.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         out = torch.empty(0, device=device)
@@ -332,7 +332,7 @@ def test_out_takes_the_strides_of_the_result(device: torch.device, mode: str) ->
         for out in (torch.empty(0, device=d), torch.zeros(3, device=d), torch.zeros(24, device=d)):
             torch.add(x, 0.0, out=out)
             resized += [out, out.as_strided((24,), (1,))]
-        # The storage is shared with `whole`, which sees the elements in the order of memory.
+        # The storage is shared with `whole`, which shows the elements in the order of memory.
         whole = torch.zeros(24, device=d, requires_grad=True)
         torch.add(x, 0.0, out=whole.detach())
         return resized, whole.detach(), torch.mm(x, x.t(), out=torch.empty(0, device=d)), torch.sin(x, out=resized[0])

@@ -1,4 +1,4 @@
-"""`torch.tpu`: the module that users of `torch.cuda` expect."""
+"""`torch.tpu`: the functions that users of `torch.cuda` expect."""
 
 from __future__ import annotations
 
@@ -367,7 +367,7 @@ def test_operators_are_counted(device: torch.device) -> None:
 # ---- forked processes ------------------------------------------------------------------------------------------
 
 
-def test_forked_child_is_told(device: torch.device) -> None:
+def test_forked_child_gets_an_error(device: torch.device) -> None:
     code = """
 import os, sys, torch
 torch.ones(2, device="tpu")

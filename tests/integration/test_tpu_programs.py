@@ -1,4 +1,4 @@
-"""The programs of the demo and of compiled models are TPU programs: libtpu's compiler takes each, without a TPU."""
+"""The programs of the demo and of compiled models are valid TPU programs: libtpu compiles each, without a TPU."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests import small_models
 from tests.settings import SEED
 
 ROOT = Path(__file__).parents[2]
-# Dynamo and libtpu take seconds for each: the others are for the long run.
+# Dynamo and libtpu take seconds for each; the others are slow tests.
 QUICK = ("mlp", "gpt")
 TOPOLOGIES = ("v5e:1x1", "v6e:1x1")
 
-# An epoch of the demo, evaluation included: arguments are the mode and the folder for the programs.
+# An epoch of the demo, with evaluation. Arguments: the mode and the folder for the programs.
 TRAIN = """
 import sys, torch, digits
 from torchtpu import _C
@@ -32,7 +32,7 @@ _C.dump_programs(sys.argv[2])
 digits.train(sys.argv[1], torch.device("tpu"), epochs=1, batch_size=64, seed=0)
 """
 
-# Compiled training steps of a model: arguments are the model and the folder for the programs.
+# Compiled training steps of a model. Arguments: the model and the folder for the programs.
 STEP = """
 import os, sys
 os.environ["TORCHTPU_TARGET"] = "tpu"
@@ -59,7 +59,7 @@ for _ in range(2):
 torch.tpu.synchronize()
 """
 
-# Compiles each program of a folder for each topology: one line of JSON for each.
+# Compiles each program of a folder for each topology. Prints one line of JSON for each.
 COMPILE = """
 import json, pathlib, sys, time
 from concurrent.futures import ThreadPoolExecutor
@@ -81,7 +81,7 @@ with ThreadPoolExecutor(2) as threads:
         print(json.dumps(report), flush=True)
 """
 
-# Of the conformance cases, other ones each day, and those whose compiler has died.
+# The number of conformance cases, which are drawn, and the cases on which the compiler has crashed before.
 SAMPLE = 12
 DIED = ("logcumsumexp/bfloat16/forward/v6e",)
 
@@ -95,7 +95,7 @@ pytestmark = [
 
 
 def run_python(code: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Runs code in a process of its own: with empty caches, and where a compiler that dies takes nothing with it."""
+    """Runs code in another process with empty caches, so that a crash of the compiler affects nothing else."""
     paths = [ROOT, ROOT / "examples", *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "TPU_LOG_DIR": "disabled"}
     command = [sys.executable, "-c", code, *map(str, arguments)]
@@ -103,14 +103,14 @@ def run_python(code: str, *arguments: str | Path) -> subprocess.CompletedProcess
 
 
 def compile_ahead(folder: Path, *topologies: str) -> tuple[dict[tuple[str, str], dict[str, Any]], str]:
-    """What libtpu says of each program for each topology, and what it wrote to stderr."""
+    """libtpu's report on each program for each topology, and its stderr."""
     finished = run_python(COMPILE, folder, *topologies)
     reports = [json.loads(line) for line in finished.stdout.splitlines() if line.startswith("{")]
     return {(report["program"], report["topology"]): report for report in reports}, finished.stderr
 
 
 def check_programs(folder: Path) -> None:
-    """Has libtpu compile each program of a folder, and prints what it estimates."""
+    """Compiles each program of a folder with libtpu and prints the estimates."""
     programs = sorted(folder.iterdir())
     assert programs
 
@@ -156,7 +156,7 @@ def test_compiled_models_compile_for_tpus(task: str, tmp_path: Path) -> None:
 
 
 def test_what_a_tpu_cannot_run_is_refused(tmp_path: Path) -> None:
-    """The compiler is real: it knows how much memory the chips have, and what they can do."""
+    """The compiler is real: it knows the memory and the features of the chips."""
 
     def write(name: str, dims: str, operation: str) -> None:
         ty = f"tensor<{dims}xf32>"
@@ -184,7 +184,7 @@ def test_a_sample_of_the_conformance_cases_compiles(monkeypatch: pytest.MonkeyPa
     from tests.conformance.exceptions import expected_failure
     from tests.conformance.workers import Settings, run_all
 
-    # For the worker's process; this one's device may be open.
+    # For the worker's process. The device of this process may be open.
     monkeypatch.setenv("TORCHTPU_TARGET", "tpu")
     dtypes = ("float32", "bfloat16", "int64", "int32")
     everything = [*cases(dtypes=dtypes, directions=ahead.DIRECTIONS, modes=("v5e", "v6e"))]

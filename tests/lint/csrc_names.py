@@ -1,7 +1,7 @@
-"""Fails where the C++ shim names an operator of ATen without a reason that stands here.
+"""Fails if the C++ shim names an ATen operator without a reason in the list below.
 
-What an operator computes, and what is special about it, is a row's matter (`crates/aten`). The shim names an operator
-only where PyTorch gives it to backends in C++, outside the table's reach. Run by `make lint`.
+What an operator computes, and its special cases, belong into its row (`crates/aten`). The shim only names an
+operator that PyTorch requires backends to implement in C++. `make lint` runs this.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 
 CSRC = Path(__file__).parents[2] / "csrc"
 
-# For each file, why it may name the operators.
+# For each file, the reason why it names the operators.
 REASONS = {
     "autocast.cpp": {
         "it is refused where PyTorch's macros list the others": ["binary_cross_entropy"],
@@ -74,7 +74,7 @@ REASONS = {
 }
 
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-# In a string, in a header of its own, and where it is called.
+# In a string, in an included header, and in a call.
 NAMES = [
     re.compile(r'"(?:aten::)?([\w.]+)"'),
     re.compile(r"<ATen/ops/(\w+?)(?:_native|_ops)?\.h>"),

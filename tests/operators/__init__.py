@@ -1,1 +1,1 @@
-"""What the rows of the operator table compute, against the CPU. Needs the CPU plugin."""
+"""The rows of the table, compared with the CPU. Needs the CPU plugin."""

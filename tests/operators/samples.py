@@ -1,4 +1,4 @@
-"""Conformance cases of a family's operators, for the file of the family."""
+"""Conformance cases of a family's operators, for the family's test file."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import torch
 
 from tests.settings import SEED
 
-# Of the forward pass as many as the sweep takes, of the others fewer; see tests/conformance.
+# The number of inputs for the forward pass, as in the sweep; other directions get fewer. See tests/conformance.
 FORWARD_INPUTS = 8
 INPUTS = 2
-# Beside the forward pass: so many other dtypes and directions, which TORCHTPU_TEST_SEED draws.
+# The number of other dtypes and directions, drawn with TORCHTPU_TEST_SEED.
 DRAWN = 1
 
 
 @functools.cache
 def cases_of(name: str) -> list[str]:
-    """The cases of an operator that are run, without their mode: what is needed most comes first."""
-    # PyTorch's lists take seconds to load, so a test loads them when it runs and not when pytest collects it.
+    """The cases of an operator to run, without their mode; the most important first."""
+    # PyTorch's lists take seconds to load, so a test loads them when it runs, not during collection.
     from tests.conformance.cases import DTYPES, FINITE_DIFFERENCES, cases, subjects
 
     if name not in subjects():
         return []
     found = list(dict.fromkeys(case[:3] for case in cases((name,), modes=("strict",))))
     found = [case for case in found if case[2] not in FINITE_DIFFERENCES]
-    # What PyTorch's CPU does not take is left to the sweep.
+    # The sweep tests dtypes that PyTorch's CPU does not support.
     found = [case for case in found if not subjects()[name].is_for_cuda_only(getattr(torch, case[1]))] or found
     first = next((case for dtype in DTYPES for case in found if case[1:] == (dtype, "forward")), found[0])
     others = [case for case in found if case != first]
@@ -37,7 +37,7 @@ def cases_of(name: str) -> list[str]:
 
 
 def samples(*names: str) -> Callable[[str, str], None]:
-    """A test of these operators, as PyTorch's lists of them are called."""
+    """A test of these operators, by their names in PyTorch's lists."""
 
     @pytest.mark.parametrize("name", names)
     def test_samples(name: str, mode: str) -> None:

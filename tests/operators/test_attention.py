@@ -1,4 +1,4 @@
-"""What evaluation mode makes of nn.MultiheadAttention and nn.TransformerEncoder: PyTorch's fast paths."""
+"""PyTorch's fast paths of nn.MultiheadAttention and nn.TransformerEncoder in evaluation mode."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def on(device: torch.device, mask: Tensor | None) -> Tensor | None:
 def test_encoder(
     mask: Tensor | None, context: type[AbstractContextManager], norm_first: bool, mode: str, device: torch.device
 ) -> None:
-    """Beside its values, which tokens are hidden: after nested tensors those are zero."""
+    """Besides its values, which tokens are hidden: after nested tensors those are zero."""
     activation = "gelu" if norm_first else "relu"
     layer = nn.TransformerEncoderLayer(8, 2, 16, activation=activation, batch_first=True, norm_first=norm_first)
     on_cpu = nn.TransformerEncoder(layer, 2, norm=nn.LayerNorm(8), enable_nested_tensor=not norm_first).eval()

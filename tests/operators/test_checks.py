@@ -1,4 +1,4 @@
-"""What the data must meet, such as indices that are in range, is looked into on the device. Who reads next is told."""
+"""Checks of the data, such as indices in range, are made on the device. The next read raises the error."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-# When an error is told depends on the mode.
+# The mode decides when an error is raised.
 pytestmark = [pytest.mark.each_mode, pytest.mark.usefixtures("mode")]
 
-# Each takes a 5×3 matrix and indices of which one is not a row.
+# Functions of a 5×3 matrix and of indices, one of which is not a row.
 CALLS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "index": lambda x, i: x[i],
     "index behind": lambda x, i: x[:, None, :][i, 0, -1],
@@ -48,7 +48,7 @@ def test_an_index_out_of_range(device: torch.device, name: str) -> None:
         CALLS[name](x, index)
     with pytest.raises(of_cpu.type, match=r" \[.*(line|test_checks.py:\d+)\]"):
         CALLS[name](x.to(device), index.to(device)).cpu()
-    # It is told once, and everything else goes on.
+    # It is raised once, and everything else continues to work.
     torch.tpu.synchronize()
     torch.testing.assert_close(CALLS[name](x.to(device), good.to(device)).cpu(), expected)
 

@@ -1,4 +1,4 @@
-"""torchvision's operators for finding objects, and models that call them."""
+"""torchvision's operators for object detection, and models that call them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-# `make test` installs it; a device can be built and used without.
+# `make test` installs it. torchtpu does not need it.
 torchvision = pytest.importorskip("torchvision", reason="torchvision is not installed: pip install torchvision")
 ops = torchvision.ops
 
@@ -27,7 +27,7 @@ def test_nms(count: int, dtype: torch.dtype, device: torch.device) -> None:
 
 
 def test_nms_at_the_threshold(device: torch.device) -> None:
-    """The overlap is exactly what 0.7 is in float32, which is less than 0.7."""
+    """The overlap is exactly 0.7 in float32, which is less than 0.7."""
     boxes = torch.tensor([[0.0, 0.0, 10.0, 1.0], [0.0, 0.0, 7.0, 1.0], [0.0, 0.0, 5.0, 1.0]])
     scores = torch.tensor([0.9, 0.8, 0.7])
     for threshold in (0.7, 0.5):
@@ -58,7 +58,7 @@ def test_nms_refuses_other_shapes(device: torch.device) -> None:
 @pytest.mark.parametrize("sampling", [-1, 2])
 @pytest.mark.parametrize("scale", [1.0, 0.25])
 def test_roi_align(scale: float, sampling: int, aligned: bool, device: torch.device) -> None:
-    """Regions reach beyond the features, too, and are smaller than a bin."""
+    """Some regions reach beyond the features, and some are smaller than a bin."""
     features, grad = torch.randn(2, 3, 9, 13), torch.randn(8, 3, 4, 5)
     boxes = torch.cat([random_boxes(6, 12 / scale), torch.tensor([[-5.0, -3.0, 40.0, 50.0], [2.0, 2.0, 2.1, 2.1]])])
     regions = torch.cat([torch.randint(0, 2, (8, 1)).float(), boxes], 1)
@@ -78,7 +78,7 @@ def test_roi_align_of_no_regions(device: torch.device) -> None:
 
 
 def test_what_has_no_row_says_so(device: torch.device) -> None:
-    """Rows there are for what torchvision's own detectors call."""
+    """There are rows for the operators of torchvision's own detectors."""
     regions = torch.tensor([[0.0, 0.0, 0.0, 4.0, 4.0]], device=device)
     with pytest.raises(NotImplementedError, match="torchvision::roi_pool"):
         ops.roi_pool(torch.randn(1, 2, 5, 5, device=device), regions, 2)

@@ -1,4 +1,4 @@
-"""The attention kernels that PyTorch has for GPUs only, beside scaled_dot_product_attention on the CPU."""
+"""The attention kernels that PyTorch only has for GPUs, compared with scaled_dot_product_attention on the CPU."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ STARTS = torch.tensor([0, 3, 3, 9, 11], dtype=torch.int32)
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, **options: Any) -> Tensor:
-    """Of (batch, position, head, width)."""
+    """From tensors [batch, position, head, width]."""
     moved = (each.transpose(1, 2) for each in (query, key, value))
     return scaled_dot_product_attention(*moved, mask, **options).transpose(1, 2)
 
 
 def of_each(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
-    """Of packed sequences (token, head, width), one after the other."""
+    """For packed sequences [token, head, width]."""
     parts = zip(*(each.split(LENGTHS) for each in (query, key, value)), strict=True)
     return torch.cat([attention(*(each[None] for each in part), **options)[0] for part in parts])
 
@@ -31,7 +31,7 @@ def of_each(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor
 def compare(
     function: Callable[..., Tensor], expected: Callable[..., Tensor], device: torch.device, *inputs: Tensor
 ) -> None:
-    """Results and gradients."""
+    """Compares results and gradients."""
     here = [each.clone().requires_grad_() for each in inputs]
     there = [each.to(device).requires_grad_() for each in inputs]
     wanted, result = expected(*here), function(*there)
@@ -111,7 +111,7 @@ def test_sequences_of_different_lengths(is_causal: bool, mode: str, device: torc
 
 
 def test_keys_in_pages(device: torch.device) -> None:
-    """As a server's cache has them: pages of two keys, of which each sequence has some."""
+    """As in a server's cache: pages of two keys, and a list of pages for each sequence."""
     varlen = pytest.importorskip("torch.nn.attention.varlen", reason="this torch has no varlen_attn")
     query, (key, value) = torch.randn(2, HEADS, WIDTH), torch.randn(2, 6, 2, HEADS, WIDTH)
     table, used = torch.tensor([[4, 1], [0, 3]], dtype=torch.int32), torch.tensor([3, 2], dtype=torch.int32)
@@ -144,7 +144,7 @@ def test_how_far_off_the_scores_are_is_returned(device: torch.device) -> None:
 
 def test_dropout_drops_the_same_in_the_gradient(device: torch.device) -> None:
     query, key = (torch.randn(1, 64, 2, WIDTH, device=device) for _ in range(2))
-    # With the identity for values, the output is the weights.
+    # If the values are the identity, the output is the weights.
     identity = torch.eye(64, device=device).reshape(1, 64, 1, 64).expand(1, 64, 2, 64)
     for _ in range(2):
         rest = (None, None, None, None, None, 0.25, 0, True)

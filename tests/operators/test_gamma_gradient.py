@@ -6,7 +6,7 @@ import torch
 
 
 def test_gradients_of_gamma_and_dirichlet_variables(device: torch.device) -> None:
-    # PyTorch's own formulas are approximations, good to about a thousandth.
+    # PyTorch's formulas are approximations with an error of about a thousandth.
     shape = torch.tensor([0.3, 0.3, 1.0, 2.0, 2.0, 10.0, 10.0, 300.0, 300.0, 3000.0])
     value = torch.tensor([0.1, 5.0, 2.0, 0.5, 9.0, 9.0, 20.0, 310.0, 400.0, 2900.0])
     actual = torch._standard_gamma_grad(shape.to(device), value.to(device)).cpu()

@@ -1,4 +1,4 @@
-"""Kernels that PyTorch's CPU has, and PyTorch's lists of operators lack."""
+"""Kernels of PyTorch's CPU that its lists of operators lack."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_what_dropout_keeps_is_scaled(device: torch.device) -> None:
 @pytest.mark.parametrize("ends", [[3, 3, 15, 20], [0, 5, 9, 17], [20, 20, 20, 20]], ids=str)
 @pytest.mark.parametrize("is_compiled", [False, True])
 def test_products_in_groups(is_compiled: bool, ends: list[int], device: torch.device, fresh_dynamo: None) -> None:
-    """As layers of experts have them, with gradients: each row is multiplied with its group's matrix."""
+    """As in mixture-of-experts layers, with gradients: each row is multiplied by its group's matrix."""
     x, matrices = torch.randn(20, 8), torch.randn(4, 8, 16)
     weights = torch.randn(ends[-1], 16)
 

@@ -1,6 +1,6 @@
-"""Nested tensors: of the jagged layout, which are plain tensors inside, and of the strided one.
+"""Nested tensors: of the jagged layout, which contain dense tensors, and of the strided layout.
 
-What PyTorch lists of operators on the former is in tests/conformance.
+tests/conformance tests PyTorch's list of operators on jagged tensors.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def assert_same_rows(actual: Tensor, expected: Tensor) -> None:
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if not dtype.is_complex])
 def test_padded_and_back(dtype: torch.dtype, mode: str, device: torch.device) -> None:
     values, offsets = torch.cat(rows(dtype)), torch.tensor([0, 3, 3, 8, 9])
-    for longest in (5, 7, 2):  # the last cuts
+    for longest in (5, 7, 2):  # the last truncates
         expected = torch.ops.aten._jagged_to_padded_dense_forward(values, [offsets], [longest], 1.0)
         padded = torch.ops.aten._jagged_to_padded_dense_forward(values.to(device), [offsets.to(device)], [longest], 1.0)
         assert_same(padded, expected)
@@ -129,7 +129,7 @@ def test_gradients(mode: str, device: torch.device) -> None:
 
 
 def test_attention(mode: str, device: torch.device) -> None:
-    """The rows of a batch, of different lengths, attend to themselves."""
+    """The rows of a batch have different lengths and attend to themselves."""
     parts = rows(width=8, lengths=(3, 1, 6))
 
     def attended(on: torch.device | str) -> Tensor:

@@ -1,4 +1,4 @@
-"""Numbers among the arguments: what fits counts as on the CPU, what does not is refused at the line."""
+"""Number arguments: valid numbers give the CPU's results, invalid ones are refused at the line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.helpers import DTYPES, check, check_refused
 
 REAL_DTYPES = [dtype for dtype in DTYPES if not dtype.is_complex]
 NUMBERS = (0, 1, -1, True, 100, 255, -200, 300, 70000, 2**33, -(2**40), 1.5, -0.5, 1e39, math.inf, -math.inf, math.nan)
-# Of a tensor and a number.
+# Functions of a tensor and a number.
 OPERATORS: dict[str, Callable[[Tensor, Any], Any]] = {
     "add": lambda x, number: x + number,
     "sub": lambda x, number: x - number,
@@ -55,7 +55,7 @@ OPERATORS: dict[str, Callable[[Tensor, Any], Any]] = {
 
 
 def outcome(operator: Callable[[], Any]) -> Any:
-    """The results on the CPU, or the class of the exception."""
+    """The results, or the class of the exception."""
     try:
         results = operator()
     except Exception as error:
@@ -93,7 +93,7 @@ def test_a_known_program_refuses_a_number_that_does_not_fit(device: torch.device
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64], ids=str)
 def test_integers_divided_by_zero(dtype: torch.dtype, device: torch.device, mode: str) -> None:
-    """By a number at the line; by a tensor, which the host does not look into, where it waits next."""
+    """A number is refused at the line; a tensor, which the host does not read, at the next wait."""
     for divide in (torch.floor_divide, torch.remainder, torch.fmod):
         x = torch.tensor([5, 0], dtype=dtype, device=device)
         check_refused(lambda on, divide=divide: divide(torch.tensor([5, 0], dtype=dtype, device=on), 0), device)
@@ -112,21 +112,21 @@ def test_powers_of_integers_wrap(dtype: torch.dtype, device: torch.device, mode:
 
 
 def test_a_false_times_what_is_not_finite(device: torch.device, mode: str) -> None:
-    """XLA would choose 0."""
+    """Without care, XLA would give 0."""
     mask = torch.tensor([False, True, False, True])
     wild = torch.tensor([math.nan, math.nan, -math.inf, -2.0])
 
     def program(on: torch.device) -> object:
         m, w = mask.to(on), wild.to(on)
         products = [m * w, m.float() * w, m * math.nan, m.to(torch.bfloat16) * w.to(torch.bfloat16), (w == w) * w]
-        # -0 and 0 are told apart by their reciprocals.
+        # -0 and 0 differ in their reciprocals.
         return products, [1 / (m * -2.0), 1 / (m / -0.5), m / 0.0, 1 / (m // -0.5)], (m * torch.complex(w, w))[1:2]
 
     check(program, device)
 
 
 def test_filling_what_is_broadcast(device: torch.device, mode: str) -> None:
-    """PyTorch allows it of masked_fill_: an element is filled where one of its places is."""
+    """PyTorch allows it for masked_fill_: an element is filled if any of its positions is true."""
 
     def program(on: torch.device) -> object:
         x = torch.tensor([-4, 4, -2], device=on)
@@ -152,7 +152,7 @@ def test_copying_to_itself(device: torch.device, mode: str) -> None:
 
 
 def test_empty_products_of_booleans(device: torch.device, mode: str) -> None:
-    """Only where there is something to multiply PyTorch asks for the type."""
+    """PyTorch checks the type only if there are elements to multiply."""
 
     def program(on: torch.device) -> object:
         x = torch.ones(3, 3, dtype=torch.bool, device=on)
@@ -166,7 +166,7 @@ def test_empty_products_of_booleans(device: torch.device, mode: str) -> None:
 
 
 def test_arguments_of_several_dtypes(device: torch.device, mode: str) -> None:
-    """What counts is the dtype that they promote to."""
+    """The dtype that they promote to decides."""
 
     def program(on: torch.device) -> object:
         whole, flags = torch.arange(4, device=on), torch.arange(4, device=on) > 1
@@ -197,7 +197,7 @@ def test_filling_a_mask_by_its_own_transpose(device: torch.device, mode: str) ->
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
 def test_sums_of_complex_numbers_without_nan(dtype: torch.dtype, device: torch.device, mode: str) -> None:
-    """CUDA has these, the CPU does not: there, what is NaN is made zero first."""
+    """CUDA supports these, the CPU does not. On the CPU, NaN is replaced by zero first."""
     nan = float("nan")
     values = torch.tensor([[1 + 2j, complex(nan, 1), -3j], [complex(2, nan), 4, 5 + 1j]], dtype=dtype)
     here, there = values.clone().requires_grad_(), values.to(device).requires_grad_()

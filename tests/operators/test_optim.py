@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 SHAPES = [(3, 4), (5,), (), (2, 3, 2)]
 
-# Optimizer, options, and whether PyTorch has a fused form of it.
+# The optimizer, its options, and whether PyTorch has a fused form of it.
 VARIANTS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any], bool]] = {
     "sgd": (torch.optim.SGD, {"lr": 0.1}, True),
     "sgd_momentum": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "dampening": 0.3, "weight_decay": 0.01}, True),

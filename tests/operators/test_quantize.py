@@ -1,4 +1,4 @@
-"""Rounding to what quantized integers can stand for, as training for them does."""
+"""Fake quantization, as in quantization-aware training."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_fake_quantize_of_other_shapes(shape: tuple[int, ...], mode: str, device
 
 
 def test_learnable(mode: str, device: torch.device) -> None:
-    """The scale and the zero point are trained, too."""
+    """The scale and the zero point are trained as well."""
 
     def gradients(on: torch.device | str, by_channel: bool) -> list[Any]:
         torch.manual_seed(0)
@@ -73,7 +73,7 @@ def test_learnable(mode: str, device: torch.device) -> None:
 @pytest.mark.parametrize("is_symmetric", [False, True])
 @pytest.mark.parametrize("by_channel", [False, True])
 def test_fused_observer(by_channel: bool, is_symmetric: bool, mode: str, device: torch.device) -> None:
-    """Its tensors follow what it sees; by channel they get their sizes when it sees something first."""
+    """Its tensors follow the data. By channel, the first observation sets their sizes."""
     batches = [torch.randn(3, 5) * factor + shift for factor, shift in ((1, 0), (4, 1), (1e-6, 0), (0, 0), (2, 5))]
 
     def followed(on: torch.device | str) -> list[Any]:
@@ -93,7 +93,7 @@ def test_fused_observer(by_channel: bool, is_symmetric: bool, mode: str, device:
 
 
 def test_training_for_quantization(mode: str, device: torch.device) -> None:
-    """PyTorch's own modules, with observers for activations and for weights."""
+    """PyTorch's modules, with observers for activations and for weights."""
     torch.manual_seed(0)
     config = torch.ao.quantization.get_default_qat_qconfig()
     layers = [torch.ao.nn.qat.Linear(8, 16, qconfig=config), nn.ReLU(), torch.ao.nn.qat.Linear(16, 4, qconfig=config)]

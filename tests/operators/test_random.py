@@ -1,4 +1,4 @@
-"""Random numbers: the distributions, and that a seed decides every number in every mode."""
+"""Random numbers: the distributions, and that the seed determines every number in every mode."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch import Tensor
 
 from tests.settings import MODES
 
-# That a seed decides in each mode is what many of these are about.
+# Many of these test that the seed determines the numbers in each mode.
 pytestmark = pytest.mark.each_mode
 
 COUNT = 20_000
 # A correct sampler exceeds this Kolmogorov distance about once in 10^9 tests.
 FAR = 3.3 / math.sqrt(COUNT)
-# Standard errors at which a mean is wrong: as rare.
+# The number of standard errors from which a mean is wrong; equally rare.
 ERRORS = 6.2
 
 
@@ -264,7 +264,7 @@ def test_draws_differ(seed: int, mode: str, device: torch.device) -> None:
     streams = torch.stack([torch.rand(1000, device=device) for _ in range(6)]).cpu().double()
     correlations = torch.corrcoef(streams) - torch.eye(6)
     assert correlations.abs().max() < ERRORS / math.sqrt(1000)
-    # No block of one draw comes again in the next.
+    # No block of a draw is repeated in the next.
     assert len(streams.flatten().unique()) > 5990
     torch.tpu.manual_seed(seed)
     assert not torch.equal(torch.rand(4, device=device).cpu(), streams[1, :4].float())

@@ -1,4 +1,4 @@
-"""Sparse tensors: every program comes to what it comes to on the CPU, layout included."""
+"""Sparse tensors: every program has the same results as on the CPU, including the layout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMPRESSED = ("csr", "csc", "bsr", "bsc")
 
 
 def check(program: Program, device: torch.device) -> None:
-    """As helpers.check, for results of which some are sparse."""
+    """Like helpers.check, for results of which some are sparse."""
     actual, expected = (
         result if isinstance(result, list | tuple) else (result,)
         for result in (program(device), program(torch.device("cpu")))
@@ -70,7 +70,7 @@ class Inputs:
         return made.coalesce() if self.is_coalesced else made
 
     def other(self, device: torch.device) -> Tensor:
-        """A tensor of which some places are those of `sparse`."""
+        """A tensor that shares some indices with `sparse`."""
         return self.sparse(device).coalesce().index_select(0, torch.tensor([0, 2, 1, 3, 5, 4], device=device))
 
     def dense(self, device: torch.device, *size: int) -> Tensor:
@@ -184,7 +184,7 @@ def test_coo_gradients(name: str, device: torch.device) -> None:
 
 
 def test_broadcasting(device: torch.device) -> None:
-    """Against dense tensors: PyTorch's CPU is wrong where the sparse operand is the one to be repeated."""
+    """Compared with dense tensors: PyTorch's CPU is wrong if the sparse operand is broadcast."""
     for form in FORMS:
         inputs = Inputs(form)
         sparse, row, cube = inputs.sparse(device), inputs.dense(device)[:1].to_sparse(2), torch.rand(2, *inputs.size)
@@ -223,7 +223,7 @@ def test_compressed(layout: str, device: torch.device) -> None:
     check(lambda d: (x(d).sin(), x(d).neg_(), x(d) * 2, x(d).sum(), x(d).double(), x(d).clone().zero_()), device)
     check(lambda d: (x(d).transpose(0, 1), torch.zeros_like(x(d)), x(d).neg_().copy_(x(d))), device)
     check(lambda d: x(d).to_dense().mul(2).sparse_mask(x(d)), device)
-    if layout in ("csr", "csc"):  # the CPU has no more for blocks
+    if layout in ("csr", "csc"):  # the CPU does not support more for blocks
         check(lambda d: (inputs.dense(d) + x(d), x(d) @ inputs.dense(d, 4, 3), x(d) @ inputs.dense(d, 4)), device)
 
 

@@ -1,4 +1,4 @@
-"""What is written otherwise for a TPU computes the same: here its programs run on the CPU."""
+"""Forms that are written for a TPU compute the same results. Here their programs run on the CPU."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tests.helpers import check_python
 DIVISIONS = """
 import json, random, torch
 generator = random.Random(0)
-# Of all lengths, so that quotients are of all lengths, too; and what lies next to the ends of the range.
+# Numbers of all lengths, so that quotients have all lengths, and numbers next to the ends of the range.
 values = [generator.getrandbits(63) >> generator.randrange(63) for _ in range(3000)]
 values += [2**63 - 1, 2**63 - 2, 2**62, 2**31, 2**32 - 1, 2**32, 1, 2, 3]
 values += [-value for value in values] + [-(2**63)]
 x = torch.tensor(generator.sample(values * 3, len(values) * 3))
 y = torch.tensor(generator.sample(values * 3, len(values) * 3))
 x, y = torch.cat([x, x * y, x, x]), torch.cat([y, y, y >> 32, x + 1])
-# The CPU's division traps where the quotient is one too large.
+# The CPU's division traps if the quotient overflows.
 kept = (y != 0) & ~((x == -(2**63)) & (y == -1))
 x, y = x[kept], y[kept]
 wrong = {}

@@ -1,1 +1,1 @@
-"""A minute: the device exists, computes, trains, compiles, and reports errors. Needs the CPU plugin."""
+"""One minute: the device exists, computes, trains, compiles, and reports errors. Needs the CPU plugin."""

@@ -1,4 +1,4 @@
-"""The shortest check that the device works. `make smoke` runs it with programs compiled as users have them."""
+"""The shortest test of the device. `make smoke` runs it with programs compiled as for users."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tests.helpers import check, check_python, check_refused
 
-# A step of each kind of layer; sizes are small, so that XLA compiles them in no time.
+# A step of each kind of layer. Sizes are small, so that compiling is fast.
 LAYERS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
     "linear": (nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 3)), (4, 6)),
     "convolution": (nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten()), (2, 2, 5, 5)),
