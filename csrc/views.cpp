@@ -1,7 +1,10 @@
 // Operators that a backend must implement in C++: new tensors, views without a composite, and storages. All other
 // views (slice, permute, expand, …) are metadata-only composites over as_strided and alias.
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/ResizeCommon.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_native_batch_norm_legit.h>
 #include <ATen/ops/_native_batch_norm_legit_no_training.h>
 #include <ATen/ops/_reshape_alias_native.h>
@@ -38,24 +41,40 @@ void check_options(optional<c10::Layout> layout, optional<bool> pin_memory) {
   TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
 }
 
-Tensor empty(IntArrayRef size, optional<c10::ScalarType> dtype, optional<c10::Layout> layout, optional<c10::Device> device,
-             optional<bool> pin_memory, optional<c10::MemoryFormat> memory_format) {
+// Whether memory that nobody has written must hold NaN, or the largest integer, as PyTorch's own kernels fill it.
+bool fills_new_memory() {
+  const at::Context& context = at::globalContext();
+  return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
+}
+
+Tensor filled(Tensor tensor) {
+  if (fills_new_memory()) [[unlikely]] at::native::fill_empty_deterministic_(tensor);
+  return tensor;
+}
+
+Tensor new_tensor(IntArrayRef size, optional<c10::ScalarType> dtype, optional<c10::Layout> layout,
+                  optional<c10::Device> device, optional<bool> pin_memory, optional<c10::MemoryFormat> memory_format) {
   check_options(layout, pin_memory);
   const c10::OptionalDeviceGuard guard(device);
   return at::detail::empty_generic(size, allocator(), kKeys, supported(dtype), memory_format);
+}
+
+Tensor empty(IntArrayRef size, optional<c10::ScalarType> dtype, optional<c10::Layout> layout, optional<c10::Device> device,
+             optional<bool> pin_memory, optional<c10::MemoryFormat> memory_format) {
+  return filled(new_tensor(size, dtype, layout, device, pin_memory, memory_format));
 }
 
 Tensor empty_strided(IntArrayRef size, IntArrayRef stride, optional<c10::ScalarType> dtype, optional<c10::Layout> layout,
                      optional<c10::Device> device, optional<bool> pin_memory) {
   check_options(layout, pin_memory);
   const c10::OptionalDeviceGuard guard(device);
-  return at::detail::empty_strided_generic(size, stride, allocator(), kKeys, supported(dtype));
+  return filled(at::detail::empty_strided_generic(size, stride, allocator(), kKeys, supported(dtype)));
 }
 
 // Autograd's zeros that need no memory. Here they are ordinary zeros.
 Tensor efficient_zeros(IntArrayRef size, optional<c10::ScalarType> dtype, optional<c10::Layout> layout,
                        optional<c10::Device> device, optional<bool> pin_memory) {
-  return empty(size, dtype, layout, device, pin_memory, std::nullopt).zero_();
+  return new_tensor(size, dtype, layout, device, pin_memory, std::nullopt).zero_();
 }
 
 // Resizes the storage if it is too small for the tensor.
@@ -71,12 +90,14 @@ void grow_storage(const Tensor& self) {
 
 const Tensor& resize_(const Tensor& self, IntArrayRef size, optional<c10::MemoryFormat> memory_format) {
   auto* impl = self.unsafeGetTensorImpl();
+  const auto bytes_before = static_cast<int64_t>(self.storage().nbytes());
   if (self.sizes() != size) impl->set_sizes_contiguous(size);
   if (memory_format.has_value()) {
     TORCH_CHECK(*memory_format != c10::MemoryFormat::Preserve, "Unsupported memory format", *memory_format);
     impl->empty_tensor_restride(*memory_format);
   }
   grow_storage(self);
+  if (fills_new_memory()) [[unlikely]] at::native::fill_resize_deterministic_(self, bytes_before);
   return self;
 }
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import resource
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 
-from tests.helpers import check_python
+from tests.helpers import check, check_python
 
 STEPS = 300
 WARM = 20
@@ -129,3 +131,52 @@ def test_more_than_the_device_can_ever_hold(device: torch.device) -> None:
         torch.ones(2, device=device).resize_(10**12)
     assert torch.tpu.memory_allocated() == before
     assert torch.ones(2, device=device).sum().item() == 2
+
+
+@pytest.mark.parametrize("mode", ["debug", "strict", "fused"])
+def test_a_program_without_memory_raises_once(mode: str) -> None:
+    """A limit of the process stands for a full device: the plugin tells of it when the program runs."""
+    code = f"""
+import resource
+import torch
+
+torch.tpu.eager_mode = {mode!r}
+x = torch.arange(4.0, device="tpu")
+(x + 1).cpu()
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (3 << 30), used + (3 << 30)))
+for rows in (300, 301):
+    before = torch.tpu.memory_stats()["num_ooms"]
+    try:
+        y = (x[:, None, None] * torch.ones(rows, 1, device="tpu")).expand(4, rows, 1 << 20) * x[0]
+        y[0, 0, 0].item()
+    except torch.OutOfMemoryError as error:
+        print("memory" in str(error), torch.tpu.memory_stats()["num_ooms"] > before)
+    y = None
+    torch.tpu.synchronize()
+    print((x + 1).tolist())
+"""
+    assert check_python(code) == "True True\n[1.0, 2.0, 3.0, 4.0]\n" * 2
+
+
+NEW: dict[str, Callable[[torch.device, torch.dtype], Any]] = {
+    "empty": lambda device, dtype: torch.empty(2, 3, dtype=dtype, device=device),
+    "empty_strided": lambda device, dtype: torch.empty_strided((2, 3), (1, 2), dtype=dtype, device=device),
+    "empty_like": lambda device, dtype: torch.empty_like(torch.ones(3, dtype=dtype, device=device)),
+    "resize_": lambda device, dtype: torch.ones(2, dtype=dtype, device=device).resize_(4),
+    "nothing": lambda device, dtype: torch.empty(0, dtype=dtype, device=device),
+    "zeros": lambda device, dtype: torch.zeros(2, dtype=dtype, device=device),
+    "a result": lambda device, dtype: torch.ones(3, dtype=dtype, device=device) * 1,
+}
+DTYPES = (torch.float32, torch.bfloat16, torch.complex64, torch.int8, torch.int64, torch.bool)
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_deterministic_algorithms_fill_new_memory(name: str, device: torch.device) -> None:
+    torch.use_deterministic_algorithms(True)
+    try:
+        for dtype in DTYPES:
+            check(lambda device, dtype=dtype: NEW[name](device, dtype).clone(), device)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    check(lambda device: torch.empty(2, device=device).shape, device)

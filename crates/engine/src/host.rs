@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::observe::explain::Waiting;
 use crate::placement::Placement;
 use crate::record::reason::Reason;
-use crate::run::look;
 use crate::run::runtime::element_type;
+use crate::run::{look, wait_for};
 use crate::storage::{Storage, Value, ValueState};
 
 impl Engine {
@@ -160,8 +160,13 @@ fn read_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
         Some(value) => {
             lock_when_launched(source.storage().placement, Reason::Read)?.1?;
             // The lock is not held during the wait, so that other threads can use the engine.
-            let read = value.buffer().and_then(|buffer| Ok(buffer.to_host(out)?));
+            let buffer = value.buffer()?;
+            let read = buffer.to_host(out).map_err(Error::from);
             end_wait(waiting);
+            if let Err(error) = &read {
+                let runs = lock()?.runner.note_raised(source.storage().placement, error);
+                wait_for(runs);
+            }
             read
         }
         None => {

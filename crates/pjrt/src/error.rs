@@ -64,14 +64,21 @@ impl Error {
         }
         Self { function, code, message }
     }
+
+    /// Whether memory was short. XLA's CPU client gives a run that cannot allocate its results the code for broken
+    /// invariants, and says it in the message.
+    pub fn is_out_of_memory(&self) -> bool {
+        self.code == Code::ResourceExhausted
+            || self.code == Code::Internal && self.message.contains("Out of memory allocating")
+    }
 }
 
 impl From<Error> for error::Error {
     fn from(error: Error) -> Self {
-        match error.code {
-            Code::ResourceExhausted => Self::new(error::ErrorKind::OutOfMemory, format!("tpu out of memory: {error}")),
-            _ => Self::runtime(error.to_string()),
+        if error.is_out_of_memory() {
+            return Self::new(error::ErrorKind::OutOfMemory, format!("tpu out of memory: {error}"));
         }
+        Self::runtime(error.to_string())
     }
 }
 

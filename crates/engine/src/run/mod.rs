@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use pjrt::Buffer;
+use pjrt::{Buffer, Event};
 
 use crate::cache::memory::Limit;
 use crate::error::{Error, ErrorKind, Result};
@@ -325,6 +325,9 @@ impl Runner {
             // An error found by Debug mode in the results does not undo them.
             Ok(()) if context.eager.mode == Mode::Debug => {
                 let inspected = inspect(&program, &values, &context.registry.types, context.eager.check_finite);
+                if let Err(error) = &inspected {
+                    wait_for(self.note_raised(placement, error));
+                }
                 let inspected = inspected.map_err(|error| error.at(&chunk.line_of(0).name()));
                 inspected.and(look(&self.take_answers(placement))).map_err(Failure::from)
             }
@@ -345,6 +348,16 @@ impl Runner {
             }
         };
         (result, chunk)
+    }
+
+    /// Notes that the host is told of a run that failed: a later synchronization does not tell it again. Returns the
+    /// runs that it would have waited for. The caller waits for them instead.
+    #[must_use]
+    pub fn note_raised(&mut self, placement: Placement, error: &Error) -> Vec<Arc<Event>> {
+        if error.kind == ErrorKind::OutOfMemory {
+            memory::count_out_of_memory(placement);
+        }
+        self.runtime.as_mut().map(|runtime| runtime.take_in_flight(placement)).unwrap_or_default()
     }
 
     /// Runs a failed chunk again, operator by operator. A read of a failed result raises its error.
@@ -404,6 +417,13 @@ impl Runner {
             }
         }
         Ok(())
+    }
+}
+
+/// Waits for runs, of whose failures the host has been told.
+pub(crate) fn wait_for(runs: Vec<Arc<Event>>) {
+    for run in runs {
+        let _ = run.wait();
     }
 }
 
