@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import threading
+import weakref
 from types import TracebackType
 
 from torchtpu import _C
@@ -33,8 +35,16 @@ class EagerMode(enum.Enum):
         raise ValueError(f"eager mode must be 'debug', 'strict', 'fused' or an EagerMode, not {mode!r}")
 
 
+# The mode is the process's. Contexts of several threads may end in another order than they began.
+_changing = threading.Lock()
+# The contexts that have not ended, in the order in which they set the mode.
+_changes: list[weakref.ref[set_eager_mode]] = []
+
+
 class set_eager_mode:
-    """Sets the mode at once. As a context manager, restores the previous mode at the end.
+    """Sets the mode of the process at once. As a context manager, restores the previous mode at the end. Where
+    contexts of several threads overlap, the last of them to begin decides, and the mode is the first one's previous
+    mode when all have ended.
 
     `check_finite=True`, with "debug" only, checks every result for NaN and Inf, and raises an error with the
     operator and the line for the first.
@@ -46,8 +56,11 @@ class set_eager_mode:
             raise ValueError(
                 f"check_finite needs the debug mode, which waits for each operator, not {chosen.name.lower()}"
             )
-        self._previous = (_C.get_eager_mode(), _C.get_check_finite())
-        _C.set_eager_mode(chosen.value, check_finite)
+        with _changing:
+            self._previous = (_C.get_eager_mode(), _C.get_check_finite())
+            _C.set_eager_mode(chosen.value, check_finite)
+            _changes[:] = [change for change in _changes if change() is not None]
+            _changes.append(weakref.ref(self))
 
     def __enter__(self) -> None:
         pass
@@ -58,10 +71,23 @@ class set_eager_mode:
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        _C.set_eager_mode(*self._previous)
+        with _changing:
+            later = _take_later(self)
+            if later is None:
+                _C.set_eager_mode(*self._previous)
+            else:
+                later._previous = self._previous
 
     def __repr__(self) -> str:
         return f"set_eager_mode({get_eager_mode().name.lower()!r})"
+
+
+def _take_later(ended: set_eager_mode) -> set_eager_mode | None:
+    """Removes a context. Returns the one that set the mode next and has not ended."""
+    contexts = [context for context in (change() for change in _changes) if context is not None]
+    at = next((i for i, context in enumerate(contexts) if context is ended), len(contexts))
+    _changes[:] = [weakref.ref(context) for context in contexts if context is not ended]
+    return contexts[at + 1] if at + 1 < len(contexts) else None
 
 
 def get_eager_mode() -> EagerMode:
