@@ -1,4 +1,5 @@
-//! Random numbers from the call's Philox stream (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
+//! Random numbers from the stream of the call. It is a Philox stream (Salmon et al., "Parallel random numbers: as easy as
+//! 1, 2, 3", 2011), except on TPUs.
 //! The state of the stream and the parameters of a distribution are inputs of the program, so a new seed or parameter
 //! does not recompile.
 //!
