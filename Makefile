@@ -110,6 +110,14 @@ conformance: build ## All that PyTorch tests of its operators, against the CPU (
 conformance-tpu: build ## Of the same, what a TPU's compiler does not take (needs libtpu; CONFORMANCE="--help")
 	$(PY) -m tests.conformance --compile-for v5e $(CONFORMANCE)
 
+$(VENV)/.ready-libtpu: | $(VENV)/.ready
+	$(PY) -m pip install --quiet libtpu
+	@touch $@
+
+.PHONY: test-tpu-compiler
+test-tpu-compiler: build $(VENV)/.ready-libtpu ## Tests that ask a TPU's compiler, which needs no TPU (installs libtpu)
+	$(PYTEST_RUN) tests/integration/test_preflight.py tests/integration/test_tpu_programs.py $(PYTEST)
+
 .PHONY: lint
 lint: $(VENV)/.ready ## Formatting, clippy, ruff, mypy, paths in prose
 	cargo fmt --all --check
@@ -131,6 +139,15 @@ format: $(VENV)/.ready ## Format Rust and Python
 .PHONY: demo
 demo: build $(VENV)/.ready-examples ## Train a small CNN on handwritten digits in the three modes
 	$(PY) examples/digits.py --device tpu --mode all $(DEMO)
+
+# The chip of `make preflight`: make preflight CHIP=v6e
+CHIP ?= v5e
+
+.PHONY: preflight
+preflight: build $(VENV)/.ready-libtpu ## What a TPU's compiler says of the character GPT (CHIP=v6e), as text and as a page
+	@mkdir -p build/demo
+	$(PY) -m torchtpu preflight --chip $(CHIP) --html build/demo/preflight.html examples/char_gpt.py --device tpu
+	@echo "build/demo/preflight.html"
 
 .PHONY: bench
 bench: $(VENV)/.ready-examples ## Time operators and training steps beside the peers (PEERS=none for ours alone)

@@ -13,7 +13,7 @@ import torch
 
 import torchtpu
 from torchtpu import _C
-from torchtpu.commands import cache, explain, kernels
+from torchtpu.commands import cache, explain, kernels, preflight
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -38,6 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     explain.add_to(commands)
     cache.add_to(commands)
     kernels.add_to(commands)
+    preflight.add_to(commands)
     options = parser.parse_args(arguments)
     match options.command:
         case "cache":
@@ -46,6 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
             return explain.run(options)
         case "kernels":
             return kernels.run(options)
+        case "preflight":
+            return preflight.run(options)
     return _info(as_json=options.json)
 
 

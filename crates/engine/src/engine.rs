@@ -143,7 +143,9 @@ impl Engine {
             let runtime = self.runner.open(|| launcher::wake(launch_made))?;
             let devices = &runtime.platform.devices;
             for (placement, device) in Placement::on_each(devices.len()).zip(devices) {
-                memory::set_capacity(placement, device.total_memory.unwrap_or(0));
+                // A dry device says what fits at the end, and does not refuse before.
+                let capacity = if runtime.platform.is_dry { None } else { device.total_memory };
+                memory::set_capacity(placement, capacity.unwrap_or(0));
             }
             self.recorder.open(devices.len(), max_chunk_bytes(&runtime.platform));
             OPENED.store(true, Relaxed);
@@ -263,14 +265,14 @@ impl Engine {
         *self.observer.op_stats.fallen_back.entry(name).or_default() += 1;
     }
 
-    /// Starts an explanation.
+    /// Starts an explanation, with the texts of programs if `with_texts`.
     ///
     /// # Errors
     /// If an explanation is in progress.
-    pub fn begin_explaining(&mut self) -> Result<()> {
+    pub fn begin_explaining(&mut self, with_texts: bool) -> Result<()> {
         self.observer.check_idle()?;
         self.launch_everything(Reason::Synchronize)?;
-        self.observer.begin_explaining();
+        self.observer.begin_explaining(with_texts);
         self.update_wanted_lines();
         Ok(())
     }

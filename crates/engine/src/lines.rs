@@ -15,10 +15,18 @@ use rustc_hash::FxHashMap;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Line(u32);
 
+/// Where a call stands: a file, a line in it, and the module of the model that makes it, where that is known.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Place {
+    pub file: Arc<str>,
+    pub line: u32,
+    pub module: Option<Arc<str>>,
+}
+
 #[derive(Default)]
 struct Lines {
-    list: Vec<(Arc<str>, u32)>,
-    numbers: FxHashMap<(Arc<str>, u32), Line>,
+    list: Vec<Place>,
+    numbers: FxHashMap<Place, Line>,
 }
 
 static LINES: Mutex<Option<Lines>> = Mutex::new(None);
@@ -38,7 +46,7 @@ pub(crate) fn want(wanted: bool) {
 }
 
 /// Sets the line of the user's program for the thread's next call.
-pub fn set_caller(line: Option<(Arc<str>, u32)>) {
+pub fn set_caller(line: Option<Place>) {
     CALLER.set(line.map_or(Line(0), intern));
 }
 
@@ -47,7 +55,7 @@ pub(crate) fn caller() -> Line {
     if wanted() { CALLER.get() } else { Line(0) }
 }
 
-fn intern(line: (Arc<str>, u32)) -> Line {
+fn intern(line: Place) -> Line {
     let mut lines = LINES.lock();
     let lines = lines.get_or_insert_default();
     if let Some(&known) = lines.numbers.get(&line) {
@@ -71,9 +79,16 @@ impl Line {
 
     /// "train.py:31", or an empty text if the line is unknown.
     pub fn name(self) -> String {
-        let lines = LINES.lock();
-        let index = (self.0 as usize).checked_sub(1);
-        let line = index.and_then(|index| lines.as_ref()?.list.get(index));
-        line.map_or_else(String::new, |(file, line)| format!("{file}:{line}"))
+        self.place().map_or_else(String::new, |place| format!("{}:{}", place.file, place.line))
+    }
+
+    /// The module of the model that the call is made in; empty if it is not known.
+    pub fn module(self) -> String {
+        self.place().and_then(|place| place.module).map_or_else(String::new, |module| module.to_string())
+    }
+
+    fn place(self) -> Option<Place> {
+        let index = (self.0 as usize).checked_sub(1)?;
+        LINES.lock().as_ref()?.list.get(index).cloned()
     }
 }

@@ -162,6 +162,7 @@ impl Engine {
         self.open()?;
         self.recorder.check(placement)?;
         self.observer.count_call(instance);
+        self.observer.note_arguments(parts.storages());
         for storage in parts.storages() {
             self.submit_elsewhere(storage, placement)?;
         }

@@ -7,6 +7,7 @@ use std::sync::atomic::{
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::error::{Error, Result};
 use crate::memory;
@@ -204,11 +205,29 @@ impl Storage {
 
     /// The live storage that contains an address, and the byte offset of the address in it.
     pub fn at_address(address: usize) -> Option<(Arc<Storage>, usize)> {
-        let storages: Vec<Arc<Storage>> = LIVE.lock().places.iter().flatten().filter_map(Weak::upgrade).collect();
-        storages.into_iter().find_map(|storage| {
+        Storage::all_live().into_iter().find_map(|storage| {
             let (start, nbytes) = (storage.address(), storage.nbytes());
             (start <= address && address < start + nbytes).then(|| (storage, address - start))
         })
+    }
+
+    fn all_live() -> Vec<Arc<Storage>> {
+        LIVE.lock().places.iter().flatten().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The addresses of live storages, by the addresses of their values.
+    pub(crate) fn addresses() -> FxHashMap<usize, usize> {
+        let address = |storage: Arc<Storage>| Some((Arc::as_ptr(&storage.value()?) as usize, storage.address()));
+        Storage::all_live().into_iter().filter_map(address).collect()
+    }
+
+    /// The live storages of a placement that hold none of these values: address and bytes.
+    pub(crate) fn without(placement: Placement, values: &FxHashSet<usize>) -> Vec<(usize, usize)> {
+        let is_used =
+            |storage: &Storage| storage.value().is_some_and(|value| values.contains(&(Arc::as_ptr(&value) as usize)));
+        let live = Storage::all_live().into_iter();
+        let others = live.filter(|storage| storage.placement == placement && !is_used(storage));
+        others.map(|storage| (storage.address(), storage.nbytes())).collect()
     }
 
     /// The address that `data_ptr()` returns.

@@ -35,7 +35,7 @@ mod event;
 mod executable;
 mod options;
 mod plugin;
-mod sys;
+pub mod sys;
 mod topology;
 mod value;
 

@@ -40,12 +40,30 @@ impl Plugin {
         // SAFETY: every PJRT plugin exports a function of this name and type.
         let get_api = unsafe { library.get::<GetApi>(b"GetPjrtApi\0") }
             .map_err(|error| Error::invalid("GetPjrtApi", format!("{at} is not a PJRT plugin: {error}")))?;
-        // SAFETY: the function takes nothing and may be called at any time.
-        let table = NonNull::new(unsafe { get_api() }.cast_mut())
-            .ok_or_else(|| Error::new("GetPjrtApi", Code::Internal, format!("{at} returned no function table")))?;
-        // SAFETY: the table is the plugin's, which is never unloaded.
+        // SAFETY: the function takes nothing and may be called at any time; the library is never unloaded.
+        unsafe { Self::of_table(get_api(), &at.to_string()) }
+    }
+
+    /// Initializes a plugin that is part of this process.
+    ///
+    /// # Errors
+    /// As [`Plugin::load`].
+    ///
+    /// # Safety
+    /// `get_api` returns a function table, as a plugin's `GetPjrtApi` does, which lives as long as the process.
+    pub unsafe fn linked(get_api: extern "C" fn() -> *const sys::PJRT_Api, name: &str) -> Result<Self> {
+        // SAFETY: the caller's promise.
+        unsafe { Self::of_table(get_api(), name) }
+    }
+
+    /// # Safety
+    /// `table` is what a plugin's `GetPjrtApi` has returned, and the plugin is never unloaded.
+    unsafe fn of_table(table: *const sys::PJRT_Api, name: &str) -> Result<Self> {
+        let table = NonNull::new(table.cast_mut())
+            .ok_or_else(|| Error::new("GetPjrtApi", Code::Internal, format!("{name} returned no function table")))?;
+        // SAFETY: the caller's promise.
         let api = unsafe { Api::new(table) };
-        check_version(api.version(), &at.to_string())?;
+        check_version(api.version(), name)?;
 
         let mut initialized = INITIALIZED.lock().unwrap_or_else(|lock| lock.into_inner());
         if !initialized.contains(&api) {

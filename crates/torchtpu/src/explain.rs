@@ -6,10 +6,11 @@ use engine::explain::{Compile, Explanation, ProgramInfo, Run, Wait};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-/// Starts an explanation.
+/// Starts an explanation, with the texts of programs if `with_texts`.
 #[pyfunction]
-pub fn begin_explaining(py: Python<'_>) -> PyResult<()> {
-    super::with_engine(py, |mut engine| engine.begin_explaining())
+#[pyo3(signature = (with_texts = false))]
+pub fn begin_explaining(py: Python<'_>, with_texts: bool) -> PyResult<()> {
+    super::with_engine(py, move |mut engine| engine.begin_explaining(with_texts))
 }
 
 /// Ends the explanation: waits for the device and returns what happened. Times are seconds since its start.
@@ -55,7 +56,20 @@ fn program(described: &Bound<'_, PyDict>, program: &ProgramInfo) -> PyResult<()>
         program.operators.iter().map(|(operator, line)| (&**operator, line.name())).collect();
     described.set_item("operators", operators)?;
     described.set_item("inputs", program.inputs)?;
-    described.set_item("results", program.results)
+    described.set_item("results", program.results)?;
+    if let Some(text) = &program.text {
+        let calls: Vec<&str> = text.calls.iter().map(|(operator, _)| &**operator).collect();
+        let (lines, modules): (Vec<String>, Vec<String>) =
+            text.calls.iter().map(|(_, line)| (line.name(), line.module())).unzip();
+        described.set_item("calls", calls)?;
+        described.set_item("lines", lines)?;
+        described.set_item("modules", modules)?;
+        described.set_item("text", &text.module)?;
+        described.set_item("input_addresses", &text.inputs)?;
+        described.set_item("result_addresses", &text.results)?;
+        described.set_item("others", &text.others)?;
+    }
+    Ok(())
 }
 
 fn run(described: &Bound<'_, PyDict>, run: &Run) -> PyResult<()> {

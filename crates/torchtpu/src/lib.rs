@@ -429,6 +429,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         cache::bundle_ahead,
         explain::begin_explaining,
         explain::end_explaining,
+        location::name_modules,
         graph::define_graph,
         graph::stablehlo,
         jobs::process_group,

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use engine::lines::Place;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -23,7 +24,25 @@ type Code = (Py<PyAny>, Option<Arc<str>>);
 /// By address of the code object.
 static FILES: Mutex<Option<HashMap<usize, Code>>> = Mutex::new(None);
 
-fn find(py: Python<'_>) -> PyResult<Option<(Arc<str>, u32)>> {
+/// What names the module of the model that a call is made in: a function of Python without arguments.
+static MODULE: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
+
+/// Sets what names the module of the model that a call is made in: a function without arguments that returns a name or
+/// None; None ends it. Lines then come with modules.
+#[pyfunction]
+pub fn name_modules(function: Option<Py<PyAny>>) {
+    *MODULE.lock().unwrap_or_else(PoisonError::into_inner) = function;
+}
+
+fn module(py: Python<'_>) -> PyResult<Option<Arc<str>>> {
+    let function =
+        MODULE.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|function| function.clone_ref(py));
+    let name: Option<String> = function.map_or(Ok(None), |function| function.call0(py)?.extract(py))?;
+    Ok(name.map(Arc::from))
+}
+
+fn find(py: Python<'_>) -> PyResult<Option<Place>> {
+    let module = module(py)?;
     let mut frame = current_frame(py)?;
     let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
     let files = files.get_or_insert_default();
@@ -42,7 +61,7 @@ fn find(py: Python<'_>) -> PyResult<Option<(Arc<str>, u32)>> {
             }
         };
         if let Some(file) = file {
-            return Ok(Some((file, frame.getattr(intern!(py, "f_lineno"))?.extract()?)));
+            return Ok(Some(Place { file, line: frame.getattr(intern!(py, "f_lineno"))?.extract()?, module }));
         }
         frame = frame.getattr(intern!(py, "f_back"))?;
     }

@@ -120,7 +120,9 @@ impl Cache {
     pub(crate) fn open(platform: &Platform, settings: &Settings) -> Cache {
         let options = compile_options(platform.kind);
         let stats = Arc::<Mutex<CacheStats>>::default();
-        let disk = settings.open().and_then(|store| {
+        // Executables of the dry plugin are of no use to anybody.
+        let store = if platform.is_dry { None } else { settings.open() };
+        let disk = store.and_then(|store| {
             let target = describe(platform, Some(&store));
             let target = target.map_err(|error| warn(format!("compiled programs are not kept: {error}"))).ok()?;
             Some(Disk::new(store, target, &options, &stats))

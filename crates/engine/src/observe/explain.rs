@@ -4,20 +4,38 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::lines::Line;
 use crate::placement::Placement;
-use crate::program::Program;
+use crate::program::{Program, Usage};
 use crate::record::chunk::Chunk;
 pub use crate::record::reason::Reason;
 use crate::registry::instance::Instance;
+use crate::registry::types::Types;
+use crate::run::module_text::module_text;
+use crate::storage::Storage;
 
 /// A program that ran: its operators in order, with the lines of their callers.
 pub struct ProgramInfo {
     pub operators: Vec<(Arc<str>, Line)>,
     pub inputs: usize,
     pub results: usize,
+    /// Where texts are wanted.
+    pub text: Option<ProgramText>,
+}
+
+/// The text of a program, and the storages that its first run reads and writes.
+pub struct ProgramText {
+    pub module: String,
+    /// The operators that `@main` calls, in order: those of the program without the ones that need no function.
+    pub calls: Vec<(Arc<str>, Line)>,
+    /// The address that the storage of each input shows; 0 where no storage has the value, as for a number.
+    pub inputs: Vec<usize>,
+    /// The same of each result.
+    pub results: Vec<usize>,
+    /// The storages of the device that the last run did not use: address and bytes.
+    pub others: Vec<(usize, usize)>,
 }
 
 /// A run of a program. Times are nanoseconds since the explanation began.
@@ -75,12 +93,15 @@ pub struct Explanation {
     numbers: FxHashMap<usize, usize>,
     /// The programs, kept so that no other program gets the same address.
     held: Vec<Arc<Program>>,
+    /// The addresses of the storages that hold values, if texts are wanted.
+    addresses: Option<FxHashMap<usize, usize>>,
     /// Why calls were lowered, by instance, until a program contains them.
     new_calls: FxHashMap<u32, String>,
 }
 
 impl Explanation {
-    pub(crate) fn new() -> Explanation {
+    /// With the texts of programs, if they are wanted.
+    pub(crate) fn new(with_texts: bool) -> Explanation {
         Explanation {
             started: Instant::now(),
             programs: Vec::new(),
@@ -93,7 +114,40 @@ impl Explanation {
             running: Duration::ZERO,
             numbers: FxHashMap::default(),
             held: Vec::new(),
+            addresses: with_texts.then(FxHashMap::default),
             new_calls: FxHashMap::default(),
+        }
+    }
+
+    /// Notes the storages of a call's arguments, where texts are wanted.
+    pub(crate) fn note_arguments<'a>(&mut self, storages: impl Iterator<Item = &'a Storage>) {
+        let Some(addresses) = &mut self.addresses else { return };
+        for storage in storages {
+            if let Some(value) = storage.value() {
+                addresses.insert(Arc::as_ptr(&value) as usize, storage.address());
+            }
+        }
+    }
+
+    fn text(&self, chunk: &Chunk, usage: &Usage, types: &Types) -> Option<ProgramText> {
+        let addresses = self.addresses.as_ref()?;
+        let of_results = Storage::addresses();
+        let (inputs, results) = (inputs_of(chunk), results_of(chunk, usage));
+        let called = chunk.nodes.iter().enumerate().filter(|(_, node)| node.instance.function().is_some());
+        Some(ProgramText {
+            calls: called.map(|(i, node)| (Arc::clone(&node.instance.operator), chunk.line_of(i))).collect(),
+            module: module_text(chunk, types, usage),
+            inputs: inputs.map(|value| addresses.get(&value).copied().unwrap_or_default()).collect(),
+            results: results.map(|value| of_results.get(&value).copied().unwrap_or_default()).collect(),
+            others: Vec::new(),
+        })
+    }
+
+    /// Records the storages of a device that a run of a program does not use.
+    pub(crate) fn note_others(&mut self, number: usize, chunk: &Chunk, usage: &Usage, placement: Placement) {
+        if let Some(text) = self.programs.get_mut(number).and_then(|program| program.text.as_mut()) {
+            let of_program: FxHashSet<usize> = inputs_of(chunk).chain(results_of(chunk, usage)).collect();
+            text.others = Storage::without(placement, &of_program);
         }
     }
 
@@ -117,7 +171,7 @@ impl Explanation {
         }
     }
 
-    pub(crate) fn number(&mut self, program: &Arc<Program>, chunk: &Chunk, results: usize) -> usize {
+    pub(crate) fn number(&mut self, program: &Arc<Program>, chunk: &Chunk, usage: &Usage, types: &Types) -> usize {
         let address = Arc::as_ptr(program) as usize;
         if let Some(&number) = self.numbers.get(&address) {
             return number;
@@ -125,7 +179,8 @@ impl Explanation {
         let operators = chunk.nodes.iter().enumerate();
         let operators = operators.map(|(i, node)| (Arc::clone(&node.instance.operator), chunk.line_of(i))).collect();
         let inputs = chunk.inputs.len() + chunk.extras.len();
-        self.programs.push(ProgramInfo { operators, inputs, results });
+        let text = self.text(chunk, usage, types);
+        self.programs.push(ProgramInfo { operators, inputs, results: usage.live.len(), text });
         self.numbers.insert(address, self.held.len());
         self.held.push(Arc::clone(program));
         self.held.len() - 1
@@ -155,6 +210,16 @@ impl Explanation {
         }
         why
     }
+}
+
+/// The addresses of the values that a chunk reads.
+fn inputs_of(chunk: &Chunk) -> impl Iterator<Item = usize> {
+    chunk.inputs.iter().map(|input| Arc::as_ptr(input) as usize)
+}
+
+/// The addresses of the values that are results of a chunk.
+fn results_of(chunk: &Chunk, usage: &Usage) -> impl Iterator<Item = usize> {
+    usage.live.iter().map(|&output| chunk.outputs[output as usize].as_ptr() as usize)
 }
 
 /// The number of arguments that differ.

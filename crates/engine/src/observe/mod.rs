@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::lines;
 use crate::placement::Placement;
-use crate::program::Program;
+use crate::program::{Program, Usage};
 use crate::record::chunk::Chunk;
 use crate::record::reason::Reason;
 use crate::registry::instance::Instance;
+use crate::registry::types::Types;
 use crate::stats::{CacheStats, OpStats};
+use crate::storage::Storage;
 use explain::{Compile, Explanation, Run, Wait, Waiting};
 use profile::Profile;
 
@@ -54,9 +56,9 @@ impl Observer {
         }
     }
 
-    /// Starts an explanation.
-    pub fn begin_explaining(&mut self) {
-        self.explanation = Some(Box::new(Explanation::new()));
+    /// Starts an explanation, with the texts of programs if `with_texts`.
+    pub fn begin_explaining(&mut self, with_texts: bool) {
+        self.explanation = Some(Box::new(Explanation::new(with_texts)));
     }
 
     /// Ends the explanation and returns it.
@@ -83,6 +85,14 @@ impl Observer {
         self.op_stats.operators += 1;
         if instance.decomposed {
             *self.op_stats.decomposed.entry(instance.operator.to_string()).or_default() += 1;
+        }
+    }
+
+    /// Notes the storages of a call's arguments.
+    #[inline]
+    pub fn note_arguments<'a>(&mut self, storages: impl Iterator<Item = &'a Storage>) {
+        if let Some(explanation) = &mut self.explanation {
+            explanation.note_arguments(storages);
         }
     }
 
@@ -128,10 +138,11 @@ impl Observer {
         is_new: bool,
         placement: Placement,
         reason: Reason,
-        results: usize,
+        usage: &Usage,
+        types: &Types,
     ) -> Noted {
         Noted {
-            explained: self.explain_run(chunk, program, is_new, placement, reason, results),
+            explained: self.explain_run(chunk, program, is_new, placement, reason, usage, types),
             profiled: self.profile.as_mut().map(|profile| profile.note_run(chunk, program, placement)),
         }
     }
@@ -143,10 +154,13 @@ impl Observer {
         is_new: bool,
         placement: Placement,
         reason: Reason,
-        results: usize,
+        usage: &Usage,
+        types: &Types,
     ) -> Option<usize> {
         let explanation = self.explanation.as_mut()?;
-        let (number, line, now) = (explanation.number(program, chunk, results), lines::caller(), explanation.now());
+        let (number, line, now) =
+            (explanation.number(program, chunk, usage, types), lines::caller(), explanation.now());
+        explanation.note_others(number, chunk, usage, placement);
         if is_new {
             let why = explanation.why(chunk, reason);
             let zero = Duration::ZERO;

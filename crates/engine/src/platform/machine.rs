@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use dry::chip::{self, Chip};
 use pjrt::Value;
 use stablehlo::Target;
 
@@ -62,6 +63,7 @@ pub(super) const LIBDEVICE: &str = "nvvm/libdevice/libdevice.10.bc";
 const MAX_CPU_DEVICES: i64 = MAX_DEVICES as i64;
 
 pub(super) const EAGER_MODE: &str = "TORCHTPU_EAGER_MODE";
+const DRY: &str = "TORCHTPU_DRY";
 const CPU_FALLBACK: &str = "TORCHTPU_CPU_FALLBACK";
 
 /// What the choice depends on. Tests provide their own.
@@ -109,7 +111,27 @@ impl Machine<'_> {
         }
     }
 
+    /// `TORCHTPU_DRY`: the chip that the process stands for without having it.
+    pub(super) fn dry(&self) -> Result<Option<&'static Chip>> {
+        let Some(topology) = self.variable(DRY) else { return Ok(None) };
+        chip::find(&topology).map(Some).ok_or_else(|| {
+            Error::runtime(format!(
+                "{DRY}={topology} names no chip: it must be a topology such as v5e:1x1, of {}",
+                chip::generations()
+            ))
+        })
+    }
+
     pub(super) fn choose(&self) -> Result<Choice> {
+        if self.dry()?.is_some() {
+            return Ok(Choice {
+                kind: Kind::Tpu,
+                path: PathBuf::from("dry"),
+                reason: format!("{DRY} is set"),
+                tried: Vec::new(),
+                hardware: true,
+            });
+        }
         if let Some(path) = self.variable("TORCHTPU_PLUGIN").map(PathBuf::from) {
             if !path.is_file() {
                 return Err(Error::runtime(format!(

@@ -13,6 +13,7 @@ use std::env;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use dry::chip::Chip;
 use parking_lot::RwLock;
 use pjrt::{Client, Plugin, Value};
 use stablehlo::Target;
@@ -132,6 +133,8 @@ pub struct Platform {
     pub target: Target,
     /// The client's addressable devices, in order.
     pub devices: Vec<DeviceInfo>,
+    /// Whether it computes nothing, and what is read from it is invented.
+    pub is_dry: bool,
 }
 
 impl Platform {
@@ -203,6 +206,9 @@ pub fn open() -> Result<Platform> {
         let choice = machine.choose()?;
         // Checks variables first, so that errors in them are reported before anything is loaded.
         machine.check_switches()?;
+        if let Some(chip) = machine.dry()? {
+            return open_dry(choice, chip);
+        }
         let options = machine.client_options(choice.kind)?;
         let target = machine.target()?;
         let missing = machine.prepare(choice.kind);
@@ -224,8 +230,21 @@ pub fn open() -> Result<Platform> {
             Kind::Tpu => Target::Tpu,
             Kind::Cuda | Kind::Other => Target::Other,
         });
-        Ok(Platform { kind, path: choice.path, reason: choice.reason, plugin, client, target, devices })
+        Ok(Platform { kind, path: choice.path, reason: choice.reason, plugin, client, target, devices, is_dry: false })
     })
+}
+
+/// Opens the plugin that computes nothing, as one device of a chip.
+fn open_dry(choice: Choice, chip: &Chip) -> Result<Platform> {
+    let failed = |error: pjrt::Error| choice.failed("start", &error, &[]);
+    // SAFETY: the table is a static of the crate.
+    let plugin = unsafe { Plugin::linked(dry::get_api, "dry") }.map_err(failed)?;
+    let options = [("kind", Value::Str(chip.kind.into())), ("memory_mib", Value::Int(chip.memory_mib))];
+    let client = plugin.create_client(&options).map_err(failed)?;
+    let devices = client.addressable_devices().iter().map(|device| DeviceInfo::read(Kind::Tpu, device));
+    let devices = devices.collect::<pjrt::Result<Vec<_>>>().map_err(failed)?;
+    let Choice { path, reason, .. } = choice;
+    Ok(Platform { kind: Kind::Tpu, path, reason, plugin, client, target: Target::Tpu, devices, is_dry: true })
 }
 
 /// The target of a platform, by the name that users write.

@@ -6,7 +6,7 @@ pub(crate) mod constants;
 mod inspect;
 pub(crate) mod jobs;
 pub(crate) mod launcher;
-mod module_text;
+pub(crate) mod module_text;
 mod programs;
 pub(crate) mod runtime;
 
@@ -189,8 +189,8 @@ impl Runner {
     ) -> (Submitted, Option<Chunk>) {
         match self.program(&chunk, &usage, context) {
             Ok((program, is_new)) => {
-                let results = usage.live.len();
-                let noted = context.observer.note_run(&chunk, &program, is_new, placement, reason, results);
+                let types = &context.registry.types;
+                let noted = context.observer.note_run(&chunk, &program, is_new, placement, reason, &usage, types);
                 self.launch_or_queue(placement, Launch { chunk, usage, program, reason, noted }, context)
             }
             Err(error) => {
@@ -374,7 +374,8 @@ impl Runner {
             let wanted: Vec<_> = results.iter().cloned().map(Some).collect();
             let run = self.program(&alone, &usage, context).and_then(|(program, is_new)| {
                 let observer = &mut *context.observer;
-                let noted = observer.note_run(&alone, &program, is_new, placement, reason, results.len());
+                let types = &context.registry.types;
+                let noted = observer.note_run(&alone, &program, is_new, placement, reason, &usage, types);
                 self.execute(placement, &alone, &program, &wanted, noted, observer)
             });
             if let Err(error) = run {

@@ -1,0 +1,79 @@
+"""`python -m torchtpu preflight`: what a TPU's compiler says of a training script, without a TPU."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def add_to(commands: Any) -> None:
+    """Adds the command to the parser of `python -m torchtpu`."""
+    command = commands.add_parser(
+        "preflight",
+        help="say whether a script fits a TPU and what a step costs, without a TPU",
+        description=(
+            "Runs a training script on a device that computes nothing, and gives the programs of a step to the real "
+            "TPU compiler (pip install libtpu). It says whether a step fits, where memory goes, what a step takes and "
+            "which modules take it, which lines compile anew, and which lines read values: those are invented."
+        ),
+        epilog='The script is not changed. It trains on "tpu". It ends after --steps optimizer steps.',
+    )
+    command.add_argument("--chip", default="v5e", help="v4, v5e, v5p, v6e, tpu7x, or a topology of one chip")
+    command.add_argument("--steps", type=int, default=3, help="how many optimizer steps to record (default 3)")
+    command.add_argument("--deep", action="store_true", help="compile to the end: minutes, for estimates in cycles")
+    command.add_argument("--what-if", metavar="CHIPS", default="", help="other chips to compare with, such as v6e,v5p")
+    command.add_argument("--mode", choices=["strict", "fused"], default="fused", help="the eager mode (default fused)")
+    command.add_argument(
+        "--time-limit", type=float, default=600.0, metavar="SECONDS", help="for the script, and for each compile"
+    )
+    command.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON; - for the terminal")
+    command.add_argument("--html", type=Path, metavar="FILE", help="write the report as one page")
+    command.add_argument("script", type=Path)
+    command.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Does what the command line says. Returns 0, 1 if no program could be judged, or 2 for wrong options."""
+    from torchtpu.preflight import recording
+    from torchtpu.preflight.chips import topology_of
+    from torchtpu.preflight.run import judge
+
+    try:
+        topology = topology_of(options.chip)
+        others = [topology_of(name) for name in options.what_if.split(",") if name]
+    except ValueError as error:
+        return _refuse(str(error))
+    if not options.script.is_file():
+        return _refuse(f"there is no script {options.script}")
+    if options.steps < 1:
+        return _refuse("--steps must be at least 1")
+    recording.prepare(topology)
+    recorded = recording.record_script(
+        str(options.script), options.arguments, options.steps, options.time_limit, options.mode
+    )
+    sys.stdout.flush()
+    report = judge(
+        recorded, topology, deep=options.deep, time_limit=options.time_limit, what_if=others, progress=_progress
+    )
+    if options.json and str(options.json) == "-":
+        print(json.dumps(report.as_dict(), indent=1))
+    else:
+        print(report)
+    if options.json and str(options.json) != "-":
+        options.json.write_text(json.dumps(report.as_dict(), indent=1))
+    if options.html:
+        options.html.write_text(report.html())
+    return 0 if report.analyses else 1
+
+
+def _refuse(message: str) -> int:
+    print(f"python -m torchtpu preflight: {message}", file=sys.stderr)
+    return 2
+
+
+def _progress(message: str) -> None:
+    if sys.stderr.isatty():
+        print(message, file=sys.stderr)

@@ -1,0 +1,350 @@
+"""From what the compiler wrote down to figures: memory by role and owner, time by module, limits."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter, defaultdict
+from math import prod
+from typing import Any
+
+from torchtpu.preflight import hlo
+from torchtpu.preflight.chips import Chip
+from torchtpu.preflight.compiler import Dumps
+from torchtpu.preflight.modules import BACKWARD, OPTIMIZER
+from torchtpu.preflight.recording import Program
+
+ROLES = (
+    "parameters",
+    "gradients",
+    "optimizer_state",
+    "buffers",
+    "inputs",
+    "activations",
+    "temporaries",
+    "packing_loss",
+)
+
+# Of what a chip can do at its best, the part that a fusion reaches at the least: the other end of the range. Where the
+# compiler has estimated cycles, those are taken instead.
+_LEAST_EFFICIENCY = 0.5
+
+# Instructions that only name or pass on what is computed, or that are the ends of what runs beside the others.
+_FREE = frozenset(
+    [
+        "parameter",
+        "constant",
+        "tuple",
+        "get-tuple-element",
+        "bitcast",
+        "copy-done",
+        "slice-done",
+        "async-done",
+        "after-all",
+        "partition-id",
+        "replica-id",
+        "optimization-barrier",
+        "custom-call-done",
+        "all-gather-done",
+        "all-reduce-done",
+    ]
+)
+
+
+@dataclasses.dataclass
+class Owner:
+    """What takes memory: bytes, the role, the name of a parameter or module, and the line."""
+
+    bytes: int
+    role: str
+    name: str
+    line: str
+
+
+@dataclasses.dataclass
+class Part:
+    """What a module costs in a step."""
+
+    name: str
+    seconds: tuple[float, float] = (0.0, 0.0)
+    flops: float = 0.0
+    memory_bytes: int = 0
+    bound: str = ""
+
+
+@dataclasses.dataclass
+class Analysis:
+    """What one program needs of a chip."""
+
+    total_bytes: int
+    """What the compiler compares with the memory of the device, and the storages beside the program."""
+    bytes: dict[str, int]
+    owners: list[Owner]
+    parts: list[Part]
+    seconds: tuple[float, float]
+    flops: float
+    flops_seconds: float
+    """What the arithmetic alone takes at the chip's peak."""
+    padding: list[Owner]
+    """Arrays whose layout takes at least twice their elements."""
+    located: float
+    """The part of the bytes that has the name of a parameter, or a line."""
+    out_of_memory: str
+    rematerialized: int
+
+
+def analyze(program: Program, dumps: Dumps, chip: Chip) -> Analysis:
+    """What the compiler has said of a program, in figures."""
+    module = hlo.parse(dumps.code or dumps.schedule)
+    blocks = hlo.allocations(dumps.assignment)
+    owners, owner_of = _owners(program, module, blocks, hlo.live_ranges(dumps.live_ranges))
+    sums: Counter[str] = Counter(dict.fromkeys(ROLES, 0))
+    for owner in owners:
+        sums[owner.role] += owner.bytes
+    total = hlo.total_bytes(blocks)
+    if not blocks and dumps.out_of_memory:
+        total = _needed(dumps.out_of_memory)
+    sums["packing_loss"] += total - sum(sums.values())
+    for role, size in program.others.items():
+        sums[role] += size
+    total += sum(program.others.values())
+    parts, seconds, flops, peak_seconds = _time(program, module, chip)
+    named = sum(owner.bytes for owner in owners if owner.name or owner.line)
+    return Analysis(
+        total,
+        dict(sums),
+        sorted(_merge(owners), key=lambda owner: -owner.bytes),
+        parts,
+        seconds,
+        flops,
+        peak_seconds,
+        _padding(module, owner_of),
+        named / max(1, sum(owner.bytes for owner in owners)),
+        dumps.out_of_memory,
+        len(re.findall(r"%\S*\.remat\d* = ", dumps.schedule)),
+    )
+
+
+def _needed(message: str) -> int:
+    """The bytes that a refusal names."""
+    units = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+    found = re.search(r"\(([\d.]+)([KMGT])\)", message) or re.search(r"[Uu]sed ([\d.]+)([KMGT])", message)
+    return int(float(found[1]) * units[found[2]]) if found else 0
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------
+
+
+def _owners(
+    program: Program, module: hlo.Module, blocks: list[hlo.Allocation], ranges: dict[str, tuple[int, int]]
+) -> tuple[list[Owner], dict[str, Owner]]:
+    """What the blocks of memory are for: temporaries at the moment when most is in use."""
+    defined = {each.name: each for each in module.computations.get(module.entry, [])}
+    inner = {each.name: each for body in module.computations.values() for each in body}
+    owners: list[Owner] = []
+    owner_of: dict[str, Owner] = {}
+    results = _result_names(program, defined, module)
+    modules = _last_module(program, module)
+
+    def of_value(name: str, size: int) -> Owner:
+        instruction = defined.get(name) or inner.get(name)
+        call = instruction.call if instruction else None
+        call = module.call_of(name) if call is None else call
+        if call is None or call >= len(program.calls):
+            return Owner(size, "temporaries", name.split(".")[0], "")
+        operator, line, owner = program.calls[call]
+        role = "temporaries"
+        last = modules.get(name, "")
+        is_forward = not owner.endswith(BACKWARD) and owner != OPTIMIZER
+        if is_forward and (last.endswith(BACKWARD)):
+            role = "activations"
+        elif owner.endswith(BACKWARD) and last == OPTIMIZER:
+            role = "gradients"
+        return Owner(size, role, f"{owner}: {operator}" if owner else operator, line)
+
+    for block in blocks:
+        if block.parameter is not None and block.parameter < len(program.inputs):
+            role, name = program.inputs[block.parameter]
+            owners.append(Owner(block.size, role, name or f"input {block.parameter}", ""))
+        elif block.kind == "temporary":
+            for name, size in _at_peak(block, ranges):
+                owners.append(of_value(name, size))
+                owner_of[name] = owners[-1]
+        else:
+            name = block.values[0][0] if block.values else ""
+            role, label = results.get(name, ("", ""))
+            found = of_value(name, block.size)
+            if role in ("parameters", "optimizer_state", "gradients", "buffers"):
+                found = Owner(block.size, role, label, found.line)
+            owners.append(found)
+    return owners, owner_of
+
+
+def _at_peak(block: hlo.Allocation, ranges: dict[str, tuple[int, int]]) -> list[tuple[str, int]]:
+    """The values that share a block at the moment when they take most of it."""
+    events: defaultdict[int, int] = defaultdict(int)
+    for name, size, _ in block.values:
+        start, end = ranges.get(name, (0, 0))
+        events[start] += size
+        events[end + 1] -= size
+    most, peak, now = -1, 0, 0
+    for position in sorted(events):
+        now += events[position]
+        if now > most:
+            most, peak = now, position
+    found: dict[int, tuple[str, int]] = {}
+    for name, size, offset in block.values:
+        start, end = ranges.get(name, (0, 0))
+        # A value that takes another's place in the same memory counts once.
+        if start <= peak <= end and found.get(offset, ("", -1))[1] < size:
+            found[offset] = (name, size)
+    return list(found.values())
+
+
+def _last_module(program: Program, module: hlo.Module) -> dict[str, str]:
+    """For each value of the schedule the module of the last instruction that takes it."""
+    last: dict[str, str] = {}
+    through: dict[str, str] = {}
+    for instruction in module.computations.get(module.entry, []):
+        calls = [call for call in module.calls_of(instruction) if call < len(program.calls)]
+        owner = program.calls[max(calls)][2] if calls else ""
+        for operand in instruction.operands:
+            name = operand
+            if owner:
+                last[name] = owner
+            # What only passes a value on keeps it alive.
+            while name in through:
+                name = through[name]
+                if owner:
+                    last[name] = owner
+        if instruction.opcode in ("bitcast", "get-tuple-element", "copy-done") and instruction.operands:
+            through[instruction.name] = instruction.operands[0]
+    return last
+
+
+def _result_names(
+    program: Program, defined: dict[str, hlo.Instruction], module: hlo.Module
+) -> dict[str, tuple[str, str]]:
+    """The roles and names of the values that are results."""
+    body = module.computations.get(module.entry, [])
+    root = body[-1] if body else None
+    if root is None or root.opcode != "tuple":
+        return {}
+    named: dict[str, tuple[str, str]] = {}
+    for operand, described in zip(root.operands, program.results, strict=False):
+        name = operand
+        for _ in range(8):
+            named[name] = described
+            instruction = defined.get(name)
+            if instruction is None or instruction.opcode not in ("bitcast", "get-tuple-element", "copy-done"):
+                break
+            name = instruction.operands[0] if instruction.operands else ""
+    return named
+
+
+def _merge(owners: list[Owner]) -> list[Owner]:
+    """One owner for all with the same name and line."""
+    merged: dict[tuple[str, str, str], Owner] = {}
+    for owner in owners:
+        key = (owner.role, owner.name, owner.line)
+        known = merged.setdefault(key, Owner(0, *key))
+        known.bytes += owner.bytes
+    return list(merged.values())
+
+
+def _padding(module: hlo.Module, owner_of: dict[str, Owner]) -> list[Owner]:
+    wasted = []
+    for instruction in module.computations.get(module.entry, []):
+        for shape in instruction.shapes:
+            if shape.in_memory and shape.padded >= 2 * shape.dense and shape.padded - shape.dense > 2**20:
+                owner = owner_of.get(instruction.name)
+                if owner is not None:
+                    dims = "x".join(map(str, shape.dims))
+                    wasted.append(Owner(shape.padded - shape.dense, owner.role, f"{owner.name} [{dims}]", owner.line))
+    return sorted(_merge(wasted), key=lambda owner: -owner.bytes)
+
+
+# ---- time ------------------------------------------------------------------------------------------------------
+
+
+def _time(program: Program, module: hlo.Module, chip: Chip) -> tuple[list[Part], tuple[float, float], float, float]:
+    """What a run takes: for each instruction that runs by itself, the longer of its arithmetic and its traffic."""
+    of_calls = flops_of_calls(program.text)
+    body = module.computations.get(module.entry, [])
+    left = dict(of_calls)
+    shapes = {each.name: each.shapes for each in body}
+    parts: dict[str, Part] = {}
+    bounds: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for instruction in body:
+        if instruction.opcode in _FREE or (instruction.opcode.endswith("-start") and "async" not in instruction.opcode):
+            continue
+        # The arithmetic of a call belongs to the instruction that has its product.
+        products = _products(module, instruction)
+        flops = sum(left.pop(call, 0.0) for call in products)
+        traffic = sum(shape.padded for shape in instruction.shapes if shape.in_memory)
+        traffic += sum(
+            shape.padded for name in instruction.operands for shape in shapes.get(name, []) if shape.in_memory
+        )
+        compute, memory = flops / chip.flops, traffic / chip.memory_bandwidth
+        low = max(compute, memory)
+        high = max(instruction.cycles / chip.clock, low) if instruction.cycles else low / _LEAST_EFFICIENCY
+        call = max(products) if products else module.call_of(instruction.name)
+        owner = program.calls[call][2] if call is not None and call < len(program.calls) else ""
+        part = parts.setdefault(owner or "other", Part(owner or "other"))
+        part.seconds = (part.seconds[0] + low, part.seconds[1] + high)
+        part.flops += flops
+        part.memory_bytes += traffic
+        bounds[part.name]["compute" if compute >= memory else "memory"] += max(1, int(low * 1e12))
+    for name, part in parts.items():
+        part.bound = bounds[name].most_common(1)[0][0]
+    low, high = (sum(part.seconds[end] for part in parts.values()) for end in (0, 1))
+    flops = sum(of_calls.values())
+    ordered = sorted(parts.values(), key=lambda part: -part.seconds[0])
+    return ordered, (max(low, flops / chip.flops), max(high, flops / chip.flops)), flops, flops / chip.flops
+
+
+def _products(module: hlo.Module, instruction: hlo.Instruction) -> set[int]:
+    """The calls whose matrix products or convolutions an instruction computes."""
+    found = set()
+    if instruction.opcode in ("convolution", "dot") or "convolution" in instruction.opcode:
+        found |= {instruction.call} if instruction.call is not None else set()
+    for name in instruction.called:
+        for inner in module.computations.get(name, []):
+            found |= _products(module, inner)
+    return found
+
+
+def flops_of_calls(text: str) -> dict[int, float]:
+    """The arithmetic of the matrix products and convolutions of each call of `@main`, twice the multiplications."""
+    functions: dict[str, float] = {}
+    name = ""
+    for line in text.splitlines():
+        header = re.match(r"func\.func (?:public|private) @(\w+)\(", line)
+        if header:
+            name = header[1]
+            functions[name] = 0.0
+        elif '"stablehlo.dot_general"' in line or '"stablehlo.convolution"' in line:
+            functions[name] += _flops(line)
+    calls = re.findall(r"func\.call @(\w+)\(", text.split("func.func private")[0])
+    return {number: functions.get(called, 0.0) for number, called in enumerate(calls)}
+
+
+def _flops(line: str) -> float:
+    operands, _, result = line.rpartition(" : ")[2].partition(" -> ")
+    sizes = [
+        [int(size) for size in re.findall(r"(\d+)x", tensor)] for tensor in re.findall(r"tensor<([^>]*)>", operands)
+    ]
+    results = [int(size) for size in re.findall(r"(\d+)x", result)]
+    if "convolution" in line:
+        # The kernel has the multiplications of one result for each of its outputs.
+        outputs = re.search(r"x\[([^\]]*)\]", line)
+        place = outputs[1].replace(" ", "").split(",").index("o") if outputs and "o" in outputs[1] else 0
+        kernel = sizes[1]
+        return 2.0 * prod(results) * prod(kernel) / max(1, kernel[place])
+    contracted = re.search(r"lhs_contracting_dimensions = \[([\d, ]*)\]", line)
+    dims = [int(dim) for dim in contracted[1].split(",") if dim.strip()] if contracted else []
+    return 2.0 * prod(results) * prod(sizes[0][dim] for dim in dims)
+
+
+def as_dict(owner: Owner) -> dict[str, Any]:
+    return dataclasses.asdict(owner)

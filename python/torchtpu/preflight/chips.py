@@ -1,0 +1,52 @@
+"""What is published of each generation of TPUs, for one PJRT device."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Chip(NamedTuple):
+    """One device of a generation. v4 and tpu7x have two devices to a chip."""
+
+    name: str
+    flops: float
+    """Multiplications and additions of bfloat16 per second."""
+    memory_bandwidth: float
+    """Bytes per second between HBM and the chip."""
+    memory: int
+    """The bytes of HBM that programs can use: the limit in libtpu's refusals."""
+    clock: float
+    """Cycles per second: the published peak over what a cycle can do."""
+
+
+def _chip(name: str, teraflops: float, gigabytes: float, gibibytes: float, gigahertz: float) -> Chip:
+    return Chip(name, teraflops * 1e12, gigabytes * 1e9, int(gibibytes * 2**30), gigahertz * 1e9)
+
+
+# Google's pages of each chip (cloud.google.com/tpu/docs); memory as libtpu reports it.
+CHIPS = {
+    chip.name: chip
+    for chip in (
+        _chip("v4", 137.5, 614, 15.25, 1.05),
+        _chip("v5e", 197, 819, 15.75, 1.5),
+        _chip("v5p", 459, 2765, 95.73, 1.75),
+        _chip("v6e", 918, 1638, 31.24, 1.75),
+        _chip("tpu7x", 1153.5, 3690, 94.74, 2.2),
+    )
+}
+
+
+def find(topology: str) -> Chip:
+    """The chip of a topology such as "v5e:1x1". ValueError, with the names that there are."""
+    name = topology.partition(":")[0]
+    if name not in CHIPS:
+        raise ValueError(f"there is no chip {name!r}: it must be one of {', '.join(CHIPS)}")
+    return CHIPS[name]
+
+
+def topology_of(name: str) -> str:
+    """A topology of one chip for a generation's name; a topology stays as it is. ValueError for what is neither."""
+    chip = find(name)
+    if ":" in name:
+        return name
+    return f"{chip.name}:1x1" if chip.name in ("v5e", "v6e") else f"{chip.name}:2x2x1"

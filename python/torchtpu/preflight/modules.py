@@ -1,0 +1,128 @@
+"""Which part of a model each operator belongs to, and what each storage is to the model."""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as module_hooks
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from torchtpu import _C
+
+OPTIMIZER = "optimizer"
+BACKWARD = " (backward)"
+
+
+class ModuleNames:
+    """Follows the modules of models through PyTorch's global hooks, while it is entered.
+
+    An operator belongs to the innermost module whose `forward` calls it. An operator of the backward pass belongs to
+    the module whose `forward` made its autograd node: nodes carry numbers that grow, so the numbers at which modules
+    begin and end say whose each one is. `optimizer.step()` counts as a module named "optimizer".
+    """
+
+    def __init__(self, on_step: Callable[[int], None]) -> None:
+        self.steps = 0
+        # By the address that a storage shows: (role, name).
+        self.storages: dict[int, tuple[str, str]] = {}
+        self._on_step = on_step
+        self._names: dict[int, str] = {}
+        self._stack = threading.local()
+        self._first_numbers: list[int] = [0]
+        self._owners: list[str] = [""]
+        self._hooks: list[Any] = []
+
+    def __enter__(self) -> ModuleNames:
+        self._hooks = [
+            module_hooks.register_module_forward_pre_hook(self._begin),
+            module_hooks.register_module_forward_hook(self._end, always_call=True),
+            register_optimizer_step_pre_hook(self._begin_step),
+            register_optimizer_step_post_hook(self._end_step),
+        ]
+        _C.name_modules(self.current)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _C.name_modules(None)
+        for hook in self._hooks:
+            hook.remove()
+
+    def current(self) -> str | None:
+        """The module that the thread's next operator belongs to."""
+        path = self._path()
+        if path:
+            return path[-1]
+        node = torch._C._current_autograd_node()
+        if node is None:
+            return None
+        owner = self._owners[bisect.bisect_right(self._first_numbers, node._sequence_nr()) - 1]
+        return owner + BACKWARD if owner else None
+
+    def _path(self) -> list[str]:
+        if not hasattr(self._stack, "path"):
+            self._stack.path = []
+        return self._stack.path
+
+    def _begin(self, module: nn.Module, _: Any) -> None:
+        path = self._path()
+        if not path or id(module) not in self._names:
+            self._learn(module, path[-1] if path else "")
+        path.append(self._names[id(module)])
+        self._note(path[-1])
+
+    def _end(self, *_: Any) -> None:
+        path = self._path()
+        if path:
+            path.pop()
+        self._note(path[-1] if path else "")
+
+    def _note(self, owner: str) -> None:
+        """From here on, autograd nodes belong to another module."""
+        number = torch._C._autograd._get_sequence_nr()
+        if number == self._first_numbers[-1]:
+            self._owners[-1] = owner
+        elif number > self._first_numbers[-1]:
+            self._first_numbers.append(number)
+            self._owners.append(owner)
+
+    def _learn(self, root: nn.Module, prefix: str) -> None:
+        top = prefix or type(root).__name__
+        for name, module in root.named_modules():
+            self._names.setdefault(id(module), f"{prefix}.{name}".strip(".") if name else top)
+        for role, tensors in (("parameters", root.named_parameters()), ("buffers", root.named_buffers())):
+            for name, tensor in tensors:
+                self._add(tensor, role, name)
+
+    def _add(self, tensor: Any, role: str, name: str) -> None:
+        if isinstance(tensor, Tensor) and tensor.device.type == "tpu":
+            self.storages.setdefault(tensor.untyped_storage().data_ptr(), (role, name))
+
+    def name_of(self, tensor: Tensor) -> str:
+        """The name of a parameter, if a model with it was called."""
+        return self.storages.get(tensor.untyped_storage().data_ptr(), ("", "a parameter"))[1]
+
+    def _begin_step(self, optimizer: Optimizer, *_: Any) -> None:
+        self._on_step(self.steps)
+        self._path().append(OPTIMIZER)
+        for parameter in _parameters(optimizer):
+            if parameter.device.type == "tpu":
+                self._add(parameter, "parameters", "a parameter")
+                self._add(parameter.grad, "gradients", self.name_of(parameter))
+
+    def _end_step(self, optimizer: Optimizer, *_: Any) -> None:
+        self._path().pop()
+        self.steps += 1
+        for parameter in _parameters(optimizer):
+            for state, tensor in optimizer.state.get(parameter, {}).items():
+                if parameter.device.type == "tpu":
+                    self._add(tensor, "optimizer_state", f"{state} of {self.name_of(parameter)}")
+
+
+def _parameters(optimizer: Optimizer) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]

@@ -1,0 +1,133 @@
+"""The report as one page of HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from torchtpu.preflight.report import milliseconds, size
+
+if TYPE_CHECKING:
+    from torchtpu.preflight.run import Report
+
+_COLOURS = ("#3366cc", "#dc7633", "#e3b505", "#8e6bb5", "#7f8c8d", "#2a9d6f", "#c0447a", "#b8bdc2")
+_STYLE = """
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
+table { border-collapse: collapse; width: 100%; }
+td, th { padding: .2rem .6rem; text-align: left; vertical-align: top; }
+tr:nth-child(even) { background: #f5f6f7; } .number { text-align: right; white-space: nowrap; }
+.good { color: #1b7f4d; } .bad { color: #b3261e; } .line { color: #666; font-size: .85em; }
+svg text { font: 12px system-ui, sans-serif; }
+"""
+_WIDTH = 900
+
+
+def page(report: Report) -> str:
+    """The page. It loads nothing."""
+    body = [_head(report), _memory(report), _time(report), _lists(report)]
+    return (
+        "<!doctype html><html lang=en><meta charset=utf-8><title>preflight</title>"
+        f"<style>{_STYLE}</style><body>{''.join(body)}</body></html>\n"
+    )
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> str:
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+    cells = (
+        "".join(f"<td{' class=number' if i in numbers else ''}>{escape(cell)}</td>" for i, cell in enumerate(row))
+        for row in rows
+    )
+    return f"<table><tr>{head}</tr>" + "".join(f"<tr>{row}</tr>" for row in cells) + "</table>"
+
+
+def _head(report: Report) -> str:
+    largest, seconds = report.largest, report.step_seconds
+    parts = [f"<h1>Preflight for {escape(report.topology)}</h1>"]
+    if report.recording.failure:
+        parts.append(f"<p class=bad>The script failed: {escape(report.recording.failure)}</p>")
+    parts += [f"<p class=bad>Not judged: {escape(problem)}</p>" for problem in dict.fromkeys(report.problems)]
+    if largest is not None:
+        verdict = ("good", "fits") if report.fits else ("bad", "does not fit")
+        parts.append(
+            f"<p>A step takes <b>{size(largest.total_bytes)}</b> of {size(report.chip.memory)}: "
+            f"<b class={verdict[0]}>it {verdict[1]}</b>.</p>"
+        )
+    if seconds:
+        parts.append(
+            f"<p>A step takes <b>{milliseconds(seconds)}</b> on the chip, without the host, and reaches at most "
+            f"{report.mfu_bound or 0:.0%} of the chip's peak.</p>"
+        )
+    return "".join(parts)
+
+
+def _memory(report: Report) -> str:
+    largest = report.largest
+    if largest is None:
+        return ""
+    scale = _WIDTH / max(report.chip.memory, largest.total_bytes)
+    left, bars, legend = 0.0, [], []
+    for index, (role, count) in enumerate(largest.bytes.items()):
+        if count <= 0:
+            continue
+        colour, label = _COLOURS[index % len(_COLOURS)], role.replace("_", " ")
+        bars.append(
+            f'<rect x="{left:.1f}" y="8" width="{count * scale:.1f}" height="34" fill="{colour}">'
+            f"<title>{label}: {size(count)}</title></rect>"
+        )
+        legend.append(f'<span style="color:{colour}">■</span> {label} {size(count)}')
+        left += count * scale
+    limit = report.chip.memory * scale
+    bars.append(f'<line x1="{limit:.1f}" x2="{limit:.1f}" y1="0" y2="50" stroke="#b3261e" stroke-width="2"/>')
+    drawing = f'<svg viewBox="0 0 {_WIDTH + 2} 50" width="100%">{"".join(bars)}</svg>'
+    rows = [[size(each.bytes), each.role.replace("_", " "), each.name, each.line] for each in largest.owners[:20]]
+    return f"<h2>Memory</h2>{drawing}<p>{' &nbsp; '.join(legend)}. The red line is what programs can use.</p>" + _table(
+        ["bytes", "role", "owner", "line"], rows, [0]
+    )
+
+
+def _time(report: Report) -> str:
+    parts = report.parts
+    total = sum(part.seconds[0] for part in parts)
+    if not total:
+        return ""
+    shown = parts[:24]
+    bars = []
+    for index, part in enumerate(shown):
+        width = part.seconds[0] / shown[0].seconds[0] * (_WIDTH - 420)
+        colour = _COLOURS[0] if part.bound == "compute" else _COLOURS[1]
+        top = index * 20
+        bars.append(
+            f'<text x="395" y="{top + 14}" text-anchor="end">{escape(part.name[-56:])}</text>'
+            f'<rect x="405" y="{top + 3}" width="{width:.1f}" height="14" fill="{colour}"/>'
+            f'<text x="{410 + width:.1f}" y="{top + 14}">{part.seconds[0] / total:.1%}</text>'
+        )
+    drawing = f'<svg viewBox="0 0 {_WIDTH + 40} {20 * len(shown)}" width="100%">{"".join(bars)}</svg>'
+    legend = (
+        f'<p><span style="color:{_COLOURS[0]}">■</span> bound by arithmetic '
+        f'<span style="color:{_COLOURS[1]}">■</span> bound by memory traffic</p>'
+    )
+    return f"<h2>Time by module, at best</h2>{drawing}{legend}"
+
+
+def _lists(report: Report) -> str:
+    parts = []
+    if report.what_if:
+        rows = [
+            [
+                row["chip"],
+                "yes" if row["fits"] else "no",
+                f"{size(row['bytes'] or 0)} of {size(row['limit_bytes'])}",
+                milliseconds(row["step_seconds"]) if row["step_seconds"] else "not judged",
+            ]
+            for row in report.what_if
+        ]
+        parts.append("<h2>What if</h2>" + _table(["chip", "fits", "memory", "step"], rows))
+    if report.recording.recompiles:
+        rows = [[line or "at the end", "; ".join(why)] for line, why in report.recording.recompiles]
+        parts.append("<h2>New programs after the first step</h2>" + _table(["line", "why"], rows))
+    if report.recording.reads:
+        rows = [[line, str(reads)] for line, reads in report.recording.reads]
+        parts.append("<h2>Lines that read values, which were invented here</h2>" + _table(["line", "reads"], rows))
+    return "".join(parts)

@@ -1,0 +1,151 @@
+"""Runs a script, or a function, on a device that computes nothing, and keeps the programs of its steps."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import runpy
+import signal
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torchtpu import _C, tpu
+from torchtpu.preflight.modules import ModuleNames
+from torchtpu.tpu.explanation import Explanation
+
+DRY = "TORCHTPU_DRY"
+READ = "the host reads a tensor"
+
+
+class _EnoughError(BaseException):
+    """Ends the script: enough steps were seen."""
+
+
+@dataclasses.dataclass
+class Program:
+    """A program of a step, and what is known of its operators, inputs and results."""
+
+    text: str
+    calls: list[tuple[str, str, str]]
+    """For each call in `@main`: operator, line and module."""
+    inputs: list[tuple[str, str]]
+    """For each input: role and name."""
+    results: list[tuple[str, str]]
+    others: dict[str, int]
+    """Bytes of the storages that live on beside a run of it, by role."""
+    runs: int = 1
+    """How often it runs in a step."""
+
+
+@dataclasses.dataclass
+class Recording:
+    """What a script did."""
+
+    programs: list[Program]
+    """Those of one step, the most operators first."""
+    steps: int
+    """How many optimizer steps were seen."""
+    reads: list[tuple[str, int]]
+    """The lines that read invented values, with the number of reads."""
+    recompiles: list[tuple[str, list[str]]]
+    """After the first step: lines at which programs were new, with the reasons."""
+    failure: str = ""
+    """What the script failed with."""
+    stopped: bool = False
+    """Whether it was ended after its steps."""
+
+
+def prepare(topology: str) -> None:
+    """Makes the device of this process a dry one. RuntimeError if the process has used the device."""
+    if _C.is_initialized():
+        raise RuntimeError("preflight needs a process that has not used the device yet")
+    os.environ[DRY] = topology
+
+
+def record_script(path: str, arguments: Sequence[str], steps: int, seconds: float, mode: str) -> Recording:
+    """Runs a script until it ends, until `steps` optimizer steps were seen, or for so many `seconds`."""
+
+    def run() -> None:
+        sys.argv = [path, *arguments]
+        sys.path[0] = os.path.dirname(os.path.abspath(path))
+        runpy.run_path(path, run_name="__main__")
+
+    return record(run, steps, seconds, mode)
+
+
+def record(run: Callable[[], Any], steps: int, seconds: float, mode: str) -> Recording:
+    """Calls a function and keeps what it did on the device."""
+    failure, stopped = "", False
+
+    def end_after(done: int) -> None:
+        if done >= steps:
+            raise _EnoughError
+
+    tpu.set_eager_mode(mode)
+    names = ModuleNames(end_after)
+    explanation = Explanation()
+    # The alarm raises in the main thread; on another one, scripts end by their steps alone.
+    alarm = signal.getsignal(signal.SIGALRM)
+    with names:
+        _C.begin_explaining(True)
+        began = time.monotonic()
+        try:
+            signal.signal(signal.SIGALRM, _stop)
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            run()
+        except _EnoughError:
+            stopped = True
+        except SystemExit as end:
+            failure = "" if end.code in (None, 0) else f"the script ended with {end.code}"
+        except Exception as error:
+            failure = "".join(traceback.format_exception_only(error)).strip()
+            traceback.print_exc()
+        finally:
+            ended = time.monotonic() - began
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, alarm)
+            explanation._fill(_C.end_explaining())
+    return _recording(explanation, names, failure, stopped, ended)
+
+
+def _stop(*_: Any) -> None:
+    raise _EnoughError
+
+
+def _recording(explanation: Explanation, names: ModuleNames, failure: str, stopped: bool, ended: float) -> Recording:
+    numbers, rounds = explanation.rhythm()
+    if not rounds:
+        # Nothing came again: everything counts as one step.
+        numbers = [run["program"] for run in explanation.runs]
+    counts = Counter(numbers)
+    programs = [_program(explanation.programs[number], names, runs) for number, runs in counts.items()]
+    programs.sort(key=lambda program: -len(program.calls))
+    reads = Counter(wait["line"] for wait in explanation.waits if wait["reason"] == READ)
+    first = min((run["flushed"] for run in explanation.runs if run["program"] in counts), default=0.0)
+    # What preflight itself runs at the end is none of them.
+    late = [each for each in explanation.compiles if rounds and first < each["at"] < ended]
+    late = [each for each in late if each["program"] not in counts]
+    return Recording(
+        programs,
+        names.steps,
+        reads.most_common(),
+        [(each["line"], list(each["why"])) for each in late],
+        failure,
+        stopped,
+    )
+
+
+def _program(found: dict[str, Any], names: ModuleNames, runs: int) -> Program:
+    def describe(addresses: list[int]) -> list[tuple[str, str]]:
+        return [names.storages.get(address, ("inputs", "")) for address in addresses]
+
+    calls = list(zip(found["calls"], found["lines"], found["modules"], strict=True))
+    others: Counter[str] = Counter()
+    for address, size in found["others"]:
+        others[names.storages.get(address, ("activations", ""))[0]] += size
+    inputs, results = describe(found["input_addresses"]), describe(found["result_addresses"])
+    return Program(found["text"], calls, inputs, results, dict(others), runs)

@@ -1,0 +1,98 @@
+"""The report as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torchtpu.preflight.run import Report
+
+_ROWS = 10
+
+
+def size(count: float) -> str:
+    """Bytes for people: "1.25 GiB"."""
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= scale:
+            return f"{count / scale:.2f} {unit}"
+    return f"{count:.0f} B"
+
+
+def milliseconds(seconds: tuple[float, float] | list[float]) -> str:
+    """A range of seconds in milliseconds: "12.1 to 24.2 ms"."""
+    return f"{seconds[0] * 1e3:.3g} to {seconds[1] * 1e3:.3g} ms"
+
+
+def text(report: Report) -> str:
+    """The report for a terminal."""
+    return "\n".join([*_verdict(report), *_memory(report), *_time(report), *_advice(report)])
+
+
+def _verdict(report: Report) -> Iterator[str]:
+    largest = report.largest
+    yield f"preflight for {report.topology}: {report.recording.steps} optimizer steps recorded"
+    if report.recording.failure:
+        yield f"  the script failed: {report.recording.failure}"
+    for problem in dict.fromkeys(report.problems):
+        yield f"  not judged: {problem}"
+    if largest is None:
+        return
+    limit = size(report.chip.memory)
+    if report.fits:
+        share = largest.total_bytes / report.chip.memory
+        yield f"  fits: a step takes {size(largest.total_bytes)} of {limit} ({share:.0%})"
+    else:
+        yield f"  DOES NOT FIT: a step takes {size(largest.total_bytes)}, and {limit} can be used"
+    seconds = report.step_seconds
+    if seconds:
+        yield f"  a step takes {milliseconds(seconds)} on the chip; at most {report.mfu_bound or 0:.0%} of its peak"
+
+
+def _memory(report: Report) -> Iterator[str]:
+    largest = report.largest
+    if largest is None:
+        return
+    yield "memory:"
+    for role, count in largest.bytes.items():
+        if count:
+            yield f"  {size(count):>12}  {role.replace('_', ' ')}"
+    yield "largest owners:"
+    for owner in largest.owners[:_ROWS]:
+        where = f"  {owner.line}" if owner.line else ""
+        yield f"  {size(owner.bytes):>12}  {owner.role.replace('_', ' '):16} {owner.name}{where}"
+    for owner in largest.padding[:3]:
+        yield f"  padding wastes {size(owner.bytes)} of {owner.name} at {owner.line}"
+    if largest.rematerialized:
+        yield f"  the compiler computes {largest.rematerialized} values twice to save memory"
+
+
+def _time(report: Report) -> Iterator[str]:
+    parts = report.parts
+    total = sum(part.seconds[0] for part in parts)
+    if not total:
+        return
+    yield "time by module:      share  at best ms  bound by"
+    for part in parts[:_ROWS]:
+        low = part.seconds[0]
+        yield f"  {part.name[:48]:48} {low / total:6.1%} {low * 1e3:9.3f}  {part.bound}"
+    if len(parts) > _ROWS:
+        rest = sum(part.seconds[0] for part in parts[_ROWS:])
+        yield f"  {f'{len(parts) - _ROWS} more':48} {rest / total:6.1%} {rest * 1e3:9.3f}"
+
+
+def _advice(report: Report) -> Iterator[str]:
+    if report.recording.recompiles:
+        yield "new programs after the first step:"
+    for line, why in report.recording.recompiles[:_ROWS]:
+        yield f"  {line or 'at the end'}: {'; '.join(why[:2])}"
+    if report.recording.reads:
+        yield "lines that read values, which were invented here:"
+    for line, reads in report.recording.reads[:_ROWS]:
+        yield f"  {line} ({reads} times)"
+    if report.what_if:
+        yield "what if:        fits        memory                step"
+    for row in report.what_if:
+        memory = f"{size(row['bytes'] or 0)} of {size(row['limit_bytes'])}"
+        step = milliseconds(row["step_seconds"]) if row["step_seconds"] else "not judged"
+        yield f"  {row['chip']:12} {'yes' if row['fits'] else 'no':4} {memory:>28}  {step}"

@@ -1,0 +1,201 @@
+"""Preflight: what a script does on a device that computes nothing, and what a TPU's compiler says of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from torchtpu.preflight import hlo
+from torchtpu.preflight.analysis import flops_of_calls
+from torchtpu.preflight.chips import CHIPS, find, topology_of
+
+from tests.helpers import start_python
+
+SCRIPT = """
+import sys
+import torch
+from torch import nn
+
+size = int(sys.argv[1]) if len(sys.argv) > 1 else 64
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(size)
+        self.up, self.down = nn.Linear(size, 4 * size), nn.Linear(4 * size, size)
+
+    def forward(self, x):
+        return x + self.down(nn.functional.dropout(torch.relu(self.up(self.norm(x)))))
+
+
+with torch.device("tpu"):
+    model = nn.Sequential(Block(), Block(), nn.Linear(size, 10))
+optimizer = torch.optim.AdamW(model.parameters())
+scaler = torch.amp.GradScaler("tpu")
+best = float("inf")
+for step in range(1000):
+    x, y = torch.randn(32, size).to("tpu"), torch.randint(10, (32,)).to("tpu")
+    loss = nn.functional.cross_entropy(model(x), y)
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    if not torch.isfinite(norm):
+        raise RuntimeError("diverged")
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+    best = min(best, loss.item())
+    if torch.isnan(loss) or best < -1:
+        break
+"""
+RECORD = """
+import json, sys
+from torchtpu.preflight import recording
+recording.prepare("v5e:1x1")
+found = recording.record_script(sys.argv[1], sys.argv[2:], 3, 120.0, "fused")
+largest = found.programs[0]
+print("RESULT" + json.dumps({
+    "steps": found.steps, "failure": found.failure, "stopped": found.stopped,
+    "reads": [line.rpartition(":")[2] for line, _ in found.reads],
+    "inputs": sorted({tuple(each) for each in largest.inputs}),
+    "modules": sorted({module for _, _, module in largest.calls}),
+    "others": largest.others, "calls": len(largest.calls), "text": largest.text,
+}))
+"""
+HAS_LIBTPU = importlib.util.find_spec("libtpu") is not None
+needs_libtpu = pytest.mark.skipif(not HAS_LIBTPU, reason="libtpu is not installed (pip install libtpu)")
+
+DATA = Path(__file__).parent / "data"
+
+
+def record(tmp_path: Path, *arguments: str) -> dict[str, object]:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, "-c", RECORD, str(script), *arguments]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert finished.returncode == 0, finished.stderr
+    found: dict[str, object] = json.loads(finished.stdout.rpartition("RESULT")[2])
+    return found
+
+
+def test_recording(tmp_path: Path) -> None:
+    """The script runs to its third step: its checks meet invented values that are plausible."""
+    found = record(tmp_path)
+    assert (found["steps"], found["failure"], found["stopped"]) == (3, "", True)
+    roles = {role for role, _ in found["inputs"]}  # type: ignore[attr-defined]
+    assert {"parameters", "inputs"} <= roles
+    names = [name for role, name in found["inputs"] if role == "parameters"]  # type: ignore[attr-defined]
+    assert "0.up.weight" in names
+    modules = found["modules"]
+    assert {"0.up", "0.norm", "0.up (backward)", "1.down (backward)"} <= set(modules)  # type: ignore[call-overload]
+    lines = SCRIPT.split("\n")
+    reads = {lines[int(number) - 1].strip() for number in found["reads"]}  # type: ignore[attr-defined]
+    assert "best = min(best, loss.item())" in reads
+    assert "if not torch.isfinite(norm):" in reads
+    calls = flops_of_calls(found["text"])  # type: ignore[arg-type]
+    assert len(calls) == found["calls"]
+
+
+def test_weights_take_no_memory() -> None:
+    """A model of 64 GiB is made, in a process that stays small."""
+    code = (
+        "import resource, torch\n"
+        "weights = [torch.empty(2**30, device='tpu').normal_() for _ in range(16)]\n"
+        "assert torch.tpu.memory_allocated() == 2**36, torch.tpu.memory_allocated()\n"
+        "assert sum(weights).sum().isfinite().item()\n"
+        "assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2**22\n"
+        "assert torch.tpu.get_device_name() == 'TPU v5p'\n"
+    )
+    finished = start_python(code, TORCHTPU_DRY="v5p:2x2x1")
+    assert finished.returncode == 0, finished.stderr
+
+
+def test_unknown_chip() -> None:
+    finished = start_python("import torch; torch.ones(1, device='tpu')", TORCHTPU_DRY="v9:1x1")
+    assert finished.returncode != 0
+    assert "TORCHTPU_DRY=v9:1x1 names no chip" in finished.stderr
+    with pytest.raises(ValueError, match="there is no chip 'v9'"):
+        find("v9:1x1")
+
+
+def test_topologies() -> None:
+    assert [topology_of(name) for name in ("v5e", "v5p", "v6e:2x2")] == ["v5e:1x1", "v5p:2x2x1", "v6e:2x2"]
+    assert all(chip.flops > 1e14 and chip.memory > 2**33 for chip in CHIPS.values())
+
+
+def test_used_process() -> None:
+    """The device of a process that has used it stays what it is."""
+    code = (
+        "import torch\nfrom torchtpu.preflight import preflight\ntorch.ones(1, device='tpu')\n"
+        "try:\n    preflight(print)\nexcept RuntimeError as error:\n    print(error)\n"
+    )
+    assert "has not used the device" in start_python(code).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--chip", "v9", "script.py"], "there is no chip 'v9'"),
+        (["missing.py"], "there is no script missing.py"),
+        (["--steps", "0", __file__], "--steps must be at least 1"),
+    ],
+)
+def test_wrong_options(arguments: list[str], message: str) -> None:
+    command = [sys.executable, "-m", "torchtpu", "preflight", *arguments]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert finished.returncode == 2
+    assert message in finished.stderr
+
+
+def test_schedule() -> None:
+    """A fusion of a matrix product, with its weights copied to the chip's own memory before."""
+    module = hlo.parse((DATA / "schedule.txt").read_text())
+    fusion = module.computations[module.entry][-1]
+    assert (module.entry, fusion.opcode, fusion.cycles) == ("main", "fusion", 1829)
+    assert module.calls_of(fusion) == {3}
+    # The compiler's own copy serves the fusion.
+    assert module.call_of("copy-start.1") == 3
+    # f32[128,64] is padded to 128 columns; the weights of the fusion lie in the chip's own memory.
+    assert (fusion.shapes[0].padded, fusion.shapes[0].dense) == (128 * 128 * 4, 128 * 64 * 4)
+    done = module.computations[module.entry][3]
+    assert [shape.in_memory for shape in done.shapes] == [False]
+
+
+def test_assignment() -> None:
+    blocks = hlo.allocations((DATA / "assignment.txt").read_text())
+    assert [(block.kind, block.size) for block in blocks] == [
+        ("parameter", 65536),
+        ("output", 65536),
+        ("temporary", 4096),
+    ]
+    assert blocks[2].values == [("copy.1", 2048, 0), ("copy.2", 2048, 2048)]
+    assert hlo.total_bytes(blocks) == 2 * 65536 + 4096
+    ranges = "  InstructionSequence:\n    0:a\n  BufferLiveRange:\n    copy.1{0}:3-7\n    copy.1{1}:1-4\n  Live ranges"
+    assert hlo.live_ranges(ranges) == {"copy.1": (1, 7)}
+
+
+@needs_libtpu
+@pytest.mark.parametrize(("size", "fits"), [(512, True), (40960, False)])
+def test_verdict(size: int, fits: bool, tmp_path: Path) -> None:
+    """A step of a small model fits a v5e; one with 134 GB of weights, gradients and states does not."""
+    script, out, page = tmp_path / "train.py", tmp_path / "out.json", tmp_path / "report.html"
+    script.write_text(SCRIPT)
+    command = [sys.executable, "-m", "torchtpu", "preflight", "--json", str(out), "--html", str(page), str(script)]
+    finished = subprocess.run([*command, str(size)], capture_output=True, text=True, timeout=300)
+    found = json.loads(out.read_text())
+    assert finished.returncode == 0, finished.stderr
+    assert found["fits"] is fits, found
+    parts = dict(found["bytes"])
+    total = parts.pop("total")
+    assert abs(sum(parts.values()) - total) <= 0.01 * total
+    assert parts["parameters"] + parts["gradients"] >= 2 * (8 * size**2) * 4
+    if fits:
+        low, high = found["step_seconds"]
+        assert 0 < low <= high
+        assert found["owners"][0]["name"]
+    assert "<html" in page.read_text()
