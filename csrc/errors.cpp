@@ -18,8 +18,19 @@ std::string last_error_message() {
   return {error->message, error->length};
 }
 
+// Throws the Python exception of this thread if there is one: the core ends a wait where a signal handler has raised.
+static void throw_exception_of_signal_handler() {
+  if (!Py_IsInitialized()) return;
+  pybind11::gil_scoped_acquire gil;
+  if (!PyErr_Occurred()) return;
+  python_error error;
+  error.persist();
+  throw error;
+}
+
 void throw_last_error() {
   const std::string message = last_error_message();
+  throw_exception_of_signal_handler();
   const TtError* error = tt_last_error();
   switch (error->kind) {
     case TT_NOT_IMPLEMENTED: C10_THROW_ERROR(NotImplementedError, message);

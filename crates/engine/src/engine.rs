@@ -13,6 +13,7 @@ use stablehlo::Precision;
 
 use crate::cache::{self, Cache};
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::lines;
 use crate::memory;
 use crate::mode::{EagerMode, Mode};
@@ -95,6 +96,13 @@ pub(crate) fn lock_when_launched(
     loop {
         let mut engine = lock()?;
         flushed = flushed.and(engine.flush(placement, reason).map_err(Error::from));
+        // Compiling may take long: other threads go on meanwhile, and the user may end the wait.
+        engine.launch_made();
+        if let Some(executable) = engine.runner.awaited(placement) {
+            drop(engine);
+            interrupt::wait_for(&executable)?;
+            continue;
+        }
         let Some(job) = engine.catch_up_to_job(placement) else { return Ok((engine, flushed)) };
         drop(engine);
         job.wait(None);

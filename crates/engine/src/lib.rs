@@ -10,7 +10,6 @@
 // Shared by all parts.
 mod folders;
 pub mod lines;
-mod long_lists;
 mod mode;
 mod placement;
 pub mod stats;
@@ -25,6 +24,7 @@ mod storage;
 // The plugin and its executables.
 pub mod ahead;
 pub mod cache;
+pub mod interrupt;
 pub mod platform;
 mod program;
 
@@ -44,6 +44,7 @@ mod events;
 pub mod export;
 mod host;
 mod host_job;
+mod long_lists;
 mod operator_call;
 
 pub use ::error::{self, Error, ErrorKind, Result};

@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 use crate::cache::effort::{Effort, Step, Use};
 use crate::cache::memory::LastUse;
 use crate::cache::{Executable, Source};
-use crate::run::runtime::Runtime;
 
 pub(crate) struct Program {
     /// The first executable. Runs wait for it.
@@ -37,13 +36,13 @@ impl Quick {
 
 impl Program {
     /// Counts a run and returns the executable to use.
-    pub fn executable_of_run(&self, runtime: &Runtime) -> &Executable {
+    pub fn executable_of_run(&self, improve: impl FnOnce(Source) -> Arc<Executable>) -> &Executable {
         let Some(quick) = &self.quick else { return &self.executable };
         match quick.used.next() {
             Step::Run => {}
             Step::Improve => {
                 let source = Source { effort: Effort::Full, ..quick.source.clone() };
-                let _ = quick.better.set(runtime.improve(source));
+                let _ = quick.better.set(improve(source));
             }
             Step::RunBetter => {
                 let better = quick.better.get().filter(|better| better.get().is_ok());

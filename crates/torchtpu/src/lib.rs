@@ -24,6 +24,11 @@ use pyo3::types::{PyDict, PyList};
 
 fn to_python(error: engine::Error) -> PyErr {
     let message = error.message;
+    if message == engine::interrupt::INTERRUPTED {
+        if let Some(Some(error)) = Python::try_attach(PyErr::take) {
+            return error;
+        }
+    }
     match error.kind {
         ErrorKind::Runtime => PyRuntimeError::new_err(message),
         ErrorKind::NotImplemented => PyNotImplementedError::new_err(message),
@@ -33,6 +38,13 @@ fn to_python(error: engine::Error) -> PyErr {
         ErrorKind::Value => PyValueError::new_err(message),
         ErrorKind::Linalg => of_torch("linalg.LinAlgError", message),
     }
+}
+
+/// Runs the user's signal handlers, if this is the main thread. Returns whether one has raised an exception, which is then
+/// the thread's.
+fn is_interrupted() -> bool {
+    let checked = Python::try_attach(|py| py.check_signals().map_err(|error| error.restore(py)));
+    matches!(checked, Some(Err(())))
 }
 
 /// One of torch's subclasses of RuntimeError.
@@ -65,6 +77,7 @@ fn initialize(py: Python<'_>, tracer: Py<PyAny>, sparse: Py<PyAny>) -> PyResult<
     let paths: Vec<PathBuf> = py.import("sys")?.getattr("path")?.extract()?;
     platform::set_search_paths(paths);
     engine::cache::set_warn(warning::warn);
+    engine::interrupt::set_is_interrupted(is_interrupted);
     let mut message: [c_char; 1024] = [0; 1024];
     // SAFETY: the functions are live objects, to which the callee takes its own references. The message is written
     // within its capacity.

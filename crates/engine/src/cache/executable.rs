@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use pjrt::LoadedExecutable;
@@ -69,6 +69,15 @@ impl Executable {
                 None => self.changed.wait(&mut waiter),
             }
         }
+    }
+
+    /// Waits until it is made or has failed, at most for `timeout`. Returns whether it is.
+    pub fn wait(&self, timeout: Duration) -> bool {
+        let mut waiter = self.waiters.lock();
+        if !self.is_made() {
+            self.changed.wait_for(&mut waiter, timeout);
+        }
+        self.is_made()
     }
 
     fn settle(&self, result: Result<Arc<LoadedExecutable>>, making: Making) {

@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use pjrt::{Buffer, Event};
 
+use crate::cache::Executable;
 use crate::cache::memory::Limit;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory;
@@ -256,6 +257,12 @@ impl Runner {
         }
     }
 
+    /// The executable that the first chunk of a queue waits for.
+    pub fn awaited(&self, placement: Placement) -> Option<Arc<Executable>> {
+        let executable = &self.queues.get(placement.device())?.front()?.program.executable;
+        (!executable.is_made()).then(|| Arc::clone(executable))
+    }
+
     /// Starts the jobs of the host whose inputs are ready.
     fn begin_jobs(&mut self) {
         if let Some(runtime) = &self.runtime {
@@ -394,7 +401,7 @@ impl Runner {
         observer: &mut Observer,
     ) -> Result<()> {
         let runtime = self.runtime()?;
-        let executable = program.executable_of_run(runtime).get()?;
+        let executable = program.executable_of_run(|source| runtime.improve(source)).get()?;
         let mut inputs: Vec<Arc<Buffer>> = Vec::with_capacity(chunk.inputs.len() + chunk.extras.len());
         for input in &chunk.inputs {
             inputs.push(input.buffer()?);
