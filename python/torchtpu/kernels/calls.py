@@ -116,6 +116,8 @@ class Call:
         self.name = f"{kernel.name}#{hash_of(told)}"
         # How the results are nested; known once the call has been traced or its text has been read.
         self.structure: Any = None
+        # The program, where it was made elsewhere.
+        self.text: Any = None
         self._derived: dict[tuple[Any, ...], Call] = {}
 
     def _identity(self) -> str | None:
@@ -158,6 +160,18 @@ class Call:
 def _known(call: Call) -> Call:
     """The call of that name: another function may have been made of the same code."""
     return _calls.setdefault(call.name, call)
+
+
+def module_call(name: str, text: Any) -> Call:
+    """The call of a module that was made elsewhere: a [`torchtpu.kernels.store.Text`]."""
+    call = Call(Kernel(name, _no_function, version=text.entry), Layout(()))
+    call.text = text
+    call.structure = text.structure
+    return _known(call)
+
+
+def _no_function(*_: Any) -> Any:
+    raise RuntimeError("a module that was made elsewhere has no function of JAX's")
 
 
 def fingerprint_of(layout: Any) -> str | None:

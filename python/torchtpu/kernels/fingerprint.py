@@ -31,7 +31,7 @@ def fingerprint(function: Callable[..., Any]) -> str | None:
     """A hash of what a function computes, or None where it depends on a value that cannot be hashed."""
     try:
         return hash_of(_Walk().value(function))
-    except (_UnknownValueError, RecursionError):
+    except Exception:  # a value that is asked what it holds may raise anything
         return None
 
 

@@ -25,9 +25,11 @@ def add_call(encoder: Any, call: Call, tensors: Sequence[tuple[int, torch.dtype,
     specs = [Spec(dtype, shape) for _, dtype, shape in tensors]
     text = text_of(call, specs)
     inputs = []
-    for (number, *_), spec in zip(tensors, specs, strict=True):
+    for i, ((number, *_), spec) in enumerate(zip(tensors, specs, strict=True)):
         dtype = spec.dtype
-        if dtype is torch.int64 and not is_64_bit():
+        if text.takes is not None:
+            dtype = text.takes[i]
+        elif dtype is torch.int64 and not is_64_bit():
             _check_range(encoder, number, call.kernel.name)
             dtype = torch.int32
         if dtype is not spec.dtype or not spec.shape:  # what has no dimensions may be a number

@@ -18,6 +18,26 @@ from torchtpu.kernels.store import Text, is_64_bit
 COMPILER_CALLS = ("Eigh", "Qr", "ProductOfElementaryHouseholderReflectors", "tpu_custom_call")
 # What JAX's arrays hold for elements of 64 bits, unless its user says otherwise.
 NARROW = {torch.int64: torch.int32}
+# As MLIR writes them.
+ELEMENTS = {
+    "i1": torch.bool,
+    "i8": torch.int8,
+    "i16": torch.int16,
+    "i32": torch.int32,
+    "i64": torch.int64,
+    "ui8": torch.uint8,
+    "ui16": torch.uint16,
+    "ui32": torch.uint32,
+    "ui64": torch.uint64,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "f32": torch.float32,
+    "f64": torch.float64,
+    "complex<f32>": torch.complex64,
+    "complex<f64>": torch.complex128,
+    "f8E4M3FN": torch.float8_e4m3fn,
+    "f8E5M2": torch.float8_e5m2,
+}
 WIDE = (torch.float64, torch.complex128, torch.uint64)
 
 
@@ -144,6 +164,27 @@ def _functions(module: Any) -> tuple[str, str]:
             function.attributes["sym_visibility"] = ir.StringAttr.get("private")
         parts = [each.operation.get_asm(enable_debug_info=False) for each in module.body.operations]
     return "\n".join(parts) + "\n", f"{prefix}main"
+
+
+def read_module(serialized: bytes) -> Text:
+    """The program of a module that `jax.export` serialized."""
+    from jax._src.interpreters import mlir
+    from jaxlib.mlir.dialects import stablehlo
+
+    with mlir.make_ir_context() as context:
+        module = stablehlo.deserialize_portable_artifact(context, serialized)
+        main: Any = next(
+            each for each in module.body.operations if ir.StringAttr(each.attributes["sym_name"]).value == "main"
+        )
+        takes = tuple(_spec_of(each).dtype for each in main.type.inputs)
+        results = tuple(map(_spec_of, main.type.results))
+        functions, entry = _functions(module)
+    return Text(functions, entry, results, ["tuple", *["t"] * len(results)], takes)
+
+
+def _spec_of(tensor: Any) -> Spec:
+    ranked = ir.RankedTensorType(tensor)
+    return Spec(ELEMENTS[str(ranked.element_type)], tuple(ranked.shape))
 
 
 def _is_portable(text: str) -> bool:

@@ -1,0 +1,58 @@
+"""Names under which other libraries look for kernels on a TPU: those of Google's torch_tpu.
+
+helion's Pallas backend and inductor's `tpu_backend="pallas"` import `torch_tpu._internal.pallas` and call what it has.
+`install()` puts modules of that name in place, which do the same by `torchtpu.pallas`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from types import ModuleType
+
+ALIASES = {
+    "torch_tpu._internal.pallas.tpu_torch_pallas": "torchtpu.compat.custom_kernels",
+    "torch_tpu._internal.pallas.pallas": "torchtpu.compat.callables",
+    "torch_tpu._internal.utils.hardware": "torchtpu.compat.hardware",
+}
+
+
+def install() -> None:
+    """Puts the modules in place. Where programs are not for a TPU, JAX is told to interpret Pallas kernels.
+
+    Raises ImportError where Google's package is installed, or JAX is not.
+    """
+    if "torch_tpu" in sys.modules and hasattr(sys.modules["torch_tpu"], "__torchtpu__"):
+        return
+    if "torch_tpu" in sys.modules or importlib.util.find_spec("torch_tpu") is not None:
+        raise ImportError("torch_tpu is installed: its own modules serve its clients, and only one package can")
+    from torchtpu.kernels.imports import import_jax
+    from torchtpu.kernels.store import target
+
+    import_jax("torchtpu.compat")
+    if target()[0] != "tpu":
+        from jax._src import config
+
+        # Clients export functions themselves: this makes Pallas kernels in them plain StableHLO.
+        config.pallas_tpu_interpret_mode_context_manager.set_global(True)
+    for alias, name in ALIASES.items():
+        _place(alias, importlib.import_module(name))
+    from torchtpu.pallas import jax_op
+
+    sys.modules["torch_tpu._internal.pallas"].jax_op = jax_op  # type: ignore[attr-defined]
+
+
+def _place(alias: str, module: ModuleType) -> None:
+    """Puts a module in place under another name, and packages above it."""
+    sys.modules[alias] = module
+    parent, _, name = alias.rpartition(".")
+    if parent not in sys.modules:
+        package = ModuleType(parent, "Put in place by torchtpu.compat.install().")
+        package.__path__ = []
+        package.__torchtpu__ = True  # type: ignore[attr-defined]
+        if "." in parent:
+            _place(parent, package)
+        else:
+            sys.modules[parent] = package
+    setattr(sys.modules[parent], name, module)
