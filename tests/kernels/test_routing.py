@@ -16,6 +16,7 @@ pytest.importorskip("jax")
 
 import torchtpu.pallas as pallas
 from torchtpu.kernels.library.attention import splash_attention
+from torchtpu.kernels.library.grouped import grouped_product
 
 PROGRAMS = """
 import contextlib, json, sys, torch
@@ -35,6 +36,17 @@ def program(shapes, dtype=torch.bfloat16, gradient=False, **options):
     return [stats["routed"], stats["not_routed"]]
 
 same = [(1, 4, 256, 64)] * 3
+def grouped(rows, dtype=torch.bfloat16):
+    x = torch.empty(rows, 128, dtype=dtype, device="tpu")
+    matrices = torch.empty(4, 128, 256, dtype=dtype, device="tpu")
+    ends = torch.zeros(4, dtype=torch.int32, device="tpu")
+    torch.tpu.reset_op_stats()
+    with contextlib.suppress(RuntimeError):
+        torch.compile(torch._grouped_mm, fullgraph=True, dynamic=False)(x, matrices, ends).sum().item()
+    stats = torch.tpu.op_stats()
+    return [stats["routed"], stats["not_routed"]]
+
+print(json.dumps([grouped(256), grouped(250)]))
 print(json.dumps([
     program(same),
     program(same, gradient=True, is_causal=True),
@@ -47,9 +59,13 @@ print(json.dumps([
 """
 
 
-def test_attention_is_routed_where_it_can_be() -> None:
+def test_calls_are_routed_where_they_can_be() -> None:
     name = "scaled_dot_product_attention"
-    answers = json.loads(check_python(PROGRAMS, TORCHTPU_TARGET="tpu", TORCHTPU_CACHE="0").splitlines()[-1])
+    lines = check_python(PROGRAMS, TORCHTPU_TARGET="tpu", TORCHTPU_CACHE="0").splitlines()
+    (routed, _), (_, why) = json.loads(lines[-2])
+    assert routed == {"_grouped_mm": 1}
+    assert why == {"_grouped_mm: rows and columns are no multiples of 128": 1}
+    answers = json.loads(lines[-1])
     assert answers[:3] == [[{name: 1}, {}]] * 3
     reasons = ["it has a mask", "it has dropout", "float32 is to be multiplied exactly", "no multiple of 128"]
     for (routed, why), reason in zip(answers[3:], reasons, strict=True):
@@ -74,6 +90,16 @@ def test_splash_attention(groups: int, causal: bool, device: torch.device) -> No
     torch.testing.assert_close(result.detach().cpu(), expected.detach(), atol=1e-5, rtol=1e-5)
     for own, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(own.grad.cpu(), other.grad, atol=1e-5, rtol=1e-5)
+
+
+def test_grouped_product(device: torch.device) -> None:
+    """Interpreted, against products one by one; a group is empty."""
+    kernel = pallas.custom_jax_kernel(grouped_product)
+    x, matrices = torch.randn(256, 128), torch.randn(4, 128, 128)
+    ends = [100, 100, 228, 256]
+    result = kernel(x.to(device), matrices.to(device), torch.tensor(ends, dtype=torch.int32).to(device))
+    expected = torch.cat([part @ matrix for part, matrix in zip(x.tensor_split(ends[:-1]), matrices, strict=True)])
+    torch.testing.assert_close(result.cpu(), expected, atol=1e-4, rtol=1e-5)
 
 
 @pytest.mark.tpu_compiler

@@ -1,7 +1,8 @@
 """Operators that a library's kernel computes on a TPU, where a call is eligible. Other targets never come here.
 
-`scaled_dot_product_attention` goes to splash attention, which does not hold the matrix of scores. Its gradient is the
-kernel's own. What is not eligible is computed as ever; `torch.tpu.op_stats()` counts both, the latter by reason.
+`scaled_dot_product_attention` goes to splash attention, which does not hold the matrix of scores, and has a gradient of
+its own. Grouped products of rows with matrices go to megablox. What is not eligible is computed as ever.
+`torch.tpu.op_stats()` counts both, the latter by reason.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from torchtpu.kernels.library.attention import LANES, splash_attention
+from torchtpu.kernels.library.grouped import grouped_product
 
 logger = logging.getLogger(__name__)
 routed: Counter[str] = Counter()
@@ -23,19 +25,25 @@ _libraries: list[torch.library.Library] = []
 _kernels: dict[str, Any] = {}
 
 ATTENTION = "scaled_dot_product_attention"
+GROUPED = "_grouped_mm"
 
 
 def register() -> None:
     """Registers the kernels if programs are made for a TPU. The plugin must be open."""
     from torchtpu.kernels.store import target
 
-    if _libraries or target()[0] != "tpu":
+    if is_on() or target()[0] != "tpu":
         return
     library = torch.library.Library("aten", "IMPL")
     _libraries.append(library)
     # The second is for inference mode, which has no autograd.
     for key in ("AutogradPrivateUse1", "PrivateUse1"):
         library.impl(ATTENTION, _attention, key)
+
+
+def is_on() -> bool:
+    """Whether programs are made for a TPU, so that kernels are asked for."""
+    return bool(_libraries)
 
 
 def _attention(
@@ -53,11 +61,9 @@ def _attention(
     if reason is None:
         routed[ATTENTION] += 1
         scale = float(query.shape[-1] ** -0.5 if scale is None else scale)
-        result: Tensor = _kernel()(query, key, value, bool(is_causal), scale)
+        result: Tensor = _kernel(ATTENTION)(query, key, value, bool(is_causal), scale)
         return result
-    if not not_routed[f"{ATTENTION}: {reason}"]:
-        logger.info("%s is computed with the matrix of scores: %s", ATTENTION, reason)
-    not_routed[f"{ATTENTION}: {reason}"] += 1
+    _keep(ATTENTION, reason)
     composite: Tensor = torch.ops.aten.scaled_dot_product_attention.default.decompose(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )
@@ -104,9 +110,40 @@ def _why_not(
     return None
 
 
-def _kernel() -> Any:
-    if ATTENTION not in _kernels:
+def grouped_rows(rows: Tensor, matrices: Tensor, ends: Tensor) -> Tensor | None:
+    """(t, k) with (g, k, n), as (t, n), by a kernel; None where none computes it. Rows behind the last group are
+    undefined. For decompositions, which are traced once for each signature: that is what is counted."""
+    if not is_on():
+        return None
+    sizes = [*rows.shape, *matrices.shape[1:]]
+    reason = None
+    if any(isinstance(size, torch.SymInt) for size in sizes):
+        reason = "a size is a symbol"
+    elif not rows.dtype == matrices.dtype == torch.bfloat16:
+        reason = "its dtype is not bfloat16"
+    elif 0 in sizes or any(size % LANES for size in sizes):
+        reason = "rows and columns are no multiples of 128"
+    elif importlib.util.find_spec("jax") is None:
+        reason = "JAX is not installed"
+    if reason is not None:
+        _keep(GROUPED, reason)
+        return None
+    routed[GROUPED] += 1
+    result: Tensor = _kernel(GROUPED)(rows, matrices, ends)
+    return result
+
+
+def _keep(operator: str, reason: str) -> None:
+    """Counts a call that no kernel computes, and logs the first one for each reason."""
+    if not not_routed[f"{operator}: {reason}"]:
+        logger.info("%s is computed without a kernel: %s", operator, reason)
+    not_routed[f"{operator}: {reason}"] += 1
+
+
+def _kernel(operator: str) -> Any:
+    if operator not in _kernels:
         from torchtpu.pallas import custom_jax_kernel
 
-        _kernels[ATTENTION] = custom_jax_kernel(splash_attention, name="splash_attention", static_argnums=(3, 4))
-    return _kernels[ATTENTION]
+        _kernels[ATTENTION] = custom_jax_kernel(splash_attention, static_argnums=(3, 4))
+        _kernels[GROUPED] = custom_jax_kernel(grouped_product)
+    return _kernels[operator]

@@ -14,6 +14,7 @@ import dataclasses
 import torch
 from torch import Tensor
 
+from torchtpu.kernels import routing
 from torchtpu.operators.registry import register
 
 # Larger blocks use a matrix unit better, but leave more of a group's last block empty.
@@ -88,6 +89,10 @@ def _rows_with_matrices(x: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
     """[T, K] [G, K, N] -> [T, N]."""
     if x.shape[0] == 0:
         return x.new_zeros(0, matrices.shape[-1])
+    product = routing.grouped_rows(x, matrices, ends)
+    if product is not None:
+        rows = torch.arange(x.shape[0], device=x.device)
+        return torch.where((rows < ends[-1])[:, None], product, 0)
     blocks = _Blocks.of(ends, x.shape[0])
     return blocks.gather(blocks.lay_out(x) @ matrices[blocks.group], x.shape[0])
 
