@@ -153,10 +153,18 @@ def test_compile_step_is_one_program(device: torch.device) -> None:
 
 @pytest.mark.usefixtures("fresh_dynamo")
 def test_sizes_that_change(device: torch.device) -> None:
-    compiled = torch.compile(lambda x: scale(x, 2.0) + x.shape[0], dynamic=True, fullgraph=True)
+    doubled = pallas.custom_jax_kernel(lambda x: jnp.concatenate([x, x + 1])[::3], name="doubled")
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return scale(doubled(torch.cat([x, x])), 2.0) + x.shape[0]
+
+    torch._dynamo.utils.counters.clear()
+    compiled = torch.compile(function, dynamic=True, fullgraph=True)
     for count in (4, 6, 9):
         x = torch.randn(count, 3)
-        assert_same(compiled(x.to(device)), x * 2 + count)
+        y = torch.cat([x, x])
+        assert_same(compiled(x.to(device)), torch.cat([y, y + 1])[::3] * 2 + count)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
 
 
 def test_exported_programs_hold_kernels(device: torch.device) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,9 @@ import sympy
 import torch
 
 from torchtpu.kernels.calls import Call
+
+# In the sizes that JAX prints.
+FUNCTIONS = {"floordiv": operator.floordiv, "mod": operator.mod, "max": torch.sym_max, "min": torch.sym_min}
 
 Shapes = list[tuple[torch.dtype, list[Any]]]
 
@@ -44,7 +48,8 @@ def result_shapes(call: Call, tensors: Sequence[torch.Tensor]) -> Shapes | None:
     remember_structure(call, results.structure)
 
     def size_of(dim: Any) -> Any:
-        return dim if isinstance(dim, int) else dim._evaluate(sizes)
+        # JAX's own evaluation asks for ints. What it prints are sums of products, and calls of FUNCTIONS.
+        return dim if isinstance(dim, int) else eval(str(dim).replace("^", "**"), {**FUNCTIONS, **sizes})
 
     return [(to_torch(each.dtype), [size_of(dim) for dim in each.shape]) for each in shapes]
 
@@ -54,6 +59,10 @@ def _text(size: Any, symbols: dict[Any, str], sizes: dict[str, Any]) -> str:
     if not isinstance(size, torch.SymInt):
         return str(size)
     expression = sympy.expand(size.node.expr)
+    if not expression.is_polynomial():  # such as a rounded quotient: a symbol of its own
+        symbols.setdefault(expression, f"n{len(symbols)}")
+        sizes[symbols[expression]] = size
+        return symbols[expression]
     for symbol in expression.free_symbols:
         if symbol not in symbols:
             symbols[symbol] = f"n{len(symbols)}"
