@@ -1,4 +1,4 @@
-// Collectives as jobs of the core: work of the host on the memory of the device's tensors, beside the device's programs.
+// Collectives as jobs of the core: the host works on the memory of the device's tensors, in parallel with programs.
 #include "collectives.h"
 
 namespace torchtpu {
@@ -35,7 +35,7 @@ void release_job(void* context) {
   delete static_cast<Job*>(context);
 }
 
-// A posted job. `wait` puts what follows behind it and returns at once, but for jobs whose end the host asks for.
+// A posted job. `wait` orders later work after the job and returns at once, except for jobs that the host waits for.
 class TpuWork final : public c10d::Work {
  public:
   TpuWork(int rank, OpType type, uint64_t ticket, uint64_t sequence, Tensors results, bool host_waits,
@@ -82,7 +82,7 @@ class TpuWork final : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-// As bytes, so that data of any dtype can be moved.
+// The shape as bytes, so that data of any dtype can be moved.
 Shape as_bytes(const at::Tensor& tensor) {
   return {{bytes_of(tensor)}, at::kByte};
 }
@@ -112,7 +112,7 @@ Pointer post_job(Call call, const std::string& name, int rank, uint64_t sequence
   const auto read = describe_all(call.inputs, job->inputs), written = describe_all(call.outputs, job->outputs);
   call.initial.resize(written.size(), -1);
   const uint64_t lane = call.lane->id;
-  // The lane stays open as long as a job may be in it.
+  // The job keeps its lane open.
   job->body = [lane = std::move(call.lane), body = std::move(call.body)](Tensors& in, Tensors& out) { body(in, out); };
   TtJob posted{name.c_str(), lane,    read.data(),   read.size(), written.data(), call.initial.data(), written.size(),
                job.release(), run_job, release_job};
@@ -122,7 +122,7 @@ Pointer post_job(Call call, const std::string& name, int rank, uint64_t sequence
     if (tt_wants_line()) tt_note_line();
     check(tt_post_job(device < 0 ? current_device() : device, &posted, &ticket));
   }
-  // Autograd sees by the version that a tensor was written.
+  // The version tells autograd that a tensor was written.
   for (const at::Tensor& output : call.outputs) {
     if (!output.is_inference()) output.unsafeGetTensorImpl()->bump_version();
   }

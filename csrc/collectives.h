@@ -18,10 +18,10 @@ using Tensors = std::vector<at::Tensor>;
 using Pointer = c10::intrusive_ptr<c10d::Work>;
 using Clock = std::chrono::milliseconds;
 
-// What a job does, with its tensors as tensors of the CPU.
+// The work of a job. Its tensors are passed as CPU tensors.
 using Body = std::function<void(Tensors& inputs, Tensors& outputs)>;
 
-// A lane of the core, closed with its last user.
+// A lane of the core. It is closed when its last user is gone.
 struct Lane {
   uint64_t id = tt_open_lane();
   Lane() = default;
@@ -30,17 +30,17 @@ struct Lane {
   Lane& operator=(const Lane&) = delete;
 };
 
-// What a collective comes down to.
+// The form that all collectives are reduced to.
 struct Call {
   OpType type;
   Tensors inputs{}, outputs{};
   Body body;
-  std::string agreed{};            // what must be the same on all ranks, beside the type and the number
-  bool agrees = true;              // whether that is looked at before
-  std::vector<int32_t> initial{};  // for each output the input whose value it begins with, or -1
-  Tensors results{};               // what the caller is told of where there are no outputs
-  bool computes = false;           // with the elements; otherwise bytes are moved
-  std::shared_ptr<Lane> lane{};    // the group's own where none is named
+  std::string agreed{};            // must be the same on all ranks, in addition to the type and the number
+  bool agrees = true;              // whether the ranks compare all this before the call
+  std::vector<int32_t> initial{};  // for each output the input with its initial value, or -1
+  Tensors results{};               // the results that the caller sees if there are no outputs
+  bool computes = false;           // computes with the elements; otherwise it moves bytes
+  std::shared_ptr<Lane> lane{};    // the group's lane if null
   bool host_waits = false;
   std::shared_ptr<int> source{};  // of a message from any rank
 };
@@ -49,7 +49,7 @@ inline int64_t bytes_of(const at::Tensor& tensor) {
   return static_cast<int64_t>(tensor.numel() * tensor.itemsize());
 }
 
-// Posts a job. `name` is for errors; `sequence` is what the work says when it is asked for its number.
+// Posts a job. `name` is used in errors; `sequence` is the sequence number that the work returns.
 Pointer post_job(Call call, const std::string& name, int rank, uint64_t sequence);
 
 }  // namespace torchtpu

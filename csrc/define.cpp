@@ -259,7 +259,7 @@ Metas infer(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) 
   } catch (...) {
     if (means_no_metas()) return result;
     refuse_as_cpu(op, arguments, device);
-    if (selects_of_nothing()) return result;
+    if (is_select_of_empty()) return result;
     rethrow_for(device, "meta");
   }
 

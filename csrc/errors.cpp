@@ -88,7 +88,7 @@ bool means_no_metas() {
   }
 }
 
-bool selects_of_nothing() {
+bool is_select_of_empty() {
   try {
     throw;
   } catch (const c10::IndexError& error) {

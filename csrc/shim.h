@@ -1,4 +1,4 @@
-// What the files of the shim share. Each other file is one integration point with PyTorch.
+// Declarations that the files of the shim share. Each other file is one integration point with PyTorch.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -29,21 +29,21 @@ inline c10::Device device_at(int32_t index) {
 // Throws the calling thread's last error of the core as PyTorch's exception of that kind.
 [[noreturn]] void throw_last_error();
 std::string last_error_message();
-// Runs what the core has asked for. Returns 0, or -1 after what it threw was written as a message, cut to its room.
+// Runs work for the core. Returns 0, or -1 after an exception; `message` then has its text, cut to `capacity`.
 int32_t guarded(const std::function<void()>& work, char* message, size_t capacity);
 
 inline void check(TtStatus status) {
   if (status != TT_OK) [[unlikely]] throw_last_error();
 }
 
-// Whether the exception in flight says only that meta tensors cannot decide the result. Otherwise it is
-// the user's error; `rethrow_for` throws it on, worded for the device that the user named instead of the stand-in's.
+// Whether the current exception only says that meta tensors cannot decide the result. Otherwise it is the user's error.
 bool means_no_metas();
-// Whether it says that there is no first slice.
-bool selects_of_nothing();
-[[noreturn]] void rethrow_for(int32_t device, std::string_view standin);
+// Whether the current exception says that select was called on an empty dimension.
+bool is_select_of_empty();
+// Rethrows the current exception, with the name of the substitute device replaced by the device of the call.
+[[noreturn]] void rethrow_for(int32_t device, std::string_view substitute);
 
-// Releases the GIL if this thread holds it: what can wait for the device must not block Python.
+// Releases the GIL if this thread holds it, because a wait for the device must not block Python.
 class NoGil {
  public:
   NoGil();
@@ -67,7 +67,7 @@ c10::Allocator* allocator();
 c10::Allocator* pinned_allocator();
 bool is_pinned(const void* data);
 void resize_storage(const c10::Storage& storage, size_t nbytes);
-// Wraps a result of the core in a tensor, which owns it from here on.
+// Wraps a result of the core in a tensor, which takes ownership.
 at::Tensor adopt(const TtOut& out, int32_t device);
 
 // ---- randomness (generator.cpp) --------------------------------------------------------------
@@ -93,13 +93,13 @@ const at::Generator& default_generator(int32_t device);
 // ---- operators (operators.cpp, kernels.cpp, define.cpp, decompose.cpp) -------------------------
 
 enum class ArgKind : uint8_t {
-  kValue,      // what the IValue's own tag says
+  kValue,      // given by the IValue's tag
   kDtype,      // an int that is a ScalarType
   kIgnored,    // Device, Stream, pin_memory: never decides a program
   kIndexList,  // Tensor?[]: PyTorch lets indices live on the CPU
 };
 
-// What the hot path needs to know of an operator, read from its schema once.
+// What the hot path needs of an operator. It is read from the schema once.
 struct Operator {
   explicit Operator(const c10::OperatorHandle& handle);
 
@@ -112,7 +112,7 @@ struct Operator {
   // Whether the precision of float32 products may decide its program; known after its first definition.
   mutable std::atomic<bool> follows_precision{false};
   bool draws = false;      // may draw random numbers: its generator is locked during the call
-  bool has_out = false;    // an out= form, which may have to resize its out arguments
+  bool has_out = false;    // an out= form, which may resize its out arguments
   bool supported = true;   // returns only tensors
   bool fresh_list = false; // the fresh result is one Tensor[]
   uint32_t fresh = 0;      // count of the other fresh results
@@ -131,26 +131,26 @@ bool is_out(const c10::Argument& argument);
 
 // Runs an operator on the device: takes its arguments off the stack and pushes its results.
 void call_operator(const Operator& op, torch::jit::Stack* stack);
-// A tensor as an argument: one of this backend, or the number that a 0-d CPU tensor holds. False if it is neither.
+// Converts a tensor of this backend, or a 0-d CPU tensor as a number, to an argument. Returns false for other tensors.
 bool convert(TtArg& arg, const at::Tensor& tensor);
-// torch.set_float32_matmul_precision only changes PyTorch's context: it is looked at before each call.
+// Reads torch.set_float32_matmul_precision. It only changes PyTorch's context, so it is read before each call.
 void follow_matmul_precision();
-// Tells the core in which scope of joined calls the thread is.
+// Tells the core the thread's current scope.
 void note_scope();
-// A tensor of this device as the core sees it; its storage is null when the memory is not the core's.
+// Describes a tensor of this device for the core. Its storage is null if the core does not own the memory.
 TtTensor describe(const c10::TensorImpl& tensor);
 // The device of a call: that of its first tensor, else of its Device argument, else the current one.
 int32_t device_of(at::ArrayRef<c10::IValue> arguments);
 
-// The results of an operator as its meta kernel sees them; the tensors keep what `metas` points to.
+// The results of an operator's meta kernel. The tensors own the memory that `metas` points to.
 struct Metas {
   std::vector<at::Tensor> tensors;
   std::vector<TtMeta> metas;
   bool known = false;
 };
-// Runs the operator on meta tensors, so that an invalid call raises what PyTorch raises.
+// Runs the operator on meta tensors, so that an invalid call raises PyTorch's error.
 Metas infer(const Operator& op, at::ArrayRef<c10::IValue> arguments, int32_t device);
-// Throws what PyTorch's CPU kernel says against a call that is to be refused.
+// Throws the error of PyTorch's CPU kernel for a call that the core refused.
 void refuse_as_cpu(const Operator& op, at::ArrayRef<c10::IValue> arguments, int32_t device);
 
 // The Python functions that `trace` and `call_sparse` call.

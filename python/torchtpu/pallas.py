@@ -44,19 +44,20 @@ def custom_jax_kernel(
     reference: Callable[..., Any] | None = None,
     version: str | None = None,
 ) -> Any:
-    """Makes a function for JAX's arrays one for tensors of the device; also as a decorator, with or without arguments.
+    """Wraps a function on JAX arrays so that it takes and returns tensors of the device. Also a decorator, with or
+    without arguments.
 
-    The function needs no annotations. Its arguments are tensors, None, lists and tuples of tensors, and fixed values
-    where `static_argnums` or `static_argnames` say so. It returns tensors as the function nests its arrays.
+    The function needs no annotations. Its arguments are tensors, None, and lists and tuples of tensors; arguments in
+    `static_argnums` or `static_argnames` are fixed values. The results have the function's nesting.
 
     name                  for errors and counters; the function's if None
     donate_argnums        arguments whose memory the kernel may use
-    input_output_aliases  from such an argument to the result that is then written into it
-    reference             a plain JAX function of the same arguments, which has the gradient if the kernel has none
-    version               stands for the function in keys, in place of a hash of its code
+    input_output_aliases  maps such an argument to the result that is written into its memory
+    reference             a plain JAX function of the same arguments; its gradient is used if the kernel has none
+    version               identifies the function in keys, instead of a hash of its code
 
-    Calling it raises TypeError for an argument that is neither a tensor nor fixed, ValueError for a tensor that is
-    fixed, what the function itself raises, and ImportError where JAX is needed and not installed.
+    A call raises TypeError for an argument that is neither a tensor nor static, ValueError for a tensor passed as a
+    static argument, any exception of the function, and ImportError if JAX is needed but not installed.
     """
     if jax_fn is None:
         return functools.partial(
@@ -82,8 +83,8 @@ def custom_jax_kernel(
 
 
 class _Called:
-    """What can be asked of a kernel without running it. Its arguments are those of a call; what has a dtype and a
-    shape, such as a tensor on "meta", stands for a tensor."""
+    """Methods of a kernel that do not run it. They take the arguments of a call. Any object with a dtype and a shape,
+    such as a tensor on "meta", may replace a tensor."""
 
     def _taken(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Call, list[torch.Tensor]]:
         raise NotImplementedError
@@ -95,10 +96,10 @@ class _Called:
     def check(
         self, chip: str, *args: Any, gradient: bool = False, seconds: float = SECONDS, **kwargs: Any
     ) -> list[Report]:
-        """Compiles the kernel for a chip ("v5e", "v6e", "tpu7x", ...) by libtpu, which needs no TPU.
+        """Compiles the kernel for a chip ("v5e", "v6e", "tpu7x", ...) with libtpu, which needs no TPU.
 
-        Returns a report for each program: the kernel's, and with `gradient` those of its gradient. Raises KernelError
-        that names the kernel, its blocks and the cause where the compiler refuses it or takes longer than `seconds`.
+        Returns a report for each program: the kernel's, and with `gradient` those of its gradient. Raises KernelError,
+        with the kernel, its blocks and the cause, if the compiler refuses it or takes longer than `seconds`.
         """
         with Compiler() as compiler:
             return self._checked(compiler, chip, args, kwargs, gradient, seconds)
@@ -123,28 +124,28 @@ class _Called:
         gradient: bool = False,
         **kwargs: Any,
     ) -> int:
-        """Writes the kernel's programs for such arguments into a file for [`load`]; returns how many there are.
+        """Writes the kernel's programs for such arguments into a file for [`load`]; returns their number.
 
-        Raises ValueError for a function that another process cannot know again: give it a `version`.
+        Raises ValueError for a function that another process cannot identify: give it a `version`.
         """
         from torchtpu.kernels import saved
 
         return saved.save(path, [self._described(args, kwargs)], platforms, gradient)
 
     def example(self, *args: Any, **kwargs: Any) -> None:
-        """Names arguments with which `python -m torchtpu kernels check` and `cache build --kernels` call the kernel."""
+        """Registers arguments for `python -m torchtpu kernels check` and `cache build --kernels`."""
         examples.append((self, args, kwargs))
 
 
-# Kernels with arguments that `example` was given.
+# The kernels and arguments that `example` registered.
 examples: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
 
 
 def load(path: str | os.PathLike[str]) -> int:
-    """Reads kernels that `save` wrote, so that their calls need no JAX; returns how many programs there are.
+    """Reads kernels that `save` wrote, so that their calls need no JAX; returns the number of programs.
 
-    The functions must be the same as where they were saved, or have the same `version`. Raises ValueError for another
-    file.
+    The functions must have the same code as when they were saved, or the same `version`. Raises ValueError if the file
+    was not written by `save`.
     """
     from torchtpu.kernels import saved
 
@@ -161,7 +162,7 @@ def _as_tensor(value: Any) -> Any:
 
 
 class JaxCallable(_Called):
-    """A function for JAX's arrays that is called with tensors; see [`custom_jax_kernel`]."""
+    """A function on JAX arrays that is called with tensors; see [`custom_jax_kernel`]."""
 
     def __init__(
         self,
@@ -188,7 +189,7 @@ class JaxCallable(_Called):
                 f"donate_argnums {sorted(self.donate_argnums)}: they must be the same"
             )
         self._kernel = Kernel(name, jax_fn, reference, version)
-        # The calls whose arguments all are tensors, by their number.
+        # The calls whose arguments are all tensors, by the number of arguments.
         self._of_tensors: dict[int, str] = {}
         functools.update_wrapper(self, jax_fn, updated=())
 
@@ -266,7 +267,7 @@ def _structure_of(call: str) -> Any:
 
 
 def _nested(structure: Any, results: Sequence[Any], place: list[int]) -> Any:
-    """Results as the function nested them."""
+    """The results in the nesting of the function's results."""
     if structure == "t":
         place[0] += 1
         return results[place[0] - 1]
@@ -294,13 +295,13 @@ def jax_op(
     reference: Callable[..., Any] | None = None,
     version: str | None = None,
 ) -> Any:
-    """Makes a function for JAX's arrays an operator `torch.ops.<namespace>.<name>`; also as a decorator.
+    """Defines the operator `torch.ops.<namespace>.<name>` by a function on JAX arrays. Also a decorator.
 
-    `name` is "namespace::name". Each parameter has an annotation: `jax.Array` or `torch.Tensor`, an optional one, or a
-    list or tuple of them, is a tensor; all else is a fixed value. Returns a [`JaxOp`].
+    `name` is "namespace::name". Each parameter needs an annotation. `jax.Array`, `torch.Tensor`, optional ones, and
+    lists and tuples of them are tensors; all other parameters are fixed values. Returns a [`JaxOp`].
 
-    Raises ValueError for a name of another form and for annotations that are missing or of no known kind, and
-    RuntimeError where another function has the name.
+    Raises ValueError for a name of another form and for annotations that are missing or unknown, and RuntimeError if
+    another function has the name.
     """
     if fn is None:
         return functools.partial(jax_op, name, donate_argnums=donate_argnums, reference=reference, version=version)
@@ -311,7 +312,7 @@ _operators: dict[str, JaxOp] = {}
 
 
 class JaxOp(_Called):
-    """An operator made of a function for JAX's arrays; see [`jax_op`]."""
+    """An operator that a function on JAX arrays defines; see [`jax_op`]."""
 
     def __init__(
         self,
@@ -335,7 +336,7 @@ class JaxOp(_Called):
         self._lib = torch.library.Library(self._namespace, "FRAGMENT")
         self._gradients = operators.define(self._lib, self._name, self._signature.schema(), self._parse)
         self._opoverload = getattr(getattr(torch.ops, self._namespace), self._name).default
-        # Whether the operator returns what the function does, or the flat list of its tensors.
+        # Whether the operator returns the flat list of the function's results.
         self._is_nested = self._signature.returns == "Tensor[]"
         _operators[name] = self
         functools.update_wrapper(self, inspect.unwrap(fn), updated=())

@@ -1,1 +1,1 @@
-"""Kernels: functions for JAX's arrays and Pallas kernels as operators. These tests need JAX."""
+"""Kernels: functions on JAX arrays and Pallas kernels as operators. These tests need JAX."""

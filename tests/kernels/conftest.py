@@ -1,4 +1,4 @@
-"""JAX, where it is installed, is kept from looking for a TPU."""
+"""Prevents JAX from looking for a TPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels for `python -m torchtpu kernels check`: two that a TPU's compiler takes, and three that it does not."""
+"""Kernels for `python -m torchtpu kernels check`: a TPU's compiler accepts two of them and refuses three."""
 
 from __future__ import annotations
 

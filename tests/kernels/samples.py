@@ -1,4 +1,4 @@
-"""Functions for JAX's arrays, and kernels in Pallas, that the tests call."""
+"""Functions on JAX arrays, and Pallas kernels, that the tests call."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 
 def matmul(block: int) -> Callable[..., Any]:
-    """A product of matrices whose sizes are multiples of the block."""
+    """A matrix product. All sizes are multiples of the block's."""
 
     def kernel(x: Any, y: Any, result: Any, sums: Any) -> None:
         @pl.when(pl.program_id(2) == 0)
@@ -74,7 +74,7 @@ def softmax_kernel(x: Any, result: Any) -> None:
 
 
 def softmax(x: jax.Array) -> jax.Array:
-    """The softmax of each row, some rows at a time; the last block reaches beyond the array."""
+    """The softmax of each row, computed by blocks of rows. The last block extends beyond the array."""
     rows = pl.BlockSpec((8, x.shape[1]), lambda i: (i, 0))
     return pl.pallas_call(softmax_kernel, out_shape=x, grid=(pl.cdiv(x.shape[0], 8),), in_specs=[rows], out_specs=rows)(
         x
@@ -88,7 +88,7 @@ def softmax_with_gradient(x: jax.Array) -> jax.Array:
 
 def _forward(x: jax.Array) -> Any:
     y = softmax(x)
-    return y, (y, jnp.exp(y))  # the second shows what is saved beside results
+    return y, (y, jnp.exp(y))  # exp(y) is saved in addition to the result
 
 
 def _backward(saved: Any, gradient: jax.Array) -> tuple[jax.Array]:
@@ -101,7 +101,7 @@ softmax_with_gradient.defvjp(_forward, _backward)
 
 
 def call_of(kernel: Any, tensors: int) -> Any:
-    """The call of a kernel with so many tensors."""
+    """A call of the kernel with this number of tensors."""
     from torchtpu.kernels.calls import Layout
 
     return kernel._kernel.call(Layout(tuple(("t", i) for i in range(tensors))))

@@ -1,4 +1,4 @@
-"""Functions for JAX's arrays, called with tensors: in each mode, compiled, and what is refused."""
+"""Functions on JAX arrays, called with tensors: in each mode, compiled, and with invalid arguments."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_errors_are_raised_at_the_call(device: torch.device, mode: str) -> None:
     words = pallas.custom_jax_kernel(lambda x: "a word", name="words")
     with pytest.raises(TypeError, match="a kernel returns arrays"):
         words(x)
-    assert torch.isfinite(x).all()  # others stay usable
+    assert torch.isfinite(x).all()  # tensors that were not donated stay usable
 
 
 def test_wrong_operators() -> None:
@@ -275,7 +275,7 @@ def test_opcheck(device: torch.device) -> None:
     x = torch.randn(4, 3, device=device)
     torch.library.opcheck(scale._opoverload, (x, 2.0))
     torch.library.opcheck(scale._opoverload, (x, 2.0, x))
-    # PyTorch has the check of autograd's registration for some devices alone.
+    # PyTorch checks the registration for autograd on some devices only.
     checks = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
     torch.library.opcheck(scale._opoverload, (x.clone().requires_grad_(), 2.0), test_utils=checks)
 

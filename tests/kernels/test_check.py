@@ -1,4 +1,4 @@
-"""What a TPU's compiler says of kernels, and kernels in files."""
+"""A TPU's compiler checks kernels, and kernels are saved to files."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_saved_kernels_need_no_jax(tmp_path: Path, device: torch.device) -> None
     cube = pallas.custom_jax_kernel(kernel_module.cube)
     assert (
         cube.save(tmp_path / "kernels.json", x, platforms=["cpu"], gradient=True) == 3
-    )  # with what the gradient saves
+    )  # includes the values saved for the gradient
     printed = check_python(
         "import sys, torch\n"
         f"sys.path.insert(0, {str(tmp_path)!r})\n"

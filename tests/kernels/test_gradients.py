@@ -1,4 +1,4 @@
-"""Gradients of kernels: by JAX, by rules of the function's own, by a reference, by the user, or refused by name."""
+"""Gradients of kernels: by JAX, by a custom_vjp rule, by a reference, by the user, or refused by name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_rules_of_custom_vjp_save_what_they_say(device: torch.device, mode: str)
     change = ("saving", (Spec(torch.float32, (13, 16)),))
     saving = [call for call in call_of(softmax, 1)._derived.values() if call.change == change]
     assert len(saving) == 1
-    # The result is saved as it is; what the rule computes for the gradient alone is one more result.
+    # The result itself is saved. The value that the rule computes only for the gradient is an additional result.
     assert saving[0].structure == ["tuple", "t", ["list", "t"]]
 
 

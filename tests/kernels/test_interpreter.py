@@ -1,4 +1,4 @@
-"""Pallas kernels on a device that Pallas has no compiler for."""
+"""Pallas kernels on a device without a Pallas compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts of kernels that are kept: a warm process needs no JAX, and only what a kernel computes decides its key."""
+"""The store of kernels' texts: a warm process needs no JAX, and a key depends only on what the kernel computes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_warm_process_needs_no_jax(tmp_path: Path) -> None:
     values, has_jax, compiles, counts = run(tmp_path / "a", tmp_path / "cache")
     assert has_jax
     assert counts["traced"] == 3
-    # In another folder, and further down the file.
+    # The kernel moves to another folder, and to a later line of its file.
     moved = MODULE.replace("def kernel", "\n\n\n# a comment\n\ndef kernel")
     again, has_jax, compiles, counts = run(tmp_path / "b", tmp_path / "cache", moved)
     assert (has_jax, compiles, counts["traced"], counts["read"]) == (False, 0, 0, 3)
@@ -81,7 +81,7 @@ def test_damaged_files_are_removed(tmp_path: Path) -> None:
     store._write(file, "words")
     assert store._read(file) == "words"
     file.chmod(0o622)
-    assert store._read(file) is None  # others may write to it
+    assert store._read(file) is None  # other users may write to it
     file.chmod(0o600)
     file.write_bytes(file.read_bytes()[:-1])
     assert store._read(file) is None

@@ -1,4 +1,4 @@
-"""The code of docs/tutorials/kernels.md, from top to bottom."""
+"""Runs the code of docs/tutorials/kernels.md from top to bottom."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "tutorials" / "kernels.md"
 
 def test_the_tutorial_runs() -> None:
     text = PAGE.read_text()
-    # Each block at the lines where it stands, so that errors name them.
+    # Each block keeps its line numbers, so that errors show them.
     parts = re.split(r"^```(?:python)?$", text, flags=re.MULTILINE)
     code = "".join("\n" * part.count("\n") if i % 2 == 0 else part for i, part in enumerate(parts))
     assert len(parts) > 10

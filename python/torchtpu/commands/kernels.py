@@ -1,4 +1,4 @@
-"""`python -m torchtpu kernels`: asks a TPU's compiler about the kernels of a file, without a TPU."""
+"""`python -m torchtpu kernels`: checks the kernels of a file with a TPU's compiler, without a TPU."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def add_to(commands: Any) -> None:
 
 
 def examples_of(file: Path) -> list[Any]:
-    """Runs a file, and returns the examples that it names: kernels with arguments."""
+    """Runs a file, and returns the examples that it registers: kernels with arguments."""
     import torchtpu.pallas as pallas
 
     pallas.examples.clear()
@@ -38,7 +38,7 @@ def examples_of(file: Path) -> list[Any]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Does what the command line says; returns the exit status."""
+    """Runs the command; returns the exit status."""
     from torchtpu.kernels.check import Compiler, KernelError
 
     found = examples_of(options.file)
@@ -61,9 +61,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def write_programs(file: Path, folder: Path) -> None:
-    """Writes the programs that a TPU would be given for a file's examples, each call a program of its own.
+    """Writes the programs for a TPU of a file's examples, one program for each call.
 
-    For a process of its own, with TORCHTPU_TARGET=tpu: what is open here is not a TPU, so the programs do not run.
+    Runs in a separate process with TORCHTPU_TARGET=tpu. The open plugin is not a TPU's, so the programs do not run.
     """
     from torchtpu import _C
     from torchtpu.tpu import set_eager_mode

@@ -1,1 +1,1 @@
-"""What other libraries need to use the device, one module for each. None is imported by itself."""
+"""Support for other libraries, one module for each. The user imports the module; torchtpu does not."""

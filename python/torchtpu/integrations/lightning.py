@@ -1,11 +1,11 @@
-"""Lightning on the device: an accelerator and strategies, registered under names of their own.
+"""Lightning on the device: an accelerator and strategies, registered under new names.
 
     import torchtpu.integrations.lightning
     trainer = lightning.pytorch.Trainer(accelerator="torchtpu", strategy="torchtpu", precision="bf16-mixed")
 
-Lightning's own accelerator "tpu" is torch_xla's, and its connector chooses torch_xla's strategy for that name. Of an
-accelerator that it does not know it takes the CPU for the strategy "auto", and autocasts for CUDA. So both are given:
-the accelerator knows the devices, the strategy puts the model on one and autocasts there.
+Lightning's accelerator "tpu" belongs to torch_xla, and its connector chooses torch_xla's strategy for that name. With
+an unknown accelerator, the strategy "auto" trains on the CPU, and mixed precision autocasts for CUDA. Therefore the
+user gives both: the accelerator lists the devices, the strategy moves the model to one and autocasts there.
 
 | strategy | what it does |
 |---|---|
@@ -43,7 +43,7 @@ class TpuAccelerator(Accelerator):
     """The devices of torchtpu."""
 
     def setup_device(self, device: torch.device) -> None:
-        """Makes a device the current one. MisconfigurationException if it is of another type."""
+        """Makes `device` the current device. Raises MisconfigurationException for a device of another type."""
         if device.type != "tpu":
             raise MisconfigurationException(
                 f"the strategy has the device {device}: give strategy={STRATEGY!r} beside accelerator={ACCELERATOR!r}"
@@ -59,8 +59,8 @@ class TpuAccelerator(Accelerator):
 
     @staticmethod
     def parse_devices(devices: int | str | list[int]) -> list[int]:
-        """The indices of the devices that `Trainer(devices=...)` means: a count, -1 for all, or a list of indices; also
-        as text. MisconfigurationException if there are no such devices."""
+        """The indices of the devices in `Trainer(devices=...)`: a count, -1 for all, or a list of indices, also as
+        text. Raises MisconfigurationException if there are no such devices."""
         count = TpuAccelerator.auto_device_count()
         if isinstance(devices, str):
             parts = [int(part) for part in devices.split(",") if part.strip()]
@@ -94,7 +94,7 @@ class TpuAccelerator(Accelerator):
 
 
 class _OnTpu:
-    """What both strategies change: their accelerator, and the device of autocast."""
+    """What both strategies override: the accelerator, and the device of autocast."""
 
     _accelerator: Any
     _precision_plugin: Any
@@ -117,7 +117,7 @@ class _OnTpu:
 
     @precision_plugin.setter
     def precision_plugin(self, plugin: Any) -> None:
-        # Lightning's plugin autocasts for CUDA unless the accelerator is one that it knows.
+        # Lightning's plugin autocasts for CUDA if it does not know the accelerator.
         if isinstance(plugin, MixedPrecision) and plugin.device != "tpu":
             scaler = torch.amp.GradScaler("tpu") if plugin.precision == "16-mixed" else None
             plugin = MixedPrecision(plugin.precision, "tpu", scaler)
@@ -125,7 +125,7 @@ class _OnTpu:
 
 
 class TpuStrategy(_OnTpu, SingleDeviceStrategy):
-    """Trains on one device: the one that is given, else the one that `Trainer(devices=...)` means."""
+    """Trains on one device: the given one, else the one in `Trainer(devices=...)`."""
 
     strategy_name = STRATEGY
 
@@ -141,7 +141,7 @@ class TpuStrategy(_OnTpu, SingleDeviceStrategy):
             self.precision_plugin = precision_plugin
         self._given = [self._root_device] if device is not None else []
 
-    # The connector gives what `Trainer(devices=...)` means to a strategy that has this attribute and no devices in it.
+    # The connector sets this attribute to the devices of `Trainer(devices=...)` if the strategy has it and it is empty.
     @property
     def parallel_devices(self) -> list[torch.device]:
         return self._given
@@ -168,7 +168,7 @@ class TpuDDPStrategy(_OnTpu, DDPStrategy):
             self.precision_plugin = precision_plugin
 
     def determine_ddp_device_ids(self) -> None:
-        """None: device_ids are CUDA's, and come with a stream of CUDA's."""
+        """None, because device_ids need CUDA and a CUDA stream."""
         return None
 
     def _get_process_group_backend(self) -> str:
@@ -176,7 +176,7 @@ class TpuDDPStrategy(_OnTpu, DDPStrategy):
 
 
 def register() -> None:
-    """Gives Lightning the accelerator and the strategies by their names; again without effect."""
+    """Registers the accelerator and the strategies by name. A second call has no effect."""
     if ACCELERATOR not in AcceleratorRegistry:
         AcceleratorRegistry.register(ACCELERATOR, TpuAccelerator, description="torchtpu's devices")
     for strategy in (TpuStrategy, TpuDDPStrategy):

@@ -1,9 +1,9 @@
-"""Whether a TPU's compiler takes a kernel, asked of libtpu, which needs no TPU.
+"""Checks whether a TPU's compiler accepts a kernel. libtpu compiles without a TPU.
 
     trace for a TPU ─ Pallas and Mosaic refuse blocks and primitives here
-    compile in a process of its own ─ libtpu refuses what needs too much memory, and may take minutes to say so
+    compile in a separate process ─ libtpu refuses kernels that need too much memory, which may take minutes
 
-A refusal becomes a sentence that names the kernel, its blocks and the cause.
+A refusal becomes an error with the kernel, its blocks and the cause.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 from torchtpu.kernels.calls import Call, Spec
 
-# A topology of one chip for each name.
+# The topology of one chip, by the chip's name.
 CHIPS = {"v4": "v4:1x1x1", "v5e": "v5e:1x1", "v5p": "v5p:1x1x1", "v6e": "v6e:1x1", "tpu7x": "tpu7x:1x1x1"}
-# JAX's names of them.
+# JAX's name of each chip.
 VERSIONS = {"v4": "v4", "v5e": "v5e", "v5p": "v5p", "v6e": "v6e", "tpu7x": "7x"}
 SECONDS = 120.0
 
@@ -33,17 +33,17 @@ _PRIMITIVE = re.compile(r"Unimplemented primitive in Pallas TPU lowering[^:]*: (
 
 
 class KernelError(RuntimeError):
-    """A kernel that a TPU's compiler does not take."""
+    """A TPU's compiler does not accept a kernel."""
 
 
 class Report(NamedTuple):
-    """What libtpu says of a kernel that it takes."""
+    """What libtpu reports of a kernel that it accepts."""
 
     kernel: str
     chip: str
-    # Of compiling.
+    # How long compiling took.
     seconds: float
-    # Bytes of the chip's memory that a run needs, arguments and results included.
+    # The bytes of the chip's memory that a run needs, including arguments and results.
     peak_bytes: int
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class Report(NamedTuple):
 
 
 class Compiler:
-    """libtpu's compiler in a process of its own, which a program that is too much for it takes down."""
+    """libtpu's compiler in a separate process, because a program that is too large ends the process."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
@@ -63,7 +63,7 @@ class Compiler:
         self._end()
 
     def start(self) -> None:
-        """Starts the process if there is none, and waits until it has imported what it needs."""
+        """Starts the process if there is none, and waits until its imports are done."""
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", "from torchtpu.kernels.check import serve; serve()"],
@@ -71,7 +71,7 @@ class Compiler:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
-                # libtpu ends a process whose flags it does not know, such as those for the CPU.
+                # libtpu ends a process with flags that it does not know, such as the CPU's.
                 env={name: value for name, value in os.environ.items() if name != "XLA_FLAGS"},
             )
             self._answer(None)
@@ -79,7 +79,7 @@ class Compiler:
     def compile(self, text: str, chip: str, seconds: float) -> dict[str, Any]:
         """What `_C.compile_ahead` returns.
 
-        Raises RuntimeError with what the compiler says, and TimeoutError after so many seconds.
+        Raises RuntimeError with the compiler's message, and TimeoutError after `seconds`.
         """
         self.start()
         assert self._process is not None
@@ -113,12 +113,12 @@ class Compiler:
 
 
 def serve() -> None:
-    """The process of a [`Compiler`]: answers each line, a text and a topology, with a line."""
+    """The process of a [`Compiler`]. Each line of input is a text and a topology; each line of output an answer."""
     os.environ.setdefault("TPU_LOG_DIR", "disabled")
     from torchtpu import _C
 
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # libtpu prints
+    os.dup2(2, 1)  # libtpu prints to stdout
     print("{}", file=answers, flush=True)
     for line in sys.stdin:
         text, topology = json.loads(line)
@@ -130,9 +130,10 @@ def serve() -> None:
 
 
 def check(call: Call, specs: Sequence[Spec], chip: str, seconds: float, compiler: Compiler) -> Report:
-    """Compiles a call for a chip: see `CHIPS`.
+    """Compiles a call for a chip of `CHIPS`.
 
-    Raises KernelError that says why not, or that it took longer than so many seconds, and ValueError for another chip.
+    Raises KernelError with the cause if the compiler refuses it or takes longer than `seconds`, and ValueError for a
+    chip that is not in `CHIPS`.
     """
     if chip not in CHIPS:
         raise ValueError(f"a chip is one of {', '.join(CHIPS)}, not {chip!r}")
@@ -193,7 +194,7 @@ def _cause_of_compiler(call: Call, specs: Sequence[Spec], message: str) -> str:
 
 
 def _kernels(call: Call, specs: Sequence[Spec]) -> str:
-    """The Pallas kernels of a call, each with its blocks, in words."""
+    """Text that lists the Pallas kernels of a call, each with its blocks."""
     from torchtpu.kernels.tracing import kernels_in
 
     told = [f"the kernel {name} (blocks {', '.join(blocks)})" for name, blocks in kernels_in(call, specs)]

@@ -1,4 +1,4 @@
-"""Which TPU Pallas is told of while a kernel is traced: JAX itself sees none, for the devices are torch's."""
+"""Tells Pallas the TPU's version while a kernel is traced. JAX itself sees no TPU: the devices belong to torch."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 from jax._src.pallas.mosaic import tpu_info
 
-# What is not known is taken for this one.
+# The version for an unknown chip.
 USUAL = tpu_info.ChipVersion("v5e")
 _current: contextvars.ContextVar[Any] = contextvars.ContextVar("chip", default=USUAL)
 
 
 @contextlib.contextmanager
 def tracing_for(chip: str) -> Iterator[None]:
-    """Within it kernels that ask are told of a chip: JAX's name of one, such as "v6e", or a device's kind."""
+    """A context in which Pallas sees `chip`: JAX's name of a version, such as "v6e", or a device's kind."""
     found = next((each for each in tpu_info.ChipVersion if each.value == chip), None)
     version = found or tpu_info.chip_version_from_device_kind(chip) or USUAL
     tpu_info.registry.setdefault("cpu", _info)

@@ -1,11 +1,12 @@
-"""What follows from a kernel's function by JAX: gradients, and calls for a batch.
+"""Functions that JAX derives from a kernel's function: gradients and batched calls.
 
     ("batched", dims)                          jax.vmap; `dims` has a dimension, or None, for each tensor
     ("saving", specs)                          a pair: the results, and what the gradient needs of the forward pass
-    ("gradient", needs, given)                 from the tensors and the gradients of results, by computing them again
-    ("gradient saved", needs, given, specs)    from what "saving" saved, and the gradients of results
+    ("gradient", needs, given)                 from the tensors and the gradients of results; recomputes the results
+    ("gradient saved", needs, given, specs)    from the values that "saving" saved, and the gradients of results
 
-`needs` says for each tensor whether its gradient is wanted; `given`, for each result, whether its gradient is an input.
+`needs` says for each tensor whether its gradient is required; `given`, for each result, whether its gradient is an
+input.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ def derived(call: Call, change: tuple[Any, ...]) -> Callable[..., Any]:
 
 
 def plan(call: Call, specs: Sequence[Spec]) -> Any:
-    """What the gradient needs of the forward pass: None for the tensors alone, else for each value that is needed
-    ["input", i], ["result", i] or ["more", i], and how many more results there are.
+    """What the gradient needs of the forward pass. None if it needs the tensors only. Else ["input", i], ["result", i]
+    or ["more", i] for each value that it needs, and the number of additional results.
 
-    Functions with rules of their own (jax.custom_vjp) save what the rules say. Of others the backward pass computes
-    what it needs again.
+    Functions with a rule (jax.custom_vjp) save what the rule saves. For other functions the backward pass recomputes
+    the values that it needs.
     """
     if call.kernel.reference is not None:
         return None
@@ -58,7 +59,7 @@ def plan(call: Call, specs: Sequence[Spec]) -> Any:
         count = len(closed.out_avals)
         saving = jax.make_jaxpr(lambda *given: _save(call, given, whole=True)[:2])(*arrays)
     except Exception:
-        return None  # `backward()` says why, if it is called
+        return None  # `backward()` raises the reason
     results, saved = saving.jaxpr.outvars[:count], saving.jaxpr.outvars[count:]
     sources: list[list[Any]] = []
     more = 0
@@ -74,7 +75,7 @@ def plan(call: Call, specs: Sequence[Spec]) -> Any:
 
 
 def _differentiable(call: Call) -> Callable[..., Any]:
-    """The function whose gradient is taken."""
+    """The function that is differentiated."""
     if call.kernel.reference is not None and call.of is None:
         return call.bound(call.kernel.reference)
     if call.kernel.reference is not None and call.change[0] == "batched":
@@ -87,7 +88,7 @@ def _is_inexact(array: Any) -> bool:
 
 
 def _vjp(call: Call, arrays: Sequence[Any]) -> tuple[Any, Any]:
-    """The results as the function nests them, and the function from the gradients of inexact results to those of
+    """The results in the function's nesting, and the function from the gradients of inexact results to the gradients of
     inexact tensors."""
     function = _differentiable(call)
     places = [i for i, array in enumerate(arrays) if _is_inexact(array)]
@@ -119,7 +120,7 @@ def _leaves(nested: Any) -> list[Any]:
 def _backward(
     backward: Any, results: Sequence[Any], inputs: Sequence[Any], needs: Any, given: Any, gradients: Any
 ) -> list[Any]:
-    """The gradients that are wanted of tensors like `inputs`."""
+    """The required gradients, of tensors like `inputs`."""
     remaining = iter(gradients)
     cotangents = []
     for result, is_given in zip(results, given, strict=True):
@@ -139,8 +140,8 @@ def _gradient(call: Call, needs: Any, given: Any, arrays: Sequence[Any]) -> list
 
 
 def _save(call: Call, arrays: Sequence[Any], whole: bool = False) -> tuple[Any, list[Any], Any]:
-    """The results, what was saved of the forward pass, and how the rule has it; of what was saved, only what is neither
-    a tensor nor a result, unless `whole`."""
+    """The results, the values that the forward pass saved, and their structure in the rule. Without `whole`, saved
+    values that are tensors or results are left out."""
     results, backward = _vjp(call, arrays)
     leaves, tree = jax.tree.flatten(backward)
     if not whole:

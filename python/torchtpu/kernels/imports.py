@@ -1,4 +1,4 @@
-"""How JAX is imported: when a kernel is traced for the first time, and for nothing but tracing."""
+"""Imports JAX when a kernel is traced for the first time. JAX is used for tracing only."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MISSING = (
 
 
 def import_jax(needs: str) -> Any:
-    """The module jax. Where nobody has imported it yet, it is kept from opening the devices: they are torch's.
+    """The module jax. If it was not imported before, it is set to the CPU, because the devices belong to torch.
 
-    Raises ImportError that names `needs`, where JAX is not installed.
+    Raises ImportError with `needs` if JAX is not installed.
     """
     if "jax" in sys.modules:
         return sys.modules["jax"]

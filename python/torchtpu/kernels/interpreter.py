@@ -1,7 +1,7 @@
-"""Pallas kernels as plain StableHLO, for devices that Pallas has no compiler for.
+"""Pallas kernels as plain StableHLO, for devices without a Pallas compiler.
 
-A kernel becomes a loop over its grid. A step takes the blocks out of their arrays, computes with them, and puts those
-blocks back that it wrote. Arrays that are only read are not part of the loop's state: XLA would copy them at each step.
+A kernel becomes a loop over its grid. A step slices the blocks from their arrays, computes, and writes the changed
+blocks back. Arrays that are only read are not part of the loop's state, because XLA would copy them at each step.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jax._src import core
 from jax._src.pallas import core as pallas_core
 from jax._src.pallas import hlo_interpreter, pallas_call, primitives
 
-# Primitives that only call a function: a kernel within one is taken out of it.
+# Primitives that only call a function. They are inlined if the function has a kernel.
 CALLS = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
@@ -30,12 +30,12 @@ CALLS = {
     "remat2": "jaxpr",
     "checkpoint": "jaxpr",
 }
-# Primitives that call functions as often as the data say: these parameters are their functions.
+# Control flow primitives, with the parameters that are their functions.
 LOOPS = {"scan": ("jaxpr",), "while": ("cond_jaxpr", "body_jaxpr"), "cond": ("branches",)}
 
 
 def interpreted(function: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """A function of arrays that computes what `function` does without calling a Pallas kernel."""
+    """A function that computes the same as `function`, with Pallas kernels interpreted."""
 
     def call(*arrays: Any) -> list[Any]:
         closed = jax.make_jaxpr(function)(*arrays)
@@ -81,7 +81,7 @@ def _call(function: Any, operands: list[Any]) -> list[Any]:
 
 
 def _replaced(closed: Any) -> Any:
-    """The same function without kernels."""
+    """The function with its kernels interpreted."""
     avals = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in closed.in_avals]
     return jax.make_jaxpr(lambda *arrays: _evaluate(closed.jaxpr, closed.consts, arrays))(*avals)
 
@@ -96,7 +96,7 @@ def _has_kernel(jaxpr: Any) -> bool:
 
 
 def kernels_of(jaxpr: Any) -> list[tuple[str, list[str]]]:
-    """The name of each kernel in a function, with its blocks as dtype and shape."""
+    """The name of each kernel in a function, with the dtype and shape of each block."""
     found = []
     for equation in jaxpr.eqns:
         if equation.primitive is pallas_call.pallas_call_p:
@@ -159,7 +159,7 @@ def run_kernel(
 
 
 class _Blocks:
-    """An array as its blocks: padded so that each is whole."""
+    """An array that is read and written by blocks. It is padded to a whole number of blocks."""
 
     def __init__(self, mapping: Any, array: Any) -> None:
         self.mapping = mapping
@@ -172,7 +172,7 @@ class _Blocks:
         sizes = [low + size + high for low, size, high in zip(self._before, array.shape, after, strict=True)]
         after = [
             high + -size % block for high, size, block in zip(after, sizes, self._shape, strict=True)
-        ]  # as much as fills the last block
+        ]  # fills the last block
         self.padded = array
         if any(self._before) or any(after):
             edges = [(low, high, 0) for low, high in zip(self._before, after, strict=True)]
@@ -205,7 +205,7 @@ def _as_indices(start: Any) -> list[Any]:
 
 
 def _unknown(aval: Any) -> Any:
-    """The value of memory that nothing was written to: NaN, or the least number, so that reading it is seen."""
+    """The value of uninitialized memory: NaN, or the smallest number, so that a read of it shows in the results."""
     shape = getattr(aval, "shape", ())
     return primitives.uninitialized_value(shape, aval.dtype)
 
@@ -221,7 +221,7 @@ def _axes(grid_mapping: Any, place: Any, grid: Sequence[Any]) -> Any:
 
 
 def _next(place: Sequence[Any], grid: Sequence[Any]) -> tuple[Any, ...]:
-    """The place in the grid after this one: the last axis moves first."""
+    """The next index of the grid. The last axis varies fastest."""
     moved = []
     carry: Any = numpy.bool_(True)
     for size, index in reversed(list(zip(grid, place, strict=True))):

@@ -1,9 +1,9 @@
-"""Kernels as PyTorch's operators: what their results are like, their gradients, and how they are batched.
+"""Kernels as PyTorch operators: the form of their results, their gradients, and their batching.
 
     torchtpu::kernel(Tensor[] tensors, str call) -> Tensor[]
 
-serves functions without a schema, and all derived calls. An operator of `jax_op` has a schema of its own. None of them
-has a kernel for the device: a call becomes a node of the graph, as any operator does.
+is the operator of functions without a schema, and of all derived calls. Each operator of `jax_op` has its own schema.
+No kernel is registered for the device: a call becomes a node of the graph, as with any operator.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _libraries: list[torch.library.Library] = []
 
 
 def define(library: torch.library.Library, name: str, schema: str, parser: Parse) -> torch.library.Library:
-    """Defines an operator of kernels in a library; returns the library that has its gradient.
+    """Defines an operator for kernels in a library; returns the library with its gradient.
 
-    `name` is the operator's without its namespace.
+    `name` has no namespace.
     """
     full_name = f"{library.ns}::{name}"
     library.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
@@ -67,7 +67,7 @@ def _values(operator: OpOverload, args: Sequence[Any], kwargs: Any) -> list[Any]
 
 
 def _dims(values: Sequence[Any], dims: Sequence[Any]) -> list[Any]:
-    """The same arguments with the dimension of the batch, or None, in the place of each tensor."""
+    """The arguments, with each tensor replaced by its batch dimension or None."""
     mixed: list[Any] = []
     for value, dim in zip(values, [*dims, *[None] * (len(values) - len(dims))], strict=True):
         if isinstance(value, torch.Tensor):
@@ -81,7 +81,7 @@ def _dims(values: Sequence[Any], dims: Sequence[Any]) -> list[Any]:
 
 
 class _Dim:
-    """Stands for a tensor, with the dimension of its batch."""
+    """Replaces a tensor; has its batch dimension."""
 
     def __init__(self, dim: int | None) -> None:
         self.dim = dim
@@ -99,7 +99,7 @@ def _as_schema(operator: OpOverload, results: Sequence[Any]) -> Any:
 
 
 def register() -> None:
-    """Defines the operator that serves all kernels."""
+    """Defines `torchtpu::kernel`."""
     library = torch.library.Library("torchtpu", "FRAGMENT")
     _libraries.append(library)
     _libraries.append(define(library, "kernel", "(Tensor[] tensors, str call) -> Tensor[]", _parse_generic))
@@ -114,7 +114,7 @@ def _parse_generic(values: Sequence[Any]) -> tuple[list[Any], Call]:
 
 
 def results_like(call: Call, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Tensors without data, like the results."""
+    """Tensors without data, with the dtypes and shapes of the results."""
     if not tensors:
         raise TypeError(f"{call.kernel.name} takes no tensor: on which device it runs would be unknown")
     device = tensors[0].device
@@ -134,7 +134,7 @@ def results_like(call: Call, tensors: Sequence[torch.Tensor]) -> list[torch.Tens
 
 
 def specs_of(tensors: Sequence[torch.Tensor]) -> tuple[Spec, ...]:
-    """What tensors are like; symbolic sizes are taken for what they are now."""
+    """The dtypes and shapes of tensors. A symbolic size becomes its current value."""
     return tuple(Spec(tensor.dtype, tuple(int(size) for size in tensor.shape)) for tensor in tensors)
 
 
@@ -142,7 +142,7 @@ def specs_of(tensors: Sequence[torch.Tensor]) -> tuple[Spec, ...]:
 
 
 class _Recomputing(torch.autograd.Function):
-    """A call whose gradient is wanted, and is computed from the tensors alone."""
+    """A call with a gradient that is computed from its tensors only."""
 
     @staticmethod
     def forward(ctx: Any, name: str, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -159,7 +159,7 @@ class _Recomputing(torch.autograd.Function):
 
 
 class _Saving(torch.autograd.Function):
-    """A call whose gradient is wanted, and is computed from what a rule of JAX's `custom_vjp` saves."""
+    """A call with a gradient that is computed from the residuals of a `jax.custom_vjp` rule."""
 
     @staticmethod
     def forward(ctx: Any, name: str, plan: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -185,7 +185,7 @@ class _Saving(torch.autograd.Function):
 
 
 class _Refusing(torch.autograd.Function):
-    """Raises where the gradient of a gradient is asked for that nothing computes."""
+    """Raises when a second gradient is required that does not exist."""
 
     @staticmethod
     def forward(ctx: Any, name: str, count: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:

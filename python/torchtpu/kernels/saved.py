@@ -1,4 +1,4 @@
-"""Kernels in files, for machines without JAX: the texts of calls for tensors of certain dtypes and shapes."""
+"""Kernels in files, for machines without JAX: the texts of calls with given dtypes and shapes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ FORMAT = 1
 def save(
     path: str | os.PathLike[str], calls: Iterable[tuple[Call, Sequence[Spec]]], platforms: Sequence[str], gradient: bool
 ) -> int:
-    """Writes the texts of calls into a file; returns how many. With `gradient`, those of their gradients too.
+    """Writes the texts of calls into a file; returns their number. With `gradient`, also those of their gradients.
 
-    Raises ValueError for a kernel that another process cannot know again.
+    Raises ValueError for a kernel that another process cannot identify.
     """
     texts: dict[str, str] = {}
     for call, specs in calls:
@@ -33,9 +33,9 @@ def save(
 
 
 def load(path: str | os.PathLike[str]) -> int:
-    """Reads a file that `save` wrote; returns how many texts it has.
+    """Reads a file that `save` wrote; returns the number of texts.
 
-    Raises ValueError for another file.
+    Raises ValueError if the file was not written by `save`.
     """
     with open(path) as file:
         try:
@@ -55,7 +55,7 @@ def _take(texts: dict[str, str], call: Call, specs: Sequence[Spec], platform: st
 
 
 def _take_gradient(texts: dict[str, str], call: Call, specs: Sequence[Spec], platform: str) -> None:
-    """The gradients of all tensors, from those of all results."""
+    """Adds the texts of the gradients of all tensors, given the gradients of all results."""
     made = plan_for(call, specs)
     texts[portable_key(call, specs, "plan")] = json.dumps(made)
     for derived, inputs in gradient_calls(call, specs, made, platform):
@@ -63,7 +63,7 @@ def _take_gradient(texts: dict[str, str], call: Call, specs: Sequence[Spec], pla
 
 
 def plan_for(call: Call, specs: Sequence[Spec]) -> object:
-    """What the gradient saves of the forward pass: see `torchtpu.kernels.derived.plan`."""
+    """What the forward pass saves for the gradient: see `torchtpu.kernels.derived.plan`."""
 
     def make() -> object:
         from torchtpu.kernels.imports import import_jax
@@ -77,7 +77,7 @@ def plan_for(call: Call, specs: Sequence[Spec]) -> object:
 
 
 def gradient_calls(call: Call, specs: Sequence[Spec], plan: Any, platform: str) -> list[tuple[Call, tuple[Spec, ...]]]:
-    """The calls by which the gradients of all tensors are computed, and what each takes."""
+    """The calls that compute the gradients of all tensors, and the dtypes and shapes of their arguments."""
     results = text_of(call, specs, platform).results
     needs = tuple(each.dtype.is_floating_point or each.dtype.is_complex for each in specs)
     given = tuple(each.dtype.is_floating_point or each.dtype.is_complex for each in results)

@@ -1,7 +1,7 @@
-"""From a function's annotations to an operator's schema, and from the operator's arguments to the function's.
+"""Converts a function's annotations to an operator's schema, and the operator's arguments to the function's.
 
-Tensors (`jax.Array`, `torch.Tensor`, optional ones, lists and tuples of them) are arguments of the operator. All else
-is a fixed value, part of the program: numbers, strings, dtypes, devices, enumerations, literals, sequences of these.
+Tensors (`jax.Array`, `torch.Tensor`, optional ones, lists and tuples of them) are arguments of the operator. All other
+parameters are fixed values of the program: numbers, strings, dtypes, devices, enumerations, literals, and sequences.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import torch
 from torchtpu.kernels.calls import Layout, Place, fixed
 
 NUMBERS = {int: "int", float: "float", bool: "bool", str: "str"}
-# For a value that a schema has no type for, the operator takes a text that stands for it.
+# The type in the schema of a value that schemas have no type for: the operator takes a text that identifies it.
 TEXT = "str"
 
 
 class Parameter(NamedTuple):
-    """An argument of the function, as the operator takes it."""
+    """A parameter of the function, in the operator's form."""
 
     name: str
-    # "tensor", "tensors" for a list, "tuple" for a tuple of tensors, "value" for what a schema has a type for, "text"
-    # for other fixed values.
+    # "tensor", "tensors" for a list, "tuple" for a tuple of tensors, "value" for values of a type that schemas have,
+    # "text" for other fixed values.
     kind: str
     type: str
     default: Any = inspect.Parameter.empty
@@ -40,14 +40,14 @@ class Parameter(NamedTuple):
 
 
 class Signature:
-    """How an operator's arguments are a function's.
+    """The conversion between an operator's arguments and a function's.
 
-    Raises ValueError for parameters without an annotation, and for annotations of no known kind.
+    Raises ValueError for parameters without an annotation, and for unknown annotations.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.parameters: list[Parameter] = []
-        # Fixed values that a schema has no type for, by the text that stands for them.
+        # Fixed values of kind "text", by their text.
         self.values_by_text: dict[str, Any] = {}
         signature = inspect.signature(function)
         hints = _hints(function)
@@ -68,7 +68,7 @@ class Signature:
         }
         given = [signature.parameters[each.name] for each in self.parameters]
         self._signature = signature.replace(parameters=given)
-        # For calls by position: which values go to the operator as they are, and the defaults.
+        # For calls by position: which values are passed to the operator unchanged, and the defaults.
         self._passed = [each.kind in ("tensor", "tensors", "value") for each in self.parameters]
         self._defaults = [each.default for each in given]
         needed = [i for i, each in enumerate(given) if each.default is each.empty]
@@ -83,7 +83,7 @@ class Signature:
     def values(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
         """The operator's arguments for a call of the function.
 
-        Raises TypeError as Python does for wrong arguments.
+        Raises TypeError for wrong arguments, as Python does.
         """
         if not kwargs and self._fewest <= len(args) <= len(self._passed):
             given = [*args, *self._defaults[len(args) :]]
@@ -103,7 +103,7 @@ class Signature:
         return value
 
     def parse(self, values: Sequence[Any]) -> tuple[list[Any], Layout]:
-        """The tensors of an operator's arguments, and the layout that they are laid out by."""
+        """The tensors in an operator's arguments, and the layout from which the function's arguments are built."""
         tensors: list[Any] = []
         places = [self._place(each, value, tensors) for each, value in zip(self.parameters, values, strict=True)]
         named = [(each.name, place) for each, place in zip(self.parameters, places, strict=True)]
@@ -151,7 +151,7 @@ class Signature:
 
 @torch.compiler.assume_constant_result
 def text_of_value(signature: Signature, value: Any) -> str:
-    """What stands for a fixed value among an operator's arguments."""
+    """The text that identifies a fixed value in an operator's arguments."""
     text = f"{type(value).__qualname__}: {value!r}"
     signature.values_by_text.setdefault(text, value)
     return text
@@ -176,7 +176,7 @@ def _returns(hint: Any) -> str:
     inside = typing.get_args(hint)
     if typing.get_origin(hint) is tuple and inside and all(_is_tensor(each) for each in inside):
         return f"({', '.join('Tensor' for _ in inside)})" if len(inside) > 1 else "Tensor[]"
-    # Lists, results that may be None, and what is nested: the operator returns the tensors.
+    # For lists, optional results and nested results, the operator returns the list of tensors.
     return "Tensor[]"
 
 

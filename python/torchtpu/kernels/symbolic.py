@@ -1,4 +1,4 @@
-"""The shapes of a call's results for sizes that are symbols, by `jax.eval_shape`."""
+"""The shapes of a call's results for symbolic sizes, by `jax.eval_shape`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Shapes = list[tuple[torch.dtype, list[Any]]]
 
 
 def result_shapes(call: Call, tensors: Sequence[torch.Tensor]) -> Shapes | None:
-    """The dtype and the sizes of each result; None where the function asks for sizes that are known, as a Pallas kernel
-    does whose blocks they decide."""
+    """The dtype and the sizes of each result. None if the function needs known sizes, such as a Pallas kernel whose
+    blocks depend on them."""
     from torchtpu.kernels.imports import import_jax
 
     jax = import_jax(str(call))
@@ -55,7 +55,7 @@ def result_shapes(call: Call, tensors: Sequence[torch.Tensor]) -> Shapes | None:
 
 
 def _text(size: Any, symbols: dict[Any, str], sizes: dict[str, Any]) -> str:
-    """A size as JAX writes it; adds its symbols, and what each stands for."""
+    """A size in JAX's syntax; adds its symbols, and the size that each names."""
     if not isinstance(size, torch.SymInt):
         return str(size)
     expression = sympy.expand(size.node.expr)

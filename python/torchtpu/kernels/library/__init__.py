@@ -1,3 +1,3 @@
-"""Kernels that come with JAX, for operators that have a better form on a TPU than the table's. They are imported from
-JAX when they are traced.
+"""Kernels of JAX for operators that they compute better on a TPU than the table's lowerings. They are imported from JAX
+when they are traced.
 """

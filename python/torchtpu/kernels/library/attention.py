@@ -1,8 +1,8 @@
 """Attention without the matrix of scores: JAX's splash attention.
 
-Notation: b = batch, h = head of queries, g = head of keys, i = query position, j = key position, d = width of a head.
+Notation: b = batch, h = query head, g = key head, i = query position, j = key position, d = width of a head.
 
-    query [b, h, i, d]   key, value [b, g, j, d]   h a multiple of g: heads of queries share those of keys
+    query [b, h, i, d]   key, value [b, g, j, d]   h is a multiple of g: several query heads use one key head
     result[b, h, i] = sum over j of softmax over j of (query[b, h, i] · key[b, g, j] * scale) * value[b, g, j]
 
 where i sees all j, or, if causal, those with j <= i.
@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from typing import Any
 
-# What a TPU's vector unit has in a row: positions and widths are multiples of it.
+# The lanes of a TPU's vector unit. Positions and widths are multiples of it.
 LANES = 128
 # The largest block of positions.
 BLOCK = 512
 
 
 def splash_attention(query: Any, key: Any, value: Any, causal: bool, scale: float) -> Any:
-    """The result, of the query's dtype. Arrays as above; positions are multiples of 128."""
+    """The result, in the query's dtype. The arrays are as above; the numbers of positions are multiples of 128."""
     import jax
     import jax.numpy as jnp
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as kernels
