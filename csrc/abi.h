@@ -138,7 +138,7 @@ struct TtMeta {
 struct TtSchemaArg {
   const char* name;
   const char* type;   // the schema's type as text: "Tensor", "Tensor?", "Tensor[]", "Scalar", "float?", "int[]", …
-  uint8_t is_mutated; // alias_info with is_write
+  uint8_t is_mutated; // the operator writes it
   uint8_t is_out;     // keyword-only and mutated: an out= argument
   uint8_t has_default;
   TtTag default_tag;  // TT_INT, TT_FLOAT, TT_BOOL for numbers, else TT_NONE
@@ -148,9 +148,9 @@ struct TtSchemaArg {
 // Registers an operator and returns its id (>= 0). `name` is "add.Tensor", or "add_.Tensor", or
 // "add.out"; operators outside aten keep their namespace: "quantized::…". `functional` names the
 // operator whose row computes the mutated arguments of an in-place or out= form ("add.Tensor"), or
-// equals `name`. *has_row says whether the table can lower it. Cheap: called for thousands of operators.
-int32_t tt_register_operator(const char* name, const char* functional, const TtSchemaArg* args, size_t n_args,
-                             int32_t n_returns, uint8_t* has_row);
+// equals `name`. *has_row says whether the table can lower it. Sets `is_mutated` of arguments that the operator writes
+// although its schema does not say so. Cheap: called for thousands of operators.
+int32_t tt_register_operator(const char* name, const char* functional, TtSchemaArg* args, size_t n_args, uint8_t* has_row);
 
 // Calls an operator. `outs` has room for `*n_outs` fresh results (a Tensor[] return is flattened); the
 // count written is in `*n_outs`, or, with TT_NEEDS_ROOM, the room needed. `device` is the index of the device.

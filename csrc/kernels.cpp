@@ -4,6 +4,7 @@
 #include <ATen/native/Resize.h>
 #include <c10/core/DynamicCast.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -145,7 +146,7 @@ void Call::convert_tensor(TtArg& arg, const at::Tensor& tensor, size_t position)
     const int32_t index = impl->device().index();
     if (device < 0) device = index;
     if (index != device) [[unlikely]] refuse_tensor(tensor, position);
-  } else if (is_written(op.handle.schema().arguments()[position])) {
+  } else if (std::ranges::find(op.mutated, position) != op.mutated.end()) {
     refuse_tensor(tensor, position);
   }
 }

@@ -208,10 +208,13 @@ Operator::Operator(const OperatorHandle& handle)
 
   c10::SmallVector<TtSchemaArg, 16> described;
   for (const Argument& argument : schema.arguments()) {
-    if (is_written(argument)) mutated.push_back(static_cast<uint32_t>(described.size()));
     has_out |= is_out(argument);
     kinds.push_back(kind_of(argument));
     described.push_back(describe(argument));
+  }
+  id = tt_register_operator(name.c_str(), short_name(functional.schema()).c_str(), described.data(), described.size(), &has_row);
+  for (uint32_t position = 0; position < described.size(); ++position) {
+    if (described[position].is_mutated) mutated.push_back(position);
   }
   draws = handle.hasTag(at::Tag::nondeterministic_seeded) || has_argument(schema, c10::TypeKind::GeneratorType);
 
@@ -220,7 +223,7 @@ Operator::Operator(const OperatorHandle& handle)
     if (is_written(result)) {
       for (const uint32_t candidate : mutated) {
         const auto* alias = schema.arguments()[candidate].alias_info();
-        if (alias->beforeSets() == result.alias_info()->beforeSets()) position = static_cast<int32_t>(candidate);
+        if (alias != nullptr && alias->beforeSets() == result.alias_info()->beforeSets()) position = static_cast<int32_t>(candidate);
       }
       supported &= position >= 0;
     } else if (*result.type() == *c10::TensorType::get()) {
@@ -232,8 +235,6 @@ Operator::Operator(const OperatorHandle& handle)
     returns.push_back(position);
   }
   supported &= !is_view(schema) && !(fresh_list && fresh > 0);
-  id = tt_register_operator(name.c_str(), short_name(functional.schema()).c_str(), described.data(), described.size(),
-                            static_cast<int32_t>(returns.size()), &has_row);
 }
 
 void register_operators() {

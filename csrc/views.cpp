@@ -5,8 +5,6 @@
 #include <ATen/native/Resize.h>
 #include <ATen/native/ResizeCommon.h>
 #include <ATen/native/TensorFactories.h>
-#include <ATen/ops/_native_batch_norm_legit.h>
-#include <ATen/ops/_native_batch_norm_legit_no_training.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/_unsafe_view_native.h>
 #include <ATen/ops/as_strided_native.h>
@@ -141,22 +139,6 @@ bool has_compatible_shallow_copy_type(const Tensor& self, const Tensor& from) {
          self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
 }
 
-// The schema does not declare that the running statistics are written. The schemas of the operators that it calls do.
-std::tuple<Tensor, Tensor, Tensor> native_batch_norm(const Tensor& input, const optional<Tensor>& weight,
-                                                     const optional<Tensor>& bias, const optional<Tensor>& running_mean,
-                                                     const optional<Tensor>& running_var, bool training, double momentum,
-                                                     double epsilon) {
-  const bool tracks = running_mean.has_value() && running_mean->defined() && running_var.has_value() && running_var->defined();
-  if (!training) {
-    TORCH_CHECK(tracks, "running_mean and running_var must be defined in evaluation mode");
-    return at::_native_batch_norm_legit_no_training(input, weight, bias, *running_mean, *running_var, momentum, epsilon);
-  }
-  if (!tracks) return at::_native_batch_norm_legit(input, weight, bias, /*training=*/true, momentum, epsilon);
-  Tensor mean = *running_mean;
-  Tensor variance = *running_var;
-  return at::_native_batch_norm_legit(input, weight, bias, mean, variance, /*training=*/true, momentum, epsilon);
-}
-
 }  // namespace
 
 void register_views() {
@@ -180,7 +162,6 @@ void register_views() {
   m.impl("is_set_to", TORCH_FN(at::native::is_set_to));
   m.impl("record_stream", TORCH_FN(record_stream));
   m.impl("equal", TORCH_FN(equal));
-  m.impl("native_batch_norm", TORCH_FN(native_batch_norm));
 }
 
 }  // namespace torchtpu

@@ -127,6 +127,46 @@ def ddp_accumulating(group: dist.ProcessGroup) -> None:
         torch.testing.assert_close(parameter.grad.cpu(), reference.grad, rtol=1e-4, atol=1e-5)
 
 
+def check_batch_norm(group: dist.ProcessGroup, prepare: Callable[[nn.Module], nn.Module]) -> None:
+    """Batches of another length on each rank: what all ranks compute is what one process does with the whole batch."""
+    torch.manual_seed(0)
+    expected = nn.BatchNorm2d(4)
+    nn.init.normal_(expected.weight)
+    actual = prepare(nn.SyncBatchNorm.convert_sync_batchnorm(copy.deepcopy(expected), group).to(DEVICE))
+    lengths = [2 * rank + 1 for rank in range(group.size())]
+    for memory_format in (torch.contiguous_format, torch.channels_last):
+        whole, factors = (torch.randn(sum(lengths), 4, 3, 2).to(memory_format=memory_format) for _ in range(2))
+        mine, my_factors = (each.split(lengths)[group.rank()].to(DEVICE).detach() for each in (whole, factors))
+        whole.requires_grad_()
+        mine.requires_grad_()
+        for model, batch, factor in ((expected, whole, factors), (actual, mine, my_factors)):
+            model.zero_grad()
+            (model(batch) * factor).sum().backward()
+        with torch.no_grad():
+            torch.testing.assert_close(
+                actual(mine).cpu(), expected(whole).split(lengths)[group.rank()], rtol=1e-4, atol=1e-5
+            )
+        torch.testing.assert_close(mine.grad.cpu(), whole.grad.split(lengths)[group.rank()], rtol=1e-3, atol=1e-5)
+        for parameter, reference in zip(actual.parameters(), expected.parameters(), strict=True):
+            dist.all_reduce(parameter.grad, group=group)
+            torch.testing.assert_close(parameter.grad.cpu(), reference.grad, rtol=1e-3, atol=1e-4)
+        for buffer, reference in zip(actual.buffers(), expected.buffers(), strict=True):
+            torch.testing.assert_close(buffer.cpu(), reference, rtol=1e-4, atol=1e-5)
+    for model in (actual, expected):
+        model.eval()
+    torch.testing.assert_close(actual(mine).cpu(), expected(whole).split(lengths)[group.rank()], rtol=1e-4, atol=1e-5)
+
+
+@case
+def synchronized_batch_norm(group: dist.ProcessGroup) -> None:
+    check_batch_norm(group, lambda model: model)
+
+
+@case
+def synchronized_batch_norm_compiled(group: dist.ProcessGroup) -> None:
+    check_batch_norm(group, torch.compile)
+
+
 def sharded(model: nn.Sequential, mesh: DeviceMesh, **options: Any) -> nn.Module:
     for layer in model:
         fully_shard(layer, mesh=mesh, **options)

@@ -65,11 +65,6 @@ REASONS = {
             "set_.source_Tensor",
         ],
         "its result is no tensor": ["_has_compatible_shallow_copy_type", "equal", "record_stream"],
-        "its schema does not say what it writes": [
-            "_native_batch_norm_legit",
-            "_native_batch_norm_legit_no_training",
-            "native_batch_norm",
-        ],
     },
 }
 

@@ -93,6 +93,13 @@ impl<'b> Inputs<'b> {
         Some(self.param(ParamSource::Storage(storage), ty))
     }
 
+    /// Whether a value is the one that a storage holds.
+    pub fn is_base(&self, storage: usize, value: Value<'b>) -> bool {
+        let is_it =
+            |(source, made): &(ParamSource, Value<'b>)| *source == ParamSource::Storage(storage) && made.is(value);
+        self.made.borrow().iter().any(is_it)
+    }
+
     /// The offset of a view, if it is an input of the program.
     pub fn offset(&self, spec: &TensorSpec) -> Option<Value<'b>> {
         let source = ParamSource::Offset(spec.offset_input?);

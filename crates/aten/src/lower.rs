@@ -171,6 +171,10 @@ impl<'b> Outputs<'_, 'b> {
             }
         }
         for (storage, value) in bases {
+            // A row may return the old value, as batch norm does in evaluation.
+            if self.inputs.is_base(storage, value) {
+                continue;
+            }
             self.outputs.push(Output::Updated { storage, base: value.ty() });
             self.values.push(value);
         }

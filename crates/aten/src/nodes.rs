@@ -43,7 +43,7 @@ pub(crate) fn lower_nodes<'b>(
     cx: &Cx<'b>,
 ) -> Result<Vec<Value<'b>>> {
     for (index, node) in graph.nodes.iter().enumerate() {
-        let row = table::find(&node.operator)
+        let row = table::find_in_graph(&node.operator)
             .ok_or_else(|| Error::not_implemented(format!("{} has no lowering", node.operator)))?;
         let args = node
             .args

@@ -28,6 +28,8 @@ pub struct Row {
     pub(crate) bounded: bool,
     pub(crate) shapes_like: &'static [(&'static str, &'static str)],
     is_by_element: bool,
+    /// Arguments that the operator writes, although its schema does not say so.
+    pub writes: &'static [&'static str],
 }
 
 impl Row {
@@ -65,6 +67,13 @@ impl Row {
 
     pub const fn is_by_element(&self) -> bool {
         self.is_by_element
+    }
+
+    /// Names arguments that the operator writes although its schema does not say so. The row returns their new values first,
+    /// like those of other written arguments. A graph takes such an operator for a function of its arguments, so none has it.
+    pub(crate) const fn writes(mut self, names: &'static [&'static str]) -> Row {
+        self.writes = names;
+        self
     }
 
     pub(crate) const fn bounded(mut self) -> Row {
@@ -136,6 +145,7 @@ pub const fn one(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> R
         bounded: false,
         shapes_like: &[],
         is_by_element: false,
+        writes: &[],
     }
 }
 
@@ -150,6 +160,7 @@ pub const fn many(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> 
         bounded: false,
         shapes_like: &[],
         is_by_element: false,
+        writes: &[],
     }
 }
 
@@ -175,6 +186,7 @@ pub(crate) const fn each(element: &'static Row, parameters: &'static [&'static s
         bounded: false,
         shapes_like: &[],
         is_by_element: true,
+        writes: &[],
     }
 }
 

@@ -78,6 +78,11 @@ pub fn find(name: &str) -> Option<&'static Row> {
     table.get(name).copied().or_else(|| derived(name))
 }
 
+/// The row of an operator that a graph may have: one whose results are all that it computes.
+pub fn find_in_graph(name: &str) -> Option<&'static Row> {
+    find(name).filter(|row| row.writes.is_empty())
+}
+
 /// The operator whose meta kernel is used for `name` ([`Row::shapes_like`]).
 pub fn shapes_like(name: &str) -> Option<&'static str> {
     find(name)?.shapes_like.iter().find(|(of, _)| *of == name).map(|(_, like)| *like)
@@ -98,9 +103,10 @@ fn derived(name: &str) -> Option<&'static Row> {
     row
 }
 
-/// The names of all operators in the table, in the order of the families, without derived rows.
+/// The names of all operators in the table that a graph may have, in the order of the families, without derived rows.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    FAMILIES.iter().flat_map(|family| family.iter()).flat_map(|row| row.names.iter().copied())
+    let rows = FAMILIES.iter().flat_map(|family| family.iter());
+    rows.filter(|row| row.writes.is_empty()).flat_map(|row| row.names.iter().copied())
 }
 
 #[cfg(test)]

@@ -116,6 +116,15 @@ fn max_chunk_bytes(platform: &Platform) -> usize {
     bytes.map_or(usize::MAX, |bytes| bytes as usize)
 }
 
+/// What is known of an operator that was registered.
+pub struct Registered<'a> {
+    pub id: u32,
+    /// Whether the table lowers it.
+    pub has_row: bool,
+    /// The positions of the arguments that it writes.
+    pub mutated: &'a [usize],
+}
+
 impl Engine {
     fn new() -> Engine {
         // SAFETY: the handler only accesses two atomics.
@@ -129,8 +138,8 @@ impl Engine {
             is_out: false,
             default: None,
         };
-        let (copy_operator, _) = registry.register("copy_", "copy", &[tensor("self", true), tensor("src", false)]);
-        let (clone_operator, _) = registry.register("clone", "clone", &[tensor("self", false)]);
+        let copy_operator = registry.register("copy_", "copy", &[tensor("self", true), tensor("src", false)]);
+        let clone_operator = registry.register("clone", "clone", &[tensor("self", false)]);
         Engine {
             registry,
             recorder: Recorder::new(),
@@ -218,9 +227,11 @@ impl Engine {
 
     // ---- operators -------------------------------------------------------------------------------
 
-    /// Registers an operator. Also returns whether the table has a row for it.
-    pub fn register(&mut self, name: &str, functional: &str, args: &[SchemaArg]) -> (u32, bool) {
-        self.registry.register(name, functional, args)
+    /// Registers an operator.
+    pub fn register(&mut self, name: &str, functional: &str, args: &[SchemaArg]) -> Registered<'_> {
+        let id = self.registry.register(name, functional, args);
+        let operator = self.registry.operator(id);
+        Registered { id, has_row: operator.row.is_some(), mutated: &operator.mutated }
     }
 
     /// Registers a compiled graph, which is called like an operator.

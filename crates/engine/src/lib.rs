@@ -48,7 +48,7 @@ mod long_lists;
 mod operator_call;
 
 pub use ::error::{self, Error, ErrorKind, Result};
-pub use engine::{Engine, fork_guard, in_bad_fork, lock};
+pub use engine::{Engine, Registered, fork_guard, in_bad_fork, lock};
 pub use events::Event;
 pub use host::{check_last_answers, copy_to_host, synchronize};
 pub use host_job::JobOutput;

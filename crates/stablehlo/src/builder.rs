@@ -348,6 +348,11 @@ impl<'b> Value<'b> {
         self.builder
     }
 
+    /// Whether both are the same value of the function.
+    pub fn is(self, other: Value<'b>) -> bool {
+        self.id == other.id
+    }
+
     pub fn ty(self) -> Type {
         self.builder.types.borrow()[self.id as usize].clone()
     }

@@ -109,16 +109,21 @@ unsafe extern "C" fn tt_last_error() -> *const ::abi::Error {
 unsafe extern "C" fn tt_register_operator(
     name: *const c_char,
     functional: *const c_char,
-    args: *const ::abi::SchemaArg,
+    args: *mut ::abi::SchemaArg,
     n_args: usize,
-    _n_returns: i32,
     has_row: *mut u8,
 ) -> i32 {
     let registered = guarded(|| {
         // SAFETY: the ABI promises live C strings and `n_args` arguments.
-        let (name, functional, args) = unsafe { (text(name), text(functional), list(args, n_args)) };
-        let args: Vec<SchemaArg> = args.iter().map(schema_arg).collect();
-        Ok(engine::lock()?.register(&name, &functional, &args))
+        let (name, functional, given) = unsafe { (text(name), text(functional), list(args, n_args)) };
+        let described: Vec<SchemaArg> = given.iter().map(schema_arg).collect();
+        let mut engine = engine::lock()?;
+        let registered = engine.register(&name, &functional, &described);
+        for &position in registered.mutated {
+            // SAFETY: the position is that of one of the arguments, which the ABI lets us change.
+            unsafe { (*args.add(position)).is_mutated = 1 };
+        }
+        Ok((registered.id, registered.has_row))
     });
     let Ok((id, row)) = registered else { return -1 };
     // SAFETY: the ABI provides a valid pointer for the result.

@@ -345,16 +345,16 @@ fn reset_op_stats(py: Python<'_>) -> PyResult<()> {
 
 // ---- the table -----------------------------------------------------------------------------------
 
-/// The names of all rows of the operator table.
+/// The names of all rows of the operator table that graphs may have.
 #[pyfunction]
 fn table() -> Vec<&'static str> {
     aten::table::names().collect()
 }
 
-/// Whether the table has a row for an operator, including derived rows.
+/// Whether graphs may have an operator: derived rows count too.
 #[pyfunction]
 fn has_row(name: &str) -> bool {
-    aten::table::find(name).is_some()
+    aten::table::find_in_graph(name).is_some()
 }
 
 /// PyTorch's names of dtypes, with their numbers, and whether tensors of this backend can have them.

@@ -35,7 +35,7 @@ func.func public @main(%v0: tensor<8xf64> ) -> (tensor<5xcomplex<f64>>) {
 // NumberCheck { index: 3, dtype: F32, fit: Converts }
 // NumberCheck { index: 2, dtype: F32, fit: Converts }
 module @torchtpu {
-func.func public @main(%v0: tensor<3xf32> , %v1: tensor<3xf32> , %v2: tensor<3xf32> , %v3: tensor<f32> , %v7: tensor<f32> , %v8: tensor<f32> , %v17: tensor<f32> ) -> (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) {
+func.func public @main(%v0: tensor<3xf32> , %v1: tensor<3xf32> , %v2: tensor<3xf32> , %v3: tensor<f32> , %v7: tensor<f32> , %v8: tensor<f32> , %v17: tensor<f32> ) -> (tensor<3xf32>, tensor<3xf32>) {
 %v4 = "stablehlo.broadcast_in_dim"(%v3) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<3xf32>
 %v5 = "stablehlo.multiply"(%v0, %v4) {} : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
 %v6 = "stablehlo.add"(%v1, %v5) {} : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
@@ -50,12 +50,11 @@ func.func public @main(%v0: tensor<3xf32> , %v1: tensor<3xf32> , %v2: tensor<3xf
 %v18 = "stablehlo.broadcast_in_dim"(%v17) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<3xf32>
 %v19 = "stablehlo.multiply"(%v16, %v18) {} : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
 %v20 = "stablehlo.subtract"(%v0, %v19) {} : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
-"func.return"(%v20, %v1, %v16) : (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) -> ()
+"func.return"(%v20, %v16) : (tensor<3xf32>, tensor<3xf32>) -> ()
 }
 }
 // output 0: Updated { storage: 0, base: Type { dtype: F32, dims: [3] } }
-// output 1: Updated { storage: 1, base: Type { dtype: F32, dims: [3] } }
-// output 2: Updated { storage: 2, base: Type { dtype: F32, dims: [3] } }
+// output 1: Updated { storage: 2, base: Type { dtype: F32, dims: [3] } }
 
 // _foreach_add.Scalar: self = tensor<2xf32> and tensor<3xi32>, scalar = a number of f64
 // parameter 0: Storage(0)

@@ -81,11 +81,9 @@ impl Registry {
         }
     }
 
-    /// Registers an operator. Also returns whether the table has a row for it.
-    pub fn register(&mut self, name: &str, functional: &str, args: &[SchemaArg]) -> (u32, bool) {
-        let operator = Operator::new(name, functional, args);
-        let has_row = operator.row.is_some();
-        (self.add(operator), has_row)
+    /// Registers an operator.
+    pub fn register(&mut self, name: &str, functional: &str, args: &[SchemaArg]) -> u32 {
+        self.add(Operator::new(name, functional, args))
     }
 
     /// Registers a compiled graph, which is called like an operator.

@@ -39,13 +39,15 @@ pub(crate) struct ArgInfo {
 impl Operator {
     /// `functional` names the operator whose row computes an in-place or `out=` form.
     pub fn new(name: &str, functional: &str, args: &[SchemaArg]) -> Operator {
-        let row = table::find(name).or_else(|| table::find(functional));
+        // An out= form gives its results to the functional operator where that writes other arguments too.
+        let row = table::find(name).or_else(|| table::find(functional).filter(|row| row.writes.is_empty()));
         let info = |arg: &SchemaArg| {
             let number = matches!(arg.ty.as_str(), "Scalar" | "Scalar?" | "float" | "float?" | "Scalar[]");
             // Without a row the operator is traced by PyTorch, which sees the numbers as constants.
             let baked = row.is_none_or(|row| row.baked.contains(&arg.name.as_str()));
             ArgInfo { dynamic: number && !baked, default: arg.default }
         };
+        let writes = row.map_or(&[][..], |row| row.writes);
         let position = |name: &&str| args.iter().position(|arg| arg.name == *name);
         let requirement = row.and_then(|row| row.requirement);
         let requirement =
@@ -57,8 +59,10 @@ impl Operator {
             names: args.iter().map(|arg| arg.name.clone()).collect(),
             args: args.iter().map(info).collect(),
             types: args.iter().map(|arg| arg.ty.clone()).collect(),
-            mutated: (0..args.len()).filter(|&i| args[i].is_mutated).collect(),
             is_by_element: row.is_some_and(Row::is_by_element),
+            mutated: (0..args.len())
+                .filter(|&i| args[i].is_mutated || writes.contains(&args[i].name.as_str()))
+                .collect(),
             follows_precision: false,
             requirement,
         }

@@ -18,7 +18,13 @@ use crate::row::{Row, many, one};
 use crate::view;
 
 pub(crate) const ROWS: &[Row] = &[
-    // These operators write running statistics.
+    // These operators write running statistics. The schema of the first does not declare it.
+    many(&["native_batch_norm"], |cx| {
+        let norm = BatchNorm::of(cx, cx.bool("training")?)?;
+        Ok([norm.running(), norm.results()].concat())
+    })
+    .takes(&["input"], DTypes::FLOATS)
+    .writes(&["running_mean", "running_var"]),
     many(&["_native_batch_norm_legit"], |cx| {
         let norm = BatchNorm::of(cx, cx.bool("training")?)?;
         Ok([norm.running(), norm.results()].concat())
@@ -59,8 +65,7 @@ pub(crate) const ROWS: &[Row] = &[
     .bounded(),
     many(&["native_batch_norm_backward"], |cx| backward(cx, cx.bool("train")?, "save_invstd")).bounded(),
     many(&["batch_norm_backward"], |cx| backward(cx, cx.bool("update")?, "save_var")).bounded(),
-    // Synchronized batch norm. The schemas do not declare that the operators write running statistics, so the caller
-    // passes none and updates them itself.
+    // Synchronized batch norm.
     many(&["batch_norm_stats"], |cx| {
         let x = Channels::of(cx, "input")?;
         let (mean, squares) = x.moments();
@@ -70,7 +75,8 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["batch_norm_elemt"], |cx| {
         Ok(Channels::of(cx, "input")?.normalized(cx, cx.tensor("mean")?, cx.tensor("invstd")?))
     }),
-    many(&["batch_norm_gather_stats", "batch_norm_gather_stats_with_counts"], gather_statistics),
+    many(&["batch_norm_gather_stats", "batch_norm_gather_stats_with_counts"], gather_statistics)
+        .writes(&["running_mean", "running_var"]),
     many(&["batch_norm_backward_reduce"], backward_reduce),
     one(&["batch_norm_backward_elemt"], backward_elementwise),
 ];
@@ -183,6 +189,9 @@ impl<'b> BatchNorm<'b> {
             let (mean, squares) = x.moments();
             (mean, squares / x.count(), updated(cx, mean, squares / (x.count() - 1.0))?)
         } else {
+            if cx.is_none("running_mean") || cx.is_none("running_var") {
+                return Err(Error::runtime("running_mean and running_var must be defined in evaluation mode"));
+            }
             let (mean, variance) = (cx.tensor("running_mean")?, cx.tensor("running_var")?);
             (mean.convert(x.wide()), variance.convert(x.wide()), vec![mean, variance])
         };
@@ -241,9 +250,6 @@ fn backward<'b>(cx: &Cx<'b>, training: bool, saved_rstd: &str) -> Result<Vec<Val
 /// Combines the statistics of several devices: rows of `mean` and `invstd`, each over its own count of elements
 /// (Chan, Golub and LeVeque's update).
 fn gather_statistics<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
-    if !cx.is_none("running_mean") || !cx.is_none("running_var") {
-        return Err(Error::not_implemented("batch_norm_gather_stats cannot write running statistics"));
-    }
     let mean = cx.tensor("mean")?;
     let dtype = mean.dtype();
     let epsilon = cx.scalar("eps", dtype)?;
@@ -256,7 +262,8 @@ fn gather_statistics<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let rstd = cx.tensor("invstd")?;
     let variance = rstd.splat_like(1.0) / rstd.square() - epsilon;
     let squares = ((variance + (mean - joint).square()) * counts).reduce_sum(&[0]);
-    Ok(vec![joint, (squares / total + epsilon).rsqrt()])
+    let running = updated(cx, joint, squares / (total - 1.0))?;
+    Ok([running, vec![joint, (squares / total + epsilon).rsqrt()]].concat())
 }
 
 fn backward_reduce<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
