@@ -330,9 +330,10 @@ struct TtGraph {
 // of outputs, or null with a Python exception set.
 void* tt_call_graph(const TtGraph* graph, void* inputs);
 
-// A new reference to a c10d backend that runs its collectives through `gloo`, a backend of the same ranks (borrowed), or
-// null with a Python exception set. With the GIL held.
-void* tt_process_group(void* gloo, int64_t timeout_milliseconds);
+// A new reference to a c10d backend that runs its collectives through `gloo`, a backend of the same ranks, or null with a
+// Python exception set. Through `store` the ranks tell each other where they have waited when a collective fails. Both are
+// borrowed Python objects. With the GIL held.
+void* tt_process_group(void* gloo, void* store, int64_t timeout_milliseconds);
 
 int32_t tt_current_device();
 void tt_set_current_device(int32_t device);

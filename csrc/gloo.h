@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 
 #include "collectives.h"
+#include "reports.h"
 
 namespace torchtpu {
 
@@ -59,6 +62,28 @@ struct Reduction {
     if (factor) tensor.mul_(*factor);
     return tensor.is_complex() ? at::view_as_real(tensor) : tensor;
   }
+  // Of parts with a row for each rank.
+  at::Tensor of_rows(const at::Tensor& rows) const {
+    switch (op.op_) {
+      case c10d::ReduceOp::SUM: return rows.sum(0, /*keepdim=*/false, rows.scalar_type());
+      case c10d::ReduceOp::PRODUCT: return rows.prod(0, /*keepdim=*/false, rows.scalar_type());
+      case c10d::ReduceOp::MIN: return rows.amin(0);
+      case c10d::ReduceOp::MAX: return rows.amax(0);
+      default: break;
+    }
+    at::Tensor result = rows[0].clone();
+    for (int64_t row = 1; row < rows.size(0); ++row) {
+      if (op.op_ == c10d::ReduceOp::BAND) {
+        result.bitwise_and_(rows[row]);
+      } else if (op.op_ == c10d::ReduceOp::BOR) {
+        result.bitwise_or_(rows[row]);
+      } else {
+        result.bitwise_xor_(rows[row]);
+      }
+    }
+    return result;
+  }
+
   void after(at::Tensor& tensor) const {
     if (average_over == 0) return;
     if (c10::isIntegralType(tensor.scalar_type(), false)) {
@@ -69,24 +94,71 @@ struct Reduction {
   }
 };
 
-// Gloo numbers its collectives, so only one thread may call it at a time.
+// A call that has failed because of the network, not because of its arguments.
+struct NetworkFailure : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Gloo, which numbers what it is asked for: one thread asks at a time. After a rank has gone, its connections are closed,
+// and what is called then fails at once.
 class Gloo {
  public:
-  explicit Gloo(c10::intrusive_ptr<c10d::Backend> backend) : backend_(std::move(backend)) {}
+  Gloo(c10::intrusive_ptr<c10d::Backend> backend, c10::intrusive_ptr<c10d::Store> store)
+      : backend_(std::move(backend)), reports_(std::move(store), backend_->getRank(), backend_->getSize()) {}
 
   // Calls `ask` and waits until the work is done.
   template <typename F>
   Pointer run(F ask) {
-    Pointer work;
-    {
-      std::lock_guard lock(asking_);
-      work = ask(*backend_);
+    try {
+      Pointer work;
+      {
+        std::lock_guard lock(asking_);
+        work = ask(*backend_);
+      }
+      work->wait();
+      return work;
+    } catch (const c10::Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw NetworkFailure(error.what());
     }
-    work->wait();
-    return work;
   }
 
-  // Checks that all ranks have called the same collective. Gloo would end the process otherwise.
+  // Runs a collective, of which `call` says what all ranks must have called.
+  void meet(const std::string& call, bool agrees, const std::function<void()>& work) {
+    check_connected();
+    bool has_met = false;
+    try {
+      if (agrees) agree(call);
+      has_met = true;
+      work();
+    } catch (const NetworkFailure& error) {
+      const std::string others = reports_.exchange(call);
+      const std::string reason =
+          c10::str(has_met ? "the connection was lost" : "not all ranks have called it", " (", others, "): ", error.what());
+      {
+        std::lock_guard lock(lost_mutex_);
+        if (lost_.empty()) lost_ = c10::str("in ", call, ", ", reason);
+      }
+      TORCH_CHECK(false, reason);
+    }
+  }
+
+  // Runs a message to or from a rank.
+  void message(const std::string& call, const std::function<void()>& work) {
+    check_connected();
+    try {
+      work();
+    } catch (const NetworkFailure& error) {
+      reports_.tell(call);
+      throw;
+    }
+  }
+
+  c10d::Backend& backend() { return *backend_; }
+
+ private:
+  // Makes sure that all ranks have called the same collective: Gloo ends the process where they have not.
   void agree(const std::string& call) {
     constexpr int64_t kRoom = 128;
     at::Tensor mine = at::zeros({kRoom}, at::kByte);
@@ -98,16 +170,21 @@ class Gloo {
     for (int64_t rank = 0; rank < backend_->getSize(); ++rank) {
       const std::string theirs(static_cast<const char*>(all.data_ptr()) + rank * kRoom);
       same &= theirs == static_cast<const char*>(mine.data_ptr());
-      if (rank < 16) calls += c10::str(rank == 0 ? "" : ", ", "rank ", rank, ": ", theirs);
+      if (rank < kMostNamed) calls += c10::str(rank == 0 ? "" : ", ", "rank ", rank, ": ", theirs);
     }
     TORCH_CHECK(same, "the ranks have called different collectives, or with different arguments (", calls, ")");
   }
 
-  c10d::Backend& backend() { return *backend_; }
+  void check_connected() {
+    std::lock_guard lock(lost_mutex_);
+    TORCH_CHECK(lost_.empty(), "the process group has failed before: ", lost_);
+  }
 
- private:
   c10::intrusive_ptr<c10d::Backend> backend_;
+  Reports reports_;
   std::mutex asking_;
+  std::mutex lost_mutex_;
+  std::string lost_;  // why the connections are closed; empty while they are not
 };
 
 }  // namespace torchtpu

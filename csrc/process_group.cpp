@@ -26,8 +26,8 @@ const char* name_of(const c10d::ReduceOp& op) {
 
 class ProcessGroup final : public c10d::Backend {
  public:
-  ProcessGroup(c10::intrusive_ptr<c10d::Backend> gloo, Clock timeout)
-      : Backend(gloo->getRank(), gloo->getSize()), gloo_(std::make_shared<Gloo>(std::move(gloo))),
+  ProcessGroup(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, Clock timeout)
+      : Backend(gloo->getRank(), gloo->getSize()), gloo_(std::make_shared<Gloo>(std::move(gloo), std::move(store))),
         options_(c10::make_intrusive<Options>("tpu", timeout)) {}
 
   const std::string getBackendName() const override { return "tpu"; }
@@ -37,7 +37,7 @@ class ProcessGroup final : public c10d::Backend {
   void abort() override { gloo_->backend().abort(); }
 
   Pointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
-    const at::Tensor& tensor = only(tensors, "broadcast");
+    only(tensors, "broadcast");
     check_root(options.rootRank);
     const bool is_root = options.rootRank == rank_;
     const auto body = [gloo = gloo_, options, is_root](Tensors& in, Tensors& out) {
@@ -154,7 +154,9 @@ class ProcessGroup final : public c10d::Backend {
     const Tensors& lists = only(inputs, "reduce_scatter");
     check_count(lists, "reduce_scatter");
     const Reduction reduction(options.reduceOp, output, size_);
-    const auto body = [gloo = gloo_, reduction, rank = rank_](Tensors& in, Tensors& out) {
+    const bool is_even = are_alike(lists, output);
+    const auto body = [gloo = gloo_, reduction, is_even, rank = rank_](Tensors& in, Tensors& out) {
+      if (is_even) return scatter_reduced(*gloo, reduction, at::cat(in), out[0]);
       for (size_t root = 0; root < in.size(); ++root) {
         Tensors work{reduction.before(in[root].clone())};
         c10d::ReduceOptions wanted;
@@ -207,31 +209,33 @@ class ProcessGroup final : public c10d::Backend {
   }
 
   Pointer send(Tensors& tensors, int peer, int tag) override {
-    const at::Tensor& tensor = only(tensors, "send");
+    only(tensors, "send");
     check_peer(peer);
     const auto body = [gloo = gloo_, peer, tag](Tensors& in, Tensors&) {
       gloo->run([&](auto& group) { return group.send(in, peer, tag); });
     };
-    return post({.type = OpType::SEND, .inputs = tensors, .body = body, .lane = lane_to(peer, 's', tag)});
+    return post({.type = OpType::SEND, .inputs = tensors, .body = body, .agreed = c10::str("to rank ", peer, ", tag ", tag),
+                 .lane = lane_to(peer, 's', tag)});
   }
 
   Pointer recv(Tensors& tensors, int peer, int tag) override {
-    const at::Tensor& tensor = only(tensors, "recv");
+    only(tensors, "recv");
     check_peer(peer);
     const auto body = [gloo = gloo_, peer, tag](Tensors&, Tensors& out) {
       gloo->run([&](auto& group) { return group.recv(out, peer, tag); });
     };
-    return post({.type = OpType::RECV, .outputs = tensors, .body = body, .lane = lane_to(peer, 'r', tag)});
+    return post({.type = OpType::RECV, .outputs = tensors, .body = body, .agreed = c10::str("from rank ", peer, ", tag ", tag),
+                 .lane = lane_to(peer, 'r', tag)});
   }
 
   Pointer recvAnysource(Tensors& tensors, int tag) override {
-    const at::Tensor& tensor = only(tensors, "recvAnysource");
+    only(tensors, "recvAnysource");
     auto source = std::make_shared<int>(-1);
     const auto body = [gloo = gloo_, tag, source](Tensors&, Tensors& out) {
       *source = gloo->run([&](auto& group) { return group.recvAnysource(out, tag); })->sourceRank();
     };
-    return post({.type = OpType::RECVANYSOURCE, .outputs = tensors, .body = body, .lane = lane_to(-1, 'r', tag), .host_waits = true,
-                 .source = source});
+    return post({.type = OpType::RECVANYSOURCE, .outputs = tensors, .body = body, .agreed = c10::str("from any rank, tag ", tag),
+                 .lane = lane_to(-1, 'r', tag), .host_waits = true, .source = source});
   }
 
   Pointer barrier(const c10d::BarrierOptions& options) override {
@@ -250,6 +254,19 @@ class ProcessGroup final : public c10d::Backend {
   static at::Tensor as_before(const at::Tensor& reduced, const at::Tensor& like) {
     if (like.is_complex()) return at::view_as_complex(reduced);
     return like.scalar_type() == at::kBool ? reduced.view(at::kBool) : reduced;
+  }
+
+  // Each rank sends each other one its part, and reduces what it receives: `whole` has a part for each rank.
+  static void scatter_reduced(Gloo& gloo, const Reduction& reduction, const at::Tensor& whole, at::Tensor& out) {
+    const int64_t size = gloo.backend().getSize();
+    if (whole.numel() == 0) return;
+    at::Tensor sent = reduction.before(whole.reshape({size, -1}));
+    at::Tensor received = at::empty(sent.sizes(), sent.options());
+    at::Tensor sent_bytes = sent.view({-1}).view(at::kByte), received_bytes = received.view({-1}).view(at::kByte);
+    std::vector<int64_t> even;
+    gloo.run([&](auto& group) { return group.alltoall_base(received_bytes, sent_bytes, even, even, {}); });
+    out.copy_(as_before(reduction.of_rows(received), out).view(out.sizes()));
+    reduction.after(out);
   }
 
   Pointer reduce_all(OpType type, const Tensors& tensors, const c10d::AllreduceOptions& options) {
@@ -283,17 +300,9 @@ class ProcessGroup final : public c10d::Backend {
     check_pairs(inputs, outputs, "input tensor must be the same size as output size times world size");
     std::vector<Reduction> reductions;
     for (const at::Tensor& tensor : outputs) reductions.emplace_back(options.reduceOp, tensor, size_);
-    const auto body = [gloo = gloo_, reductions, rank = rank_, size = size_](Tensors& in, Tensors& out) {
-      for (size_t i = 0; i < in.size(); ++i) {
-        // Gloo reduces the whole of it on every rank.
-        at::Tensor whole = in[i].reshape({-1}).clone();
-        Tensors work{reductions[i].before(whole)};
-        c10d::AllreduceOptions wanted;
-        wanted.reduceOp = reductions[i].op;
-        gloo->run([&](auto& group) { return group.allreduce(work, wanted); });
-        out[i].copy_(whole.chunk(size)[static_cast<size_t>(rank)].view(out[i].sizes()));
-        reductions[i].after(out[i]);
-      }
+    const auto body = [gloo = gloo_, reductions](Tensors& in, Tensors& out) {
+      // The factor of PREMUL_SUM is multiplied in place.
+      for (size_t i = 0; i < in.size(); ++i) scatter_reduced(*gloo, reductions[i], reductions[i].factor ? in[i].clone() : in[i], out[i]);
     };
     const std::string agreed = c10::str(name_of(options.reduceOp), " ", spell(inputs));
     return post({.type = type, .inputs = inputs, .outputs = outputs, .body = body, .agreed = agreed, .computes = true});
@@ -303,16 +312,18 @@ class ProcessGroup final : public c10d::Backend {
     const bool is_message = c10d::isP2POp(call.type);
     const uint64_t sequence = is_message ? sequence_.load() : ++sequence_;
     const std::string operation = c10d::opTypeToString(call.type);
-    const std::string number = is_message ? "" : c10::str("number ", sequence, " ");
-    const std::string name = c10::str(operation, " (", number, "of process group '", getGroupUid(), "')");
+    const std::string what = is_message ? call.agreed : c10::str("number ", sequence);
+    const std::string name = c10::str(operation, " (", what, " of process group '", getGroupUid(), "')");
     if (call.lane == nullptr) call.lane = lane_;
-    if (!is_message && call.agrees) {
-      call.body = [gloo = gloo_, agreed = c10::str(sequence, " ", operation, " ", call.agreed),
-                   body = std::move(call.body)](Tensors& in, Tensors& out) {
-        gloo->agree(agreed);
-        body(in, out);
-      };
-    }
+    const std::string agreed = c10::str(is_message ? "" : c10::str(sequence, " "), operation, " ", call.agreed);
+    call.body = [gloo = gloo_, agreed, is_message, agrees = call.agrees, body = std::move(call.body)](Tensors& in, Tensors& out) {
+      const auto work = [&] { body(in, out); };
+      if (is_message) {
+        gloo->message(agreed, work);
+      } else {
+        gloo->meet(agreed, agrees, work);
+      }
+    };
     return post_job(std::move(call), name, rank_, sequence);
   }
 
@@ -389,11 +400,12 @@ class ProcessGroup final : public c10d::Backend {
 }  // namespace
 }  // namespace torchtpu
 
-void* tt_process_group(void* gloo, int64_t milliseconds) {
+void* tt_process_group(void* gloo, void* store, int64_t milliseconds) {
   try {
     auto inner = pybind11::handle(static_cast<PyObject*>(gloo)).cast<c10::intrusive_ptr<c10d::Backend>>();
-    c10::intrusive_ptr<c10d::Backend> group =
-        c10::make_intrusive<torchtpu::ProcessGroup>(std::move(inner), std::chrono::milliseconds(milliseconds));
+    auto shared = pybind11::handle(static_cast<PyObject*>(store)).cast<c10::intrusive_ptr<c10d::Store>>();
+    c10::intrusive_ptr<c10d::Backend> group = c10::make_intrusive<torchtpu::ProcessGroup>(
+        std::move(inner), std::move(shared), std::chrono::milliseconds(milliseconds));
     return pybind11::cast(std::move(group)).release().ptr();
   } catch (const std::exception& error) {
     PyErr_SetString(PyExc_RuntimeError, error.what());

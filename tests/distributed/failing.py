@@ -1,10 +1,9 @@
-"""What a rank sees when another one fails; test_failures.py runs it under torchrun. Prints what it sees."""
+"""What a rank sees when another one fails."""
 
 from __future__ import annotations
 
 import datetime
 import os
-import sys
 import time
 from collections.abc import Callable
 
@@ -14,61 +13,84 @@ import torch.distributed as dist
 DEVICE = torch.device("tpu")
 
 
-def tell(what: str) -> None:
-    # One write, so that the lines of two ranks do not mix.
-    os.write(1, f"rank {os.environ['RANK']}: {what}\n".encode())
-
-
-def attempt(call: Callable[[], object]) -> None:
+def attempt(call: Callable[[], object]) -> str:
+    """The error of a call. The device computes afterwards."""
     try:
         call()
     except Exception as error:
-        tell(f"{type(error).__name__}: {error}".replace("\n", " "))
+        found = f"{type(error).__name__}: {error}"
     else:
-        tell("no error")
-    tell(f"still computes {(torch.ones(2, device=DEVICE) + 1).sum().item()}")
+        found = "no error"
+    assert (torch.ones(2, device=DEVICE) + 1).sum().item() == 4
+    return found
 
 
-def a_rank_dies(rank: int, tensor: torch.Tensor) -> None:
+def a_rank_dies(rank: int, tensor: torch.Tensor) -> object:
     if rank == 1:
-        os._exit(0)  # torchrun ends the others where a rank says that it failed
-    attempt(lambda: (dist.all_reduce(tensor), tensor.cpu()))
+        os._exit(0)
+    first = attempt(lambda: (dist.all_reduce(tensor), tensor.cpu()))
+    other = torch.ones(4, device=DEVICE)
+    return [first, attempt(lambda: (dist.broadcast(other, 0), other.cpu(), torch.tpu.synchronize()))]
 
 
-def a_rank_is_late(rank: int, tensor: torch.Tensor) -> None:
+def a_rank_is_late(rank: int, tensor: torch.Tensor) -> object:
     if rank == 1:
-        time.sleep(7)
-    else:
-        attempt(lambda: (dist.all_reduce(tensor), tensor.cpu()))
+        time.sleep(3.5)
+    error = attempt(lambda: (dist.all_reduce(tensor), tensor.cpu()))
+    if rank == 0:
+        time.sleep(2)  # the store is this rank's
+    return error
 
 
-def shapes_differ(rank: int, tensor: torch.Tensor) -> None:
+def shapes_differ(rank: int, tensor: torch.Tensor) -> object:
     other = torch.ones(4 + 2 * rank, device=DEVICE)
-    attempt(lambda: (dist.all_reduce(other), other.cpu()))
+    error = attempt(lambda: (dist.all_reduce(other), other.cpu()))
     dist.all_reduce(tensor)
-    tell(f"then {tensor.tolist()}")
+    return [error, tensor.tolist()]
 
 
-def collectives_differ(rank: int, tensor: torch.Tensor) -> None:
-    attempt(
+def collectives_differ(rank: int, tensor: torch.Tensor) -> object:
+    return attempt(
         lambda: (dist.all_reduce(tensor) if rank else dist.broadcast(tensor, 0), tensor.cpu(), torch.tpu.synchronize())
     )
 
 
-def a_message_never_comes(rank: int, tensor: torch.Tensor) -> None:
+def the_host_waits_too_short(rank: int, tensor: torch.Tensor) -> object:
+    if rank == 1:
+        time.sleep(1)
+    work = dist.all_reduce(tensor, async_op=True)
+    error = attempt(lambda: work.wait(datetime.timedelta(milliseconds=50))) if rank == 0 else None
+    return [error, tensor.tolist()]
+
+
+def a_message_does_not_come(rank: int, tensor: torch.Tensor) -> object:
+    if rank == 1:
+        time.sleep(4)
+        return None
+    return attempt(lambda: (dist.recv(tensor, 1), tensor.cpu()))
+
+
+def a_message_never_comes(rank: int, tensor: torch.Tensor) -> object:
     if rank == 0:
         dist.irecv(torch.empty(3, device=DEVICE), 1)
-    tell("ends")
-    sys.exit(0)
+    return "ends"
 
 
-if __name__ == "__main__":
-    torch.tpu.eager_mode = sys.argv[2]
-    dist.init_process_group(timeout=datetime.timedelta(seconds=4))
-    value = torch.ones(4, device=DEVICE)
-    dist.all_reduce(value)
+def what_is_refused(rank: int, tensor: torch.Tensor) -> object:
+    other = dist.new_group([1])
+    found = [attempt(lambda: dist.all_reduce(tensor, group=other)) if rank == 0 else ""]
+    dist.destroy_process_group()
+    return [*found, attempt(lambda: dist.all_reduce(tensor))]
+
+
+def see(case: str, mode: str) -> object:
+    torch.tpu.eager_mode = mode
+    dist.init_process_group(timeout=datetime.timedelta(seconds=2))
+    tensor = torch.ones(4, device=DEVICE)
+    dist.all_reduce(tensor)
     torch.tpu.synchronize()
     dist.barrier()
-    globals()[sys.argv[1]](dist.get_rank(), value)
-    dist.destroy_process_group()
-    tell("ends")
+    found = globals()[case](dist.get_rank(), tensor)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    return found

@@ -2,48 +2,76 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from tests.distributed.launch import torchrun
+from tests.distributed.ranks import on_ranks
+from tests.distributed.resuming import losses_of_one_process
 
 
-def run(case: str, mode: str = "strict") -> list[str]:
-    """The lines of rank 0, then those of rank 1, each without its rank."""
-    finished = torchrun(["-m", "tests.distributed.failing", case, mode])
-    lines = [line for line in finished.stdout.splitlines() if line.startswith("rank ")]
-    return sorted(lines, key=lambda line: line[:6])
+def seen(case: str, mode: str = "strict") -> list[Any]:
+    """What each of two ranks sees; both end by themselves."""
+    outcomes = on_ranks(2, "tests.distributed.failing", "see", case, mode)
+    assert all(outcome.status == 0 and outcome.error is None for outcome in outcomes), outcomes
+    return [outcome.value for outcome in outcomes]
 
 
 @pytest.mark.parametrize("mode", ["strict", "fused"])
 def test_a_rank_dies(mode: str) -> None:
-    error, computes, *_ = run("a_rank_dies", mode)
-    assert error.startswith("rank 0: RuntimeError: ALLREDUCE (number 2 of process group '")
-    assert computes == "rank 0: still computes 4.0"
+    (first, second), _ = seen("a_rank_dies", mode)
+    assert first.startswith("RuntimeError: ALLREDUCE (number 2 of process group '")
+    assert "not all ranks have called it (missing: rank 1)" in first
+    # The group has lost its connections: what follows fails at once, and says why.
+    assert second.startswith("RuntimeError: BROADCAST (number 3 of process group '")
+    assert "has failed before: in 2 ALLREDUCE sum 4 Float, not all ranks have called it (missing: rank 1)" in second
 
 
 def test_a_rank_is_late() -> None:
-    error, computes, *_ = run("a_rank_is_late")
-    assert error.startswith("rank 0: RuntimeError: ALLREDUCE (number 2 of process group '")
-    assert "Timed out" in error
-    assert computes == "rank 0: still computes 4.0"
+    late, other = seen("a_rank_is_late")[::-1]
+    assert other.startswith("RuntimeError: ALLREDUCE (number 2 of process group '")
+    assert "missing: rank 1" in other
+    assert "Timed out" in other
+    assert "rank 0 waited in the same" in late
 
 
 def test_shapes_differ() -> None:
-    lines = run("shapes_differ")
-    assert len(lines) == 8
-    for first in (0, 4):
-        error, computes, then, ends = lines[first : first + 4]
+    for error, then in seen("shapes_differ"):
         assert "rank 0: 2 ALLREDUCE sum 4 Float, rank 1: 2 ALLREDUCE sum 6 Float" in error
-        assert computes.endswith("still computes 4.0")
-        assert then.endswith("then [4.0, 4.0, 4.0, 4.0]")
-        assert ends.endswith("ends")
+        assert then == [4.0] * 4
 
 
 def test_collectives_differ() -> None:
-    lines = run("collectives_differ")
-    for line in lines[0], lines[3]:
-        assert "rank 0: 2 BROADCAST root 0 4 Float, rank 1: 2 ALLREDUCE sum 4 Float" in line
+    for error in seen("collectives_differ"):
+        assert "rank 0: 2 BROADCAST root 0 4 Float, rank 1: 2 ALLREDUCE sum 4 Float" in error
+
+
+def test_the_host_waits_too_short() -> None:
+    (error, value), (_, other) = seen("the_host_waits_too_short", "fused")
+    assert error.startswith("RuntimeError: ALLREDUCE (number 2 of process group '")
+    assert error.endswith("did not end within 50 ms")
+    assert value == other == [4.0] * 4
+
+
+def test_a_message_does_not_come() -> None:
+    error, _ = seen("a_message_does_not_come")
+    assert error.startswith("RuntimeError: RECV (from rank 1, tag 0 of process group '")
 
 
 def test_a_message_never_comes() -> None:
-    assert run("a_message_never_comes") == ["rank 0: ends", "rank 1: ends"]
+    assert seen("a_message_never_comes") == ["ends", "ends"]
+
+
+def test_what_is_refused() -> None:
+    (outside, destroyed), _ = seen("what_is_refused")
+    assert outside.startswith(("ValueError", "RuntimeError", "no error"))
+    assert destroyed.startswith("ValueError: Default process group has not been initialized")
+
+
+def test_training_resumes_after_a_rank_was_killed(tmp_path: Path) -> None:
+    finished = torchrun(["--max-restarts=1", "-m", "tests.distributed.resuming", str(tmp_path)])
+    assert finished.returncode == 0, finished.stderr
+    losses = [float(line) for line in (tmp_path / "losses").read_text().split()]
+    assert losses == pytest.approx(losses_of_one_process(), rel=1e-4)

@@ -58,7 +58,7 @@ impl Engine {
         if read.iter().flat_map(|(value, _)| value).any(|value| value.pending().is_some()) {
             self.flush(placement, Reason::Collective)?;
         }
-        let ticket = Arc::new(Ticket::default());
+        let ticket = Arc::new(Ticket::new(name.clone()));
         let mut promised = Vec::with_capacity(outputs.len());
         let mut written = Vec::with_capacity(outputs.len());
         for output in outputs {

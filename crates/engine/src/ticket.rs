@@ -7,13 +7,23 @@ use parking_lot::{Condvar, Mutex};
 use crate::error::Result;
 
 /// The outcome of a job of the host, once it has finished.
-#[derive(Default)]
 pub struct Ticket {
+    name: String,
     result: Mutex<Option<Result<()>>>,
     changed: Condvar,
 }
 
 impl Ticket {
+    /// Of a job of this name.
+    pub(crate) fn new(name: String) -> Ticket {
+        Ticket { name, result: Mutex::default(), changed: Condvar::default() }
+    }
+
+    /// The job's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(crate) fn finish(&self, result: Result<()>) {
         *self.result.lock() = Some(result);
         self.changed.notify_all();

@@ -102,9 +102,10 @@ pub(crate) unsafe extern "C" fn tt_ticket_state(handle: u64) -> ::abi::TicketSta
 pub(crate) unsafe extern "C" fn tt_ticket_wait(handle: u64, milliseconds: i64) -> ::abi::Status {
     status(|| {
         let timeout = u64::try_from(milliseconds).ok().map(Duration::from_millis);
-        let too_late = || Err(Error::runtime(format!("a collective did not end within {milliseconds} ms")));
         // SAFETY: the ABI promises a live ticket.
-        unsafe { ticket(handle) }.wait(timeout).unwrap_or_else(too_late)
+        let ticket = unsafe { ticket(handle) };
+        let too_late = || Err(Error::runtime(format!("did not end within {milliseconds} ms")).within(ticket.name()));
+        ticket.wait(timeout).unwrap_or_else(too_late)
     })
 }
 
@@ -122,12 +123,18 @@ pub(crate) unsafe extern "C" fn tt_is_synchronous() -> u8 {
     u8::from(guarded(|| Ok(engine::lock()?.mode().0 == Mode::Debug)).unwrap_or(false))
 }
 
-/// A c10d backend for tensors of the device. `gloo` is a backend with the same ranks for CPU tensors.
+/// A c10d backend for tensors of the device, over a backend for the same ranks that takes tensors of the CPU, and the store
+/// of these ranks.
 #[pyfunction]
-pub fn process_group(py: Python<'_>, gloo: Py<PyAny>, timeout_milliseconds: i64) -> PyResult<Py<PyAny>> {
-    // SAFETY: the callee takes its own reference to a live object, and returns a new one or sets an exception.
+pub fn process_group(
+    py: Python<'_>,
+    gloo: Py<PyAny>,
+    store: Py<PyAny>,
+    timeout_milliseconds: i64,
+) -> PyResult<Py<PyAny>> {
+    // SAFETY: the callee takes its own references to live objects, and returns a new one or sets an exception.
     unsafe {
-        let group = ::abi::tt_process_group(gloo.as_ptr().cast(), timeout_milliseconds);
+        let group = ::abi::tt_process_group(gloo.as_ptr().cast(), store.as_ptr().cast(), timeout_milliseconds);
         Bound::from_owned_ptr_or_err(py, group.cast()).map(Bound::unbind)
     }
 }

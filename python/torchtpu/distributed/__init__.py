@@ -7,6 +7,7 @@ scripts that only use the CPU have what they need; `"cpu:gloo,tpu:tpu"` says the
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
@@ -32,8 +33,12 @@ def _create(options: Any, backend_options: Any) -> Any:
 
     from torchtpu import _C
 
+    # torchrun keeps its store when it starts ranks anew, with the addresses of those before.
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    attempt_store = PrefixStore(f"attempt {attempt}/", options.store)
+
     def gloo(name: str) -> Any:
-        store = PrefixStore(f"{name}/", options.store)
+        store = PrefixStore(f"{name}/", attempt_store)
         backend = ProcessGroupGloo(store, options.group_rank, options.group_size, timeout=options.timeout)
         backend.options.global_ranks_in_group = options.global_ranks_in_group
         backend.options.group_name = options.group_id
@@ -43,4 +48,5 @@ def _create(options: Any, backend_options: Any) -> Any:
     cpu = torch.device("cpu")
     if cpu not in group._device_types:
         group._register_backend(cpu, ProcessGroup.BackendType.GLOO, gloo("cpu"))
-    return _C.process_group(gloo("tpu"), int(options.timeout.total_seconds() * 1000))
+    reports = PrefixStore("reports/", attempt_store)
+    return _C.process_group(gloo("tpu"), reports, int(options.timeout.total_seconds() * 1000))
