@@ -30,6 +30,8 @@ pub struct Row {
     is_by_element: bool,
     /// Arguments that the operator writes, although its schema does not say so.
     pub writes: &'static [&'static str],
+    /// Whether the offsets of views are inputs of the program from the first call on.
+    pub open_offsets: bool,
 }
 
 impl Row {
@@ -73,6 +75,13 @@ impl Row {
     /// like those of other written arguments. A graph takes such an operator for a function of its arguments, so none has it.
     pub(crate) const fn writes(mut self, names: &'static [&'static str]) -> Row {
         self.writes = names;
+        self
+    }
+
+    /// The offsets of views are inputs of the program from the first call on. For operators that move elements, which cost
+    /// the same at any offset: ranks that copy at different offsets then share the program.
+    pub(crate) const fn open_offsets(mut self) -> Row {
+        self.open_offsets = true;
         self
     }
 
@@ -146,6 +155,7 @@ pub const fn one(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> R
         shapes_like: &[],
         is_by_element: false,
         writes: &[],
+        open_offsets: false,
     }
 }
 
@@ -161,6 +171,7 @@ pub const fn many(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> 
         shapes_like: &[],
         is_by_element: false,
         writes: &[],
+        open_offsets: false,
     }
 }
 
@@ -187,6 +198,7 @@ pub(crate) const fn each(element: &'static Row, parameters: &'static [&'static s
         shapes_like: &[],
         is_by_element: true,
         writes: &[],
+        open_offsets: element.open_offsets,
     }
 }
 

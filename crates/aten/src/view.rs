@@ -318,9 +318,10 @@ fn permuted(sizes: &[i64], order: &[usize]) -> Vec<i64> {
 }
 
 /// What views must share, besides sizes and strides, to use one program that takes the offset as an input. `None` if
-/// the program depends on the offset.
-pub fn offset_class(base: &Type, spec: &TensorSpec) -> Option<Vec<u64>> {
-    if spec.offset == 0 || spec.dtype != base.dtype || spec.sizes.contains(&0) {
+/// the program depends on the offset. A view at the start of its storage counts only with `from_start`.
+pub fn offset_class(base: &Type, spec: &TensorSpec, from_start: bool) -> Option<Vec<u64>> {
+    let is_fixed = spec.offset == 0 && (!from_start || covers(base, spec).is_some());
+    if is_fixed || spec.dtype != base.dtype || spec.sizes.contains(&0) {
         return None;
     }
     let slices = Slices::find(&base.dims, spec)?;

@@ -1,7 +1,7 @@
 //! The key of a call: everything that decides its program, and nothing else.
 
 use aten::{ArgSpec, ScalarSpec, StorageSpec, TensorSpec};
-use stablehlo::{DType, Number};
+use stablehlo::{DType, Number, Type};
 
 use super::operators::{ArgInfo, Operator};
 use super::types::Types;
@@ -168,12 +168,14 @@ pub(crate) struct Specs<'a> {
     seen: Vec<*const Storage>,
     /// Whether offsets become inputs of the program if possible.
     open_offsets: bool,
+    /// Whether that holds for views at the start of their storage too.
+    from_start: bool,
     tensors: usize,
 }
 
 impl<'a> Specs<'a> {
-    pub fn new(types: &'a Types, open_offsets: bool) -> Specs<'a> {
-        Specs { types, storages: Vec::new(), seen: Vec::new(), open_offsets, tensors: 0 }
+    pub fn new(types: &'a Types, open_offsets: bool, from_start: bool) -> Specs<'a> {
+        Specs { types, storages: Vec::new(), seen: Vec::new(), open_offsets, from_start, tensors: 0 }
     }
 
     pub fn arg(&mut self, arg: &Arg, info: ArgInfo, ty: &str) -> Result<ArgSpec> {
@@ -236,16 +238,19 @@ impl<'a> Specs<'a> {
             is_neg: tensor.is_neg != 0,
             offset_input: None,
         };
-        if self.open_offsets && offset_class(&self.storages[index], &spec).is_some() {
+        if self.open_offsets && self.offset_class(&spec).is_some() {
             spec.offset_input = Some(self.tensors);
         }
         self.tensors += 1;
         Ok(spec)
     }
-}
 
-fn offset_class(storage: &StorageSpec, spec: &TensorSpec) -> Option<Vec<u64>> {
-    aten::offset_class(storage.base.as_ref()?, spec)
+    fn offset_class(&self, spec: &TensorSpec) -> Option<Vec<u64>> {
+        let storage = &self.storages[spec.storage];
+        let unwritten = || Type::new(spec.dtype, &[(storage.nbytes / spec.dtype.size_bytes()) as i64]);
+        let base = storage.base.clone().or_else(|| self.from_start.then(unwritten))?;
+        aten::offset_class(&base, spec, self.from_start)
+    }
 }
 
 /// Marks an offset in the key that is replaced by the class of offsets that share a program.
@@ -262,7 +267,7 @@ pub(crate) fn key_without_offsets(
         match arg.tag {
             Tag::Tensor => {
                 let spec = specs.tensor(arg).ok()?;
-                match offset_class(&specs.storages[spec.storage], &spec) {
+                match specs.offset_class(&spec) {
                     Some(class) => {
                         into.push(OPEN_OFFSET | class.len() as u64);
                         into.extend(class);
@@ -275,12 +280,13 @@ pub(crate) fn key_without_offsets(
         }
         Some(())
     }
-    if parts.offsets.iter().all(|&offset| offset == 0) {
+    let from_start = operator.opens_offsets();
+    if !from_start && parts.offsets.iter().all(|&offset| offset == 0) {
         return None;
     }
     let mut key = CallParts { without_offsets: true, ..CallParts::default() };
     key.encode(parts.key[0] as u32, operator, args, parts.key[0] >> 32);
-    let mut specs = Specs::new(types, false);
+    let mut specs = Specs::new(types, false, from_start);
     let length = key.key.len();
     args.iter().try_for_each(|arg| classes(arg, &mut specs, &mut key.key))?;
     key.key[length..].iter().any(|token| token & OPEN_OFFSET != 0).then(|| key.key.into_boxed_slice())

@@ -197,9 +197,10 @@ impl Registry {
         // one.
         let family =
             key_without_offsets(parts, operator, args, &self.types).map(|key| self.families.entry(key).or_default());
-        let own_offsets = if compiled.is_some() { 0 } else { OWN_OFFSETS };
+        let opens_offsets = operator.opens_offsets();
+        let own_offsets = if compiled.is_some() || opens_offsets { 0 } else { OWN_OFFSETS };
         let open_offsets = family.as_ref().is_some_and(|family| family.offsets >= own_offsets);
-        let mut specs = Specs::new(&self.types, open_offsets);
+        let mut specs = Specs::new(&self.types, open_offsets, opens_offsets);
         let mut lowered_args = Vec::with_capacity(args.len());
         for ((arg, info), ty) in args.iter().zip(&operator.args).zip(&operator.types) {
             lowered_args.push(specs.arg(arg, *info, ty)?);

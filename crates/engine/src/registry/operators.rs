@@ -84,6 +84,11 @@ impl Operator {
         }
     }
 
+    /// Whether the offsets of its arguments are inputs of its program from the first call on.
+    pub fn opens_offsets(&self) -> bool {
+        self.row.is_some_and(|row| row.open_offsets)
+    }
+
     /// Whether the call's numbers are such as the operator's row requires.
     pub fn accepts(&self, args: &[Arg]) -> bool {
         let Some((positions, wanted)) = &self.requirement else { return true };

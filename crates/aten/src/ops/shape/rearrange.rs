@@ -18,8 +18,11 @@ pub(crate) const ROWS: &[Row] = &[
         let ty = cx.ty("self")?;
         Ok(cx.operand("src", ty.dtype)?.broadcast_to(&ty.dims))
     })
+    .open_offsets()
     .bounded(),
-    one(&["clone", "contiguous", "lift", "lift_fresh", "lift_fresh_copy"], |cx| cx.tensor("self")).bounded(),
+    one(&["clone", "contiguous", "lift", "lift_fresh", "lift_fresh_copy"], |cx| cx.tensor("self"))
+        .open_offsets()
+        .bounded(),
     one(&["_to_copy"], |cx| {
         let x = cx.tensor("self")?;
         Ok(x.convert(cx.dtype_or_none("dtype").unwrap_or(x.dtype())))

@@ -1,0 +1,23 @@
+"""FSDP2 on four ranks: what each holds; and all together compile what one does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.distributed.ranks import values_on_ranks
+from tests.distributed.sharded import LAYER_BYTES, LAYERS
+
+
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_a_step_of_four_ranks(mode: str, tmp_path: Path) -> None:
+    ranks = values_on_ranks(4, "tests.distributed.sharded", "train", mode, 8, TORCHTPU_CACHE_DIR=str(tmp_path))
+    for each in ranks:
+        # A quarter of parameters, gradients and two moments. Two layers' parameters are gathered, and FSDP2 has as many
+        # whole gradients: those of one layer, and those that it reduces of the layer before. Activations are small.
+        assert each["peak"] <= 4 * LAYERS * LAYER_BYTES / 4 + (2 + 2) * LAYER_BYTES
+        # Nothing is compiled after the fifth step, nor read from disk.
+        assert each["programs"][5:] == [0, 0, 0]
+    needed = max(sum(each["programs"]) for each in ranks)
+    assert sum(sum(each["compiled"]) for each in ranks) <= 1.05 * needed
