@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+__all__ = ["register", "topology_aware_mesh"]
+
 NAMES = ("tpu", "tpu_dist")
 
 
@@ -50,3 +52,12 @@ def _create(options: Any, backend_options: Any) -> Any:
         group._register_backend(cpu, ProcessGroup.BackendType.GLOO, gloo("cpu"))
     reports = PrefixStore("reports/", attempt_store)
     return _C.process_group(gloo("tpu"), reports, int(options.timeout.total_seconds() * 1000))
+
+
+def __getattr__(name: str) -> Any:
+    # torch.distributed's mesh is not imported with torch.
+    if name == "topology_aware_mesh":
+        from torchtpu.distributed.mesh import topology_aware_mesh
+
+        return topology_aware_mesh
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
