@@ -282,3 +282,21 @@ def checkpoints(group: dist.ProcessGroup) -> None:
             torch.testing.assert_close(full(loaded_parameter), full(parameter))
         future.result()
         dist.barrier(group)
+
+
+@case
+def explained(group: dist.ProcessGroup) -> None:
+    model = DistributedDataParallel(new_model().to(DEVICE), process_group=group)
+    (inputs, targets), *_ = batches(1)
+    with torch.tpu.explain() as explanation:
+        F.cross_entropy(model(inputs.to(DEVICE)), targets.to(DEVICE)).backward()
+    found = [each for each in explanation.collectives if each["name"].startswith("ALLREDUCE (number ")]
+    assert sum(each["bytes"] for each in found) == sum(4 * each.numel() for each in model.parameters())
+    for each in found:
+        assert 0 <= each["posted"] <= each["begun"] <= each["done"] <= explanation.elapsed
+        assert 0 <= each["exposed"] <= each["done"] - each["begun"] + 1e-9
+    assert "ALLREDUCE" in str(explanation)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        explanation.save_chrome_trace(path)
+        assert '"network"' in path.read_text()

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use stablehlo::Type;
+
 use crate::call::TensorArg;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -67,8 +69,11 @@ impl Engine {
             written.push((Arc::downgrade(&value), ty.clone(), output.initial));
             promised.push((value, ty));
         }
+        let bytes = |types: &mut dyn Iterator<Item = &Type>| types.map(Type::size_bytes).sum::<usize>();
+        let moved = bytes(&mut read.iter().map(|(_, ty)| ty)).max(bytes(&mut written.iter().map(|(_, ty, _)| ty)));
+        let times = self.observer.note_job(&name, placement, moved);
         let ticket_of_job = Arc::clone(&ticket);
-        let job = Job { name, placement, client, inputs: read, outputs: written, work, ticket: ticket_of_job };
+        let job = Job { name, placement, client, inputs: read, outputs: written, work, ticket: ticket_of_job, times };
         self.runner.jobs.post(lane, job);
         for (output, (value, ty)) in outputs.iter().zip(promised) {
             self.write_whole(&output.tensor, &ty, value)?;

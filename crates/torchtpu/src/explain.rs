@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use engine::explain::{Compile, Explanation, ProgramInfo, Run, Wait};
+use engine::explain::{Compile, Explanation, JobRun, ProgramInfo, Run, Wait};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -29,6 +29,7 @@ fn describe<'py>(py: Python<'py>, explanation: &Explanation) -> PyResult<Bound<'
     described.set_item("programs", list(py, &explanation.programs, program)?)?;
     described.set_item("runs", list(py, &explanation.runs, run)?)?;
     described.set_item("compiles", list(py, &explanation.compiles, compile)?)?;
+    described.set_item("collectives", list(py, &explanation.jobs, job)?)?;
     described.set_item("waits", list(py, &explanation.waits, wait)?)?;
     Ok(described)
 }
@@ -92,6 +93,17 @@ fn compile(described: &Bound<'_, PyDict>, compile: &Compile) -> PyResult<()> {
     described.set_item("waiting", compile.waiting.as_secs_f64())?;
     described.set_item("why", &compile.why)?;
     described.set_item("line", compile.line.name())
+}
+
+fn job(described: &Bound<'_, PyDict>, job: &JobRun) -> PyResult<()> {
+    let moment = |nanoseconds| (nanoseconds != 0).then(|| seconds(nanoseconds));
+    described.set_item("name", &job.name)?;
+    described.set_item("device", job.placement.device())?;
+    described.set_item("bytes", job.bytes)?;
+    described.set_item("line", job.line.name())?;
+    described.set_item("posted", seconds(job.posted))?;
+    described.set_item("begun", moment(job.times.begun()))?;
+    described.set_item("done", moment(job.times.done()))
 }
 
 fn wait(described: &Bound<'_, PyDict>, wait: &Wait) -> PyResult<()> {

@@ -50,6 +50,9 @@ class Explanation:
     - `compiles`: for each program that was not in memory its number as "program", "at", the times of "compiling",
       "loading" from the cache's folder and "waiting" for another process, the "line", and "why", a list. Threads
       compile in parallel with each other and with the host.
+    - `collectives`: for each collective and message its "name", the "device", the "bytes" of its tensors, the "line",
+      and when it was "posted" (called), when it had "begun" (its inputs were there) and was "done". The last two are
+      None of what failed before it began. "exposed" is how much of the time between them the device did nothing else.
     - `waits`: for each wait of the host for a device "at", "until", "reason" and "line".
     - `elapsed`; `calls`, the number of operator calls, and `recording`, the time to record them without running them.
     """
@@ -62,10 +65,15 @@ class Explanation:
         self.runs: list[dict[str, Any]] = []
         self.compiles: list[dict[str, Any]] = []
         self.waits: list[dict[str, Any]] = []
+        self.collectives: list[dict[str, Any]] = []
 
     def _fill(self, found: dict[str, Any] | None) -> None:
         for name, value in (found or {}).items():
             setattr(self, name, value)
+        busy = self._busy()
+        for each in self.collectives:
+            begun, done = each["begun"], each["done"]
+            each["exposed"] = None if done is None or begun is None else done - begun - _common(busy, begun, done)
 
     @property
     def compiling(self) -> float:
@@ -81,6 +89,26 @@ class Explanation:
     def executing(self) -> float:
         """Seconds that devices were busy, as observed by the host."""
         return float(sum(until - start for start, until in self._spans()))
+
+    @property
+    def communicating(self) -> float:
+        """Seconds that collectives and messages took, over all groups."""
+        return float(sum(each["done"] - each["begun"] for each in self.collectives if each["exposed"] is not None))
+
+    @property
+    def exposed(self) -> float:
+        """Of these, the seconds in which the device did nothing else."""
+        return float(sum(each["exposed"] or 0.0 for each in self.collectives))
+
+    def _busy(self) -> list[tuple[float, float]]:
+        """When devices ran programs, in order and without overlaps."""
+        merged: list[tuple[float, float]] = []
+        for start, until in sorted(self._spans()):
+            if merged and start <= merged[-1][1]:
+                merged[-1] = merged[-1][0], max(merged[-1][1], until)
+            else:
+                merged.append((start, until))
+        return merged
 
     def _spans(self) -> list[tuple[float, float]]:
         """The start and end of each run. A device runs one program at a time."""
@@ -120,6 +148,8 @@ class Explanation:
         return vars(self) | {
             "compiling": self.compiling,
             "executing": self.executing,
+            "communicating": self.communicating,
+            "exposed": self.exposed,
             "waiting": self.waiting,
             "rhythm": {"programs": programs, "rounds": rounds},
         }
@@ -131,7 +161,7 @@ class Explanation:
     def save_chrome_trace(self, path: str | Path) -> None:
         """Writes a trace for https://ui.perfetto.dev and chrome://tracing.
 
-        It has a row for the host, one for each device, and one for each compiling thread.
+        It has a row for the host, one for each device, one for the network, and one for each thread that compiled.
         """
         Path(path).write_text(json.dumps({"traceEvents": list(self._trace()), "displayTimeUnit": "ms"}))
 
@@ -140,6 +170,8 @@ class Explanation:
         devices = {run["device"] for run in self.runs}
         first_lane = 1 + max(devices, default=0) + 1
         rows = {0: "host"} | {1 + device: f"tpu:{device}" for device in devices}
+        network = first_lane + max(lanes, default=-1) + 1
+        rows |= {network: "network"} if self.collectives else {}
         rows |= {first_lane + lane: f"compiler {lane}" for lane in lanes}
         for row, name in sorted(rows.items()):
             yield {"ph": "M", "pid": 0, "tid": row, "name": "thread_name", "args": {"name": name}}
@@ -156,6 +188,10 @@ class Explanation:
             name, facts = f"program {run['program']}", {"reason": run["reason"], "line": run["line"]}
             yield span(0, f"queue {name}", run["flushed"], run["queued"], **facts)
             yield span(1 + run["device"], name, start, until, operators=self._operators(run["program"]), **facts)
+        for each in self.collectives:
+            if each["exposed"] is not None:
+                facts = {key: each[key] for key in ("bytes", "posted", "exposed", "line")}
+                yield span(network, each["name"], each["begun"], each["done"], **facts)
         for wait in self.waits:
             yield span(0, f"wait: {wait['reason']}", wait["at"], wait["until"], line=wait["line"])
 
@@ -176,7 +212,8 @@ class Explanation:
         return ", ".join(named) + (f" and {len(operators) - _NAMES} more" if len(operators) > _NAMES else "")
 
     def __str__(self) -> str:
-        return "\n".join([*self._summary(), *self._program_table(), *self._compile_list(), *self._wait_table()])
+        parts = (self._summary, self._program_table, self._compile_list, self._collective_table, self._wait_table)
+        return "\n".join(line for part in parts for line in part())
 
     def _summary(self) -> Iterator[str]:
         compiled = sum(each["compiling"] > 0 for each in self.compiles)
@@ -185,6 +222,9 @@ class Explanation:
         yield f"  recording  {self.recording:8.3f} s  {self.calls} operators"
         yield f"  compiling  {self.compiling:8.3f} s  {compiled} programs compiled, {loaded} found elsewhere"
         yield f"  executing  {self.executing:8.3f} s  {len(self.runs)} runs of {len(self.programs)} programs"
+        if self.collectives:
+            exposed = f"of which the device had nothing else to do for {self.exposed:.3f} s"
+            yield f"  network    {self.communicating:8.3f} s  {len(self.collectives)} collectives, {exposed}"
         yield f"  waiting    {self.waiting:8.3f} s  {len(self.waits)} times"
         programs, rounds = self.rhythm()
         if rounds:
@@ -227,6 +267,20 @@ class Explanation:
         if len(self.compiles) > _ROWS:
             yield f"  … and {len(self.compiles) - _ROWS} more, which took less time"
 
+    def _collective_table(self) -> Iterator[str]:
+        kinds: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for each in self.collectives:
+            if each["exposed"] is not None:
+                kinds[_at(each["name"].partition(" ")[0], each["line"])].append(each)
+        if kinds:
+            yield "collectives:  times  MB each  ms each  exposed"
+        took = {name: sum(each["done"] - each["begun"] for each in group) for name, group in kinds.items()}
+        for name in sorted(kinds, key=lambda name: -took[name])[:_ROWS]:
+            count = len(kinds[name])
+            megabytes = sum(each["bytes"] for each in kinds[name]) / count / 1e6
+            exposed = sum(each["exposed"] for each in kinds[name]) / max(took[name], 1e-9)
+            yield f"  {count:17} {megabytes:8.3f} {took[name] / count * 1e3:8.3f} {exposed:8.0%}  {name}"
+
     def _wait_table(self) -> Iterator[str]:
         waits: dict[str, list[float]] = defaultdict(list)
         for wait in self.waits:
@@ -235,6 +289,11 @@ class Explanation:
             yield "waits:  seconds  times"
         for name in sorted(waits, key=lambda name: -sum(waits[name]))[:_ROWS]:
             yield f"  {sum(waits[name]):13.3f} {len(waits[name]):6}  {name}"
+
+
+def _common(spans: list[tuple[float, float]], begun: float, done: float) -> float:
+    """How much of the time between two moments lies in the spans."""
+    return sum(max(0.0, min(until, done) - max(start, begun)) for start, until in spans)
 
 
 def _making(compile: dict[str, Any]) -> float:

@@ -1,7 +1,7 @@
 //! Records what happens, in order and with reasons, for `torch.tpu.explain`.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -76,6 +76,46 @@ pub struct Wait {
     pub line: Line,
 }
 
+/// A job of the host, such as a collective. Times are nanoseconds since the explanation began.
+pub struct JobRun {
+    pub name: String,
+    pub placement: Placement,
+    pub line: Line,
+    /// The bytes of its inputs, or of its outputs if those are more.
+    pub bytes: usize,
+    pub posted: u64,
+    pub times: JobTimes,
+}
+
+/// When a job began and ended.
+#[derive(Clone)]
+pub struct JobTimes {
+    started: Instant,
+    begun: Arc<AtomicU64>,
+    done: Arc<AtomicU64>,
+}
+
+impl JobTimes {
+    /// Its inputs are there, and it works from now on.
+    pub(crate) fn begin(&self) {
+        self.begun.store(self.started.elapsed().as_nanos() as u64, Relaxed);
+    }
+
+    pub(crate) fn end(&self) {
+        self.done.store(self.started.elapsed().as_nanos() as u64, Relaxed);
+    }
+
+    /// When it began, in nanoseconds since the explanation began; zero if it has not.
+    pub fn begun(&self) -> u64 {
+        self.begun.load(Relaxed)
+    }
+
+    /// When it ended; zero if it has not.
+    pub fn done(&self) -> u64 {
+        self.done.load(Relaxed)
+    }
+}
+
 /// What happened since the explanation began.
 pub struct Explanation {
     pub(crate) started: Instant,
@@ -83,6 +123,7 @@ pub struct Explanation {
     pub runs: Vec<Run>,
     pub compiles: Vec<Compile>,
     pub waits: Vec<Wait>,
+    pub jobs: Vec<JobRun>,
     /// The number of operator calls, and the time to record them, without flushes.
     pub calls: u64,
     pub recording: Duration,
@@ -108,6 +149,7 @@ impl Explanation {
             runs: Vec::new(),
             compiles: Vec::new(),
             waits: Vec::new(),
+            jobs: Vec::new(),
             calls: 0,
             recording: Duration::ZERO,
             elapsed: Duration::ZERO,
@@ -149,6 +191,13 @@ impl Explanation {
             let of_program: FxHashSet<usize> = inputs_of(chunk).chain(results_of(chunk, usage)).collect();
             text.others = Storage::without(placement, &of_program);
         }
+    }
+
+    pub(crate) fn note_job(&mut self, name: &str, placement: Placement, line: Line, bytes: usize) -> JobTimes {
+        let times = JobTimes { started: self.started, begun: Arc::default(), done: Arc::default() };
+        let posted = self.now();
+        self.jobs.push(JobRun { name: name.to_owned(), placement, line, bytes, posted, times: times.clone() });
+        times
     }
 
     pub(crate) fn now(&self) -> u64 {

@@ -18,6 +18,7 @@ use crate::registry::types::Types;
 use crate::stats::{CacheStats, OpStats};
 use crate::storage::Storage;
 use explain::{Compile, Explanation, Run, Wait, Waiting};
+use explain::{Compile, Explanation, JobTimes, Run, Wait, Waiting};
 use profile::Profile;
 
 #[derive(Default)]
@@ -187,6 +188,11 @@ impl Observer {
             let done = Arc::clone(&run.done);
             Arc::clone(event).on_ready(move |_| done.store(started.elapsed().as_nanos() as u64, Relaxed));
         }
+    }
+
+    /// Notes that a job is posted. The job notes its times; `None` while nothing is explained.
+    pub fn note_job(&mut self, name: &str, placement: Placement, bytes: usize) -> Option<JobTimes> {
+        Some(self.explanation.as_mut()?.note_job(name, placement, lines::caller(), bytes))
     }
 
     /// The start of a wait of the host; `None` if there is no explanation.

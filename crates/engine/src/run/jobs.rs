@@ -20,6 +20,7 @@ use stablehlo::Type;
 use super::lose;
 use super::runtime::{Runtime, element_type};
 use crate::error::{Error, Result};
+use crate::observe::explain::JobTimes;
 use crate::placement::Placement;
 use crate::storage::{Value, ValueState};
 use crate::ticket::Ticket;
@@ -39,6 +40,8 @@ pub(crate) struct Job {
     pub outputs: Vec<(Weak<Value>, Type, Option<usize>)>,
     pub work: Work,
     pub ticket: Arc<Ticket>,
+    /// For the explanation.
+    pub times: Option<JobTimes>,
 }
 
 /// Jobs that wait for their inputs, and the thread that runs them.
@@ -190,8 +193,10 @@ fn spawn() -> Sender<Started> {
     let (sender, receiver) = mpsc::channel::<Started>();
     let run_all = move || {
         while let Ok(Started { mut job, earlier, spent, finished }) = receiver.recv() {
+            job.times.iter().for_each(JobTimes::begin);
             let panicked = |_| Err(Error::runtime("internal error: a job of the host panicked"));
             let result = catch_unwind(AssertUnwindSafe(|| job.run(&earlier))).unwrap_or_else(panicked);
+            job.times.iter().for_each(JobTimes::end);
             job.finish(result, &spent);
             finished();
         }
