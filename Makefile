@@ -13,6 +13,9 @@ PROFILE ?= dev
 PYTEST ?=
 # Extra arguments for the sweep: make conformance CONFORMANCE="--operators 'linalg.*' --modes strict"
 CONFORMANCE ?=
+# PyTorch's `test` folder, for make judge-distributed, and extra arguments for it: JUDGE="--files '_tensor/*'"
+PYTORCH_TESTS ?= $(HOME)/.cache/pytorch-tests/test
+JUDGE ?=
 # Extra arguments for the demo: make demo DEMO="--epochs 2"
 DEMO ?=
 
@@ -78,6 +81,7 @@ smoke: build ## The shortest check that the device works, with programs compiled
 test-nightly: build $(VENV)/.ready-examples ## Python tests by the date's seed, with more draws, each mode, and optimized programs
 	@echo "TORCHTPU_TEST_SEED=$${TORCHTPU_TEST_SEED:-$(TODAY)} make test-nightly repeats this"
 	TORCHTPU_TEST_SEED=$${TORCHTPU_TEST_SEED:-$(TODAY)} TORCHTPU_CONFORMANCE_CASES=600 TORCHTPU_PROPERTY_PROGRAMS=240 \
+		TORCHTPU_DISTRIBUTED_TRIALS=50 TORCHTPU_DISTRIBUTED_STEPS=500 \
 		$(PYTEST_RUN) --optimized --each-mode -m "not slow" $(PYTEST)
 	$(PY) -m tests.conformance.matrix
 
@@ -117,6 +121,9 @@ $(VENV)/.ready-libtpu: | $(VENV)/.ready
 .PHONY: test-tpu-compiler
 test-tpu-compiler: build $(VENV)/.ready-libtpu ## Tests that ask a TPU's compiler, which needs no TPU (installs libtpu)
 	$(PYTEST_RUN) tests/integration/test_preflight.py tests/integration/test_tpu_programs.py $(PYTEST)
+.PHONY: judge-distributed
+judge-distributed: build ## PyTorch's own tests of torch.distributed on the device and on the CPU (PYTORCH_TESTS=its test folder)
+	$(PY) -m tests.distributed.judge $(PYTORCH_TESTS) $(JUDGE)
 
 .PHONY: lint
 lint: $(VENV)/.ready ## Formatting, clippy, ruff, mypy, paths in prose
@@ -148,6 +155,9 @@ preflight: build $(VENV)/.ready-libtpu ## What a TPU's compiler says of the char
 	@mkdir -p build/demo
 	$(PY) -m torchtpu preflight --chip $(CHIP) --html build/demo/preflight.html examples/char_gpt.py --device tpu
 	@echo "build/demo/preflight.html"
+.PHONY: demo-distributed
+demo-distributed: build $(VENV)/.ready-examples ## Train a character GPT with FSDP2 on two processes, beside one process
+	OMP_NUM_THREADS=1 $(PY) -m torch.distributed.run --standalone --nproc-per-node 2 examples/distributed/sharded_gpt.py --compare $(DEMO)
 
 .PHONY: bench
 bench: $(VENV)/.ready-examples ## Time operators and training steps beside the peers (PEERS=none for ours alone)

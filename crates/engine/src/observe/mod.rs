@@ -17,7 +17,6 @@ use crate::registry::instance::Instance;
 use crate::registry::types::Types;
 use crate::stats::{CacheStats, OpStats};
 use crate::storage::Storage;
-use explain::{Compile, Explanation, Run, Wait, Waiting};
 use explain::{Compile, Explanation, JobTimes, Run, Wait, Waiting};
 use profile::Profile;
 
