@@ -1,0 +1,121 @@
+"""What a training step of a GPT costs on two processes, by DDP and by FSDP2, beside PyTorch's CPU backend over Gloo;
+what an all-reduce of 16 MB costs beside Gloo's own; and how much of a DDP step's communication is hidden behind its
+compute.
+
+    python benches/distributed_step.py [--rounds 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+from char_gpt import CharGPT
+
+BATCH, CONTEXT, WIDTH, LAYERS, VOCABULARY = 8, 64, 128, 4, 96
+STEPS = 12
+
+
+def synchronize(device: str) -> None:
+    if device == "tpu":
+        torch.accelerator.synchronize()
+
+
+def median_of(work: Callable[[], object], device: str) -> float:
+    """Milliseconds: the median of the second half of the calls, each between two barriers of the device."""
+    times = []
+    for _ in range(STEPS):
+        dist.barrier()
+        begin = time.perf_counter()
+        work()
+        synchronize(device)
+        times.append(1e3 * (time.perf_counter() - begin))
+    return statistics.median(times[STEPS // 2 :])
+
+
+def step_of(model: nn.Module, device: str) -> Callable[[], None]:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    tokens = torch.randint(VOCABULARY, (BATCH, CONTEXT + 1)).to(device)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        nn.functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()).backward()
+        optimizer.step()
+
+    return step
+
+
+def work(device: str) -> None:
+    if device == "tpu":
+        torch.get_device_module("tpu").eager_mode = "fused"
+    dist.init_process_group()
+
+    def new_model() -> CharGPT:
+        torch.manual_seed(0)
+        return CharGPT(VOCABULARY, CONTEXT, WIDTH, LAYERS, heads=4).to(device)
+
+    found = {"alone": median_of(step_of(new_model(), device), device)}
+    parallel = DistributedDataParallel(new_model())
+    step = step_of(parallel, device)
+    found["ddp"] = median_of(step, device)
+    with parallel.no_sync():
+        found["ddp without communication"] = median_of(step, device)
+    gradients = [torch.ones_like(parameter) for parameter in parallel.parameters()]
+    whole = torch.cat([gradient.flatten() for gradient in gradients])
+    found["communication of ddp"] = median_of(lambda: dist.all_reduce(whole), device)
+    sharded = new_model()
+    for block in sharded.blocks:
+        fully_shard(block)
+    fully_shard(sharded)
+    found["fsdp2"] = median_of(step_of(sharded, device), device)
+    large = torch.ones(4 << 20, device=device)
+    found["all_reduce of 16 MB"] = median_of(lambda: dist.all_reduce(large), device)
+    if dist.get_rank() == 0:
+        print(json.dumps(found))
+    dist.destroy_process_group()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3, help="how often each device has its turn")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        work(options.worker)
+        return
+    found: dict[str, dict[str, list[float]]] = {"tpu": {}, "cpu": {}}
+    for _ in range(options.rounds):
+        for device, figures in found.items():
+            environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+            if device == "cpu":
+                environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+            launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+            command = [sys.executable, *launcher, __file__, "--worker", device]
+            output = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+            for name, value in json.loads(output.splitlines()[-1]).items():
+                figures.setdefault(name, []).append(value)
+    print(f"{'':28}{'torchtpu':>12}{'PyTorch CPU':>14}{'ratio':>8}   (ms, medians of {options.rounds} rounds)")
+    for name in found["tpu"]:
+        ours, theirs = (statistics.median(found[device][name]) for device in ("tpu", "cpu"))
+        print(f"{name:28}{ours:12.2f}{theirs:14.2f}{ours / theirs:8.2f}")
+    medians = {name: statistics.median(values) for name, values in found["tpu"].items()}
+    apart = medians["ddp without communication"] + medians["communication of ddp"]
+    print(f"a DDP step takes {medians['ddp'] / apart:.2f} of its compute and its communication one after the other")
+
+
+if __name__ == "__main__":
+    main()
