@@ -43,7 +43,13 @@ def test_each_script_of_the_tutorial_prints_the_same_losses(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("script", "ranks"), [("data_parallel.py --epochs 4", 2), ("mesh.py --tensor-parallel 2", 4), ("pipeline.py", 2)]
+    ("script", "ranks"),
+    [
+        # The tutorial's scripts do the same in `make test`.
+        pytest.param("data_parallel.py --epochs 4", 2, marks=pytest.mark.slow),
+        pytest.param("mesh.py --tensor-parallel 2", 4, marks=pytest.mark.slow),
+        ("pipeline.py", 2),
+    ],
 )
 def test_examples(script: str, ranks: int) -> None:
     name, *options = script.split()

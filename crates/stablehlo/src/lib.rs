@@ -9,6 +9,7 @@ mod dot;
 mod dtype;
 mod element_types;
 mod elementwise;
+mod random;
 mod reduce;
 mod refusal;
 mod shape;
