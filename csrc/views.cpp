@@ -39,7 +39,7 @@ void check_options(optional<c10::Layout> layout, optional<bool> pin_memory) {
   TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
 }
 
-// Whether memory that nobody has written must hold NaN, or the largest integer, as PyTorch's own kernels fill it.
+// Whether memory without a value must hold NaN, or the largest integer, as PyTorch's own kernels fill it.
 bool fills_new_memory() {
   const at::Context& context = at::globalContext();
   return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();

@@ -245,7 +245,7 @@ def test_indices_out_of_range_do_no_harm(device: torch.device, mode: str) -> Non
     assert (torch.arange(4.0, device=device) + 1).tolist() == [1, 2, 3, 4]
 
 
-# ---- operators that nobody can run -----------------------------------------------------------------------------
+# ---- operators without a lowering ------------------------------------------------------------------------------
 
 LONELY = """
 import warnings
@@ -379,7 +379,7 @@ print(x.grad.device, x.grad.tolist())
     assert check_python(code, TORCHTPU_NUM_DEVICES="127") == "tpu:126 [2.0, 2.0]\n"
 
 
-def test_an_index_error_that_nobody_reads_is_printed_at_the_end() -> None:
+def test_an_unread_index_error_is_printed_at_the_end() -> None:
     code = """
 import torch
 x = torch.arange(4.0, device="tpu")[torch.tensor([1, 9], device="tpu")]

@@ -14,7 +14,7 @@ def fused() -> None:
 
 
 def chain(d: torch.device, links: int) -> list[torch.Tensor]:
-    """Each link computes from the one before it, from the first, and from what nobody keeps."""
+    """Each link computes from the one before it, from the first, and from a value that is not kept."""
     x = torch.arange(6.0).reshape(2, 3).to(d)
     results = [x.sin()]
     for _ in range(links):
@@ -43,10 +43,10 @@ def test_pieces_share_programs(device: torch.device) -> None:
     assert stats["requests"] >= 20
 
 
-def test_values_between_pieces_that_nobody_keeps(device: torch.device) -> None:
+def test_values_between_pieces_that_are_not_kept(device: torch.device) -> None:
     def run(d: torch.device) -> list[torch.Tensor]:
         x = torch.linspace(0, 1, 5).to(d)
-        early = x.exp()  # used by the last piece, and by nobody outside
+        early = x.exp()  # used by the last piece only
         results = [x + early]
         for _ in range(70):
             results.append(results[-1].sin())

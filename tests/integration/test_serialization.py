@@ -106,7 +106,7 @@ def test_save_of_a_view_of_bytes(device: torch.device) -> None:
     assert saved_and_loaded(x).tolist() == [3, 2]
 
 
-def test_save_of_what_nobody_wrote(device: torch.device) -> None:
+def test_save_of_an_unwritten_tensor(device: torch.device) -> None:
     assert saved_and_loaded(torch.empty(2, 3, device=device)).shape == (2, 3)
     assert saved_and_loaded(torch.empty(0, device=device)).shape == (0,)
 

@@ -147,7 +147,7 @@ def test_in_a_compiled_graph(device: torch.device) -> None:
         asserted(-x.abs()).cpu()
 
 
-def test_many_that_nobody_reads(device: torch.device, mode: str) -> None:
+def test_many_unread(device: torch.device, mode: str) -> None:
     if mode == "debug":
         pytest.skip("the call itself raises")
     x, index = torch.randn(5, device=device), torch.tensor([1], device=device)

@@ -152,7 +152,7 @@ unsafe fn object<'a, T, H>(handle: *mut H) -> &'a T {
 /// Takes a handle back.
 ///
 /// # Safety
-/// As for [`object`], and nobody uses the handle again.
+/// As for [`object`], and the handle is not used again.
 unsafe fn destroy<T, H>(handle: *mut H) {
     // SAFETY: the caller's promise; handles are boxes.
     drop(unsafe { Box::from_raw(handle.cast::<T>()) });
