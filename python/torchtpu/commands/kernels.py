@@ -19,7 +19,7 @@ def add_to(commands: Any) -> None:
         help="compile a file's kernels for chips, and say what is wrong with which",
         description=(
             "Runs a Python file, and compiles each kernel with the arguments that its `example(...)` names, by libtpu, "
-            "which needs no TPU. Says of each that is refused which kernel, which blocks and why."
+            "which needs no TPU. For each refusal it names the kernel, the blocks and the cause."
         ),
     )
     check.add_argument("file", type=Path, metavar="FILE")
