@@ -6,7 +6,6 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use pjrt::sys;
@@ -14,20 +13,12 @@ use pjrt::sys;
 use crate::element::Element;
 use crate::program::{Program, Type};
 
-/// The options of `PJRT_Client_Create`: the model, and the memory of the device in MiB.
+/// The options of `PJRT_Client_Create`: the model, and the bytes of the device.
 const KIND: &str = "kind";
-const MEMORY: &str = "memory_mib";
+const MEMORY: &str = "memory_bytes";
 
 const PLATFORM: &str = "tpu";
 const VERSION: &str = "dry";
-
-/// How many reads have returned numbers that no device has computed.
-static READS: AtomicU64 = AtomicU64::new(0);
-
-/// How many reads have returned numbers that no device has computed, in this process.
-pub fn invented_reads() -> u64 {
-    READS.load(Relaxed)
-}
 
 struct Error {
     code: sys::PJRT_Error_Code,
@@ -58,8 +49,6 @@ struct Executable {
 struct Buffer {
     ty: Type,
     number: f64,
-    /// Whether it was uploaded whole as one element, or is the copy of such a one: then the number is no invention.
-    is_known: bool,
 }
 
 /// `GetPjrtApi`.
@@ -208,7 +197,7 @@ functions! {
                 device.kind = String::from_utf8_lossy(kind).into_owned();
             } else if name == MEMORY.as_bytes() && option.type_ == sys::PJRT_NamedValue_kInt64 {
                 // SAFETY: by its type, the option is a number.
-                device.memory_bytes = unsafe { option.__bindgen_anon_1.int64_value } << 20;
+                device.memory_bytes = unsafe { option.__bindgen_anon_1.int64_value };
             }
         }
         let device = Box::new(device);
@@ -246,7 +235,6 @@ functions! {
         // SAFETY: the dimensions are as many as the arguments say.
         let dims = unsafe { list(args.dims, args.num_dims) }.to_vec();
         let ty = Type { element, dims };
-        let is_known = ty.count() == 1;
         let number = match ty.count() {
             0 => 0.0,
             // Weights may begin with anything: they stand for numbers of the usual size.
@@ -254,7 +242,7 @@ functions! {
             // SAFETY: there is at least one element.
             _ => element.read(unsafe { slice::from_raw_parts(args.data.cast::<u8>(), element.size()) }),
         };
-        args.buffer = handle(Buffer { ty, number, is_known });
+        args.buffer = handle(Buffer { ty, number });
         args.done_with_host_buffer = std::ptr::null_mut();
     }
 
@@ -309,7 +297,7 @@ functions! {
         let inputs: Vec<f64> = inputs.iter().map(|input| unsafe { object::<Buffer, _>(*input) }.number).collect();
         let numbers = program.run(&inputs);
         for (index, (ty, number)) in program.results.iter().zip(numbers).enumerate() {
-            let buffer = handle(Buffer { ty: ty.clone(), number, is_known: false });
+            let buffer = handle(Buffer { ty: ty.clone(), number });
             // SAFETY: the list has room for each result.
             unsafe { (*args.output_lists).add(index).write(buffer) };
         }
@@ -361,7 +349,6 @@ functions! {
             if args.dst_size < size {
                 return Err(invalid(format!("{} bytes of room for an array of {size}", args.dst_size)));
             }
-            READS.fetch_add(u64::from(!buffer.is_known), Relaxed);
             // SAFETY: the destination has room for the array, by the check above.
             let destination = unsafe { slice::from_raw_parts_mut(args.dst.cast::<u8>(), size) };
             let element = buffer.ty.element.write(buffer.number);
@@ -371,7 +358,7 @@ functions! {
     buffer_copy(args: sys::PJRT_Buffer_CopyToDevice_Args) {
         // SAFETY: the buffer is live.
         let buffer = unsafe { object::<Buffer, _>(args.buffer) };
-        args.dst_buffer = handle(Buffer { ty: buffer.ty.clone(), number: buffer.number, is_known: buffer.is_known });
+        args.dst_buffer = handle(Buffer { ty: buffer.ty.clone(), number: buffer.number });
     }
 }
 

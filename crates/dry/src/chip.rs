@@ -6,16 +6,23 @@ pub struct Chip {
     pub generation: &'static str,
     /// The model as libtpu names it.
     pub kind: &'static str,
-    /// The memory of a device that programs can use, in MiB: the limit in libtpu's refusals.
-    pub memory_mib: i64,
+    /// The memory of a device that programs can use, in GiB: the limit in libtpu's refusals.
+    memory_gib: f64,
+}
+
+impl Chip {
+    /// The bytes of a device that programs can use.
+    pub fn memory_bytes(&self) -> i64 {
+        (self.memory_gib * f64::from(1 << 30)) as i64
+    }
 }
 
 const CHIPS: [Chip; 5] = [
-    Chip { generation: "v4", kind: "TPU v4", memory_mib: 15_616 },
-    Chip { generation: "v5e", kind: "TPU v5 lite", memory_mib: 16_128 },
-    Chip { generation: "v5p", kind: "TPU v5", memory_mib: 98_028 },
-    Chip { generation: "v6e", kind: "TPU v6 lite", memory_mib: 31_990 },
-    Chip { generation: "tpu7x", kind: "TPU7x", memory_mib: 97_014 },
+    Chip { generation: "v4", kind: "TPU v4", memory_gib: 15.25 },
+    Chip { generation: "v5e", kind: "TPU v5 lite", memory_gib: 15.75 },
+    Chip { generation: "v5p", kind: "TPU v5", memory_gib: 95.73 },
+    Chip { generation: "v6e", kind: "TPU v6 lite", memory_gib: 31.24 },
+    Chip { generation: "tpu7x", kind: "TPU7x", memory_gib: 94.74 },
 ];
 
 /// The chip of a topology such as `v5e:4x4`, or of a generation.

@@ -12,4 +12,4 @@ pub mod chip;
 mod element;
 mod program;
 
-pub use api::{get_api, invented_reads};
+pub use api::get_api;

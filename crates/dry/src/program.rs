@@ -173,7 +173,7 @@ impl Operation {
         let (values, initial) = operands.split_at(half);
         let several = half != 1;
         let combined = values.iter().zip(initial).map(|(value, initial)| match self.combines.as_deref() {
-            // Of several values that are reduced together, such as values and their places, each is one of its own.
+            // Values that are reduced together, such as maxima and their indices, keep their own numbers.
             _ if several => *value,
             Some("stablehlo.add") => initial + value * count,
             Some("stablehlo.maximum") => initial.max(*value),
@@ -292,7 +292,7 @@ fn operation<'a>(
         _ => (Vec::new(), line),
     };
     let (operands, mut tail) = between_parentheses(text)?;
-    // What a region ends with says how it combines.
+    // The last operation of a region tells how it combines two elements.
     let (mut combines, mut last, mut depth) = (None, None, usize::from(line.ends_with("({")));
     while depth > 0 {
         let inner = lines.next()?.trim();
@@ -370,7 +370,7 @@ fn constant(text: &str) -> Option<f64> {
     })
 }
 
-/// What stands between the first parenthesis and the one that closes it, and what follows.
+/// The text between the first parenthesis and its closing one, and the text after it.
 fn between_parentheses(text: &str) -> Option<(&str, &str)> {
     let start = text.find('(')?;
     let mut depth = 0;

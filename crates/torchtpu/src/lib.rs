@@ -394,6 +394,12 @@ fn compile_ahead(py: Python<'_>, program: &str, topology: &str) -> PyResult<Py<P
     Ok(dict.unbind())
 }
 
+/// The bytes of a device of a chip that programs can use, by its generation, such as "v5e"; `None` for no chip.
+#[pyfunction]
+fn chip_memory(generation: &str) -> Option<i64> {
+    platform::chip_memory(generation)
+}
+
 #[pymodule]
 #[pyo3(name = "_C")]
 fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -432,6 +438,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         scalar_types,
         dump_programs,
         compile_ahead,
+        chip_memory,
         cache::finish_cache,
         cache::cache_folder,
         cache::cache_list,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from torchtpu import _C
+
 
 class Chip(NamedTuple):
     """One device of a generation. v4 and tpu7x have two devices to a chip."""
@@ -19,19 +21,19 @@ class Chip(NamedTuple):
     """Cycles per second: the published peak over what a cycle can do."""
 
 
-def _chip(name: str, teraflops: float, gigabytes: float, gibibytes: float, gigahertz: float) -> Chip:
-    return Chip(name, teraflops * 1e12, gigabytes * 1e9, int(gibibytes * 2**30), gigahertz * 1e9)
+def _chip(name: str, teraflops: float, gigabytes: float, gigahertz: float) -> Chip:
+    return Chip(name, teraflops * 1e12, gigabytes * 1e9, _C.chip_memory(name) or 0, gigahertz * 1e9)
 
 
-# Google's pages of each chip (cloud.google.com/tpu/docs); memory as libtpu reports it.
+# Google's pages of each chip (cloud.google.com/tpu/docs); the memory is that of the dry device.
 CHIPS = {
     chip.name: chip
     for chip in (
-        _chip("v4", 137.5, 614, 15.25, 1.05),
-        _chip("v5e", 197, 819, 15.75, 1.5),
-        _chip("v5p", 459, 2765, 95.73, 1.75),
-        _chip("v6e", 918, 1638, 31.24, 1.75),
-        _chip("tpu7x", 1153.5, 3690, 94.74, 2.2),
+        _chip("v4", 137.5, 614, 1.05),
+        _chip("v5e", 197, 819, 1.5),
+        _chip("v5p", 459, 2765, 1.75),
+        _chip("v6e", 918, 1638, 1.75),
+        _chip("tpu7x", 1153.5, 3690, 2.2),
     )
 }
 

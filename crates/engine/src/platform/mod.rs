@@ -13,7 +13,7 @@ use std::env;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use dry::chip::Chip;
+use dry::chip::{self, Chip};
 use parking_lot::RwLock;
 use pjrt::{Client, Plugin, Value};
 use stablehlo::Target;
@@ -234,12 +234,17 @@ pub fn open() -> Result<Platform> {
     })
 }
 
+/// The bytes of a device of a chip that programs can use; `None` if no chip has this generation or topology.
+pub fn chip_memory(topology: &str) -> Option<i64> {
+    chip::find(topology).map(Chip::memory_bytes)
+}
+
 /// Opens the plugin that computes nothing, as one device of a chip.
 fn open_dry(choice: Choice, chip: &Chip) -> Result<Platform> {
     let failed = |error: pjrt::Error| choice.failed("start", &error, &[]);
     // SAFETY: the table is a static of the crate.
     let plugin = unsafe { Plugin::linked(dry::get_api, "dry") }.map_err(failed)?;
-    let options = [("kind", Value::Str(chip.kind.into())), ("memory_mib", Value::Int(chip.memory_mib))];
+    let options = [("kind", Value::Str(chip.kind.into())), ("memory_bytes", Value::Int(chip.memory_bytes()))];
     let client = plugin.create_client(&options).map_err(failed)?;
     let devices = client.addressable_devices().iter().map(|device| DeviceInfo::read(Kind::Tpu, device));
     let devices = devices.collect::<pjrt::Result<Vec<_>>>().map_err(failed)?;
