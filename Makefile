@@ -67,7 +67,7 @@ build: $(VENV)/.ready ## Build the extension into python/torchtpu (PROFILE=dev o
 
 # Workers take the next test from the one that has most left, so no long test is alone at the end.
 PYTEST_RUN = $(PY) -m pytest -n 2 --dist worksteal
-# What `make test-nightly` draws by.
+# The seed of `make test-nightly`.
 TODAY := $(shell date +%Y%m%d)
 
 .PHONY: test

@@ -59,27 +59,17 @@ def custom_jax_kernel(
     A call raises TypeError for an argument that is neither a tensor nor static, ValueError for a tensor passed as a
     static argument, any exception of the function, and ImportError if JAX is needed but not installed.
     """
+    options: dict[str, Any] = {
+        "static_argnums": static_argnums,
+        "donate_argnums": donate_argnums,
+        "input_output_aliases": input_output_aliases,
+        "static_argnames": static_argnames,
+        "reference": reference,
+        "version": version,
+    }
     if jax_fn is None:
-        return functools.partial(
-            custom_jax_kernel,
-            name=name,
-            static_argnums=static_argnums,
-            donate_argnums=donate_argnums,
-            input_output_aliases=input_output_aliases,
-            static_argnames=static_argnames,
-            reference=reference,
-            version=version,
-        )
-    return JaxCallable(
-        name or str(getattr(jax_fn, "__name__", "kernel")),
-        jax_fn,
-        static_argnums=static_argnums,
-        donate_argnums=donate_argnums,
-        input_output_aliases=input_output_aliases,
-        static_argnames=static_argnames,
-        reference=reference,
-        version=version,
-    )
+        return functools.partial(custom_jax_kernel, name=name, **options)
+    return JaxCallable(name or str(getattr(jax_fn, "__name__", "kernel")), jax_fn, **options)
 
 
 class _Called:

@@ -145,25 +145,18 @@ impl Takes {
 
 /// A row with one result.
 pub const fn one(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> Result<Value<'b>>) -> Row {
-    Row {
-        names,
-        lower: Lower::One(lower),
-        baked: &[],
-        requirement: None,
-        takes: None,
-        bounded: false,
-        shapes_like: &[],
-        is_by_element: false,
-        writes: &[],
-        open_offsets: false,
-    }
+    row(names, Lower::One(lower))
 }
 
 /// A row with several results.
 pub const fn many(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> Result<Vec<Value<'b>>>) -> Row {
+    row(names, Lower::Many(lower))
+}
+
+const fn row(names: &'static [&'static str], lower: Lower) -> Row {
     Row {
         names,
-        lower: Lower::Many(lower),
+        lower,
         baked: &[],
         requirement: None,
         takes: None,

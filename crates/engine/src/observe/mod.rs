@@ -141,37 +141,24 @@ impl Observer {
         usage: &Usage,
         types: &Types,
     ) -> Noted {
-        Noted {
-            explained: self.explain_run(chunk, program, is_new, placement, reason, usage, types),
-            profiled: self.profile.as_mut().map(|profile| profile.note_run(chunk, program, placement)),
-        }
-    }
-
-    fn explain_run(
-        &mut self,
-        chunk: &Chunk,
-        program: &Arc<Program>,
-        is_new: bool,
-        placement: Placement,
-        reason: Reason,
-        usage: &Usage,
-        types: &Types,
-    ) -> Option<usize> {
-        let explanation = self.explanation.as_mut()?;
-        let (number, line, now) =
-            (explanation.number(program, chunk, usage, types), lines::caller(), explanation.now());
-        explanation.note_others(number, chunk, usage, placement);
-        if is_new {
-            let why = explanation.why(chunk, reason);
-            let zero = Duration::ZERO;
-            let compile =
-                Compile { program: number, at: now, compiling: zero, loading: zero, waiting: zero, why, line };
-            explanation.compiles.push(compile);
-        }
-        let done = Arc::new(AtomicU64::new(0));
-        let run = Run { program: number, placement, reason, line, flushed: now, queued: now, launched: 0, done };
-        explanation.runs.push(run);
-        Some(explanation.runs.len() - 1)
+        let explained = self.explanation.as_mut().map(|explanation| {
+            let number = explanation.number(program, chunk, usage, types);
+            let (line, now) = (lines::caller(), explanation.now());
+            explanation.note_others(number, chunk, usage, placement);
+            if is_new {
+                let why = explanation.why(chunk, reason);
+                let zero = Duration::ZERO;
+                let compile =
+                    Compile { program: number, at: now, compiling: zero, loading: zero, waiting: zero, why, line };
+                explanation.compiles.push(compile);
+            }
+            let done = Arc::new(AtomicU64::new(0));
+            let run = Run { program: number, placement, reason, line, flushed: now, queued: now, launched: 0, done };
+            explanation.runs.push(run);
+            explanation.runs.len() - 1
+        });
+        let profiled = self.profile.as_mut().map(|profile| profile.note_run(chunk, program, placement));
+        Noted { explained, profiled }
     }
 
     /// Records when a run was launched.
