@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import runpy
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from torchtpu import tpu
+from torchtpu.scripts import run_script
 
 
 def add_to(commands: Any) -> None:
@@ -36,10 +37,8 @@ def run(options: argparse.Namespace) -> int:
         return 2
     if options.mode:
         tpu.set_eager_mode(options.mode)
-    sys.argv = [str(options.script), *options.arguments]
-    sys.path[0] = str(options.script.resolve().parent)
     with tpu.explain() as explanation:
-        status = _run_script(str(options.script))
+        status = _status_of(str(options.script), options.arguments)
     sys.stdout.flush()
     print(explanation)
     if options.json:
@@ -49,9 +48,9 @@ def run(options: argparse.Namespace) -> int:
     return status
 
 
-def _run_script(path: str) -> int:
+def _status_of(path: str, arguments: Sequence[str]) -> int:
     try:
-        runpy.run_path(path, run_name="__main__")
+        run_script(path, arguments)
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             return end.code or 0

@@ -6,7 +6,6 @@ import dataclasses
 import re
 from collections import Counter, defaultdict
 from math import prod
-from typing import Any
 
 from torchtpu.preflight import hlo
 from torchtpu.preflight.chips import Chip
@@ -29,15 +28,16 @@ ROLES = (
 # compiler has estimated cycles, those are taken instead.
 _LEAST_EFFICIENCY = 0.5
 
+# Instructions that pass a value on.
+_PASSING = ("bitcast", "get-tuple-element", "copy-done")
+
 # Instructions that only name or pass on what is computed, or that are the ends of what runs beside the others.
 _FREE = frozenset(
     [
+        *_PASSING,
         "parameter",
         "constant",
         "tuple",
-        "get-tuple-element",
-        "bitcast",
-        "copy-done",
         "slice-done",
         "async-done",
         "after-all",
@@ -87,8 +87,6 @@ class Analysis:
     """What the arithmetic alone takes at the chip's peak."""
     padding: list[Owner]
     """Arrays whose layout takes at least twice their elements."""
-    located: float
-    """The part of the bytes that has the name of a parameter, or a line."""
     out_of_memory: str
     rematerialized: int
 
@@ -109,7 +107,6 @@ def analyze(program: Program, dumps: Dumps, chip: Chip) -> Analysis:
         sums[role] += size
     total += sum(program.others.values())
     parts, seconds, flops, peak_seconds = _time(program, module, chip)
-    named = sum(owner.bytes for owner in owners if owner.name or owner.line)
     return Analysis(
         total,
         dict(sums),
@@ -119,7 +116,6 @@ def analyze(program: Program, dumps: Dumps, chip: Chip) -> Analysis:
         flops,
         peak_seconds,
         _padding(module, owner_of),
-        named / max(1, sum(owner.bytes for owner in owners)),
         dumps.out_of_memory,
         len(re.findall(r"%\S*\.remat\d* = ", dumps.schedule)),
     )
@@ -139,7 +135,7 @@ def _owners(
     program: Program, module: hlo.Module, blocks: list[hlo.Allocation], ranges: dict[str, tuple[int, int]]
 ) -> tuple[list[Owner], dict[str, Owner]]:
     """What the blocks of memory are for: temporaries at the moment when most is in use."""
-    defined = {each.name: each for each in module.computations.get(module.entry, [])}
+    defined = {each.name: each for each in module.body}
     inner = {each.name: each for body in module.computations.values() for each in body}
     owners: list[Owner] = []
     owner_of: dict[str, Owner] = {}
@@ -205,7 +201,7 @@ def _last_module(program: Program, module: hlo.Module) -> dict[str, str]:
     """For each value of the schedule the module of the last instruction that takes it."""
     last: dict[str, str] = {}
     through: dict[str, str] = {}
-    for instruction in module.computations.get(module.entry, []):
+    for instruction in module.body:
         calls = [call for call in module.calls_of(instruction) if call < len(program.calls)]
         owner = program.calls[max(calls)][2] if calls else ""
         for operand in instruction.operands:
@@ -217,7 +213,7 @@ def _last_module(program: Program, module: hlo.Module) -> dict[str, str]:
                 name = through[name]
                 if owner:
                     last[name] = owner
-        if instruction.opcode in ("bitcast", "get-tuple-element", "copy-done") and instruction.operands:
+        if instruction.opcode in _PASSING and instruction.operands:
             through[instruction.name] = instruction.operands[0]
     return last
 
@@ -226,7 +222,7 @@ def _result_names(
     program: Program, defined: dict[str, hlo.Instruction], module: hlo.Module
 ) -> dict[str, tuple[str, str]]:
     """The roles and names of the values that are results."""
-    body = module.computations.get(module.entry, [])
+    body = module.body
     root = body[-1] if body else None
     if root is None or root.opcode != "tuple":
         return {}
@@ -236,7 +232,7 @@ def _result_names(
         for _ in range(8):
             named[name] = described
             instruction = defined.get(name)
-            if instruction is None or instruction.opcode not in ("bitcast", "get-tuple-element", "copy-done"):
+            if instruction is None or instruction.opcode not in _PASSING:
                 break
             name = instruction.operands[0] if instruction.operands else ""
     return named
@@ -254,7 +250,7 @@ def _merge(owners: list[Owner]) -> list[Owner]:
 
 def _padding(module: hlo.Module, owner_of: dict[str, Owner]) -> list[Owner]:
     wasted = []
-    for instruction in module.computations.get(module.entry, []):
+    for instruction in module.body:
         for shape in instruction.shapes:
             if shape.in_memory and shape.padded >= 2 * shape.dense and shape.padded - shape.dense > 2**20:
                 owner = owner_of.get(instruction.name)
@@ -270,7 +266,7 @@ def _padding(module: hlo.Module, owner_of: dict[str, Owner]) -> list[Owner]:
 def _time(program: Program, module: hlo.Module, chip: Chip) -> tuple[list[Part], tuple[float, float], float, float]:
     """What a run takes: for each instruction that runs by itself, the longer of its arithmetic and its traffic."""
     of_calls = flops_of_calls(program.text)
-    body = module.computations.get(module.entry, [])
+    body = module.body
     left = dict(of_calls)
     shapes = {each.name: each.shapes for each in body}
     parts: dict[str, Part] = {}
@@ -344,7 +340,3 @@ def _flops(line: str) -> float:
     contracted = re.search(r"lhs_contracting_dimensions = \[([\d, ]*)\]", line)
     dims = [int(dim) for dim in contracted[1].split(",") if dim.strip()] if contracted else []
     return 2.0 * prod(results) * prod(sizes[0][dim] for dim in dims)
-
-
-def as_dict(owner: Owner) -> dict[str, Any]:
-    return dataclasses.asdict(owner)

@@ -44,7 +44,6 @@ class Dumps(NamedTuple):
     """With cycles; empty if only the first part of the compile was asked for."""
     out_of_memory: str
     """Its words where the program does not fit, else empty."""
-    seconds: float
 
 
 def locate(program: Program) -> str:
@@ -103,7 +102,6 @@ def compile(program: Program, topology: str, folder: Path, deep: bool, seconds: 
         _read(folder, LIVE_RANGES),
         _read(folder, CODE),
         refusal[0] if refusal else "",
-        time.monotonic() - started,
     )
 
 

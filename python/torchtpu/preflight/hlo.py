@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Iterator
 
@@ -13,7 +14,6 @@ _SHAPE = re.compile(r"([a-z]+[0-9]*(?:e[0-9]m[0-9][a-z]*)?)\[([0-9,]*)\](?:\{([^
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%(\S+) = (\(.*?\)|\S+) ([a-z][a-z0-9\-]*)\((.*)$")
 _CALL = re.compile(r'op_name="(?:[^"]*/)?call\.(\d+)')
 _COMPUTATION = re.compile(r"^(ENTRY )?%(\S+) \(")
-_ALLOCATION = re.compile(r"^allocation \d+: size (\d+)((?:, [^:]*?)?)(?::| shape|$)")
 _VALUE = re.compile(r"^\s+value: <\d+ (\S+?)(?:\{[\d,]*\})? @\d+> \(size=(\d+),offset=(\d+)\)")
 
 
@@ -49,43 +49,40 @@ class Module:
 
     computations: dict[str, list[Instruction]]
     entry: str
-    _known_calls: dict[str, set[int]] | None = None
-    _known_operands: dict[str, list[str]] | None = None
-    _known_users: dict[str, list[str]] | None = None
 
     def call_of(self, name: str) -> int | None:
         """The call that an instruction of the entry computation serves: its own, or the one of the nearest instruction
         that takes it, or gives to it. The compiler adds copies and slices that come of no call."""
-        for neighbours in (self._users(), self._operands()):
+        for neighbours in (self._users, self._operands):
             seen, frontier = {name}, [name]
             for _ in range(_REACH):
-                calls = [call for each in frontier for call in self._calls().get(each, ())]
+                calls = [call for each in frontier for call in self._calls.get(each, ())]
                 if calls:
                     return max(calls)
                 frontier = [near for each in frontier for near in neighbours.get(each, []) if near not in seen]
                 seen.update(frontier)
         return None
 
-    def _body(self) -> list[Instruction]:
+    @property
+    def body(self) -> list[Instruction]:
+        """The instructions of the entry computation, as they are scheduled."""
         return self.computations.get(self.entry, [])
 
+    @functools.cached_property
     def _calls(self) -> dict[str, set[int]]:
-        if self._known_calls is None:
-            self._known_calls = {each.name: self.calls_of(each) for each in self._body()}
-        return self._known_calls
+        return {each.name: self.calls_of(each) for each in self.body}
 
+    @functools.cached_property
     def _operands(self) -> dict[str, list[str]]:
-        if self._known_operands is None:
-            self._known_operands = {each.name: each.operands for each in self._body()}
-        return self._known_operands
+        return {each.name: each.operands for each in self.body}
 
+    @functools.cached_property
     def _users(self) -> dict[str, list[str]]:
-        if self._known_users is None:
-            self._known_users = {}
-            for each in self._body():
-                for operand in each.operands:
-                    self._known_users.setdefault(operand, []).append(each.name)
-        return self._known_users
+        users: dict[str, list[str]] = {}
+        for each in self.body:
+            for operand in each.operands:
+                users.setdefault(operand, []).append(each.name)
+        return users
 
     def calls_of(self, instruction: Instruction) -> set[int]:
         """The calls that an instruction and what is fused into it come of."""
@@ -104,8 +101,7 @@ def shapes(text: str) -> list[Shape]:
 def _shape(element: str, dims: str, layout: str | None) -> Shape:
     sizes = tuple(int(size) for size in dims.split(",") if size)
     digits = re.search(r"(\d+)", element)
-    width = _SIZES.get(element) if element in _SIZES else (int(digits[1]) + 7) // 8 if digits else 1
-    width = 1 if width is None else width
+    width = _SIZES.get(element, (int(digits[1]) + 7) // 8 if digits else 1)
     dense = width
     for size in sizes:
         dense *= size

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from torchtpu.preflight.report import milliseconds, size
+from torchtpu.preflight.report import milliseconds, size, what_if_rows
 
 if TYPE_CHECKING:
     from torchtpu.preflight.run import Report
@@ -114,16 +114,7 @@ def _time(report: Report) -> str:
 def _lists(report: Report) -> str:
     parts = []
     if report.what_if:
-        rows = [
-            [
-                row["chip"],
-                "yes" if row["fits"] else "no",
-                f"{size(row['bytes'] or 0)} of {size(row['limit_bytes'])}",
-                milliseconds(row["step_seconds"]) if row["step_seconds"] else "not judged",
-            ]
-            for row in report.what_if
-        ]
-        parts.append("<h2>What if</h2>" + _table(["chip", "fits", "memory", "step"], rows))
+        parts.append("<h2>What if</h2>" + _table(["chip", "fits", "memory", "step"], what_if_rows(report)))
     if report.recording.recompiles:
         rows = [[line or "at the end", "; ".join(why)] for line, why in report.recording.recompiles]
         parts.append("<h2>New programs after the first step</h2>" + _table(["line", "why"], rows))

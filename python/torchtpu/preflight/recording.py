@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import runpy
 import signal
-import sys
 import time
 import traceback
 from collections import Counter
@@ -15,10 +13,14 @@ from typing import Any
 
 from torchtpu import _C, tpu
 from torchtpu.preflight.modules import ModuleNames
+from torchtpu.scripts import run_script
 from torchtpu.tpu.explanation import Explanation
 
 DRY = "TORCHTPU_DRY"
 READ = "the host reads a tensor"
+
+# A program with fewer calls beside the largest is a read or an upload: it is not judged.
+_SMALL = 0.02
 
 
 class _EnoughError(BaseException):
@@ -68,13 +70,7 @@ def prepare(topology: str) -> None:
 
 def record_script(path: str, arguments: Sequence[str], steps: int, seconds: float, mode: str) -> Recording:
     """Runs a script until it ends, until `steps` optimizer steps were seen, or for so many `seconds`."""
-
-    def run() -> None:
-        sys.argv = [path, *arguments]
-        sys.path[0] = os.path.dirname(os.path.abspath(path))
-        runpy.run_path(path, run_name="__main__")
-
-    return record(run, steps, seconds, mode)
+    return record(lambda: run_script(path, arguments), steps, seconds, mode)
 
 
 def record(run: Callable[[], Any], steps: int, seconds: float, mode: str) -> Recording:
@@ -124,6 +120,7 @@ def _recording(explanation: Explanation, names: ModuleNames, failure: str, stopp
     counts = Counter(numbers)
     programs = [_program(explanation.programs[number], names, runs) for number, runs in counts.items()]
     programs.sort(key=lambda program: -len(program.calls))
+    programs = [program for program in programs if len(program.calls) >= _SMALL * len(programs[0].calls)]
     reads = Counter(wait["line"] for wait in explanation.waits if wait["reason"] == READ)
     first = min((run["flushed"] for run in explanation.runs if run["program"] in counts), default=0.0)
     # What preflight itself runs at the end is none of them.

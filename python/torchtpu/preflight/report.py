@@ -92,7 +92,18 @@ def _advice(report: Report) -> Iterator[str]:
         yield f"  {line} ({reads} times)"
     if report.what_if:
         yield "what if:        fits        memory                step"
-    for row in report.what_if:
-        memory = f"{size(row['bytes'] or 0)} of {size(row['limit_bytes'])}"
-        step = milliseconds(row["step_seconds"]) if row["step_seconds"] else "not judged"
-        yield f"  {row['chip']:12} {'yes' if row['fits'] else 'no':4} {memory:>28}  {step}"
+    for chip, fits, memory, step in what_if_rows(report):
+        yield f"  {chip:12} {fits:4} {memory:>28}  {step}"
+
+
+def what_if_rows(report: Report) -> list[list[str]]:
+    """For each other chip: its topology, whether a step fits, the memory, and the time of a step."""
+    return [
+        [
+            row["chip"],
+            "yes" if row["fits"] else "no",
+            f"{size(row['bytes'] or 0)} of {size(row['limit_bytes'])}",
+            milliseconds(row["step_seconds"]) if row["step_seconds"] else "not judged",
+        ]
+        for row in report.what_if
+    ]

@@ -9,12 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from torchtpu.preflight import compiler, recording
-from torchtpu.preflight.analysis import ROLES, Analysis, Owner, Part, analyze
+from torchtpu.preflight.analysis import ROLES, Analysis, Part, analyze
 from torchtpu.preflight.chips import Chip, find, topology_of
 from torchtpu.preflight.recording import Recording
-
-# A program with fewer calls than this beside a large one is a read or an upload: it is not compiled.
-_SMALL = 0.02
 
 STEPS = 3
 SECONDS = 600.0
@@ -86,12 +83,12 @@ class Report:
             "fits": self.fits,
             "limit_bytes": self.chip.memory,
             "bytes": {"total": largest.total_bytes, **largest.bytes} if largest else dict.fromkeys(("total", *ROLES)),
-            "owners": [_owner(owner) for owner in largest.owners[:50]] if largest else [],
+            "owners": [dataclasses.asdict(owner) for owner in largest.owners[:50]] if largest else [],
             "step_seconds": list(seconds) if seconds else None,
             "mfu_bound": self.mfu_bound,
             "flops": sum(each.flops * runs for each, runs in self._with_runs()),
             "modules": [dataclasses.asdict(part) for part in self.parts],
-            "padding": [_owner(owner) for owner in largest.padding[:10]] if largest else [],
+            "padding": [dataclasses.asdict(owner) for owner in largest.padding[:10]] if largest else [],
             "rematerialized": largest.rematerialized if largest else None,
             "recompiles": [{"line": line, "argument": why} for line, why in self.recording.recompiles],
             "communication": [],
@@ -114,10 +111,6 @@ class Report:
         from torchtpu.preflight.page import page
 
         return page(self)
-
-
-def _owner(owner: Owner) -> dict[str, Any]:
-    return {"bytes": owner.bytes, "role": owner.role, "name": owner.name, "line": owner.line}
 
 
 def preflight(
@@ -177,12 +170,9 @@ def judge(
 
 def _compile(report: Report, deep: bool, time_limit: float, progress: Callable[[str], None]) -> None:
     programs = report.recording.programs
-    most = max((len(program.calls) for program in programs), default=0)
-    report.recording.programs = [each for each in programs if len(each.calls) >= _SMALL * most]
-    for number, program in enumerate(report.recording.programs, 1):
+    for number, program in enumerate(programs, 1):
         progress(
-            f"compiling program {number} of {len(report.recording.programs)} "
-            f"({len(program.calls)} operators) for {report.topology}"
+            f"compiling program {number} of {len(programs)} ({len(program.calls)} operators) for {report.topology}"
         )
         with tempfile.TemporaryDirectory(prefix="torchtpu-preflight-") as folder:
             try:
