@@ -35,5 +35,5 @@ def test_a_wait_for_the_compiler_ends(wait: str) -> None:
     finished = start_python(INTERRUPTED.replace("{wait}", wait), XLA_FLAGS="", TORCHTPU_CACHE="0")
     assert finished.returncode == 0, finished.stderr
     seconds, shape = finished.stdout.split(maxsplit=1)
-    assert 0.3 < float(seconds) < 3
+    assert 0.3 < float(seconds) < 10
     assert shape == "torch.Size([8, 8])\n"

@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::api::{Api, Arguments, Struct, slice};
 use crate::client::{Client, ClientInner, byte_size, null};
@@ -14,6 +14,8 @@ use crate::sys;
 pub struct Buffer {
     raw: NonNull<sys::PJRT_Buffer>,
     pub(crate) client: Arc<ClientInner>,
+    /// Held while the external reference count changes: plugins keep it in a list without a lock.
+    references: Mutex<()>,
 }
 
 // SAFETY: PJRT functions may be called on a buffer from any thread.
@@ -35,7 +37,8 @@ impl Buffer {
     /// `raw` is null, or a live buffer of this client without another owner.
     #[inline]
     pub(crate) unsafe fn from_raw(client: &Arc<ClientInner>, raw: *mut sys::PJRT_Buffer) -> Result<Self> {
-        Ok(Self { raw: NonNull::new(raw).ok_or_else(|| null("PJRT_Buffer"))?, client: Arc::clone(client) })
+        let raw = NonNull::new(raw).ok_or_else(|| null("PJRT_Buffer"))?;
+        Ok(Self { raw, client: Arc::clone(client), references: Mutex::new(()) })
     }
 
     #[inline]
@@ -313,9 +316,13 @@ impl<B: Borrow<Buffer>> HostMemory<B> {
         }
         array.ready()?;
         // An external reference keeps the memory in place, even if another thread donates the buffer.
-        // SAFETY: the buffer is the only pointer in the struct.
-        let pinned = unsafe {
-            array.call(sys::PJRT_Buffer_IncreaseExternalReferenceCount_Args { buffer: array.as_raw(), ..Struct::new() })
+        let pinned = {
+            let _held = array.references.lock().unwrap_or_else(PoisonError::into_inner);
+            // SAFETY: the buffer is the only pointer in the struct.
+            unsafe {
+                let buffer = array.as_raw();
+                array.call(sys::PJRT_Buffer_IncreaseExternalReferenceCount_Args { buffer, ..Struct::new() })
+            }
         };
         if pinned.is_err() {
             return Ok(None);
@@ -339,6 +346,7 @@ impl<B: Borrow<Buffer>> HostMemory<B> {
 impl<B: Borrow<Buffer>> Drop for HostMemory<B> {
     fn drop(&mut self) {
         let array = self.buffer.borrow();
+        let _held = array.references.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the buffer is the only pointer in the struct, and the count was increased for this reference.
         let _ = unsafe {
             array.call(sys::PJRT_Buffer_DecreaseExternalReferenceCount_Args { buffer: array.as_raw(), ..Struct::new() })

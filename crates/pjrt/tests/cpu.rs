@@ -374,3 +374,21 @@ fn the_host_writes_an_array_that_a_program_then_takes() {
     assert_eq!(floats(&outputs[0]), [11.0, 12.0, 13.0, 14.0]);
     assert!(HostMemory::of(&filled, 12).expect("a complete array").is_none(), "another size");
 }
+
+#[test]
+fn threads_refer_to_the_memory_of_one_array() {
+    // A plugin ends the process if an array is destroyed while a reference to it was lost.
+    for _ in 0..200 {
+        let array = square([1.0, 2.0, 3.0, 4.0], 0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        let memory = HostMemory::of(&array, 16).expect("a complete array");
+                        assert!(memory.is_some(), "memory of this process");
+                    }
+                });
+            }
+        });
+    }
+}
