@@ -330,6 +330,10 @@ struct TtGraph {
 // of outputs, or null with a Python exception set.
 void* tt_call_graph(const TtGraph* graph, void* inputs);
 
+// The core's handle of a tensor's storage, borrowed, or null with a Python exception set if the core does not own the
+// memory. `tensor` is a Python object (borrowed). With the GIL held.
+void* tt_storage_of(void* tensor);
+
 // A new reference to a c10d backend that runs its collectives through `gloo`, a backend of the same ranks, or null with a
 // Python exception set. Through `store` the ranks tell each other where they have waited when a collective fails. Both are
 // borrowed Python objects. With the GIL held.

@@ -93,6 +93,18 @@ void note_scope() {
 
 }  // namespace torchtpu
 
+static void* storage_of(PyObject* value) {
+  HANDLE_TH_ERRORS
+  TORCH_CHECK_TYPE(THPVariable_Check(value), "expected a tensor, not ", Py_TYPE(value)->tp_name);
+  const at::Tensor& tensor = THPVariable_Unpack(value);
+  TORCH_CHECK(tensor.has_storage() && tensor.storage().data_ptr().get_deleter() == &tt_storage_release,
+              "torchtpu: this backend does not own the memory of a tensor on ", tensor.device());
+  return tensor.storage().data_ptr().get_context();
+  END_HANDLE_TH_ERRORS
+}
+
+void* tt_storage_of(void* tensor) { return storage_of(static_cast<PyObject*>(tensor)); }
+
 static PyObject* call_with_gil(const TtGraph* graph, void* inputs) {
   HANDLE_TH_ERRORS
   return torchtpu::call(*graph, static_cast<PyObject*>(inputs));

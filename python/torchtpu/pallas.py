@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from torchtpu import _C
 from torchtpu.kernels import operators
 from torchtpu.kernels.calls import Call, Kernel, Layout, Place, Spec, call_named, fixed
 from torchtpu.kernels.check import SECONDS, Compiler, KernelError, Report, check
@@ -51,7 +52,9 @@ def custom_jax_kernel(
     `static_argnums` or `static_argnames` are fixed values. The results have the function's nesting.
 
     name                  for errors and counters; the function's if None
-    donate_argnums        arguments whose memory the kernel may use
+    donate_argnums        arguments whose memory is given to the kernel. A later read of them raises RuntimeError, until
+                          something is copied into them. In compiled graphs they stay readable: the compiler reuses
+                          memory by itself
     input_output_aliases  maps such an argument to the result that is written into its memory
     reference             a plain JAX function of the same arguments; its gradient is used if the kernel has none
     version               identifies the function in keys, instead of a hash of its code
@@ -193,6 +196,9 @@ class JaxCallable(_Called):
         results = KERNEL(tensors, call)
         for argument, result in self.input_output_aliases.items():
             args[argument].copy_(results[result])
+        for argument in self.donate_argnums:
+            if argument not in self.input_output_aliases:
+                _donate(args[argument], self.name)
         structure = _structure_of(call)
         return results[0] if structure == "t" else _nested(structure, results, [0])
 
@@ -269,6 +275,20 @@ def _nested(structure: Any, results: Sequence[Any], place: list[int]) -> Any:
     return filled if structure[0] == "list" else tuple(filled)
 
 
+def _donate(value: Any, receiver: str) -> None:
+    """Gives the memory of an argument to the kernel that was called with it. A later read raises RuntimeError."""
+    if isinstance(value, list | tuple):
+        for each in value:
+            _donate(each, receiver)
+    elif isinstance(value, torch.Tensor) and not torch.compiler.is_compiling() and type(value) in _OWNERS:
+        torch.autograd.graph.increment_version(value)  # backward must not read it
+        _C.donate(value, receiver)
+
+
+# What has memory of its own. In a trace there is none to give, and the compiler reuses memory by itself.
+_OWNERS = (torch.Tensor, torch.nn.Parameter)
+
+
 def _numbers(given: int | Iterable[int]) -> tuple[int, ...]:
     return (given,) if isinstance(given, int) else tuple(given)
 
@@ -288,7 +308,8 @@ def jax_op(
     """Defines the operator `torch.ops.<namespace>.<name>` by a function on JAX arrays. Also a decorator.
 
     `name` is "namespace::name". Each parameter needs an annotation. `jax.Array`, `torch.Tensor`, optional ones, and
-    lists and tuples of them are tensors; all other parameters are fixed values. Returns a [`JaxOp`].
+    lists and tuples of them are tensors; all other parameters are fixed values. Returns a [`JaxOp`]. A call of
+    it donates the arguments in `donate_argnums`, as for [`custom_jax_kernel`].
 
     Raises ValueError for a name of another form and for annotations that are missing or unknown, and RuntimeError if
     another function has the name.
@@ -318,7 +339,7 @@ class JaxOp(_Called):
         self._qualname = name
         self._namespace, self._name = name.split("::")
         self._init_fn = fn
-        self.donate_argnums = _numbers(donate_argnums or ())
+        self.donate_argnums = _numbers(() if donate_argnums is None else donate_argnums)
         self._signature = Signature(fn)
         self._kernel = Kernel(name, fn, reference, version)
         if name in _operators:
@@ -342,6 +363,8 @@ class JaxOp(_Called):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         values = self._signature.values(args, kwargs)
         results = self._opoverload(*values)
+        for argument in self.donate_argnums:
+            _donate(values[argument], self._qualname)
         if not self._is_nested:
             return results
         return _nested(self._parse(values)[1].structure, results, [0])

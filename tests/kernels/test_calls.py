@@ -14,6 +14,7 @@ jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
 import torchtpu.pallas as pallas  # noqa: E402
+from torchtpu import _C  # noqa: E402
 from torchtpu.kernels.store import counters  # noqa: E402
 
 from tests.helpers import assert_same  # noqa: E402
@@ -269,6 +270,54 @@ def test_results_are_written_into_aliased_inputs(device: torch.device) -> None:
     x, y = torch.ones(3, device=device), torch.full((3,), 2.0, device=device)
     assert_same(add(x, y), torch.full((3,), 3.0))
     assert_same(x, torch.full((3,), 3.0))
+
+
+def test_donated_arguments_are_not_readable(device: torch.device, mode: str) -> None:
+    kept, x, y = (torch.ones(64, 64, device=device) for _ in range(3))
+    add = pallas.custom_jax_kernel(lambda x, y: x + y, name="add", donate_argnums=0)
+    result = add(x, y)
+    after = kept + 1
+    with pytest.raises(RuntimeError, match="Buffer has been deleted or donated.*to add"):
+        (x[0] * 2).cpu()
+    assert_same(result, torch.full((64, 64), 2.0))  # what does not depend on the tensor is not lost
+    assert_same(after, torch.full((64, 64), 2.0))
+    x.copy_(y)
+    assert_same(add(x, y), torch.full((64, 64), 2.0))
+    x.set_(result)
+    assert_same(x, torch.full((64, 64), 2.0))
+
+
+def test_donated_memory_is_reused(device: torch.device) -> None:
+    double = pallas.custom_jax_kernel(lambda x: x * 2, name="double", donate_argnums=0)
+    with torch.tpu.set_eager_mode("fused"):  # in Strict the memory is free after the run
+        x = torch.ones(1 << 20, device=device)
+        y = double(x)
+        torch.tpu.synchronize()
+        _C.begin_explaining(with_texts=True)
+        z = double(y)
+        explanation = _C.end_explaining()
+        assert "jax.buffer_donor = true" in explanation["programs"][0]["text"]
+    assert_same(z[:2], torch.full((2,), 4.0))
+
+
+def test_donation_and_backward(device: torch.device) -> None:
+    square = pallas.custom_jax_kernel(lambda x: x * x, name="square", donate_argnums=0)
+    x = torch.ones(8, device=device, requires_grad=True)
+    result = square(x * 3)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.sum().backward()
+
+
+def test_donated_lists_and_operators(device: torch.device) -> None:
+    @functools.partial(pallas.jax_op, "torchtpu_tests::total", donate_argnums=0)
+    def total(xs: list[jax.Array], factor: float) -> jax.Array:
+        return sum(xs[1:], xs[0]) * factor
+
+    xs = [torch.ones(4, device=device) for _ in range(3)]
+    assert_same(total(xs, 2.0), torch.full((4,), 6.0))
+    for x in xs:
+        with pytest.raises(RuntimeError, match="deleted or donated.*torchtpu_tests::total"):
+            x.cpu()
 
 
 def test_opcheck(device: torch.device) -> None:

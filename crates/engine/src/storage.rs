@@ -274,6 +274,16 @@ impl Storage {
         storage
     }
 
+    /// Gives the memory away: the value becomes an error, so that only its readers recorded so far keep the buffer. A
+    /// write makes the storage usable again. `receiver` is named in the error.
+    pub fn donate(&self, receiver: &str) {
+        if let Ok(ty) = self.base() {
+            let message = format!("Buffer has been deleted or donated: the tensor was donated to {receiver}");
+            let failed = ValueState::Failed(Arc::new(Error::runtime(message)));
+            drop(self.set_value(Some(Value::new(ty, failed))));
+        }
+    }
+
     pub(crate) fn padded(&self) -> Option<Arc<Padded>> {
         self.state.lock().padded.clone()
     }

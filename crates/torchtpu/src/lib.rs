@@ -394,6 +394,22 @@ fn compile_ahead(py: Python<'_>, program: &str, topology: &str) -> PyResult<Py<P
     Ok(dict.unbind())
 }
 
+/// Gives the memory of a tensor away: a read raises an error that names the receiver, until something is written.
+#[pyfunction]
+fn donate(py: Python<'_>, tensor: &Bound<'_, PyAny>, receiver: &str) -> PyResult<()> {
+    // SAFETY: the callee borrows a live object, with the GIL held.
+    let storage = unsafe { ::abi::tt_storage_of(tensor.as_ptr().cast()) };
+    if storage.is_null() {
+        return Err(PyErr::fetch(py));
+    }
+    // SAFETY: the handle is a storage that the tensor keeps alive.
+    let storage = unsafe { &*storage.cast_const().cast::<engine::Storage>() };
+    with_engine(py, move |_engine| {
+        storage.donate(receiver);
+        Ok(())
+    })
+}
+
 /// The bytes of a device of a chip that programs can use, by its generation, such as "v5e"; `None` for no chip.
 #[pyfunction]
 fn chip_memory(generation: &str) -> Option<i64> {
@@ -439,6 +455,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         dump_programs,
         compile_ahead,
         chip_memory,
+        donate,
         cache::finish_cache,
         cache::cache_folder,
         cache::cache_list,
