@@ -13,8 +13,7 @@ PROFILE ?= dev
 PYTEST ?=
 # Extra arguments for the sweep: make conformance CONFORMANCE="--operators 'linalg.*' --modes strict"
 CONFORMANCE ?=
-# PyTorch's `test` folder, for make judge-distributed, and extra arguments for it: JUDGE="--files '_tensor/*'"
-PYTORCH_TESTS ?= $(HOME)/.cache/pytorch-tests/test
+# Extra arguments for the judges: make judge JUDGE="--files 'nn/*' --mode fused --sample 40"
 JUDGE ?=
 # Extra arguments for the demo: make demo DEMO="--epochs 2"
 DEMO ?=
@@ -121,9 +120,14 @@ $(VENV)/.ready-libtpu: | $(VENV)/.ready
 .PHONY: test-tpu-compiler
 test-tpu-compiler: build $(VENV)/.ready-libtpu ## Tests that ask a TPU's compiler, which needs no TPU (installs libtpu)
 	$(PYTEST_RUN) tests/integration/test_preflight.py tests/integration/test_tpu_programs.py $(PYTEST)
+
+.PHONY: judge
+judge: build ## PyTorch's own test files, downloaded once, on the device and on the CPU (JUDGE="--help")
+	$(PY) -m tests.judge $(JUDGE)
+
 .PHONY: judge-distributed
-judge-distributed: build ## PyTorch's own tests of torch.distributed on the device and on the CPU (PYTORCH_TESTS=its test folder)
-	$(PY) -m tests.distributed.judge $(PYTORCH_TESTS) $(JUDGE)
+judge-distributed: build ## The same for its tests of torch.distributed, on several processes
+	$(PY) -m tests.judge --suite distributed --jobs 1 --seconds 300 $(JUDGE)
 
 .PHONY: lint
 lint: $(VENV)/.ready ## Formatting, clippy, ruff, mypy, paths in prose

@@ -1,0 +1,105 @@
+"""The judge itself, on a file with tests that pass, fail, crash and hang where the device is "tpu"."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.judge.child import drawn, on_cpu
+from tests.judge.files import Outcome, Request, run_file
+from tests.judge.report import Comparison, Report
+from tests.judge.suites import CPU, DEVICE, ROOT, TPU
+
+FILE = """
+import os, signal, time, unittest
+DEVICE = os.environ["PYTORCH_TESTING_DEVICE_ONLY_FOR"]
+
+class Test(unittest.TestCase):
+    def test_a_passes(self):
+        pass
+
+    def test_b_crashes(self):
+        if DEVICE != "cpu":
+            os.kill(os.getpid(), signal.SIGSEGV)
+
+    def test_c_fails_on_both(self):
+        raise ValueError("both")
+
+    def test_d_fails(self):
+        if DEVICE != "cpu":
+            raise ValueError("only on tpu")
+
+    def test_e_hangs(self):
+        if DEVICE != "cpu":
+            time.sleep(1000)
+
+    def test_f_is_skipped(self):
+        self.skipTest("not here")
+
+    def test_g_passes(self):
+        pass
+"""
+
+
+def run(folder: Path, environment: dict[str, str], **asked: object) -> dict[str, Outcome]:
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **environment}
+    return run_file(Request(folder / "test_file.py", **asked), variables, seconds=3)
+
+
+def test_the_outcomes_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "test_file.py"
+    file.write_text(FILE)
+    cpu = run(tmp_path, CPU)
+    assert {name: each.outcome for name, each in cpu.items() if each.outcome != "passed"} == {
+        "Test::test_c_fails_on_both": "failed",
+        "Test::test_f_is_skipped": "skipped",
+    }
+    expected = tuple(name for name, outcome in cpu.items() if outcome.outcome == "passed")
+    file.write_text(f"{FILE}\ndel Test.test_a_passes\n")
+    comparison = Comparison("test_file.py", cpu, run(tmp_path, TPU, only=expected))
+    assert {outcome.name: outcome.outcome for outcome in comparison.expected} == {
+        "Test::test_a_passes": "missing",
+        "Test::test_b_crashes": "crash",
+        "Test::test_d_fails": "failed",
+        "Test::test_e_hangs": "hang",
+        "Test::test_g_passes": "passed",
+    }
+    report = Report("strict", {"*::*_d_*": "known", "*::*_g_*": "stale"}, is_whole=True)
+    report.add(comparison)
+    assert [outcome.name for outcome in report.unexplained(comparison)] == [
+        "Test::test_b_crashes",
+        "Test::test_e_hangs",
+    ]
+    assert report.stale == ["*::*_g_*"]
+    assert "ValueError: only on tpu" in report.page(["test_file.py"])
+
+
+def test_a_file_that_cannot_be_run(tmp_path: Path) -> None:
+    (tmp_path / "test_file.py").write_text("import no_such_module")
+    (outcome,) = run(tmp_path, CPU).values()
+    assert "no_such_module" in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("TestTorchPRIVATEUSE1::test_add_privateuse1_float32", "TestTorchCPU::test_add_cpu_float32"),
+        ("TestTorchTPU::test_add_tpu", "TestTorchCPU::test_add_cpu"),
+        ("TestTorch::test_tpu_names", "TestTorch::test_cpu_names"),
+        ("TestTorch::test_output", "TestTorch::test_output"),
+    ],
+)
+def test_names_on_the_cpu(name: str, expected: str) -> None:
+    assert on_cpu(name) == expected
+
+
+def test_a_draw_is_the_same_everywhere() -> None:
+    names = [f"test_{number}" for number in range(100)]
+    assert drawn(names, 5, seed=1) == drawn(names[::-1], 5, seed=1)
+    assert drawn(names, 5, seed=1) != drawn(names, 5, seed=2)
+
+
+def test_files_are_listed_once() -> None:
+    assert len(set(DEVICE.files)) == len(DEVICE.files)
