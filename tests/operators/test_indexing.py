@@ -1,5 +1,7 @@
 """Rows of crates/aten/src/ops/index/indexing.rs."""
 
+import torch
+
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -14,3 +16,32 @@ test_samples = samples(
     "take_along_dim",
     "unravel_index",
 )
+
+
+def test_small_writes_at_separated_indices_move_no_dimension(device: torch.device) -> None:
+    """XLA's scatter would copy the whole tensor to bring the indexed dimensions to the front."""
+    for shape, index, accumulate in [
+        ((64, 2, 8, 16), (torch.tensor([3, -1, 0]), slice(None), torch.tensor([1, 7, -8])), False),
+        ((64, 2, 8, 16), (torch.tensor([[3, 9], [5, 5]]), slice(None), torch.tensor([1, 2])), True),
+        ((4, 64, 32), (slice(None), torch.tensor([3, 60])), False),
+        ((2, 64, 3, 8, 4), (slice(None), torch.tensor([5, 6]), slice(None), torch.tensor([0, 3])), False),
+        ((64, 2, 8), (torch.arange(64) == 9, slice(None), torch.tensor([2])), False),
+    ]:
+        expected = torch.randn(shape)
+        values = torch.randn_like(expected[index])
+        places = tuple(each.to(device) if isinstance(each, torch.Tensor) else each for each in index)
+        result = expected.to(device)
+        given = [None if isinstance(each, slice) else each for each in index]
+        torch.ops.aten.index_put_(expected, given, values, accumulate)
+        given = [None if isinstance(each, slice) else each for each in places]
+        torch.ops.aten.index_put_(result, given, values.to(device), accumulate)
+        torch.testing.assert_close(result.cpu(), expected)
+
+    def write(x: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, values: torch.Tensor) -> None:
+        x[rows, :, columns] = values
+
+    index = torch.arange(3, device=device)
+    for width, dims in [(64, "[0, 1, 2]"), (1, "[0, 2]")]:
+        x = torch.zeros(8, 2, 8, width, device=device)
+        text = torch.tpu.stablehlo(write, x, index, index, torch.ones(3, 2, width, device=device))
+        assert f"scatter_dims_to_operand_dims = {dims}" in text

@@ -77,6 +77,11 @@ struct Advanced<'b> {
     places: Places<'b>,
     /// The dimension of the result whose size depends on masks, and the number of selected elements.
     count: Option<(usize, Value<'b>)>,
+    /// Dimensions of the operand that have an index, and the index of each, all of one shape.
+    indexed: Vec<usize>,
+    parts: Vec<Value<'b>>,
+    /// Where the dimensions of the index stand in the result.
+    position: usize,
 }
 
 /// An index for one dimension.
@@ -189,7 +194,63 @@ impl<'b> Advanced<'b> {
                 }
             })
             .collect();
-        Ok(Some(Advanced { places: Places::windows(operand, &indexed, stack(&parts), shape.len(), position), count }))
+        let places = Places::windows(operand, &indexed, stack(&parts), shape.len(), position);
+        Ok(Some(Advanced { places, count, indexed, parts, position }))
+    }
+
+    /// The places of a small write as rows, if a dimension without an index stands before one that has an index.
+    ///
+    /// XLA's scatter moves indexed dimensions to the front, which copies the whole operand before and after the write.
+    /// With an index for each dimension up to the last indexed one, nothing moves, and a donated operand is written
+    /// in place. Each row is one step of a loop, so this form is for writes that are small beside the operand.
+    fn rows(&self, operand: Value<'b>) -> Option<Rows<'b>> {
+        let last = *self.indexed.last()?;
+        let between: Vec<usize> = (0..last).filter(|axis| !self.indexed.contains(axis)).collect();
+        if between.is_empty() || operand.is_bounded_along(&between) {
+            return None;
+        }
+        let dims = operand.dims();
+        let index = self.parts[0].dims();
+        let mut shape = index.clone();
+        shape.extend(between.iter().map(|&axis| dims[axis]));
+        let rows: i64 = shape.iter().product();
+        if rows.saturating_mul(ELEMENTS_PER_ROW) > operand.numel() {
+            return None;
+        }
+        let b = operand.builder();
+        let mut given = self.parts.iter();
+        let components: Vec<Value<'b>> = (0..=last)
+            .map(|axis| match between.iter().position(|&each| each == axis) {
+                Some(place) => b.iota(DType::I32, &shape, index.len() + place),
+                None => {
+                    let part = given.next().expect("an index for each indexed dimension");
+                    let axes: Vec<usize> = (0..index.len()).collect();
+                    part.broadcast_in_dim(&shape, &axes)
+                }
+            })
+            .collect();
+        let indexed: Vec<usize> = (0..=last).collect();
+        let places = Places::windows(&dims, &indexed, stack(&components), shape.len(), 0);
+        // The dimensions of the index first, then those between, then the rest.
+        let (from, to) = (self.position, self.position + index.len());
+        let mut order: Vec<usize> = (from..to).collect();
+        order.extend((0..self.places.shape().len()).filter(|axis| !(from..to).contains(axis)));
+        Some(Rows { places, order })
+    }
+}
+
+/// How many elements of the operand are copied in the time in which a row is written.
+const ELEMENTS_PER_ROW: i64 = 32;
+
+/// Places with an index for each leading dimension, and the order of the updates' dimensions for them.
+struct Rows<'b> {
+    places: Places<'b>,
+    order: Vec<usize>,
+}
+
+impl<'b> Rows<'b> {
+    fn write(&self, operand: Value<'b>, updates: Value<'b>, combine: Combine) -> Value<'b> {
+        self.places.write(operand, updates.transpose(&self.order), combine)
     }
 }
 
@@ -272,7 +333,10 @@ fn index_put<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
         return Ok(combine.apply(x, values.broadcast_to(&x.dims())));
     };
     let updates = values.broadcast_to(advanced.places.shape());
-    Ok(advanced.places.write(x, updates, combine))
+    Ok(match advanced.rows(x) {
+        Some(rows) => rows.write(x, updates, combine),
+        None => advanced.places.write(x, updates, combine),
+    })
 }
 
 /// A mask over the dimensions of `sizes` from `axis` on, broadcast to `sizes`.
