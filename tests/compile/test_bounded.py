@@ -86,6 +86,28 @@ def check_bounded(
     assert not counters["tpu_unbounded"]
 
 
+def test_allocations_and_writes_at_separated_indices(device: torch.device) -> None:
+    def write(cache: Tensor, rows: Tensor, columns: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        doubled = torch.empty((2 * values.shape[0], 4), device=values.device)
+        doubled.copy_(torch.cat([values[:, 0], values[:, 1]]))
+        cache = cache.clone()
+        cache[rows, :, columns] = values
+        return cache, doubled + torch.empty_like(doubled).fill_(1)
+
+    compiled = torch.compile(write, fullgraph=True)
+    for size in (3, 7, 5, 12):
+        cache, values = torch.randn(64, 2, 12, 4), torch.randn(size, 2, 4)
+        given = (cache, torch.randperm(64)[:size], torch.randperm(12)[:size], values)
+        on_device = [each.to(device) for each in given]
+        # The sizes are marked apart, though they must be the same.
+        for each in on_device[1:]:
+            torch._dynamo.mark_dynamic(each, 0, min=3, max=12)
+        before = _compiles()
+        assert_same(compiled(*on_device), write(*given))
+        assert size == 3 or _compiles() == before
+    assert not counters["tpu_unbounded"]
+
+
 def _tensors(value: Any) -> list[Tensor]:
     return [value] if isinstance(value, Tensor) else list(value)
 

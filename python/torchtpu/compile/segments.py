@@ -17,6 +17,7 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils._pytree import tree_map
 
 from torchtpu.graphs.bounds import Bounds, explain, growth_of
 from torchtpu.graphs.encoder import Flags, attribute_of
@@ -32,6 +33,7 @@ SYM_SIZE = torch.ops.aten.sym_size.int
 def compile_graph(module: GraphModule, name: str, rows: frozenset[str], flags: Flags) -> Callable[[list[Any]], Any]:
     """Compiles a functional graph of AOTAutograd. The result is called with the list of the graph's inputs."""
     describe_random_states(module)
+    unite_indices(module)
     device = only_device(module)
     if device is not None:
         run = _program(module, name, rows, flags, device)
@@ -180,6 +182,22 @@ def describe_random_states(module: GraphModule) -> None:
                 user.meta["val"] = torch.empty(16, dtype=torch.uint8, device="meta")
     for node in module.graph.find_nodes(op="call_function", target=run_with_rng_state):
         node.args[0].meta["val"] = torch.empty(16, dtype=torch.uint8, device="meta")
+
+
+def unite_indices(module: GraphModule) -> None:
+    """Guards that the indices and the values of a write broadcast together: PyTorch's fake kernel does not ask. Their
+    sizes are then one symbol."""
+    for target in (torch.ops.aten.index_put.default, torch.ops.aten._unsafe_index_put.default):
+        for node in module.graph.find_nodes(op="call_function", target=target):
+            written, indices, values = (
+                tree_map(lambda each: each.meta["val"] if isinstance(each, Node) else each, each)
+                for each in node.args[:3]
+            )
+            tensors = [each for each in indices if each is not None]
+            is_symbolic = any(isinstance(size, torch.SymInt) for each in (*tensors, values) for size in each.shape)
+            if is_symbolic and all(each.dtype in (torch.int32, torch.int64) for each in tensors):
+                with written.fake_mode:
+                    torch.broadcast_shapes(torch.ops.aten.index.Tensor(written, indices).shape, values.shape)
 
 
 def only_device(module: GraphModule) -> int | None:

@@ -44,6 +44,13 @@ from torchtpu.kernels.registry import is_kernel
 from torchtpu.operators.attention import blocks
 
 COPY_ = torch.ops.aten.copy_.default
+# Allocations, with the place of the size among their arguments. An uninitialized tensor is zeros.
+ALLOCATIONS = {
+    torch.ops.aten.empty.memory_format: 0,
+    torch.ops.aten.empty_strided.default: 0,
+    torch.ops.aten.new_empty.default: 1,
+    torch.ops.aten.new_empty_strided.default: 1,
+}
 
 Run = Callable[[list[Any]], list[Any]]
 
@@ -286,6 +293,9 @@ class GraphEncoder(SizeEncoder):
                 known = [self.dims_of(each) if isinstance(each, torch.Tensor) else None for each in tensors]
                 self._result_dims[len(self.nodes) - 1] = known
             return numbers
+        if operator in ALLOCATIONS:
+            size = args[ALLOCATIONS[operator]]
+            return self.call_operator(torch.ops.aten.full.default, (size, 0), {"dtype": results.dtype}, results)
         # An operator without a row: insert its decomposition, as eager traces it.
         listed = [value for _, value in arguments_of(operator, args, kwargs)]
         nodes = [each for value in listed for each in tree_flatten(value)[0] if _is_tensor(each)]
