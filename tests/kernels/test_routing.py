@@ -46,6 +46,19 @@ def grouped(rows, dtype=torch.bfloat16):
     stats = torch.tpu.op_stats()
     return [stats["routed"], stats["not_routed"]]
 
+def paged(width):
+    pages, query = (torch.empty(*sizes, width, dtype=torch.bfloat16, device="tpu") for sizes in ((8, 16, 4), (16, 4)))
+    lengths, tables, starts, count = (
+        torch.zeros(sizes, dtype=torch.int32, device="tpu") for sizes in ((4,), (4, 2), (5,), (1,))
+    )
+    torch.tpu.reset_op_stats()
+    with contextlib.suppress(RuntimeError), torch.no_grad():
+        attend = torch.ops.torchtpu.ragged_paged_attention
+        attend(query, pages, lengths, tables, starts, count, window=8).sum().item()
+    stats = torch.tpu.op_stats()
+    return [stats["routed"], stats["not_routed"]]
+
+print(json.dumps([paged(128), paged(64)]))
 print(json.dumps([grouped(256), grouped(250)]))
 print(json.dumps([
     program(same),
@@ -62,6 +75,9 @@ print(json.dumps([
 def test_calls_are_routed_where_they_can_be() -> None:
     name = "scaled_dot_product_attention"
     lines = check_python(PROGRAMS, TORCHTPU_TARGET="tpu", TORCHTPU_CACHE="0").splitlines()
+    (routed, _), (_, why) = json.loads(lines[-3])
+    assert routed == {"ragged_paged_attention": 1}
+    assert why == {"ragged_paged_attention: the width of its heads is no multiple of 128": 1}
     (routed, _), (_, why) = json.loads(lines[-2])
     assert routed == {"_grouped_mm": 1}
     assert why == {"_grouped_mm: rows and columns are no multiples of 128": 1}

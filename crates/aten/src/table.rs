@@ -48,6 +48,7 @@ const FAMILIES: &[&[Row]] = &[
     nn::nll::ROWS,
     nn::norm::ROWS,
     nn::pad::ROWS,
+    nn::paged_attention::ROWS,
     nn::pool::ROWS,
     nn::pool_adaptive::ROWS,
     nn::pool_fractional::ROWS,

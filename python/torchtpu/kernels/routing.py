@@ -1,7 +1,8 @@
 """Operators that a library's kernel computes on a TPU, where a call is eligible. Other targets never come here.
 
 `scaled_dot_product_attention` goes to splash attention, which does not hold the matrix of scores, and has a gradient of
-its own. Grouped products of rows with matrices go to megablox. What is not eligible is computed as ever.
+its own. Grouped products of rows with matrices go to megablox. `torchtpu::ragged_paged_attention` goes to the kernel of
+that name. What is not eligible is computed as ever.
 `torch.tpu.op_stats()` counts both, the latter by reason.
 """
 
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from torchtpu.kernels.library.attention import LANES, splash_attention
 from torchtpu.kernels.library.grouped import grouped_product
+from torchtpu.kernels.library.paged import paged_attention
 
 logger = logging.getLogger(__name__)
 routed: Counter[str] = Counter()
@@ -26,6 +28,7 @@ _kernels: dict[str, Any] = {}
 
 ATTENTION = "scaled_dot_product_attention"
 GROUPED = "_grouped_mm"
+PAGED = "ragged_paged_attention"
 
 
 def register() -> None:
@@ -34,11 +37,12 @@ def register() -> None:
 
     if is_on() or target()[0] != "tpu":
         return
-    library = torch.library.Library("aten", "IMPL")
-    _libraries.append(library)
+    library, own = torch.library.Library("aten", "IMPL"), torch.library.Library("torchtpu", "IMPL")
+    _libraries.extend((library, own))
     # The second is for inference mode, which has no autograd.
     for key in ("AutogradPrivateUse1", "PrivateUse1"):
         library.impl(ATTENTION, _attention, key)
+    own.impl(PAGED, _paged_attention, "AutogradPrivateUse1", with_keyset=True)
 
 
 def is_on() -> bool:
@@ -110,6 +114,52 @@ def _why_not(
     return None
 
 
+def _paged_attention(
+    keys: torch._C.DispatchKeySet,
+    query: Tensor,
+    pages: Tensor,
+    lengths: Tensor,
+    tables: Tensor,
+    starts: Tensor,
+    count: Tensor,
+    *,
+    scale: float = 1.0,
+    window: int | None = None,
+    soft_cap: float | None = None,
+) -> Tensor:
+    reason = None
+    if any(isinstance(size, torch.SymInt) for each in (query, pages) for size in each.shape):
+        reason = "a size is a symbol"
+    elif query.dtype not in (torch.bfloat16, torch.float32):
+        reason = "its dtype is neither bfloat16 nor float32"
+    elif 0 in query.shape or query.shape[-1] % LANES:
+        reason = "the width of its heads is no multiple of 128"
+    elif not _is_tiled(pages.shape[2], 4 // pages.element_size()):
+        reason = "the number of its key heads does not fill the tiles of a TPU's memory"
+    elif importlib.util.find_spec("jax") is None:
+        reason = "JAX is not installed"
+    if reason is None:
+        routed[PAGED] += 1
+        result: Tensor = _kernel(PAGED)(query, pages, lengths, tables, starts, count, float(scale), window, soft_cap)
+        return result
+    _keep(PAGED, reason)
+    with torch._C._AutoDispatchBelowAutograd():
+        result = torch.ops.torchtpu.ragged_paged_attention.default.redispatch(
+            keys & torch._C._after_autograd_keyset,
+            *(query, pages, lengths, tables, starts, count),
+            scale=scale,
+            window=window,
+            soft_cap=soft_cap,
+        )
+    return result
+
+
+def _is_tiled(rows: int, packed: int) -> bool:
+    """Whether rows of numbers, `packed` of them in 32 bits, fill whole tiles of 8 rows or a power of two of them."""
+    tiles, rest = divmod(rows, packed)
+    return rest == 0 and (tiles in (1, 2, 4) or tiles % 8 == 0)
+
+
 def grouped_rows(rows: Tensor, matrices: Tensor, ends: Tensor) -> Tensor | None:
     """(t, k) with (g, k, n), as (t, n), by a kernel; None where none computes it. Rows behind the last group are
     undefined. For decompositions, which are traced once for each signature: that is what is counted."""
@@ -146,4 +196,5 @@ def _kernel(operator: str) -> Any:
 
         _kernels[ATTENTION] = custom_jax_kernel(splash_attention, static_argnums=(3, 4))
         _kernels[GROUPED] = custom_jax_kernel(grouped_product)
+        _kernels[PAGED] = custom_jax_kernel(paged_attention, static_argnums=(6, 7, 8))
     return _kernels[operator]

@@ -2,7 +2,8 @@
 
     decompositions/  functions of operators that have rows; each is traced once per signature, into one program
     attention/       the same for attention: layers.py (modules in evaluation), fused.py (flash and efficient
-                     attention), blocks.py (flex attention), efficient.py (a kernel that returns numbers as well)
+                     attention), blocks.py (flex attention), efficient.py (a kernel that returns numbers as well),
+                     paged.py (the operator of serving)
     data_sized.py    kernels whose results have a size that depends on data
     sparse/          kernels for sparse tensors
     registry.py      the decompositions by operator
@@ -16,7 +17,8 @@ from __future__ import annotations
 def register() -> None:
     """Registers the kernels written in Python before those of the table: they take precedence."""
     from torchtpu.operators import data_sized
-    from torchtpu.operators.attention import efficient
+    from torchtpu.operators.attention import efficient, paged
 
     data_sized.register()
     efficient.register()
+    paged.register()

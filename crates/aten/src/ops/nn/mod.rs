@@ -12,6 +12,7 @@ pub(crate) mod margin_loss;
 pub(crate) mod nll;
 pub(crate) mod norm;
 pub(crate) mod pad;
+pub(crate) mod paged_attention;
 pub(crate) mod pool;
 pub(crate) mod pool_adaptive;
 pub(crate) mod pool_fractional;
