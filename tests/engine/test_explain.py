@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torchtpu import _C
 
 from tests.helpers import run_python
 
@@ -164,3 +165,17 @@ def test_errors_at_the_flush_name_the_line(fused: torch.device) -> None:
     with pytest.raises(RuntimeError, match=re.escape(f"[at {__file__}:{line}]")):
         huge[7].item()
     assert fine.tolist() == [2.0] * 3
+
+
+def test_a_program_that_fails(device: torch.device) -> None:
+    """A chunk that fails runs again operator by operator, also while texts are kept."""
+    with torch.tpu.set_eager_mode("fused"):
+        lost, kept = torch.ones(8, device=device), torch.ones(8, device=device)
+        torch.tpu.synchronize()
+        _C.donate(lost, "a test")
+        _C.begin_explaining(True)
+        failed, computed = lost + 1, kept + 1
+        assert computed.tolist() == [2.0] * 8
+        with pytest.raises(RuntimeError, match="donated to a test"):
+            failed.cpu()
+        assert _C.end_explaining()["runs"]

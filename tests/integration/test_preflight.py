@@ -9,9 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from torchtpu.preflight import hlo
-from torchtpu.preflight.analysis import flops_of_calls
+import torch
+from torch.nn import functional as F
+from torchtpu.preflight import changes, hlo
 from torchtpu.preflight.chips import CHIPS, find, topology_of
+from torchtpu.preflight.recording import Program, Recording
+from torchtpu.preflight.suggestions import Nomination, nominate
+from torchtpu.preflight.work import Work, work_of_calls
 
 from tests.helpers import start_python
 
@@ -97,7 +101,7 @@ def test_recording(tmp_path: Path) -> None:
     reads = {lines[int(number) - 1].strip() for number in found["reads"]}  # type: ignore[attr-defined]
     assert "best = min(best, loss.item())" in reads
     assert "if not torch.isfinite(norm):" in reads
-    calls = flops_of_calls(found["text"])  # type: ignore[arg-type]
+    calls = work_of_calls(found["text"])  # type: ignore[arg-type]
     assert len(calls) == found["calls"]
 
 
@@ -143,6 +147,7 @@ def test_used_process() -> None:
         (["--chip", "v9", "script.py"], "there is no chip 'v9'"),
         (["missing.py"], "there is no script missing.py"),
         (["--steps", "0", __file__], "--steps must be at least 1"),
+        (["--batch", "1,x", __file__], "--batch takes sizes such as 1,2,4, not 1,x"),
     ],
 )
 def test_wrong_options(arguments: list[str], message: str) -> None:
@@ -150,6 +155,81 @@ def test_wrong_options(arguments: list[str], message: str) -> None:
     finished = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert finished.returncode == 2
     assert message in finished.stderr
+
+
+def product(rows: int, inner: int, columns: int, element: str = "f32", batch: int = 1) -> str:
+    """A module whose only call is a batch of matrix products, as the core writes them."""
+    left, right, out = (
+        f"tensor<{batch}x{x}x{y}x{element}>" for x, y in ((rows, inner), (inner, columns), (rows, columns))
+    )
+    dims = (
+        "lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], lhs_contracting_dimensions = [2], "
+        "rhs_contracting_dimensions = [1]"
+    )
+    precision = "#stablehlo<precision HIGHEST>"
+    return f"""module @torchtpu {{
+func.func public @main(%i0: {left}, %i1: {right}) -> ({out}) {{
+%o0 = func.call @op0(%i0, %i1) : ({left}, {right}) -> ({out})
+"func.return"(%o0) : ({out}) -> ()
+}}
+func.func private @op0(%v0: {left} , %v1: {right} ) -> ({out}) {{
+%v2 = "stablehlo.dot_general"(%v0, %v1) {{dot_dimension_numbers = #stablehlo.dot<{dims}>, \
+precision_config = [{precision}, {precision}]}} : ({left}, {right}) -> {out}
+"func.return"(%v2) : ({out}) -> ()
+}}
+}}"""
+
+
+def nominated(text: str) -> list[Nomination]:
+    program = Program(text, [("bmm", "train.py:7", "")], [], [], {})
+    return nominate(Recording([program], 3, [], []))
+
+
+def test_work() -> None:
+    """float32 is multiplied in six parts, and tiles that are not full are counted whole."""
+    assert work_of_calls(product(256, 128, 512)) == {0: Work(2.0 * 256 * 128 * 512, 6 * 2.0 * 256 * 128 * 512)}
+    assert work_of_calls(product(256, 64, 512, "bf16")) == {0: Work(2.0 * 256 * 64 * 512, 2.0 * 256 * 128 * 512)}
+    # A column costs as little as eight.
+    assert work_of_calls(product(4096, 128, 1, "bf16")) == {0: Work(2.0 * 4096 * 128, 2.0 * 4096 * 128 * 8)}
+
+
+def test_nominations() -> None:
+    (precise,) = nominated(product(256, 128, 512))
+    assert (precise.line, "bfloat16" in precise.what) == ("train.py:7", True)
+    changed = precise.applied(Program(product(256, 128, 512), [], [], [], {})).text
+    assert "HIGHEST" not in changed
+    assert changed.count("precision DEFAULT") == 2
+    assert nominated(product(4096, 4096, 50257, "bf16")) == []  # 50304 would gain a thousandth
+    (padded,) = nominated(product(4096, 257, 4096, "bf16"))
+    assert "256 instead of 257" in padded.what
+    changed = padded.applied(Program(product(4096, 257, 4096, "bf16"), [], [], [], {})).text
+    assert changed == product(4096, 256, 4096, "bf16")
+    (heads,) = nominated(product(1024, 64, 1024, "bf16", batch=16))
+    assert heads.change == "head_dim=128"
+    assert nominated(product(1024, 128, 1024, "bf16", batch=16)) == []
+
+
+def test_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    attention = F.scaled_dot_product_attention
+    monkeypatch.setattr(F, "scaled_dot_product_attention", attention)
+    monkeypatch.setattr(torch.utils.data.DataLoader, "__init__", torch.utils.data.DataLoader.__init__)
+    taken, check = changes.apply("batch=8", ["--size", "{batch}"])
+    assert taken == ["--size", "8"]
+    check()
+    taken, check = changes.apply("batch=3,head_dim=128", ["--size", "2"])
+    with pytest.raises(changes.ChangeError, match="the script makes no DataLoader"):
+        check()
+    batches = list(torch.utils.data.DataLoader(torch.arange(7), batch_size=2))  # type: ignore[arg-type]
+    assert [len(batch) for batch in batches] == [3, 3, 1]
+    # Four heads of 64 become two of 128: those of a model whose places are viewed so.
+    x = torch.randn(2, 5, 256)
+    four, two = (x.view(2, 5, -1, width).transpose(1, 2) for width in (64, 128))
+    joined = F.scaled_dot_product_attention(four, four, four, is_causal=True)
+    expected = attention(two, two, two, is_causal=True).transpose(1, 2).reshape(x.shape)
+    torch.testing.assert_close(joined.transpose(1, 2).reshape(x.shape), expected)
+    check()
+    with pytest.raises(changes.ChangeError, match="there is no change 'speed=9'"):
+        changes.apply("speed=9", [])
 
 
 def test_schedule() -> None:
@@ -199,3 +279,21 @@ def test_verdict(size: int, fits: bool, tmp_path: Path) -> None:
         assert 0 < low <= high
         assert found["owners"][0]["name"]
     assert "<html" in page.read_text()
+
+
+@needs_libtpu
+def test_batches_and_suggestions(tmp_path: Path) -> None:
+    script, out = tmp_path / "train.py", tmp_path / "out.json"
+    script.write_text(SCRIPT.replace("32,", "int(sys.argv[2]),"))
+    command = [sys.executable, "-m", "torchtpu", "preflight", "--json", str(out), "--batch", "512,4096"]
+    finished = subprocess.run([*command, str(script), "2048", "{batch}"], capture_output=True, text=True, timeout=600)
+    found = json.loads(out.read_text())
+    assert finished.returncode == 0, finished.stderr
+    (small, large) = found["what_if"]
+    assert (small["batch"], large["batch"]) == (512, 4096)
+    assert small["bytes"] < large["bytes"]
+    assert small["step_seconds"] == pytest.approx(found["step_seconds"])
+    (suggestion,) = found["suggestions"]
+    assert "bfloat16" in suggestion["what"]
+    assert suggestion["gain"] >= 0.02
+    assert suggestion["line"].startswith(str(script))

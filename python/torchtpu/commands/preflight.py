@@ -23,6 +23,15 @@ def add_to(commands: Any) -> None:
     )
     command.add_argument("--chip", default="v5e", help="v4, v5e, v5p, v6e, tpu7x, or a topology of one chip")
     command.add_argument("--steps", type=int, default=3, help="how many optimizer steps to record (default 3)")
+    command.add_argument(
+        "--batch",
+        metavar="SIZES",
+        default="",
+        help="sizes of the batch to compare, such as 1,2,4,8: of the script's DataLoaders, or in the place of {batch} "
+        "in its arguments",
+    )
+    command.add_argument("--no-suggestions", action="store_true", help="do not try what would make a step faster")
+    command.add_argument("--change", default="", help=argparse.SUPPRESS)
     command.add_argument("--deep", action="store_true", help="compile to the end: minutes, for estimates in cycles")
     command.add_argument("--what-if", metavar="CHIPS", default="", help="other chips to compare with, such as v6e,v5p")
     command.add_argument("--mode", choices=["strict", "fused"], default="fused", help="the eager mode (default fused)")
@@ -37,13 +46,15 @@ def add_to(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Does what the command line says. Returns 0, 1 if no program could be judged, or 2 for wrong options."""
-    from torchtpu.preflight import recording
+    from torchtpu.preflight import changes, recording
     from torchtpu.preflight.chips import topology_of
-    from torchtpu.preflight.run import judge
+    from torchtpu.preflight.reruns import Rerun
+    from torchtpu.preflight.run import batches, judge
 
     try:
         topology = topology_of(options.chip)
         others = [topology_of(name) for name in options.what_if.split(",") if name]
+        sizes = _sizes(options.batch)
     except ValueError as error:
         return _refuse(str(error))
     if not options.script.is_file():
@@ -51,13 +62,35 @@ def run(options: argparse.Namespace) -> int:
     if options.steps < 1:
         return _refuse("--steps must be at least 1")
     recording.prepare(topology)
-    recorded = recording.record_script(
-        str(options.script), options.arguments, options.steps, options.time_limit, options.mode
+    arguments = options.arguments
+    rerun = Rerun(
+        topology, str(options.script), tuple(arguments), options.steps, options.mode, options.deep, options.time_limit
     )
+    try:
+        change = options.change or (f"batch={sizes[0]}" if sizes and changes.has_place(arguments) else "")
+        arguments, check = changes.apply(change, arguments)
+        recorded = recording.record_script(
+            str(options.script), arguments, options.steps, options.time_limit, options.mode
+        )
+        if not recorded.failure:
+            check()
+    except changes.ChangeError as error:
+        return _refuse(str(error))
     sys.stdout.flush()
     report = judge(
-        recorded, topology, deep=options.deep, time_limit=options.time_limit, what_if=others, progress=_progress
+        recorded,
+        topology,
+        deep=options.deep,
+        time_limit=options.time_limit,
+        what_if=[] if sizes else others,
+        suggest=not options.no_suggestions,
+        rerun=lambda wanted: rerun(f"{change},{wanted}"),
+        progress=_progress,
     )
+    if sizes:
+        rows, problems = batches(rerun, sizes, others)
+        report.what_if += rows
+        report.problems += problems
     if options.json and str(options.json) == "-":
         print(json.dumps(report.as_dict(), indent=1))
     else:
@@ -67,6 +100,13 @@ def run(options: argparse.Namespace) -> int:
     if options.html:
         options.html.write_text(report.html())
     return 0 if report.analyses else 1
+
+
+def _sizes(text: str) -> list[int]:
+    sizes = [int(size) if size.isdecimal() else 0 for size in text.split(",") if size]
+    if any(size < 1 for size in sizes):
+        raise ValueError(f"--batch takes sizes such as 1,2,4, not {text}")
+    return sizes
 
 
 def _refuse(message: str) -> int:

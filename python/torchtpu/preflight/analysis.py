@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter, defaultdict
-from math import prod
 
 from torchtpu.preflight import hlo
 from torchtpu.preflight.chips import Chip
 from torchtpu.preflight.compiler import Dumps
 from torchtpu.preflight.modules import BACKWARD, OPTIMIZER
 from torchtpu.preflight.recording import Program
+from torchtpu.preflight.work import NONE, work_of_calls
 
 ROLES = (
     "parameters",
@@ -265,7 +265,7 @@ def _padding(module: hlo.Module, owner_of: dict[str, Owner]) -> list[Owner]:
 
 def _time(program: Program, module: hlo.Module, chip: Chip) -> tuple[list[Part], tuple[float, float], float, float]:
     """What a run takes: for each instruction that runs by itself, the longer of its arithmetic and its traffic."""
-    of_calls = flops_of_calls(program.text)
+    of_calls = work_of_calls(program.text)
     body = module.body
     left = dict(of_calls)
     shapes = {each.name: each.shapes for each in body}
@@ -276,67 +276,36 @@ def _time(program: Program, module: hlo.Module, chip: Chip) -> tuple[list[Part],
             continue
         # The arithmetic of a call belongs to the instruction that has its product.
         products = _products(module, instruction)
-        flops = sum(left.pop(call, 0.0) for call in products)
+        work = sum((left.pop(call, NONE) for call in products), NONE)
         traffic = sum(shape.padded for shape in instruction.shapes if shape.in_memory)
         traffic += sum(
             shape.padded for name in instruction.operands for shape in shapes.get(name, []) if shape.in_memory
         )
-        compute, memory = flops / chip.flops, traffic / chip.memory_bandwidth
+        compute, memory = work.passes / chip.flops, traffic / chip.memory_bandwidth
         low = max(compute, memory)
         high = max(instruction.cycles / chip.clock, low) if instruction.cycles else low / _LEAST_EFFICIENCY
         call = max(products) if products else module.call_of(instruction.name)
         owner = program.calls[call][2] if call is not None and call < len(program.calls) else ""
         part = parts.setdefault(owner or "other", Part(owner or "other"))
         part.seconds = (part.seconds[0] + low, part.seconds[1] + high)
-        part.flops += flops
+        part.flops += work.flops
         part.memory_bytes += traffic
         bounds[part.name]["compute" if compute >= memory else "memory"] += max(1, int(low * 1e12))
     for name, part in parts.items():
         part.bound = bounds[name].most_common(1)[0][0]
     low, high = (sum(part.seconds[end] for part in parts.values()) for end in (0, 1))
-    flops = sum(of_calls.values())
+    total = sum(of_calls.values(), NONE)
+    least = total.passes / chip.flops
     ordered = sorted(parts.values(), key=lambda part: -part.seconds[0])
-    return ordered, (max(low, flops / chip.flops), max(high, flops / chip.flops)), flops, flops / chip.flops
+    return ordered, (max(low, least), max(high, least)), total.flops, total.flops / chip.flops
 
 
 def _products(module: hlo.Module, instruction: hlo.Instruction) -> set[int]:
-    """The calls whose matrix products or convolutions an instruction computes."""
+    """The calls whose matrix products, convolutions or kernels an instruction computes."""
     found = set()
-    if instruction.opcode in ("convolution", "dot") or "convolution" in instruction.opcode:
+    if instruction.opcode in ("convolution", "dot", "custom-call") or "convolution" in instruction.opcode:
         found |= {instruction.call} if instruction.call is not None else set()
     for name in instruction.called:
         for inner in module.computations.get(name, []):
             found |= _products(module, inner)
     return found
-
-
-def flops_of_calls(text: str) -> dict[int, float]:
-    """The arithmetic of the matrix products and convolutions of each call of `@main`, twice the multiplications."""
-    functions: dict[str, float] = {}
-    name = ""
-    for line in text.splitlines():
-        header = re.match(r"func\.func (?:public|private) @(\w+)\(", line)
-        if header:
-            name = header[1]
-            functions[name] = 0.0
-        elif '"stablehlo.dot_general"' in line or '"stablehlo.convolution"' in line:
-            functions[name] += _flops(line)
-    calls = re.findall(r"func\.call @(\w+)\(", text.split("func.func private")[0])
-    return {number: functions.get(called, 0.0) for number, called in enumerate(calls)}
-
-
-def _flops(line: str) -> float:
-    operands, _, result = line.rpartition(" : ")[2].partition(" -> ")
-    sizes = [
-        [int(size) for size in re.findall(r"(\d+)x", tensor)] for tensor in re.findall(r"tensor<([^>]*)>", operands)
-    ]
-    results = [int(size) for size in re.findall(r"(\d+)x", result)]
-    if "convolution" in line:
-        # The kernel has the multiplications of one result for each of its outputs.
-        outputs = re.search(r"x\[([^\]]*)\]", line)
-        place = outputs[1].replace(" ", "").split(",").index("o") if outputs and "o" in outputs[1] else 0
-        kernel = sizes[1]
-        return 2.0 * prod(results) * prod(kernel) / max(1, kernel[place])
-    contracted = re.search(r"lhs_contracting_dimensions = \[([\d, ]*)\]", line)
-    dims = [int(dim) for dim in contracted[1].split(",") if dim.strip()] if contracted else []
-    return 2.0 * prod(results) * prod(sizes[0][dim] for dim in dims)

@@ -113,8 +113,12 @@ def _time(report: Report) -> str:
 
 def _lists(report: Report) -> str:
     parts = []
+    if report.suggestions:
+        rows = [[f"{each.gain:.0%}", each.what, each.line] for each in report.suggestions]
+        parts.append("<h2>What would make a step faster</h2>" + _table(["saves", "change", "line"], rows, [0]))
     if report.what_if:
-        parts.append("<h2>What if</h2>" + _table(["chip", "fits", "memory", "step"], what_if_rows(report)))
+        rows = what_if_rows(report)
+        parts.append("<h2>What if</h2>" + _table(["chip", "batch", "fits", "memory", "step"], rows))
     if report.recording.recompiles:
         rows = [[line or "at the end", "; ".join(why)] for line, why in report.recording.recompiles]
         parts.append("<h2>New programs after the first step</h2>" + _table(["line", "why"], rows))

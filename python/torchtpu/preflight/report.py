@@ -82,6 +82,10 @@ def _time(report: Report) -> Iterator[str]:
 
 
 def _advice(report: Report) -> Iterator[str]:
+    if report.suggestions:
+        yield "what would make a step faster, by compiling it:"
+    for each in report.suggestions:
+        yield f"  {each.gain:4.0%} less  {each.what}  {each.line}"
     if report.recording.recompiles:
         yield "new programs after the first step:"
     for line, why in report.recording.recompiles[:_ROWS]:
@@ -91,19 +95,31 @@ def _advice(report: Report) -> Iterator[str]:
     for line, reads in report.recording.reads[:_ROWS]:
         yield f"  {line} ({reads} times)"
     if report.what_if:
-        yield "what if:        fits        memory                step"
-    for chip, fits, memory, step in what_if_rows(report):
-        yield f"  {chip:12} {fits:4} {memory:>28}  {step}"
+        yield "what if:      batch fits                       memory  step"
+    for chip, batch, fits, memory, step in what_if_rows(report):
+        yield f"  {chip:12} {batch:>4} {fits:4} {memory:>28}  {step}"
+    for chip, largest in largest_batches(report):
+        yield f"  the largest of these batches that fits {chip}: {largest or 'none'}"
 
 
 def what_if_rows(report: Report) -> list[list[str]]:
-    """For each other chip: its topology, whether a step fits, the memory, and the time of a step."""
+    """For each other chip or batch: its topology, the batch, whether a step fits, the memory, and a step's time."""
     return [
         [
             row["chip"],
+            str(row["batch"] or ""),
             "yes" if row["fits"] else "no",
             f"{size(row['bytes'] or 0)} of {size(row['limit_bytes'])}",
             milliseconds(row["step_seconds"]) if row["step_seconds"] else "not judged",
         ]
         for row in report.what_if
     ]
+
+
+def largest_batches(report: Report) -> list[tuple[str, int]]:
+    """For each chip the largest of the compared batches that fits; 0 if none does."""
+    found: dict[str, int] = {}
+    for row in report.what_if:
+        if row["batch"]:
+            found[row["chip"]] = max(found.get(row["chip"], 0), row["batch"] if row["fits"] else 0)
+    return list(found.items())

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from torchtpu.preflight import compiler, recording
 from torchtpu.preflight.analysis import ROLES, Analysis, Part, analyze
 from torchtpu.preflight.chips import Chip, find, topology_of
-from torchtpu.preflight.recording import Recording
+from torchtpu.preflight.recording import Program, Recording
+from torchtpu.preflight.suggestions import LEAST_GAIN, MOST, Nomination, Suggestion, nominate
 
 STEPS = 3
 SECONDS = 600.0
+# Compilers that run at once. Each takes a processor and some gigabytes.
+PROCESSES = 2
 
 
 @dataclasses.dataclass
@@ -24,11 +28,17 @@ class Report:
     chip: Chip
     topology: str
     recording: Recording
-    analyses: list[Analysis]
-    """One for each program of a step, the largest first."""
-    problems: list[str]
+    judged: list[tuple[Program, Analysis]] = dataclasses.field(default_factory=list)
+    """The programs of a step that the compiler has taken, the largest first."""
+    problems: list[str] = dataclasses.field(default_factory=list)
     """Why a program could not be judged."""
-    what_if: list[dict[str, Any]]
+    what_if: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    suggestions: list[Suggestion] = dataclasses.field(default_factory=list)
+
+    @property
+    def analyses(self) -> list[Analysis]:
+        """What the compiler said of each program."""
+        return [analysis for _, analysis in self.judged]
 
     @property
     def fits(self) -> bool | None:
@@ -45,10 +55,9 @@ class Report:
     @property
     def step_seconds(self) -> tuple[float, float] | None:
         """What a step takes: at the best, and at the least that is expected. Without the host and its input."""
-        pairs = list(self._with_runs())
-        if not pairs:
+        if not self.judged:
             return None
-        low, high = (sum(each.seconds[end] * runs for each, runs in pairs) for end in (0, 1))
+        low, high = (sum(each.seconds[end] * program.runs for program, each in self.judged) for end in (0, 1))
         return low, high
 
     @property
@@ -57,16 +66,14 @@ class Report:
         seconds = self.step_seconds
         if not seconds or not seconds[0]:
             return None
-        return min(1.0, sum(each.flops_seconds * runs for each, runs in self._with_runs()) / seconds[0])
-
-    def _with_runs(self) -> Iterator[tuple[Analysis, int]]:
-        return zip(self.analyses, (program.runs for program in self.recording.programs), strict=False)
+        return min(1.0, sum(each.flops_seconds * program.runs for program, each in self.judged) / seconds[0])
 
     @property
     def parts(self) -> list[Part]:
         """What each module costs in a step."""
         merged: dict[str, Part] = {}
-        for analysis, runs in self._with_runs():
+        for program, analysis in self.judged:
+            runs = program.runs
             for part in analysis.parts:
                 known = merged.setdefault(part.name, Part(part.name, bound=part.bound))
                 known.seconds = (known.seconds[0] + runs * part.seconds[0], known.seconds[1] + runs * part.seconds[1])
@@ -86,13 +93,13 @@ class Report:
             "owners": [dataclasses.asdict(owner) for owner in largest.owners[:50]] if largest else [],
             "step_seconds": list(seconds) if seconds else None,
             "mfu_bound": self.mfu_bound,
-            "flops": sum(each.flops * runs for each, runs in self._with_runs()),
+            "flops": sum(each.flops * program.runs for program, each in self.judged),
             "modules": [dataclasses.asdict(part) for part in self.parts],
             "padding": [dataclasses.asdict(owner) for owner in largest.padding[:10]] if largest else [],
             "rematerialized": largest.rematerialized if largest else None,
             "recompiles": [{"line": line, "argument": why} for line, why in self.recording.recompiles],
             "communication": [],
-            "suggestions": [],
+            "suggestions": [dataclasses.asdict(each) for each in self.suggestions],
             "assumed": [{"line": line, "reads": reads} for line, reads in self.recording.reads],
             "what_if": self.what_if,
             "steps": self.recording.steps,
@@ -145,39 +152,131 @@ def judge(
     deep: bool = False,
     time_limit: float = SECONDS,
     what_if: Sequence[str] = (),
+    suggest: bool = True,
+    rerun: Callable[[str], dict[str, Any]] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Report:
-    """Compiles the programs of a recording, and reports."""
-    chip = find(topology)
-    report = Report(chip, topology, recorded, [], [], [])
-    _compile(report, deep, time_limit, progress)
-    for name in what_if:
-        other = Report(find(name), topology_of(name), recorded, [], [], [])
-        _compile(other, False, time_limit, progress)
-        seconds, largest = other.step_seconds, other.largest
-        report.what_if.append(
-            {
-                "chip": other.topology,
-                "fits": other.fits,
-                "bytes": largest.total_bytes if largest else None,
-                "limit_bytes": other.chip.memory,
-                "step_seconds": list(seconds) if seconds else None,
-                "mfu_bound": other.mfu_bound,
-            }
-        )
+    """Compiles the programs of a recording, and reports. `rerun` runs the script again with a change: without it, only
+    changes of the programs' texts are tried."""
+    report = Report(find(topology), topology, recorded)
+    others = [Report(find(name), topology_of(name), recorded) for name in what_if]
+    nominations = nominate(recorded) if suggest else []
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        compiled = [_submit(pool, each, deep and each is report, time_limit, progress) for each in (report, *others)]
+        trials = [
+            (nomination, pool.submit(_try, nomination, report, deep, time_limit, rerun, progress))
+            for nomination in nominations
+            if rerun or not nomination.change
+        ]
+        for each, jobs in zip((report, *others), compiled, strict=True):
+            _collect(each, jobs)
+        for nomination, trial in trials:
+            _add(report, nomination, trial)
+    report.suggestions.sort(key=lambda each: -each.gain)
+    del report.suggestions[MOST:]
+    report.what_if += [what_if_row(other) for other in others]
     return report
 
 
-def _compile(report: Report, deep: bool, time_limit: float, progress: Callable[[str], None]) -> None:
-    programs = report.recording.programs
-    for number, program in enumerate(programs, 1):
-        progress(
-            f"compiling program {number} of {len(programs)} ({len(program.calls)} operators) for {report.topology}"
-        )
-        with tempfile.TemporaryDirectory(prefix="torchtpu-preflight-") as folder:
+def what_if_row(report: Report) -> dict[str, Any]:
+    """A row of the table that compares chips and batches."""
+    seconds, largest = report.step_seconds, report.largest
+    return {
+        "chip": report.topology,
+        "batch": None,
+        "fits": report.fits,
+        "bytes": largest.total_bytes if largest else None,
+        "limit_bytes": report.chip.memory,
+        "step_seconds": list(seconds) if seconds else None,
+        "mfu_bound": report.mfu_bound,
+    }
+
+
+def batches(
+    rerun: Callable[[str, Sequence[str]], dict[str, Any]], sizes: Sequence[int], what_if: Sequence[str]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Rows of the table for batches of these sizes on each chip, and what went wrong."""
+    rows: list[dict[str, Any]] = []
+    problems: list[str] = []
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        runs = [(size, pool.submit(rerun, f"batch={size}", what_if)) for size in sizes]
+        for size, run in runs:
             try:
-                dumps = compiler.compile(program, report.topology, Path(folder), deep, time_limit)
+                found = run.result()
             except compiler.CompilerError as error:
-                report.problems.append(str(error))
+                problems.append(str(error))
                 continue
-        report.analyses.append(analyze(program, dumps, report.chip))
+            first = {
+                **{name: found[name] for name in ("chip", "fits", "limit_bytes", "step_seconds", "mfu_bound")},
+                "bytes": found["bytes"]["total"],
+            }
+            rows += [{**row, "batch": size} for row in (first, *found["what_if"])]
+    return rows, problems
+
+
+Job = tuple[Program, "Future[Analysis]"]
+
+
+def _submit(
+    pool: ThreadPoolExecutor, report: Report, deep: bool, time_limit: float, progress: Callable[[str], None]
+) -> list[Job]:
+    return [
+        (program, pool.submit(_analyze, program, report, deep, time_limit, progress))
+        for program in report.recording.programs
+    ]
+
+
+def _collect(report: Report, jobs: Sequence[Job]) -> None:
+    for program, job in jobs:
+        try:
+            report.judged.append((program, job.result()))
+        except compiler.CompilerError as error:
+            report.problems.append(str(error))
+
+
+def _analyze(
+    program: Program, report: Report, deep: bool, time_limit: float, progress: Callable[[str], None]
+) -> Analysis:
+    progress(f"compiling {len(program.calls)} operators for {report.topology}")
+    with tempfile.TemporaryDirectory(prefix="torchtpu-preflight-") as folder:
+        dumps = compiler.compile(program, report.topology, Path(folder), deep, time_limit)
+    return analyze(program, dumps, report.chip)
+
+
+def _try(
+    nomination: Nomination,
+    report: Report,
+    deep: bool,
+    time_limit: float,
+    rerun: Callable[[str], dict[str, Any]] | None,
+    progress: Callable[[str], None],
+) -> Analysis | tuple[float, float]:
+    """What the largest program becomes with a change; or the time of a step, where the script runs again."""
+    if not nomination.change:
+        return _analyze(nomination.applied(report.recording.programs[0]), report, deep, time_limit, progress)
+    assert rerun is not None
+    progress(f"running the script again with {nomination.change}")
+    seconds = rerun(nomination.change)["step_seconds"]
+    if not seconds:
+        raise compiler.CompilerError(f"{nomination.change}: the compiler did not answer")
+    return seconds[0], seconds[1]
+
+
+def _add(report: Report, nomination: Nomination, trial: Future[Any]) -> None:
+    """Adds a suggestion if the change pays. One that cannot be compiled is none."""
+    before = report.step_seconds
+    try:
+        after = trial.result()
+    except compiler.CompilerError:
+        return
+    if before is None or not report.judged:
+        return
+    if isinstance(after, Analysis):
+        program, old = report.judged[0]
+        if program is not report.recording.programs[0]:
+            return
+        low, high = (before[end] + (after.seconds[end] - old.seconds[end]) * program.runs for end in (0, 1))
+        after = low, high
+    gain = 1 - sum(after) / sum(before)
+    if gain >= LEAST_GAIN:
+        report.suggestions.append(Suggestion(nomination.what, nomination.line, gain, after))

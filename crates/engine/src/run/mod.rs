@@ -376,7 +376,8 @@ impl Runner {
         for (index, node) in chunk.nodes.iter().enumerate() {
             let first = node.first_output as usize;
             let results = &values[first..first + node.num_outputs()];
-            let alone = chunk.alone(index, &values);
+            let mut alone = chunk.alone(index, &values);
+            alone.outputs = results.iter().map(Arc::downgrade).collect();
             let usage = Usage { live: (0..results.len() as u32).collect(), donated: vec![false; alone.inputs.len()] };
             let wanted: Vec<_> = results.iter().cloned().map(Some).collect();
             let run = self.program(&alone, &usage, context).and_then(|(program, is_new)| {
