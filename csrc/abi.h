@@ -238,6 +238,9 @@ struct TtJob {
 
 uint64_t tt_open_lane();
 void tt_close_lane(uint64_t lane);
+// Waits until the posted jobs of these lanes have ended, successfully or not, for at most so many milliseconds. Fails if
+// some have not ended by then.
+TtStatus tt_finish_lanes(const uint64_t* lanes, size_t count, int64_t milliseconds);
 // Posts a job, and takes over its context, also where it fails. The outputs have their new values from then on.
 TtStatus tt_post_job(int32_t device, const TtJob* job, uint64_t* ticket);
 

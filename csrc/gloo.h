@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <mutex>
@@ -138,7 +139,10 @@ class Gloo {
           c10::str(has_met ? "the connection was lost" : "not all ranks have called it", " (", others, "): ", error.what());
       {
         std::lock_guard lock(lost_mutex_);
-        if (lost_.empty()) lost_ = c10::str("in ", call, ", ", reason);
+        if (lost_.empty()) {
+          lost_ = c10::str("in ", call, ", ", reason);
+          ++lost_groups_;
+        }
       }
       TORCH_CHECK(false, reason);
     }
@@ -156,6 +160,13 @@ class Gloo {
   }
 
   c10d::Backend& backend() { return *backend_; }
+  // Whether a group of this process has lost its connections.
+  static bool any_lost() { return lost_groups_ > 0; }
+  ~Gloo() {
+    if (!lost_.empty()) --lost_groups_;
+  }
+  Gloo(const Gloo&) = delete;
+  Gloo& operator=(const Gloo&) = delete;
 
  private:
   // Makes sure that all ranks have called the same collective: Gloo ends the process where they have not.
@@ -185,6 +196,7 @@ class Gloo {
   std::mutex asking_;
   std::mutex lost_mutex_;
   std::string lost_;  // why the connections are closed; empty while they are not
+  static inline std::atomic<int> lost_groups_{0};
 };
 
 }  // namespace torchtpu

@@ -36,6 +36,25 @@ class ProcessGroup final : public c10d::Backend {
   uint64_t getSequenceNumberForGroup() override { return sequence_; }
   void abort() override { gloo_->backend().abort(); }
 
+  // What was called is done before the group ends: other ranks wait for it. Messages from other ranks are not waited
+  // for, unless a call needs them.
+  void shutdown() override {
+    if (Gloo::any_lost()) return;
+    std::vector<uint64_t> lanes{lane_->id};
+    {
+      std::lock_guard lock(lanes_mutex_);
+      for (const auto& [key, lane] : lanes_) {
+        if (std::get<char>(key) == 's') lanes.push_back(lane->id);
+      }
+    }
+    NoGil no_gil;
+    try {
+      check(tt_finish_lanes(lanes.data(), lanes.size(), options_->timeout.count()));
+    } catch (const c10::Error& error) {
+      TORCH_WARN("process group '", getGroupUid(), "' is destroyed before its calls have ended: ", error.what_without_backtrace());
+    }
+  }
+
   Pointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
     only(tensors, "broadcast");
     check_root(options.rootRank);

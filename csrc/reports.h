@@ -3,6 +3,7 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,8 @@ namespace torchtpu {
 // How many ranks a message names one by one.
 constexpr int64_t kMostNamed = 16;
 
+// Each rank writes its report once. The first rank that asks for the others' reads them all and writes a summary of a
+// bounded length, which the others read. So the number of requests to the store is linear in the number of ranks.
 class Reports {
  public:
   Reports(c10::intrusive_ptr<c10d::Store> store, int rank, int size) : store_(std::move(store)), rank_(rank), size_(size) {}
@@ -21,12 +24,19 @@ class Reports {
   std::string exchange(const std::string& call) noexcept;
 
  private:
-  std::string key(int rank) const { return "failed/" + std::to_string(rank); }
-  std::string in_words(const std::string& call, const std::vector<std::string>& calls) const;
+  static std::string key(int rank) { return "failed/" + std::to_string(rank); }
+  void write(const std::string& call);
+  // Lines "missing <rank>" and "<rank> <call>", of at most `kMostNamed` ranks each.
+  std::string summarize();
+  // The summary of the first rank that asked; empty if that rank has ended.
+  std::string summary_of_first();
+  std::string in_words(const std::string& call, const std::string& summary) const;
 
   c10::intrusive_ptr<c10d::Store> store_;
   int rank_;
   int size_;
+  std::mutex mutex_;
+  bool has_told_ = false;
 };
 
 }  // namespace torchtpu

@@ -76,6 +76,22 @@ def a_message_never_comes(rank: int, tensor: torch.Tensor) -> object:
     return "ends"
 
 
+def the_sender_ends(rank: int, tensor: torch.Tensor) -> object:
+    """Rank 0 destroys the group while the program that computes the message is being compiled."""
+    if rank == 1:
+        received = torch.empty(8, 8, device=DEVICE)
+        dist.irecv(received, 0)
+        return received.sum().item()
+    message = torch.ones(8, 8, device=DEVICE)
+    for size in range(8, 48):
+        wide = torch.ones(8, size, device=DEVICE) / size
+        message = (message.sin().sigmoid() * 0 + 1) * (wide @ wide.t()) * size
+    work = dist.isend(message, 1)
+    completed = work.is_completed()
+    dist.destroy_process_group()
+    return [completed, work.is_completed()]
+
+
 def what_is_refused(rank: int, tensor: torch.Tensor) -> object:
     other = dist.new_group([1])
     found = [attempt(lambda: dist.all_reduce(tensor, group=other)) if rank == 0 else ""]

@@ -64,6 +64,12 @@ def test_a_message_never_comes() -> None:
     assert seen("a_message_never_comes") == ["ends", "ends"]
 
 
+def test_a_group_ends_when_its_messages_were_sent() -> None:
+    (posted, ended), received = seen("the_sender_ends", "fused")
+    assert (posted, ended) == (False, True)
+    assert received == pytest.approx(64)
+
+
 def test_what_is_refused() -> None:
     (outside, destroyed), _ = seen("what_is_refused")
     assert outside.startswith(("ValueError", "RuntimeError", "no error"))

@@ -26,10 +26,14 @@ impl Engine {
         self.runner.jobs.open_lane()
     }
 
-    /// Closes a lane. Running jobs continue; jobs that wait for their inputs fail.
+    /// Closes a lane. Each posted job must have started; running jobs continue.
     pub fn close_lane(&mut self, lane: u64) {
         self.runner.jobs.close_lane(lane);
-        self.launch_made();
+    }
+
+    /// The jobs of these lanes that may not have finished.
+    pub fn unfinished_jobs(&self, lanes: &[u64]) -> Vec<Arc<Ticket>> {
+        self.runner.jobs.unfinished_of(lanes)
     }
 
     /// Posts a job. It starts when its inputs are ready and the earlier jobs of the same lane have run. The outputs

@@ -16,7 +16,8 @@ use engine::{
 use stablehlo::{Number, Precision};
 
 use crate::jobs::{
-    tt_close_lane, tt_is_synchronous, tt_open_lane, tt_post_job, tt_ticket_release, tt_ticket_state, tt_ticket_wait,
+    tt_close_lane, tt_finish_lanes, tt_is_synchronous, tt_open_lane, tt_post_job, tt_ticket_release, tt_ticket_state,
+    tt_ticket_wait,
 };
 use crate::location;
 use crate::profiler::{tt_profile_begin, tt_profile_end, tt_profile_enter, tt_profile_leave};

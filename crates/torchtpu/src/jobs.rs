@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engine::call::TensorArg;
 use engine::{Error, JobOutput, Mode, Result, Ticket};
@@ -52,6 +52,21 @@ pub(crate) unsafe extern "C" fn tt_close_lane(lane: u64) {
         engine::lock()?.close_lane(lane);
         Ok(())
     });
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn tt_finish_lanes(lanes: *const u64, count: usize, milliseconds: i64) -> ::abi::Status {
+    status(|| {
+        let deadline = Instant::now() + Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0));
+        // SAFETY: the ABI promises as many lanes as it says.
+        let jobs = engine::lock()?.unfinished_jobs(unsafe { list(lanes, count) });
+        let left = |job: &Arc<Ticket>| job.wait(Some(deadline.saturating_duration_since(Instant::now()))).is_none();
+        let late: Vec<&str> = jobs.iter().filter(|job| left(job)).map(|job| job.name()).collect();
+        match late.is_empty() {
+            true => Ok(()),
+            false => Err(Error::runtime(format!("did not end within {milliseconds} ms: {}", late.join(", ")))),
+        }
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -76,6 +76,7 @@ pub(crate) struct Jobs {
 }
 
 struct Unfinished {
+    lane: u64,
     ticket: Arc<Ticket>,
     /// The addresses of the values that it reads.
     reads: Vec<usize>,
@@ -94,14 +95,16 @@ impl Jobs {
         self.lanes.contains_key(&lane)
     }
 
-    /// Closes a lane. Running jobs continue; jobs that wait for their inputs fail.
+    /// Closes a lane. Its jobs must have started.
     pub fn close_lane(&mut self, lane: u64) {
-        for job in self.lanes.remove(&lane).into_iter().flat_map(|lane| lane.waiting) {
-            job.finish(
-                Err(Error::runtime("the process group was destroyed before the inputs were computed")),
-                &self.spent,
-            );
-        }
+        let closed = self.lanes.remove(&lane);
+        debug_assert!(closed.is_none_or(|lane| lane.waiting.is_empty()));
+    }
+
+    /// The jobs of these lanes that may not have finished.
+    pub fn unfinished_of(&self, lanes: &[u64]) -> Vec<Arc<Ticket>> {
+        let jobs = self.unfinished.iter().filter(|job| lanes.contains(&job.lane));
+        jobs.map(|job| Arc::clone(&job.ticket)).collect()
     }
 
     /// Adds a job to a lane.
@@ -110,6 +113,7 @@ impl Jobs {
         let inputs = || job.inputs.iter().flat_map(|(value, _)| value);
         inputs().for_each(|value| value.hold());
         self.unfinished.push(Unfinished {
+            lane,
             ticket: Arc::clone(&job.ticket),
             reads: inputs().map(address_of).collect(),
             has_outputs: !job.outputs.is_empty(),
