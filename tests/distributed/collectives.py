@@ -10,9 +10,10 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 
-from tests.distributed.worker import DEVICE, Case
+from tests.distributed.worker import DEVICE, Case, run_cases
 
 CASES: dict[str, Case] = {}
+run = functools.partial(run_cases, CASES)
 MOVED = (torch.bool, torch.int16, torch.int64, torch.bfloat16, torch.float32, torch.float64, torch.complex64)
 REDUCED = (torch.uint8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64)
 

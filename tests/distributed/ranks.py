@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from tests.forks import server
 
-SECONDS = 100.0
+SECONDS = 220.0
 
 
 class Outcome(NamedTuple):
@@ -49,12 +49,20 @@ def values_on_ranks(ranks: int, module: str, function: str, *arguments: Any, **e
     return [outcome.value for outcome in outcomes]
 
 
+def check_cases(module: str, mode: str, ranks: int = 2) -> None:
+    """Runs the cases of a module of this folder; all must pass on all ranks."""
+    for rank, outcomes in enumerate(values_on_ranks(ranks, f"tests.distributed.{module}", "run", mode)):
+        failed = {name: text for name, text in outcomes.items() if text is not None}
+        assert not failed, f"rank {rank}\n" + "\n".join(f"{name}: {text}" for name, text in failed.items())
+        assert outcomes
+
+
 def main(ranks: str, module: str, function: str, *arguments: str) -> None:
     call = getattr(importlib.import_module(module), function)
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    os.environ.update(WORLD_SIZE=ranks, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    os.environ.update(WORLD_SIZE=ranks, LOCAL_WORLD_SIZE=ranks, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     folder = Path(tempfile.mkdtemp(prefix="torchtpu-ranks-"))
     children: list[int] = []
     for rank in range(int(ranks)):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.distributed.launch import check_cases
+from tests.distributed.ranks import check_cases
 
 
 @pytest.mark.parametrize("mode", ["debug", "strict", "fused"])
-def test_collectives_of_two_ranks(mode: str, tmp_path: Path) -> None:
-    check_cases("collectives", mode, tmp_path)
+def test_collectives_of_two_ranks(mode: str) -> None:
+    check_cases("collectives", mode)
 
 
-def test_collectives_of_three_ranks(tmp_path: Path) -> None:
-    check_cases("collectives", "fused", tmp_path, ranks=3)
+def test_collectives_of_three_ranks() -> None:
+    check_cases("collectives", "fused", ranks=3)

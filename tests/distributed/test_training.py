@@ -1,14 +1,24 @@
-"""DDP, FSDP, tensor parallel, pipelines and checkpoints on two ranks."""
+"""DDP, FSDP, tensor parallel, pipelines and checkpoints on two ranks, and what needs a mesh on four."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.distributed.launch import check_cases
+from tests.distributed.ranks import check_cases
 
 
 @pytest.mark.parametrize("mode", ["strict", "fused"])
-def test_training_on_two_ranks(mode: str, tmp_path: Path) -> None:
-    check_cases("training", mode, tmp_path)
+def test_training_on_two_ranks(mode: str) -> None:
+    check_cases("training", mode)
+
+
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_training_on_a_mesh_of_four_ranks(mode: str) -> None:
+    check_cases("parallel", mode, ranks=4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [4, 8])
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_training_on_more_ranks(mode: str, ranks: int) -> None:
+    check_cases("training", mode, ranks)

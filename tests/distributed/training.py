@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,10 +22,11 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tenso
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
-from tests.distributed.worker import DEVICE, Case
+from tests.distributed.worker import DEVICE, Case, run_cases
 
 CASES: dict[str, Case] = {}
-WIDTH, CLASSES, ROWS, STEPS = 16, 10, 8, 4
+run = functools.partial(run_cases, CASES)
+WIDTH, CLASSES, ROWS, STEPS = 16, 10, 8, 20
 
 
 def case(function: Callable[[dist.ProcessGroup], None]) -> Callable[[dist.ProcessGroup], None]:

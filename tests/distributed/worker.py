@@ -1,19 +1,10 @@
-"""What each rank runs under torchrun: the cases of a module, one after another, each in a process group of its own.
-
-    torchrun --nproc-per-node 2 -m tests.distributed.worker collectives strict OUTCOMES
-
-Each rank writes OUTCOMES/<rank>.json: for each case None, or the traceback of what failed.
-"""
+"""What each rank runs: the cases of a module, one after another, each in a process group of its own."""
 
 from __future__ import annotations
 
 import datetime
-import importlib
-import json
-import sys
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -22,22 +13,18 @@ DEVICE = torch.device("tpu")
 Case = Callable[[dist.ProcessGroup], None]
 
 
-def main(module: str, mode: str, folder: str) -> None:
+def run_cases(cases: dict[str, Case], mode: str, *names: str) -> dict[str, str | None]:
+    """Runs the cases of these names, or all. For each case None, or the traceback of its failure."""
     torch.tpu.eager_mode = mode
     dist.init_process_group(timeout=datetime.timedelta(seconds=60))
-    cases: dict[str, Case] = importlib.import_module(f"tests.distributed.{module}").CASES
     outcomes: dict[str, str | None] = {}
-    for name, case in cases.items():
+    for name in names or cases:
         torch.manual_seed(0)
         group = dist.new_group(timeout=datetime.timedelta(seconds=30))
         try:
-            case(group)
+            cases[name](group)
             outcomes[name] = None
         except Exception:
             outcomes[name] = traceback.format_exc()
-        (Path(folder) / f"{dist.get_rank()}.json").write_text(json.dumps(outcomes))
     dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    return outcomes
