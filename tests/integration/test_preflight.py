@@ -119,6 +119,24 @@ def test_weights_take_no_memory() -> None:
     assert finished.returncode == 0, finished.stderr
 
 
+def test_weights_of_the_cpu_take_no_memory(tmp_path: Path) -> None:
+    """A model of 8 GiB is made on the CPU and moved, in a process that stays small. Small tensors have their values."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import resource, torch\nfrom torch import nn\n"
+        "model = nn.Sequential(*[nn.Linear(16384, 16384) for _ in range(8)], nn.LayerNorm(16384))\n"
+        "assert model[-1].weight.sum() == 16384\n"
+        "model.bfloat16().to('tpu')(torch.randn(8, 16384).to('tpu', torch.bfloat16)).sum().backward()\n"
+        "assert torch.tpu.memory_allocated() >= 2 * 4 * 2**30\n"
+        "assert torch.ones(2**20).mul_(2).sum() == 2**21\n"
+        "assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 3 * 2**20\n"
+    )
+    finished = subprocess.run([sys.executable, "-c", RECORD, str(script)], capture_output=True, text=True, timeout=240)
+    found = json.loads(finished.stdout.rpartition("RESULT")[2])
+    assert found["failure"] == "", finished.stderr
+    assert not vars(torch.Tensor).get("normal_")
+
+
 def test_unknown_chip() -> None:
     finished = start_python("import torch; torch.ones(1, device='tpu')", TORCHTPU_DRY="v9:1x1")
     assert finished.returncode != 0

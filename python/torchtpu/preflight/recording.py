@@ -13,6 +13,7 @@ from typing import Any
 
 from torchtpu import _C, tpu
 from torchtpu.preflight.modules import ModuleNames
+from torchtpu.preflight.weights import UntouchedWeights
 from torchtpu.scripts import run_script
 from torchtpu.tpu.explanation import Explanation
 
@@ -86,7 +87,7 @@ def record(run: Callable[[], Any], steps: int, seconds: float, mode: str) -> Rec
     explanation = Explanation()
     # The alarm raises in the main thread; on another one, scripts end by their steps alone.
     alarm = signal.getsignal(signal.SIGALRM)
-    with names:
+    with names, UntouchedWeights():
         _C.begin_explaining(True)
         began = time.monotonic()
         try:
