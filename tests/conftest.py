@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import tempfile
 import zlib
@@ -11,8 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-import torchtpu  # noqa: F401 (registers the device where autoloading is switched off)
+from torchtpu._C import finish_cache
 
+from tests.seeds import seed_everything
 from tests.settings import MODES, SEED, with_quick_compiles
 
 
@@ -32,6 +32,11 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     if not config.getoption("--optimized"):
         os.environ["XLA_FLAGS"] = with_quick_compiles(os.environ.get("XLA_FLAGS", ""))
+
+
+def pytest_sessionfinish() -> None:
+    """Waits for compiles in the background and for what they write, before the folder of programs is removed."""
+    finish_cache()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -89,8 +94,7 @@ def _restore_mode() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def seed(request: pytest.FixtureRequest) -> int:
     """Seeds every generator before each test."""
-    random.seed(SEED)
-    torch.manual_seed(SEED)
+    seed_everything(SEED)
     request.node.add_report_section("setup", "seed", f"TORCHTPU_TEST_SEED={SEED}")
     return SEED
 

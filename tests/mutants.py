@@ -31,7 +31,8 @@ class Mutant(NamedTuple):
     tests: str
 
 
-OPS, KEY, VIEW = "crates/aten/src/ops", "crates/engine/src/key.rs", "crates/aten/src/view.rs"
+OPS = "crates/aten/src/ops"
+KEY, VIEW = "crates/engine/src/registry/key.rs", "crates/aten/src/view.rs"
 VIEWS = "tests/engine/test_views.py"
 MUTANTS = (
     Mutant("maximum", f"{OPS}/elementwise/binary.rs", '"maximum"', "x.max(y)", "x.min(y)", "binary"),
@@ -58,6 +59,7 @@ MUTANTS = (
     Mutant("strides", KEY, "strides.iter()", "strides", "&strides[..0]", VIEWS),
     Mutant("sizes in lists", KEY, "arg.ints().iter()", "arg.ints()", "&arg.ints()[..0]", VIEWS),
     Mutant("conjugation", KEY, "let lazy =", "u64::from(tensor.is_conj)", "0", VIEWS),
+    Mutant("lazy negation", KEY, "let lazy =", "u64::from(tensor.is_neg)", "0", VIEWS),
     Mutant("aliases", KEY, "let head = Tag::Tensor as u64", "(index as u64)", "0", VIEWS),
     Mutant("offset that covers", VIEW, "numel != base.numel()", "spec.offset != 0", "false", VIEWS),
     Mutant("dense order", VIEW, "!= expected", "strides[i] != expected", "strides[i] < expected", VIEWS),

@@ -19,7 +19,9 @@ from torch import Tensor
 from torch.fx import GraphModule
 
 from tests.conformance.exceptions import is_random
-from tests.conformance.places import CPU, DEVICE, Place, seed_everything, tensors_of
+from tests.conformance.operators import samples_of
+from tests.conformance.places import CPU, DEVICE, Place, tensors_of
+from tests.seeds import seed_everything
 from tests.settings import SEED
 
 pytestmark = pytest.mark.usefixtures("fresh_dynamo")
@@ -113,7 +115,7 @@ def _name(entry: Any) -> str:
 
 def _samples(entry: Any, device: str, gradients: bool) -> list[Any]:
     seed_everything(SEED)
-    return [*entry.sample_inputs(device, torch.float32, requires_grad=gradients)]
+    return [*samples_of(entry.sample_inputs_func, entry, device, torch.float32, gradients)]
 
 
 # ---- higher-order operators --------------------------------------------------------------------------------------

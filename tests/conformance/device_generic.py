@@ -9,6 +9,7 @@ some.
 from __future__ import annotations
 
 import copy
+import itertools
 from typing import Any
 
 import torch
@@ -121,7 +122,7 @@ class TestLists(TestCase):
 
     @ops(some(op_db, SOME_OPERATORS), allowed_dtypes=DTYPES)
     def test_operators(self, device: str, dtype: torch.dtype, op: Any) -> None:
-        for sample in [*op.sample_inputs("cpu", dtype)][:3]:
+        for sample in itertools.islice(op.sample_inputs("cpu", dtype), 3):
 
             def run(place: Place, sample: Any = sample) -> Any:
                 input, args, kwargs = place.put((sample.input, sample.args, sample.kwargs))
@@ -131,7 +132,7 @@ class TestLists(TestCase):
 
     @ops(some(op_db, SOME_OPERATORS), allowed_dtypes=DTYPES)
     def test_samples_are_made_on_the_device(self, device: str, dtype: torch.dtype, op: Any) -> None:
-        for sample in [*op.sample_inputs(device, dtype)][:3]:
+        for sample in itertools.islice(op.sample_inputs(device, dtype), 3):
             for tensor in tensors_of((sample.input, sample.args, sample.kwargs)):
                 self.assertEqual(str(tensor.device), device)
             for tensor in tensors_of(op(sample.input, *sample.args, **sample.kwargs)):
@@ -240,7 +241,7 @@ class TestCarriedChecks(TestAutocast):
 
     @ops(some(op_db, SOME_COMPOSITIONS), allowed_dtypes=(torch.float32,))
     def test_compositions(self, device: str, dtype: torch.dtype, op: Any) -> None:
-        for sample in [*op.sample_inputs(device, dtype, requires_grad=op.supports_autograd)][:3]:
+        for sample in itertools.islice(op.sample_inputs(device, dtype, requires_grad=op.supports_autograd), 3):
             args, kwargs = (sample.input, *sample.args), sample.kwargs
             composite_compliance.check_with_mode(op, args, kwargs, self.assertEqual)
             composite_compliance.check_all_permutations(op, args, kwargs, self.assertEqual)

@@ -10,8 +10,9 @@ from torch import Tensor
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.testing._internal.opinfo.definitions.nested import njt_op_db
 
-from tests.conformance.operators import evenly, gradients, tolerance
-from tests.conformance.places import Place, Trial, describe, seed_everything, tensors_of
+from tests.conformance.operators import evenly, gradients, samples_of, tolerance
+from tests.conformance.places import Place, Trial, describe, tensors_of
+from tests.seeds import seed_everything
 
 # The dtype of PyTorch's tests.
 DTYPE = torch.float32
@@ -42,7 +43,7 @@ class Jagged:
 
     def trials(self, dtype: torch.dtype, direction: str, count: int, seed: int) -> list[Trial]:
         seed_everything(seed)
-        samples = self.info.sample_inputs("cpu", dtype, requires_grad=direction == "backward")
+        samples = samples_of(self.info.sample_inputs_func, self.info, "cpu", dtype, direction == "backward")
         make = getattr(self, f"_{direction}")
         return [Trial(f"{sample.name}: {describe(sample.input)}", make(sample)) for sample in evenly(samples, count)]
 

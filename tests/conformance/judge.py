@@ -17,7 +17,8 @@ from torch.testing._internal.opinfo import core
 from tests.conformance import ahead
 from tests.conformance.cases import Case, Subject, subjects
 from tests.conformance.exceptions import UNIT_RANGE, is_random
-from tests.conformance.places import CPU, DEVICE, META, PRECISE, TRACED, Place, Trial, seed_everything, widened
+from tests.conformance.places import CPU, DEVICE, META, PRECISE, TRACED, Place, Trial, widened
+from tests.seeds import seed_everything
 
 INPUTS = 8
 # The error relative to a double precision result may be this many times the CPU's largest error.

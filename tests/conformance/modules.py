@@ -13,7 +13,8 @@ from torch.testing._internal.common_modules import ModuleInfo, ModuleInput, modu
 from torch.testing._internal.common_optimizers import OptimizerInfo, OptimizerInput, optim_db
 
 from tests.conformance.operators import evenly, gradients, tolerance
-from tests.conformance.places import Place, Trial, describe, seed_everything, tensors_of
+from tests.conformance.places import Place, Trial, describe, tensors_of
+from tests.seeds import seed_everything
 
 # Each runs with all settings that PyTorch tests, so there are more trials than samples of an operator.
 STEPS = 5

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.testing._internal.common_device_type import toleranceOverride
 from torch.testing._internal.common_methods_invocations import foreach_op_db, op_db
+from torch.testing._internal.common_utils import SEED as PYTORCHS_SEED
 from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInput
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
@@ -21,8 +22,9 @@ from tests.conformance.exceptions import (
     UNIQUE_UP_TO_PHASE,
     is_random,
 )
-from tests.conformance.places import Place, Trial, describe, seed_everything, tensors_of
+from tests.conformance.places import Place, Trial, describe, tensors_of
 from tests.conformance.refusals import cast, is_refused, refusal, source_of
+from tests.seeds import seed_everything
 
 # Samples are drawn evenly from the first of them, because some operators have thousands.
 CONSIDERED = 200
@@ -107,11 +109,14 @@ class Operator:
                     self._forward(error.sample_input),
                     (error.error_type, error.error_regex),
                 )
-                for error in evenly(self.info.error_inputs("cpu"), count)
+                for error in evenly(samples_of(self.info.error_inputs_func, self.info, "cpu"), count)
             ]
         if direction == "refused":
             source = source_of(self.info)
-            samples = [cast(each, source, dtype) for each in evenly(self.info.sample_inputs("cpu", source), count)]
+            samples = [
+                cast(each, source, dtype)
+                for each in evenly(samples_of(self.info.sample_inputs_func, self.info, "cpu", source, False), count)
+            ]
             programs = [(_describe(sample), refusal(self._forward(sample))) for sample in samples]
             return [Trial(inputs, program) for inputs, program in programs if program]
         if direction == "sparse":
@@ -119,7 +124,7 @@ class Operator:
         if direction in FINITE_DIFFERENCES:
             count = max(1, count // SHARE_OF_DIFFERENCES)
         make = getattr(self, f"_{direction}")
-        samples = self.info.sample_inputs("cpu", dtype, requires_grad=direction in DIFFERENTIATING)
+        samples = samples_of(self.info.sample_inputs_func, self.info, "cpu", dtype, direction in DIFFERENTIATING)
         return [Trial(_describe(sample), make(sample)) for sample in evenly(samples, count)]
 
     def _sparse_samples(self, dtype: torch.dtype, count: int) -> Iterator[SampleInput]:
@@ -130,7 +135,7 @@ class Operator:
             try:
                 yield from evenly(getattr(self.info, f"sample_inputs_sparse_{layout}")("cpu", dtype), count)
             except NotImplementedError:
-                samples = self.info.sample_inputs("cpu", dtype)
+                samples = samples_of(self.info.sample_inputs_func, self.info, "cpu", dtype, False)
                 yield from evenly(filter(None, (_made_sparse(sample, layout) for sample in samples)), count)
 
     def _put(self, sample: SampleInput, place: Place) -> tuple[Any, Any, dict[str, Any]]:
@@ -266,6 +271,22 @@ def tolerance(decorators: Iterable[Any], dtype: torch.dtype) -> tuple[float, flo
         if isinstance(decorator, toleranceOverride) and dtype in decorator.d
     ]
     return (max(each.atol for each in given), max(each.rtol for each in given)) if given else None
+
+
+def samples_of(function: Callable[..., Iterable[Any]], *arguments: Any, **options: Any) -> Iterator[Any]:
+    """What a function of an OpInfo draws, such as `info.sample_inputs_func`, with PyTorch's seed before each sample.
+
+    `info.sample_inputs` draws the same, but looks for a unittest on the stack, and formats the stack for each kind of
+    accelerator that this torch could have. Under pytest that takes more time than the samples.
+    """
+    samples = iter(function(*arguments, **options))
+    while True:
+        seed_everything(PYTORCHS_SEED)
+        try:
+            sample = next(samples)
+        except StopIteration:
+            return
+        yield sample
 
 
 def evenly(values: Any, count: int) -> list[Any]:

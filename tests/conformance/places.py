@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any
@@ -143,18 +142,6 @@ class Trial:
     program: Callable[[Place], Any]
     error: tuple[type[Exception], str] | None = None
     """The exception that it must raise, by type and regular expression."""
-
-
-def seed_everything(seed: int) -> None:
-    random.seed(seed)
-    # torch.manual_seed stores a traceback for each accelerator that this torch could have.
-    torch.default_generator.manual_seed(seed)
-    torch.tpu.manual_seed_all(seed)
-    try:
-        import numpy
-    except ImportError:
-        return
-    numpy.random.seed(seed)
 
 
 def tensors_of(value: Any) -> Iterator[Tensor]:

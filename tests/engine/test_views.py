@@ -203,6 +203,17 @@ def test_lazy_conjugation_and_negation(device: torch.device, mode: str) -> None:
     check(program, device)
 
 
+def test_lazy_conjugation_and_negation_have_keys_of_their_own(device: torch.device, mode: str) -> None:
+    """Tensors that differ in nothing else do not share a program."""
+
+    def program(device: torch.device) -> object:
+        z = torch.tensor([1 + 2j, -3 + 0.5j], dtype=torch.complex64).to(device)
+        x = torch.tensor([1.0, -2.0]).to(device)
+        return z + 1, z.conj() + 1, x * 3, x._neg_view() * 3, torch.dot(z, z), torch.dot(z.conj(), z)
+
+    check(program, device)
+
+
 def test_in_place_metadata(device: torch.device, mode: str) -> None:
     def program(device: torch.device) -> object:
         x = base(device)
