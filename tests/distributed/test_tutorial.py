@@ -8,13 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.distributed.launch import ROOT, python, torchrun
+from tests.distributed.launch import ROOT, torchrun
+from tests.distributed.ranks import values_on_ranks
+from tests.helpers import check_python
+
+# The other scripts run on forks, which take no seconds to import.
+WITH_TORCHRUN = "ddp.py"
 
 TUTORIAL = (ROOT / "docs/tutorials/distributed.md").read_text()
 
 
 def losses_of(folder: Path) -> dict[str, list[float]]:
-    """The losses that each script prints, when it is started as the page says."""
+    """The losses that each script prints, on as many ranks as the page starts."""
     scripts = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", TUTORIAL, re.DOTALL)
     for name, text in scripts:
         (folder / name).write_text(text)
@@ -22,15 +27,23 @@ def losses_of(folder: Path) -> dict[str, list[float]]:
     for name, _ in scripts:
         (command,) = re.findall(rf"^    (.*\b{name})$", TUTORIAL, re.MULTILINE)
         launcher, *arguments = shlex.split(command)
-        paths = [str(folder / each) if each == name else each for each in arguments]
-        if launcher == "torchrun":
-            count = int(paths[paths.index("--nproc-per-node") + 1])
-            finished = torchrun(paths[2:], count)
+        if launcher == "python":
+            assert arguments == [name]
+            printed = check_python((folder / name).read_text())
         else:
-            finished = python(paths)
-        assert finished.returncode == 0, finished.stderr
-        found[name] = [float(loss) for loss in re.findall(r"loss ([\d.]+)", finished.stdout)]
+            option, count, script = arguments
+            assert (launcher, option, script) == ("torchrun", "--nproc-per-node", name)
+            printed = _printed(str(folder / name), int(count), with_torchrun=name == WITH_TORCHRUN)
+        found[name] = [float(loss) for loss in re.findall(r"loss ([\d.]+)", printed)]
     return found
+
+
+def _printed(script: str, ranks: int, *arguments: str, with_torchrun: bool = False) -> str:
+    if not with_torchrun:
+        return values_on_ranks(ranks, "tests.distributed.scripts", "printed", script, *arguments)[0]
+    finished = torchrun([script, *arguments], ranks)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout
 
 
 def test_each_script_of_the_tutorial_prints_the_same_losses(tmp_path: Path) -> None:
@@ -53,8 +66,7 @@ def test_each_script_of_the_tutorial_prints_the_same_losses(tmp_path: Path) -> N
 )
 def test_examples(script: str, ranks: int) -> None:
     name, *options = script.split()
-    finished = torchrun([f"examples/distributed/{name}", *options], ranks)
-    assert finished.returncode == 0, finished.stdout + finished.stderr
+    _printed(f"examples/distributed/{name}", ranks, *options)
 
 
 def test_the_demo(tmp_path: Path) -> None:

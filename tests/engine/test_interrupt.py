@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers import start_python
 
-# The program takes XLA seconds to minutes.
+# The program takes XLA minutes.
 INTERRUPTED = """
 import os, signal, threading, time, torch
 x = torch.ones(8, 8, device="tpu")
@@ -15,14 +15,14 @@ x.cpu()
 @torch.tpu.compile_step
 def step(x):
     results = [x]
-    for _ in range(150):
+    for _ in range(400):
         results.append(results[-1] * 1.01 + 0.5)
     return results
 
 results = step(x)
-threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
 start = time.perf_counter()
 try:
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     {wait}
 except KeyboardInterrupt:
     print(time.perf_counter() - start, (x + 1).shape)
@@ -35,5 +35,5 @@ def test_a_wait_for_the_compiler_ends(wait: str) -> None:
     finished = start_python(INTERRUPTED.replace("{wait}", wait), XLA_FLAGS="", TORCHTPU_CACHE="0")
     assert finished.returncode == 0, finished.stderr
     seconds, shape = finished.stdout.split(maxsplit=1)
-    assert 0.3 < float(seconds) < 10
+    assert float(seconds) < 60
     assert shape == "torch.Size([8, 8])\n"
