@@ -1,7 +1,7 @@
-"""Names under which other libraries look for kernels on a TPU: those of Google's torch_tpu.
+"""Modules with the names of Google's torch_tpu, for other libraries that run kernels on a TPU.
 
-helion's Pallas backend and inductor's `tpu_backend="pallas"` import `torch_tpu._internal.pallas` and call what it has.
-`install()` puts modules of that name in place, which do the same by `torchtpu.pallas`.
+helion's Pallas backend and inductor's `tpu_backend="pallas"` import `torch_tpu._internal.pallas` and call its
+functions. `install()` registers modules of that name that use `torchtpu.pallas`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ ALIASES = {
 
 
 def install() -> None:
-    """Puts the modules in place. Where programs are not for a TPU, JAX is told to interpret Pallas kernels.
+    """Registers the modules. If programs are not for a TPU, JAX is set to interpret Pallas kernels.
 
-    Raises ImportError where Google's package is installed, or JAX is not.
+    Raises ImportError if Google's package is installed, or if JAX is not.
     """
     if "torch_tpu" in sys.modules and hasattr(sys.modules["torch_tpu"], "__torchtpu__"):
         return
     if "torch_tpu" in sys.modules or importlib.util.find_spec("torch_tpu") is not None:
-        raise ImportError("torch_tpu is installed: its own modules serve its clients, and only one package can")
+        raise ImportError("torch_tpu is installed and has modules of the same names: only one package can be used")
     from torchtpu.kernels.imports import import_jax
     from torchtpu.kernels.store import target
 
@@ -44,11 +44,11 @@ def install() -> None:
 
 
 def _place(alias: str, module: ModuleType) -> None:
-    """Puts a module in place under another name, and packages above it."""
+    """Registers a module under another name, and creates the packages that contain it."""
     sys.modules[alias] = module
     parent, _, name = alias.rpartition(".")
     if parent not in sys.modules:
-        package = ModuleType(parent, "Put in place by torchtpu.compat.install().")
+        package = ModuleType(parent, "Registered by torchtpu.compat.install().")
         package.__path__ = []
         package.__torchtpu__ = True  # type: ignore[attr-defined]
         if "." in parent:

@@ -14,7 +14,7 @@ from torchtpu.kernels.store import text_of
 
 
 class JaxCallable:
-    """A function of JAX's arrays by the names that clients read."""
+    """A function of JAX's arrays, with the attributes that clients read."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Tree:
         self.structure = structure
 
     def unflatten(self, results: Sequence[Any]) -> Any:
-        """The results as the function nested them."""
+        """The results, nested as the function returned them."""
         from torchtpu.pallas import _nested
 
         return _nested(self.structure, results, [0])
@@ -91,7 +91,7 @@ def _get_kernel_invocation_key(
 
 
 def jax_placeholder(tensor: torch.Tensor) -> Any:
-    """What JAX is told of a tensor."""
+    """The array that JAX traces with in place of a tensor."""
     from torchtpu.kernels.calls import Spec
     from torchtpu.kernels.tracing import array_like
 

@@ -1,4 +1,4 @@
-"""`torch_tpu._internal.pallas.tpu_torch_pallas`: modules that were exported elsewhere, called by a name and a key."""
+"""`torch_tpu._internal.pallas.tpu_torch_pallas`: exported modules, called by a name and a key."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def call_custom_kernel(
     donate_argnums: Sequence[int] = (),
     device_assignment: Sequence[int] = (),
 ) -> list[torch.Tensor]:
-    """Calls a kernel; returns its results, which share memory with nothing.
+    """Calls a kernel. Returns new tensors.
 
-    Raises KeyError for a kernel that is not registered, and TypeError where the results are not like `output_shapes`.
+    Raises KeyError for a kernel that is not registered, and TypeError if the results are not like `output_shapes`.
     """
     results = KERNEL(list(inputs), _calls[name, key].name)
     if len(results) != len(output_shapes):

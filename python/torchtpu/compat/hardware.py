@@ -1,4 +1,4 @@
-"""`torch_tpu._internal.utils.hardware`: which TPU there is."""
+"""`torch_tpu._internal.utils.hardware`: the kind of the TPU."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from torchtpu.kernels.store import target
 
 
 def get_tpu_device_name() -> str:
-    """The device's kind, as JAX knows it; where there is no TPU, that of a v5e, which kernels are then traced for."""
+    """JAX's name for the kind of device. Without a TPU it is that of a v5e, which kernels are then traced for."""
     return target()[1] or "TPU v5 lite"

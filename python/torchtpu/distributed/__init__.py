@@ -1,8 +1,8 @@
-"""The process group of the device: "tpu", by that name and by the name "tpu_dist" that some libraries use.
+"""The process group of the device: the backend "tpu". Some libraries call it "tpu_dist".
 
-PyTorch makes it for `init_process_group("tpu")`, and for `init_process_group()` on a machine with this device. Its
-collectives take tensors of the device. Beside it stands Gloo for tensors of the CPU, so that objects, checkpoints and
-scripts that only use the CPU have what they need; `"cpu:gloo,tpu:tpu"` says the same in full.
+PyTorch creates it for `init_process_group("tpu")`, and for `init_process_group()` on a machine with this device. Its
+collectives take tensors of the device. A Gloo group is created with it for tensors of the CPU, which objects,
+checkpoints and scripts that only use the CPU need; `"cpu:gloo,tpu:tpu"` means the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NAMES = ("tpu", "tpu_dist")
 
 
 def register() -> None:
-    """Registers the process group. `import torch` has already imported all that this needs."""
+    """Registers the backend. `import torch` has already imported all modules that this needs."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_gloo_available():
         for name in NAMES:
@@ -26,16 +26,16 @@ def register() -> None:
 
 
 def _create(options: Any, backend_options: Any) -> Any:
-    """The backend for the ranks that `options` describes.
+    """Creates the backend for the ranks that `options` describes.
 
-    Collectives of the device and those of the CPU are numbered apart, so each has a Gloo of its own.
+    Collectives of the device and those of the CPU are numbered separately, so each has its own Gloo group.
     """
     from torch.distributed import ProcessGroup, ProcessGroupGloo
     from torch.distributed.distributed_c10d import PrefixStore
 
     from torchtpu import _C
 
-    # torchrun keeps its store when it starts ranks anew, with the addresses of those before.
+    # torchrun keeps its store when it restarts ranks. It then has the addresses of the earlier ranks.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     attempt_store = PrefixStore(f"attempt {attempt}/", options.store)
 
@@ -55,7 +55,7 @@ def _create(options: Any, backend_options: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    # torch.distributed's mesh is not imported with torch.
+    # `import torch` does not import the module of meshes.
     if name == "topology_aware_mesh":
         from torchtpu.distributed.mesh import topology_aware_mesh
 

@@ -1,4 +1,4 @@
-"""Meshes that follow the network of a TPU: what talks most sits side by side."""
+"""Meshes that follow the network of a TPU: ranks that communicate most are neighbours."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Place = tuple[int, ...]
 
 
 def topology_aware_mesh(shape: Sequence[int], names: Sequence[str], *, device_type: str = "tpu") -> DeviceMesh:
-    """A mesh of all ranks, laid out by where their chips are. Every rank calls it, after `init_process_group`.
+    """A mesh of all ranks, ordered by the coordinates of their chips. Every rank calls it, after `init_process_group`.
 
-    `shape` has the size of each dimension, which multiply to the number of ranks, and `names` the name of each. The
-    last dimension is the one that communicates most, such as tensor parallel: it gets whole axes of the TPU's torus
-    where these have its size, else chips that follow one another. Where devices have no coordinates, as on the CPU
-    plugin, ranks keep their order.
+    `shape` has the size of each dimension, and `names` its name. The product of the sizes is the number of ranks. The
+    last dimension should be the one that communicates most, such as tensor parallel: it gets whole axes of the TPU's
+    torus if some have its size, else consecutive chips. If devices have no coordinates, as with the CPU plugin, ranks
+    keep their order.
 
     Raises ValueError if the sizes do not multiply to the number of ranks, or if names and sizes differ in number.
     """
@@ -47,11 +47,11 @@ def _own_place() -> Place | None:
 
 
 def arrange(places: Sequence[Place], shape: Sequence[int]) -> list[int]:
-    """The ranks in the order of a mesh, row by row. `places[rank]` is where a rank's chip is.
+    """The ranks in the order of a mesh, row by row. `places[rank]` has the coordinates of a rank's chip.
 
-    Each dimension of the mesh, from the last to the first, takes the fewest whole axes of the box of chips whose sizes
-    multiply to its own; the cores of a chip are the axis that is taken first. Where no axes fit, or the chips fill
-    no box, the ranks follow each other along the last axis of their places, then along the one before.
+    Each dimension of the mesh, from the last to the first, gets the fewest whole axes of the box of chips whose sizes
+    have its size as their product. The cores of a chip are the last axis, which is used first. If no axes fit, or the
+    chips do not fill a box, the ranks are sorted by their coordinates.
     """
     sizes = [max(column) - min(column) + 1 for column in zip(*places, strict=True)]
     lowest = [min(column) for column in zip(*places, strict=True)]
@@ -73,7 +73,7 @@ def arrange(places: Sequence[Place], shape: Sequence[int]) -> list[int]:
         left = [axis for axis in left if axis not in axes]
 
     def position(rank: int) -> list[int]:
-        """The place in the mesh. Along several axes a walk turns round at each end, so that its steps are short."""
+        """The place in the mesh. A walk along several axes reverses at each end, so that its steps are short."""
         place = [each - low for each, low in zip(places[rank], lowest, strict=True)]
         return [_step_of(place, sizes, axes) for axes in taken]
 
@@ -81,7 +81,7 @@ def arrange(places: Sequence[Place], shape: Sequence[int]) -> list[int]:
 
 
 def _step_of(place: Sequence[int], sizes: Sequence[int], axes: Sequence[int]) -> int:
-    """The number of a place on a walk through the box of these axes of which each step goes to a neighbour."""
+    """The number of a place on a walk through the box of these axes. Each step of the walk goes to a neighbour."""
     step = 0
     for axis in axes:
         turned = step % 2 == 1

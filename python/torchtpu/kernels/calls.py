@@ -1,4 +1,4 @@
-"""Kernels and their calls. A call says which function runs, with which fixed values, and where the tensors go.
+"""Kernels and their calls. A call has a function, fixed values, and the places of its tensors.
 
     Kernel      a function for JAX's arrays, under a name
     Call        a kernel with a layout of its arguments; or what is derived from another call: its gradients, a batch
@@ -83,7 +83,7 @@ class Kernel:
         self.function = function
         self.reference = reference
         code = [version] if version is not None else [fingerprint(each) for each in (function, reference) if each]
-        # What decides the texts of its programs; None where they are of no use to another process.
+        # A hash of all that its programs depend on. None if another process cannot use them.
         self.identity = None if None in code else hash_of(name, *code)
         self.name = name
         self._calls: dict[Layout, Call] = {}
@@ -112,19 +112,19 @@ class Call:
         # What is derived from the other call: see `torchtpu.kernels.derived`.
         self.change = change
         self.identity = self._identity()
-        told = self.identity or f"{next(_numbers)} of this process"
-        self.name = f"{kernel.name}#{hash_of(told)}"
+        unique = self.identity or f"{next(_numbers)} of this process"
+        self.name = f"{kernel.name}#{hash_of(unique)}"
         # How the results are nested; known once the call has been traced or its text has been read.
         self.structure: Any = None
-        # The program, where it was made elsewhere.
+        # The program, if another process has made it.
         self.text: Any = None
         self._derived: dict[tuple[Any, ...], Call] = {}
 
     def _identity(self) -> str | None:
         if self.of is not None:
             return None if self.of.identity is None else hash_of(self.of.identity, _plain(self.change))
-        told = fingerprint_of(self.layout)
-        return None if self.kernel.identity is None or told is None else hash_of(self.kernel.identity, told)
+        layout = fingerprint_of(self.layout)
+        return None if self.kernel.identity is None or layout is None else hash_of(self.kernel.identity, layout)
 
     def derive(self, *change: Any) -> Call:
         """The call that follows from this one by a change."""

@@ -138,21 +138,21 @@ def check(call: Call, specs: Sequence[Spec], chip: str, seconds: float, compiler
     if chip not in CHIPS:
         raise ValueError(f"a chip is one of {', '.join(CHIPS)}, not {chip!r}")
     name = str(call)
-    told = f"{name} for {chip}, with {', '.join(map(str, specs)) or 'no tensors'}"
+    what = f"{name} for {chip}, with {', '.join(map(str, specs)) or 'no tensors'}"
     try:
         program = module_for(call, specs, chip)
     except Exception as error:
-        raise KernelError(f"{told}: {_cause_of_trace(call, specs, error)}") from error
+        raise KernelError(f"{what}: {_cause_of_trace(call, specs, error)}") from error
     compiler.start()
     begin = time.monotonic()
     try:
         answer = compiler.compile(program, chip, seconds)
     except TimeoutError:
         raise KernelError(
-            f"{told}: libtpu has not compiled {_kernels(call, specs)} within {seconds:g} s; smaller blocks take less"
+            f"{what}: libtpu has not compiled {_kernels(call, specs)} within {seconds:g} s; smaller blocks take less"
         ) from None
     except RuntimeError as error:
-        raise KernelError(f"{told}: {_cause_of_compiler(call, specs, str(error))}") from error
+        raise KernelError(f"{what}: {_cause_of_compiler(call, specs, str(error))}") from error
     return Report(name, chip, time.monotonic() - begin, int(answer.get("peak_bytes") or 0))
 
 
@@ -197,5 +197,5 @@ def _kernels(call: Call, specs: Sequence[Spec]) -> str:
     """Text that lists the Pallas kernels of a call, each with its blocks."""
     from torchtpu.kernels.tracing import kernels_in
 
-    told = [f"the kernel {name} (blocks {', '.join(blocks)})" for name, blocks in kernels_in(call, specs)]
-    return " and ".join(told) or "the function"
+    named = [f"the kernel {name} (blocks {', '.join(blocks)})" for name, blocks in kernels_in(call, specs)]
+    return " and ".join(named) or "the function"

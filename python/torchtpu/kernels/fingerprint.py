@@ -18,7 +18,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-# Of a class, what says where it stands.
+# Attributes of a class that depend on where it is written.
 PLACES = ("__module__", "__doc__", "__firstlineno__")
 PLAIN = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), range)
 
@@ -28,10 +28,10 @@ class _UnknownValueError(Exception):
 
 
 def fingerprint(function: Callable[..., Any]) -> str | None:
-    """A hash of what a function computes, or None where it depends on a value that cannot be hashed."""
+    """A hash of what a function computes, or None if it depends on a value that cannot be hashed."""
     try:
         return hash_of(_Walk().value(function))
-    except Exception:  # a value that is asked what it holds may raise anything
+    except Exception:  # reading the attributes of a value may raise anything
         return None
 
 

@@ -1,4 +1,4 @@
-"""Operators that a library's kernel computes on a TPU, where a call is eligible. Other targets never come here.
+"""Operators that a kernel of a library computes on a TPU if the call is eligible. Only used for TPU targets.
 
 `scaled_dot_product_attention` goes to splash attention, which does not hold the matrix of scores, and has a gradient of
 its own. Grouped products of rows with matrices go to megablox. `torchtpu::ragged_paged_attention` goes to the kernel of
@@ -83,7 +83,7 @@ def _why_not(
     causal: bool,
     shares_heads: bool,
 ) -> str | None:
-    """Why the kernel cannot compute a call; None where it can."""
+    """The reason why the kernel cannot compute a call. None if it can."""
     sizes = [size for each in (query, key, value) for size in each.shape]
     if any(isinstance(size, torch.SymInt) for size in sizes):
         return "a size is a symbol"

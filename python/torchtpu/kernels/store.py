@@ -38,7 +38,7 @@ class Text(NamedTuple):
     results: tuple[Spec, ...]
     # How the results are nested: None, "t" for a tensor, ["list"|"tuple", …], ["dict", [key, …], …].
     structure: Any
-    # What it takes, where that does not follow from the tensors of a call.
+    # The dtypes that it takes, if they do not follow from the tensors of a call.
     takes: tuple[torch.dtype, ...] | None = None
 
     def as_json(self) -> str:
@@ -54,10 +54,10 @@ class Text(NamedTuple):
 
 
 def text_of(call: Call, specs: Sequence[Spec], platform: str | None = None) -> Text:
-    """The program of a call for such tensors; traced with JAX where it is not known yet.
+    """The program of a call for tensors like `specs`. Traced with JAX if it is not known yet.
 
-    `platform` is "tpu" for Mosaic kernels and "cpu" for kernels as plain StableHLO; what runs here by default.
-    Raises what the kernel's function raises, TypeError for tensors that JAX does not take, and ImportError where JAX is
+    `platform` is "tpu" for Mosaic kernels and "cpu" for kernels as plain StableHLO; by default that of this machine.
+    Raises the errors of the kernel's function, TypeError for tensors that JAX does not take, and ImportError if JAX is
     needed and not installed.
     """
     if call.text is not None:
@@ -141,9 +141,9 @@ def _find(call: Call, specs: tuple[Spec, ...], platform: str) -> Text:
 
 
 def remember_structure(call: Call, structure: Any) -> None:
-    """Takes down how the results of a call are nested, and so those of the call that it is derived from.
+    """Stores how the results of a call are nested, and those of the call that it is derived from.
 
-    Raises TypeError where they were nested otherwise before.
+    Raises TypeError if they were nested in another way before.
     """
     if call.structure is not None and call.structure != structure:
         raise TypeError(
@@ -165,7 +165,7 @@ def _key(call: Call, specs: tuple[Spec, ...], what: str) -> str | None:
 
 
 def is_64_bit() -> bool:
-    """Whether JAX computes with 64-bit numbers, as its user says."""
+    """Whether JAX computes with 64-bit numbers, which its user decides."""
     if "jax" in sys.modules:
         return bool(sys.modules["jax"].config.jax_enable_x64)
     return os.environ.get("JAX_ENABLE_X64", "").lower() in ("1", "true", "t", "yes", "y", "on")

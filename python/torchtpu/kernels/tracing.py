@@ -14,9 +14,9 @@ from jaxlib.mlir import ir
 from torchtpu.kernels.calls import Call, Spec
 from torchtpu.kernels.store import Text, is_64_bit
 
-# Of these, either plugin's compiler has its own.
+# Each plugin's compiler has its own implementation of these.
 COMPILER_CALLS = ("Eigh", "Qr", "ProductOfElementaryHouseholderReflectors", "tpu_custom_call")
-# What JAX's arrays hold for elements of 64 bits, unless its user says otherwise.
+# The dtypes of JAX's arrays for elements of 64 bits, unless its user enables 64-bit numbers.
 NARROW = {torch.int64: torch.int32}
 # As MLIR writes them.
 ELEMENTS = {
@@ -65,9 +65,9 @@ def kernels_in(call: Call, specs: Sequence[Spec]) -> list[tuple[str, list[str]]]
 
 
 def array_like(spec: Spec) -> Any:
-    """What JAX is told of a tensor.
+    """The array that JAX traces with in place of a tensor.
 
-    Raises TypeError for dtypes that JAX would cut in silence.
+    Raises TypeError for dtypes that JAX would truncate without an error.
     """
     dtype = spec.dtype
     if not is_64_bit():
