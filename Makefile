@@ -121,8 +121,13 @@ $(VENV)/.ready-libtpu: | $(VENV)/.ready
 test-tpu-compiler: build $(VENV)/.ready-libtpu ## Tests that ask a TPU's compiler, which needs no TPU (installs libtpu)
 	$(PYTEST_RUN) tests/integration/test_preflight.py tests/integration/test_tpu_programs.py $(PYTEST)
 
+# One of PyTorch's test files draws with it.
+$(VENV)/.ready-judge: | $(VENV)/.ready
+	$(PY) -m pip install --quiet hypothesis
+	@touch $@
+
 .PHONY: judge
-judge: build ## PyTorch's own test files, downloaded once, on the device and on the CPU (JUDGE="--help")
+judge: build $(VENV)/.ready-judge ## PyTorch's own test files, downloaded once, on the device and on the CPU (JUDGE="--help")
 	$(PY) -m tests.judge $(JUDGE)
 
 .PHONY: judge-distributed

@@ -4,7 +4,8 @@
     source.py      brings PyTorch's test folder into a cache
     suites.py      what is judged: files, and the environment of each device
     distributed.py the files of torch.distributed, and what its tests need
-    harness.py     offers more of PyTorch's tests to the device
+    harness.py     what the tests need of a harness that is newer than they are
+    imports.py     changes modules of the harness when they are imported
     files.py       runs a file in child processes, which may crash or hang
     child.py       the child: pytest, with a journal of what starts and ends
     report.py      the comparison, as text and as a page

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import sys
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
 from multiprocessing import context
 from typing import Any
+
+from tests.judge.imports import when_imported
 
 # Files whose tests ask the harness for the device instead of naming CUDA.
 FILES = (
@@ -73,34 +72,16 @@ FILES = (
 TPU = {"TORCHTPU_NUM_DEVICES": "4"}
 
 
-class Harness(MetaPathFinder, Loader):
-    """Imports the harness of PyTorch's DTensor tests, and lets them ask for this device's backend by its name in full:
-    of other backends the harness only knows some by name."""
-
-    NAME = "torch.testing._internal.distributed._tensor.common_dtensor"
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name != self.NAME:
-            return None
-        found = PathFinder.find_spec(name, path)
-        assert found is not None
-        assert found.loader is not None
-        self.loader = found.loader
-        found.loader = self
-        return found
-
-    def create_module(self, spec: ModuleSpec) -> Any:
-        return self.loader.create_module(spec)
-
-    def exec_module(self, module: Any) -> None:
-        self.loader.exec_module(module)
-        module.DTensorTestBase.backend = property(
-            lambda test: "gloo" if test.device_type == "cpu" else f"cpu:gloo,{test.device_type}:tpu"
-        )
+def _backend_in_full(module: Any) -> None:
+    """The tests of DTensor ask for this device's backend by its name in full: of other backends the harness only knows
+    some by name."""
+    module.DTensorTestBase.backend = property(
+        lambda test: "gloo" if test.device_type == "cpu" else f"cpu:gloo,{test.device_type}:tpu"
+    )
 
 
 if "TORCHTPU_NUM_DEVICES" in os.environ and "PYTORCH_TESTING_DEVICE_ONLY_FOR" in os.environ:
-    sys.meta_path.insert(0, Harness())
+    when_imported({"torch.testing._internal.distributed._tensor.common_dtensor": _backend_in_full})
 
 
 def pytest_configure() -> None:

@@ -1,23 +1,77 @@
-"""A plugin of pytest: tests that PyTorch offers to the CPU and to CUDA by name are offered to "tpu" too."""
+"""A plugin of pytest: what the tests need of PyTorch's harness, where the installed one is newer than the tests.
+
+Names that it had in PyTorch 2.6 exist, and tests that it offers to the CPU and to CUDA by name are offered to "tpu".
+"""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
+from tests.judge.imports import when_imported
 
-def _offer_to_this_device() -> None:
+HARNESS = "torch.testing._internal"
+
+
+def _is_never() -> bool:
+    return False
+
+
+def _names_of_cuda(module: Any) -> None:
+    vars(module).setdefault("tf32_is_not_fp32", _is_never)
+
+
+def _names_of_mkldnn(module: Any) -> None:
+    vars(module).setdefault("bf32_on_and_off", module.reduced_f32_on_and_off)
+
+
+def _names_of_modules(module: Any) -> None:
+    vars(module).setdefault("new_module_tests", [])
+
+
+def _names_of_inductor(module: Any) -> None:
+    vars(module).setdefault("HAS_CUDA", False)
+
+
+def _names_of_operators(module: Any) -> None:
     from torch.testing._internal import common_device_type
 
-    filter_types = common_device_type.filter_desired_device_types
+    def skip_operators(test_class: str, test: str, skipped: Any) -> Any:
+        return common_device_type.skipOps(skipped)
+
+    vars(module).setdefault("binary_ufuncs_and_refs", module.binary_ufuncs)
+    vars(module).setdefault("skip", common_device_type.skip)
+    vars(module).setdefault("xfail", common_device_type.xfail)
+    vars(module).setdefault("skipOps", skip_operators)
+
+
+def _names_of_utilities(module: Any) -> None:
+    from torch.utils._dtype_abbrs import dtype_abbrs
+
+    vars(module).setdefault("dtype_abbrs", dtype_abbrs)
+
+
+def _offered_devices(module: Any) -> None:
+    if os.environ.get("PYTORCH_TESTING_DEVICE_ONLY_FOR") != "privateuse1":
+        return
+    filter_types = module.filter_desired_device_types
 
     def wider(bases: Any, except_for: Any = None, only_for: Any = None) -> Any:
         if only_for is not None and not isinstance(only_for, str) and {"cpu", "cuda"} <= set(only_for):
             only_for = [*only_for, "privateuse1"]
         return filter_types(bases, except_for, only_for)
 
-    common_device_type.filter_desired_device_types = wider
+    module.filter_desired_device_types = wider
 
 
-if os.environ.get("PYTORCH_TESTING_DEVICE_ONLY_FOR") == "privateuse1":
-    _offer_to_this_device()
+when_imported(
+    {
+        f"{HARNESS}.common_cuda": _names_of_cuda,
+        f"{HARNESS}.common_mkldnn": _names_of_mkldnn,
+        f"{HARNESS}.common_nn": _names_of_modules,
+        f"{HARNESS}.inductor_utils": _names_of_inductor,
+        f"{HARNESS}.common_methods_invocations": _names_of_operators,
+        f"{HARNESS}.common_utils": _names_of_utilities,
+        f"{HARNESS}.common_device_type": _offered_devices,
+    }
+)

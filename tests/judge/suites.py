@@ -6,7 +6,7 @@ import dataclasses
 import os
 from pathlib import Path
 
-from tests.judge import distributed, harness
+from tests.judge import distributed
 from tests.settings import with_quick_compiles
 
 ROOT = Path(__file__).parents[2]
@@ -119,7 +119,7 @@ class Suite:
         return {**environment, **TPU, **self.tpu, "TORCHTPU_EAGER_MODE": mode, "TORCHTPU_CACHE_DIR": str(cache)}
 
 
-DEVICE = Suite("device", DEVICE_FILES, plugins=(harness.__name__,))
+DEVICE = Suite("device", DEVICE_FILES, plugins=("tests.judge.harness",))
 # The CPU's ranks use Gloo.
 DISTRIBUTED = Suite("distributed", distributed.FILES, "distributed", (distributed.__name__,), distributed.TPU)
 SUITES = {suite.name: suite for suite in (DEVICE, DISTRIBUTED)}
