@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 from torch.nn import functional as F
+from torchtpu.__main__ import main
 from torchtpu.preflight import changes, hlo
 from torchtpu.preflight.chips import CHIPS, find, topology_of
+from torchtpu.preflight.mesh import devices_of, parse
 from torchtpu.preflight.recording import Program, Recording
 from torchtpu.preflight.suggestions import Nomination, nominate
 from torchtpu.preflight.work import Work, work_of_calls
@@ -128,13 +130,69 @@ def test_weights_of_the_cpu_take_no_memory(tmp_path: Path) -> None:
         "assert model[-1].weight.sum() == 16384\n"
         "model.bfloat16().to('tpu')(torch.randn(8, 16384).to('tpu', torch.bfloat16)).sum().backward()\n"
         "assert torch.tpu.memory_allocated() >= 2 * 4 * 2**30\n"
+        "print(model[0].weight.grad.sum().item())\n"
         "assert torch.ones(2**20).mul_(2).sum() == 2**21\n"
         "assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 3 * 2**20\n"
     )
     finished = subprocess.run([sys.executable, "-c", RECORD, str(script)], capture_output=True, text=True, timeout=240)
+    assert finished.returncode == 0, finished.stderr
     found = json.loads(finished.stdout.rpartition("RESULT")[2])
     assert found["failure"] == "", finished.stderr
     assert not vars(torch.Tensor).get("normal_")
+
+
+FSDP = """
+import os
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+
+dist.init_process_group()
+torch.tpu.set_device(int(os.environ["LOCAL_RANK"]))
+mesh = dist.init_device_mesh("tpu", (2, 8), mesh_dim_names=("data", "fsdp"))
+model = nn.Sequential(*[nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 256)) for _ in range(3)])
+for block in model:
+    fully_shard(block, mesh=mesh["fsdp"])
+fully_shard(model, mesh=mesh["fsdp"])
+model.to("tpu")
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(9):
+    loss = model(torch.randn(64, 256, device="tpu")).square().mean()
+    loss.backward()
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad.to_local(), group=mesh.get_group("data"))
+    optimizer.step()
+    optimizer.zero_grad()
+    print(loss.item())
+"""
+RECORD_MESH = """
+import dataclasses, json, sys
+from torchtpu.preflight import mesh, recording
+recording.prepare("v5e:1x1")
+axes = mesh.parse("data=2,fsdp=8", "v5e:4x4")
+found = recording.record_script(sys.argv[1], [], 3, 120.0, "fused", axes)
+sent = mesh.traffic(found.sent, axes, found.steps)
+roles = sorted({role for each in found.programs for role, _ in each.inputs})
+print("RESULT" + json.dumps([found.failure, found.steps, {each.axis: each.bytes for each in sent}, roles]))
+"""
+
+
+def test_a_mesh(tmp_path: Path) -> None:
+    """The bytes of FSDP2 and of a gradient's all-reduce, along the axes of a mesh of 16 devices, in one process."""
+    script = tmp_path / "train.py"
+    script.write_text(FSDP)
+    finished = subprocess.run(
+        [sys.executable, "-c", RECORD_MESH, str(script)], capture_output=True, text=True, timeout=240
+    )
+    assert finished.returncode == 0, finished.stderr
+    failure, steps, sent, roles = json.loads(finished.stdout.rpartition("RESULT")[2])
+    assert (failure, steps) == ("", 3)
+    size = 3 * (2 * 256 * 1024 + 1024 + 256) * 4
+    # Parameters are gathered forward and backward, and gradients are scattered.
+    assert sent["fsdp"] == pytest.approx(3 * size * 7 / 8, rel=0.02)
+    assert sent["data"] == pytest.approx(size / 8, rel=0.02)
+    assert {"parameters", "gradients", "optimizer_state"} <= set(roles)
 
 
 def test_unknown_chip() -> None:
@@ -146,7 +204,18 @@ def test_unknown_chip() -> None:
 
 
 def test_topologies() -> None:
-    assert [topology_of(name) for name in ("v5e", "v5p", "v6e:2x2")] == ["v5e:1x1", "v5p:2x2x1", "v6e:2x2"]
+    assert [topology_of(name) for name in ("v5e", "v5p", "v6e:2x2")] == ["v5e:1x1", "v5p:2x2x1", "v6e:1x1"]
+    assert [devices_of(name) for name in ("v5e", "v5e:4x4", "v5p:2x2x4", "tpu7x:2x2x1")] == [1, 16, 16, 8]
+    assert parse("", "v5e") is None
+    mesh = parse("data=2,fsdp=8", "v5e:4x4")
+    assert mesh is not None
+    assert (mesh.axis_of([0, 1, 2]), mesh.axis_of([0, 8]), mesh.axis_of(range(16))) == ("fsdp", "data", "data, fsdp")
+    # A side of 16 chips is a ring, one of 4 is none; two sides carry twice as much.
+    assert [parse("x=16", "v5e:4x4").bandwidth("x"), parse("y=16,x=16", "v5e:16x16").bandwidth("x")] == [100e9, 100e9]  # type: ignore[union-attr]
+    with pytest.raises(ValueError, match="the mesh fsdp=8 has 8 ranks, and v5e:4x4 has 16 devices"):
+        parse("fsdp=8", "v5e:4x4")
+    with pytest.raises(ValueError, match="--mesh takes axes such as fsdp=8,tp=2, not fsdp"):
+        parse("fsdp", "v5e:4x4")
     assert all(chip.flops > 1e14 and chip.memory > 2**33 for chip in CHIPS.values())
 
 
@@ -166,13 +235,14 @@ def test_used_process() -> None:
         (["missing.py"], "there is no script missing.py"),
         (["--steps", "0", __file__], "--steps must be at least 1"),
         (["--batch", "1,x", __file__], "--batch takes sizes such as 1,2,4, not 1,x"),
+        (["--what-if", "v5e,v9", __file__], "there is no chip 'v9'"),
+        (["--chip", "v5e:4x4", "--mesh", "fsdp=8", __file__], "has 8 ranks, and v5e:4x4 has 16 devices"),
+        (["--chip", "v5e:4", __file__], "a topology is a chip and its sizes, such as v5e:4x4, not v5e:4"),
     ],
 )
-def test_wrong_options(arguments: list[str], message: str) -> None:
-    command = [sys.executable, "-m", "torchtpu", "preflight", *arguments]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    assert finished.returncode == 2
-    assert message in finished.stderr
+def test_wrong_options(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["preflight", *arguments]) == 2
+    assert message in capsys.readouterr().err
 
 
 def product(rows: int, inner: int, columns: int, element: str = "f32", batch: int = 1) -> str:

@@ -21,7 +21,13 @@ def add_to(commands: Any) -> None:
         ),
         epilog='The script is not changed. It trains on "tpu". It ends after --steps optimizer steps.',
     )
-    command.add_argument("--chip", default="v5e", help="v4, v5e, v5p, v6e, tpu7x, or a topology of one chip")
+    command.add_argument("--chip", default="v5e", help="v4, v5e, v5p, v6e, tpu7x, or a topology such as v5e:4x4")
+    command.add_argument(
+        "--mesh",
+        default="",
+        metavar="AXES",
+        help="axes of the ranks on the topology, such as fsdp=8,tp=2: the script is rank 0, as under torchrun",
+    )
     command.add_argument("--steps", type=int, default=3, help="how many optimizer steps to record (default 3)")
     command.add_argument(
         "--batch",
@@ -48,12 +54,15 @@ def run(options: argparse.Namespace) -> int:
     """Does what the command line says. Returns 0, 1 if no program could be judged, or 2 for wrong options."""
     from torchtpu.preflight import changes, recording
     from torchtpu.preflight.chips import topology_of
+    from torchtpu.preflight.mesh import on, parse
     from torchtpu.preflight.reruns import Rerun
     from torchtpu.preflight.run import batches, judge
 
     try:
-        topology = topology_of(options.chip)
-        others = [topology_of(name) for name in options.what_if.split(",") if name]
+        mesh = parse(options.mesh, options.chip)
+        others = [name for name in options.what_if.split(",") if name]
+        for name in others:
+            on(mesh, name)
         sizes = _sizes(options.batch)
     except ValueError as error:
         return _refuse(str(error))
@@ -61,16 +70,23 @@ def run(options: argparse.Namespace) -> int:
         return _refuse(f"there is no script {options.script}")
     if options.steps < 1:
         return _refuse("--steps must be at least 1")
-    recording.prepare(topology)
+    recording.prepare(topology_of(options.chip))
     arguments = options.arguments
     rerun = Rerun(
-        topology, str(options.script), tuple(arguments), options.steps, options.mode, options.deep, options.time_limit
+        options.chip,
+        options.mesh,
+        str(options.script),
+        tuple(arguments),
+        options.steps,
+        options.mode,
+        options.deep,
+        options.time_limit,
     )
     try:
         change = options.change or (f"batch={sizes[0]}" if sizes and changes.has_place(arguments) else "")
         arguments, check = changes.apply(change, arguments)
         recorded = recording.record_script(
-            str(options.script), arguments, options.steps, options.time_limit, options.mode
+            str(options.script), arguments, options.steps, options.time_limit, options.mode, mesh
         )
         if not recorded.failure:
             check()
@@ -79,10 +95,11 @@ def run(options: argparse.Namespace) -> int:
     sys.stdout.flush()
     report = judge(
         recorded,
-        topology,
+        options.chip,
         deep=options.deep,
         time_limit=options.time_limit,
         what_if=[] if sizes else others,
+        mesh=mesh,
         suggest=not options.no_suggestions,
         rerun=lambda wanted: rerun(f"{change},{wanted}"),
         progress=_progress,

@@ -101,11 +101,11 @@ class ModuleNames:
 
     def _add(self, tensor: Any, role: str, name: str) -> None:
         if isinstance(tensor, Tensor) and tensor.device.type == "tpu":
-            self.storages.setdefault(tensor.untyped_storage().data_ptr(), (role, name))
+            self.storages.setdefault(_address(tensor), (role, name))
 
     def name_of(self, tensor: Tensor) -> str:
         """The name of a parameter, if a model with it was called."""
-        return self.storages.get(tensor.untyped_storage().data_ptr(), ("", "a parameter"))[1]
+        return self.storages.get(_address(tensor), ("", "a parameter"))[1]
 
     def _begin_step(self, optimizer: Optimizer, *_: Any) -> None:
         self._on_step(self.steps)
@@ -122,6 +122,12 @@ class ModuleNames:
             for state, tensor in optimizer.state.get(parameter, {}).items():
                 if parameter.device.type == "tpu":
                     self._add(tensor, "optimizer_state", f"{state} of {self.name_of(parameter)}")
+
+
+def _address(tensor: Tensor) -> int:
+    """The address of a tensor's storage; of a DTensor, of this rank's part."""
+    local: Tensor = getattr(tensor, "_local_tensor", tensor)
+    return local.untyped_storage().data_ptr()
 
 
 def _parameters(optimizer: Optimizer) -> list[Tensor]:

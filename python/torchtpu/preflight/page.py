@@ -113,6 +113,20 @@ def _time(report: Report) -> str:
 
 def _lists(report: Report) -> str:
     parts = []
+    if report.traffic:
+        rows = [
+            [
+                each.axis,
+                size(each.bytes),
+                f"{each.seconds * 1e3:.3g} ms",
+                f"{each.collectives:.0f}",
+                each.lines[0],
+            ]
+            for each in report.traffic
+        ]
+        parts.append(
+            "<h2>Network, in a step</h2>" + _table(["axes", "sent by a rank", "time", "collectives", "line"], rows)
+        )
     if report.suggestions:
         rows = [[f"{each.gain:.0%}", each.what, each.line] for each in report.suggestions]
         parts.append("<h2>What would make a step faster</h2>" + _table(["saves", "change", "line"], rows, [0]))

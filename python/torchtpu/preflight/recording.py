@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchtpu import _C, tpu
+from torchtpu.preflight.mesh import Mesh, Sent, ranks
 from torchtpu.preflight.modules import ModuleNames
 from torchtpu.preflight.weights import UntouchedWeights
 from torchtpu.scripts import run_script
@@ -60,6 +61,8 @@ class Recording:
     """What the script failed with."""
     stopped: bool = False
     """Whether it was ended after its steps."""
+    sent: list[Sent] = dataclasses.field(default_factory=list)
+    """The collectives of rank 0 of a mesh."""
 
 
 def prepare(topology: str) -> None:
@@ -69,13 +72,15 @@ def prepare(topology: str) -> None:
     os.environ[DRY] = topology
 
 
-def record_script(path: str, arguments: Sequence[str], steps: int, seconds: float, mode: str) -> Recording:
+def record_script(
+    path: str, arguments: Sequence[str], steps: int, seconds: float, mode: str, mesh: Mesh | None = None
+) -> Recording:
     """Runs a script until it ends, until `steps` optimizer steps were seen, or for so many `seconds`."""
-    return record(lambda: run_script(path, arguments), steps, seconds, mode)
+    return record(lambda: run_script(path, arguments), steps, seconds, mode, mesh)
 
 
-def record(run: Callable[[], Any], steps: int, seconds: float, mode: str) -> Recording:
-    """Calls a function and keeps what it did on the device."""
+def record(run: Callable[[], Any], steps: int, seconds: float, mode: str, mesh: Mesh | None = None) -> Recording:
+    """Calls a function and keeps what it did on the device, as rank 0 of a mesh if there is one."""
     failure, stopped = "", False
 
     def end_after(done: int) -> None:
@@ -87,7 +92,7 @@ def record(run: Callable[[], Any], steps: int, seconds: float, mode: str) -> Rec
     explanation = Explanation()
     # The alarm raises in the main thread; on another one, scripts end by their steps alone.
     alarm = signal.getsignal(signal.SIGALRM)
-    with names, UntouchedWeights():
+    with names, UntouchedWeights(), ranks(mesh, lambda: names.steps) as sent:
         _C.begin_explaining(True)
         began = time.monotonic()
         try:
@@ -106,7 +111,9 @@ def record(run: Callable[[], Any], steps: int, seconds: float, mode: str) -> Rec
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, alarm)
             explanation._fill(_C.end_explaining())
-    return _recording(explanation, names, failure, stopped, ended)
+    recorded = _recording(explanation, names, failure, stopped, ended)
+    recorded.sent = sent
+    return recorded
 
 
 def _stop(*_: Any) -> None:

@@ -26,12 +26,14 @@ def milliseconds(seconds: tuple[float, float] | list[float]) -> str:
 
 def text(report: Report) -> str:
     """The report for a terminal."""
-    return "\n".join([*_verdict(report), *_memory(report), *_time(report), *_advice(report)])
+    return "\n".join([*_verdict(report), *_memory(report), *_time(report), *_network(report), *_advice(report)])
 
 
 def _verdict(report: Report) -> Iterator[str]:
     largest = report.largest
-    yield f"preflight for {report.topology}: {report.recording.steps} optimizer steps recorded"
+    axes = ", ".join(f"{name}={count}" for name, count in report.mesh.axes) if report.mesh else ""
+    place = f"one device of {report.topology} ({axes})" if axes else report.topology
+    yield f"preflight for {place}: {report.recording.steps} optimizer steps recorded"
     if report.recording.failure:
         yield f"  the script failed: {report.recording.failure}"
     for problem in dict.fromkeys(report.problems):
@@ -79,6 +81,13 @@ def _time(report: Report) -> Iterator[str]:
     if len(parts) > _ROWS:
         rest = sum(part.seconds[0] for part in parts[_ROWS:])
         yield f"  {f'{len(parts) - _ROWS} more':48} {rest / total:6.1%} {rest * 1e3:9.3f}"
+
+
+def _network(report: Report) -> Iterator[str]:
+    if report.traffic:
+        yield "network, in a step:     sent by a rank        seconds   collectives"
+    for each in report.traffic:
+        yield f"  {each.axis:20} {size(each.bytes):>14} {each.seconds * 1e3:11.3f} ms {each.collectives:8.0f}"
 
 
 def _advice(report: Report) -> Iterator[str]:

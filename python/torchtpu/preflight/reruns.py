@@ -19,6 +19,7 @@ class Rerun:
     """A script and how it is judged."""
 
     topology: str
+    mesh: str
     script: str
     arguments: tuple[str, ...]
     steps: int
@@ -33,6 +34,7 @@ class Rerun:
             command = [sys.executable, "-m", "torchtpu", "preflight", "--no-suggestions", "--change", change]
             command += ["--chip", self.topology, "--steps", str(self.steps), "--mode", self.mode, "--json", str(found)]
             command += ["--time-limit", str(self.time_limit), "--what-if", ",".join(what_if)]
+            command += ["--mesh", self.mesh] if self.mesh else []
             command += ["--deep"] if self.deep else []
             finished = subprocess.run(
                 [*command, self.script, *self.arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True

@@ -12,6 +12,7 @@ from typing import Any
 from torchtpu.preflight import compiler, recording
 from torchtpu.preflight.analysis import ROLES, Analysis, Part, analyze
 from torchtpu.preflight.chips import Chip, find, topology_of
+from torchtpu.preflight.mesh import Mesh, Traffic, on, parse, traffic
 from torchtpu.preflight.recording import Program, Recording
 from torchtpu.preflight.suggestions import LEAST_GAIN, MOST, Nomination, Suggestion, nominate
 
@@ -34,6 +35,8 @@ class Report:
     """Why a program could not be judged."""
     what_if: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     suggestions: list[Suggestion] = dataclasses.field(default_factory=list)
+    mesh: Mesh | None = None
+    """The ranks that the script was recorded for; None for one."""
 
     @property
     def analyses(self) -> list[Analysis]:
@@ -54,11 +57,34 @@ class Report:
 
     @property
     def step_seconds(self) -> tuple[float, float] | None:
-        """What a step takes: at the best, and at the least that is expected. Without the host and its input."""
+        """What a step takes: at the best, and at the least that is expected. Without the host and its input.
+
+        At the best the network works beside the chip, and only what takes longer counts; else nothing is hidden.
+        """
         if not self.judged:
             return None
+        low, high = self._compute_seconds
+        sent = sum(each.seconds for each in self.traffic)
+        return max(low, sent), high + sent
+
+    @property
+    def _compute_seconds(self) -> tuple[float, float]:
         low, high = (sum(each.seconds[end] * program.runs for program, each in self.judged) for end in (0, 1))
         return low, high
+
+    @property
+    def traffic(self) -> list[Traffic]:
+        """What rank 0 sends in a step, by axes of the mesh."""
+        return traffic(self.recording.sent, self.mesh, self.recording.steps) if self.mesh else []
+
+    def _communication(self) -> list[dict[str, Any]]:
+        total = sum(each.seconds for each in self.traffic)
+        hidden = min(1.0, self._compute_seconds[0] / total) if total else 0.0
+        # Each axis hides the same part of its time.
+        return [
+            {**dataclasses.asdict(each), "exposed_seconds": [each.seconds * (1 - hidden), each.seconds]}
+            for each in self.traffic
+        ]
 
     @property
     def mfu_bound(self) -> float | None:
@@ -87,6 +113,7 @@ class Report:
         seconds = self.step_seconds
         return {
             "chip": self.topology,
+            "mesh": dict(self.mesh.axes) if self.mesh else None,
             "fits": self.fits,
             "limit_bytes": self.chip.memory,
             "bytes": {"total": largest.total_bytes, **largest.bytes} if largest else dict.fromkeys(("total", *ROLES)),
@@ -98,7 +125,7 @@ class Report:
             "padding": [dataclasses.asdict(owner) for owner in largest.padding[:10]] if largest else [],
             "rematerialized": largest.rematerialized if largest else None,
             "recompiles": [{"line": line, "argument": why} for line, why in self.recording.recompiles],
-            "communication": [],
+            "communication": self._communication(),
             "suggestions": [dataclasses.asdict(each) for each in self.suggestions],
             "assumed": [{"line": line, "reads": reads} for line, reads in self.recording.reads],
             "what_if": self.what_if,
@@ -127,22 +154,24 @@ def preflight(
     steps: int = STEPS,
     deep: bool = False,
     mode: str = "fused",
+    mesh: str = "",
     time_limit: float = SECONDS,
 ) -> Report:
     """Calls `function(*args)`, which trains on "tpu", on a device that computes nothing, and reports what a TPU's
     compiler says of it.
 
-    `chip` is a generation such as "v5e", or a topology of one chip. The call ends after `steps` optimizer steps. `deep`
+    `chip` is a generation such as "v5e", or a topology such as "v5e:4x4". On a topology the process is rank 0 of a
+    `mesh` such as "fsdp=8,tp=2", or of one axis of all devices. The call ends after `steps` optimizer steps. `deep`
     compiles to the end, which takes minutes, for the compiler's own estimate of cycles. `mode` is the eager mode.
     Values that the function reads from the device are invented; `assumed` lists the lines.
 
     The process must not have used the device before, and cannot compute on it afterwards: RuntimeError. ValueError for
     a chip that there is not. What the function raises is in the report.
     """
-    topology = topology_of(chip)
-    recording.prepare(topology)
-    recorded = recording.record(lambda: function(*args), steps, time_limit, mode)
-    return judge(recorded, topology, deep=deep, time_limit=time_limit)
+    axes = parse(mesh, chip)
+    recording.prepare(topology_of(chip))
+    recorded = recording.record(lambda: function(*args), steps, time_limit, mode, axes)
+    return judge(recorded, chip, deep=deep, mesh=axes, time_limit=time_limit)
 
 
 def judge(
@@ -152,14 +181,15 @@ def judge(
     deep: bool = False,
     time_limit: float = SECONDS,
     what_if: Sequence[str] = (),
+    mesh: Mesh | None = None,
     suggest: bool = True,
     rerun: Callable[[str], dict[str, Any]] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Report:
-    """Compiles the programs of a recording, and reports. `rerun` runs the script again with a change: without it, only
-    changes of the programs' texts are tried."""
-    report = Report(find(topology), topology, recorded)
-    others = [Report(find(name), topology_of(name), recorded) for name in what_if]
+    """Compiles the programs of a recording, and reports. `topology` may be a generation's name. `rerun` runs the script
+    again with a change: without it, only changes of the programs' texts are tried."""
+    report = Report(find(topology), topology, recorded, mesh=mesh)
+    others = [Report(find(name), name, recorded, mesh=on(mesh, name)) for name in what_if]
     nominations = nominate(recorded) if suggest else []
     with ThreadPoolExecutor(PROCESSES) as pool:
         compiled = [_submit(pool, each, deep and each is report, time_limit, progress) for each in (report, *others)]
@@ -239,7 +269,7 @@ def _analyze(
 ) -> Analysis:
     progress(f"compiling {len(program.calls)} operators for {report.topology}")
     with tempfile.TemporaryDirectory(prefix="torchtpu-preflight-") as folder:
-        dumps = compiler.compile(program, report.topology, Path(folder), deep, time_limit)
+        dumps = compiler.compile(program, topology_of(report.topology), Path(folder), deep, time_limit)
     return analyze(program, dumps, report.chip)
 
 

@@ -1,0 +1,257 @@
+"""One process is rank 0 of a mesh of chips. Its process groups send nothing; what they would send is counted.
+
+A script for torchrun finds the variables that torchrun sets. Its `init_process_group` makes PyTorch's fake groups, in
+which a collective is done at once. Collectives pass through the operators of `c10d`, where their bytes are noted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from math import prod
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from torchtpu.preflight.chips import find
+
+# Of the bytes of the whole tensor, what each of n ranks sends in a ring, by a part of the operator's name.
+_SENT: tuple[tuple[str, Callable[[int], float]], ...] = (
+    ("allreduce", lambda n: 2 * (n - 1) / n),
+    ("allgather", lambda n: (n - 1) / n),
+    ("reduce_scatter", lambda n: (n - 1) / n),
+    ("alltoall", lambda n: (n - 1) / n),
+    ("gather", lambda n: (n - 1) / n),
+    ("scatter", lambda n: (n - 1) / n),
+    ("broadcast", lambda n: 1.0),
+    ("reduce", lambda n: 1.0),
+    ("send", lambda n: 1.0),
+)
+# The time that a message takes from one chip to the next, in seconds.
+_HOP = 1e-6
+
+
+@dataclasses.dataclass(frozen=True)
+class Mesh:
+    """The axes of a mesh, the last of which changes first from rank to rank, on a topology of chips."""
+
+    axes: tuple[tuple[str, int], ...]
+    topology: str
+
+    @property
+    def devices(self) -> int:
+        """The number of ranks."""
+        return prod(size for _, size in self.axes)
+
+    def axis_of(self, ranks: Sequence[int]) -> str:
+        """The axes that the ranks of a group lie along: "fsdp", or "fsdp, tp" for several."""
+        places = [self._place(rank) for rank in ranks]
+        along = [name for index, (name, _) in enumerate(self.axes) if len({place[index] for place in places}) > 1]
+        return ", ".join(along)
+
+    def _place(self, rank: int) -> list[int]:
+        place = []
+        for _, size in reversed(self.axes):
+            rank, index = divmod(rank, size)
+            place.append(index)
+        return place[::-1]
+
+    def bandwidth(self, axes: str) -> float:
+        """Bytes per second that a chip sends in a ring along axes: over each dimension of the chips' torus that they
+        cover, two ways where the dimension is closed to a ring, else one."""
+        chip = find(self.topology)
+        dims = _chips(self.topology)
+        links = 0
+        # The last axis lies along the last dimensions of the torus.
+        ends = {}
+        covered = 1
+        for name, size in reversed(self.axes):
+            ends[name] = (covered, covered * size)
+            covered *= size
+        low = min(ends[name][0] for name in axes.split(", "))
+        high = max(ends[name][1] for name in axes.split(", "))
+        inner = chip.devices
+        for size in reversed(dims):
+            outer = inner * size
+            if size > 1 and inner < high and outer > low:
+                links += 2 if size % chip.closed == 0 else 1
+            inner = outer
+        return chip.link_bandwidth * max(1, links)
+
+
+def parse(text: str, topology: str) -> Mesh | None:
+    """The mesh of a text such as "fsdp=8,tp=2" on a topology such as "v5e:4x4". An empty text is one axis.
+    None for one device. ValueError for another form, and if the topology has another number of devices."""
+    count = devices_of(topology)
+    axes = []
+    for part in filter(None, text.split(",")):
+        name, _, size = part.partition("=")
+        if not name.isidentifier() or not size.isdecimal() or int(size) < 1:
+            raise ValueError(f"--mesh takes axes such as fsdp=8,tp=2, not {text}")
+        axes.append((name, int(size)))
+    if len({name for name, _ in axes}) < len(axes):
+        raise ValueError(f"--mesh names an axis twice: {text}")
+    mesh = Mesh(tuple(axes) or (("all", count),), topology)
+    if mesh.devices != count:
+        raise ValueError(f"the mesh {text} has {mesh.devices} ranks, and {topology} has {count} devices")
+    return mesh if count > 1 else None
+
+
+def on(mesh: Mesh | None, topology: str) -> Mesh | None:
+    """The mesh on another topology. ValueError if that has another number of devices, or is none."""
+    if mesh is None:
+        find(topology)
+        return None
+    return parse(",".join(f"{name}={size}" for name, size in mesh.axes), topology)
+
+
+def devices_of(topology: str) -> int:
+    """The number of PJRT devices of a topology; 1 for a generation's name."""
+    chip = find(topology)
+    return prod(_chips(topology)) * chip.devices if ":" in topology else 1
+
+
+def _chips(topology: str) -> list[int]:
+    dims = topology.partition(":")[2]
+    if not re.fullmatch(r"\d+(x\d+){1,2}", dims) or "0" in dims.split("x"):
+        raise ValueError(f"a topology is a chip and its sizes, such as v5e:4x4, not {topology}")
+    return [int(size) for size in dims.split("x")]
+
+
+@dataclasses.dataclass
+class Sent:
+    """A collective of rank 0."""
+
+    operator: str
+    axis: str
+    bytes: float
+    """What a rank sends."""
+    ranks: int
+    line: str
+    step: int
+    """How many optimizer steps were done before."""
+
+
+@dataclasses.dataclass
+class Traffic:
+    """What a step sends along axes of the mesh."""
+
+    axis: str
+    bytes: float
+    seconds: float
+    collectives: float
+    lines: list[str]
+
+
+def traffic(sent: Sequence[Sent], mesh: Mesh, steps: int) -> list[Traffic]:
+    """What a step sends, the mean of those after the first, which may set up more."""
+    first = 1 if steps > 1 else 0
+    count = max(1, steps - first)
+    found: dict[str, Traffic] = {}
+    for each in sent:
+        if not first <= each.step < max(1, steps):
+            continue
+        along = found.setdefault(each.axis, Traffic(each.axis, 0.0, 0.0, 0.0, []))
+        along.bytes += each.bytes / count
+        along.seconds += (each.bytes / mesh.bandwidth(each.axis) + (each.ranks - 1) * _HOP) / count
+        along.collectives += 1 / count
+        if each.line not in along.lines:
+            along.lines.append(each.line)
+    return sorted(found.values(), key=lambda each: -each.seconds)
+
+
+@contextmanager
+def ranks(mesh: Mesh | None, step: Callable[[], int]) -> Iterator[list[Sent]]:
+    """A context in which this process is rank 0 of a mesh. Gives the list of its collectives. `step` tells how many
+    optimizer steps are done. Without a mesh nothing changes."""
+    sent: list[Sent] = []
+    if mesh is None:
+        yield sent
+        return
+    import torch.testing._internal.distributed.fake_pg
+
+    count = str(mesh.devices)
+    variables = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
+    os.environ.update({**variables, "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"})
+    library = torch.library.Library("c10d", "IMPL")
+    for name in sorted({name for name in _operators() if any(part in name for part, _ in _SENT)}):
+        _note(library, name, mesh, sent, step)
+    original = dist.init_process_group
+
+    def init(*_: Any, **__: Any) -> None:
+        original("cpu:fake,tpu:fake", store=torch._C._distributed_c10d.HashStore(), rank=0, world_size=mesh.devices)
+
+    replaced = _replace(original, init)
+    try:
+        yield sent
+    finally:
+        for module, attribute in replaced:
+            setattr(module, attribute, original)
+        library._destroy()
+
+
+def _operators() -> Iterator[str]:
+    for name in torch._C._dispatch_get_all_op_names():
+        if name.startswith("c10d::"):
+            yield name.removeprefix("c10d::").partition(".")[0]
+
+
+def _replace(old: Any, new: Any) -> list[tuple[Any, str]]:
+    """Replaces a function in all modules of torch.distributed that have it."""
+    places = [
+        (module, attribute)
+        for name, module in list(sys.modules.items())
+        if name.startswith("torch.distributed") and module is not None
+        for attribute, value in list(vars(module).items())
+        if value is old
+    ]
+    for module, attribute in places:
+        setattr(module, attribute, new)
+    return places
+
+
+def _note(library: torch.library.Library, name: str, mesh: Mesh, sent: list[Sent], step: Callable[[], int]) -> None:
+    operator = getattr(torch.ops.c10d, name).default
+    share = next(share for part, share in _SENT if part in name)
+
+    def noting(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        group = next((each for each in args if isinstance(each, torch.ScriptObject) and _is_group(each)), None)
+        if group is not None:
+            members = dist.get_process_group_ranks(dist.ProcessGroup.unbox(group))
+            axis = mesh.axis_of(members)
+            if axis:
+                payload = max(_bytes(each) for each in args)
+                sent.append(Sent(name, axis, payload * share(len(members)), len(members), _line(), step()))
+        with torch._C._AutoDispatchBelowAutograd():
+            return operator.redispatch(keys & torch._C._after_autograd_keyset, *args, **kwargs)
+
+    library.impl(name, noting, "AutogradPrivateUse1", with_keyset=True)
+
+
+def _is_group(value: torch.ScriptObject) -> bool:
+    return "ProcessGroup" in str(value._type())
+
+
+def _bytes(value: Any) -> int:
+    """The bytes of the tensors in an argument."""
+    if isinstance(value, torch.Tensor):
+        return value.nbytes
+    return sum(map(_bytes, value)) if isinstance(value, list | tuple) else 0
+
+
+_OURS = os.path.dirname(__file__)
+_TORCH = os.path.dirname(torch.__file__)
+
+
+def _line() -> str:
+    """The innermost line that is of neither torch nor preflight."""
+    for frame in reversed(traceback.extract_stack()):
+        if not frame.filename.startswith((_OURS, _TORCH, "<")):
+            return f"{frame.filename}:{frame.lineno}"
+    return ""
