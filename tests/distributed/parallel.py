@@ -30,9 +30,15 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 from torch.nn.parallel import DistributedDataParallel
+from torchtpu import _C
+from torchtpu.graphs.encoder import SCALAR_TYPES
 
 from tests.distributed.training import WIDTH, batches, full, new_model
 from tests.distributed.worker import DEVICE, Case, run_cases
+
+# PyTorch 2.15 has other names for these.
+all_gather = getattr(functional, "all_gather_single", functional.all_gather_tensor)
+reduce_scatter = getattr(functional, "reduce_scatter_single", functional.reduce_scatter_tensor)
 
 CASES: dict[str, Case] = {}
 run = functools.partial(run_cases, CASES)
@@ -344,3 +350,69 @@ def checkpoints_of_another_size(group: dist.ProcessGroup) -> None:
                 close(parameter, expected)
                 close(other_optimizer.state[parameter]["exp_avg"], moment)
         dist.barrier(group)
+
+
+def programs(group: dist.ProcessGroup) -> dict[str, Callable[[torch.Tensor], torch.Tensor]]:
+    """Functions of a tensor with a row for each rank, whose collectives are over all ranks or over parts of a mesh."""
+    mesh = grid(group, "rows", "columns")
+    rows, columns = mesh["rows"], mesh["columns"]
+
+    def layer(x: torch.Tensor) -> torch.Tensor:
+        gathered = all_gather(x, 0, columns)
+        partial = (gathered.float() @ gathered.float().t()).relu()
+        return reduce_scatter(partial, "sum", 0, rows) * 2
+
+    return {
+        **{
+            f"all_reduce {name}": functools.partial(functional.all_reduce, reduceOp=name, group=group)
+            for name in ("sum", "avg", "product", "min", "max")
+        },
+        "all_reduce over rows": lambda x: functional.all_reduce(x + 1, "sum", rows),
+        "all_gather": lambda x: all_gather(x, 0, group),
+        "all_gather along the second dimension": lambda x: all_gather(x, 1, columns),
+        "reduce_scatter": lambda x: reduce_scatter(x, "sum", 0, group),
+        "reduce_scatter over rows": lambda x: reduce_scatter(x, "max", 0, rows),
+        "all_to_all": lambda x: functional.all_to_all_single(x, None, None, group),
+        "all_to_all over columns": lambda x: functional.all_to_all_single(x, None, None, columns),
+        "coalesced": lambda x: sum(functional.all_reduce_coalesced([x, x * 2], "sum", group)) + 0,
+        "a layer": layer,
+    }
+
+
+@case
+def programs_of_all_ranks(group: dist.ProcessGroup) -> None:
+    """A program that has its collectives inside is the same text on all ranks. Run on as many devices of one process,
+    it computes what the ranks compute with collectives of their own."""
+    for dtype in (torch.float32, torch.int32):
+        for name, function in programs(group).items():
+            x = (torch.arange(4 * group.size()).reshape(group.size(), 4) % 5 + group.rank()).to(dtype)
+            result = function(x.to(DEVICE)).cpu()
+            text = torch.tpu.stablehlo(function, x.to(DEVICE))
+            found: list[Any] = [None] * group.size()
+            dist.all_gather_object(found, (text, x, result), group)
+            texts, given, expected = zip(*found, strict=True)
+            assert set(texts) == {text}, name
+            assert "stablehlo.all_" in text or "stablehlo.reduce_scatter" in text, name
+            if group.rank() > 0:
+                continue
+            made = run_replicas(text, [[each] for each in given], [torch.empty_like(result)])
+            for (actual,), each in zip(made, expected, strict=True):
+                torch.testing.assert_close(actual, each, rtol=1e-6, atol=0, msg=name)
+    dist.barrier(group)
+
+
+def run_replicas(text: str, inputs: list[list[torch.Tensor]], like: list[torch.Tensor]) -> list[list[torch.Tensor]]:
+    """Runs a program with a replica on each of the first devices of this process."""
+
+    def described(tensor: torch.Tensor) -> tuple[int, list[int]]:
+        return SCALAR_TYPES[tensor.dtype], list(tensor.shape)
+
+    given = [[(described(each), each.numpy().tobytes()) for each in replica] for replica in inputs]
+    made = _C.run_replicas(text, given, [described(each) for each in like])
+    return [
+        [
+            torch.frombuffer(bytearray(data), dtype=each.dtype).view(each.shape)
+            for data, each in zip(replica, like, strict=True)
+        ]
+        for replica in made
+    ]

@@ -9,11 +9,12 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use crate::ops::{control, elementwise, fft, foreach, index, linalg, nn, optim, random, reduce, shape};
+use crate::ops::{collectives, control, elementwise, fft, foreach, index, linalg, nn, optim, random, reduce, shape};
 use crate::row::Row;
 
 /// Every family of the table.
 const FAMILIES: &[&[Row]] = &[
+    collectives::ROWS,
     control::ROWS,
     elementwise::activation::ROWS,
     elementwise::bessel::ROWS,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
 use parking_lot::Mutex;
-use pjrt::{Code, CompiledMemoryStats, Plugin, Topology, Value};
+use pjrt::{Code, CompileOptions, CompiledMemoryStats, Plugin, Topology, Value};
 
 use crate::cache;
 use crate::error::{Error, Result};
@@ -28,7 +28,23 @@ pub struct Report {
     pub optimal_seconds: Option<f64>,
     /// The memory that one run needs. The peak is the number to plan with.
     pub memory: Option<CompiledMemoryStats>,
+    /// How many collectives run beside other work: their beginning and their end are operations of their own.
+    pub asynchronous: usize,
 }
+
+/// XLA's options with which a TPU's collectives run beside other work, by the model of the device. On the models that
+/// are not listed they do by default.
+const OVERLAP: &[(&str, &[&str])] = &[("TPU v5", SPARSE_CORE), ("TPU v6 lite", SPARSE_CORE)];
+
+/// The sparse cores do the work of collectives.
+const SPARSE_CORE: &[&str] = &[
+    "xla_tpu_enable_sparse_core_collective_offload_all_gather",
+    "xla_tpu_enable_sparse_core_collective_offload_all_reduce",
+    "xla_tpu_enable_sparse_core_collective_offload_reduce_scatter",
+];
+
+/// What the compiler calls the beginning of an operation that runs beside others.
+const BEGINNINGS: &[&str] = &["async-start", "AsyncCollectiveStart", "all-gather-start", "all-reduce-start"];
 
 /// libtpu's compiler. It is loaded once and keeps the topologies that were used.
 struct Compiler {
@@ -41,22 +57,39 @@ struct Compiler {
 
 static COMPILER: Mutex<Option<Compiler>> = Mutex::new(None);
 
-/// Compiles a StableHLO text for the devices of a topology, named as in [`Topology`]: `v5e:1x1`, `v6e:2x2`. Several
-/// threads may compile at once.
+/// Compiles a StableHLO text for the devices of a topology, named as in [`Topology`]: `v5e:1x1`, `v6e:2x2`; and
+/// `v5p:16x20x28*12` for twelve such slices. With more
+/// than one of `replicas` the program may have collectives, and runs on as many devices. Several threads may compile at
+/// once.
 ///
 /// # Errors
 /// If libtpu is not installed, does not know the topology, or refuses the program.
-pub fn compile(program: &str, topology: &str) -> Result<Report> {
+pub fn compile(program: &str, topology: &str, replicas: usize) -> Result<Report> {
     let (topology, _) = find_topology(topology)?;
-    let executable = topology.compile(program.as_bytes(), &cache::compile_options(Kind::Tpu))?;
+    let device = topology.devices()?.into_iter().next().map(|device| device.kind).unwrap_or_default();
+    let mut options = cache::compile_options(Kind::Tpu);
+    if replicas > 1 {
+        let flags = OVERLAP.iter().filter(|(model, _)| *model == device).flat_map(|(_, flags)| *flags);
+        options.overrides.extend(flags.map(|flag| ((*flag).to_owned(), Value::Bool(true))));
+        options = CompileOptions { overrides: options.overrides, ..CompileOptions::replicated(replicas as i64) };
+    }
+    let executable = topology.compile(program.as_bytes(), &options)?;
+    let asynchronous = if replicas > 1 { count(&executable.serialize()?, BEGINNINGS) } else { 0 };
     let costs = unless_unimplemented(executable.cost_analysis())?.unwrap_or_default();
     Ok(Report {
-        device: topology.devices()?.into_iter().next().map(|device| device.kind).unwrap_or_default(),
+        device,
         flops: number(&costs, "flops"),
         bytes_accessed: number(&costs, "bytes accessed"),
         optimal_seconds: number(&costs, "optimal_seconds").filter(|seconds| *seconds > 0.),
         memory: unless_unimplemented(executable.memory_stats())?,
+        asynchronous,
     })
+}
+
+/// How often these names occur in a serialized program.
+fn count(program: &[u8], names: &[&str]) -> usize {
+    let occurrences = |name: &&str| program.windows(name.len()).filter(|window| *window == name.as_bytes()).count();
+    names.iter().map(occurrences).sum()
 }
 
 /// Compiles programs for a topology and writes a bundle for the cache of a machine with such devices and the same
@@ -108,7 +141,10 @@ fn find_topology(name: &str) -> Result<(Arc<Topology>, PathBuf)> {
     if let Some(topology) = compiler.topologies.get(name) {
         return Ok((Arc::clone(topology), compiler.path.clone()));
     }
-    let topology = Arc::new(compiler.plugin.topology(name, &[])?);
+    let (slice, slices) = name.split_once('*').unwrap_or((name, "1"));
+    let slices: i64 = slices.parse().map_err(|_| Error::runtime(format!("{name:?} has no number of slices")))?;
+    let options = [("num_slices", Value::Int(slices))];
+    let topology = Arc::new(compiler.plugin.topology(slice, if slices > 1 { &options } else { &[] })?);
     compiler.topologies.insert(name.to_owned(), Arc::clone(&topology));
     Ok((topology, compiler.path.clone()))
 }

@@ -46,6 +46,7 @@ mod host;
 mod host_job;
 mod long_lists;
 mod operator_call;
+pub mod replicas;
 
 pub use ::error::{self, Error, ErrorKind, Result};
 pub use engine::{Engine, Registered, fork_guard, in_bad_fork, lock};

@@ -5,6 +5,7 @@
 
 mod bounds;
 mod builder;
+mod collectives;
 mod dot;
 mod dtype;
 mod element_types;
@@ -18,6 +19,7 @@ mod wide;
 
 pub use bounds::{Extent, Factor};
 pub use builder::{Builder, Function, Precision, Target, Type, Value};
+pub use collectives::Groups;
 pub use dot::DotDims;
 pub use dtype::{DType, Number};
 pub use element_types::DTypes;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use aten::{ArgSpec, Bounds, Dim, Graph, GraphArg, Node, Number, ResultSpec, Target, Type};
 use engine::export::{self, ExportInput};
-use engine::{BoundedInput, SchemaArg};
+use engine::{BoundedInput, SchemaArg, replicas};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyComplex, PyFloat, PyInt, PyList, PyTuple};
 
 type NamedArgs<'py> = Vec<(String, Bound<'py, PyAny>)>;
 /// The dtype and sizes of a dense, row-major tensor.
@@ -69,6 +69,31 @@ pub fn stablehlo(
     let bounded = bounded.unwrap_or_default();
     py.detach(|| export::module_text(graph, &bounded, &inputs, &numbers, results, target, is_called))
         .map_err(super::to_python)
+}
+
+/// Runs the text of a module on as many devices of this process as there are lists of inputs, one replica on each. An
+/// input is its dtype, sizes and bytes; each result is given as its dtype and sizes. Returns each replica's results, as
+/// bytes.
+#[pyfunction]
+pub fn run_replicas(
+    py: Python<'_>,
+    program: &str,
+    inputs: Vec<Vec<(Dense, Vec<u8>)>>,
+    results: Vec<Dense>,
+) -> PyResult<Vec<Vec<Py<PyBytes>>>> {
+    let typed = |(dtype, sizes): Dense| {
+        let dtype = engine::call::tensor_dtype(dtype).map_err(super::to_python)?;
+        Ok(Type::new(dtype, &sizes))
+    };
+    let array = |(ty, bytes): (Dense, Vec<u8>)| Ok((typed(ty)?, bytes));
+    let inputs = inputs
+        .into_iter()
+        .map(|given| given.into_iter().map(array).collect())
+        .collect::<PyResult<Vec<Vec<replicas::Array>>>>()?;
+    let results = results.into_iter().map(typed).collect::<PyResult<Vec<Type>>>()?;
+    let made = py.detach(|| replicas::run(program, &inputs, &results)).map_err(super::to_python)?;
+    let bytes = |each: Vec<u8>| PyBytes::new(py, &each).unbind();
+    Ok(made.into_iter().map(|outputs| outputs.into_iter().map(bytes).collect()).collect())
 }
 
 fn to_graph(inputs: usize, nodes: Nodes<'_>, outputs: Vec<Option<usize>>) -> PyResult<Graph> {

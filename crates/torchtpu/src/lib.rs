@@ -375,15 +375,17 @@ fn dump_programs(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<()> {
 // ---- ahead of time -------------------------------------------------------------------------------
 
 /// Compiles the text of a program for TPUs that may be absent, such as "v5e:1x1". Returns the report of libtpu's
-/// compiler, with `None` for values that it does not provide.
+/// compiler, with `None` for values that it does not provide. With several `replicas` the program may have collectives.
 #[pyfunction]
-fn compile_ahead(py: Python<'_>, program: &str, topology: &str) -> PyResult<Py<PyDict>> {
-    let report = py.detach(|| ahead::compile(program, topology)).map_err(to_python)?;
+#[pyo3(signature = (program, topology, replicas=1))]
+fn compile_ahead(py: Python<'_>, program: &str, topology: &str, replicas: usize) -> PyResult<Py<PyDict>> {
+    let report = py.detach(|| ahead::compile(program, topology, replicas)).map_err(to_python)?;
     let dict = PyDict::new(py);
     dict.set_item("device", report.device)?;
     dict.set_item("flops", report.flops)?;
     dict.set_item("bytes_accessed", report.bytes_accessed)?;
     dict.set_item("optimal_seconds", report.optimal_seconds)?;
+    dict.set_item("asynchronous", report.asynchronous)?;
     let memory = report.memory;
     dict.set_item("peak_bytes", memory.map(|memory| memory.peak))?;
     dict.set_item("temp_bytes", memory.map(|memory| memory.temp))?;
@@ -468,6 +470,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         explain::end_explaining,
         location::name_modules,
         graph::define_graph,
+        graph::run_replicas,
         graph::stablehlo,
         jobs::process_group,
     );

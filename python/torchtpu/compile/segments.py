@@ -20,6 +20,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._pytree import tree_map
 
 from torchtpu.graphs.bounds import Bounds, explain, growth_of
+from torchtpu.graphs.collectives import is_collective
 from torchtpu.graphs.encoder import Flags, attribute_of
 from torchtpu.graphs.graph_encoder import COPY_, DENSE_FORMS, FUNCTION_CALLERS, GraphEncoder, Run, is_covered
 from torchtpu.graphs.memory import View
@@ -200,10 +201,18 @@ def unite_indices(module: GraphModule) -> None:
                     torch.broadcast_shapes(torch.ops.aten.index.Tensor(written, indices).shape, values.shape)
 
 
-def only_device(module: GraphModule) -> int | None:
-    """The index of the device that runs the whole graph; None if there are several, or the host runs a part."""
-    devices = set(_places(module).values())
+def only_device(module: GraphModule, *, for_all_ranks: bool = False) -> int | None:
+    """The index of the device that runs the whole graph; None if there are several, or the host runs a part. With
+    `for_all_ranks`, collectives are a part of the program."""
+    places = _places(module)
+    devices = {place for node, place in places.items() if not (for_all_ranks and _is_collective(node))}
     return int(next(iter(devices), "0")) if len(devices) <= 1 and HOST not in devices else None
+
+
+def _is_collective(node: Node) -> bool:
+    """Whether a node is a functional collective, or takes one of its results."""
+    source = node.args[0] if node.target is python_operator.getitem else node
+    return isinstance(source, Node) and is_collective(source.target)
 
 
 def _places(module: GraphModule) -> dict[Node, str]:

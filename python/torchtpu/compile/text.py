@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NoReturn
 
 import torch
@@ -12,7 +12,8 @@ from torch.fx import GraphModule, Node
 from torchtpu import _C
 from torchtpu.compile.backend import has_tpu_tensors, with_autograd
 from torchtpu.compile.segments import describe_random_states, only_device
-from torchtpu.graphs.encoder import SCALAR_TYPES
+from torchtpu.graphs import collectives
+from torchtpu.graphs.encoder import SCALAR_TYPES, Numbers
 from torchtpu.graphs.graph_encoder import GraphEncoder, Run
 
 
@@ -40,6 +41,11 @@ class _Encoder(GraphEncoder):
         self.text = _C.stablehlo(graph, inputs, numbers, results, target, bounds, is_called=True)
         return self._end
 
+    def call_operator(self, operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any], results: Any) -> Numbers:
+        if collectives.is_collective(operator):
+            return collectives.encode(self, operator, args)
+        return super().call_operator(operator, args, kwargs, results)
+
     def _input(self, node: Node) -> tuple[int, list[int]]:
         value = node.meta["val"]
         is_flat = node in self._memory.inputs
@@ -55,7 +61,7 @@ def listed(function: Callable[..., Any], args: Any, kwargs: Any, target: Literal
 
     def forward(graph: GraphModule, _: Sequence[Any]) -> Callable[[list[Any]], Any]:
         describe_random_states(graph)
-        device = only_device(graph)
+        device = only_device(graph, for_all_ranks=True)
         if device is None:
             raise RuntimeError(
                 "stablehlo: a part of the call runs on the host or on another device, so it is not one program"

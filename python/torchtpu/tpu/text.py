@@ -26,6 +26,9 @@ def stablehlo(
     the results, with the values saved for gradients if there are any, and then a number for each check of the data,
     such as an index check.
 
+    PyTorch's functional collectives, and with them DTensor, are inside the program. It is then one for all ranks: it
+    has as many replicas, and its text is the same on each of them.
+
     ValueError: no tensor is on "tpu", the call computes nothing, or there is no such target. RuntimeError: the call
     cannot be traced, or is not one program, for example because a branch depends on data; the message says where.
     NotImplementedError names what the target does not support.

@@ -1,5 +1,6 @@
 //! The rows: a folder for each kind of operator, a file for each family. [`crate::table`] lists them.
 
+pub(crate) mod collectives;
 pub(crate) mod control;
 pub(crate) mod elementwise;
 pub(crate) mod fft;

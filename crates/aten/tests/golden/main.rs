@@ -306,6 +306,23 @@ fn others() {
 }
 
 #[test]
+fn collectives() {
+    let over = |operator: &'static str, groups: &'static [i64], size: i64| {
+        Case::row(operator).tensor("input", F32, &[8, 3]).ints("groups", groups).int("group_size", size)
+    };
+    check(
+        "collectives",
+        vec![
+            over("torchtpu::all_reduce", &[], 4).str("reduce_op", "avg"),
+            over("torchtpu::reduce_scatter", &[0, 2, 1, 3], 2).str("reduce_op", "max"),
+            over("torchtpu::all_gather", &[0, 1, 2, 3], 2),
+            over("torchtpu::all_to_all", &[], 4),
+            Case::row("torchtpu::permute_replicas").tensor("input", F32, &[3]).ints("pairs", &[0, 1, 1, 0]),
+        ],
+    );
+}
+
+#[test]
 fn graphs() {
     let sum = node("sum.dim_IntList", &[("self", value(1)), ("dim", ints(&[1])), ("keepdim", bool(true))]);
     let branch = |operator: &str| GraphArg::Graph(Box::new(graph(1, vec![node(operator, &[("self", value(0))])])));
