@@ -62,7 +62,6 @@ FILES = (
     "tensor/parallel/test_tp_random_state.py",
     "tensor/parallel/test_tp_style.py",
     "test_c10d_common.py",
-    "test_c10d_functional_native.py",
     "test_c10d_object_collectives.py",
     "test_collective_utils.py",
     "test_device_mesh.py",

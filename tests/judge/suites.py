@@ -107,10 +107,13 @@ class Suite:
     """Modules that are plugins of pytest in the children."""
     tpu: dict[str, str] = dataclasses.field(default_factory=dict)
     """More variables of the children that run on "tpu"."""
+    imports: tuple[str, ...] = ()
+    """Folders in PyTorch's test folder whose modules its tests import."""
 
     def environment(self, folder: Path, mode: str, cache: Path, is_optimized: bool) -> dict[str, str]:
         """The variables of a child that runs in a mode; the mode "cpu" is the CPU without torchtpu."""
-        path = os.pathsep.join(filter(None, [str(folder), str(ROOT), os.environ.get("PYTHONPATH")]))
+        paths = [str(folder), *(str(folder / each) for each in self.imports), str(ROOT), os.environ.get("PYTHONPATH")]
+        path = os.pathsep.join(filter(None, paths))
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, "PYTORCH_PRINT_REPRO_ON_FAILURE": "0"}
         if mode == "cpu":
             return {**environment, **CPU}
@@ -121,5 +124,12 @@ class Suite:
 
 DEVICE = Suite("device", DEVICE_FILES, plugins=("tests.judge.harness",))
 # The CPU's ranks use Gloo.
-DISTRIBUTED = Suite("distributed", distributed.FILES, "distributed", (distributed.__name__,), distributed.TPU)
+DISTRIBUTED = Suite(
+    "distributed",
+    distributed.FILES,
+    "distributed",
+    (distributed.__name__,),
+    distributed.TPU,
+    imports=("distributed/pipelining",),
+)
 SUITES = {suite.name: suite for suite in (DEVICE, DISTRIBUTED)}
