@@ -137,9 +137,10 @@ def add_to_dense(self: Tensor, other: Tensor, alpha: float, out: Tensor) -> Tens
     if len(values) == 0:
         return out
     if len(indices) == 0:
-        return out.add_(values.sum(0))
+        return out.logical_or_(values.any(0)) if out.dtype == torch.bool else out.add_(values.sum(0))
     if out.dtype == torch.bool:
-        return out.logical_or_(make(indices, values, other.shape, False).to_dense())
+        hits = torch.zeros(out.shape, dtype=torch.int32, device=out.device)
+        return out.logical_or_(hits.index_put_(tuple(indices), values.to(torch.int32), accumulate=True))
     return out.index_put_(tuple(indices), values.to(out.dtype), accumulate=True)
 
 
