@@ -105,6 +105,24 @@ $(VENV)/.ready-libraries: pyproject.toml | $(VENV)/.ready
 test-libraries: build $(VENV)/.ready-libraries ## Models and trainers of transformers, diffusers, PEFT, Lightning, timm and torchvision
 	HF_HUB_OFFLINE=1 $(PY) -m pytest -n 2 tests/integration/test_libraries.py tests/integration/test_lightning.py tests/operators/test_detection.py
 
+# vLLM and what it needs, in a folder of their own: it asks for another torch and an older transformers than .venv has.
+SERVING := $(ROOT)/build/serving
+
+$(SERVING)/.ready: examples/serving/requirements.txt examples/serving/requirements-no-deps.txt | $(VENV)/.ready
+	rm -rf $(SERVING)
+	$(PY) -m pip freeze --exclude-editable | grep -E '^(numpy|torch)==' > build/serving-kept.txt
+	$(PY) -m pip install --target $(SERVING) --constraint build/serving-kept.txt -r examples/serving/requirements.txt
+	$(PY) -m pip install --target $(SERVING) --no-deps -r examples/serving/requirements-no-deps.txt
+	@touch $@
+
+.PHONY: test-serving
+test-serving: build $(SERVING)/.ready ## vLLM on the device: tokens, programs, settings (installs vLLM into build/serving)
+	PYTHONPATH=$(SERVING) $(PY) -m pytest tests/integration/test_serving.py tests/integration/test_vllm.py $(PYTEST)
+
+.PHONY: demo-serve
+demo-serve: build $(SERVING)/.ready ## Serve a small random Llama by vLLM, and ask it as OpenAI's client does
+	PYTHONPATH=$(SERVING) $(PY) examples/serving/demo.py $(DEMO)
+
 .PHONY: conformance
 conformance: build ## All that PyTorch tests of its operators, against the CPU (CONFORMANCE="--help")
 	$(PY) -m tests.conformance $(CONFORMANCE)

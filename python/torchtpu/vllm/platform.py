@@ -1,0 +1,160 @@
+"""What vLLM asks of a platform."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import torch
+from vllm.platforms.interface import Platform, PlatformEnum
+
+import torchtpu  # noqa: F401 (the device)
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
+WORKER = "torchtpu.vllm.worker.Worker"
+BACKEND = "torchtpu.vllm.attention.PagedBackend"
+
+
+class TpuPlatform(Platform):
+    _enum = PlatformEnum.OOT
+    device_name = "tpu"
+    device_type = "tpu"
+    dispatch_key = "PrivateUse1"
+    # One process serves one chip, so this only joins a process with itself.
+    dist_backend = "gloo"
+    simple_compile_backend = "eager"
+    device_control_env_var = "TPU_VISIBLE_CHIPS"
+
+    @property
+    def supported_dtypes(self) -> list[torch.dtype]:
+        return [torch.bfloat16, torch.float32, torch.float16]
+
+    # ---- the device --------------------------------------------------------------------------------------------
+
+    @classmethod
+    def get_device_name(cls, device_id: int = 0) -> str:
+        return str(torch.tpu.get_device_name(device_id))  # type: ignore[attr-defined]
+
+    @classmethod
+    def get_device_total_memory(cls, device_id: int = 0) -> int:
+        return int(torch.tpu.mem_get_info(device_id)[1])  # type: ignore[attr-defined]
+
+    @classmethod
+    def get_current_memory_usage(cls, device: Any = None) -> float:
+        return float(torch.tpu.max_memory_allocated(device))  # type: ignore[attr-defined]
+
+    @classmethod
+    def set_device(cls, device: torch.device) -> None:
+        torch.tpu.set_device(device)  # type: ignore[attr-defined]
+
+    @classmethod
+    def manual_seed_all(cls, seed: int) -> None:
+        torch.tpu.manual_seed_all(seed)  # type: ignore[attr-defined]
+
+    @classmethod
+    def inference_mode(cls) -> Any:
+        return torch.no_grad()
+
+    @classmethod
+    def is_pin_memory_available(cls) -> bool:
+        return False
+
+    @classmethod
+    def import_kernels(cls) -> None:
+        """vLLM's compiled kernels are for other devices."""
+
+    @classmethod
+    def import_ir_kernels(cls) -> None:
+        """The same: operators of vLLM's IR have forms in PyTorch."""
+
+    # ---- what is computed --------------------------------------------------------------------------------------
+
+    @classmethod
+    def get_attn_backend_cls(
+        cls, selected_backend: Any, attn_selector_config: Any, num_heads: int | None = None
+    ) -> str:
+        if attn_selector_config.use_mla or attn_selector_config.use_sparse:
+            raise NotImplementedError("torchtpu: multi-head latent attention and sparse attention are not supported")
+        return BACKEND
+
+    @classmethod
+    def opaque_attention_op(cls) -> bool:
+        return False
+
+    @classmethod
+    def check_if_supports_dtype(cls, dtype: torch.dtype) -> None:
+        if dtype not in (torch.bfloat16, torch.float32, torch.float16):
+            raise ValueError(f"torchtpu: dtype={dtype} is not supported: bfloat16, float32 and float16 are")
+
+    @classmethod
+    def check_runner_kv_caches_multi_layer(cls) -> None:
+        """Each layer has a cache of its own."""
+
+    @classmethod
+    def get_device_communicator_cls(cls) -> str:
+        return "vllm.distributed.device_communicators.base_device_communicator.DeviceCommunicatorBase"
+
+    # ---- configuration -----------------------------------------------------------------------------------------
+
+    @classmethod
+    def check_and_update_config(cls, vllm_config: VllmConfig) -> None:
+        """Refuses what is not supported, naming the option, and chooses the worker."""
+        from vllm.config import CompilationMode, CUDAGraphMode
+
+        if found := unsupported(vllm_config):
+            raise ValueError(f"torchtpu: {'; '.join(found)}")
+        parallel, compilation = vllm_config.parallel_config, vllm_config.compilation_config
+        if parallel.worker_cls == "auto":
+            parallel.worker_cls = WORKER
+        parallel.disable_custom_all_reduce = True
+        # Steps are traced by the worker, as one graph each.
+        compilation.mode = CompilationMode.NONE
+        compilation.cudagraph_mode = CUDAGraphMode.NONE
+        compilation.cudagraph_capture_sizes = []
+        compilation.ir_enable_torch_wrap = False
+        vllm_config.scheduler_config.async_scheduling = False
+        with contextlib.suppress(AttributeError):
+            vllm_config.load_config.device = "cpu"
+
+    @classmethod
+    def validate_request(cls, processed_inputs: Any, params: Any) -> None:
+        from torchtpu.vllm.sampling import refused
+
+        if reason := refused(params):
+            raise ValueError(f"torchtpu: {reason}")
+
+
+def unsupported(config: VllmConfig) -> list[str]:
+    """The options of a configuration that the worker does not take, each with what may be done."""
+    parallel, model, cache = config.parallel_config, config.model_config, config.cache_config
+    found = []
+    for option in ("tensor", "pipeline", "data", "prefill_context", "decode_context"):
+        size = getattr(parallel, f"{option}_parallel_size", 1)
+        if size > 1:
+            found.append(f"{option}_parallel_size={size} is not supported: one chip serves a model")
+    for option in ("speculative_config", "lora_config", "kv_transfer_config", "ec_transfer_config"):
+        if getattr(config, option, None) is not None:
+            found.append(f"{option} is not supported")
+    if cache.cache_dtype not in ("auto", "bfloat16", "float16"):
+        found.append(f"kv_cache_dtype={cache.cache_dtype} is not supported: auto is")
+    if model is None:
+        return found
+    if model.quantization is not None:
+        found.append(f"quantization={model.quantization} is not supported: use a model without it")
+    if model.runner_type != "generate":
+        found.append(f"runner={model.runner_type} is not supported: models that generate text are")
+    if model.is_multimodal_model:
+        found.append(f"model={model.model} takes images or sound, which is not supported")
+    if model.is_encoder_decoder or model.is_hybrid or model.is_attention_free:
+        found.append(f"model={model.model} has no plain decoder, which is not supported")
+    if getattr(model, "enable_sleep_mode", False):
+        found.append("enable_sleep_mode is not supported")
+    if getattr(model, "enable_prompt_embeds", False):
+        found.append("enable_prompt_embeds is not supported")
+    if model.logits_processors:
+        found.append("logits_processors is not supported")
+    if getattr(model, "max_logprobs", 20) < 0:
+        found.append(f"max_logprobs={model.max_logprobs} is not supported: give a number")
+    return found

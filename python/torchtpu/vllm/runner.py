@@ -1,0 +1,244 @@
+"""The state of requests, and what a step uploads and reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, LogprobsLists, ModelRunnerOutput
+
+from torchtpu.vllm.programs import Run
+from torchtpu.vllm.sampling import FLOATS, MOST_BIASES, SETTINGS, needs_adjusting
+from torchtpu.vllm.steps import Layout
+
+FULL_WORD = -1
+
+
+@dataclasses.dataclass
+class Request:
+    """A request that the scheduler has sent."""
+
+    tokens: list[int]
+    """The prompt and the output so far."""
+    prompt: int
+    """The length of the prompt."""
+    pages: list[int]
+    computed: int
+    """The number of tokens whose keys are in the cache."""
+    params: Any
+    seed: int
+
+    @property
+    def generated(self) -> int:
+        return len(self.tokens) - self.prompt
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """The sizes that programs are made for."""
+
+    sequences: int
+    tokens: int
+    length: int
+    page: int
+    vocabulary: int
+    most_logprobs: int
+
+    @property
+    def places(self) -> int:
+        return -(-self.length // self.page)
+
+    def layout(self, tokens: int) -> Layout:
+        return Layout(tokens, self.sequences, self.places)
+
+
+class Runner:
+    """Runs the steps of a scheduler.
+
+    `programs` are the programs of a step by the number of tokens that they take; `adjusting` is that of
+    `torchtpu.vllm.sampling.adjust`.
+    """
+
+    def __init__(
+        self, limits: Limits, programs: dict[int, Run], adjusting: Run, fixed: list[Tensor], device: torch.device
+    ) -> None:
+        self.limits = limits
+        self.requests: dict[str, Request] = {}
+        self._programs = dict(sorted(programs.items()))
+        self._adjusting = adjusting
+        # The weights and the caches.
+        self._fixed = fixed
+        self._device = device
+
+    # ---- requests ----------------------------------------------------------------------------------------------
+
+    def update(self, output: Any) -> None:
+        """Takes over what the scheduler says of requests."""
+        for name in output.finished_req_ids:
+            self.requests.pop(name, None)
+        for new in output.scheduled_new_reqs:
+            seed = new.sampling_params.seed
+            self.requests[new.req_id] = Request(
+                tokens=list(new.prompt_token_ids),
+                prompt=len(new.prompt_token_ids),
+                pages=list(new.block_ids[0]),
+                computed=new.num_computed_tokens,
+                params=new.sampling_params,
+                seed=secrets.randbits(63) if seed is None else seed & (2**64 - 1),
+            )
+        known = output.scheduled_cached_reqs
+        for name, pages, computed in zip(known.req_ids, known.new_block_ids, known.num_computed_tokens, strict=True):
+            request = self.requests[name]
+            request.computed = computed
+            if name in known.resumed_req_ids:
+                request.pages = []
+            if pages is not None:
+                request.pages.extend(pages[0])
+
+    # ---- steps -------------------------------------------------------------------------------------------------
+
+    def run(self, output: Any, grammar: Any = None) -> ModelRunnerOutput:
+        """Runs a step: one upload, one program, one read. A second program if a request asks for more than `pick`."""
+        if not output.total_num_scheduled_tokens:
+            return EMPTY_MODEL_RUNNER_OUTPUT
+        names = list(output.num_scheduled_tokens)
+        capacity = next(size for size in self._programs if size >= output.total_num_scheduled_tokens)
+        vector, parts = self.limits.layout(capacity).empty()
+        ready = self._fill(parts, names, output.num_scheduled_tokens)
+        uploaded = self._upload(vector)
+        tokens, logits = self._programs[capacity]([*self._fixed, uploaded])
+        masked = (
+            {}
+            if grammar is None
+            else dict(zip(grammar.structured_output_request_ids, grammar.grammar_bitmask, strict=False))
+        )
+        rows = [self.requests[name] for name in names]
+        logprobs = None
+        if any(needs_adjusting(row.params, row.generated) for row in rows) or masked:
+            settings = self._upload(parts["settings"].copy())
+            extras = [self._upload(each) for each in self._extras(names, masked)]
+            read = self._adjusting([logits, settings, *extras])[0].cpu().numpy()
+            chosen = read[:, 0]
+            logprobs = self._logprobs(read[: len(names)], rows)
+        else:
+            chosen = tokens.cpu().numpy()
+        sampled: list[list[int]] = []
+        for name, is_ready, token in zip(names, ready, chosen.tolist(), strict=False):
+            request = self.requests[name]
+            request.computed += output.num_scheduled_tokens[name]
+            sampled.append([token] if is_ready else [])
+            if is_ready:
+                request.tokens.append(token)
+        return ModelRunnerOutput(
+            req_ids=names,
+            req_id_to_index={name: i for i, name in enumerate(names)},
+            sampled_token_ids=sampled,
+            logprobs=logprobs,
+        )
+
+    def _upload(self, numbers: numpy.ndarray) -> Tensor:
+        return torch.from_numpy(numbers).to(self._device)
+
+    def _fill(self, parts: dict[str, numpy.ndarray], names: list[str], scheduled: dict[str, int]) -> list[bool]:
+        """Fills in a step's numbers. Returns, for each request, whether all of its tokens will have been computed, so
+        that the next one is drawn. What is not filled in is zero: page 0 belongs to no request, and takes the keys of
+        tokens that are not there."""
+        ready = []
+        start, page = 0, self.limits.page
+        for row, name in enumerate(names):
+            request, count = self.requests[name], scheduled[name]
+            first, end = request.computed, request.computed + count
+            places = numpy.arange(first, end, dtype=numpy.int32)
+            pages = numpy.asarray(request.pages, dtype=numpy.int32)
+            span = slice(start, start + count)
+            parts["ids"][span] = request.tokens[first:end]
+            parts["positions"][span] = places
+            parts["slots"][span] = pages[places // page] * page + places % page
+            parts["tables"][row, : len(pages)] = pages[: self.limits.places]
+            start += count
+            parts["lengths"][row] = end
+            parts["last"][row] = start - 1
+            parts["starts"][row + 1] = start
+            ready.append(end >= len(request.tokens))
+            self._settings(parts["settings"][:, row], request)
+        parts["count"][0] = len(names)
+        return ready
+
+    @staticmethod
+    def _settings(column: numpy.ndarray, request: Request) -> None:
+        params = request.params
+        values = {
+            "temperature": params.temperature,
+            "top_k": max(params.top_k, 0),
+            "top_p": params.top_p,
+            "min_p": params.min_p,
+            "seed_low": _signed(request.seed),
+            "seed_high": _signed(request.seed >> 32),
+            "position": request.generated,
+        }
+        for i, name in enumerate(SETTINGS):
+            value = values[name]
+            column[i] = numpy.float32(value).view(numpy.int32) if name in FLOATS else value
+
+    def _extras(self, names: list[str], masked: dict[str, Any]) -> list[numpy.ndarray]:
+        limits = self.limits
+        rows, words = limits.sequences, -(-limits.vocabulary // 32)
+        tokens = numpy.full((2, rows, limits.length), limits.vocabulary, dtype=numpy.int32)
+        penalties = numpy.zeros((3, rows), dtype=numpy.float32)
+        penalties[0] = 1.0
+        biased = numpy.full((rows, MOST_BIASES), limits.vocabulary, dtype=numpy.int32)
+        added = numpy.zeros((rows, MOST_BIASES), dtype=numpy.float32)
+        allowed = numpy.full((rows, words), FULL_WORD, dtype=numpy.int32)
+        for row, name in enumerate(names):
+            request = self.requests[name]
+            params, prompt = request.params, request.prompt
+            tokens[0, row, :prompt] = request.tokens[:prompt]
+            tokens[1, row, : request.generated] = request.tokens[prompt:]
+            penalties[:, row] = params.repetition_penalty, params.frequency_penalty, params.presence_penalty
+            for i, (token, bias) in enumerate((params.logit_bias or {}).items()):
+                biased[row, i], added[row, i] = token, bias
+            if name in masked:
+                given = masked[name][:words]
+                allowed[row, : len(given)] = given
+            if params.allowed_token_ids is not None:
+                kept = numpy.zeros(words, dtype=numpy.uint32)
+                for token in params.allowed_token_ids:
+                    kept[token // 32] |= numpy.uint32(1 << (token % 32))
+                allowed[row] &= kept.view(numpy.int32)
+            for token in _forbidden(request):
+                allowed[row].view(numpy.uint32)[token // 32] &= ~numpy.uint32(1 << (token % 32))
+        biases = numpy.stack([biased, added.view(numpy.int32)])
+        return [tokens, penalties.view(numpy.int32), biases, allowed]
+
+    def _logprobs(self, read: numpy.ndarray, rows: list[Request]) -> LogprobsLists | None:
+        asked = [row.params.logprobs for row in rows if row.params.logprobs is not None]
+        if not asked:
+            return None
+        most, count = self.limits.most_logprobs, max(asked)
+        tops = read[:, 3 : 3 + most][:, :count]
+        logs = read[:, 3 + most :][:, :count]
+        tokens = numpy.concatenate([read[:, :1], tops], 1)
+        values = numpy.ascontiguousarray(numpy.concatenate([read[:, 2:3], logs], 1)).view(numpy.float32)
+        return LogprobsLists(tokens, values, read[:, 1])
+
+
+def _signed(number: int) -> int:
+    """The low 32 bits as a signed number."""
+    low = number & 0xFFFFFFFF
+    return low - 2**32 if low >= 2**31 else low
+
+
+def _forbidden(request: Request) -> list[int]:
+    """Tokens that would end a request too early, or complete words that it must not have."""
+    params = request.params
+    found = [*params.all_stop_token_ids] if request.generated < params.min_tokens else []
+    output = request.tokens[request.prompt :]
+    for word in params.bad_words_token_ids or ():
+        *before, last = word
+        if not before or output[-len(before) :] == before:
+            found.append(last)
+    return found

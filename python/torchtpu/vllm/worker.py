@@ -1,0 +1,184 @@
+"""vLLM's worker: loads the model, sizes the cache, and runs steps."""
+
+from __future__ import annotations
+
+import functools
+import time
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from vllm.config import get_layers_from_vllm_config, set_current_vllm_config
+from vllm.logger import init_logger
+from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
+from vllm.model_executor.model_loader import get_model
+from vllm.v1.worker.gpu_worker import init_worker_distributed_environment
+from vllm.v1.worker.worker_base import CompilationTimes, WorkerBase
+
+from torchtpu.vllm import experts
+from torchtpu.vllm.programs import Run, compiled
+from torchtpu.vllm.runner import Limits, Runner
+from torchtpu.vllm.sampling import MOST_BIASES, adjust
+from torchtpu.vllm.steps import Step, step_program
+
+logger = init_logger(f"vllm.{__name__}")  # vLLM shows the loggers under its own
+
+
+class Worker(WorkerBase):
+    """Serves a model on one device."""
+
+    model: nn.Module
+    runner: Runner
+    weights: dict[str, Tensor]
+
+    def init_device(self) -> None:
+        self.device = torch.device("tpu", self.local_rank)
+        torch.tpu.set_device(self.device)  # type: ignore[attr-defined]
+        init_worker_distributed_environment(
+            self.vllm_config, self.rank, self.distributed_init_method, self.local_rank, "gloo"
+        )
+        self._waiting: Any = None
+        self._caches: list[Tensor] = []
+
+    def load_model(self, *, load_dummy_weights: bool = False) -> None:
+        """Loads the weights on the host, so that no program is needed to lay them out, and uploads them."""
+        if load_dummy_weights:
+            self.load_config.load_format = "dummy"
+        with set_current_vllm_config(self.vllm_config):
+            self.model = get_model(vllm_config=self.vllm_config, model_config=self.model_config)
+            experts.prepare(self.model)
+        named = [*self.model.named_parameters(), *self.model.named_buffers()]
+        self.weights = {f"model.{name}": tensor.detach().to(self.device) for name, tensor in named}
+        # The host's copies are not needed any more: programs are traced from shapes. Modules with buffers may
+        # be shared with other models of the process.
+        for parameter in self.model.parameters():
+            parameter.data = torch.empty(0, dtype=parameter.dtype)
+        torch.tpu.synchronize()  # type: ignore[attr-defined]
+
+    def get_model(self) -> nn.Module:
+        return self.model
+
+    def get_supported_tasks(self) -> tuple[str, ...]:
+        return ("generate",)
+
+    # ---- the cache ---------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def layers(self) -> dict[str, Any]:
+        """The layers that have a cache, by name."""
+        return dict(get_layers_from_vllm_config(self.vllm_config, AttentionLayerBase))
+
+    def get_kv_cache_spec(self) -> dict[str, Any]:
+        specs = {name: layer.get_kv_cache_spec(self.vllm_config) for name, layer in self.layers.items()}
+        if wrong := [name for name, spec in specs.items() if spec is None]:
+            raise ValueError(f"torchtpu: {self.model_config.model}: {wrong[0]} has no cache, which is not supported")
+        return specs
+
+    def determine_available_memory(self) -> int:
+        """What is left for the cache: no program runs to find out. On the CPU plugin, at most what the largest number
+        of requests of the largest length can use."""
+        asked = self.cache_config.kv_cache_memory_bytes
+        free, total = torch.tpu.mem_get_info(self.device)  # type: ignore[attr-defined]
+        held = torch.tpu.memory_allocated(self.device)  # type: ignore[attr-defined]
+        room = int(total * self.cache_config.gpu_memory_utilization) - held - self._temporaries()
+        room = min(room, free - self._temporaries())
+        if asked is not None:
+            if asked > room:
+                raise ValueError(
+                    f"torchtpu: kv_cache_memory_bytes={asked}, but {max(room, 0)} bytes are left beside the weights"
+                )
+            return int(asked)
+        specs = self.get_kv_cache_spec().values()
+        pages = self.scheduler_config.max_num_seqs * -(-self.model_config.max_model_len // self.cache_config.block_size)
+        useful = (pages + 1) * sum(spec.page_size_bytes for spec in specs)
+        return max(min(room, useful), 0)
+
+    def _temporaries(self) -> int:
+        """Bytes that the largest program holds besides weights and caches: logits some times over, and the widest
+        activations of all tokens."""
+        rows, tokens = self.scheduler_config.max_num_seqs, self.scheduler_config.max_num_batched_tokens
+        widest = max(tensor.shape[0] for tensor in self.weights.values() if tensor.dim() == 2)
+        hidden = self.model_config.get_hidden_size()
+        return 4 * (6 * rows * self.model_config.get_vocab_size() + tokens * (4 * hidden + 2 * min(widest, 8 * hidden)))
+
+    def initialize_from_config(self, kv_cache_config: Any) -> None:
+        if len(kv_cache_config.kv_cache_groups) != 1:
+            raise ValueError(
+                "torchtpu: layers with caches of different kinds are not supported: disable_hybrid_kv_cache_manager"
+            )
+        for layer in self.layers.values():
+            spec = layer.get_kv_cache_spec(self.vllm_config)
+            shape = (kv_cache_config.num_blocks, spec.block_size, 2 * spec.num_kv_heads, spec.head_size)
+            self._caches.append(torch.zeros(shape, dtype=spec.dtype, device=self.device))
+        torch.tpu.synchronize()  # type: ignore[attr-defined]
+
+    def update_max_model_len(self, max_model_len: int) -> None:
+        self.model_config.max_model_len = max_model_len
+
+    # ---- programs ----------------------------------------------------------------------------------------------
+
+    def compile_or_warm_up_model(self) -> CompilationTimes:
+        """Compiles or loads the programs: they serve all mixes of lengths and settings."""
+        start = time.perf_counter()
+        scheduler = self.scheduler_config
+        limits = Limits(
+            sequences=scheduler.max_num_seqs,
+            tokens=scheduler.max_num_batched_tokens,
+            length=self.model_config.max_model_len,
+            page=self.cache_config.block_size,
+            vocabulary=self.model_config.get_vocab_size(),
+            most_logprobs=self.model_config.max_logprobs,
+        )
+        programs = {size: self._program(limits, size) for size in {limits.sequences, limits.tokens}}
+        fixed = [*self.weights.values(), *self._caches]
+        self.runner = Runner(limits, programs, self._adjusting(limits), fixed, self.device)
+        torch.tpu.synchronize()  # type: ignore[attr-defined]
+        seconds = time.perf_counter() - start
+        stats = torch.tpu.cache_stats()  # type: ignore[attr-defined]
+        logger.info(
+            "torchtpu: %d programs after %.1f s: %d compiled, %d from the disk",
+            len(programs) + 1, seconds, stats["compiles"], stats["disk_hits"],
+        )  # fmt: skip
+        return CompilationTimes(seconds, 0.0)
+
+    def _program(self, limits: Limits, tokens: int) -> Run:
+        layout = limits.layout(tokens)
+        step = Step(self.model, self.vllm_config, self.layers, layout).eval()
+        vector = torch.from_numpy(layout.empty()[0]).to(self.device)
+        with set_current_vllm_config(self.vllm_config):
+            return step_program(step, self.weights, self._caches, vector, f"step of {tokens} tokens")
+
+    def _adjusting(self, limits: Limits) -> Run:
+        rows, words = limits.sequences, -(-limits.vocabulary // 32)
+        shapes = [(7, rows), (2, rows, limits.length), (3, rows), (2, rows, MOST_BIASES), (rows, words)]
+        logits = torch.zeros(rows, limits.vocabulary).to(self.device)
+        given = [logits, *(torch.zeros(shape, dtype=torch.int32).to(self.device) for shape in shapes)]
+
+        def function(*tensors: Tensor) -> list[Tensor]:
+            logits, settings, tokens, penalties, biases, allowed = tensors
+            return [adjust(logits, settings, tokens, penalties, biases, allowed, limits.most_logprobs)]
+
+        return compiled(function, given, "adjusted sampling")
+
+    # ---- steps -------------------------------------------------------------------------------------------------
+
+    def execute_model(self, scheduler_output: Any) -> Any:
+        """Runs a step at once, unless the masks of structured output are still to come (`sample_tokens`)."""
+        self.runner.update(scheduler_output)
+        if scheduler_output.has_structured_output_requests and scheduler_output.total_num_scheduled_tokens:
+            self._waiting = scheduler_output
+            return None
+        return self.runner.run(scheduler_output)
+
+    def sample_tokens(self, grammar_output: Any) -> Any:
+        waiting, self._waiting = self._waiting, None
+        return self.runner.run(waiting, grammar_output)
+
+    def execute_dummy_batch(self) -> None:
+        """One chip serves a model, so no other worker waits for this one."""
+
+    def take_draft_token_ids(self) -> None:
+        return None
+
+    def synchronize_device(self) -> None:
+        torch.tpu.synchronize()  # type: ignore[attr-defined]
