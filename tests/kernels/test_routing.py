@@ -17,6 +17,7 @@ pytest.importorskip("jax")
 import torchtpu.pallas as pallas
 from torchtpu.kernels.library.attention import splash_attention
 from torchtpu.kernels.library.grouped import grouped_product
+from torchtpu.kernels.library.paged import paged_attention
 
 PROGRAMS = """
 import contextlib, json, sys, torch
@@ -130,3 +131,21 @@ def test_memory_of_splash_attention(tmp_path: Path) -> None:
     forward, saving, backward = kernel.check("v6e", x, x, x, True, 128**-0.5, gradient=True)
     assert forward.peak_bytes <= 250e6
     assert saving.peak_bytes + backward.peak_bytes <= 900e6
+
+
+@pytest.mark.tpu_compiler
+@pytest.mark.skipif(
+    importlib.util.find_spec("libtpu") is None and "TPU_LIBRARY_PATH" not in os.environ,
+    reason="libtpu is not installed: pip install libtpu",
+)
+@pytest.mark.parametrize("tokens", [256, 2048])
+def test_memory_of_paged_attention(tokens: int) -> None:
+    """With the sizes of an 8B model, the kernel holds little besides its arguments."""
+    kernel = pallas.custom_jax_kernel(paged_attention, static_argnums=(6, 7, 8))
+    query = torch.empty(tokens, 32, 128, dtype=torch.bfloat16, device="meta")
+    pages = torch.empty(2048, 128, 16, 128, dtype=torch.bfloat16, device="meta")
+    sizes = [(256,), (256, 64), (257,), (1,)]
+    numbers = [torch.empty(size, dtype=torch.int32, device="meta") for size in sizes]
+    (found,) = kernel.check("v6e", query, pages, *numbers, 128**-0.5, None, None)
+    arguments = sum(each.nbytes for each in (query, pages, *numbers))
+    assert found.peak_bytes - arguments <= 4 * query.nbytes + 1e6
