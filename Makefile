@@ -110,6 +110,7 @@ SERVING := $(ROOT)/build/serving
 
 $(SERVING)/.ready: examples/serving/requirements.txt examples/serving/requirements-no-deps.txt | $(VENV)/.ready
 	rm -rf $(SERVING)
+	@mkdir -p build
 	$(PY) -m pip freeze --exclude-editable | grep -E '^(numpy|torch)==' > build/serving-kept.txt
 	$(PY) -m pip install --target $(SERVING) --constraint build/serving-kept.txt -r examples/serving/requirements.txt
 	$(PY) -m pip install --target $(SERVING) --no-deps -r examples/serving/requirements-no-deps.txt
