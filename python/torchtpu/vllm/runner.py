@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import secrets
+import random
 from typing import Any
 
 import numpy
@@ -60,11 +60,17 @@ class Runner:
     """Runs the steps of a scheduler.
 
     `programs` are the programs of a step by the number of tokens that they take; `adjusting` is that of
-    `torchtpu.vllm.sampling.adjust`.
+    `torchtpu.vllm.sampling.adjust`. With a `seed`, requests without one draw the same in each process.
     """
 
     def __init__(
-        self, limits: Limits, programs: dict[int, Run], adjusting: Run, fixed: list[Tensor], device: torch.device
+        self,
+        limits: Limits,
+        programs: dict[int, Run],
+        adjusting: Run,
+        fixed: list[Tensor],
+        device: torch.device,
+        seed: int | None = None,
     ) -> None:
         self.limits = limits
         self.requests: dict[str, Request] = {}
@@ -73,6 +79,8 @@ class Runner:
         # The weights and the caches.
         self._fixed = fixed
         self._device = device
+        # Of requests that have none.
+        self._seeds = random.Random(seed)
 
     # ---- requests ----------------------------------------------------------------------------------------------
 
@@ -88,7 +96,7 @@ class Runner:
                 pages=list(new.block_ids[0]),
                 computed=new.num_computed_tokens,
                 params=new.sampling_params,
-                seed=secrets.randbits(63) if seed is None else seed & (2**64 - 1),
+                seed=self._seeds.getrandbits(63) if seed is None else seed & (2**64 - 1),
             )
         known = output.scheduled_cached_reqs
         for name, pages, computed in zip(known.req_ids, known.new_block_ids, known.num_computed_tokens, strict=True):

@@ -131,7 +131,7 @@ class Worker(WorkerBase):
         )
         programs = {size: self._program(limits, size) for size in {limits.sequences, limits.tokens}}
         fixed = [*self.weights.values(), *self._caches]
-        self.runner = Runner(limits, programs, self._adjusting(limits), fixed, self.device)
+        self.runner = Runner(limits, programs, self._adjusting(limits), fixed, self.device, self.model_config.seed)
         torch.tpu.synchronize()  # type: ignore[attr-defined]
         seconds = time.perf_counter() - start
         stats = torch.tpu.cache_stats()  # type: ignore[attr-defined]
