@@ -251,7 +251,7 @@ def pipelines(group: dist.ProcessGroup) -> None:
         layer.zero_grad()
         stage = PipelineStage(layer.to(DEVICE), rank, size, DEVICE, group=group)
         losses: list[torch.Tensor] = []
-        steps = schedule(stage, 4, loss_fn=F.cross_entropy)
+        steps = schedule(stage, max(4, size), loss_fn=F.cross_entropy)
         arguments = (inputs.to(DEVICE),) if rank == 0 else ()
         steps.step(*arguments, **({"target": targets.to(DEVICE), "losses": losses} if rank == size - 1 else {}))
         if losses:
