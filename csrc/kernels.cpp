@@ -260,37 +260,6 @@ void move_indices(const Operator& op, torch::jit::Stack* stack, size_t base) {
   }
 }
 
-// For `x[mask] = values`: only the device knows the number of elements that a mask selects. It is read only if the
-// length of `values` must match it; the core does not check it.
-void check_masked_values(const Operator& op, at::ArrayRef<IValue> arguments) {
-  if (arguments.size() < 3 || op.handle.schema().arguments()[2].name() != "values" || !arguments[2].isTensor()) return;
-  const at::Tensor& self = arguments[0].toTensor();
-  const at::Tensor& values = arguments[2].toTensor();
-  at::Tensor mask;
-  int64_t before = 0;
-  for (const IValue& item : arguments[1].toListRef()) {
-    if (item.isNone() || !item.toTensor().defined()) {
-      before += mask.defined() ? 0 : 1;
-    } else if (mask.defined()) {
-      return;  // several index tensors broadcast with each other
-    } else {
-      mask = item.toTensor();
-    }
-  }
-  if (!mask.defined() || (mask.scalar_type() != at::kBool && mask.scalar_type() != at::kByte)) return;
-  const int64_t behind = self.dim() - before - mask.dim();
-  if (behind < 0 || values.dim() <= behind) return;
-  const int64_t given = values.size(values.dim() - 1 - behind);
-  if (given == 1) return;
-  const int64_t selected = mask.count_nonzero().item().toLong();
-  if (given == selected) return;
-  std::vector<int64_t> shape(self.sizes().begin(), self.sizes().begin() + before);
-  shape.push_back(selected);
-  shape.insert(shape.end(), self.sizes().end() - behind, self.sizes().end());
-  TORCH_CHECK(false, "shape mismatch: value tensor of shape ", values.sizes(),
-              " cannot be broadcast to indexing result of shape ", at::IntArrayRef(shape));
-}
-
 // Resizes the out= arguments to the sizes of the results, with the results' strides if the sizes differ.
 void resize_outs(const Call& call) {
   c10::SmallVector<TtMeta, 4> metas(call.op.mutated.size());
@@ -452,7 +421,6 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
   for (const ArgKind kind : op.kinds) {
     if (kind == ArgKind::kIndexList) [[unlikely]] {
       move_indices(op, stack, base);
-      check_masked_values(op, torch::jit::last(*stack, op.kinds.size()));
       break;
     }
   }

@@ -1,10 +1,7 @@
 // Sparse tensors (COO and the compressed layouts), and nested tensors of the strided layout (those of the jagged
 // layout are a Python class). The core decides which of PyTorch's kernels are used on this device, and which
-// operators python/torchtpu/operators/sparse implements.
+// operators python/torchtpu/operators/layouts.py calls.
 #include <ATen/core/Tensor.h>
-#include <ATen/native/nested/NestedTensorUtils.h>
-#include <ATen/ops/_transform_bias_rescale_qkv.h>
-#include <ATen/ops/native_layer_norm.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
@@ -67,28 +64,9 @@ void register_for(const OperatorHandle& op, const std::string& name, TtLayout la
   }
 }
 
-// PyTorch's modules for nested tensors call these on the device.
-std::tuple<at::Tensor, at::Tensor, at::Tensor> nested_qkv(const at::Tensor& qkv, const at::Tensor& bias, int64_t heads) {
-  return at::_transform_bias_rescale_qkv(qkv.to_padded_tensor(0), bias, heads);
-}
-
-std::tuple<at::Tensor, at::Tensor, at::Tensor> nested_layer_norm(
-    const at::Tensor& input, c10::IntArrayRef shape, const std::optional<at::Tensor>& weight,
-    const std::optional<at::Tensor>& bias, double eps) {
-  const at::Tensor whole = input.contiguous();
-  const auto* nested = at::native::get_nested_tensor_impl(whole);
-  std::vector<int64_t> rows{-1};
-  rows.insert(rows.end(), shape.begin(), shape.end());
-  const auto [result, mean, rstd] = at::native_layer_norm(nested->get_buffer().view(rows), shape, weight, bias, eps);
-  return {at::detail::make_tensor<at::native::NestedTensorImpl>(result.view(-1), nested->get_nested_sizes()), mean, rstd};
-}
-
 }  // namespace
 
 void register_layouts() {
-  auto& nested = *new torch::Library(torch::Library::IMPL, "aten", DispatchKey::NestedTensorPrivateUse1, __FILE__, __LINE__);
-  nested.impl("_transform_bias_rescale_qkv", &nested_qkv);
-  nested.impl("native_layer_norm", &nested_layer_norm);
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& full_name : dispatcher.getAllOpNames()) {
     if (!full_name.name.starts_with("aten::")) continue;

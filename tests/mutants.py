@@ -31,7 +31,7 @@ class Mutant(NamedTuple):
     tests: str
 
 
-OPS = "crates/aten/src/ops"
+OPS, COMMON = "crates/aten/src/ops", "crates/aten/src/common"
 KEY, VIEW = "crates/engine/src/registry/key.rs", "crates/aten/src/view.rs"
 VIEWS = "tests/engine/test_views.py"
 MUTANTS = (
@@ -54,6 +54,7 @@ MUTANTS = (
         '!cx.bool("count_include_pad")?',
         "pool",
     ),
+    Mutant("masks", f"{COMMON}/index_check.rs", "cx.check_that(joint", "joint.eq(length)", "joint.eq(joint)", "checks"),
     Mutant("reflect", f"{OPS}/nn/pad.rs", '"reflection_pad1d", ', "Edge::Reflect", "Edge::Replicate", "pad"),
     Mutant("numbers", KEY, "Number::Float(f) => [2", "f.to_bits()", "0", "tests/engine/test_constants.py"),
     Mutant("strides", KEY, "strides.iter()", "strides", "&strides[..0]", VIEWS),

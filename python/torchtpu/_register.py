@@ -26,7 +26,7 @@ def register() -> None:
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     operators.register()
     tpu._lazy_call(_route)
-    extension.initialize(_trace, _sparse)
+    extension.initialize(_trace, _call_layout)
     # Programs that are still being written to the cache are needed by other processes too.
     atexit.register(extension.finish_cache)
     atexit.register(_wait_for_autograd_threads)
@@ -52,9 +52,9 @@ def _trace(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     return trace(operator, args, kwargs)
 
 
-def _sparse(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Runs an operator on sparse tensors. Its kernels are imported at the first such call."""
-    from torchtpu.operators.sparse import call
+def _call_layout(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Runs an operator on sparse or nested tensors. Its kernels are imported at the first such call."""
+    from torchtpu.operators.layouts import call
 
     return call(operator, args, kwargs)
 

@@ -35,10 +35,6 @@ REASONS = {
         "PyTorch's composites refuse 16-bit floats before a kernel is asked": ["empty", "fft_hfft", "fft_irfft"]
     },
     "gloo.h": {"tensors of the CPU, which Gloo works on": ["empty", "trunc", "view_as_real", "zeros"]},
-    "kernels.cpp": {"an argument's name": ["values"]},
-    "layouts.cpp": {
-        "PyTorch's class of nested tensors exists in C++ only": ["_transform_bias_rescale_qkv", "native_layer_norm"],
-    },
     "operators.cpp": {"an argument's name": ["pin_memory"]},
     "process_group.cpp": {
         "tensors of the CPU, which Gloo works on": ["cat", "empty", "view_as_complex"],

@@ -53,6 +53,46 @@ def test_an_index_out_of_range(device: torch.device, name: str) -> None:
     torch.testing.assert_close(CALLS[name](x.to(device), good.to(device)).cpu(), expected)
 
 
+MASKS = (torch.tensor([True, True, True, False]), torch.tensor([True, True, False, False]))
+# Functions of a 4×4 matrix and of masks, one with three and one with two true elements.
+MASKED: dict[str, Callable[..., Any]] = {
+    "too few values": lambda x, three, two: x.index_put((three,), x.new_ones(2, 4)),
+    "too many values": lambda x, three, two: x.clone().__setitem__((slice(None), two), x.new_ones(4, 3)),
+    "values in place": lambda x, three, two: x.clone().__setitem__(three, x[:2]),
+    "values beside an index": lambda x, three, two: x.index_put((three, three.new_zeros(()).long()), x.new_ones(2)),
+    "another mask": lambda x, three, two: x[three, two],
+    "another index": lambda x, three, two: x[three, two.nonzero()[:, 0]],
+    "values for another mask": lambda x, three, two: x.index_put((three, two), x.new_ones(3)),
+    "values for another index": lambda x, three, two: x.index_put((two.nonzero()[:, 0], three), x.new_ones(2)),
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_a_mask_selects_another_number(device: torch.device, name: str) -> None:
+    x = torch.randn(4, 4)
+    with pytest.raises((IndexError, RuntimeError)) as of_cpu:
+        MASKED[name](x, *MASKS)
+    # Of two masks, the message has the number of one.
+    message = "shape mismatch" if "another" in name else re.escape(str(of_cpu.value))
+    with pytest.raises(of_cpu.type, match=message):
+        wait_for(lambda: MASKED[name](x.to(device), *(mask.to(device) for mask in MASKS)))
+
+
+def test_a_mask_selects_what_fits(device: torch.device) -> None:
+    three, two = MASKS
+    one = torch.tensor([False, True, False, False])
+    x, columns = torch.randn(4, 4), torch.tensor([0, 2, 3])
+    for call in (
+        lambda d: x.to(d).index_put((three.to(d),), torch.ones(3, 4, device=d)),
+        lambda d: x.to(d).index_put((three.to(d),), torch.ones(1, 4, device=d)),
+        lambda d: x.to(d).index_put((two.to(d), one.to(d)), torch.tensor([5.0, 6.0], device=d)),
+        lambda d: x.to(d)[three.to(d), columns.to(d)],
+        lambda d: x.to(d)[one.to(d), columns.to(d)],
+        lambda d: x.to(d)[one.to(d), two.to(d)],
+    ):
+        torch.testing.assert_close(call(device).cpu(), call("cpu"))
+
+
 def wait_for(call: Callable[[], Any]) -> None:
     call()
     torch.tpu.synchronize()

@@ -330,6 +330,6 @@ def test_training(name: str, kind: str, device: torch.device) -> None:
 
 def test_loaded_when_first_used() -> None:
     check_python(
-        "import sys, torch\ntorch.ones(2, device='tpu') + 1\nassert 'torchtpu.operators.sparse' not in sys.modules\n"
+        "import sys, torch\ntorch.ones(2, device='tpu') + 1\nassert 'torchtpu.operators.layouts' not in sys.modules\n"
         "torch.eye(2, device='tpu').to_sparse().coalesce().mul(2)\n"
     )

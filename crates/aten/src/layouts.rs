@@ -4,7 +4,8 @@
 //! Many of PyTorch's kernels for these tensors only call operators of the dense tensors inside, so they work on any
 //! device.
 //! For sparse tensors, the operators listed here use PyTorch's kernels; `python/torchtpu/operators/sparse` implements
-//! the others. For nested tensors, all operators except those listed here use PyTorch's kernels.
+//! the others. For nested tensors, all operators except those listed here use PyTorch's kernels, and
+//! `python/torchtpu/operators/nested.py` implements two.
 
 pub use abi::{Layout, Owner};
 
@@ -12,6 +13,7 @@ pub use abi::{Layout, Owner};
 const FROM_DENSE: &[&str] = &[
     "_embedding_bag_backward",
     "_nested_from_padded",
+    "_nested_view_from_buffer",
     "_nested_tensor_from_mask",
     "_nested_tensor_from_mask_left_aligned",
     "_to_sparse",
@@ -163,15 +165,11 @@ const COMPRESSED: &[&str] = &[
     "zero_",
 ];
 
-/// Operators of nested tensors whose kernels read memory directly, or call a kernel that does. `csrc/layouts.cpp`
-/// implements some of them.
-const NESTED_READ_MEMORY: &[&str] = &[
-    "_nested_sum_backward",
-    "_transform_bias_rescale_qkv",
-    "native_layer_norm",
-    "native_layer_norm_backward",
-    "sum.dim_IntList",
-];
+/// Operators of nested tensors whose kernels read memory directly, or call a kernel that does. They are refused.
+const NESTED_READ_MEMORY: &[&str] = &["_nested_sum_backward", "native_layer_norm_backward", "sum.dim_IntList"];
+
+/// Of those, what PyTorch's modules call: `python/torchtpu/operators/nested.py` implements it.
+const NESTED_IN_PYTHON: &[&str] = &["_transform_bias_rescale_qkv", "native_layer_norm"];
 
 /// Which kernel runs an operator that PyTorch's CPU supports for such tensors. `name` has no `aten::`.
 pub fn owner(layout: Layout, name: &str) -> Owner {
@@ -186,6 +184,7 @@ pub fn owner(layout: Layout, name: &str) -> Owner {
         Layout::Coo => sparse(COO),
         Layout::Compressed => sparse(COMPRESSED),
         Layout::Nested if NESTED_READ_MEMORY.contains(&name) => Owner::Other,
+        Layout::Nested if NESTED_IN_PYTHON.contains(&name) => Owner::Python,
         Layout::Nested => Owner::Pytorch,
     }
 }
@@ -212,6 +211,7 @@ mod tests {
     fn operators_of_dense_tensors_are_not_pytorchs() {
         assert_eq!(owner(Layout::Dense, "add.Tensor"), Owner::Other);
         assert_eq!(owner(Layout::Dense, "_to_sparse"), Owner::Pytorch);
-        assert_eq!(owner(Layout::Nested, "native_layer_norm"), Owner::Other);
+        assert_eq!(owner(Layout::Nested, "native_layer_norm"), Owner::Python);
+        assert_eq!(owner(Layout::Nested, "native_layer_norm_backward"), Owner::Other);
     }
 }

@@ -6,6 +6,8 @@
                      paged.py (the operator of serving)
     data_sized.py    kernels whose results have a size that depends on data
     sparse/          kernels for sparse tensors
+    nested.py        kernels for nested tensors of the strided layout
+    layouts.py       finds the kernel for a call with sparse or nested tensors
     registry.py      the decompositions by operator
 
 An operator with a row is in the core, under `crates/aten/src/ops`.

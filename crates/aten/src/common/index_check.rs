@@ -1,6 +1,6 @@
 //! Checks of index arguments, and PyTorch's error messages for indices out of range.
 
-use stablehlo::{DType, Value};
+use stablehlo::{DType, Value, broadcast_dims};
 
 use crate::check::{Check, Counts};
 use crate::cx::Cx;
@@ -40,6 +40,78 @@ pub(crate) fn check_indices(cx: &Cx<'_>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Checks that the numbers of elements that masks select broadcast with each other, with the other indices, and with the
+/// values to write.
+pub(crate) fn check_mask_counts<'b>(cx: &Cx<'b>, values: Option<Value<'b>>) -> Result<()> {
+    let x = cx.tensor("self")?;
+    let indices = cx.tensors_or_none("indices")?;
+    let given = || indices.iter().copied().flatten();
+    let masks: Vec<Value<'b>> = given().filter(|&index| is_mask(index)).collect();
+    let Some((&first, others)) = masks.split_first() else { return Ok(()) };
+
+    // The masks' elements are the last dimension of the broadcast indices.
+    let sizes = given().filter(|&index| !is_mask(index)).map(Value::dims);
+    let Some(shape) = sizes.into_iter().try_fold(vec![1], |all, dims| broadcast_dims(&all, &dims)) else {
+        return Ok(()); // the row refuses it
+    };
+    let (length, shape) = (shape[shape.len() - 1], &shape[..shape.len() - 1]);
+    if length != 1 {
+        for count in masks.into_iter().map(count_true) {
+            cx.check_that(count.eq(1) | count.eq(length), count, not_together(&format!("[{length}]")));
+        }
+        return Ok(());
+    }
+    let values = values.map(Value::dims).unwrap_or_default();
+    let (before, behind) = around_indexed(x, &indices);
+    let place = values.len().checked_sub(behind.len() + 1);
+    let length = place.map(|place| values[place]).filter(|&size| size != 1);
+    if others.is_empty() && length.is_none() {
+        return Ok(());
+    }
+    let mut joint = count_true(first);
+    for count in others.iter().copied().map(count_true) {
+        let holds = count.eq(1) | joint.eq(1) | count.eq(joint);
+        cx.check_that(holds, count, not_together("that of another mask"));
+        joint = joint.eq(1).select(count, joint);
+    }
+    if let Some(length) = length {
+        let around = |sizes: &[i64]| sizes.iter().map(i64::to_string).collect::<Vec<_>>();
+        let result = [around(&before), around(shape), vec![Check::NUMBER.to_owned()], around(&behind)].concat();
+        let error = format!(
+            "shape mismatch: value tensor of shape {values:?} cannot be broadcast to indexing result of shape [{}]",
+            result.join(", ")
+        );
+        cx.check_that(joint.eq(length), joint, Error::runtime(error));
+    }
+    Ok(())
+}
+
+/// The sizes of a result before and behind the dimensions of the broadcast indices.
+fn around_indexed(x: Value<'_>, indices: &[Option<Value<'_>>]) -> (Vec<i64>, Vec<i64>) {
+    let ranks = indices.iter().map(|index| index.map_or((1, false), |i| (if is_mask(i) { i.rank() } else { 1 }, true)));
+    let mut is_indexed: Vec<bool> = ranks.flat_map(|(rank, given)| std::iter::repeat_n(given, rank)).collect();
+    is_indexed.resize(x.rank(), false);
+    let first = is_indexed.iter().position(|&each| each).unwrap_or(0);
+    let together = is_indexed.iter().skip(first).skip_while(|&&each| each).all(|&each| !each);
+    let position = if together { first } else { 0 };
+    let kept: Vec<i64> =
+        x.dims().into_iter().zip(is_indexed).filter_map(|(size, given)| (!given).then_some(size)).collect();
+    (kept[..position].to_vec(), kept[position..].to_vec())
+}
+
+/// The number of true elements of a mask; 0-d int64.
+fn count_true(mask: Value<'_>) -> Value<'_> {
+    let axes: Vec<usize> = (0..mask.rank()).collect();
+    mask.convert(DType::Bool).convert(DType::I64).reduce_sum(&axes)
+}
+
+fn not_together(other: &str) -> Error {
+    Error::index(format!(
+        "shape mismatch: indexing tensors could not be broadcast together with shapes [{}], {other}",
+        Check::NUMBER
+    ))
 }
 
 pub(crate) fn is_mask(index: Value<'_>) -> bool {

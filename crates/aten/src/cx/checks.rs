@@ -58,6 +58,14 @@ impl<'b> Cx<'b> {
         self.inputs.add_check(holds.select(first.splat_like(Check::HOLDS), first), Check { error });
     }
 
+    /// Checks that `holds` is true. [`Check::NUMBER`] is `number`. Both are 0-d.
+    pub(crate) fn check_that(&self, holds: Value<'b>, number: Value<'b>, error: Error) {
+        if self.inputs.is_checked() {
+            let number = number.convert(DType::I64);
+            self.inputs.add_check(holds.select(number.splat_like(Check::HOLDS), number), Check { error });
+        }
+    }
+
     /// Checks that no element of `wrong` is true.
     pub(crate) fn check_none(&self, wrong: Value<'b>, error: Error) {
         if wrong.numel() == 0 || !self.inputs.is_checked() {

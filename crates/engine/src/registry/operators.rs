@@ -1,4 +1,4 @@
-//! The operators that PyTorch may call, with what their schemas say.
+//! The operators that PyTorch may call, with their schemas.
 
 use std::sync::Arc;
 
@@ -22,9 +22,9 @@ pub(crate) struct Operator {
     pub mutated: Vec<usize>,
     /// Whether each element of its lists is computed from the same element of the others.
     pub is_by_element: bool,
-    /// Whether a lowering depended on the precision of products: only then it is part of the key.
+    /// Whether a lowering has depended on the precision of products. Only then is the precision part of the key.
     pub follows_precision: bool,
-    /// What must hold of the numbers at these positions.
+    /// A condition on the numbers at these positions.
     pub requirement: Option<(Vec<usize>, Requirement)>,
 }
 
@@ -39,7 +39,8 @@ pub(crate) struct ArgInfo {
 impl Operator {
     /// `functional` names the operator whose row computes an in-place or `out=` form.
     pub fn new(name: &str, functional: &str, args: &[SchemaArg]) -> Operator {
-        // An out= form gives its results to the functional operator where that writes other arguments too.
+        // An out= form has no row if the functional operator also writes other arguments: that operator is called, and its
+        // results are copied.
         let row = table::find(name).or_else(|| table::find(functional).filter(|row| row.writes.is_empty()));
         let info = |arg: &SchemaArg| {
             let number = matches!(arg.ty.as_str(), "Scalar" | "Scalar?" | "float" | "float?" | "Scalar[]");
@@ -89,7 +90,7 @@ impl Operator {
         self.row.is_some_and(|row| row.open_offsets)
     }
 
-    /// Whether the call's numbers are such as the operator's row requires.
+    /// Whether the numbers of a call satisfy the row's condition.
     pub fn accepts(&self, args: &[Arg]) -> bool {
         let Some((positions, wanted)) = &self.requirement else { return true };
         let number_at = |&i: &usize| {
@@ -100,7 +101,7 @@ impl Operator {
         numbers.is_none_or(|numbers| (wanted.holds)(&numbers))
     }
 
-    /// The error of a call that is not accepted.
+    /// The error for a call that is not accepted.
     pub fn refusal(&self) -> Error {
         let names = self.requirement.iter().flat_map(|(positions, _)| positions).map(|&i| self.names[i].as_str());
         let names: Vec<&str> = names.collect();

@@ -7,7 +7,7 @@ use stablehlo::{DType, Value};
 
 use crate::check::Counts;
 use crate::common::chosen::Chosen;
-use crate::common::index_check::{check_flat, check_indices, is_mask, out_of_bounds, out_of_range};
+use crate::common::index_check::{check_flat, check_indices, check_mask_counts, is_mask, out_of_bounds, out_of_range};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 use crate::places::{Combine, Places, at_least_1d, narrow, rank_in_mask, take_along, wrap};
@@ -16,6 +16,7 @@ use crate::row::{Row, one};
 pub(crate) const ROWS: &[Row] = &[
     one(&["index.Tensor"], |cx| {
         check_indices(cx)?;
+        check_mask_counts(cx, None)?;
         index(cx)
     })
     .bounded(),
@@ -23,6 +24,7 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["index_put", "_index_put_impl", "_index_put_impl_"], |cx| {
         if cx.is_none("unsafe") || !cx.bool("unsafe")? {
             check_indices(cx)?;
+            check_mask_counts(cx, Some(cx.tensor("values")?))?;
         }
         index_put(cx)
     })
