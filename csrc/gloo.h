@@ -100,8 +100,8 @@ struct NetworkFailure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Gloo, which numbers what it is asked for: one thread asks at a time. After a rank has gone, its connections are closed,
-// and what is called then fails at once.
+// Gloo numbers its collectives, so one thread at a time calls it. After a rank has failed, the connections are closed, and
+// later calls fail at once.
 class Gloo {
  public:
   Gloo(c10::intrusive_ptr<c10d::Backend> backend, c10::intrusive_ptr<c10d::Store> store)

@@ -1,5 +1,5 @@
-// The process group of the device: a c10d backend whose collectives are jobs of the core. On a plugin without a network
-// of its own, a job hands the memory of its tensors to Gloo, on a thread of the core beside the device's programs.
+// The process group of the device: a c10d backend whose collectives are jobs of the core. A job passes the memory of its
+// tensors to Gloo, on a thread of the core.
 #include <torch/csrc/utils/pybind.h>
 
 #include <map>
@@ -219,7 +219,7 @@ class ProcessGroup final : public c10d::Backend {
       for (const at::Tensor& tensor : in) sent.push_back(tensor.numel());
       at::Tensor all_sent = at::cat(in);
       at::Tensor all_received = at::empty({std::accumulate(received.begin(), received.end(), int64_t{0})}, all_sent.options());
-      auto counts = received;  // Gloo takes what it is given
+      auto counts = received;  // Gloo changes its argument
       gloo->run([&](auto& group) { return group.alltoall_base(all_received, all_sent, counts, sent, options); });
       const auto parts = all_received.split_with_sizes(received);
       for (size_t i = 0; i < out.size(); ++i) out[i].copy_(parts[i]);
@@ -346,7 +346,7 @@ class ProcessGroup final : public c10d::Backend {
     return post_job(std::move(call), name, rank_, sequence);
   }
 
-  // Messages to or from a rank have a lane of their own, so that one that waits for its peer holds up no other.
+  // Messages to or from a rank have their own lane, so that a message that waits for its peer does not delay others.
   std::shared_ptr<Lane> lane_to(int peer, char direction, int tag) {
     std::lock_guard lock(lanes_mutex_);
     auto& lane = lanes_[{peer, direction, tag}];
