@@ -501,7 +501,8 @@ def test_device_interface(device: torch.device) -> None:
     assert interface.device_count() == torch.tpu.device_count()
     assert interface.current_device() == 0
     assert interface.is_dtype_supported(torch.float64)
-    assert not interface.is_dtype_supported(torch.float8_e4m3fn)
+    assert interface.is_dtype_supported(torch.float8_e4m3fn)
+    assert not interface.is_dtype_supported(torch.complex32)
     assert interface.Worker.get_device_properties(0).name == torch.tpu.get_device_name(0)
     interface.synchronize()
 

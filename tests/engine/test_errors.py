@@ -173,14 +173,13 @@ def test_refusals_are_those_of_the_cpu(device: torch.device) -> None:
 
 
 def test_unsupported_dtypes(device: torch.device) -> None:
-    for dtype in (torch.float8_e4m3fn, torch.float8_e5m2, torch.complex32):
-        for wrong in (
-            lambda dtype=dtype: torch.zeros(2, dtype=dtype).to(device),
-            lambda dtype=dtype: torch.zeros(2, dtype=dtype, device=device),
-            lambda dtype=dtype: torch.ones(2, device=device).to(dtype),
-        ):
-            with pytest.raises((TypeError, NotImplementedError), match="dtype"):
-                wrong()
+    for wrong in (
+        lambda: torch.zeros(2, dtype=torch.complex32).to(device),
+        lambda: torch.zeros(2, dtype=torch.complex32, device=device),
+        lambda: torch.ones(2, device=device).to(torch.complex32),
+    ):
+        with pytest.raises((TypeError, NotImplementedError), match="dtype"):
+            wrong()
     with pytest.raises((TypeError, NotImplementedError), match=r"complex32|ComplexHalf"):
         torch.ones(2, dtype=torch.float16, device=device) * 1j
     with pytest.raises((RuntimeError, NotImplementedError, TypeError)):

@@ -401,6 +401,14 @@ element_types! {
     U32 = PJRT_Buffer_Type_U32, 4;
     /// 64-bit unsigned integers.
     U64 = PJRT_Buffer_Type_U64, 8;
+    /// 4 bits of exponent and 3 of mantissa, finite, with one NaN of each sign.
+    F8E4M3FN = PJRT_Buffer_Type_F8E4M3FN, 1;
+    /// 5 bits of exponent and 2 of mantissa, with infinities.
+    F8E5M2 = PJRT_Buffer_Type_F8E5M2, 1;
+    /// 4 bits of exponent and 3 of mantissa, without a negative zero, which is NaN.
+    F8E4M3FNUZ = PJRT_Buffer_Type_F8E4M3FNUZ, 1;
+    /// 5 bits of exponent and 2 of mantissa, without a negative zero, which is NaN.
+    F8E5M2FNUZ = PJRT_Buffer_Type_F8E5M2FNUZ, 1;
     /// IEEE half precision.
     F16 = PJRT_Buffer_Type_F16, 2;
     /// The upper half of IEEE single precision.

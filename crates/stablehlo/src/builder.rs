@@ -167,6 +167,9 @@ impl Builder {
 
     /// A constant whose elements are all `number`.
     pub fn splat(&self, number: impl Into<Number>, dtype: DType, dims: &[i64]) -> Value<'_> {
+        if dtype.is_float8() {
+            return self.splat(number, DType::F32, dims).convert(dtype);
+        }
         let ty = Type::new(dtype, dims);
         let literal = number.into().literal(dtype);
         let text = format!("\"stablehlo.constant\"() {{value = dense<{literal}> : {ty}}} : () -> {ty}");
@@ -175,6 +178,9 @@ impl Builder {
 
     /// A constant with the given elements, in row-major order.
     pub fn constant<N: Into<Number> + Copy>(&self, numbers: &[N], dtype: DType, dims: &[i64]) -> Value<'_> {
+        if dtype.is_float8() {
+            return self.constant(numbers, DType::F32, dims).convert(dtype);
+        }
         let ty = Type::new(dtype, dims);
         if numbers.len() as i64 != ty.numel() {
             return self.fail(format!("constant of {ty} from {} numbers", numbers.len()), ty);

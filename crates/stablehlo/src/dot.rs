@@ -34,6 +34,11 @@ impl<'b> Value<'b> {
     /// `stablehlo.dot_general`, with element type `dtype`. The result has the batch dimensions, then the free
     /// dimensions of the left operand, then those of the right operand.
     pub fn dot_general(self, other: Value<'b>, dims: &DotDims, dtype: DType) -> Value<'b> {
+        if self.dtype().is_float8() {
+            // bfloat16 holds these numbers, and float32 their products.
+            let (a, b) = (self.convert(DType::BF16), other.convert(DType::BF16));
+            return a.dot_general(b, dims, DType::F32).convert(dtype);
+        }
         let (lhs, rhs) = (self.dims(), other.dims());
         let free = |dims: &[i64], batch: &[usize], contract: &[usize]| -> Vec<i64> {
             (0..dims.len()).filter(|i| !batch.contains(i) && !contract.contains(i)).map(|i| dims[i]).collect()

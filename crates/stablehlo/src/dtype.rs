@@ -15,6 +15,10 @@ pub enum DType {
     I16,
     I32,
     I64,
+    F8E4M3FN,
+    F8E5M2,
+    F8E4M3FNUZ,
+    F8E5M2FNUZ,
     F16,
     BF16,
     F32,
@@ -28,6 +32,7 @@ impl DType {
     pub const fn size_bytes(self) -> usize {
         match self {
             DType::Bool | DType::U8 | DType::I8 => 1,
+            DType::F8E4M3FN | DType::F8E5M2 | DType::F8E4M3FNUZ | DType::F8E5M2FNUZ => 1,
             DType::U16 | DType::I16 | DType::F16 | DType::BF16 => 2,
             DType::U32 | DType::I32 | DType::F32 => 4,
             DType::U64 | DType::I64 | DType::F64 | DType::C64 => 8,
@@ -36,7 +41,12 @@ impl DType {
     }
 
     pub const fn is_float(self) -> bool {
-        matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
+        matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64) || self.is_float8()
+    }
+
+    /// Whether this is a type that is stored and multiplied, but has no other arithmetic.
+    pub const fn is_float8(self) -> bool {
+        matches!(self, DType::F8E4M3FN | DType::F8E5M2 | DType::F8E4M3FNUZ | DType::F8E5M2FNUZ)
     }
 
     pub const fn is_complex(self) -> bool {
@@ -108,6 +118,9 @@ impl DType {
 
     fn max_finite(self) -> f64 {
         match self.real() {
+            DType::F8E4M3FN => 448.0,
+            DType::F8E4M3FNUZ => 240.0,
+            DType::F8E5M2 | DType::F8E5M2FNUZ => 57344.0,
             DType::F16 => half::f16::MAX.to_f64(),
             DType::BF16 => half::bf16::MAX.to_f64(),
             DType::F32 => f32::MAX.into(),
@@ -128,6 +141,8 @@ impl DType {
     /// The distance from 1 to the next representable value.
     pub fn epsilon(self) -> f64 {
         match self.real() {
+            DType::F8E4M3FN | DType::F8E4M3FNUZ => 0.125,
+            DType::F8E5M2 | DType::F8E5M2FNUZ => 0.25,
             DType::F16 => half::f16::EPSILON.to_f64(),
             DType::BF16 => half::bf16::EPSILON.to_f64(),
             DType::F32 => f32::EPSILON.into(),
@@ -148,6 +163,10 @@ impl fmt::Display for DType {
             DType::I16 => "i16",
             DType::I32 => "i32",
             DType::I64 => "i64",
+            DType::F8E4M3FN => "f8E4M3FN",
+            DType::F8E5M2 => "f8E5M2",
+            DType::F8E4M3FNUZ => "f8E4M3FNUZ",
+            DType::F8E5M2FNUZ => "f8E5M2FNUZ",
             DType::F16 => "f16",
             DType::BF16 => "bf16",
             DType::F32 => "f32",

@@ -6,7 +6,7 @@ use crate::refusal::Refusal;
 
 /// A set of element types.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DTypes(u16);
+pub struct DTypes(u32);
 
 impl DTypes {
     pub const BOOL: DTypes = DTypes::of(&[DType::Bool]);
@@ -22,13 +22,17 @@ impl DTypes {
     pub const NUMBERS: DTypes = DTypes::REAL_NUMBERS.or(DTypes::COMPLEX);
     /// All but complex numbers.
     pub const REAL: DTypes = DTypes::BOOL.or(DTypes::REAL_NUMBERS);
+    /// All that have arithmetic.
     pub const ALL: DTypes = DTypes::BOOL.or(DTypes::NUMBERS);
+    pub const FLOAT8: DTypes = DTypes::of(&[DType::F8E4M3FN, DType::F8E5M2, DType::F8E4M3FNUZ, DType::F8E5M2FNUZ]);
+    /// All that elements can have.
+    pub const STORED: DTypes = DTypes::ALL.or(DTypes::FLOAT8);
 
     pub const fn of(dtypes: &[DType]) -> DTypes {
-        let mut set = 0;
+        let mut set = 0u32;
         let mut i = 0;
         while i < dtypes.len() {
-            set |= 1 << dtypes[i] as u16;
+            set |= 1 << dtypes[i] as u32;
             i += 1;
         }
         DTypes(set)
@@ -39,14 +43,14 @@ impl DTypes {
     }
 
     pub const fn contains(self, dtype: DType) -> bool {
-        self.0 & (1 << dtype as u16) != 0
+        self.0 & (1 << dtype as u32) != 0
     }
 }
 
 /// The types that the last operand of an operation may have, from the StableHLO specification. For products,
 /// remainders and ordered operations, types on which XLA's compilers fail are left out.
 fn taken(operation: &str) -> DTypes {
-    let Some((dialect, name)) = operation.split_once('.') else { return DTypes::ALL };
+    let Some((dialect, name)) = operation.split_once('.') else { return DTypes::STORED };
     match name {
         "subtract" | "divide" | "negate" | "power" | "dot_general" | "convolution" => DTypes::NUMBERS,
         "remainder" => DTypes::REAL_NUMBERS,
@@ -76,8 +80,11 @@ fn taken(operation: &str) -> DTypes {
         | "atan2"
         | "cholesky"
         | "triangular_solve" => DTypes::INEXACT,
+        "add" | "multiply" | "abs" | "sign" | "clamp" | "compare" | "reduce" | "reduce_window"
+        | "select_and_scatter" | "sort" => DTypes::ALL,
         _ if dialect == "chlo" => DTypes::INEXACT,
-        _ => DTypes::ALL,
+        // Operations that move elements.
+        _ => DTypes::STORED,
     }
 }
 

@@ -199,6 +199,9 @@ impl<'b> Value<'b> {
         if b.dtype() != ty.dtype {
             return self.builder.fail(format!("{name} of {a:?} and {b:?}: element types differ"), ty);
         }
+        if ty.dtype.is_float8() && name == "stablehlo.multiply" {
+            return a.convert(DType::F32).binary(name, b.convert(DType::F32)).convert(ty.dtype);
+        }
         self.builder.elementwise(name, &[a, b], "", ty)
     }
 
@@ -226,6 +229,8 @@ impl<'b> Value<'b> {
             self
         } else if dtype.is_complex() {
             self.builder.elementwise("stablehlo.abs", &[self], "", Type::new(dtype.real(), &self.dims()))
+        } else if dtype.is_float8() {
+            self.convert(DType::F32).abs().convert(dtype)
         } else {
             self.abs_same()
         }
@@ -244,6 +249,9 @@ impl<'b> Value<'b> {
     pub fn compare(self, direction: Comparison, other: impl Operand<'b>) -> Value<'b> {
         let (a, b) = self.broadcast_with(other.with(self));
         let ty = Type::new(DType::Bool, &a.dims());
+        if a.dtype().is_float8() && a.dtype() == b.dtype() && matches!(direction, Comparison::Eq | Comparison::Ne) {
+            return a.convert(DType::F32).compare(direction, b.convert(DType::F32));
+        }
         if a.dtype() != b.dtype() {
             return self.builder.fail(format!("compare of {a:?} and {b:?}: element types differ"), ty);
         }
@@ -321,6 +329,14 @@ impl<'b> Value<'b> {
         if dtype == DType::Bool {
             return self.ne(Number::Int(0));
         }
+        // As PyTorch does: a double is rounded twice.
+        if (from.is_float8() && dtype != DType::F32) || (dtype.is_float8() && from != DType::F32) {
+            return self.convert(DType::F32).convert(dtype);
+        }
+        if dtype.is_float8() {
+            let rounded = self.fit_float8(dtype);
+            return self.builder.elementwise("stablehlo.convert", &[rounded], "", Type::new(dtype, &self.dims()));
+        }
         if from.is_complex() && !dtype.is_complex() {
             return self.real().convert(dtype);
         }
@@ -330,6 +346,18 @@ impl<'b> Value<'b> {
             return self.select(choose(1), choose(0));
         }
         self.builder.elementwise("stablehlo.convert", &[self], "", Type::new(dtype, &self.dims()))
+    }
+
+    /// float32 where PyTorch and XLA convert to float8 alike. PyTorch saturates where the type has no infinity but has a
+    /// negative zero. XLA makes NaN of a small negative float16 that rounds to a zero without a sign.
+    fn fit_float8(self, dtype: DType) -> Value<'b> {
+        let rounds_to_zero = |limit: f64| self.abs_same().le(limit).select(self.splat_like(0.0), self);
+        match dtype {
+            DType::F8E4M3FN => self.max(-dtype.highest().to_f64()).min(dtype.highest().to_f64()),
+            DType::F8E4M3FNUZ => rounds_to_zero(2.0f64.powi(-11)),
+            DType::F8E5M2FNUZ => rounds_to_zero(2.0f64.powi(-18)),
+            _ => self,
+        }
     }
 
     /// Reinterprets the bits. For a type of another width, a trailing dimension of the ratio is added or removed.

@@ -153,6 +153,7 @@ impl<'b> Cx<'b> {
     pub(crate) fn scalar_value(&self, scalar: &Scalar, dtype: DType) -> Value<'b> {
         match scalar.spec.baked {
             Some(number) => self.b().scalar(number, dtype),
+            None if dtype.is_float8() => self.scalar_value(scalar, DType::F32).convert(dtype),
             None => {
                 let source = ParamSource::Scalar { index: scalar.index, dtype };
                 self.inputs.param(source, Type::new(dtype, &[]))

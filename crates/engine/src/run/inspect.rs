@@ -44,6 +44,9 @@ fn first_non_finite(bytes: &[u8], dtype: DType) -> Option<&'static str> {
     };
     let two = |c: &[u8]| [c[0], c[1]];
     match dtype.real() {
+        DType::F8E4M3FN => bytes.iter().find_map(|&byte| (byte & 0x7f == 0x7f).then_some("NaN")),
+        DType::F8E5M2 => bytes.iter().find_map(|&byte| judge(half::f16::from_bits(u16::from(byte) << 8).to_f64())),
+        DType::F8E4M3FNUZ | DType::F8E5M2FNUZ => bytes.contains(&0x80).then_some("NaN"),
         DType::F16 => bytes.chunks_exact(2).find_map(|c| judge(half::f16::from_ne_bytes(two(c)).to_f64())),
         DType::BF16 => bytes.chunks_exact(2).find_map(|c| judge(half::bf16::from_ne_bytes(two(c)).to_f64())),
         DType::F32 => bytes.chunks_exact(4).find_map(|c| judge(f32::from_ne_bytes([c[0], c[1], c[2], c[3]]).into())),

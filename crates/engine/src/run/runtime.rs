@@ -106,6 +106,10 @@ pub(crate) fn element_type(dtype: DType) -> ElementType {
         DType::I16 => ElementType::S16,
         DType::I32 => ElementType::S32,
         DType::I64 => ElementType::S64,
+        DType::F8E4M3FN => ElementType::F8E4M3FN,
+        DType::F8E5M2 => ElementType::F8E5M2,
+        DType::F8E4M3FNUZ => ElementType::F8E4M3FNUZ,
+        DType::F8E5M2FNUZ => ElementType::F8E5M2FNUZ,
         DType::F16 => ElementType::F16,
         DType::BF16 => ElementType::BF16,
         DType::F32 => ElementType::F32,
@@ -117,6 +121,7 @@ pub(crate) fn element_type(dtype: DType) -> ElementType {
 
 /// The bytes of a number as `dtype`, converted as in C.
 fn encode(number: Number, dtype: DType) -> [u8; 16] {
+    debug_assert!(!dtype.is_float8(), "programs take these numbers as float32");
     let mut bytes = [0; 16];
     let mut put = |source: &[u8]| bytes[..source.len()].copy_from_slice(source);
     match dtype {
