@@ -227,7 +227,7 @@ void refuse_as_cpu(const Operator& op, at::ArrayRef<IValue> arguments, int32_t d
   try {
     op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
   } catch (const c10::Error& error) {
-    if (messages::contains_any(error.what(), messages::kCpuLacks)) return;  // the error does not concern the call
+    if (messages::contains_any(error.what_without_backtrace(), messages::kCpuLacks)) return;  // the error does not concern the call
     rethrow_for(device, "cpu");
   } catch (const std::runtime_error&) {  // a number that does not fit into its dtype
     throw;

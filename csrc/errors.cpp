@@ -75,7 +75,7 @@ bool means_no_metas() {
   try {
     throw;
   } catch (const c10::NotImplementedError& error) {
-    return messages::contains_any(error.what(), messages::kNoMetaKernel);
+    return messages::contains_any(error.what_without_backtrace(), messages::kNoMetaKernel);
   } catch (python_error& error) {
     pybind11::gil_scoped_acquire gil;
     error.persist();  // it may still be in the thread's error indicator
@@ -83,6 +83,9 @@ bool means_no_metas() {
   } catch (pybind11::error_already_set& error) {
     pybind11::gil_scoped_acquire gil;
     return python_means_no_metas(error.type().ptr()) || messages::contains_any(error.what(), messages::kNoDataInMeta);
+  } catch (const c10::Error& error) {
+    // what() would name the functions of the backtrace, which takes milliseconds.
+    return messages::contains_any(error.what_without_backtrace(), messages::kNoDataInMeta);
   } catch (const std::exception& error) {
     return messages::contains_any(error.what(), messages::kNoDataInMeta);
   }
@@ -92,7 +95,7 @@ bool is_select_of_empty() {
   try {
     throw;
   } catch (const c10::IndexError& error) {
-    return messages::contains_any(error.what(), messages::kNoFirstSlice);
+    return messages::contains_any(error.what_without_backtrace(), messages::kNoFirstSlice);
   } catch (...) {
     return false;
   }
