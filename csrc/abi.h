@@ -194,6 +194,9 @@ void tt_count_fallback(int32_t op);
 // The precision of float32 products from now on.
 void tt_set_matmul_precision(TtPrecision precision);
 
+// What torch.get_default_dtype() returns from now on: a c10::ScalarType.
+void tt_set_default_dtype(int8_t scalar_type);
+
 const TtError* tt_last_error();
 
 // ---- storages --------------------------------------------------------------------------------

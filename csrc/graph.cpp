@@ -53,6 +53,7 @@ PyObject* call(const TtGraph& graph, PyObject* inputs) {
   TORCH_CHECK(static_cast<size_t>(PyList_Size(inputs)) == graph.n_inputs, "a compiled graph takes ", graph.n_inputs,
               " inputs, not ", PyList_Size(inputs));
   follow_matmul_precision();
+  follow_default_dtype();
   if (tt_wants_line()) tt_note_line();
   if (tt_wants_scope()) note_scope();
   c10::SmallVector<TtArg, 32> args(graph.n_inputs);

@@ -48,6 +48,14 @@ void follow_matmul_precision() {
                                                                         : TT_DEFAULT);
 }
 
+void follow_default_dtype() {
+  static std::atomic<c10::ScalarType> known{c10::ScalarType::Float};
+  const auto wanted = c10::get_default_dtype_as_scalartype();
+  if (wanted == known.load(std::memory_order_relaxed)) [[likely]] return;
+  known = wanted;
+  tt_set_default_dtype(static_cast<int8_t>(wanted));
+}
+
 bool convert(TtArg& arg, const at::Tensor& tensor) {
   auto* impl = tensor.unsafeGetTensorImpl();
   if (impl->key_set().has(c10::DispatchKey::PrivateUse1)) [[likely]] {  // dense and on this backend
@@ -425,6 +433,7 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
     }
   }
   if (op.follows_precision.load(std::memory_order_relaxed)) follow_matmul_precision();
+  follow_default_dtype();
   Call call(op, torch::jit::last(*stack, op.kinds.size()));
   call.convert();
   if (!op.supported) [[unlikely]] return fall_back(op, stack, call.device);

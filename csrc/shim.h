@@ -133,8 +133,10 @@ bool is_out(const c10::Argument& argument);
 void call_operator(const Operator& op, torch::jit::Stack* stack);
 // Converts a tensor of this backend, or a 0-d CPU tensor as a number, to an argument. Returns false for other tensors.
 bool convert(TtArg& arg, const at::Tensor& tensor);
-// Reads torch.set_float32_matmul_precision. It only changes PyTorch's context, so it is read before each call.
+// Read torch.set_float32_matmul_precision and torch.get_default_dtype. These only change PyTorch's own state, so they are
+// read before each call.
 void follow_matmul_precision();
+void follow_default_dtype();
 // Tells the core the thread's current scope.
 void note_scope();
 // Describes a tensor of this device for the core. Its storage is null if the core does not own the memory.

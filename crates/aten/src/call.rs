@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stablehlo::{Precision, Target};
+use stablehlo::{DType, Precision, Target};
 
 use crate::graph::Graph;
 use crate::row::Row;
@@ -32,6 +32,8 @@ pub struct Call {
     /// `None` if there is no meta kernel. An element is `None` if the call has no such result (`output_mask`).
     pub results: Option<Vec<Option<ResultSpec>>>,
     pub precision: Precision,
+    /// `torch.get_default_dtype()`: what integers become, and what Python's floats are.
+    pub default_dtype: DType,
     pub target: Target,
     /// Whether the program computes the checks of the data that rows add.
     pub is_checked: bool,

@@ -70,6 +70,7 @@ fn lower_with<'b>(call: &'b Call, builder: &'b Builder, inputs: &'b Inputs<'b>) 
         inputs,
         lower_nodes,
         operator: &call.operator,
+        default_dtype: call.default_dtype,
         args,
         mutated: &call.mutated,
         results: call.results.clone(),

@@ -2,11 +2,6 @@
 
 use stablehlo::DType;
 
-/// Float and complex types are kept. Integers and booleans become the default float type.
-pub fn float_dtype(dtype: DType) -> DType {
-    if dtype.is_float() || dtype.is_complex() { dtype } else { DType::F32 }
-}
-
 /// The smallest type that holds both, from PyTorch's table.
 pub fn promote_types(a: DType, b: DType) -> DType {
     use DType::*;

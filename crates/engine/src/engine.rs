@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 
 use aten::Graph;
 use parking_lot::{Mutex, MutexGuard};
-use stablehlo::Precision;
+use stablehlo::{DType, Precision};
 
 use crate::cache::{self, Cache};
 use crate::error::{Error, Result};
@@ -211,6 +211,11 @@ impl Engine {
 
     pub fn set_precision(&mut self, precision: Precision) {
         self.registry.precision = precision;
+    }
+
+    /// Sets what `torch.get_default_dtype()` returns.
+    pub fn set_default_dtype(&mut self, dtype: DType) {
+        self.registry.default_dtype = dtype;
     }
 
     /// Sets the folder for the texts of programs. Drops the programs built before, so that the folder gets the text

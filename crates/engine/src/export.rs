@@ -52,6 +52,7 @@ pub fn module_text(
         mutated: Vec::new(),
         results: Some(results.into_iter().map(Some).collect()),
         precision: Precision::Highest,
+        default_dtype: DType::F32,
         target,
         is_checked: is_called,
     })?;

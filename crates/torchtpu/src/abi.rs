@@ -279,6 +279,14 @@ unsafe extern "C" fn tt_set_matmul_precision(precision: ::abi::Precision) {
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn tt_set_default_dtype(scalar_type: i8) {
+    let _ = guarded(|| {
+        engine::lock()?.set_default_dtype(engine::call::tensor_dtype(scalar_type)?);
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn tt_check_dtype(scalar_type: i8) -> AbiStatus {
     status(|| engine::call::tensor_dtype(scalar_type).map(|_| ()))
 }

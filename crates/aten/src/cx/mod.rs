@@ -45,6 +45,8 @@ pub struct Cx<'b> {
     /// Passed in, because this module cannot import the table, which has the rows of a graph's nodes.
     pub(crate) lower_nodes: LowerNodes,
     pub(crate) operator: &'b str,
+    /// `torch.get_default_dtype()`.
+    pub(crate) default_dtype: DType,
     pub(crate) args: Vec<(&'b str, Arg<'b>)>,
     /// The indices of the arguments that the call writes.
     pub(crate) mutated: &'b [usize],
@@ -66,6 +68,7 @@ impl<'b> Cx<'b> {
             inputs: self.inputs,
             lower_nodes: self.lower_nodes,
             operator: self.operator,
+            default_dtype: self.default_dtype,
             args,
             mutated: &[],
             results: None,

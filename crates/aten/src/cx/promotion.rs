@@ -5,7 +5,7 @@ use stablehlo::{DType, DTypes, Value};
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result, not_implemented_for};
 use crate::number_check::Fit;
-use crate::promote::{Category, float_dtype, result_type};
+use crate::promote::{Category, result_type};
 
 impl<'b> Cx<'b> {
     /// The common type of tensor and number arguments.
@@ -24,7 +24,12 @@ impl<'b> Cx<'b> {
                 _ => return self.wrong(name, "a Tensor or a number"),
             }
         }
-        Ok(result_type(&operands, DType::F32))
+        Ok(result_type(&operands, self.default_dtype))
+    }
+
+    /// Float and complex types are kept. Integers and booleans become the default float type.
+    pub fn float_dtype(&self, dtype: DType) -> DType {
+        if dtype.is_float() || dtype.is_complex() { dtype } else { self.default_dtype }
     }
 
     /// Refuses a type that is not in `taken`.
@@ -54,7 +59,7 @@ impl<'b> Cx<'b> {
 
     /// Two arguments in their common type. Integers and booleans become the default float type.
     pub fn float_pair(&self, a: &str, b: &str) -> Result<(Value<'b>, Value<'b>)> {
-        let dtype = float_dtype(self.promoted(&[a, b])?);
+        let dtype = self.float_dtype(self.promoted(&[a, b])?);
         Ok((self.operand(a, dtype)?, self.operand(b, dtype)?))
     }
 
@@ -74,7 +79,7 @@ impl<'b> Cx<'b> {
         names: [&str; N],
         f: impl FnOnce([Value<'b>; N]) -> Value<'b>,
     ) -> Result<Value<'b>> {
-        self.pointwise_in(float_dtype(self.promoted(&names)?), names, f)
+        self.pointwise_in(self.float_dtype(self.promoted(&names)?), names, f)
     }
 
     fn pointwise_in<const N: usize>(
@@ -104,7 +109,7 @@ impl<'b> Cx<'b> {
     /// floats are computed in float32.
     pub fn float_unary(&self, f: impl FnOnce(Value<'b>) -> Value<'b>) -> Result<Value<'b>> {
         let x = self.tensor("self")?;
-        let dtype = float_dtype(x.dtype());
+        let dtype = self.float_dtype(x.dtype());
         Ok(f(x.convert(dtype.opmath())).convert(dtype))
     }
 }

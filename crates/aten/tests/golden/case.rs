@@ -37,6 +37,7 @@ impl Case {
             mutated: Vec::new(),
             results: None,
             precision: Default::default(),
+            default_dtype: DType::F32,
             target: Target::Cpu,
             is_checked: true,
         };

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use aten::{Call, CallBody, Graph, ResultSpec, Target, lower_call};
 use rustc_hash::FxHashMap;
-use stablehlo::Precision;
+use stablehlo::{DType, Precision};
 
 use crate::cache::memory::{self, Limit};
 use crate::call::{Arg, Meta, to_spec};
@@ -56,11 +56,19 @@ pub(crate) struct Registry {
     graphs: HashMap<u64, Arc<Graph>>,
     next_graph: u64,
     pub precision: Precision,
+    /// `torch.get_default_dtype()`.
+    pub default_dtype: DType,
     /// The number of calls, used as the clock for `last_use`.
     clock: u64,
     limit: Limit,
     /// Instances evicted from memory.
     pub evictions: u64,
+}
+
+/// The settings of PyTorch that programs depend on, as a part of keys.
+fn options(follows_precision: bool, precision: Precision, default_dtype: DType) -> u64 {
+    let precision = if follows_precision { precision as u64 } else { 0 };
+    precision | (default_dtype as u64) << 8
 }
 
 impl Registry {
@@ -75,6 +83,7 @@ impl Registry {
             graphs: HashMap::new(),
             next_graph: 1,
             precision: Precision::Highest,
+            default_dtype: DType::F32,
             clock: 0,
             limit: Limit { count: programs.count * INSTANCES_PER_PROGRAM, ..programs },
             evictions: 0,
@@ -141,8 +150,7 @@ impl Registry {
     /// Splits a call into `parts` and finds the instance of its key.
     pub fn find(&mut self, op: u32, args: &[Arg], parts: &mut CallParts) -> Option<Arc<Instance>> {
         let operator = &self.operators[op as usize];
-        let options = if operator.follows_precision { self.precision as u64 } else { 0 };
-        parts.encode(op, operator, args, options);
+        parts.encode(op, operator, args, options(operator.follows_precision, self.precision, self.default_dtype));
         self.clock += 1;
         if let Some(instance) = self.instances.get(&parts.key[..]) {
             instance.last_use.set(self.clock);
@@ -219,6 +227,7 @@ impl Registry {
             mutated: operator.mutated.clone(),
             results,
             precision: self.precision,
+            default_dtype: self.default_dtype,
             target,
             is_checked: true,
         };
@@ -229,7 +238,7 @@ impl Registry {
         };
         if lowered.as_ref().is_ok_and(|lowered| lowered.follows_precision) && !operator.follows_precision {
             operator.follows_precision = true;
-            parts.encode(op, operator, args, self.precision as u64);
+            parts.encode(op, operator, args, options(true, self.precision, self.default_dtype));
         }
         let id = self.next_instance;
         self.next_instance += 1;

@@ -6,7 +6,6 @@ use stablehlo::{DType, DTypes, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::promote::float_dtype;
 use crate::row::{Row, all_bounded, many, one};
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
@@ -49,7 +48,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["log10"], |cx| cx.float_unary(|x| x.log() / LN_10)),
     one(&["sigmoid"], |cx| cx.float_unary(|x| x.logistic())),
     one(&["logit"], |cx| {
-        let limit = cx.scalar_or_none("eps", float_dtype(cx.ty("self")?.dtype).opmath())?;
+        let limit = cx.scalar_or_none("eps", cx.float_dtype(cx.ty("self")?.dtype).opmath())?;
         cx.float_unary(|x| {
             let x = limit.map_or(x, |eps| {
                 let high = -eps + 1.0;

@@ -7,7 +7,6 @@ use crate::common::sorting::sorted;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::places::Places;
-use crate::promote::float_dtype;
 use crate::row::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -54,7 +53,7 @@ fn nms<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
         return Ok(b.splat(0, DType::I64, &[0]));
     }
     let (_, order) = sorted(scores, 0, true);
-    let boxes = Places::slices(&boxes.dims(), 0, order).read(boxes.convert(float_dtype(boxes.dtype()).opmath()));
+    let boxes = Places::slices(&boxes.dims(), 0, order).read(boxes.convert(cx.float_dtype(boxes.dtype()).opmath()));
     let [left, top, right, bottom] = [0, 1, 2, 3].map(|side| boxes.select_axis(1, side));
     // The threshold is a double. In float32, a quotient could round to it.
     let threshold = cx.scalar("iou_threshold", DType::F64)?;
@@ -109,7 +108,7 @@ struct Sampling<'b> {
 impl<'b> Sampling<'b> {
     /// From features of dimensions [images, channels, height, width].
     fn of(cx: &Cx<'b>, dims: &[i64], dtype: DType) -> Result<Sampling<'b>> {
-        let (b, dtype) = (cx.b(), float_dtype(dtype).opmath());
+        let (b, dtype) = (cx.b(), cx.float_dtype(dtype).opmath());
         let rois = cx.tensor("rois")?;
         let count = rois.dim(0);
         let image = rois.select_axis(1, 0).convert(DType::I32);

@@ -10,7 +10,6 @@ use stablehlo::{DType, DTypes, Number, Type, Value, broadcast_dims};
 use crate::common::random_bits::{bits_type, digits, half_open, normal, open};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::promote::float_dtype;
 use crate::row::{Row, many, one};
 use crate::view;
 
@@ -155,7 +154,7 @@ pub(crate) const ROWS: &[Row] = &[
     .bounded(),
     one(&["native_dropout_backward"], |cx| {
         let grad = cx.tensor("grad_output")?;
-        let grad = grad.convert(cx.result_dtype(float_dtype(grad.dtype())));
+        let grad = grad.convert(cx.result_dtype(cx.float_dtype(grad.dtype())));
         Ok(scaled_by_mask(grad, cx.tensor("mask")?, cx.scalar("scale", grad.dtype().opmath())?))
     })
     .bounded(),

@@ -5,7 +5,6 @@ use stablehlo::{DType, DTypes, Value};
 use crate::common::reductions::{Extreme, extreme_with_position, keep, log_sum_exp, mean, moments, reduced, widened};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::promote::float_dtype;
 use crate::row::{Row, all_bounded, many, one};
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
@@ -59,7 +58,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["all", "all.dim", "all.dims"], |cx| logical(cx, |x, axes| x.reduce_all(axes))),
     one(&["logsumexp"], |cx| {
         let x = cx.tensor("self")?;
-        let dtype = float_dtype(x.dtype());
+        let dtype = cx.float_dtype(x.dtype());
         Ok(reduced(cx, x.convert(dtype.opmath()), log_sum_exp)?.convert(dtype))
     }),
 ]);

@@ -5,7 +5,6 @@ use stablehlo::{DType, DTypes, Value};
 use crate::common::reductions::{reduced, vector_norm};
 use crate::cx::Cx;
 use crate::error::Result;
-use crate::promote::float_dtype;
 use crate::row::{Row, all_bounded, one};
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
@@ -43,7 +42,7 @@ fn order(cx: &Cx<'_>, name: &str) -> Result<f64> {
 
 fn norm_row<'b>(cx: &Cx<'b>, order_name: &str) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
-    let dtype: DType = cx.dtype_or_none("dtype").unwrap_or(float_dtype(x.dtype()));
+    let dtype: DType = cx.dtype_or_none("dtype").unwrap_or(cx.float_dtype(x.dtype()));
     let order = order(cx, order_name)?;
     let norm = reduced(cx, x.convert(dtype).convert(dtype.opmath()), |x, axes| vector_norm(x, order, axes))?;
     Ok(norm.convert(dtype.real()))
