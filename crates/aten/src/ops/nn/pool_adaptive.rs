@@ -116,6 +116,9 @@ fn weights<'b>(like: Value<'b>, bins: &[Bins], x: Option<Value<'b>>) -> Vec<Valu
 
 fn average_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     let grad = cx.tensor("grad_output")?;
+    if is_bounded(grad, spatial) {
+        return Err(Error::not_implemented("adaptive windows whose number is bounded"));
+    }
     let bins = Bins::of(&cx.ty("self")?.dims, &grad.dims(), spatial)?;
     let wide = grad.convert(grad.dtype().opmath());
     let x = bounded_self(cx)?.filter(|&x| is_bounded(x, spatial));
