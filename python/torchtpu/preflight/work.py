@@ -9,7 +9,7 @@ from math import prod
 # A matrix unit multiplies bfloat16. float32 is multiplied in parts of bfloat16: so many products for one.
 _PARTS = {"HIGHEST": 6.0, "HIGH": 3.0, "DEFAULT": 1.0}
 # The matrix unit works on tiles: contracted dimensions and columns of the result fill 128 places, rows 8.
-_LANES, _SUBLANES = 128, 8
+LANES, _SUBLANES = 128, 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Product:
         flops = 2.0 * self.batch * self.rows * self.columns * self.contracted
         # The operands may change sides, so that the smaller dimension gives the rows.
         rows, columns = sorted((self.rows, self.columns))
-        tiles = _up(rows, _SUBLANES) * _up(columns, _LANES) * _up(self.contracted, _LANES)
+        tiles = _up(rows, _SUBLANES) * _up(columns, LANES) * _up(self.contracted, LANES)
         return Work(flops, 2.0 * self.batch * tiles * self.parts)
 
 
