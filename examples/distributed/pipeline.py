@@ -51,7 +51,6 @@ def main() -> int:
             first = first or last
     if is_last:
         print(f"{ranks} stages: loss {first:.3f} at first, {last:.3f} at last")
-    torch.accelerator.synchronize()  # what was sent has arrived
     dist.destroy_process_group()
     return int(last > first / 2)
 

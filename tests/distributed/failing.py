@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 DEVICE = torch.device("tpu")
+KEPT: list[torch.Tensor] = []  # until the process ends
 
 
 def attempt(call: Callable[[], object]) -> str:
@@ -90,6 +91,21 @@ def the_sender_ends(rank: int, tensor: torch.Tensor) -> object:
     completed = work.is_completed()
     dist.destroy_process_group()
     return [completed, work.is_completed()]
+
+
+def the_process_ends_before_a_message(rank: int, tensor: torch.Tensor) -> object:
+    """The group is destroyed, and the process ends, while a program waits for a message. Its lane is used by no one
+    else then."""
+    if rank == 0:
+        time.sleep(0.5)
+        dist.isend(tensor, 1)
+        return "sent"
+    received = torch.empty(4, device=DEVICE)
+    dist.irecv(received, 0)
+    KEPT.append(torch.ones(4, device=DEVICE)[received.long().clamp(0, 3)])
+    torch.tpu.memory_allocated()
+    dist.destroy_process_group()
+    return "received"
 
 
 def what_is_refused(rank: int, tensor: torch.Tensor) -> object:

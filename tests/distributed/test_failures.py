@@ -64,6 +64,11 @@ def test_a_message_never_comes() -> None:
     assert seen("a_message_never_comes") == ["ends", "ends"]
 
 
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_a_process_ends_before_a_message_has_come(mode: str) -> None:
+    assert seen("the_process_ends_before_a_message", mode) == ["sent", "received"]
+
+
 def test_a_group_ends_when_its_messages_were_sent() -> None:
     (posted, ended), received = seen("the_sender_ends", "fused")
     assert (posted, ended) == (False, True)

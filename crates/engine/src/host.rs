@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use stablehlo::Type;
 
@@ -16,6 +16,10 @@ use crate::record::reason::Reason;
 use crate::run::runtime::element_type;
 use crate::run::{look, wait_for};
 use crate::storage::{Storage, Value, ValueState};
+use crate::ticket::Ticket;
+
+/// How long the end of a process waits for jobs of the host.
+const LAST_WAIT: Duration = Duration::from_secs(5);
 
 impl Engine {
     /// Writes dense row-major host data into a tensor. With an `owner`, the data is borrowed until the owner is
@@ -211,16 +215,27 @@ pub fn synchronize(placement: Option<Placement>) -> Result<()> {
     placements.into_iter().fold(result, |result, placement| result.and(check_answers(placement)))
 }
 
-/// Reads the results of all checks at the end of a process. Waits for flushed work and runs nothing else.
+/// Reads the results of all checks at the end of a process. Waits for flushed work and runs nothing else. Programs
+/// that need a job of the host wait for it for a short time only: it may be a message that never comes.
 ///
 /// # Errors
 /// The first check that failed.
 pub fn check_last_answers() -> Result<()> {
+    let deadline = Instant::now() + LAST_WAIT;
     let mut placements = lock()?.placements();
     placements.try_for_each(|placement| {
-        lock()?.catch_up(placement);
+        // The lock is not held during a wait for a job.
+        while let Some(job) = catch_up_to_job(placement)? {
+            if job.wait(Some(deadline.saturating_duration_since(Instant::now()))).is_none() {
+                break;
+            }
+        }
         check_answers(placement)
     })
+}
+
+fn catch_up_to_job(placement: Placement) -> Result<Option<Arc<Ticket>>> {
+    Ok(lock()?.catch_up_to_job(placement))
 }
 
 /// Records the end of a wait for the explanation.

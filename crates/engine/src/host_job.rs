@@ -26,11 +26,6 @@ impl Engine {
         self.runner.jobs.open_lane()
     }
 
-    /// Closes a lane. Each posted job must have started; running jobs continue.
-    pub fn close_lane(&mut self, lane: u64) {
-        self.runner.jobs.close_lane(lane);
-    }
-
     /// The jobs of these lanes that may not have finished.
     pub fn unfinished_jobs(&self, lanes: &[u64]) -> Vec<Arc<Ticket>> {
         self.runner.jobs.unfinished_of(lanes)

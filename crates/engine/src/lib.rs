@@ -61,6 +61,6 @@ pub use placement::Placement;
 pub use record::reason::Reason;
 pub use record::scopes;
 pub use registry::compiled::{BoundedInput, CompiledGraph, SchemaArg};
-pub use run::jobs::Work;
+pub use run::jobs::{Work, close_lane};
 pub use storage::Storage;
 pub use ticket::Ticket;

@@ -48,10 +48,7 @@ pub(crate) unsafe extern "C" fn tt_open_lane() -> u64 {
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn tt_close_lane(lane: u64) {
-    let _ = guarded(|| {
-        engine::lock()?.close_lane(lane);
-        Ok(())
-    });
+    engine::close_lane(lane);
 }
 
 #[unsafe(no_mangle)]

@@ -44,6 +44,15 @@ pub(crate) struct Job {
     pub times: Option<JobTimes>,
 }
 
+/// The lanes that were closed since the last call of [`Jobs::begin`].
+static CLOSED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
+/// Closes a lane. Its jobs must have started. Does not need the engine: the last user of a lane may be a job, and the
+/// thread that holds the engine may wait for this job.
+pub fn close_lane(lane: u64) {
+    CLOSED.lock().push(lane);
+}
+
 /// Jobs that wait for their inputs, and the thread that runs them.
 #[derive(Default)]
 struct Lane {
@@ -86,6 +95,7 @@ struct Unfinished {
 impl Jobs {
     /// A new lane.
     pub fn open_lane(&mut self) -> u64 {
+        self.remove_closed_lanes();
         self.last_lane += 1;
         self.lanes.insert(self.last_lane, Lane::default());
         self.last_lane
@@ -95,10 +105,11 @@ impl Jobs {
         self.lanes.contains_key(&lane)
     }
 
-    /// Closes a lane. Its jobs must have started.
-    pub fn close_lane(&mut self, lane: u64) {
-        let closed = self.lanes.remove(&lane);
-        debug_assert!(closed.is_none_or(|lane| lane.waiting.is_empty()));
+    fn remove_closed_lanes(&mut self) {
+        for lane in CLOSED.lock().drain(..) {
+            let closed = self.lanes.remove(&lane);
+            debug_assert!(closed.is_none_or(|lane| lane.waiting.is_empty()));
+        }
     }
 
     /// The jobs of these lanes that may not have finished.
@@ -171,6 +182,7 @@ impl Jobs {
 
     /// Starts the jobs whose inputs are ready. `finished` is called after each job.
     pub fn begin(&mut self, runtime: &Runtime, finished: fn()) {
+        self.remove_closed_lanes();
         if self.unfinished.is_empty() {
             return;
         }
