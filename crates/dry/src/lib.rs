@@ -10,6 +10,7 @@
 mod api;
 pub mod chip;
 mod element;
+mod parse;
 mod program;
 
 pub use api::get_api;
