@@ -209,7 +209,19 @@ def test_lazy_conjugation_and_negation_have_keys_of_their_own(device: torch.devi
     def program(device: torch.device) -> object:
         z = torch.tensor([1 + 2j, -3 + 0.5j], dtype=torch.complex64).to(device)
         x = torch.tensor([1.0, -2.0]).to(device)
-        return z + 1, z.conj() + 1, x * 3, x._neg_view() * 3, torch.dot(z, z), torch.dot(z.conj(), z)
+        pairs = [(z, z.conj()), (x, x._neg_view()), (z.imag, z.conj().imag)]
+        copies = [(plain.clone(), lazy.clone(), torch.zeros_like(plain).copy_(lazy)) for plain, lazy in pairs]
+        return z + 1, z.conj() + 1, x * 3, x._neg_view() * 3, torch.dot(z, z), torch.dot(z.conj(), z), copies
+
+    check(program, device)
+
+
+def test_arguments_that_share_a_storage_have_keys_of_their_own(device: torch.device, mode: str) -> None:
+    """Calls that differ only in which of their arguments share a storage do not share a program."""
+
+    def program(device: torch.device) -> object:
+        x, y = torch.tensor([1.0, 2.0]).to(device), torch.tensor([5.0, 7.0]).to(device)
+        return [torch.addcmul(*call) for call in ((x, y, x), (x, y, y), (x, x, y), (x, x, x))]
 
     check(program, device)
 
