@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from tests.helpers import check_python
 
 pytest.importorskip("jax")
 
 import torchtpu.pallas as pallas
-from torchtpu.kernels.library.attention import splash_attention
+from torchtpu.kernels import routing
+from torchtpu.kernels.library.attention import masked_attention, masked_attention_gradient, splash_attention
 from torchtpu.kernels.library.grouped import grouped_product
 from torchtpu.kernels.library.paged import paged_attention
 
@@ -47,6 +49,17 @@ def grouped(rows, dtype=torch.bfloat16):
     stats = torch.tpu.op_stats()
     return [stats["routed"], stats["not_routed"]]
 
+def flex(positions, score_mod=None):
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    x = torch.empty(1, 2, positions, 64, dtype=torch.bfloat16, device="tpu")
+    mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, positions, positions, device="cpu").to("tpu")
+    torch.tpu.reset_op_stats()
+    with contextlib.suppress(RuntimeError):
+        torch.compile(flex_attention, fullgraph=True, dynamic=False)(x, x, x, score_mod, mask).sum().item()
+    stats = torch.tpu.op_stats()
+    return [stats["routed"], stats["not_routed"]]
+
 def paged(width):
     pages, query = (torch.empty(*sizes, width, dtype=torch.bfloat16, device="tpu") for sizes in ((8, 16, 4), (16, 4)))
     lengths, tables, starts, count = (
@@ -59,6 +72,7 @@ def paged(width):
     stats = torch.tpu.op_stats()
     return [stats["routed"], stats["not_routed"]]
 
+print(json.dumps([flex(256), flex(256, lambda score, b, h, i, j: score * 2), flex(250)]))
 print(json.dumps([paged(128), paged(64)]))
 print(json.dumps([grouped(256), grouped(250)]))
 print(json.dumps([
@@ -76,6 +90,10 @@ print(json.dumps([
 def test_calls_are_routed_where_they_can_be() -> None:
     name = "scaled_dot_product_attention"
     lines = check_python(PROGRAMS, TORCHTPU_TARGET="tpu", TORCHTPU_CACHE="0").splitlines()
+    (routed, _), *others = json.loads(lines[-4])
+    assert routed == {"flex_attention": 1}
+    reasons = ["it has a score function", "positions are no multiple of 128"]
+    assert [why for _, why in others] == [{f"flex_attention: {reason}": 1} for reason in reasons]
     (routed, _), (_, why) = json.loads(lines[-3])
     assert routed == {"ragged_paged_attention": 1}
     assert why == {"ragged_paged_attention: the width of its heads is no multiple of 128": 1}
@@ -109,6 +127,42 @@ def test_splash_attention(groups: int, causal: bool, device: torch.device) -> No
         torch.testing.assert_close(own.grad.cpu(), other.grad, atol=1e-5, rtol=1e-5)
 
 
+MASKS = {
+    "causal": lambda b, h, i, j: i >= j,
+    "of each batch": lambda b, h, i, j: (i - j).abs() < 20 + 50 * b,
+    "of each head": lambda b, h, i, j: (i >= j) & (i - j < 100 + 50 * h),
+    "rows that see nothing": lambda b, h, i, j: (i >= j) & (i > 150),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.one_mode
+def test_flex_attention(mask: str, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interpreted, against the whole matrix of scores; two heads of queries share one of keys."""
+    monkeypatch.setattr(routing, "is_on", lambda: True)
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
+    torch._dynamo.reset()
+    given = [torch.randn(2, heads, 256, 32) for heads in (4, 2, 2)]
+    gradient = torch.randn(2, 4, 256, 32)
+    sizes = [2 if "each batch" in mask else None, 4 if "each head" in mask else None, 256, 256]
+
+    i, j = torch.arange(256)[:, None], torch.arange(256)
+    seen = MASKS[mask](torch.arange(2)[:, None, None, None], torch.arange(4)[:, None, None], i, j)
+    ours = [each.to(device).requires_grad_() for each in given]
+    theirs = [each.clone().requires_grad_() for each in given]
+    block_mask = create_block_mask(MASKS[mask], *sizes, device=device, BLOCK_SIZE=64)
+    before = sum(routing.routed.values())
+    attend = torch.compile(flex_attention, fullgraph=True, dynamic=False)
+    result = attend(*ours, block_mask=block_mask, enable_gqa=True)
+    result.backward(gradient.to(device))
+    assert sum(routing.routed.values()) == before + 2
+    expected = torch.nn.functional.scaled_dot_product_attention(*theirs, attn_mask=seen, enable_gqa=True)
+    expected.backward(gradient)
+    torch.testing.assert_close(result.detach().cpu(), expected.detach(), atol=1e-5, rtol=1e-5)
+    for own, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(own.grad.cpu(), other.grad, atol=1e-5, rtol=1e-5)
+
+
 def test_grouped_product(device: torch.device) -> None:
     """Interpreted, against products one by one; a group is empty."""
     kernel = pallas.custom_jax_kernel(grouped_product)
@@ -131,6 +185,23 @@ def test_memory_of_splash_attention(tmp_path: Path) -> None:
     forward, saving, backward = kernel.check("v6e", x, x, x, True, 128**-0.5, gradient=True)
     assert forward.peak_bytes <= 250e6
     assert saving.peak_bytes + backward.peak_bytes <= 900e6
+
+
+@pytest.mark.tpu_compiler
+@pytest.mark.skipif(
+    importlib.util.find_spec("libtpu") is None and "TPU_LIBRARY_PATH" not in os.environ,
+    reason="libtpu is not installed: pip install libtpu",
+)
+def test_memory_of_masked_attention() -> None:
+    """It holds the mask and not the scores, which would take 4 GB."""
+    forward = pallas.custom_jax_kernel(masked_attention, static_argnums=4)
+    backward = pallas.custom_jax_kernel(masked_attention_gradient, static_argnums=5)
+    x = torch.empty(1, 16, 8192, 128, dtype=torch.bfloat16, device="meta")
+    mask = torch.empty(1, 1, 8192, 8192, dtype=torch.bool, device="meta")
+    (found,) = forward.check("v6e", x, x, x, mask, 128**-0.5)
+    assert found.peak_bytes <= 600e6
+    (found,) = backward.check("v6e", x, x, x, mask, x, 128**-0.5)
+    assert found.peak_bytes <= 900e6
 
 
 @pytest.mark.tpu_compiler

@@ -40,6 +40,7 @@ from torchtpu.graphs.names import name_of
 from torchtpu.graphs.sizes import SYMBOLIC, SizeEncoder, Sizes, symbolic
 from torchtpu.graphs.threads import on_a_clean_thread
 from torchtpu.graphs.tracing import IDENTITIES, Traced, arguments_of, trace_fake, trace_graph
+from torchtpu.kernels import flex
 from torchtpu.kernels.registry import is_kernel
 from torchtpu.operators.attention import blocks
 
@@ -410,11 +411,13 @@ class GraphEncoder(SizeEncoder):
         tensors = [each for each in flat if _is_tensor(each)]
         values = [attribute_of(each) if _is_function_node(each) else self.plain(each) for each in flat]
         dense = getattr(importlib.import_module(type(operator).__module__), DENSE_FORMS[operator.name()])
+        has_maximum = any(user.target is not python_operator.getitem or user.args[1] == 2 for user in node.users)
 
         def call(*given: torch.Tensor) -> list[torch.Tensor]:
             remaining = iter(given)
             args, kwargs = tree_unflatten([next(remaining) if _is_tensor(each) else each for each in values], structure)
-            form = blocks.form_of(operator.name(), args) or dense
+            name = operator.name()
+            form = flex.form_of(name, args, has_maximum) or blocks.form_of(name, args) or dense
             return [each for each in tree_flatten(form(*args, **kwargs))[0] if isinstance(each, torch.Tensor)]
 
         def trace() -> GraphModule:

@@ -1,9 +1,9 @@
 """Operators that a kernel of a library computes on a TPU if the call is eligible. Only used for TPU targets.
 
 `scaled_dot_product_attention` goes to splash attention, which does not hold the matrix of scores, and has a gradient of
-its own. Grouped products of rows with matrices go to megablox. `torchtpu::ragged_paged_attention` goes to the kernel of
-that name. What is not eligible is computed as ever.
-`torch.tpu.op_stats()` counts both, the latter by reason.
+its own. So does flex attention in compiled graphs (`torchtpu.kernels.flex`). Grouped products of rows with matrices go
+to megablox. `torchtpu::ragged_paged_attention` goes to the kernel of that name. What is not eligible is computed as
+ever. `torch.tpu.op_stats()` counts both, the latter by reason.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchtpu.kernels.library.attention import LANES, splash_attention
+from torchtpu.kernels.library.attention import LANES, masked_attention, masked_attention_gradient, splash_attention
 from torchtpu.kernels.library.grouped import grouped_product
 from torchtpu.kernels.library.paged import paged_attention
 
@@ -61,36 +61,23 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    reason = _why_not(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
-    if reason is None:
-        routed[ATTENTION] += 1
+    reason = "it has a mask" if attn_mask is not None else "it has dropout" if dropout_p > 0 else None
+    reason = reason or why_not(query, key, value, is_causal, enable_gqa)
+    if counted(ATTENTION, reason):
         scale = float(query.shape[-1] ** -0.5 if scale is None else scale)
-        result: Tensor = _kernel(ATTENTION)(query, key, value, bool(is_causal), scale)
+        result: Tensor = kernel(ATTENTION)(query, key, value, bool(is_causal), scale)
         return result
-    _keep(ATTENTION, reason)
     composite: Tensor = torch.ops.aten.scaled_dot_product_attention.default.decompose(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )
     return composite
 
 
-def _why_not(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    dropout: float,
-    causal: bool,
-    shares_heads: bool,
-) -> str | None:
-    """The reason why the kernel cannot compute a call. None if it can."""
+def why_not(query: Tensor, key: Tensor, value: Tensor, causal: bool = False, shares_heads: bool = False) -> str | None:
+    """The reason why splash attention cannot compute a call. None if it can."""
     sizes = [size for each in (query, key, value) for size in each.shape]
     if any(isinstance(size, torch.SymInt) for size in sizes):
         return "a size is a symbol"
-    if mask is not None:
-        return "it has a mask"
-    if dropout > 0:
-        return "it has dropout"
     if not query.dim() == key.dim() == value.dim() == 4 or 0 in sizes:
         return "its tensors are not of 4 dimensions"
     if not query.dtype == key.dtype == value.dtype or query.dtype not in (torch.bfloat16, torch.float32):
@@ -138,11 +125,9 @@ def _paged_attention(
         reason = "the number of its key heads does not fill the tiles of a TPU's memory"
     elif importlib.util.find_spec("jax") is None:
         reason = "JAX is not installed"
-    if reason is None:
-        routed[PAGED] += 1
-        result: Tensor = _kernel(PAGED)(query, pages, lengths, tables, starts, count, float(scale), window, soft_cap)
+    if counted(PAGED, reason):
+        result: Tensor = kernel(PAGED)(query, pages, lengths, tables, starts, count, float(scale), window, soft_cap)
         return result
-    _keep(PAGED, reason)
     with torch._C._AutoDispatchBelowAutograd():
         result = torch.ops.torchtpu.ragged_paged_attention.default.redispatch(
             keys & torch._C._after_autograd_keyset,
@@ -175,26 +160,35 @@ def grouped_rows(rows: Tensor, matrices: Tensor, ends: Tensor) -> Tensor | None:
         reason = "rows and columns are no multiples of 128"
     elif importlib.util.find_spec("jax") is None:
         reason = "JAX is not installed"
-    if reason is not None:
-        _keep(GROUPED, reason)
+    if not counted(GROUPED, reason):
         return None
-    routed[GROUPED] += 1
-    result: Tensor = _kernel(GROUPED)(rows, matrices, ends)
+    result: Tensor = kernel(GROUPED)(rows, matrices, ends)
     return result
 
 
-def _keep(operator: str, reason: str) -> None:
-    """Counts a call that no kernel computes, and logs the first one for each reason."""
+def counted(operator: str, reason: str | None) -> bool:
+    """Counts a call that a kernel computes, or the reason why none does. Logs the first one for each reason."""
+    if reason is None:
+        routed[operator] += 1
+        return True
     if not not_routed[f"{operator}: {reason}"]:
         logger.info("%s is computed without a kernel: %s", operator, reason)
     not_routed[f"{operator}: {reason}"] += 1
+    return False
 
 
-def _kernel(operator: str) -> Any:
-    if operator not in _kernels:
+def kernel(operator: str) -> Any:
+    """The kernel of an operator."""
+    if not _kernels:
         from torchtpu.pallas import custom_jax_kernel
 
-        _kernels[ATTENTION] = custom_jax_kernel(splash_attention, static_argnums=(3, 4))
-        _kernels[GROUPED] = custom_jax_kernel(grouped_product)
-        _kernels[PAGED] = custom_jax_kernel(paged_attention, static_argnums=(6, 7, 8))
+        _kernels.update(
+            {
+                ATTENTION: custom_jax_kernel(splash_attention, static_argnums=(3, 4)),
+                "flex_attention": custom_jax_kernel(masked_attention, static_argnums=4),
+                "flex_attention_backward": custom_jax_kernel(masked_attention_gradient, static_argnums=5),
+                GROUPED: custom_jax_kernel(grouped_product),
+                PAGED: custom_jax_kernel(paged_attention, static_argnums=(6, 7, 8)),
+            }
+        )
     return _kernels[operator]
