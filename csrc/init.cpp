@@ -1,4 +1,5 @@
 // Registers everything at run time: a linker may drop static initializers that nothing references.
+#include "attention.h"
 #include "shim.h"
 
 int32_t tt_initialize(void* tracer, void* sparse, char* message, size_t capacity) {
@@ -11,6 +12,7 @@ int32_t tt_initialize(void* tracer, void* sparse, char* message, size_t capacity
     torchtpu::register_copies();
     torchtpu::register_layouts();
     torchtpu::register_fourier();
+    torchtpu::register_attention();
     torchtpu::register_operators();  // after views, copies and sparse tensors, which it must not replace
     torchtpu::register_autocast();
     torchtpu::register_profiler();

@@ -22,6 +22,8 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.pipelining import PipelineStage, schedules
 from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.experimental import context_parallel
+from torch.distributed.tensor.experimental._attention import context_parallel_unshard, set_rotate_method
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     PrepareModuleInput,
@@ -29,6 +31,7 @@ from torch.distributed.tensor.parallel import (
     SequenceParallel,
     parallelize_module,
 )
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 from torchtpu import _C
 from torchtpu.graphs.encoder import SCALAR_TYPES
@@ -249,6 +252,31 @@ def check_mixture(
         assert reference.grad is not None
         own = parameter.shape != reference.shape
         close(parameter.grad, reference.grad.chunk(group.size())[group.rank()] if own else reference.grad)
+
+
+@case
+def attention_over_parts_of_a_sequence(group: dist.ProcessGroup) -> None:
+    """Each rank has a part of the sequence; keys and values go round, or are gathered."""
+    mesh = init_device_mesh(DEVICE.type, (group.size(),))
+    whole = [torch.randn(2, 3, 64 * group.size(), 8, requires_grad=True) for _ in range(3)]
+    weights = torch.randn_like(whole[0])
+    expected = F.scaled_dot_product_attention(*whole, is_causal=True)
+    (expected * weights).sum().backward()
+    for method in ("allgather", "alltoall"):
+        set_rotate_method(method)
+        *parts, part_of_weights = (each.detach().to(DEVICE) for each in (*whole, weights))
+        with context_parallel(mesh, buffers=[*parts, part_of_weights], buffer_seq_dims=[2] * 4):
+            for each in parts:
+                each.requires_grad_()
+            with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+                result = F.scaled_dot_product_attention(*parts, is_causal=True)
+            (result * part_of_weights).sum().backward()
+            made = [result.detach(), *(each.grad for each in parts)]
+            for each in parts:
+                each.requires_grad_(False)
+            united = context_parallel_unshard(mesh, made, [2] * 4)
+        for actual, wanted in zip(united, (expected.detach(), *(each.grad for each in whole)), strict=True):
+            close(actual, wanted)
 
 
 @case

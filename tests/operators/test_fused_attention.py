@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 aten = torch.ops.aten
@@ -153,3 +154,42 @@ def test_dropout_drops_the_same_in_the_gradient(device: torch.device) -> None:
         output = aten._efficient_attention_forward(query, key, value, *rest)[0]
         (gradient,) = torch.autograd.grad(output.sum(), value)
         torch.testing.assert_close((gradient * value).sum(), output.sum(), rtol=1e-4, atol=1e-4)
+
+
+def without_composites(query: Tensor, key: Tensor, value: Tensor, *mask: Tensor, **options: Any) -> Tensor:
+    with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]):
+        return attention(query, key, value, *mask, **options)
+
+
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"scale": 0.3}])
+def test_a_user_excludes_the_composites(options: dict[str, Any], mode: str, device: torch.device) -> None:
+    def on_device(*given: Tensor) -> Tensor:
+        return without_composites(*given, **options)
+
+    with torch.autograd.profiler.profile() as profile:
+        compare(on_device, lambda *given: attention(*given, **options), device, *batch())
+    assert any(event.name == "aten::_scaled_dot_product_efficient_attention" for event in profile.function_events)
+    hidden = torch.randn(2, HEADS, 5, 9) > 1
+    if "is_causal" not in options:
+        compare(
+            lambda *given: without_composites(*given, hidden.to(device), **options),
+            lambda *given: attention(*given, hidden, **options),
+            device,
+            *batch(),
+        )
+
+
+def test_a_user_excludes_the_composites_of_a_compiled_function(device: torch.device) -> None:
+    compiled = torch.compile(without_composites, fullgraph=True)
+    compare(compiled, attention, device, *batch(queries=32, keys=32))
+
+
+def test_dropout_of_scaled_dot_product_attention(device: torch.device) -> None:
+    """Of equal weights, the same are dropped in the gradient, and the rest is scaled."""
+    value = torch.eye(64, device=device).expand(1, 2, 64, 64).contiguous().requires_grad_()
+    zero = torch.zeros(1, 2, 64, 64, device=device)
+    with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
+        result = scaled_dot_product_attention(zero, zero, value, dropout_p=0.25)
+    assert 0.2 < (result == 0).float().mean() < 0.3
+    result.sum().backward()
+    torch.testing.assert_close(value.grad[..., 0], result.detach().sum(-2))

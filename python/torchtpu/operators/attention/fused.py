@@ -123,6 +123,12 @@ class _Attention:
         kept = None if seed is None or dropout == 0 else _kept(weights, dropout, seed)
         return cls(query, key, value, weights, logsumexp, scale, kept)
 
+    def among(self, logsumexp: Tensor) -> _Attention:
+        """With the weights of these keys among more, whose scores have this `logsumexp`."""
+        factor = torch.where(self.logsumexp == math.inf, 0, (self.logsumexp - logsumexp).exp())
+        weights = self.weights * factor[..., None]
+        return dataclasses.replace(self, weights=weights, logsumexp=logsumexp)
+
     @property
     def dropped(self) -> Tensor:
         return self.weights if self.kept is None else self.weights * self.kept
@@ -130,13 +136,17 @@ class _Attention:
     def output(self) -> Tensor:
         return self.dropped @ self.value
 
-    def gradients(self, grad: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The gradients of queries, keys, values and bias. `heads` is the number of heads of keys."""
+    def gradients(
+        self, grad: Tensor, heads: int, output: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The gradients of queries, keys, values and bias. `heads` is the number of heads of keys. The `output` is
+        needed if the weights are those of some keys among more."""
         grad = grad.to(self.query.dtype)
         to_weights = grad @ self.value.mT
         if self.kept is not None:
             to_weights = to_weights * self.kept
-        to_scores = self.weights * (to_weights - (self.weights * to_weights).sum(-1, keepdim=True))
+        products = self.weights * to_weights if output is None else grad * output.to(grad.dtype)
+        to_scores = self.weights * (to_weights - products.sum(-1, keepdim=True))
         to_key, to_value = to_scores.mT @ self.query * self.scale, self.dropped.mT @ grad
         to_key, to_value = (each.unflatten(1, (heads, -1)).sum(2) for each in (to_key, to_value))
         return to_scores @ self.key * self.scale, to_key, to_value, to_scores
@@ -413,3 +423,68 @@ def _efficient_attention_backward(
     if bias is None or not bias_requires_grad:
         return *to_inputs, torch.empty((), device=query.device) if bias is None else torch.zeros_like(bias)
     return *to_inputs, to_scores.sum_to_size(bias.shape).to(bias.dtype)
+
+
+def _dense(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    dropout: float,
+    is_causal: bool,
+    seed: Tensor,
+    scale: float | None,
+) -> _Attention:
+    """Of tensors [batch, head, position, width]."""
+    query_lengths, key_lengths = (torch.full((1, 1, 1, 1), x.shape[2], device=x.device) for x in (query, key))
+    visible = _Visible(None, 0 if is_causal else None, ends_meet=False)
+    return _Attention.of(query, key, value, query_lengths, key_lengths, visible, scale, bias, None, dropout, seed)
+
+
+@register("aten::_scaled_dot_product_efficient_attention")
+def _scaled_dot_product_efficient_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_bias: Tensor | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    seed = _seed(dropout_p, query)
+    attention = _dense(query, key, value, attn_bias, dropout_p, is_causal, seed, scale)
+    # As in `_efficient_attention_forward`.
+    padding = (0, -query.shape[2] % 32)
+    logsumexp = torch.nn.functional.pad(attention.logsumexp, padding, value=math.inf).to(torch.float32)
+    # PyTorch's kernels have the heads inside the positions.
+    output = attention.output().to(query.dtype).transpose(1, 2).contiguous().transpose(1, 2)
+    return output, logsumexp if compute_log_sumexp else logsumexp[..., :0], seed[0], seed[1]
+
+
+@register("aten::_scaled_dot_product_efficient_attention_backward")
+def _scaled_dot_product_efficient_attention_backward(
+    grad_out_: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_bias: Tensor | None,
+    out: Tensor,
+    logsumexp: Tensor,
+    philox_seed: Tensor,
+    philox_offset: Tensor,
+    dropout_p: float,
+    grad_input_mask: list[bool],
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Tensor | None, ...]:
+    """`out` and `logsumexp` may be those of more keys than `key` has: each part of a ring of keys has its gradients."""
+    attention = _dense(query, key, value, attn_bias, dropout_p, is_causal, philox_seed, scale)
+    attention = attention.among(logsumexp[..., : query.shape[2]])
+    *grads, to_scores = attention.gradients(grad_out_, key.shape[1], out)
+    to_inputs = [grad.to(x.dtype) for grad, x in zip(grads, (query, key, value), strict=True)]
+    if attn_bias is None or not grad_input_mask[3]:
+        return *to_inputs, None
+    return *to_inputs, to_scores.sum_to_size(attn_bias.shape).to(attn_bias.dtype)

@@ -1,0 +1,8 @@
+// scaled_dot_product_attention (attention.cpp).
+#pragma once
+
+namespace torchtpu {
+
+void register_attention();
+
+}  // namespace torchtpu
