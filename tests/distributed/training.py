@@ -297,6 +297,7 @@ def explained(group: dist.ProcessGroup) -> None:
     for each in found:
         assert 0 <= each["posted"] <= each["begun"] <= each["done"] <= explanation.elapsed
         assert 0 <= each["exposed"] <= each["done"] - each["begun"] + 1e-9
+        assert "no devices of other ranks" in each["cut"]
     assert "ALLREDUCE" in str(explanation)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"

@@ -16,6 +16,10 @@ _ROWS = 12
 _NAMES = 4
 # The number of last runs in which a repeated sequence is searched, and its longest period.
 _RUNS = 2000
+# Why collectives and messages are not parts of programs.
+_CUT = "the plugin of this process has no devices of other ranks, so no program of it can include them"
+_CUT_MESSAGE = "a message concerns two ranks only, and no program of all ranks contains it"
+_MESSAGES = ("SEND", "RECV", "RECVANYSOURCE")
 
 
 @contextmanager
@@ -53,6 +57,7 @@ class Explanation:
     - `collectives`: for each collective and message its "name", the "device", the "bytes" of its tensors, the "line",
       and when it was "posted" (called), when it had "begun" (its inputs were there) and was "done". The last two are
       None of what failed before it began. "exposed" is how much of the time between them the device did nothing else.
+      "cut" says why it was not a part of a program.
     - `waits`: for each wait of the host for a device "at", "until", "reason" and "line".
     - `elapsed`; `calls`, the number of operator calls, and `recording`, the time to record them without running them.
     """
@@ -74,6 +79,8 @@ class Explanation:
         for each in self.collectives:
             begun, done = each["begun"], each["done"]
             each["exposed"] = None if done is None or begun is None else done - begun - _common(busy, begun, done)
+            is_message = each["name"].partition(" ")[0] in _MESSAGES
+            each["cut"] = _CUT_MESSAGE if is_message else _CUT
 
     @property
     def compiling(self) -> float:
@@ -280,6 +287,9 @@ class Explanation:
             megabytes = sum(each["bytes"] for each in kinds[name]) / count / 1e6
             exposed = sum(each["exposed"] for each in kinds[name]) / max(took[name], 1e-9)
             yield f"  {count:17} {megabytes:8.3f} {took[name] / count * 1e3:8.3f} {exposed:8.0%}  {name}"
+        reasons = {each["cut"]: each["name"].partition(" ")[0] for group in kinds.values() for each in group}
+        for reason, name in reasons.items():
+            yield f"{'':34}{name} was cut: {reason}"
 
     def _wait_table(self) -> Iterator[str]:
         waits: dict[str, list[float]] = defaultdict(list)
