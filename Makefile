@@ -154,6 +154,28 @@ judge: build $(VENV)/.ready-judge ## PyTorch's own test files, downloaded once, 
 judge-distributed: build ## The same for its tests of torch.distributed, on several processes
 	$(PY) -m tests.judge --suite distributed --jobs 1 --seconds 300 $(JUDGE)
 
+# Clients of torchtpu.compat: helion and PyTorch's own tests of their Pallas kernels, as published. With
+# HELION=FOLDER and PYTORCH=FOLDER checkouts that are there already are used.
+CLIENTS := $(ROOT)/build/clients
+HELION ?= $(CLIENTS)/helion
+PYTORCH ?= $(CLIENTS)/pytorch
+
+$(CLIENTS)/.ready: | $(VENV)/.ready
+	$(PY) -m pip install --quiet --target $(CLIENTS)/packages --no-deps helion==1.5.1 filecheck rich scikit-learn psutil \
+		absl-py joblib threadpoolctl scipy narwhals markdown-it-py mdurl pygments
+	@touch $@
+
+$(CLIENTS)/helion:
+	git clone --quiet --depth 1 --branch v1.5.1 https://github.com/pytorch/helion $@
+
+$(CLIENTS)/pytorch:
+	git clone --quiet --depth 1 --branch v$(TORCH) --filter=blob:none --sparse https://github.com/pytorch/pytorch $@
+	git -C $@ sparse-checkout set test/inductor
+
+.PHONY: judge-kernels
+judge-kernels: build $(CLIENTS)/.ready $(HELION) $(PYTORCH) ## The tests of helion's and inductor's Pallas kernels (HELION=FOLDER PYTORCH=FOLDER)
+	PYTHONPATH=$(CLIENTS)/packages $(PY) -m tests.judge.kernels --helion $(HELION) --pytorch $(PYTORCH) $(JUDGE)
+
 .PHONY: lint
 lint: $(VENV)/.ready ## Formatting, clippy, ruff, mypy, paths in prose
 	cargo fmt --all --check

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.judge import kernels
 from tests.judge.child import drawn, on_cpu
 from tests.judge.files import Outcome, Request, run_file
 from tests.judge.report import Comparison, Report
@@ -103,3 +104,39 @@ def test_a_draw_is_the_same_everywhere() -> None:
 
 def test_files_are_listed_once() -> None:
     assert len(set(DEVICE.files)) == len(DEVICE.files)
+
+
+CLIENT = """
+import unittest
+import torch
+import test_torchinductor
+from torch.utils._pallas import has_tpu_pallas
+
+if test_torchinductor.RUN_TPU and has_tpu_pallas():
+    from torch_tpu import api
+    from torch_tpu._internal.pallas import tpu_torch_pallas
+
+    class Tests(unittest.TestCase):
+        def test_passes(self):
+            self.assertEqual(api.tpu_device(), torch.device("tpu"))
+            self.assertFalse(tpu_torch_pallas.lookup_custom_kernel("none", "none"))
+
+        def test_fails(self):
+            raise ValueError("not listed")
+
+        @unittest.skip("by the file")
+        def test_is_skipped(self):
+            pass
+"""
+
+
+def test_a_client_of_kernels(tmp_path: Path) -> None:
+    """A checkout with a file of the form of PyTorch's: what it skips is not expected to pass."""
+    pytest.importorskip("jax")
+    (tmp_path / "test").mkdir()
+    (tmp_path / "test" / "test_pallas.py").write_text(CLIENT)
+    options = kernels.parser().parse_args(["--folder", str(tmp_path / "results")])
+    comparison = kernels.judge("client", tmp_path, "test/test_pallas.py", options)
+    assert comparison.counts["passed"] == 1
+    assert [(outcome.name, outcome.outcome) for outcome in comparison.bad] == [("Tests::test_fails", "failed")]
+    assert "not listed" in comparison.bad[0].message
