@@ -101,7 +101,8 @@ def seed(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def fresh_dynamo() -> Iterator[None]:
-    """Resets Dynamo before and after a test."""
+    """Resets Dynamo before and after a test, and its counters before."""
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
     yield
     torch._dynamo.reset()

@@ -31,6 +31,12 @@ DTYPES = (
 Program = Callable[[torch.device], Any]
 
 
+def programs_made() -> int:
+    """Programs compiled, or read from the disk cache, so far. Other tests may have left some on disk."""
+    stats = torch.tpu.cache_stats()
+    return stats["compiles"] + stats["disk_hits"]
+
+
 def assert_same(actual: Any, expected: Any) -> None:
     """Equal in type, dtype, shape, strides and values, through lists, tuples and dictionaries."""
     if isinstance(expected, torch.Tensor):

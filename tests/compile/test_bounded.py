@@ -9,31 +9,18 @@ import copy
 import itertools
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch._dynamo.utils import counters
 
-from tests.helpers import assert_same
-from tests.small_models import TASKS
+from tests.helpers import assert_same, programs_made
 
-
-@pytest.fixture(autouse=True)
-def _fresh_dynamo() -> Iterator[None]:
-    torch._dynamo.reset()
-    counters.clear()
-    yield
-    torch._dynamo.reset()
-
-
-def _compiles() -> int:
-    stats = torch.tpu.cache_stats()
-    return stats["compiles"] + stats["disk_hits"]
-
+pytestmark = pytest.mark.usefixtures("fresh_dynamo")
 
 Shape = tuple[int | str, ...]
 
@@ -69,7 +56,7 @@ def check_bounded(
             for axis, n in enumerate(shape):
                 if isinstance(n, str):
                     torch._dynamo.mark_dynamic(each, axis, min=least, max=limit)
-        before = _compiles()
+        before = programs_made()
         result, expected = compiled(*on_device), function(*on_cpu)
         assert_same(result, expected)
         pairs = [each for each in zip(_tensors(result), _tensors(expected), strict=True) if each[1].requires_grad]
@@ -82,7 +69,7 @@ def check_bounded(
             if other.grad is not None:
                 torch.testing.assert_close(one.grad.cpu(), other.grad, rtol=1e-4, atol=1e-5)
         if number and eager_is_idle:
-            assert _compiles() == before, f"a program for the sizes {sizes}"
+            assert programs_made() == before, f"a program for the sizes {sizes}"
     assert not counters["tpu_unbounded"]
 
 
@@ -102,9 +89,9 @@ def test_allocations_and_writes_at_separated_indices(device: torch.device) -> No
         # The sizes are marked apart, though they must be the same.
         for each in on_device[1:]:
             torch._dynamo.mark_dynamic(each, 0, min=3, max=12)
-        before = _compiles()
+        before = programs_made()
         assert_same(compiled(*on_device), write(*given))
-        assert size == 3 or _compiles() == before
+        assert size == 3 or programs_made() == before
     assert not counters["tpu_unbounded"]
 
 
@@ -327,9 +314,9 @@ def test_graphs_for_odd_and_even_sizes(name: str, device: torch.device) -> None:
     for size in (9, 11, 13, 12, 10, 14, 8, 15, 7, 16):
         on_cpu = torch.randn(2, 3, size, size + 4, requires_grad=True)
         given = on_cpu.detach().to(device).requires_grad_()
-        before = _compiles()
+        before = programs_made()
         result = compiled(given)
-        made.append(_compiles() - before)
+        made.append(programs_made() - before)
         expected = TOLD_APART[name](on_cpu)
         grad = torch.randn(expected.shape)
         result.backward(grad.to(device))
@@ -340,207 +327,6 @@ def test_graphs_for_odd_and_even_sizes(name: str, device: torch.device) -> None:
     assert not counters["tpu_unbounded"]
 
 
-# ---- models ------------------------------------------------------------------------------------------------------
-
-
-def _check_training(
-    model: nn.Module,
-    batch: Callable[[int], tuple[Any, ...]],
-    sizes: list[int],
-    device: torch.device,
-    dynamic: bool | None = True,
-) -> None:
-    """Trains a compiled copy of the model on batches of different sizes, and compares it with the CPU. The loss is
-    part of the model."""
-    on_device = copy.deepcopy(model).to(device)
-    compiled = torch.compile(on_device, dynamic=dynamic)
-    optimizers = [torch.optim.SGD(each.parameters(), lr=0.05) for each in (model, on_device)]
-    used = 0
-    for size in sizes:
-        data = batch(size)
-        expected = model(*data)
-        before = _compiles()
-        moved = [each.to(device) for each in data]
-        if not dynamic:
-            for each in moved:
-                torch._dynamo.mark_dynamic(each, 0)
-        loss = compiled(*moved)
-        loss.backward()
-        used += _compiles() - before
-        expected.backward()
-        for optimizer in optimizers:
-            optimizer.step()
-            optimizer.zero_grad()
-        torch.testing.assert_close(loss.detach().cpu(), expected.detach(), rtol=1e-3, atol=1e-5)
-    for one, other in zip(on_device.state_dict().values(), model.state_dict().values(), strict=True):
-        torch.testing.assert_close(one.cpu(), other, rtol=1e-3, atol=1e-4)
-    assert not counters["tpu_unbounded"]
-    # Forward, backward, and the initial gradient of the loss.
-    assert used <= 3
-
-
-class _WithLoss(nn.Module):
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return F.cross_entropy(self.model(x).flatten(0, -2), y.flatten(), ignore_index=-1)
-
-
-@pytest.mark.parametrize("task", ["mlp", "resnet"])
-def test_batches_of_different_sizes(task: str, device: torch.device) -> None:
-    model = _WithLoss(TASKS[task].model())
-    shape = (12,) if task == "mlp" else (3, 16, 16)
-
-    def batch(size: int) -> tuple[Tensor, Tensor]:
-        return torch.randn(size, *shape), torch.randint(5, (size,))
-
-    _check_training(model, batch, [30, 8, 21, 17, 5, 32, 9], device, dynamic=None)
-
-
-def test_images_of_different_sizes(device: torch.device) -> None:
-    def batch(size: int) -> tuple[Tensor, Tensor]:
-        return torch.randn(4, 3, size, size), torch.randint(5, (4,))
-
-    model = _WithLoss(TASKS["resnet"].model())
-    _check_training(model, batch, [32, 20, 27, 17, 30, 21, 24], device)
-
-
-class _Speech(nn.Module):
-    """Speech recognition: convolutions that shorten the input, attention, and convolutions with position
-    information."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.front = nn.Sequential(
-            nn.Conv1d(1, 16, 10, stride=5), nn.GroupNorm(4, 16), nn.GELU(), nn.Conv1d(16, 16, 3, stride=2), nn.GELU()
-        )
-        self.places = nn.Conv1d(16, 16, 4, padding=2, groups=4)
-        self.attention = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
-        self.depthwise = nn.Sequential(nn.Conv1d(16, 16, 5, padding=2, groups=16), nn.SiLU(), nn.Conv1d(16, 32, 1))
-        self.letters = nn.Linear(16, 12)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.front(x)
-        y = y + F.gelu(self.places(y)[..., :-1])
-        y = self.attention(y.transpose(1, 2)).transpose(1, 2)
-        y = y + F.glu(self.depthwise(y), 1)
-        return self.letters(y.mean(-1))
-
-
-def test_sounds_of_different_lengths(device: torch.device) -> None:
-    def batch(length: int) -> tuple[Tensor, Tensor]:
-        return torch.randn(3, 1, length), torch.randint(12, (3,))
-
-    lengths = [400, *random.Random(2).sample(range(60, 400), 9)]
-    _check_training(_WithLoss(_Speech()), batch, lengths, device)
-
-
-# Dynamo and XLA take seconds for each; the others are slow tests.
-QUICK = ("mlp", "gpt")
-SIZES = random.Random(0).sample(range(2, 40), 20)
-
-
-@pytest.mark.parametrize(
-    "task", [pytest.param(task, marks=() if task in QUICK else pytest.mark.slow) for task in TASKS]
-)
-def test_models_with_dynamic_sizes(task: str, device: torch.device) -> None:
-    torch.manual_seed(0)
-    batches = [TASKS[task].batch(size) for size in SIZES]
-    on_cpu = TASKS[task].model()
-    on_device = copy.deepcopy(on_cpu).to(device)
-    losses: list[list[Tensor]] = []
-    for model, called, place in (
-        (on_cpu, on_cpu, torch.device("cpu")),
-        (on_device, torch.compile(on_device, dynamic=True), device),
-    ):
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
-        losses.append([])
-        for inputs, target in batches:
-            optimizer.zero_grad()
-            loss = TASKS[task].loss(called(*(each.to(place) for each in inputs)), target.to(place))
-            loss.backward()
-            optimizer.step()
-            losses[-1].append(loss.detach())
-    torch.testing.assert_close(torch.stack(losses[1]).cpu(), torch.stack(losses[0]), rtol=1e-3, atol=1e-4)
-
-
-class _Gpt(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.words, self.places = nn.Embedding(31, 24), nn.Embedding(256, 24)
-        self.layers = nn.ModuleList(_Layer() for _ in range(2))
-        self.norm, self.head = nn.LayerNorm(24), nn.Linear(24, 31, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.words(x) + self.places(torch.arange(x.shape[1], device=x.device))
-        for layer in self.layers:
-            y = layer(y)
-        return self.head(self.norm(y))
-
-
-class _Layer(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.norms = nn.ModuleList(nn.LayerNorm(24) for _ in range(2))
-        self.qkv, self.out = nn.Linear(24, 72), nn.Linear(24, 24)
-        self.mlp = nn.Sequential(nn.Linear(24, 96), nn.GELU(), nn.Linear(96, 24))
-
-    def forward(self, x: Tensor) -> Tensor:
-        split = self.qkv(self.norms[0](x)).view(*x.shape[:2], 3, 2, 12).permute(2, 0, 3, 1, 4)
-        y = F.scaled_dot_product_attention(*split, is_causal=True)
-        x = x + self.out(y.transpose(1, 2).reshape(x.shape))
-        return x + self.mlp(self.norms[1](x))
-
-
-def _words(batch: int, length: int) -> tuple[Tensor, Tensor]:
-    target = torch.randint(31, (batch, length))
-    target[0, -3:] = -1
-    return torch.randint(31, (batch, length)), target
-
-
-def test_gpt_of_twenty_lengths(device: torch.device) -> None:
-    lengths = [250, *random.Random(0).sample(range(17, 250), 19)]
-    _check_training(_WithLoss(_Gpt()), lambda length: _words(3, length), lengths, device)
-
-
-def test_gpt_of_different_batches_and_lengths(device: torch.device) -> None:
-    sizes = random.Random(1).sample(range(1000), 6)
-    _check_training(
-        _WithLoss(_Gpt()), lambda n: _words(4 + n % 4, 17 + n % 15) if n else _words(8, 32), [0, *sizes], device
-    )
-
-
-def test_generation_with_a_growing_cache(device: torch.device) -> None:
-    def attend(
-        query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        keys, values = torch.cat([keys, key], 2), torch.cat([values, value], 2)
-        return F.scaled_dot_product_attention(query, keys, values), keys, values
-
-    def run(attend: Callable[..., Any], place: torch.device | str) -> list[Tensor]:
-        torch.manual_seed(0)
-        keys, values = torch.randn(2, 3, 2, 5, 4)
-        given = torch.randn(20, 3, 3, 2, 1, 4)
-        keys, values = keys.to(place), values.to(place)
-        results = []
-        for new in given:
-            for cache in (keys, values):
-                torch._dynamo.mark_dynamic(cache, 2, min=2, max=40)
-            result, keys, values = attend(*new.to(place), keys, values)
-            results.append(result)
-        return [*results, keys, values]
-
-    with torch.no_grad():
-        before = _compiles()
-        results = run(torch.compile(attend), device)
-        # Slices of `new` need programs too: one for each of the first few offsets.
-        assert _compiles() - before < 12
-        assert_same(results, run(attend, "cpu"))
-    assert not counters["tpu_unbounded"]
-
-
 # ---- bounds ------------------------------------------------------------------------------------------------------
 
 
@@ -548,9 +334,9 @@ def test_unknown_bounds_grow_in_few_steps(device: torch.device) -> None:
     compiled = torch.compile(lambda x: x.softmax(0) * 2, dynamic=True)
     inputs = [torch.randn(size) for size in range(2, 130)]
     on_device = [x.to(device) for x in inputs]
-    before = _compiles()
+    before = programs_made()
     results = [compiled(x) for x in on_device]
-    assert _compiles() - before <= 8
+    assert programs_made() - before <= 8
     assert_same(results, [x.softmax(0) * 2 for x in inputs])
 
 
@@ -558,9 +344,9 @@ def test_the_second_shape_makes_sizes_dynamic(device: torch.device) -> None:
     compiled = torch.compile(lambda x: (x * 2).sum(1))
     inputs = [torch.randn(3, size) for size in (20, 30, 19, 27, 31)]
     on_device = [x.to(device) for x in inputs]
-    before = _compiles()
+    before = programs_made()
     results = [compiled(x) for x in on_device]
-    assert _compiles() - before == 2
+    assert programs_made() - before == 2
     assert_same(results, [(x * 2).sum(1) for x in inputs])
 
 
@@ -581,10 +367,10 @@ def test_sizes_that_stay_are_known(device: torch.device) -> None:
         torch.randn(batch, 3, size, size) for batch, size in ((5, 8), (9, 8), (7, 8), (12, 8), (3, 8), (3, 6), (5, 4))
     ]
     on_device = [x.to(device) for x in inputs]
-    made = [_compiles()]
+    made = [programs_made()]
     for x, given in zip(inputs, on_device, strict=True):
         torch.testing.assert_close(compiled(given).cpu(), F.adaptive_max_pool2d(x, 2).relu())
-        made.append(_compiles())
+        made.append(programs_made())
     # For the first batch alone, for all batches, and for each size.
     assert [after - before for before, after in itertools.pairwise(made)] == [1, 1, 0, 0, 0, 1, 1]
 
@@ -628,23 +414,3 @@ def test_dropout_keeps_what_it_kept(device: torch.device) -> None:
         y.sum().backward()
         assert torch.equal(x.grad, y.detach())
         assert 0.3 < y.count_nonzero().item() / y.numel() < 0.7
-
-
-def test_a_whole_step_of_different_sizes(device: torch.device) -> None:
-    torch.manual_seed(0)
-    model = _WithLoss(nn.Linear(6, 5))
-    on_device = copy.deepcopy(model).to(device)
-    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (model, on_device)]
-
-    def step(model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor) -> Tensor:
-        optimizer.zero_grad()
-        loss: Tensor = model(x, y)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    compiled = torch.tpu.compile_step(step, dynamic=True)
-    for size in (20, 9, 30, 17):
-        x, y = torch.randn(size, 6), torch.randint(5, (size,))
-        loss = compiled(on_device, optimizers[1], x.to(device), y.to(device))
-        torch.testing.assert_close(loss.cpu(), step(model, optimizers[0], x, y))

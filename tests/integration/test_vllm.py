@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 import torch
 
+from tests.helpers import programs_made
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 SMALL = {
@@ -111,11 +113,6 @@ def expected(folder: Path, prompts: list[list[int]], tokens: int) -> list[list[i
     return found
 
 
-def compiles() -> int:
-    stats = torch.tpu.cache_stats()
-    return stats["compiles"] + stats["disk_hits"]
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_greedy_tokens_are_those_of_transformers(name: str, vllm: Any, model_of: Callable[[str], Path]) -> None:
     """Prompts are longer than a step (64 tokens), share prefixes, and do not all fit in the cache at once."""
@@ -150,7 +147,7 @@ def test_mixes_and_settings_compile_nothing(vllm: Any, model_of: Callable[[str],
     ]
     llm = engine(vllm, model_of("Llama"))
     try:
-        before = compiles()
+        before = programs_made()
         for _ in range(50):
             prompts = prompts_of([drawn.randrange(1, 200) for _ in range(drawn.randrange(1, 12))])
             settings = [
@@ -165,7 +162,7 @@ def test_mixes_and_settings_compile_nothing(vllm: Any, model_of: Callable[[str],
                     for token, logprobs in zip(result.outputs[0].token_ids, result.outputs[0].logprobs, strict=True):
                         assert token in logprobs
                         assert {1, 2, 3} <= {each.rank for each in logprobs.values()}
-        assert compiles() == before
+        assert programs_made() == before
     finally:
         shut_down(llm)
 
@@ -218,7 +215,7 @@ def test_structured_output_and_aborts(vllm: Any, tmp_path: Path) -> None:
     write(tmp_path)
     llm = vllm.LLM(model=str(tmp_path), dtype="float32", max_num_seqs=4, max_num_batched_tokens=64, max_model_len=256)
     try:
-        before = compiles()
+        before = programs_made()
         chosen = vllm.SamplingParams(
             temperature=1.0, max_tokens=40, structured_outputs=StructuredOutputsParams(choice=["apple", "pear"])
         )
@@ -230,6 +227,6 @@ def test_structured_output_and_aborts(vllm: Any, tmp_path: Path) -> None:
         core.step()
         core.abort_request(["one"])
         assert llm.generate(["after it"], plain, use_tqdm=False)[0].outputs[0].token_ids
-        assert compiles() == before
+        assert programs_made() == before
     finally:
         shut_down(llm)
