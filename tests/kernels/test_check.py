@@ -60,7 +60,7 @@ def test_gradients_and_time_limits(chip: str, monkeypatch: pytest.MonkeyPatch) -
     assert [report.kernel for report in reports] == ["softmax", "saving of softmax", "gradient saved of softmax"]
     with pytest.raises(pallas.KernelError, match=r"has not compiled the kernel softmax_kernel .* within 0 s"):
         kernel.check(chip, x, seconds=0)
-    with pytest.raises(ValueError, match="a chip is one of v4"):
+    with pytest.raises(ValueError, match="it must be one of v4"):
         kernel.check("v3", x)
 
 

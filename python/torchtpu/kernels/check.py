@@ -20,10 +20,6 @@ from typing import Any, NamedTuple
 
 from torchtpu.kernels.calls import Call, Spec
 
-# The topology of one chip, by the chip's name.
-CHIPS = {"v4": "v4:1x1x1", "v5e": "v5e:1x1", "v5p": "v5p:1x1x1", "v6e": "v6e:1x1", "tpu7x": "tpu7x:1x1x1"}
-# JAX's name of each chip.
-VERSIONS = {"v4": "v4", "v5e": "v5e", "v5p": "v5p", "v6e": "v6e", "tpu7x": "7x"}
 SECONDS = 120.0
 
 _VMEM = re.compile(r"Scoped allocation with size (\S+) and limit (\S+) exceeded")
@@ -76,7 +72,7 @@ class Compiler:
             )
             self._answer(None)
 
-    def compile(self, text: str, chip: str, seconds: float) -> dict[str, Any]:
+    def compile(self, text: str, topology: str, seconds: float) -> dict[str, Any]:
         """What `_C.compile_ahead` returns.
 
         Raises RuntimeError with the compiler's message, and TimeoutError after `seconds`.
@@ -84,7 +80,7 @@ class Compiler:
         self.start()
         assert self._process is not None
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps([text, CHIPS[chip]]) + "\n")
+        self._process.stdin.write(json.dumps([text, topology]) + "\n")
         self._process.stdin.flush()
         answer = self._answer(seconds)
         if "error" in answer:
@@ -130,13 +126,14 @@ def serve() -> None:
 
 
 def check(call: Call, specs: Sequence[Spec], chip: str, seconds: float, compiler: Compiler) -> Report:
-    """Compiles a call for a chip of `CHIPS`.
+    """Compiles a call for a chip of `torchtpu.preflight.chips`.
 
-    Raises KernelError with the cause if the compiler refuses it or takes longer than `seconds`, and ValueError for a
-    chip that is not in `CHIPS`.
+    Raises KernelError with the cause if the compiler refuses it or takes longer than `seconds`, and ValueError for
+    another chip.
     """
-    if chip not in CHIPS:
-        raise ValueError(f"a chip is one of {', '.join(CHIPS)}, not {chip!r}")
+    from torchtpu.preflight.chips import topology_of
+
+    topology = topology_of(chip)
     name = str(call)
     what = f"{name} for {chip}, with {', '.join(map(str, specs)) or 'no tensors'}"
     try:
@@ -146,7 +143,7 @@ def check(call: Call, specs: Sequence[Spec], chip: str, seconds: float, compiler
     compiler.start()
     begin = time.monotonic()
     try:
-        answer = compiler.compile(program, chip, seconds)
+        answer = compiler.compile(program, topology, seconds)
     except TimeoutError:
         raise KernelError(
             f"{what}: libtpu has not compiled {_kernels(call, specs)} within {seconds:g} s; smaller blocks take less"
@@ -164,7 +161,7 @@ def module_for(call: Call, specs: Sequence[Spec], chip: str) -> str:
     from torchtpu.kernels.chips import tracing_for
     from torchtpu.kernels.tracing import trace
 
-    with tracing_for(VERSIONS[chip]):
+    with tracing_for(chip):
         text = trace(call, specs, "tpu")
     functions = text.functions.replace(f"func.func private @{text.entry}(", "func.func public @main(")
     return f"module @torchtpu {{\n{functions}}}\n"

@@ -16,8 +16,8 @@ _current: contextvars.ContextVar[Any] = contextvars.ContextVar("chip", default=U
 
 @contextlib.contextmanager
 def tracing_for(chip: str) -> Iterator[None]:
-    """A context in which Pallas sees `chip`: JAX's name of a version, such as "v6e", or a device's kind."""
-    found = next((each for each in tpu_info.ChipVersion if each.value == chip), None)
+    """A context in which Pallas sees `chip`: a name such as "v6e" or "tpu7x" (JAX's "7x"), or a device's kind."""
+    found = next((each for each in tpu_info.ChipVersion if each.value == chip.removeprefix("tpu")), None)
     version = found or tpu_info.chip_version_from_device_kind(chip) or USUAL
     tpu_info.registry.setdefault("cpu", _info)
     token = _current.set(version)
