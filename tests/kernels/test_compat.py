@@ -54,18 +54,26 @@ again = tree.unflatten(tpu_torch_pallas.call_custom_kernel(
     own.name, own.kernel_key_to_mlir_fingerprint[key], inputs=[x, y], output_shapes=shapes,
     donate_argnums=own.donate_argnums, device_assignment=[]))
 answers += [total.tolist(), y.tolist(), again[1].tolist()]
+# Kernels without tensors run on the current device.
+counting = JaxCallable("counting", lambda n: jnp.arange(n), static_argnums=(0,))
+exported = jax.export.export(jax.jit(lambda: (jnp.arange(3.0),)), platforms=["cpu"])()
+tpu_torch_pallas.register_custom_kernel("counted", "a key", exported.mlir_module_serialized)
+counted = tpu_torch_pallas.call_custom_kernel(
+    "counted", "a key", inputs=[], output_shapes=[torch.empty(3, device="meta")])
+answers.append([counting(2).tolist(), counting(3).tolist(), counted[0].tolist(), str(counted[0].device)])
 print(json.dumps(answers))
 """
 
 
 def test_the_names_that_clients_use() -> None:
-    name, result, error, total, written, again = json.loads(check_python(SCRIPT).splitlines()[-1])
+    name, result, error, total, written, again, counted = json.loads(check_python(SCRIPT).splitlines()[-1])
     assert name == "TPU v5 lite"
     assert result == [2.0 * i + 1 for i in range(8)]
     assert error == "TypeError"
     assert total == [i + 1.0 for i in range(8)]
     assert written == [3.0] * 8
     assert again == [9.0] * 8
+    assert counted == [[0, 1], [0, 1, 2], [0.0, 1.0, 2.0], "tpu:0"]
 
 
 def test_googles_package_is_left_alone(tmp_path: Path) -> None:

@@ -60,7 +60,11 @@ class JaxCallable:
     def _trace(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: list[torch.Tensor]) -> None:
         numbers = iter(range(len(args)))
         places = [fixed(each) if i in self.static_argnums else ("t", next(numbers)) for i, each in enumerate(args)]
-        call = self._kernel.call(Layout(tuple(places), tuple((name, fixed(each)) for name, each in kwargs.items())))
+        kernel = self._kernel
+        if not tensors:
+            kernel = Kernel(self.name, _after_one(self.jit_fn))
+            places, tensors = [("t", 0), *places], [custom_kernels.witness("meta")]
+        call = kernel.call(Layout(tuple(places), tuple((name, fixed(each)) for name, each in kwargs.items())))
         text = text_of(call, specs_of(tensors))
         self.output_shapes[key] = (
             [torch.empty(spec.shape, dtype=spec.dtype, device="meta") for spec in text.results],
@@ -68,6 +72,15 @@ class JaxCallable:
         )
         self.kernel_key_to_mlir_fingerprint[key] = text.entry
         custom_kernels.add(self.name, text.entry, call)
+
+
+def _after_one(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with another array before its arguments."""
+
+    def call(_: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call
 
 
 class Tree:

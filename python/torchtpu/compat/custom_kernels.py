@@ -29,6 +29,11 @@ def add(name: str, key: str, call: Call) -> None:
     _calls[name, key] = call
 
 
+def witness(device: str = "tpu") -> torch.Tensor:
+    """What a kernel without tensors is called with, since a call runs on the device of its tensors."""
+    return torch.zeros((), device=device)
+
+
 def call_custom_kernel(
     name: str,
     key: str,
@@ -42,7 +47,7 @@ def call_custom_kernel(
 
     Raises KeyError for a kernel that is not registered, and TypeError if the results are not like `output_shapes`.
     """
-    results = KERNEL(list(inputs), _calls[name, key].name)
+    results = KERNEL(list(inputs) or [witness()], _calls[name, key].name)
     if len(results) != len(output_shapes):
         raise TypeError(f"{name} returns {len(results)} tensors, not {len(output_shapes)}")
     # JAX's integers may have other widths than the tensors that are wanted.
