@@ -18,6 +18,8 @@ pub enum ParamSource {
     Scalar { index: usize, dtype: DType },
     /// The offset of the call's `i`-th tensor argument, as int64.
     Offset(usize),
+    /// A size that is an input of the program, as int64.
+    Size(u32),
     /// `tensor<2xui64>`: the generator's key and counter.
     RandomState,
 }

@@ -38,6 +38,8 @@ pub struct Lowered {
     /// The checks of the call's numbers.
     pub number_checks: Vec<NumberCheck>,
     pub outputs: Vec<Output>,
+    /// The extents of written storages that have padding, by number of the output.
+    pub updates: Vec<(usize, Vec<Extent>)>,
     /// The number of 128-bit blocks of random bits that one execution draws.
     pub random_blocks: u64,
     /// Whether the function depends on [`Call::precision`].
@@ -100,12 +102,13 @@ fn lower_with<'b>(call: &'b Call, builder: &'b Builder, inputs: &'b Inputs<'b>) 
         params: inputs.sources(),
         number_checks: inputs.number_checks(),
         outputs,
+        updates: Vec::new(),
         random_blocks: inputs.random_blocks(),
         follows_precision: builder.follows_precision(),
     })
 }
 
-fn to_arg<'b>(spec: &ArgSpec, scalars: &mut usize) -> Arg<'b> {
+pub(crate) fn to_arg<'b>(spec: &ArgSpec, scalars: &mut usize) -> Arg<'b> {
     match spec {
         ArgSpec::None => Arg::None,
         ArgSpec::Tensor(tensor) => Arg::Tensor(tensor.clone()),

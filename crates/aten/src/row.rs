@@ -85,6 +85,11 @@ impl Row {
         self
     }
 
+    /// Whether the row takes bounded dimensions.
+    pub const fn is_bounded(&self) -> bool {
+        self.bounded
+    }
+
     pub(crate) const fn bounded(mut self) -> Row {
         self.bounded = true;
         self

@@ -15,7 +15,7 @@ use crate::call::{self, Arg, Generator, Out, Tag, TensorArg};
 use crate::engine::{Engine, lock};
 use crate::error::{Error, Result};
 use crate::operator_call::{Found, Status};
-use crate::padded::{Padded, PaddedFactor, copy_exact, each_run, padded_factors, same_strides};
+use crate::padded::{LiveSizes, Padded, PaddedFactor, copy_exact, each_run, padded_factors, same_strides};
 use crate::placement::Placement;
 use crate::record::reason::Reason;
 use crate::registry::compiled::{BoundedInput, CompiledGraph};
@@ -137,7 +137,14 @@ impl Engine {
         let dims: Vec<i64> = order.iter().map(|&axis| input.sizes[axis]).collect();
         let dtype = dtype_of(tensor)?;
         let ty = Type::new(dtype, &dims);
-        let wanted = Padded { storage: Storage::new(storage.placement, 0), dtype, axes, order };
+        let wanted = Padded {
+            storage: Storage::new(storage.placement, 0),
+            dtype,
+            axes,
+            order,
+            is_origin: false,
+            _live: LiveSizes::default(),
+        };
         if wanted.sizes() != tensor.sizes() {
             return Err(Error::runtime(format!(
                 "internal error: sizes {:?} instead of {:?}",
@@ -191,6 +198,68 @@ impl Engine {
         let mut bytes = vec![0; self.registry.types.get(value.ty).size_bytes()];
         value.buffer()?.to_host(&mut bytes)?;
         Ok(Some(HostView { bytes, offset, strides }))
+    }
+
+    /// Makes the padded values that an instance takes.
+    pub(crate) fn pad_arguments(&mut self, instance: &Instance, parts: &CallParts) -> Result<()> {
+        for (number, storage) in parts.storages().enumerate() {
+            let Some(axes) = instance.wanted(number) else {
+                self.unpad_storage(storage)?;
+                continue;
+            };
+            if !storage.padded().is_some_and(|padded| padded.is_held_as(axes)) {
+                self.pad_storage(storage, axes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the padded value of a storage with these factors.
+    fn pad_storage(&mut self, storage: &Storage, axes: &[Vec<PaddedFactor>]) -> Result<()> {
+        self.unpad_storage(storage)?;
+        let is_origin = storage.has_padding();
+        let Some(value) = storage.value() else { return Ok(()) };
+        self.launch_all(storage.placement, Reason::Read)?;
+        self.observer.op_stats.padded += 1;
+        let ty = self.registry.types.get(value.ty).clone();
+        let mut exact = vec![0; ty.size_bytes()];
+        value.buffer()?.to_host(&mut exact)?;
+        let padded = self.upload_padded(storage.placement, ty.dtype, axes, &exact)?;
+        let live = if is_origin { LiveSizes::of(axes) } else { LiveSizes::default() };
+        storage.add_padded(Padded { is_origin, _live: live, ..padded });
+        Ok(())
+    }
+
+    /// A padded value from dense elements.
+    pub(crate) fn upload_padded(
+        &mut self,
+        placement: Placement,
+        dtype: DType,
+        axes: &[Vec<PaddedFactor>],
+        exact: &[u8],
+    ) -> Result<Padded> {
+        let order: Vec<usize> = (0..axes.len()).collect();
+        let dims: Vec<i64> =
+            axes.iter().map(|factors| factors.iter().map(|factor| factor.capacity).product()).collect();
+        let ty = Type::new(dtype, &dims);
+        let element = dtype.size_bytes();
+        let mut bytes = vec![if dtype == DType::Bool { 1 } else { PADDING }; ty.size_bytes()];
+        let live = LiveSizes::of(axes);
+        let wanted = Padded {
+            storage: Storage::new(placement, 0),
+            dtype,
+            axes: axes.to_vec(),
+            order,
+            is_origin: true,
+            _live: live,
+        };
+        each_run(&wanted.walk(&wanted.strides()), 0, 0, &mut |from, to, length| {
+            bytes[to * element..(to + length) * element]
+                .copy_from_slice(&exact[from * element..(from + length) * element]);
+        });
+        let buffer = self.runtime()?.upload(placement, &bytes, dtype, &dims)?;
+        let value = Value::new(self.registry.types.intern(&ty), ValueState::Ready(buffer));
+        Ok(Padded { storage: Storage::with_value(placement, ty.size_bytes(), Some(value)), ..wanted })
     }
 
     /// Makes the exact value of each argument that has only a padded one.
@@ -294,7 +363,8 @@ fn set_result_sizes(instance: &Arc<Instance>, actual: &[i64], outs: &mut [Out]) 
             let order = aten::memory_order(sizes, strides).unwrap_or_else(|| (0..sizes.len()).collect());
             // SAFETY: the call stored its own reference there.
             let storage = unsafe { Arc::from_raw(out.storage()) };
-            let padded = Padded { storage, dtype: *dtype, axes, order };
+            let live = LiveSizes::default();
+            let padded = Padded { storage, dtype: *dtype, axes, order, is_origin: true, _live: live };
             let shape = [padded.sizes(), padded.strides()];
             out.nbytes = shape[0].iter().product::<i64>() as usize * dtype.size_bytes();
             let shown = Storage::with_padded(padded.storage.placement, out.nbytes, padded);

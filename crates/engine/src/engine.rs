@@ -13,6 +13,7 @@ use stablehlo::{DType, Precision};
 
 use crate::cache::{self, Cache};
 use crate::error::{Error, Result};
+use crate::growth::{Growth, Setting};
 use crate::interrupt;
 use crate::lines;
 use crate::memory;
@@ -278,6 +279,11 @@ impl Engine {
 
     pub fn op_stats(&self) -> OpStats {
         self.observer.op_stats.clone()
+    }
+
+    /// Sets how sizes that change are treated, and forgets the sizes that were seen.
+    pub fn set_sizes(&mut self, setting: Setting) {
+        self.registry.growth = Growth::new(setting);
     }
 
     pub fn reset_op_stats(&mut self) {

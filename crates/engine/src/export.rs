@@ -120,7 +120,9 @@ fn main_operands(lowered: &Lowered, numbers: &[DType], draws: bool, body: &mut S
             Ok(format!("%p{param}"))
         }
         ParamSource::RandomState if draws => Ok("%random".into()),
-        ParamSource::RandomState | ParamSource::Offset(_) => Err(not_implemented("it cannot draw random numbers")),
+        ParamSource::RandomState | ParamSource::Offset(_) | ParamSource::Size(_) => {
+            Err(not_implemented("it cannot draw random numbers"))
+        }
     };
     lowered.params.iter().enumerate().map(one).collect()
 }

@@ -10,7 +10,9 @@ use crate::bounded::copy_padded_to_host;
 use crate::call::{self, Arg, TensorArg};
 use crate::engine::{Engine, lock, lock_when_launched};
 use crate::error::{Error, Result};
+use crate::lines::Line;
 use crate::observe::explain::Waiting;
+use crate::padded::PaddedFactor;
 use crate::placement::Placement;
 use crate::record::reason::Reason;
 use crate::run::runtime::element_type;
@@ -23,7 +25,7 @@ const LAST_WAIT: Duration = Duration::from_secs(5);
 
 impl Engine {
     /// Writes dense row-major host data into a tensor. With an `owner`, the data is borrowed until the owner is
-    /// dropped.
+    /// dropped. `line` is the line of the upload if its sizes may change.
     ///
     /// # Safety
     /// `data` points to as many bytes as the tensor has. With an owner, it stays valid until the owner is dropped.
@@ -32,6 +34,7 @@ impl Engine {
         destination: &TensorArg,
         data: *const u8,
         owner: Option<Box<dyn Any + Send>>,
+        line: Option<Line>,
     ) -> Result<()> {
         let ty = type_of(destination)?;
         if ty.numel() == 0 {
@@ -42,6 +45,25 @@ impl Engine {
         self.open()?;
         if let Some(reason) = self.recorder.upload(placement, ty.size_bytes()) {
             self.flush(placement, reason)?;
+        }
+        // A value that is overwritten, such as a parameter, keeps its form.
+        let keeps_form = storage.has_value() && !storage.is_only_padded();
+        // A collective takes exact values. To make them, the host would wait for the network.
+        if !keeps_form
+            && !self.runner.jobs.has_lanes()
+            && covers_densely(destination, &ty)
+            && let Some(line) = line
+            && let Some(capacities) = self.registry.growth.upload(line, destination.dtype, &ty.dims, storage)
+        {
+            let factor = |(&actual, capacity): (&i64, &Option<i64>)| {
+                vec![PaddedFactor { capacity: capacity.unwrap_or(actual), actual, is_bounded: capacity.is_some() }]
+            };
+            let axes: Vec<Vec<PaddedFactor>> = ty.dims.iter().zip(&capacities).map(factor).collect();
+            // SAFETY: guaranteed by the caller.
+            let bytes = unsafe { std::slice::from_raw_parts(data, ty.size_bytes()) };
+            let padded = self.upload_padded(placement, ty.dtype, &axes, bytes)?;
+            storage.set_padded(padded);
+            return Ok(());
         }
         let runtime = self.runtime()?;
         let buffer = match owner {

@@ -42,6 +42,7 @@ mod bounded;
 mod engine;
 mod events;
 pub mod export;
+pub mod growth;
 mod host;
 mod host_job;
 mod long_lists;

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 /// A line of a file; zero means no line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Line(u32);
 
 /// Where a call stands: a file, a line in it, and the module of the model that makes it, where that is known.
@@ -53,6 +53,11 @@ pub fn set_caller(line: Option<Place>) {
 /// The line of the current call, if it was requested.
 pub(crate) fn caller() -> Line {
     if wanted() { CALLER.get() } else { Line(0) }
+}
+
+/// The line of the current call, which was set.
+pub fn noted() -> Line {
+    CALLER.get()
 }
 
 fn intern(line: Place) -> Line {

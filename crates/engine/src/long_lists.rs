@@ -141,7 +141,7 @@ impl Engine {
         let mut fresh = 0;
         for group in groups {
             self.unpad(&group.args)?;
-            let mut parts = CallParts::default();
+            let mut parts = CallParts::exact();
             let Some(instance) = self.find(op, &group.args, &mut parts)? else { return Ok(Status::NewKey) };
             fresh += instance.fresh_results();
             found.push((instance, parts));
@@ -176,7 +176,7 @@ impl Engine {
     ) -> Result<Defined> {
         for group in groups {
             let metas = metas.map(|metas| group.metas(args, metas));
-            if let Defined::NoRow = self.define(op, &group.args, metas.as_deref(), 0)? {
+            if let Defined::NoRow = self.define_call(op, &group.args, metas.as_deref(), None, true)? {
                 return Ok(Defined::NoRow);
             }
         }

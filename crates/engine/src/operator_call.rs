@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use aten::Graph;
+
 use crate::call::{Arg, Generator, Meta, Out};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::long_lists::groups;
 use crate::mode::Mode;
+use crate::padded::any_live;
 use crate::placement::Placement;
 use crate::record::When;
 use crate::record::due::Due;
@@ -70,6 +73,10 @@ impl Engine {
         if !operator.accepts(args) {
             return Ok(Status::Refused(operator.refusal()));
         }
+        if groups(operator, args).is_some() {
+            self.unpad(args)?;
+        }
+        let operator = self.registry.operator(op);
         if let Some(groups) = groups(operator, args) {
             return self.call_groups(op, &groups, placement, default_generator, outs);
         }
@@ -77,7 +84,7 @@ impl Engine {
         let mut parts = std::mem::take(&mut self.spare_parts);
         let status = match bounded {
             Some(compiled) => self.call_bounded(&compiled, op, args, &mut parts, placement, default_generator, outs),
-            None => self.unpad(args).and_then(|()| match self.find(op, args, &mut parts)? {
+            None => self.find_with_values(op, args, &mut parts).and_then(|found| match found {
                 Some(instance) => {
                     let found = Found { instance: &instance, parts: &parts, placement, runs_by_itself: false };
                     self.call_found(found, default_generator, outs)
@@ -99,24 +106,103 @@ impl Engine {
         Ok(found)
     }
 
+    /// [`Engine::find`] of a call that takes exact or padded values. The arguments then have the values that the
+    /// instance takes.
+    fn find_with_values(&mut self, op: u32, args: &[Arg], parts: &mut CallParts) -> Result<Option<Arc<Instance>>> {
+        parts.is_exact = self.registry.operator(op).compiled.is_some();
+        if parts.is_exact {
+            self.unpad(args)?;
+        }
+        if let Some(instance) = self.find(op, args, parts)? {
+            if instance.is_sized() || parts.storages().any(Storage::is_only_padded) {
+                self.pad_arguments(&instance, parts)?;
+            }
+            return Ok(Some(instance));
+        }
+        if self.registry.needs_exact(&parts.key) {
+            self.unpad(args)?;
+            parts.is_exact = true;
+            return self.find(op, args, parts);
+        }
+        Ok(None)
+    }
+
+    /// The instance of a new key whose changing sizes are inputs of its program; else why there is none. `None` if no
+    /// size changes.
+    fn define_sized(
+        &mut self,
+        op: u32,
+        args: &[Arg],
+        metas: Option<&[Meta]>,
+        parts: &mut CallParts,
+    ) -> Result<Option<std::result::Result<Arc<Instance>, String>>> {
+        let is_meant = self.registry.growth.is_on() && (any_live() || parts.storages().any(Storage::has_padding));
+        if is_meant && let Some(metas) = metas {
+            let target = self.runtime()?.platform.target;
+            return self.registry.define_sized(op, args, parts, metas, target).map(Some);
+        }
+        Ok(None)
+    }
+
     /// Lowers a new key. `graph` is the handle of the operator's traced decomposition, or 0.
     ///
     /// # Errors
     /// If the call is refused or cannot be lowered.
     pub fn define(&mut self, op: u32, args: &[Arg], metas: Option<&[Meta]>, graph: u64) -> Result<Defined> {
         let graph = self.registry.take_graph(graph);
+        if groups(self.registry.operator(op), args).is_some() {
+            self.unpad(args)?;
+        }
         if let Some(groups) = groups(self.registry.operator(op), args) {
             return self.define_groups(op, args, &groups, metas);
         }
-        self.unpad(args)?;
+        self.define_call(op, args, metas, graph, false)
+    }
+
+    /// [`Engine::define`] of a call that is not divided into groups.
+    pub(crate) fn define_call(
+        &mut self,
+        op: u32,
+        args: &[Arg],
+        metas: Option<&[Meta]>,
+        graph: Option<Arc<Graph>>,
+        is_exact: bool,
+    ) -> Result<Defined> {
+        let is_exact = is_exact || self.registry.operator(op).compiled.is_some();
         let mut parts = CallParts::default();
+        parts.is_exact = is_exact;
         if self.registry.find(op, args, &mut parts).is_some() {
             return Ok(Defined::Lowered);
+        }
+        let mut why_exact = None;
+        if graph.is_none() && !is_exact {
+            match self.define_sized(op, args, metas, &mut parts)? {
+                Some(Ok(instance)) => {
+                    self.observer.note_new_call(&instance, None, self.registry.instances());
+                    return Ok(Defined::Lowered);
+                }
+                Some(Err(reason)) => why_exact = Some(reason),
+                None => {}
+            }
+        }
+        let has_padding = parts.storages().any(Storage::has_padding);
+        why_exact = why_exact.filter(|_| has_padding);
+        if !parts.is_exact {
+            if has_padding {
+                self.registry.note_needs_exact(&parts.key);
+            }
+            self.unpad(args)?;
+            parts.is_exact = true;
+            if let Some(instance) = self.registry.find(op, args, &mut parts) {
+                self.registry.share(op, args, instance);
+                return Ok(Defined::Lowered);
+            }
         }
         let target = self.runtime()?.platform.target;
         match self.registry.define(op, args, &mut parts, metas, graph, target)? {
             Definition::New(instance) => {
-                self.observer.note_new_call(&instance, self.registry.instances());
+                self.observer.note_new_call(&instance, why_exact.as_deref(), self.registry.instances());
+                self.registry.share(op, args, instance);
                 Ok(Defined::Lowered)
             }
             Definition::NoRow => Ok(Defined::NoRow),
@@ -126,7 +212,11 @@ impl Engine {
     /// The sizes that written arguments need after [`Status::OtherSizes`], in their order. Empty if no argument
     /// changes.
     pub fn result_sizes(&mut self, op: u32, args: &[Arg]) -> Vec<Meta> {
-        let found = self.registry.find(op, args, &mut CallParts::default());
+        let mut parts = CallParts::default();
+        let found = self.registry.find(op, args, &mut parts).or_else(|| {
+            parts.is_exact = true;
+            self.registry.find(op, args, &mut parts)
+        });
         found.map_or_else(Vec::new, |instance| instance.result_sizes())
     }
 
@@ -225,7 +315,7 @@ impl Engine {
     /// Submits the chunk of another placement, if a value depends on it.
     fn submit_elsewhere(&mut self, storage: &Storage, placement: Placement) -> Result<()> {
         let elsewhere = storage.placement != placement;
-        if elsewhere && storage.value().is_some_and(|value| !value.is_there()) {
+        if elsewhere && storage.held().is_some_and(|value| !value.is_there()) {
             self.launch_all(storage.placement, Reason::OtherDevice)?;
         }
         Ok(())
@@ -263,8 +353,14 @@ impl Engine {
     }
 
     fn call_defined(&mut self, op: u32, args: &[Arg], placement: Placement, outs: &mut [Out]) -> Result<()> {
-        self.define(op, args, None, 0)?;
-        match self.call(op, args, placement, None, outs)? {
+        self.unpad(args)?;
+        self.define_call(op, args, None, None, true)?;
+        let mut parts = CallParts::exact();
+        let Some(instance) = self.find(op, args, &mut parts)? else {
+            return Err(Error::runtime("internal error: a copy was not defined"));
+        };
+        let found = Found { instance: &instance, parts: &parts, placement, runs_by_itself: false };
+        match self.call_found(found, None, outs)? {
             Status::Done(_) => Ok(()),
             status => Err(Error::runtime(format!("internal error: a copy ended with {status:?}"))),
         }

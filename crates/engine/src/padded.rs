@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use aten::{Extent, Factor};
+use parking_lot::Mutex;
 use stablehlo::DType;
 
 use crate::error::Result;
@@ -25,6 +26,72 @@ pub(crate) struct Padded {
     pub axes: Vec<Vec<PaddedFactor>>,
     /// The tensor's dimensions in the order of memory, outermost first.
     pub order: Vec<usize>,
+    /// Whether the value was made with padding. Otherwise it was made from the exact value.
+    pub is_origin: bool,
+    pub _live: LiveSizes,
+}
+
+/// The sizes of padded values of operators that are alive: size, capacity, and number of values.
+static LIVE: Mutex<Vec<(i64, i64, usize)>> = Mutex::new(Vec::new());
+
+/// The sizes of a padded value, which count as alive as long as this exists.
+#[derive(Default)]
+pub(crate) struct LiveSizes(Vec<(i64, i64)>);
+
+impl LiveSizes {
+    pub fn of(axes: &[Vec<PaddedFactor>]) -> LiveSizes {
+        let padded = axes.iter().flatten().filter(|factor| factor.is_bounded && factor.actual > 1);
+        let sizes: Vec<(i64, i64)> = padded.map(|factor| (factor.actual, factor.capacity)).collect();
+        let mut live = LIVE.lock();
+        for &(actual, capacity) in &sizes {
+            match live.iter_mut().find(|known| (known.0, known.1) == (actual, capacity)) {
+                Some(known) => known.2 += 1,
+                None => live.push((actual, capacity, 1)),
+            }
+        }
+        LiveSizes(sizes)
+    }
+}
+
+impl Drop for LiveSizes {
+    fn drop(&mut self) {
+        if self.0.is_empty() {
+            return;
+        }
+        let mut live = LIVE.lock();
+        for size in &self.0 {
+            if let Some(place) = live.iter().position(|known| (known.0, known.1) == *size) {
+                live[place].2 -= 1;
+                if live[place].2 == 0 {
+                    live.swap_remove(place);
+                }
+            }
+        }
+    }
+}
+
+/// The largest capacity of live padded values with this size. `None` if there are none.
+pub(crate) fn live_capacity(actual: i64) -> Option<i64> {
+    LIVE.lock().iter().filter(|known| known.0 == actual).map(|known| known.1).max()
+}
+
+/// The sizes of live padded values among these words, and their capacities.
+pub(crate) fn live_among(words: &[u64]) -> Vec<(i64, i64)> {
+    let live = LIVE.lock();
+    let mut found: Vec<(i64, i64)> = Vec::new();
+    for &(actual, capacity, _) in live.iter().filter(|known| words.contains(&(known.0 as u64))) {
+        match found.iter_mut().find(|known| known.0 == actual) {
+            Some(known) => known.1 = known.1.max(capacity),
+            None => found.push((actual, capacity)),
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+/// Whether any value of an operator has padding.
+pub(crate) fn any_live() -> bool {
+    !LIVE.lock().is_empty()
 }
 
 impl Padded {
@@ -34,6 +101,17 @@ impl Padded {
 
     pub fn strides(&self) -> Vec<i64> {
         dense_strides(&self.sizes(), &self.order)
+    }
+
+    /// The factors of each dimension of the value, in the order of memory.
+    pub fn held(&self) -> Vec<Vec<PaddedFactor>> {
+        self.order.iter().map(|&axis| self.axes[axis].clone()).collect()
+    }
+
+    /// Whether the value has these factors.
+    pub fn is_held_as(&self, axes: &[Vec<PaddedFactor>]) -> bool {
+        self.order.len() == axes.len()
+            && self.order.iter().zip(axes).all(|(&axis, factors)| self.axes[axis] == *factors)
     }
 
     /// Capacity and length of the factors in the order of memory. A factor without padding is merged into the next
@@ -60,20 +138,33 @@ impl Padded {
 
     /// The loops over the elements of a tensor with these strides and over the padded value.
     pub fn walk(&self, strides: &[i64]) -> Vec<Walk> {
-        let mut walks = Vec::new();
-        let mut inner = 1;
-        for &axis in self.order.iter().rev() {
-            let mut stride = strides[axis];
-            for place in self.axes[axis].iter().rev() {
-                walks.push(Walk { length: place.actual, exact: stride, padded: inner });
-                inner *= place.capacity;
-                stride *= place.actual;
-            }
-        }
-        walks.retain(|walk| walk.length != 1);
-        walks.reverse();
-        walks
+        walk(&self.axes, &self.order, strides)
     }
+}
+
+/// The loops over the elements of a tensor with these strides and over a padded value with these factors.
+pub(crate) fn walk(axes: &[Vec<PaddedFactor>], order: &[usize], strides: &[i64]) -> Vec<Walk> {
+    let mut walks = Vec::new();
+    let mut inner = 1;
+    for &axis in order.iter().rev() {
+        let mut stride = strides[axis];
+        for place in axes[axis].iter().rev() {
+            walks.push(Walk { length: place.actual, exact: stride, padded: inner });
+            inner *= place.capacity;
+            stride *= place.actual;
+        }
+    }
+    walks.retain(|walk| walk.length != 1);
+    walks.reverse();
+    walks
+}
+
+/// Copies the elements of a padded value to memory without its padding.
+pub(crate) fn copy_runs(walks: &[Walk], element: usize, padded: &[u8], exact: &mut [u8]) {
+    each_run(walks, 0, 0, &mut |to, from, length| {
+        exact[to * element..(to + length) * element]
+            .copy_from_slice(&padded[from * element..(from + length) * element]);
+    });
 }
 
 /// One loop of a copy between a tensor and its padded value.
@@ -111,9 +202,7 @@ pub(crate) fn copy_exact(padded: &Padded, strides: &[i64], exact: &mut [u8]) -> 
     let Some(value) = padded.storage.value().filter(|_| !exact.is_empty()) else { return Ok(()) };
     let mut bytes = vec![0; padded.bytes()];
     value.buffer()?.to_host(&mut bytes)?;
-    each_run(&padded.walk(strides), 0, 0, &mut |to, from, length| {
-        exact[to * element..(to + length) * element].copy_from_slice(&bytes[from * element..(from + length) * element]);
-    });
+    copy_runs(&padded.walk(strides), element, &bytes, exact);
     Ok(())
 }
 

@@ -163,6 +163,8 @@ pub struct Storage {
     state: Mutex<State>,
     /// Whether the storage has a padded value but no exact value.
     only_padded: AtomicBool,
+    /// Whether its value was made with padding. It may have an exact value too, made from the padded one.
+    has_padding: AtomicBool,
 }
 
 /// Every live storage, by slot. Slots of dropped storages are reused. Only searched to find the storage of an
@@ -194,7 +196,13 @@ impl Storage {
         let mut live = LIVE.lock();
         let place = live.free.pop().unwrap_or(live.places.len() as u32);
         let state = Mutex::new(State { nbytes, address, value, padded: None });
-        let storage = Arc::new(Storage { placement, place, state, only_padded: AtomicBool::new(false) });
+        let storage = Arc::new(Storage {
+            placement,
+            place,
+            state,
+            only_padded: AtomicBool::new(false),
+            has_padding: AtomicBool::new(false),
+        });
         let entry = Some(Arc::downgrade(&storage));
         match live.places.get_mut(place as usize) {
             Some(free) => *free = entry,
@@ -217,14 +225,14 @@ impl Storage {
 
     /// The addresses of live storages, by the addresses of their values.
     pub(crate) fn addresses() -> FxHashMap<usize, usize> {
-        let address = |storage: Arc<Storage>| Some((Arc::as_ptr(&storage.value()?) as usize, storage.address()));
+        let address = |storage: Arc<Storage>| Some((Arc::as_ptr(&storage.held()?) as usize, storage.address()));
         Storage::all_live().into_iter().filter_map(address).collect()
     }
 
     /// The live storages of a placement that hold none of these values: address and bytes.
     pub(crate) fn without(placement: Placement, values: &FxHashSet<usize>) -> Vec<(usize, usize)> {
         let is_used =
-            |storage: &Storage| storage.value().is_some_and(|value| values.contains(&(Arc::as_ptr(&value) as usize)));
+            |storage: &Storage| storage.held().is_some_and(|value| values.contains(&(Arc::as_ptr(&value) as usize)));
         let live = Storage::all_live().into_iter();
         let others = live.filter(|storage| storage.placement == placement && !is_used(storage));
         others.map(|storage| (storage.address(), storage.nbytes())).collect()
@@ -243,14 +251,32 @@ impl Storage {
         self.state.lock().value.clone()
     }
 
+    /// The exact value, else the padded one.
+    pub(crate) fn held(&self) -> Option<Arc<Value>> {
+        let state = self.state.lock();
+        state.value.clone().or_else(|| state.padded.as_ref().and_then(|padded| padded.storage.value()))
+    }
+
+    /// The padded value.
+    pub(crate) fn padded_value(&self) -> Option<Arc<Value>> {
+        self.state.lock().padded.as_ref().and_then(|padded| padded.storage.value())
+    }
+
     /// Whether a value was written.
     pub(crate) fn has_value(&self) -> bool {
-        self.state.lock().value.is_some()
+        let state = self.state.lock();
+        state.value.is_some() || state.padded.is_some()
     }
 
     /// Whether its value is in a chunk that has not been flushed.
     pub(crate) fn is_pending(&self) -> bool {
-        self.state.lock().value.as_ref().is_some_and(|value| value.pending().is_some())
+        let is_pending = |value: &Arc<Value>| value.pending().is_some();
+        let state = self.state.lock();
+        match (&state.value, &state.padded) {
+            (Some(value), _) => is_pending(value),
+            (None, Some(padded)) => padded.storage.is_pending(),
+            (None, None) => false,
+        }
     }
 
     /// The value's type, or the size in bytes of a storage without a value.
@@ -259,11 +285,29 @@ impl Storage {
         state.value.as_ref().map(|value| value.ty).ok_or(state.nbytes)
     }
 
-    pub(crate) fn set_value(&self, value: Option<Arc<Value>>) -> Option<Arc<Value>> {
+    /// Replaces the value. Returns the old values.
+    pub(crate) fn set_value(&self, value: Option<Arc<Value>>) -> (Option<Arc<Value>>, Option<Arc<Padded>>) {
         let mut state = self.state.lock();
-        state.padded = None;
         self.only_padded.store(false, Release);
-        std::mem::replace(&mut state.value, value)
+        self.has_padding.store(false, Release);
+        (std::mem::replace(&mut state.value, value), state.padded.take())
+    }
+
+    /// Replaces the value by a padded one. Returns the old values.
+    pub(crate) fn set_padded(&self, padded: Padded) -> (Option<Arc<Value>>, Option<Arc<Padded>>) {
+        let mut state = self.state.lock();
+        self.has_padding.store(padded.is_origin, Release);
+        let old = (state.value.take(), state.padded.replace(Arc::new(padded)));
+        self.only_padded.store(true, Release);
+        old
+    }
+
+    /// Restores old values.
+    pub(crate) fn restore(&self, value: Option<Arc<Value>>, padded: Option<Arc<Padded>>) {
+        let mut state = self.state.lock();
+        self.only_padded.store(value.is_none() && padded.is_some(), Release);
+        self.has_padding.store(padded.as_ref().is_some_and(|padded| padded.is_origin), Release);
+        (state.value, state.padded) = (value, padded);
     }
 
     /// A storage that has only a padded value.
@@ -292,9 +336,21 @@ impl Storage {
         self.only_padded.load(Acquire)
     }
 
+    /// Whether its value was made with padding.
+    pub(crate) fn has_padding(&self) -> bool {
+        self.has_padding.load(Acquire)
+    }
+
+    /// A reference that does not keep the storage alive.
+    pub(crate) fn downgrade(&self) -> Weak<Storage> {
+        LIVE.lock().places[self.place as usize].clone().unwrap_or_default()
+    }
+
     /// Sets the padded value.
     pub(crate) fn add_padded(&self, padded: Padded) {
-        self.state.lock().padded = Some(Arc::new(padded));
+        let mut state = self.state.lock();
+        self.has_padding.store(padded.is_origin, Release);
+        state.padded = Some(Arc::new(padded));
     }
 
     /// Sets the exact value that was made from the padded one.
@@ -310,6 +366,7 @@ impl Storage {
         memory::count_allocation(self.placement, nbytes);
         *state = State { nbytes, address: memory::next_address(nbytes), value, padded: None };
         self.only_padded.store(false, Release);
+        self.has_padding.store(false, Release);
     }
 }
 

@@ -158,6 +158,11 @@ impl Scatter {
     }
 }
 
+/// Whether the pairs of dimensions that an operand and its indices share are equally long.
+fn same_batch<'i>(operand: Value<'_>, indices: Value<'_>, mut pairs: impl Iterator<Item = (&'i i64, &'i i64)>) -> bool {
+    pairs.all(|(&i, &j)| operand.dim(i as usize) == indices.dim(j as usize))
+}
+
 fn brackets(items: &[i64]) -> String {
     format!("[{}]", join(items))
 }
@@ -281,6 +286,11 @@ impl<'b> Value<'b> {
             array(&g.slice_sizes),
             g.indices_are_sorted
         );
+        let pairs = g.operand_batching_dims.iter().zip(&g.start_indices_batching_dims);
+        let ty = Type::new(self.dtype(), &dims);
+        if !same_batch(self, indices, pairs) {
+            return self.builder.fail(format!("gather of {self:?} at {indices:?}"), ty);
+        }
         // Indexed elements are valid, and at the index that they would have without padding.
         let (named, walked): (Vec<usize>, Vec<usize>) =
             (0..self.rank()).partition(|i| g.start_index_map.contains(&(*i as i64)));
@@ -310,7 +320,6 @@ impl<'b> Value<'b> {
         let extents: Vec<Extent> = (0..rank as i64)
             .map(|i| if g.offset_dims.contains(&i) { of_window.next() } else { of_batch.next() }.unwrap_or_default())
             .collect();
-        let ty = Type::new(self.dtype(), &dims);
         self.builder.emit("stablehlo.gather", &[self, indices], &attributes, ty).with_extents(extents)
     }
 
@@ -323,7 +332,8 @@ impl<'b> Value<'b> {
         s: &Scatter,
         combine: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>,
     ) -> Value<'b> {
-        if self.dtype() != updates.dtype() {
+        let pairs = s.input_batching_dims.iter().zip(&s.scatter_indices_batching_dims);
+        if self.dtype() != updates.dtype() || !same_batch(self, indices, pairs) {
             return self.builder.fail(format!("scatter of {updates:?} into {self:?}"), self.ty());
         }
         let scalar = Type::new(self.dtype(), &[]);

@@ -16,6 +16,7 @@ use std::ffi::c_char;
 use std::path::PathBuf;
 
 use ::abi::{tt_current_device, tt_default_generator, tt_initialize, tt_set_current_device};
+use engine::growth::Setting;
 use engine::{Engine, ErrorKind, Mode, Placement, ahead, memory, platform};
 use parking_lot::MutexGuard;
 use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
@@ -221,6 +222,16 @@ fn platform_info(py: Python<'_>) -> PyResult<Py<PyDict>> {
 }
 
 // ---- modes ---------------------------------------------------------------------------------------
+
+/// Sets how sizes that change are treated, as `TORCHTPU_SIZES` does, and forgets the sizes that were seen. For tests.
+#[pyfunction]
+fn set_sizes(py: Python<'_>, setting: &str) -> PyResult<()> {
+    let setting = Setting::of(setting).ok_or_else(|| PyValueError::new_err(format!("not a setting: {setting}")))?;
+    with_engine(py, |mut engine| {
+        engine.set_sizes(setting);
+        Ok(())
+    })
+}
 
 #[pyfunction]
 fn get_eager_mode(py: Python<'_>) -> PyResult<u8> {
@@ -442,6 +453,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         get_eager_mode,
         get_check_finite,
         set_eager_mode,
+        set_sizes,
         begin_join,
         end_join,
         memory_stats,

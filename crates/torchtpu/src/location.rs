@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use engine::lines::Place;
+use engine::lines::{Line, Place};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -15,11 +15,29 @@ const MAX_CODES: usize = 8192;
 /// as autograd's, this is the line where the main thread waits. None while Python shuts down. Takes the GIL, so it
 /// must not be called while a lock is held.
 pub fn note() {
-    engine::lines::set_caller(Python::try_attach(|py| find(py).ok().flatten()).flatten());
+    engine::lines::set_caller(Python::try_attach(|py| find(py).ok()?.0).flatten());
 }
 
-/// A code object, kept so that its address is not reused, and its file if the file is the user's.
-type Code = (Py<PyAny>, Option<Arc<str>>);
+/// [`note`] for an upload. Returns the line; None if the upload is a part of a model's or an optimizer's state.
+pub fn of_upload() -> Option<Line> {
+    let (place, is_state) = Python::try_attach(|py| find(py).ok()).flatten().unwrap_or_default();
+    engine::lines::set_caller(place);
+    (!is_state).then(engine::lines::noted).filter(|line| line.is_known())
+}
+
+/// A code object, kept so that its address is not reused, and what it is.
+type Code = (Py<PyAny>, Owner);
+
+#[derive(Clone)]
+enum Owner {
+    /// The user, with the file.
+    User(Arc<str>),
+    /// Torch or this package.
+    Library {
+        /// Whether it moves the state of a model or an optimizer to a device.
+        moves_state: bool,
+    },
+}
 
 /// By address of the code object.
 static FILES: Mutex<Option<HashMap<usize, Code>>> = Mutex::new(None);
@@ -41,7 +59,8 @@ fn module(py: Python<'_>) -> PyResult<Option<Arc<str>>> {
     Ok(name.map(Arc::from))
 }
 
-fn find(py: Python<'_>) -> PyResult<Option<Place>> {
+/// The line, and whether the state of a model or an optimizer is moved.
+fn find(py: Python<'_>) -> PyResult<(Option<Place>, bool)> {
     let module = module(py)?;
     let mut frame = current_frame(py)?;
     let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,23 +68,28 @@ fn find(py: Python<'_>) -> PyResult<Option<Place>> {
     if files.len() >= MAX_CODES {
         files.clear();
     }
+    let mut is_state = false;
     while !frame.is_none() {
         let code = frame.getattr(intern!(py, "f_code"))?;
         let address = code.as_ptr() as usize;
-        let file = match files.get(&address) {
-            Some((_, file)) => file.clone(),
+        let owner = match files.get(&address) {
+            Some((_, owner)) => owner.clone(),
             None => {
-                let file = file_of_user(py, &code)?;
-                files.insert(address, (code.unbind(), file.clone()));
-                file
+                let owner = owner(py, &code)?;
+                files.insert(address, (code.unbind(), owner.clone()));
+                owner
             }
         };
-        if let Some(file) = file {
-            return Ok(Some(Place { file, line: frame.getattr(intern!(py, "f_lineno"))?.extract()?, module }));
+        match owner {
+            Owner::User(file) => {
+                let line = frame.getattr(intern!(py, "f_lineno"))?.extract()?;
+                return Ok((Some(Place { file, line, module }), is_state));
+            }
+            Owner::Library { moves_state } => is_state |= moves_state,
         }
         frame = frame.getattr(intern!(py, "f_back"))?;
     }
-    Ok(None)
+    Ok((None, is_state))
 }
 
 fn current_frame(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
@@ -77,14 +101,28 @@ fn current_frame(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     py.import("sys")?.call_method0("_current_frames")?.get_item(main)
 }
 
-/// The file of a code object. None if it belongs to torch or to this package.
-fn file_of_user(py: Python<'_>, code: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
+/// What in torch moves the state of a model or an optimizer: a function of a file, or all of a file or folder.
+const STATE: [(&str, &str); 6] = [
+    ("/nn/modules/module.py", "_apply"),
+    ("/nn/modules/module.py", "load_state_dict"),
+    ("/nn/modules/module.py", "_load_from_state_dict"),
+    ("/serialization.py", ""),
+    ("/optim/", ""),
+    ("/distributed/", ""),
+];
+
+fn owner(py: Python<'_>, code: &Bound<'_, PyAny>) -> PyResult<Owner> {
     static LIBRARIES: PyOnceLock<[String; 2]> = PyOnceLock::new();
     let libraries = LIBRARIES.get_or_try_init(py, || {
         let folder = |name: &str| -> PyResult<String> { py.import(name)?.getattr("__path__")?.get_item(0)?.extract() };
         Ok::<_, PyErr>([folder("torch")?, folder("torchtpu")?])
     })?;
     let file: String = code.getattr(intern!(py, "co_filename"))?.extract()?;
-    let is_library = libraries.iter().any(|folder| file.starts_with(folder.as_str())) || file.starts_with("<frozen");
-    Ok((!is_library).then(|| file.into()))
+    if let Some(place) = file.strip_prefix(libraries[0].as_str()) {
+        let name: String = code.getattr(intern!(py, "co_name"))?.extract()?;
+        let moves_state = STATE.iter().any(|(at, of)| place.starts_with(at) && (of.is_empty() || name == *of));
+        return Ok(Owner::Library { moves_state });
+    }
+    let is_library = file.starts_with(libraries[1].as_str()) || file.starts_with("<frozen");
+    Ok(if is_library { Owner::Library { moves_state: false } } else { Owner::User(file.into()) })
 }

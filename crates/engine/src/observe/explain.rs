@@ -165,7 +165,7 @@ impl Explanation {
     pub(crate) fn note_arguments<'a>(&mut self, storages: impl Iterator<Item = &'a Storage>) {
         let Some(addresses) = &mut self.addresses else { return };
         for storage in storages {
-            if let Some(value) = storage.value() {
+            if let Some(value) = storage.held() {
                 addresses.insert(Arc::as_ptr(&value) as usize, storage.address());
             }
         }
@@ -236,13 +236,22 @@ impl Explanation {
     }
 
     /// Records why a call was lowered: its difference from the most similar call of the same operator.
-    pub(crate) fn note_new_call<'a>(&mut self, new: &Instance, known: impl Iterator<Item = &'a Arc<Instance>>) {
+    /// `why_exact` says why its program takes exact values although an argument has padding.
+    pub(crate) fn note_new_call<'a>(
+        &mut self,
+        new: &Instance,
+        why_exact: Option<&str>,
+        known: impl Iterator<Item = &'a Arc<Instance>>,
+    ) {
         let same = known.filter(|old| old.operator == new.operator && old.id != new.id);
         let closest = same.min_by_key(|old| (differing(&old.arguments, &new.arguments), u64::MAX - old.last_use.get()));
-        let why = match closest {
+        let mut why = match closest {
             None => format!("{}: its first call", new.operator),
             Some(old) => format!("{}: {}", new.operator, difference(&old.arguments, &new.arguments)),
         };
+        if let Some(reason) = why_exact {
+            why += &format!("; the sizes are constants, because {reason}");
+        }
         self.new_calls.insert(new.id, why);
     }
 

@@ -97,9 +97,14 @@ impl Observer {
     }
 
     /// Records a call that was lowered. `known` are the calls that were lowered before.
-    pub fn note_new_call<'a>(&mut self, new: &Instance, known: impl Iterator<Item = &'a Arc<Instance>>) {
+    pub fn note_new_call<'a>(
+        &mut self,
+        new: &Instance,
+        why_exact: Option<&str>,
+        known: impl Iterator<Item = &'a Arc<Instance>>,
+    ) {
         if let Some(explanation) = &mut self.explanation {
-            explanation.note_new_call(new, known);
+            explanation.note_new_call(new, why_exact, known);
         }
     }
 

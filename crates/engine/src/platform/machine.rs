@@ -17,6 +17,7 @@ use super::host_memory::keep_freed_memory;
 use super::{Choice, Kind, SEARCH_PATHS, target_of};
 use crate::error::{Error, Result};
 use crate::folders::base_folder;
+use crate::growth::Setting;
 use crate::memory::MAX_DEVICES;
 use crate::mode::Mode;
 
@@ -64,6 +65,7 @@ const MAX_CPU_DEVICES: i64 = MAX_DEVICES as i64;
 
 pub(super) const EAGER_MODE: &str = "TORCHTPU_EAGER_MODE";
 const DRY: &str = "TORCHTPU_DRY";
+pub(super) const SIZES: &str = "TORCHTPU_SIZES";
 const CPU_FALLBACK: &str = "TORCHTPU_CPU_FALLBACK";
 
 /// What the choice depends on. Tests provide their own.
@@ -104,6 +106,9 @@ impl Machine<'_> {
     pub(super) fn check_switches(&self) -> Result<()> {
         if let Some(name) = self.variable(EAGER_MODE).filter(|name| Mode::from_name(name).is_none()) {
             return Err(Error::runtime(format!("{EAGER_MODE} must be debug, strict or fused, not {name:?}")));
+        }
+        if let Some(name) = self.variable(SIZES).filter(|name| Setting::of(name).is_none()) {
+            return Err(Error::runtime(format!("{SIZES} must be static, dynamic or padded, not {name:?}")));
         }
         match self.variable(CPU_FALLBACK).as_deref() {
             None | Some("0" | "1") => Ok(()),

@@ -19,6 +19,7 @@ use pjrt::{Client, Plugin, Value};
 use stablehlo::Target;
 
 use crate::error::{Error, Result};
+use crate::growth::Setting;
 use crate::mode::Mode;
 pub use host_memory::host_memory;
 pub(crate) use host_memory::return_freed_memory;
@@ -190,6 +191,12 @@ pub fn find() -> Result<Choice> {
 /// The mode in `TORCHTPU_EAGER_MODE`. An invalid name is reported when the plugin is opened.
 pub fn mode() -> Option<Mode> {
     Machine::with_this(|machine| machine.variable(machine::EAGER_MODE)).and_then(|name| Mode::from_name(&name))
+}
+
+/// The setting in `TORCHTPU_SIZES`. An invalid one is reported when the plugin is opened.
+pub fn sizes() -> Setting {
+    let name = Machine::with_this(|machine| machine.variable(machine::SIZES));
+    name.and_then(|name| Setting::of(&name)).unwrap_or(Setting::Static)
 }
 
 /// Whether there is a plugin to open and the device that it needs.

@@ -49,6 +49,8 @@ impl Source {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Extra {
     Number(Number, DType),
+    /// A size of values with padding.
+    Size(i64),
     RandomState([u64; 2]),
 }
 
@@ -82,6 +84,8 @@ pub(crate) struct Chunk {
     sources: Vec<Source>,
     pub inputs: Vec<Arc<Value>>,
     pub extras: Vec<Extra>,
+    /// The sizes among the extras, and their numbers.
+    sizes: Vec<(i64, u32)>,
     /// The results of every node. Only storages keep them alive. Results that are dropped before the flush are not
     /// computed.
     pub outputs: Vec<Weak<Value>>,
@@ -109,6 +113,7 @@ impl Chunk {
             sources: Vec::new(),
             inputs: Vec::new(),
             extras: Vec::new(),
+            sizes: Vec::new(),
             outputs: Vec::new(),
             checks: Vec::new(),
             bytes: 0,
@@ -127,6 +132,7 @@ impl Chunk {
         self.sources.clear();
         self.inputs.clear();
         self.extras.clear();
+        self.sizes.clear();
         self.outputs.clear();
         self.checks.clear();
         self.bytes = 0;
@@ -144,14 +150,15 @@ impl Chunk {
     pub fn record(&mut self, instance: &Arc<Instance>, parts: &CallParts, random_state: [u64; 2]) {
         self.key.push(u64::from(instance.id));
         self.bytes += instance.result_bytes;
-        let first_source = self.sources.len() as u32;
+        let first_source = self.sources.len();
         for param in instance.params() {
             let source = match *param {
                 // A storage without a value is never a parameter.
-                ParamSource::Storage(i) => match parts.storage(i).value() {
+                ParamSource::Storage(i) => match instance.value_of(i, parts.storage(i)) {
                     Some(value) => self.source_of(value),
                     None => continue,
                 },
+                ParamSource::Size(i) => self.size(instance.size(i), first_source),
                 ParamSource::Scalar { index, dtype } => self.extra(Extra::Number(parts.scalars[index].0, dtype)),
                 ParamSource::Offset(i) => self.extra(Extra::Number(Number::Int(parts.offsets[i]), DType::I64)),
                 ParamSource::RandomState => self.extra(Extra::RandomState(random_state)),
@@ -159,7 +166,11 @@ impl Chunk {
             self.key.push(source.token());
             self.sources.push(source);
         }
-        self.nodes.push(Node { instance: Arc::clone(instance), first_source, first_output: self.outputs.len() as u32 });
+        self.nodes.push(Node {
+            instance: Arc::clone(instance),
+            first_source: first_source as u32,
+            first_output: self.outputs.len() as u32,
+        });
     }
 
     /// The next output of the last node, as a pending value.
@@ -167,6 +178,18 @@ impl Chunk {
         let value = Value::new(ty, ValueState::Pending { output: self.outputs.len() as u32 });
         self.outputs.push(Arc::downgrade(&value));
         value
+    }
+
+    /// A size for the node whose sources begin at `first_source`. Equal sizes of different nodes are one input, so that
+    /// a program has few. Sizes of one node are different inputs, because the node's own program takes each.
+    fn size(&mut self, size: i64, first_source: usize) -> Source {
+        let own = &self.sources[first_source..];
+        let is_used = |extra: u32| own.iter().any(|source| matches!(*source, Source::Extra(known) if known == extra));
+        if let Some(&(_, extra)) = self.sizes.iter().find(|(known, extra)| *known == size && !is_used(*extra)) {
+            return Source::Extra(extra);
+        }
+        self.sizes.push((size, self.extras.len() as u32));
+        self.extra(Extra::Size(size))
     }
 
     pub fn extra(&mut self, extra: Extra) -> Source {

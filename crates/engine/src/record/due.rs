@@ -7,6 +7,7 @@ use super::chunk::Chunk;
 use super::reason::Reason;
 use crate::call::{self, Out};
 use crate::error::{Error, Result};
+use crate::padded::Padded;
 use crate::registry::key::CallParts;
 use crate::storage::Value;
 
@@ -25,14 +26,14 @@ pub(crate) struct Due {
 /// because another reference to it would prevent donation.
 pub(crate) enum Replaced {
     Input(u32),
-    Value(Option<Arc<Value>>),
+    Value(Option<Arc<Value>>, Option<Arc<Padded>>),
 }
 
 impl Replaced {
-    pub fn new(old: Option<Arc<Value>>, chunk: &Chunk) -> Replaced {
+    pub fn new((old, padded): (Option<Arc<Value>>, Option<Arc<Padded>>), chunk: &Chunk) -> Replaced {
         match old.as_ref().and_then(|value| chunk.input_index(value)) {
             Some(index) => Replaced::Input(index),
-            None => Replaced::Value(old),
+            None => Replaced::Value(old, padded),
         }
     }
 }
@@ -83,11 +84,11 @@ impl Due {
         outs[..self.fresh].iter().for_each(Out::release);
         for (i, old) in self.replaced {
             let storage = parts.storage(i);
-            if storage.value().is_some_and(|value| value.is_failed()) {
-                storage.set_value(match old {
-                    Replaced::Input(index) => inputs.get(index as usize).cloned(),
-                    Replaced::Value(value) => value,
-                });
+            if storage.held().is_some_and(|value| value.is_failed()) {
+                match old {
+                    Replaced::Input(index) => storage.restore(inputs.get(index as usize).cloned(), None),
+                    Replaced::Value(value, padded) => storage.restore(value, padded),
+                }
             }
         }
     }

@@ -163,9 +163,12 @@ impl Recorder {
         let (mut fresh, mut replaced, mut counts) = (0, Vec::new(), Vec::new());
         for plan in &instance.outputs {
             match plan {
-                ResultPlan::Updated { storage: i, ty } => {
+                ResultPlan::Updated { storage: i, ty, layout } => {
                     let value = chunk.add_output(*ty);
-                    let old = parts.storage(*i).set_value(Some(value));
+                    let old = match layout {
+                        Some(layout) => parts.storage(*i).set_padded(layout.padded(placement, value)),
+                        None => parts.storage(*i).set_value(Some(value)),
+                    };
                     if !waits {
                         replaced.push((*i, Replaced::new(old, chunk)));
                     }

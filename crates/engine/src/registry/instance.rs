@@ -7,12 +7,17 @@ use parking_lot::Mutex;
 use stablehlo::{DType, Extent, Function, Type};
 
 use super::compiled::CompiledGraph;
+use super::sizes::Axes;
 use super::types::Types;
 use crate::cache::memory::LastUse;
 use crate::call::{Meta, Out, scalar_type};
+use crate::padded::{LiveSizes, Padded, copy_runs, padded_factors, walk};
 use crate::placement::Placement;
 use crate::program::Program;
 use crate::storage::{SMALL, Storage, TypeId, Value};
+
+/// Programs by which outputs are used and which inputs are donated.
+pub(crate) type Alone = Mutex<Vec<(u64, Arc<Program>)>>;
 
 /// A lowered call, shared by all calls with the same key.
 pub(crate) struct Instance {
@@ -25,15 +30,62 @@ pub(crate) struct Instance {
     pub decomposed: bool,
     /// The graph from torch.compile, if any. It runs as a program of its own, with its own options.
     pub compiled: Option<Arc<CompiledGraph>>,
-    body: Result<Lowered, Vec<Resized>>,
+    body: Result<Arc<Lowered>, Vec<Resized>>,
+    /// Set if sizes are inputs of the program. Instances for other sizes then have the same number, body and programs.
+    sized: Option<SizedCall>,
     pub outputs: Vec<ResultPlan>,
     /// The bytes of all results on the device.
     pub result_bytes: usize,
     /// Whether its results are small and depend on numbers only.
     pub is_constant: bool,
     /// Programs of this instance alone, by which outputs are used and which inputs are donated.
-    pub alone: Mutex<Vec<(u64, Arc<Program>)>>,
+    pub alone: Arc<Alone>,
     pub last_use: LastUse,
+}
+
+/// The sizes of a call that are inputs of its program.
+struct SizedCall {
+    numbers: Vec<i64>,
+    /// The padded form that the program takes of each storage. `None` for the exact value.
+    wanted: Vec<Option<Axes>>,
+}
+
+/// How a padded value is laid out in its storage.
+pub(crate) struct Layout {
+    dtype: DType,
+    nbytes: usize,
+    /// The factors of each dimension of the tensor.
+    axes: Axes,
+    /// The tensor's dimensions in the order of memory.
+    order: Vec<usize>,
+}
+
+impl Layout {
+    /// The sizes without padding.
+    fn actual(&self) -> Vec<i64> {
+        self.axes.iter().map(|axis| axis.iter().map(|factor| factor.actual).product()).collect()
+    }
+
+    /// The elements of a padded value, without its padding.
+    pub fn without_padding(&self, bytes: &[u8]) -> Vec<u8> {
+        let (axes, order) = (self.axes.clone(), self.order.clone());
+        let (element, sizes) = (self.dtype.size_bytes(), self.actual());
+        let mut exact = vec![0; sizes.iter().product::<i64>() as usize * element];
+        let walks = walk(&axes, &order, &aten::contiguous_strides(&sizes));
+        copy_runs(&walks, element, bytes, &mut exact);
+        exact
+    }
+
+    pub fn padded(&self, placement: Placement, value: Arc<Value>) -> Padded {
+        Padded {
+            storage: Storage::with_value(placement, self.nbytes, Some(value)),
+            dtype: self.dtype,
+            axes: self.axes.clone(),
+            order: self.order.clone(),
+            is_origin: true,
+            _live: LiveSizes::of(&self.axes),
+        }
+    }
 }
 
 /// The sizes and strides that an `out=` argument must get.
@@ -52,6 +104,8 @@ pub(crate) enum ResultPlan {
     Updated {
         storage: usize,
         ty: TypeId,
+        /// Set if the value has padding.
+        layout: Option<Layout>,
     },
     /// The valid length of a dimension of a fresh result, which the host reads.
     Count {
@@ -75,12 +129,17 @@ pub(crate) struct FreshResult {
     pub dtype: DType,
     /// The extent of each dimension; empty if there is no padding.
     pub extents: Vec<Extent>,
+    /// Set if the value of an operator's result has padding.
+    pub layout: Option<Layout>,
 }
 
 impl FreshResult {
     /// The result with its value in a new storage.
     pub fn out(&self, placement: Placement, value: Arc<Value>) -> Out {
-        let storage = Storage::with_value(placement, self.nbytes, Some(value));
+        let storage = match &self.layout {
+            Some(layout) => Storage::with_padded(placement, self.nbytes, layout.padded(placement, value)),
+            None => Storage::with_value(placement, self.nbytes, Some(value)),
+        };
         let mut out = Out::absent();
         out.set_storage(storage);
         out.nbytes = self.nbytes;
@@ -115,9 +174,12 @@ impl Instance {
                     strides: types.intern_dims(strides),
                     dtype: *dtype,
                     extents: extents.clone(),
+                    layout: None,
                 }),
                 Output::Absent => ResultPlan::Absent,
-                Output::Updated { storage, base } => ResultPlan::Updated { storage: *storage, ty: types.intern(base) },
+                Output::Updated { storage, base } => {
+                    ResultPlan::Updated { storage: *storage, ty: types.intern(base), layout: None }
+                }
                 Output::Check(check) => ResultPlan::Check { check: Arc::new(check.clone()), ty: ty_of_count },
                 Output::Count { fresh, axis } => ResultPlan::Count { fresh: *fresh, axis: *axis, ty: ty_of_count },
             })
@@ -135,6 +197,7 @@ impl Instance {
             };
             results.iter().map(resized).collect()
         });
+        let body = body.map(Arc::new);
         Instance {
             id,
             operator: operator.into(),
@@ -142,12 +205,115 @@ impl Instance {
             decomposed,
             compiled,
             body,
+            sized: None,
             outputs,
             result_bytes,
             is_constant,
-            alone: Mutex::default(),
+            alone: Arc::default(),
             last_use: LastUse::default(),
         }
+    }
+
+    /// The instance for sizes of a call that are inputs of this instance's program. `results` are PyTorch's, first the
+    /// written arguments. `None` if the program computes other sizes.
+    pub fn at_sizes(
+        &self,
+        arguments: Vec<String>,
+        numbers: Vec<i64>,
+        wanted: Vec<Option<Axes>>,
+        results: &[Option<ResultSpec>],
+        written: usize,
+        types: &mut Types,
+    ) -> Option<Instance> {
+        let lowered = self.body.as_ref().ok()?;
+        let ty_of_count = types.intern(&Type::new(DType::I64, &[]));
+        let mut outputs = Vec::with_capacity(lowered.outputs.len());
+        let mut fresh = results.get(written..)?.iter();
+        for (number, output) in lowered.outputs.iter().enumerate() {
+            outputs.push(match output {
+                Output::Fresh { base, dtype, sizes, extents, .. } => {
+                    let spec = fresh.next()?.as_ref()?;
+                    let order = aten::memory_order(&spec.sizes, &spec.strides);
+                    let strides = match order {
+                        Some(_) => spec.strides.clone(),
+                        None => aten::contiguous_strides(&spec.sizes),
+                    };
+                    let order = order.unwrap_or_else(|| (0..sizes.len()).collect());
+                    let layout = layout(*dtype, base, sizes, extents, order, &numbers);
+                    if layout.actual() != spec.sizes {
+                        return None;
+                    }
+                    ResultPlan::Fresh(FreshResult {
+                        ty: types.intern(base),
+                        nbytes: spec.sizes.iter().product::<i64>() as usize * dtype.size_bytes(),
+                        sizes: types.intern_dims(&spec.sizes),
+                        strides: types.intern_dims(&strides),
+                        dtype: *dtype,
+                        extents: Vec::new(),
+                        layout: (!extents.is_empty()).then_some(layout),
+                    })
+                }
+                Output::Absent => {
+                    fresh.next()?;
+                    ResultPlan::Absent
+                }
+                Output::Updated { storage, base } => {
+                    let extents =
+                        lowered.updates.iter().find(|(place, _)| *place == number).map(|(_, extents)| extents);
+                    let extents = extents.filter(|extents| extents.iter().any(|extent| !extent.is_whole()));
+                    let order = (0..base.dims.len()).collect();
+                    let layout = extents.map(|extents| layout(base.dtype, base, &base.dims, extents, order, &numbers));
+                    ResultPlan::Updated { storage: *storage, ty: types.intern(base), layout }
+                }
+                Output::Check(check) => ResultPlan::Check { check: Arc::new(check.clone()), ty: ty_of_count },
+                Output::Count { .. } => return None,
+            });
+        }
+        Some(Instance {
+            id: self.id,
+            operator: Arc::clone(&self.operator),
+            arguments,
+            decomposed: false,
+            compiled: None,
+            body: Ok(Arc::clone(lowered)),
+            sized: Some(SizedCall { numbers, wanted }),
+            outputs,
+            result_bytes: self.result_bytes,
+            is_constant: false,
+            alone: Arc::clone(&self.alone),
+            last_use: LastUse::default(),
+        })
+    }
+
+    /// The padded form that the program takes of a storage. `None` for the exact value.
+    #[inline]
+    pub fn wanted(&self, storage: usize) -> Option<&Axes> {
+        self.sized.as_ref().and_then(|sized| sized.wanted[storage].as_ref())
+    }
+
+    /// The programs of this instance alone.
+    pub fn programs(&self) -> &Arc<Alone> {
+        &self.alone
+    }
+
+    /// Whether sizes are inputs of the program.
+    #[inline]
+    pub fn is_sized(&self) -> bool {
+        self.sized.is_some()
+    }
+
+    /// The value of a storage that the program takes.
+    #[inline]
+    pub fn value_of(&self, number: usize, storage: &Storage) -> Option<Arc<Value>> {
+        match self.wanted(number) {
+            Some(_) => storage.padded_value(),
+            None => storage.value(),
+        }
+    }
+
+    /// A size that is an input of the program.
+    pub fn size(&self, number: u32) -> i64 {
+        self.sized.as_ref().map_or(0, |sized| sized.numbers[number as usize])
     }
 
     /// Whether it can be called: the written arguments have the sizes of their results.
@@ -180,6 +346,15 @@ impl Instance {
         })
     }
 
+    /// How the function's results are padded, in order.
+    pub fn layouts(&self) -> impl Iterator<Item = Option<&Layout>> {
+        self.outputs.iter().filter_map(|plan| match plan {
+            ResultPlan::Fresh(FreshResult { layout, .. }) | ResultPlan::Updated { layout, .. } => Some(layout.as_ref()),
+            ResultPlan::Count { .. } | ResultPlan::Check { .. } => Some(None),
+            ResultPlan::Absent => None,
+        })
+    }
+
     /// The number of fresh results of a call, including undefined ones.
     pub fn fresh_results(&self) -> usize {
         self.outputs.iter().filter(|plan| matches!(plan, ResultPlan::Fresh(_) | ResultPlan::Absent)).count()
@@ -196,6 +371,13 @@ impl Instance {
     pub fn random_blocks(&self) -> u64 {
         self.body.as_ref().map_or(0, |lowered| lowered.random_blocks)
     }
+}
+
+fn layout(dtype: DType, base: &Type, sizes: &[i64], extents: &[Extent], order: Vec<usize>, numbers: &[i64]) -> Layout {
+    let whole = Extent::default();
+    let extent = |axis: usize| extents.get(axis).unwrap_or(&whole);
+    let axes = (0..sizes.len()).map(|axis| padded_factors(extent(axis), sizes[axis], numbers)).collect();
+    Layout { dtype, nbytes: base.size_bytes(), axes, order }
 }
 
 fn is_number(param: &ParamSource) -> bool {

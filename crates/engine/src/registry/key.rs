@@ -37,6 +37,8 @@ pub(crate) struct CallParts {
     pub scalars: Vec<ScalarInput>,
     /// Whether offsets are left out of the key.
     without_offsets: bool,
+    /// Whether the call takes the exact values of storages that also have a padded one.
+    pub is_exact: bool,
     /// The offset of every tensor argument, lists flattened.
     pub offsets: Vec<i64>,
     /// The generator that is an argument of the call.
@@ -48,7 +50,15 @@ unsafe impl Send for CallParts {}
 
 const NO_VALUE: u64 = 1 << 63;
 
+/// Marks a storage whose value has padding.
+const PADDED: u64 = 1 << 62;
+
 impl CallParts {
+    /// The parts of a call that takes exact values.
+    pub fn exact() -> CallParts {
+        CallParts { is_exact: true, ..CallParts::default() }
+    }
+
     /// Splits a call into its parts, and reuses the memory of an earlier call. `options` are other values that the
     /// program depends on.
     pub fn encode(&mut self, op: u32, operator: &Operator, args: &[Arg], options: u64) {
@@ -128,6 +138,19 @@ impl CallParts {
         }
     }
 
+    /// The factors of a padded value.
+    fn padded(&mut self, storage: &Storage) {
+        let Some(padded) = storage.padded() else { return };
+        self.key.push(padded.dtype as u64 | (padded.order.len() as u64) << 8 | PADDED);
+        for &axis in &padded.order {
+            self.key.push(padded.axes[axis].len() as u64);
+            for factor in &padded.axes[axis] {
+                self.key.push(factor.capacity as u64 | u64::from(factor.is_bounded) << 63);
+                self.key.push(factor.actual as u64);
+            }
+        }
+    }
+
     fn tensor(&mut self, arg: &Arg) {
         let tensor = arg.tensor();
         let storage: *const Storage = tensor.storage();
@@ -139,10 +162,12 @@ impl CallParts {
         self.key.push(head | lazy);
         if place.is_none() {
             self.storages.push(storage);
-            self.key.push(match tensor.storage().base() {
-                Ok(ty) => u64::from(ty),
-                Err(nbytes) => nbytes as u64 | NO_VALUE,
-            });
+            let takes_padded = !self.is_exact && tensor.storage().has_padding();
+            match tensor.storage().base() {
+                _ if takes_padded => self.padded(tensor.storage()),
+                Ok(ty) => self.key.push(u64::from(ty)),
+                Err(nbytes) => self.key.push(nbytes as u64 | NO_VALUE),
+            }
         }
         self.offsets.push(tensor.offset);
         self.key.push(if self.without_offsets { 0 } else { tensor.offset as u64 });
@@ -284,7 +309,10 @@ pub(crate) fn key_without_offsets(
     if !from_start && parts.offsets.iter().all(|&offset| offset == 0) {
         return None;
     }
-    let mut key = CallParts { without_offsets: true, ..CallParts::default() };
+    if !parts.is_exact && parts.storages().any(Storage::has_padding) {
+        return None;
+    }
+    let mut key = CallParts { without_offsets: true, ..CallParts::exact() };
     key.encode(parts.key[0] as u32, operator, args, parts.key[0] >> 32);
     let mut specs = Specs::new(types, false, from_start);
     let length = key.key.len();

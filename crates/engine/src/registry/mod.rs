@@ -4,22 +4,28 @@ pub(crate) mod compiled;
 pub(crate) mod instance;
 pub(crate) mod key;
 pub(crate) mod operators;
+pub(crate) mod sizes;
 pub(crate) mod types;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use aten::{Call, CallBody, Graph, ResultSpec, Target, lower_call};
-use rustc_hash::FxHashMap;
+use aten::{Call, CallBody, Graph, ResultSpec, Target, lower_call, lower_sized};
+use rustc_hash::{FxHashMap, FxHashSet};
 use stablehlo::{DType, Precision};
 
 use crate::cache::memory::{self, Limit};
 use crate::call::{Arg, Meta, to_spec};
 use crate::error::Result;
+use crate::growth::Growth;
+use crate::padded::{any_live, live_among};
+use crate::platform;
+use crate::storage::Storage;
 use compiled::{CompiledGraph, SchemaArg};
 use instance::Instance;
 use key::{CallParts, Specs, key_without_offsets};
 use operators::Operator;
+use sizes::{Search, sized_specs};
 use types::Types;
 
 /// The number of offsets of a view that get their own programs. Further offsets share one.
@@ -52,6 +58,13 @@ pub(crate) struct Registry {
     next_instance: u32,
     /// Calls that differ only in the offsets of views, by their key without these offsets.
     families: FxHashMap<Box<[u64]>, Family>,
+    /// Which sizes change.
+    pub growth: Growth,
+    /// The instances of calls with sizes as inputs, by a description of the call without these sizes; or why there is
+    /// none.
+    sized: FxHashMap<String, std::result::Result<Arc<Instance>, String>>,
+    /// The keys of calls that take padded values but need exact ones.
+    exact: FxHashSet<Box<[u64]>>,
     /// Traced decompositions that are not lowered yet, by handle.
     graphs: HashMap<u64, Arc<Graph>>,
     next_graph: u64,
@@ -71,6 +84,19 @@ fn options(follows_precision: bool, precision: Precision, default_dtype: DType) 
     precision | (default_dtype as u64) << 8
 }
 
+/// Splits a call into its parts. Sizes that values with padding have at the moment are a part of the key of a call
+/// whose arguments have no padding, because they decide whether its results get padding.
+fn encode(parts: &mut CallParts, op: u32, operator: &Operator, args: &[Arg], options: u64, follows_sizes: bool) {
+    parts.encode(op, operator, args, options);
+    if follows_sizes && operator.compiled.is_none() && !parts.is_exact && !parts.storages().any(Storage::has_padding) {
+        let live = live_among(&parts.key[1..]);
+        parts.key.extend(live.iter().flat_map(|&(size, capacity)| [size as u64 | LIVE, capacity as u64]));
+    }
+}
+
+/// Marks the size of a live value with padding.
+const LIVE: u64 = 1 << 61;
+
 impl Registry {
     /// `programs` is the limit of programs in memory.
     pub fn new(programs: Limit) -> Registry {
@@ -80,6 +106,9 @@ impl Registry {
             instances: FxHashMap::default(),
             next_instance: 0,
             families: FxHashMap::default(),
+            growth: Growth::new(platform::sizes()),
+            sized: FxHashMap::default(),
+            exact: FxHashSet::default(),
             graphs: HashMap::new(),
             next_graph: 1,
             precision: Precision::Highest,
@@ -150,7 +179,8 @@ impl Registry {
     /// Splits a call into `parts` and finds the instance of its key.
     pub fn find(&mut self, op: u32, args: &[Arg], parts: &mut CallParts) -> Option<Arc<Instance>> {
         let operator = &self.operators[op as usize];
-        parts.encode(op, operator, args, options(operator.follows_precision, self.precision, self.default_dtype));
+        let settings = options(operator.follows_precision, self.precision, self.default_dtype);
+        encode(parts, op, operator, args, settings, self.growth.is_on() && any_live());
         self.clock += 1;
         if let Some(instance) = self.instances.get(&parts.key[..]) {
             instance.last_use.set(self.clock);
@@ -163,6 +193,14 @@ impl Registry {
         Some(instance)
     }
 
+    /// Makes an instance that takes exact values serve a call while other values have padding.
+    pub fn share(&mut self, op: u32, args: &[Arg], instance: Arc<Instance>) {
+        let mut parts = CallParts::default();
+        if any_live() && self.find(op, args, &mut parts).is_none() && !parts.storages().any(Storage::has_padding) {
+            self.remember(&parts.key, instance);
+        }
+    }
+
     /// Adds an instance by its key. Evicts the least recently used instances if there are too many.
     fn remember(&mut self, key: &[u64], instance: Arc<Instance>) {
         if self.instances.len() >= self.limit.count {
@@ -173,10 +211,99 @@ impl Registry {
             self.families.retain(|_, family| {
                 family.instance.as_ref().is_some_and(|instance| instance.last_use.get() > deadline)
             });
+            self.sized.retain(|_, sized| sized.as_ref().is_ok_and(|each| Arc::strong_count(each.programs()) > 1));
+            self.exact.clear();
             self.evictions += (before - self.instances.len()) as u64;
         }
         instance.last_use.set(self.clock);
         self.instances.insert(key.into(), instance);
+    }
+
+    /// Whether the call of a key that takes padded values needs exact ones.
+    pub fn needs_exact(&self, key: &[u64]) -> bool {
+        self.exact.contains(key)
+    }
+
+    pub fn note_needs_exact(&mut self, key: &[u64]) {
+        self.exact.insert(key.into());
+    }
+
+    /// The instance of a new key, which [`Registry::find`] has put into `parts`, if its changing sizes can be inputs of
+    /// a program; else why they cannot. Calls that differ only in these sizes share the program.
+    pub fn define_sized(
+        &mut self,
+        op: u32,
+        args: &[Arg],
+        parts: &mut CallParts,
+        metas: &[Meta],
+        target: Target,
+    ) -> Result<std::result::Result<Arc<Instance>, String>> {
+        let operator = &mut self.operators[op as usize];
+        let Some(row) = operator.row.filter(|row| row.is_bounded() && operator.compiled.is_none()) else {
+            return Ok(Err("the operator has no lowering with sizes as inputs".into()));
+        };
+        let mut why = String::from("a view does not divide at the sizes that change");
+        let results: Vec<Option<ResultSpec>> = metas.iter().map(to_spec).collect::<Result<_>>()?;
+        for search in [Search::Padded, Search::All] {
+            let specs = sized_specs(args, operator, parts, &self.types, &results, search);
+            let Some(specs) = specs else { continue };
+            let call = Call {
+                operator: operator.name.clone(),
+                body: CallBody::Row(row),
+                names: operator.names.clone(),
+                args: specs.args,
+                storages: specs.storages,
+                mutated: operator.mutated.clone(),
+                results: Some(results.clone()),
+                precision: self.precision,
+                default_dtype: self.default_dtype,
+                target,
+                is_checked: true,
+            };
+            let written = call.written_tensors().len();
+            let layout = |result: &Option<ResultSpec>| {
+                result.as_ref().map(|spec| (spec.dtype, aten::memory_order(&spec.sizes, &spec.strides)))
+            };
+            let layouts: Vec<_> = results.iter().map(layout).collect();
+            let settings = options(true, self.precision, self.default_dtype);
+            let key = format!("{op} {settings} {:?} {:?} {:?} {layouts:?}", call.args, call.storages, specs.sizes);
+            let arguments: Vec<String> = args.iter().map(Arg::to_string).collect();
+            let sized = match self.sized.get(&key) {
+                Some(known) => known.clone(),
+                None => {
+                    let lowered = lower_sized(&call, &specs.sizes).map_err(|error| error.message);
+                    let made = lowered.map(|lowered| {
+                        operator.follows_precision |= lowered.follows_precision;
+                        let (id, name) = (self.next_instance, &call.operator);
+                        self.next_instance += 1;
+                        let types = &mut self.types;
+                        Arc::new(Instance::new(id, name, arguments.clone(), false, None, Ok(lowered), types))
+                    });
+                    self.sized.insert(key, made.clone());
+                    made
+                }
+            };
+            let template = match sized {
+                Ok(template) => template,
+                Err(reason) => {
+                    why = reason;
+                    continue;
+                }
+            };
+            let instance =
+                template.at_sizes(arguments, specs.numbers, specs.wanted, &results, written, &mut self.types);
+            let Some(instance) = instance else {
+                why = "the program would compute other sizes".into();
+                continue;
+            };
+            if operator.follows_precision {
+                encode(parts, op, operator, args, settings, true);
+            }
+            let instance = Arc::new(instance);
+            self.remember(&parts.key, Arc::clone(&instance));
+            return Ok(Ok(instance));
+        }
+        Ok(Err(why))
     }
 
     /// Lowers a new key, which [`Registry::find`] has put into `parts`, by the operator's row or a traced

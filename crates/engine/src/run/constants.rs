@@ -47,7 +47,7 @@ pub(crate) fn key_of(instance: &Instance, placement: Placement, parts: &CallPart
         match *param {
             ParamSource::Scalar { index, .. } => key.extend(parts.scalars[index].bits()),
             ParamSource::Offset(index) => key.push(parts.offsets[index] as u64),
-            ParamSource::Storage(_) | ParamSource::RandomState => {}
+            ParamSource::Storage(_) | ParamSource::Size(_) | ParamSource::RandomState => {}
         }
     }
     key
@@ -77,7 +77,7 @@ pub(crate) fn write(
     for (plan, buffer) in instance.outputs.iter().zip(buffers) {
         let value = |ty| Value::new(ty, ValueState::Ready(buffer));
         match plan {
-            ResultPlan::Updated { storage, ty } => {
+            ResultPlan::Updated { storage, ty, .. } => {
                 parts.storage(*storage).set_value(Some(value(*ty)));
             }
             ResultPlan::Fresh(result) => {

@@ -5,18 +5,24 @@ use std::sync::Arc;
 use stablehlo::DType;
 
 use crate::error::{Error, Result};
-use crate::program::Program;
+use crate::program::{Program, Usage};
+use crate::record::chunk::Chunk;
+use crate::registry::instance::Layout;
 use crate::registry::types::Types;
 use crate::storage::Value;
 
 /// Waits for the results of a program, and checks them for NaN and infinities if asked to.
 pub(crate) fn inspect(
     program: &Program,
+    chunk: &Chunk,
+    usage: &Usage,
     values: &[Option<Arc<Value>>],
     types: &Types,
     check_finite: bool,
 ) -> Result<()> {
-    for value in values.iter().flatten() {
+    let layouts: Vec<Option<&Layout>> = chunk.nodes.iter().flat_map(|node| node.instance.layouts()).collect();
+    for (value, &output) in values.iter().zip(&usage.live) {
+        let Some(value) = value else { continue };
         let buffer = value.buffer()?;
         buffer.ready().map_err(|error| Error::from(error).within(&program.operators))?;
         let ty = types.get(value.ty);
@@ -25,6 +31,9 @@ pub(crate) fn inspect(
         }
         let mut bytes = vec![0; ty.size_bytes()];
         buffer.to_host(&mut bytes)?;
+        if let Some(layout) = layouts[output as usize] {
+            bytes = layout.without_padding(&bytes);
+        }
         if let Some(what) = first_non_finite(&bytes, ty.dtype) {
             return Err(Error::runtime(format!(
                 "{}: its result of shape {:?} contains {what} (check_finite is on)",

@@ -101,6 +101,10 @@ impl Jobs {
         self.last_lane
     }
 
+    pub fn has_lanes(&self) -> bool {
+        !self.lanes.is_empty()
+    }
+
     pub fn has_lane(&self, lane: u64) -> bool {
         self.lanes.contains_key(&lane)
     }

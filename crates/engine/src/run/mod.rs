@@ -331,7 +331,8 @@ impl Runner {
         let result = match executed {
             // An error found by Debug mode in the results does not undo them.
             Ok(()) if context.eager.mode == Mode::Debug => {
-                let inspected = inspect(&program, &values, &context.registry.types, context.eager.check_finite);
+                let inspected =
+                    inspect(&program, &chunk, &usage, &values, &context.registry.types, context.eager.check_finite);
                 if let Err(error) = &inspected {
                     wait_for(self.note_raised(placement, error));
                 }
@@ -449,6 +450,7 @@ fn lose<'a>(values: impl Iterator<Item = &'a Arc<Value>>, error: &Error) {
 fn upload_extra(runtime: &mut Runtime, placement: Placement, extra: Extra) -> Result<Arc<Buffer>> {
     match extra {
         Extra::Number(number, dtype) => runtime.scalar(placement, number, dtype),
+        Extra::Size(size) => runtime.scalar(placement, stablehlo::Number::Int(size), stablehlo::DType::I64),
         Extra::RandomState([seed, offset]) => {
             let mut bytes = [0; 16];
             bytes[..8].copy_from_slice(&seed.to_ne_bytes());

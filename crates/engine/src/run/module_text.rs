@@ -32,7 +32,7 @@ pub(crate) fn module_text(chunk: &Chunk, types: &Types, usage: &Usage) -> String
             let Source::Extra(k) = source else { continue };
             match param {
                 ParamSource::Scalar { dtype, .. } => extra_types[*k as usize] = Type::new(*dtype, &[]),
-                ParamSource::Offset(_) => extra_types[*k as usize] = Type::new(DType::I64, &[]),
+                ParamSource::Offset(_) | ParamSource::Size(_) => extra_types[*k as usize] = Type::new(DType::I64, &[]),
                 ParamSource::Storage(_) | ParamSource::RandomState => {}
             }
         }

@@ -8,6 +8,7 @@ use ::abi::Status as AbiStatus;
 use engine::{Storage, memory};
 
 use super::{guarded, list_mut, note_line, placement, status, tensor};
+use crate::location;
 
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn tt_storage_new(
@@ -98,9 +99,12 @@ pub(super) unsafe extern "C" fn tt_copy_from_host(
             Some(release) if may_borrow != 0 => Some(Box::new(HostData { owner, release }) as Box<dyn Any + Send>),
             _ => None,
         };
-        note_line();
+        let line = if engine::growth::is_on() { location::of_upload() } else { None };
+        if line.is_none() {
+            note_line();
+        }
         // SAFETY: the ABI promises the tensor, and the data for as long as the contract asks.
-        unsafe { engine::lock()?.copy_from_host(tensor(destination), data.cast(), owner) }
+        unsafe { engine::lock()?.copy_from_host(tensor(destination), data.cast(), owner, line) }
     })
 }
 

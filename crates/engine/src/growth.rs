@@ -1,0 +1,181 @@
+//! Which sizes change, and the capacities of programs for them.
+//!
+//! A line of the user's program that writes tensors again and again, each time with other sizes, has sizes that
+//! change: from the third set of sizes on its tensors get padding. Operators on them have programs for all sizes up to
+//! a capacity, and their results have padding too. There are few capacities, so that there are few programs.
+//!
+//! Tensors that stay, such as parameters, do not count, because padding would cost in every step and gain nothing.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Weak;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use rustc_hash::FxHashMap;
+
+use crate::lines::Line;
+use crate::storage::Storage;
+
+/// A known capacity serves a size if it is at most this many times the size. A new one would compile every operator
+/// again.
+const MOST_PADDING: i64 = 16;
+
+/// The number of sets of sizes that are remembered for each line.
+const REMEMBERED: usize = 32;
+
+/// A tensor that outlives this many later ones of its line stays.
+const STAYS: u64 = 8;
+
+/// Uploads of one line, element type and rank.
+#[derive(Default)]
+struct Uploads {
+    number: u64,
+    seen: VecDeque<Seen>,
+    /// Uploads whose sizes change: the sizes that do not, by dimension.
+    changing: Vec<Vec<Option<i64>>>,
+}
+
+/// The last upload of these sizes.
+struct Seen {
+    sizes: Vec<i64>,
+    storage: Weak<Storage>,
+    number: u64,
+}
+
+static IS_ON: AtomicBool = AtomicBool::new(false);
+
+/// Whether sizes that change are looked for.
+pub fn is_on() -> bool {
+    IS_ON.load(Relaxed)
+}
+
+/// How sizes that change are treated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Setting {
+    /// Each set of sizes has its own programs.
+    Static,
+    /// From the third set of sizes on, sizes are inputs of programs.
+    Dynamic,
+    /// All sizes of uploads change, also those seen once, and capacities differ. For tests.
+    Padded,
+}
+
+impl Setting {
+    /// The setting of a name, which is a value of `TORCHTPU_SIZES`.
+    pub fn of(name: &str) -> Option<Setting> {
+        match name.trim() {
+            "" | "static" => Some(Setting::Static),
+            "dynamic" => Some(Setting::Dynamic),
+            "padded" => Some(Setting::Padded),
+            _ => None,
+        }
+    }
+}
+
+/// The sizes that were seen to change, and the capacities in use.
+pub(crate) struct Growth {
+    setting: Setting,
+    uploads: FxHashMap<(Line, i8, usize), Uploads>,
+    capacities: BTreeSet<i64>,
+    /// The number of uploads that got padding.
+    padded: u64,
+}
+
+impl Growth {
+    pub fn new(setting: Setting) -> Growth {
+        IS_ON.store(setting != Setting::Static, Relaxed);
+        Growth { setting, uploads: FxHashMap::default(), capacities: BTreeSet::new(), padded: 0 }
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.setting != Setting::Static
+    }
+
+    /// The capacities of the dimensions of an upload; `None` for a dimension that does not change. `None` if no
+    /// dimension changes.
+    pub fn upload(
+        &mut self,
+        line: Line,
+        scalar_type: i8,
+        sizes: &[i64],
+        storage: &Storage,
+    ) -> Option<Vec<Option<i64>>> {
+        if !self.is_on() || sizes.is_empty() || sizes.contains(&0) {
+            return None;
+        }
+        let class: Vec<Option<i64>> = match self.setting == Setting::Padded {
+            true => sizes.iter().map(|&size| (size < 2).then_some(size)).collect(),
+            false => self.uploads.entry((line, scalar_type, sizes.len())).or_default().class(sizes, storage)?,
+        };
+        if class.iter().all(Option::is_some) {
+            return None;
+        }
+        self.padded += 1;
+        Some(class.iter().zip(sizes).map(|(known, &size)| known.is_none().then(|| self.capacity(size))).collect())
+    }
+
+    /// The capacity for a size: one in use, else the next power of two.
+    fn capacity(&mut self, size: i64) -> i64 {
+        let next = size.max(16).unsigned_abs().next_power_of_two() as i64;
+        if self.setting == Setting::Padded {
+            return next << (self.padded % 3 / 2);
+        }
+        let known = self.capacities.range(size..=size.saturating_mul(MOST_PADDING)).next().copied();
+        known.unwrap_or_else(|| {
+            self.capacities.insert(next);
+            next
+        })
+    }
+}
+
+impl Uploads {
+    /// The sizes that do not change, by dimension. `None` as long as all are taken for constants.
+    fn class(&mut self, sizes: &[i64], storage: &Storage) -> Option<Vec<Option<i64>>> {
+        let fits = |changing: &&Vec<Option<i64>>| {
+            changing.iter().zip(sizes).all(|(known, size)| known.map_or(*size > 1, |known| known == *size))
+        };
+        if let Some(class) = self.changing.iter().find(fits) {
+            return Some(class.clone());
+        }
+        let class = self.learn(sizes, storage);
+        self.changing.extend(class.clone());
+        class
+    }
+
+    /// Remembers an upload. If two earlier ones differ from it and from each other in the same dimensions only, and
+    /// their tensors are gone, these dimensions change.
+    fn learn(&mut self, sizes: &[i64], storage: &Storage) -> Option<Vec<Option<i64>>> {
+        self.number += 1;
+        let number = self.number;
+        let is_gone = |seen: &Seen| {
+            seen.storage.strong_count() == 0 || std::ptr::eq(seen.storage.as_ptr(), std::ptr::from_ref(storage))
+        };
+        self.seen.retain(|seen| number - seen.number <= STAYS || is_gone(seen));
+        let new = Seen { sizes: sizes.to_vec(), storage: storage.downgrade(), number };
+        if let Some(known) = self.seen.iter_mut().find(|seen| seen.sizes == sizes) {
+            *known = new;
+            return None;
+        }
+        // The tensor of the last upload may be about to be replaced.
+        let is_over = |seen: &&Seen| is_gone(seen) || seen.number + 1 == number;
+        let gone: Vec<&Seen> = self.seen.iter().filter(is_over).collect();
+        let class = gone.iter().enumerate().rev().find_map(|(i, first)| {
+            let differs = differing(&first.sizes, sizes);
+            let is_alike = |second: &&Seen| {
+                differing(&second.sizes, sizes) == differs && differing(&second.sizes, &first.sizes) == differs
+            };
+            let known = |axis: usize| (!differs.contains(&axis)).then(|| sizes[axis]);
+            (!differs.is_empty() && gone[..i].iter().any(is_alike)).then(|| (0..sizes.len()).map(known).collect())
+        });
+        self.seen.push_back(new);
+        if self.seen.len() > REMEMBERED {
+            self.seen.pop_front();
+        }
+        class
+    }
+}
+
+/// The dimensions in which sizes differ. Empty also if one of them is 1 or 0, which is a size of its own kind.
+fn differing(a: &[i64], b: &[i64]) -> Vec<usize> {
+    let differs: Vec<usize> = (0..a.len()).filter(|&axis| a[axis] != b[axis]).collect();
+    if differs.iter().any(|&axis| a[axis].min(b[axis]) < 2) { Vec::new() } else { differs }
+}

@@ -1,0 +1,440 @@
+//! Calls whose arguments have sizes that change: which sizes become inputs of the program, and the arguments at their
+//! capacities.
+//!
+//! Tensors with padding say which of their sizes change. A view of such a tensor is divided into parts of the padded
+//! value. This is done with the actual sizes of each call, so it is exact for it. Calls for which the outcome is the
+//! same but for the actual sizes share a program.
+
+use aten::{ArgSpec, Dim, Factor, Part, ResultSpec, SizedView, Sizes, Start, StorageSpec, TensorSpec, Type, ViewDim};
+use stablehlo::Extent;
+
+use super::operators::Operator;
+use super::types::Types;
+use crate::call::{self, Arg, Tag, TensorArg};
+use crate::padded::{PaddedFactor, any_live, live_capacity};
+use crate::registry::key::{CallParts, Specs};
+use crate::storage::Storage;
+
+/// The int arguments that may be sizes. Others, such as dimension numbers, are constants of the program.
+const SIZE_ARGUMENTS: [&str; 12] =
+    ["size", "input_sizes", "self_size", "output_size", "start", "end", "length", "N", "HxW", "pad", "shape", "sizes"];
+
+/// The dimensions of a value in the order of memory, with the factors of each.
+pub(crate) type Axes = Vec<Vec<PaddedFactor>>;
+
+/// A call with its changing sizes as inputs.
+pub(crate) struct SizedSpecs {
+    pub args: Vec<ArgSpec>,
+    pub storages: Vec<StorageSpec>,
+    pub sizes: Sizes,
+    /// The actual values of the sizes.
+    pub numbers: Vec<i64>,
+    /// The padded form that the program takes of each storage. `None` for the exact value.
+    pub wanted: Vec<Option<Axes>>,
+}
+
+/// A size of the call, or the start of a slice.
+struct Symbol {
+    actual: i64,
+    capacity: i64,
+    is_start: bool,
+}
+
+/// The sizes of a call that change.
+struct Symbols {
+    list: Vec<Symbol>,
+    /// Whether other live values with padding tell which sizes change, because no argument has padding.
+    asks_others: bool,
+}
+
+impl Symbols {
+    fn known(&self, actual: i64) -> Option<u32> {
+        let place = self.list.iter().position(|symbol| !symbol.is_start && symbol.actual == actual);
+        place.filter(|_| actual > 1).map(|place| place as u32)
+    }
+
+    /// The symbol of a size, also if only other live values have it.
+    fn live(&mut self, actual: i64) -> Option<u32> {
+        if let Some(known) = self.known(actual) {
+            return Some(known);
+        }
+        let capacity = live_capacity(actual).filter(|_| self.asks_others && actual > 1)?;
+        Some(self.add(actual, capacity))
+    }
+
+    fn add(&mut self, actual: i64, capacity: i64) -> u32 {
+        self.list.push(Symbol { actual, capacity, is_start: false });
+        self.list.len() as u32 - 1
+    }
+
+    fn add_start(&mut self, actual: i64, capacity: i64) -> u32 {
+        self.list.push(Symbol { actual, capacity, is_start: true });
+        self.list.len() as u32 - 1
+    }
+
+    fn factor(&self, symbol: u32) -> Factor {
+        Factor { capacity: self.list[symbol as usize].capacity, size: Some(symbol) }
+    }
+
+    fn dim(&self, size: i64) -> Dim {
+        match self.known(size) {
+            Some(symbol) => Dim { capacity: self.factor(symbol).capacity, sizes: vec![symbol] },
+            None => Dim { capacity: size, sizes: Vec::new() },
+        }
+    }
+}
+
+/// A factor of a value's dimensions, outermost first.
+#[derive(Clone, Copy)]
+struct Place {
+    actual: i64,
+    factor: Factor,
+}
+
+/// The value of a storage: the factors of each of its dimensions.
+struct Held {
+    axes: Vec<Vec<Place>>,
+    is_written: bool,
+}
+
+impl Held {
+    fn is_bounded(&self) -> bool {
+        self.axes.iter().flatten().any(|place| place.factor.size.is_some())
+    }
+
+    fn wanted(&self) -> Axes {
+        let factor = |place: &Place| PaddedFactor {
+            capacity: place.factor.capacity,
+            actual: place.actual,
+            is_bounded: place.factor.size.is_some(),
+        };
+        self.axes.iter().map(|axis| axis.iter().map(factor).collect()).collect()
+    }
+
+    fn dims(&self) -> Vec<i64> {
+        self.axes.iter().map(|axis| axis.iter().map(|place| place.factor.capacity).product()).collect()
+    }
+
+    fn extents(&self) -> Vec<Extent> {
+        let extent = |axis: &Vec<Place>| match axis.iter().any(|place| place.factor.size.is_some()) {
+            true => Extent(axis.iter().map(|place| place.factor).collect()),
+            false => Extent::default(),
+        };
+        self.axes.iter().map(extent).collect()
+    }
+}
+
+fn fixed(size: i64) -> Place {
+    Place { actual: size, factor: Factor { capacity: size, size: None } }
+}
+
+/// How to look for sizes that change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Search {
+    /// Dimensions of values without padding do not change.
+    Padded,
+    /// Dimensions of values without padding change if they equal a size that does.
+    All,
+}
+
+/// The call with its changing sizes as inputs. `None` if it has none, or if a view does not divide into parts.
+pub(crate) fn sized_specs(
+    args: &[Arg],
+    operator: &Operator,
+    parts: &CallParts,
+    types: &Types,
+    results: &[Option<ResultSpec>],
+    search: Search,
+) -> Option<SizedSpecs> {
+    let mut symbols = Symbols { list: Vec::new(), asks_others: false };
+    for factor in parts.storages().filter_map(padded_axes).flatten().flatten().filter(|factor| factor.is_bounded) {
+        match symbols.known(factor.actual) {
+            Some(known) => {
+                let symbol = &mut symbols.list[known as usize];
+                symbol.capacity = symbol.capacity.max(factor.capacity);
+            }
+            None if factor.actual > 1 => {
+                symbols.add(factor.actual, factor.capacity);
+            }
+            None => return None,
+        }
+    }
+    if symbols.list.is_empty() {
+        if !any_live() || search == Search::All {
+            return None;
+        }
+        symbols.asks_others = true;
+    }
+    let mut written = Vec::new();
+    operator.mutated.iter().for_each(|&i| add_storages(&args[i], &mut written));
+    let held: Option<Vec<Option<Held>>> = parts
+        .storages()
+        .map(|storage| held(storage, types, &symbols, search, written.contains(&std::ptr::from_ref(storage))))
+        .collect();
+    let mut call = SizedCall { held: held?, seen: Vec::new(), views: Vec::new() };
+    let mut specs = Specs::new(types, false, false);
+    let mut lowered = Vec::with_capacity(args.len());
+    for (i, (arg, info)) in args.iter().zip(&operator.args).enumerate() {
+        let spec = specs.arg(arg, *info, &operator.types[i]).ok()?;
+        let is_written = operator.mutated.contains(&i);
+        lowered.push(call.arg(arg, spec, is_written, &operator.names[i], types, &mut symbols)?);
+    }
+    if symbols.list.is_empty() {
+        return None;
+    }
+    let held: Vec<Held> = call.held.into_iter().collect::<Option<_>>()?;
+    let storages = held.iter().zip(parts.storages()).map(|(held, storage)| {
+        let dtype = storage_dtype(storage, types)?;
+        let ty = held.is_written.then(|| Type::new(dtype.unwrap_or(stablehlo::DType::U8), &held.dims()));
+        let nbytes = if held.is_bounded() { 0 } else { storage.nbytes() };
+        Some(StorageSpec { base: ty, nbytes })
+    });
+    let storages = storages.collect::<Option<Vec<_>>>()?;
+    let mut written = call.views.iter().filter(|(_, is_written)| *is_written).map(|(view, _)| view.sizes());
+    // Sizes that no argument has, such as products, are left to the row.
+    let known: Vec<i64> = call.views.iter().flat_map(|(view, _)| view.capacities()).collect();
+    let fresh = |result: &ResultSpec| {
+        let dims = result.sizes.iter().map(|&size| {
+            let dim = symbols.dim(size);
+            (size < 2 || !dim.sizes.is_empty() || known.contains(&size)).then_some(dim)
+        });
+        dims.collect::<Option<Vec<Dim>>>()
+    };
+    let results = results.iter().map(|result| written.next().or_else(|| result.as_ref().and_then(fresh))).collect();
+    let sizes = Sizes {
+        capacities: symbols.list.iter().map(|symbol| symbol.capacity).collect(),
+        storages: held.iter().map(Held::extents).collect(),
+        results,
+        views: call.views.into_iter().map(|(view, _)| view).collect(),
+    };
+    let wanted = held.iter().map(|held| (held.is_written && held.is_bounded()).then(|| held.wanted())).collect();
+    let numbers = symbols.list.iter().map(|symbol| symbol.actual).collect();
+    Some(SizedSpecs { args: lowered, storages, sizes, numbers, wanted })
+}
+
+/// The storages of the tensors of an argument.
+fn add_storages(arg: &Arg, into: &mut Vec<*const Storage>) {
+    match arg.tag {
+        Tag::Tensor => into.push(arg.tensor().storage()),
+        Tag::List => arg.list().iter().for_each(|item| add_storages(item, into)),
+        _ => {}
+    }
+}
+
+/// The factors of a storage whose value was made with padding.
+fn padded_axes(storage: &Storage) -> Option<Axes> {
+    storage.padded().filter(|_| storage.has_padding()).map(|padded| padded.held())
+}
+
+/// The element type of a storage's value; `Some(None)` if it has none.
+fn storage_dtype(storage: &Storage, types: &Types) -> Option<Option<stablehlo::DType>> {
+    match storage.base() {
+        Ok(ty) => Some(Some(types.get(ty).dtype)),
+        Err(_) => Some(storage.padded().map(|padded| padded.dtype)),
+    }
+}
+
+/// The value of a storage with the sizes that change. `Some(None)` for a storage without a value.
+fn held(storage: &Storage, types: &Types, symbols: &Symbols, search: Search, is_written: bool) -> Option<Option<Held>> {
+    if let Some(axes) = padded_axes(storage) {
+        let place = |factor: &PaddedFactor| match factor.is_bounded {
+            true => Some(Place { actual: factor.actual, factor: symbols.factor(symbols.known(factor.actual)?) }),
+            false => Some(fixed(factor.actual)),
+        };
+        let axes = axes.iter().map(|axis| axis.iter().map(place).collect()).collect::<Option<_>>()?;
+        return Some(Some(Held { axes, is_written: true }));
+    }
+    let Ok(ty) = storage.base() else { return Some(None) };
+    // An exact value that is written stays exact: a parameter must not become padded.
+    let place = |&size: &i64| match symbols.known(size).filter(|_| search == Search::All && !is_written) {
+        Some(symbol) => Place { actual: size, factor: symbols.factor(symbol) },
+        None => fixed(size),
+    };
+    Some(Some(Held { axes: types.get(ty).dims.iter().map(|size| vec![place(size)]).collect(), is_written: true }))
+}
+
+/// The parts of a call that are found so far.
+struct SizedCall {
+    held: Vec<Option<Held>>,
+    /// The storages of the arguments so far, in order of appearance.
+    seen: Vec<*const Storage>,
+    /// The view of each tensor argument, and whether the call writes it.
+    views: Vec<(SizedView, bool)>,
+}
+
+impl SizedCall {
+    fn arg(
+        &mut self,
+        arg: &Arg,
+        spec: ArgSpec,
+        is_written: bool,
+        name: &str,
+        types: &Types,
+        symbols: &mut Symbols,
+    ) -> Option<ArgSpec> {
+        Some(match spec {
+            ArgSpec::Tensor(spec) => ArgSpec::Tensor(self.tensor(arg.tensor(), spec, is_written, types, symbols)?),
+            ArgSpec::List(items) if arg.tag == Tag::List => {
+                let items = items.into_iter().zip(arg.list());
+                let items = items.map(|(spec, arg)| self.arg(arg, spec, is_written, name, types, symbols));
+                ArgSpec::List(items.collect::<Option<_>>()?)
+            }
+            ArgSpec::Int(i) if SIZE_ARGUMENTS.contains(&name) && symbols.known(i).is_some() => {
+                ArgSpec::Dim(symbols.dim(i))
+            }
+            ArgSpec::Ints(ints)
+                if SIZE_ARGUMENTS.contains(&name) && ints.iter().any(|&i| symbols.known(i).is_some()) =>
+            {
+                ArgSpec::Dims(ints.iter().map(|&i| symbols.dim(i)).collect())
+            }
+            other => other,
+        })
+    }
+
+    fn tensor(
+        &mut self,
+        tensor: &TensorArg,
+        spec: TensorSpec,
+        is_written: bool,
+        types: &Types,
+        symbols: &mut Symbols,
+    ) -> Option<TensorSpec> {
+        let storage: *const Storage = tensor.storage();
+        let place = self.seen.iter().position(|&known| std::ptr::eq(known, storage));
+        let index = place.unwrap_or_else(|| {
+            self.seen.push(storage);
+            self.seen.len() - 1
+        });
+        let dtype = storage_dtype(tensor.storage(), types)?;
+        if tensor.is_lazy() || spec.sizes.contains(&0) || dtype.is_some_and(|dtype| dtype != spec.dtype) {
+            return None;
+        }
+        if self.held[index].is_none() {
+            // A storage without a value gets the dimensions of the first view of it, which must cover it.
+            let order = aten::memory_order(&spec.sizes, &spec.strides)?;
+            let numel: i64 = spec.sizes.iter().product();
+            let element = call::tensor_dtype(tensor.dtype).ok()?.size_bytes();
+            if spec.offset != 0 || numel as usize * element != tensor.storage().nbytes() {
+                return None;
+            }
+            let place = |&axis: &usize| match symbols.live(spec.sizes[axis]) {
+                Some(symbol) => vec![Place { actual: spec.sizes[axis], factor: symbols.factor(symbol) }],
+                None => vec![fixed(spec.sizes[axis])],
+            };
+            self.held[index] = Some(Held { axes: order.iter().map(place).collect(), is_written: false });
+        }
+        let places: Vec<Place> = self.held[index].iter().flat_map(|held| held.axes.iter().flatten().copied()).collect();
+        let view = divide(&places, &spec, symbols)?;
+        let sizes = view.capacities();
+        let strides = aten::contiguous_strides(&sizes);
+        self.views.push((view, is_written));
+        Some(TensorSpec { storage: index, sizes, strides, offset: 0, ..spec })
+    }
+}
+
+/// A part of a value while a view is divided.
+struct Piece {
+    place: Place,
+    weight: i64,
+    start: i64,
+    /// The number of positions that the view takes, if a dimension of the view has this part.
+    taken: Option<i64>,
+}
+
+/// Divides a view of a value with these factors into parts. `None` if it does not divide: a dimension of the view
+/// would then have elements in places that depend on the sizes.
+fn divide(places: &[Place], spec: &TensorSpec, symbols: &mut Symbols) -> Option<SizedView> {
+    let mut places = places.to_vec();
+    for (_, &stride) in spec.sizes.iter().zip(&spec.strides).filter(|(size, stride)| **size > 1 && **stride > 0) {
+        split(&mut places, stride);
+    }
+    let mut pieces: Vec<Piece> = Vec::with_capacity(places.len());
+    let mut weight = 1;
+    for &place in places.iter().rev() {
+        let start = if place.actual > 1 { spec.offset / weight % place.actual } else { 0 };
+        pieces.insert(0, Piece { place, weight, start, taken: None });
+        weight *= place.actual;
+    }
+    if pieces.iter().map(|piece| piece.start * piece.weight).sum::<i64>() != spec.offset {
+        return None;
+    }
+    let mut dims: Vec<ViewDim> = Vec::with_capacity(spec.sizes.len());
+    for (&size, &stride) in spec.sizes.iter().zip(&spec.strides) {
+        dims.push(match (size, stride) {
+            (1, _) => ViewDim::Parts(Vec::new()),
+            (_, 0) => ViewDim::Repeated(symbols.dim(size)),
+            _ => ViewDim::Parts(walk(&mut pieces, size, stride)?),
+        });
+    }
+    let parts = pieces.iter().map(|piece| part(piece, symbols)).collect();
+    Some(SizedView { parts, dims })
+}
+
+/// Splits a factor without padding where a stride begins.
+fn split(places: &mut Vec<Place>, stride: i64) {
+    let mut weight = 1;
+    for index in (0..places.len()).rev() {
+        let Place { actual, factor } = places[index];
+        if factor.size.is_none() && weight < stride && stride < weight * actual && stride % weight == 0 {
+            let inner = stride / weight;
+            if actual % inner == 0 {
+                places[index] = fixed(actual / inner);
+                places.insert(index + 1, fixed(inner));
+            }
+            return;
+        }
+        weight *= actual;
+    }
+}
+
+/// The parts of a dimension of a view, the outermost first.
+fn walk(pieces: &mut [Piece], size: i64, stride: i64) -> Option<Vec<usize>> {
+    let mut index = (0..pieces.len()).rev().find(|&i| pieces[i].weight == stride && pieces[i].place.actual > 1)?;
+    let (mut parts, mut left) = (Vec::new(), size);
+    loop {
+        let piece = &mut pieces[index];
+        if piece.taken.is_some() {
+            return None;
+        }
+        let actual = piece.place.actual;
+        parts.insert(0, index);
+        if piece.start + left <= actual {
+            piece.taken = Some(left);
+            return Some(parts);
+        }
+        if piece.start != 0 || left % actual != 0 {
+            return None;
+        }
+        piece.taken = Some(actual);
+        left /= actual;
+        index = (0..index).rev().find(|&i| pieces[i].place.actual > 1)?;
+    }
+}
+
+fn part(piece: &Piece, symbols: &mut Symbols) -> Part {
+    let Place { actual, factor: whole } = piece.place;
+    let start = |symbols: &mut Symbols| Start::Input(symbols.add_start(piece.start, whole.capacity));
+    match (piece.taken, whole.size) {
+        (Some(taken), _) if taken == actual => Part { whole, start: Start::At(0), taken: whole },
+        (None, _) if actual == 1 => Part { whole, start: Start::At(0), taken: whole },
+        (None, Some(_)) => Part { whole, start: start(symbols), taken: Factor { capacity: 1, size: None } },
+        (None, None) => Part { whole, start: Start::At(piece.start), taken: Factor { capacity: 1, size: None } },
+        (Some(taken), Some(_)) => {
+            let symbol = symbols.known(taken).unwrap_or_else(|| symbols.add(taken, whole.capacity));
+            let start = if piece.start == 0 { Start::At(0) } else { start(symbols) };
+            let taken = match taken {
+                1 => Factor { capacity: 1, size: None },
+                _ => symbols.factor(symbol),
+            };
+            Part { whole, start, taken }
+        }
+        (Some(taken), None) => {
+            let Some(symbol) = symbols.live(taken) else {
+                let taken = Factor { capacity: taken, size: None };
+                return Part { whole, start: Start::At(piece.start), taken };
+            };
+            let start = if piece.start == 0 { Start::At(0) } else { start(symbols) };
+            Part { whole, start, taken: symbols.factor(symbol) }
+        }
+    }
+}

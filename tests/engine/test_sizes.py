@@ -1,0 +1,247 @@
+"""Sizes that change: from the third set of sizes on, programs take them as inputs, with exact results.
+
+Uploads whose sizes change are padded with NaN, so padding that affects a result is detected.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torchtpu import _C
+
+from tests.helpers import assert_same
+
+LENGTHS = (5, 9, 13, 7, 11, 12)
+
+
+@pytest.fixture(autouse=True)
+def changing_sizes() -> Iterator[None]:
+    _C.set_sizes("dynamic")
+    yield
+    _C.set_sizes(os.environ.get("TORCHTPU_SIZES", "static"))
+
+
+def programs() -> int:
+    stats = torch.tpu.cache_stats()
+    return stats["compiles"] + stats["disk_hits"]
+
+
+def check_lengths(function: Callable[..., Tensor], device: torch.device, *shapes: tuple[int | None, ...]) -> None:
+    """The function and its gradients equal the CPU's for each length in place of None."""
+    generator = torch.Generator().manual_seed(0)
+    for length in LENGTHS[:5]:
+        given = [torch.randn([length if n is None else n for n in shape], generator=generator) for shape in shapes]
+        on_cpu = [each.clone().requires_grad_() for each in given]
+        on_device = [each.to(device).requires_grad_() for each in given]
+        result, expected = function(*on_device), function(*on_cpu)
+        if expected.requires_grad:
+            grad = torch.randn(expected.shape, generator=generator)
+            expected.backward(grad)
+            result.backward(grad.to(device))
+        assert_same(result, expected)
+        for one, other in zip(on_device, on_cpu, strict=True):
+            if other.grad is not None:
+                assert_same(one.grad, other.grad)
+
+
+class Model(nn.Module):
+    """Embedding, attention and a loss of tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(11, 8)
+        self.places = nn.Parameter(torch.randn(16, 8))
+        self.register_buffer("mask", torch.ones(16, 16, dtype=torch.bool).triu(1))
+        self.norm = nn.LayerNorm(8)
+        self.join = nn.Linear(8, 24)
+        self.head = nn.Linear(8, 11)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        batch, length = tokens.shape
+        x = self.tokens(tokens) + self.places[:length]
+        query, key, value = (
+            each.view(batch, length, 2, 4).transpose(1, 2) for each in self.join(self.norm(x)).split(8, dim=2)
+        )
+        scores = (query @ key.transpose(-2, -1)).masked_fill(self.mask[:length, :length], -torch.inf)  # type: ignore[index]
+        x = x + (scores.softmax(-1) @ value).transpose(1, 2).reshape(batch, length, 8)
+        return self.head(x).flatten(0, 1)
+
+
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_a_model_trains_on_all_lengths_with_one_set_of_programs(device: torch.device, mode: str) -> None:
+    torch.tpu.set_eager_mode(mode)
+    torch.manual_seed(0)
+    reference = Model()
+    model = copy.deepcopy(reference).to(device)
+    both = [(each, torch.optim.SGD(each.parameters(), lr=0.1)) for each in (model, reference)]
+    stats = torch.tpu.op_stats()
+    for number, length in enumerate(LENGTHS):
+        tokens, targets = (torch.randint(11, (3, length)) for _ in range(2))
+        targets[0, 0] = -100
+        before, losses = programs(), []
+        for each, optimizer in both:
+            place = next(each.parameters()).device
+            optimizer.zero_grad()
+            loss = F.cross_entropy(each(tokens.to(place)), targets.to(place).flatten())
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        assert_same(*losses)
+        if number > 2:
+            assert programs() == before, f"length {length}"
+    for one, other in zip(model.parameters(), reference.parameters(), strict=True):
+        assert_same(one, other)
+    after = torch.tpu.op_stats()
+    assert after["padded"] == stats["padded"]
+    assert after["unpadded"] == stats["unpadded"]
+
+
+def in_place(x: Tensor) -> Tensor:
+    y = x.detach() * 1
+    y[:, 0] = 2.0
+    y[:, 1:].mul_(3)
+    y[0].add_(y[1])
+    return y.neg_()
+
+
+def to_a_part(x: Tensor) -> Tensor:
+    whole = torch.zeros(3, 16, 2, device=x.device)
+    whole[:, 1 : x.shape[1] + 1] = x
+    return whole
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.sum(1) + x.mean(1) + x.amax(1) + x.prod(1),
+        lambda x: x.softmax(1).log() * x.std(1, keepdim=True),
+        lambda x: x.cumsum(1).flip(1),
+        lambda x: x.argmax(1) + x.argmin(1),
+        lambda x: x[:, -1] + x[:, 2],
+        lambda x: x[:, 1:] * x[:, :-1],
+        lambda x: torch.cat([x, x], 2).transpose(1, 2).contiguous(),
+        lambda x: x.flatten(0, 1).t() @ x.reshape(-1, 2),
+        lambda x: torch.where(x > 0, x, 0.5),
+        lambda x: F.layer_norm(x.transpose(1, 2).contiguous().transpose(1, 2), (2,), eps=1.0),
+        lambda x: x.gather(1, (x.detach() > 0).long()),
+        lambda x: x.index_select(1, torch.tensor([3, 0], device=x.device)),
+        lambda x: x.detach().clone().index_copy_(1, torch.tensor([2, 0], device=x.device), x.detach()[:, :2]),
+        lambda x: x.masked_select(x > 0).sum(),
+        lambda x: x[x.detach().sum((1, 2)) > -100].sum(),
+        in_place,
+        to_a_part,
+    ],
+    ids=lambda function: None,
+)
+def test_results_are_those_of_static_programs(function: Callable[[Tensor], Tensor], device: torch.device) -> None:
+    check_lengths(function, device, (3, None, 2))
+
+
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_two_dimensions_change(device: torch.device, mode: str) -> None:
+    torch.tpu.set_eager_mode(mode)
+    for number, (batch, length) in enumerate([(3, 5), (6, 9), (4, 13), (7, 11), (5, 5), (9, 4)]):
+        x = torch.randn(batch, length, 2)
+        result = (x.to(device).relu().sum(1) @ torch.ones(2, 3, device=device)).softmax(0)
+        assert_same(result, (x.relu().sum(1) @ torch.ones(2, 3)).softmax(0))
+        del result, number
+
+
+def test_a_parameter_that_is_overwritten_stays_exact(device: torch.device) -> None:
+    for length in LENGTHS:
+        x = torch.randn(length, 3).to(device)
+        y = x * 2
+    parameter = torch.zeros(LENGTHS[-1], 3, device=device)
+    parameter.add_(1)
+    unpadded = torch.tpu.op_stats()["unpadded"]
+    parameter.copy_(y)
+    assert torch.tpu.op_stats()["unpadded"] == unpadded + 1
+    assert_same(parameter, y.cpu())
+
+
+def new_programs(x: Tensor) -> bool:
+    """Whether a call on a tensor of new sizes needs programs that were not needed before."""
+    torch.tpu.synchronize()
+    torch.tpu.reset_cache_stats()
+    (x + 1).sum().item()
+    stats = torch.tpu.cache_stats()
+    return stats["requests"] > stats["hits"]
+
+
+def test_weights_of_models_are_exact(device: torch.device) -> None:
+    def module(rows: int) -> Tensor:
+        return nn.Linear(37, rows).to(device).weight.detach()
+
+    def state(rows: int) -> Tensor:
+        model = nn.Linear(37, rows, device=device)
+        model.load_state_dict(nn.Linear(37, rows).state_dict())
+        return model.weight.detach()
+
+    assert all(new_programs(module(rows)) for rows in (15, 19, 23, 27, 31))
+    assert all(new_programs(state(rows)) for rows in (16, 20, 24, 28, 32))
+
+
+def test_tensors_that_stay_are_exact(device: torch.device) -> None:
+    for first in (5, 30, 55):
+        kept = [torch.randn(rows, 39).to(device) for rows in range(first, first + 20)]
+        assert all(new_programs(each) for each in kept[-3:])
+
+
+def test_other_lines_are_not_affected(device: torch.device) -> None:
+    for length in (5, 9, 13, 7):
+        changing = torch.randn(length, 41).to(device)
+        is_new = new_programs(changing)
+    assert not is_new
+    del changing
+    assert new_programs(torch.randn(7, 43).to(device))
+    assert new_programs(torch.zeros(7, 41, device=device))
+
+
+def test_padding_is_no_infinity(device: torch.device) -> None:
+    torch.tpu.set_eager_mode("debug", check_finite=True)
+    for length in LENGTHS:
+        x = torch.ones(length, 2).to(device)
+        assert (x + 1).sum().item() == 4 * length
+    x = torch.zeros(8, 2).to(device)
+    with pytest.raises(RuntimeError, match="contains"):
+        1 / x
+
+
+def test_explain_says_why_sizes_are_constants(device: torch.device) -> None:
+    for length in LENGTHS:
+        x = torch.randn(length, 4).to(device)
+        with torch.tpu.explain() as explanation:
+            torch.linalg.qr(x)
+    assert "the sizes are constants, because" in str(explanation)
+
+
+def run_with(setting: str, code: str) -> str:
+    environment = os.environ | {"TORCHTPU_SIZES": setting}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_sizes_can_be_constants() -> None:
+    code = (
+        "import torch\n"
+        "for n in (5, 9, 13, 7):\n"
+        "    torch.tpu.reset_cache_stats()\n"
+        "    (torch.ones(n).to('tpu') + 1).sum().item()\n"
+        "print(torch.tpu.cache_stats()['requests'], torch.tpu.cache_stats()['hits'])\n"
+    )
+    assert run_with("static", code).split() == ["2", "0"]
+    assert run_with("dynamic", code).split() == ["2", "2"]
+
+
+def test_random_programs_with_padding() -> None:
+    """Every upload is padded, so that all lines of the programs meet padding."""
+    run_with("padded", "from tests.fuzz.test_property import compare\nfor seed in range(6): compare(seed, 'tpu')")
