@@ -370,6 +370,9 @@ void call_functional(const Operator& op, torch::jit::Stack* stack) {
   op.functional.callBoxed(&results);
   for (size_t i = 0; i < outs.size(); ++i) {
     const at::Tensor& result = results.at(i).toTensor();
+    if (result.scalar_type() != outs[i].scalar_type()) {
+      refuse_as_cpu(op, torch::jit::last(*stack, op.kinds.size()), device_of(torch::jit::last(*stack, op.kinds.size())));
+    }
     TORCH_CHECK(result.scalar_type() == outs[i].scalar_type(), "Expected out tensor to have dtype ", result.scalar_type(),
                 ", but got ", outs[i].scalar_type(), " instead");
     at::native::resize_output(outs[i], result.sizes());

@@ -33,6 +33,10 @@ def _names_of_inductor(module: Any) -> None:
     vars(module).setdefault("HAS_CUDA", False)
 
 
+def _names_of_flex_attention(module: Any) -> None:
+    vars(module).setdefault("create_nested_block_mask", None)
+
+
 def _names_of_operators(module: Any) -> None:
     from torch.testing._internal import common_device_type
 
@@ -49,6 +53,25 @@ def _names_of_utilities(module: Any) -> None:
     from torch.utils._dtype_abbrs import dtype_abbrs
 
     vars(module).setdefault("dtype_abbrs", dtype_abbrs)
+
+
+def _setup_of_instances(module: Any) -> None:
+    """`super(self.__class__, self).setUp()`, in a class that is a base of its instances now, would call itself."""
+    instantiate = module.instantiate_device_type_tests
+
+    def without_the_original(test_class: Any, *arguments: Any, **more: Any) -> None:
+        instantiate(test_class, *arguments, **more)
+        for name in ("setUp", "tearDown"):
+            function = vars(test_class).get(name)
+            if function is not None and "__class__" in function.__code__.co_names:
+                delattr(test_class, name)
+
+    module.instantiate_device_type_tests = without_the_original
+
+
+def _device_types(module: Any) -> None:
+    _setup_of_instances(module)
+    _offered_devices(module)
 
 
 def _offered_devices(module: Any) -> None:
@@ -72,6 +95,7 @@ when_imported(
         f"{HARNESS}.inductor_utils": _names_of_inductor,
         f"{HARNESS}.common_methods_invocations": _names_of_operators,
         f"{HARNESS}.common_utils": _names_of_utilities,
-        f"{HARNESS}.common_device_type": _offered_devices,
+        f"{HARNESS}.common_device_type": _device_types,
+        "torch.nn.attention.flex_attention": _names_of_flex_attention,
     }
 )

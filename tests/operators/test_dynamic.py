@@ -1,5 +1,13 @@
 """Rows of crates/aten/src/ops/index/dynamic.rs."""
 
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+
+from tests.helpers import check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -11,3 +19,24 @@ test_samples = samples(
     "unique",
     "unique_consecutive",
 )
+
+
+def test_a_number_in_a_tensor(device: torch.device, mode: str) -> None:
+    for tests in ([], [1.0, 2.0], [3.0]):
+        assert torch.isin(1, torch.tensor(tests, device=device)).tolist() == (1.0 in tests)
+
+
+def test_the_dtype_of_a_given_result(device: torch.device) -> None:
+    x = torch.ones(3)
+    with pytest.raises(RuntimeError) as expected:
+        torch.nonzero(x, out=torch.empty(0))
+    with pytest.raises(RuntimeError, match=re.escape(str(expected.value))):
+        torch.nonzero(x.to(device), out=torch.empty(0, device=device))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64])
+def test_masks_of_masked_select_are_boolean(dtype: torch.dtype, device: torch.device) -> None:
+    error = check_refused(
+        lambda device: torch.ones(2, device=device).masked_select(torch.ones(2, dtype=dtype, device=device)), device
+    )
+    assert "masked_select: expected BoolTensor for mask" in str(error)

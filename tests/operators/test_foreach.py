@@ -1,5 +1,11 @@
 """Rows of crates/aten/src/ops/foreach.rs."""
 
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.helpers import check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -52,3 +58,12 @@ test_samples = samples(
     "_foreach_trunc",
     "_foreach_zero",
 )
+
+
+@pytest.mark.parametrize("factor", [1.5, 1j, [1.5, 2.5], torch.tensor(2.5)])
+def test_lists_of_integers_do_not_hold_other_products(factor: object, device: torch.device) -> None:
+    def program(device: torch.device) -> None:
+        other = factor.to(device) if isinstance(factor, torch.Tensor) else factor
+        torch._foreach_mul_([torch.ones(2, 2, dtype=torch.int32, device=device) for _ in range(2)], other)
+
+    assert "can't be cast to the desired output type Int" in str(check_refused(program, device))

@@ -1,5 +1,11 @@
 """Rows of crates/aten/src/ops/nn/pool_adaptive.rs."""
 
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.helpers import check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -10,3 +16,9 @@ test_samples = samples(
     "nn.functional.adaptive_max_pool2d",
     "nn.functional.adaptive_max_pool3d",
 )
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_maxima_of_integers_are_refused(dims: int, device: torch.device) -> None:
+    pool = getattr(torch.nn.functional, f"adaptive_max_pool{dims}d")
+    check_refused(lambda device: pool(torch.ones(2, *[4] * (dims + 1), dtype=torch.int16, device=device), 2), device)

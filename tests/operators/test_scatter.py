@@ -1,5 +1,11 @@
 """Rows of crates/aten/src/ops/index/scatter.rs."""
 
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.helpers import check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -28,3 +34,14 @@ test_samples = samples(
     "scatter_reduce.prod",
     "scatter_reduce.sum",
 )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"), [(torch.int64, 1j), (torch.int64, torch.tensor(1j)), (torch.int32, 1.0)], ids=str
+)
+def test_index_fill_refuses(dtype: torch.dtype, value: object, device: torch.device) -> None:
+    def program(device: torch.device) -> None:
+        index = torch.zeros(1, dtype=dtype, device=device)
+        torch.ones(2, 2, device=device).index_fill_(1, index, value)
+
+    assert "index_fill_(): " in str(check_refused(program, device))

@@ -10,6 +10,12 @@ pub(crate) fn not_implemented_for(operator: &str, dtype: DType) -> Error {
     Error::not_implemented(format!("\"{name}\" not implemented for '{scalar_type}'"))
 }
 
+/// PyTorch's error for a result that its target cannot hold.
+pub(crate) fn cannot_be_cast(from: DType, to: DType) -> Error {
+    let [from, to] = [from, to].map(scalar_type_name);
+    Error::runtime(format!("result type {from} can't be cast to the desired output type {to}"))
+}
+
 /// PyTorch's name of the `c10::ScalarType`.
 pub(crate) fn scalar_type_name(dtype: DType) -> &'static str {
     match dtype {

@@ -223,8 +223,8 @@ impl<'b> Outputs<'_, 'b> {
     }
 
     fn fit(&self, value: Value<'b>, spec: &ResultSpec) -> Result<(Value<'b>, Vec<i64>, Vec<i64>)> {
-        if value.rank() == 0 && spec.sizes == [1] {
-            // Some meta kernels return shape [1] where the kernels return a 0-d tensor (multi_margin_loss).
+        if value.rank() == 0 && (spec.sizes == [1] || spec.sizes == [0]) {
+            // Some meta kernels return shape [1] or [0] where the kernels return a 0-d tensor (multi_margin_loss, isin).
             return Ok((value.convert(spec.dtype), Vec::new(), Vec::new()));
         }
         if value.dims() != spec.sizes {

@@ -35,6 +35,17 @@ pub fn promote_types(a: DType, b: DType) -> DType {
     }
 }
 
+/// Whether a result may be written to a tensor of another type (`c10::canCast`).
+pub fn can_cast(from: DType, to: DType) -> bool {
+    let kind = |dtype: DType| match dtype {
+        DType::Bool => 0,
+        dtype if dtype.is_complex() => 3,
+        dtype if dtype.is_float() => 2,
+        _ => 1,
+    };
+    kind(from) <= kind(to)
+}
+
 fn promote_integers(a: DType, b: DType) -> DType {
     use DType::*;
     let (a_unsigned, b_unsigned) = (a.is_unsigned(), b.is_unsigned());
@@ -104,6 +115,8 @@ mod tests {
 
     #[test]
     fn follows_pytorch() {
+        assert!(can_cast(C64, C128) && can_cast(I64, F16) && can_cast(Bool, U8));
+        assert!(!can_cast(C64, F64) && !can_cast(F32, I64) && !can_cast(U8, Bool));
         assert_eq!(promote_types(U8, I8), I16);
         assert_eq!(promote_types(F16, BF16), F32);
         assert_eq!(promote_types(I64, F16), F16);

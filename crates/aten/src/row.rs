@@ -3,7 +3,8 @@
 use stablehlo::{DTypes, Refusal, Value};
 
 use crate::cx::{Arg, Cx};
-use crate::error::{Error, Result, not_implemented_for};
+use crate::error::{Error, Result, cannot_be_cast, not_implemented_for};
+use crate::promote::can_cast;
 
 /// How a row computes: one result, several results, or another row applied to each element of its lists.
 #[derive(Clone, Copy)]
@@ -209,7 +210,15 @@ fn lower_each<'b>(cx: &Cx<'b>, element: &Row, parameters: &'static [&'static str
     for i in 0..count {
         let args =
             parameters.iter().zip(&cx.args).map(|(name, (list_name, arg))| Ok((*name, nth(cx, list_name, arg, i)?)));
-        results.extend(element.lower(&cx.with(args.collect::<Result<_>>()?))?);
+        for value in element.lower(&cx.with(args.collect::<Result<_>>()?))? {
+            // PyTorch's meta kernels of lists do not check what they write.
+            match cx.result(results.len()) {
+                Some(spec) if !can_cast(value.dtype(), spec.dtype) => {
+                    return Err(cannot_be_cast(value.dtype(), spec.dtype));
+                }
+                _ => results.push(value),
+            }
+        }
     }
     Ok(results)
 }

@@ -91,6 +91,9 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
         }
     }),
     one(&["polar"], |cx| {
+        if !DTypes::FLOATS.contains(cx.ty("abs")?.dtype) || cx.ty("abs")?.dtype != cx.ty("angle")?.dtype {
+            return Err(Error::runtime("polar: the parts must be floats of one dtype"));
+        }
         cx.pair("abs", "angle").map(|(radius, angle)| (radius * angle.cos()).complex(radius * angle.sin()))
     }),
     // Functions of two integers.

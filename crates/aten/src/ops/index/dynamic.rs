@@ -5,7 +5,7 @@ use stablehlo::{DType, DTypes, Value};
 
 use crate::common::chosen::{Chosen, segment_of_each};
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::places::{Combine, Places, at_least_1d, rank_in_mask, take_flat};
 use crate::row::{Row, many, one};
 
@@ -18,6 +18,9 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     one(&["nonzero_static"], nonzero_static),
     one(&["masked_select"], |cx| {
+        if cx.ty("mask")?.dtype != DType::Bool {
+            return Err(Error::runtime("masked_select: expected BoolTensor for mask"));
+        }
         let (x, mask) = cx.tensor("self")?.broadcast_with(cx.tensor("mask")?);
         let chosen = Chosen::new(mask.convert(DType::Bool).flatten());
         cx.set_count(0, chosen.count);

@@ -189,6 +189,12 @@ fn index_fill<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let axis = cx.axis_arg("dim", whole.rank())?;
     let size = whole.dim(axis);
     let index = cx.tensor("index")?.flatten();
+    if index.dtype() != DType::I64 {
+        return Err(Error::index("index_fill_(): Expected dtype int64 for index."));
+    }
+    if cx.ty("value")?.dtype.is_complex() && !x.dtype().is_complex() {
+        return Err(Error::runtime("index_fill_(): Converting complex Scalar to non-complex type is not supported"));
+    }
     cx.check_index(index, whole, axis, Counts::FromBothEnds, out_of_bounds(ErrorKind::Index, whole, axis));
     let index = wrap(index, size);
     let b = cx.b();

@@ -26,6 +26,10 @@ use crate::row::{Row, many, one};
 pub(crate) const ROWS: &[Row] = &[
     one(&["convolution", "convolution_overrideable"], |cx| {
         let (x, weight) = (zero_filled(cx.tensor("input")?), cx.tensor("weight")?);
+        // PyTorch gives an input without channels a result without channels.
+        if let (Some(0), Some(spec)) = (x.dims().get(1), cx.result(0)) {
+            return Ok(cx.b().splat(0, x.dtype(), &spec.sizes));
+        }
         let geometry = Geometry::of(cx, spatial(x).len())?;
         let y = if cx.bool("transposed")? {
             let sizes = geometry.transposed_sizes(cx, x, weight)?;
@@ -51,6 +55,11 @@ pub(crate) const ROWS: &[Row] = &[
 fn gradients<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let (grad, x) = (zero_filled(cx.tensor("grad_output")?), zero_filled(cx.tensor("input")?));
     let weight = cx.tensor("weight")?;
+    if x.dims().get(1) == Some(&0) {
+        let zeros = |dims: &[i64]| cx.b().splat(0, grad.dtype(), dims);
+        let bias = if cx.bool("transposed")? { weight.dim(1) } else { weight.dim(0) };
+        return wanted(cx, &[zeros(&x.dims()), zeros(&weight.dims()), zeros(&[bias])]);
+    }
     let geometry = Geometry::of(cx, spatial(x).len())?;
     // Sums over the last dimension first: one long sum would accumulate more rounding errors.
     let axes: Vec<usize> = (0..grad.rank() - 1).filter(|&axis| axis != 1).collect();

@@ -5,7 +5,7 @@ use stablehlo::{DType, DTypes, Value};
 use crate::common::loss_reduction::Reduction;
 use crate::common::parameters::wide_or_none;
 use crate::cx::Cx;
-use crate::error::{Error, Result, scalar_type_name};
+use crate::error::{Error, Result, cannot_be_cast};
 use crate::row::{Row, all_bounded, one};
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
@@ -29,9 +29,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
         let (own, promoted) = (cx.ty("self")?.dtype, cx.promoted(&["self", "target"])?);
         if !own.is_float() {
             // PyTorch allocates the result in the prediction's dtype.
-            let [from, to] = [promoted, own].map(scalar_type_name);
-            let message = format!("result type {from} can't be cast to the desired output type {to}");
-            return Err(Error::runtime(message));
+            return Err(cannot_be_cast(promoted, own));
         }
         loss(cx, |x, target| {
             let (distance, delta) = ((x - target).abs(), cx.scalar("delta", x.dtype())?);

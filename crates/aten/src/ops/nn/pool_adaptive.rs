@@ -18,8 +18,8 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["_adaptive_avg_pool3d"], |cx| average(cx, 3)).takes(&["self"], DTypes::FLOATS).bounded(),
     one(&["_adaptive_avg_pool2d_backward"], |cx| average_backward(cx, 2)).bounded(),
     one(&["_adaptive_avg_pool3d_backward"], |cx| average_backward(cx, 3)).bounded(),
-    many(&["adaptive_max_pool2d"], |cx| max(cx, 2)).takes(&["self"], DTypes::REAL).bounded(),
-    many(&["adaptive_max_pool3d"], |cx| max(cx, 3)).takes(&["self"], DTypes::REAL),
+    many(&["adaptive_max_pool2d"], |cx| max(cx, 2)).takes(&["self"], DTypes::FLOATS).bounded(),
+    many(&["adaptive_max_pool3d"], |cx| max(cx, 3)).takes(&["self"], DTypes::FLOATS),
     one(&["adaptive_max_pool2d_backward"], |cx| max_backward(cx, 2)).bounded(),
     one(&["adaptive_max_pool3d_backward"], |cx| max_backward(cx, 3)),
 ];
