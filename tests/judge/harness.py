@@ -37,6 +37,24 @@ def _names_of_flex_attention(module: Any) -> None:
     vars(module).setdefault("create_nested_block_mask", None)
 
 
+def _names_of_control_flow(module: Any) -> None:
+    vars(module).setdefault("UnsupportedAliasMutationException", RuntimeError)
+
+
+def _lists_of_functorch(module: Any) -> None:
+    """Tests name operators that the installed torch has no longer."""
+    skip_operators = module.skipOps
+
+    def skip_known_operators(test_class: str, test: str, skipped: Any) -> Any:
+        infos = (*module.op_db, *module.additional_op_db, *module.autograd_function_db, *module.custom_op_db)
+        known = {(info.name, info.variant_test_name) for info in infos}
+        return skip_operators(
+            test_class, test, {each for each in skipped if (each.op_name, each.variant_name) in known}
+        )
+
+    module.skipOps = skip_known_operators
+
+
 def _names_of_operators(module: Any) -> None:
     from torch.testing._internal import common_device_type
 
@@ -97,5 +115,7 @@ when_imported(
         f"{HARNESS}.common_utils": _names_of_utilities,
         f"{HARNESS}.common_device_type": _device_types,
         "torch.nn.attention.flex_attention": _names_of_flex_attention,
+        "functorch.experimental.control_flow": _names_of_control_flow,
+        "common_utils": _lists_of_functorch,
     }
 )

@@ -1,5 +1,11 @@
 """Rows of crates/aten/src/ops/random/distributions.rs."""
 
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.helpers import check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -26,3 +32,11 @@ test_samples = samples(
     "randn_like",
     "uniform",
 )
+
+
+@pytest.mark.parametrize("bounds", [(-1, 2), (0, 300)])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bool], ids=str)
+def test_integers_that_a_dtype_does_not_hold(dtype: torch.dtype, bounds: tuple[int, int], device: torch.device) -> None:
+    error = check_refused(lambda device: torch.empty(4, dtype=dtype, device=device).random_(*bounds), device)
+    assert "is out of bounds for" in str(error)
+    check_refused(lambda device: torch.randint(*bounds, (4,), dtype=dtype, device=device), device)

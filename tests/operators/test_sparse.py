@@ -258,6 +258,11 @@ def test_mm_reduce(reduce: str, device: torch.device) -> None:
     check(program, device)
 
 
+def test_triangular_solve_of_a_matrix_without_elements(device: torch.device) -> None:
+    solved = torch.triangular_solve(torch.ones(3, 2, device=device), torch.zeros(3, 3, device=device).to_sparse_csr())
+    assert solved.solution.isnan().all()
+
+
 def test_triangular_solve_is_counted(device: torch.device) -> None:
     matrix, right = torch.randn(4, 4).triu() + 4 * torch.eye(4), torch.randn(4, 2)
     torch.tpu.reset_op_stats()

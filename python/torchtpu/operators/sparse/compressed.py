@@ -309,6 +309,9 @@ def _mm_reduce_backward(
 def _triangular_solve(
     self: Tensor, matrix: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> tuple[Tensor, Tensor]:
+    if matrix._nnz() == 0:
+        # As in PyTorch's kernels, also where the ones of the diagonal are implied.
+        return torch.full_like(self, float("nan")), self.new_empty(0)
     count_densified("triangular_solve")
     solution, _ = torch.triangular_solve(self, matrix.to_dense(), upper, transpose, unitriangular)
     return solution, self.new_empty(0)

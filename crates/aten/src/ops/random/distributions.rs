@@ -9,7 +9,7 @@ use stablehlo::{DType, DTypes, Number, Type, Value, broadcast_dims};
 
 use crate::common::random_bits::{bits_type, digits, half_open, normal, open};
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, scalar_type_name};
 use crate::row::{Row, many, one};
 use crate::view;
 
@@ -248,6 +248,17 @@ fn last_integer(dtype: DType) -> i64 {
     }
 }
 
+/// The smallest and the largest integer that a type holds, as far as `random_` can draw them.
+fn integers_of(dtype: DType) -> (i128, i128) {
+    match dtype {
+        DType::Bool => (0, 1),
+        DType::U64 => (0, i128::from(u64::MAX)),
+        DType::F16 => (-65504, 65504),
+        dtype if dtype.is_integer() => (dtype.lowest().to_i64().into(), dtype.highest().to_i64().into()),
+        _ => (i64::MIN.into(), i64::MAX.into()),
+    }
+}
+
 /// The distance between neighbours of `x` in a float type, at least 1; 1 for integers.
 fn spacing(x: i64, dtype: DType) -> i128 {
     if !dtype.is_float() {
@@ -260,6 +271,12 @@ fn spacing(x: i64, dtype: DType) -> i128 {
 /// Integers from `low` to `last`, both included, as elements of `ty`.
 fn integers<'b>(cx: &Cx<'b>, ty: &Type, low: i64, last: i64) -> Result<Value<'b>> {
     cx.check_dtype(ty.dtype, DTypes::REAL)?;
+    let (least, most) = integers_of(ty.dtype);
+    for (name, number) in [("from", i128::from(low)), ("to - 1", i128::from(last))] {
+        if !(least..=most).contains(&number) {
+            return Err(Error::runtime(format!("{name} is out of bounds for {}", scalar_type_name(ty.dtype))));
+        }
+    }
     // A float type cannot represent all integers beyond its digits: use the representable ones in the range.
     let inner_low = i128::from(low) + (-i128::from(low)).rem_euclid(spacing(low, ty.dtype));
     let inner_last = i128::from(last) - i128::from(last).rem_euclid(spacing(last, ty.dtype));
