@@ -245,3 +245,19 @@ def test_sizes_can_be_constants() -> None:
 def test_random_programs_with_padding() -> None:
     """Every upload is padded, so that all lines of the programs meet padding."""
     run_with("padded", "from tests.fuzz.test_property import compare\nfor seed in range(6): compare(seed, 'tpu')")
+
+
+def test_compiled_graphs_take_what_is_padded(device: torch.device, fresh_dynamo: None) -> None:
+    """As an input whose sizes do not change in the graph, beside one whose sizes do."""
+
+    def upload(given: Tensor) -> Tensor:
+        return given.to(device)
+
+    for length in LENGTHS:
+        upload(torch.ones(length))
+    compiled = torch.compile(lambda x, weight: x * weight)
+    for length in LENGTHS:
+        x, weight = torch.randn(length, 3), torch.randn(3)
+        given = x.to(device)
+        torch._dynamo.mark_dynamic(given, 0, min=3, max=19)
+        assert_same(compiled(given, upload(weight)), x * weight)

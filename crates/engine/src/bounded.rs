@@ -70,6 +70,7 @@ impl Engine {
             held.push(padded);
         }
         self.unpad(&given)?;
+        parts.is_exact = true;
         let Some(instance) = self.find(op, &given, parts)? else { return Ok(Status::NewKey) };
         let status =
             self.call_found(Found { instance: &instance, parts, placement, runs_by_itself: false }, generator, outs)?;
