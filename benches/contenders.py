@@ -32,6 +32,8 @@ class Contender:
     name: str
     system: str  # "torchtpu", "torch_tpu", "torch_xla", "jax" or "cpu"
     mode: str = ""
+    checkout: Path = ROOT
+    """The folder that torchtpu is taken from."""
 
 
 CONTENDERS = [
@@ -76,7 +78,7 @@ def set_up(system: str) -> Path:
     return python
 
 
-def environment_of(system: str, threads: int, cache: Path) -> dict[str, str]:
+def environment_of(system: str, threads: int, cache: Path, checkout: Path = ROOT) -> dict[str, str]:
     """The variables of a contender's process. `cache` is its folder for compiled programs, if it has one."""
     import xla_plugins.xla_cpu_pjrt as package
 
@@ -89,6 +91,7 @@ def environment_of(system: str, threads: int, cache: Path) -> dict[str, str]:
         "PYTHONPATH": str(ROOT / "benches"),
     }
     if system == "torchtpu":
+        variables["PYTHONPATH"] = os.pathsep.join([str(checkout / "python"), variables["PYTHONPATH"]])
         variables["TORCHTPU_PLUGIN"] = plugin
         variables["TORCHTPU_NUM_DEVICES"] = "1"
         variables["TORCHTPU_CACHE_DIR"] = str(cache)
@@ -114,7 +117,7 @@ class Process:
         self.errors: list[str] = []
         self._process = subprocess.Popen(
             [str(set_up(contender.system)), str(script), "--serve", contender.system, contender.mode, work],
-            env=environment_of(contender.system, threads, cache),
+            env=environment_of(contender.system, threads, cache, contender.checkout),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -203,13 +206,23 @@ def _medians(answers: list[Answer]) -> Answer:
     }
 
 
-def chosen(peers: str) -> list[Contender]:
-    """Our contenders and, unless `peers` is "none", those of "all" or of a comma-separated list of systems."""
+def chosen(peers: str, against: Path | None = None) -> list[Contender]:
+    """Our contenders and, unless `peers` is "none", those of "all" or of a comma-separated list of systems.
+
+    `against` is a checkout of another commit, built there by `make build PROFILE=release`. Its contenders are called
+    "before".
+    """
     ours = ("torchtpu", "cpu")
     wanted = {"none": set(), "all": set(REQUIREMENTS)}.get(peers, set(peers.split(",")))
     if unknown := wanted - set(REQUIREMENTS):
         raise SystemExit(f"unknown peers: {', '.join(sorted(unknown))} (there are {', '.join(REQUIREMENTS)})")
-    return [each for each in CONTENDERS if each.system in ours or each.system in wanted]
+    found = []
+    for each in CONTENDERS:
+        if each.system in ours or each.system in wanted:
+            found.append(each)
+        if against and each.system == "torchtpu":
+            found.append(Contender(each.name.replace("torchtpu", "before"), each.system, each.mode, against.resolve()))
+    return found
 
 
 def open_torch(system: str, mode: str) -> tuple[Any, Callable[[], None]]:

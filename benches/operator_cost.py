@@ -61,6 +61,9 @@ def measure(system: str, mode: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", default="all", help='"all", "none" or some of torch_tpu,torch_xla (default: all)')
+    parser.add_argument(
+        "--against", type=Path, metavar="FOLDER", help="a built checkout of another commit, to compare with"
+    )
     parser.add_argument("--rounds", type=int, default=7, help="rounds of each contender, alternating (default: 7)")
     parser.add_argument("--threads", type=int, default=2, help="threads of each contender (default: 2)")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
@@ -70,7 +73,7 @@ def main() -> int:
         measure(options.serve[0], options.serve[1])
         return 0
 
-    contenders = [each for each in chosen(options.peers) if each.system != "jax"]
+    contenders = [each for each in chosen(options.peers, options.against) if each.system != "jax"]
     contenders.append(Contender("torch CPU compile", "cpu", "compile"))
     figures = alternate(contenders, Path(__file__), "add", options.rounds, options.threads)
     print(f"\nx + y, 8x8 float32, {CHAIN} in a chain: median of {options.rounds} alternating rounds, us per operator")

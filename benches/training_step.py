@@ -99,6 +99,9 @@ def main() -> int:
     parser.add_argument(
         "--peers", default="all", help='"all", "none" or some of torch_tpu,torch_xla,jax (default: all)'
     )
+    parser.add_argument(
+        "--against", type=Path, metavar="FOLDER", help="a built checkout of another commit, to compare with"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each contender, alternating (default: 3)")
     parser.add_argument("--threads", type=int, default=2, help="threads of each contender (default: 2)")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
@@ -110,7 +113,9 @@ def main() -> int:
 
     figures = {}
     for work in WORKS if options.work == "all" else [options.work]:
-        figures[work] = alternate(chosen(options.peers), Path(__file__), work, options.rounds, options.threads)
+        figures[work] = alternate(
+            chosen(options.peers, options.against), Path(__file__), work, options.rounds, options.threads
+        )
         print(f"\n{work}: ms per training step, median of {options.rounds} alternating rounds")
         print(f"{'':<20}{'step':>10}{'first':>10}{'warm':>10}")
         for name, answer in figures[work].items():
