@@ -28,26 +28,36 @@ pub(crate) struct Group {
     _lists: Vec<Vec<Arg>>,
 }
 
-/// The groups of a call; `None` where it is called as a whole.
-pub(crate) fn groups(operator: &Operator, args: &[Arg]) -> Option<Vec<Group>> {
+fn is_list(arg: &Arg) -> bool {
+    arg.tag == Tag::List && arg.length > 0
+}
+
+/// The length of the longest list.
+fn longest(args: &[Arg]) -> usize {
+    args.iter().filter(|arg| is_list(arg)).map(|arg| arg.list().len()).max().unwrap_or(0)
+}
+
+/// Whether a call is called in groups.
+pub(crate) fn is_divided(operator: &Operator, args: &[Arg]) -> bool {
     if !operator.is_by_element {
-        return None;
+        return false;
     }
-    let is_list = |arg: &&Arg| arg.tag == Tag::List && arg.length > 0;
-    let count = args.iter().filter(is_list).map(|arg| arg.list().len()).max()?;
-    let is_even = args.iter().filter(is_list).all(|arg| arg.list().len() == count);
+    let count = longest(args);
+    let is_even = args.iter().filter(|arg| is_list(arg)).all(|arg| arg.list().len() == count);
     // A tensor with a number for each element, or such numbers in another form than a list, would have to be cut too.
     let is_numbers = |(arg, name): (&Arg, &String)| {
         matches!(arg.tag, Tag::Ints | Tag::Floats | Tag::Bools) && arg.length as usize == count
             || arg.tag == Tag::Tensor && name == "scalars"
     };
     let has_numbers = args.iter().zip(&operator.names).any(is_numbers);
-    if count <= LONGEST || !is_even || has_numbers || !writes_apart(operator, args, count) {
-        return None;
-    }
+    count > LONGEST && is_even && !has_numbers && writes_apart(operator, args, count)
+}
+
+/// The groups of a call that is divided, whose arguments have exact values.
+pub(crate) fn groups(operator: &Operator, args: &[Arg]) -> Vec<Group> {
     let mut alike: FxHashMap<Vec<u64>, usize> = FxHashMap::default();
     let mut kinds: Vec<Vec<usize>> = Vec::new();
-    for element in 0..count {
+    for element in 0..longest(args) {
         let mut likeness = Vec::new();
         for (arg, info) in args.iter().zip(&operator.args).filter(|(arg, _)| is_list(arg)) {
             add_likeness(&arg.list()[element], info.dynamic, &mut likeness);
@@ -59,7 +69,7 @@ pub(crate) fn groups(operator: &Operator, args: &[Arg]) -> Option<Vec<Group>> {
         }
     }
     let groups = kinds.iter().flat_map(|elements| elements.chunks(GROUP));
-    Some(groups.map(|elements| Group::new(args, elements)).collect())
+    groups.map(|elements| Group::new(args, elements)).collect()
 }
 
 /// Whether each element writes storages that no other element reads or writes, so that the order of the groups means
@@ -106,7 +116,7 @@ impl Group {
     fn new(args: &[Arg], elements: &[usize]) -> Group {
         let mut lists: Vec<Vec<Arg>> = Vec::new();
         let given = args.iter().map(|arg| {
-            if arg.tag != Tag::List || arg.length == 0 {
+            if !is_list(arg) {
                 return *arg;
             }
             let items = arg.list();
@@ -119,7 +129,7 @@ impl Group {
     /// The results that PyTorch infers for the group, of those for the whole call: the written lists' elements in the
     /// order of the arguments, then fresh ones.
     fn metas(&self, args: &[Arg], metas: &[Meta]) -> Vec<Meta> {
-        let count = args.iter().filter(|arg| arg.tag == Tag::List).map(|arg| arg.list().len()).max().unwrap_or(0);
+        let count = longest(args);
         let lists = metas.len().checked_div(count).unwrap_or(0);
         let of_list = |list: usize| self.elements.iter().filter_map(move |&element| metas.get(list * count + element));
         (0..lists).flat_map(of_list).copied().collect()
@@ -140,7 +150,6 @@ impl Engine {
         let mut found = Vec::with_capacity(groups.len());
         let mut fresh = 0;
         for group in groups {
-            self.unpad(&group.args)?;
             let mut parts = CallParts::exact();
             let Some(instance) = self.find(op, &group.args, &mut parts)? else { return Ok(Status::NewKey) };
             fresh += instance.fresh_results();

@@ -7,7 +7,7 @@ use aten::Graph;
 use crate::call::{Arg, Generator, Meta, Out};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::long_lists::groups;
+use crate::long_lists::{groups, is_divided};
 use crate::mode::Mode;
 use crate::padded::any_live;
 use crate::placement::Placement;
@@ -73,11 +73,9 @@ impl Engine {
         if !operator.accepts(args) {
             return Ok(Status::Refused(operator.refusal()));
         }
-        if groups(operator, args).is_some() {
+        if is_divided(operator, args) {
             self.unpad(args)?;
-        }
-        let operator = self.registry.operator(op);
-        if let Some(groups) = groups(operator, args) {
+            let groups = groups(self.registry.operator(op), args);
             return self.call_groups(op, &groups, placement, default_generator, outs);
         }
         let bounded = operator.compiled.as_ref().filter(|compiled| compiled.graph.bounds.is_some()).map(Arc::clone);
@@ -150,10 +148,9 @@ impl Engine {
     /// If the call is refused or cannot be lowered.
     pub fn define(&mut self, op: u32, args: &[Arg], metas: Option<&[Meta]>, graph: u64) -> Result<Defined> {
         let graph = self.registry.take_graph(graph);
-        if groups(self.registry.operator(op), args).is_some() {
+        if is_divided(self.registry.operator(op), args) {
             self.unpad(args)?;
-        }
-        if let Some(groups) = groups(self.registry.operator(op), args) {
+            let groups = groups(self.registry.operator(op), args);
             return self.define_groups(op, args, &groups, metas);
         }
         self.define_call(op, args, metas, graph, false)
