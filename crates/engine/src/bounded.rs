@@ -6,6 +6,7 @@
 //! read, needs it. The host converts between the two, because a program for the conversion would be compiled for
 //! every size.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use aten::{Bounds, Dim, Extent, Factor};
@@ -24,8 +25,8 @@ use crate::registry::key::CallParts;
 use crate::storage::{Storage, Value, ValueState};
 
 /// The elements of a storage. The tensor shows those from `offset` on along `strides`.
-struct HostView {
-    bytes: Vec<u8>,
+struct HostView<'a> {
+    bytes: Cow<'a, [u8]>,
     offset: i64,
     strides: Vec<i64>,
 }
@@ -135,9 +136,7 @@ impl Engine {
             extents.iter().zip(&input.sizes).map(|(e, &size)| padded_factors(e, size, actual)).collect();
         let order =
             aten::memory_order(&input.sizes, &input.strides).unwrap_or_else(|| (0..input.sizes.len()).collect());
-        let dims: Vec<i64> = order.iter().map(|&axis| input.sizes[axis]).collect();
         let dtype = dtype_of(tensor)?;
-        let ty = Type::new(dtype, &dims);
         let wanted = Padded {
             storage: Storage::new(storage.placement, 0),
             dtype,
@@ -162,19 +161,8 @@ impl Engine {
             return Ok(Arc::clone(&known.storage));
         }
         self.observer.op_stats.padded += 1;
-        let mut bytes = vec![if dtype == DType::Bool { 1 } else { PADDING }; ty.size_bytes()];
-        let element = dtype.size_bytes();
-        if let Some(HostView { bytes: exact, offset, strides }) = self.exact_bytes(tensor)? {
-            each_run(&wanted.walk(&strides), offset, 0, &mut |from, to, length| {
-                bytes[to * element..(to + length) * element]
-                    .copy_from_slice(&exact[from * element..(from + length) * element]);
-            });
-        } else {
-            bytes.fill(0);
-        }
-        let buffer = self.runtime()?.upload(storage.placement, &bytes, dtype, &dims)?;
-        let value = Value::new(self.registry.types.intern(&ty), ValueState::Ready(buffer));
-        let padded = Storage::with_value(storage.placement, ty.size_bytes(), Some(value));
+        let exact = self.exact_bytes(tensor)?;
+        let padded = self.upload_as(&wanted, exact.as_ref())?;
         if is_whole {
             storage.add_padded(Padded { storage: Arc::clone(&padded), ..wanted });
         }
@@ -182,7 +170,7 @@ impl Engine {
     }
 
     /// The elements of a tensor, on the host. `None` if nothing was written.
-    fn exact_bytes(&mut self, tensor: &TensorArg) -> Result<Option<HostView>> {
+    fn exact_bytes(&mut self, tensor: &TensorArg) -> Result<Option<HostView<'static>>> {
         let storage = tensor.storage();
         self.unpad_storage(storage)?;
         let dtype = dtype_of(tensor)?;
@@ -198,7 +186,7 @@ impl Engine {
         self.launch_all(storage.placement, Reason::Read)?;
         let mut bytes = vec![0; self.registry.types.get(value.ty).size_bytes()];
         value.buffer()?.to_host(&mut bytes)?;
-        Ok(Some(HostView { bytes, offset, strides }))
+        Ok(Some(HostView { bytes: bytes.into(), offset, strides }))
     }
 
     /// Makes the padded values that an instance takes.
@@ -239,28 +227,37 @@ impl Engine {
         axes: &[Vec<PaddedFactor>],
         exact: &[u8],
     ) -> Result<Padded> {
-        let order: Vec<usize> = (0..axes.len()).collect();
-        let dims: Vec<i64> =
-            axes.iter().map(|factors| factors.iter().map(|factor| factor.capacity).product()).collect();
-        let ty = Type::new(dtype, &dims);
-        let element = dtype.size_bytes();
-        let mut bytes = vec![if dtype == DType::Bool { 1 } else { PADDING }; ty.size_bytes()];
-        let live = LiveSizes::of(axes);
         let wanted = Padded {
             storage: Storage::new(placement, 0),
             dtype,
             axes: axes.to_vec(),
-            order,
+            order: (0..axes.len()).collect(),
             is_origin: true,
-            _live: live,
+            _live: LiveSizes::of(axes),
         };
-        each_run(&wanted.walk(&wanted.strides()), 0, 0, &mut |from, to, length| {
-            bytes[to * element..(to + length) * element]
-                .copy_from_slice(&exact[from * element..(from + length) * element]);
-        });
-        let buffer = self.runtime()?.upload(placement, &bytes, dtype, &dims)?;
+        let exact = HostView { bytes: exact.into(), offset: 0, strides: wanted.strides() };
+        let storage = self.upload_as(&wanted, Some(&exact))?;
+        Ok(Padded { storage, ..wanted })
+    }
+
+    /// Uploads elements as a padded value of this form. All is 0 where there are no elements.
+    fn upload_as(&mut self, wanted: &Padded, exact: Option<&HostView<'_>>) -> Result<Arc<Storage>> {
+        let capacity = |factors: &Vec<PaddedFactor>| factors.iter().map(|factor| factor.capacity).product();
+        let dims: Vec<i64> = wanted.held().iter().map(capacity).collect();
+        let (ty, element, placement) =
+            (Type::new(wanted.dtype, &dims), wanted.dtype.size_bytes(), wanted.storage.placement);
+        let mut bytes = vec![if wanted.dtype == DType::Bool { 1 } else { PADDING }; ty.size_bytes()];
+        if let Some(HostView { bytes: exact, offset, strides }) = exact {
+            each_run(&wanted.walk(strides), *offset, 0, &mut |from, to, length| {
+                bytes[to * element..(to + length) * element]
+                    .copy_from_slice(&exact[from * element..(from + length) * element]);
+            });
+        } else {
+            bytes.fill(0);
+        }
+        let buffer = self.runtime()?.upload(placement, &bytes, wanted.dtype, &dims)?;
         let value = Value::new(self.registry.types.intern(&ty), ValueState::Ready(buffer));
-        Ok(Padded { storage: Storage::with_value(placement, ty.size_bytes(), Some(value)), ..wanted })
+        Ok(Storage::with_value(placement, ty.size_bytes(), Some(value)))
     }
 
     /// Makes the exact value of each argument that has only a padded one.
