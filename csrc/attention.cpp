@@ -3,7 +3,7 @@
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/transformers/attention.h>
 
-#include "attention.h"
+#include "shim.h"
 
 namespace torchtpu {
 namespace {

@@ -1,5 +1,4 @@
 // Registers everything at run time: a linker may drop static initializers that nothing references.
-#include "attention.h"
 #include "shim.h"
 
 int32_t tt_initialize(void* tracer, void* sparse, char* message, size_t capacity) {
