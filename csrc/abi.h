@@ -185,7 +185,7 @@ TtStatus tt_check_dtype(int8_t scalar_type);
 // overload, and lives as long as the process.
 const char* tt_shapes_like(const char* name, size_t* length);
 
-// Which kernel runs an operator on tensors of a layout for which PyTorch's CPU has a kernel. `name` has no "aten::".
+// The kernel for an operator on tensors of a layout. PyTorch's CPU has a kernel for it. `name` has no "aten::".
 TtOwner tt_owner_of_kernel(TtLayout layout, const char* name);
 
 // Counts a call that ran on the CPU because of TORCHTPU_CPU_FALLBACK.
@@ -194,7 +194,7 @@ void tt_count_fallback(int32_t op);
 // The precision of float32 products from now on.
 void tt_set_matmul_precision(TtPrecision precision);
 
-// What torch.get_default_dtype() returns from now on: a c10::ScalarType.
+// Sets the default dtype, as torch.set_default_dtype() does; a c10::ScalarType.
 void tt_set_default_dtype(int8_t scalar_type);
 
 const TtError* tt_last_error();

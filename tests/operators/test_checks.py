@@ -72,7 +72,7 @@ def test_a_mask_selects_another_number(device: torch.device, name: str) -> None:
     x = torch.randn(4, 4)
     with pytest.raises((IndexError, RuntimeError)) as of_cpu:
         MASKED[name](x, *MASKS)
-    # Of two masks, the message has the number of one.
+    # With two masks, the message has the number of one of them.
     message = "shape mismatch" if "another" in name else re.escape(str(of_cpu.value))
     with pytest.raises(of_cpu.type, match=message):
         wait_for(lambda: MASKED[name](x.to(device), *(mask.to(device) for mask in MASKS)))

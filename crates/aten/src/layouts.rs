@@ -168,7 +168,7 @@ const COMPRESSED: &[&str] = &[
 /// Operators of nested tensors whose kernels read memory directly, or call a kernel that does. They are refused.
 const NESTED_READ_MEMORY: &[&str] = &["_nested_sum_backward", "native_layer_norm_backward", "sum.dim_IntList"];
 
-/// Of those, what PyTorch's modules call: `python/torchtpu/operators/nested.py` implements it.
+/// `python/torchtpu/operators/nested.py` implements these, because PyTorch's modules call them.
 const NESTED_IN_PYTHON: &[&str] = &["_transform_bias_rescale_qkv", "native_layer_norm"];
 
 /// Which kernel runs an operator that PyTorch's CPU supports for such tensors. `name` has no `aten::`.

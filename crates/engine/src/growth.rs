@@ -1,4 +1,4 @@
-//! Which sizes change, and the capacities of programs for them.
+//! Finds the sizes that change, and chooses the capacities of programs for them.
 //!
 //! A line of the user's program that writes tensors again and again, each time with other sizes, has sizes that
 //! change: from the third set of sizes on its tensors get padding. Operators on them have programs for all sizes up to

@@ -101,7 +101,7 @@ fn current_frame(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     py.import("sys")?.call_method0("_current_frames")?.get_item(main)
 }
 
-/// What in torch moves the state of a model or an optimizer: a function of a file, or all of a file or folder.
+/// Functions of torch that move the state of a model or an optimizer: file or folder, and name. All, if the name is empty.
 const STATE: [(&str, &str); 6] = [
     ("/nn/modules/module.py", "_apply"),
     ("/nn/modules/module.py", "load_state_dict"),

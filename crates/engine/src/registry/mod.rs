@@ -58,7 +58,7 @@ pub(crate) struct Registry {
     next_instance: u32,
     /// Calls that differ only in the offsets of views, by their key without these offsets.
     families: FxHashMap<Box<[u64]>, Family>,
-    /// Which sizes change.
+    /// Finds the sizes that change.
     pub growth: Growth,
     /// The instances of calls with sizes as inputs, by a description of the call without these sizes; or why there is
     /// none.
