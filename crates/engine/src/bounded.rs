@@ -16,7 +16,7 @@ use crate::call::{self, Arg, Generator, Out, Tag, TensorArg};
 use crate::engine::{Engine, lock};
 use crate::error::{Error, Result};
 use crate::operator_call::{Found, Status};
-use crate::padded::{LiveSizes, Padded, PaddedFactor, copy_exact, each_run, padded_factors, same_strides};
+use crate::padded::{LiveSizes, Padded, PaddedFactor, copy_exact, padded_factors, same_strides, with_padding};
 use crate::placement::Placement;
 use crate::record::reason::Reason;
 use crate::registry::compiled::{BoundedInput, CompiledGraph};
@@ -34,10 +34,6 @@ struct HostView<'a> {
 fn dtype_of(tensor: &TensorArg) -> Result<DType> {
     call::tensor_dtype(tensor.dtype)
 }
-
-/// The byte of padding that the host writes. Floats of this byte are NaN, so that a program that uses padding gives a
-/// visible error.
-const PADDING: u8 = 0xff;
 
 impl Engine {
     /// See [`Engine::call`].
@@ -244,17 +240,14 @@ impl Engine {
     fn upload_as(&mut self, wanted: &Padded, exact: Option<&HostView<'_>>) -> Result<Arc<Storage>> {
         let capacity = |factors: &Vec<PaddedFactor>| factors.iter().map(|factor| factor.capacity).product();
         let dims: Vec<i64> = wanted.held().iter().map(capacity).collect();
-        let (ty, element, placement) =
-            (Type::new(wanted.dtype, &dims), wanted.dtype.size_bytes(), wanted.storage.placement);
-        let mut bytes = vec![if wanted.dtype == DType::Bool { 1 } else { PADDING }; ty.size_bytes()];
-        if let Some(HostView { bytes: exact, offset, strides }) = exact {
-            each_run(&wanted.walk(strides), *offset, 0, &mut |from, to, length| {
-                bytes[to * element..(to + length) * element]
-                    .copy_from_slice(&exact[from * element..(from + length) * element]);
-            });
-        } else {
-            bytes.fill(0);
-        }
+        let (ty, placement) = (Type::new(wanted.dtype, &dims), wanted.storage.placement);
+        let bytes = match exact {
+            Some(HostView { bytes, offset, strides }) => {
+                let start = *offset as usize * wanted.dtype.size_bytes();
+                with_padding(&wanted.walk(strides), &ty, &bytes[start..])
+            }
+            None => vec![0; ty.size_bytes()],
+        };
         let buffer = self.runtime()?.upload(placement, &bytes, wanted.dtype, &dims)?;
         let value = Value::new(self.registry.types.intern(&ty), ValueState::Ready(buffer));
         Ok(Storage::with_value(placement, ty.size_bytes(), Some(value)))

@@ -112,6 +112,10 @@ impl Engine {
             self.unpad(args)?;
         }
         if let Some(instance) = self.find(op, args, parts)? {
+            if instance.refusal().is_some() {
+                self.registry.forget(&parts.key);
+                return Ok(None);
+            }
             if instance.is_sized() || parts.storages().any(Storage::is_only_padded) {
                 self.pad_arguments(&instance, parts)?;
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use aten::{Extent, Factor};
 use parking_lot::Mutex;
-use stablehlo::DType;
+use stablehlo::{DType, Type};
 
 use crate::error::Result;
 use crate::storage::Storage;
@@ -165,6 +165,21 @@ pub(crate) fn copy_runs(walks: &[Walk], element: usize, padded: &[u8], exact: &m
         exact[to * element..(to + length) * element]
             .copy_from_slice(&padded[from * element..(from + length) * element]);
     });
+}
+
+/// The byte of padding that the host writes. Floats of this byte are NaN, so that a program that uses padding gives a
+/// visible error.
+const PADDING: u8 = 0xff;
+
+/// A padded value of this type. `exact` are the elements of a tensor, from the first on.
+pub(crate) fn with_padding(walks: &[Walk], ty: &Type, exact: &[u8]) -> Vec<u8> {
+    let element = ty.dtype.size_bytes();
+    let mut padded = vec![if ty.dtype == DType::Bool { 1 } else { PADDING }; ty.size_bytes()];
+    each_run(walks, 0, 0, &mut |from, to, length| {
+        padded[to * element..(to + length) * element]
+            .copy_from_slice(&exact[from * element..(from + length) * element]);
+    });
+    padded
 }
 
 /// One loop of a copy between a tensor and its padded value.

@@ -1,8 +1,8 @@
 //! Interned instances: one for each key, lowered once.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use aten::{Check, Lowered, NumberCheck, Output, ParamSource, ResultSpec};
+use aten::{Call, Check, Lowered, NumberCheck, Output, ParamSource, ResultSpec};
 use parking_lot::Mutex;
 use stablehlo::{DType, Extent, Function, Type};
 
@@ -11,7 +11,7 @@ use super::sizes::Axes;
 use super::types::Types;
 use crate::cache::memory::LastUse;
 use crate::call::{Meta, Out, scalar_type};
-use crate::padded::{LiveSizes, Padded, copy_runs, padded_factors, walk};
+use crate::padded::{LiveSizes, Padded, copy_runs, padded_factors, walk, with_padding};
 use crate::placement::Placement;
 use crate::program::Program;
 use crate::storage::{SMALL, Storage, TypeId, Value};
@@ -33,6 +33,8 @@ pub(crate) struct Instance {
     body: Result<Arc<Lowered>, Vec<Resized>>,
     /// Set if sizes are inputs of the program. Instances for other sizes then have the same number, body and programs.
     sized: Option<SizedCall>,
+    /// The compiler's error, if it refuses the program with sizes as inputs.
+    refusal: Arc<OnceLock<String>>,
     pub outputs: Vec<ResultPlan>,
     /// The bytes of all results on the device.
     pub result_bytes: usize,
@@ -44,10 +46,12 @@ pub(crate) struct Instance {
 }
 
 /// The sizes of a call that are inputs of its program.
-struct SizedCall {
-    numbers: Vec<i64>,
+pub(crate) struct SizedCall {
+    pub numbers: Vec<i64>,
     /// The padded form that the program takes of each storage. `None` for the exact value.
-    wanted: Vec<Option<Axes>>,
+    pub wanted: Vec<Option<Axes>>,
+    /// The call on exact values.
+    pub exact: Call,
 }
 
 /// How a padded value is laid out in its storage.
@@ -62,7 +66,7 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// The sizes without padding.
-    fn actual(&self) -> Vec<i64> {
+    pub fn actual(&self) -> Vec<i64> {
         self.axes.iter().map(|axis| axis.iter().map(|factor| factor.actual).product()).collect()
     }
 
@@ -74,6 +78,15 @@ impl Layout {
         let walks = walk(&axes, &order, &aten::contiguous_strides(&sizes));
         copy_runs(&walks, element, bytes, &mut exact);
         exact
+    }
+
+    /// A padded value from elements in the order of memory.
+    pub fn with_padding(&self, ty: &Type, exact: &[u8]) -> Vec<u8> {
+        let sizes = self.actual();
+        let held: Vec<i64> = self.order.iter().map(|&axis| sizes[axis]).collect();
+        let mut strides = vec![0; sizes.len()];
+        self.order.iter().zip(aten::contiguous_strides(&held)).for_each(|(&axis, stride)| strides[axis] = stride);
+        with_padding(&walk(&self.axes, &self.order, &strides), ty, exact)
     }
 
     pub fn padded(&self, placement: Placement, value: Arc<Value>) -> Padded {
@@ -206,6 +219,7 @@ impl Instance {
             compiled,
             body,
             sized: None,
+            refusal: Arc::default(),
             outputs,
             result_bytes,
             is_constant,
@@ -219,12 +233,12 @@ impl Instance {
     pub fn at_sizes(
         &self,
         arguments: Vec<String>,
-        numbers: Vec<i64>,
-        wanted: Vec<Option<Axes>>,
+        sized: SizedCall,
         results: &[Option<ResultSpec>],
         written: usize,
         types: &mut Types,
     ) -> Option<Instance> {
+        let numbers = &sized.numbers;
         let lowered = self.body.as_ref().ok()?;
         let ty_of_count = types.intern(&Type::new(DType::I64, &[]));
         let mut outputs = Vec::with_capacity(lowered.outputs.len());
@@ -239,7 +253,7 @@ impl Instance {
                         None => aten::contiguous_strides(&spec.sizes),
                     };
                     let order = order.unwrap_or_else(|| (0..sizes.len()).collect());
-                    let layout = layout(*dtype, base, sizes, extents, order, &numbers);
+                    let layout = layout(*dtype, base, sizes, extents, order, numbers);
                     if layout.actual() != spec.sizes {
                         return None;
                     }
@@ -262,7 +276,7 @@ impl Instance {
                         lowered.updates.iter().find(|(place, _)| *place == number).map(|(_, extents)| extents);
                     let extents = extents.filter(|extents| extents.iter().any(|extent| !extent.is_whole()));
                     let order = (0..base.dims.len()).collect();
-                    let layout = extents.map(|extents| layout(base.dtype, base, &base.dims, extents, order, &numbers));
+                    let layout = extents.map(|extents| layout(base.dtype, base, &base.dims, extents, order, numbers));
                     ResultPlan::Updated { storage: *storage, ty: types.intern(base), layout }
                 }
                 Output::Check(check) => ResultPlan::Check { check: Arc::new(check.clone()), ty: ty_of_count },
@@ -276,7 +290,8 @@ impl Instance {
             decomposed: false,
             compiled: None,
             body: Ok(Arc::clone(lowered)),
-            sized: Some(SizedCall { numbers, wanted }),
+            sized: Some(sized),
+            refusal: Arc::clone(&self.refusal),
             outputs,
             result_bytes: self.result_bytes,
             is_constant: false,
@@ -300,6 +315,28 @@ impl Instance {
     #[inline]
     pub fn is_sized(&self) -> bool {
         self.sized.is_some()
+    }
+
+    /// How the program takes a storage with this type of value. `None` for the exact value.
+    pub fn layout_of(&self, storage: usize, ty: &Type) -> Option<Layout> {
+        let axes = self.wanted(storage)?.clone();
+        let order = (0..axes.len()).collect();
+        Some(Layout { dtype: ty.dtype, nbytes: ty.size_bytes(), axes, order })
+    }
+
+    /// The call on exact values, if sizes are inputs of the program.
+    pub fn exact_call(&self) -> Option<&Call> {
+        self.sized.as_ref().map(|sized| &sized.exact)
+    }
+
+    /// The compiler's error, if it refuses the program with sizes as inputs.
+    pub fn refusal(&self) -> Option<&str> {
+        self.refusal.get().map(String::as_str)
+    }
+
+    pub fn note_refusal(&self, error: &str) {
+        // Another call may have noted the same before.
+        let _ = self.refusal.set(error.to_owned());
     }
 
     /// The value of a storage that the program takes.

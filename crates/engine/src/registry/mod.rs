@@ -22,10 +22,10 @@ use crate::padded::{any_live, live_among};
 use crate::platform;
 use crate::storage::Storage;
 use compiled::{CompiledGraph, SchemaArg};
-use instance::Instance;
+use instance::{Instance, SizedCall};
 use key::{CallParts, Specs, key_without_offsets};
 use operators::Operator;
-use sizes::{Search, sized_specs};
+use sizes::{Search, exact_specs, sized_specs};
 use types::Types;
 
 /// The number of offsets of a view that get their own programs. Further offsets share one.
@@ -219,6 +219,11 @@ impl Registry {
         self.instances.insert(key.into(), instance);
     }
 
+    /// Forgets the instance of a key.
+    pub fn forget(&mut self, key: &[u64]) {
+        self.instances.remove(key);
+    }
+
     /// Whether the call of a key that takes padded values needs exact ones.
     pub fn needs_exact(&self, key: &[u64]) -> bool {
         self.exact.contains(key)
@@ -290,8 +295,14 @@ impl Registry {
                     continue;
                 }
             };
-            let instance =
-                template.at_sizes(arguments, specs.numbers, specs.wanted, &results, written, &mut self.types);
+            if let Some(refusal) = template.refusal() {
+                why = format!("the compiler refuses its program with sizes as inputs: {refusal}");
+                continue;
+            }
+            let (given, storages) = exact_specs(args, operator, parts, &self.types)?;
+            let exact = Call { args: given, storages, ..call };
+            let sized = SizedCall { numbers: specs.numbers, wanted: specs.wanted, exact };
+            let instance = template.at_sizes(arguments, sized, &results, written, &mut self.types);
             let Some(instance) = instance else {
                 why = "the program would compute other sizes".into();
                 continue;

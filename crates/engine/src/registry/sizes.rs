@@ -11,6 +11,7 @@ use stablehlo::Extent;
 use super::operators::Operator;
 use super::types::Types;
 use crate::call::{self, Arg, Tag, TensorArg};
+use crate::error::Result;
 use crate::padded::{PaddedFactor, any_live, live_capacity};
 use crate::registry::key::{CallParts, Specs};
 use crate::storage::Storage;
@@ -210,6 +211,30 @@ pub(crate) fn sized_specs(
     let wanted = held.iter().map(|held| (held.is_written && held.is_bounded()).then(|| held.wanted())).collect();
     let numbers = symbols.list.iter().map(|symbol| symbol.actual).collect();
     Some(SizedSpecs { args: lowered, storages, sizes, numbers, wanted })
+}
+
+/// The arguments and storages of a call on exact values.
+///
+/// # Errors
+/// If an argument is refused.
+pub(crate) fn exact_specs(
+    args: &[Arg],
+    operator: &Operator,
+    parts: &CallParts,
+    types: &Types,
+) -> Result<(Vec<ArgSpec>, Vec<StorageSpec>)> {
+    let mut specs = Specs::new(types, false, false);
+    let args = args.iter().zip(&operator.args).zip(&operator.types);
+    let args = args.map(|((arg, info), ty)| specs.arg(arg, *info, ty)).collect::<Result<_>>()?;
+    for (spec, storage) in specs.storages.iter_mut().zip(parts.storages()) {
+        let exact = |axes: &Axes| -> Vec<i64> {
+            axes.iter().map(|axis| axis.iter().map(|factor| factor.actual).product()).collect()
+        };
+        if let Some(padded) = storage.padded().filter(|_| spec.base.is_none()) {
+            spec.base = Some(Type::new(padded.dtype, &exact(&padded.held())));
+        }
+    }
+    Ok((args, specs.storages))
 }
 
 /// The storages of the tensors of an argument.

@@ -3,6 +3,7 @@
 
 mod answers;
 pub(crate) mod constants;
+mod exact;
 mod inspect;
 pub(crate) mod jobs;
 pub(crate) mod launcher;
@@ -31,6 +32,7 @@ use crate::storage::{Value, ValueState};
 use crate::ticket::Ticket;
 pub(crate) use answers::{Answer, look};
 use constants::Constants;
+use exact::run_exactly;
 use inspect::inspect;
 use jobs::Jobs;
 use programs::Programs;
@@ -325,7 +327,7 @@ impl Runner {
         let Launch { mut chunk, usage, program, reason, noted } = launch;
         let values: Vec<Option<Arc<Value>>> =
             usage.live.iter().map(|&output| chunk.outputs[output as usize].upgrade()).collect();
-        let executed = self.execute(placement, &chunk, &program, &values, noted, context.observer);
+        let executed = self.execute(placement, &chunk, &program, &values, noted, context);
         self.begin_jobs();
         answers::keep(&mut self.answers[placement.device()], &mut chunk);
         let result = match executed {
@@ -382,10 +384,9 @@ impl Runner {
             let usage = Usage { live: (0..results.len() as u32).collect(), donated: vec![false; alone.inputs.len()] };
             let wanted: Vec<_> = results.iter().cloned().map(Some).collect();
             let run = self.program(&alone, &usage, context).and_then(|(program, is_new)| {
-                let observer = &mut *context.observer;
                 let types = &context.registry.types;
-                let noted = observer.note_run(&alone, &program, is_new, placement, reason, &usage, types);
-                self.execute(placement, &alone, &program, &wanted, noted, observer)
+                let noted = context.observer.note_run(&alone, &program, is_new, placement, reason, &usage, types);
+                self.execute(placement, &alone, &program, &wanted, noted, context)
             });
             if let Err(error) = run {
                 lose(results.iter(), &error.at(&chunk.line_of(index).name()));
@@ -400,10 +401,13 @@ impl Runner {
         program: &Program,
         values: &[Option<Arc<Value>>],
         noted: Noted,
-        observer: &mut Observer,
+        context: &mut Context<'_>,
     ) -> Result<()> {
         let runtime = self.runtime()?;
-        let executable = program.executable_of_run(|source| runtime.improve(source)).get()?;
+        let executable = match program.executable_of_run(|source| runtime.improve(source)).get() {
+            Ok(executable) => executable,
+            Err(refusal) => return run_exactly(runtime, placement, chunk, &context.registry.types, refusal),
+        };
         let mut inputs: Vec<Arc<Buffer>> = Vec::with_capacity(chunk.inputs.len() + chunk.extras.len());
         for input in &chunk.inputs {
             inputs.push(input.buffer()?);
@@ -419,7 +423,7 @@ impl Runner {
             .map_err(|error| Error::from(error).within(&program.operators))?;
         let run = run.map(|run| runtime.track(placement, run));
         if let Some(launched) = launched {
-            observer.note_launch(noted, launched, run.as_ref());
+            context.observer.note_launch(noted, launched, run.as_ref());
         }
         for (value, output) in values.iter().zip(outputs) {
             if let Some(value) = value {

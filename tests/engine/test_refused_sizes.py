@@ -1,0 +1,82 @@
+"""A compiler that refuses programs with sizes as inputs: the operators run on exact values instead."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from torchtpu import _C
+
+from tests.helpers import check_python
+
+# Passes everything on to another plugin, but breaks programs over tensors whose first dimension has 16 elements: the
+# least capacity of a dimension that changes.
+PLUGIN = r"""
+#include <dlfcn.h>
+#include <string.h>
+#include "pjrt_c_api.h"
+
+static PJRT_Api api;
+static PJRT_Client_Compile* compile;
+
+static PJRT_Error* compile_unless_padded(PJRT_Client_Compile_Args* args) {
+  const PJRT_Program* given = args->program;
+  if (memmem(given->code, given->code_size, "tensor<16x", 10) == NULL) return compile(args);
+  PJRT_Program broken = *given;
+  broken.code_size = 7;
+  args->program = &broken;
+  PJRT_Error* error = compile(args);
+  args->program = given;
+  return error;
+}
+
+const PJRT_Api* GetPjrtApi(void) {
+  void* library = dlopen(PLUGIN, RTLD_NOW | RTLD_LOCAL);
+  const PJRT_Api* (*get)(void) = (const PJRT_Api* (*)(void))dlsym(library, "GetPjrtApi");
+  memcpy(&api, get(), get()->struct_size < sizeof(api) ? get()->struct_size : sizeof(api));
+  compile = api.PJRT_Client_Compile;
+  api.PJRT_Client_Compile = compile_unless_padded;
+  return &api;
+}
+"""
+
+CODE = """
+import torch
+
+torch.tpu.set_eager_mode({mode!r})
+for length in (5, 9, 13, 7, 11):
+    x = torch.randn(length, 3)
+    with torch.tpu.explain() as explanation:
+        y = x.to("tpu").relu() * 2
+        y[1:].add_(1)
+        total = y.t() @ y
+    expected = x.relu() * 2
+    expected[1:].add_(1)
+    torch.testing.assert_close(y.cpu(), expected)
+    torch.testing.assert_close(total.cpu(), expected.t() @ expected)
+print(explanation)
+"""
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    behind = Path(_C.platform_info()["plugin"])
+    header = behind.parent / "include/pjrt_c_api.h"
+    if compiler is None or not header.is_file():
+        pytest.skip("needs a C compiler and the header of the plugin")
+    folder = tmp_path_factory.mktemp("plugin")
+    source = folder / "plugin.c"
+    source.write_text("#define _GNU_SOURCE\n" + PLUGIN)
+    built = folder / "plugin.so"
+    options = ["-shared", "-fPIC", f"-I{header.parent}", f'-DPLUGIN="{behind}"', "-o", built, source, "-ldl"]
+    subprocess.run([compiler, *options], check=True)
+    return built
+
+
+@pytest.mark.parametrize("mode", ["debug", "strict", "fused"])
+def test_operators_run_on_exact_values(plugin: Path, mode: str) -> None:
+    printed = check_python(CODE.format(mode=mode), TORCHTPU_PLUGIN=str(plugin), TORCHTPU_SIZES="dynamic")
+    assert "the compiler refuses its program with sizes as inputs" in printed
