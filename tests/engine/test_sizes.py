@@ -26,7 +26,7 @@ LENGTHS = (5, 9, 13, 7, 11, 12)
 def changing_sizes() -> Iterator[None]:
     _C.set_sizes("dynamic")
     yield
-    _C.set_sizes(os.environ.get("TORCHTPU_SIZES", "static"))
+    _C.set_sizes(os.environ.get("TORCHTPU_SIZES", "dynamic"))
 
 
 def check_lengths(function: Callable[..., Tensor], device: torch.device, *shapes: tuple[int | None, ...]) -> None:

@@ -63,8 +63,8 @@ impl Setting {
     /// The setting of a name, which is a value of `TORCHTPU_SIZES`.
     pub fn of(name: &str) -> Option<Setting> {
         match name.trim() {
-            "" | "static" => Some(Setting::Static),
-            "dynamic" => Some(Setting::Dynamic),
+            "static" => Some(Setting::Static),
+            "" | "dynamic" => Some(Setting::Dynamic),
             "padded" => Some(Setting::Padded),
             _ => None,
         }

@@ -196,7 +196,7 @@ pub fn mode() -> Option<Mode> {
 /// The setting in `TORCHTPU_SIZES`. An invalid one is reported when the plugin is opened.
 pub fn sizes() -> Setting {
     let name = Machine::with_this(|machine| machine.variable(machine::SIZES));
-    name.and_then(|name| Setting::of(&name)).unwrap_or(Setting::Static)
+    name.and_then(|name| Setting::of(&name)).unwrap_or(Setting::Dynamic)
 }
 
 /// Whether there is a plugin to open and the device that it needs.
