@@ -21,6 +21,15 @@ test_samples = samples(
 )
 
 
+def test_coordinates_of_a_dimension_lie_beside_each_other(device: torch.device, mode: str) -> None:
+    x = torch.tensor([[0.0, 1.0, 2.0], [3.0, 0.0, 0.0]], device=device)
+    rows, columns = x.nonzero().unbind(1)
+    assert rows.is_contiguous()
+    assert columns.is_contiguous()
+    assert x.nonzero().tolist() == [[0, 1], [0, 2], [1, 0]]
+    assert (x.nonzero() * 2).sum(0).tolist() == [2, 6]
+
+
 def test_a_number_in_a_tensor(device: torch.device, mode: str) -> None:
     for tests in ([], [1.0, 2.0], [3.0]):
         assert torch.isin(1, torch.tensor(tests, device=device)).tolist() == (1.0 in tests)

@@ -22,3 +22,11 @@ def test_to_dense(indices: list[list[int]], values: list[bool], shape: tuple[int
         return torch.sparse_coo_tensor(where, torch.tensor(values, device=device), shape).to_dense()
 
     check(program, device)
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_csc])
+def test_dense_to_compressed_passes_the_checks_of_sparse_tensors(layout: torch.layout, device: torch.device) -> None:
+    x = torch.tensor([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]])
+    with torch.sparse.check_sparse_tensor_invariants():
+        actual = x.to(device).to_sparse(layout=layout)
+    assert torch.equal(actual.to_dense().cpu(), x)

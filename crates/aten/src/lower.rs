@@ -78,6 +78,7 @@ fn lower_with<'b>(call: &'b Call, builder: &'b Builder, inputs: &'b Inputs<'b>) 
         results: call.results.clone(),
         result_dims: &[],
         counts: Default::default(),
+        strides: Default::default(),
     };
     let values = match &call.body {
         Body::Row(row) => row.lower(&cx)?,
@@ -194,7 +195,11 @@ impl<'b> Outputs<'_, 'b> {
             }
             let (value, sizes, strides) = match cx.result(i) {
                 Some(spec) => self.fit(value, spec)?,
-                None => (value, value.dims(), contiguous_strides(&value.dims())),
+                None => {
+                    let chosen =
+                        cx.strides.borrow().iter().find(|(result, _)| *result == i).map(|found| found.1.clone());
+                    (value, value.dims(), chosen.unwrap_or_else(|| contiguous_strides(&value.dims())))
+                }
             };
             // The storage of a dense tensor holds its dimensions in memory order, and one element for each dimension
             // of stride 0.

@@ -253,6 +253,7 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
         results: None,
         result_dims: &sizes.results,
         counts: Default::default(),
+        strides: Default::default(),
     };
     let mut lowered = row.lower(&cx);
     if lowered.is_err()

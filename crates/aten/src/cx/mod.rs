@@ -55,6 +55,8 @@ pub struct Cx<'b> {
     pub(crate) result_dims: &'b [Option<Vec<Dim>>],
     /// Valid lengths that depend on the data: (result, dimension, 0-d count).
     pub(crate) counts: RefCell<Vec<(usize, usize, Value<'b>)>>,
+    /// Strides of results that no meta kernel describes, if they are not contiguous: (result, strides).
+    pub(crate) strides: RefCell<Vec<(usize, Vec<i64>)>>,
 }
 
 impl<'b> Cx<'b> {
@@ -74,6 +76,7 @@ impl<'b> Cx<'b> {
             results: None,
             result_dims: &[],
             counts: RefCell::default(),
+            strides: RefCell::default(),
         }
     }
 
@@ -371,6 +374,11 @@ impl<'b> Cx<'b> {
     /// [`Cx::set_count`] for dimension `axis`.
     pub fn set_count_along(&self, result: usize, axis: usize, count: Value<'b>) {
         self.counts.borrow_mut().push((result, axis, count));
+    }
+
+    /// Sets the strides of a result that no meta kernel describes.
+    pub fn set_strides(&self, result: usize, strides: Vec<i64>) {
+        self.strides.borrow_mut().push((result, strides));
     }
 
     /// Random bits of an unsigned type from the call's generator.

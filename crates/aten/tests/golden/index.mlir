@@ -338,7 +338,7 @@ func.func public @main(%v0: tensor<4xui8> , %v1: tensor<2xi64> , %v27: tensor<ui
 // nonzero: self = tensor<2x3xf32>
 // parameter 0: Storage(0)
 module @torchtpu {
-func.func public @main(%v0: tensor<2x3xf32> ) -> (tensor<6x2xi64>, tensor<i64>) {
+func.func public @main(%v0: tensor<2x3xf32> ) -> (tensor<2x6xi64>, tensor<i64>) {
 %v1 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
 %v2 = "stablehlo.broadcast_in_dim"(%v1) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<2x3xf32>
 %v3 = "stablehlo.compare"(%v0, %v2) {comparison_direction = #stablehlo<comparison_direction NE>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xi1>
@@ -384,10 +384,11 @@ func.func public @main(%v0: tensor<2x3xf32> ) -> (tensor<6x2xi64>, tensor<i64>) 
 %v40 = "stablehlo.convert"(%v37) {} : (tensor<6xi32>) -> tensor<6xi64>
 %v41 = "stablehlo.reshape"(%v40) {} : (tensor<6xi64>) -> tensor<6x1xi64>
 %v42 = "stablehlo.concatenate"(%v39, %v41) {dimension = 1 : i64} : (tensor<6x1xi64>, tensor<6x1xi64>) -> tensor<6x2xi64>
-"func.return"(%v42, %v11) : (tensor<6x2xi64>, tensor<i64>) -> ()
+%v43 = "stablehlo.transpose"(%v42) {permutation = array<i64: 1, 0>} : (tensor<6x2xi64>) -> tensor<2x6xi64>
+"func.return"(%v43, %v11) : (tensor<2x6xi64>, tensor<i64>) -> ()
 }
 }
-// output 0: Fresh { base: Type { dtype: I64, dims: [6, 2] }, dtype: I64, sizes: [6, 2], strides: [2, 1], extents: [] }
+// output 0: Fresh { base: Type { dtype: I64, dims: [2, 6] }, dtype: I64, sizes: [6, 2], strides: [1, 6], extents: [] }
 // output 1: Count { fresh: 0, axis: 0 }
 
 // masked_select: self = tensor<2x3xf32>, mask = tensor<3xi1>

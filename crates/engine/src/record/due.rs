@@ -66,9 +66,11 @@ impl Due {
                     return Err(Error::runtime("internal error: a counted result without dimensions"));
                 };
                 *size = count;
+                // SAFETY: `strides` points to `ndim` strides of the instance.
+                let strides = unsafe { std::slice::from_raw_parts(out.strides, out.ndim as usize) };
                 // A user of the whole storage, such as a nested tensor, must get no more elements than the result
-                // has.
-                if *axis == 0 {
+                // has. These are the first ones, unless another dimension has larger steps.
+                if *axis == 0 && sizes.iter().zip(strides).all(|(&size, step)| size <= 1 || *step <= strides[0]) {
                     out.nbytes = sizes.iter().product::<i64>() as usize * call::tensor_dtype(out.dtype)?.size_bytes();
                 }
                 kept.push(sizes);

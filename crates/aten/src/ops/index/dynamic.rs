@@ -14,6 +14,8 @@ pub(crate) const ROWS: &[Row] = &[
         let x = cx.tensor("self")?;
         let chosen = Chosen::new(x.convert(DType::Bool).flatten());
         cx.set_count(0, chosen.count);
+        // As PyTorch's kernels have it: the coordinates of a dimension lie beside each other.
+        cx.set_strides(0, vec![1, x.numel().max(1)]);
         Ok(table(cx, x.numel(), &chosen.coordinates(&x.dims())))
     }),
     one(&["nonzero_static"], nonzero_static),
