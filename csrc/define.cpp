@@ -151,6 +151,15 @@ bool resize_outs(const Operator& op, const torch::jit::Stack& arguments, at::Arr
   return same_dtypes;
 }
 
+// PyTorch's kernels that write a sequence and read no tensor keep the shape of an out= argument that has as many
+// elements as they write. Its meta kernels do not. Those that draw numbers always resize.
+void keep_shape(const Operator& op, at::ArrayRef<IValue> arguments, const at::Tensor& out) {
+  const at::Tensor& given = arguments[op.mutated[0]].toTensor();
+  if (op.draws || out.dim() != 1 || given.numel() != out.numel()) return;
+  if (std::ranges::count_if(arguments, [](const IValue& argument) { return argument.isTensor() || argument.isList(); }) > 1) return;
+  out.unsafeGetTensorImpl()->set_sizes_and_strides(given.sizes(), given.strides());
+}
+
 // Checks whether the written tensors overlap with inputs, which meta kernels may not check.
 void refuse_overlap(const torch::jit::Stack& arguments, at::ArrayRef<at::Tensor> outs) {
   std::vector<at::Tensor> inputs;
@@ -256,6 +265,7 @@ Metas infer(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) 
     }
     if (op.has_out || written.size() == 1) refuse_overlap(stack, written);
     run_meta(op.handle, &stack);
+    if (op.has_out && written.size() == 1) keep_shape(op, arguments, written[0]);
   } catch (...) {
     if (means_no_metas()) return result;
     refuse_as_cpu(op, arguments, device);

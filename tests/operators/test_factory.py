@@ -1,5 +1,13 @@
 """Rows of crates/aten/src/ops/shape/factory.rs."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from tests.helpers import check
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -55,3 +63,43 @@ test_samples = samples(
     "zeros",
     "zeros_like",
 )
+
+SEQUENCES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "arange": lambda out: torch.arange(6, out=out),
+    "arange of fractions": lambda out: torch.arange(0, 3, 0.5, out=out),
+    "linspace": lambda out: torch.linspace(1, 2, 6, out=out),
+    "linspace of tensors": lambda out: torch.linspace(torch.tensor(1.0), torch.tensor(2.0), 6, out=out),
+    "logspace": lambda out: torch.logspace(0, 5, 6, base=2, out=out),
+    "range": lambda out: torch.range(0, 5, out=out),
+}
+OTHERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "eye": lambda out: torch.eye(2, 3, out=out),
+    "zeros": lambda out: torch.zeros(6, out=out),
+    "full": lambda out: torch.full((6,), 7.0, out=out),
+    "randperm": lambda out: torch.randperm(6, out=out) * 0,
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [*SEQUENCES, *OTHERS])
+@pytest.mark.parametrize("sizes", [(6, 1), (3, 2), (5,)], ids=str)
+def test_an_out_argument_of_another_shape(name: str, sizes: tuple[int, ...], device: torch.device) -> None:
+    """Sequences keep its shape if it has as many elements. What else its storage holds must stay."""
+
+    def program(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        base = torch.zeros(6, 4, device=device)
+        out = base[: sizes[0], : sizes[1]] if len(sizes) == 2 else base[: sizes[0], 1]
+        result = (SEQUENCES | OTHERS)[name](out)
+        return result, base if name != "randperm" else base * 0
+
+    check(program, device)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_sequence_in_other_strides(device: torch.device) -> None:
+    def program(device: torch.device) -> torch.Tensor:
+        out = torch.zeros(2, 3, dtype=torch.int64, device=device).t()
+        torch.arange(6, out=out)
+        return out
+
+    check(program, device)

@@ -54,12 +54,12 @@ pub(crate) const ROWS: &[Row] = &[
     // PyTorch's composite implementations write into the tensor that they allocate.
     one(LINSPACE, |cx| {
         let dtype = cx.result_type(DType::F32)?.dtype;
-        Ok(spaced(cx, dtype)?.convert(dtype))
+        Ok(shaped(cx, spaced(cx, dtype)?.convert(dtype)))
     }),
     one(LOGSPACE, |cx| {
         let dtype = cx.result_type(DType::F32)?.dtype;
         let exponent = spaced(cx, dtype)?;
-        Ok(cx.scalar("base", exponent.dtype())?.pow(exponent).convert(dtype))
+        Ok(shaped(cx, cx.scalar("base", exponent.dtype())?.pow(exponent).convert(dtype)))
     }),
 ];
 
@@ -101,13 +101,21 @@ fn progression<'b>(cx: &Cx<'b>, end_included: bool) -> Result<Value<'b>> {
     if !whole && !ty.dtype.is_integer() {
         // In float64, as in PyTorch: the error of the step would accumulate along the result.
         let index = cx.b().iota(DType::F64, &[length], 0);
-        return Ok((index * step.to_f64() + start.to_f64()).convert(ty.dtype));
+        return Ok(shaped(cx, (index * step.to_f64() + start.to_f64()).convert(ty.dtype)));
     }
     let (start, step) = (start.to_i64(), step.to_i64());
     let last = i128::from(start) + i128::from(step) * i128::from(length);
     let narrow = i32::try_from(start).is_ok() && i32::try_from(last).is_ok();
     let index = cx.b().iota(if narrow { DType::I32 } else { DType::I64 }, &[length], 0);
-    Ok((index * step + start).convert(ty.dtype))
+    Ok(shaped(cx, (index * step + start).convert(ty.dtype)))
+}
+
+/// A sequence in the shape of the call's result: an `out=` argument with as many elements keeps its shape.
+fn shaped<'b>(cx: &Cx<'b>, sequence: Value<'b>) -> Value<'b> {
+    match cx.result(0) {
+        Some(result) if result.sizes.iter().product::<i64>() == sequence.numel() => sequence.reshape(&result.sizes),
+        _ => sequence,
+    }
 }
 
 /// [`progression`] of integers with a bounded length, which PyTorch gives.
