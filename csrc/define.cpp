@@ -235,8 +235,10 @@ void refuse_as_cpu(const Operator& op, at::ArrayRef<IValue> arguments, int32_t d
   if (op.draws) restored.emplace();
   try {
     op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+  } catch (const c10::LinAlgError&) {
   } catch (const c10::Error& error) {
-    if (messages::contains_any(error.what_without_backtrace(), messages::kCpuLacks)) return;  // the error does not concern the call
+    const char* text = error.what_without_backtrace();
+    if (messages::contains_any(text, messages::kCpuLacks) || messages::contains_any(text, messages::kOfElements)) return;
     rethrow_for(device, "cpu");
   } catch (const std::runtime_error&) {  // a number that does not fit into its dtype
     throw;
