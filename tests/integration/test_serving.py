@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torchtpu import vllm
 from torchtpu.vllm.programs import compiled
-from torchtpu.vllm.sampling import SETTINGS, adjust, needs_adjusting, pick, refused
+from torchtpu.vllm.sampling import SETTINGS, _noise, adjust, needs_adjusting, pick, refused
 
 PLAIN = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "seed": 0, "position": 0}
 
@@ -70,6 +70,14 @@ def test_draws_follow_their_chances(run_pick: Callable[..., Tensor]) -> None:
         counts += run_pick(chances.log().repeat(64, 1), settings_of(*rows)).bincount(minlength=50)
     # Four standard deviations.
     assert bool(((counts / 2048 - chances).abs() <= 4 * (chances * (1 - chances) / 2048).sqrt()).all())
+
+
+def test_noise_is_finite(device: torch.device) -> None:
+    """An infinite one would draw a token whatever its likelihood, even one that is not allowed."""
+    bits = torch.tensor([0, 511, 512, 2**31 - 1, -(2**31), -513, -1], dtype=torch.int32).to(device)
+    noise = compiled(lambda each: [_noise(each)], [bits], "noise")([bits])[0].cpu()
+    assert bool(noise.isfinite().all())
+    assert noise.tolist() == sorted(noise.tolist())
 
 
 def test_a_draw_depends_on_seed_and_position_only(run_pick: Callable[..., Tensor]) -> None:

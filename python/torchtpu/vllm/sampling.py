@@ -98,9 +98,14 @@ def _gumbel(low: Tensor, high: Tensor, position: Tensor, size: int) -> Tensor:
     """(rows, size) of the standard Gumbel distribution: adding them to logits makes argmax a draw."""
     key = _mixed(low ^ _mixed(high ^ _mixed(position)))
     places = torch.arange(size, device=low.device, dtype=torch.int32)
-    bits = _mixed(_mixed(places[None] ^ key[:, None]) + high[:, None])
-    uniform = ((bits >> 8) & 0xFFFFFF).to(torch.float32)
-    return -torch.log(-torch.log((uniform + 0.5) * 2.0**-24))
+    return _noise(_mixed(_mixed(places[None] ^ key[:, None]) + high[:, None]))
+
+
+def _noise(bits: Tensor) -> Tensor:
+    """Finite numbers of the standard Gumbel distribution from random int32."""
+    # With one bit more, the largest number plus a half would be rounded, and the noise infinite.
+    uniform = ((bits >> 9) & 0x7FFFFF).to(torch.float32)
+    return -torch.log(-torch.log((uniform + 0.5) * 2.0**-23))
 
 
 def _mixed(bits: Tensor) -> Tensor:
