@@ -120,10 +120,13 @@ class TpuPlatform(Platform):
 
     @classmethod
     def validate_request(cls, processed_inputs: Any, params: Any) -> None:
+        from vllm.exceptions import VLLMValidationError
+
         from torchtpu.vllm.sampling import refused
 
         if reason := refused(params):
-            raise ValueError(f"torchtpu: {reason}")
+            # The server answers it with status 400.
+            raise VLLMValidationError(f"torchtpu: {reason}")
 
 
 def unsupported(config: VllmConfig) -> list[str]:
