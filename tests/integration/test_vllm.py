@@ -8,6 +8,9 @@ from __future__ import annotations
 import gc
 import os
 import random
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -167,6 +170,48 @@ def test_mixes_and_settings_compile_nothing(vllm: Any, model_of: Callable[[str],
         shut_down(llm)
 
 
+def test_a_step_is_one_launch_and_one_read(vllm: Any, model_of: Callable[[str], Path]) -> None:
+    """Each of 20 steps computes a token of all requests: the prompts fit in the first one."""
+    prompts = prompts_of([3, 9, 14, 6])
+    settings = vllm.SamplingParams(temperature=0.5, max_tokens=20, ignore_eos=True, detokenize=False)
+    llm = engine(vllm, model_of("Llama"))
+    try:
+        torch.tpu.synchronize()
+        held = torch.tpu.memory_allocated()
+        torch.tpu.reset_peak_memory_stats()
+        with torch.tpu.explain() as explanation:
+            generated(llm, prompts, settings)
+        assert len(explanation.runs) == 20
+        # The end of the block waits, too.
+        assert len(explanation.waits) in (20, 21)
+        assert torch.tpu.max_memory_allocated() < 1.2 * held
+    finally:
+        shut_down(llm)
+
+
+def test_programs_for_a_tpu_elsewhere(model_of: Callable[[str], Path], tmp_path: Path) -> None:
+    """`cache build --serve` writes the programs that a server with the weights compiles."""
+    shutil.copy(model_of("Llama") / "config.json", tmp_path)
+    options = ["--skip-tokenizer-init", "--max-num-seqs", "4", "--max-num-batched-tokens", "64"]
+    options += ["--max-model-len", "256", "--kv-cache-memory-bytes", "4000000"]
+    parts = ["import sys", "from torchtpu.vllm import ahead", "if sys.argv[3]: ahead.Worker = ahead.worker.Worker"]
+    # The worker of a server, by the name that is looked up.
+    parts += ["ahead.write_programs([sys.argv[1], *sys.argv[4:]], sys.argv[2])"]
+    texts = []
+    for folder, is_real in ((tmp_path, ""), (model_of("Llama"), "1")):
+        programs = tmp_path / f"programs{is_real}"
+        programs.mkdir()
+        subprocess.run(
+            [sys.executable, "-c", "\n".join(parts), folder, programs, is_real, *options],
+            env=os.environ | {"TORCHTPU_DRY": "v6e:1x1", "TORCHTPU_CACHE": "0", "TORCHTPU_VLLM": "1"},
+            check=True,
+        )
+        texts.append({path.read_text() for path in programs.glob("*.mlir")})
+    assert texts[0] == texts[1]
+    large = [text for text in texts[0] if "ragged_paged_attention" in text or "while" in text]
+    assert len(large) >= 2
+
+
 def test_a_seed_decides_what_is_drawn(vllm: Any, model_of: Callable[[str], Path]) -> None:
     prompts = prompts_of([30, 90, 120, 60])
     seeded = vllm.SamplingParams(seed=5, max_tokens=16, ignore_eos=True, detokenize=False)
@@ -196,9 +241,11 @@ def test_unsupported_options_are_named(
 
 
 def test_unsupported_settings_are_refused(vllm: Any, model_of: Callable[[str], Path]) -> None:
+    from vllm.exceptions import VLLMValidationError
+
     llm = engine(vllm, model_of("Llama"))
     try:
-        with pytest.raises(ValueError, match="prompt_logprobs is not supported"):
+        with pytest.raises(VLLMValidationError, match="prompt_logprobs is not supported"):
             generated(llm, prompts_of([5]), vllm.SamplingParams(prompt_logprobs=1, detokenize=False))
         assert generated(llm, prompts_of([5]), vllm.SamplingParams(max_tokens=2, detokenize=False))
     finally:
@@ -206,8 +253,6 @@ def test_unsupported_settings_are_refused(vllm: Any, model_of: Callable[[str], P
 
 
 def test_structured_output_and_aborts(vllm: Any, tmp_path: Path) -> None:
-    import sys
-
     sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "examples", "serving"))
     from small_model import write
     from vllm.sampling_params import StructuredOutputsParams

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -48,6 +49,11 @@ def add_to(commands: Any) -> None:
     )
     build.add_argument("--topology", required=True, help="such as v5e:1x1 or v6e:2x2")
     build.add_argument("--kernels", type=Path, metavar="FILE", help="a file whose kernels' examples are compiled too")
+    build.add_argument(
+        "--serve",
+        metavar="ARGUMENTS",
+        help="the programs of `vllm serve ARGUMENTS`, a model and its options, quoted as one word",
+    )
     build.add_argument("folder", type=Path, metavar="FOLDER", nargs="?", help="where the programs are, as *.mlir")
     build.add_argument("bundle", type=Path, metavar="BUNDLE")
 
@@ -70,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
             case "import":
                 return _import(options.file)
             case "build":
-                return _build(options.folder, options.kernels, options.topology, options.bundle)
+                return _build(options.folder, options.kernels, options.serve, options.topology, options.bundle)
     except RuntimeError as error:
         print(error, file=sys.stderr)
         return 1
@@ -131,18 +137,29 @@ def _import(file: Path) -> int:
     return 0 if done["added"] or done["known"] or not (done["damaged"] or done["refused"]) else 1
 
 
-def _build(folder: Path | None, kernels: Path | None, topology: str, bundle: Path) -> int:
+def _build(folder: Path | None, kernels: Path | None, serve: str | None, topology: str, bundle: Path) -> int:
     with tempfile.TemporaryDirectory() as own:
+        folders = [] if folder is None else [folder]
         if kernels is not None:
-            code = f"from torchtpu.commands import kernels; kernels.write_programs({str(kernels)!r}, {own!r})"
-            environment = {**os.environ, "TORCHTPU_TARGET": "tpu", "TORCHTPU_CACHE": "0"}
-            subprocess.run([sys.executable, "-c", code], env=environment, check=True)
-        folders = [each for each in (folder, Path(own)) if each is not None]
+            call = f"from torchtpu.commands import kernels; kernels.write_programs({str(kernels)!r}, %r)"
+            folders.append(_written(call, Path(own, "kernels"), {"TORCHTPU_TARGET": "tpu"}))
+        if serve is not None:
+            call = f"from torchtpu.vllm import ahead; ahead.write_programs({shlex.split(serve)!r}, %r)"
+            folders.append(_written(call, Path(own, "serve"), {"TORCHTPU_DRY": topology, "TORCHTPU_VLLM": "1"}))
         paths = sorted(path for each in folders for path in each.glob("*.mlir"))
         if not paths:
             print(f"there are no *.mlir files in {folder}" if folder else "there are no programs", file=sys.stderr)
             return 1
         return _build_of(paths, topology, bundle)
+
+
+def _written(call: str, folder: Path, variables: dict[str, str]) -> Path:
+    """The folder, which a process with these variables has filled. RuntimeError if it failed; it has said why."""
+    folder.mkdir()
+    environment = {**os.environ, "TORCHTPU_CACHE": "0", **variables}
+    if subprocess.run([sys.executable, "-c", call % str(folder)], env=environment, check=False).returncode:
+        raise RuntimeError("nothing was built: the programs could not be written")
+    return folder
 
 
 def _build_of(paths: list[Path], topology: str, bundle: Path) -> int:

@@ -15,6 +15,7 @@ from vllm.model_executor.model_loader import get_model
 from vllm.v1.worker.gpu_worker import init_worker_distributed_environment
 from vllm.v1.worker.worker_base import CompilationTimes, WorkerBase
 
+from torchtpu import _C
 from torchtpu.vllm import experts
 from torchtpu.vllm.programs import Run, compiled
 from torchtpu.vllm.runner import Limits, Runner
@@ -45,15 +46,22 @@ class Worker(WorkerBase):
         if load_dummy_weights:
             self.load_config.load_format = "dummy"
         with set_current_vllm_config(self.vllm_config):
-            self.model = get_model(vllm_config=self.vllm_config, model_config=self.model_config)
+            self.model = self._loaded()
             experts.prepare(self.model)
         named = [*self.model.named_parameters(), *self.model.named_buffers()]
-        self.weights = {f"model.{name}": tensor.detach().to(self.device) for name, tensor in named}
+        self.weights = {f"model.{name}": self._uploaded(tensor.detach()) for name, tensor in named}
         # The host's copies are not needed any more: programs are traced from shapes. Modules with buffers may
         # be shared with other models of the process.
         for parameter in self.model.parameters():
-            parameter.data = torch.empty(0, dtype=parameter.dtype)
+            parameter.data = parameter.data.new_empty(0)
         torch.tpu.synchronize()  # type: ignore[attr-defined]
+
+    def _loaded(self) -> nn.Module:
+        """The model, with its weights on the host."""
+        return get_model(vllm_config=self.vllm_config, model_config=self.model_config)
+
+    def _uploaded(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self.device)
 
     def get_model(self) -> nn.Module:
         return self.model
@@ -75,8 +83,8 @@ class Worker(WorkerBase):
         return specs
 
     def determine_available_memory(self) -> int:
-        """What is left for the cache: no program runs to find out. On the CPU plugin, at most what the largest number
-        of requests of the largest length can use."""
+        """What is left for the cache: no program runs to find out. Where the device's memory is the host's, at most
+        what the largest number of requests of the largest length can use."""
         asked = self.cache_config.kv_cache_memory_bytes
         free, total = torch.tpu.mem_get_info(self.device)  # type: ignore[attr-defined]
         held = torch.tpu.memory_allocated(self.device)  # type: ignore[attr-defined]
@@ -88,6 +96,8 @@ class Worker(WorkerBase):
                     f"torchtpu: kv_cache_memory_bytes={asked}, but {max(room, 0)} bytes are left beside the weights"
                 )
             return int(asked)
+        if _C.platform_info()["platform"] == "tpu":
+            return max(room, 0)
         specs = self.get_kv_cache_spec().values()
         pages = self.scheduler_config.max_num_seqs * -(-self.model_config.max_model_len // self.cache_config.block_size)
         useful = (pages + 1) * sum(spec.page_size_bytes for spec in specs)
