@@ -38,17 +38,17 @@ void release_job(void* context) {
 // A posted job. `wait` orders later work after the job and returns at once, except for jobs that the host waits for.
 class TpuWork final : public c10d::Work {
  public:
-  TpuWork(int rank, OpType type, uint64_t ticket, uint64_t sequence, Tensors results, bool host_waits,
-          std::shared_ptr<int> source)
-      : Work(rank, type), ticket_(ticket), sequence_(sequence), results_(std::move(results)), host_waits_(host_waits),
-        source_(std::move(source)) {
+  TpuWork(int rank, const Call& call, uint64_t ticket, uint64_t sequence, Tensors results)
+      : Work(rank, call.type), ticket_(ticket), sequence_(sequence), progress_(call.progress), results_(std::move(results)),
+        host_waits_(call.host_waits), source_(call.source) {
     future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
     future_->markCompleted(c10::IValue(results_));
   }
   ~TpuWork() override { tt_ticket_release(ticket_); }
 
-  bool isCompleted() override { return ended() != TT_RUNNING; }
-  bool isSuccess() const override { return ended() == TT_DONE; }
+  // True before the hooks of completion are called, as c10d/hooks/FlightRecorderHook.hpp wants it.
+  bool isCompleted() override { return progress_->has_succeeded || ended() != TT_RUNNING; }
+  bool isSuccess() const override { return progress_->has_succeeded || ended() == TT_DONE; }
   std::exception_ptr exception() const override {
     try {
       if (ended() == TT_FAILED) wait_for(kNoTimeout);
@@ -65,6 +65,7 @@ class TpuWork final : public c10d::Work {
   int sourceRank() const override { return source_ ? *source_ : -1; }
   Tensors result() override { return results_; }
   uint64_t getSequencenumber() const override { return sequence_; }
+  uint64_t getCompletionKey() const override { return progress_->key; }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
 
  private:
@@ -76,6 +77,7 @@ class TpuWork final : public c10d::Work {
 
   uint64_t ticket_;
   uint64_t sequence_;
+  std::shared_ptr<Progress> progress_;
   Tensors results_;
   bool host_waits_;
   std::shared_ptr<int> source_;
@@ -92,6 +94,19 @@ Shape as_it_is(const at::Tensor& tensor) {
 }
 
 }  // namespace
+
+void Hooks::observe(Progress& progress, const std::function<void()>& work) const {
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    work();
+  } catch (...) {
+    for (const auto& [id, hook] : copy(abort_)) hook();
+    throw;
+  }
+  const std::chrono::duration<float, std::milli> duration = std::chrono::steady_clock::now() - start;
+  progress.has_succeeded = true;
+  for (const auto& [id, hook] : copy(completion_)) hook({.completionKey = progress.key, .duration_ms = duration.count()});
+}
 
 Pointer post_job(Call call, const std::string& name, int rank, uint64_t sequence) {
   auto job = std::make_unique<Job>();
@@ -127,7 +142,7 @@ Pointer post_job(Call call, const std::string& name, int rank, uint64_t sequence
     if (!output.is_inference()) output.unsafeGetTensorImpl()->bump_version();
   }
   Tensors results = call.outputs.empty() ? std::move(call.results) : std::move(call.outputs);
-  return c10::make_intrusive<TpuWork>(rank, call.type, ticket, sequence, std::move(results), call.host_waits, call.source);
+  return c10::make_intrusive<TpuWork>(rank, call, ticket, sequence, std::move(results));
 }
 
 }  // namespace torchtpu

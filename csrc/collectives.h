@@ -3,9 +3,12 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -30,6 +33,50 @@ struct Lane {
   Lane& operator=(const Lane&) = delete;
 };
 
+// What the thread of a job tells about a call. The key is the call's number in this process.
+struct Progress {
+  explicit Progress(uint64_t number) : key(number) {}
+  const uint64_t key;
+  std::atomic<bool> has_succeeded{false};
+};
+
+// The functions that PyTorch's flight recorder registers on a group. A job calls them on a thread of the core, without
+// the lock of the table.
+class Hooks {
+ public:
+  void on_completion(int64_t id, c10d::CompletionHook hook) { set(completion_, id, std::move(hook)); }
+  void on_abort(int64_t id, c10d::AbortHook hook) { set(abort_, id, std::move(hook)); }
+  void remove_completion(int64_t id) { remove(completion_, id); }
+  void remove_abort(int64_t id) { remove(abort_, id); }
+
+  // Runs the work of a call. Reports how long it took, or that it failed.
+  void observe(Progress& progress, const std::function<void()>& work) const;
+
+ private:
+  template <typename Hook>
+  using Table = std::map<int64_t, Hook>;
+
+  template <typename Hook>
+  void set(Table<Hook>& table, int64_t id, Hook hook) {
+    std::lock_guard lock(mutex_);
+    table[id] = std::move(hook);
+  }
+  template <typename Hook>
+  void remove(Table<Hook>& table, int64_t id) {
+    std::lock_guard lock(mutex_);
+    table.erase(id);
+  }
+  template <typename Hook>
+  Table<Hook> copy(const Table<Hook>& table) const {
+    std::lock_guard lock(mutex_);
+    return table;
+  }
+
+  mutable std::mutex mutex_;
+  Table<c10d::CompletionHook> completion_;
+  Table<c10d::AbortHook> abort_;
+};
+
 // The form that all collectives are reduced to.
 struct Call {
   OpType type;
@@ -43,6 +90,7 @@ struct Call {
   std::shared_ptr<Lane> lane{};    // the group's lane if null
   bool host_waits = false;
   std::shared_ptr<int> source{};  // of a message from any rank
+  std::shared_ptr<Progress> progress{};
 };
 
 inline int64_t bytes_of(const at::Tensor& tensor) {

@@ -36,6 +36,14 @@ class ProcessGroup final : public c10d::Backend {
   uint64_t getSequenceNumberForGroup() override { return sequence_; }
   void abort() override { gloo_->backend().abort(); }
 
+  // The flight recorder of PyTorch.
+  bool supportsAbortHooks() const override { return true; }
+  void registerAbortHook(int64_t id, c10d::AbortHook hook) override { hooks_->on_abort(id, std::move(hook)); }
+  void unregisterAbortHook(int64_t id) override { hooks_->remove_abort(id); }
+  bool supportsCompletionHooks() const override { return true; }
+  void registerCompletionHook(int64_t id, c10d::CompletionHook hook) override { hooks_->on_completion(id, std::move(hook)); }
+  void unregisterCompletionHook(int64_t id) override { hooks_->remove_completion(id); }
+
   // What was called is done before the group ends: other ranks wait for it. Messages from other ranks are not waited
   // for, unless a call needs them.
   void shutdown() override {
@@ -335,13 +343,12 @@ class ProcessGroup final : public c10d::Backend {
     const std::string name = c10::str(operation, " (", what, " of process group '", getGroupUid(), "')");
     if (call.lane == nullptr) call.lane = lane_;
     const std::string agreed = c10::str(is_message ? "" : c10::str(sequence, " "), operation, " ", call.agreed);
-    call.body = [gloo = gloo_, agreed, is_message, agrees = call.agrees, body = std::move(call.body)](Tensors& in, Tensors& out) {
+    static std::atomic<uint64_t> calls{0};
+    call.progress = std::make_shared<Progress>(++calls);
+    call.body = [gloo = gloo_, hooks = hooks_, progress = call.progress, agreed, is_message, agrees = call.agrees,
+                 body = std::move(call.body)](Tensors& in, Tensors& out) {
       const auto work = [&] { body(in, out); };
-      if (is_message) {
-        gloo->message(agreed, work);
-      } else {
-        gloo->meet(agreed, agrees, work);
-      }
+      hooks->observe(*progress, [&] { is_message ? gloo->message(agreed, work) : gloo->meet(agreed, agrees, work); });
     };
     return post_job(std::move(call), name, rank_, sequence);
   }
@@ -409,6 +416,7 @@ class ProcessGroup final : public c10d::Backend {
   }
 
   std::shared_ptr<Gloo> gloo_;
+  std::shared_ptr<Hooks> hooks_ = std::make_shared<Hooks>();
   c10::intrusive_ptr<Options> options_;
   std::shared_ptr<Lane> lane_ = std::make_shared<Lane>();
   std::mutex lanes_mutex_;

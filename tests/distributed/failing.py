@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import time
 from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import _dump_fr_trace_json
 
 DEVICE = torch.device("tpu")
 KEPT: list[torch.Tensor] = []  # until the process ends
@@ -54,6 +56,12 @@ def collectives_differ(rank: int, tensor: torch.Tensor) -> object:
     return attempt(
         lambda: (dist.all_reduce(tensor) if rank else dist.broadcast(tensor, 0), tensor.cpu(), torch.tpu.synchronize())
     )
+
+
+def what_the_flight_recorder_saw(rank: int, tensor: torch.Tensor) -> object:
+    collectives_differ(rank, tensor)
+    trace = json.loads(_dump_fr_trace_json(backend="tpu"))
+    return [[entry["profiling_name"], entry["state"], entry.get("duration_ms")] for entry in trace["entries"]]
 
 
 def the_host_waits_too_short(rank: int, tensor: torch.Tensor) -> object:

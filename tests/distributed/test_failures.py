@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch.distributed.flight_recorder import fr_trace
 
 from tests.distributed.launch import torchrun
 from tests.distributed.ranks import on_ranks
 from tests.distributed.resuming import losses_of_one_process
 
 
-def seen(case: str, mode: str = "strict") -> list[Any]:
+def seen(case: str, mode: str = "strict", **environment: str) -> list[Any]:
     """What each of two ranks sees; both end by themselves."""
-    outcomes = on_ranks(2, "tests.distributed.failing", "see", case, mode)
+    outcomes = on_ranks(2, "tests.distributed.failing", "see", case, mode, **environment)
     assert all(outcome.status == 0 and outcome.error is None for outcome in outcomes), outcomes
     return [outcome.value for outcome in outcomes]
 
@@ -46,6 +47,19 @@ def test_shapes_differ() -> None:
 def test_collectives_differ() -> None:
     for error in seen("collectives_differ"):
         assert "rank 0: 2 BROADCAST root 0 4 Float, rank 1: 2 ALLREDUCE sum 4 Float" in error
+
+
+def test_the_flight_recorder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for entries in seen("what_the_flight_recorder_saw", TORCH_FR_DUMP_TEMP_FILE=str(tmp_path / "rank_")):
+        name, state, milliseconds = entries[0]
+        assert (name, state) == ("tpu:all_reduce", "completed")
+        assert milliseconds > 0
+        assert entries[-1][1:] == ["scheduled", None]
+    # PyTorch's own tool reads the files that the ranks wrote when the collective failed.
+    fr_trace.main([str(tmp_path), "--prefix", "rank_"])
+    assert "Collective sequence number: 3 has errors" in caplog.text
+    assert "Expected collective type: 'broadcast' does not match found collective type: 'all_reduce'" in caplog.text
+    assert {path.name for path in tmp_path.iterdir()} == {"rank_0", "rank_1"}
 
 
 def test_the_host_waits_too_short() -> None:
