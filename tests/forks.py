@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import builtins
 import functools
+import gc
 import json
 import os
 import runpy
@@ -73,6 +74,7 @@ def serve() -> None:
     os.dup2(2, 1)
     import torch  # noqa: F401
 
+    freeze()
     for line in sys.stdin:
         request = json.loads(line)
         child = os.fork()
@@ -83,6 +85,12 @@ def serve() -> None:
         os.write(answers, f"{child}\n".encode())
         _, status = os.waitpid(child, 0)
         os.write(answers, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+
+
+def freeze() -> None:
+    """What exists now stays out of garbage collection, so that a fork does not copy all its pages when it ends."""
+    gc.collect()
+    gc.freeze()
 
 
 def _become(request: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ import traceback
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.forks import server
+from tests.forks import freeze, server
 
 SECONDS = 220.0
 
@@ -64,6 +64,7 @@ def main(ranks: str, module: str, function: str, *arguments: str) -> None:
         port = found.getsockname()[1]
     os.environ.update(WORLD_SIZE=ranks, LOCAL_WORLD_SIZE=ranks, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     folder = Path(tempfile.mkdtemp(prefix="torchtpu-ranks-"))
+    freeze()
     children: list[int] = []
     for rank in range(int(ranks)):
         child = os.fork()
