@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
 use parking_lot::Mutex;
-use pjrt::{Code, CompileOptions, CompiledMemoryStats, Plugin, Topology, Value};
+use pjrt::{Code, CompileOptions, CompiledMemoryStats, PhaseCompiler, Plugin, Topology, Value};
 
 use crate::cache;
 use crate::error::{Error, Result};
@@ -43,6 +43,9 @@ const SPARSE_CORE: &[&str] = &[
     "xla_tpu_enable_sparse_core_collective_offload_reduce_scatter",
 ];
 
+/// The phase of libtpu's compiler that optimizes and schedules a program and assigns its memory.
+const FIRST_PHASE: &str = "phase1_hlo_opts";
+
 /// What the compiler calls the beginning of an operation that runs beside others.
 const BEGINNINGS: &[&str] = &["async-start", "AsyncCollectiveStart", "all-gather-start", "all-reduce-start"];
 
@@ -67,12 +70,7 @@ static COMPILER: Mutex<Option<Compiler>> = Mutex::new(None);
 pub fn compile(program: &str, topology: &str, replicas: usize) -> Result<Report> {
     let (topology, _) = find_topology(topology)?;
     let device = topology.devices()?.into_iter().next().map(|device| device.kind).unwrap_or_default();
-    let mut options = cache::compile_options(Kind::Tpu);
-    if replicas > 1 {
-        let flags = OVERLAP.iter().filter(|(model, _)| *model == device).flat_map(|(_, flags)| *flags);
-        options.overrides.extend(flags.map(|flag| ((*flag).to_owned(), Value::Bool(true))));
-        options = CompileOptions { overrides: options.overrides, ..CompileOptions::replicated(replicas as i64) };
-    }
+    let options = options(&device, replicas);
     let executable = topology.compile(program.as_bytes(), &options)?;
     let asynchronous = if replicas > 1 { count(&executable.serialize()?, BEGINNINGS) } else { 0 };
     let costs = unless_unimplemented(executable.cost_analysis())?.unwrap_or_default();
@@ -84,6 +82,42 @@ pub fn compile(program: &str, topology: &str, replicas: usize) -> Result<Report>
         memory: unless_unimplemented(executable.memory_stats())?,
         asynchronous,
     })
+}
+
+/// The options for a program of so many replicas on a model of device.
+fn options(device: &str, replicas: usize) -> CompileOptions {
+    let mut options = cache::compile_options(Kind::Tpu);
+    if replicas > 1 {
+        let flags = OVERLAP.iter().filter(|(model, _)| *model == device).flat_map(|(_, flags)| *flags);
+        options.overrides.extend(flags.map(|flag| ((*flag).to_owned(), Value::Bool(true))));
+        options = CompileOptions { overrides: options.overrides, ..CompileOptions::replicated(replicas as i64) };
+    }
+    options
+}
+
+/// Compiles a StableHLO text for one device of a topology, and lets the compiler write what it finds into a folder: the
+/// scheduled HLO, the assignment of memory and live ranges; with `whole`, also the code. Without `whole` only the first
+/// phase runs, in a small part of the time. Returns false, and writes nothing, if this libtpu cannot do that.
+///
+/// # Errors
+/// As [`compile`]. A program that does not fit is refused after its assignment of memory was written.
+pub fn examine(program: &str, topology: &str, folder: &str, whole: bool) -> Result<bool> {
+    let (topology, libtpu) = find_topology(topology)?;
+    let mut options = options("", 1);
+    options.overrides.extend([
+        ("xla_dump_to".to_owned(), Value::Str(folder.to_owned())),
+        ("xla_dump_hlo_as_text".to_owned(), Value::Bool(true)),
+    ]);
+    if whole {
+        topology.compile(program.as_bytes(), &options)?;
+        return Ok(true);
+    }
+    let Some(compiler) = PhaseCompiler::new(&libtpu.plugin)? else { return Ok(false) };
+    if !compiler.phases()?.iter().any(|name| name == FIRST_PHASE) {
+        return Ok(false);
+    }
+    compiler.run(FIRST_PHASE, program, &topology, &options)?;
+    Ok(true)
 }
 
 /// How often these names occur in a serialized program.
@@ -99,7 +133,7 @@ fn count(program: &[u8], names: &[&str]) -> usize {
 /// If libtpu is not installed or does not know the topology, or the bundle cannot be written.
 pub fn bundle(programs: &[String], topology: &str, path: &Path) -> Result<Vec<Result<()>>> {
     let (topology, libtpu) = find_topology(topology)?;
-    let target = cache::describe_topology(Kind::Tpu, &libtpu, &topology)?;
+    let target = cache::describe_topology(Kind::Tpu, &libtpu.path, &topology)?;
     let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         loop {
@@ -124,7 +158,13 @@ pub fn bundle(programs: &[String], topology: &str, path: &Path) -> Result<Vec<Re
     Ok(outcomes)
 }
 
-fn find_topology(name: &str) -> Result<(Arc<Topology>, PathBuf)> {
+/// libtpu, as it is loaded.
+struct Libtpu {
+    plugin: Plugin,
+    path: PathBuf,
+}
+
+fn find_topology(name: &str) -> Result<(Arc<Topology>, Libtpu)> {
     let mut compiler = COMPILER.lock();
     let compiler = match &mut *compiler {
         Some(compiler) => compiler,
@@ -138,15 +178,16 @@ fn find_topology(name: &str) -> Result<(Arc<Topology>, PathBuf)> {
             "libtpu was loaded before this process was forked and cannot compile here; use the 'spawn' start method",
         ));
     }
+    let libtpu = Libtpu { plugin: compiler.plugin, path: compiler.path.clone() };
     if let Some(topology) = compiler.topologies.get(name) {
-        return Ok((Arc::clone(topology), compiler.path.clone()));
+        return Ok((Arc::clone(topology), libtpu));
     }
     let (slice, slices) = name.split_once('*').unwrap_or((name, "1"));
     let slices: i64 = slices.parse().map_err(|_| Error::runtime(format!("{name:?} has no number of slices")))?;
     let options = [("num_slices", Value::Int(slices))];
     let topology = Arc::new(compiler.plugin.topology(slice, if slices > 1 { &options } else { &[] })?);
     compiler.topologies.insert(name.to_owned(), Arc::clone(&topology));
-    Ok((topology, compiler.path.clone()))
+    Ok((topology, libtpu))
 }
 
 /// A property of a program. `None` if the compiler does not give it, or gives an impossible value.

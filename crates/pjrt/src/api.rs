@@ -58,6 +58,12 @@ impl Api {
         unsafe { ((*version).major_version, (*version).minor_version) }
     }
 
+    /// The first of the plugin's extensions.
+    pub(crate) fn extensions(self) -> Option<NonNull<sys::PJRT_Extension_Base>> {
+        // SAFETY: the pointer has been in every table since the first.
+        NonNull::new(unsafe { (*self.0.as_ptr()).extension_start })
+    }
+
     /// The function pointer at `offset`; `None` if the plugin's table is too short or has a null pointer there.
     #[inline(always)]
     pub(crate) fn function<F: Copy>(self, offset: usize) -> Option<F> {

@@ -94,9 +94,13 @@ impl CompileOptions {
 
 /// A protobuf message being written, with the three kinds of fields that the options need.
 #[derive(Default)]
-struct Message(Vec<u8>);
+pub(crate) struct Message(Vec<u8>);
 
 impl Message {
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
     fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.0.push(value as u8 | 0x80);
@@ -115,7 +119,7 @@ impl Message {
         self.0.extend(value.to_le_bytes());
     }
 
-    fn bytes(&mut self, field: u64, value: &[u8]) {
+    pub(crate) fn bytes(&mut self, field: u64, value: &[u8]) {
         self.varint(field << 3 | 2);
         self.varint(value.len() as u64);
         self.0.extend(value);

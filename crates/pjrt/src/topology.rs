@@ -76,6 +76,10 @@ impl Topology {
         Ok(Self { api: client.api, raw, client: Some(Arc::clone(client)) })
     }
 
+    pub(crate) fn raw(&self) -> *mut sys::PJRT_TopologyDescription {
+        self.raw.as_ptr()
+    }
+
     /// The platform, such as `tpu`.
     ///
     /// # Errors

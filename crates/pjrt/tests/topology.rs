@@ -3,7 +3,7 @@
 //! Skipped unless `TORCHTPU_LIBTPU` names a `libtpu.so` (`pip install libtpu`). Away from Google's
 //! cloud, set `TPU_SKIP_MDS_QUERY=1`: without it, libtpu waits minutes for a metadata server.
 
-use pjrt::{CompileOptions, Plugin, Topology, Value};
+use pjrt::{Code, CompileOptions, PhaseCompiler, Plugin, Topology, Value};
 
 const ADD: &str = "func.func @main(%a: tensor<256x256xf32>, %b: tensor<256x256xf32>) -> tensor<256x256xf32> {
   %0 = stablehlo.add %a, %b : tensor<256x256xf32>
@@ -48,10 +48,36 @@ fn tpu_programs_compile_ahead_of_time() {
         assert!(!executable.serialize().unwrap().is_empty());
     }
 
+    run_first_phase(&plugin);
     let error = topology.compile(b"junk", &CompileOptions::default()).err().expect("an error");
     assert_eq!(error.function, "PJRT_Compile");
     let error = plugin.topology("v5e", &[]).err().expect("an error");
     assert_eq!(error.function, "PJRT_TopologyDescription_Create");
+}
+
+/// The first phase writes down how memory is assigned, and refuses what does not fit.
+fn run_first_phase(plugin: &Plugin) {
+    const FIRST: &str = "phase1_hlo_opts";
+    let compiler = PhaseCompiler::new(plugin).expect("no error").expect("the extension");
+    assert!(compiler.phases().unwrap().iter().any(|name| name == FIRST));
+    let topology = plugin.topology("v5e:1x1", &[]).expect("a topology");
+    let folder = std::env::temp_dir().join(format!("torchtpu-phases-{}", std::process::id()));
+    let options = CompileOptions {
+        overrides: vec![
+            ("xla_dump_to".into(), Value::Str(folder.to_str().unwrap().into())),
+            ("xla_dump_hlo_as_text".into(), Value::Bool(true)),
+        ],
+        ..CompileOptions::default()
+    };
+    compiler.run(FIRST, ADD, &topology, &options).expect("a plan");
+    let written = std::fs::read_dir(&folder).expect("a folder").map(|file| file.unwrap().file_name());
+    assert!(written.into_iter().any(|name| name.to_string_lossy().ends_with("buffer-assignment.txt")));
+    std::fs::remove_dir_all(&folder).unwrap();
+
+    let large = ADD.replace("256x256", "65536x65536");
+    let error = compiler.run(FIRST, &large, &topology, &CompileOptions::default()).expect_err("48 GiB");
+    assert_eq!(error.code, Code::ResourceExhausted, "{error}");
+    assert!(compiler.run("phase9", ADD, &topology, &CompileOptions::default()).is_err());
 }
 
 fn compile_add(name: &str, topology: &Topology) {

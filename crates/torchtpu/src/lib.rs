@@ -407,6 +407,14 @@ fn compile_ahead(py: Python<'_>, program: &str, topology: &str, replicas: usize)
     Ok(dict.unbind())
 }
 
+/// Compiles the text of a program for one device of a topology, such as "v5e:1x1", and lets libtpu's compiler write what
+/// it finds into a folder. Unless the compile shall be `whole`, only its first phase runs: returns false if this libtpu
+/// cannot run a phase alone.
+#[pyfunction]
+fn examine_ahead(py: Python<'_>, program: &str, topology: &str, folder: &str, whole: bool) -> PyResult<bool> {
+    py.detach(|| ahead::examine(program, topology, folder, whole)).map_err(to_python)
+}
+
 /// Gives the memory of a tensor away: a read raises an error that names the receiver, until something is written.
 #[pyfunction]
 fn donate(py: Python<'_>, tensor: &Bound<'_, PyAny>, receiver: &str) -> PyResult<()> {
@@ -468,6 +476,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         scalar_types,
         dump_programs,
         compile_ahead,
+        examine_ahead,
         chip_memory,
         donate,
         cache::finish_cache,

@@ -1,33 +1,52 @@
-"""Asks libtpu's compiler about a program, in a process of its own, and keeps what it writes down on the way.
+"""Asks libtpu's compiler about programs, in processes of its own, and keeps what it writes down on the way.
 
 The compiler first optimizes, schedules and assigns memory, which takes seconds, and then generates code, which takes
-minutes. What it writes down after the first part says what fits and where memory goes. The second part adds the
-compiler's estimate of the cycles of each fusion. A compile cannot be stopped half way, so the process is ended instead.
+minutes. What it writes down after the first phase says what fits and where memory goes. The rest adds the compiler's
+estimate of the cycles of each fusion. libtpu runs the first phase alone where it has PJRT's extension for that. Else
+the whole compile begins, and its process is ended when the files of the first phase are there.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
+import select
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torchtpu.preflight.recording import DRY, Program
 
-# What the compiler writes when memory is assigned, in this order, and when code is generated.
+# What the compiler writes when memory is assigned, and when code is generated. The first comes last but for the code.
 SCHEDULED = "after_optimizations_after_buffer_assignment.txt"
 ASSIGNMENT = "after_optimizations-buffer-assignment.txt"
 LIVE_RANGES = "after_optimizations-live-range.txt"
 CODE = "after_codegen.txt"
 
 _POLL = 0.05
-_CHILD = (
-    "import sys; from pathlib import Path; from torchtpu import _C\n"
-    "_C.compile_ahead(Path(sys.argv[1]).read_text(), sys.argv[2])"
-)
+_NOT_INHERITED = (DRY, "TORCHTPU_PLATFORM", "XLA_FLAGS")
+# Answers a request, [program, topology, folder, whole], with an error or an empty text. What libtpu writes to stdout
+# goes to stderr. A phase that cannot run alone is no error: its files are missing.
+_CHILD = """
+import json, os, sys
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+from torchtpu import _C
+for request in sys.stdin:
+    program, topology, folder, whole = json.loads(request)
+    error = ""
+    try:
+        with open(program) as file:
+            _C.examine_ahead(file.read(), topology, folder, whole)
+    except Exception as raised:
+        error = str(raised) or "the compiler gave no reason"
+    print(json.dumps(error), file=answers, flush=True)
+"""
 
 
 class CompilerError(RuntimeError):
@@ -61,59 +80,123 @@ def locate(program: Program) -> str:
     return "\n".join(lines)
 
 
-def compile(program: Program, topology: str, folder: Path, deep: bool, seconds: float) -> Dumps:
-    """Compiles a program for a topology, with files in a folder, for at most so many seconds.
+class Compilers:
+    """Processes that compile one program after the other. There are as many as threads that ask at once; they end with
+    the block."""
 
-    CompilerError where libtpu is not installed, refuses the program for another reason than memory, dies, or is late.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    source = folder / "program.mlir"
-    source.write_text(locate(program))
-    flags = f"--xla_dump_to={folder} --xla_dump_hlo_as_text --xla_dump_hlo_module_re=torchtpu.*"
-    environment = {name: value for name, value in os.environ.items() if name not in (DRY, "TORCHTPU_PLATFORM")}
-    environment |= {"XLA_FLAGS": flags, "TPU_STDERR_LOG_LEVEL": "3", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    started = time.monotonic()
-    with (folder / "messages.txt").open("w+") as messages:
-        child = subprocess.Popen(
-            [sys.executable, "-c", _CHILD, str(source), topology],
-            env=environment,
-            stdout=messages,
-            stderr=subprocess.STDOUT,
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._idle: list[_Process] = []
+
+    def __enter__(self) -> Compilers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._idle:
+            self._idle.pop().end()
+
+    def start(self) -> None:
+        """Starts a process, which loads its libraries until the first program comes."""
+        self._idle.append(_Process())
+
+    def compile(self, program: Program, topology: str, folder: Path, deep: bool) -> Dumps:
+        """Compiles a program for a topology, with files in a folder, for at most the seconds of the time limit.
+
+        CompilerError where libtpu is not installed, refuses the program for another reason than memory, dies, or is
+        late.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        source = folder / "program.mlir"
+        source.write_text(locate(program))
+        deadline = time.monotonic() + self._seconds
+        problem = ""
+        for whole in (True,) if deep else (False, True):
+            # Without the first phase alone, the whole compile is ended when that phase is over.
+            until = folder if whole and not deep else None
+            problem = self._ask([str(source), topology, str(folder), whole], deadline, until)
+            if _find(folder, ASSIGNMENT):
+                break
+        schedule, assignment = _read(folder, SCHEDULED), _read(folder, ASSIGNMENT)
+        if not schedule and not assignment:
+            raise CompilerError(problem or "the compiler wrote nothing down")
+        refusal = re.search(r"(RESOURCE_EXHAUSTED|Ran out of memory)[^\n]*", problem)
+        return Dumps(
+            schedule or _read(folder, "after_optimizations.txt"),
+            assignment,
+            _read(folder, LIVE_RANGES),
+            _read(folder, CODE),
+            refusal[0] if refusal else "",
         )
+
+    def _ask(self, request: list[Any], deadline: float, until: Path | None) -> str:
         try:
-            while child.poll() is None and time.monotonic() - started < seconds:
-                if not deep and _is_whole(_find(folder, SCHEDULED)):
-                    break
-                time.sleep(_POLL)
-            late = child.poll() is None and time.monotonic() - started >= seconds
-        finally:
-            if child.poll() is None:
-                child.kill()
-            child.wait()
-        messages.seek(0)
-        said = messages.read()
-    schedule = _read(folder, SCHEDULED)
-    refusal = re.search(r"(RESOURCE_EXHAUSTED|Ran out of memory)[^\n]*", said)
-    if not schedule and not _read(folder, ASSIGNMENT):
-        raise CompilerError(_why(said, late, seconds, child.returncode))
-    return Dumps(
-        schedule or _read(folder, "after_optimizations.txt"),
-        _read(folder, ASSIGNMENT),
-        _read(folder, LIVE_RANGES),
-        _read(folder, CODE),
-        refusal[0] if refusal else "",
-    )
+            process = self._idle.pop()
+        except IndexError:
+            process = _Process()
+        try:
+            problem = process.ask(request, deadline, until)
+        except BaseException:
+            process.end()
+            raise
+        if process.is_alive:
+            self._idle.append(process)
+        if time.monotonic() >= deadline:
+            return f"the compiler did not answer within {self._seconds:.0f} s; --time-limit gives it more"
+        return problem
 
 
-def _why(said: str, late: bool, seconds: float, status: int) -> str:
-    if "No module named" in said or ("libtpu" in said and "not installed" in said):
+class _Process:
+    def __init__(self) -> None:
+        environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+        environment |= {"TPU_STDERR_LOG_LEVEL": "3", "TF_CPP_MIN_LOG_LEVEL": "3"}
+        self._files = contextlib.ExitStack()
+        self._messages = self._files.enter_context(tempfile.TemporaryFile("w+", errors="replace"))
+        self._child = subprocess.Popen(
+            [sys.executable, "-c", _CHILD],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._messages,
+            text=True,
+        )
+
+    @property
+    def is_alive(self) -> bool:
+        return self._child.poll() is None
+
+    def ask(self, request: list[Any], deadline: float, until: Path | None) -> str:
+        """Returns the compiler's error, or why there is no answer; an empty text if it has done what it was asked for.
+        The process ends at the deadline, and when the first phase has written its files `until` a folder."""
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps(request), file=self._child.stdin, flush=True)
+        while time.monotonic() < deadline:
+            if select.select([self._child.stdout], [], [], _POLL)[0]:
+                answer = self._child.stdout.readline()
+                return _shorten(json.loads(answer)) if answer else self._death()
+            if until is not None and _is_whole(_find(until, SCHEDULED)):
+                break
+        self.end()
+        return ""
+
+    def _death(self) -> str:
+        status = self._child.wait()
+        self._messages.seek(0)
+        said = [line for line in self._messages.read().splitlines() if line.strip()]
+        last = said[-1] if said else "it said nothing"
+        return f"the compiler died of signal {-status}: {last}" if status < 0 else last
+
+    def end(self) -> None:
+        self._child.kill()
+        self._child.communicate()
+        self._files.close()
+
+
+def _shorten(error: str) -> str:
+    if "libtpu" in error and "not installed" in error:
         return "libtpu is not installed: `pip install libtpu` brings the compiler, which needs no TPU"
-    if late:
-        return f"the compiler did not answer within {seconds:.0f} s; --time-limit gives it more"
-    last = [line for line in said.strip().splitlines() if line.strip()]
-    if status < 0:
-        return f"the compiler died of signal {-status}" + (f": {last[-1]}" if last else "")
-    return last[-1] if last else "the compiler wrote nothing down"
+    return error
 
 
 def _find(folder: Path, ending: str) -> Path | None:

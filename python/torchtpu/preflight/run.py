@@ -191,10 +191,10 @@ def judge(
     report = Report(find(topology), topology, recorded, mesh=mesh)
     others = [Report(find(name), name, recorded, mesh=on(mesh, name)) for name in what_if]
     nominations = nominate(recorded) if suggest else []
-    with ThreadPoolExecutor(PROCESSES) as pool:
-        compiled = [_submit(pool, each, deep and each is report, time_limit, progress) for each in (report, *others)]
+    with compiler.Compilers(time_limit) as compilers, ThreadPoolExecutor(PROCESSES) as pool:
+        compiled = [_submit(pool, each, deep and each is report, compilers, progress) for each in (report, *others)]
         trials = [
-            (nomination, pool.submit(_try, nomination, report, deep, time_limit, rerun, progress))
+            (nomination, pool.submit(_try, nomination, report, deep, compilers, rerun, progress))
             for nomination in nominations
             if rerun or not nomination.change
         ]
@@ -248,10 +248,14 @@ Job = tuple[Program, "Future[Analysis]"]
 
 
 def _submit(
-    pool: ThreadPoolExecutor, report: Report, deep: bool, time_limit: float, progress: Callable[[str], None]
+    pool: ThreadPoolExecutor,
+    report: Report,
+    deep: bool,
+    compilers: compiler.Compilers,
+    progress: Callable[[str], None],
 ) -> list[Job]:
     return [
-        (program, pool.submit(_analyze, program, report, deep, time_limit, progress))
+        (program, pool.submit(_analyze, program, report, deep, compilers, progress))
         for program in report.recording.programs
     ]
 
@@ -265,11 +269,11 @@ def _collect(report: Report, jobs: Sequence[Job]) -> None:
 
 
 def _analyze(
-    program: Program, report: Report, deep: bool, time_limit: float, progress: Callable[[str], None]
+    program: Program, report: Report, deep: bool, compilers: compiler.Compilers, progress: Callable[[str], None]
 ) -> Analysis:
     progress(f"compiling {len(program.calls)} operators for {report.topology}")
     with tempfile.TemporaryDirectory(prefix="torchtpu-preflight-") as folder:
-        dumps = compiler.compile(program, topology_of(report.topology), Path(folder), deep, time_limit)
+        dumps = compilers.compile(program, topology_of(report.topology), Path(folder), deep)
     return analyze(program, dumps, report.chip)
 
 
@@ -277,13 +281,13 @@ def _try(
     nomination: Nomination,
     report: Report,
     deep: bool,
-    time_limit: float,
+    compilers: compiler.Compilers,
     rerun: Callable[[str], dict[str, Any]] | None,
     progress: Callable[[str], None],
 ) -> Analysis | tuple[float, float]:
     """What the largest program becomes with a change; or the time of a step, where the script runs again."""
     if not nomination.change:
-        return _analyze(nomination.applied(report.recording.programs[0]), report, deep, time_limit, progress)
+        return _analyze(nomination.applied(report.recording.programs[0]), report, deep, compilers, progress)
     assert rerun is not None
     progress(f"running the script again with {nomination.change}")
     seconds = rerun(nomination.change)["step_seconds"]
