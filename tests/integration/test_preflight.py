@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 from torchtpu.__main__ import main
-from torchtpu.preflight import changes, hlo
+from torchtpu.preflight import changes, compiler, hlo
 from torchtpu.preflight.chips import CHIPS, find, topology_of
 from torchtpu.preflight.mesh import devices_of, parse
 from torchtpu.preflight.recording import Program, Recording
@@ -68,9 +68,9 @@ largest = found.programs[0]
 print("RESULT" + json.dumps({
     "steps": found.steps, "failure": found.failure, "stopped": found.stopped,
     "reads": [line.rpartition(":")[2] for line, _ in found.reads],
-    "inputs": sorted({tuple(each) for each in largest.inputs}),
+    "inputs": sorted({(each.role, each.name) for each in largest.inputs}),
     "modules": sorted({module for _, _, module in largest.calls}),
-    "others": largest.others, "calls": len(largest.calls), "text": largest.text,
+    "calls": len(largest.calls), "text": largest.text,
 }))
 """
 HAS_LIBTPU = importlib.util.find_spec("libtpu") is not None
@@ -173,7 +173,7 @@ recording.prepare("v5e:1x1")
 axes = mesh.parse("data=2,fsdp=8", "v5e:4x4")
 found = recording.record_script(sys.argv[1], [], 3, 120.0, "fused", axes)
 sent = mesh.traffic(found.sent, axes, found.steps)
-roles = sorted({role for each in found.programs for role, _ in each.inputs})
+roles = sorted({(storage.role, storage.name) for each in found.programs for storage in each.inputs})
 print("RESULT" + json.dumps([found.failure, found.steps, {each.axis: each.bytes for each in sent}, roles]))
 """
 
@@ -192,7 +192,11 @@ def test_a_mesh(tmp_path: Path) -> None:
     # Parameters are gathered forward and backward, and gradients are scattered.
     assert sent["fsdp"] == pytest.approx(3 * size * 7 / 8, rel=0.02)
     assert sent["data"] == pytest.approx(size / 8, rel=0.02)
-    assert {"parameters", "gradients", "optimizer_state"} <= set(roles)
+    assert {"parameters", "gradients", "optimizer_state"} <= {role for role, _ in roles}
+    assert ["gathered", "0: split_with_sizes_copy.out"] in roles
+    assert ["gathered", "1.2 (backward): allgather_base over fsdp"] in roles
+    # Only what the script draws has no name.
+    assert {name for role, name in roles if role == "inputs"} <= {""}
 
 
 def test_unknown_chip() -> None:
@@ -269,7 +273,7 @@ precision_config = [{precision}, {precision}]}} : ({left}, {right}) -> {out}
 
 
 def nominated(text: str) -> list[Nomination]:
-    program = Program(text, [("bmm", "train.py:7", "")], [], [], {})
+    program = Program(text, [("bmm", "train.py:7", "")], [], [], [])
     return nominate(Recording([program], 3, [], []))
 
 
@@ -284,13 +288,13 @@ def test_work() -> None:
 def test_nominations() -> None:
     (precise,) = nominated(product(256, 128, 512))
     assert (precise.line, "bfloat16" in precise.what) == ("train.py:7", True)
-    changed = precise.applied(Program(product(256, 128, 512), [], [], [], {})).text
+    changed = precise.applied(Program(product(256, 128, 512), [], [], [], [])).text
     assert "HIGHEST" not in changed
     assert changed.count("precision DEFAULT") == 2
     assert nominated(product(4096, 4096, 50257, "bf16")) == []  # 50304 would gain a thousandth
     (padded,) = nominated(product(4096, 257, 4096, "bf16"))
     assert "256 instead of 257" in padded.what
-    changed = padded.applied(Program(product(4096, 257, 4096, "bf16"), [], [], [], {})).text
+    changed = padded.applied(Program(product(4096, 257, 4096, "bf16"), [], [], [], [])).text
     assert changed == product(4096, 256, 4096, "bf16")
     (heads,) = nominated(product(1024, 64, 1024, "bf16", batch=16))
     assert heads.change == "head_dim=128"
@@ -345,6 +349,52 @@ def test_assignment() -> None:
     assert hlo.total_bytes(blocks) == 2 * 65536 + 4096
     ranges = "  InstructionSequence:\n    0:a\n  BufferLiveRange:\n    copy.1{0}:3-7\n    copy.1{1}:1-4\n  Live ranges"
     assert hlo.live_ranges(ranges) == {"copy.1": (1, 7)}
+
+
+@pytest.mark.parametrize(
+    ("child", "seconds", "words"),
+    [
+        ("import os; input(); os.kill(os.getpid(), 9)", 240.0, "the compiler died of signal 9: it said nothing"),
+        ("import sys; input(); sys.exit('no such flag')", 240.0, "no such flag"),
+        (
+            "while True: input(); print('\"libtpu, not installed\"', flush=True)",
+            240.0,
+            "libtpu is not installed: `pip",
+        ),
+        ("while True: input(); print('\"\"', flush=True)", 240.0, "the compiler wrote nothing down"),
+        ("while True: input()", 0.2, "the compiler did not answer within 0 s; --time-limit gives it more"),
+    ],
+)
+def test_a_compiler_that_fails(
+    child: str, seconds: float, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each failure is one sentence, and the next program is asked of a process that lives."""
+    monkeypatch.setattr(compiler, "_CHILD", child)
+    program = Program(product(8, 8, 8), [], [], [], [])
+    with compiler.Compilers(seconds) as compilers:
+        for folder in ("first", "second"):
+            with pytest.raises(compiler.CompilerError, match=words):
+                compilers.compile(program, "v5e:1x1", tmp_path / folder, deep=False)
+
+
+def test_a_compiler_without_phases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the first phase cannot run alone, the whole compile is ended when that phase has written its files."""
+    child = f"""
+import json, time
+while True:
+    _, _, folder, whole = json.loads(input())
+    if whole:
+        for name in ("{compiler.ASSIGNMENT}", "{compiler.SCHEDULED}"):
+            with open(folder + "/module_0001." + name, "w") as file:
+                file.write(name + "}}")
+        time.sleep(600)
+    print('""', flush=True)
+"""
+    monkeypatch.setattr(compiler, "_CHILD", child)
+    with compiler.Compilers(240.0) as compilers:
+        dumps = compilers.compile(Program(product(8, 8, 8), [], [], [], []), "v5e:1x1", tmp_path, deep=False)
+    assert (dumps.schedule, dumps.assignment) == (f"{compiler.SCHEDULED}}}", f"{compiler.ASSIGNMENT}}}")
+    assert (dumps.code, dumps.out_of_memory) == ("", "")
 
 
 @needs_libtpu

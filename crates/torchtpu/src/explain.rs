@@ -67,7 +67,6 @@ fn program(described: &Bound<'_, PyDict>, program: &ProgramInfo) -> PyResult<()>
         described.set_item("modules", modules)?;
         described.set_item("text", &text.module)?;
         described.set_item("input_addresses", &text.inputs)?;
-        described.set_item("result_addresses", &text.results)?;
         described.set_item("others", &text.others)?;
     }
     Ok(())
@@ -79,6 +78,9 @@ fn run(described: &Bound<'_, PyDict>, run: &Run) -> PyResult<()> {
     described.set_item("device", run.placement.device())?;
     described.set_item("reason", run.reason.to_string())?;
     described.set_item("line", run.line.name())?;
+    if !run.results.is_empty() {
+        described.set_item("result_addresses", &run.results)?;
+    }
     described.set_item("flushed", seconds(run.flushed))?;
     described.set_item("queued", seconds(run.queued))?;
     described.set_item("launched", moment(run.launched))?;

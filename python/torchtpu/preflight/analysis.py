@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from torchtpu.preflight import hlo
 from torchtpu.preflight.chips import Chip
 from torchtpu.preflight.compiler import Dumps
-from torchtpu.preflight.modules import BACKWARD, OPTIMIZER
+from torchtpu.preflight.modules import BACKWARD, OPTIMIZER, Storage, label
 from torchtpu.preflight.recording import Program
 from torchtpu.preflight.work import NONE, work_of_calls
 
@@ -18,6 +18,7 @@ ROLES = (
     "gradients",
     "optimizer_state",
     "buffers",
+    "gathered",
     "inputs",
     "activations",
     "temporaries",
@@ -103,9 +104,10 @@ def analyze(program: Program, dumps: Dumps, chip: Chip) -> Analysis:
     if not blocks and dumps.out_of_memory:
         total = _needed(dumps.out_of_memory)
     sums["packing_loss"] += total - sum(sums.values())
-    for role, size in program.others.items():
-        sums[role] += size
-    total += sum(program.others.values())
+    for storage, size in program.others:
+        sums[storage.role] += size
+        total += size
+        owners.append(Owner(size, *storage))
     parts, seconds, flops, peak_seconds = _time(program, module, chip)
     return Analysis(
         total,
@@ -156,22 +158,22 @@ def _owners(
             role = "activations"
         elif owner.endswith(BACKWARD) and last == OPTIMIZER:
             role = "gradients"
-        return Owner(size, role, f"{owner}: {operator}" if owner else operator, line)
+        return Owner(size, role, label(owner, operator), line)
 
     for block in blocks:
         if block.parameter is not None and block.parameter < len(program.inputs):
-            role, name = program.inputs[block.parameter]
-            owners.append(Owner(block.size, role, name or f"input {block.parameter}", ""))
+            role, name, line = program.inputs[block.parameter]
+            owners.append(Owner(block.size, role, name or f"input {block.parameter}", line))
         elif block.kind == "temporary":
             for name, size in _at_peak(block, ranges):
                 owners.append(of_value(name, size))
                 owner_of[name] = owners[-1]
         else:
             name = block.values[0][0] if block.values else ""
-            role, label = results.get(name, ("", ""))
+            result = results.get(name)
             found = of_value(name, block.size)
-            if role in ("parameters", "optimizer_state", "gradients", "buffers"):
-                found = Owner(block.size, role, label, found.line)
+            if result is not None and result.role != "inputs":
+                found = Owner(block.size, result.role, result.name, found.line or result.line)
             owners.append(found)
     return owners, owner_of
 
@@ -218,15 +220,13 @@ def _last_module(program: Program, module: hlo.Module) -> dict[str, str]:
     return last
 
 
-def _result_names(
-    program: Program, defined: dict[str, hlo.Instruction], module: hlo.Module
-) -> dict[str, tuple[str, str]]:
-    """The roles and names of the values that are results."""
+def _result_names(program: Program, defined: dict[str, hlo.Instruction], module: hlo.Module) -> dict[str, Storage]:
+    """The values that are results."""
     body = module.body
     root = body[-1] if body else None
     if root is None or root.opcode != "tuple":
         return {}
-    named: dict[str, tuple[str, str]] = {}
+    named: dict[str, Storage] = {}
     for operand, described in zip(root.operands, program.results, strict=False):
         name = operand
         for _ in range(8):

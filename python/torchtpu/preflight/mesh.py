@@ -20,6 +20,7 @@ import torch
 import torch.distributed as dist
 
 from torchtpu.preflight.chips import find
+from torchtpu.preflight.modules import ModuleNames
 
 # Of the bytes of the whole tensor, what each of n ranks sends in a ring, by a part of the operator's name.
 _SENT: tuple[tuple[str, Callable[[int], float]], ...] = (
@@ -128,7 +129,6 @@ def _chips(topology: str) -> list[int]:
 class Sent:
     """A collective of rank 0."""
 
-    operator: str
     axis: str
     bytes: float
     """What a rank sends."""
@@ -167,9 +167,9 @@ def traffic(sent: Sequence[Sent], mesh: Mesh, steps: int) -> list[Traffic]:
 
 
 @contextmanager
-def ranks(mesh: Mesh | None, step: Callable[[], int]) -> Iterator[list[Sent]]:
-    """A context in which this process is rank 0 of a mesh. Gives the list of its collectives. `step` tells how many
-    optimizer steps are done. Without a mesh nothing changes."""
+def ranks(mesh: Mesh | None, names: ModuleNames) -> Iterator[list[Sent]]:
+    """A context in which this process is rank 0 of a mesh. Gives the list of its collectives; `names` learns what was
+    gathered. Without a mesh nothing changes."""
     sent: list[Sent] = []
     if mesh is None:
         yield sent
@@ -181,7 +181,7 @@ def ranks(mesh: Mesh | None, step: Callable[[], int]) -> Iterator[list[Sent]]:
     os.environ.update({**variables, "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"})
     library = torch.library.Library("c10d", "IMPL")
     for name in sorted({name for name in _operators() if any(part in name for part, _ in _SENT)}):
-        _note(library, name, mesh, sent, step)
+        _note(library, name, mesh, sent, names)
     original = dist.init_process_group
 
     def init(*_: Any, **__: Any) -> None:
@@ -216,7 +216,7 @@ def _replace(old: Any, new: Any) -> list[tuple[Any, str]]:
     return places
 
 
-def _note(library: torch.library.Library, name: str, mesh: Mesh, sent: list[Sent], step: Callable[[], int]) -> None:
+def _note(library: torch.library.Library, name: str, mesh: Mesh, sent: list[Sent], names: ModuleNames) -> None:
     operator = getattr(torch.ops.c10d, name).default
     share = next(share for part, share in _SENT if part in name)
 
@@ -227,7 +227,10 @@ def _note(library: torch.library.Library, name: str, mesh: Mesh, sent: list[Sent
             axis = mesh.axis_of(members)
             if axis:
                 payload = max(_bytes(each) for each in args)
-                sent.append(Sent(name, axis, payload * share(len(members)), len(members), _line(), step()))
+                line = _line()
+                sent.append(Sent(axis, payload * share(len(members)), len(members), line, names.steps))
+                if "allgather" in name:
+                    names.add_gathered(args[0], f"{name.strip('_')} over {axis}", line)
         with torch._C._AutoDispatchBelowAutograd():
             return operator.redispatch(keys & torch._C._after_autograd_keyset, *args, **kwargs)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,19 @@ OPTIMIZER = "optimizer"
 BACKWARD = " (backward)"
 
 
+class Storage(NamedTuple):
+    """What a storage is for: its role in the step, the name of the parameter or of what has made it, and the line."""
+
+    role: str
+    name: str = ""
+    line: str = ""
+
+
+def label(module: str, what: str) -> str:
+    """The name of what an operator of a module makes."""
+    return f"{module}: {what}" if module else what
+
+
 class ModuleNames:
     """Follows the modules of models through PyTorch's global hooks, while it is entered.
 
@@ -29,8 +42,8 @@ class ModuleNames:
 
     def __init__(self, on_step: Callable[[int], None]) -> None:
         self.steps = 0
-        # By the address that a storage shows: (role, name).
-        self.storages: dict[int, tuple[str, str]] = {}
+        # By the address that a storage shows.
+        self.storages: dict[int, Storage] = {}
         self._on_step = on_step
         self._names: dict[int, str] = {}
         self._stack = threading.local()
@@ -101,11 +114,19 @@ class ModuleNames:
 
     def _add(self, tensor: Any, role: str, name: str) -> None:
         if isinstance(tensor, Tensor) and tensor.device.type == "tpu":
-            self.storages.setdefault(_address(tensor), (role, name))
+            self.storages.setdefault(_address(tensor), Storage(role, name))
 
     def name_of(self, tensor: Tensor) -> str:
         """The name of a parameter, if a model with it was called."""
-        return self.storages.get(_address(tensor), ("", "a parameter"))[1]
+        return self.storages.get(_address(tensor), Storage("parameters", "a parameter")).name
+
+    def add_gathered(self, tensors: Any, what: str, line: str) -> None:
+        """Names what a collective writes the parts of all ranks to."""
+        if isinstance(tensors, Tensor):
+            self.storages[_address(tensors)] = Storage("gathered", label(self.current() or "", what), line)
+        elif isinstance(tensors, list | tuple):
+            for each in tensors:
+                self.add_gathered(each, what, line)
 
     def _begin_step(self, optimizer: Optimizer, *_: Any) -> None:
         self._on_step(self.steps)

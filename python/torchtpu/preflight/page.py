@@ -11,7 +11,7 @@ from torchtpu.preflight.report import milliseconds, size, what_if_rows
 if TYPE_CHECKING:
     from torchtpu.preflight.run import Report
 
-_COLOURS = ("#3366cc", "#dc7633", "#e3b505", "#8e6bb5", "#7f8c8d", "#2a9d6f", "#c0447a", "#b8bdc2")
+_COLOURS = ("#3366cc", "#dc7633", "#e3b505", "#8e6bb5", "#7f8c8d", "#2a9d6f", "#c0447a", "#5b7c99", "#b8bdc2")
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }

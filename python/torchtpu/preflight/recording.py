@@ -13,7 +13,8 @@ from typing import Any
 
 from torchtpu import _C, tpu
 from torchtpu.preflight.mesh import Mesh, Sent, ranks
-from torchtpu.preflight.modules import ModuleNames
+from torchtpu.preflight.modules import ModuleNames, Storage
+from torchtpu.preflight.storages import Makers
 from torchtpu.preflight.weights import UntouchedWeights
 from torchtpu.scripts import run_script
 from torchtpu.tpu.explanation import Explanation
@@ -36,11 +37,10 @@ class Program:
     text: str
     calls: list[tuple[str, str, str]]
     """For each call in `@main`: operator, line and module."""
-    inputs: list[tuple[str, str]]
-    """For each input: role and name."""
-    results: list[tuple[str, str]]
-    others: dict[str, int]
-    """Bytes of the storages that live on beside a run of it, by role."""
+    inputs: list[Storage]
+    results: list[Storage]
+    others: list[tuple[Storage, int]]
+    """The storages that live on beside a run of it, with their bytes."""
     runs: int = 1
     """How often it runs in a step."""
 
@@ -92,7 +92,7 @@ def record(run: Callable[[], Any], steps: int, seconds: float, mode: str, mesh: 
     explanation = Explanation()
     # The alarm raises in the main thread; on another one, scripts end by their steps alone.
     alarm = signal.getsignal(signal.SIGALRM)
-    with names, UntouchedWeights(), ranks(mesh, lambda: names.steps) as sent:
+    with names, UntouchedWeights(), ranks(mesh, names) as sent:
         _C.begin_explaining(True)
         began = time.monotonic()
         try:
@@ -126,7 +126,7 @@ def _recording(explanation: Explanation, names: ModuleNames, failure: str, stopp
         # Nothing came again: everything counts as one step.
         numbers = [run["program"] for run in explanation.runs]
     counts = Counter(numbers)
-    programs = [_program(explanation.programs[number], names, runs) for number, runs in counts.items()]
+    programs = _programs(explanation, names, counts)
     programs.sort(key=lambda program: -len(program.calls))
     programs = [program for program in programs if len(program.calls) >= _SMALL * len(programs[0].calls)]
     reads = Counter(wait["line"] for wait in explanation.waits if wait["reason"] == READ)
@@ -144,13 +144,20 @@ def _recording(explanation: Explanation, names: ModuleNames, failure: str, stopp
     )
 
 
-def _program(found: dict[str, Any], names: ModuleNames, runs: int) -> Program:
-    def describe(addresses: list[int]) -> list[tuple[str, str]]:
-        return [names.storages.get(address, ("inputs", "")) for address in addresses]
-
-    calls = list(zip(found["calls"], found["lines"], found["modules"], strict=True))
-    others: Counter[str] = Counter()
-    for address, size in found["others"]:
-        others[names.storages.get(address, ("activations", ""))[0]] += size
-    inputs, results = describe(found["input_addresses"]), describe(found["result_addresses"])
-    return Program(found["text"], calls, inputs, results, dict(others), runs)
+def _programs(explanation: Explanation, names: ModuleNames, counts: Counter[int]) -> list[Program]:
+    """Programs as their last runs were, with the number of runs in a step."""
+    last = {run["program"]: index for index, run in enumerate(explanation.runs)}
+    makers = Makers(explanation.programs, names)
+    programs = []
+    for index, run in enumerate(explanation.runs):
+        number = run["program"]
+        makers.follow(run)
+        if number not in counts or last[number] != index:
+            continue
+        found = explanation.programs[number]
+        calls = list(zip(found["calls"], found["lines"], found["modules"], strict=True))
+        inputs = [makers.at(address) for address in found["input_addresses"]]
+        results = [makers.at(address) for address in run.get("result_addresses", ())]
+        others = makers.others(found["others"])
+        programs.append(Program(found["text"], calls, inputs, results, others, counts[number]))
+    return programs

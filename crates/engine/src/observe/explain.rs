@@ -25,15 +25,13 @@ pub struct ProgramInfo {
     pub text: Option<ProgramText>,
 }
 
-/// The text of a program, and the storages that its first run reads and writes.
+/// The text of a program, and the storages that its last run reads and leaves alone.
 pub struct ProgramText {
     pub module: String,
     /// The operators that `@main` calls, in order: those of the program without the ones that need no function.
     pub calls: Vec<(Arc<str>, Line)>,
     /// The address that the storage of each input shows; 0 where no storage has the value, as for a number.
     pub inputs: Vec<usize>,
-    /// The same of each result.
-    pub results: Vec<usize>,
     /// The storages of the device that the last run did not use: address and bytes.
     pub others: Vec<(usize, usize)>,
 }
@@ -45,6 +43,8 @@ pub struct Run {
     pub reason: Reason,
     /// The line that caused the run.
     pub line: Line,
+    /// Where texts are wanted, the address that the storage of each result shows; 0 where no storage has it.
+    pub results: Vec<usize>,
     /// When the host began to flush it.
     pub flushed: u64,
     /// When the host had flushed it: launched, or waiting for its executable.
@@ -172,25 +172,31 @@ impl Explanation {
     }
 
     fn text(&self, chunk: &Chunk, usage: &Usage, types: &Types) -> Option<ProgramText> {
-        let addresses = self.addresses.as_ref()?;
-        let of_results = Storage::addresses();
-        let (inputs, results) = (inputs_of(chunk), results_of(chunk, usage));
+        self.addresses.as_ref()?;
         let called = chunk.nodes.iter().enumerate().filter(|(_, node)| node.instance.function().is_some());
         Some(ProgramText {
             calls: called.map(|(i, node)| (Arc::clone(&node.instance.operator), chunk.line_of(i))).collect(),
             module: module_text(chunk, types, usage),
-            inputs: inputs.map(|value| addresses.get(&value).copied().unwrap_or_default()).collect(),
-            results: results.map(|value| of_results.get(&value).copied().unwrap_or_default()).collect(),
+            inputs: Vec::new(),
             others: Vec::new(),
         })
     }
 
-    /// Records the storages of a device that a run of a program does not use.
-    pub(crate) fn note_others(&mut self, number: usize, chunk: &Chunk, usage: &Usage, placement: Placement) {
-        if let Some(text) = self.programs.get_mut(number).and_then(|program| program.text.as_mut()) {
-            let of_program: FxHashSet<usize> = inputs_of(chunk).chain(results_of(chunk, usage)).collect();
-            text.others = Storage::without(placement, &of_program);
-        }
+    /// Records the storages of a run of a program, where texts are wanted. Returns the addresses of its results.
+    pub(crate) fn note_storages(
+        &mut self,
+        number: usize,
+        chunk: &Chunk,
+        usage: &Usage,
+        placement: Placement,
+    ) -> Vec<usize> {
+        let text = self.programs.get_mut(number).and_then(|program| program.text.as_mut());
+        let (Some(text), Some(addresses)) = (text, &self.addresses) else { return Vec::new() };
+        let of_program: FxHashSet<usize> = inputs_of(chunk).chain(results_of(chunk, usage)).collect();
+        text.others = Storage::without(placement, &of_program);
+        text.inputs = inputs_of(chunk).map(|value| addresses.get(&value).copied().unwrap_or_default()).collect();
+        let live = Storage::addresses();
+        results_of(chunk, usage).map(|value| live.get(&value).copied().unwrap_or_default()).collect()
     }
 
     pub(crate) fn note_job(&mut self, name: &str, placement: Placement, line: Line, bytes: usize) -> JobTimes {

@@ -149,7 +149,7 @@ impl Observer {
         let explained = self.explanation.as_mut().map(|explanation| {
             let number = explanation.number(program, chunk, usage, types);
             let (line, now) = (lines::caller(), explanation.now());
-            explanation.note_others(number, chunk, usage, placement);
+            let results = explanation.note_storages(number, chunk, usage, placement);
             if is_new {
                 let why = explanation.why(chunk, reason);
                 let zero = Duration::ZERO;
@@ -158,7 +158,8 @@ impl Observer {
                 explanation.compiles.push(compile);
             }
             let done = Arc::new(AtomicU64::new(0));
-            let run = Run { program: number, placement, reason, line, flushed: now, queued: now, launched: 0, done };
+            let run =
+                Run { program: number, placement, reason, line, results, flushed: now, queued: now, launched: 0, done };
             explanation.runs.push(run);
             explanation.runs.len() - 1
         });
