@@ -12,10 +12,12 @@ import pytest
 import torch
 from torch.nn import functional as F
 from torchtpu.__main__ import main
-from torchtpu.preflight import changes, compiler, hlo
+from torchtpu.preflight import changes, compiler, hlo, pictures
+from torchtpu.preflight.analysis import Part
 from torchtpu.preflight.chips import CHIPS, find, topology_of
 from torchtpu.preflight.mesh import devices_of, parse
 from torchtpu.preflight.recording import Program, Recording
+from torchtpu.preflight.remedies import remedy
 from torchtpu.preflight.suggestions import Nomination, nominate
 from torchtpu.preflight.work import Work, work_of_calls
 
@@ -69,6 +71,7 @@ print("RESULT" + json.dumps({
     "steps": found.steps, "failure": found.failure, "stopped": found.stopped,
     "reads": [line.rpartition(":")[2] for line, _ in found.reads],
     "inputs": sorted({(each.role, each.name) for each in largest.inputs}),
+    "taken": found.taken,
     "modules": sorted({module for _, _, module in largest.calls}),
     "calls": len(largest.calls), "text": largest.text,
 }))
@@ -93,6 +96,7 @@ def test_recording(tmp_path: Path) -> None:
     """The script runs to its third step: its checks meet invented values that are plausible."""
     found = record(tmp_path)
     assert (found["steps"], found["failure"], found["stopped"]) == (3, "", True)
+    assert found["taken"] == ["samples", 32]
     roles = {role for role, _ in found["inputs"]}  # type: ignore[attr-defined]
     assert {"parameters", "inputs"} <= roles
     names = [name for role, name in found["inputs"] if role == "parameters"]  # type: ignore[attr-defined]
@@ -301,6 +305,33 @@ def test_nominations() -> None:
     assert nominated(product(1024, 128, 1024, "bf16", batch=16)) == []
 
 
+@pytest.mark.parametrize(
+    ("why", "words"),
+    [
+        ("add: argument 1 changed from float32[4, 8] to float32[4, 9] at train.py:7", "a size changes"),
+        ("add: argument 2 changed from float32[4] to bfloat16[4]", "the dtype changes from float32 to bfloat16"),
+        ("add: argument 2 changed from float32[4] to float32[4, 4]", "the number of dimensions changes"),
+        ("mul: argument 2 changed from 0.5 to 0.25", "a number changes"),
+        ("mul: its first call at train.py:7", "for the first time"),
+    ],
+)
+def test_remedies(why: str, words: str) -> None:
+    assert words in remedy([why])
+    assert remedy(["the same calls in another order"]) == ""
+
+
+def test_pictures() -> None:
+    history = [{"parameters": 2**30}, {"parameters": 2**30, "activations": 2**31}]
+    drawn = pictures.memory_over_step(history, 2**34)
+    assert all(f"<title>{role}</title>" in drawn for role in ("parameters", "activations"))
+    parts = [Part("mlp", (0.5, 1.0), 1e14, 10**9, "compute"), Part("norm", (0.1, 0.2), 0.0, 10**9, "memory")]
+    assert pictures.roofline(parts, find("v5e")).count("<circle") == 1
+    mesh = parse("data=2,fsdp=8", "v5e:4x4")
+    assert mesh is not None
+    assert (mesh.group_of_first("data"), mesh.group_of_first("fsdp")) == ([0, 8], list(range(8)))
+    assert pictures.groups(mesh, ["data", "fsdp"]).count("<rect") == 32
+
+
 def test_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     attention = F.scaled_dot_product_attention
     monkeypatch.setattr(F, "scaled_dot_product_attention", attention)
@@ -416,6 +447,8 @@ def test_verdict(size: int, fits: bool, tmp_path: Path) -> None:
         low, high = found["step_seconds"]
         assert 0 < low <= high
         assert found["owners"][0]["name"]
+        assert found["throughput"]["per_second"] == pytest.approx([32 / high, 32 / low])
+        assert all(share >= 0.95 for share in found["attributed"].values()), found["attributed"]
     assert "<html" in page.read_text()
 
 

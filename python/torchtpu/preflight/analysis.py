@@ -29,6 +29,12 @@ ROLES = (
 # compiler has estimated cycles, those are taken instead.
 _LEAST_EFFICIENCY = 0.5
 
+# The compiler's cycles, over what arithmetic and traffic take, up to which these count as the reason.
+_EXPLAINED = 2.0
+
+# The moments of a schedule at which memory is shown.
+_MOMENTS = 160
+
 # Instructions that pass a value on.
 _PASSING = ("bitcast", "get-tuple-element", "copy-done")
 
@@ -71,6 +77,8 @@ class Part:
     flops: float = 0.0
     memory_bytes: int = 0
     bound: str = ""
+    line: str = ""
+    """The line of its operators that take the most time."""
 
 
 @dataclasses.dataclass
@@ -90,13 +98,16 @@ class Analysis:
     """Arrays whose layout takes at least twice their elements."""
     out_of_memory: str
     rematerialized: int
+    history: list[dict[str, int]]
+    """Bytes by role at moments of the schedule, in order."""
 
 
 def analyze(program: Program, dumps: Dumps, chip: Chip) -> Analysis:
     """What the compiler has said of a program, in figures."""
     module = hlo.parse(dumps.code or dumps.schedule)
     blocks = hlo.allocations(dumps.assignment)
-    owners, owner_of = _owners(program, module, blocks, hlo.live_ranges(dumps.live_ranges))
+    ranges = hlo.live_ranges(dumps.live_ranges)
+    owners, owner_of, constant, temporary = _owners(program, module, blocks, ranges)
     sums: Counter[str] = Counter(dict.fromkeys(ROLES, 0))
     for owner in owners:
         sums[owner.role] += owner.bytes
@@ -108,6 +119,7 @@ def analyze(program: Program, dumps: Dumps, chip: Chip) -> Analysis:
         sums[storage.role] += size
         total += size
         owners.append(Owner(size, *storage))
+        constant[storage.role] += size
     parts, seconds, flops, peak_seconds = _time(program, module, chip)
     return Analysis(
         total,
@@ -120,6 +132,7 @@ def analyze(program: Program, dumps: Dumps, chip: Chip) -> Analysis:
         _padding(module, owner_of),
         dumps.out_of_memory,
         len(re.findall(r"%\S*\.remat\d* = ", dumps.schedule)),
+        _history(constant, temporary, sum(block.size for block in blocks if block.kind == "temporary"), ranges),
     )
 
 
@@ -135,12 +148,15 @@ def _needed(message: str) -> int:
 
 def _owners(
     program: Program, module: hlo.Module, blocks: list[hlo.Allocation], ranges: dict[str, tuple[int, int]]
-) -> tuple[list[Owner], dict[str, Owner]]:
-    """What the blocks of memory are for: temporaries at the moment when most is in use."""
+) -> tuple[list[Owner], dict[str, Owner], Counter[str], dict[str, Owner]]:
+    """What the blocks of memory are for: temporaries at the moment when most is in use. Then, by name, the owners of
+    these; the bytes by role that are in use all the time; and, by name, the owners of all temporaries."""
     defined = {each.name: each for each in module.body}
     inner = {each.name: each for body in module.computations.values() for each in body}
     owners: list[Owner] = []
     owner_of: dict[str, Owner] = {}
+    constant: Counter[str] = Counter()
+    temporary: dict[str, Owner] = {}
     results = _result_names(program, defined, module)
     modules = _last_module(program, module)
 
@@ -164,7 +180,9 @@ def _owners(
         if block.parameter is not None and block.parameter < len(program.inputs):
             role, name, line = program.inputs[block.parameter]
             owners.append(Owner(block.size, role, name or f"input {block.parameter}", line))
+            constant[role] += block.size
         elif block.kind == "temporary":
+            temporary |= {name: of_value(name, size) for name, size, _ in block.values}
             for name, size in _at_peak(block, ranges):
                 owners.append(of_value(name, size))
                 owner_of[name] = owners[-1]
@@ -175,7 +193,32 @@ def _owners(
             if result is not None and result.role != "inputs":
                 found = Owner(block.size, result.role, result.name, found.line or result.line)
             owners.append(found)
-    return owners, owner_of
+            constant[found.role] += found.bytes
+    return owners, owner_of, constant, temporary
+
+
+def _history(
+    constant: Counter[str], temporary: dict[str, Owner], room: int, ranges: dict[str, tuple[int, int]]
+) -> list[dict[str, int]]:
+    """Bytes by role at `_MOMENTS` moments, or at each position of a shorter schedule: the most of each moment.
+    Temporaries have so much `room`: those that lie in the same place count for a part."""
+    end = max((last for _, last in ranges.values()), default=0) + 1
+    width = max(1, -(-end // _MOMENTS))
+    moments = [Counter(constant) for _ in range(-(-end // width))]
+    changes: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    for name, owner in temporary.items():
+        if name in ranges:
+            first, last = ranges[name]
+            changes[first][owner.role] += owner.bytes
+            changes[last + 1][owner.role] -= owner.bytes
+    now: Counter[str] = Counter()
+    for position in range(end):
+        now.update(changes.get(position, {}))
+        part = min(1.0, room / max(1, sum(now.values())))
+        used = constant + Counter({role: int(size * part) for role, size in now.items()})
+        if sum(used.values()) >= sum(moments[position // width].values()):
+            moments[position // width] = used
+    return [dict(moment) for moment in moments]
 
 
 def _at_peak(block: hlo.Allocation, ranges: dict[str, tuple[int, int]]) -> list[tuple[str, int]]:
@@ -271,6 +314,7 @@ def _time(program: Program, module: hlo.Module, chip: Chip) -> tuple[list[Part],
     shapes = {each.name: each.shapes for each in body}
     parts: dict[str, Part] = {}
     bounds: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    lines: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for instruction in body:
         if instruction.opcode in _FREE or (instruction.opcode.endswith("-start") and "async" not in instruction.opcode):
             continue
@@ -285,14 +329,19 @@ def _time(program: Program, module: hlo.Module, chip: Chip) -> tuple[list[Part],
         low = max(compute, memory)
         high = max(instruction.cycles / chip.clock, low) if instruction.cycles else low / _LEAST_EFFICIENCY
         call = max(products) if products else module.call_of(instruction.name)
-        owner = program.calls[call][2] if call is not None and call < len(program.calls) else ""
+        _, line, owner = program.calls[call] if call is not None and call < len(program.calls) else ("", "", "")
         part = parts.setdefault(owner or "other", Part(owner or "other"))
         part.seconds = (part.seconds[0] + low, part.seconds[1] + high)
         part.flops += work.flops
         part.memory_bytes += traffic
-        bounds[part.name]["compute" if compute >= memory else "memory"] += max(1, int(low * 1e12))
+        weight = max(1, int(low * 1e12))
+        bound = "compute" if compute >= memory else "memory"
+        # Neither explains the compiler's cycles: the vector unit is left.
+        bounds[part.name]["vector unit" if instruction.cycles and high > _EXPLAINED * low else bound] += weight
+        lines[part.name][line] += weight
     for name, part in parts.items():
         part.bound = bounds[name].most_common(1)[0][0]
+        part.line = lines[name].most_common(1)[0][0]
     low, high = (sum(part.seconds[end] for part in parts.values()) for end in (0, 1))
     total = sum(of_calls.values(), NONE)
     least = total.passes / chip.flops

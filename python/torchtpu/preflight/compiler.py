@@ -15,7 +15,6 @@ import re
 import select
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -149,8 +148,7 @@ class _Process:
     def __init__(self) -> None:
         environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
         environment |= {"TPU_STDERR_LOG_LEVEL": "3", "TF_CPP_MIN_LOG_LEVEL": "3"}
-        self._files = contextlib.ExitStack()
-        self._messages = self._files.enter_context(tempfile.TemporaryFile("w+", errors="replace"))
+        self._messages = os.memfd_create("messages")
         self._child = subprocess.Popen(
             [sys.executable, "-c", _CHILD],
             env=environment,
@@ -182,15 +180,15 @@ class _Process:
 
     def _death(self) -> str:
         status = self._child.wait()
-        self._messages.seek(0)
-        said = [line for line in self._messages.read().splitlines() if line.strip()]
+        text = os.pread(self._messages, os.fstat(self._messages).st_size, 0).decode(errors="replace")
+        said = [line for line in text.splitlines() if line.strip()]
         last = said[-1] if said else "it said nothing"
         return f"the compiler died of signal {-status}: {last}" if status < 0 else last
 
     def end(self) -> None:
         self._child.kill()
         self._child.communicate()
-        self._files.close()
+        os.close(self._messages)
 
 
 def _shorten(error: str) -> str:

@@ -63,6 +63,16 @@ class Mesh:
             place.append(index)
         return place[::-1]
 
+    def group_of_first(self, axes: str) -> list[int]:
+        """The ranks of the group of rank 0 along axes."""
+        names, along = [name for name, _ in self.axes], set(axes.split(", "))
+        places = {rank: self._place(rank) for rank in range(self.devices)}
+        return [
+            rank
+            for rank, place in places.items()
+            if not any(index for name, index in zip(names, place, strict=True) if name not in along)
+        ]
+
     def bandwidth(self, axes: str) -> float:
         """Bytes per second that a chip sends in a ring along axes: over each dimension of the chips' torus that they
         cover, two ways where the dimension is closed to a ring, else one."""

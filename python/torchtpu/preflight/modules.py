@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -44,6 +45,10 @@ class ModuleNames:
         self.steps = 0
         # By the address that a storage shows.
         self.storages: dict[int, Storage] = {}
+        # What the models took in the steps, by unit: "tokens", "images" or "samples".
+        self.taken: Counter[str] = Counter()
+        self._taking: Counter[str] = Counter()
+        self._is_counted = True
         self._on_step = on_step
         self._names: dict[int, str] = {}
         self._stack = threading.local()
@@ -82,8 +87,18 @@ class ModuleNames:
             self._stack.path = []
         return self._stack.path
 
-    def _begin(self, module: nn.Module, _: Any) -> None:
+    def _begin(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         path = self._path()
+        if not path:
+            # A forward pass without gradients trains nothing, and one within the backward pass computes anew.
+            self._is_counted = not torch.is_grad_enabled() or torch._C._current_autograd_node() is not None
+        if not self._is_counted:
+            # A model's first tensor may be one of the arguments by name, which hooks do not see: then a module within
+            # it is the first to take a tensor.
+            first = next((each for each in arguments if isinstance(each, Tensor) and each.dim()), None)
+            if first is not None:
+                self._taking.update(_taken(first))
+                self._is_counted = True
         if not path or id(module) not in self._names:
             self._learn(module, path[-1] if path else "")
         path.append(self._names[id(module)])
@@ -139,10 +154,19 @@ class ModuleNames:
     def _end_step(self, optimizer: Optimizer, *_: Any) -> None:
         self._path().pop()
         self.steps += 1
+        self.taken.update(self._taking)
+        self._taking.clear()
         for parameter in _parameters(optimizer):
             for state, tensor in optimizer.state.get(parameter, {}).items():
                 if parameter.device.type == "tpu":
                     self._add(tensor, "optimizer_state", f"{state} of {self.name_of(parameter)}")
+
+
+def _taken(tensor: Tensor) -> dict[str, int]:
+    """What a batch consists of: tokens of texts, images, or other samples."""
+    if tensor.is_floating_point():
+        return {"images" if tensor.dim() == 4 else "samples": tensor.shape[0]}
+    return {"tokens": tensor.numel()} if tensor.dim() == 2 else {"samples": tensor.shape[0]}
 
 
 def _address(tensor: Tensor) -> int:

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from torchtpu.preflight.report import milliseconds, size, what_if_rows
+from torchtpu.preflight import pictures
+from torchtpu.preflight.pictures import COLOURS, WIDTH
+from torchtpu.preflight.remedies import remedy
+from torchtpu.preflight.report import milliseconds, rate, size, what_if_rows
 
 if TYPE_CHECKING:
     from torchtpu.preflight.run import Report
 
-_COLOURS = ("#3366cc", "#dc7633", "#e3b505", "#8e6bb5", "#7f8c8d", "#2a9d6f", "#c0447a", "#5b7c99", "#b8bdc2")
+_COMPUTE, _MEMORY = "#3366cc", "#dc7633"
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
@@ -21,7 +24,6 @@ tr:nth-child(even) { background: #f5f6f7; } .number { text-align: right; white-s
 .good { color: #1b7f4d; } .bad { color: #b3261e; } .line { color: #666; font-size: .85em; }
 svg text { font: 12px system-ui, sans-serif; }
 """
-_WIDTH = 900
 
 
 def page(report: Report) -> str:
@@ -59,6 +61,8 @@ def _head(report: Report) -> str:
             f"<p>A step takes <b>{milliseconds(seconds)}</b> on the chip, without the host, and reaches at most "
             f"{report.mfu_bound or 0:.0%} of the chip's peak.</p>"
         )
+    if report.throughput:
+        parts.append(f"<p>{rate(report.throughput, report.recording.taken[0])} on each chip.</p>")
     return "".join(parts)
 
 
@@ -66,12 +70,12 @@ def _memory(report: Report) -> str:
     largest = report.largest
     if largest is None:
         return ""
-    scale = _WIDTH / max(report.chip.memory, largest.total_bytes)
+    scale = WIDTH / max(report.chip.memory, largest.total_bytes)
     left, bars, legend = 0.0, [], []
-    for index, (role, count) in enumerate(largest.bytes.items()):
+    for role, count in largest.bytes.items():
         if count <= 0:
             continue
-        colour, label = _COLOURS[index % len(_COLOURS)], role.replace("_", " ")
+        colour, label = COLOURS[role], role.replace("_", " ")
         bars.append(
             f'<rect x="{left:.1f}" y="8" width="{count * scale:.1f}" height="34" fill="{colour}">'
             f"<title>{label}: {size(count)}</title></rect>"
@@ -80,10 +84,14 @@ def _memory(report: Report) -> str:
         left += count * scale
     limit = report.chip.memory * scale
     bars.append(f'<line x1="{limit:.1f}" x2="{limit:.1f}" y1="0" y2="50" stroke="#b3261e" stroke-width="2"/>')
-    drawing = f'<svg viewBox="0 0 {_WIDTH + 2} 50" width="100%">{"".join(bars)}</svg>'
+    drawing = f'<svg viewBox="0 0 {WIDTH + 2} 50" width="100%">{"".join(bars)}</svg>'
     rows = [[size(each.bytes), each.role.replace("_", " "), each.name, each.line] for each in largest.owners[:20]]
-    return f"<h2>Memory</h2>{drawing}<p>{' &nbsp; '.join(legend)}. The red line is what programs can use.</p>" + _table(
-        ["bytes", "role", "owner", "line"], rows, [0]
+    over = pictures.memory_over_step(largest.history, report.chip.memory) if largest.history else ""
+    if over:
+        over = f"<h3>Over the program that takes the most, from its first instruction to its last</h3>{over}"
+    return (
+        f"<h2>Memory</h2>{drawing}<p>{' &nbsp; '.join(legend)}. The red line is what programs can use.</p>{over}"
+        + _table(["bytes", "role", "owner", "line"], rows, [0])
     )
 
 
@@ -95,20 +103,24 @@ def _time(report: Report) -> str:
     shown = parts[:24]
     bars = []
     for index, part in enumerate(shown):
-        width = part.seconds[0] / shown[0].seconds[0] * (_WIDTH - 420)
-        colour = _COLOURS[0] if part.bound == "compute" else _COLOURS[1]
+        width = part.seconds[0] / shown[0].seconds[0] * (WIDTH - 420)
+        colour = _COMPUTE if part.bound == "compute" else _MEMORY
         top = index * 20
         bars.append(
             f'<text x="395" y="{top + 14}" text-anchor="end">{escape(part.name[-56:])}</text>'
             f'<rect x="405" y="{top + 3}" width="{width:.1f}" height="14" fill="{colour}"/>'
             f'<text x="{410 + width:.1f}" y="{top + 14}">{part.seconds[0] / total:.1%}</text>'
         )
-    drawing = f'<svg viewBox="0 0 {_WIDTH + 40} {20 * len(shown)}" width="100%">{"".join(bars)}</svg>'
+    drawing = f'<svg viewBox="0 0 {WIDTH + 40} {20 * len(shown)}" width="100%">{"".join(bars)}</svg>'
     legend = (
-        f'<p><span style="color:{_COLOURS[0]}">■</span> bound by arithmetic '
-        f'<span style="color:{_COLOURS[1]}">■</span> bound by memory traffic</p>'
+        f'<p><span style="color:{_COMPUTE}">■</span> bound by arithmetic '
+        f'<span style="color:{_MEMORY}">■</span> bound by memory traffic</p>'
     )
-    return f"<h2>Time by module, at best</h2>{drawing}{legend}"
+    roofline = pictures.roofline(parts, report.chip)
+    return (
+        f"<h2>Time by module, at best</h2>{drawing}{legend}<h3>Roofline</h3>{roofline}"
+        "<p>A circle is a module, by its part of the time. The red line is the most that the chip computes.</p>"
+    )
 
 
 def _lists(report: Report) -> str:
@@ -119,23 +131,29 @@ def _lists(report: Report) -> str:
                 each.axis,
                 size(each.bytes),
                 f"{each.seconds * 1e3:.3g} ms",
+                milliseconds(exposed["exposed_seconds"]),
                 f"{each.collectives:.0f}",
                 each.lines[0],
             ]
-            for each in report.traffic
+            for each, exposed in zip(report.traffic, report.communication, strict=True)
         ]
+        drawing = pictures.groups(report.mesh, [each.axis for each in report.traffic]) if report.mesh else ""
         parts.append(
-            "<h2>Network, in a step</h2>" + _table(["axes", "sent by a rank", "time", "collectives", "line"], rows)
+            "<h2>Network, in a step</h2>"
+            + _table(["axes", "sent by a rank", "time", "exposed", "collectives", "line"], rows)
+            + f"<p>The ranks that rank 0 sends to along each axis:</p>{drawing}"
         )
     if report.suggestions:
         rows = [[f"{each.gain:.0%}", each.what, each.line] for each in report.suggestions]
         parts.append("<h2>What would make a step faster</h2>" + _table(["saves", "change", "line"], rows, [0]))
     if report.what_if:
         rows = what_if_rows(report)
-        parts.append("<h2>What if</h2>" + _table(["chip", "batch", "fits", "memory", "step"], rows))
+        parts.append(
+            "<h2>What if</h2>" + _table(["chip", "batch", "fits", "memory", "step", "of the peak", "speed"], rows)
+        )
     if report.recording.recompiles:
-        rows = [[line or "at the end", "; ".join(why)] for line, why in report.recording.recompiles]
-        parts.append("<h2>New programs after the first step</h2>" + _table(["line", "why"], rows))
+        rows = [[line or "at the end", "; ".join(why), remedy(why)] for line, why in report.recording.recompiles]
+        parts.append("<h2>New programs after the first step</h2>" + _table(["line", "why", "remedy"], rows))
     if report.recording.reads:
         rows = [[line, str(reads)] for line, reads in report.recording.reads]
         parts.append("<h2>Lines that read values, which were invented here</h2>" + _table(["line", "reads"], rows))

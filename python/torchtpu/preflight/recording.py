@@ -61,6 +61,8 @@ class Recording:
     """What the script failed with."""
     stopped: bool = False
     """Whether it was ended after its steps."""
+    taken: tuple[str, float] = ("samples", 0.0)
+    """What the models took in a step: the unit, "tokens", "images" or "samples", and how many."""
     sent: list[Sent] = dataclasses.field(default_factory=list)
     """The collectives of rank 0 of a mesh."""
 
@@ -141,7 +143,14 @@ def _recording(explanation: Explanation, names: ModuleNames, failure: str, stopp
         [(each["line"], list(each["why"])) for each in late],
         failure,
         stopped,
+        _per_step(names),
     )
+
+
+def _per_step(names: ModuleNames) -> tuple[str, float]:
+    """The unit that the models took most of, and how many in a step."""
+    unit, count = max(names.taken.items(), key=lambda each: each[1], default=("samples", 0))
+    return unit, count / max(1, names.steps)
 
 
 def _programs(explanation: Explanation, names: ModuleNames, counts: Counter[int]) -> list[Program]:

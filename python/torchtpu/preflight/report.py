@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
+
+from torchtpu.preflight.remedies import remedy
 
 if TYPE_CHECKING:
     from torchtpu.preflight.run import Report
@@ -22,6 +24,12 @@ def size(count: float) -> str:
 def milliseconds(seconds: tuple[float, float] | list[float]) -> str:
     """A range of seconds in milliseconds: "12.1 to 24.2 ms"."""
     return f"{seconds[0] * 1e3:.3g} to {seconds[1] * 1e3:.3g} ms"
+
+
+def rate(per_second: Sequence[float], unit: str) -> str:
+    """What is trained on in a second: "12,300 to 24,700 tokens/s"."""
+    low, high = (f"{each:,.0f}" if each >= 100 else f"{each:.3g}" for each in per_second)
+    return f"{low} to {high} {unit}/s"
 
 
 def text(report: Report) -> str:
@@ -49,6 +57,11 @@ def _verdict(report: Report) -> Iterator[str]:
     seconds = report.step_seconds
     if seconds:
         yield f"  a step takes {milliseconds(seconds)} on the chip; at most {report.mfu_bound or 0:.0%} of its peak"
+    if report.throughput:
+        yield f"  {rate(report.throughput, report.recording.taken[0])}, on each chip"
+    if report.attributed:
+        shares = report.attributed
+        yield f"  on lines and names: {shares['bytes']:.1%} of the bytes, {shares['seconds']:.1%} of the time"
 
 
 def _memory(report: Report) -> Iterator[str]:
@@ -99,20 +112,23 @@ def _advice(report: Report) -> Iterator[str]:
         yield "new programs after the first step:"
     for line, why in report.recording.recompiles[:_ROWS]:
         yield f"  {line or 'at the end'}: {'; '.join(why[:2])}"
+        if remedy(why):
+            yield f"    {remedy(why)}"
     if report.recording.reads:
         yield "lines that read values, which were invented here:"
     for line, reads in report.recording.reads[:_ROWS]:
         yield f"  {line} ({reads} times)"
     if report.what_if:
         yield "what if:      batch fits                       memory  step"
-    for chip, batch, fits, memory, step in what_if_rows(report):
-        yield f"  {chip:12} {batch:>4} {fits:4} {memory:>28}  {step}"
+    for chip, batch, fits, memory, step, mfu, speed in what_if_rows(report):
+        yield f"  {chip:12} {batch:>4} {fits:4} {memory:>28}  {step:22} {mfu:>6}  {speed}"
     for chip, largest in largest_batches(report):
         yield f"  the largest of these batches that fits {chip}: {largest or 'none'}"
 
 
 def what_if_rows(report: Report) -> list[list[str]]:
-    """For each other chip or batch: its topology, the batch, whether a step fits, the memory, and a step's time."""
+    """For each other chip or batch: its topology, the batch, whether a step fits, the memory, a step's time, the part
+    of the peak that it reaches at most, and what it trains on in a second."""
     return [
         [
             row["chip"],
@@ -120,6 +136,8 @@ def what_if_rows(report: Report) -> list[list[str]]:
             "yes" if row["fits"] else "no",
             f"{size(row['bytes'] or 0)} of {size(row['limit_bytes'])}",
             milliseconds(row["step_seconds"]) if row["step_seconds"] else "not judged",
+            f"{row['mfu_bound']:.0%}" if row["mfu_bound"] else "",
+            rate(row["per_second"], report.recording.taken[0]) if row["per_second"] else "",
         ]
         for row in report.what_if
     ]

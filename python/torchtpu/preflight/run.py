@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,7 +15,11 @@ from torchtpu.preflight.analysis import ROLES, Analysis, Part, analyze
 from torchtpu.preflight.chips import Chip, find, topology_of
 from torchtpu.preflight.mesh import Mesh, Traffic, on, parse, traffic
 from torchtpu.preflight.recording import Program, Recording
+from torchtpu.preflight.remedies import remedy
 from torchtpu.preflight.suggestions import LEAST_GAIN, MOST, Nomination, Suggestion, nominate
+
+# Owners with these roles are parameters, or have a parameter's name.
+_NAMED = ("parameters", "gradients", "optimizer_state", "buffers")
 
 STEPS = 3
 SECONDS = 600.0
@@ -72,12 +77,14 @@ class Report:
         low, high = (sum(each.seconds[end] * program.runs for program, each in self.judged) for end in (0, 1))
         return low, high
 
-    @property
+    @functools.cached_property
     def traffic(self) -> list[Traffic]:
         """What rank 0 sends in a step, by axes of the mesh."""
         return traffic(self.recording.sent, self.mesh, self.recording.steps) if self.mesh else []
 
-    def _communication(self) -> list[dict[str, Any]]:
+    @property
+    def communication(self) -> list[dict[str, Any]]:
+        """The traffic, with the seconds that are exposed: at the best and at the least."""
         total = sum(each.seconds for each in self.traffic)
         hidden = min(1.0, self._compute_seconds[0] / total) if total else 0.0
         # Each axis hides the same part of its time.
@@ -95,13 +102,32 @@ class Report:
         return min(1.0, sum(each.flops_seconds * program.runs for program, each in self.judged) / seconds[0])
 
     @property
+    def throughput(self) -> tuple[float, float] | None:
+        """What a rank trains on in a second, at the least and at the best: tokens, images or samples."""
+        seconds, (_, count) = self.step_seconds, self.recording.taken
+        if not seconds or not seconds[0] or not count:
+            return None
+        return count / seconds[1], count / seconds[0]
+
+    @property
+    def attributed(self) -> dict[str, float] | None:
+        """The parts of a step's bytes and of its time, at best, that stand on a line or on a parameter's name."""
+        largest, parts = self.largest, self.parts
+        if largest is None or not largest.total_bytes:
+            return None
+        owned = sum(owner.bytes for owner in largest.owners if owner.line or owner.role in _NAMED)
+        total = sum(part.seconds[0] for part in parts)
+        lined = sum(part.seconds[0] for part in parts if part.line)
+        return {"bytes": owned / largest.total_bytes, "seconds": lined / total if total else 1.0}
+
+    @property
     def parts(self) -> list[Part]:
         """What each module costs in a step."""
         merged: dict[str, Part] = {}
         for program, analysis in self.judged:
             runs = program.runs
             for part in analysis.parts:
-                known = merged.setdefault(part.name, Part(part.name, bound=part.bound))
+                known = merged.setdefault(part.name, Part(part.name, bound=part.bound, line=part.line))
                 known.seconds = (known.seconds[0] + runs * part.seconds[0], known.seconds[1] + runs * part.seconds[1])
                 known.flops += runs * part.flops
                 known.memory_bytes += runs * part.memory_bytes
@@ -117,15 +143,23 @@ class Report:
             "fits": self.fits,
             "limit_bytes": self.chip.memory,
             "bytes": {"total": largest.total_bytes, **largest.bytes} if largest else dict.fromkeys(("total", *ROLES)),
-            "owners": [dataclasses.asdict(owner) for owner in largest.owners[:50]] if largest else [],
+            "owners": [dataclasses.asdict(owner) for owner in largest.owners] if largest else [],
             "step_seconds": list(seconds) if seconds else None,
             "mfu_bound": self.mfu_bound,
+            "throughput": {
+                "unit": self.recording.taken[0],
+                "in_a_step": self.recording.taken[1],
+                "per_second": list(self.throughput) if self.throughput else None,
+            },
+            "attributed": self.attributed,
             "flops": sum(each.flops * program.runs for program, each in self.judged),
             "modules": [dataclasses.asdict(part) for part in self.parts],
             "padding": [dataclasses.asdict(owner) for owner in largest.padding[:10]] if largest else [],
             "rematerialized": largest.rematerialized if largest else None,
-            "recompiles": [{"line": line, "argument": why} for line, why in self.recording.recompiles],
-            "communication": self._communication(),
+            "recompiles": [
+                {"line": line, "argument": why, "remedy": remedy(why)} for line, why in self.recording.recompiles
+            ],
+            "communication": self.communication,
             "suggestions": [dataclasses.asdict(each) for each in self.suggestions],
             "assumed": [{"line": line, "reads": reads} for line, reads in self.recording.reads],
             "what_if": self.what_if,
@@ -219,6 +253,7 @@ def what_if_row(report: Report) -> dict[str, Any]:
         "limit_bytes": report.chip.memory,
         "step_seconds": list(seconds) if seconds else None,
         "mfu_bound": report.mfu_bound,
+        "per_second": list(report.throughput) if report.throughput else None,
     }
 
 
@@ -239,6 +274,7 @@ def batches(
             first = {
                 **{name: found[name] for name in ("chip", "fits", "limit_bytes", "step_seconds", "mfu_bound")},
                 "bytes": found["bytes"]["total"],
+                "per_second": found["throughput"]["per_second"],
             }
             rows += [{**row, "batch": size} for row in (first, *found["what_if"])]
     return rows, problems
