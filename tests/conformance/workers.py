@@ -127,7 +127,7 @@ class _Worker:
         return json.loads(line) if line.endswith(b"\n") else None
 
     def _last_words(self) -> str:
-        status = self.process.poll() if self.process.poll() is not None else self.process.wait(10)
+        status = self.process.poll() if self.process.poll() is not None else self.process.wait(60)
         self.errors.seek(0, os.SEEK_END)
         self.errors.seek(max(0, self.errors.tell() - 600))
         return f"exit status {status}: {self.errors.read().decode(errors='replace').strip()}"
