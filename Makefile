@@ -218,6 +218,7 @@ bench: $(VENV)/.ready-examples ## Time operators and training steps beside the p
 	$(PY) benches/training_step.py --peers $(PEERS)
 	$(PY) benches/changing_lengths.py
 	$(PY) benches/windowed_attention.py
+	$(PY) benches/vocabulary_loss.py
 	$(PY) benches/steady_state.py --peers $(PEERS)
 	@$(PY) -c 'import libtpu' 2>/dev/null && $(PY) benches/tpu_estimate.py --peers $(PEERS) \
 		|| echo "no libtpu: pip install libtpu for benches/tpu_estimate.py"
