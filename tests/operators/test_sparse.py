@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.helpers import check_python
+from tests.helpers import check_python, check_refused
 
 Program = Callable[[torch.device], Any]
 
@@ -225,6 +225,27 @@ def test_compressed(layout: str, device: torch.device) -> None:
     check(lambda d: x(d).to_dense().mul(2).sparse_mask(x(d)), device)
     if layout in ("csr", "csc"):  # the CPU does not support more for blocks
         check(lambda d: (inputs.dense(d) + x(d), x(d) @ inputs.dense(d, 4, 3), x(d) @ inputs.dense(d, 4)), device)
+
+
+@pytest.mark.parametrize("batch", [(), (2,)], ids=["matrix", "batch"])
+@pytest.mark.parametrize("goal", COMPRESSED)
+@pytest.mark.parametrize("source", COMPRESSED)
+def test_from_one_compressed_layout_to_another(
+    source: str, goal: str, batch: tuple[int, ...], device: torch.device
+) -> None:
+    dense = torch.tensor([[1.0, 0.0, 2.0, 0.0], [0.0, 0.0, 0.0, 3.0]]).expand(*batch, 2, 4)
+
+    def converted(to: torch.device) -> torch.Tensor:
+        made = dense.to(to)
+        for layout in (source, goal):
+            blocks = {"blocksize": (2, 2)} if layout in ("bsr", "bsc") else {}
+            made = made.to_sparse(layout=getattr(torch, f"sparse_{layout}"), **blocks)
+        return made.to_dense()
+
+    if (source in ("bsr", "bsc") and goal in ("csr", "csc")) or (source in ("csr", "csc") and goal[0] == "b" and batch):
+        check_refused(converted, device)
+    else:
+        check(converted, device)
 
 
 def test_csr(device: torch.device) -> None:

@@ -130,7 +130,6 @@ const COMPRESSED: &[&str] = &[
     "_nnz",
     "_pin_memory",
     "_to_dense",
-    "_to_sparse",
     "_to_sparse.sparse_dim",
     "add.Tensor",
     "add_.Tensor",

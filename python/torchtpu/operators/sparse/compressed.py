@@ -84,16 +84,33 @@ def blocked(self: Tensor, block: Sequence[int], layout: torch.layout) -> Tensor:
     return make(compressed, keys % per_line, values, self, layout)
 
 
+def _title(layout: torch.layout) -> str:
+    """The name of a layout in PyTorch's errors: SparseCsr."""
+    return str(layout).removeprefix("torch.").title().replace("_", "")
+
+
+def _converter(layout: torch.layout) -> str:
+    """The name of PyTorch's conversion of compressed tensors to a layout."""
+    return f"sparse_compressed_to_{str(layout).removeprefix('torch.')}"
+
+
+def _unsupported(self: Tensor, layout: torch.layout, what: str) -> str:
+    conversion = f"conversion from {_title(self.layout)} to {_title(layout)}"
+    return f"{_converter(layout)}: {conversion} {what} is not supported. Call .to_dense() first"
+
+
 def _to_blocked(layout: torch.layout, self: Tensor, blocksize: Sequence[int], dense_dim: int | None = None) -> Tensor:
     if dense_dim is not None:
         raise RuntimeError("dense_dim argument is only used when converting strided tensors")
     batch_dims = parts_of(self)[0].dim() - 1
     if self.layout in BLOCKED:
-        if list(self.values().shape[batch_dims + 1 : batch_dims + 3]) != list(blocksize):
-            raise RuntimeError("conversion from one block size to another is not supported. Call .to_dense() first")
+        given = list(self.values().shape[batch_dims + 1 : batch_dims + 3])
+        if given != list(blocksize):
+            changed = f"with blocksize changed from {given} to {list(blocksize)}"
+            raise RuntimeError(_unsupported(self, layout, changed))
         return _flipped(layout, self)
     if batch_dims > 0:
-        raise NotImplementedError("conversion of batches to blocks is not supported. Call .to_dense() first")
+        raise RuntimeError(_unsupported(self, layout, "for batched inputs"))
     return blocked(self.to_sparse(), blocksize, layout)
 
 
@@ -104,7 +121,10 @@ def _flipped(layout: torch.layout, self: Tensor, dense_dim: int | None = None) -
     if self.layout == layout:
         return self.clone()
     if (self.layout in BLOCKED) != (layout in BLOCKED):
-        raise RuntimeError(f"conversion from {self.layout} to {layout} is not supported. Call .to_dense() first")
+        raise RuntimeError(
+            f"{_converter(layout)}: expected SparseCsr or SparseCsc layout but got {_title(self.layout)}. "
+            "Call .to_dense() first"
+        )
     compressed, plain, values = parts_of(self)
     batch = compressed.shape[:-1]
     lines = self.shape[len(batch) + (0 if layout in BY_ROW else 1)]
@@ -123,6 +143,24 @@ KERNELS["_to_sparse_csr"] = functools.partial(_flipped, torch.sparse_csr)
 KERNELS["_to_sparse_csc"] = functools.partial(_flipped, torch.sparse_csc)
 KERNELS["_to_sparse_bsr"] = functools.partial(_to_blocked, torch.sparse_bsr)
 KERNELS["_to_sparse_bsc"] = functools.partial(_to_blocked, torch.sparse_bsc)
+
+
+@kernel("_to_sparse")
+def _to_layout(
+    self: Tensor,
+    *,
+    layout: torch.layout | None = None,
+    blocksize: Sequence[int] | None = None,
+    dense_dim: int | None = None,
+) -> Tensor:
+    """The conversion that a layout names. PyTorch's kernel calls functions of the CPU instead of operators."""
+    if layout is None or layout == torch.sparse_coo:
+        return aten._to_sparse.sparse_dim(self, 2)
+    if layout not in BLOCKED:
+        return _flipped(layout, self, dense_dim)
+    if blocksize is None:
+        raise RuntimeError(_unsupported(self, layout, "without blocksize argument given"))
+    return _to_blocked(layout, self, blocksize, dense_dim)
 
 
 @coo.kernel("_validate_compressed_sparse_indices")
