@@ -31,18 +31,18 @@ def measure(form: str, is_compiled: bool, steps: int) -> tuple[float, float]:
         return linear_cross_entropy(rows, head, target, options=FORMS[form])
 
     run = torch.compile(loss, fullgraph=True) if is_compiled else loss
-    torch.tpu.synchronize()
-    torch.tpu.reset_peak_memory_stats()
-    before = torch.tpu.memory_allocated()
+    torch.tpu.synchronize()  # type: ignore[attr-defined]
+    torch.tpu.reset_peak_memory_stats()  # type: ignore[attr-defined]
+    before = torch.tpu.memory_allocated()  # type: ignore[attr-defined]
     run().backward()
-    torch.tpu.synchronize()
-    peak = torch.tpu.max_memory_allocated() - before
+    torch.tpu.synchronize()  # type: ignore[attr-defined]
+    peak = torch.tpu.max_memory_allocated() - before  # type: ignore[attr-defined]
     seconds = []
     for _ in range(steps):
         rows.grad = head.grad = None
         start = time.perf_counter()
         run().backward()
-        torch.tpu.synchronize()
+        torch.tpu.synchronize()  # type: ignore[attr-defined]
         seconds.append(time.perf_counter() - start)
     return peak, median(seconds)
 
@@ -53,7 +53,7 @@ def main() -> None:
     steps = parser.parse_args().steps
     print(f"{'':16}{'logits':>22}{'chunks':>22}")
     for mode, is_compiled in (("strict", False), ("fused", False), ("strict", True)):
-        torch.tpu.eager_mode = mode
+        torch.tpu.eager_mode = mode  # type: ignore[attr-defined]
         cells = [measure(form, is_compiled, steps) for form in FORMS]
         name = "torch.compile" if is_compiled else mode
         print(
