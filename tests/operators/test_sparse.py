@@ -248,6 +248,12 @@ def test_from_one_compressed_layout_to_another(
         check(converted, device)
 
 
+def test_indices_keep_their_dtype_in_blocks(device: torch.device) -> None:
+    parts = [torch.tensor(part, dtype=torch.int32, device=device) for part in ([0, 1, 2], [1, 0])]
+    made = torch.sparse_csr_tensor(*parts, torch.ones(2, device=device), size=(2, 2)).to_sparse_bsr((1, 1))
+    assert made.crow_indices().dtype == made.col_indices().dtype == torch.int32
+
+
 def test_csr(device: torch.device) -> None:
     inputs = Inputs()
 

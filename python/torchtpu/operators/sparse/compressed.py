@@ -111,7 +111,9 @@ def _to_blocked(layout: torch.layout, self: Tensor, blocksize: Sequence[int], de
         return _flipped(layout, self)
     if batch_dims > 0:
         raise RuntimeError(_unsupported(self, layout, "for batched inputs"))
-    return blocked(self.to_sparse(), blocksize, layout)
+    index = parts_of(self)[1].dtype
+    compressed, plain, values = parts_of(blocked(self.to_sparse(), blocksize, layout))
+    return make(compressed.to(index), plain.to(index), values, self, layout)
 
 
 def _flipped(layout: torch.layout, self: Tensor, dense_dim: int | None = None) -> Tensor:
