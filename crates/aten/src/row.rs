@@ -33,6 +33,8 @@ pub struct Row {
     pub writes: &'static [&'static str],
     /// Whether the offsets of views are inputs of the program from the first call on.
     pub open_offsets: bool,
+    /// Whether the result is larger than an argument that may be the last call's result, as that of a cache that grows.
+    pub grows: bool,
 }
 
 impl Row {
@@ -83,6 +85,13 @@ impl Row {
     /// the same at any offset: ranks that copy at different offsets then share the program.
     pub(crate) const fn open_offsets(mut self) -> Row {
         self.open_offsets = true;
+        self
+    }
+
+    /// Says that the result may be larger than an argument, which may be the result of the last call. Sizes of results that
+    /// no argument has are then inputs of the program.
+    pub(crate) const fn grows(mut self) -> Row {
+        self.grows = true;
         self
     }
 
@@ -171,6 +180,7 @@ const fn row(names: &'static [&'static str], lower: Lower) -> Row {
         is_by_element: false,
         writes: &[],
         open_offsets: false,
+        grows: false,
     }
 }
 
@@ -198,6 +208,7 @@ pub(crate) const fn each(element: &'static Row, parameters: &'static [&'static s
         is_by_element: true,
         writes: &[],
         open_offsets: element.open_offsets,
+        grows: false,
     }
 }
 

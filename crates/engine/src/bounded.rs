@@ -193,16 +193,15 @@ impl Engine {
                 continue;
             };
             if !storage.padded().is_some_and(|padded| padded.is_held_as(axes)) {
-                self.pad_storage(storage, axes)?;
+                self.pad_storage(storage, axes, storage.has_padding())?;
             }
         }
         Ok(())
     }
 
     /// Makes the padded value of a storage with these factors.
-    fn pad_storage(&mut self, storage: &Storage, axes: &[Vec<PaddedFactor>]) -> Result<()> {
+    pub(crate) fn pad_storage(&mut self, storage: &Storage, axes: &[Vec<PaddedFactor>], is_origin: bool) -> Result<()> {
         self.unpad_storage(storage)?;
-        let is_origin = storage.has_padding();
         let Some(value) = storage.value() else { return Ok(()) };
         self.launch_all(storage.placement, Reason::Read)?;
         self.observer.op_stats.padded += 1;

@@ -25,16 +25,35 @@ const REMEMBERED: usize = 32;
 /// A tensor that outlives this many later ones of its line stays.
 const STAYS: u64 = 8;
 
-/// Uploads of one line, element type and rank.
+/// Tensors that one line uploads, of one element type and rank.
 #[derive(Default)]
-struct Uploads {
+struct Tensors {
     number: u64,
     seen: VecDeque<Seen>,
-    /// Uploads whose sizes change: the sizes that do not, by dimension.
-    changing: Vec<Vec<Option<i64>>>,
+    changing: Vec<Class>,
 }
 
-/// The last upload of these sizes.
+/// Sizes of which some change.
+#[derive(Clone)]
+struct Class {
+    /// The sizes that do not change, by dimension.
+    known: Vec<Option<i64>>,
+    /// The largest sizes of those that do, if the user has given them.
+    most: Vec<Option<i64>>,
+}
+
+impl Class {
+    fn new(known: Vec<Option<i64>>) -> Class {
+        let most = vec![None; known.len()];
+        Class { known, most }
+    }
+
+    fn fits(&self, sizes: &[i64]) -> bool {
+        self.known.iter().zip(sizes).all(|(known, size)| known.map_or(*size > 1, |known| known == *size))
+    }
+}
+
+/// The last tensor of these sizes.
 struct Seen {
     sizes: Vec<i64>,
     storage: Weak<Storage>,
@@ -74,7 +93,7 @@ impl Setting {
 /// The sizes that were seen to change, and the capacities in use.
 pub(crate) struct Growth {
     setting: Setting,
-    uploads: FxHashMap<(Line, i8, usize), Uploads>,
+    uploads: FxHashMap<(Line, i8, usize), Tensors>,
     capacities: BTreeSet<i64>,
     /// The number of uploads that got padding.
     padded: u64,
@@ -102,15 +121,46 @@ impl Growth {
         if !self.is_on() || sizes.is_empty() || sizes.contains(&0) {
             return None;
         }
-        let class: Vec<Option<i64>> = match self.setting == Setting::Padded {
-            true => sizes.iter().map(|&size| (size < 2).then_some(size)).collect(),
-            false => self.uploads.entry((line, scalar_type, sizes.len())).or_default().class(sizes, storage)?,
+        let class = match self.setting == Setting::Padded {
+            true => Class::new(sizes.iter().map(|&size| (size < 2).then_some(size)).collect()),
+            false => {
+                self.uploads.entry((line, scalar_type, sizes.len())).or_default().class(sizes, storage.downgrade())?
+            }
         };
-        if class.iter().all(Option::is_some) {
+        if class.known.iter().all(Option::is_some) {
             return None;
         }
         self.padded += 1;
-        Some(class.iter().zip(sizes).map(|(known, &size)| known.is_none().then(|| self.capacity(size))).collect())
+        let capacity = |(axis, &size): (usize, &i64)| {
+            let most = class.most[axis].filter(|&most| size <= most);
+            class.known[axis].is_none().then(|| most.unwrap_or_else(|| self.capacity(size)))
+        };
+        Some(sizes.iter().enumerate().map(capacity).collect())
+    }
+
+    /// The capacity of a dimension that changes because the user says so, up to `most`. Later uploads of the tensor's
+    /// line have it too.
+    pub fn mark(&mut self, storage: &Storage, sizes: &[i64], axis: usize, most: Option<i64>) -> i64 {
+        let is_it = |seen: &Seen| std::ptr::eq(seen.storage.as_ptr(), storage) && seen.sizes == sizes;
+        if let Some(uploads) = self.uploads.values_mut().find(|uploads| uploads.seen.iter().any(is_it)) {
+            let known = uploads.changing.iter().position(|class| class.fits(sizes));
+            let place = known.unwrap_or_else(|| {
+                uploads.changing.push(Class::new(sizes.iter().copied().map(Some).collect()));
+                uploads.changing.len() - 1
+            });
+            (uploads.changing[place].known[axis], uploads.changing[place].most[axis]) = (None, most);
+        }
+        most.filter(|&most| sizes[axis] <= most).unwrap_or_else(|| self.capacity(sizes[axis]))
+    }
+
+    /// The capacity for a size that will grow.
+    pub fn room(&mut self, size: i64) -> i64 {
+        let twice = size.saturating_mul(2);
+        self.in_use(size).unwrap_or_else(|| self.capacity(twice))
+    }
+
+    fn in_use(&self, size: i64) -> Option<i64> {
+        self.capacities.range(size..=size.saturating_mul(MOST_PADDING)).next().copied()
     }
 
     /// The capacity for a size: one in use, else the next power of two.
@@ -119,43 +169,36 @@ impl Growth {
         if self.setting == Setting::Padded {
             return next << (self.padded % 3 / 2);
         }
-        let known = self.capacities.range(size..=size.saturating_mul(MOST_PADDING)).next().copied();
-        known.unwrap_or_else(|| {
+        self.in_use(size).unwrap_or_else(|| {
             self.capacities.insert(next);
             next
         })
     }
 }
 
-impl Uploads {
-    /// The sizes that do not change, by dimension. `None` as long as all are taken for constants.
-    fn class(&mut self, sizes: &[i64], storage: &Storage) -> Option<Vec<Option<i64>>> {
-        let fits = |changing: &&Vec<Option<i64>>| {
-            changing.iter().zip(sizes).all(|(known, size)| known.map_or(*size > 1, |known| known == *size))
-        };
-        if let Some(class) = self.changing.iter().find(fits) {
+impl Tensors {
+    /// The class of the sizes. `None` as long as all are taken for constants.
+    fn class(&mut self, sizes: &[i64], storage: Weak<Storage>) -> Option<Class> {
+        if let Some(class) = self.changing.iter().find(|class| class.fits(sizes)) {
             return Some(class.clone());
         }
-        let class = self.learn(sizes, storage);
+        let class = self.learn(sizes, storage).map(Class::new);
         self.changing.extend(class.clone());
         class
     }
 
-    /// Remembers an upload. If two earlier ones differ from it and from each other in the same dimensions only, and
-    /// their tensors are gone, these dimensions change.
-    fn learn(&mut self, sizes: &[i64], storage: &Storage) -> Option<Vec<Option<i64>>> {
+    /// Remembers a tensor. If two earlier ones differ from it and from each other in the same dimensions only, and
+    /// they are gone, these dimensions change. The sizes that do not are returned, by dimension.
+    fn learn(&mut self, sizes: &[i64], storage: Weak<Storage>) -> Option<Vec<Option<i64>>> {
         self.number += 1;
         let number = self.number;
-        let is_gone = |seen: &Seen| {
-            seen.storage.strong_count() == 0 || std::ptr::eq(seen.storage.as_ptr(), std::ptr::from_ref(storage))
-        };
+        let is_gone = |seen: &Seen| seen.storage.strong_count() == 0 || seen.storage.ptr_eq(&storage);
         self.seen.retain(|seen| number - seen.number <= STAYS || is_gone(seen));
-        let new = Seen { sizes: sizes.to_vec(), storage: storage.downgrade(), number };
-        if let Some(known) = self.seen.iter_mut().find(|seen| seen.sizes == sizes) {
-            *known = new;
+        if self.seen.iter().any(|seen| seen.sizes == sizes) {
+            self.remember(sizes, storage);
             return None;
         }
-        // The tensor of the last upload may be about to be replaced.
+        // The last tensor may be about to be replaced.
         let is_over = |seen: &&Seen| is_gone(seen) || seen.number + 1 == number;
         let gone: Vec<&Seen> = self.seen.iter().filter(is_over).collect();
         let class = gone.iter().enumerate().rev().find_map(|(i, first)| {
@@ -166,11 +209,20 @@ impl Uploads {
             let known = |axis: usize| (!differs.contains(&axis)).then(|| sizes[axis]);
             (!differs.is_empty() && gone[..i].iter().any(is_alike)).then(|| (0..sizes.len()).map(known).collect())
         });
+        self.remember(sizes, storage);
+        class
+    }
+
+    fn remember(&mut self, sizes: &[i64], storage: Weak<Storage>) {
+        let new = Seen { sizes: sizes.to_vec(), storage, number: self.number };
+        if let Some(known) = self.seen.iter_mut().find(|seen| seen.sizes == sizes) {
+            *known = new;
+            return;
+        }
         self.seen.push_back(new);
         if self.seen.len() > REMEMBERED {
             self.seen.pop_front();
         }
-        class
     }
 }
 

@@ -46,6 +46,7 @@ pub mod growth;
 mod host;
 mod host_job;
 mod long_lists;
+mod marks;
 mod operator_call;
 pub mod replicas;
 

@@ -431,6 +431,27 @@ fn donate(py: Python<'_>, tensor: &Bound<'_, PyAny>, receiver: &str) -> PyResult
     })
 }
 
+/// See [`engine::Engine::mark_dynamic`]. `tensor` starts at its storage's first element.
+#[pyfunction]
+#[pyo3(signature = (tensor, sizes, strides, dim, most))]
+fn mark_dynamic(
+    py: Python<'_>,
+    tensor: &Bound<'_, PyAny>,
+    sizes: Vec<i64>,
+    strides: Vec<i64>,
+    dim: usize,
+    most: Option<i64>,
+) -> PyResult<()> {
+    // SAFETY: the callee borrows a live object, with the GIL held.
+    let storage = unsafe { ::abi::tt_storage_of(tensor.as_ptr().cast()) };
+    if storage.is_null() {
+        return Err(PyErr::fetch(py));
+    }
+    // SAFETY: the handle is a storage that the tensor keeps alive.
+    let storage = unsafe { &*storage.cast_const().cast::<engine::Storage>() };
+    with_engine(py, move |mut engine| engine.mark_dynamic(storage, &sizes, &strides, dim, most))
+}
+
 /// The bytes of a device of a chip that programs can use, by its generation, such as "v5e"; `None` for no chip.
 #[pyfunction]
 fn chip_memory(generation: &str) -> Option<i64> {
@@ -462,6 +483,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         get_check_finite,
         set_eager_mode,
         set_sizes,
+        mark_dynamic,
         begin_join,
         end_join,
         memory_stats,

@@ -63,6 +63,7 @@ from torchtpu.tpu.random import (
     set_rng_state,
     set_rng_state_all,
 )
+from torchtpu.tpu.sizes import mark_dynamic
 from torchtpu.tpu.stats import cache_stats, op_stats, reset_cache_stats, reset_op_stats
 from torchtpu.tpu.streams import (
     Event,
@@ -113,6 +114,7 @@ __all__ = [
     "is_initialized",
     "manual_seed",
     "manual_seed_all",
+    "mark_dynamic",
     "max_memory_allocated",
     "max_memory_reserved",
     "mem_get_info",

@@ -7,6 +7,7 @@ pub(crate) mod operators;
 pub(crate) mod sizes;
 pub(crate) mod types;
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -249,8 +250,10 @@ impl Registry {
         };
         let mut why = String::from("a view does not divide at the sizes that change");
         let results: Vec<Option<ResultSpec>> = metas.iter().map(to_spec).collect::<Result<_>>()?;
-        for search in [Search::Padded, Search::All] {
-            let specs = sized_specs(args, operator, parts, &self.types, &results, search);
+        let growth = RefCell::new(&mut self.growth);
+        let room = |size| growth.borrow_mut().room(size);
+        for search in [if row.grows { Search::Grown } else { Search::Padded }, Search::All] {
+            let specs = sized_specs(args, operator, parts, &self.types, &results, search, room);
             let Some(specs) = specs else { continue };
             let call = Call {
                 operator: operator.name.clone(),

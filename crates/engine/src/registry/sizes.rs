@@ -136,6 +136,8 @@ pub(crate) enum Search {
     Padded,
     /// Dimensions of values without padding change if they equal a size that does.
     All,
+    /// As [`Search::Padded`]. Sizes of results that no argument has change too.
+    Grown,
 }
 
 /// The call with its changing sizes as inputs. `None` if it has none, or if a view does not divide into parts.
@@ -146,6 +148,7 @@ pub(crate) fn sized_specs(
     types: &Types,
     results: &[Option<ResultSpec>],
     search: Search,
+    room: impl Fn(i64) -> i64,
 ) -> Option<SizedSpecs> {
     let mut symbols = Symbols { list: Vec::new(), asks_others: false };
     for factor in parts.storages().filter_map(padded_axes).flatten().flatten().filter(|factor| factor.is_bounded) {
@@ -194,14 +197,20 @@ pub(crate) fn sized_specs(
     let mut written = call.views.iter().filter(|(_, is_written)| *is_written).map(|(view, _)| view.sizes());
     // Sizes that no argument has, such as products, are left to the row.
     let known: Vec<i64> = call.views.iter().flat_map(|(view, _)| view.capacities()).collect();
-    let fresh = |result: &ResultSpec| {
+    let mut given: Vec<&[i64]> = Vec::new();
+    args.iter().for_each(|arg| add_sizes(arg, &mut given));
+    let mut fresh = |result: &ResultSpec| {
+        if search == Search::Grown {
+            return Some(grown(&result.sizes, &given, &call.views, &mut symbols, &room));
+        }
         let dims = result.sizes.iter().map(|&size| {
             let dim = symbols.dim(size);
             (size < 2 || !dim.sizes.is_empty() || known.contains(&size)).then_some(dim)
         });
         dims.collect::<Option<Vec<Dim>>>()
     };
-    let results = results.iter().map(|result| written.next().or_else(|| result.as_ref().and_then(fresh))).collect();
+    let results =
+        results.iter().map(|result| written.next().or_else(|| result.as_ref().and_then(&mut fresh))).collect();
     let sizes = Sizes {
         capacities: symbols.list.iter().map(|symbol| symbol.capacity).collect(),
         storages: held.iter().map(Held::extents).collect(),
@@ -235,6 +244,42 @@ pub(crate) fn exact_specs(
         }
     }
     Ok((args, specs.storages))
+}
+
+/// The sizes of a result that joins arguments: those of an argument in the same dimension, else new ones where the
+/// arguments change.
+fn grown(
+    result: &[i64],
+    given: &[&[i64]],
+    views: &[(SizedView, bool)],
+    symbols: &mut Symbols,
+    room: &impl Fn(i64) -> i64,
+) -> Vec<Dim> {
+    let dims: Vec<(&[i64], Vec<Dim>)> =
+        given.iter().zip(views).map(|(sizes, (view, _))| (*sizes, view.sizes())).collect();
+    let dims: Vec<_> = dims.iter().filter(|(sizes, _)| sizes.len() == result.len()).collect();
+    let size = |(axis, &size): (usize, &i64)| {
+        if let Some((_, dims)) = dims.iter().find(|(sizes, _)| sizes[axis] == size) {
+            return dims[axis].clone();
+        }
+        let changing = dims.iter().map(|(_, dims)| &dims[axis]).filter(|dim| !dim.sizes.is_empty());
+        let Some(held) = changing.map(|dim| dim.capacity).max() else {
+            return Dim { capacity: size, sizes: Vec::new() };
+        };
+        // The capacity of the argument serves as long as the result fits.
+        let capacity = if size <= held { held } else { live_capacity(size).unwrap_or_else(|| room(size)) };
+        Dim { capacity, sizes: vec![symbols.add(size, capacity)] }
+    };
+    result.iter().enumerate().map(size).collect()
+}
+
+/// The sizes of the tensors of an argument.
+fn add_sizes<'a>(arg: &'a Arg, into: &mut Vec<&'a [i64]>) {
+    match arg.tag {
+        Tag::Tensor => into.push(arg.tensor().sizes()),
+        Tag::List => arg.list().iter().for_each(|item| add_sizes(item, into)),
+        _ => {}
+    }
 }
 
 /// The storages of the tensors of an argument.

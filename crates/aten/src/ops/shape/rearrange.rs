@@ -44,7 +44,8 @@ pub(crate) const ROWS: &[Row] = &[
             }
         }
     })
-    .bounded(),
+    .bounded()
+    .grows(),
     one(&["block_diag"], block_diag),
     one(&["flip"], |cx| {
         let x = cx.tensor("self")?;

@@ -1,0 +1,69 @@
+//! Dimensions that change from the first time on, because the user says so.
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::padded::{PaddedFactor, same_strides};
+use crate::registry::sizes::Axes;
+use crate::storage::Storage;
+
+impl Engine {
+    /// Makes a dimension of a tensor one that changes: programs over the tensor take its size as an input. `most` is its
+    /// largest size. Later uploads of the tensor's line have it too. Has no effect where sizes are constants: with
+    /// `TORCHTPU_SIZES=static`, and in a process group.
+    ///
+    /// # Errors
+    /// If the tensor does not cover its storage densely.
+    pub fn mark_dynamic(
+        &mut self,
+        storage: &Storage,
+        sizes: &[i64],
+        strides: &[i64],
+        axis: usize,
+        most: Option<i64>,
+    ) -> Result<()> {
+        if !self.registry.growth.is_on() || self.runner.jobs.has_lanes() {
+            return Ok(());
+        }
+        let Some(mut whole) = self.whole(storage, sizes, strides) else {
+            return Err(Error::runtime("mark_dynamic needs a tensor that covers its storage densely and has a value"));
+        };
+        let capacity = self.registry.growth.mark(storage, sizes, axis, most);
+        if whole.bound(axis, sizes[axis], capacity) {
+            return self.pad_storage(storage, &whole.axes, true);
+        }
+        Ok(())
+    }
+
+    /// The factors of a tensor that covers its storage densely. `None` if it does not.
+    fn whole(&self, storage: &Storage, sizes: &[i64], strides: &[i64]) -> Option<Whole> {
+        let order = aten::memory_order(sizes, strides).filter(|_| !sizes.contains(&0))?;
+        if let Some(padded) = storage.padded().filter(|_| storage.has_padding()) {
+            let is_whole =
+                padded.order == order && padded.sizes() == sizes && same_strides(sizes, &padded.strides(), strides);
+            return is_whole.then(|| Whole { axes: padded.held(), order });
+        }
+        let base = self.registry.types.get(storage.base().ok()?);
+        let dims: Vec<i64> = order.iter().map(|&axis| sizes[axis]).collect();
+        let fixed = |&size: &i64| vec![PaddedFactor { capacity: size, actual: size, is_bounded: false }];
+        let is_whole = base.dims == dims && base.size_bytes() == storage.nbytes();
+        is_whole.then(|| Whole { axes: dims.iter().map(fixed).collect(), order })
+    }
+}
+
+/// The factors of a storage's value in the order of memory, and the dimensions of its tensor in this order.
+struct Whole {
+    axes: Axes,
+    order: Vec<usize>,
+}
+
+impl Whole {
+    /// Gives a dimension a capacity, unless it has one. Returns whether it had none.
+    fn bound(&mut self, axis: usize, actual: i64, capacity: i64) -> bool {
+        let Some(place) = self.order.iter().position(|&each| each == axis) else { return false };
+        let is_new = self.axes[place].iter().all(|factor| !factor.is_bounded);
+        if is_new {
+            self.axes[place] = vec![PaddedFactor { capacity, actual, is_bounded: true }];
+        }
+        is_new
+    }
+}
