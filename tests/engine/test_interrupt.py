@@ -9,6 +9,7 @@ from tests.helpers import start_python
 # The program takes XLA minutes.
 INTERRUPTED = """
 import os, signal, threading, time, torch
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background process ignores it
 x = torch.ones(8, 8, device="tpu")
 x.cpu()
 
