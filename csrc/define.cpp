@@ -154,6 +154,7 @@ bool resize_outs(const Operator& op, const torch::jit::Stack& arguments, at::Arr
 // PyTorch's kernels that write a sequence and read no tensor keep the shape of an out= argument that has as many
 // elements as they write. Its meta kernels do not. Those that draw numbers always resize.
 void keep_shape(const Operator& op, at::ArrayRef<IValue> arguments, const at::Tensor& out) {
+  if (!arguments[op.mutated[0]].isTensor()) return;  // a list of one
   const at::Tensor& given = arguments[op.mutated[0]].toTensor();
   if (op.draws || out.dim() != 1 || given.numel() != out.numel()) return;
   if (std::ranges::count_if(arguments, [](const IValue& argument) { return argument.isTensor() || argument.isList(); }) > 1) return;

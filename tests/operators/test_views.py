@@ -1,5 +1,9 @@
 """Rows of crates/aten/src/ops/shape/views.rs."""
 
+import pytest
+import torch
+
+from tests.helpers import check
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -75,3 +79,14 @@ test_samples = samples(
     "view_copy",
     "vsplit",
 )
+
+
+@pytest.mark.parametrize("sizes", [[6], [2, 4], [0]])
+def test_copies_into_a_list_of_tensors(sizes: list[int], device: torch.device) -> None:
+    def program(device: torch.device) -> list[torch.Tensor]:
+        parts = [torch.empty(size, 2, device=device) for size in sizes]
+        whole = torch.arange(2.0 * sum(sizes), device=device).view(-1, 2)
+        torch.split_with_sizes_copy(whole, sizes, out=parts)
+        return parts
+
+    check(program, device)
