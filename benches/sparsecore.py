@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 # Rows of the table, its width, and ids of a lookup.
 SHAPES = ((1_000_000, 128, 65_536), (10_000_000, 64, 16_384), (50_257, 768, 8_192))
@@ -31,13 +32,13 @@ def text_of(operation: str, rows: int, width: int, ids: int) -> str:
 
     table = torch.empty(rows, width, device="tpu")
     places = torch.zeros(ids, dtype=torch.long, device="tpu")
-    if operation == "lookup":
-        return str(torch.tpu.stablehlo(functional.embedding, places, table, target="tpu"))  # type: ignore[attr-defined]
-    if operation == "bag":
-        return str(torch.tpu.stablehlo(functional.embedding_bag, places.view(-1, 16), table, target="tpu"))  # type: ignore[attr-defined]
     gradient = torch.empty(ids, width, device="tpu")
-    backward = torch.ops.aten.embedding_dense_backward
-    return str(torch.tpu.stablehlo(backward, gradient, places, rows, -1, False, target="tpu"))  # type: ignore[attr-defined]
+    calls: dict[str, tuple[Any, ...]] = {
+        "lookup": (functional.embedding, places, table),
+        "gradient": (torch.ops.aten.embedding_dense_backward, gradient, places, rows, -1, False),
+        "bag": (functional.embedding_bag, places.view(-1, 16), table),
+    }
+    return str(torch.tpu.stablehlo(*calls[operation], target="tpu"))  # type: ignore[attr-defined]
 
 
 def compiled(chip: str, operation: str, shape: tuple[int, int, int]) -> list[str]:

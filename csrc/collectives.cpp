@@ -100,12 +100,12 @@ void Hooks::observe(Progress& progress, const std::function<void()>& work) const
   try {
     work();
   } catch (...) {
-    for (const auto& [id, hook] : copy(abort_)) hook();
+    for (const auto& [id, hook] : abort.all()) hook();
     throw;
   }
   const std::chrono::duration<float, std::milli> duration = std::chrono::steady_clock::now() - start;
   progress.has_succeeded = true;
-  for (const auto& [id, hook] : copy(completion_)) hook({.completionKey = progress.key, .duration_ms = duration.count()});
+  for (const auto& [id, hook] : completion.all()) hook({.completionKey = progress.key, .duration_ms = duration.count()});
 }
 
 Pointer post_job(Call call, const std::string& name, int rank, uint64_t sequence) {

@@ -33,48 +33,43 @@ struct Lane {
   Lane& operator=(const Lane&) = delete;
 };
 
-// What the thread of a job tells about a call. The key is the call's number in this process.
+// The state of a call, which the thread of its job sets. `key` is the number of the call in this process.
 struct Progress {
   explicit Progress(uint64_t number) : key(number) {}
   const uint64_t key;
   std::atomic<bool> has_succeeded{false};
 };
 
-// The functions that PyTorch's flight recorder registers on a group. A job calls them on a thread of the core, without
-// the lock of the table.
-class Hooks {
+// Functions that are registered by a number.
+template <typename Hook>
+class HookTable {
  public:
-  void on_completion(int64_t id, c10d::CompletionHook hook) { set(completion_, id, std::move(hook)); }
-  void on_abort(int64_t id, c10d::AbortHook hook) { set(abort_, id, std::move(hook)); }
-  void remove_completion(int64_t id) { remove(completion_, id); }
-  void remove_abort(int64_t id) { remove(abort_, id); }
+  void set(int64_t id, Hook hook) {
+    std::lock_guard lock(mutex_);
+    hooks_[id] = std::move(hook);
+  }
+  void remove(int64_t id) {
+    std::lock_guard lock(mutex_);
+    hooks_.erase(id);
+  }
+  // A copy, so that hooks are called without the lock.
+  std::map<int64_t, Hook> all() const {
+    std::lock_guard lock(mutex_);
+    return hooks_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<int64_t, Hook> hooks_;
+};
+
+// The functions that PyTorch's flight recorder registers on a group. They are called on a thread of the core.
+struct Hooks {
+  HookTable<c10d::CompletionHook> completion;
+  HookTable<c10d::AbortHook> abort;
 
   // Runs the work of a call. Reports how long it took, or that it failed.
   void observe(Progress& progress, const std::function<void()>& work) const;
-
- private:
-  template <typename Hook>
-  using Table = std::map<int64_t, Hook>;
-
-  template <typename Hook>
-  void set(Table<Hook>& table, int64_t id, Hook hook) {
-    std::lock_guard lock(mutex_);
-    table[id] = std::move(hook);
-  }
-  template <typename Hook>
-  void remove(Table<Hook>& table, int64_t id) {
-    std::lock_guard lock(mutex_);
-    table.erase(id);
-  }
-  template <typename Hook>
-  Table<Hook> copy(const Table<Hook>& table) const {
-    std::lock_guard lock(mutex_);
-    return table;
-  }
-
-  mutable std::mutex mutex_;
-  Table<c10d::CompletionHook> completion_;
-  Table<c10d::AbortHook> abort_;
 };
 
 // The form that all collectives are reduced to.

@@ -38,11 +38,11 @@ class ProcessGroup final : public c10d::Backend {
 
   // The flight recorder of PyTorch.
   bool supportsAbortHooks() const override { return true; }
-  void registerAbortHook(int64_t id, c10d::AbortHook hook) override { hooks_->on_abort(id, std::move(hook)); }
-  void unregisterAbortHook(int64_t id) override { hooks_->remove_abort(id); }
+  void registerAbortHook(int64_t id, c10d::AbortHook hook) override { hooks_->abort.set(id, std::move(hook)); }
+  void unregisterAbortHook(int64_t id) override { hooks_->abort.remove(id); }
   bool supportsCompletionHooks() const override { return true; }
-  void registerCompletionHook(int64_t id, c10d::CompletionHook hook) override { hooks_->on_completion(id, std::move(hook)); }
-  void unregisterCompletionHook(int64_t id) override { hooks_->remove_completion(id); }
+  void registerCompletionHook(int64_t id, c10d::CompletionHook hook) override { hooks_->completion.set(id, std::move(hook)); }
+  void unregisterCompletionHook(int64_t id) override { hooks_->completion.remove(id); }
 
   // What was called is done before the group ends: other ranks wait for it. Messages from other ranks are not waited
   // for, unless a call needs them.

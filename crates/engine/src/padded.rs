@@ -94,9 +94,14 @@ pub(crate) fn any_live() -> bool {
     !LIVE.lock().is_empty()
 }
 
+/// The sizes without padding.
+pub(crate) fn actual_sizes(axes: &[Vec<PaddedFactor>]) -> Vec<i64> {
+    axes.iter().map(|factors| factors.iter().map(|factor| factor.actual).product()).collect()
+}
+
 impl Padded {
     pub fn sizes(&self) -> Vec<i64> {
-        self.axes.iter().map(|places| places.iter().map(|place| place.actual).product()).collect()
+        actual_sizes(&self.axes)
     }
 
     pub fn strides(&self) -> Vec<i64> {

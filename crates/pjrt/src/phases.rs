@@ -98,7 +98,7 @@ impl PhaseCompiler {
     /// The compiler of a plugin. `None` if the plugin does not have the extension.
     ///
     /// # Errors
-    /// What the plugin reports.
+    /// If the plugin reports one.
     pub fn new(plugin: &Plugin) -> Result<Option<Self>> {
         let api = plugin.api;
         let Some(extension) = find(api) else { return Ok(None) };
@@ -113,7 +113,7 @@ impl PhaseCompiler {
     /// The names of the phases, in no particular order.
     ///
     /// # Errors
-    /// What the plugin reports.
+    /// If the plugin reports one.
     pub fn phases(&self) -> Result<Vec<String>> {
         let mut arguments = NamesArgs { compiler: self.raw, ..Struct::new() };
         // SAFETY: the extension lives as long as the plugin.

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 
 from torchtpu.preflight.recording import DRY, Program
 
-# What the compiler writes when memory is assigned, and when code is generated. The first comes last but for the code.
+# Files of the compiler. It writes `CODE` when it has generated code, and the others when it has assigned memory:
+# `SCHEDULED` is the last of those.
 SCHEDULED = "after_optimizations_after_buffer_assignment.txt"
 ASSIGNMENT = "after_optimizations-buffer-assignment.txt"
 LIVE_RANGES = "after_optimizations-live-range.txt"

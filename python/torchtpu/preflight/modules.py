@@ -45,7 +45,7 @@ class ModuleNames:
         self.steps = 0
         # By the address that a storage shows.
         self.storages: dict[int, Storage] = {}
-        # What the models took in the steps, by unit: "tokens", "images" or "samples".
+        # How many inputs the models took in the steps, by unit: "tokens", "images" or "samples".
         self.taken: Counter[str] = Counter()
         self._taking: Counter[str] = Counter()
         self._is_counted = True

@@ -11,7 +11,7 @@ use super::sizes::Axes;
 use super::types::Types;
 use crate::cache::memory::LastUse;
 use crate::call::{Meta, Out, scalar_type};
-use crate::padded::{LiveSizes, Padded, copy_runs, padded_factors, walk, with_padding};
+use crate::padded::{LiveSizes, Padded, actual_sizes, copy_runs, padded_factors, walk, with_padding};
 use crate::placement::Placement;
 use crate::program::Program;
 use crate::storage::{SMALL, Storage, TypeId, Value};
@@ -67,7 +67,7 @@ pub(crate) struct Layout {
 impl Layout {
     /// The sizes without padding.
     pub fn actual(&self) -> Vec<i64> {
-        self.axes.iter().map(|axis| axis.iter().map(|factor| factor.actual).product()).collect()
+        actual_sizes(&self.axes)
     }
 
     /// The elements of a padded value, without its padding.

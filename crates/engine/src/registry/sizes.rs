@@ -12,7 +12,7 @@ use super::operators::Operator;
 use super::types::Types;
 use crate::call::{self, Arg, Tag, TensorArg};
 use crate::error::Result;
-use crate::padded::{PaddedFactor, any_live, live_capacity};
+use crate::padded::{PaddedFactor, actual_sizes, any_live, live_capacity};
 use crate::registry::key::{CallParts, Specs};
 use crate::storage::Storage;
 
@@ -236,11 +236,8 @@ pub(crate) fn exact_specs(
     let args = args.iter().zip(&operator.args).zip(&operator.types);
     let args = args.map(|((arg, info), ty)| specs.arg(arg, *info, ty)).collect::<Result<_>>()?;
     for (spec, storage) in specs.storages.iter_mut().zip(parts.storages()) {
-        let exact = |axes: &Axes| -> Vec<i64> {
-            axes.iter().map(|axis| axis.iter().map(|factor| factor.actual).product()).collect()
-        };
         if let Some(padded) = storage.padded().filter(|_| spec.base.is_none()) {
-            spec.base = Some(Type::new(padded.dtype, &exact(&padded.held())));
+            spec.base = Some(Type::new(padded.dtype, &actual_sizes(&padded.held())));
         }
     }
     Ok((args, specs.storages))
