@@ -21,10 +21,12 @@ def register() -> None:
     torch.utils.rename_privateuse1_backend(NAME)
     from torchtpu import distributed, operators, tpu
     from torchtpu.compile.registration import register_with_dynamo
+    from torchtpu.operators import references
 
     torch._register_device_module(NAME, tpu)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     operators.register()
+    tpu._lazy_call(references.call_directly)
     tpu._lazy_call(_route)
     extension.initialize(_trace, _call_layout)
     # Programs that are still being written to the cache are needed by other processes too.

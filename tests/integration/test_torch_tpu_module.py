@@ -48,6 +48,23 @@ print([name for name in set(sys.modules) - before if name.startswith(heavy)])
     assert check_python(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0") == "[]\n"
 
 
+def test_operators_do_not_import_dynamo() -> None:
+    """PyTorch's references give the sizes of these operators, and import Dynamo where they are called by themselves."""
+    code = """
+import sys, torch
+x = torch.randn(2, 4, device="tpu").relu()
+print(torch.nn.functional.layer_norm(x, (4,)).abs().shape, torch.isfinite(x).all())
+print("torch._dynamo" in sys.modules)
+compiled = torch.compile(lambda x: x.relu() + 1)
+print((compiled(x) == x.relu() + 1).all().item())
+from torchtpu.operators import references
+print(any(getattr(function, "__dynamo_disable", None) is function for function in references._decorated()))
+print(torch.ones(2, device="meta").abs().shape)
+"""
+    printed = "torch.Size([2, 4]) tensor(True, device='tpu:0')\nFalse\nTrue\nFalse\ntorch.Size([2])\n"
+    assert check_python(code) == printed
+
+
 @pytest.mark.slow
 def test_import_is_fast() -> None:
     def seconds(autoload: str) -> float:

@@ -45,7 +45,9 @@ def _register() -> None:
 
     from torchtpu.compile import artifacts, backend  # noqa: F401 (registers the artifacts)
     from torchtpu.compile.device_interface import TpuInterface
+    from torchtpu.operators import references
 
+    references.call_with_dynamo()
     get_interface_for_device("cpu")  # registers torch's own interfaces, with a placeholder for "tpu" ...
     register_interface_for_device("tpu", TpuInterface)  # ... which this one replaces
     for package in ("torchtpu.tpu", "torchtpu.graphs", "torchtpu.operators"):
