@@ -322,6 +322,11 @@ void tt_profile_leave();
 // Returns 0, or writes a message of at most `capacity` bytes and returns -1.
 int32_t tt_initialize(void* tracer, void* sparse, char* message, size_t capacity);
 
+// Has a Python function compute the operator "namespace::name" wherever a tensor among its arguments requires a gradient.
+// `function` is a PyObject* (borrowed; kept), called as `sparse` above; null removes it. Called with the GIL held.
+// Returns 0, or writes a message of at most `capacity` bytes and returns -1.
+int32_t tt_set_gradient(const char* op, void* function, char* message, size_t capacity);
+
 // How a compiled graph is called.
 struct TtGraph {
   int32_t op;  // the operator that it is registered as

@@ -1,14 +1,19 @@
-// Operators without a row. Python traces them through PyTorch's decompositions, once for each key. An operator
-// without a decomposition may run on the CPU if the user allows it. Operators on sparse tensors are called in Python
-// at each call.
+// What Python does for operators. It traces those without a row through PyTorch's decompositions, once for each key. An
+// operator without a decomposition may run on the CPU if the user allows it. Operators on sparse tensors, and gradients
+// of kernels, are called in Python at each call.
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/CPUFallback.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/PyInterpreter.h>
 #include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/utils/tensor_memoryformats.h>
+#include <torch/library.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <unordered_set>
 
@@ -79,6 +84,39 @@ py::object call(PyObject* function, const c10::OperatorHandle& op, const PythonA
   return py::reinterpret_borrow<py::object>(function)(torch::detail::getTorchApiFunction(op), taken.args, taken.kwargs);
 }
 
+// Calls a Python function in place of an operator: takes the arguments off the stack and pushes the results.
+void call(PyObject* function, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  py::gil_scoped_acquire gil;
+  const auto& schema = op.schema();
+  const py::object result = call(function, op, to_python(schema, torch::jit::last(*stack, schema.arguments().size())));
+  torch::jit::drop(*stack, schema.arguments().size());
+  const auto& returns = schema.returns();
+  for (size_t i = 0; i < returns.size(); ++i) {
+    const py::object item = returns.size() == 1 ? result : py::object(result[py::int_(i)]);
+    stack->push_back(torch::jit::toIValue(item, returns[i].real_type(), std::nullopt));
+  }
+}
+
+bool requires_grad(const IValue& value) {
+  if (value.isTensor()) return value.toTensor().requires_grad();
+  return value.isList() && std::ranges::any_of(value.toListRef(), requires_grad);
+}
+
+// A kernel for autograd's keys. It calls Python only where a gradient is needed. The function is never released: the
+// dispatcher destroys its kernels when Python has ended.
+struct Gradient final : c10::OperatorKernel {
+  explicit Gradient(PyObject* function) : function(function) { Py_INCREF(function); }
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) const {
+    if (c10::GradMode::is_enabled() &&
+        std::ranges::any_of(torch::jit::last(*stack, op.schema().arguments().size()), requires_grad)) {
+      return call(function, op, stack);
+    }
+    at::AutoDispatchBelowAutograd below;
+    op.redispatchBoxed(keys & c10::after_autograd_keyset, stack);
+  }
+  PyObject* function;
+};
+
 // "tpu:0 float32[2, 3], …": the arguments in the error about a missing operator.
 std::string describe(at::ArrayRef<IValue> arguments) {
   std::string text;
@@ -122,17 +160,7 @@ uint64_t trace(const Operator& op, at::ArrayRef<IValue> arguments, int32_t devic
   }
 }
 
-void call_sparse(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  py::gil_scoped_acquire gil;
-  const auto& schema = op.schema();
-  const py::object result = call(g_sparse, op, to_python(schema, torch::jit::last(*stack, schema.arguments().size())));
-  torch::jit::drop(*stack, schema.arguments().size());
-  const auto& returns = schema.returns();
-  for (size_t i = 0; i < returns.size(); ++i) {
-    const py::object item = returns.size() == 1 ? result : py::object(result[py::int_(i)]);
-    stack->push_back(torch::jit::toIValue(item, returns[i].real_type(), std::nullopt));
-  }
-}
+void call_sparse(const c10::OperatorHandle& op, torch::jit::Stack* stack) { call(g_sparse, op, stack); }
 
 void fall_back(const Operator& op, torch::jit::Stack* stack, int32_t device) {
   const char* allowed = std::getenv("TORCHTPU_CPU_FALLBACK");
@@ -153,3 +181,16 @@ void fall_back(const Operator& op, torch::jit::Stack* stack, int32_t device) {
 }
 
 }  // namespace torchtpu
+
+int32_t tt_set_gradient(const char* op, void* function, char* message, size_t capacity) {
+  const auto set = [&] {
+    static auto* kernels = new std::map<std::string, c10::RegistrationHandleRAII>();
+    kernels->erase(op);
+    if (function == nullptr) return;
+    auto kernel = std::make_unique<torchtpu::Gradient>(static_cast<PyObject*>(function));
+    kernels->emplace(op, c10::Dispatcher::singleton().registerImpl(
+                             {op, ""}, c10::DispatchKey::Autograd, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)),
+                             std::nullopt, nullptr, "torchtpu"));
+  };
+  return torchtpu::guarded(set, message, capacity);
+}

@@ -345,7 +345,7 @@ class JaxOp(_Called):
         if name in _operators:
             raise RuntimeError(f"another function is the operator {name} already")
         self._lib = torch.library.Library(self._namespace, "FRAGMENT")
-        self._gradients = operators.define(self._lib, self._name, self._signature.schema(), self._parse)
+        operators.define(self._lib, self._name, self._signature.schema(), self._parse)
         self._opoverload = getattr(getattr(torch.ops, self._namespace), self._name).default
         # Whether the operator returns the flat list of the function's results.
         self._is_nested = self._signature.returns == "Tensor[]"
@@ -373,7 +373,7 @@ class JaxOp(_Called):
         self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None
     ) -> None:
         """Gives the operator a gradient, as `torch.library.register_autograd` does."""
-        self._gradients._destroy()
+        _C.set_gradient(self._qualname, None)
         torch.library.register_autograd(self._qualname, backward, setup_context=setup_context, lib=self._lib)
 
     def register_vmap(self, func: Callable[..., Any] | None = None) -> Any:

@@ -9,13 +9,13 @@ mod graph;
 mod jobs;
 mod location;
 mod profiler;
+mod registration;
 mod warning;
 
 use std::collections::BTreeMap;
-use std::ffi::c_char;
 use std::path::PathBuf;
 
-use ::abi::{tt_current_device, tt_default_generator, tt_initialize, tt_set_current_device};
+use ::abi::{tt_current_device, tt_default_generator, tt_set_current_device};
 use engine::growth::Setting;
 use engine::{Engine, ErrorKind, Mode, Placement, ahead, memory, platform};
 use parking_lot::MutexGuard;
@@ -41,13 +41,6 @@ fn to_python(error: engine::Error) -> PyErr {
     }
 }
 
-/// Runs the user's signal handlers, if this is the main thread. Returns whether one has raised an exception, which is then
-/// the thread's.
-fn is_interrupted() -> bool {
-    let checked = Python::try_attach(|py| py.check_signals().map_err(|error| error.restore(py)));
-    matches!(checked, Some(Err(())))
-}
-
 /// One of torch's subclasses of RuntimeError.
 fn of_torch(class: &str, message: String) -> PyErr {
     let error = Python::try_attach(|py| {
@@ -68,37 +61,6 @@ fn with_engine<T: Send>(
     f: impl FnOnce(MutexGuard<'_, Engine>) -> engine::Result<T> + Send,
 ) -> PyResult<T> {
     py.detach(|| engine::lock().and_then(f)).map_err(to_python)
-}
-
-/// Registers the backend with PyTorch. `tracer(op_overload, args, kwargs)` returns the handle of a graph from
-/// `define_graph`, or raises NotImplementedError. `sparse(op_overload, args, kwargs)` returns the results of an
-/// operator on sparse tensors.
-#[pyfunction]
-fn initialize(py: Python<'_>, tracer: Py<PyAny>, sparse: Py<PyAny>) -> PyResult<()> {
-    let paths: Vec<PathBuf> = py.import("sys")?.getattr("path")?.extract()?;
-    platform::set_search_paths(paths);
-    engine::cache::set_warn(warning::warn);
-    engine::interrupt::set_is_interrupted(is_interrupted);
-    let mut message: [c_char; 1024] = [0; 1024];
-    // SAFETY: the functions are live objects, to which the callee takes its own references. The message is written
-    // within its capacity.
-    let result =
-        unsafe { tt_initialize(tracer.as_ptr().cast(), sparse.as_ptr().cast(), message.as_mut_ptr(), message.len()) };
-    if result != 0 {
-        // SAFETY: the callee terminates the message with a zero.
-        let text = unsafe { std::ffi::CStr::from_ptr(message.as_ptr()) };
-        return Err(PyRuntimeError::new_err(text.to_string_lossy().into_owned()));
-    }
-    if let Some(mode) = platform::mode() {
-        with_engine(py, |mut engine| engine.set_mode(mode, false))?;
-    }
-    Ok(())
-}
-
-/// The torch version that the module was built for.
-#[pyfunction]
-fn torch_version() -> &'static str {
-    env!("TORCHTPU_TORCH_VERSION")
 }
 
 #[pyfunction]
@@ -465,8 +427,9 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         ($($name:path),* $(,)?) => { $(module.add_function(wrap_pyfunction!($name, module)?)?;)* };
     }
     add!(
-        initialize,
-        torch_version,
+        registration::initialize,
+        registration::torch_version,
+        registration::set_gradient,
         in_bad_fork,
         is_available,
         is_initialized,

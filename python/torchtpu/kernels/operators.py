@@ -8,62 +8,55 @@ No kernel is registered for the device: a call becomes a node of the graph, as w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
 
+from torchtpu import _C
 from torchtpu.kernels.calls import Call, Spec, call_named
 from torchtpu.kernels.registry import Parse, parsers
 
 _libraries: list[torch.library.Library] = []
 
 
-def define(library: torch.library.Library, name: str, schema: str, parser: Parse) -> torch.library.Library:
-    """Defines an operator for kernels in a library; returns the library with its gradient.
-
-    `name` has no namespace.
-    """
+def define(library: torch.library.Library, name: str, schema: str, parser: Parse) -> None:
+    """Defines an operator for kernels in a library. `name` has no namespace."""
     full_name = f"{library.ns}::{name}"
     library.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
     parsers[full_name] = parser
     operator = getattr(getattr(torch.ops, library.ns), name).default
+    count = len(operator._schema.arguments)
+    shaped = _shaped(operator)
+
+    def values_of(args: Sequence[Any], kwargs: Any) -> list[Any]:
+        if not kwargs and len(args) == count:
+            return list(args)
+        from torchtpu.graphs.tracing import arguments_of
+
+        return [value for _, value in arguments_of(operator, args, kwargs)]
 
     def fake(*args: Any, **kwargs: Any) -> Any:
-        tensors, call = parser(_values(operator, args, kwargs))
-        return _as_schema(operator, results_like(call, tensors))
+        tensors, call = parser(values_of(args, kwargs))
+        return shaped(results_like(call, tensors))
 
     def batched(info: Any, dims: Any, *args: Any, **kwargs: Any) -> Any:
-        values = _values(operator, args, kwargs)
+        values = values_of(args, kwargs)
         tensors, call = parser(values)
         places = tuple(each.dim for each in parser(_dims(values, dims))[0])
         batch = call.derive("batched", places)
-        results = torch.ops.torchtpu.kernel(tensors, batch.name)
-        moved = _as_schema(operator, results)
-        return moved, _as_schema(operator, [0] * len(results))
+        results = torch.ops.torchtpu.kernel.default(tensors, batch.name)
+        return shaped(results), shaped([0] * len(results))
+
+    def differentiable(_: OpOverload, args: Sequence[Any], kwargs: Any) -> Any:
+        """A call with a tensor that requires a gradient."""
+        tensors, call = parser(values_of(args, kwargs))
+        return shaped(_differentiable(call, tensors))
 
     torch.library.register_fake(full_name, fake, lib=library)
     torch.library.register_vmap(full_name, batched, lib=library)
-    gradients = torch.library.Library(library.ns, "FRAGMENT")
-
-    def differentiable(keys: Any, *args: Any, **kwargs: Any) -> Any:
-        if torch.is_grad_enabled() and torch._C._any_requires_grad(*args, **kwargs):
-            tensors, call = parser(_values(operator, args, kwargs))
-            return _as_schema(operator, _differentiable(call, tensors))
-        with torch._C._AutoDispatchBelowAutograd():
-            return operator.redispatch(keys & torch._C._after_autograd_keyset, *args, **kwargs)
-
-    gradients.impl(name, differentiable, "Autograd", with_keyset=True)
-    return gradients
-
-
-def _values(operator: OpOverload, args: Sequence[Any], kwargs: Any) -> list[Any]:
-    from torchtpu.graphs.tracing import arguments_of
-
-    if not kwargs and len(args) == len(operator._schema.arguments):
-        return list(args)
-    return [value for _, value in arguments_of(operator, args, kwargs)]
+    _C.set_gradient(full_name, differentiable)
 
 
 def _dims(values: Sequence[Any], dims: Sequence[Any]) -> list[Any]:
@@ -87,22 +80,28 @@ class _Dim:
         self.dim = dim
 
 
-def _as_schema(operator: OpOverload, results: Sequence[Any]) -> Any:
+def _shaped(operator: OpOverload) -> Callable[[Sequence[Any]], Any]:
+    """From the flat list of a call's results to what the operator returns."""
     returns = operator._schema.returns
+    count = len(returns)
     if not returns:
-        return None
+        return lambda results: None
     if str(returns[0].type) == "List[Tensor]":
-        return list(results)
-    if len(results) != len(returns):
-        raise TypeError(f"{operator._schema.name} returned {len(results)} arrays; its annotation says {len(returns)}")
-    return results[0] if len(returns) == 1 else tuple(results)
+        return list
+
+    def shaped(results: Sequence[Any]) -> Any:
+        if len(results) != count:
+            raise TypeError(f"{operator._schema.name} returned {len(results)} arrays; its annotation says {count}")
+        return results[0] if count == 1 else tuple(results)
+
+    return shaped
 
 
 def register() -> None:
     """Defines `torchtpu::kernel`."""
     library = torch.library.Library("torchtpu", "FRAGMENT")
     _libraries.append(library)
-    _libraries.append(define(library, "kernel", "(Tensor[] tensors, str call) -> Tensor[]", _parse_generic))
+    define(library, "kernel", "(Tensor[] tensors, str call) -> Tensor[]", _parse_generic)
 
 
 def _parse_generic(values: Sequence[Any]) -> tuple[list[Any], Call]:
@@ -147,7 +146,7 @@ class _Recomputing(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, name: str, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         with torch._C._AutoDispatchBelowAutograd():
-            results = torch.ops.torchtpu.kernel(list(tensors), name)
+            results = torch.ops.torchtpu.kernel.default(list(tensors), name)
         ctx.name = name
         ctx.save_for_backward(*tensors)
         _describe(ctx, tensors, results)
@@ -166,7 +165,7 @@ class _Saving(torch.autograd.Function):
         sources, more = plan
         ctx.name, ctx.specs = name, specs_of(tensors)
         with torch._C._AutoDispatchBelowAutograd():
-            every = torch.ops.torchtpu.kernel(list(tensors), call_named(name).derive("saving", ctx.specs).name)
+            every = torch.ops.torchtpu.kernel.default(list(tensors), call_named(name).derive("saving", ctx.specs).name)
         results = every[: len(every) - more]
         kept = {"input": tensors, "result": results, "more": every[len(results) :]}
         ctx.save_for_backward(*(kept[kind][place] for kind, place in sources))
@@ -211,7 +210,7 @@ def _backward(ctx: Any, gradients: Sequence[torch.Tensor | None], kind: str, *re
     given = tuple(each is not None for each in gradients)
     change = call_named(ctx.name).derive(kind, needs, given, *rest)
     inputs = [*ctx.saved_tensors, *(each for each in gradients if each is not None)]
-    remaining = iter(torch.ops.torchtpu.kernel(inputs, change.name))
+    remaining = iter(torch.ops.torchtpu.kernel.default(inputs, change.name))
     return None, *(next(remaining) if needed else None for needed in needs)
 
 

@@ -73,7 +73,7 @@ def plan_for(call: Call, specs: Sequence[Spec]) -> object:
 
         return plan(call, specs)
 
-    return plan_of(call, specs, make)
+    return plan_of(call, tuple(specs), make)
 
 
 def gradient_calls(call: Call, specs: Sequence[Spec], plan: Any, platform: str) -> list[tuple[Call, tuple[Spec, ...]]]:

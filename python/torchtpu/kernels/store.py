@@ -19,12 +19,13 @@ from torchtpu import _C
 from torchtpu.kernels.calls import Call, Spec
 from torchtpu.kernels.fingerprint import hash_of, version_of
 
-FORMAT = 1
+FORMAT = 2
 # Of the folder, at most; texts are some kilobytes each.
 MOST_FILES = 4000
 
 counters = {"traced": 0, "read": 0}
 _known: dict[tuple[str, tuple[Spec, ...], str], Text] = {}
+_plans: dict[tuple[str, tuple[Spec, ...]], Any] = {}
 _loaded: dict[str, str] = {}
 _lock = threading.RLock()
 
@@ -73,11 +74,18 @@ def text_of(call: Call, specs: Sequence[Spec], platform: str | None = None) -> T
         return found
 
 
-def plan_of(call: Call, specs: Sequence[Spec], make: Any) -> Any:
+def plan_of(call: Call, specs: tuple[Spec, ...], make: Any) -> Any:
     """What `make` returns of a call for such tensors: JSON's values, kept like a text."""
+    key = (call.name, specs)
+    if key not in _plans:
+        _plans[key] = _find_plan(call, specs, make)
+    return _plans[key]
+
+
+def _find_plan(call: Call, specs: tuple[Spec, ...], make: Any) -> Any:
     if (loaded := _load(call, specs, "plan")) is not None:
         return json.loads(loaded)
-    file = _file(_key(call, tuple(specs), "plan"))
+    file = _file(_key(call, specs, "plan"))
     if file is not None and (found := _read(file)) is not None:
         return json.loads(found)
     made = make()
