@@ -18,7 +18,7 @@ pytest.importorskip("jax")
 import torchtpu.pallas as pallas
 from torchtpu.kernels import routing
 from torchtpu.kernels.library.attention import masked_attention, masked_attention_gradient, splash_attention
-from torchtpu.kernels.library.grouped import grouped_product
+from torchtpu.kernels.library.grouped import grouped_columns, grouped_product
 from torchtpu.kernels.library.paged import paged_attention
 
 PROGRAMS = """
@@ -39,13 +39,16 @@ def program(shapes, dtype=torch.bfloat16, gradient=False, **options):
     return [stats["routed"], stats["not_routed"]]
 
 same = [(1, 4, 256, 64)] * 3
-def grouped(rows, dtype=torch.bfloat16):
+def grouped(rows, dtype=torch.bfloat16, compiled=True):
     x = torch.empty(rows, 128, dtype=dtype, device="tpu")
-    matrices = torch.empty(4, 128, 256, dtype=dtype, device="tpu")
+    matrices = torch.empty(4, 128, 256, dtype=dtype, device="tpu", requires_grad=True)
     ends = torch.zeros(4, dtype=torch.int32, device="tpu")
     torch.tpu.reset_op_stats()
-    with contextlib.suppress(RuntimeError):
-        torch.compile(torch._grouped_mm, fullgraph=True, dynamic=False)(x, matrices, ends).sum().item()
+    product = torch.compile(torch._grouped_mm, fullgraph=True, dynamic=False) if compiled else torch._grouped_mm
+    with contextlib.suppress(RuntimeError), torch.tpu.set_eager_mode("fused"):
+        result = product(x, matrices, ends)
+        result.backward(torch.ones_like(result))
+        matrices.grad.sum().item()
     stats = torch.tpu.op_stats()
     return [stats["routed"], stats["not_routed"]]
 
@@ -74,7 +77,7 @@ def paged(width):
 
 print(json.dumps([flex(256), flex(256, lambda score, b, h, i, j: score * 2), flex(250)]))
 print(json.dumps([paged(128), paged(64)]))
-print(json.dumps([grouped(256), grouped(250)]))
+print(json.dumps([grouped(256), grouped(256, compiled=False), grouped(250)]))
 print(json.dumps([
     program(same),
     program(same, gradient=True, is_causal=True),
@@ -97,9 +100,10 @@ def test_calls_are_routed_where_they_can_be() -> None:
     (routed, _), (_, why) = json.loads(lines[-3])
     assert routed == {"ragged_paged_attention": 1}
     assert why == {"ragged_paged_attention: the width of its heads is no multiple of 128": 1}
-    (routed, _), (_, why) = json.loads(lines[-2])
-    assert routed == {"_grouped_mm": 1}
-    assert why == {"_grouped_mm: rows and columns are no multiples of 128": 1}
+    *others, (_, why) = json.loads(lines[-2])
+    # Of rows with matrices, and of columns for the gradient of the matrices.
+    assert [routed for routed, _ in others] == [{"_grouped_mm": 1, "_grouped_mm of columns": 1}] * 2
+    assert why["_grouped_mm: rows and columns are no multiples of 128"] == 1
     answers = json.loads(lines[-1])
     assert answers[:3] == [[{name: 1}, {}]] * 3
     reasons = ["it has a mask", "it has dropout", "float32 is to be multiplied exactly", "no multiple of 128"]
@@ -171,6 +175,12 @@ def test_grouped_product(device: torch.device) -> None:
     result = kernel(x.to(device), matrices.to(device), torch.tensor(ends, dtype=torch.int32).to(device))
     expected = torch.cat([part @ matrix for part, matrix in zip(x.tensor_split(ends[:-1]), matrices, strict=True)])
     torch.testing.assert_close(result.cpu(), expected, atol=1e-4, rtol=1e-5)
+    left, right = torch.randn(256, 128), torch.randn(256, 256)
+    sums = pallas.custom_jax_kernel(grouped_columns)(
+        left.to(device), right.to(device), torch.tensor(ends, dtype=torch.int32).to(device)
+    )
+    parts = zip(left.tensor_split(ends[:-1]), right.tensor_split(ends[:-1]), strict=True)
+    torch.testing.assert_close(sums.cpu(), torch.stack([a.mT @ b for a, b in parts]), atol=1e-4, rtol=1e-5)
 
 
 @pytest.mark.tpu_compiler

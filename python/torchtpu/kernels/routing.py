@@ -3,7 +3,8 @@
 `scaled_dot_product_attention` goes to splash attention, which does not hold the matrix of scores, and has a gradient of
 its own. So does flex attention in compiled graphs (`torchtpu.kernels.flex`). Grouped products of rows with matrices go
 to megablox. `torchtpu::ragged_paged_attention` goes to the kernel of that name. What is not eligible is computed as
-ever. `torch.tpu.op_stats()` counts both, the latter by reason.
+ever. `torch.tpu.op_stats()` counts both, the latter by reason. `torchtpu.kernels.ragged` does the same for JAX's own
+`ragged_dot` in users' functions.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from torchtpu.kernels.library.attention import LANES, masked_attention, masked_attention_gradient, splash_attention
-from torchtpu.kernels.library.grouped import grouped_product
+from torchtpu.kernels.library.grouped import grouped_columns, grouped_product
 from torchtpu.kernels.library.paged import paged_attention
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ _kernels: dict[str, Any] = {}
 
 ATTENTION = "scaled_dot_product_attention"
 GROUPED = "_grouped_mm"
+COLUMNS = "_grouped_mm of columns"
 PAGED = "ragged_paged_attention"
 
 
@@ -145,24 +147,24 @@ def _is_tiled(rows: int, packed: int) -> bool:
     return rest == 0 and (tiles in (1, 2, 4) or tiles % 8 == 0)
 
 
-def grouped_rows(rows: Tensor, matrices: Tensor, ends: Tensor) -> Tensor | None:
-    """(t, k) with (g, k, n), as (t, n), by a kernel; None where none computes it. Rows behind the last group are
-    undefined. For decompositions, which are traced once for each signature: that is what is counted."""
+def grouped(operator: str, left: Tensor, right: Tensor, ends: Tensor) -> Tensor | None:
+    """A product by the kernel of `GROUPED` or `COLUMNS` (see `torchtpu.kernels.library.grouped`); None where none
+    computes it. For decompositions, which are traced once for each signature: that is what is counted."""
     if not is_on():
         return None
-    sizes = [*rows.shape, *matrices.shape[1:]]
+    sizes = [*left.shape, *right.shape[-2:]]
     reason = None
     if any(isinstance(size, torch.SymInt) for size in sizes):
         reason = "a size is a symbol"
-    elif not rows.dtype == matrices.dtype == torch.bfloat16:
+    elif not left.dtype == right.dtype == torch.bfloat16:
         reason = "its dtype is not bfloat16"
     elif 0 in sizes or any(size % LANES for size in sizes):
         reason = "rows and columns are no multiples of 128"
     elif importlib.util.find_spec("jax") is None:
         reason = "JAX is not installed"
-    if not counted(GROUPED, reason):
+    if not counted(operator, reason):
         return None
-    result: Tensor = kernel(GROUPED)(rows, matrices, ends)
+    result: Tensor = kernel(operator)(left, right, ends)
     return result
 
 
@@ -188,6 +190,7 @@ def kernel(operator: str) -> Any:
                 "flex_attention": custom_jax_kernel(masked_attention, static_argnums=4),
                 "flex_attention_backward": custom_jax_kernel(masked_attention_gradient, static_argnums=5),
                 GROUPED: custom_jax_kernel(grouped_product),
+                COLUMNS: custom_jax_kernel(grouped_columns),
                 PAGED: custom_jax_kernel(paged_attention, static_argnums=(6, 7, 8)),
             }
         )

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import torch
 from jax._src import config
+from jax._src.interpreters import mlir
 from jaxlib.mlir import ir
 
 from torchtpu.kernels.calls import Call, Spec
@@ -138,10 +139,18 @@ def _lower(function: Callable[..., list[Any]], arrays: Sequence[Any], platform: 
     # Mosaic kernels are part of the text, with the places in files that their operations come from.
     with config.traceback_in_locations_limit(0):
         traced = jax.jit(function, keep_unused=True).trace(*arrays)
-        lowered = traced.lower(lowering_platforms=(platform,))
+        # The rules are part of the key of what JAX keeps of a lowering.
+        parameters = mlir.LoweringParameters(override_lowering_rules=_rules() if platform == "tpu" else None)
+        lowered = traced.lower(lowering_platforms=(platform,), _private_parameters=parameters)
     specs = tuple(Spec(to_torch(each.dtype), tuple(each.shape)) for each in traced.jaxpr.out_avals)
     functions, entry = _functions(lowered.compiler_ir("stablehlo"))
     return Text(functions, entry, specs, results.structure)
+
+
+def _rules() -> Any:
+    from torchtpu.kernels import ragged
+
+    return ragged.rules()
 
 
 def _functions(module: Any) -> tuple[str, str]:
@@ -168,7 +177,6 @@ def _functions(module: Any) -> tuple[str, str]:
 
 def read_module(serialized: bytes) -> Text:
     """The program of a module that `jax.export` serialized."""
-    from jax._src.interpreters import mlir
     from jaxlib.mlir.dialects import stablehlo
 
     with mlir.make_ir_context() as context:

@@ -4,6 +4,7 @@
     attention/       the same for attention: layers.py (modules in evaluation), fused.py (flash and efficient
                      attention), blocks.py (flex attention), efficient.py (a kernel that returns numbers as well),
                      paged.py (the operator of serving)
+    grouped.py       grouped matrix products in eager modes
     data_sized.py    kernels whose results have a size that depends on data
     sparse/          kernels for sparse tensors
     nested.py        kernels for nested tensors of the strided layout
@@ -18,9 +19,10 @@ from __future__ import annotations
 
 def register() -> None:
     """Registers the kernels written in Python before those of the table: they take precedence."""
-    from torchtpu.operators import data_sized
+    from torchtpu.operators import data_sized, grouped
     from torchtpu.operators.attention import efficient, paged
 
     data_sized.register()
     efficient.register()
+    grouped.register()
     paged.register()

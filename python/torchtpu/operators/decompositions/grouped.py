@@ -64,7 +64,7 @@ class _Blocks:
         return torch.where((row < self.ends[-1])[:, None], blocks[number, place % self.block], 0)
 
 
-@register("aten::_grouped_mm")
+@register("aten::_grouped_mm", "torchtpu::grouped_mm")
 def _grouped_mm(
     self: Tensor,
     mat2: Tensor,
@@ -89,7 +89,7 @@ def _rows_with_matrices(x: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
     """[T, K] [G, K, N] -> [T, N]."""
     if x.shape[0] == 0:
         return x.new_zeros(0, matrices.shape[-1])
-    product = routing.grouped_rows(x, matrices, ends)
+    product = routing.grouped(routing.GROUPED, x, matrices, ends)
     if product is not None:
         rows = torch.arange(x.shape[0], device=x.device)
         return torch.where((rows < ends[-1])[:, None], product, 0)
@@ -99,6 +99,9 @@ def _rows_with_matrices(x: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
 
 def _groups_of_columns(x: Tensor, y: Tensor, ends: Tensor) -> Tensor:
     """[M, T] [T, N] -> [G, M, N], the gradient of the matrices. Sums are in float32."""
+    sums = routing.grouped(routing.COLUMNS, x.mT, y, ends)
+    if sums is not None:
+        return sums
     result = torch.zeros(ends.shape[0], x.shape[0], y.shape[1], dtype=torch.float32, device=x.device)
     if y.shape[0] == 0:
         return result
