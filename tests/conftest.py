@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -37,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionfinish() -> None:
     """Waits for compiles in the background and for what they write, before the folder of programs is removed."""
     finish_cache()
+    gc.unfreeze()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -50,19 +53,35 @@ def pytest_report_header() -> str:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselects modes for tests of lowerings, which are the same in all modes."""
-    if config.getoption("--each-mode"):
-        return
-    left_out = [item for item in items if not _is_run(item)]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if _is_run(item)]
+    if not config.getoption("--each-mode"):
+        modes: dict[tuple[Path, str], list[str]] = {}
+        for item in items:
+            if _is_in_one_mode(item):
+                modes.setdefault(_case(item), []).append(item.callspec.params["mode"])
+        left_out = [item for item in items if not _is_run(item, modes)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if _is_run(item, modes)]
+    # What was imported until now stays: without this, each collection of garbage would visit all of it.
+    gc.collect()
+    gc.freeze()
 
 
-def _is_run(item: pytest.Item) -> bool:
-    call = getattr(item, "callspec", None)
-    if call is None or "mode" not in call.params or not _has_one_mode(item):
+def _is_run(item: pytest.Item, modes: dict[tuple[Path, str], list[str]]) -> bool:
+    if not _is_in_one_mode(item):
         return True
-    name = "-".join(part for part in call.id.split("-") if part not in MODES)
-    return call.params["mode"] == MODES[zlib.crc32(f"{item.originalname} {name}".encode()) % len(MODES)]
+    choice = modes[_case(item)]
+    return item.callspec.params["mode"] == choice[zlib.crc32(_case(item)[1].encode()) % len(choice)]
+
+
+def _is_in_one_mode(item: pytest.Item) -> bool:
+    call = getattr(item, "callspec", None)
+    return call is not None and "mode" in call.params and _has_one_mode(item)
+
+
+def _case(item: pytest.Item) -> tuple[Path, str]:
+    """What is the same for all modes of a case."""
+    parts = "-".join(part for part in item.callspec.id.split("-") if part not in MODES)
+    return item.path, f"{item.originalname} {parts}"
 
 
 def _has_one_mode(item: pytest.Item) -> bool:

@@ -122,6 +122,7 @@ def test_the_page_of_operators_is_not_stale(shard: int) -> None:
         pytest.fail("\n".join(["`make docs` writes docs/operators.md anew:", *stale]), pytrace=False)
 
 
+@pytest.mark.nightly
 def test_a_crash_or_a_hang_costs_one_case() -> None:
     from tests.conformance.cases import Case
     from tests.conformance.workers import Settings, run_all

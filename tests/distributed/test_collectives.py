@@ -7,6 +7,7 @@ import pytest
 from tests.distributed.ranks import check_cases
 
 
+@pytest.mark.one_mode
 @pytest.mark.parametrize("mode", ["debug", "strict", "fused"])
 def test_collectives_of_two_ranks(mode: str) -> None:
     check_cases("collectives", mode)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.distributed.launch import python, torchrun
 
 SCRIPT = """
@@ -57,6 +59,7 @@ def printed(completed: subprocess.CompletedProcess[str]) -> str:
     return completed.stdout
 
 
+@pytest.mark.nightly
 def test_groups_without_a_backends_name(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

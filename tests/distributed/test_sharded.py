@@ -10,6 +10,7 @@ from tests.distributed.ranks import values_on_ranks
 from tests.distributed.sharded import LAYER_BYTES, LAYERS
 
 
+@pytest.mark.one_mode
 @pytest.mark.parametrize("mode", ["strict", "fused"])
 def test_a_step_of_four_ranks(mode: str, tmp_path: Path) -> None:
     ranks = values_on_ranks(4, "tests.distributed.sharded", "train", mode, 8, TORCHTPU_CACHE_DIR=str(tmp_path))

@@ -7,6 +7,7 @@ import pytest
 from tests.distributed.ranks import check_cases
 
 
+@pytest.mark.one_mode
 @pytest.mark.parametrize("mode", ["strict", "fused"])
 def test_training_on_two_ranks(mode: str) -> None:
     check_cases("training", mode)

@@ -69,6 +69,7 @@ def test_examples(script: str, ranks: int) -> None:
     _printed(f"examples/distributed/{name}", ranks, *options)
 
 
+@pytest.mark.nightly
 def test_the_demo(tmp_path: Path) -> None:
     small = ["--compare", "--steps", "6", "--layers", "2", "--width", "32", "--batch-size", "4"]
     finished = torchrun(["examples/distributed/sharded_gpt.py", *small, "--output", str(tmp_path / "curves.png")])

@@ -27,6 +27,7 @@ READINGS = 50
 
 
 # In Debug each call waits, whether the loss is read or not.
+@pytest.mark.one_mode
 @pytest.mark.parametrize(
     ("mode", "reads"),
     [("debug", True), ("strict", True), ("strict", False), ("fused", True), ("fused", False)],

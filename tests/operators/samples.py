@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import random
 from collections.abc import Callable
 
@@ -11,8 +12,8 @@ import torch
 
 from tests.settings import SEED
 
-# The number of inputs for the forward pass, as in the sweep; other directions get fewer. See tests/conformance.
-FORWARD_INPUTS = 8
+# The number of inputs for the forward pass; other directions get fewer. The sweep of tests/conformance has 8.
+FORWARD_INPUTS = int(os.environ.get("TORCHTPU_OPERATOR_INPUTS", "5"))
 INPUTS = 2
 # The number of other dtypes and directions, drawn with TORCHTPU_TEST_SEED.
 DRAWN = 1
