@@ -44,6 +44,7 @@ def custom_jax_kernel(
     static_argnames: str | Iterable[str] = (),
     reference: Callable[..., Any] | None = None,
     version: str | None = None,
+    padding: str | None = None,
 ) -> Any:
     """Wraps a function on JAX arrays so that it takes and returns tensors of the device. Also a decorator, with or
     without arguments.
@@ -58,6 +59,9 @@ def custom_jax_kernel(
     input_output_aliases  maps such an argument to the result that is written into its memory
     reference             a plain JAX function of the same arguments; its gradient is used if the kernel has none
     version               identifies the function in keys, instead of a hash of its code
+    padding               "zeros" if zeros behind the end of a dimension whose size changes do no harm: the valid results,
+                          and their gradients, are the same with them. Then graphs with such sizes have one program up
+                          to a bound. Each size of a result is one of an argument, or constant
 
     A call raises TypeError for an argument that is neither a tensor nor static, ValueError for a tensor passed as a
     static argument, any exception of the function, and ImportError if JAX is needed but not installed.
@@ -69,6 +73,7 @@ def custom_jax_kernel(
         "static_argnames": static_argnames,
         "reference": reference,
         "version": version,
+        "padding": padding,
     }
     if jax_fn is None:
         return functools.partial(custom_jax_kernel, name=name, **options)
@@ -168,6 +173,7 @@ class JaxCallable(_Called):
         static_argnames: str | Iterable[str] = (),
         reference: Callable[..., Any] | None = None,
         version: str | None = None,
+        padding: str | None = None,
     ) -> None:
         self.name = name
         self.jax_fn = jax_fn
@@ -181,7 +187,7 @@ class JaxCallable(_Called):
                 f"{name}: input_output_aliases has the arguments {sorted(self.input_output_aliases)}, and "
                 f"donate_argnums {sorted(self.donate_argnums)}: they must be the same"
             )
-        self._kernel = Kernel(name, jax_fn, reference, version)
+        self._kernel = Kernel(name, jax_fn, reference, version, padding)
         # The calls whose arguments are all tensors, by the number of arguments.
         self._of_tensors: dict[int, str] = {}
         functools.update_wrapper(self, jax_fn, updated=())
@@ -304,6 +310,7 @@ def jax_op(
     donate_argnums: int | Iterable[int] | None = None,
     reference: Callable[..., Any] | None = None,
     version: str | None = None,
+    padding: str | None = None,
 ) -> Any:
     """Defines the operator `torch.ops.<namespace>.<name>` by a function on JAX arrays. Also a decorator.
 
@@ -314,9 +321,13 @@ def jax_op(
     Raises ValueError for a name of another form and for annotations that are missing or unknown, and RuntimeError if
     another function has the name.
     """
-    if fn is None:
-        return functools.partial(jax_op, name, donate_argnums=donate_argnums, reference=reference, version=version)
-    return JaxOp(name, fn, donate_argnums=donate_argnums, reference=reference, version=version)
+    options: dict[str, Any] = {
+        "donate_argnums": donate_argnums,
+        "reference": reference,
+        "version": version,
+        "padding": padding,
+    }
+    return functools.partial(jax_op, name, **options) if fn is None else JaxOp(name, fn, **options)
 
 
 _operators: dict[str, JaxOp] = {}
@@ -333,6 +344,7 @@ class JaxOp(_Called):
         donate_argnums: int | Iterable[int] | None = None,
         reference: Callable[..., Any] | None = None,
         version: str | None = None,
+        padding: str | None = None,
     ) -> None:
         if name.count("::") != 1 or not all(part.isidentifier() for part in name.split("::")):
             raise ValueError(f"the name of an operator is namespace::name, with one ::, not {name!r}")
@@ -341,7 +353,7 @@ class JaxOp(_Called):
         self._init_fn = fn
         self.donate_argnums = _numbers(() if donate_argnums is None else donate_argnums)
         self._signature = Signature(fn)
-        self._kernel = Kernel(name, fn, reference, version)
+        self._kernel = Kernel(name, fn, reference, version, padding)
         if name in _operators:
             raise RuntimeError(f"another function is the operator {name} already")
         self._lib = torch.library.Library(self._namespace, "FRAGMENT")

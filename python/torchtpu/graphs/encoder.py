@@ -144,12 +144,13 @@ class Encoder:
         from torchtpu.kernels.lowering import add_call
 
         tensors, call = parse(operator, [value for _, value in arguments_of(operator, args, kwargs)])
-        numbers = add_call(self, call, [(self.number(each), *self.described(each)) for each in tensors])
+        takes_padding = call.kernel.padding is not None
+        numbers = add_call(self, call, [(self.number(each), *self.described(each, takes_padding)) for each in tensors])
         returns = operator._schema.returns
         return numbers[0] if [str(each.type) for each in returns] == ["Tensor"] else numbers
 
-    def described(self, node: Node) -> tuple[torch.dtype, tuple[int, ...]]:
-        """The dtype and the shape of a node's tensor."""
+    def described(self, node: Node, takes_padding: bool = False) -> tuple[torch.dtype, tuple[int, ...]]:
+        """The dtype and the shape of a node's tensor; of sizes that change the capacities, if a kernel takes padding."""
         value = node.meta["val"]
         return value.dtype, tuple(value.shape)
 

@@ -321,11 +321,11 @@ class GraphEncoder(SizeEncoder):
         named = {name: self.plain(value) for name, value in kwargs.items()}
         return super().call_kernel(operator, self.plain(list(args)), named)
 
-    def described(self, node: Node) -> tuple[torch.dtype, tuple[int, ...]]:
-        if self.has_bounded_layout(node):
-            raise UnboundedError("a kernel has a program for each set of sizes")
+    def described(self, node: Node, takes_padding: bool = False) -> tuple[torch.dtype, tuple[int, ...]]:
+        if self.has_bounded_layout(node) and not takes_padding:
+            raise UnboundedError("a kernel without padding= has a program for each set of sizes")
         value = node.meta["val"]
-        return value.dtype, tuple(self.plain(size) for size in value.shape)
+        return value.dtype, tuple(self.at_most(size) for size in value.shape)
 
     def _trace_symbolic(
         self, operator: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], nodes: Sequence[Node]

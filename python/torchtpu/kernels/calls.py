@@ -79,12 +79,18 @@ class Kernel:
         function: Callable[..., Any],
         reference: Callable[..., Any] | None = None,
         version: str | None = None,
+        padding: str | None = None,
     ) -> None:
+        if padding not in (None, "zeros"):
+            raise ValueError(f'{name}: padding is None or "zeros", not {padding!r}')
         self.function = function
         self.reference = reference
+        # "zeros": sizes that change may be padded with zeros.
+        self.padding = padding
         code = [version] if version is not None else [fingerprint(each) for each in (function, reference) if each]
         # A hash of all that its programs depend on. None if another process cannot use them.
-        self.identity = None if None in code else hash_of(name, *code)
+        options = [] if padding is None else [padding]
+        self.identity = None if None in code else hash_of(name, *code, *options)
         self.name = name
         self._calls: dict[Layout, Call] = {}
 

@@ -16,7 +16,7 @@ INT32 = torch.iinfo(torch.int32)
 def add_call(encoder: Any, call: Call, tensors: Sequence[tuple[int, torch.dtype, tuple[int, ...]]]) -> list[int]:
     """Adds the nodes of a call to an encoder's; returns the numbers of the results.
 
-    Of each tensor: its number, its dtype and its shape.
+    Of each tensor: its number, its dtype and its shape, which has capacities if the kernel takes padding.
 
     JAX's integers have 32 bits: int64 tensors are converted, and a number beyond is an error when it is next read.
     """
@@ -43,6 +43,8 @@ def add_call(encoder: Any, call: Call, tensors: Sequence[tuple[int, torch.dtype,
         size, zero = ("size", ("is", list(spec.shape))), ("fill_value", ("n", 0))
         like += encoder.add("full", [size, zero, ("dtype", ("d", SCALAR_TYPES[spec.dtype]))], 1)
     module: list[tuple[str, Any]] = [("functions", ("s", text.functions)), ("entry", ("s", text.entry))]
+    if call.kernel.padding is not None:
+        module.append(("padding", ("s", call.kernel.padding)))
     results: list[int] = encoder.add(
         "torchtpu::call", [*module, ("inputs", ("vs", inputs)), ("like", ("vs", like))], len(like)
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -16,6 +16,9 @@ FUNCTIONS = {"floordiv": operator.floordiv, "mod": operator.mod, "max": torch.sy
 
 Shapes = list[tuple[torch.dtype, list[Any]]]
 
+# A function is tried with multiples of this size, which the blocks of kernels divide.
+TRIED = 512
+
 
 def result_shapes(call: Call, tensors: Sequence[torch.Tensor]) -> Shapes | None:
     """The dtype and the sizes of each result. None if the function needs known sizes, such as a Pallas kernel whose
@@ -23,6 +26,8 @@ def result_shapes(call: Call, tensors: Sequence[torch.Tensor]) -> Shapes | None:
     from torchtpu.kernels.imports import import_jax
 
     jax = import_jax(str(call))
+    if call.kernel.padding is not None:
+        return _padded_shapes(call, tensors)
     from jax import export
 
     from torchtpu.kernels.calls import Spec
@@ -52,6 +57,51 @@ def result_shapes(call: Call, tensors: Sequence[torch.Tensor]) -> Shapes | None:
         return dim if isinstance(dim, int) else eval(str(dim).replace("^", "**"), {**FUNCTIONS, **sizes})
 
     return [(to_torch(each.dtype), [size_of(dim) for dim in each.shape]) for each in shapes]
+
+
+def _padded_shapes(call: Call, tensors: Sequence[torch.Tensor]) -> Shapes | None:
+    """The same for a function that takes padding. It is only called with capacities, so it may need known sizes: it is
+    tried with two sets of them. None if a size of a result is neither one of an argument nor constant."""
+    sizes = {str(size): size for tensor in tensors for size in tensor.shape if isinstance(size, torch.SymInt)}
+    # The ratio of both sizes is another for each symbol, so a multiple of one is not taken for another.
+    tries = [
+        {text: TRIED * (i + 1) for i, text in enumerate(sizes)},
+        {text: TRIED * (2 * len(sizes) - i) for i, text in enumerate(sizes)},
+    ]
+    try:
+        first, second = (_shapes_at(call, tensors, each) for each in tries)
+    except Exception:
+        return None
+    found: Shapes = []
+    for (dtype, dims), (_, others) in zip(first, second, strict=True):
+        shape: list[Any] = []
+        for pair in zip(dims, others, strict=True):
+            same = [size for text, size in sizes.items() if (tries[0][text], tries[1][text]) == pair]
+            if not same and pair[0] != pair[1]:
+                return None
+            shape.append(same[0] if same else pair[0])
+        found.append((dtype, shape))
+    return found
+
+
+def _shapes_at(call: Call, tensors: Sequence[torch.Tensor], sizes: Mapping[str, int]) -> Shapes:
+    """The dtype and the sizes of each result, for sizes of symbols by their text."""
+    import jax
+
+    from torchtpu.kernels.calls import Spec
+    from torchtpu.kernels.chips import tracing_for
+    from torchtpu.kernels.store import remember_structure, target
+    from torchtpu.kernels.tracing import Results, array_like, to_torch
+
+    def known(size: Any) -> int:
+        return sizes[str(size)] if isinstance(size, torch.SymInt) else int(size)
+
+    specs = [Spec(each.dtype, tuple(map(known, each.shape))) for each in tensors]
+    results = Results()
+    with tracing_for(target()[1]):
+        shapes = jax.eval_shape(results.of(call.function()), *map(array_like, specs))
+    remember_structure(call, results.structure)
+    return [(to_torch(each.dtype), list(each.shape)) for each in shapes]
 
 
 def _text(size: Any, symbols: dict[Any, str], sizes: dict[str, Any]) -> str:

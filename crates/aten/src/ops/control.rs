@@ -39,11 +39,15 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(cx.b().op_with_regions("stablehlo.if", &[predicate], &regions, "", types))
     }),
     // A call of another module. The results have the types of the values `like`. Bounded inputs must have their valid
-    // elements at the start.
+    // elements at the start. Their padding is as it comes, or zeros with `padding="zeros"`.
     many(&["torchtpu::call"], |cx| {
         let types = cx.tensors("like")?.iter().map(|value| value.ty()).collect();
+        let zeros = cx.str_or_none("padding").as_deref() == Some("zeros");
         let mut inputs = cx.tensors("inputs")?;
         for input in &mut inputs {
+            if zeros {
+                *input = input.zero_filled(0..input.rank(), "a call of a module");
+            }
             (0..input.rank()).for_each(|axis| input.require_prefix(axis, "a call of a module"));
             *input = input.without_extents();
         }
