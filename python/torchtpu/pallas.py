@@ -28,7 +28,17 @@ from torchtpu.kernels.calls import Call, Kernel, Layout, Place, Spec, call_named
 from torchtpu.kernels.check import SECONDS, Compiler, KernelError, Report, check
 from torchtpu.kernels.signatures import Signature
 
-__all__ = ["JaxCallable", "JaxOp", "KernelError", "Report", "custom_jax_kernel", "examples", "jax_op", "load"]
+__all__ = [
+    "JaxCallable",
+    "JaxOp",
+    "KernelError",
+    "Report",
+    "custom_jax_kernel",
+    "examples",
+    "jax_op",
+    "load",
+    "splash_attention",
+]
 
 operators.register()
 KERNEL = torch.ops.torchtpu.kernel.default
@@ -59,9 +69,9 @@ def custom_jax_kernel(
     input_output_aliases  maps such an argument to the result that is written into its memory
     reference             a plain JAX function of the same arguments; its gradient is used if the kernel has none
     version               identifies the function in keys, instead of a hash of its code
-    padding               "zeros" if zeros behind the end of a dimension whose size changes do no harm: the valid results,
-                          and their gradients, are the same with them. Then graphs with such sizes have one program up
-                          to a bound. Each size of a result is one of an argument, or constant
+    padding               "zeros" if zeros behind the end of a dimension whose size changes do no harm: the valid
+                          results, and their gradients, are the same with them. Then graphs with such sizes have one
+                          program up to a bound. Each size of a result is one of an argument, or constant
 
     A call raises TypeError for an argument that is neither a tensor nor static, ValueError for a tensor passed as a
     static argument, any exception of the function, and ImportError if JAX is needed but not installed.
@@ -148,6 +158,42 @@ def load(path: str | os.PathLike[str]) -> int:
     from torchtpu.kernels import saved
 
     return saved.load(path)
+
+
+def splash_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    is_causal: bool = False,
+    window: tuple[int, int] | None = None,
+    segment_ids: torch.Tensor | tuple[torch.Tensor, torch.Tensor] | None = None,
+    scale: float | None = None,
+) -> torch.Tensor:
+    """Attention by JAX's splash kernel, which does not hold the matrix of scores; [b, h, i, d], in the query's dtype.
+
+    query        [b, h, i, d], float32 or bfloat16. On a TPU products are in bfloat16
+    key, value   [b, g, j, d]. h is a multiple of g: heads of queries share those of keys without a copy
+    is_causal    a query sees the keys up to its own position
+    window       (left, right): a query sees at most so many keys before and after its own position
+    segment_ids  [b, i], integers, for i = j; or those of queries [b, i] and of keys [b, j]. A query sees the keys of
+                 its own segment, such as a document. It must see at least one key
+    scale        of the scores; 1 / sqrt(d) if None
+
+    Raises ValueError for other shapes, or if i and j are no multiples of 128.
+    """
+    from torchtpu.kernels import routing
+
+    routing.check_sizes(query, key, value)
+    segments = (segment_ids, segment_ids) if isinstance(segment_ids, torch.Tensor) else segment_ids
+    for ids, each in zip(segments or (), (query, key), strict=False):
+        if tuple(ids.shape) != (each.shape[0], each.shape[2]):
+            raise ValueError(f"segment_ids has the shape {list(ids.shape)}, not {[each.shape[0], each.shape[2]]}")
+    scale = float(query.shape[3] ** -0.5 if scale is None else scale)
+    result: torch.Tensor = routing.kernel(routing.ATTENTION)(
+        query, key, value, bool(is_causal), scale, window, segments and tuple(each.to(torch.int32) for each in segments)
+    )
+    return result
 
 
 def _as_tensor(value: Any) -> Any:

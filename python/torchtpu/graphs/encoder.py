@@ -150,7 +150,7 @@ class Encoder:
         return numbers[0] if [str(each.type) for each in returns] == ["Tensor"] else numbers
 
     def described(self, node: Node, takes_padding: bool = False) -> tuple[torch.dtype, tuple[int, ...]]:
-        """The dtype and the shape of a node's tensor; of sizes that change the capacities, if a kernel takes padding."""
+        """The dtype and the shape of a node's tensor: of sizes that change the capacities if a kernel takes padding."""
         value = node.meta["val"]
         return value.dtype, tuple(value.shape)
 

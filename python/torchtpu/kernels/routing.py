@@ -67,7 +67,7 @@ def _attention(
     reason = reason or why_not(query, key, value, is_causal, enable_gqa)
     if counted(ATTENTION, reason):
         scale = float(query.shape[-1] ** -0.5 if scale is None else scale)
-        result: Tensor = kernel(ATTENTION)(query, key, value, bool(is_causal), scale)
+        result: Tensor = kernel(ATTENTION)(query, key, value, bool(is_causal), scale, None, None)
         return result
     composite: Tensor = torch.ops.aten.scaled_dot_product_attention.default.decompose(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
@@ -101,6 +101,18 @@ def why_not(query: Tensor, key: Tensor, value: Tensor, causal: bool = False, sha
     if importlib.util.find_spec("jax") is None:
         return "JAX is not installed"
     return None
+
+
+def check_sizes(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """Raises ValueError if splash attention does not take tensors of these shapes."""
+    shapes = [tuple(each.shape) for each in (query, key, value)]
+    if any(len(shape) != 4 for shape in shapes) or shapes[1] != shapes[2]:
+        raise ValueError(f"query, key and value have 4 dimensions, the last two the same sizes; not {shapes}")
+    (batch, heads, rows, width), (batches, groups, columns, widths) = shapes[:2]
+    if (batch, width) != (batches, widths) or groups == 0 or heads % groups:
+        raise ValueError(f"batch and width of query and key agree, and heads are a multiple of key heads; not {shapes}")
+    if rows % LANES or columns % LANES:
+        raise ValueError(f"positions are multiples of {LANES}, not {rows} and {columns}")
 
 
 def _paged_attention(
@@ -186,7 +198,7 @@ def kernel(operator: str) -> Any:
 
         _kernels.update(
             {
-                ATTENTION: custom_jax_kernel(splash_attention, static_argnums=(3, 4)),
+                ATTENTION: custom_jax_kernel(splash_attention, static_argnums=(3, 4, 5)),
                 "flex_attention": custom_jax_kernel(masked_attention, static_argnums=4),
                 "flex_attention_backward": custom_jax_kernel(masked_attention_gradient, static_argnums=5),
                 GROUPED: custom_jax_kernel(grouped_product),

@@ -5,7 +5,7 @@ Notation: b = batch, h = query head, g = key head, i = query position, j = key p
     query [b, h, i, d]   key, value [b, g, j, d]   h is a multiple of g: several query heads use one key head
     result[b, h, i] = sum over j of softmax over j of (query[b, h, i] · key[b, g, j] * scale) * value[b, g, j]
 
-where i sees all j, or, if causal, those with j <= i.
+where i sees all j, or, if causal, those with j <= i; in a window those near it, and with segments those of its own.
 """
 
 from __future__ import annotations
@@ -18,13 +18,28 @@ LANES = 128
 BLOCK = 512
 
 
-def splash_attention(query: Any, key: Any, value: Any, causal: bool, scale: float) -> Any:
-    """The result, in the query's dtype. The arrays are as above; the numbers of positions are multiples of 128."""
+def splash_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    causal: bool,
+    scale: float,
+    window: tuple[int, int] | None = None,
+    segments: tuple[Any, Any] | None = None,
+) -> Any:
+    """The result, in the query's dtype. The arrays are as above; the numbers of positions are multiples of 128.
+
+    `window`: how many keys before and after its own position a query sees. `segments`: the numbers of the segments of
+    queries [b, i] and of keys [b, j].
+    """
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 
     heads, shape = _heads_of_a_mask(query, key), (query.shape[2], key.shape[2])
-    one = masks.CausalMask(shape) if causal else masks.FullMask(shape)
-    return _splash(query, key, value, masks.MultiHeadMask([one] * heads), scale)
+    one: Any = masks.CausalMask(shape) if causal else masks.FullMask(shape)
+    if window is not None:
+        before, after = window
+        one = masks.LocalMask(shape, (before, 0 if causal else after), offset=0)
+    return _splash(query, key, value, masks.MultiHeadMask([one] * heads), scale, segments)
 
 
 def masked_attention(query: Any, key: Any, value: Any, mask: Any, scale: float) -> tuple[Any, Any]:
@@ -35,7 +50,7 @@ def masked_attention(query: Any, key: Any, value: Any, mask: Any, scale: float) 
     """
     import jax.numpy as jnp
 
-    result, (logsumexp,) = _splash(query, key, value, mask, scale, save_residuals=True)
+    result, (logsumexp,) = _splash(query, key, value, mask, scale, None, save_residuals=True)
     seeing = mask.any(-1)
     return jnp.where(seeing[..., None], result, 0), jnp.where(seeing, logsumexp, -jnp.inf)
 
@@ -48,12 +63,14 @@ def masked_attention_gradient(
     import jax.numpy as jnp
 
     seeing = mask.any(-1)[..., None]
-    _, backward = jax.vjp(lambda q, k, v: _splash(q, k, v, mask, scale), query, key, value)
+    _, backward = jax.vjp(lambda q, k, v: _splash(q, k, v, mask, scale, None), query, key, value)
     of_query, of_key, of_value = backward(jnp.where(seeing, gradient, 0))
     return jnp.where(seeing, of_query, 0), of_key, of_value
 
 
-def _splash(query: Any, key: Any, value: Any, mask: Any, scale: float, save_residuals: bool = False) -> Any:
+def _splash(
+    query: Any, key: Any, value: Any, mask: Any, scale: float, segments: Any, save_residuals: bool = False
+) -> Any:
     """Splash attention. `mask` has JAX's form for all heads that share a key head, or is an array as above."""
     import jax
     import jax.numpy as jnp
@@ -79,20 +96,22 @@ def _splash(query: Any, key: Any, value: Any, mask: Any, scale: float, save_resi
     def attend_by(mask: Any, is_mqa: bool) -> Any:
         return _kernel(mask, sizes, is_mqa, save_residuals)
 
-    def attend(mask: Any, query: Any, key: Any, value: Any) -> Any:
+    def attend(mask: Any, query: Any, key: Any, value: Any, *segments: Any) -> Any:
         """For one of the batch."""
+        ids = kernels.SegmentIds(*segments) if segments else None
         if groups == heads:
-            return attend_by(mask, is_mqa=False)(query, key, value)
+            return attend_by(mask, is_mqa=False)(query, key, value, ids)
         grouped = query.reshape(groups, heads // groups, *query.shape[1:])
         if not isinstance(mask, jax.Array) or mask.shape[0] == 1:
-            results = jax.vmap(attend_by(mask, is_mqa=True))(grouped, key, value)
+            one = attend_by(mask, is_mqa=True)
+            results = jax.vmap(lambda *given: one(*given, ids))(grouped, key, value)
         else:
             masks = mask.reshape(groups, heads // groups, *mask.shape[1:])
             results = jax.vmap(lambda mask, *given: attend_by(mask, is_mqa=True)(*given))(masks, grouped, key, value)
         return jax.tree.map(lambda each: each.reshape(heads, *each.shape[2:]), results)
 
     if not isinstance(mask, jax.Array):
-        results = jax.vmap(lambda *given: attend(mask, *given))(query, key, value)
+        results = jax.vmap(lambda *given: attend(mask, *given))(query, key, value, *(segments or ()))
     elif mask.shape[0] == 1:
         results = jax.vmap(lambda *given: attend(mask[0], *given))(query, key, value)
     else:
