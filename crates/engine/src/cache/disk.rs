@@ -170,7 +170,7 @@ impl Store {
 }
 
 /// A lock on one byte of a file. Each program has its own byte, so one file is enough for all locks and no lock files
-/// remain. Dropping the value or ending the process releases the lock.
+/// remain. Dropping the value or ending the process releases the lock, also where the process has been forked since.
 pub(super) struct Lock {
     file: File,
     offset: i64,
@@ -182,22 +182,34 @@ impl Lock {
     /// # Errors
     /// If the file system has no locks.
     pub fn acquire(&self) -> io::Result<bool> {
+        let Err(error) = self.set(libc::F_WRLCK) else { return Ok(true) };
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EACCES) => Ok(false),
+            _ => Err(error),
+        }
+    }
+
+    fn set(&self, kind: libc::c_int) -> io::Result<()> {
         // SAFETY: a lock request of zeroes is valid.
         let mut request: libc::flock = unsafe { std::mem::zeroed() };
-        request.l_type = libc::F_WRLCK as _;
+        request.l_type = kind as _;
         request.l_whence = libc::SEEK_SET as _;
         request.l_start = self.offset;
         request.l_len = 1;
         // SAFETY: the file is open, and the request lives during the call. This kind of lock belongs to the open
         // file, not to the process, so threads exclude each other too.
-        if unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &request) } == 0 {
-            return Ok(true);
+        match unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &request) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
         }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            Some(libc::EAGAIN | libc::EACCES) => Ok(false),
-            _ => Err(error),
-        }
+    }
+}
+
+impl Drop for Lock {
+    /// Closing the file would not be enough: a fork of this process, such as a worker of a data loader, has the same
+    /// open file, and the lock would last as long as the fork.
+    fn drop(&mut self) {
+        let _ = self.set(libc::F_UNLCK);
     }
 }
 

@@ -184,3 +184,18 @@ fn a_lock_ends_with_its_process() {
     assert!(lock.acquire().unwrap());
     fs::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+fn a_lock_ends_where_a_fork_has_its_file() {
+    let folder = scratch("forked");
+    let store = Store::open(&folder, 1).unwrap();
+    let (key, _) = example(1, 0);
+    let lock = store.lock(&key).unwrap();
+    assert!(lock.acquire().unwrap());
+    // A fork has the same open file, as this copy of the descriptor.
+    let copy = lock.file.try_clone().unwrap();
+    drop(lock);
+    assert!(store.lock(&key).unwrap().acquire().unwrap());
+    drop(copy);
+    fs::remove_dir_all(folder).unwrap();
+}

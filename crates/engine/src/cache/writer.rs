@@ -35,14 +35,15 @@ struct Shared {
     store: Arc<Store>,
     stats: Arc<Mutex<CacheStats>>,
     state: Mutex<State>,
-    idle: Condvar,
+    progress: Condvar,
     /// Whether the warning about a program that cannot be serialized was given.
     warned: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
-    pending: usize,
+    sent: u64,
+    written: u64,
     /// Writing has failed before and is not tried again.
     broken: bool,
 }
@@ -50,7 +51,7 @@ struct State {
 impl Writer {
     pub fn new(store: Arc<Store>, stats: Arc<Mutex<CacheStats>>) -> Writer {
         let shared =
-            Shared { store, stats, state: Mutex::default(), idle: Condvar::new(), warned: AtomicBool::new(false) };
+            Shared { store, stats, state: Mutex::default(), progress: Condvar::new(), warned: AtomicBool::new(false) };
         Writer { shared: Arc::new(shared), jobs: Mutex::new(None) }
     }
 
@@ -60,7 +61,7 @@ impl Writer {
             if state.broken {
                 return;
             }
-            state.pending += 1;
+            state.sent += 1;
         }
         let mut jobs = self.jobs.lock();
         let sender = jobs.get_or_insert_with(|| self.start());
@@ -84,18 +85,19 @@ impl Writer {
         sender
     }
 
-    /// Waits until everything is written.
+    /// Waits until everything is written that was sent before. What other threads send meanwhile is not waited for.
     pub fn finish(&self) {
         let deadline = Instant::now() + LONGEST_FINISH;
         let mut state = self.shared.state.lock();
-        while state.pending > 0 && !self.shared.idle.wait_until(&mut state, deadline).timed_out() {}
+        let sent = state.sent;
+        while state.written < sent && !self.shared.progress.wait_until(&mut state, deadline).timed_out() {}
     }
 }
 
 impl Shared {
     fn done(&self) {
-        self.state.lock().pending -= 1;
-        self.idle.notify_all();
+        self.state.lock().written += 1;
+        self.progress.notify_all();
     }
 
     fn write(&self, job: &Job) {
