@@ -24,7 +24,7 @@ from torchtpu.preflight.recording import Program
 AIMS = (0.5, 0.97, 1.03, 1.5)
 SMALL = 8
 # How close to an aim a batch comes, and how often one is searched.
-CLOSE, TRIES = 0.02, 6
+CLOSE, TRIES = 0.02, 12
 STEPS = 3
 
 
@@ -93,13 +93,18 @@ def alone(program: Program, analysis: Analysis) -> int:
 def aim_at(compilers: Compilers, model: str, chip: str, aim: float, batch: int) -> tuple[int, Program, bool, float]:
     """Searches from a batch for one that takes about a part of the limit. Returns it with its program, the fast verdict
     and the part that it takes."""
+    below, above = 0, 0
     for attempt in range(TRIES):
         program = record(model, batch)
         fits, found = judge(compilers, program, chip, False)
         share = alone(program, found) / find(chip).memory
-        if abs(share - aim) < CLOSE or attempt == TRIES - 1:
+        below, above = (batch, above) if share < aim else (below, batch)
+        if abs(share - aim) < CLOSE or above == below + 1 or attempt == TRIES - 1:
             break
+        # Memory may jump with the batch: what leaves the interval gives way to its middle.
         batch = max(1, round(batch * aim / share))
+        if batch <= below or above and batch >= above:
+            batch = (below + above) // 2 if above else 2 * below
     return batch, program, fits, share
 
 

@@ -52,6 +52,18 @@ def test_a_loop_in_fused(fused: torch.device) -> None:
         assert run["flushed"] <= run["launched"] <= run["done"]
 
 
+def test_lines_of_a_backward_pass(fused: torch.device) -> None:
+    """On autograd's thread a `backward` of torch's own has no frame of the user: its line is that of the main thread."""
+    x = torch.randn(2, 4, 3, 3, device=fused, requires_grad=True)
+    model = torch.nn.CrossMapLRN2d(3)
+    with torch.tpu.explain() as explanation:
+        model(x).sum().backward()
+        assert x.grad is not None
+        x.grad.sum().item()
+    lines = {line.rpartition(":")[0] for program in explanation.programs for _, line in program["operators"]}
+    assert lines == {__file__}
+
+
 def test_strict_runs_each_operator(device: torch.device) -> None:
     x = torch.randn(6, 6, device=device)
     with torch.tpu.set_eager_mode("strict"), torch.tpu.explain() as explanation:

@@ -11,8 +11,8 @@ use pyo3::sync::PyOnceLock;
 /// The largest number of remembered code objects.
 const MAX_CODES: usize = 8192;
 
-/// Gives the engine the innermost Python line outside torch and this package. On a thread without Python frames, such
-/// as autograd's, this is the line where the main thread waits. None while Python shuts down. Takes the GIL, so it
+/// Gives the engine the innermost Python line outside torch and this package. On a thread without such lines, such as
+/// autograd's, this is the line where the main thread waits. None while Python shuts down. Takes the GIL, so it
 /// must not be called while a lock is held.
 pub fn note() {
     engine::lines::set_caller(Python::try_attach(|py| find(py).ok()?.0).flatten());
@@ -63,13 +63,23 @@ fn module(py: Python<'_>) -> PyResult<Option<Arc<str>>> {
 fn find(py: Python<'_>) -> PyResult<(Option<Place>, bool)> {
     let module = module(py)?;
     let mut frame = current_frame(py)?;
+    let mut is_main = false;
     let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
     let files = files.get_or_insert_default();
     if files.len() >= MAX_CODES {
         files.clear();
     }
     let mut is_state = false;
-    while !frame.is_none() {
+    loop {
+        if frame.is_none() {
+            if is_main {
+                return Ok((None, is_state));
+            }
+            // A thread of autograd may have frames of libraries alone, such as a Function's `backward`.
+            is_main = true;
+            frame = main_frame(py)?;
+            continue;
+        }
         let code = frame.getattr(intern!(py, "f_code"))?;
         let address = code.as_ptr() as usize;
         let owner = match files.get(&address) {
@@ -89,7 +99,6 @@ fn find(py: Python<'_>) -> PyResult<(Option<Place>, bool)> {
         }
         frame = frame.getattr(intern!(py, "f_back"))?;
     }
-    Ok((None, is_state))
 }
 
 fn current_frame(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
@@ -97,6 +106,10 @@ fn current_frame(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     if let Some(frame) = unsafe { Bound::from_borrowed_ptr_or_opt(py, pyo3::ffi::PyEval_GetFrame().cast()) } {
         return Ok(frame);
     }
+    main_frame(py)
+}
+
+fn main_frame(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let main = py.import("threading")?.call_method0("main_thread")?.getattr("ident")?;
     py.import("sys")?.call_method0("_current_frames")?.get_item(main)
 }
