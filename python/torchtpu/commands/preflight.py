@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import pickle
 import sys
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ def add_to(commands: Any) -> None:
     )
     command.add_argument("--no-suggestions", action="store_true", help="do not try what would make a step faster")
     command.add_argument("--change", default="", help=argparse.SUPPRESS)
+    command.add_argument("--recording", type=Path, help=argparse.SUPPRESS)
     command.add_argument("--deep", action="store_true", help="compile to the end: minutes, for estimates in cycles")
     command.add_argument("--what-if", metavar="CHIPS", default="", help="other chips to compare with, such as v6e,v5p")
     command.add_argument("--mode", choices=["strict", "fused"], default="fused", help="the eager mode (default fused)")
@@ -54,9 +56,10 @@ def run(options: argparse.Namespace) -> int:
     """Does what the command line says. Returns 0, 1 if no program could be judged, or 2 for wrong options."""
     from torchtpu.preflight import changes, recording
     from torchtpu.preflight.chips import topology_of
+    from torchtpu.preflight.compiler import Compilers
     from torchtpu.preflight.mesh import on, parse
     from torchtpu.preflight.reruns import Rerun
-    from torchtpu.preflight.run import batches, judge
+    from torchtpu.preflight.run import PROCESSES, judge
 
     try:
         mesh = parse(options.mesh, options.chip)
@@ -79,35 +82,42 @@ def run(options: argparse.Namespace) -> int:
         tuple(arguments),
         options.steps,
         options.mode,
-        options.deep,
         options.time_limit,
     )
-    try:
-        change = options.change or (f"batch={sizes[0]}" if sizes and changes.has_place(arguments) else "")
-        arguments, check = changes.apply(change, arguments)
-        recorded = recording.record_script(
-            str(options.script), arguments, options.steps, options.time_limit, options.mode, mesh
+    recorded_size = sizes[0] if sizes and changes.has_place(arguments) else None
+    with Compilers(options.time_limit) as compilers:
+        if not options.recording:
+            # They load their libraries while the script runs.
+            for _ in range(PROCESSES):
+                compilers.start()
+        try:
+            change = options.change or (f"batch={recorded_size}" if recorded_size else "")
+            arguments, check = changes.apply(change, arguments)
+            recorded = recording.record_script(
+                str(options.script), arguments, options.steps, options.time_limit, options.mode, mesh
+            )
+            if not recorded.failure:
+                check()
+        except changes.ChangeError as error:
+            return _refuse(str(error))
+        if options.recording:
+            options.recording.write_bytes(pickle.dumps(recorded))
+            return 0
+        sys.stdout.flush()
+        report = judge(
+            recorded,
+            options.chip,
+            deep=options.deep,
+            time_limit=options.time_limit,
+            what_if=others,
+            sizes=sizes,
+            recorded_size=recorded_size,
+            mesh=mesh,
+            suggest=not options.no_suggestions,
+            rerun=lambda wanted: rerun(f"{change},{wanted}" if wanted.startswith("head") else wanted),
+            compilers=compilers,
+            progress=_progress,
         )
-        if not recorded.failure:
-            check()
-    except changes.ChangeError as error:
-        return _refuse(str(error))
-    sys.stdout.flush()
-    report = judge(
-        recorded,
-        options.chip,
-        deep=options.deep,
-        time_limit=options.time_limit,
-        what_if=[] if sizes else others,
-        mesh=mesh,
-        suggest=not options.no_suggestions,
-        rerun=lambda wanted: rerun(f"{change},{wanted}"),
-        progress=_progress,
-    )
-    if sizes:
-        rows, problems = batches(rerun, sizes, others)
-        report.what_if += rows
-        report.problems += problems
     if options.json and str(options.json) == "-":
         print(json.dumps(report.as_dict(), indent=1))
     else:

@@ -215,39 +215,62 @@ def judge(
     deep: bool = False,
     time_limit: float = SECONDS,
     what_if: Sequence[str] = (),
+    sizes: Sequence[int] = (),
+    recorded_size: int | None = None,
     mesh: Mesh | None = None,
     suggest: bool = True,
-    rerun: Callable[[str], dict[str, Any]] | None = None,
+    rerun: Callable[[str], Recording] | None = None,
+    compilers: compiler.Compilers | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Report:
-    """Compiles the programs of a recording, and reports. `topology` may be a generation's name. `rerun` runs the script
-    again with a change: without it, only changes of the programs' texts are tried."""
+    """Compiles the programs of a recording, and reports. `topology` may be a generation's name.
+
+    `rerun` records the script again with a change: without it, only changes of the programs' texts are tried, and
+    `sizes` of the batch, of which `recorded_size` is recorded already, are not compared. `compilers` may have been
+    started before; they end here.
+    """
     report = Report(find(topology), topology, recorded, mesh=mesh)
-    others = [Report(find(name), name, recorded, mesh=on(mesh, name)) for name in what_if]
+    judged_already = not sizes or recorded_size is not None
+    others = [Report(find(name), name, recorded, mesh=on(mesh, name)) for name in what_if if judged_already]
     nominations = nominate(recorded) if suggest else []
-    with compiler.Compilers(time_limit) as compilers, ThreadPoolExecutor(PROCESSES) as pool:
-        compiled = [_submit(pool, each, deep and each is report, compilers, progress) for each in (report, *others)]
+    with compilers or compiler.Compilers(time_limit) as using, ThreadPoolExecutor(PROCESSES) as pool:
+        work = _Work(using, deep, progress)
+        compiled = [_submit(pool, each, work.of(each is report)) for each in (report, *others)]
         trials = [
-            (nomination, pool.submit(_try, nomination, report, deep, compilers, rerun, progress))
+            (nomination, pool.submit(_try, nomination, report, compiled[0], work, rerun))
             for nomination in nominations
             if rerun or not nomination.change
+        ]
+        batches = [
+            (size, pool.submit(_batch, size, report, what_if, work.of(True), rerun))
+            for size in sizes
+            if rerun and size != recorded_size
         ]
         for each, jobs in zip((report, *others), compiled, strict=True):
             _collect(each, jobs)
         for nomination, trial in trials:
             _add(report, nomination, trial)
+        rows = [what_if_row(each, recorded_size) for each in ((report, *others) if recorded_size else others)]
+        for size, batch in batches:
+            try:
+                found = batch.result()
+            except compiler.CompilerError as error:
+                report.problems.append(str(error))
+                continue
+            rows += [what_if_row(each, size) for each in found]
+            report.problems += [problem for each in found for problem in each.problems]
+    report.what_if = sorted(rows, key=lambda row: row["batch"] or 0)
     report.suggestions.sort(key=lambda each: -each.gain)
     del report.suggestions[MOST:]
-    report.what_if += [what_if_row(other) for other in others]
     return report
 
 
-def what_if_row(report: Report) -> dict[str, Any]:
+def what_if_row(report: Report, batch: int | None) -> dict[str, Any]:
     """A row of the table that compares chips and batches."""
     seconds, largest = report.step_seconds, report.largest
     return {
         "chip": report.topology,
-        "batch": None,
+        "batch": batch,
         "fits": report.fits,
         "bytes": largest.total_bytes if largest else None,
         "limit_bytes": report.chip.memory,
@@ -257,43 +280,24 @@ def what_if_row(report: Report) -> dict[str, Any]:
     }
 
 
-def batches(
-    rerun: Callable[[str, Sequence[str]], dict[str, Any]], sizes: Sequence[int], what_if: Sequence[str]
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Rows of the table for batches of these sizes on each chip, and what went wrong."""
-    rows: list[dict[str, Any]] = []
-    problems: list[str] = []
-    with ThreadPoolExecutor(PROCESSES) as pool:
-        runs = [(size, pool.submit(rerun, f"batch={size}", what_if)) for size in sizes]
-        for size, run in runs:
-            try:
-                found = run.result()
-            except compiler.CompilerError as error:
-                problems.append(str(error))
-                continue
-            first = {
-                **{name: found[name] for name in ("chip", "fits", "limit_bytes", "step_seconds", "mfu_bound")},
-                "bytes": found["bytes"]["total"],
-                "per_second": found["throughput"]["per_second"],
-            }
-            rows += [{**row, "batch": size} for row in (first, *found["what_if"])]
-    return rows, problems
-
-
 Job = tuple[Program, "Future[Analysis]"]
 
 
-def _submit(
-    pool: ThreadPoolExecutor,
-    report: Report,
-    deep: bool,
-    compilers: compiler.Compilers,
-    progress: Callable[[str], None],
-) -> list[Job]:
-    return [
-        (program, pool.submit(_analyze, program, report, deep, compilers, progress))
-        for program in report.recording.programs
-    ]
+@dataclasses.dataclass(frozen=True)
+class _Work:
+    """How programs are compiled."""
+
+    compilers: compiler.Compilers
+    deep: bool
+    progress: Callable[[str], None]
+
+    def of(self, is_main: bool) -> _Work:
+        """The same; chips to compare with are not compiled to the end."""
+        return dataclasses.replace(self, deep=self.deep and is_main)
+
+
+def _submit(pool: ThreadPoolExecutor, report: Report, work: _Work) -> list[Job]:
+    return [(program, pool.submit(_analyze, program, report, work)) for program in report.recording.programs]
 
 
 def _collect(report: Report, jobs: Sequence[Job]) -> None:
@@ -304,49 +308,61 @@ def _collect(report: Report, jobs: Sequence[Job]) -> None:
             report.problems.append(str(error))
 
 
-def _analyze(
-    program: Program, report: Report, deep: bool, compilers: compiler.Compilers, progress: Callable[[str], None]
-) -> Analysis:
-    progress(f"compiling {len(program.calls)} operators for {report.topology}")
+def _analyze(program: Program, report: Report, work: _Work) -> Analysis:
+    work.progress(f"compiling {len(program.calls)} operators for {report.topology}")
     with tempfile.TemporaryDirectory(prefix="torchtpu-preflight-") as folder:
-        dumps = compilers.compile(program, topology_of(report.topology), Path(folder), deep)
+        dumps = work.compilers.compile(program, topology_of(report.topology), Path(folder), work.deep)
     return analyze(program, dumps, report.chip)
+
+
+def _batch(
+    size: int, report: Report, what_if: Sequence[str], work: _Work, rerun: Callable[[str], Recording]
+) -> list[Report]:
+    """What batches of a size need, on the chip and on the others."""
+    work.progress(f"running the script with batches of {size}")
+    recorded = rerun(f"batch={size}")
+    reports = [Report(find(name), name, recorded, mesh=on(report.mesh, name)) for name in (report.topology, *what_if)]
+    for each in reports:
+        for program in recorded.programs:
+            try:
+                each.judged.append((program, _analyze(program, each, work.of(each is reports[0]))))
+            except compiler.CompilerError as error:
+                each.problems.append(str(error))
+    return reports
 
 
 def _try(
     nomination: Nomination,
     report: Report,
-    deep: bool,
-    compilers: compiler.Compilers,
-    rerun: Callable[[str], dict[str, Any]] | None,
-    progress: Callable[[str], None],
-) -> Analysis | tuple[float, float]:
-    """What the largest program becomes with a change; or the time of a step, where the script runs again."""
-    if not nomination.change:
-        return _analyze(nomination.applied(report.recording.programs[0]), report, deep, compilers, progress)
-    assert rerun is not None
-    progress(f"running the script again with {nomination.change}")
-    seconds = rerun(nomination.change)["step_seconds"]
-    if not seconds:
-        raise compiler.CompilerError(f"{nomination.change}: the compiler did not answer")
-    return seconds[0], seconds[1]
+    jobs: Sequence[Job],
+    work: _Work,
+    rerun: Callable[[str], Recording] | None,
+) -> tuple[float, float] | None:
+    """What a step takes with a change. Programs that the change leaves alone are not compiled again."""
+    if nomination.change:
+        assert rerun is not None
+        work.progress(f"running the script again with {nomination.change}")
+        recorded = rerun(nomination.change)
+    else:
+        programs = [nomination.applied(program) for program in report.recording.programs]
+        recorded = dataclasses.replace(report.recording, programs=programs)
+    tried = Report(report.chip, report.topology, recorded, mesh=report.mesh)
+    known = {program.text: job for program, job in jobs}
+    for program in recorded.programs:
+        job = known.get(program.text)
+        tried.judged.append((program, job.result() if job else _analyze(program, tried, work)))
+    return tried.step_seconds
 
 
-def _add(report: Report, nomination: Nomination, trial: Future[Any]) -> None:
+def _add(report: Report, nomination: Nomination, trial: Future[tuple[float, float] | None]) -> None:
     """Adds a suggestion if the change pays. One that cannot be compiled is none."""
     before = report.step_seconds
     try:
         after = trial.result()
     except compiler.CompilerError:
         return
-    if before is None or not report.judged:
+    if before is None or after is None or report.problems:
         return
-    if isinstance(after, Analysis):
-        program, old = report.judged[0]
-        if program is not report.recording.programs[0]:
-            return
-        low, high = (before[end] + (after.seconds[end] - old.seconds[end]) * program.runs for end in (0, 1))
-        after = low, high
     gain = 1 - sum(after) / sum(before)
     if gain >= LEAST_GAIN:
         report.suggestions.append(Suggestion(nomination.what, nomination.line, gain, after))

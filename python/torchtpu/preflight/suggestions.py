@@ -51,8 +51,11 @@ class _Call(NamedTuple):
 
     operator: str
     line: str
-    function: str
+    header: str
+    """The arguments of its function, with their types."""
     work: list[Product | Work]
+    runs: int
+    """How often it runs in a step."""
 
     @property
     def products(self) -> list[Product]:
@@ -62,15 +65,15 @@ class _Call(NamedTuple):
 
 def nominate(recorded: Recording) -> list[Nomination]:
     """Changes that may make a step of the recording faster."""
-    if not recorded.programs:
-        return []
-    program = recorded.programs[0]
+    calls = [call for program in recorded.programs for call in _calls(program)]
+    return [*_precision(calls), *_narrow_heads(calls), *_padded(calls)]
+
+
+def _calls(program: Program) -> Iterator[_Call]:
     functions = products_of_functions(program.text)
-    calls = [
-        _Call(operator, line, called, functions.get(called, []))
-        for (operator, line, _), called in zip(program.calls, functions_of_calls(program.text), strict=False)
-    ]
-    return [*_precision(calls), *_narrow_heads(calls, program.text), *_padded(calls)]
+    headers = dict(re.findall(r"func\.func private @(\w+)\(([^)]*)\)", program.text))
+    for (operator, line, _), called in zip(program.calls, functions_of_calls(program.text), strict=False):
+        yield _Call(operator, line, headers.get(called, ""), functions.get(called, []), program.runs)
 
 
 def _precision(calls: Sequence[_Call]) -> Iterator[Nomination]:
@@ -79,7 +82,7 @@ def _precision(calls: Sequence[_Call]) -> Iterator[Nomination]:
     for call in calls:
         for product in call.products:
             if product.parts > 1:
-                costs[call.line] += int(product.work().passes)
+                costs[call.line] += int(product.work().passes) * call.runs
     if costs:
         yield Nomination(
             "multiply float32 matrices in bfloat16: torch.set_float32_matmul_precision('medium'), or autocast",
@@ -88,13 +91,12 @@ def _precision(calls: Sequence[_Call]) -> Iterator[Nomination]:
         )
 
 
-def _narrow_heads(calls: Sequence[_Call], text: str) -> Iterator[Nomination]:
+def _narrow_heads(calls: Sequence[_Call]) -> Iterator[Nomination]:
     """Attention whose heads fill a part of the lanes."""
-    headers = dict(re.findall(r"func\.func private @(\w+)\(([^)]*)\)", text))
     for call in calls:
         widths = [each.contracted for each in call.products if each.batch > 1 and min(each.rows, each.columns) >= LANES]
         if any(isinstance(each, Attention) for each in call.work):
-            query = re.search(r"tensor<\d+x\d+x\d+x(\d+)x\w+>", headers.get(call.function, ""))
+            query = re.search(r"tensor<\d+x\d+x\d+x(\d+)x\w+>", call.header)
             widths += [int(query[1])] if query else []
         for width in widths:
             if width < LANES and LANES % width == 0:
@@ -105,7 +107,7 @@ def _narrow_heads(calls: Sequence[_Call], text: str) -> Iterator[Nomination]:
 
 def _padded(calls: Sequence[_Call]) -> Iterator[Nomination]:
     """Dimensions of matrix products that leave much of their last tile empty."""
-    total = sum(product.work().passes for call in calls for product in call.products) or 1.0
+    total = sum(product.work().passes * call.runs for call in calls for product in call.products) or 1.0
     losses: defaultdict[int, float] = defaultdict(float)
     lines: dict[int, str] = {}
     for call in calls:
@@ -117,7 +119,7 @@ def _padded(calls: Sequence[_Call]) -> Iterator[Nomination]:
                 if size <= LANES or size % LANES == 0:
                     continue
                 full = dataclasses.replace(product, **{field: size // LANES * LANES})
-                losses[size] += product.work().passes - full.work().passes
+                losses[size] += (product.work().passes - full.work().passes) * call.runs
                 lines.setdefault(size, call.line)
     for size, loss in losses.items():
         if loss >= LEAST_GAIN * total:
