@@ -103,7 +103,7 @@ def aim_at(compilers: Compilers, model: str, chip: str, aim: float, batch: int) 
             break
         # Memory may jump with the batch: what leaves the interval gives way to its middle.
         batch = max(1, round(batch * aim / share))
-        if batch <= below or above and batch >= above:
+        if batch <= below or (above and batch >= above):
             batch = (below + above) // 2 if above else 2 * below
     return batch, program, fits, share
 

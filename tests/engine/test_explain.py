@@ -53,7 +53,7 @@ def test_a_loop_in_fused(fused: torch.device) -> None:
 
 
 def test_lines_of_a_backward_pass(fused: torch.device) -> None:
-    """On autograd's thread a `backward` of torch's own has no frame of the user: its line is that of the main thread."""
+    """On autograd's thread a `backward` of torch's own has no frame of the user: the main thread's line counts."""
     x = torch.randn(2, 4, 3, 3, device=fused, requires_grad=True)
     model = torch.nn.CrossMapLRN2d(3)
     with torch.tpu.explain() as explanation:

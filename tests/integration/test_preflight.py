@@ -13,12 +13,12 @@ import torch
 from torch.nn import functional as F
 from torchtpu.__main__ import main
 from torchtpu.preflight import changes, compiler, hlo, pictures
-from torchtpu.preflight.analysis import Part
 from torchtpu.preflight.chips import CHIPS, find, topology_of
 from torchtpu.preflight.mesh import devices_of, parse
 from torchtpu.preflight.recording import Program, Recording
 from torchtpu.preflight.remedies import remedy
 from torchtpu.preflight.suggestions import Nomination, nominate
+from torchtpu.preflight.timing import Part
 from torchtpu.preflight.work import Work, work_of_calls
 
 from tests.helpers import start_python
@@ -178,7 +178,9 @@ axes = mesh.parse("data=2,fsdp=8", "v5e:4x4")
 found = recording.record_script(sys.argv[1], [], 3, 120.0, "fused", axes)
 sent = mesh.traffic(found.sent, axes, found.steps)
 roles = sorted({(storage.role, storage.name) for each in found.programs for storage in each.inputs})
-print("RESULT" + json.dumps([found.failure, found.steps, {each.axis: each.bytes for each in sent}, roles]))
+modules = sorted({module for each in found.programs for calls in each.calls_of_runs for _, _, module in calls})
+sent = {each.axis: each.bytes for each in sent}
+print("RESULT" + json.dumps([found.failure, found.steps, sent, roles, modules]))
 """
 
 
@@ -190,14 +192,16 @@ def test_a_mesh(tmp_path: Path) -> None:
         [sys.executable, "-c", RECORD_MESH, str(script)], capture_output=True, text=True, timeout=240
     )
     assert finished.returncode == 0, finished.stderr
-    failure, steps, sent, roles = json.loads(finished.stdout.rpartition("RESULT")[2])
+    failure, steps, sent, roles, modules = json.loads(finished.stdout.rpartition("RESULT")[2])
     assert (failure, steps) == ("", 3)
     size = 3 * (2 * 256 * 1024 + 1024 + 256) * 4
     # Parameters are gathered forward and backward, and gradients are scattered.
     assert sent["fsdp"] == pytest.approx(3 * size * 7 / 8, rel=0.02)
     assert sent["data"] == pytest.approx(size / 8, rel=0.02)
     assert {"parameters", "gradients", "optimizer_state"} <= {role for role, _ in roles}
-    assert ["gathered", "0: split_with_sizes_copy.out"] in roles
+    assert ["gathered", "2: split_with_sizes_copy.out"] in roles
+    # Blocks that are alike run one program, each under its own name.
+    assert {f"{block}.0{part}" for block in range(3) for part in ("", " (backward)")} <= set(modules)
     assert ["gathered", "1.2 (backward): allgather_base over fsdp"] in roles
     # Only what the script draws has no name.
     assert {name for role, name in roles if role == "inputs"} <= {""}
@@ -367,6 +371,30 @@ def test_schedule() -> None:
     assert (fusion.shapes[0].padded, fusion.shapes[0].dense) == (128 * 128 * 4, 128 * 64 * 4)
     done = module.computations[module.entry][3]
     assert [shape.in_memory for shape in done.shapes] == [False]
+
+
+def test_traffic() -> None:
+    """Of what an instruction slices, and of what it writes in place, the parts count."""
+    module = hlo.parse("""
+%taking (p0: f32[1024,128], p1: f32[8,128]) -> f32[1024,128] {
+  %p0 = f32[1024,128]{1,0:T(8,128)} parameter(0)
+  %p1 = f32[8,128]{1,0:T(8,128)} parameter(1)
+  %same = f32[1024,128]{1,0:T(8,128)} bitcast(%p0)
+  %part = f32[8,128]{1,0:T(8,128)} slice(%same), slice={[0:8], [0:128]}
+  %sum = f32[8,128]{1,0:T(8,128)} add(%part, %p1)
+  ROOT %whole = f32[1024,128]{1,0:T(8,128)} dynamic-update-slice(%p0, %sum, %at, %at)
+}
+ENTRY %main (a: f32[1024,128], b: f32[8,128]) -> f32[1024,128] {
+  %a = f32[1024,128]{1,0:T(8,128)} parameter(0)
+  %b = f32[8,128]{1,0:T(8,128)S(1)} parameter(1)
+  %rows = f32[16,128]{1,0:T(8,128)} dynamic-slice(%a, %i, %i), dynamic_slice_sizes={16,128}
+  %fusion.1 = f32[1024,128]{1,0:T(8,128)} fusion(%a, %b), kind=kLoop, calls=%taking
+  ROOT %negate = f32[1024,128]{1,0:T(8,128)} negate(%fusion.1)
+}
+""")
+    row = 128 * 4
+    rows, fusion, negate = module.body[2:]
+    assert [module.traffic(each) for each in (rows, fusion, negate)] == [2 * 16 * row, 2 * 8 * row, 2 * 1024 * row]
 
 
 def test_assignment() -> None:

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use engine::explain::{Compile, Explanation, JobRun, ProgramInfo, Run, Wait};
+use engine::lines::Line;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -48,6 +49,11 @@ fn list<'py, T>(
     Ok(list)
 }
 
+/// The names of lines, and of the modules that they belong to.
+fn places<'a>(lines: impl IntoIterator<Item = &'a Line>) -> (Vec<String>, Vec<String>) {
+    lines.into_iter().map(|line| (line.name(), line.module())).unzip()
+}
+
 fn seconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e9
 }
@@ -60,9 +66,8 @@ fn program(described: &Bound<'_, PyDict>, program: &ProgramInfo) -> PyResult<()>
     described.set_item("results", program.results)?;
     if let Some(text) = &program.text {
         let calls: Vec<&str> = text.calls.iter().map(|(operator, _)| &**operator).collect();
-        let (lines, modules): (Vec<String>, Vec<String>) =
-            text.calls.iter().map(|(_, line)| (line.name(), line.module())).unzip();
         described.set_item("calls", calls)?;
+        let (lines, modules) = places(text.calls.iter().map(|(_, line)| line));
         described.set_item("lines", lines)?;
         described.set_item("modules", modules)?;
         described.set_item("text", &text.module)?;
@@ -80,6 +85,11 @@ fn run(described: &Bound<'_, PyDict>, run: &Run) -> PyResult<()> {
     described.set_item("line", run.line.name())?;
     if !run.results.is_empty() {
         described.set_item("result_addresses", &run.results)?;
+    }
+    if !run.calls.is_empty() {
+        let (lines, modules) = places(&run.calls);
+        described.set_item("lines", lines)?;
+        described.set_item("modules", modules)?;
     }
     described.set_item("flushed", seconds(run.flushed))?;
     described.set_item("queued", seconds(run.queued))?;

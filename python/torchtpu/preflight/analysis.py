@@ -11,7 +11,7 @@ from torchtpu.preflight.chips import Chip
 from torchtpu.preflight.compiler import Dumps
 from torchtpu.preflight.modules import BACKWARD, OPTIMIZER, Storage, label
 from torchtpu.preflight.recording import Program
-from torchtpu.preflight.work import NONE, work_of_calls
+from torchtpu.preflight.timing import PASSING, Part, time_of
 
 ROLES = (
     "parameters",
@@ -25,37 +25,8 @@ ROLES = (
     "packing_loss",
 )
 
-# Of what a chip can do at its best, the part that a fusion reaches at the least: the other end of the range. Where the
-# compiler has estimated cycles, those are taken instead.
-_LEAST_EFFICIENCY = 0.5
-
-# The compiler's cycles, over what arithmetic and traffic take, up to which these count as the reason.
-_EXPLAINED = 2.0
-
 # The moments of a schedule at which memory is shown.
 _MOMENTS = 160
-
-# Instructions that pass a value on.
-_PASSING = ("bitcast", "get-tuple-element", "copy-done")
-
-# Instructions that only name or pass on what is computed, or that are the ends of what runs beside the others.
-_FREE = frozenset(
-    [
-        *_PASSING,
-        "parameter",
-        "constant",
-        "tuple",
-        "slice-done",
-        "async-done",
-        "after-all",
-        "partition-id",
-        "replica-id",
-        "optimization-barrier",
-        "custom-call-done",
-        "all-gather-done",
-        "all-reduce-done",
-    ]
-)
 
 
 @dataclasses.dataclass
@@ -69,19 +40,6 @@ class Owner:
 
 
 @dataclasses.dataclass
-class Part:
-    """What a module costs in a step."""
-
-    name: str
-    seconds: tuple[float, float] = (0.0, 0.0)
-    flops: float = 0.0
-    memory_bytes: int = 0
-    bound: str = ""
-    line: str = ""
-    """The line of its operators that take the most time."""
-
-
-@dataclasses.dataclass
 class Analysis:
     """What one program needs of a chip."""
 
@@ -90,7 +48,9 @@ class Analysis:
     bytes: dict[str, int]
     owners: list[Owner]
     parts: list[Part]
+    """Of all runs in a step."""
     seconds: tuple[float, float]
+    """Of one run, as the arithmetic."""
     flops: float
     flops_seconds: float
     """What the arithmetic alone takes at the chip's peak."""
@@ -120,7 +80,7 @@ def analyze(program: Program, dumps: Dumps, chip: Chip) -> Analysis:
         total += size
         owners.append(Owner(size, *storage))
         constant[storage.role] += size
-    parts, seconds, flops, peak_seconds = _time(program, module, chip)
+    parts, seconds, flops, peak_seconds = time_of(program, module, chip)
     return Analysis(
         total,
         dict(sums),
@@ -258,7 +218,7 @@ def _last_module(program: Program, module: hlo.Module) -> dict[str, str]:
                 name = through[name]
                 if owner:
                     last[name] = owner
-        if instruction.opcode in _PASSING and instruction.operands:
+        if instruction.opcode in PASSING and instruction.operands:
             through[instruction.name] = instruction.operands[0]
     return last
 
@@ -275,7 +235,7 @@ def _result_names(program: Program, defined: dict[str, hlo.Instruction], module:
         for _ in range(8):
             named[name] = described
             instruction = defined.get(name)
-            if instruction is None or instruction.opcode not in _PASSING:
+            if instruction is None or instruction.opcode not in PASSING:
                 break
             name = instruction.operands[0] if instruction.operands else ""
     return named
@@ -301,60 +261,3 @@ def _padding(module: hlo.Module, owner_of: dict[str, Owner]) -> list[Owner]:
                     dims = "x".join(map(str, shape.dims))
                     wasted.append(Owner(shape.padded - shape.dense, owner.role, f"{owner.name} [{dims}]", owner.line))
     return sorted(_merge(wasted), key=lambda owner: -owner.bytes)
-
-
-# ---- time ------------------------------------------------------------------------------------------------------
-
-
-def _time(program: Program, module: hlo.Module, chip: Chip) -> tuple[list[Part], tuple[float, float], float, float]:
-    """What a run takes: for each instruction that runs by itself, the longer of its arithmetic and its traffic."""
-    of_calls = work_of_calls(program.text)
-    body = module.body
-    left = dict(of_calls)
-    shapes = {each.name: each.shapes for each in body}
-    parts: dict[str, Part] = {}
-    bounds: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    lines: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for instruction in body:
-        if instruction.opcode in _FREE or (instruction.opcode.endswith("-start") and "async" not in instruction.opcode):
-            continue
-        # The arithmetic of a call belongs to the instruction that has its product.
-        products = _products(module, instruction)
-        work = sum((left.pop(call, NONE) for call in products), NONE)
-        traffic = sum(shape.padded for shape in instruction.shapes if shape.in_memory)
-        traffic += sum(
-            shape.padded for name in instruction.operands for shape in shapes.get(name, []) if shape.in_memory
-        )
-        compute, memory = work.passes / chip.flops, traffic / chip.memory_bandwidth
-        low = max(compute, memory)
-        high = max(instruction.cycles / chip.clock, low) if instruction.cycles else low / _LEAST_EFFICIENCY
-        call = max(products) if products else module.call_of(instruction.name)
-        _, line, owner = program.calls[call] if call is not None and call < len(program.calls) else ("", "", "")
-        part = parts.setdefault(owner or "other", Part(owner or "other"))
-        part.seconds = (part.seconds[0] + low, part.seconds[1] + high)
-        part.flops += work.flops
-        part.memory_bytes += traffic
-        weight = max(1, int(low * 1e12))
-        bound = "compute" if compute >= memory else "memory"
-        # Neither explains the compiler's cycles: the vector unit is left.
-        bounds[part.name]["vector unit" if instruction.cycles and high > _EXPLAINED * low else bound] += weight
-        lines[part.name][line] += weight
-    for name, part in parts.items():
-        part.bound = bounds[name].most_common(1)[0][0]
-        part.line = lines[name].most_common(1)[0][0]
-    low, high = (sum(part.seconds[end] for part in parts.values()) for end in (0, 1))
-    total = sum(of_calls.values(), NONE)
-    least = total.passes / chip.flops
-    ordered = sorted(parts.values(), key=lambda part: -part.seconds[0])
-    return ordered, (max(low, least), max(high, least)), total.flops, total.flops / chip.flops
-
-
-def _products(module: hlo.Module, instruction: hlo.Instruction) -> set[int]:
-    """The calls whose matrix products, convolutions or kernels an instruction computes."""
-    found = set()
-    if instruction.opcode in ("convolution", "dot", "custom-call") or "convolution" in instruction.opcode:
-        found |= {instruction.call} if instruction.call is not None else set()
-    for name in instruction.called:
-        for inner in module.computations.get(name, []):
-            found |= _products(module, inner)
-    return found

@@ -10,6 +10,9 @@ from collections.abc import Iterator
 # How far from an instruction without a call one with a call is looked for.
 _REACH = 6
 _SIZES = {"pred": 1, "s4": 1, "u4": 1, "bf16": 2, "c64": 8, "c128": 16, "token": 0, "opaque": 0}
+# Instructions that read parts of their first operand, and those whose result is their operand in another form.
+_TAKING = ("slice", "dynamic-slice", "gather")
+_SAME = ("bitcast", "reshape")
 _SHAPE = re.compile(r"([a-z]+[0-9]*(?:e[0-9]m[0-9][a-z]*)?)\[([0-9,]*)\](?:\{([^}]*)\})?")
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%(\S+) = (\(.*?\)|\S+) ([a-z][a-z0-9\-]*)\((.*)$")
 _CALL = re.compile(r'op_name="(?:[^"]*/)?call\.(\d+)')
@@ -41,6 +44,8 @@ class Instruction:
     """The computations that it calls."""
     cycles: int
     """The compiler's estimate; 0 where it has none."""
+    parameter: int | None = None
+    """The number of the parameter of its computation that it is."""
 
 
 @dataclasses.dataclass
@@ -62,6 +67,63 @@ class Module:
                 frontier = [near for each in frontier for near in neighbours.get(each, []) if near not in seen]
                 seen.update(frontier)
         return None
+
+    def traffic(self, instruction: Instruction) -> int:
+        """The bytes of HBM that an instruction of the entry computation reads and writes.
+
+        Of an array that it only takes parts of, or writes a part of in place, the parts count.
+        """
+        operands = [self._shapes.get(name, []) for name in instruction.operands]
+        read = sum(
+            self._read(instruction, place, sum(shape.padded for shape in shapes if shape.in_memory))
+            for place, shapes in enumerate(operands)
+        )
+        results = instruction.shapes
+        if instruction.opcode.endswith("-start"):
+            # Its results begin with its operands.
+            results = results[len(operands) :]
+        written = sum(shape.padded for shape in results if shape.in_memory)
+        body = self.computations.get(instruction.called[0], []) if _is_inlined(instruction) else [instruction]
+        return read + min(written, self._written(body, body[-1])) if body and written else read + written
+
+    def _read(self, instruction: Instruction, place: int, size: int) -> int:
+        """How much of an operand of this size an instruction reads."""
+        if not size:
+            return 0
+        if _is_inlined(instruction):
+            body = self.computations.get(instruction.called[0], [])
+            name = next((each.name for each in body if each.parameter == place), "")
+            return min(size, self._read_inside(body, name, size))
+        if place == 0 and instruction.opcode in _TAKING:
+            return min(size, sum(shape.padded for shape in instruction.shapes))
+        if place == 0 and instruction.opcode == "dynamic-update-slice":
+            return 0
+        return size
+
+    def _read_inside(self, body: list[Instruction], name: str, size: int) -> int:
+        """How much of a value of this size the instructions of a body read."""
+        users = [(user, place) for user in body for place, operand in enumerate(user.operands) if operand == name]
+        return sum(
+            self._read_inside(body, user.name, size) if user.opcode in _SAME else self._read(user, place, size)
+            for user, place in users
+        )
+
+    def _written(self, body: list[Instruction], instruction: Instruction) -> int:
+        """How much of its results an instruction of a body writes at most."""
+        defined = {each.name: each for each in body}
+        if instruction.opcode == "tuple":
+            return sum(self._written(body, defined[name]) for name in instruction.operands if name in defined)
+        if instruction.opcode in _SAME and instruction.operands and instruction.operands[0] in defined:
+            return self._written(body, defined[instruction.operands[0]])
+        if instruction.opcode == "dynamic-update-slice" and len(instruction.operands) > 1:
+            update = instruction.operands[1]
+            shapes = defined[update].shapes if update in defined else self._shapes.get(update, [])
+            return sum(shape.padded for shape in shapes)
+        return sum(shape.padded for shape in instruction.shapes)
+
+    @functools.cached_property
+    def _shapes(self) -> dict[str, list[Shape]]:
+        return {each.name: each.shapes for each in self.body}
 
     @property
     def body(self) -> list[Instruction]:
@@ -91,6 +153,11 @@ class Module:
             for inner in self.computations.get(name, []):
                 found |= self.calls_of(inner)
         return found
+
+
+def _is_inlined(instruction: Instruction) -> bool:
+    """Whether it is a computation that runs as one instruction."""
+    return len(instruction.called) == 1 and instruction.opcode in ("fusion", "async-start")
 
 
 def shapes(text: str) -> list[Shape]:
@@ -146,6 +213,7 @@ def parse(text: str) -> Module:
                     int(call[1]) if call else None,
                     called if opcode != "reduce" else [],
                     int(cycles[1]) if cycles else 0,
+                    int(rest.partition(")")[0]) if opcode == "parameter" else None,
                 )
             )
     return Module(computations, entry)

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from math import log10, prod
 
-from torchtpu.preflight.analysis import ROLES, Part
+from torchtpu.preflight.analysis import ROLES
 from torchtpu.preflight.chips import Chip
 from torchtpu.preflight.mesh import Mesh
+from torchtpu.preflight.timing import Part
 
 WIDTH = 900
 # For each role its colour.

@@ -7,14 +7,14 @@ import os
 import signal
 import time
 import traceback
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchtpu import _C, tpu
 from torchtpu.preflight.mesh import Mesh, Sent, ranks
 from torchtpu.preflight.modules import ModuleNames, Storage
-from torchtpu.preflight.storages import Makers
+from torchtpu.preflight.storages import Makers, calls_of
 from torchtpu.preflight.weights import UntouchedWeights
 from torchtpu.scripts import run_script
 from torchtpu.tpu.explanation import Explanation
@@ -36,13 +36,20 @@ class Program:
 
     text: str
     calls: list[tuple[str, str, str]]
-    """For each call in `@main`: operator, line and module."""
+    """For each call in `@main`: operator, line and module; of the last run in a step."""
     inputs: list[Storage]
     results: list[Storage]
     others: list[tuple[Storage, int]]
     """The storages that live on beside a run of it, with their bytes."""
     runs: int = 1
     """How often it runs in a step."""
+    each_run: list[list[tuple[str, str, str]]] = dataclasses.field(default_factory=list)
+    """The calls as those runs made them: alike layers run one program. Empty if all are like the last."""
+
+    @property
+    def calls_of_runs(self) -> list[list[tuple[str, str, str]]]:
+        """For each run in a step its calls."""
+        return self.each_run or [self.calls] * self.runs
 
 
 @dataclasses.dataclass
@@ -155,18 +162,20 @@ def _per_step(names: ModuleNames) -> tuple[str, float]:
 
 def _programs(explanation: Explanation, names: ModuleNames, counts: Counter[int]) -> list[Program]:
     """Programs as their last runs were, with the number of runs in a step."""
-    last = {run["program"]: index for index, run in enumerate(explanation.runs)}
+    of_program: defaultdict[int, list[int]] = defaultdict(list)
+    for index, run in enumerate(explanation.runs):
+        of_program[run["program"]].append(index)
     makers = Makers(explanation.programs, names)
     programs = []
     for index, run in enumerate(explanation.runs):
         number = run["program"]
         makers.follow(run)
-        if number not in counts or last[number] != index:
+        if number not in counts or of_program[number][-1] != index:
             continue
         found = explanation.programs[number]
-        calls = list(zip(found["calls"], found["lines"], found["modules"], strict=True))
+        each_run = [calls_of(found, explanation.runs[other]) for other in of_program[number][-counts[number] :]]
         inputs = [makers.at(address) for address in found["input_addresses"]]
         results = [makers.at(address) for address in run.get("result_addresses", ())]
         others = makers.others(found["others"])
-        programs.append(Program(found["text"], calls, inputs, results, others, counts[number]))
+        programs.append(Program(found["text"], each_run[-1], inputs, results, others, counts[number], each_run))
     return programs

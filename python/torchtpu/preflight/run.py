@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from torchtpu.preflight import compiler, recording
-from torchtpu.preflight.analysis import ROLES, Analysis, Part, analyze
+from torchtpu.preflight.analysis import ROLES, Analysis, analyze
 from torchtpu.preflight.chips import Chip, find, topology_of
 from torchtpu.preflight.mesh import Mesh, Traffic, on, parse, traffic
 from torchtpu.preflight.recording import Program, Recording
 from torchtpu.preflight.remedies import remedy
 from torchtpu.preflight.suggestions import LEAST_GAIN, MOST, Nomination, Suggestion, nominate
+from torchtpu.preflight.timing import Part
 
 # Owners with these roles are parameters, or have a parameter's name.
 _NAMED = ("parameters", "gradients", "optimizer_state", "buffers")
@@ -124,13 +125,12 @@ class Report:
     def parts(self) -> list[Part]:
         """What each module costs in a step."""
         merged: dict[str, Part] = {}
-        for program, analysis in self.judged:
-            runs = program.runs
+        for analysis in self.analyses:
             for part in analysis.parts:
                 known = merged.setdefault(part.name, Part(part.name, bound=part.bound, line=part.line))
-                known.seconds = (known.seconds[0] + runs * part.seconds[0], known.seconds[1] + runs * part.seconds[1])
-                known.flops += runs * part.flops
-                known.memory_bytes += runs * part.memory_bytes
+                known.seconds = (known.seconds[0] + part.seconds[0], known.seconds[1] + part.seconds[1])
+                known.flops += part.flops
+                known.memory_bytes += part.memory_bytes
         return sorted(merged.values(), key=lambda part: -part.seconds[0])
 
     def as_dict(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from torchtpu.preflight.modules import BACKWARD, OPTIMIZER, ModuleNames, Storage, label
 
@@ -18,15 +18,16 @@ class Makers:
         self._programs = programs
         self._names = names
         self._made: dict[int, Storage] = {}
-        self._results: dict[int, list[Storage]] = {}
+        self._forms: dict[int, _Form] = {}
 
     def follow(self, run: dict[str, Any]) -> None:
         """A run is over."""
         number = run["program"]
-        if number not in self._results:
-            program = self._programs[number]
-            self._results[number] = results_of(program, [self.at(address) for address in program["input_addresses"]])
-        self._made.update(zip(run.get("result_addresses", ()), self._results[number], strict=False))
+        program = self._programs[number]
+        if number not in self._forms:
+            self._forms[number] = _form_of(program["text"])
+        made = _results(self._forms[number], calls_of(program, run), list(map(self.at, program["input_addresses"])))
+        self._made.update(zip(run.get("result_addresses", ()), made, strict=False))
 
     def at(self, address: int) -> Storage:
         """The storage that shows an address."""
@@ -42,19 +43,38 @@ class Makers:
         return list(sums.items())
 
 
-def results_of(program: dict[str, Any], inputs: Sequence[Storage]) -> list[Storage]:
-    """What each result of a program is, by the call that makes it."""
-    main = program["text"].split("func.func private")[0]
-    makers: dict[str, Storage] = {}
+def calls_of(program: dict[str, Any], run: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """The calls of a program as a run of it made them: operator, line and module."""
+    lines, modules = (run.get(name) or program[name] for name in ("lines", "modules"))
+    return list(zip(program["calls"], lines, modules, strict=True))
+
+
+class _Form(NamedTuple):
+    """What the calls of a program read and make: for each call the names of its results and the numbers of the inputs
+    that it takes, and the names of the program's results."""
+
+    calls: list[tuple[list[str], list[int]]]
+    results: list[str]
+
+
+def _form_of(text: str) -> _Form:
+    main = text.split("func.func private")[0]
     calls = re.findall(r"^(?:(%[^=\n]*?) = )?func\.call @\w+\(([^)]*)\)", main, re.MULTILINE)
-    for (names, arguments), operator, line, module in zip(
-        calls, program["calls"], program["lines"], program["modules"], strict=False
-    ):
-        read = [inputs[int(number)] for number in re.findall(r"%i(\d+)", arguments) if int(number) < len(inputs)]
-        made = Storage(_role(operator, module, read), label(module, operator), line)
-        makers.update(dict.fromkeys(names.split(", "), made))
     returned = re.search(r'^"func\.return"\(([^)]*)\)', main, re.MULTILINE)
-    return [makers.get(name, Storage("inputs")) for name in (returned[1].split(", ") if returned else ())]
+    return _Form(
+        [(names.split(", "), list(map(int, re.findall(r"%i(\d+)", arguments)))) for names, arguments in calls],
+        returned[1].split(", ") if returned else [],
+    )
+
+
+def _results(form: _Form, calls: Sequence[tuple[str, str, str]], inputs: Sequence[Storage]) -> list[Storage]:
+    """What each result of a program is, by the call that makes it."""
+    makers: dict[str, Storage] = {}
+    for (names, taken), (operator, line, module) in zip(form.calls, calls, strict=False):
+        read = [inputs[number] for number in taken if number < len(inputs)]
+        made = Storage(_role(operator, module, read), label(module, operator), line)
+        makers.update(dict.fromkeys(names, made))
+    return [makers.get(name, Storage("inputs")) for name in form.results]
 
 
 def _role(operator: str, module: str, read: Sequence[Storage]) -> str:

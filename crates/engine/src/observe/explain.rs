@@ -45,6 +45,8 @@ pub struct Run {
     pub line: Line,
     /// Where texts are wanted, the address that the storage of each result shows; 0 where no storage has it.
     pub results: Vec<usize>,
+    /// Where texts are wanted, the lines of the program's calls in this run.
+    pub calls: Vec<Line>,
     /// When the host began to flush it.
     pub flushed: u64,
     /// When the host had flushed it: launched, or waiting for its executable.
@@ -173,30 +175,32 @@ impl Explanation {
 
     fn text(&self, chunk: &Chunk, usage: &Usage, types: &Types) -> Option<ProgramText> {
         self.addresses.as_ref()?;
-        let called = chunk.nodes.iter().enumerate().filter(|(_, node)| node.instance.function().is_some());
+        let operators = called(chunk).map(|i| Arc::clone(&chunk.nodes[i].instance.operator));
         Some(ProgramText {
-            calls: called.map(|(i, node)| (Arc::clone(&node.instance.operator), chunk.line_of(i))).collect(),
+            calls: operators.zip(called(chunk).map(|i| chunk.line_of(i))).collect(),
             module: module_text(chunk, types, usage),
             inputs: Vec::new(),
             others: Vec::new(),
         })
     }
 
-    /// Records the storages of a run of a program, where texts are wanted. Returns the addresses of its results.
+    /// Records the storages of a run of a program, where texts are wanted. Returns the addresses of its results, and
+    /// the lines of its calls.
     pub(crate) fn note_storages(
         &mut self,
         number: usize,
         chunk: &Chunk,
         usage: &Usage,
         placement: Placement,
-    ) -> Vec<usize> {
+    ) -> (Vec<usize>, Vec<Line>) {
         let text = self.programs.get_mut(number).and_then(|program| program.text.as_mut());
-        let (Some(text), Some(addresses)) = (text, &self.addresses) else { return Vec::new() };
+        let (Some(text), Some(addresses)) = (text, &self.addresses) else { return Default::default() };
         let of_program: FxHashSet<usize> = inputs_of(chunk).chain(results_of(chunk, usage)).collect();
         text.others = Storage::without(placement, &of_program);
         text.inputs = inputs_of(chunk).map(|value| addresses.get(&value).copied().unwrap_or_default()).collect();
         let live = Storage::addresses();
-        results_of(chunk, usage).map(|value| live.get(&value).copied().unwrap_or_default()).collect()
+        let results = results_of(chunk, usage).map(|value| live.get(&value).copied().unwrap_or_default()).collect();
+        (results, called(chunk).map(|i| chunk.line_of(i)).collect())
     }
 
     pub(crate) fn note_job(&mut self, name: &str, placement: Placement, line: Line, bytes: usize) -> JobTimes {
@@ -274,6 +278,11 @@ impl Explanation {
         }
         why
     }
+}
+
+/// The nodes of a chunk that the module calls as functions.
+fn called(chunk: &Chunk) -> impl Iterator<Item = usize> {
+    (0..chunk.nodes.len()).filter(|&i| chunk.nodes[i].instance.function().is_some())
 }
 
 /// The addresses of the values that a chunk reads.

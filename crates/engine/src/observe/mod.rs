@@ -149,7 +149,7 @@ impl Observer {
         let explained = self.explanation.as_mut().map(|explanation| {
             let number = explanation.number(program, chunk, usage, types);
             let (line, now) = (lines::caller(), explanation.now());
-            let results = explanation.note_storages(number, chunk, usage, placement);
+            let (results, calls) = explanation.note_storages(number, chunk, usage, placement);
             if is_new {
                 let why = explanation.why(chunk, reason);
                 let zero = Duration::ZERO;
@@ -158,9 +158,18 @@ impl Observer {
                 explanation.compiles.push(compile);
             }
             let done = Arc::new(AtomicU64::new(0));
-            let run =
-                Run { program: number, placement, reason, line, results, flushed: now, queued: now, launched: 0, done };
-            explanation.runs.push(run);
+            explanation.runs.push(Run {
+                program: number,
+                placement,
+                reason,
+                line,
+                results,
+                calls,
+                flushed: now,
+                queued: now,
+                launched: 0,
+                done,
+            });
             explanation.runs.len() - 1
         });
         let profiled = self.profile.as_mut().map(|profile| profile.note_run(chunk, program, placement));

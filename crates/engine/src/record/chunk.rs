@@ -100,7 +100,7 @@ pub(crate) struct Chunk {
     pub familiar: Option<Arc<Familiar>>,
     /// The familiar chunk that this one equalled at first, and the operator where they differ.
     left: Option<(Arc<Familiar>, usize)>,
-    /// The lines of the callers, if no familiar chunk has them.
+    /// The lines of the callers that were looked up. A familiar chunk has those of the others.
     lines: Vec<Line>,
 }
 
@@ -228,7 +228,10 @@ impl Chunk {
             return true;
         }
         let node = self.nodes.len() - 1;
-        self.lines.extend_from_slice(&familiar.lines[..node]);
+        self.lines.resize(node, Line::default());
+        for (line, known) in self.lines.iter_mut().zip(&familiar.lines).filter(|(line, _)| !line.is_known()) {
+            *line = *known;
+        }
         self.left = self.familiar.take().map(|familiar| (familiar, node));
         false
     }
@@ -246,8 +249,8 @@ impl Chunk {
 
     /// The line of an operator's caller.
     pub fn line_of(&self, node: usize) -> Line {
-        let lines = self.familiar.as_ref().map_or(&self.lines, |familiar| &familiar.lines);
-        lines.get(node).copied().unwrap_or_default()
+        let familiar = || self.familiar.as_ref()?.lines.get(node);
+        self.lines.get(node).filter(|line| line.is_known()).or_else(familiar).copied().unwrap_or_default()
     }
 
     /// "relu at model.py:12".

@@ -152,13 +152,12 @@ impl Recorder {
         if has_rhythm && chunk.nodes.len() == 1 {
             chunk.familiar = self.rhythms[placement.device()].expected(&chunk.key);
         }
-        if !chunk.follow(key_before) {
-            // Lines were not requested before the first unfamiliar operator was called, so its line is added later.
-            if lines::wanted() {
-                chunk.add_line(lines::caller());
-            } else if has_rhythm {
-                lines::want(true);
-            }
+        let follows = chunk.follow(key_before);
+        if lines::wanted() {
+            chunk.add_line(lines::caller());
+        } else if !follows && has_rhythm {
+            // The line of this first unfamiliar operator was not requested before the call, so it is added later.
+            lines::want(true);
         }
         let (mut fresh, mut replaced, mut counts) = (0, Vec::new(), Vec::new());
         for plan in &instance.outputs {
