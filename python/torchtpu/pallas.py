@@ -27,6 +27,7 @@ from torchtpu.kernels import operators
 from torchtpu.kernels.calls import Call, Kernel, Layout, Place, Spec, call_named, fixed
 from torchtpu.kernels.check import SECONDS, Compiler, KernelError, Report, check
 from torchtpu.kernels.signatures import Signature
+from torchtpu.tpu import modes
 
 __all__ = [
     "JaxCallable",
@@ -245,14 +246,19 @@ class JaxCallable(_Called):
         else:
             tensors = []
             call = self._find(args, kwargs, tensors)
+        results = _in_one_program(self._donating, args, tensors, call) if self.donate_argnums else KERNEL(tensors, call)
+        structure = _structure_of(call)
+        return results[0] if structure == "t" else _nested(structure, results, [0])
+
+    def _donating(self, args: Sequence[Any], tensors: list[torch.Tensor], call: str) -> Any:
+        """Runs a call, and gives away or writes the arguments that it donates."""
         results = KERNEL(tensors, call)
         for argument, result in self.input_output_aliases.items():
             args[argument].copy_(results[result])
         for argument in self.donate_argnums:
             if argument not in self.input_output_aliases:
                 _donate(args[argument], self.name)
-        structure = _structure_of(call)
-        return results[0] if structure == "t" else _nested(structure, results, [0])
+        return results
 
     def _taken(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Call, list[torch.Tensor]]:
         tensors: list[torch.Tensor] = []
@@ -325,6 +331,15 @@ def _nested(structure: Any, results: Sequence[Any], place: list[int]) -> Any:
         return {key: _nested(each, results, place) for key, each in zip(structure[1], structure[2:], strict=True)}
     filled = [_nested(each, results, place) for each in structure[1:]]
     return filled if structure[0] == "list" else tuple(filled)
+
+
+def _in_one_program(function: Callable[..., Any], *args: Any) -> Any:
+    """Calls a function. In Strict its operators are recorded and run as one program, since a program can only reuse
+    the memory of what is given away before it runs."""
+    if torch.compiler.is_compiling() or modes.get_eager_mode() is not modes.EagerMode.STRICT:
+        return function(*args)
+    with modes.set_eager_mode(modes.EagerMode.FUSED):
+        return function(*args)
 
 
 def _donate(value: Any, receiver: str) -> None:
@@ -420,12 +435,16 @@ class JaxOp(_Called):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         values = self._signature.values(args, kwargs)
-        results = self._opoverload(*values)
-        for argument in self.donate_argnums:
-            _donate(values[argument], self._qualname)
+        results = _in_one_program(self._donating, values) if self.donate_argnums else self._opoverload(*values)
         if not self._is_nested:
             return results
         return _nested(self._parse(values)[1].structure, results, [0])
+
+    def _donating(self, values: Sequence[Any]) -> Any:
+        results = self._opoverload(*values)
+        for argument in self.donate_argnums:
+            _donate(values[argument], self._qualname)
+        return results
 
     def register_autograd(
         self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None

@@ -287,9 +287,10 @@ def test_donated_arguments_are_not_readable(device: torch.device, mode: str) -> 
     assert_same(x, torch.full((64, 64), 2.0))
 
 
-def test_donated_memory_is_reused(device: torch.device) -> None:
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_donated_memory_is_reused(mode: str, device: torch.device) -> None:
     double = pallas.custom_jax_kernel(lambda x: x * 2, name="double", donate_argnums=0)
-    with torch.tpu.set_eager_mode("fused"):  # in Strict the memory is free after the run
+    with torch.tpu.set_eager_mode(mode):
         x = torch.ones(1 << 20, device=device)
         y = double(x)
         torch.tpu.synchronize()
@@ -298,6 +299,17 @@ def test_donated_memory_is_reused(device: torch.device) -> None:
         explanation = _C.end_explaining()
         assert "jax.buffer_donor = true" in explanation["programs"][0]["text"]
     assert_same(z[:2], torch.full((2,), 4.0))
+
+
+def test_a_written_argument_is_no_other_program(device: torch.device) -> None:
+    add = pallas.custom_jax_kernel(lambda x, y: x + y, name="add", input_output_aliases={0: 0})
+    with torch.tpu.set_eager_mode("strict"):
+        x, y = torch.ones(1 << 20, device=device), torch.ones(1 << 20, device=device)
+        with torch.tpu.explain() as explanation:
+            add(x, y)
+            torch.tpu.synchronize()
+        assert len(explanation.runs) == 1
+        assert_same(x[:2], torch.full((2,), 2.0))
 
 
 def test_donation_and_backward(device: torch.device) -> None:

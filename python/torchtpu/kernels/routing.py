@@ -119,11 +119,7 @@ def _paged_attention(
     keys: torch._C.DispatchKeySet,
     query: Tensor,
     pages: Tensor,
-    lengths: Tensor,
-    tables: Tensor,
-    starts: Tensor,
-    count: Tensor,
-    *,
+    *numbers: Tensor,
     scale: float = 1.0,
     window: int | None = None,
     soft_cap: float | None = None,
@@ -140,12 +136,12 @@ def _paged_attention(
     elif importlib.util.find_spec("jax") is None:
         reason = "JAX is not installed"
     if counted(PAGED, reason):
-        result: Tensor = kernel(PAGED)(query, pages, lengths, tables, starts, count, float(scale), window, soft_cap)
+        result: Tensor = kernel(PAGED)(query, pages, *numbers, float(scale), window, soft_cap)
         return result
     with torch._C._AutoDispatchBelowAutograd():
         result = torch.ops.torchtpu.ragged_paged_attention.default.redispatch(
             keys & torch._C._after_autograd_keyset,
-            *(query, pages, lengths, tables, starts, count),
+            *(query, pages, *numbers),
             scale=scale,
             window=window,
             soft_cap=soft_cap,
