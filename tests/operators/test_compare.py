@@ -12,7 +12,6 @@ test_samples = samples(
     "equal",
     "ge",
     "gt",
-    "isin",
     "le",
     "logical_and",
     "logical_or",

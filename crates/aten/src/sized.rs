@@ -29,6 +29,16 @@ pub struct Sizes {
     pub results: Vec<Option<Vec<Dim>>>,
 }
 
+impl Sizes {
+    /// Whether an argument or a result has a size that changes. Otherwise the call takes parts of values with padding, and
+    /// any row can compute it.
+    pub fn is_bounded(&self) -> bool {
+        let changes = |dim: &Dim| !dim.sizes.is_empty();
+        self.views.iter().any(|view| view.sizes().iter().any(changes))
+            || self.results.iter().flatten().flatten().any(changes)
+    }
+}
+
 /// A view of a storage's value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizedView {
@@ -220,7 +230,7 @@ impl SizedView {
 /// [`crate::ErrorKind::NotImplemented`] or another error if the call needs a program for each set of sizes.
 pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
     let Body::Row(row) = &call.body else { return Err(Error::not_implemented("a decomposition")) };
-    if !row.bounded {
+    if !row.bounded && sizes.is_bounded() {
         return Err(Error::not_implemented(format!("{} does not support bounded dimensions", call.operator)));
     }
     let builder = Builder::new(call.precision, call.target);

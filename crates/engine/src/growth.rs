@@ -25,7 +25,7 @@ const REMEMBERED: usize = 32;
 /// A tensor that outlives this many later ones of its line stays.
 const STAYS: u64 = 8;
 
-/// Tensors that one line uploads, of one element type and rank.
+/// Tensors that one line makes, of one element type and rank.
 #[derive(Default)]
 struct Tensors {
     number: u64,
@@ -40,12 +40,14 @@ struct Class {
     known: Vec<Option<i64>>,
     /// The largest sizes of those that do, if the user has given them.
     most: Vec<Option<i64>>,
+    /// Whether a result of these sizes was an argument of the next call at its line.
+    grows: bool,
 }
 
 impl Class {
     fn new(known: Vec<Option<i64>>) -> Class {
         let most = vec![None; known.len()];
-        Class { known, most }
+        Class { known, most, grows: false }
     }
 
     fn fits(&self, sizes: &[i64]) -> bool {
@@ -94,6 +96,8 @@ impl Setting {
 pub(crate) struct Growth {
     setting: Setting,
     uploads: FxHashMap<(Line, i8, usize), Tensors>,
+    /// Results that may be arguments of the next call at their line.
+    results: FxHashMap<(Line, i8, usize), Tensors>,
     capacities: BTreeSet<i64>,
     /// The number of uploads that got padding.
     padded: u64,
@@ -102,7 +106,13 @@ pub(crate) struct Growth {
 impl Growth {
     pub fn new(setting: Setting) -> Growth {
         IS_ON.store(setting != Setting::Static, Relaxed);
-        Growth { setting, uploads: FxHashMap::default(), capacities: BTreeSet::new(), padded: 0 }
+        Growth {
+            setting,
+            uploads: FxHashMap::default(),
+            results: FxHashMap::default(),
+            capacities: BTreeSet::new(),
+            padded: 0,
+        }
     }
 
     pub fn is_on(&self) -> bool {
@@ -151,6 +161,20 @@ impl Growth {
             (uploads.changing[place].known[axis], uploads.changing[place].most[axis]) = (None, most);
         }
         most.filter(|&most| sizes[axis] <= most).unwrap_or_else(|| self.capacity(sizes[axis]))
+    }
+
+    /// The dimensions of a result that grow from call to call of a line. `None` if none do. `given` are the sizes of the
+    /// arguments, of which one may be the result of the last call.
+    pub fn result(&mut self, line: Line, scalar_type: i8, sizes: &[i64], given: &[&[i64]]) -> Option<Vec<bool>> {
+        if !self.is_on() || !line.is_known() || sizes.contains(&0) {
+            return None;
+        }
+        let results = self.results.entry((line, scalar_type, sizes.len())).or_default();
+        let is_argument = results.seen.iter().any(|seen| given.contains(&&seen.sizes[..]));
+        results.class(sizes, Weak::new())?;
+        let class = results.changing.iter_mut().find(|class| class.fits(sizes))?;
+        class.grows |= is_argument;
+        class.grows.then(|| class.known.iter().map(Option::is_none).collect())
     }
 
     /// The capacity for a size that will grow.

@@ -1,7 +1,9 @@
-//! Dimensions that change from the first time on, because the user says so.
+//! Dimensions that change from the first time on: the user says so, or a tensor grows.
 
+use crate::call::{Arg, Meta, Tag, TensorArg, to_spec};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::lines;
 use crate::padded::{PaddedFactor, same_strides};
 use crate::registry::sizes::Axes;
 use crate::storage::Storage;
@@ -32,6 +34,42 @@ impl Engine {
             return self.pad_storage(storage, &whole.axes, true);
         }
         Ok(())
+    }
+
+    /// Pads the arguments of a new call that are results of its line, if these grow. Returns whether there are any.
+    pub(crate) fn pad_what_grows(&mut self, op: u32, args: &[Arg], metas: &[Meta]) -> Result<bool> {
+        let grows = self.registry.operator(op).row.is_some_and(|row| row.grows);
+        let [meta] = metas else { return Ok(false) };
+        if !grows || !self.registry.growth.is_on() || self.runner.jobs.has_lanes() {
+            return Ok(false);
+        }
+        let Some(result) = to_spec(meta)? else { return Ok(false) };
+        let given: Vec<&TensorArg> = args
+            .iter()
+            .filter(|arg| arg.tag == Tag::List)
+            .flat_map(|arg| arg.list())
+            .filter(|arg| arg.tag == Tag::Tensor)
+            .map(Arg::tensor)
+            .filter(|tensor| tensor.sizes().len() == result.sizes.len() && tensor.offset == 0 && !tensor.is_lazy())
+            .collect();
+        let sizes: Vec<&[i64]> = given.iter().map(|tensor| tensor.sizes()).collect();
+        let Some(changes) = self.registry.growth.result(lines::noted(), meta.dtype, &result.sizes, &sizes) else {
+            return Ok(false);
+        };
+        let mut is_padded = false;
+        for tensor in given {
+            let sizes = tensor.sizes();
+            let Some(mut whole) = self.whole(tensor.storage(), sizes, tensor.strides()) else { continue };
+            let mut is_new = false;
+            for axis in (0..changes.len()).filter(|&axis| changes[axis] && sizes[axis] > 1) {
+                is_new |= whole.bound(axis, sizes[axis], self.registry.growth.room(sizes[axis]));
+            }
+            if is_new {
+                self.pad_storage(tensor.storage(), &whole.axes, true)?;
+                is_padded = true;
+            }
+        }
+        Ok(is_padded)
     }
 
     /// The factors of a tensor that covers its storage densely. `None` if it does not.

@@ -177,6 +177,12 @@ impl Engine {
         }
         let mut why_exact = None;
         if graph.is_none() && !is_exact {
+            if let Some(metas) = metas
+                && self.pad_what_grows(op, args, metas)?
+                && self.registry.find(op, args, &mut parts).is_some()
+            {
+                return Ok(Defined::Lowered);
+            }
             match self.define_sized(op, args, metas, &mut parts)? {
                 Some(Ok(instance)) => {
                     self.observer.note_new_call(&instance, None, self.registry.instances());

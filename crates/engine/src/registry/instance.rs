@@ -1,5 +1,6 @@
 //! Interned instances: one for each key, lowered once.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use aten::{Call, Check, Lowered, NumberCheck, Output, ParamSource, ResultSpec};
@@ -43,6 +44,9 @@ pub(crate) struct Instance {
     /// Programs of this instance alone, by which outputs are used and which inputs are donated.
     pub alone: Arc<Alone>,
     pub last_use: LastUse,
+    /// Whether it was called while other values had sizes that change and none equalled a size of the call: the sizes
+    /// of the call do not follow those.
+    pub keeps_sizes: AtomicBool,
 }
 
 /// The sizes of a call that are inputs of its program.
@@ -225,6 +229,7 @@ impl Instance {
             is_constant,
             alone: Arc::default(),
             last_use: LastUse::default(),
+            keeps_sizes: AtomicBool::default(),
         }
     }
 
@@ -297,6 +302,7 @@ impl Instance {
             is_constant: false,
             alone: Arc::clone(&self.alone),
             last_use: LastUse::default(),
+            keeps_sizes: AtomicBool::default(),
         })
     }
 

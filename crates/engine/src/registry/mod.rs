@@ -10,6 +10,7 @@ pub(crate) mod types;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use aten::{Call, CallBody, Graph, ResultSpec, Target, lower_call, lower_sized};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -86,13 +87,25 @@ fn options(follows_precision: bool, precision: Precision, default_dtype: DType) 
 }
 
 /// Splits a call into its parts. Sizes that values with padding have at the moment are a part of the key of a call
-/// whose arguments have no padding, because they decide whether its results get padding.
-fn encode(parts: &mut CallParts, op: u32, operator: &Operator, args: &[Arg], options: u64, follows_sizes: bool) {
+/// whose arguments have no padding, because they decide whether its results get padding. Returns the length of the key
+/// without them, if they were looked for.
+fn encode(
+    parts: &mut CallParts,
+    op: u32,
+    operator: &Operator,
+    args: &[Arg],
+    options: u64,
+    follows_sizes: bool,
+) -> Option<usize> {
     parts.encode(op, operator, args, options);
-    if follows_sizes && operator.compiled.is_none() && !parts.is_exact && !parts.storages().any(Storage::has_padding) {
-        let live = live_among(&parts.key[1..]);
-        parts.key.extend(live.iter().flat_map(|&(size, capacity)| [size as u64 | LIVE, capacity as u64]));
+    let follows_sizes = follows_sizes && operator.compiled.is_none() && !parts.is_exact;
+    if !follows_sizes || parts.storages().any(Storage::has_padding) {
+        return None;
     }
+    let plain = parts.key.len();
+    let live = live_among(&parts.key[1..]);
+    parts.key.extend(live.iter().flat_map(|&(size, capacity)| [size as u64 | LIVE, capacity as u64]));
+    Some(plain)
 }
 
 /// Marks the size of a live value with padding.
@@ -181,11 +194,21 @@ impl Registry {
     pub fn find(&mut self, op: u32, args: &[Arg], parts: &mut CallParts) -> Option<Arc<Instance>> {
         let operator = &self.operators[op as usize];
         let settings = options(operator.follows_precision, self.precision, self.default_dtype);
-        encode(parts, op, operator, args, settings, self.growth.is_on() && any_live());
+        let plain = encode(parts, op, operator, args, settings, self.growth.is_on() && any_live());
         self.clock += 1;
         if let Some(instance) = self.instances.get(&parts.key[..]) {
             instance.last_use.set(self.clock);
+            if plain == Some(parts.key.len()) {
+                instance.keeps_sizes.store(true, Relaxed);
+            }
             return Some(Arc::clone(instance));
+        }
+        if let Some(known) = plain.and_then(|plain| self.instances.get(&parts.key[..plain]))
+            && known.keeps_sizes.load(Relaxed)
+        {
+            let known = Arc::clone(known);
+            self.remember(&parts.key, Arc::clone(&known));
+            return Some(known);
         }
         // A view at a new offset may share the program of other offsets.
         let key = key_without_offsets(parts, operator, args, &self.types)?;
@@ -245,8 +268,9 @@ impl Registry {
         target: Target,
     ) -> Result<std::result::Result<Arc<Instance>, String>> {
         let operator = &mut self.operators[op as usize];
-        let Some(row) = operator.row.filter(|row| row.is_bounded() && operator.compiled.is_none()) else {
-            return Ok(Err("the operator has no lowering with sizes as inputs".into()));
+        const NO_LOWERING: &str = "the operator has no lowering with sizes as inputs";
+        let Some(row) = operator.row.filter(|_| operator.compiled.is_none()) else {
+            return Ok(Err(NO_LOWERING.into()));
         };
         let mut why = String::from("a view does not divide at the sizes that change");
         let results: Vec<Option<ResultSpec>> = metas.iter().map(to_spec).collect::<Result<_>>()?;
@@ -255,6 +279,10 @@ impl Registry {
         for search in [if row.grows { Search::Grown } else { Search::Padded }, Search::All] {
             let specs = sized_specs(args, operator, parts, &self.types, &results, search, room);
             let Some(specs) = specs else { continue };
+            if !row.is_bounded() && specs.sizes.is_bounded() {
+                why = NO_LOWERING.into();
+                continue;
+            }
             let call = Call {
                 operator: operator.name.clone(),
                 body: CallBody::Row(row),

@@ -151,6 +151,9 @@ pub(super) unsafe extern "C" fn tt_define(
         // SAFETY: the ABI promises `n_args` arguments, and `n_metas` results unless `metas` is null.
         let (args, metas) =
             unsafe { (list(args.cast::<Arg>(), n_args), (!metas.is_null()).then(|| list(metas, n_metas))) };
+        if engine::growth::is_on() {
+            location::note();
+        }
         let mut engine = engine::lock()?;
         let status = engine.define(op as u32, args, metas, graph)?;
         // SAFETY: the ABI provides a valid pointer for the result.

@@ -39,6 +39,13 @@ pub(crate) const ROWS: &[Row] = &[
         insertion_points(cx, boundaries, values, cx.bool("right")?)
     })
     .takes(&["boundaries", "self"], DTypes::REAL_NUMBERS),
+    one(&["isin.Tensor_Tensor"], |cx| {
+        let (elements, tests) = cx.pair("elements", "test_elements")?;
+        let found = is_among(cx, elements, tests.flatten());
+        Ok(if cx.bool("invert")? { !found } else { found })
+    })
+    .takes(&["elements", "test_elements"], DTypes::REAL_NUMBERS)
+    .bounded(),
 ];
 
 fn top_k<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
@@ -67,12 +74,32 @@ fn fits_float32(dtype: DType) -> bool {
     dtype.size_bytes() < 4 || dtype == DType::F32
 }
 
+/// Up to this length of a sequence, each value is compared with all of it, which fuses and needs no gather. XLA's CPU
+/// compiler splits sums of more than 32 elements and would store the summands.
+const SHORT: i64 = 32;
+
+/// Up to this length of a sequence with padding, each value is compared with all of it.
+const MANY: i64 = 1024;
+
+/// Whether each of `elements` equals one of `tests`. NaN equals nothing.
+fn is_among<'b>(cx: &Cx<'b>, elements: Value<'b>, tests: Value<'b>) -> Value<'b> {
+    let (size, rank) = (tests.numel(), elements.rank());
+    let is_bounded = elements.is_bounded() || tests.is_bounded();
+    if is_bounded && size > MANY {
+        cx.b().refuse_bounded("a search among many elements");
+    }
+    if size <= SHORT || is_bounded {
+        return elements.unsqueeze(rank).eq(tests).reduce_any(&[rank]);
+    }
+    let (sequence, _) = sorted(tests, 0, false);
+    // No comparison with NaN holds, and NaN stands at the end.
+    let place = bisected(cx, sequence, elements, true, |element, value| element.lt(value));
+    place.lt(size as i32) & take_flat(sequence, place.min(size as i32 - 1)).eq(elements)
+}
+
 /// For each of `values`, the number of elements of the sorted last dimension of `sequence` that are smaller (or, if
 /// `right`, not larger). A `sequence` of several dimensions shares the leading ones with `values`.
 fn insertion_points<'b>(cx: &Cx<'b>, sequence: Value<'b>, values: Value<'b>, right: bool) -> Result<Value<'b>> {
-    /// Up to this length, each value is compared with the whole sequence, which fuses and needs no gather. XLA's CPU
-    /// compiler splits sums of more than 32 elements and would store the summands.
-    const SHORT: i64 = 32;
     let dtype = if cx.bool("out_int32")? { DType::I32 } else { DType::I64 };
     // Negated comparisons, so that NaN values are inserted at the end.
     let before = |element: Value<'b>, value: Value<'b>| match right {
@@ -86,7 +113,20 @@ fn insertion_points<'b>(cx: &Cx<'b>, sequence: Value<'b>, values: Value<'b>, rig
         let row = if shared { sequence.reshape(&[size]) } else { sequence.unsqueeze(rank - 1) };
         return Ok(before(row, values.unsqueeze(rank)).convert(dtype).reduce_sum(&[rank]));
     }
-    // Binary search: `found` grows by halving steps while the element at its end is before the value.
+    Ok(bisected(cx, sequence, values, shared, before).convert(dtype))
+}
+
+/// The number of elements of the last dimension of `sequence` that are before each value, by binary search: `before`
+/// holds for the first elements only. A sequence that is not shared has the leading dimensions of `values`.
+fn bisected<'b>(
+    cx: &Cx<'b>,
+    sequence: Value<'b>,
+    values: Value<'b>,
+    shared: bool,
+    before: impl Fn(Value<'b>, Value<'b>) -> Value<'b>,
+) -> Value<'b> {
+    let size = sequence.dims().last().copied().unwrap_or(1);
+    // `found` grows by halving steps while the element at its end is before the value.
     let first_step = 1 << (63 - size.leading_zeros());
     let found = cx.b().splat(0, DType::I32, &values.dims());
     let state = [cx.b().scalar(first_step, DType::I32), found, sequence, values];
@@ -103,5 +143,5 @@ fn insertion_points<'b>(cx: &Cx<'b>, sequence: Value<'b>, values: Value<'b>, rig
             vec![step / 2, grows.select(end, found), sequence, values]
         },
     );
-    Ok(state[1].convert(dtype))
+    state[1]
 }
