@@ -13,6 +13,8 @@
 
 namespace torchtpu {
 
+bool apply_marks(at::ArrayRef<c10::IValue> arguments);  // marks.cpp
+
 TtTensor describe(const c10::TensorImpl& tensor) {
   const auto keys = tensor.key_set();
   TtTensor described{nullptr,
@@ -343,6 +345,7 @@ bool define(const Call& call) {
 // Calls the operator. Lowers the call's key first if it is new. TT_NO_ROW if it cannot be lowered.
 TtStatus define_and_call(Call& call, c10::SmallVector<TtOut, 4>& outs, size_t& count) {
   TtStatus status = call_core(call, outs, count);
+  if (status == TT_NEW_KEY && apply_marks(call.stack)) [[unlikely]] status = call_core(call, outs, count);
   // A key is new a second time only if another thread has just found that the operator depends on the precision of
   // products, which is part of its keys from then on.
   while (status == TT_NEW_KEY) [[unlikely]] {

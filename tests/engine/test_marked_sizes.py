@@ -108,3 +108,27 @@ def test_marks_have_no_effect_on_static_sizes(device: torch.device) -> None:
     torch.tpu.mark_dynamic(x, 0)
     assert_same(x + 1, torch.full((4, 6), 2.0))
     assert torch.tpu.op_stats()["padded"] == padded
+
+
+def test_dynamos_marks_are_marks(device: torch.device) -> None:
+    made = set()
+    for length in (5, 9, 31, 13):
+        x = torch.randn(3, length, 28)
+        given = x.to(device)
+        torch._dynamo.mark_dynamic(given, 1, max=32)
+        torch._dynamo.mark_dynamic(given, 2, min=2)
+        assert_same(torch.cat([given, given]).softmax(1), torch.cat([x, x]).softmax(1))
+        assert_same(given[:, 2:] * 2, x[:, 2:] * 2)
+        made.add(programs_made())
+    assert len(made) == 1
+
+
+def test_dynamos_marks_that_mean_nothing_here(device: torch.device) -> None:
+    x = torch.randn(4, 1, 6)
+    given, part = x.to(device), x.to(device)[1:]
+    for tensor, dim in ((given, 1), (given, 7), (part, 0)):
+        torch._dynamo.mark_dynamic(tensor, dim)
+    padded = torch.tpu.op_stats()["padded"]
+    assert_same(given.exp() + given, x.exp() + x)
+    assert_same(part.exp() + part, x[1:].exp() + x[1:])
+    assert torch.tpu.op_stats()["padded"] == padded

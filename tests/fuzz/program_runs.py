@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torchtpu import _C
 
 INFINITE = math.inf
 
@@ -75,6 +76,7 @@ class Run:
             "device": torch.device(device),
             "check": self._check,
             "mode": self._mode,
+            "sizes": self._sizes,
         }
         self.is_reference = device == "cpu"
         self._checked: Any = None
@@ -86,12 +88,17 @@ class Run:
         if not self.is_reference:
             torch.tpu.set_eager_mode(name)
 
+    def _sizes(self, setting: str) -> None:
+        if not self.is_reference:
+            _C.set_sizes(setting)
+
     def step(self, step: Step) -> Outcome:
         self._checked = None
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                exec(step.text, self.variables)
+                # A file for each line: the device remembers what each line of a program uploads.
+                exec(compile(step.text, f"<{step.text}>", "exec"), self.variables)
                 if isinstance(self._checked, torch.Tensor):
                     checked = self._checked
                     # The strides of empty tensors and of dimensions of size 1 are arbitrary.
@@ -236,6 +243,11 @@ def check(value):
 
 def mode(name):
     torch.tpu.set_eager_mode(name)
+
+def sizes(setting):
+    from torchtpu import _C
+
+    _C.set_sizes(setting)
 
 """
 

@@ -26,7 +26,11 @@ SLOW_PROGRAMS = 3000
 
 
 def compare(seed: int, device: str) -> None:
-    steps = Generator(seed, MAKERS).program(LENGTH)
+    compare_steps(Generator(seed, MAKERS).program(LENGTH), seed, device)
+
+
+def compare_steps(steps: list[Step], seed: int, device: str) -> None:
+    """Fails with a short program if the device and the CPU differ."""
     torch.tpu.set_eager_mode("strict")
     if first_difference(steps, device) is None:
         return

@@ -2,7 +2,7 @@
 
 use crate::call::{Arg, Meta, Tag, TensorArg, to_spec};
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::lines;
 use crate::padded::{PaddedFactor, same_strides};
 use crate::registry::sizes::Axes;
@@ -11,10 +11,11 @@ use crate::storage::Storage;
 impl Engine {
     /// Makes a dimension of a tensor one that changes: programs over the tensor take its size as an input. `most` is its
     /// largest size. Later uploads of the tensor's line have it too. Has no effect where sizes are constants: with
-    /// `TORCHTPU_SIZES=static`, and in a process group.
+    /// `TORCHTPU_SIZES=static`, and in a process group. Returns whether the tensor's value got padding by this; `None` if
+    /// the tensor does not cover its storage densely.
     ///
     /// # Errors
-    /// If the tensor does not cover its storage densely.
+    /// If its value cannot be read.
     pub fn mark_dynamic(
         &mut self,
         storage: &Storage,
@@ -22,18 +23,17 @@ impl Engine {
         strides: &[i64],
         axis: usize,
         most: Option<i64>,
-    ) -> Result<()> {
+    ) -> Result<Option<bool>> {
         if !self.registry.growth.is_on() || self.runner.jobs.has_lanes() {
-            return Ok(());
+            return Ok(Some(false));
         }
-        let Some(mut whole) = self.whole(storage, sizes, strides) else {
-            return Err(Error::runtime("mark_dynamic needs a tensor that covers its storage densely and has a value"));
-        };
+        let Some(mut whole) = self.whole(storage, sizes, strides) else { return Ok(None) };
         let capacity = self.registry.growth.mark(storage, sizes, axis, most);
-        if whole.bound(axis, sizes[axis], capacity) {
-            return self.pad_storage(storage, &whole.axes, true);
+        let is_new = whole.bound(axis, sizes[axis], capacity);
+        if is_new {
+            self.pad_storage(storage, &whole.axes, true)?;
         }
-        Ok(())
+        Ok(Some(is_new))
     }
 
     /// Pads the arguments of a new call that are results of its line, if these grow. Returns whether there are any.

@@ -403,7 +403,7 @@ fn mark_dynamic(
     strides: Vec<i64>,
     dim: usize,
     most: Option<i64>,
-) -> PyResult<()> {
+) -> PyResult<Option<bool>> {
     // SAFETY: the callee borrows a live object, with the GIL held.
     let storage = unsafe { ::abi::tt_storage_of(tensor.as_ptr().cast()) };
     if storage.is_null() {

@@ -1,0 +1,96 @@
+"""Random programs some of whose sizes are the variable `n`: the same lines run again and again with another `n`."""
+
+from __future__ import annotations
+
+from random import Random
+
+import torch
+
+from tests.fuzz.program_lines import MAKERS, MODES, new
+from tests.fuzz.program_runs import EXACT, MOVES, Reference, Step
+from tests.fuzz.random_programs import Generator, Maker
+
+# The size while a program is made. It differs from the constant sizes of the other lines.
+FIRST = 5
+LARGEST = 33
+# Padding from the third size on, or for each upload.
+SETTINGS = ("dynamic", "dynamic", "padded")
+SHAPES = ("n", "n, 3", "2, n", "3, n", "n, n", "2, n, 3", "n, 1", "n + 1, 2", "2 * n")
+
+
+def is_of_n(tensor: torch.Tensor) -> bool:
+    return tensor.dim() > 0 and FIRST in tensor.shape
+
+
+def upload(g: Generator) -> Step:
+    shape, dtype = g.random.choice(SHAPES), g.dtype()
+    count = " * ".join(f"({size})" for size in shape.split(", "))
+    span = 5 if dtype == torch.uint8 else 25 if dtype.is_floating_point else 9
+    least = 0 if dtype == torch.uint8 else span // 2
+    numbers = f"(torch.arange({count}) * {g.random.randrange(1, 20)} + {g.random.randrange(20)}) % {span} - {least}"
+    parts = " / 4" if dtype.is_floating_point else ""
+    return new(g, f"(({numbers}){parts}).reshape({shape}).to({dtype}).to(device)", MOVES)
+
+
+def create(g: Generator) -> Step:
+    shape, dtype = g.random.choice(SHAPES), g.dtype()
+    expressions = [
+        f"torch.zeros({shape}, dtype={dtype}, device=device)",
+        f"torch.ones({shape}, dtype={dtype}, device=device)",
+        "torch.arange(n, device=device)",
+        "torch.ones(n, n, dtype=torch.bool, device=device).tril()",
+    ]
+    return new(g, g.random.choice(expressions), MOVES)
+
+
+def shape_by_n(g: Generator) -> Step | None:
+    name = g.pick(is_of_n)
+    if name is None:
+        return None
+    axis = list(g.tensor(name).shape).index(FIRST)
+    forms = [
+        f"{name}.narrow({axis}, 0, n - 2)",
+        f"{name}.narrow({axis}, n - 1, 1)",
+        f"{name}.select({axis}, n - 2)",
+        f"{name}.unsqueeze({axis}).expand({', '.join(['-1'] * axis + ['n'] + ['-1'] * (g.tensor(name).dim() - axis))})",
+        f"{name}.movedim({axis}, 0).reshape(n, -1)",
+        f"{name}.movedim({axis}, -1).reshape(-1, n)",
+        f"{name}.flip({axis})",
+    ]
+    return new(g, g.random.choice(forms), MOVES, name)
+
+
+def grow(g: Generator) -> Step | None:
+    name = g.pick(is_of_n)
+    if name is None:
+        return None
+    axis = list(g.tensor(name).shape).index(FIRST)
+    return new(g, f"torch.cat([{name}, {name}.narrow({axis}, 0, 1)], {axis})", EXACT, name)
+
+
+def reduce_by_n(g: Generator) -> Step | None:
+    name = g.pick(is_of_n)
+    if name is None:
+        return None
+    axis = list(g.tensor(name).shape).index(FIRST)
+    form = g.random.choice(("sum({})", "amax({})", "amin({})", "cumsum({})", "sum({}, keepdim=True)"))
+    return new(g, f"{name}.{form.format(axis)}", EXACT, name)
+
+
+CHANGING: list[tuple[int, Maker]] = [(12, upload), (3, create), (8, shape_by_n), (3, grow), (4, reduce_by_n), *MAKERS]
+
+
+def program(seed: int, length: int, sizes: int) -> list[Step]:
+    """The lines of a random program, once for each of several sizes. The last size is one that was seen before."""
+    random = Random(seed)
+    generator = Generator(seed, CHANGING)
+    generator.reference.step(Step(f"n = {FIRST}"))
+    lines = generator.program(length)
+    given = [FIRST, *(random.randrange(2, LARGEST) for _ in range(sizes - 2))]
+    given.append(random.choice(given))
+    steps = [Step(f'sizes("{random.choice(SETTINGS)}")'), Step(f'mode("{random.choice(MODES)}")')]
+    reference = Reference()
+    for n in given:
+        # Numbers in the lines, such as indices, are out of range at some sizes.
+        steps += [step for step in (Step(f"n = {n}"), *lines) if not reference.step(step).error]
+    return steps

@@ -1,0 +1,41 @@
+"""Random programs whose sizes change give the same on the device as on the CPU, in all modes. The host pads with NaN.
+
+TORCHTPU_TEST_SEED draws other programs. TORCHTPU_PROPERTY_PROGRAMS sets their number, TORCHTPU_PROPERTY_SEED the first
+seed:
+
+    TORCHTPU_PROPERTY_PROGRAMS=10000 make test-python PYTEST="-k programs_at_changing_sizes --timeout=0"
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torchtpu import _C
+
+from tests.fuzz.changing_sizes import program
+from tests.fuzz.test_property import compare_steps
+from tests.settings import SEED
+
+PROGRAMS = int(os.environ.get("TORCHTPU_PROPERTY_PROGRAMS", "8"))
+FIRST_SEED = int(os.environ.get("TORCHTPU_PROPERTY_SEED", SEED * 100))
+SHARDS = 4  # for as many workers
+LENGTH, SIZES = 20, 5
+
+
+@pytest.fixture(autouse=True)
+def changing_sizes() -> Iterator[None]:
+    _C.set_sizes("dynamic")
+    yield
+    _C.set_sizes(os.environ.get("TORCHTPU_SIZES", "dynamic"))
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_random_programs_at_changing_sizes(shard: int, device: torch.device) -> None:
+    read = torch.tpu.op_stats()["unpadded"]
+    for seed in range(FIRST_SEED + shard, FIRST_SEED + PROGRAMS, SHARDS):
+        compare_steps(program(seed, LENGTH, SIZES), seed, device.type)
+    if PROGRAMS >= SHARDS:
+        assert torch.tpu.op_stats()["unpadded"] > read, "no value had padding"
