@@ -80,7 +80,7 @@ smoke: build ## The shortest check that the device works, with programs compiled
 test-nightly: build $(VENV)/.ready-examples ## Python tests by the date's seed, with more draws, each mode, and optimized programs
 	@echo "TORCHTPU_TEST_SEED=$${TORCHTPU_TEST_SEED:-$(TODAY)} make test-nightly repeats this"
 	TORCHTPU_TEST_SEED=$${TORCHTPU_TEST_SEED:-$(TODAY)} TORCHTPU_CONFORMANCE_CASES=600 TORCHTPU_PROPERTY_PROGRAMS=240 \
-		TORCHTPU_OPERATOR_INPUTS=8 \
+		TORCHTPU_OPERATOR_INPUTS=8 TORCHTPU_HOSTILE_TRIALS=40 \
 		TORCHTPU_DISTRIBUTED_TRIALS=50 TORCHTPU_DISTRIBUTED_STEPS=500 \
 		$(PYTEST_RUN) --optimized --each-mode -m "not slow" $(PYTEST)
 	$(PY) -m tests.conformance.matrix

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
-from torchtpu import _C
 
 from tests.helpers import check_python
+from tests.plugins import build_plugin
 
 # Passes everything on to another plugin, but breaks programs over tensors whose first dimension has 16 elements: the
 # least capacity of a dimension that changes.
@@ -62,18 +60,10 @@ print(explanation)
 
 @pytest.fixture(scope="module")
 def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    behind = Path(_C.platform_info()["plugin"])
-    header = behind.parent / "include/pjrt_c_api.h"
-    if compiler is None or not header.is_file():
-        pytest.skip("needs a C compiler and the header of the plugin")
     folder = tmp_path_factory.mktemp("plugin")
     source = folder / "plugin.c"
     source.write_text("#define _GNU_SOURCE\n" + PLUGIN)
-    built = folder / "plugin.so"
-    options = ["-shared", "-fPIC", f"-I{header.parent}", f'-DPLUGIN="{behind}"', "-o", built, source, "-ldl"]
-    subprocess.run([compiler, *options], check=True)
-    return built
+    return build_plugin(source, folder)
 
 
 @pytest.mark.parametrize("mode", ["debug", "strict", "fused"])
