@@ -78,3 +78,37 @@ def test_what_is_not_written_is_not_zero(device: torch.device) -> None:
 
     nothing = pallas.custom_jax_kernel(lambda x: pl.pallas_call(kernel, out_shape=x)(x), name="nothing")
     assert torch.isnan(nothing(torch.ones(2, 2, device=device)).cpu()).sum() == 3
+
+
+def test_a_kernel_may_write_to_an_aliased_argument(device: torch.device) -> None:
+    """On a TPU the argument and the result are one memory."""
+
+    def add_one(x, given, result):  # type: ignore[no-untyped-def]
+        given[...] = given[...] + x[...]
+
+    def call(x, given):  # type: ignore[no-untyped-def]
+        return pl.pallas_call(add_one, out_shape=given, input_output_aliases={1: 0})(x, given)
+
+    x, given = torch.randn(8, 128), torch.randn(8, 128)
+    result = pallas.custom_jax_kernel(call, name="aliased")(x.to(device), given.to(device))
+    assert_same(result, x + given)
+
+
+@pytest.mark.skipif(not hasattr(pl, "kernel"), reason="this JAX has no pl.kernel")
+def test_a_kernel_of_one_core_writes_to_a_reference(device: torch.device) -> None:
+    def call(x, start):  # type: ignore[no-untyped-def]
+        def copy(x, total, buffer, semaphore):  # type: ignore[no-untyped-def]
+            for source, target in ((x, buffer), (buffer, total)):
+                moving = pltpu.make_async_copy(source, target, semaphore)
+                moving.start()
+                moving.wait()
+
+        total = jax.new_ref(start)
+        mesh = pltpu.create_tensorcore_mesh("core", num_cores=1)
+        scratch = [pltpu.VMEM(x.shape, x.dtype), pltpu.SemaphoreType.DMA]
+        pl.kernel(lambda x, *rest: copy(x, total, *rest), (), mesh=mesh, scratch_types=scratch)(x)
+        return total[...]
+
+    x = torch.randn(8, 128)
+    result = pallas.custom_jax_kernel(call, name="of_one_core")(x.to(device), torch.zeros(8, 128).to(device))
+    assert_same(result, x)

@@ -155,6 +155,11 @@ def run_kernel(
     state = (jnp.int32(0), tuple(jnp.int32(0) for _ in grid), changing, [_unknown(each) for each in scratch])
     _, _, changing, _ = lax.while_loop(lambda state: state[0] < steps, advance, state)
     finals = changing[len(changing) - len(outputs) :]
+    # On a TPU both of an alias are one memory: a kernel may write to the argument in place of the result.
+    for output, given in aliases.items():
+        argument, place = given - len(scalars), places.start + len(inputs) + output
+        if argument >= 0 and written[argument] and results[place] is step.invars[place]:
+            finals[output] = changing[sum(written[:argument])]
     return [each.whole(array) for each, array in zip(blocks[len(inputs) :], finals, strict=True)]
 
 

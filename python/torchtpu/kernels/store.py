@@ -19,7 +19,7 @@ from torchtpu import _C
 from torchtpu.kernels.calls import Call, Spec
 from torchtpu.kernels.fingerprint import hash_of, version_of
 
-FORMAT = 2
+FORMAT = 3
 # Of the folder, at most; texts are some kilobytes each.
 MOST_FILES = 4000
 

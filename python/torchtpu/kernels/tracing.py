@@ -140,17 +140,21 @@ def _lower(function: Callable[..., list[Any]], arrays: Sequence[Any], platform: 
     with config.traceback_in_locations_limit(0):
         traced = jax.jit(function, keep_unused=True).trace(*arrays)
         # The rules are part of the key of what JAX keeps of a lowering.
-        parameters = mlir.LoweringParameters(override_lowering_rules=_rules() if platform == "tpu" else None)
+        parameters = mlir.LoweringParameters(override_lowering_rules=_rules(platform))
         lowered = traced.lower(lowering_platforms=(platform,), _private_parameters=parameters)
     specs = tuple(Spec(to_torch(each.dtype), tuple(each.shape)) for each in traced.jaxpr.out_avals)
     functions, entry = _functions(lowered.compiler_ir("stablehlo"))
     return Text(functions, entry, specs, results.structure)
 
 
-def _rules() -> Any:
-    from torchtpu.kernels import ragged
+def _rules(platform: str) -> Any:
+    if platform == "tpu":
+        from torchtpu.kernels import ragged
 
-    return ragged.rules()
+        return ragged.rules()
+    from torchtpu.kernels import meshes
+
+    return meshes.rules()
 
 
 def _functions(module: Any) -> tuple[str, str]:
