@@ -1,81 +1,170 @@
 #!/usr/bin/env python3
-"""The cost of training steps of changing length: a small compiled GPT, with 20 lengths between 17 and 250.
+"""The cost of training steps whose size changes: the length of a GPT's text, the batch of an MLP, the images of a
+small ResNet, the length of an LSTM's and a Mamba block's text, and the tokens that each expert of a mixture gets.
 
-The same number of steps runs at the mean length and at the largest length, compiled for that length, and at all
-lengths with a bound. The step is that of training_step.py. Rounds alternate; figures are medians.
+A pass is 30 steps of 12 or 20 sizes. "first" is the first step of a process with an empty cache, "cold" the pass
+that begins with it, "again" the pass after it, "warm" the first pass of a process that finds the programs of
+another one on disk. "constant" is a pass at the mean size, in a process that has seen only this size. The programs
+are those of the first step, of the cold pass, of the pass after it, and those that the warm pass did not find on disk.
+"of one" is the cold pass's number by that of the first step: in Strict, the programs for each distinct operator.
 """
 
 from __future__ import annotations
 
 import argparse
-import random
+import json
 import statistics
+import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
-import torch
-from models import BATCH, MODELS, VOCABULARY
+from contenders import Answer, Contender, Process, chosen, open_torch, serve
 
-LENGTHS = random.Random(0).sample(range(17, 251), 20)
+STEPS = 30
+WORKS = ("length", "batch", "image", "lstm", "mamba", "experts")
+CONSTANT = "@constant"
 
 
-def make_step(bounded: bool) -> Callable[[int], None]:
+def measure(system: str, mode: str, work: str) -> None:
+    """Runs in a contender's process."""
+    import changing_models
+
+    name, _, constant = work.partition("@")
+    sizes = changing_models.WORKS[name].sizes(STEPS)
+    sizes = [round(statistics.mean(sizes))] * STEPS if constant else sizes
+    step = make_jax_step(name) if system == "jax" else make_torch_step(system, mode, name)
+
+    def programs() -> tuple[int, int]:
+        if system != "torchtpu":
+            return 0, 0
+        import torch
+
+        stats = torch.tpu.cache_stats()
+        return stats["compiles"], stats["disk_hits"]
+
+    def one_round() -> Answer:
+        before, start = programs(), time.perf_counter()
+        step(sizes[0])
+        first, first_ms = programs(), (time.perf_counter() - start) * 1e3
+        for size in sizes[1:]:
+            step(size)
+        seconds, after = time.perf_counter() - start, programs()
+        made = {"first": sum(first) - sum(before), "all": sum(after) - sum(before), "compiled": after[0] - before[0]}
+        return {"seconds": seconds, "first_ms": first_ms, **made}
+
+    serve(one_round)
+
+
+def make_torch_step(system: str, mode: str, work: str) -> Callable[[int], Any]:
+    import changing_models
+    import torch
+
+    device, wait = open_torch(system, mode)
     torch.manual_seed(0)
-    model = MODELS["gpt"]().to("tpu")
+    model = changing_models.WORKS[work].model().to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     criterion = torch.nn.CrossEntropyLoss()
 
-    @torch.compile(dynamic=None if bounded else False)
-    def loss_of(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return criterion(model(inputs), targets.flatten())
+    def loss_of(inputs: Any, targets: Any) -> Any:
+        return criterion(model(inputs), targets)
 
-    def step(length: int) -> None:
-        inputs, targets = (torch.randint(VOCABULARY, (BATCH["gpt"], length)).to("tpu") for _ in range(2))
-        if bounded:
-            for each in (inputs, targets):
-                torch._dynamo.mark_dynamic(each, 1, min=2, max=max(LENGTHS))
+    loss_of = torch.compile(loss_of) if mode == "compile" else loss_of
+
+    def step(size: int) -> None:
+        inputs, targets = changing_models.WORKS[work].batch(size)
         optimizer.zero_grad(set_to_none=True)
-        loss_of(inputs, targets).backward()
+        loss_of(inputs.to(device), targets.to(device).flatten()).backward()
         optimizer.step()
-        torch.tpu.synchronize()
+        wait()
 
     return step
 
 
-def main() -> None:
+def make_jax_step(work: str) -> Callable[[int], Any]:
+    """The same step, jitted whole, of the models that models_jax.py has."""
+    import jax
+    import numpy
+    from models_jax import VOCABULARY, make_update
+
+    if work != "length":
+        raise SystemExit(f"no {work} in JAX")
+    update, state = make_update("gpt")
+    compiled = jax.jit(update, donate_argnums=(0, 1, 2))
+    generator = numpy.random.default_rng(0)
+
+    def step(length: int) -> None:
+        tokens = generator.integers(VOCABULARY, size=(4, length + 1), dtype=numpy.int32)
+        *state[:], value = compiled(*state, tokens[:, :-1], tokens[:, 1:].reshape(-1))
+        jax.block_until_ready((state, value))
+
+    return step
+
+
+def figures_of(contender: Contender, work: str, threads: int) -> dict[str, Answer]:
+    """The passes of a contender, by name. Empty if it cannot run this."""
+    passes = {"": ("cold", "again"), "warm": ("warm",), CONSTANT: ("", "constant")}
+    found: dict[str, Answer] = {}
+    with tempfile.TemporaryDirectory(prefix="torchtpu-bench-") as folder:
+        for kind, names in passes.items():
+            if kind == "warm" and contender.system != "torchtpu":
+                continue
+            suffix, cache = (kind, Path(folder) / "constant") if kind == CONSTANT else ("", Path(folder) / "cache")
+            process = Process(contender, Path(__file__), work + suffix, threads, cache)
+            try:
+                found |= {name: process.ask() for name in names}
+            except (OSError, RuntimeError) as error:
+                print(f"{contender.name} is left out: {error}", file=sys.stderr)
+                return {}
+            finally:
+                process.close()
+    return found
+
+
+def row(name: str, found: dict[str, Answer]) -> str:
+    cold, again, constant = found["cold"], found["again"], found["constant"]
+    warm = f"{found['warm']['seconds']:.2f}" if "warm" in found else ""
+    times = f"{cold['first_ms'] / 1e3:>8.2f}{cold['seconds']:>8.2f}{again['seconds']:>8.2f}{warm:>8}"
+    times += f"{constant['seconds']:>10.2f}"
+    if not cold["all"]:
+        return f"{name:<20}{times}"
+    made = f"{cold['first']:>10}{cold['all']:>6}{again['all']:>6}{found['warm']['compiled']:>6}"
+    return f"{name:<20}{times}{made}{cold['all'] / max(1, cold['first']):>8.2f}"
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of each contender, alternating (default: 3)")
+    parser.add_argument("--work", choices=[*WORKS, "all"], default="all", help="what changes (default: all)")
+    parser.add_argument(
+        "--peers", default="all", help='"all", "none" or some of torch_tpu,torch_xla,jax (default: all)'
+    )
+    parser.add_argument("--modes", default="strict,fused,compile", help="of torchtpu (default: strict,fused,compile)")
+    parser.add_argument("--threads", type=int, default=2, help="threads of each contender (default: 2)")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--serve", nargs=3, metavar=("SYSTEM", "MODE", "WORK"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    mean = round(statistics.mean(LENGTHS))
-    contenders = {
-        f"mean length {mean}": (make_step(False), [mean] * len(LENGTHS)),
-        f"largest length {max(LENGTHS)}": (make_step(False), [max(LENGTHS)] * len(LENGTHS)),
-        # Last, so that the programs of its first step do not include the optimizer's.
-        "20 lengths, bounded": (make_step(True), LENGTHS),
-    }
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for name, (step, lengths) in contenders.items():
-        torch.tpu.reset_cache_stats()
-        step(lengths[0])  # compiles
-        stats = torch.tpu.cache_stats()
-        first = stats["compiles"] + stats["disk_hits"]
-        for length in lengths:
-            step(length)
-        stats = torch.tpu.cache_stats()
-        print(
-            f"{name}: {first} programs in the first step, {stats['compiles'] + stats['disk_hits'] - first} in 20 more"
-        )
-    for _ in range(options.rounds):
-        for name, (step, lengths) in contenders.items():
-            start = time.perf_counter()
-            for length in lengths:
-                step(length)
-            seconds[name].append(time.perf_counter() - start)
-    base = statistics.median(seconds[f"mean length {mean}"])
-    for name, times in seconds.items():
-        median = statistics.median(times)
-        print(f"{name:<24}{median / len(LENGTHS) * 1e3:>9.1f} ms per step{median / base:>8.2f}")
+    if options.serve:
+        measure(*options.serve)
+        return 0
+
+    figures: dict[str, dict[str, dict[str, Answer]]] = {}
+    for work in WORKS if options.work == "all" else [options.work]:
+        figures[work] = {}
+        print(f"\n{work}: seconds of {STEPS} steps, and programs")
+        print(f"{'':<20}{'first':>8}{'cold':>8}{'again':>8}{'warm':>8}{'constant':>10}", end="")
+        print(f"{'in first':>10}{'cold':>6}{'again':>6}{'warm':>6}{'of one':>8}")
+        for contender in chosen(options.peers):
+            if contender.system == "torchtpu" and contender.mode not in options.modes.split(","):
+                continue
+            if found := figures_of(contender, work, options.threads):
+                figures[work][contender.name] = found
+                print(row(contender.name, found), flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+    return 0 if all(figures.values()) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
