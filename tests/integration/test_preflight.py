@@ -19,7 +19,7 @@ from torchtpu.preflight.recording import Program, Recording
 from torchtpu.preflight.remedies import remedy
 from torchtpu.preflight.suggestions import Nomination, nominate
 from torchtpu.preflight.timing import Part
-from torchtpu.preflight.work import Work, work_of_calls
+from torchtpu.preflight.work import Attention, FilledHeads, Work, products_of_functions, work_of_calls
 
 from tests.helpers import start_python
 
@@ -207,6 +207,61 @@ def test_a_mesh(tmp_path: Path) -> None:
     assert {name for role, name in roles if role == "inputs"} <= {""}
 
 
+TENSOR_PARALLEL = """
+import os
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+dist.init_process_group()
+torch.tpu.set_device(int(os.environ["LOCAL_RANK"]))
+mesh = dist.init_device_mesh("tpu", (2, 8), mesh_dim_names=("data", "fsdp"))
+model = nn.Sequential(*[nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 64)) for _ in range(3)]).to("tpu")
+for block in model:
+    parallelize_module(block, mesh["fsdp"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+while True:
+    loss = model(torch.randn(32, 64, device="tpu", requires_grad=True)).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    print(loss.item())
+"""
+
+
+def test_tensor_parallel(tmp_path: Path) -> None:
+    """DTensor's collectives: a block sums its results forward, and the gradients of its inputs backward."""
+    script = tmp_path / "train.py"
+    script.write_text(TENSOR_PARALLEL)
+    finished = subprocess.run(
+        [sys.executable, "-c", RECORD_MESH, str(script)], capture_output=True, text=True, timeout=240
+    )
+    assert finished.returncode == 0, finished.stderr
+    failure, steps, sent, *_ = json.loads(finished.stdout.rpartition("RESULT")[2])
+    assert (failure, steps) == ("", 3)
+    assert sent == {"fsdp": pytest.approx(3 * 2 * (32 * 64 * 4) * 2 * 7 / 8)}
+
+
+def test_a_step_of_many_layers(tmp_path: Path) -> None:
+    """A step is what runs between two optimizer steps, not the part of it that comes again most often."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\nmodel = torch.nn.Linear(64, 64).to('tpu')\n"
+        "optimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
+        "for _ in range(9):\n"
+        "    for part in range(7):\n"
+        "        loss = model(torch.randn(8, 64, device='tpu')).sum()\n"
+        "        loss.backward()\n"
+        "        loss.item()\n"
+        "    optimizer.step()\n"
+    )
+    code = RECORD.replace("print(", "print([each.runs for each in found.programs])\nprint(", 1)
+    finished = subprocess.run([sys.executable, "-c", code, str(script)], capture_output=True, text=True, timeout=240)
+    assert finished.returncode == 0, finished.stderr
+    assert sum(json.loads(finished.stdout.splitlines()[0])) == 7
+
+
 def test_unknown_chip() -> None:
     finished = start_python("import torch; torch.ones(1, device='tpu')", TORCHTPU_DRY="v9:1x1")
     assert finished.returncode != 0
@@ -289,6 +344,17 @@ def test_work() -> None:
     """float32 is multiplied in six parts, and tiles that are not full are counted whole."""
     assert work_of_calls(product(256, 128, 512)) == {0: Work(2.0 * 256 * 128 * 512, 6 * 2.0 * 256 * 128 * 512)}
     assert work_of_calls(product(256, 64, 512, "bf16")) == {0: Work(2.0 * 256 * 64 * 512, 2.0 * 256 * 128 * 512)}
+    # A kernel of splash attention over a batch of heads that were filled up from 64 places.
+    heads = "tensor<2x4x256x128xbf16>"
+    kernel = f"""func.func private @op0(%v0: {heads}) -> ({heads}) {{
+%0 = stablehlo.pad %v0, %c, high = [0, 0, 0, 64] : (tensor<2x4x256x64xbf16>, tensor<bf16>) -> {heads}
+%1 = stablehlo.custom_call @tpu_custom_call(%i, %0, %0) {{kernel_name = "splash_mha_fwd"}} : \
+(tensor<1x2x2xi8>, {heads}, {heads}) -> ({heads})
+}}"""
+    whole = 2 * (2.0 * 8 * 256 * 256 * 128)
+    filled, attention = products_of_functions(kernel)["op0"]
+    assert filled == FilledHeads(width=64)
+    assert attention == Attention(whole, whole / 2)
     # A column costs as little as eight.
     assert work_of_calls(product(4096, 128, 1, "bf16")) == {0: Work(2.0 * 4096 * 128, 2.0 * 4096 * 128 * 8)}
 

@@ -120,9 +120,9 @@ fn main_operands(lowered: &Lowered, numbers: &[DType], draws: bool, body: &mut S
             Ok(format!("%p{param}"))
         }
         ParamSource::RandomState if draws => Ok("%random".into()),
-        ParamSource::RandomState | ParamSource::Offset(_) | ParamSource::Size(_) => {
-            Err(not_implemented("it cannot draw random numbers"))
-        }
+        ParamSource::RandomState => Err(not_implemented("it cannot draw random numbers")),
+        ParamSource::Offset(_) => Err(not_implemented("its views have constant offsets")),
+        ParamSource::Size(_) => Err(not_implemented("its sizes are constants")),
     };
     lowered.params.iter().enumerate().map(one).collect()
 }

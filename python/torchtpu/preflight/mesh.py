@@ -1,7 +1,8 @@
 """One process is rank 0 of a mesh of chips. Its process groups send nothing; what they would send is counted.
 
 A script for torchrun finds the variables that torchrun sets. Its `init_process_group` makes PyTorch's fake groups, in
-which a collective is done at once. Collectives pass through the operators of `c10d`, where their bytes are noted.
+which a collective is done at once. Collectives pass through the operators of `c10d`, or for DTensor those of
+`_c10d_functional`, where their bytes are noted.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from torchtpu.preflight.modules import ModuleNames
 _SENT: tuple[tuple[str, Callable[[int], float]], ...] = (
     ("allreduce", lambda n: 2 * (n - 1) / n),
     ("allgather", lambda n: (n - 1) / n),
-    ("reduce_scatter", lambda n: (n - 1) / n),
+    ("reducescatter", lambda n: (n - 1) / n),
     ("alltoall", lambda n: (n - 1) / n),
     ("gather", lambda n: (n - 1) / n),
     ("scatter", lambda n: (n - 1) / n),
@@ -189,9 +190,11 @@ def ranks(mesh: Mesh | None, names: ModuleNames) -> Iterator[list[Sent]]:
     count = str(mesh.devices)
     variables = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
     os.environ.update({**variables, "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"})
-    library = torch.library.Library("c10d", "IMPL")
-    for name in sorted({name for name in _operators() if any(part in name for part, _ in _SENT)}):
-        _note(library, name, mesh, sent, names)
+    libraries = []
+    for namespace in ("c10d", "_c10d_functional"):
+        libraries.append(torch.library.Library(namespace, "IMPL"))
+        for name in sorted(filter(_share, _operators(namespace))):
+            _note(libraries[-1], name, mesh, sent, names)
     original = dist.init_process_group
 
     def init(*_: Any, **__: Any) -> None:
@@ -203,13 +206,18 @@ def ranks(mesh: Mesh | None, names: ModuleNames) -> Iterator[list[Sent]]:
     finally:
         for module, attribute in replaced:
             setattr(module, attribute, original)
-        library._destroy()
+        for library in libraries:
+            library._destroy()
 
 
-def _operators() -> Iterator[str]:
-    for name in torch._C._dispatch_get_all_op_names():
-        if name.startswith("c10d::"):
-            yield name.removeprefix("c10d::").partition(".")[0]
+def _operators(namespace: str) -> set[str]:
+    names = torch._C._dispatch_get_all_op_names()
+    return {name.partition("::")[2].partition(".")[0] for name in names if name.startswith(f"{namespace}::")}
+
+
+def _share(name: str) -> Callable[[int], float] | None:
+    """What each rank sends, by the name of an operator; None if that is no collective."""
+    return next((share for part, share in _SENT if part in name.replace("_", "")), None)
 
 
 def _replace(old: Any, new: Any) -> list[tuple[Any, str]]:
@@ -227,19 +235,22 @@ def _replace(old: Any, new: Any) -> list[tuple[Any, str]]:
 
 
 def _note(library: torch.library.Library, name: str, mesh: Mesh, sent: list[Sent], names: ModuleNames) -> None:
-    operator = getattr(torch.ops.c10d, name).default
-    share = next(share for part, share in _SENT if part in name)
+    operator = getattr(getattr(torch.ops, library.ns), name).default
+    share = _share(name)
+    assert share is not None
+    # These take the part of a rank, and return those of all.
+    is_part = library.ns != "c10d" and "all_gather" in name
 
     def noting(keys: Any, *args: Any, **kwargs: Any) -> Any:
-        group = next((each for each in args if isinstance(each, torch.ScriptObject) and _is_group(each)), None)
+        group = next(filter(None, map(_group, args)), None)
         if group is not None:
-            members = dist.get_process_group_ranks(dist.ProcessGroup.unbox(group))
+            members = dist.get_process_group_ranks(group)
             axis = mesh.axis_of(members)
             if axis:
-                payload = max(_bytes(each) for each in args)
+                payload = max(_bytes(each) for each in args) * (len(members) if is_part else 1)
                 line = _line()
                 sent.append(Sent(axis, payload * share(len(members)), len(members), line, names.steps))
-                if "allgather" in name:
+                if "allgather" in name and not is_part:
                     names.add_gathered(args[0], f"{name.strip('_')} over {axis}", line)
         with torch._C._AutoDispatchBelowAutograd():
             return operator.redispatch(keys & torch._C._after_autograd_keyset, *args, **kwargs)
@@ -247,8 +258,12 @@ def _note(library: torch.library.Library, name: str, mesh: Mesh, sent: list[Sent
     library.impl(name, noting, "AutogradPrivateUse1", with_keyset=True)
 
 
-def _is_group(value: torch.ScriptObject) -> bool:
-    return "ProcessGroup" in str(value._type())
+def _group(value: Any) -> dist.ProcessGroup | None:
+    """The group that an argument is, or that it names."""
+    if isinstance(value, torch.ScriptObject) and "ProcessGroup" in str(value._type()):
+        return dist.ProcessGroup.unbox(value)
+    known = torch.distributed.distributed_c10d._world.pg_names.items() if isinstance(value, str) else ()
+    return next((group for group, name in known if name == value), None)
 
 
 def _bytes(value: Any) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -43,6 +44,8 @@ class ModuleNames:
 
     def __init__(self, on_step: Callable[[int], None]) -> None:
         self.steps = 0
+        # When the steps ended, by `time.monotonic`.
+        self.step_ends: list[float] = []
         # By the address that a storage shows.
         self.storages: dict[int, Storage] = {}
         # How many inputs the models took in the steps, by unit: "tokens", "images" or "samples".
@@ -154,6 +157,7 @@ class ModuleNames:
     def _end_step(self, optimizer: Optimizer, *_: Any) -> None:
         self._path().pop()
         self.steps += 1
+        self.step_ends.append(time.monotonic())
         self.taken.update(self._taking)
         self._taking.clear()
         for parameter in _parameters(optimizer):

@@ -120,7 +120,8 @@ def record(run: Callable[[], Any], steps: int, seconds: float, mode: str, mesh: 
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, alarm)
             explanation._fill(_C.end_explaining())
-    recorded = _recording(explanation, names, failure, stopped, ended)
+    ends = [end - began for end in names.step_ends]
+    recorded = _recording(explanation, names, failure, stopped, ended, ends)
     recorded.sent = sent
     return recorded
 
@@ -129,8 +130,14 @@ def _stop(*_: Any) -> None:
     raise _EnoughError
 
 
-def _recording(explanation: Explanation, names: ModuleNames, failure: str, stopped: bool, ended: float) -> Recording:
+def _recording(
+    explanation: Explanation, names: ModuleNames, failure: str, stopped: bool, ended: float, ends: Sequence[float]
+) -> Recording:
     numbers, rounds = explanation.rhythm()
+    stepped = _last_step(explanation, ends)
+    if len(stepped) > len(numbers):
+        # What came again is a part of a step, such as a layer or a batch whose gradients are added up.
+        numbers, rounds = stepped, 1
     if not rounds:
         # Nothing came again: everything counts as one step.
         numbers = [run["program"] for run in explanation.runs]
@@ -152,6 +159,14 @@ def _recording(explanation: Explanation, names: ModuleNames, failure: str, stopp
         stopped,
         _per_step(names),
     )
+
+
+def _last_step(explanation: Explanation, ends: Sequence[float]) -> list[int]:
+    """The programs that ran between the ends of the last two optimizer steps. What a step leaves for later runs in the
+    next one, so that these are those of a step. Empty for one step."""
+    if len(ends) < 2:
+        return []
+    return [run["program"] for run in explanation.runs if ends[-2] <= run["flushed"] < ends[-1]]
 
 
 def _per_step(names: ModuleNames) -> tuple[str, float]:

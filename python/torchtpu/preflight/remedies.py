@@ -21,7 +21,10 @@ def remedy(why: Sequence[str]) -> str:
             return f"the dtype changes from {old} to {new}: convert the tensor before the loop"
         if old_sizes.count(",") != new_sizes.count(","):
             return "the number of dimensions changes: give the tensor one form"
-        return "a size changes: pad it to few sizes, or name it with torch._dynamo.mark_dynamic under torch.compile"
+        return (
+            "a size changes: pad it to few sizes, or say so with torch.tpu.mark_dynamic(x, dim, max=...), under "
+            "torch.compile with torch._dynamo.mark_dynamic"
+        )
     if any("its first call" in reason for reason in why):
         return "operators run for the first time: nothing to do if that is so only once"
     return ""

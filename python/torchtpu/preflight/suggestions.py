@@ -9,7 +9,15 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from torchtpu.preflight.recording import Program, Recording
-from torchtpu.preflight.work import LANES, Attention, Product, Work, functions_of_calls, products_of_functions
+from torchtpu.preflight.work import (
+    LANES,
+    Attention,
+    FilledHeads,
+    Product,
+    Work,
+    functions_of_calls,
+    products_of_functions,
+)
 
 # A change that gains less of a step is not worth a line, and so many are shown.
 LEAST_GAIN = 0.02
@@ -98,6 +106,7 @@ def _narrow_heads(calls: Sequence[_Call]) -> Iterator[Nomination]:
         if any(isinstance(each, Attention) for each in call.work):
             query = re.search(r"tensor<\d+x\d+x\d+x(\d+)x\w+>", call.header)
             widths += [int(query[1])] if query else []
+            widths += [each.width for each in call.work if isinstance(each, FilledHeads)]
         for width in widths:
             if width < LANES and LANES % width == 0:
                 what = f"heads of {LANES} instead of {width}, and fewer of them: the chip computes on {LANES} lanes"

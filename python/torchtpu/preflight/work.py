@@ -10,6 +10,8 @@ from math import prod
 _PARTS = {"HIGHEST": 6.0, "HIGH": 3.0, "DEFAULT": 1.0}
 # The matrix unit works on tiles: contracted dimensions and columns of the result fill 128 places, rows 8.
 LANES, _SUBLANES = 128, 8
+# Heads [batch, heads, places, width] whose width becomes that of the lanes.
+_FILLED = re.compile(rf"\(tensor<(?:\d+x){{3}}(\d+)x\w+>, tensor<\w+>\) -> tensor<(?:\d+x){{3}}{LANES}x")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +31,14 @@ NONE = Work()
 
 class Attention(Work):
     """The work of an attention kernel."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FilledHeads(Work):
+    """Heads that are filled up with zeros for a kernel."""
+
+    width: int = 0
+    """The places that they had."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +81,8 @@ def products_of_functions(text: str) -> dict[str, list[Product | Work]]:
             functions[name].append(_convolution(line))
         elif "@tpu_custom_call(" in line:
             functions[name].append(_attention(line))
+        elif "stablehlo.pad" in line and (filled := _FILLED.search(line)):
+            functions[name].append(FilledHeads(width=int(filled[1])))
         elif name not in ("", "main"):
             callees[name] += re.findall(r"(?:callee = |\bcall )@(\w+)", line)
 
@@ -103,11 +115,12 @@ def _attention(line: str) -> Work:
     """The work of a kernel of splash attention. It skips the half of the scores that a causal mask hides."""
     name = re.search(r'kernel_name = "(\w+)"', line)
     count = next((count for start, count in _SPLASH.items() if name and name[1].startswith(start)), 0)
-    found = re.findall(r"tensor<(\d+)x(\d+)x(\d+)x(?:bf16|f32)>", line.rpartition(" : ")[2].partition(" -> ")[0])
+    taken = line.rpartition(" : ")[2].partition(" -> ")[0]
+    found = [list(map(int, each[:-1].split("x"))) for each in re.findall(r"tensor<((?:\d+x){3,})(?:bf16|f32)>", taken)]
     if not count or len(found) < 2:
         return NONE
-    (heads, queries, width), (_, keys, _) = (tuple(map(int, each)) for each in found[:2])
-    product = Product(heads, queries, keys, width, 1.0).work()
+    (*heads, queries, width), (*_, keys, _) = found[:2]
+    product = Product(prod(heads), queries, keys, width, 1.0).work()
     return Attention(count * product.flops, count * product.passes / 2)
 
 
