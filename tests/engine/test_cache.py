@@ -85,7 +85,10 @@ def test_a_second_process_compiles_nothing(warm: tuple[Path, dict[str, Any]]) ->
     assert errors == ""
     assert second["compiles"] == second["waits"] == 0
     assert second["disk_hits"] == first["compiles"]
-    assert second["requests"] == second["hits"] + second["disk_hits"] == first["requests"]
+    # Autograd's thread may free a gradient before or after the next call: that call asks for its program in one form
+    # or two, of the same text. So the numbers of requests may differ.
+    assert first["requests"] == first["hits"] + first["compiles"]
+    assert second["requests"] == second["hits"] + second["disk_hits"]
     assert second["losses"] == first["losses"], "to the last bit"
     assert second["load_seconds"] > 0
 
