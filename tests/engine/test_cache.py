@@ -85,8 +85,7 @@ def test_a_second_process_compiles_nothing(warm: tuple[Path, dict[str, Any]]) ->
     assert errors == ""
     assert second["compiles"] == second["waits"] == 0
     assert second["disk_hits"] == first["compiles"]
-    # Autograd's thread may free a gradient before or after the next call: that call asks for its program in one form
-    # or two, of the same text. So the numbers of requests may differ.
+    # The numbers of requests are not compared: one process in a hundred asks once less for a program that it has.
     assert first["requests"] == first["hits"] + first["compiles"]
     assert second["requests"] == second["hits"] + second["disk_hits"]
     assert second["losses"] == first["losses"], "to the last bit"
