@@ -65,6 +65,14 @@ print(torch.ones(2, device="meta").abs().shape)
     assert check_python(code) == printed
 
 
+def test_the_package_imports_its_kernels_when_asked() -> None:
+    code = """
+import sys, torchtpu
+print("torchtpu.pallas" in sys.modules, torchtpu.pallas is torchtpu.tpu.pallas)
+"""
+    assert check_started_python(code) == "False True\n"
+
+
 @pytest.mark.slow
 def test_import_is_fast() -> None:
     def seconds(autoload: str) -> float:
