@@ -1,4 +1,4 @@
-// What Python does for operators. It traces those without a row through PyTorch's decompositions, once for each key. An
+// Operators that call Python. Python traces those without a row through PyTorch's decompositions, once for each key. An
 // operator without a decomposition may run on the CPU if the user allows it. Operators on sparse tensors, and gradients
 // of kernels, are called in Python at each call.
 #include <ATen/core/LegacyTypeDispatch.h>

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torchtpu._C import finish_cache
+from torchtpu._C import finish_cache, set_sizes
 
 from tests.seeds import seed_everything
 from tests.settings import MODES, SEED, with_quick_compiles
@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if not _is_run(item, modes)]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if _is_run(item, modes)]
-    # What was imported until now stays: without this, each collection of garbage would visit all of it.
+    # Imported modules are never garbage. Frozen, they are not visited by each collection of garbage.
     gc.collect()
     gc.freeze()
 
@@ -116,6 +116,14 @@ def seed(request: pytest.FixtureRequest) -> int:
     seed_everything(SEED)
     request.node.add_report_section("setup", "seed", f"TORCHTPU_TEST_SEED={SEED}")
     return SEED
+
+
+@pytest.fixture
+def changing_sizes() -> Iterator[None]:
+    """Sizes that change are inputs of programs, whatever the environment says."""
+    set_sizes("dynamic")
+    yield
+    set_sizes(os.environ.get("TORCHTPU_SIZES", "dynamic"))
 
 
 @pytest.fixture

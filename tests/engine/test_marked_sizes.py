@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-
 import pytest
 import torch
-from torch import Tensor
 from torchtpu import _C
 
+from tests.engine.caches import HEADS, WIDTH, attend, grow
 from tests.helpers import assert_same, programs_made
 
-HEADS, WIDTH = 2, 9
-
-
-@pytest.fixture(autouse=True)
-def changing_sizes() -> Iterator[None]:
-    _C.set_sizes("dynamic")
-    yield
-    _C.set_sizes(os.environ.get("TORCHTPU_SIZES", "dynamic"))
-
-
-def attend(query: Tensor, keys: Tensor) -> Tensor:
-    return (query @ keys.transpose(-2, -1)).softmax(-1) @ keys
-
-
-def grow(cache: Tensor, new: Tensor) -> Tensor:
-    return torch.cat([cache, new], 2)
+pytestmark = pytest.mark.usefixtures("changing_sizes")
 
 
 @pytest.mark.parametrize("mode", ["strict", "fused"])

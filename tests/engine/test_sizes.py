@@ -9,24 +9,18 @@ import copy
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torchtpu import _C
 
 from tests.helpers import assert_same, programs_made
 
+pytestmark = pytest.mark.usefixtures("changing_sizes")
+
 LENGTHS = (5, 9, 13, 7, 11, 12)
-
-
-@pytest.fixture(autouse=True)
-def changing_sizes() -> Iterator[None]:
-    _C.set_sizes("dynamic")
-    yield
-    _C.set_sizes(os.environ.get("TORCHTPU_SIZES", "dynamic"))
 
 
 def check_lengths(function: Callable[..., Tensor], device: torch.device, *shapes: tuple[int | None, ...]) -> None:

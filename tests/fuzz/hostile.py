@@ -104,7 +104,7 @@ def trial(mode: str, seed: int) -> int:
         if attempt(torch.tpu.synchronize) is None:
             break
     torch.tpu.synchronize()
-    # What was there before is what it was; what was made meanwhile is right, or says why it is not there.
+    # Older tensors have their values. A tensor of the time of faults is right, or its read raises an error.
     torch.testing.assert_close(kept.cpu(), numbers)
     for made in held[1:]:
         found = attempt(made.cpu)

@@ -9,27 +9,20 @@ seed:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 import pytest
 import torch
-from torchtpu import _C
 
 from tests.fuzz.changing_sizes import program
 from tests.fuzz.test_property import compare_steps
 from tests.settings import SEED
 
+pytestmark = pytest.mark.usefixtures("changing_sizes")
+
 PROGRAMS = int(os.environ.get("TORCHTPU_PROPERTY_PROGRAMS", "8"))
 FIRST_SEED = int(os.environ.get("TORCHTPU_PROPERTY_SEED", SEED * 100))
 SHARDS = 4  # for as many workers
 LENGTH, SIZES = 20, 5
-
-
-@pytest.fixture(autouse=True)
-def changing_sizes() -> Iterator[None]:
-    _C.set_sizes("dynamic")
-    yield
-    _C.set_sizes(os.environ.get("TORCHTPU_SIZES", "dynamic"))
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))

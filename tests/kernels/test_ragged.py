@@ -80,7 +80,7 @@ def test_programs_for_a_tpu() -> None:
     text = module_for(gradient, inputs, "v6e")
     assert "tpu_custom_call" in text
     assert "chlo.ragged_dot" not in text
-    # What megablox does not compute is JAX's own.
+    # JAX's own program computes the sizes that megablox does not take.
     reason = "ragged_dot: rows and columns are no multiples of 128"
     before = routing.not_routed[reason]
     call, tensors = grouped._taken([like(250, 128), like(4, 128, 256), sizes], {})

@@ -101,7 +101,7 @@ def test_calls_are_routed_where_they_can_be() -> None:
     assert routed == {"ragged_paged_attention": 1}
     assert why == {"ragged_paged_attention: the width of its heads is no multiple of 128": 1}
     *others, (_, why) = json.loads(lines[-2])
-    # Of rows with matrices, and of columns for the gradient of the matrices.
+    # One product of rows with matrices; one of columns, for the gradient of the matrices.
     assert [routed for routed, _ in others] == [{"_grouped_mm": 1, "_grouped_mm of columns": 1}] * 2
     assert why["_grouped_mm: rows and columns are no multiples of 128"] == 1
     answers = json.loads(lines[-1])

@@ -7,7 +7,6 @@ decomposition that compiled graphs use (`decompositions/grouped.py`).
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 _OWN = (
     "grouped_mm(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None) -> Tensor"
@@ -20,25 +19,5 @@ def register() -> None:
     own, aten = torch.library.Library("torchtpu", "FRAGMENT"), torch.library.Library("aten", "IMPL")
     _libraries.extend((own, aten))
     own.define(_OWN)
-    torch.library.register_fake("torchtpu::grouped_mm", _by_pytorch, lib=own)
-    aten.impl("_grouped_mm", _grouped_mm, "PrivateUse1")
-
-
-def _by_pytorch(
-    self: Tensor,
-    mat2: Tensor,
-    offs: Tensor | None = None,
-    bias: Tensor | None = None,
-    out_dtype: torch.dtype | None = None,
-) -> Tensor:
-    return torch.ops.aten._grouped_mm.default(self, mat2, offs, bias, out_dtype)
-
-
-def _grouped_mm(
-    self: Tensor,
-    mat2: Tensor,
-    offs: Tensor | None = None,
-    bias: Tensor | None = None,
-    out_dtype: torch.dtype | None = None,
-) -> Tensor:
-    return torch.ops.torchtpu.grouped_mm.default(self, mat2, offs, bias, out_dtype)
+    torch.library.register_fake("torchtpu::grouped_mm", torch.ops.aten._grouped_mm.default, lib=own)
+    aten.impl("_grouped_mm", torch.ops.torchtpu.grouped_mm.default, "PrivateUse1")

@@ -136,10 +136,10 @@ def _recording(
     numbers, rounds = explanation.rhythm()
     stepped = _last_step(explanation, ends)
     if len(stepped) > len(numbers):
-        # What came again is a part of a step, such as a layer or a batch whose gradients are added up.
+        # The runs that repeat are a part of a step: a layer, or a batch whose gradients are added up.
         numbers, rounds = stepped, 1
     if not rounds:
-        # Nothing came again: everything counts as one step.
+        # Nothing repeats: everything counts as one step.
         numbers = [run["program"] for run in explanation.runs]
     counts = Counter(numbers)
     programs = _programs(explanation, names, counts)

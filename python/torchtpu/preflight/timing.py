@@ -11,8 +11,8 @@ from torchtpu.preflight.chips import Chip
 from torchtpu.preflight.recording import Program
 from torchtpu.preflight.work import NONE, Work, work_of_calls
 
-# Of what a chip can do at its best, the part that a fusion reaches at the least: the other end of the range. Where the
-# compiler has estimated cycles, those are taken instead.
+# The upper end of the range assumes that a fusion reaches this share of the peak. The compiler's estimate of cycles
+# replaces it where there is one.
 _LEAST_EFFICIENCY = 0.5
 
 # The compiler's cycles, over what arithmetic and traffic take, up to which these count as the reason.
@@ -90,7 +90,7 @@ def time_of(program: Program, module: hlo.Module, chip: Chip) -> tuple[list[Part
         part.line = lines[name].most_common(1)[0][0]
     low, high = (sum(cost.seconds[end] for cost in costs) for end in (0, 1))
     total = sum(of_calls.values(), NONE)
-    # What is fetched beside the computation takes its time, too.
+    # Prefetches run beside the computation, and use bandwidth too.
     everything = sum(cost.traffic for cost in costs) + sum(map(_prefetched, module.body))
     least = max(total.passes / chip.flops, everything / chip.memory_bandwidth)
     ordered = sorted(parts.values(), key=lambda part: -part.seconds[0])
