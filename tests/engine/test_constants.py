@@ -46,6 +46,30 @@ def test_made_once(device: torch.device, name: str) -> None:
                 assert torch.equal(each.cpu().signbit(), expected.signbit())
 
 
+@pytest.mark.parametrize(
+    "dtype", [torch.bool, torch.uint8, torch.int64, torch.bfloat16, torch.float64, torch.complex64]
+)
+def test_one_number_needs_no_program(device: torch.device, dtype: torch.dtype) -> None:
+    """Small tensors with equal elements are uploaded, so that a new size compiles nothing."""
+    n = _new_size()
+    torch.tpu.synchronize()
+    with torch.tpu.set_eager_mode("strict"):
+        before = torch.tpu.cache_stats()["requests"]
+        makers: list[Callable[[torch.device], torch.Tensor]] = [
+            lambda on: torch.zeros(n, 0, dtype=dtype, device=on),
+            lambda on: torch.ones(n, dtype=dtype, device=on),
+            lambda on: torch.full((n, 1), 7, dtype=dtype, device=on),
+            lambda on: torch.full((n, 1), 9, dtype=dtype, device=on),
+            lambda on: torch.empty(3, n, dtype=dtype, device=on).fill_(1.75)[:, 1:],
+        ]
+        made = [make(device) for make in makers[:4]]
+        torch.tpu.synchronize()
+        assert torch.tpu.cache_stats()["requests"] == before
+        made.append(makers[4](device))
+        for value, make in zip(made, makers, strict=True):
+            torch.testing.assert_close(value.cpu(), make(torch.device("cpu")), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("mode", ["strict", "fused", "debug"])
 def test_writing_to_one_leaves_the_others(device: torch.device, mode: str) -> None:
     n = _new_size()

@@ -296,7 +296,13 @@ impl Engine {
             constants::write(buffers, instance, placement, parts, outs);
             return Ok(());
         }
-        self.record_in_chunk(found, scope, false, default_generator, outs)?;
+        match instance.uniform(parts) {
+            Some((element, ty)) => {
+                let buffer = self.runtime()?.uniform(placement, element, ty)?;
+                constants::write(vec![buffer], instance, placement, parts, outs);
+            }
+            None => self.record_in_chunk(found, scope, false, default_generator, outs)?,
+        }
         if let Some(values) = constants::written(instance, parts, outs) {
             self.runner.constants.insert(key, values);
         }

@@ -55,11 +55,21 @@ impl fmt::Display for Type {
     }
 }
 
+/// The element of a value whose elements are all the same.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Uniform {
+    Number(Number),
+    /// The 0-d parameter with this number.
+    Parameter(usize),
+}
+
 /// A finished function. It can be printed under any name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
     pub params: Vec<Type>,
     pub results: Vec<Type>,
+    /// The element of the result, if there is one result and all of its elements are known to be the same.
+    pub uniform: Option<Uniform>,
     /// The text of other functions that it calls; see [`Builder::call`].
     pub functions: Vec<String>,
     signature: String,
@@ -121,6 +131,8 @@ pub struct Builder {
     pub(crate) reshapes: RefCell<HashMap<u32, u32>>,
     /// The operands and permutations of transposes, by the id of the result.
     pub(crate) transposes: RefCell<HashMap<u32, (u32, Vec<usize>)>>,
+    /// The elements of values that are known to have only one, by the id of the value.
+    pub(crate) uniforms: RefCell<HashMap<u32, Uniform>>,
 }
 
 /// A value of the function under construction.
@@ -155,8 +167,13 @@ impl Builder {
 
     /// A new parameter. It may be added at any time; parameters are in the order of the calls.
     pub fn parameter(&self, ty: Type) -> Value<'_> {
+        let is_number = ty.dims.is_empty();
         let value = self.value(ty);
-        self.params.borrow_mut().push(value.id);
+        let mut params = self.params.borrow_mut();
+        if is_number {
+            self.uniforms.borrow_mut().insert(value.id, Uniform::Parameter(params.len()));
+        }
+        params.push(value.id);
         value
     }
 
@@ -171,9 +188,12 @@ impl Builder {
             return self.splat(number, DType::F32, dims).convert(dtype);
         }
         let ty = Type::new(dtype, dims);
-        let literal = number.into().literal(dtype);
+        let number = number.into();
+        let literal = number.literal(dtype);
         let text = format!("\"stablehlo.constant\"() {{value = dense<{literal}> : {ty}}} : () -> {ty}");
-        self.line(ty, &text)
+        let value = self.line(ty, &text);
+        self.uniforms.borrow_mut().insert(value.id, Uniform::Number(number));
+        value
     }
 
     /// A constant with the given elements, in row-major order.
@@ -314,10 +334,15 @@ impl Builder {
         let _ = writeln!(body, "\"func.return\"({}) : ({}) -> ()", self.names(results), self.type_list(results));
         let types = self.types.borrow();
         let params = self.params.borrow();
+        let uniform = match results {
+            [result] => self.uniforms.borrow().get(&result.id).copied(),
+            _ => None,
+        };
         let signature: Vec<String> = params.iter().map(|id| format!("%v{id}")).collect();
         Ok(Function {
             params: params.iter().map(|&id| types[id as usize].clone()).collect(),
             results: results.iter().map(|v| types[v.id as usize].clone()).collect(),
+            uniform,
             functions: self.functions.take(),
             signature: signature.join(" "),
             body,

@@ -94,7 +94,12 @@ impl<'b> Value<'b> {
         let extents = self.moved_extents(&places);
         let axes: Vec<i64> = axes.iter().map(|&a| a as i64).collect();
         let attributes = format!("broadcast_dimensions = {}", array(&axes));
-        self.builder.emit("stablehlo.broadcast_in_dim", &[self], &attributes, to).with_extents(extents)
+        let value = self.builder.emit("stablehlo.broadcast_in_dim", &[self], &attributes, to).with_extents(extents);
+        let mut uniforms = self.builder.uniforms.borrow_mut();
+        if let Some(element) = uniforms.get(&self.id).copied() {
+            uniforms.insert(value.id, element);
+        }
+        value
     }
 
     /// NumPy-style broadcast: trailing dimensions are aligned.

@@ -5,9 +5,10 @@ use std::sync::{Arc, OnceLock};
 
 use aten::{Call, Check, Lowered, NumberCheck, Output, ParamSource, ResultSpec};
 use parking_lot::Mutex;
-use stablehlo::{DType, Extent, Function, Type};
+use stablehlo::{DType, Extent, Function, Number, Type, Uniform};
 
 use super::compiled::CompiledGraph;
+use super::key::CallParts;
 use super::sizes::Axes;
 use super::types::Types;
 use crate::cache::memory::LastUse;
@@ -315,6 +316,20 @@ impl Instance {
     /// The programs of this instance alone.
     pub fn programs(&self) -> &Arc<Alone> {
         &self.alone
+    }
+
+    /// The element of the only result and the result's type, if all elements are known to be this number.
+    pub fn uniform(&self, parts: &CallParts) -> Option<(Number, &Type)> {
+        let lowered = self.body.as_ref().ok()?;
+        let ty = lowered.function.results.first().filter(|ty| !ty.dtype.is_float8())?;
+        let element = match lowered.function.uniform? {
+            Uniform::Number(number) => number,
+            Uniform::Parameter(place) => match lowered.params[place] {
+                ParamSource::Scalar { index, .. } => parts.scalars[index].0,
+                _ => return None,
+            },
+        };
+        Some((element, ty))
     }
 
     /// Whether sizes are inputs of the program.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pjrt::{Buffer, ElementType, Event};
 use rustc_hash::FxHashMap;
-use stablehlo::{DType, Number};
+use stablehlo::{DType, Number, Type};
 
 use crate::cache::{Cache, Executable, Settings, Source};
 use crate::error::Result;
@@ -51,6 +51,12 @@ impl Runtime {
         let buffer = self.upload(placement, &bytes[..dtype.size_bytes()], dtype, &[])?;
         self.scalars.insert((placement, dtype, bytes), Arc::clone(&buffer));
         Ok(buffer)
+    }
+
+    /// A buffer whose elements are all `number`. A few kilobytes arrive before a program for them is compiled.
+    pub fn uniform(&mut self, placement: Placement, number: Number, ty: &Type) -> Result<Arc<Buffer>> {
+        let data = encode(number, ty.dtype)[..ty.dtype.size_bytes()].repeat(ty.numel() as usize);
+        self.upload(placement, &data, ty.dtype, &ty.dims)
     }
 
     /// The executable of a program, and whether it was known. If not, it is being made.
