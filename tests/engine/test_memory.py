@@ -138,6 +138,21 @@ def test_more_than_the_device_can_ever_hold(device: torch.device) -> None:
     assert torch.ones(2, device=device).sum().item() == 2
 
 
+@pytest.mark.one_mode
+@pytest.mark.parametrize("mode", ["debug", "strict", "fused"])
+def test_more_than_is_free(device: torch.device, mode: str) -> None:
+    """The CPU plugin would take the memory, and the kernel would end the process when it is written."""
+    total = torch.tpu.mem_get_info()[1]
+    kept = torch.arange(4.0, device=device) * 2
+    with torch.tpu.set_eager_mode(mode):
+        column = torch.ones(1 << 20, 1, device=device)
+        row = torch.ones(1, int(total * 0.999) // 4 >> 20, device=device)
+        with pytest.raises(torch.OutOfMemoryError, match=r"tried to allocate .* of which .* is free"):
+            (column * row)[0, 0].item()
+        assert (kept + 1).tolist() == [1, 3, 5, 7]
+    torch.tpu.synchronize()
+
+
 @pytest.mark.parametrize("mode", ["debug", "strict", "fused"])
 def test_a_program_without_memory_raises_once(mode: str) -> None:
     """A limit of the process stands for a full device: the plugin tells of it when the program runs."""

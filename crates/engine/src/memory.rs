@@ -53,13 +53,20 @@ pub fn check_capacity(placement: Placement, nbytes: usize) -> Result<()> {
         return Ok(());
     }
     count_out_of_memory(placement);
-    let gib = |bytes: f64| bytes / f64::from(1 << 30);
+    Err(out_of_memory(placement, nbytes as u64, None))
+}
+
+/// The error for an allocation of `bytes`, when `free` bytes are left.
+pub(crate) fn out_of_memory(placement: Placement, bytes: u64, free: Option<u64>) -> Error {
+    let gib = |bytes: u64| format!("{:.2} GiB", bytes as f64 / f64::from(1 << 30));
+    let capacity = counters(placement).capacity.load(Relaxed);
+    let free = free.map(|free| format!(" of which {} is free", gib(free))).unwrap_or_default();
     let message = format!(
-        "tpu out of memory: tried to allocate {:.2} GiB. {placement} has a total capacity of {:.2} GiB",
-        gib(nbytes as f64),
-        gib(capacity as f64)
+        "tpu out of memory: tried to allocate {}. {placement} has a total capacity of {}{free}",
+        gib(bytes),
+        gib(capacity)
     );
-    Err(Error::new(ErrorKind::OutOfMemory, message))
+    Error::new(ErrorKind::OutOfMemory, message)
 }
 
 pub(crate) fn count_allocation(placement: Placement, nbytes: usize) {

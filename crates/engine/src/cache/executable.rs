@@ -31,6 +31,7 @@ struct Made {
     result: Result<Arc<LoadedExecutable>>,
     making: Making,
     code_bytes: usize,
+    run_bytes: u64,
 }
 
 impl Executable {
@@ -47,6 +48,11 @@ impl Executable {
     /// The device memory of its code, once it is made, if the plugin provides it.
     pub fn code_bytes(&self) -> usize {
         self.made.get().map_or(0, |made| made.code_bytes)
+    }
+
+    /// The device memory that a run needs beside its inputs, once it is made, if the plugin provides it.
+    pub fn run_bytes(&self) -> u64 {
+        self.made.get().map_or(0, |made| made.run_bytes)
     }
 
     /// The time it took to make it; zero while it is being made.
@@ -82,9 +88,11 @@ impl Executable {
 
     fn settle(&self, result: Result<Arc<LoadedExecutable>>, making: Making) {
         let stats = result.as_ref().ok().and_then(|executable| executable.memory_stats().ok());
-        let code_bytes = stats.map_or(0, |stats| stats.generated_code.max(0) as usize);
+        let stats = stats.unwrap_or_default();
+        let code_bytes = stats.generated_code.max(0) as usize;
+        let run_bytes = (stats.output - stats.alias + stats.temp).max(0) as u64;
         let waiters = self.waiters.lock();
-        let _ = self.made.set(Made { result, making, code_bytes });
+        let _ = self.made.set(Made { result, making, code_bytes, run_bytes });
         drop(waiters);
         self.changed.notify_all();
     }

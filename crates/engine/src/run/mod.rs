@@ -404,7 +404,8 @@ impl Runner {
         context: &mut Context<'_>,
     ) -> Result<()> {
         let runtime = self.runtime()?;
-        let executable = match program.executable_of_run(|source| runtime.improve(source)).get() {
+        let made = program.executable_of_run(|source| runtime.improve(source));
+        let executable = match made.get() {
             Ok(executable) => executable,
             Err(refusal) => return run_exactly(runtime, placement, chunk, &context.registry.types, refusal),
         };
@@ -415,6 +416,7 @@ impl Runner {
         for extra in &chunk.extras {
             inputs.push(upload_extra(runtime, placement, *extra)?);
         }
+        runtime.make_room(placement, made.run_bytes()).map_err(|error| error.within(&program.operators))?;
         let borrowed: Vec<&Buffer> = inputs.iter().map(|buffer| &**buffer).collect();
         let launched = noted.is_wanted().then(Instant::now);
         let mut outputs = Vec::with_capacity(values.len());

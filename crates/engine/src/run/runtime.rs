@@ -8,11 +8,15 @@ use stablehlo::{DType, Number, Type};
 
 use crate::cache::{Cache, Executable, Settings, Source};
 use crate::error::Result;
+use crate::memory::out_of_memory;
 use crate::placement::Placement;
-use crate::platform::{self, Platform};
+use crate::platform::{self, Kind, Platform, host_memory, return_freed_memory};
 
 /// The number of number buffers kept for reuse.
 const SCALAR_CACHE: usize = 4096;
+
+/// The least number of bytes of a run for which the host's memory is looked up.
+const LARGE: u64 = 64 << 20;
 
 /// The number of runs in flight from which finished ones are dropped.
 const IN_FLIGHT: usize = 512;
@@ -24,6 +28,8 @@ pub(crate) struct Runtime {
     pub made: fn(),
     scalars: FxHashMap<(Placement, DType, [u8; 16]), Arc<Buffer>>,
     in_flight: Vec<Vec<Arc<Event>>>,
+    /// The bytes of large runs since the last wait for all runs. The kernel counts memory only once it is written.
+    unwritten: u64,
 }
 
 impl Runtime {
@@ -31,7 +37,14 @@ impl Runtime {
         let platform = Arc::new(platform::open()?);
         let devices = platform.devices.len();
         let cache = Arc::new(Cache::open(&platform, &Settings::from_environment()));
-        Ok(Runtime { platform, cache, made, scalars: FxHashMap::default(), in_flight: vec![Vec::new(); devices] })
+        Ok(Runtime {
+            platform,
+            cache,
+            made,
+            scalars: FxHashMap::default(),
+            in_flight: vec![Vec::new(); devices],
+            unwritten: 0,
+        })
     }
 
     pub fn upload(&mut self, placement: Placement, data: &[u8], dtype: DType, dims: &[i64]) -> Result<Arc<Buffer>> {
@@ -89,6 +102,32 @@ impl Runtime {
     /// Takes the runs that may not be done.
     pub fn take_in_flight(&mut self, placement: Placement) -> Vec<Arc<Event>> {
         std::mem::take(&mut self.in_flight[placement.device()])
+    }
+
+    /// Checks that the host has `bytes` for a run, where the device's memory is the host's. The plugin's allocations
+    /// succeed there, and the kernel would end the process when the memory is written.
+    ///
+    /// # Errors
+    /// Out of memory if they are not free after all earlier runs.
+    pub fn make_room(&mut self, placement: Placement, bytes: u64) -> Result<()> {
+        if self.platform.kind != Kind::Cpu || bytes < LARGE {
+            return Ok(());
+        }
+        self.unwritten += bytes;
+        if self.unwritten <= host_memory().0 / 2 {
+            return Ok(());
+        }
+        for run in self.in_flight.iter().flatten() {
+            let _ = run.wait();
+        }
+        self.unwritten = 0;
+        return_freed_memory();
+        let (free, total) = host_memory();
+        if total > 0 && bytes > free {
+            return Err(out_of_memory(placement, bytes, Some(free)));
+        }
+        self.unwritten = bytes;
+        Ok(())
     }
 
     /// The runs that may not be done.
