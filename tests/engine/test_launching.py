@@ -100,3 +100,21 @@ def test_a_process_ends_while_programs_compile() -> None:
         "    torch.linalg.svd(torch.ones(n, n, device='tpu'))\n",
         TORCHTPU_CACHE="0",
     )
+
+
+def test_the_host_goes_on_while_a_program_uses_donated_memory(device: torch.device) -> None:
+    factor = torch.eye(800).to(device)
+
+    def returns_before_the_run_ends() -> bool:
+        x = torch.randn(800, 800).to(device)
+        torch.tpu.synchronize()
+        for _ in range(40):
+            x = x @ factor
+        event = torch.tpu.Event()
+        event.record()
+        return not event.query()
+
+    with torch.tpu.set_eager_mode("fused"):
+        returns_before_the_run_ends()  # compiles
+        torch.tpu.synchronize()
+        assert any(returns_before_the_run_ends() for _ in range(5))

@@ -328,6 +328,7 @@ impl Runner {
         let values: Vec<Option<Arc<Value>>> =
             usage.live.iter().map(|&output| chunk.outputs[output as usize].upgrade()).collect();
         let executed = self.execute(placement, &chunk, &program, &values, noted, context);
+        let executed = executed.map(|run| self.keep_donated(run, &chunk, &usage));
         self.begin_jobs();
         answers::keep(&mut self.answers[placement.device()], &mut chunk);
         let result = match executed {
@@ -394,6 +395,14 @@ impl Runner {
         }
     }
 
+    fn keep_donated(&mut self, run: Option<Arc<Event>>, chunk: &Chunk, usage: &Usage) {
+        if let (Some(run), Some(runtime)) = (run, &mut self.runtime) {
+            let donated = chunk.inputs.iter().zip(&usage.donated).filter(|(_, donated)| **donated);
+            runtime.keep_donated(run, donated.map(|(value, _)| Arc::clone(value)).collect());
+        }
+    }
+
+    /// Launches a program. Returns its run, unless it has ended.
     fn execute(
         &mut self,
         placement: Placement,
@@ -402,12 +411,15 @@ impl Runner {
         values: &[Option<Arc<Value>>],
         noted: Noted,
         context: &mut Context<'_>,
-    ) -> Result<()> {
+    ) -> Result<Option<Arc<Event>>> {
         let runtime = self.runtime()?;
         let made = program.executable_of_run(|source| runtime.improve(source));
         let executable = match made.get() {
             Ok(executable) => executable,
-            Err(refusal) => return run_exactly(runtime, placement, chunk, &context.registry.types, refusal),
+            Err(refusal) => {
+                run_exactly(runtime, placement, chunk, &context.registry.types, refusal)?;
+                return Ok(None);
+            }
         };
         let mut inputs: Vec<Arc<Buffer>> = Vec::with_capacity(chunk.inputs.len() + chunk.extras.len());
         for input in &chunk.inputs {
@@ -432,7 +444,7 @@ impl Runner {
                 value.settle(ValueState::Ready(Arc::new(output)));
             }
         }
-        Ok(())
+        Ok(run)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The open plugin: uploads, numbers as buffers, executables, and runs in flight.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use pjrt::{Buffer, ElementType, Event};
@@ -11,6 +12,7 @@ use crate::error::Result;
 use crate::memory::out_of_memory;
 use crate::placement::Placement;
 use crate::platform::{self, Kind, Platform, host_memory, return_freed_memory};
+use crate::storage::Value;
 
 /// The number of number buffers kept for reuse.
 const SCALAR_CACHE: usize = 4096;
@@ -30,6 +32,9 @@ pub(crate) struct Runtime {
     in_flight: Vec<Vec<Arc<Event>>>,
     /// The bytes of large runs since the last wait for all runs. The kernel counts memory only once it is written.
     unwritten: u64,
+    /// The values that were donated to runs that may not be done. A plugin may wait for the run when such a buffer is
+    /// dropped.
+    donated: VecDeque<(Arc<Event>, Vec<Arc<Value>>)>,
 }
 
 impl Runtime {
@@ -44,6 +49,7 @@ impl Runtime {
             scalars: FxHashMap::default(),
             in_flight: vec![Vec::new(); devices],
             unwritten: 0,
+            donated: VecDeque::new(),
         })
     }
 
@@ -97,6 +103,16 @@ impl Runtime {
         let run = Arc::new(run);
         runs.push(Arc::clone(&run));
         run
+    }
+
+    /// Keeps the values that were donated to a run until it is done.
+    pub fn keep_donated(&mut self, run: Arc<Event>, values: Vec<Arc<Value>>) {
+        while self.donated.front().is_some_and(|(run, _)| run.is_ready().unwrap_or(true)) {
+            self.donated.pop_front();
+        }
+        if !values.is_empty() {
+            self.donated.push_back((run, values));
+        }
     }
 
     /// Takes the runs that may not be done.
