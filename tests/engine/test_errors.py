@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -212,6 +213,7 @@ def test_dtypes_that_an_operator_does_not_take(
 def test_out_of_memory(device: torch.device, mode: str) -> None:
     x = torch.arange(4.0, device=device)
     pending = x * 3
+    gc.collect()
     before = torch.tpu.memory_allocated()
 
     def write() -> None:
