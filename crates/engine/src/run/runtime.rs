@@ -107,11 +107,16 @@ impl Runtime {
 
     /// Keeps the values that were donated to a run until it is done.
     pub fn keep_donated(&mut self, run: Arc<Event>, values: Vec<Arc<Value>>) {
-        while self.donated.front().is_some_and(|(run, _)| run.is_ready().unwrap_or(true)) {
-            self.donated.pop_front();
-        }
+        self.drop_donated();
         if !values.is_empty() {
             self.donated.push_back((run, values));
+        }
+    }
+
+    /// Drops the values that were donated to runs that are done.
+    fn drop_donated(&mut self) {
+        while self.donated.front().is_some_and(|(run, _)| run.is_ready().unwrap_or(true)) {
+            self.donated.pop_front();
         }
     }
 
@@ -137,6 +142,8 @@ impl Runtime {
             let _ = run.wait();
         }
         self.unwritten = 0;
+        // A plugin may have copied them instead of reusing their memory.
+        self.drop_donated();
         return_freed_memory();
         let (free, total) = host_memory();
         if total > 0 && bytes > free {
