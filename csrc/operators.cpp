@@ -167,7 +167,11 @@ void fallback(const OperatorHandle& handle, c10::DispatchKeySet, torch::jit::Sta
 bool wants_kernel(const OperatorHandle& handle) {
   const FunctionSchema& schema = handle.schema();
   if (handle.hasKernelForDispatchKey(DispatchKey::PrivateUse1)) return false;  // views, copies
-  if (handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) return false;
+  // A composite is differentiated through its parts, but for the few that PyTorch differentiates as a whole, such as
+  // silu_backward.
+  if (handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) &&
+      !handle.hasKernelForDispatchKey(DispatchKey::Autograd))
+    return false;
   if (is_view(schema) || handle.hasTag(at::Tag::inplace_view)) return false;  // they change metadata only
   // Operators such as full_like(x, device="cpu"): only PyTorch's composite handles another device.
   return !(handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) &&

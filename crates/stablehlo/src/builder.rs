@@ -147,6 +147,11 @@ impl Builder {
         Builder { precision: Cell::new(precision), target, ..Builder::default() }
     }
 
+    /// What the program is made for.
+    pub fn target(&self) -> Target {
+        self.target
+    }
+
     pub fn precision(&self) -> Precision {
         self.follows_precision.set(true);
         self.precision.get()

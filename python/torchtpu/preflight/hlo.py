@@ -201,7 +201,8 @@ def parse(text: str) -> Module:
         if match and current:
             name, shape, opcode, rest = match.groups()
             call = _CALL.search(rest)
-            cycles = re.search(r'"estimated_cycles":"(\d+)"', rest)
+            # libtpu writes an estimate that it could not make as a negative number without a sign.
+            cycles = re.search(r'"estimated_cycles":"(\d{1,18})"', rest)
             called = re.findall(r"(?:calls|body|condition|to_apply|called_computations)=\{?%([^\s,}]+)", rest)
             operands = re.findall(r"%([^\s,)#]+)", rest.split("), ")[0])
             computations[current].append(

@@ -135,8 +135,9 @@ def _recording(
 ) -> Recording:
     numbers, rounds = explanation.rhythm()
     stepped = _last_step(explanation, ends)
-    if len(stepped) > len(numbers):
-        # The runs that repeat are a part of a step: a layer, or a batch whose gradients are added up.
+    if _size(explanation, stepped) > _size(explanation, numbers):
+        # The runs that repeat are a part of a step: a layer, or a batch whose gradients are added up. Or they came
+        # before it: an optimizer's first states are made alike.
         numbers, rounds = stepped, 1
     if not rounds:
         # Nothing repeats: everything counts as one step.
@@ -167,6 +168,11 @@ def _last_step(explanation: Explanation, ends: Sequence[float]) -> list[int]:
     if len(ends) < 2:
         return []
     return [run["program"] for run in explanation.runs if ends[-2] <= run["flushed"] < ends[-1]]
+
+
+def _size(explanation: Explanation, numbers: Sequence[int]) -> int:
+    """The operators of programs together."""
+    return sum(explanation.programs[number]["text"].count("func.call @") for number in numbers)
 
 
 def _per_step(names: ModuleNames) -> tuple[str, float]:

@@ -4,15 +4,15 @@
 
 use std::f64::consts::FRAC_1_SQRT_2;
 
-use stablehlo::{DType, DTypes, DotDims, Value};
+use stablehlo::{DType, DTypes, DotDims, Target, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result, not_implemented_for, scalar_type_name};
 use crate::row::{Row, all_bounded, one};
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
-    one(&["mm", "mm.dtype"], |cx| rounded(cx, factors(cx, "self", "mat2", mm)?)),
-    one(&["bmm", "bmm.dtype"], |cx| rounded(cx, factors(cx, "self", "mat2", bmm)?)),
+    one(&["mm", "mm.dtype"], |cx| rounded(cx, factors(cx, "self", "mat2", |a, b| alone(cx, a, b))?)),
+    one(&["bmm", "bmm.dtype"], |cx| rounded(cx, factors(cx, "self", "mat2", |a, b| alone(cx, a, b))?)),
     one(&["mv"], |cx| rounded(cx, factors(cx, "self", "vec", mv)?)),
     one(&["dot"], |cx| rounded(cx, factors(cx, "self", "tensor", dot)?)),
     one(&["vdot"], |cx| rounded(cx, factors(cx, "self", "other", |a, b| dot(a.conjugate(), b))?)),
@@ -148,6 +148,16 @@ pub(crate) fn mm<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
 /// Batched products of matrices: [..., m, k] [..., k, n] -> [..., m, n].
 pub(crate) fn bmm<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
     a.matmul(b, a.dtype().opmath())
+}
+
+/// Products of matrices, of which nothing else is made: [..., m, k] [..., k, n] -> [..., m, n].
+///
+/// A TPU's matrix unit accumulates bfloat16 in float32, and rounds what it writes. With a product of float32, XLA leaves
+/// the rounding to the operators that read it, and keeps twice the bytes in memory.
+fn alone<'b>(cx: &Cx<'b>, a: Value<'b>, b: Value<'b>) -> Value<'b> {
+    let result = cx.dtype_or_none("out_dtype").unwrap_or(a.dtype());
+    let is_rounded = cx.b().target() == Target::Tpu && a.dtype() == DType::BF16 && result == DType::BF16;
+    a.matmul(b, if is_rounded { DType::BF16 } else { a.dtype().opmath() })
 }
 
 /// Converts a product to the result's type.
