@@ -1,4 +1,4 @@
-"""The compiler's effort for small programs: little at first, full effort once they are used much."""
+"""The compiler's effort: little at first, full effort once programs are used much."""
 
 from __future__ import annotations
 
@@ -56,3 +56,87 @@ def test_full_effort_at_once(tmp_path: Path, environment: dict[str, str]) -> Non
     answer = run(tmp_path, **environment)
     assert answer["improved"] == 0
     assert len(answer["digests"]) == 1, "one program, one result"
+
+
+# Runs a program of several operators until a better executable has taken over. Prints which runs were quick.
+CHAIN = """
+import json, torch
+torch.tpu.set_eager_mode("fused")
+torch.manual_seed(0)
+cpu = torch.randn(64, 64)
+x = cpu.to("tpu")
+torch.tpu.synchronize()
+torch.tpu.reset_cache_stats()
+quick, results = [], []
+for run in range(100_000):
+    with torch.tpu.explain() as explanation:
+        results.append(torch.layer_norm(torch.softmax(x @ x, 1), (64,)).sum(1).cpu())
+    quick.append(explanation.runs[-1]["quick"])
+    if not quick[-1]:
+        break
+expected = torch.layer_norm(torch.softmax(cpu @ cpu, 1), (64,)).sum(1)
+for result in (results[0], results[-1]):
+    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)
+print(json.dumps({"quick": sum(quick), "runs": len(quick), **torch.tpu.cache_stats()}))
+"""
+
+
+def run_chain(folder: Path, **environment: str) -> dict[str, Any]:
+    finished = start_python(
+        CHAIN, TORCHTPU_CACHE_DIR=str(folder), **{"XLA_FLAGS": "", "TORCHTPU_COMPILE": "quick", **environment}
+    )
+    assert (finished.returncode, finished.stderr) == (0, "")
+    return json.loads(finished.stdout)
+
+
+def test_several_operators_run_quick_code_until_better_code_is_ready(tmp_path: Path) -> None:
+    first = run_chain(tmp_path)
+    assert (first["compiles"], first["improved"]) == (1, 1)
+    assert first["quick"] == first["runs"] - 1 >= 4, "the fourth run starts to compile the better code"
+    warm = run_chain(tmp_path)
+    assert (warm["compiles"], warm["disk_hits"], warm["improved"]) == (0, 1, 0)
+    assert (warm["quick"], warm["runs"]) == (0, 1), "the better code is on disk"
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{"TORCHTPU_COMPILE": ""}, {"TORCHTPU_COMPILE": "wait"}, {"XLA_FLAGS": "--xla_backend_optimization_level=1"}],
+)
+def test_several_operators_wait_for_full_effort(tmp_path: Path, environment: dict[str, str]) -> None:
+    answer = run_chain(tmp_path, **environment)
+    assert (answer["compiles"], answer["improved"], answer["quick"]) == (1, 0, 0)
+
+
+# Each run writes its argument in place, so it takes the argument's memory. Prints the number of runs of each step.
+IN_PLACE = """
+import json, torch
+torch.tpu.set_eager_mode("fused")
+torch.manual_seed(0)
+expected, factor = torch.randn(64, 64), torch.randn(64, 64)
+x, weight = expected.to("tpu"), factor.to("tpu")
+runs, quick, held = [], [], []
+for step in range(100_000):
+    with torch.tpu.explain() as explanation:
+        x.mul_(0.5).add_(torch.tanh(x @ weight))
+        torch.tpu.synchronize()
+    expected.mul_(0.5).add_(torch.tanh(expected @ factor))
+    runs.append(len(explanation.runs))
+    quick.append(explanation.runs[-1]["quick"])
+    held.append(torch.tpu.memory_allocated())
+    torch.testing.assert_close(x.cpu(), expected, rtol=1e-3, atol=1e-3)
+    x.copy_(expected)
+    torch.tpu.synchronize()
+    if not quick[-1]:
+        break
+print(json.dumps({"runs": sorted(set(runs)), "quick": sum(quick), "steps": len(quick), "held": sorted(set(held[1:]))}))
+"""
+
+
+def test_better_code_takes_over_memory_that_is_given_away(tmp_path: Path) -> None:
+    environment = {"XLA_FLAGS": "", "TORCHTPU_COMPILE": "quick", "TORCHTPU_CACHE_DIR": str(tmp_path)}
+    finished = start_python(IN_PLACE, **environment)
+    assert (finished.returncode, finished.stderr) == (0, "")
+    answer = json.loads(finished.stdout)
+    assert answer["quick"] == answer["steps"] - 1 >= 4
+    assert answer["runs"] == [1], "each step ran once"
+    assert len(answer["held"]) == 1, "no step keeps memory"

@@ -1,10 +1,11 @@
 //! Programs: compiled chunks.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use crate::cache::effort::{Effort, Step, Use};
 use crate::cache::memory::LastUse;
-use crate::cache::{Executable, Source};
+use crate::cache::{Executable, Source, Urgency};
 
 pub(crate) struct Program {
     /// The first executable. Runs wait for it.
@@ -23,26 +24,60 @@ pub(crate) struct Program {
 /// A program that was compiled quickly at first.
 pub(crate) struct Quick {
     source: Source,
-    used: Use,
+    takeover: Takeover,
     /// The executable that replaces the first.
     better: OnceLock<Arc<Executable>>,
 }
 
+/// When the better executable replaces the first.
+enum Takeover {
+    /// At a run that follows from the bytes processed, so that the same runs give the same bits.
+    AtRun(Use),
+    /// As soon as it is ready, so that no run waits for it. Counts the runs.
+    WhenReady(AtomicU64),
+}
+
+/// A program of several operators that runs this often is used again and again, and is compiled with full effort.
+const RUNS_BEFORE_FULL: u64 = 4;
+
 impl Quick {
-    pub fn new(source: Source, bytes: usize) -> Quick {
-        Quick { source, used: Use::new(bytes), better: OnceLock::new() }
+    /// A program of one operator, whose inputs and results take `bytes`.
+    pub fn of_one(source: Source, bytes: usize) -> Quick {
+        Quick { source, takeover: Takeover::AtRun(Use::new(bytes)), better: OnceLock::new() }
+    }
+
+    /// A program of several operators.
+    pub fn of_several(source: Source) -> Quick {
+        Quick { source, takeover: Takeover::WhenReady(AtomicU64::new(0)), better: OnceLock::new() }
+    }
+
+    /// Whether a run may have to wait for the better executable.
+    fn urgency(&self) -> Urgency {
+        if matches!(self.takeover, Takeover::AtRun(_)) { Urgency::Awaited } else { Urgency::Any }
+    }
+
+    /// What to do before the next run.
+    fn next(&self) -> Step {
+        match &self.takeover {
+            Takeover::AtRun(used) => used.next(),
+            Takeover::WhenReady(runs) => match runs.fetch_add(1, Relaxed) + 1 {
+                RUNS_BEFORE_FULL => Step::Improve,
+                _ if self.better.get().is_some_and(|better| better.is_made()) => Step::RunBetter,
+                _ => Step::Run,
+            },
+        }
     }
 }
 
 impl Program {
     /// Counts a run and returns the executable to use.
-    pub fn executable_of_run(&self, improve: impl FnOnce(Source) -> Arc<Executable>) -> &Executable {
+    pub fn executable_of_run(&self, improve: impl FnOnce(Source, Urgency) -> Arc<Executable>) -> &Executable {
         let Some(quick) = &self.quick else { return &self.executable };
-        match quick.used.next() {
+        match quick.next() {
             Step::Run => {}
             Step::Improve => {
                 let source = Source { effort: Effort::Full, ..quick.source.clone() };
-                let _ = quick.better.set(improve(source));
+                let _ = quick.better.set(improve(source, quick.urgency()));
             }
             Step::RunBetter => {
                 let better = quick.better.get().filter(|better| better.get().is_ok());
@@ -50,6 +85,11 @@ impl Program {
             }
         }
         &self.executable
+    }
+
+    /// Whether an executable is the first of two, compiled quickly.
+    pub fn is_quick(&self, executable: &Executable) -> bool {
+        self.quick.is_some() && std::ptr::eq(executable, &*self.executable)
     }
 
     /// Approximate size in host and device memory, as far as it has been compiled.

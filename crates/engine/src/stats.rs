@@ -9,6 +9,8 @@ pub(crate) struct Making {
     pub begun: Option<Instant>,
     /// Whether there is an executable already, which this one replaces.
     pub is_improvement: bool,
+    /// Whether nothing waits for it.
+    pub is_in_background: bool,
     pub compiling: Duration,
     pub loading: Duration,
     /// The wait for another process that compiled it.

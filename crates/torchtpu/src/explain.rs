@@ -94,6 +94,7 @@ fn run(described: &Bound<'_, PyDict>, run: &Run) -> PyResult<()> {
     described.set_item("flushed", seconds(run.flushed))?;
     described.set_item("queued", seconds(run.queued))?;
     described.set_item("launched", moment(run.launched))?;
+    described.set_item("quick", run.is_quick)?;
     described.set_item("done", moment(run.done.load(Relaxed)))
 }
 

@@ -50,7 +50,8 @@ class Explanation:
       (name, "file:line"), and the numbers of its "inputs" and "results".
     - `runs`: for each run the number of its "program", the "device", the "reason" and the "line" that caused it; and
       when it was "flushed" (the host began), "queued" (the host continued), "launched" (later, if it waited for a
-      compile) and "done". The last two are None if it failed.
+      compile) and "done". The last two are None if it failed. "quick" is whether it ran code that was compiled
+      quickly, because better code was not ready or does not pay yet.
     - `compiles`: for each program that was not in memory its number as "program", "at", the times of "compiling",
       "loading" from the cache's folder and "waiting" for another process, the "line", and "why", a list. Threads
       compile in parallel with each other and with the host.
@@ -243,6 +244,7 @@ class Explanation:
     def _program_table(self) -> Iterator[str]:
         spans: dict[int, list[float]] = defaultdict(list)
         reasons: dict[int, Counter[str]] = defaultdict(Counter)
+        quick = Counter(run["program"] for run in self.runs if run["quick"])
         for run, (start, until) in zip(self.runs, self._spans(), strict=True):
             spans[run["program"]].append(until - start)
             reasons[run["program"]][_at(run["reason"], run["line"])] += 1
@@ -255,6 +257,8 @@ class Explanation:
             yield f"  {number:15} {len(times):5} {milliseconds:8.3f}  {count}: {self._operators(number)}"
             for reason, runs in reasons[number].most_common(2):
                 yield f"{'':34}ran because {reason}" + (f" ({runs} times)" if runs > 1 else "")
+            if quick[number]:
+                yield f"{'':34}{quick[number]} of {len(times)} ran code that was compiled quickly"
         if len(longest) > _ROWS:
             yield f"  … and {len(longest) - _ROWS} more, which took less time"
 

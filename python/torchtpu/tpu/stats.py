@@ -15,7 +15,7 @@ def cache_stats() -> dict[str, Any]:
     """Where programs came from: "requests" is the number requested, "hits" were found in this process, "disk_hits"
     loaded from the cache folder, and "compiles" compiled. "waits" counts waits for other processes that compiled
     the same program. "improved" counts programs that were compiled again with full effort, because they were used
-    much.
+    much, and were compiled quickly at first.
 
     "load_seconds", "compile_seconds" and "wait_seconds" are the times taken. "evictions" counts programs and
     lowered calls evicted from memory, "disk_evictions" programs evicted from the folder when this process wrote

@@ -72,6 +72,11 @@ impl Store {
         self.limit
     }
 
+    /// Whether there is a file with this key.
+    pub fn has(&self, key: &Key) -> bool {
+        self.path(key).exists()
+    }
+
     fn path(&self, key: &Key) -> PathBuf {
         self.folder.join(key.to_hex().as_str())
     }

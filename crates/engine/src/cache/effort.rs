@@ -2,7 +2,8 @@
 //!
 //! XLA's CPU compiler spends most of its time on optimizations that do not pay for a small program. A small program
 //! is compiled quickly at first. After it has processed enough bytes, it is compiled again with full effort in the
-//! background.
+//! background. So is a program of several operators, with `TORCHTPU_COMPILE=quick`: the host would wait for its full
+//! compile, so it runs quick code until the better executable is ready.
 
 use std::env;
 use std::sync::OnceLock;
@@ -30,6 +31,10 @@ const QUICK: [(&str, Value); 4] = [
 /// A program whose inputs and results take more bytes is compiled with full effort at once.
 const LARGEST_QUICK: usize = 256 << 10;
 
+/// The same for a program of several operators, whose full compile takes seconds. A single run of quick code should
+/// not take longer than that.
+const LARGEST_QUICK_OF_SEVERAL: usize = 512 << 20;
+
 /// The bytes that a program processes before it is compiled again. The time that quick code loses on them is about
 /// the time of a full compile.
 const BYTES_BEFORE_FULL: u64 = 16 << 20;
@@ -49,20 +54,41 @@ pub(super) fn flags(effort: Effort) -> impl Iterator<Item = (String, Value)> {
     flags.iter().map(|(name, value)| ((*name).to_owned(), value.clone()))
 }
 
+/// XLA's flags for a compile in the background: one thread, so that it does not take the processors from the program.
+pub(super) fn flags_of_background(kind: Kind) -> Option<(String, Value)> {
+    (kind == Kind::Cpu).then(|| ("xla_cpu_parallel_codegen_split_count".to_owned(), Value::Int(1)))
+}
+
+/// The effort of the first compile of a program of several operators. `bytes` is the size of its inputs and results.
+pub(crate) fn first_effort_of_several(kind: Kind, text: &str, bytes: usize) -> Effort {
+    let is_small = bytes <= LARGEST_QUICK_OF_SEVERAL && !LOOPS.iter().any(|name| text.contains(name));
+    if kind == Kind::Cpu && is_small && may_be_quick() && setting() == "quick" { Effort::Quick } else { Effort::Full }
+}
+
 /// The effort of the first compile of a program of one operator. `bytes` is the size of its inputs and results.
 pub(crate) fn first_effort(kind: Kind, text: &str, bytes: usize) -> Effort {
     let is_small = bytes <= LARGEST_QUICK && !LOOPS.iter().any(|name| text.contains(name));
     if kind == Kind::Cpu && is_small && may_be_quick() { Effort::Quick } else { Effort::Full }
 }
 
+/// What the environment asks for.
+fn setting() -> &'static str {
+    static SETTING: OnceLock<String> = OnceLock::new();
+    SETTING.get_or_init(|| {
+        let wanted = env::var("TORCHTPU_COMPILE").unwrap_or_default();
+        if ["", "auto", "quick", "wait"].contains(&wanted.as_str()) {
+            return wanted;
+        }
+        warn(format!("TORCHTPU_COMPILE must be auto, quick or wait, not {wanted:?}; it is ignored"));
+        String::new()
+    })
+}
+
 /// Whether the environment allows quick compiles. `TORCHTPU_COMPILE=wait` and XLA's own flags disable them.
 fn may_be_quick() -> bool {
     static MAY: OnceLock<bool> = OnceLock::new();
     *MAY.get_or_init(|| {
-        let wanted = env::var("TORCHTPU_COMPILE").unwrap_or_default();
-        if !["", "auto", "wait"].contains(&wanted.as_str()) {
-            warn(format!("TORCHTPU_COMPILE must be auto or wait, not {wanted:?}; it is ignored"));
-        }
+        let wanted = setting();
         let flags = env::var("XLA_FLAGS").unwrap_or_default();
         wanted != "wait" && !QUICK.iter().any(|(name, _)| flags.contains(name))
     })

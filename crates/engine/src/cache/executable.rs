@@ -11,6 +11,7 @@ use pjrt::LoadedExecutable;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::error::{Error, Result};
+use crate::platform;
 use crate::stats::Making;
 
 /// The largest number of programs compiled at the same time. Each may take gigabytes of host memory.
@@ -98,16 +99,33 @@ impl Executable {
     }
 }
 
+/// How soon a better executable is needed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Urgency {
+    /// A run with a certain number waits for it.
+    Awaited,
+    /// No run waits for it.
+    Any,
+}
+
+impl Urgency {
+    fn priority(self) -> Priority {
+        if self == Urgency::Awaited { Priority::Normal } else { Priority::Low }
+    }
+}
+
 type Work = Box<dyn FnOnce() + Send>;
 
 /// The threads that make executables.
 pub(super) struct Pool {
-    threads: OnceLock<Option<Arc<ThreadPool>>>,
     shared: Arc<Shared>,
 }
 
 #[derive(Default)]
 struct Shared {
+    threads: OnceLock<Option<Arc<ThreadPool>>>,
+    /// A thread of low priority for what no caller waits for.
+    background: OnceLock<Option<Arc<ThreadPool>>>,
     state: Mutex<State>,
     idle: Condvar,
 }
@@ -116,7 +134,8 @@ struct Shared {
 struct State {
     /// The number of executables being made for which a caller may wait.
     making: usize,
-    /// Work to do, one by one, when no caller may wait.
+    /// Work to do, one by one, when no caller may wait. What a later run waits for is done first.
+    awaited: VecDeque<Work>,
     later: VecDeque<Work>,
     is_improving: bool,
     /// Whether no more work may begin.
@@ -125,7 +144,7 @@ struct State {
 
 impl Pool {
     pub fn new() -> Pool {
-        Pool { threads: OnceLock::new(), shared: Arc::default() }
+        Pool { shared: Arc::default() }
     }
 
     /// Makes an executable with `make`, and then calls `made`.
@@ -137,17 +156,14 @@ impl Pool {
         let executable = Arc::new(Executable::default());
         let (promise, shared) = (Arc::clone(&executable), Arc::clone(&self.shared));
         shared.state.lock().making += 1;
-        let threads = self.threads.get_or_init(start).clone();
         let work = move || {
             shared.make(&promise, Making::default(), make);
             made();
             shared.state.lock().making -= 1;
             shared.idle.notify_all();
-            if let Some(threads) = threads {
-                begin_later(&shared, &threads);
-            }
+            begin_later(&shared);
         };
-        match self.threads.get_or_init(start) {
+        match self.shared.threads(Priority::Normal) {
             Some(threads) => threads.spawn_fifo(work),
             // A process that cannot start threads compiles on the calling thread.
             None => work(),
@@ -158,6 +174,7 @@ impl Pool {
     /// Makes an executable with `make` when no other is being made.
     pub fn spawn_later(
         &self,
+        urgency: Urgency,
         make: impl FnOnce(&mut Making) -> Result<Arc<LoadedExecutable>> + Send + 'static,
     ) -> Arc<Executable> {
         let executable = Arc::new(Executable::default());
@@ -166,10 +183,13 @@ impl Pool {
             let making = Making { is_improvement: true, ..Making::default() };
             shared.make(&promise, making, make);
         };
-        match self.threads.get_or_init(start) {
-            Some(threads) => {
-                self.shared.state.lock().later.push_back(Box::new(work));
-                begin_later(&self.shared, threads);
+        match self.shared.threads(urgency.priority()) {
+            Some(_) => {
+                let mut state = self.shared.state.lock();
+                let queue = if urgency == Urgency::Awaited { &mut state.awaited } else { &mut state.later };
+                queue.push_back(Box::new(work));
+                drop(state);
+                begin_later(&self.shared);
             }
             None => work(),
         }
@@ -188,13 +208,19 @@ impl Pool {
     pub fn close(&self) {
         let mut state = self.shared.state.lock();
         state.closed = true;
-        while state.making > 0 || state.is_improving || !state.later.is_empty() {
+        while state.making > 0 || state.is_improving || !state.later.is_empty() || !state.awaited.is_empty() {
             self.shared.idle.wait(&mut state);
         }
     }
 }
 
 impl Shared {
+    /// The threads of a priority; `None` if the process cannot start any.
+    fn threads(&self, priority: Priority) -> Option<&Arc<ThreadPool>> {
+        let threads = if priority == Priority::Low { &self.background } else { &self.threads };
+        threads.get_or_init(|| start(priority)).as_ref()
+    }
+
     fn make(
         &self,
         promise: &Executable,
@@ -213,25 +239,41 @@ impl Shared {
 }
 
 /// Begins the next waiting work, if nothing else is being made.
-fn begin_later(shared: &Arc<Shared>, threads: &Arc<ThreadPool>) {
+fn begin_later(shared: &Arc<Shared>) {
     let mut state = shared.state.lock();
     if state.making > 0 || state.is_improving {
         return;
     }
-    let Some(work) = state.later.pop_front() else { return };
+    let awaited = state.awaited.pop_front().map(|work| (Urgency::Awaited, work));
+    let Some((urgency, work)) = awaited.or_else(|| Some((Urgency::Any, state.later.pop_front()?))) else { return };
+    let Some(threads) = shared.threads(urgency.priority()) else { return };
     state.is_improving = true;
     drop(state);
-    let (shared, pool) = (Arc::clone(shared), Arc::clone(threads));
+    let (shared, threads) = (Arc::clone(shared), Arc::clone(threads));
     threads.spawn_fifo(move || {
         work();
         shared.state.lock().is_improving = false;
         shared.idle.notify_all();
-        begin_later(&shared, &pool);
+        begin_later(&shared);
     });
 }
 
-fn start() -> Option<Arc<ThreadPool>> {
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Priority {
+    Normal,
+    /// One thread that leaves the processors to the program.
+    Low,
+}
+
+fn start(priority: Priority) -> Option<Arc<ThreadPool>> {
+    let is_low = priority == Priority::Low;
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(if is_low { 1 } else { MAX_THREADS });
     let builder = ThreadPoolBuilder::new().num_threads(threads).stack_size(STACK_BYTES);
-    builder.thread_name(|index| format!("torchtpu-compile-{index}")).build().ok().map(Arc::new)
+    let builder = builder.start_handler(move |_| {
+        if is_low {
+            platform::lower_priority();
+        }
+    });
+    let name = if is_low { "improve" } else { "compile" };
+    builder.thread_name(move |index| format!("torchtpu-{name}-{index}")).build().ok().map(Arc::new)
 }

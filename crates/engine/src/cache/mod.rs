@@ -30,7 +30,7 @@ use rustc_hash::FxHashMap;
 pub use bundle::Imported;
 use calls::is_self_contained;
 pub use entry::About;
-pub(crate) use executable::Executable;
+pub(crate) use executable::{Executable, Urgency};
 pub use folder::{Folder, Stored};
 pub use settings::Settings;
 pub(crate) use settings::{chunk_bytes, programs_in_memory};
@@ -160,8 +160,21 @@ impl Cache {
         (executable, false)
     }
 
+    /// Whether an executable of a program is ready or on disk.
+    pub(crate) fn has(&self, source: &Source) -> bool {
+        let key = self.key(source);
+        let known = self.known.lock().get(&key).and_then(Weak::upgrade);
+        known.is_some_and(|known| known.is_made() && !known.is_failed())
+            || self.disk.as_ref().is_some_and(|disk| disk.store.has(&key))
+    }
+
     /// The executable of a program, compiled with full effort when no other is being made.
-    pub(crate) fn improve(self: &Arc<Self>, platform: &Arc<Platform>, source: Source) -> Arc<Executable> {
+    pub(crate) fn improve(
+        self: &Arc<Self>,
+        platform: &Arc<Platform>,
+        source: Source,
+        urgency: Urgency,
+    ) -> Arc<Executable> {
         let key = self.key(&source);
         let mut known = self.known.lock();
         if let Some(executable) = known.get(&key).and_then(Weak::upgrade) {
@@ -169,13 +182,14 @@ impl Cache {
         }
         let (cache, platform) = (Arc::clone(self), Arc::clone(platform));
         let make = move |making: &mut Making| {
+            making.is_in_background = urgency == Urgency::Any;
             let result = cache.load_or_compile(&platform, key, &source, making);
             let mut stats = cache.stats.lock();
             // The user did not request this program.
             stats.improved += u64::from(result.is_ok());
             result.map_err(|error| error.within(&source.operators))
         };
-        let executable = self.pool.spawn_later(make);
+        let executable = self.pool.spawn_later(urgency, make);
         known.insert(key, Arc::downgrade(&executable));
         executable
     }
@@ -198,7 +212,12 @@ impl Cache {
 
     fn compile(&self, platform: &Platform, source: &Source, making: &mut Making) -> Result<Arc<LoadedExecutable>> {
         let start = Instant::now();
-        let executable = platform.client.compile(source.text.as_bytes(), &self.options(source))?;
+        let mut options = self.options(source);
+        if making.is_in_background {
+            // The code is the same, and so is the key.
+            options.overrides.extend(effort::flags_of_background(platform.kind));
+        }
+        let executable = platform.client.compile(source.text.as_bytes(), &options)?;
         making.compiling += start.elapsed();
         if !making.is_improvement {
             self.stats.lock().compiles += 1;

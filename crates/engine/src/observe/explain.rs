@@ -53,6 +53,8 @@ pub struct Run {
     pub queued: u64,
     /// When it was launched; zero before that.
     pub launched: u64,
+    /// Whether it ran code that was compiled quickly.
+    pub is_quick: bool,
     /// When it was done; zero before that.
     pub done: Arc<AtomicU64>,
 }

@@ -168,6 +168,7 @@ impl Observer {
                 flushed: now,
                 queued: now,
                 launched: 0,
+                is_quick: false,
                 done,
             });
             explanation.runs.len() - 1
@@ -176,14 +177,15 @@ impl Observer {
         Noted { explained, profiled }
     }
 
-    /// Records when a run was launched.
-    pub fn note_launch(&mut self, noted: Noted, launched: Instant, event: Option<&Arc<pjrt::Event>>) {
+    /// Records when a run was launched, and whether with code that was compiled quickly.
+    pub fn note_launch(&mut self, noted: Noted, launched: Instant, is_quick: bool, event: Option<&Arc<pjrt::Event>>) {
         if let (Some(number), Some(profile)) = (noted.profiled, &mut self.profile) {
             profile.note_launch(number, launched, event);
         }
         let (Some(number), Some(explanation)) = (noted.explained, &mut self.explanation) else { return };
         let started = explanation.started;
         let Some(run) = explanation.runs.get_mut(number) else { return };
+        run.is_quick = is_quick;
         run.launched = launched.saturating_duration_since(started).as_nanos() as u64;
         if let Some(event) = event {
             let done = Arc::clone(&run.done);

@@ -377,3 +377,12 @@ fn set_variable(name: &str, value: &str) {
     // Python's `os.environ`: the strings of other variables stay where they are.
     unsafe { env::set_var(name, value) };
 }
+
+/// Gives the calling thread the lowest priority, so that it leaves the processors to other threads.
+pub(crate) fn lower_priority() {
+    #[cfg(target_os = "linux")]
+    // SAFETY: it changes a number of the kernel's. On Linux, 0 is the calling thread. Without effect if it fails.
+    unsafe {
+        libc::setpriority(libc::PRIO_PROCESS, 0, 19);
+    }
+}

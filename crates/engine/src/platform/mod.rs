@@ -24,6 +24,7 @@ use crate::mode::Mode;
 pub use host_memory::host_memory;
 pub(crate) use host_memory::return_freed_memory;
 use machine::Machine;
+pub(crate) use machine::lower_priority;
 
 /// The kind of device that a plugin runs programs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

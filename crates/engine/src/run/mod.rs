@@ -413,7 +413,8 @@ impl Runner {
         context: &mut Context<'_>,
     ) -> Result<Option<Arc<Event>>> {
         let runtime = self.runtime()?;
-        let made = program.executable_of_run(|source| runtime.improve(source));
+        let made = program.executable_of_run(|source, urgency| runtime.improve(source, urgency));
+        let is_quick = program.is_quick(made);
         let executable = match made.get() {
             Ok(executable) => executable,
             Err(refusal) => {
@@ -437,7 +438,7 @@ impl Runner {
             .map_err(|error| Error::from(error).within(&program.operators))?;
         let run = run.map(|run| runtime.track(placement, run));
         if let Some(launched) = launched {
-            context.observer.note_launch(noted, launched, run.as_ref());
+            context.observer.note_launch(noted, launched, is_quick, run.as_ref());
         }
         for (value, output) in values.iter().zip(outputs) {
             if let Some(value) = value {

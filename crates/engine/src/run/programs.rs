@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::module_text::{describe, module_text};
 use super::runtime::Runtime;
 use crate::cache::Source;
-use crate::cache::effort::{Effort, first_effort};
+use crate::cache::effort::{Effort, first_effort, first_effort_of_several};
 use crate::cache::memory::{self, LastUse, Limit};
 use crate::error::{Error, Result};
 use crate::program::{Program, Quick, Usage};
@@ -141,12 +141,22 @@ impl Programs {
         let inputs: usize = chunk.inputs.iter().map(|input| registry.types.get(input.ty).size_bytes()).sum();
         let data = inputs + chunk.bytes;
         let bytes = PROGRAM_BYTES + BYTES_PER_BYTE_OF_TEXT * text.len();
-        let effort = match &chunk.nodes[..] {
-            [node] if node.instance.compiled.is_none() => first_effort(runtime.platform.kind, &text, data),
-            _ => Effort::Full,
+        let is_alone = matches!(&chunk.nodes[..], [node] if node.instance.compiled.is_none());
+        let kind = runtime.platform.kind;
+        let effort = match is_alone {
+            true => first_effort(kind, &text, data),
+            false => first_effort_of_several(kind, &text, data),
         };
-        let source = Source { text, operators: operators.clone(), flags, effort };
-        let quick = (effort == Effort::Quick).then(|| Quick::new(source.clone(), data));
+        let mut source = Source { text, operators: operators.clone(), flags, effort: Effort::Full };
+        let mut quick = None;
+        // Quick code of several operators is of no use if the better executable need not be compiled.
+        if effort == Effort::Quick && (is_alone || !runtime.cache.has(&source)) {
+            source.effort = Effort::Quick;
+            quick = Some(match is_alone {
+                true => Quick::of_one(source.clone(), data),
+                false => Quick::of_several(source.clone()),
+            });
+        }
         let (executable, shares_executable) = runtime.executable(source);
         Ok(Program { executable, quick, shares_executable, operators, last_use: LastUse::new(registry.clock()), bytes })
     }

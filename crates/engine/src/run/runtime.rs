@@ -7,7 +7,7 @@ use pjrt::{Buffer, ElementType, Event};
 use rustc_hash::FxHashMap;
 use stablehlo::{DType, Number, Type};
 
-use crate::cache::{Cache, Executable, Settings, Source};
+use crate::cache::{Cache, Executable, Settings, Source, Urgency};
 use crate::error::Result;
 use crate::memory::out_of_memory;
 use crate::placement::Placement;
@@ -84,8 +84,8 @@ impl Runtime {
     }
 
     /// The executable of a program, to be compiled with full effort in the background.
-    pub fn improve(&self, source: Source) -> Arc<Executable> {
-        self.cache.improve(&self.platform, source)
+    pub fn improve(&self, source: Source, urgency: Urgency) -> Arc<Executable> {
+        self.cache.improve(&self.platform, source, urgency)
     }
 
     /// Keeps a run until it is done, for synchronization.
