@@ -59,6 +59,7 @@ class TpuWork final : public c10d::Work {
   }
   void synchronize() override { wait(kNoTimeout); }
   bool wait(Clock timeout) override {
+    if (tt_wants_scope()) note_scope();
     if (host_waits_ || timeout != kNoTimeout || tt_is_synchronous() || ended() == TT_FAILED) wait_for(timeout);
     return true;
   }

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from typing import Any
 
 import pytest
@@ -409,32 +408,3 @@ def test_data_loader_workers_may_fork(device: torch.device) -> None:
     data = torch.utils.data.TensorDataset(torch.arange(8.0))
     loader = torch.utils.data.DataLoader(data, batch_size=4, num_workers=1)
     assert sum(batch.to(device).sum().item() for (batch,) in loader) == 28
-
-
-def test_modes_of_threads_that_end_in_any_order() -> None:
-    torch.tpu.eager_mode = "strict"
-    for order in ((0, 1, 2), (2, 1, 0), (1, 0, 2), (1, 2, 0)):
-        contexts = [torch.tpu.set_eager_mode(name) for name in ("fused", "debug", "fused")]
-        for context in contexts:
-            context.__enter__()
-        for last in order:
-            contexts[last].__exit__(None, None, None)
-        assert torch.tpu.eager_mode.name == "STRICT"
-    barrier = threading.Barrier(4)
-
-    def work(name: str) -> None:
-        for _ in range(50):
-            with torch.tpu.set_eager_mode(name):
-                (torch.ones(2, device="tpu") + 1).sum()
-        barrier.wait()
-
-    threads = [threading.Thread(target=work, args=(name,)) for name in ("fused", "debug", "strict", "fused")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert torch.tpu.eager_mode.name == "STRICT"
-    torch.tpu.set_eager_mode("fused")  # a plain call stays
-    with torch.tpu.set_eager_mode("debug"):
-        pass
-    assert torch.tpu.eager_mode.name == "FUSED"

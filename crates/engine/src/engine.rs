@@ -23,9 +23,9 @@ use crate::observe::explain::Explanation;
 use crate::observe::profile::Profile;
 use crate::placement::Placement;
 use crate::platform::{self, Platform};
-use crate::record::Recorder;
 use crate::record::chunk::Chunk;
 use crate::record::reason::Reason;
+use crate::record::{Recorder, scopes};
 use crate::registry::Registry;
 use crate::registry::compiled::{CompiledGraph, SchemaArg};
 use crate::registry::key::CallParts;
@@ -39,6 +39,7 @@ pub struct Engine {
     pub(crate) recorder: Recorder,
     pub(crate) runner: Runner,
     pub(crate) observer: Observer,
+    /// The mode of callers whose scope has none.
     pub(crate) eager: EagerMode,
     /// Buffers for splitting a call into its parts, reused by the next call.
     pub(crate) spare_parts: CallParts,
@@ -197,12 +198,25 @@ impl Engine {
 
     // ---- settings --------------------------------------------------------------------------------
 
-    pub fn mode(&self) -> (Mode, bool) {
-        (self.eager.mode, self.eager.check_finite)
+    /// The mode of a scope, or of the process if the scope has none; and whether results are checked for NaN and
+    /// infinities.
+    pub fn mode(&self, scope: u64) -> (Mode, bool) {
+        let eager = self.recorder.scopes.mode_of(scope).unwrap_or(self.eager);
+        (eager.mode, eager.check_finite)
     }
 
-    /// Changes the mode. Recorded calls run first. If they fail, a read of their results raises the error; the change
-    /// of mode does not fail.
+    /// Whether calls of the caller wait for their results.
+    pub fn is_synchronous(&self) -> bool {
+        self.caller_mode().mode == Mode::Debug
+    }
+
+    #[inline]
+    pub(crate) fn caller_mode(&self) -> EagerMode {
+        self.recorder.scopes.mode_of_caller().unwrap_or(self.eager)
+    }
+
+    /// Changes the mode of the process, which scopes without a mode have. Recorded calls run first. If they fail, a read
+    /// of their results raises the error; the change of mode does not fail.
     pub fn set_mode(&mut self, mode: Mode, check_finite: bool) -> Result<()> {
         let _ = self.flush_all(Reason::Mode);
         self.eager = EagerMode { mode, check_finite };
@@ -331,7 +345,8 @@ impl Engine {
     /// Requests callers' lines while something needs them.
     pub(crate) fn update_wanted_lines(&self) {
         let is_new = self.recorder.is_unfamiliar() || self.runner.lacks_line();
-        lines::want(self.eager.mode == Mode::Debug || self.observer.is_explaining() || is_new);
+        let is_debug = self.eager.mode == Mode::Debug || self.recorder.scopes.have(Mode::Debug);
+        lines::want(is_debug || self.observer.is_explaining() || is_new);
     }
 
     /// Records the line of the last call's caller, if it was not requested before the call.
@@ -351,31 +366,55 @@ impl Engine {
 
     /// Starts a scope. All calls in it until [`Engine::end_join`] become one program.
     pub fn begin_join(&mut self, scope: u64) -> Result<()> {
-        if self.recorder.scopes.is_empty() {
+        if !self.recorder.scopes.has_joins() {
             self.flush_all(Reason::CompiledGraph)?;
         }
-        self.recorder.scopes.begin(scope);
+        self.recorder.scopes.begin_join(scope);
         Ok(())
     }
 
     /// Ends a scope. The last end of a scope runs its program.
     pub fn end_join(&mut self, scope: u64) -> Result<()> {
-        self.recorder.scopes.end(scope);
-        let (is_last, is_over) = (self.recorder.scopes.is_empty(), !self.recorder.scopes.contains(scope));
+        self.recorder.scopes.end_join(scope);
+        let (is_last, is_over) = (!self.recorder.scopes.has_joins(), !self.recorder.scopes.joins(scope));
         self.flush_where(Reason::Joined, |chunk| is_last || is_over && chunk.scope == scope)
+    }
+
+    /// Gives the scope of the calling thread a mode of its own, until [`Engine::end_mode`] of the same change. Calls that
+    /// are recorded run first, if they were recorded in the caller's mode.
+    pub fn begin_mode(&mut self, scope: u64, change: u64, mode: Mode, check_finite: bool) {
+        scopes::set_caller(scope);
+        self.flush_fused_calls();
+        self.recorder.scopes.begin_mode(scope, change, EagerMode { mode, check_finite });
+        self.update_wanted_lines();
+    }
+
+    pub fn end_mode(&mut self, scope: u64, change: u64) {
+        scopes::set_caller(scope);
+        self.flush_fused_calls();
+        self.recorder.scopes.end_mode(change);
+        self.update_wanted_lines();
+    }
+
+    /// Runs what the caller has recorded in Fused. If it fails, a read of its results raises the error.
+    fn flush_fused_calls(&mut self) {
+        if self.caller_mode().mode == Mode::Fused {
+            let _ = self.flush_where(Reason::Mode, |chunk| chunk.scope == 0);
+        }
     }
 
     // ---- flushes ---------------------------------------------------------------------------------
 
     fn with_runner<T>(&mut self, f: impl FnOnce(&mut Runner, &mut Context<'_>) -> T) -> T {
-        let Engine { registry, runner, observer, eager, .. } = self;
-        f(runner, &mut Context { registry, observer, eager: *eager })
+        let eager = self.caller_mode();
+        let Engine { registry, runner, observer, .. } = self;
+        f(runner, &mut Context { registry, observer, eager })
     }
 
     /// Submits the chunk of a placement. If that fails, a read of its results raises the error; everything else is
     /// unchanged.
     pub(crate) fn flush(&mut self, placement: Placement, reason: Reason) -> Submitted {
-        let Some(chunk) = self.recorder.take(placement, self.eager.mode) else { return Ok(()) };
+        let Some(chunk) = self.recorder.take(placement, self.caller_mode().mode) else { return Ok(()) };
         let begun = self.observer.begin_flush();
         let (result, emptied) = self.with_runner(|runner, context| runner.run(placement, chunk, reason, context));
         self.observer.end_flush(begun);

@@ -263,7 +263,7 @@ impl Engine {
         for storage in parts.storages() {
             self.submit_elsewhere(storage, placement)?;
         }
-        let plan = self.recorder.plan(instance, parts, placement, runs_by_itself, self.eager.mode);
+        let plan = self.recorder.plan(instance, parts, placement, runs_by_itself, self.caller_mode().mode);
         if let Some(reason) = plan.first {
             self.flush(placement, reason)?;
         }
@@ -288,7 +288,7 @@ impl Engine {
         outs: &mut [Out],
     ) -> Result<()> {
         let Found { instance, parts, placement, .. } = found;
-        if !instance.is_constant || self.eager.mode == Mode::Debug {
+        if !instance.is_constant || self.caller_mode().mode == Mode::Debug {
             return self.record_in_chunk(found, scope, false, default_generator, outs);
         }
         let key = constants::key_of(instance, placement, parts);
@@ -319,7 +319,16 @@ impl Engine {
     ) -> Result<()> {
         let Found { instance, parts, placement, .. } = found;
         let random_state = draw(instance, parts, default_generator);
-        match self.recorder.record(instance, parts, placement, scope, waits, random_state, self.eager.mode, outs) {
+        match self.recorder.record(
+            instance,
+            parts,
+            placement,
+            scope,
+            waits,
+            random_state,
+            self.caller_mode().mode,
+            outs,
+        ) {
             Some(due) => self.submit(due, parts, placement, outs),
             None => Ok(()),
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::call::TensorArg;
-use engine::{Error, JobOutput, Mode, Result, Ticket};
+use engine::{Error, JobOutput, Result, Ticket};
 use pyo3::prelude::*;
 
 use crate::abi::{guarded, list, note_line, placement, status, tensor_list, text};
@@ -132,7 +132,7 @@ pub(crate) unsafe extern "C" fn tt_ticket_release(handle: u64) {
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn tt_is_synchronous() -> u8 {
-    u8::from(guarded(|| Ok(engine::lock()?.mode().0 == Mode::Debug)).unwrap_or(false))
+    u8::from(guarded(|| Ok(engine::lock()?.is_synchronous())).unwrap_or(false))
 }
 
 /// A c10d backend for tensors of the device, over a backend for the same ranks that takes tensors of the CPU, and the store

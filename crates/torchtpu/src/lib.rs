@@ -195,25 +195,45 @@ fn set_sizes(py: Python<'_>, setting: &str) -> PyResult<()> {
     })
 }
 
+/// The mode of a scope (0: of the process), and whether results are checked for NaN and infinities.
 #[pyfunction]
-fn get_eager_mode(py: Python<'_>) -> PyResult<u8> {
-    with_engine(py, |engine| Ok(engine.mode().0 as u8))
+fn get_eager_mode(py: Python<'_>, scope: u64) -> PyResult<(u8, bool)> {
+    let (mode, check_finite) = with_engine(py, move |engine| Ok(engine.mode(scope)))?;
+    Ok((mode as u8, check_finite))
 }
 
-#[pyfunction]
-fn get_check_finite(py: Python<'_>) -> PyResult<bool> {
-    with_engine(py, |engine| Ok(engine.mode().1))
-}
-
+/// Sets the mode of the process.
 #[pyfunction]
 fn set_eager_mode(py: Python<'_>, mode: u8, check_finite: bool) -> PyResult<()> {
-    let mode = match mode {
-        0 => Mode::Debug,
-        1 => Mode::Strict,
-        2 => Mode::Fused,
-        other => return Err(PyValueError::new_err(format!("there is no eager mode {other}"))),
-    };
+    let mode = mode_of(mode)?;
     with_engine(py, move |mut engine| engine.set_mode(mode, check_finite))
+}
+
+/// Gives the scope of the calling thread a mode of its own until `end_mode` of the same change.
+#[pyfunction]
+fn begin_mode(py: Python<'_>, scope: u64, change: u64, mode: u8, check_finite: bool) -> PyResult<()> {
+    let mode = mode_of(mode)?;
+    with_engine(py, move |mut engine| {
+        engine.begin_mode(scope, change, mode, check_finite);
+        Ok(())
+    })
+}
+
+#[pyfunction]
+fn end_mode(py: Python<'_>, scope: u64, change: u64) -> PyResult<()> {
+    with_engine(py, move |mut engine| {
+        engine.end_mode(scope, change);
+        Ok(())
+    })
+}
+
+fn mode_of(number: u8) -> PyResult<Mode> {
+    match number {
+        0 => Ok(Mode::Debug),
+        1 => Ok(Mode::Strict),
+        2 => Ok(Mode::Fused),
+        other => Err(PyValueError::new_err(format!("there is no eager mode {other}"))),
+    }
 }
 
 /// Starts a scope: calls in it become one program until `end_join`. A scope is the address of the object that its
@@ -443,10 +463,11 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         default_generator,
         platform_info,
         get_eager_mode,
-        get_check_finite,
         set_eager_mode,
         set_sizes,
         mark_dynamic,
+        begin_mode,
+        end_mode,
         begin_join,
         end_join,
         memory_stats,

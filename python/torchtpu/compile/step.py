@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
 from torchtpu import _C
-
-# The key of the scope in the thread-local objects, as in csrc/graph.cpp.
-SCOPE = "torchtpu.scope"
+from torchtpu.tpu.scopes import scope_of_thread
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,15 +51,9 @@ def compile_step(function: Callable[P, R], **options: Any) -> Callable[P, R]:
 @contextlib.contextmanager
 def _scope() -> Iterator[None]:
     """A scope whose calls join one program: calls of this thread, and of the autograd threads that work for it."""
-    import torch
-
-    # Autograd copies these objects from the calling thread to its own threads.
-    outer = torch._C._get_obj_in_tls(SCOPE) if torch._C._is_key_in_tls(SCOPE) else None
-    scope = outer or object()
-    torch._C._stash_obj_in_tls(SCOPE, scope)
-    _C.begin_join(id(scope))
+    scope = scope_of_thread()
+    _C.begin_join(scope)
     try:
         yield
     finally:
-        torch._C._stash_obj_in_tls(SCOPE, outer)
-        _C.end_join(id(scope))
+        _C.end_join(scope)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import threading
 import weakref
 from types import TracebackType
 
 from torchtpu import _C
+from torchtpu.tpu.scopes import scope_of_thread
 
 
 class EagerMode(enum.Enum):
@@ -35,19 +37,27 @@ class EagerMode(enum.Enum):
         raise ValueError(f"eager mode must be 'debug', 'strict', 'fused' or an EagerMode, not {mode!r}")
 
 
-# The mode is the process's. Contexts of several threads may end in another order than they began.
+# Plain calls and contexts of several threads change the mode of the process in any order.
 _changing = threading.Lock()
-# The contexts that have not ended, in the order in which they set the mode.
+# The objects that set the mode of the process, and still live, in that order.
 _changes: list[weakref.ref[set_eager_mode]] = []
+
+# Identify the entered contexts.
+_numbers = itertools.count()
 
 
 class set_eager_mode:
-    """Sets the mode of the process at once. As a context manager, restores the previous mode at the end. Where
-    contexts of several threads overlap, the last of them to begin decides, and the mode is the first one's previous
-    mode when all have ended.
+    """Sets the eager mode: for the process if it is called, and for one thread if it is a context manager.
+
+        torch.tpu.set_eager_mode("fused")  # all threads that are in no context, now and later
+        with torch.tpu.set_eager_mode("debug"): ...  # this thread, until the end of the block
+
+    A context also has effect on autograd's threads while they work for its thread. Other threads keep their mode.
 
     `check_finite=True`, with "debug" only, checks every result for NaN and Inf, and raises an error with the
     operator and the line for the first.
+
+    Raises ValueError for a mode that does not exist.
     """
 
     def __init__(self, mode: EagerMode | str, check_finite: bool = False) -> None:
@@ -56,14 +66,19 @@ class set_eager_mode:
             raise ValueError(
                 f"check_finite needs the debug mode, which waits for each operator, not {chosen.name.lower()}"
             )
+        self._chosen = (chosen.value, check_finite)
+        # The scope and the number of each time that this context was entered.
+        self._entered: list[tuple[int, int]] = []
         with _changing:
-            self._previous = (_C.get_eager_mode(), _C.get_check_finite())
-            _C.set_eager_mode(chosen.value, check_finite)
+            self._previous = _C.get_eager_mode(0)
+            _C.set_eager_mode(*self._chosen)
             _changes[:] = [change for change in _changes if change() is not None]
             _changes.append(weakref.ref(self))
 
     def __enter__(self) -> None:
-        pass
+        self._give_back()
+        self._entered.append((scope_of_thread(), next(_numbers)))
+        _C.begin_mode(*self._entered[-1], *self._chosen)
 
     def __exit__(
         self,
@@ -71,25 +86,25 @@ class set_eager_mode:
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        _C.end_mode(*self._entered.pop())
+
+    def _give_back(self) -> None:
+        """Gives the process the mode that it had before, unless a later call has set another one."""
         with _changing:
-            later = _take_later(self)
-            if later is None:
-                _C.set_eager_mode(*self._previous)
+            contexts = [context for context in (change() for change in _changes) if context is not None]
+            _changes[:] = [weakref.ref(context) for context in contexts if context is not self]
+            if self not in contexts:
+                return
+            at = contexts.index(self)
+            if at + 1 < len(contexts):
+                contexts[at + 1]._previous = self._previous
             else:
-                later._previous = self._previous
+                _C.set_eager_mode(*self._previous)
 
     def __repr__(self) -> str:
-        return f"set_eager_mode({get_eager_mode().name.lower()!r})"
-
-
-def _take_later(ended: set_eager_mode) -> set_eager_mode | None:
-    """Removes a context. Returns the one that set the mode next and has not ended."""
-    contexts = [context for context in (change() for change in _changes) if context is not None]
-    at = next((i for i, context in enumerate(contexts) if context is ended), len(contexts))
-    _changes[:] = [weakref.ref(context) for context in contexts if context is not ended]
-    return contexts[at + 1] if at + 1 < len(contexts) else None
+        return f"set_eager_mode({EagerMode(self._chosen[0]).name.lower()!r})"
 
 
 def get_eager_mode() -> EagerMode:
-    """The current mode, the same as `torch.tpu.eager_mode`."""
-    return EagerMode(_C.get_eager_mode())
+    """The current mode of this thread, the same as `torch.tpu.eager_mode`."""
+    return EagerMode(_C.get_eager_mode(scope_of_thread())[0])

@@ -108,7 +108,9 @@ impl Recorder {
         let chunk = &self.chunks[placement.device()];
         let scope = self.scopes.of_caller(mode);
         let (joins, is_graph) = (scope != 0, instance.compiled.is_some());
-        let is_of_another = chunk.scope != 0 && chunk.scope != scope && !chunk.is_empty();
+        // Calls that another thread recorded in a scope, or in Fused while this call's mode runs it at once.
+        let is_of_another =
+            !chunk.is_empty() && (chunk.scope != 0 && chunk.scope != scope || !joins && mode != Mode::Fused);
         if is_of_another && !parts.storages().any(Storage::is_pending) {
             return Plan { when: When::Apart, first: None, scope: 0 };
         }
@@ -121,6 +123,7 @@ impl Recorder {
             None => None,
             Some(_) if chunk.scope != scope => Some(Reason::CompiledGraph),
             Some(_) if joins => None,
+            Some(_) if mode != Mode::Fused => Some(Reason::Mode),
             Some(_) if runs_by_itself => Some(Reason::LongList),
             // A compiled graph is its own program, independent of other calls.
             Some(_) if is_graph => Some(Reason::CompiledGraph),
@@ -259,6 +262,6 @@ impl Recorder {
 
     /// Whether chunks follow the rhythm of a loop. Otherwise each call is its own chunk.
     fn has_rhythm(&self, mode: Mode) -> bool {
-        mode == Mode::Fused || !self.scopes.is_empty() && mode != Mode::Debug
+        mode == Mode::Fused || self.scopes.has_joins() && mode != Mode::Debug
     }
 }
