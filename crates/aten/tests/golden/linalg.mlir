@@ -41,6 +41,7 @@ func.func public @main(%v0: tensor<2x3xi64> , %v1: tensor<3x4xi64> ) -> (tensor<
 // output 0: Fresh { base: Type { dtype: I64, dims: [2, 4] }, dtype: I64, sizes: [2, 4], strides: [4, 1], extents: [] }
 
 // bmm: self = tensor<2x3x4xbf16>, mat2 = tensor<2x4x5xbf16>
+// for Cpu:
 // parameter 0: Storage(0)
 // parameter 1: Storage(1)
 module @torchtpu {
@@ -48,6 +49,16 @@ func.func public @main(%v0: tensor<2x3x4xbf16> , %v1: tensor<2x4x5xbf16> ) -> (t
 %v2 = "stablehlo.dot_general"(%v0, %v1) {dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [1]>, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<2x3x4xbf16>, tensor<2x4x5xbf16>) -> tensor<2x3x5xf32>
 %v3 = "stablehlo.convert"(%v2) {} : (tensor<2x3x5xf32>) -> tensor<2x3x5xbf16>
 "func.return"(%v3) : (tensor<2x3x5xbf16>) -> ()
+}
+}
+// output 0: Fresh { base: Type { dtype: BF16, dims: [2, 3, 5] }, dtype: BF16, sizes: [2, 3, 5], strides: [15, 5, 1], extents: [] }
+// for Tpu:
+// parameter 0: Storage(0)
+// parameter 1: Storage(1)
+module @torchtpu {
+func.func public @main(%v0: tensor<2x3x4xbf16> , %v1: tensor<2x4x5xbf16> ) -> (tensor<2x3x5xbf16>) {
+%v2 = "stablehlo.dot_general"(%v0, %v1) {dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [1]>, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<2x3x4xbf16>, tensor<2x4x5xbf16>) -> tensor<2x3x5xbf16>
+"func.return"(%v2) : (tensor<2x3x5xbf16>) -> ()
 }
 }
 // output 0: Fresh { base: Type { dtype: BF16, dims: [2, 3, 5] }, dtype: BF16, sizes: [2, 3, 5], strides: [15, 5, 1], extents: [] }
