@@ -18,6 +18,8 @@ def _segments(
 ) -> tuple[Tensor, Tensor, list[int]]:
     """The segment of each element along the axis, the length of each segment, and the shape with one more segment.
 
+    The axis is not negative.
+
     The additional last segment is for elements that belong to none.
     """
     if lengths is not None:
@@ -60,6 +62,14 @@ def _segment_reduce(
     if not data.is_floating_point():
         # PyTorch has no kernel for these dtypes on any device.
         raise NotImplementedError(f"segment_reduce is not implemented for {data.dtype}")
+    axis %= data.dim()
+    if lengths is not None and not unsafe:
+        torch._assert_async((lengths >= 0).all(), "lengths contains negative value!")
+        torch._assert_async(
+            (lengths.sum(-1) == data.shape[axis]).all(),
+            "segment_reduce(): Expected all rows of lengths along axis "
+            "to sum to data.size(lengths.dim()-1) when !unsafe.",
+        )
     segment, lengths, shape = _segments(data, lengths, offsets, axis)
     reduction, neutral = _SEGMENT_REDUCTIONS[reduce]
     start = data.new_full(shape, neutral if initial is None else initial)
@@ -82,6 +92,7 @@ def _segment_reduce_backward(
     axis: int = 0,
     initial: Any = None,
 ) -> Tensor:
+    axis %= data.dim()
     segment, lengths, shape = _segments(data, lengths, offsets, axis)
     sizes = [0] * (2 * data.dim())
     sizes[2 * (data.dim() - axis) - 1] = 1
@@ -99,10 +110,17 @@ def _segment_reduce_backward(
     if reduce == "mean":
         return each_grad / of_segment(lengths.to(data.dtype)).clamp(min=1)
     if reduce == "prod":
-        is_zero = data == 0
-        zeros = over_segment(is_zero.to(data.dtype), "sum", 0.0)
-        others = over_segment(torch.where(is_zero, 1.0, data), "prod", 1.0 if initial is None else initial)
-        without = torch.where(is_zero, others, others / torch.where(is_zero, 1.0, data))
-        return each_grad * torch.where(zeros - is_zero.to(data.dtype) > 0, 0.0, without)
+        # For each element, the product of the others of its segment.
+        is_zero, is_nan = data == 0, data.isnan()
+        is_regular = ~(is_zero | is_nan)
+
+        def others(is_it: Tensor) -> Tensor:
+            """Whether another element of the segment is such."""
+            return over_segment(is_it.to(data.dtype), "sum", 0.0) - is_it.to(data.dtype) > 0
+
+        regular = torch.where(is_regular, data, 1.0)
+        without = over_segment(regular, "prod", 1.0 if initial is None else initial) / regular
+        without = torch.where(others(is_nan), math.nan, torch.where(others(is_zero), 0.0, without))
+        return each_grad * without
     is_chosen = ((data == of_segment(output)) | data.isnan()).to(data.dtype)
     return each_grad * is_chosen / over_segment(is_chosen, "sum", 0.0).clamp(min=1)
