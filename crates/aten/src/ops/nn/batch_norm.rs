@@ -244,7 +244,11 @@ fn backward<'b>(cx: &Cx<'b>, training: bool, saved_rstd: &str) -> Result<Vec<Val
     };
     let grad_input = centered * affine(rstd, x.parameter_or_none(cx, "weight"), None);
     let parameter = parameter_dtype(cx, "weight", x.dtype);
-    wanted(cx, &[x.restored(grad_input), product.convert(parameter), sum.convert(parameter)])
+    let grad_input = x.restored(grad_input);
+    let mut gradients = wanted(cx, &[grad_input, product.convert(parameter), sum.convert(parameter)])?;
+    // PyTorch's meta kernel always has this gradient, also where the input needs none.
+    gradients[0] = grad_input;
+    Ok(gradients)
 }
 
 /// Combines the statistics of several devices: rows of `mean` and `invstd`, each over its own count of elements
