@@ -152,7 +152,8 @@ def _how(operator: Operator, dtype: str) -> str:
         try:
             trial.program(DEVICE)
         except NotImplementedError:
-            return NONE if operator.is_for_cuda_only(getattr(torch, dtype)) or _runs_on_cpu(trial) else NOTHING
+            if operator.is_for_cuda_only(getattr(torch, dtype)) or _runs_on_cpu(trial):
+                return NONE
         except Exception:
             continue
         found = DECOMPOSITION if torch.tpu.op_stats()["decomposed"] else ROW

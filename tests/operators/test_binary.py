@@ -1,5 +1,14 @@
 """Rows of crates/aten/src/ops/elementwise/binary.rs."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.helpers import check, check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -62,3 +71,39 @@ test_samples = samples(
     "where",
     "xlogy",
 )
+
+
+@pytest.mark.parametrize("bounds", [{"min": 0}, {"max": 1}], ids=["min", "max"])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float32], ids=str)
+def test_clamp_takes_bools_with_one_tensor_as_a_bound(
+    bounds: dict[str, int], dtype: torch.dtype, device: torch.device
+) -> None:
+    def program(device: torch.device) -> Tensor:
+        x = torch.tensor([[True, False, True], [False, False, True]], device=device)
+        tensors = torch.tensor([True, True, False], device=device)
+        return torch.clamp(x, **{name: tensors[at:].to(dtype)[:1] for name, at in bounds.items()})
+
+    check(program, device)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, y: torch.clamp(x, x, x),
+        lambda x, y: torch.clamp(x, min=True),
+        lambda x, y: torch.sub(x, x),
+        lambda x, y: torch.sub(y, x),
+        lambda x, y: torch.rsub(x, 1),
+        lambda x, y: torch.rsub(y, x),
+        lambda x, y: torch._foreach_sub([x], [x]),
+        lambda x, y: torch._foreach_sub([y, y], [y, x]),
+        lambda x, y: torch._foreach_sub([x], 1),
+        lambda x, y: torch._foreach_sub([y], True),
+        lambda x, y: torch._foreach_sub_([y], [x]),
+    ],
+)
+def test_calls_that_refuse_bools(call: Callable[[Tensor, Tensor], object], device: torch.device) -> None:
+    def program(device: torch.device) -> object:
+        return call(torch.tensor([True, False], device=device), torch.ones(2, device=device))
+
+    check_refused(program, device)

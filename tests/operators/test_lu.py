@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -48,5 +49,39 @@ def test_an_out_argument_that_is_a_part_of_a_matrix(
         base = torch.zeros(4, 5, device=device)
         solve(torch.tensor([[2.0, 0.5], [0.5, 1.0]], device=device), base[1:3, 2:4])
         return base
+
+    check(program, device)
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: torch.linalg.cholesky_ex(x, check_errors=True),
+        lambda x: torch.linalg.inv_ex(x, check_errors=True),
+        lambda x: torch.linalg.lu_factor_ex(x, check_errors=True),
+        lambda x: torch.linalg.solve_ex(x, x, check_errors=True),
+        lambda x: torch.linalg.solve_ex(x, x[..., 0], check_errors=True),
+    ],
+    ids=["cholesky_ex", "inv_ex", "lu_factor_ex", "solve_ex", "solve_ex of a vector"],
+)
+def test_check_errors_names_the_matrix_and_its_element(
+    call: Callable[[Tensor], tuple[Tensor, ...]], is_batch: bool, device: torch.device
+) -> None:
+    def program(device: torch.device) -> Tensor:
+        singular = torch.diag(torch.tensor([1.0, 0.0, 2.0], device=device))
+        batch = torch.stack([torch.eye(3, device=device), singular, singular])[None]
+        return call(batch if is_batch else singular)[0].cpu()
+
+    with pytest.raises(RuntimeError) as on_cpu:
+        program(torch.device("cpu"))
+    with pytest.raises(on_cpu.type, match=re.escape(str(on_cpu.value))):
+        program(device)
+
+
+def test_check_errors_of_matrices_that_have_factors(device: torch.device) -> None:
+    def program(device: torch.device) -> tuple[Tensor, ...]:
+        x = torch.tensor([[2.0, 0.5], [0.5, 1.0]], device=device)
+        return (*torch.linalg.inv_ex(x, check_errors=True), *torch.linalg.cholesky_ex(x, check_errors=True))
 
     check(program, device)

@@ -1,5 +1,9 @@
 """Rows of crates/aten/src/ops/shape/views.rs."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -88,5 +92,24 @@ def test_copies_into_a_list_of_tensors(sizes: list[int], device: torch.device) -
         whole = torch.arange(2.0 * sum(sizes), device=device).view(-1, 2)
         torch.split_with_sizes_copy(whole, sizes, out=parts)
         return parts
+
+    check(program, device)
+
+
+@pytest.mark.parametrize(
+    "split",
+    [
+        lambda x: torch.unsafe_split(x, 2),
+        lambda x: torch.unsafe_chunk(x, 3),
+        lambda x: torch.unsafe_split_with_sizes(x, [2, 3, 1]),
+    ],
+    ids=["unsafe_split", "unsafe_chunk", "unsafe_split_with_sizes"],
+)
+def test_unsafe_splits_share_memory(split: Callable[[torch.Tensor], list[torch.Tensor]], device: torch.device) -> None:
+    def program(device: torch.device) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        x = torch.arange(12.0, device=device).view(6, 2)
+        parts = list(split(x))
+        parts[1].fill_(-1)
+        return x, parts
 
     check(program, device)

@@ -6,7 +6,8 @@ use crate::error::Error;
 /// A check of the data. The program returns [`Check::HOLDS`], or a number from the data that fails the check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
-    /// The error to raise. [`Check::NUMBER`] in its message is replaced by the number.
+    /// The error to raise. [`Check::NUMBER`] in its message is replaced by the number, [`Check::HIGH`] and
+    /// [`Check::LOW`] by its upper and lower 32 bits.
     pub error: Error,
 }
 
@@ -17,9 +18,17 @@ impl Check {
     /// The placeholder for the number in a message.
     pub const NUMBER: &str = "{number}";
 
+    /// The placeholders for the two halves of a number that packs two, for instance a batch element and an index.
+    pub const HIGH: &str = "{high}";
+    pub const LOW: &str = "{low}";
+
     /// The error for the number that a program returned, `None` if the check passed.
     pub fn error_for(&self, number: i64) -> Option<Error> {
-        let message = || self.error.message.replace(Check::NUMBER, &number.to_string());
+        let fill = |message: &str, place, number: i64| message.replace(place, &number.to_string());
+        let message = || {
+            let message = fill(&self.error.message, Check::NUMBER, number);
+            fill(&fill(&message, Check::HIGH, number >> 32), Check::LOW, number & i64::from(u32::MAX))
+        };
         (number != Check::HOLDS).then(|| Error::new(self.error.kind, message()))
     }
 }

@@ -4,7 +4,7 @@ use stablehlo::{DType, Value};
 
 use crate::check::{Check, Counts};
 use crate::cx::Cx;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind, Result};
 
 impl<'b> Cx<'b> {
     /// Checks that each number of `index` is an index into dimension `axis` of `x`.
@@ -56,6 +56,23 @@ impl<'b> Cx<'b> {
         let first = wrong.ne(0).select(place, place.splat_like(i64::MAX)).reduce_min(&[0]);
         let holds = first.eq(first.splat_like(i64::MAX));
         self.inputs.add_check(holds.select(first.splat_like(Check::HOLDS), first), Check { error });
+    }
+
+    /// Checks that a factorization succeeded, if the argument `check_errors` asks for it. `info` has LAPACK's number for
+    /// each matrix. In the message, [`Check::HIGH`] is the index of the first matrix that failed, and [`Check::LOW`] is
+    /// its number.
+    pub(crate) fn check_info(&self, info: Value<'b>, function: &str, kind: ErrorKind, why: &str) -> Result<()> {
+        if info.numel() == 0 || !self.bool("check_errors")? || !self.inputs.is_checked() {
+            return Ok(());
+        }
+        let element = if info.rank() > 0 { format!("(Batch element {}): ", Check::HIGH) } else { String::new() };
+        let codes = info.reshape(&[info.numel()]).convert(DType::I64);
+        let packed = info.builder().iota(DType::I64, &codes.dims(), 0) * (1_i64 << 32) + codes;
+        let first = codes.ne(0).select(packed, packed.splat_like(i64::MAX)).reduce_min(&[0]);
+        let holds = first.eq(first.splat_like(i64::MAX));
+        let error = Error::new(kind, format!("{function}: {element}{why}"));
+        self.inputs.add_check(holds.select(first.splat_like(Check::HOLDS), first), Check { error });
+        Ok(())
     }
 
     /// Checks that `holds` is true. [`Check::NUMBER`] is `number`. Both are 0-d.

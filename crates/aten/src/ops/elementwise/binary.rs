@@ -10,16 +10,8 @@ use crate::row::{Row, all_bounded, one};
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["add.Tensor", "add.Scalar"], |cx| scaled(cx, ["self", "other"], |x, y| x + y)),
-    one(&["sub.Tensor", "sub.Scalar"], |cx| scaled(cx, ["self", "other"], |x, y| x - y)),
-    one(&["rsub.Tensor", "rsub.Scalar"], |cx| {
-        if cx.ty("self")?.dtype == DType::Bool || cx.ty("other")?.dtype == DType::Bool {
-            return Err(Error::not_implemented(
-                "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, \
-                 use the `~` or `logical_not()` operator instead.",
-            ));
-        }
-        scaled(cx, ["other", "self"], |x, y| x - y)
-    }),
+    one(&["sub.Tensor", "sub.Scalar"], |cx| difference(cx, ["self", "other"])),
+    one(&["rsub.Tensor", "rsub.Scalar"], |cx| difference(cx, ["other", "self"])),
     one(&["mul.Tensor", "mul.Scalar"], |cx| cx.pointwise(["self", "other"], |[x, y]| x * y)),
     one(&["div.Tensor", "div.Scalar"], |cx| cx.float_pointwise(["self", "other"], |[x, y]| x / y)),
     one(&["div.Tensor_mode", "div.Scalar_mode"], |cx| match cx.str_or_none("rounding_mode").as_deref() {
@@ -58,8 +50,14 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["minimum"], |cx| cx.pair("self", "other").map(|(x, y)| x.min(y))),
     one(&["fmax"], |cx| cx.pair("self", "other").map(|(x, y)| prefer_numbers(x, y, x.max(y)))),
     one(&["fmin"], |cx| cx.pair("self", "other").map(|(x, y)| prefer_numbers(x, y, x.min(y)))),
-    one(&["clamp", "clamp.Tensor"], clamp).takes(&["self", "min", "max"], DTypes::REAL_NUMBERS),
-    one(&["clamp_min", "clamp_max"], clamp).takes(&["self", "min", "max"], DTypes::REAL_NUMBERS),
+    one(&["clamp.Tensor"], |cx| {
+        // One bound makes it a maximum or a minimum, which exist for booleans.
+        if !cx.is_none("min") && !cx.is_none("max") {
+            cx.check_dtype(cx.promoted(&["self", "min", "max"])?, DTypes::REAL_NUMBERS)?;
+        }
+        clamp(cx)
+    }),
+    one(&["clamp", "clamp_min", "clamp_max"], clamp).takes(&["self", "min", "max"], DTypes::REAL_NUMBERS),
     one(&["clamp_min.Tensor", "clamp_max.Tensor"], clamp),
     one(&["heaviside"], |cx| {
         cx.pair("self", "values").map(|(x, at_zero)| x.eq(0).select(at_zero, x.gt(0).convert(x.dtype())))
@@ -125,6 +123,22 @@ fn scaled<'b>(cx: &Cx<'b>, names: [&str; 2], f: impl FnOnce(Value<'b>, Value<'b>
     cx.check_number("alpha", cx.promoted(&names)?, Fit::Converts)?;
     let alpha = if unscaled { None } else { Some(cx.scalar("alpha", dtype)?) };
     cx.pointwise(names, |[x, y]| f(x, times(alpha, y)))
+}
+
+/// The first operand minus `alpha` times the second. Refuses booleans.
+fn difference<'b>(cx: &Cx<'b>, names: [&str; 2]) -> Result<Value<'b>> {
+    let is_bool = |name| Ok::<_, Error>(cx.ty(name)?.dtype == DType::Bool);
+    match (is_bool(names[0])?, is_bool(names[1])?) {
+        (false, false) => scaled(cx, names, |x, y| x - y),
+        (true, true) => Err(Error::not_implemented(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` \
+             operator instead.",
+        )),
+        _ => Err(Error::not_implemented(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, \
+             use the `~` or `logical_not()` operator instead.",
+        )),
+    }
 }
 
 /// A quotient or remainder. Adds a check that no integer is divided by zero.

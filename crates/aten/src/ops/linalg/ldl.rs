@@ -4,15 +4,21 @@
 
 use stablehlo::{DType, DTypes, Value};
 
+use crate::check::Check;
 use crate::common::matrices::moved_rows;
 use crate::common::matrices::{adjoint, batched, diagonal, position_along, same_batch, transposed, unbatched};
 use crate::common::sorting::sorted;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
-    many(&["linalg_ldl_factor_ex"], |cx| Ok(factors(cx.tensor("self")?, cx.bool("hermitian")?)))
-        .takes(&["self"], DTypes::INEXACT),
+    many(&["linalg_ldl_factor_ex"], |cx| {
+        let factors = factors(cx.tensor("self")?, cx.bool("hermitian")?);
+        let why = format!("D[{0},{0}] is zero, so the matrix is singular.", Check::LOW);
+        cx.check_info(factors[2], "torch.linalg.ldl_factor_ex", ErrorKind::Runtime, &why)?;
+        Ok(factors)
+    })
+    .takes(&["self"], DTypes::INEXACT),
     one(&["linalg_ldl_solve"], |cx| {
         solution(cx.tensor("LD")?, cx.tensor("pivots")?, cx.tensor("B")?, cx.bool("hermitian")?)
     })

@@ -2,20 +2,28 @@
 
 use stablehlo::{DType, DTypes, Value};
 
+use crate::check::Check;
 use crate::common::matrices::{
     adjoint, batched, diagonal, first_failure, identity, moved_rows, position_along, rows_at, same_batch, times,
     transposed, triangle, unbatched,
 };
 use crate::common::sorting::sorted;
 use crate::cx::{Arg, Cx};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::row::{Row, many, one};
 use crate::view::contiguous_strides;
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["linalg_lu_factor_ex"], |cx| {
         let lu = Lu::of(cx.tensor("A")?, cx.bool("pivot")?);
-        Ok(vec![lu.factors, lu.pivots(), lu.info()])
+        let info = lu.info();
+        let why = format!(
+            "U[{0},{0}] is zero and using it on lu_solve would result in a division by zero. If you still want to \
+             perform the factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)",
+            Check::LOW
+        );
+        cx.check_info(info, "torch.linalg.lu_factor_ex", ErrorKind::Runtime, &why)?;
+        Ok(vec![lu.factors, lu.pivots(), info])
     })
     .takes(&["A"], DTypes::INEXACT),
     many(&["linalg_lu"], |cx| {
@@ -44,7 +52,13 @@ pub(crate) const ROWS: &[Row] = &[
     many(&["linalg_inv_ex"], |cx| {
         let a = cx.tensor("A")?;
         let lu = Lu::of(a, true);
-        Ok(vec![lu.solve(identity(a, a.dim(a.rank() - 1)), true, false), lu.info()])
+        let info = lu.info();
+        let why = format!(
+            "The diagonal element {} is zero, the inversion could not be completed because the input matrix is singular.",
+            Check::LOW
+        );
+        cx.check_info(info, "linalg.inv_ex", ErrorKind::Linalg, &why)?;
+        Ok(vec![lu.solve(identity(a, a.dim(a.rank() - 1)), true, false), info])
     })
     .takes(&["A"], DTypes::INEXACT),
     many(&["_linalg_solve_ex"], |cx| {
@@ -56,7 +70,9 @@ pub(crate) const ROWS: &[Row] = &[
         let (wide, columns) = lu.broadcast_to_batch(columns)?;
         let solution = wide.solve(columns, cx.bool("left")? || is_vector, false);
         let solution = if is_vector { solution.squeeze(solution.rank() - 1) } else { solution };
-        Ok(vec![solution, lu.factors, lu.pivots(), lu.info()])
+        let (info, why) = (lu.info(), "The solver failed because the input matrix is singular.");
+        cx.check_info(info, "torch.linalg.solve_ex", ErrorKind::Linalg, why)?;
+        Ok(vec![solution, lu.factors, lu.pivots(), info])
     })
     .takes(&["A"], DTypes::INEXACT),
     many(&["_linalg_det"], |cx| {

@@ -108,7 +108,7 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(cx.resized(0, windows.move_axis(axis + 1, x.rank())))
     })
     .bounded(),
-    many(&["split.Tensor", "split_copy.Tensor", "unsafe_split.Tensor"], |cx| {
+    many(&["split.Tensor", "split_copy.Tensor"], |cx| {
         let x = cx.tensor("self")?;
         let axis = cx.axis_arg("dim", x.rank())?;
         if bounded_views::is_split(cx, x, axis) {
@@ -121,7 +121,7 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(split(x, axis, &sizes))
     })
     .bounded(),
-    many(&["split_with_sizes", "split_with_sizes_copy", "unsafe_split_with_sizes"], |cx| {
+    many(&["split_with_sizes", "split_with_sizes_copy"], |cx| {
         let x = cx.tensor("self")?;
         let axis = cx.axis_arg("dim", x.rank())?;
         if bounded_views::is_split(cx, x, axis) {
