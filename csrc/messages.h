@@ -23,8 +23,8 @@ constexpr const char* kDataDecide[] = {"DataDependentOutputException", "DynamicO
                                        "UnsupportedOperatorException"};
 
 // Parts of "Tensor.item() cannot be called on meta tensors", and of torch.library's message about sizes that depend
-// on data.
-constexpr const char* kNoDataInMeta[] = {"meta tensor", "with meta Tensors"};
+// on data. The last one comes from meta kernels in Python that take only FakeTensors.
+constexpr const char* kNoDataInMeta[] = {"meta tensor", "with meta Tensors", "no attribute 'fake_device'"};
 
 // The meta kernels of index_add and index_reduce compare the first slices of their tensors, even if there are none.
 constexpr const char* kNoFirstSlice[] = {"select(): index 0 out of range"};

@@ -154,6 +154,7 @@ def _how(operator: Operator, dtype: str) -> str:
         except NotImplementedError:
             if operator.is_for_cuda_only(getattr(torch, dtype)) or _runs_on_cpu(trial):
                 return NONE
+            continue
         except Exception:
             continue
         found = DECOMPOSITION if torch.tpu.op_stats()["decomposed"] else ROW

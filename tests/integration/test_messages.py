@@ -41,6 +41,11 @@ def convolve_as_a_backend_must():
     torch.ops.aten.convolution_overrideable(image, image, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
 
 
+def needs_a_fake_tensor():
+    weight = torch.empty(1, 1, 32, 1, device="meta", dtype=torch.int32)
+    torch._weight_int4pack_mm(meta(1, 32), weight, 32, meta(1, 8, 2))
+
+
 # Each message, code that makes torch raise it, and the exception.
 HEARD = {
     "Could not run '": (NotImplementedError, lambda ops: ops.without_kernel(torch.ones(1))),
@@ -52,6 +57,7 @@ HEARD = {
     "UnsupportedOperatorException": (Exception, lambda ops: with_fake(ops.without_kernel)),
     "meta tensor": (RuntimeError, lambda _: meta(1).item()),
     "with meta Tensors": (Exception, lambda ops: ops.counted(meta(1))),
+    "no attribute 'fake_device'": (AttributeError, lambda _: needs_a_fake_tensor()),
     "select(): index 0 out of range": (IndexError, lambda _: meta(0, 3).select(0, 0)),
     "Pivots given to ": (RuntimeError, lambda _: torch.lu_solve(torch.ones(2, 1), torch.eye(2), torch.zeros(2).int())),
     "not implemented for 'Half'": (RuntimeError, lambda _: torch.linalg.qr(torch.ones(2, 2, dtype=torch.half))),

@@ -12,6 +12,7 @@ from torchtpu.operators.decompositions import (
     histograms,
     kernels,
     optimizers,
+    packed_weights,
     prims,
     segments,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "kernels",
     "layers",
     "optimizers",
+    "packed_weights",
     "prims",
     "segments",
 ]
