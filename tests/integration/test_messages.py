@@ -46,6 +46,14 @@ def needs_a_fake_tensor():
     torch._weight_int4pack_mm(meta(1, 32), weight, 32, meta(1, 8, 2))
 
 
+def alerts():
+    torch.use_deterministic_algorithms(True)
+    try:
+        torch.median(meta(2), 0)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 # Each message, code that makes torch raise it, and the exception.
 HEARD = {
     "Could not run '": (NotImplementedError, lambda ops: ops.without_kernel(torch.ones(1))),
@@ -58,6 +66,7 @@ HEARD = {
     "meta tensor": (RuntimeError, lambda _: meta(1).item()),
     "with meta Tensors": (Exception, lambda ops: ops.counted(meta(1))),
     "no attribute 'fake_device'": (AttributeError, lambda _: needs_a_fake_tensor()),
+    "does not have a deterministic implementation": (RuntimeError, lambda _: alerts()),
     "select(): index 0 out of range": (IndexError, lambda _: meta(0, 3).select(0, 0)),
     "Pivots given to ": (RuntimeError, lambda _: torch.lu_solve(torch.ones(2, 1), torch.eye(2), torch.zeros(2).int())),
     "not implemented for 'Half'": (RuntimeError, lambda _: torch.linalg.qr(torch.ones(2, 2, dtype=torch.half))),

@@ -107,6 +107,10 @@ fn not_padding(words: Value<'_>, padding: i64) -> Value<'_> {
 /// each element came from (-1 in empty bags).
 fn embedding_bag<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let (weight, words, offsets) = (cx.tensor("weight")?, cx.tensor("indices")?, cx.tensor("offsets")?);
+    if weight.rank() != 2 {
+        let rank = weight.rank();
+        return Err(Error::runtime(format!("weight has to be a 2D Tensor, but got Tensor of dimension {rank}")));
+    }
     let (number, count) = (Check::NUMBER, weight.dim(0));
     let error = Error::runtime(format!("input takes value {number} which is not in the valid range [0, {count})"));
     cx.check_index(words, weight, 0, Counts::FromStart, error);
