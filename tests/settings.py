@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 MODES = ("debug", "strict", "fused")
 
@@ -22,3 +23,9 @@ QUICK_COMPILES = (
 def with_quick_compiles(flags: str) -> str:
     """XLA's flags, after those for quick compiles."""
     return " ".join((*QUICK_COMPILES, flags)).strip()
+
+
+def without_quick_compiles(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment for a process that loads libtpu: it ends at flags of XLA's CPU compiler."""
+    flags = environment.get("XLA_FLAGS", "").split()
+    return {**environment, "XLA_FLAGS": " ".join(flag for flag in flags if flag not in QUICK_COMPILES)}

@@ -19,7 +19,7 @@ from typing import Any
 
 from tests.conformance.cases import Case
 from tests.conformance.judge import Verdict
-from tests.settings import with_quick_compiles
+from tests.settings import with_quick_compiles, without_quick_compiles
 
 # Before its first case a worker imports torch and PyTorch's lists, which takes seconds, and longer on a busy machine.
 START_SECONDS = 300.0
@@ -39,9 +39,9 @@ class Settings:
 
     def environment(self) -> dict[str, str]:
         # One thread for each operator's loops: the workers run in parallel.
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        environment = {**without_quick_compiles(os.environ), "OMP_NUM_THREADS": "1"}
         if not self.is_optimized:
-            environment["XLA_FLAGS"] = with_quick_compiles(os.environ.get("XLA_FLAGS", ""))
+            environment["XLA_FLAGS"] = with_quick_compiles(environment["XLA_FLAGS"])
         return environment
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.distributed.launch import python
+from tests.settings import without_quick_compiles
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None and "TPU_LIBRARY_PATH" not in os.environ,
@@ -18,8 +19,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def compiled(*arguments: str) -> dict[str, dict[str, Any]]:
-    # The flags of the tests are those of the CPU plugin. libtpu ends the process at a flag that it does not know.
-    finished = python(["-m", "tests.distributed.ahead", *arguments], XLA_FLAGS="")
+    finished = python(["-m", "tests.distributed.ahead", *arguments], **without_quick_compiles(os.environ))
     assert finished.returncode == 0, finished.stderr
     reports: dict[str, dict[str, Any]] = json.loads(finished.stdout.splitlines()[-1])
     errors = {name: report["error"] for name, report in reports.items() if "error" in report}

@@ -16,6 +16,7 @@ import torch
 
 from tests import forks
 from tests.helpers import run_python, start_python
+from tests.settings import without_quick_compiles
 
 # A short training. Prints the losses and the counters.
 TRAIN = """
@@ -429,8 +430,8 @@ def test_a_bundle_is_built_for_a_tpu_that_is_not_there(folder: Path, tmp_path: P
     count = len(list(programs.iterdir()))
     assert count >= 1
     (programs / "wrong.mlir").write_text("this is no program")
-    # libtpu ends a process that has flags of XLA's CPU compiler.
-    built = command(folder, "build", "--topology", "v5e:1x1", programs, bundle, TPU_LOG_DIR="disabled", XLA_FLAGS="")
+    options = ["--topology", "v5e:1x1", programs, bundle]
+    built = command(folder, "build", *options, **without_quick_compiles({**os.environ, "TPU_LOG_DIR": "disabled"}))
     assert built.returncode == 1
     assert "wrong.mlir is left out" in built.stderr
     assert built.stdout.startswith(f"wrote {count} program")

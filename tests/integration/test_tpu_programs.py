@@ -8,6 +8,7 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 import torchtpu.export
 
 from tests import small_models
-from tests.settings import SEED
+from tests.settings import SEED, without_quick_compiles
 
 ROOT = Path(__file__).parents[2]
 # Dynamo and libtpu take seconds for each; the others are slow tests.
@@ -94,17 +95,19 @@ pytestmark = [
 ]
 
 
-def run_python(code: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def run_python(
+    code: str, *arguments: str | Path, environment: Mapping[str, str] = os.environ
+) -> subprocess.CompletedProcess[str]:
     """Runs code in another process with empty caches, so that a crash of the compiler affects nothing else."""
-    paths = [ROOT, ROOT / "examples", *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "TPU_LOG_DIR": "disabled"}
+    paths = [ROOT, ROOT / "examples", *filter(None, [environment.get("PYTHONPATH")])]
+    environment = {**environment, "PYTHONPATH": os.pathsep.join(map(str, paths)), "TPU_LOG_DIR": "disabled"}
     command = [sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
 def compile_ahead(folder: Path, *topologies: str) -> tuple[dict[tuple[str, str], dict[str, Any]], str]:
     """libtpu's report on each program for each topology, and its stderr."""
-    finished = run_python(COMPILE, folder, *topologies)
+    finished = run_python(COMPILE, folder, *topologies, environment=without_quick_compiles(os.environ))
     reports = [json.loads(line) for line in finished.stdout.splitlines() if line.startswith("{")]
     return {(report["program"], report["topology"]): report for report in reports}, finished.stderr
 

@@ -19,6 +19,7 @@ import torchtpu.pallas as pallas  # noqa: E402
 from torchtpu.kernels.check import Compiler  # noqa: E402
 
 from tests.kernels import samples  # noqa: E402
+from tests.settings import without_quick_compiles  # noqa: E402
 
 needs_libtpu = [
     pytest.mark.tpu_compiler,
@@ -30,9 +31,8 @@ needs_libtpu = [
 
 
 def command(*arguments: object) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     parts = [sys.executable, "-m", "torchtpu", *map(str, arguments)]
-    return subprocess.run(parts, capture_output=True, text=True, timeout=240, env=environment)
+    return subprocess.run(parts, capture_output=True, text=True, timeout=240, env=without_quick_compiles(os.environ))
 
 
 @pytest.mark.parametrize("chips", [pytest.param("v5e,v6e,tpu7x", marks=needs_libtpu)])
