@@ -1,13 +1,14 @@
 """vLLM on the device: a platform plugin, found through the entry point `vllm.platform_plugins`.
 
-    platform.py    what vLLM asks of a platform; refuses what is not supported before a model is loaded
-    worker.py      vLLM's worker: loads the model, sizes the cache, runs steps
-    runner.py      the state of requests, and the inputs and results of a step
-    steps.py       a step as a function of tensors
-    programs.py    how functions become programs
-    attention.py   the attention backend
-    experts.py     mixtures of experts
-    sampling.py    sampling as a function of tensors, and what requests ask of it
+    platform.py      what vLLM asks of a platform; refuses what is not supported before a model is loaded
+    worker.py        vLLM's worker: loads the model, sizes the cache, runs steps
+    runner.py        the state of requests, and the inputs and results of a step
+    steps.py         a step as a function of tensors
+    programs.py      how functions become programs
+    attention.py     the attention backend
+    experts.py       mixtures of experts
+    quantization.py  weights of 8 and 4 bits
+    sampling.py      sampling as a function of tensors, and what requests ask of it
 
 A step is one upload, one program and one read. There is a program for few tokens (decoding), one for many (prompts, or
 both together), and one for what few requests ask of sampling. Everything that changes from step to step is data.

@@ -131,6 +131,8 @@ class TpuPlatform(Platform):
 
 def unsupported(config: VllmConfig) -> list[str]:
     """The options of a configuration that the worker does not take, each with what may be done."""
+    from torchtpu.vllm import quantization
+
     parallel, model, cache = config.parallel_config, config.model_config, config.cache_config
     found = []
     for option in ("tensor", "pipeline", "data", "prefill_context", "decode_context"):
@@ -144,8 +146,8 @@ def unsupported(config: VllmConfig) -> list[str]:
         found.append(f"kv_cache_dtype={cache.cache_dtype} is not supported: auto is")
     if model is None:
         return found
-    if model.quantization is not None:
-        found.append(f"quantization={model.quantization} is not supported: use a model without it")
+    if reason := quantization.unsupported(model.quantization, model.quantization_config):
+        found.append(reason)
     if model.runner_type != "generate":
         found.append(f"runner={model.runner_type} is not supported: models that generate text are")
     if model.is_multimodal_model:

@@ -16,7 +16,7 @@ from vllm.v1.worker.gpu_worker import init_worker_distributed_environment
 from vllm.v1.worker.worker_base import CompilationTimes, WorkerBase
 
 from torchtpu import _C
-from torchtpu.vllm import experts
+from torchtpu.vllm import experts, quantization
 from torchtpu.vllm.programs import Run, compiled
 from torchtpu.vllm.runner import Limits, Runner
 from torchtpu.vllm.sampling import MOST_BIASES, adjust
@@ -46,6 +46,7 @@ class Worker(WorkerBase):
         if load_dummy_weights:
             self.load_config.load_format = "dummy"
         with set_current_vllm_config(self.vllm_config):
+            quantization.register()
             self.model = self._loaded()
             experts.prepare(self.model)
         named = [*self.model.named_parameters(), *self.model.named_buffers()]
@@ -104,12 +105,13 @@ class Worker(WorkerBase):
         return max(min(room, useful), 0)
 
     def _temporaries(self) -> int:
-        """Bytes that the largest program holds besides weights and caches: logits some times over, and the widest
-        activations of all tokens."""
+        """Bytes that the largest program holds besides weights and caches: logits some times over, the widest
+        activations of all tokens, and a quantized weight that is widened."""
         rows, tokens = self.scheduler_config.max_num_seqs, self.scheduler_config.max_num_batched_tokens
         widest = max(tensor.shape[0] for tensor in self.weights.values() if tensor.dim() == 2)
         hidden = self.model_config.get_hidden_size()
-        return 4 * (6 * rows * self.model_config.get_vocab_size() + tokens * (4 * hidden + 2 * min(widest, 8 * hidden)))
+        logits, activations = 6 * rows * self.model_config.get_vocab_size(), 4 * hidden + 2 * min(widest, 8 * hidden)
+        return 4 * (logits + tokens * activations) + quantization.widened_bytes([*self.weights.values()])
 
     def initialize_from_config(self, kv_cache_config: Any) -> None:
         if len(kv_cache_config.kv_cache_groups) != 1:
