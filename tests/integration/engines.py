@@ -89,8 +89,9 @@ def prompts_of(lengths: list[int]) -> list[list[int]]:
     return [[drawn.randrange(3, SMALL["vocab_size"]) for _ in range(length)] for length in lengths]
 
 
-def generated(llm: Any, prompts: list[list[int]], settings: Any) -> list[Any]:
-    return llm.generate([{"prompt_token_ids": each} for each in prompts], settings, use_tqdm=False)
+def generated(llm: Any, prompts: list[list[int]], settings: Any, adapters: Any = None) -> list[Any]:
+    given = [{"prompt_token_ids": each} for each in prompts]
+    return llm.generate(given, settings, lora_request=adapters, use_tqdm=False)
 
 
 def expected(folder: Path, prompts: list[list[int]], tokens: int) -> list[list[int]]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 WORKER = "torchtpu.vllm.worker.Worker"
 BACKEND = "torchtpu.vllm.attention.PagedBackend"
+PRODUCTS = "torchtpu.vllm.adapters.Products"
 
 
 class TpuPlatform(Platform):
@@ -96,6 +97,15 @@ class TpuPlatform(Platform):
     def get_device_communicator_cls(cls) -> str:
         return "vllm.distributed.device_communicators.base_device_communicator.DeviceCommunicatorBase"
 
+    @classmethod
+    def get_punica_wrapper(cls) -> str:
+        return PRODUCTS
+
+    @classmethod
+    def can_update_inplace(cls) -> bool:
+        """Layers with adapters take the result of a product, and write nothing."""
+        return False
+
     # ---- configuration -----------------------------------------------------------------------------------------
 
     @classmethod
@@ -139,7 +149,7 @@ def unsupported(config: VllmConfig) -> list[str]:
         size = getattr(parallel, f"{option}_parallel_size", 1)
         if size > 1:
             found.append(f"{option}_parallel_size={size} is not supported: one chip serves a model")
-    for option in ("speculative_config", "lora_config", "kv_transfer_config", "ec_transfer_config"):
+    for option in ("speculative_config", "kv_transfer_config", "ec_transfer_config"):
         if getattr(config, option, None) is not None:
             found.append(f"{option} is not supported")
     if cache.cache_dtype not in ("auto", "bfloat16", "float16"):

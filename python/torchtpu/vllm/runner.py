@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, LogprobsLists, ModelRunnerOutput
 
+from torchtpu.vllm.adapters import Adapters
 from torchtpu.vllm.programs import Run
 from torchtpu.vllm.sampling import FLOATS, MOST_BIASES, SETTINGS, needs_adjusting
 from torchtpu.vllm.steps import Layout
@@ -31,6 +32,8 @@ class Request:
     """The number of tokens whose keys are in the cache."""
     params: Any
     seed: int
+    adapter: Any = None
+    """vLLM's request of an adapter, or None."""
 
     @property
     def generated(self) -> int:
@@ -47,20 +50,22 @@ class Limits:
     page: int
     vocabulary: int
     most_logprobs: int
+    has_adapters: bool = False
 
     @property
     def places(self) -> int:
         return -(-self.length // self.page)
 
     def layout(self, tokens: int) -> Layout:
-        return Layout(tokens, self.sequences, self.places)
+        return Layout(tokens, self.sequences, self.places, self.has_adapters)
 
 
 class Runner:
     """Runs the steps of a scheduler.
 
     `programs` are the programs of a step by the number of tokens that they take; `adjusting` is that of
-    `torchtpu.vllm.sampling.adjust`. With a `seed`, requests without one draw the same in each process.
+    `torchtpu.vllm.sampling.adjust`. `fixed` are the weights, the caches and what `adapters` hold. With a `seed`,
+    requests without one draw the same in each process.
     """
 
     def __init__(
@@ -71,13 +76,14 @@ class Runner:
         fixed: list[Tensor],
         device: torch.device,
         seed: int | None = None,
+        adapters: Adapters | None = None,
     ) -> None:
         self.limits = limits
         self.requests: dict[str, Request] = {}
         self._programs = dict(sorted(programs.items()))
         self._adjusting = adjusting
-        # The weights and the caches.
         self._fixed = fixed
+        self._adapters = adapters
         self._device = device
         # Of requests that have none.
         self._seeds = random.Random(seed)
@@ -97,6 +103,7 @@ class Runner:
                 computed=new.num_computed_tokens,
                 params=new.sampling_params,
                 seed=self._seeds.getrandbits(63) if seed is None else seed & (2**64 - 1),
+                adapter=new.lora_request,
             )
         known = output.scheduled_cached_reqs
         for name, pages, computed in zip(known.req_ids, known.new_block_ids, known.num_computed_tokens, strict=True):
@@ -117,6 +124,12 @@ class Runner:
         capacity = next(size for size in self._programs if size >= output.total_num_scheduled_tokens)
         vector, parts = self.limits.layout(capacity).empty()
         ready = self._fill(parts, names, output.num_scheduled_tokens)
+        if self._adapters is not None:
+            asked = {name: self.requests[name].adapter for name in names if self.requests[name].adapter is not None}
+            places = self._adapters.places(list(asked.values()))
+            row = [places[asked[name].lora_int_id] if name in asked else 0 for name in names]
+            counts = [output.num_scheduled_tokens[name] for name in names]
+            parts["adapters"][: sum(counts)] = numpy.repeat(row, counts)
         uploaded = self._upload(vector)
         tokens, logits = self._programs[capacity]([*self._fixed, uploaded])
         masked = (

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from vllm.config import VllmConfig
 from vllm.forward_context import set_forward_context
 
+from torchtpu.vllm.adapters import Adapters
 from torchtpu.vllm.attention import Batch
 from torchtpu.vllm.programs import Run, compiled
 from torchtpu.vllm.sampling import SETTINGS, pick
@@ -29,6 +30,7 @@ class Layout:
     sequences: int
     places: int
     """The pages that a sequence may have."""
+    has_adapters: bool = False
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -43,6 +45,7 @@ class Layout:
             "count": (1,),
             "tables": (self.sequences, self.places),
             "settings": (len(SETTINGS), self.sequences),
+            "adapters": by_token if self.has_adapters else (0,),
         }
 
     def empty(self) -> tuple[numpy.ndarray, dict[str, numpy.ndarray]]:
@@ -60,19 +63,34 @@ class Layout:
 
 
 class Step(nn.Module):
-    """A step as a function of the caches and the vector of a layout. Returns the next token of each sequence, and the
-    logits that it was taken from."""
+    """A step as a function of the caches, what adapters hold, and the vector of a layout. Returns the next token of
+    each sequence, and the logits that it was taken from."""
 
-    def __init__(self, model: nn.Module, config: VllmConfig, layers: dict[str, Any], layout: Layout) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        config: VllmConfig,
+        layers: dict[str, Any],
+        layout: Layout,
+        adapters: Adapters | None = None,
+    ) -> None:
         super().__init__()
         self.model = model
         self._config = config
         self._layers = layers
         self._layout = layout
+        self._adapters = adapters
         self._logits: Any = model.compute_logits
 
-    def forward(self, caches: Sequence[Tensor], vector: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, held: Sequence[Tensor], vector: Tensor) -> tuple[Tensor, Tensor]:
         parts = self._layout.parts(vector)
+        caches, of_adapters = held[: len(self._layers)], held[len(self._layers) :]
+        if self._adapters is None:
+            return self._computed(caches, parts)
+        with self._adapters.given(of_adapters, parts["adapters"], parts["adapters"][parts["last"]]):
+            return self._computed(caches, parts)
+
+    def _computed(self, caches: Sequence[Tensor], parts: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         batch = Batch(*(parts[name] for name in ("lengths", "tables", "starts", "count", "slots")))
         before = {name: layer.kv_cache for name, layer in self._layers.items()}
         try:
@@ -88,8 +106,9 @@ class Step(nn.Module):
         return pick(logits, parts["settings"]), logits
 
 
-def step_program(step: Step, weights: dict[str, Tensor], caches: list[Tensor], vector: Tensor, name: str) -> Run:
-    """The program of a step. It is called with the weights, the caches and the vector, in one list."""
+def step_program(step: Step, weights: dict[str, Tensor], held: list[Tensor], vector: Tensor, name: str) -> Run:
+    """The program of a step. It is called with the weights, what is held (caches and adapters) and the vector, in one
+    list."""
     names = list(weights)
 
     def function(*tensors: Tensor) -> Any:
@@ -102,4 +121,4 @@ def step_program(step: Step, weights: dict[str, Tensor], caches: list[Tensor], v
             for module, buffers in before:
                 module._buffers.update(buffers)
 
-    return compiled(function, [*weights.values(), *caches, vector], name)
+    return compiled(function, [*weights.values(), *held, vector], name)

@@ -17,6 +17,7 @@ from vllm.v1.worker.worker_base import CompilationTimes, WorkerBase
 
 from torchtpu import _C
 from torchtpu.vllm import experts, quantization
+from torchtpu.vllm.adapters import Adapters, Loader
 from torchtpu.vllm.programs import Run, compiled
 from torchtpu.vllm.runner import Limits, Runner
 from torchtpu.vllm.sampling import MOST_BIASES, adjust
@@ -31,6 +32,7 @@ class Worker(WorkerBase):
     model: nn.Module
     runner: Runner
     weights: dict[str, Tensor]
+    adapters: Adapters | None = None
 
     def init_device(self) -> None:
         self.device = torch.device("tpu", self.local_rank)
@@ -40,6 +42,7 @@ class Worker(WorkerBase):
         )
         self._waiting: Any = None
         self._caches: list[Tensor] = []
+        self._of_adapters: list[Tensor] = []
 
     def load_model(self, *, load_dummy_weights: bool = False) -> None:
         """Loads the weights on the host, so that no program is needed to lay them out, and uploads them."""
@@ -49,6 +52,9 @@ class Worker(WorkerBase):
             quantization.register()
             self.model = self._loaded()
             experts.prepare(self.model)
+            if self.lora_config:
+                self.adapters = Adapters(self.model, self.vllm_config)
+                self._of_adapters = [self._uploaded(each) for each in self.adapters.on_host]
         named = [*self.model.named_parameters(), *self.model.named_buffers()]
         self.weights = {f"model.{name}": self._uploaded(tensor.detach()) for name, tensor in named}
         # The host's copies are not needed any more: programs are traced from shapes. Modules with buffers may
@@ -140,25 +146,30 @@ class Worker(WorkerBase):
             page=self.cache_config.block_size,
             vocabulary=self.model_config.get_vocab_size(),
             most_logprobs=self.model_config.max_logprobs,
+            has_adapters=self.adapters is not None,
         )
         programs = {size: self._program(limits, size) for size in {limits.sequences, limits.tokens}}
-        fixed = [*self.weights.values(), *self._caches]
-        self.runner = Runner(limits, programs, self._adjusting(limits), fixed, self.device, self.model_config.seed)
+        fixed = [*self.weights.values(), *self._caches, *self._of_adapters]
+        if self.adapters is not None:
+            self.adapters.compile(self._of_adapters, self.device)
+        adjusting, seed = self._adjusting(limits), self.model_config.seed
+        self.runner = Runner(limits, programs, adjusting, fixed, self.device, seed, self.adapters)
         torch.tpu.synchronize()  # type: ignore[attr-defined]
         seconds = time.perf_counter() - start
         stats = torch.tpu.cache_stats()  # type: ignore[attr-defined]
         logger.info(
             "torchtpu: %d programs after %.1f s: %d compiled, %d from the disk",
-            len(programs) + 1, seconds, stats["compiles"], stats["disk_hits"],
+            len(programs) + (1 if self.adapters is None else 2), seconds, stats["compiles"], stats["disk_hits"],
         )  # fmt: skip
         return CompilationTimes(seconds, 0.0)
 
     def _program(self, limits: Limits, tokens: int) -> Run:
         layout = limits.layout(tokens)
-        step = Step(self.model, self.vllm_config, self.layers, layout).eval()
+        step = Step(self.model, self.vllm_config, self.layers, layout, self.adapters).eval()
         vector = torch.from_numpy(layout.empty()[0]).to(self.device)
         with set_current_vllm_config(self.vllm_config):
-            return step_program(step, self.weights, self._caches, vector, f"step of {tokens} tokens")
+            held = [*self._caches, *self._of_adapters]
+            return step_program(step, self.weights, held, vector, f"step of {tokens} tokens")
 
     def _adjusting(self, limits: Limits) -> Run:
         rows, words = limits.sequences, -(-limits.vocabulary // 32)
@@ -171,6 +182,25 @@ class Worker(WorkerBase):
             return [adjust(logits, settings, tokens, penalties, biases, allowed, limits.most_logprobs)]
 
         return compiled(function, given, "adjusted sampling")
+
+    # ---- adapters ----------------------------------------------------------------------------------------------
+
+    def add_lora(self, lora_request: Any) -> bool:
+        return bool(self._adapters().add_adapter(lora_request))
+
+    def remove_lora(self, lora_id: int) -> bool:
+        return bool(self._adapters().remove_adapter(lora_id))
+
+    def pin_lora(self, lora_id: int) -> bool:
+        return bool(self._adapters().pin_adapter(lora_id))
+
+    def list_loras(self) -> set[int]:
+        return set(self._adapters().list_adapters())
+
+    def _adapters(self) -> Loader:
+        if self.adapters is None:
+            raise RuntimeError("torchtpu: the server has no adapters: give enable_lora")
+        return self.adapters.loader
 
     # ---- steps -------------------------------------------------------------------------------------------------
 
