@@ -8,27 +8,26 @@
 namespace torchtpu {
 namespace {
 
-// Transforms with real results. The others return complex32 for float16, which this backend does not support.
-bool is_real(const c10::OperatorHandle& op) {
-  const std::string& name = op.operator_name().name;
-  return name.starts_with("aten::fft_irfft") || name.starts_with("aten::fft_hfft");
-}
-
-// Computes in float32. On CUDA the result is float16 only if the input is.
+// Computes in float32. As on CUDA, the result is float16 or complex32 only if the input is.
 void transform(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const size_t base = stack->size() - op.schema().arguments().size();
   const at::Tensor self = (*stack)[base].toTensor();
-  const bool is_half = self.scalar_type() == at::kHalf && is_real(op);
-  if (is_half || self.scalar_type() == at::kBFloat16) (*stack)[base] = self.to(at::kFloat);
+  const bool is_half = self.scalar_type() == at::kHalf || self.scalar_type() == at::kComplexHalf;
+  if (self.scalar_type() == at::kComplexHalf) {
+    (*stack)[base] = self.to(at::kComplexFloat);
+  } else if (is_half || self.scalar_type() == at::kBFloat16) {
+    (*stack)[base] = self.to(at::kFloat);
+  }
   at::Tensor out;
   if (is_half && op.operator_name().overload_name == "out") {
     out = stack->back().toTensor();
-    (*stack).back() = at::empty({0}, out.options().dtype(at::kFloat));
+    (*stack).back() = at::empty({0}, out.options().dtype(out.is_complex() ? at::kComplexFloat : at::kFloat));
   }
   // A composite is registered for every device's key.
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   if (!is_half) return;
-  const at::Tensor result = stack->back().toTensor().to(at::kHalf);
+  const at::Tensor wide = stack->back().toTensor();
+  const at::Tensor result = wide.to(wide.is_complex() ? at::kComplexHalf : at::kHalf);
   if (out.defined()) {
     at::native::resize_output(out, result.sizes());
     out.copy_(result);

@@ -355,7 +355,8 @@ def test_device_interface(device: torch.device) -> None:
     assert interface.current_device() == 0
     assert interface.is_dtype_supported(torch.float64)
     assert interface.is_dtype_supported(torch.float8_e4m3fn)
-    assert not interface.is_dtype_supported(torch.complex32)
+    assert interface.is_dtype_supported(torch.complex32)
+    assert not interface.is_dtype_supported(torch.quint8)
     assert interface.Worker.get_device_properties(0).name == torch.tpu.get_device_name(0)
     interface.synchronize()
 

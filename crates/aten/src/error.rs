@@ -36,6 +36,7 @@ pub(crate) fn scalar_type_name(dtype: DType) -> &'static str {
         DType::BF16 => "BFloat16",
         DType::F32 => "Float",
         DType::F64 => "Double",
+        DType::C32 => "ComplexHalf",
         DType::C64 => "ComplexFloat",
         DType::C128 => "ComplexDouble",
     }

@@ -24,14 +24,14 @@ pub fn promote_types(a: DType, b: DType) -> DType {
             // float16 with bfloat16, and either with float32.
             _ => F32,
         },
-        (2, 3) => {
-            if low == F64 {
-                C128
-            } else {
-                high
-            }
-        }
-        _ => C128,
+        (2, 3) => match (low, high) {
+            (F64, _) => C128,
+            (F16, C32) => C32,
+            (_, C32) => C64,
+            _ => high,
+        },
+        _ if low == C128 || high == C128 => C128,
+        _ => C64,
     }
 }
 

@@ -290,7 +290,7 @@ pub const SCALAR_TYPES: [(i8, &str, Option<DType>); 23] = [
     (5, "float16", Some(DType::F16)),
     (6, "float32", Some(DType::F32)),
     (7, "float64", Some(DType::F64)),
-    (8, "complex32", None),
+    (8, "complex32", Some(DType::C32)),
     (9, "complex64", Some(DType::C64)),
     (10, "complex128", Some(DType::C128)),
     (11, "bool", Some(DType::Bool)),

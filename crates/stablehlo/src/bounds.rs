@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use crate::builder::{Builder, Type, Value};
 use crate::dtype::{DType, Number};
+use crate::element_types::computes;
 
 /// A factor of a dimension: `capacity` positions. All are valid, or as many as the builder's size number `size` says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,6 +136,13 @@ impl Builder {
         attributes: &str,
         ty: Type,
     ) -> Value<'b> {
+        if operands.iter().any(|operand| operand.dtype() == DType::C32) && computes(name) {
+            let wide = |dtype| if dtype == DType::C32 { DType::C64 } else { dtype };
+            let operands: Vec<Value<'b>> = operands.iter().map(|each| each.convert(wide(each.dtype()))).collect();
+            let computed = if ty.dtype == DType::F16 { DType::F32 } else { wide(ty.dtype) };
+            let computed = Type { dtype: computed, dims: ty.dims };
+            return self.elementwise(name, &operands, attributes, computed).convert(ty.dtype);
+        }
         let extents = self.merged(operands);
         self.emit(name, operands, attributes, ty).with_extents(extents)
     }

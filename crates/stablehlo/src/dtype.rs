@@ -23,6 +23,9 @@ pub enum DType {
     BF16,
     F32,
     F64,
+    /// Pairs of `F16`. StableHLO has no such type: programs have the pair as the bits of a `U32`, the real part in the
+    /// lower half, and compute in `C64`.
+    C32,
     C64,
     C128,
 }
@@ -34,7 +37,7 @@ impl DType {
             DType::Bool | DType::U8 | DType::I8 => 1,
             DType::F8E4M3FN | DType::F8E5M2 | DType::F8E4M3FNUZ | DType::F8E5M2FNUZ => 1,
             DType::U16 | DType::I16 | DType::F16 | DType::BF16 => 2,
-            DType::U32 | DType::I32 | DType::F32 => 4,
+            DType::U32 | DType::I32 | DType::F32 | DType::C32 => 4,
             DType::U64 | DType::I64 | DType::F64 | DType::C64 => 8,
             DType::C128 => 16,
         }
@@ -50,7 +53,7 @@ impl DType {
     }
 
     pub const fn is_complex(self) -> bool {
-        matches!(self, DType::C64 | DType::C128)
+        matches!(self, DType::C32 | DType::C64 | DType::C128)
     }
 
     /// Whether this is an integer type, signed or unsigned. `Bool` is not.
@@ -65,6 +68,7 @@ impl DType {
     /// The real type of a complex type; other types are returned unchanged.
     pub const fn real(self) -> DType {
         match self {
+            DType::C32 => DType::F16,
             DType::C64 => DType::F32,
             DType::C128 => DType::F64,
             other => other,
@@ -74,15 +78,17 @@ impl DType {
     /// The complex type with parts of this type.
     pub const fn complex(self) -> DType {
         match self {
+            DType::F16 | DType::C32 => DType::C32,
             DType::F64 | DType::C128 => DType::C128,
             _ => DType::C64,
         }
     }
 
-    /// The type in which PyTorch computes: float32 for the 16-bit floats.
+    /// The type in which PyTorch computes: float32 for the 16-bit floats, alone or as parts.
     pub const fn opmath(self) -> DType {
         match self {
             DType::F16 | DType::BF16 => DType::F32,
+            DType::C32 => DType::C64,
             other => other,
         }
     }
@@ -157,7 +163,7 @@ impl fmt::Display for DType {
             DType::Bool => "i1",
             DType::U8 => "ui8",
             DType::U16 => "ui16",
-            DType::U32 => "ui32",
+            DType::U32 | DType::C32 => "ui32",
             DType::U64 => "ui64",
             DType::I8 => "i8",
             DType::I16 => "i16",
@@ -224,6 +230,9 @@ impl Number {
                     Number::Complex(re, im) => (re, im),
                     other => (other.to_f64(), 0.0),
                 };
+                if t == DType::C32 {
+                    return half_pair(re, im).to_string();
+                }
                 format!("({}, {})", float_bits(re, t.real()), float_bits(im, t.real()))
             }
             t if t.is_float() => float_bits(self.to_f64(), t),
@@ -237,6 +246,12 @@ impl Number {
             _ => self.to_i64().to_string(),
         }
     }
+}
+
+/// The bits of a [`DType::C32`].
+pub fn half_pair(re: f64, im: f64) -> u32 {
+    let bits = |part| u32::from(half::f16::from_f64(part).to_bits());
+    bits(re) | bits(im) << 16
 }
 
 fn float_bits(value: f64, dtype: DType) -> String {

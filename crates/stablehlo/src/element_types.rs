@@ -13,7 +13,7 @@ impl DTypes {
     pub const INTEGERS: DTypes =
         DTypes::of(&[DType::U8, DType::U16, DType::U32, DType::U64, DType::I8, DType::I16, DType::I32, DType::I64]);
     pub const FLOATS: DTypes = DTypes::of(&[DType::F16, DType::BF16, DType::F32, DType::F64]);
-    pub const COMPLEX: DTypes = DTypes::of(&[DType::C64, DType::C128]);
+    pub const COMPLEX: DTypes = DTypes::of(&[DType::C32, DType::C64, DType::C128]);
     /// Integers and floats.
     pub const REAL_NUMBERS: DTypes = DTypes::INTEGERS.or(DTypes::FLOATS);
     /// Floats and complex numbers.
@@ -88,11 +88,20 @@ fn taken(operation: &str) -> DTypes {
     }
 }
 
+/// Whether an operation does more with its elements than to move them.
+pub(crate) fn computes(operation: &str) -> bool {
+    taken(operation) != DTypes::STORED
+        || matches!(operation, "stablehlo.real" | "stablehlo.imag" | "stablehlo.custom_call")
+}
+
 impl Builder {
     /// Refuses an operation on an element type that it does not take.
     pub(crate) fn check_element_type(&self, operation: &str, operands: &[Value<'_>]) {
         if let Some(dtype) = operands.last().map(|last| last.dtype()) {
             self.check_taken(dtype, taken(operation));
+            if dtype == DType::C32 && computes(operation) {
+                self.refuse(Refusal::ElementType(dtype));
+            }
         }
     }
 

@@ -337,6 +337,13 @@ impl<'b> Value<'b> {
             let rounded = self.fit_float8(dtype);
             return self.builder.elementwise("stablehlo.convert", &[rounded], "", Type::new(dtype, &self.dims()));
         }
+        if from == DType::C32 {
+            return self.unpacked().convert(dtype);
+        }
+        if dtype == DType::C32 {
+            let wide = self.convert(DType::C64);
+            return wide.real().convert(DType::F16).complex(wide.imag().convert(DType::F16));
+        }
         if from.is_complex() && !dtype.is_complex() {
             return self.real().convert(dtype);
         }
@@ -375,6 +382,13 @@ impl<'b> Value<'b> {
         self.builder.op("stablehlo.bitcast_convert", &[self], "", Type::new(dtype, &dims))
     }
 
+    /// Pairs of float16 as complex64.
+    fn unpacked(self) -> Value<'b> {
+        let bits = self.bitcast(DType::U32);
+        let part = |bits: Value<'b>| bits.convert(DType::U16).bitcast(DType::F16).convert(DType::F32);
+        part(bits).complex(part(bits.shift_right_logical(16)))
+    }
+
     /// The real part; a real value is returned unchanged.
     pub fn real(self) -> Value<'b> {
         if !self.dtype().is_complex() {
@@ -400,6 +414,10 @@ impl<'b> Value<'b> {
     pub fn complex(self, imag: Value<'b>) -> Value<'b> {
         let (re, im) = self.broadcast_with(imag);
         let ty = Type::new(re.dtype().complex(), &re.dims());
+        if ty.dtype == DType::C32 && im.dtype() == DType::F16 {
+            let bits = |part: Value<'b>| part.bitcast(DType::U16).convert(DType::U32);
+            return (bits(re) | bits(im).shift_left(16)).bitcast(DType::C32);
+        }
         self.builder.elementwise("stablehlo.complex", &[re, im], "", ty)
     }
 

@@ -21,7 +21,7 @@ pub use bounds::{Extent, Factor};
 pub use builder::{Builder, Function, Precision, Target, Type, Uniform, Value};
 pub use collectives::Groups;
 pub use dot::DotDims;
-pub use dtype::{DType, Number};
+pub use dtype::{DType, Number, half_pair};
 pub use element_types::DTypes;
 pub use elementwise::{Comparison, broadcast_dims};
 pub use refusal::Refusal;

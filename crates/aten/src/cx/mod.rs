@@ -159,6 +159,7 @@ impl<'b> Cx<'b> {
     pub(crate) fn scalar_value(&self, scalar: &Scalar, dtype: DType) -> Value<'b> {
         match scalar.spec.baked {
             Some(number) => self.b().scalar(number, dtype),
+            None if dtype == DType::C32 => self.scalar_value(scalar, DType::C64).convert(dtype),
             None if dtype.is_float8() => self.scalar_value(scalar, DType::F32).convert(dtype),
             None => {
                 let source = ParamSource::Scalar { index: scalar.index, dtype };

@@ -1,6 +1,6 @@
 //! Fourier transforms over any dimensions.
 
-use stablehlo::{DType, Fft, Value};
+use stablehlo::{Fft, Value};
 
 use crate::cx::Cx;
 use crate::error::Result;
@@ -8,15 +8,16 @@ use crate::row::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["_fft_c2c"], |cx| {
-        let x = cx.tensor("self")?;
+        let dtype = cx.ty("self")?.dtype;
+        let x = cx.tensor("self")?.convert(dtype.opmath());
         let axes = axes(cx, x)?;
         let forward = cx.bool("forward")?;
-        normalized(cx, complex(x, &axes, forward), count(x, &axes), forward)
+        Ok(normalized(cx, complex(x, &axes, forward), count(x, &axes), forward)?.convert(dtype))
     }),
     one(&["_fft_r2c"], |cx| {
-        let x = cx.tensor("self")?;
         // The result for bfloat16 (which stft passes on) is complex64, as on CUDA.
-        let x = if x.dtype() == DType::BF16 { x.convert(DType::F32) } else { x };
+        let dtype = cx.ty("self")?.dtype;
+        let x = cx.tensor("self")?.convert(dtype.opmath());
         let axes = axes(cx, x)?;
         let wide = x.convert(x.dtype().complex());
         let result = match axes.split_last() {
@@ -25,16 +26,18 @@ pub(crate) const ROWS: &[Row] = &[
             }
             _ => complex(wide, &axes, true),
         };
-        normalized(cx, result, count(x, &axes), true)
+        Ok(normalized(cx, result, count(x, &axes), true)?.convert(dtype.complex()))
     }),
     one(&["_fft_c2r"], |cx| {
-        let x = cx.tensor("self")?;
+        let dtype = cx.ty("self")?.dtype;
+        let x = cx.tensor("self")?.convert(dtype.opmath());
         let axes = axes(cx, x)?;
-        let Some((&last, others)) = axes.split_last() else { return Ok(x.real()) };
+        let Some((&last, others)) = axes.split_last() else { return Ok(x.real().convert(dtype.real())) };
         let size = cx.int("last_dim_size")?;
         // The rest of the spectrum is the conjugate of the first half.
         let half = complex(x.slice_axis(last, 0, size / 2 + 1), others, false);
-        normalized(cx, along(half, last, Fft::Irfft, size), size * count(x, others), false)
+        let result = normalized(cx, along(half, last, Fft::Irfft, size), size * count(x, others), false)?;
+        Ok(result.convert(dtype.real()))
     }),
 ];
 

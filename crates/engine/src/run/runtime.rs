@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pjrt::{Buffer, ElementType, Event};
 use rustc_hash::FxHashMap;
-use stablehlo::{DType, Number, Type};
+use stablehlo::{DType, Number, Type, half_pair};
 
 use crate::cache::{Cache, Executable, Settings, Source, Urgency};
 use crate::error::Result;
@@ -168,7 +168,7 @@ pub(crate) fn element_type(dtype: DType) -> ElementType {
         DType::Bool => ElementType::Pred,
         DType::U8 => ElementType::U8,
         DType::U16 => ElementType::U16,
-        DType::U32 => ElementType::U32,
+        DType::U32 | DType::C32 => ElementType::U32,
         DType::U64 => ElementType::U64,
         DType::I8 => ElementType::S8,
         DType::I16 => ElementType::S16,
@@ -198,12 +198,14 @@ fn encode(number: Number, dtype: DType) -> [u8; 16] {
         DType::BF16 => put(&half::bf16::from_f64(number.to_f64()).to_ne_bytes()),
         DType::F32 => put(&(number.to_f64() as f32).to_ne_bytes()),
         DType::F64 => put(&number.to_f64().to_ne_bytes()),
-        DType::C64 | DType::C128 => {
+        DType::C32 | DType::C64 | DType::C128 => {
             let (re, im) = match number {
                 Number::Complex(re, im) => (re, im),
                 other => (other.to_f64(), 0.0),
             };
-            if dtype == DType::C64 {
+            if dtype == DType::C32 {
+                put(&half_pair(re, im).to_ne_bytes());
+            } else if dtype == DType::C64 {
                 put(&[(re as f32).to_ne_bytes(), (im as f32).to_ne_bytes()].concat());
             } else {
                 put(&[re.to_ne_bytes(), im.to_ne_bytes()].concat());

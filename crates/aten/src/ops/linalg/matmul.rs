@@ -127,6 +127,7 @@ fn c_name(dtype: DType) -> &'static str {
         DType::BF16 => "c10::BFloat16",
         DType::F32 => "float",
         DType::F64 => "double",
+        DType::C32 => "c10::complex<c10::Half>",
         DType::C64 => "c10::complex<float>",
         DType::C128 => "c10::complex<double>",
     }
