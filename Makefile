@@ -121,7 +121,8 @@ $(SERVING)/.ready: examples/serving/requirements.txt examples/serving/requiremen
 test-serving: build $(SERVING)/.ready ## vLLM on the device: tokens, programs, settings (installs vLLM into build/serving)
 	PYTHONPATH=$(SERVING) $(PY) -m pytest tests/integration/test_serving.py \
 		tests/integration/test_vllm.py tests/integration/test_vllm_quantization.py \
-		tests/integration/test_vllm_adapters.py tests/integration/test_vllm_http.py $(PYTEST)
+		tests/integration/test_vllm_adapters.py tests/integration/test_vllm_parallel.py \
+		tests/integration/test_vllm_http.py $(PYTEST)
 
 .PHONY: demo-serve
 demo-serve: build $(SERVING)/.ready ## Serve a small random Llama by vLLM, and ask it as OpenAI's client does

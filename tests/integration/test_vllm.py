@@ -137,7 +137,7 @@ def test_a_seed_decides_what_is_drawn(vllm: Any, model_of: Callable[[str], Path]
 @pytest.mark.parametrize(
     ("options", "name"),
     [
-        ({"tensor_parallel_size": 2}, "tensor_parallel_size=2"),
+        ({"pipeline_parallel_size": 2}, "pipeline_parallel_size=2"),
         ({"kv_cache_dtype": "fp8"}, "kv_cache_dtype=fp8"),
         ({"kv_cache_memory_bytes": 1 << 50}, "kv_cache_memory_bytes"),
     ],

@@ -189,6 +189,15 @@ def test_packed_checkpoints(
         shut_down(llm)
 
 
+def test_two_processes_share_a_packed_checkpoint(vllm: Any, model_of: Callable[[str], Path], tmp_path: Path) -> None:
+    reference = write_packed(model_of("Llama"), tmp_path, 4, 16, symmetric=False)
+    llm = engine(vllm, tmp_path, tensor_parallel_size=2)
+    try:
+        assert_same_answers(llm, vllm, reference, 1e-3)
+    finally:
+        shut_down(llm)
+
+
 class Int8Activations(nn.Module):
     """A layer that multiplies integers: inputs have a scale for each token, or one for all."""
 

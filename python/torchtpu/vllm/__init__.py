@@ -9,6 +9,7 @@
     experts.py       mixtures of experts
     quantization.py  weights of 8 and 4 bits
     adapters.py      LoRA
+    communicator.py  collectives of processes that share a model
     sampling.py      sampling as a function of tensors, and what requests ask of it
 
 A step is one upload, one program and one read. There is a program for few tokens (decoding), one for many (prompts, or

@@ -46,6 +46,8 @@ def write_programs(arguments: list[str], folder: Path) -> None:
     options = AsyncEngineArgs.add_cli_args(parser).parse_args(arguments)
     options.model = options.model_tag
     config = AsyncEngineArgs.from_cli_args(options).create_engine_config(UsageContext.OPENAI_API_SERVER)
+    if config.parallel_config.world_size > 1:
+        raise ValueError("torchtpu: cache build --serve: programs of several processes are not supported")
     config.parallel_config.worker_cls = f"{__name__}.{Worker.__name__}"
     _C.dump_programs(str(folder))
     with set_current_vllm_config(config):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 WORKER = "torchtpu.vllm.worker.Worker"
 BACKEND = "torchtpu.vllm.attention.PagedBackend"
+COMMUNICATOR = "torchtpu.vllm.communicator.Communicator"
 PRODUCTS = "torchtpu.vllm.adapters.Products"
 
 
@@ -23,8 +25,7 @@ class TpuPlatform(Platform):
     device_name = "tpu"
     device_type = "tpu"
     dispatch_key = "PrivateUse1"
-    # One process serves one chip, so this only joins a process with itself.
-    dist_backend = "gloo"
+    dist_backend = "tpu"
     simple_compile_backend = "eager"
     device_control_env_var = "TPU_VISIBLE_CHIPS"
 
@@ -95,7 +96,7 @@ class TpuPlatform(Platform):
 
     @classmethod
     def get_device_communicator_cls(cls) -> str:
-        return "vllm.distributed.device_communicators.base_device_communicator.DeviceCommunicatorBase"
+        return COMMUNICATOR
 
     @classmethod
     def get_punica_wrapper(cls) -> str:
@@ -119,6 +120,9 @@ class TpuPlatform(Platform):
         if parallel.worker_cls == "auto":
             parallel.worker_cls = WORKER
         parallel.disable_custom_all_reduce = True
+        if parallel.world_size > 1:
+            # A process that has used the device cannot be forked.
+            os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
         # Steps are traced by the worker, as one graph each.
         compilation.mode = CompilationMode.NONE
         compilation.cudagraph_mode = CUDAGraphMode.NONE
@@ -145,10 +149,17 @@ def unsupported(config: VllmConfig) -> list[str]:
 
     parallel, model, cache = config.parallel_config, config.model_config, config.cache_config
     found = []
-    for option in ("tensor", "pipeline", "data", "prefill_context", "decode_context"):
+    for option in ("pipeline", "data", "prefill_context", "decode_context"):
         size = getattr(parallel, f"{option}_parallel_size", 1)
         if size > 1:
-            found.append(f"{option}_parallel_size={size} is not supported: one chip serves a model")
+            found.append(f"{option}_parallel_size={size} is not supported: tensor_parallel_size is")
+    shared = parallel.tensor_parallel_size
+    if shared > 1 and parallel.nnodes > 1:
+        found.append(f"nnodes={parallel.nnodes} is not supported: processes of one host share a model")
+    if shared > 1 and config.lora_config is not None:
+        found.append(f"enable_lora with tensor_parallel_size={shared} is not supported")
+    if shared > 1 and parallel.enable_expert_parallel:
+        found.append("enable_expert_parallel is not supported")
     for option in ("speculative_config", "kv_transfer_config", "ec_transfer_config"):
         if getattr(config, option, None) is not None:
             found.append(f"{option} is not supported")

@@ -18,7 +18,8 @@ Run = Callable[[list[Any]], list[Any]]
 
 
 def compiled(function: Callable[..., Any], inputs: list[Tensor], name: str) -> Run:
-    """A function of tensors as one program, compiled by a first run with `inputs`. It may write its inputs.
+    """A function of tensors as one program, compiled by a first run with `inputs`. It may write its inputs. Collectives
+    cut it in several programs.
 
     Raises RuntimeError if a part of it would run on the host.
     """
@@ -31,7 +32,7 @@ def compiled(function: Callable[..., Any], inputs: list[Tensor], name: str) -> R
     runs: list[Run] = []
 
     def compiler(gm: GraphModule, example_inputs: Any) -> Run:
-        if segments.only_device(gm) is None:
+        if segments.only_device(gm, for_all_ranks=True) is None:
             raise RuntimeError(f"torchtpu: the {name} calls {_foreign(gm)}, which programs for the device cannot have")
         runs.append(segments.compile_graph(gm, name, rows, ()))
         return runs[-1]

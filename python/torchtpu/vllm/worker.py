@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import time
 from typing import Any
 
@@ -35,10 +36,15 @@ class Worker(WorkerBase):
     adapters: Adapters | None = None
 
     def init_device(self) -> None:
+        if self.parallel_config.world_size > 1:
+            # As torchrun does: each process takes a device.
+            ranks = {"RANK": self.rank, "LOCAL_RANK": self.local_rank}
+            sizes = dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), self.parallel_config.world_size)
+            os.environ.update({name: str(value) for name, value in (ranks | sizes).items()})
         self.device = torch.device("tpu", self.local_rank)
         torch.tpu.set_device(self.device)  # type: ignore[attr-defined]
         init_worker_distributed_environment(
-            self.vllm_config, self.rank, self.distributed_init_method, self.local_rank, "gloo"
+            self.vllm_config, self.rank, self.distributed_init_method, self.local_rank, "tpu"
         )
         self._waiting: Any = None
         self._caches: list[Tensor] = []
