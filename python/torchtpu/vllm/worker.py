@@ -48,7 +48,6 @@ class Worker(WorkerBase):
         )
         self._waiting: Any = None
         self._caches: list[Tensor] = []
-        self._of_adapters: list[Tensor] = []
 
     def load_model(self, *, load_dummy_weights: bool = False) -> None:
         """Loads the weights on the host, so that no program is needed to lay them out, and uploads them."""
@@ -60,7 +59,7 @@ class Worker(WorkerBase):
             experts.prepare(self.model)
             if self.lora_config:
                 self.adapters = Adapters(self.model, self.vllm_config)
-                self._of_adapters = [self._uploaded(each) for each in self.adapters.on_host]
+        self._of_adapters = [self._uploaded(each) for each in self.adapters.on_host] if self.adapters else []
         named = [*self.model.named_parameters(), *self.model.named_buffers()]
         self.weights = {f"model.{name}": self._uploaded(tensor.detach()) for name, tensor in named}
         # The host's copies are not needed any more: programs are traced from shapes. Modules with buffers may
