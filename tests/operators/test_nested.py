@@ -128,6 +128,43 @@ def test_gradients(mode: str, device: torch.device) -> None:
         torch.testing.assert_close(one.cpu(), other, rtol=1e-4, atol=5e-5)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32], ids=str)
+def test_sums_of_the_strided_layout(dtype: torch.dtype, mode: str, device: torch.device) -> None:
+    for shapes in (((2, 3), (1, 3), (4, 3)), ((2, 3), (0, 2), (3, 0)), ((2, 3, 2), (1, 5, 2))):
+        parts = [torch.testing.make_tensor(shape, dtype=dtype, device="cpu") for shape in shapes]
+        actual, expected = (torch.sum(nested(parts, on, torch.strided), -1, keepdim=True) for on in (device, "cpu"))
+        assert_same_rows(actual, expected)
+        assert_same(actual._nested_tensor_strides(), expected._nested_tensor_strides())
+        assert_same(actual._nested_tensor_storage_offsets(), expected._nested_tensor_storage_offsets())
+    for refused in (
+        lambda x: torch.sum(x, -1),
+        lambda x: torch.sum(x, 0, keepdim=True),
+        lambda x: torch.sum(x, (1, 2), keepdim=True),
+        lambda x: torch.sum(x, -1, keepdim=True, dtype=torch.float64),
+        lambda x: torch.sum(x.transpose(1, 2), -1, keepdim=True),
+        lambda x: torch.sum(x, 5, keepdim=True),
+    ):
+        check_refused(lambda on, call=refused: call(nested(rows(), on, torch.strided)), device)
+
+
+def test_gradients_of_the_strided_layout(mode: str, device: torch.device) -> None:
+    parts, weights = rows(), [torch.rand(6), torch.rand(6)]
+
+    def gradients(on: torch.device | str) -> list[Tensor]:
+        scale, shift = (weight.to(on).requires_grad_() for weight in weights)
+        x = nested(parts, on, torch.strided, requires_grad=True)
+        normed = nn.functional.layer_norm(x, (6,), scale, shift)
+        total = torch.sum(normed * normed, -1, keepdim=True)
+        total.backward(total.detach().clone())
+        assert x.grad is not None
+        assert scale.grad is not None
+        assert shift.grad is not None
+        return [*x.grad.unbind(), scale.grad, shift.grad]
+
+    for one, other in zip(gradients(device), gradients("cpu"), strict=True):
+        torch.testing.assert_close(one.cpu(), other, rtol=1e-4, atol=1e-4)
+
+
 def test_attention(mode: str, device: torch.device) -> None:
     """The rows of a batch have different lengths and attend to themselves."""
     parts = rows(width=8, lengths=(3, 1, 6))

@@ -164,11 +164,15 @@ const COMPRESSED: &[&str] = &[
     "zero_",
 ];
 
-/// Operators of nested tensors whose kernels read memory directly, or call a kernel that does. They are refused.
-const NESTED_READ_MEMORY: &[&str] = &["_nested_sum_backward", "native_layer_norm_backward", "sum.dim_IntList"];
-
-/// `python/torchtpu/operators/nested.py` implements these, because PyTorch's modules call them.
-const NESTED_IN_PYTHON: &[&str] = &["_transform_bias_rescale_qkv", "native_layer_norm"];
+/// `python/torchtpu/operators/nested.py` implements these, because PyTorch's kernels read memory directly, or call a
+/// kernel that does.
+const NESTED_IN_PYTHON: &[&str] = &[
+    "_nested_sum_backward",
+    "_transform_bias_rescale_qkv",
+    "native_layer_norm",
+    "native_layer_norm_backward",
+    "sum.dim_IntList",
+];
 
 /// Which kernel runs an operator that PyTorch's CPU supports for such tensors. `name` has no `aten::`.
 pub fn owner(layout: Layout, name: &str) -> Owner {
@@ -182,7 +186,6 @@ pub fn owner(layout: Layout, name: &str) -> Owner {
         Layout::Dense => Owner::Other,
         Layout::Coo => sparse(COO),
         Layout::Compressed => sparse(COMPRESSED),
-        Layout::Nested if NESTED_READ_MEMORY.contains(&name) => Owner::Other,
         Layout::Nested if NESTED_IN_PYTHON.contains(&name) => Owner::Python,
         Layout::Nested => Owner::Pytorch,
     }
@@ -211,6 +214,5 @@ mod tests {
         assert_eq!(owner(Layout::Dense, "add.Tensor"), Owner::Other);
         assert_eq!(owner(Layout::Dense, "_to_sparse"), Owner::Pytorch);
         assert_eq!(owner(Layout::Nested, "native_layer_norm"), Owner::Python);
-        assert_eq!(owner(Layout::Nested, "native_layer_norm_backward"), Owner::Other);
     }
 }
