@@ -121,6 +121,22 @@ def test_programs_for_a_tpu_elsewhere(model_of: Callable[[str], Path], tmp_path:
     assert len(large) >= 2
 
 
+def test_an_engine_in_a_process_of_its_own(
+    vllm: Any, model_of: Callable[[str], Path], device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This process has used the device, so vLLM may not fork it."""
+    torch.zeros(1).to(device)
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    prompts = prompts_of([5, 70])
+    settings = vllm.SamplingParams(temperature=0, max_tokens=6, ignore_eos=True, detokenize=False)
+    llm = engine(vllm, model_of("Llama"))
+    try:
+        found = [list(each.outputs[0].token_ids) for each in generated(llm, prompts, settings)]
+    finally:
+        shut_down(llm)
+    assert found == expected(model_of("Llama"), prompts, 6)
+
+
 def test_a_seed_decides_what_is_drawn(vllm: Any, model_of: Callable[[str], Path]) -> None:
     prompts = prompts_of([30, 90, 120, 60])
     seeded = vllm.SamplingParams(seed=5, max_tokens=16, ignore_eos=True, detokenize=False)

@@ -120,7 +120,7 @@ class TpuPlatform(Platform):
         if parallel.worker_cls == "auto":
             parallel.worker_cls = WORKER
         parallel.disable_custom_all_reduce = True
-        if parallel.world_size > 1:
+        if parallel.world_size > 1 or torch.tpu.is_initialized():  # type: ignore[attr-defined]
             # A process that has used the device cannot be forked.
             os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
         # Steps are traced by the worker, as one graph each.
