@@ -5,9 +5,10 @@
 //! value. This is done with the actual sizes of each call, so it is exact for it. Calls for which the outcome is the
 //! same but for the actual sizes share a program.
 
-use aten::{ArgSpec, Dim, Factor, Part, ResultSpec, SizedView, Sizes, Start, StorageSpec, TensorSpec, Type, ViewDim};
+use aten::{ArgSpec, Dim, ResultSpec, SizedView, Sizes, StorageSpec, TensorSpec, Type};
 use stablehlo::Extent;
 
+use super::division::{Place, Symbols, divide, fixed};
 use super::operators::Operator;
 use super::types::Types;
 use crate::call::{self, Arg, Tag, TensorArg};
@@ -32,64 +33,6 @@ pub(crate) struct SizedSpecs {
     pub numbers: Vec<i64>,
     /// The padded form that the program takes of each storage. `None` for the exact value.
     pub wanted: Vec<Option<Axes>>,
-}
-
-/// A size of the call, or the start of a slice.
-struct Symbol {
-    actual: i64,
-    capacity: i64,
-    is_start: bool,
-}
-
-/// The sizes of a call that change.
-struct Symbols {
-    list: Vec<Symbol>,
-    /// Whether other live values with padding tell which sizes change, because no argument has padding.
-    asks_others: bool,
-}
-
-impl Symbols {
-    fn known(&self, actual: i64) -> Option<u32> {
-        let place = self.list.iter().position(|symbol| !symbol.is_start && symbol.actual == actual);
-        place.filter(|_| actual > 1).map(|place| place as u32)
-    }
-
-    /// The symbol of a size, also if only other live values have it.
-    fn live(&mut self, actual: i64) -> Option<u32> {
-        if let Some(known) = self.known(actual) {
-            return Some(known);
-        }
-        let capacity = live_capacity(actual).filter(|_| self.asks_others && actual > 1)?;
-        Some(self.add(actual, capacity))
-    }
-
-    fn add(&mut self, actual: i64, capacity: i64) -> u32 {
-        self.list.push(Symbol { actual, capacity, is_start: false });
-        self.list.len() as u32 - 1
-    }
-
-    fn add_start(&mut self, actual: i64, capacity: i64) -> u32 {
-        self.list.push(Symbol { actual, capacity, is_start: true });
-        self.list.len() as u32 - 1
-    }
-
-    fn factor(&self, symbol: u32) -> Factor {
-        Factor { capacity: self.list[symbol as usize].capacity, size: Some(symbol) }
-    }
-
-    fn dim(&self, size: i64) -> Dim {
-        match self.known(size) {
-            Some(symbol) => Dim { capacity: self.factor(symbol).capacity, sizes: vec![symbol] },
-            None => Dim { capacity: size, sizes: Vec::new() },
-        }
-    }
-}
-
-/// A factor of a value's dimensions, outermost first.
-#[derive(Clone, Copy)]
-struct Place {
-    actual: i64,
-    factor: Factor,
 }
 
 /// The value of a storage: the factors of each of its dimensions.
@@ -123,10 +66,6 @@ impl Held {
         };
         self.axes.iter().map(extent).collect()
     }
-}
-
-fn fixed(size: i64) -> Place {
-    Place { actual: size, factor: Factor { capacity: size, size: None } }
 }
 
 /// How to look for sizes that change.
@@ -396,112 +335,5 @@ impl SizedCall {
         let strides = aten::contiguous_strides(&sizes);
         self.views.push((view, is_written));
         Some(TensorSpec { storage: index, sizes, strides, offset: 0, ..spec })
-    }
-}
-
-/// A part of a value while a view is divided.
-struct Piece {
-    place: Place,
-    weight: i64,
-    start: i64,
-    /// The number of positions that the view takes, if a dimension of the view has this part.
-    taken: Option<i64>,
-}
-
-/// Divides a view of a value with these factors into parts. `None` if it does not divide: a dimension of the view
-/// would then have elements in places that depend on the sizes.
-fn divide(places: &[Place], spec: &TensorSpec, symbols: &mut Symbols) -> Option<SizedView> {
-    let mut places = places.to_vec();
-    for (_, &stride) in spec.sizes.iter().zip(&spec.strides).filter(|(size, stride)| **size > 1 && **stride > 0) {
-        split(&mut places, stride);
-    }
-    let mut pieces: Vec<Piece> = Vec::with_capacity(places.len());
-    let mut weight = 1;
-    for &place in places.iter().rev() {
-        let start = if place.actual > 1 { spec.offset / weight % place.actual } else { 0 };
-        pieces.insert(0, Piece { place, weight, start, taken: None });
-        weight *= place.actual;
-    }
-    if pieces.iter().map(|piece| piece.start * piece.weight).sum::<i64>() != spec.offset {
-        return None;
-    }
-    let mut dims: Vec<ViewDim> = Vec::with_capacity(spec.sizes.len());
-    for (&size, &stride) in spec.sizes.iter().zip(&spec.strides) {
-        dims.push(match (size, stride) {
-            (1, _) => ViewDim::Parts(Vec::new()),
-            (_, 0) => ViewDim::Repeated(symbols.dim(size)),
-            _ => ViewDim::Parts(walk(&mut pieces, size, stride)?),
-        });
-    }
-    let parts = pieces.iter().map(|piece| part(piece, symbols)).collect();
-    Some(SizedView { parts, dims })
-}
-
-/// Splits a factor without padding where a stride begins.
-fn split(places: &mut Vec<Place>, stride: i64) {
-    let mut weight = 1;
-    for index in (0..places.len()).rev() {
-        let Place { actual, factor } = places[index];
-        if factor.size.is_none() && weight < stride && stride < weight * actual && stride % weight == 0 {
-            let inner = stride / weight;
-            if actual % inner == 0 {
-                places[index] = fixed(actual / inner);
-                places.insert(index + 1, fixed(inner));
-            }
-            return;
-        }
-        weight *= actual;
-    }
-}
-
-/// The parts of a dimension of a view, the outermost first.
-fn walk(pieces: &mut [Piece], size: i64, stride: i64) -> Option<Vec<usize>> {
-    let mut index = (0..pieces.len()).rev().find(|&i| pieces[i].weight == stride && pieces[i].place.actual > 1)?;
-    let (mut parts, mut left) = (Vec::new(), size);
-    loop {
-        let piece = &mut pieces[index];
-        if piece.taken.is_some() {
-            return None;
-        }
-        let actual = piece.place.actual;
-        parts.insert(0, index);
-        if piece.start + left <= actual {
-            piece.taken = Some(left);
-            return Some(parts);
-        }
-        if piece.start != 0 || left % actual != 0 {
-            return None;
-        }
-        piece.taken = Some(actual);
-        left /= actual;
-        index = (0..index).rev().find(|&i| pieces[i].place.actual > 1)?;
-    }
-}
-
-fn part(piece: &Piece, symbols: &mut Symbols) -> Part {
-    let Place { actual, factor: whole } = piece.place;
-    let start = |symbols: &mut Symbols| Start::Input(symbols.add_start(piece.start, whole.capacity));
-    match (piece.taken, whole.size) {
-        (Some(taken), _) if taken == actual => Part { whole, start: Start::At(0), taken: whole },
-        (None, _) if actual == 1 => Part { whole, start: Start::At(0), taken: whole },
-        (None, Some(_)) => Part { whole, start: start(symbols), taken: Factor { capacity: 1, size: None } },
-        (None, None) => Part { whole, start: Start::At(piece.start), taken: Factor { capacity: 1, size: None } },
-        (Some(taken), Some(_)) => {
-            let symbol = symbols.known(taken).unwrap_or_else(|| symbols.add(taken, whole.capacity));
-            let start = if piece.start == 0 { Start::At(0) } else { start(symbols) };
-            let taken = match taken {
-                1 => Factor { capacity: 1, size: None },
-                _ => symbols.factor(symbol),
-            };
-            Part { whole, start, taken }
-        }
-        (Some(taken), None) => {
-            let Some(symbol) = symbols.live(taken) else {
-                let taken = Factor { capacity: taken, size: None };
-                return Part { whole, start: Start::At(piece.start), taken };
-            };
-            let start = if piece.start == 0 { Start::At(0) } else { start(symbols) };
-            Part { whole, start, taken: symbols.factor(symbol) }
-        }
     }
 }
