@@ -293,6 +293,67 @@ def test_a_compiled_step(tmp_path: Path) -> None:
     assert all(line.endswith("xbf16>") for line in products)
 
 
+EVALUATION = """
+import torch
+from torch import nn
+
+model, criterion = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8)).to("tpu"), nn.MSELoss()
+loss = torch.tensor(1.0)
+while loss > 1e-9:
+    with torch.no_grad():
+        loss = criterion(model(torch.randn(4, 64).to("tpu")), torch.zeros(4, 8).to("tpu"))
+"""
+SAVING = """
+import torch
+from torch import nn
+from torch.distributed import checkpoint
+
+model = nn.Linear(8, 8).to("tpu")
+optimizer = torch.optim.AdamW(model.parameters())
+schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
+best = float("inf")
+for epoch in range(2):
+    optimizer.zero_grad()
+    loss = model(torch.randn(4, 8).to("tpu")).square().mean()
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)
+    optimizer.step()
+    schedule.step(loss)
+    print(loss)
+    if loss.item() < best:
+        best = loss.item()
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, folder + "/best.pt")
+    if best < 0:
+        raise SystemExit("the loss is negative")
+checkpoint.save({"model": model.state_dict()}, checkpoint_id=folder + "/sharded")
+loaded = torch.load(folder + "/best.pt", map_location="tpu")
+model.load_state_dict(loaded["model"])
+optimizer.load_state_dict(loaded["optimizer"])
+"""
+
+
+def test_a_loop_without_an_optimizer(tmp_path: Path) -> None:
+    """Its steps are forward passes. The loss is a module, too, and takes no samples."""
+    script = tmp_path / "evaluate.py"
+    script.write_text(EVALUATION)
+    found = record(tmp_path, script=script)
+    assert (found["steps"], found["failure"], found["stopped"]) == (3, "", True)
+    assert found["taken"] == ["samples", 4]
+    assert found["reads"] == ["7"]
+
+
+def test_saving(tmp_path: Path) -> None:
+    """Checkpoints, schedules and early stopping: the script runs to its end, and each line that reads is listed."""
+    script = tmp_path / "train.py"
+    script.write_text(f"folder = {str(tmp_path)!r}\n" + SAVING)
+    found = record(tmp_path, script=script)
+    assert (found["steps"], found["failure"], found["stopped"]) == (2, "", False)
+    lines = script.read_text().split("\n")
+    reads = {lines[int(number) - 1].strip().partition("(")[0] for number in found["reads"]}  # type: ignore[attr-defined]
+    reading = {"nn.utils.clip_grad_norm_", "schedule.step", "print", "if loss.item", "best = loss.item"}
+    assert reading | {"torch.save", "checkpoint.save"} <= reads
+
+
 def test_unknown_chip() -> None:
     finished = start_python("import torch; torch.ones(1, device='tpu')", TORCHTPU_DRY="v9:1x1")
     assert finished.returncode != 0
@@ -409,7 +470,12 @@ def test_nominations() -> None:
 @pytest.mark.parametrize(
     ("why", "words"),
     [
-        ("add: argument 1 changed from float32[4, 8] to float32[4, 9] at train.py:7", "a size changes"),
+        (
+            "add: argument 1 changed from float32[4, 8] to float32[4, 9] at train.py:7",
+            "dimension 1 changes from 8 to 9: pad it to few sizes, or say so of the tensor x that it comes from, "
+            "where it is dimension d: torch.tpu.mark_dynamic(x, d, max=9)",
+        ),
+        ("add: argument 2 changed from float32[] to float32[4]", "the number of dimensions changes"),
         ("add: argument 2 changed from float32[4] to bfloat16[4]", "the dtype changes from float32 to bfloat16"),
         ("add: argument 2 changed from float32[4] to float32[4, 4]", "the number of dimensions changes"),
         ("mul: argument 2 changed from 0.5 to 0.25", "a number changes"),

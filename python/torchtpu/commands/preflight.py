@@ -20,7 +20,7 @@ def add_to(commands: Any) -> None:
             "TPU compiler (pip install libtpu). It says whether a step fits, where memory goes, what a step takes and "
             "which modules take it, which lines compile anew, and which lines read values: those are invented."
         ),
-        epilog='The script is not changed. It trains on "tpu". It ends after --steps optimizer steps.',
+        epilog='The script is not changed. It trains on "tpu". It ends after --steps steps.',
     )
     command.add_argument("--chip", default="v5e", help="v4, v5e, v5p, v6e, tpu7x, or a topology such as v5e:4x4")
     command.add_argument(
@@ -29,7 +29,7 @@ def add_to(commands: Any) -> None:
         metavar="AXES",
         help="axes of the ranks on the topology, such as fsdp=8,tp=2: the script is rank 0, as under torchrun",
     )
-    command.add_argument("--steps", type=int, default=3, help="how many optimizer steps to record (default 3)")
+    command.add_argument("--steps", type=int, default=3, help="how many steps to record (default 3)")
     command.add_argument(
         "--batch",
         metavar="SIZES",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import threading
 import time
 from collections import Counter
@@ -40,6 +41,9 @@ class ModuleNames:
     An operator belongs to the innermost module whose `forward` calls it. An operator of the backward pass belongs to
     the module whose `forward` made its autograd node: nodes carry numbers that grow, so the numbers at which modules
     begin and end say whose each one is. `optimizer.step()` counts as a module named "optimizer".
+
+    A step ends with `optimizer.step()`. In a script that has made no optimizer, a step begins when a module that no
+    other module calls is called for the first time, and again each time that it is called once more.
     """
 
     def __init__(self, on_step: Callable[[int], None]) -> None:
@@ -52,6 +56,9 @@ class ModuleNames:
         self.taken: Counter[str] = Counter()
         self._taking: Counter[str] = Counter()
         self._is_counted = True
+        self._has_optimizer = False
+        # How often each module was called by no other one.
+        self._passes: Counter[int] = Counter()
         self._on_step = on_step
         self._names: dict[int, str] = {}
         self._stack = threading.local()
@@ -66,11 +73,16 @@ class ModuleNames:
             register_optimizer_step_pre_hook(self._begin_step),
             register_optimizer_step_post_hook(self._end_step),
         ]
+        self._make_optimizer = Optimizer.__init__
+        Optimizer.__init__ = self._noting(Optimizer.__init__)  # type: ignore[method-assign]
         _C.name_modules(self.current)
         return self
 
     def __exit__(self, *_: object) -> None:
         _C.name_modules(None)
+        Optimizer.__init__ = self._make_optimizer  # type: ignore[method-assign]
+        if self._passes and not self._has_optimizer and not self.steps:
+            self._end_of_step()
         for hook in self._hooks:
             hook.remove()
 
@@ -93,8 +105,12 @@ class ModuleNames:
     def _begin(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         path = self._path()
         if not path:
-            # A forward pass without gradients trains nothing, and one within the backward pass computes anew.
-            self._is_counted = not torch.is_grad_enabled() or torch._C._current_autograd_node() is not None
+            is_recomputed = torch._C._current_autograd_node() is not None
+            if not self._has_optimizer and not is_recomputed:
+                self._begin_pass(module)
+            # Beside an optimizer, a forward pass without gradients trains nothing. A loss has no parameters.
+            is_evaluated = self._has_optimizer and not torch.is_grad_enabled()
+            self._is_counted = is_evaluated or is_recomputed or next(module.parameters(), None) is None
         if not self._is_counted:
             # A model's first tensor may be one of the arguments by name, which hooks do not see: then a module within
             # it is the first to take a tensor.
@@ -106,6 +122,25 @@ class ModuleNames:
             self._learn(module, path[-1] if path else "")
         path.append(self._names[id(module)])
         self._note(path[-1])
+
+    def _begin_pass(self, module: nn.Module) -> None:
+        self._passes[id(module)] += 1
+        if self._passes[id(module)] > self.steps + 1:
+            self._end_of_step()
+            self._on_step(self.steps)
+
+    def _noting(self, make: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(make)
+        def method(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
+            if not self._has_optimizer:
+                # The forward passes before were no steps.
+                self.steps, self._has_optimizer = 0, True
+                self.step_ends.clear()
+                self.taken.clear()
+                self._taking.clear()
+            make(optimizer, *args, **kwargs)
+
+        return method
 
     def _end(self, *_: Any) -> None:
         path = self._path()
@@ -156,14 +191,17 @@ class ModuleNames:
 
     def _end_step(self, optimizer: Optimizer, *_: Any) -> None:
         self._path().pop()
-        self.steps += 1
-        self.step_ends.append(time.monotonic())
-        self.taken.update(self._taking)
-        self._taking.clear()
+        self._end_of_step()
         for parameter in _parameters(optimizer):
             for state, tensor in optimizer.state.get(parameter, {}).items():
                 if parameter.device.type == "tpu":
                     self._add(tensor, "optimizer_state", f"{state} of {self.name_of(parameter)}")
+
+    def _end_of_step(self) -> None:
+        self.steps += 1
+        self.step_ends.append(time.monotonic())
+        self.taken.update(self._taking)
+        self._taking.clear()
 
 
 def _taken(tensor: Tensor) -> dict[str, int]:

@@ -59,7 +59,7 @@ class Recording:
     programs: list[Program]
     """Those of one step, the most operators first."""
     steps: int
-    """How many optimizer steps were seen."""
+    """How many steps were seen: those of optimizers, or forward passes in a script that makes no optimizer."""
     reads: list[tuple[str, int]]
     """The lines that read invented values, with the number of reads."""
     recompiles: list[tuple[str, list[str]]]

@@ -19,12 +19,22 @@ def remedy(why: Sequence[str]) -> str:
             return "a number changes: give it as a tensor on the device"
         if old != new:
             return f"the dtype changes from {old} to {new}: convert the tensor before the loop"
-        if old_sizes.count(",") != new_sizes.count(","):
+        before, after = ([int(size) for size in re.findall(r"\d+", sizes)] for sizes in (old_sizes, new_sizes))
+        if len(before) != len(after):
             return "the number of dimensions changes: give the tensor one form"
-        return (
-            "a size changes: pad it to few sizes, or say so with torch.tpu.mark_dynamic(x, dim, max=...), under "
-            "torch.compile with torch._dynamo.mark_dynamic"
-        )
+        return _of_sizes(before, after)
     if any("its first call" in reason for reason in why):
         return "operators run for the first time: nothing to do if that is so only once"
     return ""
+
+
+def _of_sizes(old: Sequence[int], new: Sequence[int]) -> str:
+    changed = [(dim, *sizes) for dim, sizes in enumerate(zip(old, new, strict=True)) if sizes[0] != sizes[1]]
+    if not changed:
+        return "the strides change: give the tensor one layout"
+    dim, before, after = changed[0]
+    return (
+        f"dimension {dim} changes from {before} to {after}: pad it to few sizes, or say so of the tensor x that it "
+        f"comes from, where it is dimension d: torch.tpu.mark_dynamic(x, d, max={max(before, after)}), under "
+        "torch.compile torch._dynamo.mark_dynamic(x, d)"
+    )

@@ -41,7 +41,7 @@ def _verdict(report: Report) -> Iterator[str]:
     largest = report.largest
     axes = ", ".join(f"{name}={count}" for name, count in report.mesh.axes) if report.mesh else ""
     place = f"one device of {report.topology} ({axes})" if axes else report.topology
-    yield f"preflight for {place}: {report.recording.steps} optimizer steps recorded"
+    yield f"preflight for {place}: {report.recording.steps} steps recorded"
     if report.recording.failure:
         yield f"  the script failed: {report.recording.failure}"
     for problem in dict.fromkeys(report.problems):
