@@ -106,13 +106,16 @@ class Step(nn.Module):
         return pick(logits, parts["settings"]), logits
 
 
-def step_program(step: Step, weights: dict[str, Tensor], held: list[Tensor], vector: Tensor, name: str) -> Run:
+def step_program(
+    step: Step, weights: dict[str, Tensor], transposed: set[str], held: list[Tensor], vector: Tensor, name: str
+) -> Run:
     """The program of a step. It is called with the weights, what is held (caches and adapters) and the vector, in one
-    list."""
+    list. Some weights are given transposed."""
     names = list(weights)
 
     def function(*tensors: Tensor) -> Any:
-        given = dict(zip(names, tensors, strict=False))
+        pairs = zip(names, tensors, strict=False)
+        given = {name: tensor.t() if name in transposed else tensor for name, tensor in pairs}
         before = [(module, dict(module._buffers)) for module in step.modules()]
         try:
             return torch.func.functional_call(step, given, (tensors[len(names) : -1], tensors[-1]))

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from vllm.config import get_layers_from_vllm_config, set_current_vllm_config
 from vllm.logger import init_logger
 from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
+from vllm.model_executor.layers.linear import LinearBase, UnquantizedLinearMethod
+from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead, UnquantizedEmbeddingMethod
 from vllm.model_executor.model_loader import get_model
 from vllm.v1.worker.gpu_worker import init_worker_distributed_environment
 from vllm.v1.worker.worker_base import CompilationTimes, WorkerBase
@@ -25,6 +27,13 @@ from torchtpu.vllm.sampling import MOST_BIASES, adjust
 from torchtpu.vllm.steps import Step, step_program
 
 logger = init_logger(f"vllm.{__name__}")  # vLLM shows the loggers under its own
+
+
+def _floating_layers(model: nn.Module) -> list[str]:
+    """The names of the weights [o, i] that layers multiply by as they are."""
+    kinds, methods = (LinearBase, ParallelLMHead), (UnquantizedLinearMethod, UnquantizedEmbeddingMethod)
+    layers = [(name, module) for name, module in model.named_modules() if isinstance(module, kinds)]
+    return [f"{name}.weight" for name, layer in layers if isinstance(layer.quant_method, methods)]
 
 
 class Worker(WorkerBase):
@@ -61,7 +70,11 @@ class Worker(WorkerBase):
                 self.adapters = Adapters(self.model, self.vllm_config)
         self._of_adapters = [self._uploaded(each) for each in self.adapters.on_host] if self.adapters else []
         named = [*self.model.named_parameters(), *self.model.named_buffers()]
-        self.weights = {f"model.{name}": self._uploaded(tensor.detach()) for name, tensor in named}
+        # XLA's programs for a CPU would transpose the weight of a layer, [o, i], in each step.
+        self._transposed = {f"model.{name}" for name in _floating_layers(self.model)}
+        self.weights = {f"model.{name}": tensor.detach() for name, tensor in named}
+        for name, tensor in self.weights.items():
+            self.weights[name] = self._uploaded(tensor.t().contiguous() if name in self._transposed else tensor)
         # The host's copies are not needed any more: programs are traced from shapes. Modules with buffers may
         # be shared with other models of the process.
         for parameter in self.model.parameters():
@@ -119,7 +132,7 @@ class Worker(WorkerBase):
         """Bytes that the largest program holds besides weights and caches: logits some times over, the widest
         activations of all tokens, and a quantized weight that is widened."""
         rows, tokens = self.scheduler_config.max_num_seqs, self.scheduler_config.max_num_batched_tokens
-        widest = max(tensor.shape[0] for tensor in self.weights.values() if tensor.dim() == 2)
+        widest = max(max(tensor.shape) for tensor in self.weights.values() if tensor.dim() == 2)
         hidden = self.model_config.get_hidden_size()
         logits, activations = 6 * rows * self.model_config.get_vocab_size(), 4 * hidden + 2 * min(widest, 8 * hidden)
         return 4 * (logits + tokens * activations) + quantization.widened_bytes([*self.weights.values()])
@@ -174,7 +187,7 @@ class Worker(WorkerBase):
         vector = torch.from_numpy(layout.empty()[0]).to(self.device)
         with set_current_vllm_config(self.vllm_config):
             held = [*self._caches, *self._of_adapters]
-            return step_program(step, self.weights, held, vector, f"step of {tokens} tokens")
+            return step_program(step, self.weights, self._transposed, held, vector, f"step of {tokens} tokens")
 
     def _adjusting(self, limits: Limits) -> Run:
         rows, words = limits.sequences, -(-limits.vocabulary // 32)
