@@ -31,9 +31,7 @@ REASONS = {
         ],
         "the host's side of a copy": ["_conj_physical", "empty", "neg"],
     },
-    "fourier.cpp": {
-        "PyTorch's composites refuse 16-bit floats before a kernel is asked": ["empty", "fft_hfft", "fft_irfft"]
-    },
+    "fourier.cpp": {"PyTorch's composites refuse 16-bit floats before a kernel is asked": ["empty"]},
     "gloo.h": {"tensors of the CPU, which Gloo works on": ["empty", "trunc", "view_as_real", "zeros"]},
     "operators.cpp": {"an argument's name": ["pin_memory"]},
     "process_group.cpp": {
