@@ -92,37 +92,114 @@ func.func public @main(%v0: tensor<3x3xf32> ) -> (tensor<3x3xf32>, tensor<i32>) 
 %v5 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
 %v6 = "stablehlo.broadcast_in_dim"(%v5) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<3x3xf32>
 %v7 = "stablehlo.select"(%v4, %v1, %v6) {} : (tensor<3x3xi1>, tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<3x3xf32>
-%v8 = "stablehlo.iota"() {iota_dimension = 0 : i64} : () -> tensor<3x3xi32>
-%v9 = "stablehlo.iota"() {iota_dimension = 1 : i64} : () -> tensor<3x3xi32>
-%v10 = "stablehlo.compare"(%v8, %v9) {comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<3x3xi32>, tensor<3x3xi32>) -> tensor<3x3xi1>
-%v11 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
-%v12 = "stablehlo.broadcast_in_dim"(%v11) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<3x3xf32>
-%v13 = "stablehlo.select"(%v10, %v7, %v12) {} : (tensor<3x3xi1>, tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<3x3xf32>
-%v14 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
-%v18 = "stablehlo.reduce"(%v13, %v14) ({
-^bb0(%v15: tensor<f32>, %v16: tensor<f32>):
-%v17 = "stablehlo.add"(%v15, %v16) {} : (tensor<f32>, tensor<f32>) -> tensor<f32>
-"stablehlo.return"(%v17) : (tensor<f32>) -> ()
-}) {dimensions = array<i64: 1>} : (tensor<3x3xf32>, tensor<f32>) -> (tensor<3xf32>)
-%v19 = "stablehlo.compare"(%v18, %v18) {comparison_direction = #stablehlo<comparison_direction NE>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xi1>
-%v20 = "stablehlo.iota"() {iota_dimension = 0 : i64} : () -> tensor<3xi32>
-%v21 = "stablehlo.constant"() {value = dense<1> : tensor<i32>} : () -> tensor<i32>
-%v22 = "stablehlo.broadcast_in_dim"(%v21) {broadcast_dimensions = array<i64>} : (tensor<i32>) -> tensor<3xi32>
-%v23 = "stablehlo.add"(%v20, %v22) {} : (tensor<3xi32>, tensor<3xi32>) -> tensor<3xi32>
-%v24 = "stablehlo.constant"() {value = dense<2147483647> : tensor<i32>} : () -> tensor<i32>
-%v25 = "stablehlo.broadcast_in_dim"(%v24) {broadcast_dimensions = array<i64>} : (tensor<i32>) -> tensor<3xi32>
-%v26 = "stablehlo.select"(%v19, %v23, %v25) {} : (tensor<3xi1>, tensor<3xi32>, tensor<3xi32>) -> tensor<3xi32>
-%v27 = "stablehlo.constant"() {value = dense<2147483647> : tensor<i32>} : () -> tensor<i32>
-%v31 = "stablehlo.reduce"(%v26, %v27) ({
-^bb0(%v28: tensor<i32>, %v29: tensor<i32>):
-%v30 = "stablehlo.minimum"(%v28, %v29) {} : (tensor<i32>, tensor<i32>) -> tensor<i32>
-"stablehlo.return"(%v30) : (tensor<i32>) -> ()
-}) {dimensions = array<i64: 0>} : (tensor<3xi32>, tensor<i32>) -> (tensor<i32>)
-%v32 = "stablehlo.constant"() {value = dense<2147483647> : tensor<i32>} : () -> tensor<i32>
-%v33 = "stablehlo.compare"(%v31, %v32) {comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<i32>, tensor<i32>) -> tensor<i1>
+%v8 = "stablehlo.reshape"(%v0) {} : (tensor<3x3xf32>) -> tensor<1x3x3xf32>
+%v9 = "stablehlo.reshape"(%v7) {} : (tensor<3x3xf32>) -> tensor<1x3x3xf32>
+%v10 = "stablehlo.iota"() {iota_dimension = 1 : i64} : () -> tensor<1x3x3xi32>
+%v11 = "stablehlo.iota"() {iota_dimension = 2 : i64} : () -> tensor<1x3x3xi32>
+%v12 = "stablehlo.compare"(%v10, %v11) {comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<1x3x3xi32>, tensor<1x3x3xi32>) -> tensor<1x3x3xi1>
+%v13 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
+%v14 = "stablehlo.broadcast_in_dim"(%v13) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<1x3x3xf32>
+%v15 = "stablehlo.select"(%v12, %v9, %v14) {} : (tensor<1x3x3xi1>, tensor<1x3x3xf32>, tensor<1x3x3xf32>) -> tensor<1x3x3xf32>
+%v16 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
+%v20 = "stablehlo.reduce"(%v15, %v16) ({
+^bb0(%v17: tensor<f32>, %v18: tensor<f32>):
+%v19 = "stablehlo.add"(%v17, %v18) {} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+"stablehlo.return"(%v19) : (tensor<f32>) -> ()
+}) {dimensions = array<i64: 2>} : (tensor<1x3x3xf32>, tensor<f32>) -> (tensor<1x3xf32>)
+%v21 = "stablehlo.compare"(%v20, %v20) {comparison_direction = #stablehlo<comparison_direction NE>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<1x3xf32>, tensor<1x3xf32>) -> tensor<1x3xi1>
+%v22 = "stablehlo.convert"(%v21) {} : (tensor<1x3xi1>) -> tensor<1x3xi32>
+%v23 = "stablehlo.constant"() {value = dense<-2147483648> : tensor<i32>} : () -> tensor<i32>
+%v27 = "stablehlo.reduce"(%v22, %v23) ({
+^bb0(%v24: tensor<i32>, %v25: tensor<i32>):
+%v26 = "stablehlo.maximum"(%v24, %v25) {} : (tensor<i32>, tensor<i32>) -> tensor<i32>
+"stablehlo.return"(%v26) : (tensor<i32>) -> ()
+}) {dimensions = array<i64: 1>} : (tensor<1x3xi32>, tensor<i32>) -> (tensor<1xi32>)
+%v28 = "stablehlo.constant"() {value = dense<0> : tensor<1xi32>} : () -> tensor<1xi32>
+%v29 = "stablehlo.constant"() {value = dense<-2147483648> : tensor<i32>} : () -> tensor<i32>
+%v33 = "stablehlo.reduce"(%v27, %v29) ({
+^bb0(%v30: tensor<i32>, %v31: tensor<i32>):
+%v32 = "stablehlo.maximum"(%v30, %v31) {} : (tensor<i32>, tensor<i32>) -> tensor<i32>
+"stablehlo.return"(%v32) : (tensor<i32>) -> ()
+}) {dimensions = array<i64: 0>} : (tensor<1xi32>, tensor<i32>) -> (tensor<i32>)
 %v34 = "stablehlo.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32>
-%v35 = "stablehlo.select"(%v33, %v34, %v31) {} : (tensor<i1>, tensor<i32>, tensor<i32>) -> tensor<i32>
-"func.return"(%v7, %v35) : (tensor<3x3xf32>, tensor<i32>) -> ()
+%v35 = "stablehlo.compare"(%v33, %v34) {comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<i32>, tensor<i32>) -> tensor<i1>
+%v36 = "stablehlo.constant"() {value = dense<3> : tensor<i32>} : () -> tensor<i32>
+%v37 = "stablehlo.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32>
+%v38 = "stablehlo.select"(%v35, %v36, %v37) {} : (tensor<i1>, tensor<i32>, tensor<i32>) -> tensor<i32>
+%v97, %v98, %v99 = "stablehlo.while"(%v38, %v8, %v28) ({
+^bb0(%v39: tensor<i32>, %v40: tensor<1x3x3xf32>, %v41: tensor<1xi32>):
+%v42 = "stablehlo.constant"() {value = dense<3> : tensor<i32>} : () -> tensor<i32>
+%v43 = "stablehlo.compare"(%v39, %v42) {comparison_direction = #stablehlo<comparison_direction LT>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<i32>, tensor<i32>) -> tensor<i1>
+"stablehlo.return"(%v43) : (tensor<i1>) -> ()
+}, {
+^bb0(%v44: tensor<i32>, %v45: tensor<1x3x3xf32>, %v46: tensor<1xi32>):
+%v47 = "stablehlo.iota"() {iota_dimension = 1 : i64} : () -> tensor<1x3xi32>
+%v48 = "stablehlo.iota"() {iota_dimension = 2 : i64} : () -> tensor<1x3x3xi32>
+%v49 = "stablehlo.broadcast_in_dim"(%v44) {broadcast_dimensions = array<i64>} : (tensor<i32>) -> tensor<1x3x3xi32>
+%v50 = "stablehlo.compare"(%v48, %v49) {comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<1x3x3xi32>, tensor<1x3x3xi32>) -> tensor<1x3x3xi1>
+%v51 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
+%v52 = "stablehlo.broadcast_in_dim"(%v51) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<1x3x3xf32>
+%v53 = "stablehlo.select"(%v50, %v45, %v52) {} : (tensor<1x3x3xi1>, tensor<1x3x3xf32>, tensor<1x3x3xf32>) -> tensor<1x3x3xf32>
+%v54 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
+%v58 = "stablehlo.reduce"(%v53, %v54) ({
+^bb0(%v55: tensor<f32>, %v56: tensor<f32>):
+%v57 = "stablehlo.add"(%v55, %v56) {} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+"stablehlo.return"(%v57) : (tensor<f32>) -> ()
+}) {dimensions = array<i64: 2>} : (tensor<1x3x3xf32>, tensor<f32>) -> (tensor<1x3xf32>)
+%v59 = "stablehlo.broadcast_in_dim"(%v44) {broadcast_dimensions = array<i64>} : (tensor<i32>) -> tensor<1x3xi32>
+%v60 = "stablehlo.compare"(%v47, %v59) {comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<1x3xi32>, tensor<1x3xi32>) -> tensor<1x3xi1>
+%v61 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
+%v62 = "stablehlo.broadcast_in_dim"(%v61) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<1x3xf32>
+%v63 = "stablehlo.select"(%v60, %v58, %v62) {} : (tensor<1x3xi1>, tensor<1x3xf32>, tensor<1x3xf32>) -> tensor<1x3xf32>
+%v64 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
+%v68 = "stablehlo.reduce"(%v63, %v64) ({
+^bb0(%v65: tensor<f32>, %v66: tensor<f32>):
+%v67 = "stablehlo.add"(%v65, %v66) {} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+"stablehlo.return"(%v67) : (tensor<f32>) -> ()
+}) {dimensions = array<i64: 1>} : (tensor<1x3xf32>, tensor<f32>) -> (tensor<1xf32>)
+%v69 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
+%v70 = "stablehlo.broadcast_in_dim"(%v69) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<1xf32>
+%v71 = "stablehlo.compare"(%v68, %v70) {comparison_direction = #stablehlo<comparison_direction GT>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<1xf32>, tensor<1xf32>) -> tensor<1xi1>
+%v72 = "stablehlo.not"(%v71) {} : (tensor<1xi1>) -> tensor<1xi1>
+%v73 = "stablehlo.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32>
+%v74 = "stablehlo.broadcast_in_dim"(%v73) {broadcast_dimensions = array<i64>} : (tensor<i32>) -> tensor<1xi32>
+%v75 = "stablehlo.compare"(%v46, %v74) {comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<1xi32>, tensor<1xi32>) -> tensor<1xi1>
+%v76 = "stablehlo.and"(%v72, %v75) {} : (tensor<1xi1>, tensor<1xi1>) -> tensor<1xi1>
+%v77 = "stablehlo.broadcast_in_dim"(%v44) {broadcast_dimensions = array<i64>} : (tensor<i32>) -> tensor<1x3xi32>
+%v78 = "stablehlo.compare"(%v47, %v77) {comparison_direction = #stablehlo<comparison_direction GT>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<1x3xi32>, tensor<1x3xi32>) -> tensor<1x3xi1>
+%v79 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
+%v80 = "stablehlo.broadcast_in_dim"(%v79) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<1x3xf32>
+%v81 = "stablehlo.select"(%v78, %v58, %v80) {} : (tensor<1x3xi1>, tensor<1x3xf32>, tensor<1x3xf32>) -> tensor<1x3xf32>
+%v82 = "stablehlo.reshape"(%v68) {} : (tensor<1xf32>) -> tensor<1x1xf32>
+%v83 = "stablehlo.broadcast_in_dim"(%v82) {broadcast_dimensions = array<i64: 0, 1>} : (tensor<1x1xf32>) -> tensor<1x3xf32>
+%v84 = "stablehlo.divide"(%v81, %v83) {} : (tensor<1x3xf32>, tensor<1x3xf32>) -> tensor<1x3xf32>
+%v85 = "stablehlo.reshape"(%v84) {} : (tensor<1x3xf32>) -> tensor<1x1x3xf32>
+%v86 = "stablehlo.constant"() {value = dense<1> : tensor<i32>} : () -> tensor<i32>
+%v87 = "stablehlo.add"(%v44, %v86) {} : (tensor<i32>, tensor<i32>) -> tensor<i32>
+%v88 = "stablehlo.reshape"(%v81) {} : (tensor<1x3xf32>) -> tensor<1x3x1xf32>
+%v89 = "stablehlo.broadcast_in_dim"(%v88) {broadcast_dimensions = array<i64: 0, 1, 2>} : (tensor<1x3x1xf32>) -> tensor<1x3x3xf32>
+%v90 = "stablehlo.broadcast_in_dim"(%v85) {broadcast_dimensions = array<i64: 0, 1, 2>} : (tensor<1x1x3xf32>) -> tensor<1x3x3xf32>
+%v91 = "stablehlo.multiply"(%v89, %v90) {} : (tensor<1x3x3xf32>, tensor<1x3x3xf32>) -> tensor<1x3x3xf32>
+%v92 = "stablehlo.subtract"(%v45, %v91) {} : (tensor<1x3x3xf32>, tensor<1x3x3xf32>) -> tensor<1x3x3xf32>
+%v93 = "stablehlo.constant"() {value = dense<1> : tensor<i32>} : () -> tensor<i32>
+%v94 = "stablehlo.add"(%v44, %v93) {} : (tensor<i32>, tensor<i32>) -> tensor<i32>
+%v95 = "stablehlo.broadcast_in_dim"(%v94) {broadcast_dimensions = array<i64>} : (tensor<i32>) -> tensor<1xi32>
+%v96 = "stablehlo.select"(%v76, %v95, %v46) {} : (tensor<1xi1>, tensor<1xi32>, tensor<1xi32>) -> tensor<1xi32>
+"stablehlo.return"(%v87, %v92, %v96) : (tensor<i32>, tensor<1x3x3xf32>, tensor<1xi32>) -> ()
+}) {} : (tensor<i32>, tensor<1x3x3xf32>, tensor<1xi32>) -> (tensor<i32>, tensor<1x3x3xf32>, tensor<1xi32>)
+%v100 = "stablehlo.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32>
+%v101 = "stablehlo.broadcast_in_dim"(%v100) {broadcast_dimensions = array<i64>} : (tensor<i32>) -> tensor<1xi32>
+%v102 = "stablehlo.compare"(%v99, %v101) {comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<1xi32>, tensor<1xi32>) -> tensor<1xi1>
+%v103 = "stablehlo.constant"() {value = dense<3> : tensor<i32>} : () -> tensor<i32>
+%v104 = "stablehlo.broadcast_in_dim"(%v103) {broadcast_dimensions = array<i64>} : (tensor<i32>) -> tensor<1xi32>
+%v105 = "stablehlo.add"(%v28, %v104) {} : (tensor<1xi32>, tensor<1xi32>) -> tensor<1xi32>
+%v106 = "stablehlo.select"(%v102, %v105, %v99) {} : (tensor<1xi1>, tensor<1xi32>, tensor<1xi32>) -> tensor<1xi32>
+%v107 = "stablehlo.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32>
+%v108 = "stablehlo.broadcast_in_dim"(%v107) {broadcast_dimensions = array<i64>} : (tensor<i32>) -> tensor<1xi32>
+%v109 = "stablehlo.compare"(%v27, %v108) {comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<1xi32>, tensor<1xi32>) -> tensor<1xi1>
+%v110 = "stablehlo.select"(%v109, %v28, %v106) {} : (tensor<1xi1>, tensor<1xi32>, tensor<1xi32>) -> tensor<1xi32>
+%v111 = "stablehlo.reshape"(%v110) {} : (tensor<1xi32>) -> tensor<i32>
+"func.return"(%v7, %v111) : (tensor<3x3xf32>, tensor<i32>) -> ()
 }
 }
 // output 0: Fresh { base: Type { dtype: F32, dims: [3, 3] }, dtype: F32, sizes: [3, 3], strides: [3, 1], extents: [] }
