@@ -112,14 +112,18 @@ def test_recording(tmp_path: Path) -> None:
     assert len(calls) == found["calls"]
 
 
+# The peak of the process itself: getrusage would count the process that started it.
+PEAK_KIB = "peak = next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM'))"
+
+
 def test_weights_take_no_memory() -> None:
     """A model of 64 GiB is made, in a process that stays small."""
     code = (
-        "import resource, torch\n"
+        "import torch\n"
         "weights = [torch.empty(2**30, device='tpu').normal_() for _ in range(16)]\n"
         "assert torch.tpu.memory_allocated() == 2**36, torch.tpu.memory_allocated()\n"
         "assert sum(weights).sum().isfinite().item()\n"
-        "assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2**22\n"
+        f"{PEAK_KIB}\nassert peak < 2**22, peak\n"
         "assert torch.tpu.get_device_name() == 'TPU v5p'\n"
     )
     finished = start_python(code, TORCHTPU_DRY="v5p:2x2x1")
@@ -130,14 +134,14 @@ def test_weights_of_the_cpu_take_no_memory(tmp_path: Path) -> None:
     """A model of 8 GiB is made on the CPU and moved, in a process that stays small. Small tensors have their values."""
     script = tmp_path / "train.py"
     script.write_text(
-        "import resource, torch\nfrom torch import nn\n"
+        "import torch\nfrom torch import nn\n"
         "model = nn.Sequential(*[nn.Linear(16384, 16384) for _ in range(8)], nn.LayerNorm(16384))\n"
         "assert model[-1].weight.sum() == 16384\n"
         "model.bfloat16().to('tpu')(torch.randn(8, 16384).to('tpu', torch.bfloat16)).sum().backward()\n"
         "assert torch.tpu.memory_allocated() >= 2 * 4 * 2**30\n"
         "print(model[0].weight.grad.sum().item())\n"
         "assert torch.ones(2**20).mul_(2).sum() == 2**21\n"
-        "assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 3 * 2**20\n"
+        f"{PEAK_KIB}\nassert peak < 3 * 2**20, peak\n"
     )
     finished = subprocess.run([sys.executable, "-c", RECORD, str(script)], capture_output=True, text=True, timeout=240)
     assert finished.returncode == 0, finished.stderr
