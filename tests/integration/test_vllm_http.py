@@ -165,7 +165,11 @@ def test_unsupported_settings_of_a_request_are_refused(client: Any, model: str) 
         (("--quantization", "fp8", "--dtype", "bfloat16"), "quantization=fp8 is not supported"),
         (("--quantization", "no-such-one"), "quantization"),
         (("--max-model-len", "1024", "--kv-cache-memory-bytes", "100000"), "max_model_len"),
-        (("--enable-lora",), "lora_config is not supported"),
+        (
+            ("--quantization-config", '{"linear": "int8_per_channel_static"}'),
+            "quantization_config has no meaning without",
+        ),
+        (("--enable-lora", "--tensor-parallel-size", "2"), "enable_lora with tensor_parallel_size=2 is not supported"),
     ],
 )
 def test_what_cannot_be_served_is_named_before_the_server_is_ready(
