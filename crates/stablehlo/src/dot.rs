@@ -85,12 +85,37 @@ impl<'b> Value<'b> {
         let whole = |batches: Value<'b>| batches.dims()[..batches.rank() - 2].to_vec();
         match (self.unmerged_matrices(), other.unmerged_matrices()) {
             (Some(a), Some(b)) if whole(a) == whole(b) => {
-                let product = a.dot_general(b, &DotDims::matrices(a.rank()), dtype);
+                let product = a.matrix_product(b, dtype);
                 let sizes = product.dims();
                 product.reshape(&[&merged, &sizes[sizes.len() - 2..]].concat())
             }
-            _ => self.dot_general(other, &DotDims::matrices(rank), dtype),
+            _ => self.matrix_product(other, dtype),
         }
+    }
+
+    /// Batched products of matrices: [..., m, k] [..., k, n] -> [..., m, n].
+    ///
+    /// XLA's programs for a CPU copy a right operand that is transposed, as the weight of a linear layer is, in each
+    /// run. If there are fewer rows than columns, a b = (b^T a^T)^T costs less: it copies the left operand and the
+    /// result. The barrier keeps XLA from changing it back.
+    fn matrix_product(self, other: Value<'b>, dtype: DType) -> Value<'b> {
+        let rank = self.rank();
+        let dims = DotDims::matrices(rank);
+        match other.matrices_before_transpose() {
+            Some(source) if self.builder.target == Target::Cpu && self.dim(rank - 2) < other.dim(rank - 1) => {
+                let dims = DotDims { rhs_contract: vec![rank - 1], ..dims };
+                source.dot_general(self, &dims, dtype).barrier().swap_axes(rank - 2, rank - 1)
+            }
+            _ => self.dot_general(other, &dims, dtype),
+        }
+    }
+
+    /// The matrices of which a transpose made these.
+    fn matrices_before_transpose(self) -> Option<Value<'b>> {
+        let rank = self.rank();
+        let (source, permutation) = self.transposed_from()?;
+        let swapped = (0..rank).map(|i| if i + 2 < rank { i } else { 2 * rank - 3 - i });
+        permutation.into_iter().eq(swapped).then_some(source)
     }
 
     /// The matrices before a reshape that merged their batch dimensions.
@@ -99,10 +124,8 @@ impl<'b> Value<'b> {
             return None;
         }
         let rank = self.rank();
-        if let Some((source, permutation)) = self.transposed_from() {
-            let is_of_matrices =
-                permutation.iter().copied().eq((0..rank).map(|i| if i + 2 < rank { i } else { 2 * rank - 3 - i }));
-            let source = is_of_matrices.then(|| source.unmerged_matrices())??;
+        if self.transposed_from().is_some() {
+            let source = self.matrices_before_transpose()?.unmerged_matrices()?;
             return Some(source.swap_axes(source.rank() - 2, source.rank() - 1));
         }
         let source = self.reshaped_from()?;

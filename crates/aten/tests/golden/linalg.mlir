@@ -81,6 +81,65 @@ func.func public @main(%v0: tensor<2x3xf32> , %v1: tensor<3x4xf32> , %v3: tensor
 }
 // output 0: Fresh { base: Type { dtype: F32, dims: [2, 4] }, dtype: F32, sizes: [2, 4], strides: [4, 1], extents: [] }
 
+// addmm: self = tensor<5xf32>, mat1 = tensor<2x3xf32> over storage 2 = tensor<5x3xf32>, mat2 = tensor<3x5xf32> in storage 2, strides [1, 3], offset 0, beta = Int(1), alpha = Int(1)
+// for Cpu:
+// parameter 0: Storage(1)
+// parameter 1: Storage(2)
+// parameter 2: Storage(0)
+module @torchtpu {
+func.func public @main(%v0: tensor<2x3xf32> , %v1: tensor<5x3xf32> , %v6: tensor<5xf32> ) -> (tensor<2x5xf32>) {
+%v2 = "stablehlo.transpose"(%v1) {permutation = array<i64: 1, 0>} : (tensor<5x3xf32>) -> tensor<3x5xf32>
+%v3 = "stablehlo.dot_general"(%v1, %v0) {dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1]>, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<5x3xf32>, tensor<2x3xf32>) -> tensor<5x2xf32>
+%v4 = "stablehlo.optimization_barrier"(%v3) {} : (tensor<5x2xf32>) -> tensor<5x2xf32>
+%v5 = "stablehlo.transpose"(%v4) {permutation = array<i64: 1, 0>} : (tensor<5x2xf32>) -> tensor<2x5xf32>
+%v7 = "stablehlo.broadcast_in_dim"(%v6) {broadcast_dimensions = array<i64: 1>} : (tensor<5xf32>) -> tensor<2x5xf32>
+%v8 = "stablehlo.add"(%v7, %v5) {} : (tensor<2x5xf32>, tensor<2x5xf32>) -> tensor<2x5xf32>
+"func.return"(%v8) : (tensor<2x5xf32>) -> ()
+}
+}
+// output 0: Fresh { base: Type { dtype: F32, dims: [2, 5] }, dtype: F32, sizes: [2, 5], strides: [5, 1], extents: [] }
+// for Tpu:
+// parameter 0: Storage(1)
+// parameter 1: Storage(2)
+// parameter 2: Storage(0)
+module @torchtpu {
+func.func public @main(%v0: tensor<2x3xf32> , %v1: tensor<5x3xf32> , %v4: tensor<5xf32> ) -> (tensor<2x5xf32>) {
+%v2 = "stablehlo.transpose"(%v1) {permutation = array<i64: 1, 0>} : (tensor<5x3xf32>) -> tensor<3x5xf32>
+%v3 = "stablehlo.dot_general"(%v0, %v2) {dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]>, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<2x3xf32>, tensor<3x5xf32>) -> tensor<2x5xf32>
+%v5 = "stablehlo.broadcast_in_dim"(%v4) {broadcast_dimensions = array<i64: 1>} : (tensor<5xf32>) -> tensor<2x5xf32>
+%v6 = "stablehlo.add"(%v5, %v3) {} : (tensor<2x5xf32>, tensor<2x5xf32>) -> tensor<2x5xf32>
+"func.return"(%v6) : (tensor<2x5xf32>) -> ()
+}
+}
+// output 0: Fresh { base: Type { dtype: F32, dims: [2, 5] }, dtype: F32, sizes: [2, 5], strides: [5, 1], extents: [] }
+
+// bmm: self = tensor<2x1x4xbf16> over storage 1 = tensor<2x3x4xbf16>, mat2 = tensor<2x4x3xbf16> in storage 1, strides [12, 1, 4], offset 0
+// for Cpu:
+// parameter 0: Storage(0)
+// parameter 1: Storage(1)
+module @torchtpu {
+func.func public @main(%v0: tensor<2x1x4xbf16> , %v1: tensor<2x3x4xbf16> ) -> (tensor<2x1x3xbf16>) {
+%v2 = "stablehlo.transpose"(%v1) {permutation = array<i64: 0, 2, 1>} : (tensor<2x3x4xbf16>) -> tensor<2x4x3xbf16>
+%v3 = "stablehlo.dot_general"(%v1, %v0) {dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [2]>, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<2x3x4xbf16>, tensor<2x1x4xbf16>) -> tensor<2x3x1xf32>
+%v4 = "stablehlo.optimization_barrier"(%v3) {} : (tensor<2x3x1xf32>) -> tensor<2x3x1xf32>
+%v5 = "stablehlo.transpose"(%v4) {permutation = array<i64: 0, 2, 1>} : (tensor<2x3x1xf32>) -> tensor<2x1x3xf32>
+%v6 = "stablehlo.convert"(%v5) {} : (tensor<2x1x3xf32>) -> tensor<2x1x3xbf16>
+"func.return"(%v6) : (tensor<2x1x3xbf16>) -> ()
+}
+}
+// output 0: Fresh { base: Type { dtype: BF16, dims: [2, 1, 3] }, dtype: BF16, sizes: [2, 1, 3], strides: [3, 3, 1], extents: [] }
+// for Tpu:
+// parameter 0: Storage(0)
+// parameter 1: Storage(1)
+module @torchtpu {
+func.func public @main(%v0: tensor<2x1x4xbf16> , %v1: tensor<2x3x4xbf16> ) -> (tensor<2x1x3xbf16>) {
+%v2 = "stablehlo.transpose"(%v1) {permutation = array<i64: 0, 2, 1>} : (tensor<2x3x4xbf16>) -> tensor<2x4x3xbf16>
+%v3 = "stablehlo.dot_general"(%v0, %v2) {dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [1]>, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<2x1x4xbf16>, tensor<2x4x3xbf16>) -> tensor<2x1x3xbf16>
+"func.return"(%v3) : (tensor<2x1x3xbf16>) -> ()
+}
+}
+// output 0: Fresh { base: Type { dtype: BF16, dims: [2, 1, 3] }, dtype: BF16, sizes: [2, 1, 3], strides: [3, 3, 1], extents: [] }
+
 // linalg_cholesky_ex: self = tensor<3x3xf32>, upper = false, check_errors = false
 // parameter 0: Storage(0)
 module @torchtpu {

@@ -135,6 +135,20 @@ fn linalg() {
                 .tensor("mat2", F32, &[3, 4])
                 .baked("beta", 1)
                 .number("alpha", F64),
+            Case::row("addmm")
+                .tensor("self", F32, &[5])
+                .tensor("mat1", F32, &[2, 3])
+                .over(F32, &[5, 3])
+                .view("mat2", 2, &[3, 5], &[1, 3], 0)
+                .baked("beta", 1)
+                .baked("alpha", 1),
+            Case::row("bmm").tensor("self", BF16, &[2, 1, 4]).over(BF16, &[2, 3, 4]).view(
+                "mat2",
+                1,
+                &[2, 4, 3],
+                &[12, 1, 4],
+                0,
+            ),
             Case::row("linalg_cholesky_ex")
                 .tensor("self", F32, &[3, 3])
                 .bool("upper", false)

@@ -141,12 +141,7 @@ fn dot<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
     contract(a, b, &[0], &[0])
 }
 
-/// The product of two matrices, in the accumulation type: [m, k] [k, n] -> [m, n].
-pub(crate) fn mm<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
-    contract(a, b, &[1], &[0])
-}
-
-/// Batched products of matrices: [..., m, k] [..., k, n] -> [..., m, n].
+/// Products of matrices, in the accumulation type: [..., m, k] [..., k, n] -> [..., m, n].
 pub(crate) fn bmm<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
     a.matmul(b, a.dtype().opmath())
 }
@@ -167,7 +162,7 @@ fn rounded<'b>(cx: &Cx<'b>, value: Value<'b>) -> Result<Value<'b>> {
 }
 
 fn addmm<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
-    plus_self(cx, factors(cx, "mat1", "mat2", mm)?)
+    plus_self(cx, factors(cx, "mat1", "mat2", bmm)?)
 }
 
 /// `beta * self + alpha * product`. If `beta` is 0, `self` is ignored, including NaN.
