@@ -27,9 +27,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 @pytest.mark.parametrize("name", MODELS)
 def test_greedy_tokens_are_those_of_transformers(name: str, vllm: Any, model_of: Callable[[str], Path]) -> None:
-    """Prompts are longer than a step (64 tokens), share prefixes, and do not all fit in the cache at once."""
-    prompts = prompts_of([1, 2, 200, 3, 17, 64, 100, 65, 33, 128, 7, 150])
-    prompts += [prompts[2][:120] + each for each in prompts_of([5, 40])]
+    """32 prompts of 1 to 200 tokens. Some are longer than a step (64 tokens), some share prefixes, and they do not all
+    fit in the cache at once."""
+    drawn = random.Random(1)
+    lengths = [1, 2, 200, 3, 17, 64, 100, 65, 33, 128, 7, 150, 16, 15, 199, 63]
+    lengths += [drawn.randrange(1, 201) for _ in range(12)]
+    prompts = prompts_of(lengths)
+    prompts += [prompts[2][:120] + each for each in prompts_of([5, 40, 1, 80])]
     settings = vllm.SamplingParams(temperature=0, max_tokens=12, ignore_eos=True, detokenize=False)
     llm = engine(vllm, model_of(name), num_gpu_blocks_override=30)
     try:
