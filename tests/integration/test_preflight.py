@@ -248,6 +248,119 @@ def test_tensor_parallel(tmp_path: Path) -> None:
     assert sent == {"fsdp": pytest.approx(3 * 2 * (32 * 64 * 4) * 2 * 7 / 8)}
 
 
+DDP = """
+import os
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+torch.accelerator.set_device_index(int(os.environ["LOCAL_RANK"]))
+device = torch.accelerator.current_accelerator()
+dist.init_process_group()
+model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 64)).to(device))
+HOOK
+data = TensorDataset(torch.randn(512, 64))
+loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data))
+optimizer = torch.optim.AdamW(model.parameters())
+for epoch in range(9):
+    loader.sampler.set_epoch(epoch)
+    for number, (x,) in enumerate(loader):
+        with torch.autocast(device.type, dtype=torch.bfloat16):
+            loss = model(x.to(device)).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if rank == 0:
+            print(loss.item())
+"""
+
+
+@pytest.mark.parametrize(
+    ("hook", "element"),
+    [("", 4), ("model.register_comm_hook(None, default_hooks.bf16_compress_hook)", 2)],
+    ids=["plain", "compressed"],
+)
+def test_data_parallel(hook: str, element: int, tmp_path: Path) -> None:
+    """DDP as under torchrun, with mixed precision: each gradient is reduced once in a step, over all ranks."""
+    script = tmp_path / "train.py"
+    script.write_text(DDP.replace("HOOK", hook))
+    finished = subprocess.run(
+        [sys.executable, "-c", RECORD_MESH, str(script)], capture_output=True, text=True, timeout=240
+    )
+    assert finished.returncode == 0, finished.stderr
+    failure, steps, sent, roles, modules = json.loads(finished.stdout.rpartition("RESULT")[2])
+    assert (failure, steps) == ("", 3), finished.stderr
+    size = (2 * 64 * 256 + 256 + 64) * element
+    assert sent == {"data, fsdp": pytest.approx(size * 2 * 15 / 16)}
+    assert ["parameters", "module.0.weight"] in roles
+    assert {"module.0", "module.2 (backward)"} <= set(modules)
+
+
+ACCUMULATION = """
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch", type=int, required=True)
+parser.add_argument("--accumulate", type=int, default=4)
+options = parser.parse_args()
+device = torch.accelerator.current_accelerator()
+model = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 10)).to(device)
+optimizer = torch.optim.AdamW(model.parameters())
+data = TensorDataset(torch.randn(512, 64), torch.randint(10, (512,)))
+loader = DataLoader(data, batch_size=options.batch, shuffle=True, pin_memory=True, num_workers=1)
+scaler = torch.amp.GradScaler(device.type)
+for number, (x, y) in enumerate(loader):
+    with torch.autocast(device.type, dtype=torch.float16):
+        loss = nn.functional.cross_entropy(model(x.to(device, non_blocking=True)), y.to(device)) / options.accumulate
+    scaler.scale(loss).backward()
+    if (number + 1) % options.accumulate == 0:
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad(set_to_none=True)
+        print(loss.item())
+"""
+
+
+def test_accumulated_gradients(tmp_path: Path) -> None:
+    """A script with arguments, mixed precision and workers that load: a step is that of the optimizer."""
+    script = tmp_path / "train.py"
+    script.write_text(ACCUMULATION)
+    found = record(tmp_path, "--batch", "8", script=script)
+    assert (found["steps"], found["failure"], found["stopped"]) == (3, "", True)
+    assert found["taken"] == ["samples", 32]
+
+
+TRAINER = """
+import sys
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+
+tokens = torch.randint(1000, (64, 32))
+model = GPT2LMHeadModel(GPT2Config(n_layer=2, n_embd=128, n_head=2, vocab_size=1000))
+options = TrainingArguments(sys.argv[1], per_device_train_batch_size=4, logging_steps=1, save_steps=2, report_to=[])
+Trainer(model=model, args=options, train_dataset=[{"input_ids": each, "labels": each} for each in tokens]).train()
+"""
+
+
+def test_trainer(tmp_path: Path) -> None:
+    """transformers' Trainer is on the device without a variable, logs and saves."""
+    pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    script = tmp_path / "train.py"
+    script.write_text(TRAINER)
+    found = record(tmp_path, str(tmp_path / "out"), script=script)
+    assert (found["steps"], found["failure"], found["stopped"]) == (3, "", True)
+    assert found["taken"] == ["tokens", 4 * 32]
+    assert ["parameters", "transformer.h.0.attn.c_attn.weight"] in found["inputs"]  # type: ignore[operator]
+
+
 def test_a_step_of_many_layers(tmp_path: Path) -> None:
     """A step is what runs between two optimizer steps, not the part of it that comes again most often."""
     script = tmp_path / "train.py"
@@ -601,6 +714,69 @@ def test_a_compiler_that_fails(
         for folder in ("first", "second"):
             with pytest.raises(compiler.CompilerError, match=words):
                 compilers.compile(program, "v5e:1x1", tmp_path / folder, deep=False)
+
+
+REFUSED = """
+import json
+import torch
+from torch import nn
+from torchtpu.preflight import compiler, preflight
+
+compiler._CHILD = PROGRAM
+
+
+def train(steps):
+    model = nn.Linear(8, 8).to("tpu")
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(steps):
+        loss = model(torch.ones(4, 8).to("tpu")).square().mean()
+        loss.backward()
+        optimizer.step()
+        print(loss.item())
+
+
+report = preflight(train, 9)
+assert "<html" in report.html()
+print("RESULT" + json.dumps([report.as_dict(), str(report)]))
+"""
+REFUSES = "while True: input(); print('\"INVALID_ARGUMENT: bad layout\\\\nat line 7\"', flush=True)"
+
+
+@pytest.mark.parametrize(
+    ("child", "words"),
+    [
+        ("import os; input(); os.kill(os.getpid(), 6)", "the compiler died of signal 6: it said nothing"),
+        (REFUSES, "the compiler refuses the program: INVALID_ARGUMENT: bad layout"),
+    ],
+)
+def test_a_refused_program(child: str, words: str) -> None:
+    """The report has one sentence, and what the script did until then."""
+    finished = start_python(REFUSED.replace("PROGRAM", repr(child)))
+    assert finished.returncode == 0, finished.stderr
+    found, text = json.loads(finished.stdout.rpartition("RESULT")[2])
+    assert set(found["problems"]) == {words}
+    assert f"  not judged: {words}" in text.splitlines()
+    assert (found["fits"], found["step_seconds"], found["steps"], found["failure"]) == (None, None, 3, None)
+    assert [each["reads"] for each in found["assumed"]] == [3]
+    assert found["throughput"]["in_a_step"] == 4
+
+
+def test_a_compile_that_ends_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the compiler had written down before it died is kept, with the reason."""
+    child = f"""
+import json, os
+_, _, folder, whole = json.loads(input())
+for name in ("{compiler.ASSIGNMENT}", "{compiler.SCHEDULED}"):
+    with open(folder + "/module_0001." + name, "w") as file:
+        file.write(name + "}}")
+os.kill(os.getpid(), 11)
+"""
+    monkeypatch.setattr(compiler, "_CHILD", child)
+    with compiler.Compilers(240.0) as compilers:
+        dumps = compilers.compile(Program(product(8, 8, 8), [], [], [], []), "v5e:1x1", tmp_path, deep=True)
+    assert dumps.assignment == f"{compiler.ASSIGNMENT}}}"
+    assert (dumps.code, dumps.out_of_memory) == ("", "")
+    assert dumps.problem == "the compiler died of signal 11: it said nothing"
 
 
 def test_a_compiler_without_phases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ LIVE_RANGES = "after_optimizations-live-range.txt"
 CODE = "after_codegen.txt"
 
 _POLL = 0.05
+_OUT_OF_MEMORY = re.compile(r"(RESOURCE_EXHAUSTED|Ran out of memory)[^\n]*")
 _NOT_INHERITED = (DRY, "TORCHTPU_PLATFORM", "XLA_FLAGS")
 # Answers a request, [program, topology, folder, whole], with an error or an empty text. What libtpu writes to stdout
 # goes to stderr. A phase that cannot run alone is no error: its files are missing.
@@ -63,6 +64,8 @@ class Dumps(NamedTuple):
     """With cycles; empty if only the first part of the compile was asked for."""
     out_of_memory: str
     """Its words where the program does not fit, else empty."""
+    problem: str = ""
+    """Why it ended early, for another reason than memory; else empty."""
 
 
 def locate(program: Program) -> str:
@@ -103,7 +106,7 @@ class Compilers:
         """Compiles a program for a topology, with files in a folder, for at most the seconds of the time limit.
 
         CompilerError where libtpu is not installed, refuses the program for another reason than memory, dies, or is
-        late.
+        late; where it had assigned memory before that, the files say so much, and the reason is their `problem`.
         """
         folder.mkdir(parents=True, exist_ok=True)
         source = folder / "program.mlir"
@@ -119,13 +122,14 @@ class Compilers:
         schedule, assignment = _read(folder, SCHEDULED), _read(folder, ASSIGNMENT)
         if not schedule and not assignment:
             raise CompilerError(problem or "the compiler wrote nothing down")
-        refusal = re.search(r"(RESOURCE_EXHAUSTED|Ran out of memory)[^\n]*", problem)
+        refusal = _OUT_OF_MEMORY.search(problem)
         return Dumps(
             schedule or _read(folder, "after_optimizations.txt"),
             assignment,
             _read(folder, LIVE_RANGES),
             _read(folder, CODE),
             refusal[0] if refusal else "",
+            "" if refusal else problem,
         )
 
     def _ask(self, request: list[Any], deadline: float, until: Path | None) -> str:
@@ -195,6 +199,9 @@ class _Process:
 def _shorten(error: str) -> str:
     if "libtpu" in error and "not installed" in error:
         return "libtpu is not installed: `pip install libtpu` brings the compiler, which needs no TPU"
+    if error and not _OUT_OF_MEMORY.search(error):
+        # The lines after the first are a trace of the compiler or the program's text.
+        return f"the compiler refuses the program: {error.strip().splitlines()[0]}"
     return error
 
 

@@ -200,12 +200,12 @@ def ranks(mesh: Mesh | None, names: ModuleNames) -> Iterator[list[Sent]]:
     def init(*_: Any, **__: Any) -> None:
         original("cpu:fake,tpu:fake", store=torch._C._distributed_c10d.HashStore(), rank=0, world_size=mesh.devices)
 
-    replaced = _replace(original, init)
+    replaced = [*_replace(original, init), *_trust_ddp()]
     try:
         yield sent
     finally:
-        for module, attribute in replaced:
-            setattr(module, attribute, original)
+        for owner, attribute, old in replaced:
+            setattr(owner, attribute, old)
         for library in libraries:
             library._destroy()
 
@@ -220,16 +220,27 @@ def _share(name: str) -> Callable[[int], float] | None:
     return next((share for part, share in _SENT if part in name.replace("_", "")), None)
 
 
-def _replace(old: Any, new: Any) -> list[tuple[Any, str]]:
-    """Replaces a function in all modules of torch.distributed that have it."""
+def _trust_ddp() -> list[tuple[Any, str, Any]]:
+    """Keeps DDP from comparing the sizes of parameters and the order of gradients between ranks: it would read them
+    from the device, where they are invented. The ranks of one process agree. Gradients stay in the buckets of the first
+    step."""
+    reducer, module = torch._C._distributed_c10d.Reducer, vars(dist)
+    old = reducer._rebuild_buckets
+    setattr(reducer, "_rebuild_buckets", lambda _: False)  # noqa: B010
+    verify = module["_verify_params_across_processes"]
+    return [(reducer, "_rebuild_buckets", old), *_replace(verify, lambda *_: None)]
+
+
+def _replace(old: Any, new: Any) -> list[tuple[Any, str, Any]]:
+    """Replaces a function in all modules of torch.distributed that have it. Returns what was replaced."""
     places = [
-        (module, attribute)
+        (module, attribute, old)
         for name, module in list(sys.modules.items())
         if name.startswith("torch.distributed") and module is not None
         for attribute, value in list(vars(module).items())
         if value is old
     ]
-    for module, attribute in places:
+    for module, attribute, _ in places:
         setattr(module, attribute, new)
     return places
 
@@ -253,9 +264,21 @@ def _note(library: torch.library.Library, name: str, mesh: Mesh, sent: list[Sent
                 if "allgather" in name and not is_part:
                     names.add_gathered(args[0], f"{name.strip('_')} over {axis}", line)
         with torch._C._AutoDispatchBelowAutograd():
-            return operator.redispatch(keys & torch._C._after_autograd_keyset, *args, **kwargs)
+            result = operator.redispatch(keys & torch._C._after_autograd_keyset, *args, **kwargs)
+        return result if library.ns == "_c10d_functional" else _with_results(result)
 
     library.impl(name, noting, "AutogradPrivateUse1", with_keyset=True)
+
+
+def _with_results(result: Any) -> Any:
+    """The result of a collective, whose work knows it, too: that of the fake group has no value, and DDP and hooks of
+    communication read the reduced gradients from it."""
+    if not isinstance(result, tuple):
+        return result
+    *tensors, _ = result
+    future: torch.futures.Future[Any] = torch.futures.Future()
+    future.set_result(tensors[0] if len(tensors) == 1 and isinstance(tensors[0], list) else tensors)
+    return (*tensors, torch._C._distributed_c10d._create_work_from_future(future).boxed())
 
 
 def _group(value: Any) -> dist.ProcessGroup | None:

@@ -79,6 +79,8 @@ def prepare(topology: str) -> None:
     if _C.is_initialized():
         raise RuntimeError("preflight needs a process that has not used the device yet")
     os.environ[DRY] = topology
+    # The Trainer of transformers asks accelerate, which knows the device by this variable alone.
+    os.environ.setdefault("ACCELERATE_TORCH_DEVICE", "tpu")
 
 
 def record_script(

@@ -312,6 +312,8 @@ def _analyze(program: Program, report: Report, work: _Work) -> Analysis:
     work.progress(f"compiling {len(program.calls)} operators for {report.topology}")
     with tempfile.TemporaryDirectory(prefix="torchtpu-preflight-") as folder:
         dumps = work.compilers.compile(program, topology_of(report.topology), Path(folder), work.deep)
+    if dumps.problem:
+        report.problems.append(dumps.problem)
     return analyze(program, dumps, report.chip)
 
 
@@ -351,7 +353,8 @@ def _try(
     for program in recorded.programs:
         job = known.get(program.text)
         tried.judged.append((program, job.result() if job else _analyze(program, tried, work)))
-    return tried.step_seconds
+    # Of a compile that ended early the times are others than those of a whole one.
+    return None if tried.problems else tried.step_seconds
 
 
 def _add(report: Report, nomination: Nomination, trial: Future[tuple[float, float] | None]) -> None:
