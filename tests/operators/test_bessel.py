@@ -1,5 +1,8 @@
 """Rows of crates/aten/src/ops/elementwise/bessel.rs."""
 
+import torch
+
+from tests.helpers import check
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -20,3 +23,11 @@ test_samples = samples(
     "special.scaled_modified_bessel_k1",
     "special.spherical_bessel_j0",
 )
+
+
+def test_airy_at_infinities(device: torch.device) -> None:
+    values = [float("inf"), -float("inf"), float("nan"), 0.0, 1e30]
+    for dtype in (torch.float32, torch.float64):
+        check(
+            lambda device, dtype=dtype: torch.special.airy_ai(torch.tensor(values, dtype=dtype, device=device)), device
+        )

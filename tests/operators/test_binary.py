@@ -107,3 +107,10 @@ def test_calls_that_refuse_bools(call: Callable[[Tensor, Tensor], object], devic
         return call(torch.tensor([True, False], device=device), torch.ones(2, device=device))
 
     check_refused(program, device)
+
+
+def test_lerp_of_reals_refuses_a_complex_weight(device: torch.device) -> None:
+    error = check_refused(
+        lambda device: torch.lerp(torch.ones(3, device=device), torch.zeros(3, device=device), 1j), device
+    )
+    assert "value cannot be converted to type float without overflow" in str(error)

@@ -1,5 +1,8 @@
 """Rows of crates/aten/src/ops/elementwise/unary.rs."""
 
+import torch
+
+from tests.helpers import check
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -63,3 +66,12 @@ test_samples = samples(
     "tanh",
     "trunc",
 )
+
+
+def test_conj_physical_in_place(device: torch.device) -> None:
+    def program(device: torch.device) -> torch.Tensor:
+        x = torch.complex(torch.arange(6.0), torch.arange(6.0) - 2).reshape(2, 3).to(device)
+        x.t()[1:].conj_physical_()
+        return x
+
+    check(program, device)

@@ -281,7 +281,7 @@ pub(crate) fn to_spec(meta: &Meta) -> Result<Option<aten::ResultSpec>> {
 
 /// The c10::ScalarType numbers, PyTorch's names, and the element types. `None` if tensors of this backend cannot have
 /// the type. The shim and Python use this list too.
-pub const SCALAR_TYPES: [(i8, &str, Option<DType>); 23] = [
+pub const SCALAR_TYPES: [(i8, &str, Option<DType>); 24] = [
     (0, "uint8", Some(DType::U8)),
     (1, "int8", Some(DType::I8)),
     (2, "int16", Some(DType::I16)),
@@ -305,6 +305,7 @@ pub const SCALAR_TYPES: [(i8, &str, Option<DType>); 23] = [
     (27, "uint16", Some(DType::U16)),
     (28, "uint32", Some(DType::U32)),
     (29, "uint64", Some(DType::U64)),
+    (46, "bcomplex32", None),
 ];
 
 /// The element type of a `c10::ScalarType`; `None` if tensors cannot have it.

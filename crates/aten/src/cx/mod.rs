@@ -9,6 +9,7 @@ use crate::graph::Graph;
 use crate::inputs::{Inputs, ParamSource};
 use crate::number_check::{Fit, NumberCheck};
 use crate::spec::{ArgSpec, Dim, ResultSpec, ScalarSpec, TensorSpec};
+use crate::view::contiguous_strides;
 
 mod bounded;
 mod checks;
@@ -380,6 +381,15 @@ impl<'b> Cx<'b> {
     /// Sets the strides of a result that no meta kernel describes.
     pub fn set_strides(&self, result: usize, strides: Vec<i64>) {
         self.strides.borrow_mut().push((result, strides));
+    }
+
+    /// Has a result that no meta kernel describes hold its matrices column by column, as LAPACK's are.
+    pub fn set_column_major(&self, result: usize, value: Value<'b>) {
+        let (last, mut dims) = (value.rank() - 1, value.dims());
+        dims.swap(last - 1, last);
+        let mut strides = contiguous_strides(&dims);
+        strides.swap(last - 1, last);
+        self.set_strides(result, strides);
     }
 
     /// Random bits of an unsigned type from the call's generator.

@@ -172,5 +172,7 @@ fn airy<'b>(x: Value<'b>) -> Value<'b> {
     let decaying = chebyshev(AIRY_FAR, t) * (-zeta).exp() * scale * 0.5;
     let phase = zeta + FRAC_PI_4;
     let oscillating = (chebyshev(AIRY_SINE, t) * phase.sin() - chebyshev(AIRY_COSINE, t) * phase.cos()) * scale;
-    magnitude.le(2.0).select(near, x.gt(0).select(decaying, oscillating))
+    // PyTorch has no value at infinities.
+    let far = (!x.is_infinite()).select(x.gt(0).select(decaying, oscillating), f64::NAN);
+    magnitude.le(2.0).select(near, far)
 }

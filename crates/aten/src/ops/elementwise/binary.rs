@@ -33,8 +33,12 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
         let value = factor(cx, "value", "self")?;
         cx.pointwise(["self", "tensor1", "tensor2"], |[x, y, z]| x + times(value, y) / z)
     }),
-    one(&["lerp.Scalar", "lerp.Tensor"], |cx| cx.pointwise(["self", "end", "weight"], |[x, y, w]| lerp(x, y, w)))
-        .takes(&["self"], DTypes::INEXACT),
+    one(&["lerp.Scalar"], |cx| {
+        cx.check_number("weight", cx.promoted(&["self"])?, Fit::Converts)?;
+        interpolate(cx)
+    })
+    .takes(&["self"], DTypes::INEXACT),
+    one(&["lerp.Tensor"], interpolate).takes(&["self"], DTypes::INEXACT),
     // Powers.
     one(&["pow.Tensor_Scalar"], power_of_number).baked(&["exponent"]),
     one(&["pow.Tensor_Tensor", "pow.Scalar"], |cx| cx.pointwise(["self", "exponent"], |[x, y]| power(x, y))),
@@ -190,6 +194,10 @@ pub(crate) fn remainder<'b>(x: Value<'b>, y: Value<'b>) -> Value<'b> {
         return rest;
     }
     signs_differ(rest, y).select(rest + y, rest)
+}
+
+fn interpolate<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    cx.pointwise(["self", "end", "weight"], |[x, y, w]| lerp(x, y, w))
 }
 
 /// Linear interpolation from `x` to `y`, exact at both ends.

@@ -18,7 +18,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["sign"], |cx| Ok(sign(cx.tensor("self")?))).takes(&["self"], DTypes::REAL),
     one(&["sgn"], |cx| Ok(sign(cx.tensor("self")?))),
     one(&["angle"], angle),
-    one(&["_conj_physical"], |cx| Ok(cx.tensor("self")?.conjugate())),
+    one(&["_conj_physical", "conj_physical"], |cx| Ok(cx.tensor("self")?.conjugate())),
     one(&["bitwise_not"], |cx| Ok(!cx.tensor("self")?)),
     one(&["logical_not"], |cx| Ok(!cx.tensor("self")?.convert(DType::Bool))),
     one(&["isnan"], |cx| Ok(cx.tensor("self")?.is_nan())),

@@ -9,6 +9,7 @@ use crate::row::{Row, many, one};
 pub(crate) const ROWS: &[Row] = &[
     many(&["geqrf"], |cx| {
         let (packed, scales) = reflectors(cx.tensor("self")?);
+        cx.set_column_major(0, packed);
         Ok(vec![packed, scales])
     })
     .takes(&["self"], DTypes::INEXACT),

@@ -284,7 +284,12 @@ fn least_squares<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     } else {
         none(s.dtype())
     };
-    let solution = if is_vector { solution.squeeze(solution.rank() - 1) } else { solution };
+    let solution = if is_vector {
+        solution.squeeze(solution.rank() - 1)
+    } else {
+        cx.set_column_major(0, solution);
+        solution
+    };
     let ranks = if driver == "gels" { none(DType::I64) } else { full };
     let values = if matches!(driver.as_str(), "gelsd" | "gelss") { s } else { none(s.dtype()) };
     Ok(vec![solution, residuals, ranks, values])

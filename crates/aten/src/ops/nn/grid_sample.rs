@@ -219,5 +219,8 @@ fn sample_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let slope = |i: usize| (agreement * sampling.weight(Some(i))).reduce_sum(&[2]).unsqueeze(2);
     let slopes: Vec<Value<'b>> = (0..sampling.taps.len()).rev().map(slope).collect();
     let of_grid = cx.b().concatenate(&slopes, 2).reshape(&grid.dims());
-    wanted(cx, &[of_input.convert(dtype), of_grid.convert(grid.dtype())])
+    // PyTorch has a gradient of the grid in any case.
+    let mut gradients = wanted(cx, &[of_input.convert(dtype)])?;
+    gradients.push(of_grid.convert(grid.dtype()));
+    Ok(gradients)
 }
