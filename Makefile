@@ -103,7 +103,7 @@ $(VENV)/.ready-libraries: pyproject.toml | $(VENV)/.ready
 	@touch $@
 
 .PHONY: test-libraries
-test-libraries: build $(VENV)/.ready-libraries ## Models and trainers of transformers, diffusers, PEFT, Lightning, timm and torchvision
+test-libraries: build $(VENV)/.ready-libraries ## Models and trainers of transformers, diffusers, PEFT, Lightning, timm, torchao and torchvision
 	HF_HUB_OFFLINE=1 $(PY) -m pytest -n 2 tests/integration/test_libraries.py tests/integration/test_lightning.py tests/operators/test_detection.py
 
 # vLLM and what it needs, in a folder of their own: it asks for another torch and an older transformers than .venv has.

@@ -257,3 +257,38 @@ def test_low_rank_adapters(device: torch.device) -> None:
         optimizer.zero_grad()
         losses.append(loss.item())
     assert losses[-1] < 0.9 * losses[0]
+
+
+# Activations that are quantized too may be rounded to the other of two neighbours.
+@pytest.mark.parametrize(
+    ("config", "tolerance"), [("Int8WeightOnlyConfig", 1e-4), ("Int8DynamicActivationInt8WeightConfig", 1e-2)]
+)
+@pytest.mark.parametrize("quantized_on", ["cpu", "tpu"])
+def test_weights_of_8_bits(config: str, tolerance: float, quantized_on: str, device: torch.device, mode: str) -> None:
+    """torchao: the logits beside the CPU's, for weights that are quantized before or after they are moved."""
+    quantization: Any = library("torchao.quantization")
+    torch.manual_seed(0)
+    model = llama().eval()
+    expected_model, actual_model = copy.deepcopy(model), copy.deepcopy(model).to(quantized_on)
+    for each in (expected_model, actual_model):
+        quantization.quantize_(each, getattr(quantization, config)())
+    actual_model.to(device)
+    weight = actual_model.model.layers[0].mlp.up_proj.weight
+    assert weight.qdata.device.type == device.type
+    assert weight.qdata.dtype is torch.int8
+    ids = torch.arange(3, 27).reshape(2, 12) % VOCABULARY
+    with torch.no_grad():
+        expected, actual = expected_model(ids).logits, actual_model(ids.to(device)).logits
+        assert not torch.equal(expected, model(ids).logits), "the weights are not quantized"
+    torch.testing.assert_close(actual.cpu(), expected, rtol=1e-3, atol=tolerance)
+
+
+def test_compiled_weights_of_8_bits(device: torch.device, fresh_dynamo: None) -> None:
+    quantization: Any = library("torchao.quantization")
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 64)).eval()
+    quantization.quantize_(model, quantization.Int8WeightOnlyConfig())
+    x = torch.randn(8, 64)
+    with torch.no_grad():
+        compiled = torch.compile(copy.deepcopy(model).to(device), fullgraph=True)
+        torch.testing.assert_close(compiled(x.to(device)).cpu(), model(x))
