@@ -188,8 +188,9 @@ const char* tt_shapes_like(const char* name, size_t* length);
 // The kernel for an operator on tensors of a layout. PyTorch's CPU has a kernel for it. `name` has no "aten::".
 TtOwner tt_owner_of_kernel(TtLayout layout, const char* name);
 
-// Counts a call that ran on the CPU because of TORCHTPU_CPU_FALLBACK.
-void tt_count_fallback(int32_t op);
+// Before an operator that has neither row nor decomposition runs on the CPU. Counts the call. Fails unless
+// TORCHTPU_CPU_FALLBACK allows it. *is_first says whether it is the operator's first such call.
+TtStatus tt_fall_back(int32_t op, const TtArg* args, size_t n_args, int32_t device, uint8_t* is_first);
 
 // The precision of float32 products from now on.
 void tt_set_matmul_precision(TtPrecision precision);
@@ -211,15 +212,20 @@ void* tt_storage_at(const void* data, size_t* byte_offset);
 // Grows or shrinks a storage. The common prefix keeps its values.
 TtStatus tt_storage_resize(void* storage, size_t nbytes, void** data);
 
-// Copies `nbytes` of dense row-major host data, shaped and typed as `destination`, into it. With
-// `may_borrow`, `data` stays valid and unchanged until `release(owner)` is called (from any thread);
-// otherwise it is copied before the call returns and `release` is not called (may be null).
-TtStatus tt_copy_from_host(const TtTensor* destination, const void* data, size_t nbytes, uint8_t may_borrow,
-                           void* owner, void (*release)(void*));
+// Copies dense row-major host data, shaped and typed as `destination`, into it. With an `owner`, `data` stays valid and
+// unchanged until `release(owner)` is called (from any thread). If `owner` is null, the data is copied before the call
+// returns, and `release` is not called.
+TtStatus tt_copy_from_host(const TtTensor* destination, const void* data, void* owner, void (*release)(void*));
 // Waits for the value and copies it out, dense and row-major.
 TtStatus tt_copy_to_host(const TtTensor* source, void* data, size_t nbytes);
 // Copies between two devices; both dense, same dtype and sizes.
 TtStatus tt_copy_across(const TtTensor* source, const TtTensor* destination);
+
+// Pinned memory of the host (crates/engine/src/pinned.rs). Without bytes, *data is null.
+TtStatus tt_pinned_new(size_t nbytes, void** data);
+void tt_pinned_release(void* data);
+// Whether an address is inside pinned memory.
+uint8_t tt_is_pinned(const void* data);
 
 // ---- jobs ------------------------------------------------------------------------------------
 

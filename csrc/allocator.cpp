@@ -2,10 +2,6 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/StorageImpl.h>
 
-#include <cstdlib>
-#include <map>
-#include <mutex>
-
 #include "shim.h"
 
 namespace torchtpu {
@@ -66,46 +62,16 @@ struct TpuAllocator final : c10::DeviceAllocator {
   }
 };
 
-// Host memory with 64-byte alignment, which the plugin can alias instead of copying. is_pinned() is true for any
-// address inside a block.
 struct PinnedAllocator final : c10::Allocator {
-  static constexpr size_t kAlignment = 64;
-
   c10::DataPtr allocate(size_t nbytes) override {
-    if (nbytes == 0) return {nullptr, c10::DeviceType::CPU};
-    const size_t rounded = (nbytes + kAlignment - 1) / kAlignment * kAlignment;
-    void* data = std::aligned_alloc(kAlignment, rounded);
-    TORCH_CHECK_WITH(OutOfMemoryError, data != nullptr, "torchtpu: cannot allocate ", nbytes, " bytes of host memory");
-    std::lock_guard lock(mutex);
-    blocks[reinterpret_cast<uintptr_t>(data)] = rounded;
-    return {data, data, &release, c10::DeviceType::CPU};
+    void* data = nullptr;
+    check(tt_pinned_new(nbytes, &data));
+    return {data, data, &tt_pinned_release, c10::DeviceType::CPU};
   }
-
-  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  c10::DeleterFnPtr raw_deleter() const override { return &tt_pinned_release; }
   void copy_data(void* destination, const void* source, size_t count) const override {
     default_copy_data(destination, source, count);
   }
-
-  static void release(void* data) {
-    auto* self = static_cast<PinnedAllocator*>(pinned_allocator());
-    {
-      std::lock_guard lock(self->mutex);
-      self->blocks.erase(reinterpret_cast<uintptr_t>(data));
-    }
-    std::free(data);
-  }
-
-  bool contains(const void* data) {
-    const auto address = reinterpret_cast<uintptr_t>(data);
-    std::lock_guard lock(mutex);
-    auto after = blocks.upper_bound(address);
-    if (after == blocks.begin()) return false;
-    --after;
-    return address < after->first + after->second;
-  }
-
-  std::mutex mutex;
-  std::map<uintptr_t, size_t> blocks;
 };
 
 }  // namespace
@@ -120,8 +86,6 @@ c10::Allocator* pinned_allocator() {
   static auto* instance = new PinnedAllocator();
   return instance;
 }
-
-bool is_pinned(const void* data) { return static_cast<PinnedAllocator*>(pinned_allocator())->contains(data); }
 
 void resize_storage(const c10::Storage& storage, size_t nbytes) {
   auto* impl = storage.unsafeGetStorageImpl();

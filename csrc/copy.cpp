@@ -41,10 +41,9 @@ void host_to_device(const Tensor& destination, const Tensor& source, bool non_bl
   const void* data = dense.const_data_ptr();
   // With non_blocking, the caller must not change pinned memory before the copy is done.
   void* owner = nullptr;
-  if (non_blocking && is_pinned(data)) owner = new c10::Storage(dense.storage());
+  if (non_blocking && tt_is_pinned(data)) owner = new c10::Storage(dense.storage());
   const NoGil no_gil;
-  check(tt_copy_from_host(&target, data, dense.nbytes(), owner != nullptr, owner,
-                          [](void* storage) { delete static_cast<c10::Storage*>(storage); }));
+  check(tt_copy_from_host(&target, data, owner, [](void* storage) { delete static_cast<c10::Storage*>(storage); }));
 }
 
 void device_to_host(const Tensor& destination, const Tensor& source) {

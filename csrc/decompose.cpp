@@ -1,8 +1,6 @@
-// Operators that call Python. Python traces those without a row through PyTorch's decompositions, once for each key. An
-// operator without a decomposition may run on the CPU if the user allows it. Operators on sparse tensors, and gradients
-// of kernels, are called in Python at each call.
+// Operators that call Python. Python traces those without a row through PyTorch's decompositions, once for each key.
+// Operators on sparse tensors, and gradients of kernels, are called in Python at each call.
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/native/CPUFallback.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/PyInterpreter.h>
@@ -11,11 +9,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <map>
-#include <mutex>
-#include <unordered_set>
 
 #include "shim.h"
 
@@ -117,23 +111,6 @@ struct Gradient final : c10::OperatorKernel {
   PyObject* function;
 };
 
-// "tpu:0 float32[2, 3], …": the arguments in the error about a missing operator.
-std::string describe(at::ArrayRef<IValue> arguments) {
-  std::string text;
-  const auto add = [&](const IValue& value) {
-    if (!value.isTensor() || !value.toTensor().defined()) return;
-    const at::Tensor& tensor = value.toTensor();
-    text += c10::str(text.empty() ? "" : ", ", tensor.device(), " ", c10::getDtypeNames(tensor.scalar_type()).first, tensor.sizes());
-  };
-  for (const IValue& argument : arguments) {
-    add(argument);
-    if (argument.isList()) {
-      for (const IValue& item : argument.toListRef()) add(item);
-    }
-  }
-  return text;
-}
-
 }  // namespace
 
 void set_python(void* tracer, void* sparse) {
@@ -161,24 +138,6 @@ uint64_t trace(const Operator& op, at::ArrayRef<IValue> arguments, int32_t devic
 }
 
 void call_sparse(const c10::OperatorHandle& op, torch::jit::Stack* stack) { call(g_sparse, op, stack); }
-
-void fall_back(const Operator& op, torch::jit::Stack* stack, int32_t device) {
-  const char* allowed = std::getenv("TORCHTPU_CPU_FALLBACK");
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      allowed != nullptr && std::strcmp(allowed, "1") == 0, op.name, ": no lowering and no decomposition for (",
-      describe(torch::jit::last(*stack, op.kinds.size())),
-      "). Set TORCHTPU_CPU_FALLBACK=1 to run such operators on the CPU (slow), or report the operator.");
-  static auto* warned = new std::unordered_set<int32_t>();
-  static auto* mutex = new std::mutex();
-  bool first = false;
-  {
-    std::lock_guard lock(*mutex);
-    first = warned->insert(op.id).second;
-  }
-  if (first) TORCH_WARN(op.name, " has no lowering for ", device_at(device), " and runs on the CPU, with copies both ways");
-  tt_count_fallback(op.id);
-  at::native::cpu_fallback(op.handle, stack);
-}
 
 }  // namespace torchtpu
 

@@ -14,10 +14,7 @@ struct TpuHooks final : at::PrivateUse1HooksInterface {
     if (tt_device_count() < 0) throw_last_error();
   }
 
-  c10::DeviceIndex deviceCount() const override {
-    const int32_t count = tt_device_count();
-    return count < 0 ? 0 : static_cast<c10::DeviceIndex>(count);
-  }
+  c10::DeviceIndex deviceCount() const override { return guard()->deviceCount(); }
   c10::DeviceIndex getCurrentDevice() const override { return static_cast<c10::DeviceIndex>(current_device()); }
   void setCurrentDevice(c10::DeviceIndex device) const override { guard()->setDevice(device_at(device)); }
   c10::DeviceIndex exchangeDevice(c10::DeviceIndex device) const override {
@@ -33,7 +30,7 @@ struct TpuHooks final : at::PrivateUse1HooksInterface {
   }
 
   c10::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
-  bool isPinnedPtr(const void* data) const override { return is_pinned(data); }
+  bool isPinnedPtr(const void* data) const override { return tt_is_pinned(data) != 0; }
   // All addresses of device memory are in one reservation, which does not tell the device.
   c10::Device getDeviceFromPtr(void*) const override { return device_at(current_device()); }
 

@@ -1,12 +1,13 @@
 // The call of an operator: converts the values on the stack to TtArgs, without copies of data that the core only
 // reads.
 #include <ATen/Context.h>
+#include <ATen/native/CPUFallback.h>
 #include <ATen/native/Resize.h>
 #include <c10/core/DynamicCast.h>
 
 #include <algorithm>
 #include <atomic>
-#include <memory>
+#include <memory_resource>
 #include <mutex>
 
 #include "shim.h"
@@ -92,28 +93,13 @@ class Scratch {
  public:
   template <typename T>
   T* take(size_t count) {
-    const size_t bytes = (count * sizeof(T) + 15) / 16 * 16;
-    if (used_ + bytes <= sizeof(room_)) {
-      T* taken = reinterpret_cast<T*>(room_ + used_);
-      used_ += bytes;
-      return taken;
-    }
-    // In units of 16 bytes, for alignment.
-    more_.emplace_back(new Unit[bytes / sizeof(Unit)]);
-    return reinterpret_cast<T*>(more_.back().get());
+    return static_cast<T*>(memory_.allocate(count * sizeof(T), alignof(T)));
   }
-  void clear() {
-    used_ = 0;
-    more_.clear();
-  }
+  void clear() { memory_.release(); }
 
  private:
-  struct alignas(16) Unit {
-    std::byte bytes[16];
-  };
-  alignas(16) std::byte room_[1024];
-  size_t used_ = 0;
-  c10::SmallVector<std::unique_ptr<Unit[]>, 2> more_;
+  alignas(std::max_align_t) std::byte room_[1024];
+  std::pmr::monotonic_buffer_resource memory_{room_, sizeof(room_)};
 };
 
 struct Call {
@@ -385,6 +371,14 @@ void call_functional(const Operator& op, torch::jit::Stack* stack) {
   for (const at::Tensor& out : outs) stack->emplace_back(out);
 }
 
+// Runs an operator with neither row nor decomposition on the CPU if the user allows that, else throws.
+void fall_back(const Call& call, torch::jit::Stack* stack) {
+  uint8_t is_first = 0;
+  check(tt_fall_back(call.op.id, call.args.data(), call.args.size(), call.device, &is_first));
+  if (is_first) TORCH_WARN(call.op.name, " has no lowering for ", device_at(call.device), " and runs on the CPU, with copies both ways");
+  at::native::cpu_fallback(call.op.handle, stack);
+}
+
 void push_results(const Operator& op, torch::jit::Stack* stack, at::ArrayRef<TtOut> outs, int32_t device) {
   const size_t n = op.kinds.size();
   if (op.returns.size() == 1 && op.returns[0] < 0 && !op.fresh_list) [[likely]] {
@@ -442,7 +436,7 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
   follow_default_dtype();
   Call call(op, torch::jit::last(*stack, op.kinds.size()));
   call.convert();
-  if (!op.supported) [[unlikely]] return fall_back(op, stack, call.device);
+  if (!op.supported) [[unlikely]] return fall_back(call, stack);
 
   const bool located = tt_wants_line();
   if (located) [[unlikely]] tt_note_line();
@@ -467,7 +461,7 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
   if (status == TT_NO_ROW) {
     // The functional form may have a kernel that is not a row.
     if (op.has_out && op.functional != op.handle) return call_functional(op, stack);
-    return fall_back(op, stack, call.device);
+    return fall_back(call, stack);
   }
   if (status == TT_REFUSED) {
     NoGil no_gil;

@@ -65,7 +65,6 @@ int32_t index_of(const std::optional<c10::Device>& device);
 
 c10::Allocator* allocator();
 c10::Allocator* pinned_allocator();
-bool is_pinned(const void* data);
 void resize_storage(const c10::Storage& storage, size_t nbytes);
 // Wraps a result of the core in a tensor, which takes ownership.
 at::Tensor adopt(const TtOut& out, int32_t device);
@@ -161,8 +160,6 @@ void set_python(void* tracer, void* sparse);
 uint64_t trace(const Operator& op, at::ArrayRef<c10::IValue> arguments, int32_t device);
 // Runs an operator on sparse tensors.
 void call_sparse(const c10::OperatorHandle& op, torch::jit::Stack* stack);
-// For an operator with neither row nor decomposition: runs it on the CPU if the user allows that, else throws.
-void fall_back(const Operator& op, torch::jit::Stack* stack, int32_t device);
 
 // ---- registration (init.cpp calls these in order) ----------------------------------------------
 

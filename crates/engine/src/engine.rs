@@ -12,7 +12,8 @@ use parking_lot::{Mutex, MutexGuard};
 use stablehlo::{DType, Precision};
 
 use crate::cache::{self, Cache};
-use crate::error::{Error, Result};
+use crate::call::Arg;
+use crate::error::{Error, ErrorKind, Result};
 use crate::growth::{Growth, Setting};
 use crate::interrupt;
 use crate::lines;
@@ -304,9 +305,25 @@ impl Engine {
         self.observer.op_stats = OpStats::default();
     }
 
-    pub fn count_fallback(&mut self, op: u32) {
+    /// Counts a call that runs on the CPU because its operator has neither row nor decomposition. Returns whether it is
+    /// the operator's first one since the counters were reset.
+    ///
+    /// # Errors
+    /// If `TORCHTPU_CPU_FALLBACK` does not allow it.
+    pub fn fall_back(&mut self, op: u32, args: &[Arg], placement: Placement) -> Result<bool> {
         let name = self.registry.operator(op).name.clone();
-        *self.observer.op_stats.fallen_back.entry(name).or_default() += 1;
+        if !platform::allows_cpu_fallback() {
+            let args: Vec<String> = args.iter().map(Arg::to_string).collect();
+            let message = format!(
+                "{name}: no lowering and no decomposition for ({}) on {placement}. Set TORCHTPU_CPU_FALLBACK=1 to run \
+                 such operators on the CPU (slow), or report the operator.",
+                args.join(", ")
+            );
+            return Err(Error::new(ErrorKind::NotImplemented, message));
+        }
+        let count = self.observer.op_stats.fallen_back.entry(name).or_default();
+        *count += 1;
+        Ok(*count == 1)
     }
 
     /// Starts an explanation, with the texts of programs if `with_texts`.

@@ -19,6 +19,7 @@ mod ticket;
 pub mod call;
 pub mod memory;
 mod padded;
+pub mod pinned;
 mod storage;
 
 // The plugin and its executables.

@@ -66,7 +66,7 @@ const MAX_CPU_DEVICES: i64 = MAX_DEVICES as i64;
 pub(super) const EAGER_MODE: &str = "TORCHTPU_EAGER_MODE";
 const DRY: &str = "TORCHTPU_DRY";
 pub(super) const SIZES: &str = "TORCHTPU_SIZES";
-const CPU_FALLBACK: &str = "TORCHTPU_CPU_FALLBACK";
+pub(super) const CPU_FALLBACK: &str = "TORCHTPU_CPU_FALLBACK";
 
 /// What the choice depends on. Tests provide their own.
 pub(super) struct Machine<'a> {

@@ -194,6 +194,11 @@ pub fn mode() -> Option<Mode> {
     Machine::with_this(|machine| machine.variable(machine::EAGER_MODE)).and_then(|name| Mode::from_name(&name))
 }
 
+/// Whether `TORCHTPU_CPU_FALLBACK` allows that operators without a lowering run on the CPU.
+pub fn allows_cpu_fallback() -> bool {
+    Machine::with_this(|machine| machine.variable(machine::CPU_FALLBACK)).as_deref() == Some("1")
+}
+
 /// The setting in `TORCHTPU_SIZES`. An invalid one is reported when the plugin is opened.
 pub fn sizes() -> Setting {
     let name = Machine::with_this(|machine| machine.variable(machine::SIZES));

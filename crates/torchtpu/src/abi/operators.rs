@@ -209,9 +209,19 @@ pub(super) unsafe extern "C" fn tt_owner_of_kernel(layout: Layout, name: *const 
 }
 
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn tt_count_fallback(op: i32) {
-    let _ = guarded(|| {
-        engine::lock()?.count_fallback(op as u32);
+pub(super) unsafe extern "C" fn tt_fall_back(
+    op: i32,
+    args: *const ::abi::Arg,
+    n_args: usize,
+    device: i32,
+    is_first: *mut u8,
+) -> AbiStatus {
+    status(|| {
+        // SAFETY: the ABI promises `n_args` arguments.
+        let args = unsafe { list(args.cast::<Arg>(), n_args) };
+        let first = engine::lock()?.fall_back(op as u32, args, placement(device)?)?;
+        // SAFETY: the ABI provides a valid pointer for the result.
+        unsafe { *is_first = u8::from(first) };
         Ok(())
-    });
+    })
 }

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use ::abi::Status as AbiStatus;
-use engine::{Storage, memory};
+use engine::{Storage, memory, pinned};
 
 use super::{guarded, list_mut, note_line, placement, status, tensor};
 use crate::location;
@@ -89,14 +89,12 @@ impl Drop for HostData {
 pub(super) unsafe extern "C" fn tt_copy_from_host(
     destination: *const ::abi::Tensor,
     data: *const c_void,
-    _nbytes: usize,
-    may_borrow: u8,
     owner: *mut c_void,
     release: Option<unsafe extern "C" fn(*mut c_void)>,
 ) -> AbiStatus {
     status(|| {
         let owner = match release {
-            Some(release) if may_borrow != 0 => Some(Box::new(HostData { owner, release }) as Box<dyn Any + Send>),
+            Some(release) if !owner.is_null() => Some(Box::new(HostData { owner, release }) as Box<dyn Any + Send>),
             _ => None,
         };
         let line = if engine::growth::is_on() { location::of_upload() } else { None };
@@ -131,4 +129,25 @@ pub(super) unsafe extern "C" fn tt_copy_across(
         // SAFETY: the ABI promises both tensors.
         unsafe { engine::lock()?.copy_across(tensor(source), tensor(destination)) }
     })
+}
+
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn tt_pinned_new(nbytes: usize, data: *mut *mut c_void) -> AbiStatus {
+    status(|| {
+        let block = pinned::allocate(nbytes)?;
+        // SAFETY: the ABI provides a valid pointer for the result.
+        unsafe { *data = block.cast() };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn tt_pinned_release(data: *mut c_void) {
+    // SAFETY: the ABI promises that nothing uses the memory any more.
+    unsafe { pinned::release(data.cast()) };
+}
+
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn tt_is_pinned(data: *const c_void) -> u8 {
+    u8::from(pinned::contains(data.cast()))
 }
