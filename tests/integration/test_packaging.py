@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import torchtpu
 
 from tests.helpers import check_started_python, start_python
@@ -49,18 +50,29 @@ for name, value in before.items():
 """
 
 
-@pytest.mark.parametrize("statement", ["import torch", "import torchtpu"])
-def test_import_prints_nothing(statement: str) -> None:
-    finished = start_python(statement)
-    assert (finished.returncode, finished.stdout, finished.stderr) == (0, "", "")
-
-
-def test_first_use_prints_nothing() -> None:
-    code = (
-        "import torch; x = torch.randn(8, 8, device='tpu', requires_grad=True); (x @ x).sum().backward(); x.grad.cpu()"
-    )
+def test_import_prints_nothing_and_opens_nothing() -> None:
+    code = """
+import sys, torch
+torch.manual_seed(1)
+import torchtpu
+assert not torch.tpu.is_initialized()
+assert "torchtpu.graphs" not in sys.modules
+assert "torchtpu.pallas" not in sys.modules
+assert torchtpu.pallas is torchtpu.tpu.pallas
+"""
     finished = start_python(code)
     assert (finished.returncode, finished.stdout, finished.stderr) == (0, "", "")
+
+
+def test_import_torch_is_enough_and_the_first_use_prints_nothing() -> None:
+    code = """
+import torch
+x = torch.ones(2, 2, device="tpu", requires_grad=True)
+(x @ x).sum().backward()
+print(x.grad.tolist())
+"""
+    finished = start_python(code)
+    assert (finished.returncode, finished.stdout, finished.stderr) == (0, "[[4.0, 4.0], [4.0, 4.0]]\n", "")
 
 
 @pytest.mark.parametrize("attempt", range(3))
@@ -77,19 +89,10 @@ x = torch.randn(8, 8, device="tpu", requires_grad=True)
     assert (finished.returncode, finished.stdout, finished.stderr) == (0, "", "")
 
 
-def test_import_opens_nothing() -> None:
-    code = "import sys, torch, torchtpu; print(torch.tpu.is_initialized(), 'torchtpu.graphs' in sys.modules)"
-    assert check_started_python(code) == "False False\n"
-
-
 def test_import_replaces_nothing_in_torch() -> None:
     count, *replaced = check_started_python(REPLACED, **NO_AUTOLOAD).split()
     assert int(count) > 10_000
     assert replaced == []
-
-
-def test_import_torch_is_enough() -> None:
-    assert check_started_python("import torch; print((torch.ones(2, device='tpu') + 1).tolist())") == "[2.0, 2.0]\n"
 
 
 def test_without_autoload() -> None:
@@ -174,10 +177,12 @@ def info(*arguments: str) -> str:
 def test_info_as_json() -> None:
     facts = json.loads(info("--json"))
     assert facts["torchtpu"] == torchtpu.__version__
+    assert facts["torch"] == torch.__version__
     assert {"torch", "built_for_torch", "python", "plugin", "platform", "pjrt_api", "cache_folder"} <= facts.keys()
     assert Path(facts["plugin"]).is_file()
     assert len(facts["devices"]) == len(facts["memory"]) >= 1
     assert all(each["total"] > 0 for each in facts["memory"])
+    assert facts["memory"][0]["device"] == "tpu:0"
 
 
 def test_info_for_people() -> None:

@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 import torch
-import torchtpu
 
-from tests.helpers import check_python, check_started_python, start_python
+from tests.helpers import check_python, check_started_python
 
 # ---- import ----------------------------------------------------------------------------------------------------
-
-
-def test_import_torch_is_enough() -> None:
-    assert check_python("import torch; print(torch.ones(2, device='tpu').sum().item())") == "2.0\n"
 
 
 def test_import_order_does_not_matter() -> None:
     check_python("import torchtpu, torch; assert torch.tpu is torchtpu.tpu")
     check_python("import torch, torchtpu; assert torch.tpu is torchtpu.tpu")
-
-
-def test_autoload_can_be_switched_off() -> None:
-    code = "import torch; assert not hasattr(torch, 'tpu'); import torchtpu; torch.tpu.device_count()"
-    check_python(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
-
-
-def test_import_prints_nothing_and_opens_nothing() -> None:
-    finished = start_python("import torch; torch.manual_seed(1); assert not torch.tpu.is_initialized()")
-    assert (finished.returncode, finished.stdout, finished.stderr) == (0, "", "")
 
 
 def test_import_loads_no_heavy_module() -> None:
@@ -64,14 +46,6 @@ print(torch.ones(2, device="meta").abs().shape)
     assert check_python(code) == printed
 
 
-def test_the_package_imports_its_kernels_when_asked() -> None:
-    code = """
-import sys, torchtpu
-print("torchtpu.pallas" in sys.modules, torchtpu.pallas is torchtpu.tpu.pallas)
-"""
-    assert check_started_python(code) == "False True\n"
-
-
 @pytest.mark.slow
 def test_import_is_fast() -> None:
     def seconds(autoload: str) -> float:
@@ -91,17 +65,6 @@ except ImportError as error:
     print(error)
 """
     assert "torchax is already imported" in check_python(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
-
-
-def test_info_command() -> None:
-    finished = subprocess.run(
-        [sys.executable, "-m", "torchtpu", "info", "--json"], capture_output=True, text=True, timeout=120
-    )
-    assert finished.returncode == 0, finished.stderr
-    facts = json.loads(finished.stdout)
-    assert facts["torchtpu"] == torchtpu.__version__
-    assert facts["torch"] == torch.__version__
-    assert facts["memory"][0]["device"] == "tpu:0"
 
 
 # ---- devices ---------------------------------------------------------------------------------------------------
