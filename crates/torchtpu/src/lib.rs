@@ -4,6 +4,7 @@
 
 mod abi;
 mod cache;
+mod compiler;
 mod explain;
 mod graph;
 mod jobs;
@@ -17,7 +18,7 @@ use std::path::PathBuf;
 
 use ::abi::{tt_current_device, tt_default_generator, tt_set_current_device};
 use engine::growth::Setting;
-use engine::{Engine, ErrorKind, Mode, Placement, ahead, memory, platform};
+use engine::{Engine, ErrorKind, Mode, Placement, memory, platform};
 use parking_lot::MutexGuard;
 use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -365,48 +366,23 @@ fn dump_programs(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<()> {
     })
 }
 
-// ---- ahead of time -------------------------------------------------------------------------------
+// ---- storages of tensors -------------------------------------------------------------------------
 
-/// Compiles the text of a program for TPUs that may be absent, such as "v5e:1x1". Returns the report of libtpu's
-/// compiler, with `None` for values that it does not provide. With several `replicas` the program may have collectives.
-#[pyfunction]
-#[pyo3(signature = (program, topology, replicas=1))]
-fn compile_ahead(py: Python<'_>, program: &str, topology: &str, replicas: usize) -> PyResult<Py<PyDict>> {
-    let report = py.detach(|| ahead::compile(program, topology, replicas)).map_err(to_python)?;
-    let dict = PyDict::new(py);
-    dict.set_item("device", report.device)?;
-    dict.set_item("flops", report.flops)?;
-    dict.set_item("bytes_accessed", report.bytes_accessed)?;
-    dict.set_item("optimal_seconds", report.optimal_seconds)?;
-    dict.set_item("asynchronous", report.asynchronous)?;
-    let memory = report.memory;
-    dict.set_item("peak_bytes", memory.map(|memory| memory.peak))?;
-    dict.set_item("temp_bytes", memory.map(|memory| memory.temp))?;
-    dict.set_item("argument_bytes", memory.map(|memory| memory.argument))?;
-    dict.set_item("output_bytes", memory.map(|memory| memory.output))?;
-    dict.set_item("alias_bytes", memory.map(|memory| memory.alias))?;
-    dict.set_item("code_bytes", memory.map(|memory| memory.generated_code))?;
-    Ok(dict.unbind())
-}
-
-/// Compiles the text of a program for one device of a topology, such as "v5e:1x1", and lets libtpu's compiler write what
-/// it finds into a folder. Unless the compile shall be `whole`, only its first phase runs: returns false if this libtpu
-/// cannot run a phase alone.
-#[pyfunction]
-fn examine_ahead(py: Python<'_>, program: &str, topology: &str, folder: &str, whole: bool) -> PyResult<bool> {
-    py.detach(|| ahead::examine(program, topology, folder, whole)).map_err(to_python)
+/// The storage of a tensor of this backend, which the tensor keeps alive.
+fn storage_of<'a>(tensor: &'a Bound<'_, PyAny>) -> PyResult<&'a engine::Storage> {
+    // SAFETY: the callee borrows a live object, with the GIL held.
+    let storage = unsafe { ::abi::tt_storage_of(tensor.as_ptr().cast()) };
+    if storage.is_null() {
+        return Err(PyErr::fetch(tensor.py()));
+    }
+    // SAFETY: the handle is a storage that the tensor keeps alive.
+    Ok(unsafe { &*storage.cast_const().cast::<engine::Storage>() })
 }
 
 /// Gives the memory of a tensor away: a read raises an error that names the receiver, until something is written.
 #[pyfunction]
 fn donate(py: Python<'_>, tensor: &Bound<'_, PyAny>, receiver: &str) -> PyResult<()> {
-    // SAFETY: the callee borrows a live object, with the GIL held.
-    let storage = unsafe { ::abi::tt_storage_of(tensor.as_ptr().cast()) };
-    if storage.is_null() {
-        return Err(PyErr::fetch(py));
-    }
-    // SAFETY: the handle is a storage that the tensor keeps alive.
-    let storage = unsafe { &*storage.cast_const().cast::<engine::Storage>() };
+    let storage = storage_of(tensor)?;
     with_engine(py, move |_engine| {
         storage.donate(receiver);
         Ok(())
@@ -424,20 +400,8 @@ fn mark_dynamic(
     dim: usize,
     most: Option<i64>,
 ) -> PyResult<Option<bool>> {
-    // SAFETY: the callee borrows a live object, with the GIL held.
-    let storage = unsafe { ::abi::tt_storage_of(tensor.as_ptr().cast()) };
-    if storage.is_null() {
-        return Err(PyErr::fetch(py));
-    }
-    // SAFETY: the handle is a storage that the tensor keeps alive.
-    let storage = unsafe { &*storage.cast_const().cast::<engine::Storage>() };
+    let storage = storage_of(tensor)?;
     with_engine(py, move |mut engine| engine.mark_dynamic(storage, &sizes, &strides, dim, most))
-}
-
-/// The bytes of a device of a chip that programs can use, by its generation, such as "v5e"; `None` for no chip.
-#[pyfunction]
-fn chip_memory(generation: &str) -> Option<i64> {
-    platform::chip_memory(generation)
 }
 
 #[pymodule]
@@ -481,9 +445,9 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         has_row,
         scalar_types,
         dump_programs,
-        compile_ahead,
-        examine_ahead,
-        chip_memory,
+        compiler::compile_ahead,
+        compiler::examine_ahead,
+        compiler::chip_memory,
         donate,
         cache::finish_cache,
         cache::cache_folder,
