@@ -352,7 +352,7 @@ def _donate(value: Any, receiver: str) -> None:
         _C.donate(value, receiver)
 
 
-# What has memory of its own. In a trace there is none to give, and the compiler reuses memory by itself.
+# The classes of tensors with memory of their own. Tensors of a trace have none: there, the compiler reuses memory.
 _OWNERS = (torch.Tensor, torch.nn.Parameter)
 
 

@@ -24,7 +24,7 @@ Place = tuple[Any, ...]
 
 
 class Spec(NamedTuple):
-    """What a tensor is like."""
+    """The dtype and the shape of a tensor."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -115,7 +115,7 @@ class Call:
         self.kernel = kernel
         self.layout = layout
         self.of = of
-        # What is derived from the other call: see `torchtpu.kernels.derived`.
+        # How the call is derived from the other one: see `torchtpu.kernels.derived`.
         self.change = change
         self.identity = self._identity()
         unique = self.identity or f"{next(_numbers)} of this process"
@@ -164,12 +164,12 @@ class Call:
 
 
 def _known(call: Call) -> Call:
-    """The call of that name: another function may have been made of the same code."""
+    """The call of that name. Another function may have the same code and so the same call."""
     return _calls.setdefault(call.name, call)
 
 
 def module_call(name: str, text: Any) -> Call:
-    """The call of a module that was made elsewhere: a [`torchtpu.kernels.store.Text`]."""
+    """The call of a module that another process has made: a [`torchtpu.kernels.store.Text`]."""
     call = Call(Kernel(name, _no_function, version=text.entry), Layout(()))
     call.text = text
     call.structure = text.structure

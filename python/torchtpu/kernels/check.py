@@ -33,7 +33,7 @@ class KernelError(RuntimeError):
 
 
 class Report(NamedTuple):
-    """What libtpu reports of a kernel that it accepts."""
+    """The report of libtpu on a kernel that it accepts."""
 
     kernel: str
     chip: str
@@ -73,7 +73,7 @@ class Compiler:
             self._answer(None)
 
     def compile(self, text: str, topology: str, seconds: float) -> dict[str, Any]:
-        """What `_C.compile_ahead` returns.
+        """The result of `_C.compile_ahead`.
 
         Raises RuntimeError with the compiler's message, and TimeoutError after `seconds`.
         """

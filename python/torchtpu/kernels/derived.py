@@ -43,8 +43,8 @@ def derived(call: Call, change: tuple[Any, ...]) -> Callable[..., Any]:
 
 
 def plan(call: Call, specs: Sequence[Spec]) -> Any:
-    """What the gradient needs of the forward pass. None if it needs the tensors only. Else ["input", i], ["result", i]
-    or ["more", i] for each value that it needs, and the number of additional results.
+    """The values of the forward pass that the gradient needs. None if it needs the tensors only. Else ["input", i],
+    ["result", i] or ["more", i] for each value that it needs, and the number of additional results.
 
     Functions with a rule (jax.custom_vjp) save what the rule saves. For other functions the backward pass recomputes
     the values that it needs.

@@ -41,7 +41,7 @@ def hash_of(*parts: Any) -> str:
 
 
 class _Walk:
-    """Describes values by plain ones. What has been met before is described by its number."""
+    """Describes values by plain ones. A value that was described before is described by its number."""
 
     def __init__(self) -> None:
         self._met: dict[int, int] = {}
@@ -126,7 +126,7 @@ def _constant(value: Any) -> Any:
 
 
 def _names(code: types.CodeType) -> set[str]:
-    """The names that a function and those within it may look up in their module."""
+    """The names that a function and its inner functions may look up in their module."""
     inner = [_names(each) for each in code.co_consts if isinstance(each, types.CodeType)]
     return set(code.co_names).union(*inner)
 
@@ -188,7 +188,7 @@ def _package_of(value: Any) -> Any:
 
 
 def _is_named(value: Any, name: str) -> bool:
-    """Whether a value is what its module has under its name."""
+    """Whether the value is the one that its module has under the name of the value."""
     found: Any = sys.modules.get(value.__module__)
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -212,7 +212,7 @@ def _package(module: str) -> Any:
 
 @functools.cache
 def version_of(package: str) -> str | None:
-    """The version of an installed package, which is not imported for it."""
+    """The version of an installed package. This does not import the package."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

@@ -113,7 +113,7 @@ def kernels_of(jaxpr: Any) -> list[tuple[str, list[str]]]:
 def run_kernel(
     arguments: list[Any], *, jaxpr: Any, grid_mapping: Any, input_output_aliases: Any, **others: Any
 ) -> list[Any]:
-    """What `pallas_call` returns for these arguments."""
+    """The results of `pallas_call` for these arguments."""
     count = grid_mapping.num_dynamic_grid_bounds
     bounds, arguments = iter(arguments[:count]), arguments[count:]
     grid = [next(bounds) if isinstance(each, pallas_core.DynamicGridDim) else each for each in grid_mapping.grid]
@@ -155,7 +155,7 @@ def run_kernel(
     state = (jnp.int32(0), tuple(jnp.int32(0) for _ in grid), changing, [_unknown(each) for each in scratch])
     _, _, changing, _ = lax.while_loop(lambda state: state[0] < steps, advance, state)
     finals = changing[len(changing) - len(outputs) :]
-    # On a TPU both of an alias are one memory: a kernel may write to the argument in place of the result.
+    # On a TPU, an aliased argument and its result share their memory. So a kernel may write to the argument instead.
     for output, given in aliases.items():
         argument, place = given - len(scalars), places.start + len(inputs) + output
         if argument >= 0 and written[argument] and results[place] is step.invars[place]:

@@ -47,7 +47,7 @@ def why_not(form: Any, left: Any, right: Any, sizes: Any) -> str | None:
 
 
 def ragged_product(form: Any, left: Any, right: Any, sizes: Any, dtype: Any) -> Any:
-    """What `jax.lax.ragged_dot_general` returns for one of the forms above."""
+    """The result of `jax.lax.ragged_dot_general` for one of the forms above."""
     sizes = sizes.astype(jnp.int32)
     if form == OF_COLUMNS:
         return of_columns(left, right, sizes, dtype)

@@ -48,7 +48,7 @@ def register() -> None:
 
 
 def is_on() -> bool:
-    """Whether programs are made for a TPU, so that kernels are asked for."""
+    """Whether programs are made for a TPU, so that kernels can compute operators."""
     return bool(_libraries)
 
 
@@ -157,7 +157,7 @@ def _is_tiled(rows: int, packed: int) -> bool:
 
 def grouped(operator: str, left: Tensor, right: Tensor, ends: Tensor) -> Tensor | None:
     """A product by the kernel of `GROUPED` or `COLUMNS` (see `torchtpu.kernels.library.grouped`); None where none
-    computes it. For decompositions, which are traced once for each signature: that is what is counted."""
+    computes it. For decompositions. They are traced once for each signature, so each signature counts once."""
     if not is_on():
         return None
     sizes = [*left.shape, *right.shape[-2:]]

@@ -63,7 +63,7 @@ def _take_gradient(texts: dict[str, str], call: Call, specs: Sequence[Spec], pla
 
 
 def plan_for(call: Call, specs: Sequence[Spec]) -> object:
-    """What the forward pass saves for the gradient: see `torchtpu.kernels.derived.plan`."""
+    """The values that the forward pass saves for the gradient: see `torchtpu.kernels.derived.plan`."""
 
     def make() -> object:
         from torchtpu.kernels.imports import import_jax

@@ -20,7 +20,7 @@ from torchtpu.kernels.calls import Call, Spec
 from torchtpu.kernels.fingerprint import hash_of, version_of
 
 FORMAT = 3
-# Of the folder, at most; texts are some kilobytes each.
+# The limit of the folder. A text has a few kilobytes.
 MOST_FILES = 4000
 
 counters = {"traced": 0, "read": 0}
@@ -75,7 +75,7 @@ def text_of(call: Call, specs: Sequence[Spec], platform: str | None = None) -> T
 
 
 def plan_of(call: Call, specs: tuple[Spec, ...], make: Any) -> Any:
-    """What `make` returns of a call for such tensors: JSON's values, kept like a text."""
+    """The result of `make` for a call with such tensors. It consists of JSON values, and is stored like a text."""
     key = (call.name, specs)
     if key not in _plans:
         _plans[key] = _find_plan(call, specs, make)
@@ -100,7 +100,7 @@ def add(texts: dict[str, str]) -> None:
 
 
 def portable_key(call: Call, specs: Sequence[Spec], what: str) -> str:
-    """What a saved text or plan is found by, whatever versions wrote it.
+    """The key of a saved text or plan. It does not depend on the versions that wrote it.
 
     Raises ValueError for a kernel that another process cannot know again.
     """
@@ -118,7 +118,7 @@ def _load(call: Call, specs: Sequence[Spec], what: str) -> str | None:
 
 
 def target() -> tuple[str, str]:
-    """For what programs are made here: the platform and the device's kind."""
+    """The target of the programs of this process: the platform and the kind of the device."""
     chosen = os.environ.get("TORCHTPU_TARGET", "")
     info = _C.platform_info()
     kind = info["devices"][0]["kind"] if info["devices"] else ""
@@ -183,7 +183,7 @@ def is_64_bit() -> bool:
 
 
 def folder() -> Path | None:
-    """Where texts are kept, beside compiled programs; None where nothing is kept."""
+    """The folder of the texts, beside the compiled programs. None if the disk cache is off."""
     try:
         return _C.cache_folder()[0] / ".kernels"
     except RuntimeError:
@@ -212,7 +212,7 @@ def _file(key: str | None) -> Path | None:
 
 
 def _read(file: Path) -> str | None:
-    """What a file holds, if it is whole, the user's, and writable by nobody else."""
+    """The contents of a file. None unless it is complete, owned by the user, and writable by the user only."""
     try:
         with file.open("rb") as opened:
             status = os.fstat(opened.fileno())
@@ -231,7 +231,7 @@ def _read(file: Path) -> str | None:
 
 
 def _write(file: Path, text: str) -> None:
-    """Writes a file that appears whole. What is wrong with the folder costs a trace in the next process."""
+    """Writes a file atomically. If that fails, the next process traces the call again."""
     data = text.encode()
     with contextlib.suppress(OSError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

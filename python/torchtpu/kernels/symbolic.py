@@ -53,7 +53,7 @@ def result_shapes(call: Call, tensors: Sequence[torch.Tensor]) -> Shapes | None:
     remember_structure(call, results.structure)
 
     def size_of(dim: Any) -> Any:
-        # JAX's own evaluation asks for ints. What it prints are sums of products, and calls of FUNCTIONS.
+        # JAX's own evaluation takes only ints. Its text has sums of products, and calls of FUNCTIONS.
         return dim if isinstance(dim, int) else eval(str(dim).replace("^", "**"), {**FUNCTIONS, **sizes})
 
     return [(to_torch(each.dtype), [size_of(dim) for dim in each.shape]) for each in shapes]
@@ -63,7 +63,7 @@ def _padded_shapes(call: Call, tensors: Sequence[torch.Tensor]) -> Shapes | None
     """The same for a function that takes padding. It is only called with capacities, so it may need known sizes: it is
     tried with two sets of them. None if a size of a result is neither one of an argument nor constant."""
     sizes = {str(size): size for tensor in tensors for size in tensor.shape if isinstance(size, torch.SymInt)}
-    # The ratio of both sizes is another for each symbol, so a multiple of one is not taken for another.
+    # The ratio of both sizes differs between symbols, so a multiple of one symbol is not mistaken for another symbol.
     tries = [
         {text: TRIED * (i + 1) for i, text in enumerate(sizes)},
         {text: TRIED * (2 * len(sizes) - i) for i, text in enumerate(sizes)},

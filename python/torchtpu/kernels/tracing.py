@@ -100,7 +100,7 @@ def to_torch(dtype: Any) -> torch.dtype:
 
 
 class Results:
-    """Takes down how the results of a function are nested."""
+    """Records how the results of a function are nested."""
 
     structure: Any = None
 
@@ -139,7 +139,7 @@ def _lower(function: Callable[..., list[Any]], arrays: Sequence[Any], platform: 
     # Mosaic kernels are part of the text, with the places in files that their operations come from.
     with config.traceback_in_locations_limit(0):
         traced = jax.jit(function, keep_unused=True).trace(*arrays)
-        # The rules are part of the key of what JAX keeps of a lowering.
+        # The rules are part of the key of JAX's cache of lowerings.
         parameters = mlir.LoweringParameters(override_lowering_rules=_rules(platform))
         lowered = traced.lower(lowering_platforms=(platform,), _private_parameters=parameters)
     specs = tuple(Spec(to_torch(each.dtype), tuple(each.shape)) for each in traced.jaxpr.out_avals)
