@@ -8,6 +8,11 @@ import os
 import runpy
 import sys
 
+# What the scripts import. Imported here, before the ranks are forked, no rank takes the second that each costs.
+import torch.distributed.fsdp
+import torch.distributed.pipelining
+import torch.distributed.tensor.parallel  # noqa: F401
+
 
 def printed(path: str, *arguments: str) -> str:
     """What a script prints on this rank."""
