@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use rustc_hash::FxHashMap;
 
 use crate::lines::Line;
-use crate::storage::Storage;
+use crate::storage::{Storage, TypeId};
 
 /// A known capacity serves a size if it is at most this many times the size. A new one would compile every operator
 /// again.
@@ -25,7 +25,19 @@ const REMEMBERED: usize = 32;
 /// A tensor that outlives this many later ones of its line stays.
 const STAYS: u64 = 8;
 
-/// Tensors that one line makes, of one element type and rank.
+/// Where tensors of a line come from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Source {
+    Upload,
+    /// Results of operators that may be arguments of the next call at the line.
+    Result,
+    /// Results of an operator without tensor arguments.
+    Created(u32),
+    /// Parts of values of one type that are an argument of an operator.
+    Part { op: u32, argument: usize, whole: TypeId },
+}
+
+/// Tensors of one line and source, of one element type and rank.
 #[derive(Default)]
 struct Tensors {
     number: u64,
@@ -95,9 +107,7 @@ impl Setting {
 /// The sizes that were seen to change, and the capacities in use.
 pub(crate) struct Growth {
     setting: Setting,
-    uploads: FxHashMap<(Line, i8, usize), Tensors>,
-    /// Results that may be arguments of the next call at their line.
-    results: FxHashMap<(Line, i8, usize), Tensors>,
+    tensors: FxHashMap<(Line, Source, i8, usize), Tensors>,
     capacities: BTreeSet<i64>,
     /// The number of uploads that got padding.
     padded: u64,
@@ -108,8 +118,7 @@ impl Growth {
         IS_ON.store(setting != Setting::Static, Relaxed);
         Growth {
             setting,
-            uploads: FxHashMap::default(),
-            results: FxHashMap::default(),
+            tensors: FxHashMap::default(),
             capacities: BTreeSet::new(),
             padded: 0,
         }
@@ -134,7 +143,7 @@ impl Growth {
         let class = match self.setting == Setting::Padded {
             true => Class::new(sizes.iter().map(|&size| (size < 2).then_some(size)).collect()),
             false => {
-                self.uploads.entry((line, scalar_type, sizes.len())).or_default().class(sizes, storage.downgrade())?
+                self.of(line, Source::Upload, scalar_type, sizes.len()).class(sizes, storage.downgrade())?
             }
         };
         if class.known.iter().all(Option::is_some) {
@@ -152,7 +161,8 @@ impl Growth {
     /// line have it too.
     pub fn mark(&mut self, storage: &Storage, sizes: &[i64], axis: usize, most: Option<i64>) -> i64 {
         let is_it = |seen: &Seen| std::ptr::eq(seen.storage.as_ptr(), storage) && seen.sizes == sizes;
-        if let Some(uploads) = self.uploads.values_mut().find(|uploads| uploads.seen.iter().any(is_it)) {
+        let mut uploads = self.tensors.iter_mut().filter(|(key, _)| key.1 == Source::Upload);
+        if let Some((_, uploads)) = uploads.find(|(_, uploads)| uploads.seen.iter().any(is_it)) {
             let known = uploads.changing.iter().position(|class| class.fits(sizes));
             let place = known.unwrap_or_else(|| {
                 uploads.changing.push(Class::new(sizes.iter().copied().map(Some).collect()));
@@ -169,12 +179,39 @@ impl Growth {
         if !self.is_on() || !line.is_known() || sizes.contains(&0) {
             return None;
         }
-        let results = self.results.entry((line, scalar_type, sizes.len())).or_default();
+        let results = self.of(line, Source::Result, scalar_type, sizes.len());
         let is_argument = results.seen.iter().any(|seen| given.contains(&&seen.sizes[..]));
         results.class(sizes, Weak::new())?;
         let class = results.changing.iter_mut().find(|class| class.fits(sizes))?;
         class.grows |= is_argument;
         class.grows.then(|| class.known.iter().map(Option::is_none).collect())
+    }
+
+    /// The sizes of a tensor that is neither uploaded nor a whole value with padding, if they change at its line: sizes and
+    /// capacities. `storage` is its storage, if that is known and the tensor may stay.
+    pub fn changing(
+        &mut self,
+        line: Line,
+        source: Source,
+        scalar_type: i8,
+        sizes: &[i64],
+        storage: Weak<Storage>,
+    ) -> Vec<(i64, i64)> {
+        if !line.is_known() || sizes.is_empty() || sizes.contains(&0) {
+            return Vec::new();
+        }
+        let class = match self.setting == Setting::Padded {
+            true => Some(Class::new(sizes.iter().map(|&size| (size < 2).then_some(size)).collect())),
+            false => self.of(line, source, scalar_type, sizes.len()).class(sizes, storage),
+        };
+        let Some(class) = class else { return Vec::new() };
+        let changing = sizes.iter().zip(&class.known).filter(|(_, known)| known.is_none());
+        let changing: Vec<i64> = changing.map(|(&size, _)| size).collect();
+        changing.into_iter().map(|size| (size, self.capacity(size))).collect()
+    }
+
+    fn of(&mut self, line: Line, source: Source, scalar_type: i8, rank: usize) -> &mut Tensors {
+        self.tensors.entry((line, source, scalar_type, rank)).or_default()
     }
 
     /// The capacity for a size that will grow.

@@ -1,8 +1,12 @@
-//! Dimensions that change from the first time on: the user says so, or a tensor grows.
+//! Dimensions that change although no upload says so: the user does, a tensor grows, or a line takes parts of a tensor or
+//! makes tensors of other sizes again and again.
+
+use std::sync::Weak;
 
 use crate::call::{Arg, Meta, Tag, TensorArg, to_spec};
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::growth::Source;
 use crate::lines;
 use crate::padded::{PaddedFactor, same_strides};
 use crate::registry::sizes::Axes;
@@ -72,6 +76,37 @@ impl Engine {
         Ok(is_padded)
     }
 
+    /// The sizes of a new call that change at its line although no argument has padding: those of parts of values, of
+    /// tensors without a value, and of results of calls without tensors. With the capacity of each.
+    pub(crate) fn changing_sizes(&mut self, op: u32, args: &[Arg], metas: Option<&[Meta]>) -> Vec<(i64, i64)> {
+        if !self.registry.growth.is_on() || self.runner.jobs.has_lanes() || self.registry.operator(op).row.is_none() {
+            return Vec::new();
+        }
+        let line = lines::noted();
+        let mut tensors = Vec::new();
+        args.iter().for_each(|arg| add_tensors(arg, &mut tensors));
+        let growth = &mut self.registry.growth;
+        if tensors.is_empty() {
+            let Some([meta]) = metas else { return Vec::new() };
+            let Ok(Some(result)) = to_spec(meta) else { return Vec::new() };
+            return growth.changing(line, Source::Created(op), meta.dtype, &result.sizes, Weak::new());
+        }
+        let mut changing = Vec::new();
+        for (argument, tensor) in tensors.into_iter().enumerate() {
+            let (storage, sizes) = (tensor.storage(), tensor.sizes());
+            if storage.has_padding() || tensor.is_lazy() {
+                continue;
+            }
+            let (source, held) = match storage.base() {
+                Err(_) => (Source::Created(op), storage.downgrade()),
+                Ok(whole) if self.registry.types.get(whole).numel() == sizes.iter().product::<i64>() => continue,
+                Ok(whole) => (Source::Part { op, argument, whole }, Weak::new()),
+            };
+            changing.extend(growth.changing(line, source, tensor.dtype, sizes, held));
+        }
+        changing
+    }
+
     /// The factors of a tensor that covers its storage densely. `None` if it does not.
     fn whole(&self, storage: &Storage, sizes: &[i64], strides: &[i64]) -> Option<Whole> {
         let order = aten::memory_order(sizes, strides).filter(|_| !sizes.contains(&0))?;
@@ -85,6 +120,15 @@ impl Engine {
         let fixed = |&size: &i64| vec![PaddedFactor { capacity: size, actual: size, is_bounded: false }];
         let is_whole = base.dims == dims && base.size_bytes() == storage.nbytes();
         is_whole.then(|| Whole { axes: dims.iter().map(fixed).collect(), order })
+    }
+}
+
+/// The tensors of an argument.
+fn add_tensors<'a>(arg: &'a Arg, into: &mut Vec<&'a TensorArg>) {
+    match arg.tag {
+        Tag::Tensor => into.push(arg.tensor()),
+        Tag::List => arg.list().iter().for_each(|item| add_tensors(item, into)),
+        _ => {}
     }
 }
 

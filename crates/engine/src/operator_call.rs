@@ -136,12 +136,16 @@ impl Engine {
         op: u32,
         args: &[Arg],
         metas: Option<&[Meta]>,
+        changing: &[(i64, i64)],
         parts: &mut CallParts,
     ) -> Result<Option<std::result::Result<Arc<Instance>, String>>> {
-        let is_meant = self.registry.growth.is_on() && (any_live() || parts.storages().any(Storage::has_padding));
-        if is_meant && let Some(metas) = metas {
+        let is_meant = !changing.is_empty() || any_live() || parts.storages().any(Storage::has_padding);
+        if self.registry.growth.is_on()
+            && is_meant
+            && let Some(metas) = metas
+        {
             let target = self.runtime()?.platform.target;
-            return self.registry.define_sized(op, args, parts, metas, target).map(Some);
+            return self.registry.define_sized(op, args, parts, metas, changing, target).map(Some);
         }
         Ok(None)
     }
@@ -175,7 +179,7 @@ impl Engine {
         if self.registry.find(op, args, &mut parts).is_some() {
             return Ok(Defined::Lowered);
         }
-        let mut why_exact = None;
+        let (mut why_exact, mut changing) = (None, Vec::new());
         if graph.is_none() && !is_exact {
             if let Some(metas) = metas
                 && self.pad_what_grows(op, args, metas)?
@@ -183,7 +187,8 @@ impl Engine {
             {
                 return Ok(Defined::Lowered);
             }
-            match self.define_sized(op, args, metas, &mut parts)? {
+            changing = self.changing_sizes(op, args, metas);
+            match self.define_sized(op, args, metas, &changing, &mut parts)? {
                 Some(Ok(instance)) => {
                     self.observer.note_new_call(&instance, None, self.registry.instances());
                     return Ok(Defined::Lowered);
@@ -193,7 +198,7 @@ impl Engine {
             }
         }
         let has_padding = parts.storages().any(Storage::has_padding);
-        why_exact = why_exact.filter(|_| has_padding);
+        why_exact = why_exact.filter(|_| has_padding || !changing.is_empty());
         if !parts.is_exact {
             if has_padding {
                 self.registry.note_needs_exact(&parts.key);

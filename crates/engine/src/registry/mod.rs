@@ -266,6 +266,7 @@ impl Registry {
         args: &[Arg],
         parts: &mut CallParts,
         metas: &[Meta],
+        changing: &[(i64, i64)],
         target: Target,
     ) -> Result<std::result::Result<Arc<Instance>, String>> {
         let operator = &mut self.operators[op as usize];
@@ -278,7 +279,7 @@ impl Registry {
         let growth = RefCell::new(&mut self.growth);
         let room = |size| growth.borrow_mut().room(size);
         for search in [if row.grows { Search::Grown } else { Search::Padded }, Search::All] {
-            let specs = sized_specs(args, operator, parts, &self.types, &results, search, room);
+            let specs = sized_specs(args, operator, parts, &self.types, &results, search, changing, room);
             let Some(specs) = specs else { continue };
             if !row.is_bounded() && specs.sizes.is_bounded() {
                 why = NO_LOWERING.into();

@@ -79,7 +79,8 @@ pub(crate) enum Search {
     Grown,
 }
 
-/// The call with its changing sizes as inputs. `None` if it has none, or if a view does not divide into parts.
+/// The call with its changing sizes as inputs. `changing` are sizes that change although no argument has padding, and
+/// their capacities. `None` if it has none, or if a view does not divide into parts.
 pub(crate) fn sized_specs(
     args: &[Arg],
     operator: &Operator,
@@ -87,6 +88,7 @@ pub(crate) fn sized_specs(
     types: &Types,
     results: &[Option<ResultSpec>],
     search: Search,
+    changing: &[(i64, i64)],
     room: impl Fn(i64) -> i64,
 ) -> Option<SizedSpecs> {
     let mut symbols = Symbols { list: Vec::new(), asks_others: false };
@@ -103,10 +105,15 @@ pub(crate) fn sized_specs(
         }
     }
     if symbols.list.is_empty() {
-        if !any_live() || search == Search::All {
+        if changing.is_empty() && (!any_live() || search == Search::All) {
             return None;
         }
         symbols.asks_others = true;
+    }
+    for &(size, capacity) in changing {
+        if symbols.known(size).is_none() {
+            symbols.add(size, capacity);
+        }
     }
     let mut written = Vec::new();
     operator.mutated.iter().for_each(|&i| add_storages(&args[i], &mut written));
