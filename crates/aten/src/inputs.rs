@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use stablehlo::{Builder, DType, Type, Value};
 
 use crate::check::Check;
+use crate::lower::Draw;
 use crate::number_check::NumberCheck;
 use crate::spec::{StorageSpec, TensorSpec};
 use crate::view;
@@ -32,6 +33,9 @@ pub(crate) struct Inputs<'b> {
     /// The random state after the draws so far, and the number of 128-bit blocks drawn.
     random: Cell<Option<Value<'b>>>,
     random_blocks: Cell<u64>,
+    /// Whether draws have as many numbers as valid elements, and the draw so far.
+    draws_exactly: Cell<bool>,
+    draw: RefCell<Option<Draw>>,
     /// Whether draws repeat earlier ones. The generator has counted those already.
     random_replays: Cell<bool>,
     /// The checks of the data. `None` if the caller does not read them.
@@ -48,6 +52,8 @@ impl<'b> Inputs<'b> {
             made: RefCell::default(),
             random: Cell::new(None),
             random_blocks: Cell::new(0),
+            draws_exactly: Cell::new(false),
+            draw: RefCell::default(),
             random_replays: Cell::new(false),
             checks: is_checked.then(RefCell::default),
             number_checks: RefCell::default(),
@@ -135,6 +141,31 @@ impl<'b> Inputs<'b> {
     pub fn set_random_state(&self, state: Value<'b>, replays: bool) {
         self.random.set(Some(state));
         self.random_replays.set(replays);
+    }
+
+    /// From now on draws have as many numbers as valid elements.
+    pub fn draw_exactly(&self) {
+        self.draws_exactly.set(true);
+    }
+
+    pub fn draws_exactly(&self) -> bool {
+        self.draws_exactly.get()
+    }
+
+    /// Notes a draw. Whether it is the first: where the next one begins depends on the sizes.
+    pub fn note_draw(&self, draw: Draw) -> bool {
+        self.draw.replace(Some(draw)).is_none()
+    }
+
+    /// Forgets the draws of a row that is lowered again.
+    pub fn forget_draws(&self) {
+        self.random.set(None);
+        self.random_blocks.set(0);
+        self.draw.replace(None);
+    }
+
+    pub fn draw(&self) -> Option<Draw> {
+        self.draw.borrow().clone()
     }
 
     pub fn random_bits(&self, dtype: DType, dims: &[i64]) -> Value<'b> {

@@ -1,7 +1,7 @@
 //! Lowers a call to a StableHLO function: reads the arguments through their views, runs the row, and returns the
 //! results as fresh tensors or writes them through the views of mutated arguments.
 
-use stablehlo::{Builder, DType, Extent, Function, Refusal, Type, Value};
+use stablehlo::{Builder, DType, Extent, Factor, Function, Refusal, Type, Value};
 
 use crate::call::{Body, Call};
 use crate::check::Check;
@@ -29,6 +29,24 @@ pub enum Output {
     Check(Check),
 }
 
+/// A draw of as many random numbers as a tensor with sizes that change has elements.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draw {
+    /// The bytes of random bits for each element.
+    pub element: u64,
+    /// The factors of the number of elements.
+    pub factors: Vec<Factor>,
+}
+
+impl Draw {
+    /// The number of 128-bit blocks at these sizes.
+    pub fn blocks(&self, sizes: &[i64]) -> u64 {
+        let length = |factor: &Factor| factor.size.map_or(factor.capacity, |size| sizes[size as usize]);
+        let count: i64 = self.factors.iter().map(length).product();
+        (count.unsigned_abs() * self.element).div_ceil(16)
+    }
+}
+
 /// A lowered call.
 #[derive(Clone, Debug)]
 pub struct Lowered {
@@ -42,6 +60,8 @@ pub struct Lowered {
     pub updates: Vec<(usize, Vec<Extent>)>,
     /// The number of 128-bit blocks of random bits that one execution draws.
     pub random_blocks: u64,
+    /// The draw of a call with sizes as inputs.
+    pub draw: Option<Draw>,
     /// Whether the function depends on [`Call::precision`].
     pub follows_precision: bool,
 }
@@ -105,6 +125,7 @@ fn lower_with<'b>(call: &'b Call, builder: &'b Builder, inputs: &'b Inputs<'b>) 
         outputs,
         updates: Vec::new(),
         random_blocks: inputs.random_blocks(),
+        draw: None,
         follows_precision: builder.follows_precision(),
     })
 }

@@ -235,6 +235,9 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
     }
     let builder = Builder::new(call.precision, call.target);
     let inputs = Inputs::new(&builder, &call.storages, call.is_checked);
+    if sizes.is_bounded() {
+        inputs.draw_exactly();
+    }
     for (number, &capacity) in (0..).zip(&sizes.capacities) {
         builder.add_size(inputs.param(ParamSource::Size(number), Type::new(DType::I64, &[])), capacity);
     }
@@ -271,11 +274,12 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
         && let Some(args) = bounded_views::compacted(&cx)
     {
         builder.reset_refusal(None);
+        inputs.forget_draws();
         cx.args = args;
         lowered = row.lower(&cx);
     }
     let values = lowered?;
-    if inputs.random_blocks() > 0 || inputs.sources().contains(&ParamSource::RandomState) {
+    if inputs.draw().is_none() && inputs.sources().contains(&ParamSource::RandomState) && sizes.is_bounded() {
         return Err(Error::not_implemented("random numbers, which depend on all sizes"));
     }
     if !cx.counts.borrow().is_empty() {
@@ -357,7 +361,8 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
         number_checks: inputs.number_checks(),
         outputs,
         updates,
-        random_blocks: 0,
+        random_blocks: inputs.random_blocks(),
+        draw: inputs.draw(),
         follows_precision: builder.follows_precision(),
     })
 }

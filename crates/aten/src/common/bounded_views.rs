@@ -276,6 +276,24 @@ fn reshape_valid<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[i64], to: Vec<Extent>) -
     result.without_extents().with_extents(to)
 }
 
+/// The first elements of a vector as the valid elements of a value, in order.
+pub(crate) fn spread<'b>(cx: &Cx<'b>, flat: Value<'b>, dims: &[i64], extents: Vec<Extent>) -> Value<'b> {
+    let mut inner = dims.iter().zip(&extents).flat_map(|(&dim, extent)| factors(dim, extent)).skip(1);
+    let shaped = match inner.any(|factor| factor.size.is_some()) {
+        false => flat,
+        true => {
+            let place = cx.b().iota(DType::I64, &flat.dims(), 0);
+            Places::slices(&flat.dims(), 0, Radix::of(cx, dims, &extents).real(cx, place)).read(flat)
+        }
+    };
+    shaped.reshape(dims).with_extents(extents)
+}
+
+/// The factors of a dimension, the outermost first.
+pub(crate) fn factors(dim: i64, extent: &Extent) -> Vec<Factor> {
+    if extent.is_whole() { vec![Factor { capacity: dim, size: None }] } else { extent.0.clone() }
+}
+
 /// The arguments with the valid elements of merged dimensions moved to the start. `None` if no argument changes. Few
 /// operators need this; it costs a pass over the elements.
 pub(crate) fn compacted<'b>(cx: &Cx<'b>) -> Option<Vec<(&'b str, Arg<'b>)>> {
@@ -315,11 +333,7 @@ impl<'b> Radix<'b> {
             Some(size) => cx.b().size(size).convert(DType::I64).max(1),
             None => cx.b().scalar(factor.capacity, DType::I64),
         };
-        let of_dim = |(&dim, extent): (&i64, &Extent)| match extent.is_whole() {
-            true => vec![Factor { capacity: dim, size: None }],
-            false => extent.0.clone(),
-        };
-        let factors = dims.iter().zip(extents).flat_map(of_dim);
+        let factors = dims.iter().zip(extents).flat_map(|(&dim, extent)| factors(dim, extent));
         Radix(factors.map(|factor| (factor.capacity, size(&factor))).collect())
     }
 

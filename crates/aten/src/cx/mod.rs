@@ -13,6 +13,7 @@ use crate::view::contiguous_strides;
 
 mod bounded;
 mod checks;
+mod draws;
 mod promotion;
 
 /// A number argument: a constant, or an input that becomes a parameter at its first use.
@@ -394,7 +395,10 @@ impl<'b> Cx<'b> {
 
     /// Random bits of an unsigned type from the call's generator.
     pub fn random_bits(&self, dtype: DType, dims: &[i64]) -> Value<'b> {
-        self.inputs.random_bits(dtype, dims)
+        match self.inputs.draws_exactly() {
+            true => draws::valid_bits(self, dtype, dims),
+            false => self.inputs.random_bits(dtype, dims),
+        }
     }
 
     /// The generator's key and counter for the next draw.

@@ -427,7 +427,11 @@ impl Instance {
     }
 
     pub fn random_blocks(&self) -> u64 {
-        self.body.as_ref().map_or(0, |lowered| lowered.random_blocks)
+        let Ok(lowered) = &self.body else { return 0 };
+        match (&lowered.draw, &self.sized) {
+            (Some(draw), Some(sized)) => draw.blocks(&sized.numbers),
+            _ => lowered.random_blocks,
+        }
     }
 }
 

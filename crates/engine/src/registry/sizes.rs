@@ -142,7 +142,14 @@ pub(crate) fn sized_specs(
     let storages = storages.collect::<Option<Vec<_>>>()?;
     let mut written = call.views.iter().filter(|(_, is_written)| *is_written).map(|(view, _)| view.sizes());
     // Sizes that no argument has, such as products, are left to the row.
-    let known: Vec<i64> = call.views.iter().flat_map(|(view, _)| view.capacities()).collect();
+    let mut known: Vec<i64> = call.views.iter().flat_map(|(view, _)| view.capacities()).collect();
+    for (spec, _) in lowered.iter().zip(&operator.names).filter(|(_, name)| SIZE_ARGUMENTS.contains(&&name[..])) {
+        match spec {
+            ArgSpec::Ints(ints) => known.extend(ints),
+            ArgSpec::Dims(dims) => known.extend(Dim::capacities(dims)),
+            _ => {}
+        }
+    }
     let mut given: Vec<&[i64]> = Vec::new();
     args.iter().for_each(|arg| add_sizes(arg, &mut given));
     let mut fresh = |result: &ResultSpec| {

@@ -29,7 +29,8 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     one(&["uniform"], |cx| uniform_numbers(cx, &cx.ty("self")?))
         .takes(&["self"], DTypes::INEXACT)
-        .requires(&["from", "to"], |n| n[0] <= n[1]),
+        .requires(&["from", "to"], |n| n[0] <= n[1])
+        .bounded(),
     one(&["rand", "rand.generator", "rand_like", "rand_like.generator"], |cx| {
         let ty = cx.result_type(DType::F32)?;
         cx.check_dtype(ty.dtype, DTypes::INEXACT)?;
@@ -37,9 +38,11 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .bounded(),
     one(&["normal_functional", "normal_"], |cx| normal_numbers(cx, &cx.ty("self")?))
-        .requires(&["std"], |n| n[0] >= 0.0),
+        .requires(&["std"], |n| n[0] >= 0.0)
+        .bounded(),
     one(&["normal.float_float"], |cx| normal_numbers(cx, &cx.result_type(DType::F32)?))
-        .requires(&["std"], |n| n[0] >= 0.0),
+        .requires(&["std"], |n| n[0] >= 0.0)
+        .bounded(),
     one(&["normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor"], |cx| {
         let dtype = cx.promoted(&["mean", "std"])?;
         cx.check_dtype(cx.promoted(&["std"])?, DTypes::REAL)?;
@@ -115,7 +118,8 @@ pub(crate) const ROWS: &[Row] = &[
             None => last_integer(ty.dtype),
         };
         integers(cx, &ty, cx.int_or_none("from").unwrap_or(0), last)
-    }),
+    })
+    .bounded(),
     one(
         &[
             "randint",
@@ -131,7 +135,8 @@ pub(crate) const ROWS: &[Row] = &[
             let ty = cx.result_type(DType::I64)?;
             integers(cx, &ty, cx.int_or_none("low").unwrap_or(0), cx.int("high")?.wrapping_sub(1))
         },
-    ),
+    )
+    .bounded(),
     one(&["randperm", "randperm.generator"], |cx| {
         let n = cx.int("n")?;
         let dtype = cx.result_dtype(cx.dtype_or_none("dtype").unwrap_or(DType::I64));
