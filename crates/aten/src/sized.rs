@@ -285,6 +285,7 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
     if !cx.counts.borrow().is_empty() {
         return Err(Error::not_implemented("a result whose size depends on the data"));
     }
+    let known = sizes.capacities.len() as u32;
     let (mut returned, mut outputs) = (Vec::new(), Vec::new());
     let targets = written_views(call, sizes);
     let results = call.results.as_deref().unwrap_or_default();
@@ -293,7 +294,7 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
     }
     let mut bases: Vec<(usize, Value<'_>)> = Vec::new();
     for (i, (target, view)) in targets.iter().enumerate() {
-        let value = fitted(values[i], sizes.results[i].as_deref()).convert(target.dtype);
+        let value = fitted(values[i], sizes.results[i].as_deref(), known).convert(target.dtype);
         if value.dims() != view.capacities() || view.dims.iter().any(|dim| matches!(dim, ViewDim::Repeated(_))) {
             return Err(Error::not_implemented("a write of another shape"));
         }
@@ -326,7 +327,7 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
             outputs.push(Output::Absent);
             continue;
         };
-        let value = fitted(values[i], sizes.results[i].as_deref()).convert(spec.dtype);
+        let value = fitted(values[i], sizes.results[i].as_deref(), known).convert(spec.dtype);
         if value.rank() != spec.sizes.len() {
             return Err(Error::not_implemented("a result of another rank"));
         }
@@ -376,17 +377,23 @@ fn dense_strides(dims: &[i64], order: &[usize]) -> Vec<i64> {
     strides
 }
 
-/// A result with the extents of PyTorch's sizes in the dimensions that the row has not bounded.
-fn fitted<'b>(value: Value<'b>, expected: Option<&[Dim]>) -> Value<'b> {
+/// A result with the extents of PyTorch's sizes in the dimensions that the row has not bounded, or has bounded by a size
+/// of its own. The first `known` sizes are inputs.
+fn fitted<'b>(value: Value<'b>, expected: Option<&[Dim]>, known: u32) -> Value<'b> {
     let Some(dims) = expected.filter(|dims| dims.len() == value.rank()) else { return value };
     let mut value = value;
     for (axis, dim) in dims.iter().enumerate() {
-        if let [size] = dim.sizes[..]
-            && value.extent(axis).is_whole()
-            && value.dim(axis) == dim.capacity
-        {
+        let [size] = dim.sizes[..] else { continue };
+        let b = value.builder();
+        // A size that the row computes is PyTorch's.
+        let is_own = value.extent(axis).is_prefix() && value.extent(axis).sizes().iter().any(|&own| own >= known);
+        if is_own {
+            let missing = (dim.capacity - value.dim(axis)).max(0);
+            value = value.whole_along(axis).pad_axis(axis, 0, 0, missing).slice_axis(axis, 0, dim.capacity);
+        }
+        if value.extent(axis).is_whole() && value.dim(axis) == dim.capacity {
             let mut extents = value.extents();
-            extents[axis] = dim.extent(|_| value.builder().capacity(size));
+            extents[axis] = dim.extent(|_| b.capacity(size));
             value = value.without_extents().with_extents(extents);
         }
     }

@@ -34,8 +34,15 @@ pub(crate) enum Source {
     /// Results of an operator without tensor arguments.
     Created(u32),
     /// Parts of values of one type that are an argument of an operator.
-    Part { op: u32, argument: usize, whole: TypeId },
+    Part {
+        op: u32,
+        argument: usize,
+        whole: TypeId,
+    },
 }
+
+/// A line, what its tensors are, their element type and rank.
+type Place = (Line, Source, i8, usize);
 
 /// Tensors of one line and source, of one element type and rank.
 #[derive(Default)]
@@ -107,8 +114,10 @@ impl Setting {
 /// The sizes that were seen to change, and the capacities in use.
 pub(crate) struct Growth {
     setting: Setting,
-    tensors: FxHashMap<(Line, Source, i8, usize), Tensors>,
+    tensors: FxHashMap<Place, Tensors>,
     capacities: BTreeSet<i64>,
+    /// The result of a call without tensors that is being defined.
+    created: Option<(Place, Vec<i64>)>,
     /// The number of uploads that got padding.
     padded: u64,
 }
@@ -116,12 +125,7 @@ pub(crate) struct Growth {
 impl Growth {
     pub fn new(setting: Setting) -> Growth {
         IS_ON.store(setting != Setting::Static, Relaxed);
-        Growth {
-            setting,
-            tensors: FxHashMap::default(),
-            capacities: BTreeSet::new(),
-            padded: 0,
-        }
+        Growth { setting, tensors: FxHashMap::default(), capacities: BTreeSet::new(), created: None, padded: 0 }
     }
 
     pub fn is_on(&self) -> bool {
@@ -142,9 +146,7 @@ impl Growth {
         }
         let class = match self.setting == Setting::Padded {
             true => Class::new(sizes.iter().map(|&size| (size < 2).then_some(size)).collect()),
-            false => {
-                self.of(line, Source::Upload, scalar_type, sizes.len()).class(sizes, storage.downgrade())?
-            }
+            false => self.of(line, Source::Upload, scalar_type, sizes.len()).class(sizes, storage.downgrade())?,
         };
         if class.known.iter().all(Option::is_some) {
             return None;
@@ -204,10 +206,31 @@ impl Growth {
             true => Some(Class::new(sizes.iter().map(|&size| (size < 2).then_some(size)).collect())),
             false => self.of(line, source, scalar_type, sizes.len()).class(sizes, storage),
         };
-        let Some(class) = class else { return Vec::new() };
+        let Some(class) = class else {
+            self.created = matches!(source, Source::Created(_))
+                .then(|| ((line, source, scalar_type, sizes.len()), sizes.to_vec()));
+            return Vec::new();
+        };
         let changing = sizes.iter().zip(&class.known).filter(|(_, known)| known.is_none());
         let changing: Vec<i64> = changing.map(|(&size, _)| size).collect();
         changing.into_iter().map(|size| (size, self.capacity(size))).collect()
+    }
+
+    /// Notes the storage of the result of the call without tensors that was just defined: the result may stay.
+    #[inline]
+    pub fn note_created(&mut self, storage: Option<&Storage>) {
+        if self.created.is_some() {
+            self.fill_created(storage);
+        }
+    }
+
+    #[cold]
+    fn fill_created(&mut self, storage: Option<&Storage>) {
+        let Some((place, sizes)) = self.created.take() else { return };
+        let seen = self.tensors.get_mut(&place).and_then(|of| of.seen.iter_mut().find(|seen| seen.sizes == sizes));
+        if let (Some(seen), Some(storage)) = (seen, storage) {
+            seen.storage = storage.downgrade();
+        }
     }
 
     fn of(&mut self, line: Line, source: Source, scalar_type: i8, rank: usize) -> &mut Tensors {

@@ -85,13 +85,21 @@ impl Engine {
         let line = lines::noted();
         let mut tensors = Vec::new();
         args.iter().for_each(|arg| add_tensors(arg, &mut tensors));
-        let growth = &mut self.registry.growth;
         if tensors.is_empty() {
             let Some([meta]) = metas else { return Vec::new() };
             let Ok(Some(result)) = to_spec(meta) else { return Vec::new() };
-            return growth.changing(line, Source::Created(op), meta.dtype, &result.sizes, Weak::new());
+            return self.registry.growth.changing(line, Source::Created(op), meta.dtype, &result.sizes, Weak::new());
         }
         let mut changing = Vec::new();
+        let operator = self.registry.operator(op);
+        if operator.row.is_some_and(|row| row.grows)
+            && let Some([meta]) = metas
+            && let Ok(Some(result)) = to_spec(meta)
+            && !tensors.iter().any(|tensor| tensor.storage().has_padding())
+        {
+            changing = self.registry.growth.changing(line, Source::Result, meta.dtype, &result.sizes, Weak::new());
+        }
+        let growth = &mut self.registry.growth;
         for (argument, tensor) in tensors.into_iter().enumerate() {
             let (storage, sizes) = (tensor.storage(), tensor.sizes());
             if storage.has_padding() || tensor.is_lazy() {

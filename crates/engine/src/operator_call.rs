@@ -91,6 +91,11 @@ impl Engine {
             }),
         };
         self.spare_parts = parts;
+        if let Ok(Status::Done(fresh)) = status {
+            // SAFETY: the call stored a storage there, which lives.
+            let made = (fresh == 1).then(|| outs.first()).flatten().and_then(|out| unsafe { out.storage().as_ref() });
+            self.registry.growth.note_created(made);
+        }
         status
     }
 

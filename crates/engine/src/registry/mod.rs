@@ -278,7 +278,7 @@ impl Registry {
         let results: Vec<Option<ResultSpec>> = metas.iter().map(to_spec).collect::<Result<_>>()?;
         let growth = RefCell::new(&mut self.growth);
         let room = |size| growth.borrow_mut().room(size);
-        for search in [if row.grows { Search::Grown } else { Search::Padded }, Search::All] {
+        for search in [if row.grows { Search::Grown } else { Search::Padded }, Search::All, Search::Computed] {
             let specs = sized_specs(args, operator, parts, &self.types, &results, search, changing, room);
             let Some(specs) = specs else { continue };
             if !row.is_bounded() && specs.sizes.is_bounded() {

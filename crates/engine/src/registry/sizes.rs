@@ -77,6 +77,8 @@ pub(crate) enum Search {
     All,
     /// As [`Search::Padded`]. Sizes of results that no argument has change too.
     Grown,
+    /// As [`Search::Padded`]. Sizes of results that the row computes from those that change are inputs.
+    Computed,
 }
 
 /// The call with its changing sizes as inputs. `changing` are sizes that change although no argument has padding, and
@@ -157,6 +159,9 @@ pub(crate) fn sized_specs(
             return Some(grown(&result.sizes, &given, &call.views, &mut symbols, &room));
         }
         let dims = result.sizes.iter().map(|&size| {
+            if search == Search::Computed && size > 1 && symbols.known(size).is_none() && !known.contains(&size) {
+                symbols.add(size, live_capacity(size).unwrap_or_else(|| room(size)));
+            }
             let dim = symbols.dim(size);
             (size < 2 || !dim.sizes.is_empty() || known.contains(&size)).then_some(dim)
         });
@@ -213,9 +218,7 @@ fn grown(
             return dims[axis].clone();
         }
         let changing = dims.iter().map(|(_, dims)| &dims[axis]).filter(|dim| !dim.sizes.is_empty());
-        let Some(held) = changing.map(|dim| dim.capacity).max() else {
-            return Dim { capacity: size, sizes: Vec::new() };
-        };
+        let Some(held) = changing.map(|dim| dim.capacity).max() else { return symbols.dim(size) };
         // The capacity of the argument serves as long as the result fits.
         let capacity = if size <= held { held } else { live_capacity(size).unwrap_or_else(|| room(size)) };
         Dim { capacity, sizes: vec![symbols.add(size, capacity)] }

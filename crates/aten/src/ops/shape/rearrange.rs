@@ -37,10 +37,13 @@ pub(crate) const ROWS: &[Row] = &[
             (_, first) => {
                 let axis = cx.axis_arg("dim", first.map_or(1, |v| v.rank()))?;
                 let bounded = joined.iter().any(|v| v.is_bounded_along(&[axis]));
-                Ok(match bounded {
-                    true => cx.resized(0, bounded_views::join(cx.b(), &joined, axis)),
-                    false => cx.b().concatenate(&joined, axis),
-                })
+                Ok(cx.resized(
+                    0,
+                    match bounded {
+                        true => bounded_views::join(cx.b(), &joined, axis),
+                        false => cx.b().concatenate(&joined, axis),
+                    },
+                ))
             }
         }
     })

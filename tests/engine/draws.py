@@ -1,0 +1,48 @@
+"""Random numbers of changing sizes. As a program it saves them to a file, for a comparison with other settings."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from tests.helpers import programs_made
+
+LENGTHS = (5, 9, 13, 7, 11, 12, 6)
+
+DRAWS: dict[str, Callable[[torch.device, int], Tensor]] = {
+    "rand": lambda device, n: torch.rand(n, 3, device=device),
+    "inner": lambda device, n: torch.rand(3, n, 2, device=device),
+    "float64": lambda device, n: torch.rand(3, n, device=device, dtype=torch.float64),
+    "bfloat16": lambda device, n: torch.rand(3, n, device=device, dtype=torch.bfloat16),
+    "randn": lambda device, n: torch.randn(n, n, device=device),
+    "randint": lambda device, n: torch.randint(5, (2, n), device=device),
+    "long": lambda device, n: torch.randint(1 << 40, (2, n), device=device),
+    "normal_": lambda device, n: torch.empty(2, n, device=device).normal_(),
+    "uniform_": lambda device, n: torch.empty(n, 2, device=device).uniform_(1, 3),
+    "dropout": lambda device, n: torch.dropout(torch.ones(2, n, 3, device=device) * 2, 0.4, True),
+    "merged": lambda device, n: torch.dropout((torch.ones(2, n, 3, device=device) * 2).flatten(0, 1), 0.4, True),
+    "like": lambda device, n: torch.rand_like(torch.ones(3, n, device=device) * 2),
+    "bernoulli": lambda device, n: torch.bernoulli(torch.full((3, n), 0.4, device=device)),
+}
+
+
+def draw_all(device: torch.device) -> tuple[dict[str, list[Tensor]], dict[str, list[int]]]:
+    """The numbers for each length, then four more; and the programs made for each length."""
+    drawn: dict[str, list[Tensor]] = {}
+    made: dict[str, list[int]] = {}
+    for name, draw in DRAWS.items():
+        torch.manual_seed(0)
+        drawn[name], made[name] = [], []
+        for length in LENGTHS:
+            before = programs_made()
+            drawn[name].append(draw(device, length).cpu())
+            made[name].append(programs_made() - before)
+        drawn[name].append(torch.rand(4, device=device).cpu())
+    return drawn, made
+
+
+if __name__ == "__main__":
+    torch.save(draw_all(torch.device("tpu"))[0], sys.argv[1])

@@ -1,0 +1,118 @@
+"""Slices and new tensors of changing sizes: from the third size on, programs take the sizes as inputs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.engine.draws import LENGTHS, draw_all
+from tests.helpers import assert_same, programs_made
+
+pytestmark = pytest.mark.usefixtures("changing_sizes")
+
+
+def check_slices(function: Callable[[Tensor, int], Tensor], device: torch.device) -> None:
+    """The function's results equal the CPU's, and after the third length it makes no program."""
+    whole = torch.randn(64, 4)
+    on_device, made = whole.to(device), []
+    for length in LENGTHS:
+        before = programs_made()
+        assert_same(function(on_device, length), function(whole, length))
+        made.append(programs_made() - before)
+    assert not any(made[3:]), made
+
+
+def write_to_a_slice(x: Tensor, n: int) -> Tensor:
+    y = x * 1
+    y[n : 2 * n] = 3.0
+    y[:n].mul_(2)
+    return y
+
+
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, n: x[:n] * 2,
+        lambda x, n: x[n:].sum(0),
+        lambda x, n: x[n : 2 * n].softmax(0),
+        lambda x, n: x[n : n + n // 2 + 2].amax(0),
+        lambda x, n: x.t().narrow(1, 3, n).cumsum(1),
+        lambda x, n: torch.cat([part * 2 for part in x.split([n, 64 - n])]),
+        lambda x, n: (x[0].expand(n, 4) * 3).sum(0),
+        lambda x, n: x.view(4, 16, 4)[:, :n].mean(1),
+        write_to_a_slice,
+    ],
+    ids=["head", "tail", "both", "length", "narrow", "split", "expand", "inner", "write"],
+)
+def test_slices(device: torch.device, mode: str, function: Callable[[Tensor, int], Tensor]) -> None:
+    torch.tpu.set_eager_mode(mode)
+    check_slices(function, device)
+
+
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, n: torch.zeros(n, 19, device=x.device) + 1,
+        lambda x, n: torch.ones(2, n, device=x.device).sum(1),
+        lambda x, n: torch.full((n, 600), 7.0, device=x.device).mean(0),
+        lambda x, n: torch.arange(n, device=x.device) * 2,
+        lambda x, n: torch.arange(3, n, device=x.device).sum(),
+        lambda x, n: torch.empty(n, 19, device=x.device).fill_(2) - 1,
+        lambda x, n: torch.zeros(n, n, device=x.device).softmax(1),
+    ],
+    ids=["zeros", "ones", "full", "arange", "start", "empty", "square"],
+)
+def test_new_tensors(device: torch.device, mode: str, function: Callable[[Tensor, int], Tensor]) -> None:
+    torch.tpu.set_eager_mode(mode)
+    check_slices(function, device)
+
+
+def test_few_sizes_have_programs_of_their_own(device: torch.device) -> None:
+    whole, made = torch.randn(64, 5), []
+    x = whole.to(device)
+    for length in (5, 9, 5, 9):
+        before = programs_made()
+        assert_same(x[:length] * 2, whole[:length] * 2)
+        made.append(programs_made() - before)
+    assert made == [1, 1, 0, 0]
+
+
+def test_slices_of_different_tensors_keep_their_programs(device: torch.device) -> None:
+    """Parts of parameters of different sizes do not get padding."""
+    padded = torch.tpu.op_stats()["padded"]
+    wholes = [torch.randn(size, 4) for size in (10, 20, 30, 40)]
+    for whole in wholes:
+        x = whole.to(device)
+        assert_same(x[: len(whole) // 2] * 2, whole[: len(whole) // 2] * 2)
+    assert torch.tpu.op_stats()["padded"] == padded
+
+
+def test_new_tensors_that_stay_are_exact(device: torch.device) -> None:
+    kept = [torch.zeros(size, 17, device=device) for size in LENGTHS]
+    unpadded = torch.tpu.op_stats()["unpadded"]
+    for each in kept:
+        assert_same(each, torch.zeros(each.shape))
+    assert torch.tpu.op_stats()["unpadded"] == unpadded
+
+
+def test_random_numbers_are_those_of_exact_programs(device: torch.device, tmp_path: Path) -> None:
+    drawn, made = draw_all(device)
+    assert not any(sum(each[3:]) for each in made.values()), made
+    file = tmp_path / "exact.pt"
+    subprocess.run(
+        [sys.executable, "-m", "tests.engine.draws", str(file)],
+        env=os.environ | {"TORCHTPU_SIZES": "static"},
+        check=True,
+    )
+    exact = torch.load(file)
+    for name, results in drawn.items():
+        assert all(torch.equal(one, other) for one, other in zip(results, exact[name], strict=True)), name
