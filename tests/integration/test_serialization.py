@@ -232,18 +232,111 @@ def test_dlpack_import_from_the_cpu(device: torch.device) -> None:
     assert torch.tensor(array, device=device).tolist() == [0, 1, 2]
 
 
-def test_dlpack_export_works_or_is_refused(device: torch.device) -> None:
-    """Device memory has no address and cannot be shared: one clear error, no crash."""
+def test_dlpack_of_another_library_becomes_a_tpu_tensor(device: torch.device) -> None:
+    numpy = pytest.importorskip("numpy")
+    array = numpy.arange(6.0).reshape(2, 3).T
+    x = torch.from_dlpack(array, device="tpu")
+    assert x.is_tpu and x.tolist() == array.tolist()
+    with pytest.raises(ValueError, match="without copying"):
+        torch.from_dlpack(array, device=device, copy=False)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_dlpack_shares_memory_between_tpu_tensors(dtype: torch.dtype, device: torch.device) -> None:
+    x = torch.tensor([[0, 1, 0], [1, 0, 1]], device=device).to(dtype)
+    y = torch.from_dlpack(x.t()[1:])
+    assert y.is_tpu and y.dtype == dtype and y.shape == (2, 2) and y.stride() == (1, 3)
+    torch.testing.assert_close(y.cpu(), x.cpu().t()[1:])
+    y.zero_()
+    torch.testing.assert_close(x.cpu(), torch.tensor([[0, 0, 0], [1, 0, 0]]).to(dtype))
+    del x
+    torch.testing.assert_close(y.cpu(), torch.zeros(2, 2).to(dtype))
+
+
+def test_dlpack_of_values_that_are_replaced(mode: str, device: torch.device) -> None:
+    """A shared tensor sees later writes, also where programs reuse the old memory. A copy for the CPU does not."""
+    x = torch.ones(64, 64, device=device)
+    shared, copied = torch.from_dlpack(x), torch.from_dlpack(x, copy=True)
+    on_cpu = torch.from_dlpack(x, device="cpu")
+    for _ in range(3):
+        x.mul_(2)
+        shared.add_(1)
+    assert x[0, 0].item() == shared[0, 0].item() == 15
+    assert copied.is_tpu and copied[0, 0].item() == on_cpu[0, 0].item() == 1
+
+
+def test_dlpack_device(device: torch.device) -> None:
+    kinds = torch.utils.dlpack.DLDeviceType
+    assert torch.ones(1, device=device).__dlpack_device__() == (kinds.kDLExtDev, 0)
+    assert torch.nn.Parameter(torch.ones(1, device=device)).__dlpack_device__() == (kinds.kDLExtDev, 0)
+    assert torch.ones(1).__dlpack_device__() == (kinds.kDLCPU, 0)
+    with pytest.raises(ValueError, match="Unknown device type meta"):
+        torch.ones(1, device="meta").__dlpack_device__()
+
+
+def test_dlpack_names_the_device_of_several() -> None:
+    check_python(
+        """
+import torch
+x = torch.arange(3.0, device="tpu:1")
+assert x.__dlpack_device__() == (12, 1)
+assert torch.from_dlpack(x).device == torch.device("tpu:1")
+assert torch.from_dlpack(x, device="tpu:0").device == torch.device("tpu:0")
+""",
+        TORCHTPU_NUM_DEVICES="2",
+    )
+
+
+def test_dlpack_keeps_the_overrides_of_subclasses(device: torch.device) -> None:
+    """PyTorch's method passes itself to `__torch_function__`, and so does the one for tpu tensors."""
+
+    class Counting(torch.Tensor):
+        seen: list[Any] = []
+
+        @classmethod
+        def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            cls.seen.append(function)
+            return super().__torch_function__(function, types, args, kwargs or {})
+
+    for each in (torch.ones(2), torch.ones(2, device=device)):
+        Counting.seen.clear()
+        assert each.as_subclass(Counting).__dlpack_device__() == each.__dlpack_device__()
+        assert torch.Tensor.__dlpack_device__ in Counting.seen
+    if hasattr(torch.utils.dlpack, "ReadOnlyTensorWrapper"):
+        for each in (torch.ones(2), torch.ones(2, device=device)):
+            assert torch.from_dlpack(torch.utils.dlpack.ReadOnlyTensorWrapper(each)).tolist() == [1, 1]
+
+
+def test_dlpack_for_numpy_is_a_copy(device: torch.device) -> None:
+    """NumPy reads host memory only: it refuses the device, and takes a copy if it asks for the CPU."""
+    numpy = pytest.importorskip("numpy")
+    x = torch.arange(6.0, device=device).reshape(2, 3).t()
+    with pytest.raises((RuntimeError, BufferError), match="device"):
+        numpy.from_dlpack(x)
+    array = numpy.from_dlpack(x, device="cpu")
+    x.add_(1)
+    assert array.tolist() == [[0, 3], [1, 4], [2, 5]]
+    with pytest.raises(ValueError, match="without copying"):
+        numpy.from_dlpack(x, device="cpu", copy=False)
+
+
+def test_dlpack_for_jax_goes_through_the_cpu(device: torch.device) -> None:
+    jax = pytest.importorskip("jax")
     x = torch.arange(3.0, device=device)
-    message = ""
-    try:
-        assert torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(x)).cpu().tolist() == [0, 1, 2]
-    except (RuntimeError, BufferError, ValueError, TypeError) as error:
-        message = str(error).lower()
-    assert not message or "tpu" in message or "dlpack" in message
-    with pytest.raises((RuntimeError, BufferError, ValueError, TypeError)):
-        __import__("numpy").from_dlpack(x)
-    assert (x + 1).tolist() == [1, 2, 3]
+    with pytest.raises(TypeError, match="unsupported device"):
+        jax.dlpack.from_dlpack(x)
+    assert jax.dlpack.from_dlpack(torch.from_dlpack(x, device="cpu")).tolist() == [0, 1, 2]
+    assert torch.from_dlpack(jax.numpy.arange(3), device=device).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"), [("gradient", "gradient"), ("conjugate", "conjugate bit"), ("sparse", "layout")]
+)
+def test_dlpack_refuses_what_a_capsule_cannot_hold(kind: str, message: str, device: torch.device) -> None:
+    x = torch.ones(2, device=device)
+    tensors = {"gradient": x.clone().requires_grad_(), "conjugate": (x * 1j).conj(), "sparse": x.to_sparse()}
+    with pytest.raises(BufferError, match=message):
+        torch.from_dlpack(tensors[kind])
 
 
 def test_share_memory_is_harmless(device: torch.device) -> None:

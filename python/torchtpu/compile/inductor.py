@@ -5,8 +5,8 @@
 to select the compiler of a graph. `register_backend_for_device` takes a code generator, which runs after
 inductor's own decompositions and random numbers, so results would differ from those of `backend="tpu"`.
 
-So `compile_fx` is replaced by a function that checks the devices of a graph's tensors. No other function of
-PyTorch is replaced. `docs/upstream` describes a hook that could be used instead.
+So `compile_fx` is replaced by a function that checks the devices of a graph's tensors. `docs/upstream` describes a hook
+that could be used instead.
 """
 
 from __future__ import annotations
