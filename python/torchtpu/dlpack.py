@@ -23,13 +23,13 @@ def add_tensor_method(name: str) -> None:
     pytorchs = torch.Tensor.__dlpack_device__
 
     @functools.wraps(pytorchs)
-    def __dlpack_device__(self: torch.Tensor) -> tuple[IntEnum, int]:
+    def device_of(self: torch.Tensor) -> tuple[IntEnum, int]:
         if has_torch_function_unary(self) or self.device.type != name:
             return pytorchs(self)
         return dlpack.DLDeviceType.kDLExtDev, self.device.index
 
-    torch.Tensor.__dlpack_device__ = __dlpack_device__  # type: ignore[method-assign]
+    torch.Tensor.__dlpack_device__ = device_of  # type: ignore[method-assign]
     # A class of PyTorch's that only allows the methods of DLPack knows them by identity. It is new in 2.15.
     read_only = getattr(dlpack, "ReadOnlyTensorWrapper", None)
     if read_only is not None:
-        read_only._DLPACK_ALLOWED |= {__dlpack_device__}
+        read_only._DLPACK_ALLOWED |= {device_of}

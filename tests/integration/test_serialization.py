@@ -6,7 +6,7 @@ import contextlib
 import io
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -236,7 +236,8 @@ def test_dlpack_of_another_library_becomes_a_tpu_tensor(device: torch.device) ->
     numpy = pytest.importorskip("numpy")
     array = numpy.arange(6.0).reshape(2, 3).T
     x = torch.from_dlpack(array, device="tpu")
-    assert x.is_tpu and x.tolist() == array.tolist()
+    assert x.is_tpu
+    assert x.tolist() == array.tolist()
     with pytest.raises(ValueError, match="without copying"):
         torch.from_dlpack(array, device=device, copy=False)
 
@@ -245,7 +246,8 @@ def test_dlpack_of_another_library_becomes_a_tpu_tensor(device: torch.device) ->
 def test_dlpack_shares_memory_between_tpu_tensors(dtype: torch.dtype, device: torch.device) -> None:
     x = torch.tensor([[0, 1, 0], [1, 0, 1]], device=device).to(dtype)
     y = torch.from_dlpack(x.t()[1:])
-    assert y.is_tpu and y.dtype == dtype and y.shape == (2, 2) and y.stride() == (1, 3)
+    assert y.is_tpu
+    assert (y.dtype, y.shape, y.stride()) == (dtype, (2, 2), (1, 3))
     torch.testing.assert_close(y.cpu(), x.cpu().t()[1:])
     y.zero_()
     torch.testing.assert_close(x.cpu(), torch.tensor([[0, 0, 0], [1, 0, 0]]).to(dtype))
@@ -262,7 +264,8 @@ def test_dlpack_of_values_that_are_replaced(mode: str, device: torch.device) -> 
         x.mul_(2)
         shared.add_(1)
     assert x[0, 0].item() == shared[0, 0].item() == 15
-    assert copied.is_tpu and copied[0, 0].item() == on_cpu[0, 0].item() == 1
+    assert copied.is_tpu
+    assert copied[0, 0].item() == on_cpu[0, 0].item() == 1
 
 
 def test_dlpack_device(device: torch.device) -> None:
@@ -291,7 +294,7 @@ def test_dlpack_keeps_the_overrides_of_subclasses(device: torch.device) -> None:
     """PyTorch's method passes itself to `__torch_function__`, and so does the one for tpu tensors."""
 
     class Counting(torch.Tensor):
-        seen: list[Any] = []
+        seen: ClassVar[list[Any]] = []
 
         @classmethod
         def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
