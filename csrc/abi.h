@@ -157,6 +157,10 @@ int32_t tt_register_operator(const char* name, const char* functional, TtSchemaA
 TtStatus tt_call(int32_t op, const TtArg* args, size_t n_args, int32_t device, TtGenerator* default_generator,
                  TtOut* outs, size_t* n_outs);
 
+// Begins to make the program of a call of a compiled graph in the background. `prepared` is what the caller of
+// tt_prepare_graph gave.
+TtStatus tt_prepare(int32_t op, const TtArg* args, size_t n_args, int32_t device, void* prepared);
+
 // Whether the caller should pass its scope to tt_note_scope before a call. The calls of a scope join one program; 0 is no
 // scope.
 uint8_t tt_wants_scope();
@@ -347,6 +351,8 @@ struct TtGraph {
 // Calls a compiled graph. Called without the GIL; takes it where it needs it. `inputs` is a Python list (borrowed). Returns
 // a new reference to the list of outputs, or null with a Python exception set.
 void* tt_call_graph(const TtGraph* graph, void* inputs);
+// The same for tt_prepare, with a place for its result. Returns whether there is one; else a Python exception is set.
+int32_t tt_prepare_graph(const TtGraph* graph, void* inputs, void* prepared);
 
 // The core's handle of a tensor's storage, borrowed, or null with a Python exception set if the core does not own the
 // memory. `tensor` is a Python object (borrowed). With the GIL held.

@@ -49,20 +49,27 @@ TtStatus call(const TtGraph& graph, at::ArrayRef<TtArg> args, c10::SmallVector<T
   return tt_call(graph.op, args.data(), args.size(), graph.device, &generator->state, outs.data(), &count);
 }
 
-PyObject* call(const TtGraph& graph, PyObject* inputs) {
+// Converts the inputs that a graph takes.
+c10::SmallVector<TtArg, 32> convert_inputs(const TtGraph& graph, PyObject* inputs) {
   TORCH_CHECK(static_cast<size_t>(PyList_Size(inputs)) == graph.n_inputs, "a compiled graph takes ", graph.n_inputs,
               " inputs, not ", PyList_Size(inputs));
   follow_matmul_precision();
   follow_default_dtype();
-  if (tt_wants_line()) tt_note_line();
-  if (tt_wants_scope()) note_scope();
   c10::SmallVector<TtArg, 32> args(graph.n_inputs);
   size_t taken = 0;
   for (size_t i = 0; i < graph.n_inputs; ++i) {
     if (graph.kinds[i] != '-') convert_input(args[taken++], graph, PyList_GetItem(inputs, static_cast<Py_ssize_t>(i)), i);
   }
+  args.resize(taken);
+  return args;
+}
+
+PyObject* call(const TtGraph& graph, PyObject* inputs) {
+  const auto args = convert_inputs(graph, inputs);
+  if (tt_wants_line()) tt_note_line();
+  if (tt_wants_scope()) note_scope();
   c10::SmallVector<TtOut, 8> outs(graph.n_fresh);
-  const TtStatus status = call(graph, {args.data(), taken}, outs);
+  const TtStatus status = call(graph, args, outs);
   TORCH_CHECK(status == TT_OK || status == TT_ERROR, "internal error: a compiled graph ended with status ",
               static_cast<int>(status));
   check(status);
@@ -105,6 +112,22 @@ static void* storage_of(PyObject* value) {
 }
 
 void* tt_storage_of(void* tensor) { return storage_of(static_cast<PyObject*>(tensor)); }
+
+static int32_t prepare(const TtGraph* graph, void* inputs, void* prepared) {
+  HANDLE_TH_ERRORS
+  const auto args = torchtpu::convert_inputs(*graph, static_cast<PyObject*>(inputs));
+  torchtpu::NoGil no_gil;
+  torchtpu::check(tt_prepare(graph->op, args.data(), args.size(), graph->device, prepared));
+  return 1;
+  END_HANDLE_TH_ERRORS_RET(0)
+}
+
+int32_t tt_prepare_graph(const TtGraph* graph, void* inputs, void* prepared) {
+  const PyGILState_STATE state = PyGILState_Ensure();
+  const int32_t is_prepared = prepare(graph, inputs, prepared);
+  PyGILState_Release(state);
+  return is_prepared;
+}
 
 static PyObject* call_with_gil(const TtGraph* graph, void* inputs) {
   HANDLE_TH_ERRORS

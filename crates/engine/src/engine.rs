@@ -422,7 +422,7 @@ impl Engine {
 
     // ---- flushes ---------------------------------------------------------------------------------
 
-    fn with_runner<T>(&mut self, f: impl FnOnce(&mut Runner, &mut Context<'_>) -> T) -> T {
+    pub(crate) fn with_runner<T>(&mut self, f: impl FnOnce(&mut Runner, &mut Context<'_>) -> T) -> T {
         let eager = self.caller_mode();
         let Engine { registry, runner, observer, .. } = self;
         f(runner, &mut Context { registry, observer, eager })

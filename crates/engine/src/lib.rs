@@ -49,6 +49,7 @@ mod host_job;
 mod long_lists;
 mod marks;
 mod operator_call;
+mod prepare;
 pub mod replicas;
 
 pub use ::error::{self, Error, ErrorKind, Result};
@@ -61,6 +62,7 @@ pub use mode::Mode;
 pub use observe::{explain, profile};
 pub use operator_call::{Defined, Status};
 pub use placement::Placement;
+pub use prepare::Prepared;
 pub use record::reason::Reason;
 pub use record::scopes;
 pub use registry::compiled::{BoundedInput, CompiledGraph, SchemaArg};

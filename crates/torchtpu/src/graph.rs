@@ -238,20 +238,51 @@ impl CompiledGraph {
         let list = inputs.as_ptr() as usize;
         // Releases the GIL here as well: the core may take it, and PyO3 must know that it is free.
         let outputs = inputs.py().detach(|| {
-            let graph = ::abi::Graph {
-                op: self.op as i32,
-                device: self.device,
-                kinds: self.kinds.as_ptr(),
-                n_inputs: self.kinds.len(),
-                sources: self.sources.as_ptr(),
-                n_outputs: self.sources.len(),
-                n_fresh: self.fresh,
-            };
             // SAFETY: both arguments live as long as the call.
-            unsafe { ::abi::tt_call_graph(&graph, list as *mut c_void) as usize }
+            unsafe { ::abi::tt_call_graph(&self.described(), list as *mut c_void) as usize }
         });
         // SAFETY: a new reference, or null with an exception set.
         unsafe { Bound::from_owned_ptr_or_err(inputs.py(), outputs as *mut pyo3::ffi::PyObject) }.map(Bound::unbind)
+    }
+
+    /// Begins to make the program of a call with these inputs, on a thread of low priority. Nothing runs, and no input
+    /// changes.
+    fn prepare(&self, inputs: &Bound<'_, PyList>) -> PyResult<Prepared> {
+        let list = inputs.as_ptr() as usize;
+        let prepared = inputs.py().detach(|| {
+            let mut prepared: Option<engine::Prepared> = None;
+            let place = (&raw mut prepared).cast();
+            // SAFETY: all arguments live as long as the call, and the place has the type that `tt_prepare` writes.
+            unsafe { ::abi::tt_prepare_graph(&self.described(), list as *mut c_void, place) };
+            prepared
+        });
+        prepared.map(Prepared).ok_or_else(|| PyErr::fetch(inputs.py()))
+    }
+}
+
+impl CompiledGraph {
+    fn described(&self) -> ::abi::Graph {
+        ::abi::Graph {
+            op: self.op as i32,
+            device: self.device,
+            kinds: self.kinds.as_ptr(),
+            n_inputs: self.kinds.len(),
+            sources: self.sources.as_ptr(),
+            n_outputs: self.sources.len(),
+            n_fresh: self.fresh,
+        }
+    }
+}
+
+/// A program that is being made in the background. It stays in memory as long as this object.
+#[pyclass(module = "torchtpu._C", frozen)]
+pub struct Prepared(engine::Prepared);
+
+#[pymethods]
+impl Prepared {
+    /// Whether it is made, so that a call does not wait for it. Raises the compiler's error.
+    fn is_ready(&self) -> PyResult<bool> {
+        self.0.is_ready().map_err(super::to_python)
     }
 }
 

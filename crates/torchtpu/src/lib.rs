@@ -466,5 +466,6 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         jobs::process_group,
     );
     module.add_class::<graph::CompiledGraph>()?;
+    module.add_class::<graph::Prepared>()?;
     Ok(())
 }

@@ -32,7 +32,9 @@ SYM_SIZE = torch.ops.aten.sym_size.int
 
 
 def compile_graph(module: GraphModule, name: str, rows: frozenset[str], flags: Flags) -> Callable[[list[Any]], Any]:
-    """Compiles a functional graph of AOTAutograd. The result is called with the list of the graph's inputs."""
+    """Compiles a functional graph of AOTAutograd. The result is called with the list of the graph's inputs. Its method
+    `prepare` begins to make the program of a call in the background; it is None if the graph is not one program for
+    fixed sizes."""
     describe_random_states(module)
     unite_indices(module)
     device = only_device(module)
@@ -45,6 +47,7 @@ def compile_graph(module: GraphModule, name: str, rows: frozenset[str], flags: F
         return run(inputs)
 
     call._boxed_call = True  # type: ignore[attr-defined]
+    call.prepare = getattr(run, "prepare", None)  # type: ignore[attr-defined]
     return call
 
 

@@ -159,10 +159,14 @@ class GraphEncoder(SizeEncoder):
         if not (others or passed or views or captured or spans):
             return call
 
-        def complete(inputs: list[Any]) -> list[Any]:
+        def taken(inputs: list[Any]) -> list[Any]:
             inputs = [*captured, *inputs]
             for position, length, offset in spans:
                 inputs[position] = view_of(inputs[position], (length,), (1,), offset)
+            return inputs
+
+        def complete(inputs: list[Any]) -> list[Any]:
+            inputs = taken(inputs)
             outputs = call(inputs)
             for (position, view), whole in zip(views, outputs[count:], strict=False):
                 outputs[position] = view.of(whole)
@@ -173,6 +177,8 @@ class GraphEncoder(SizeEncoder):
                 outputs[position] = inputs[place]
             return outputs
 
+        if isinstance(call, _C.CompiledGraph):
+            complete.prepare = lambda inputs: call.prepare(taken(inputs))  # type: ignore[attr-defined]
         return complete
 
     def make(self, *description: Any) -> Run:

@@ -4,17 +4,21 @@ A call of the program then costs no guards.
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from torchtpu import _C
 
 Run = Callable[[list[Any]], list[Any]]
+
+log = logging.getLogger(f"vllm.{__name__}")  # vLLM shows the loggers under its own
 
 
 def compiled(function: Callable[..., Any], inputs: list[Tensor], name: str) -> Run:
@@ -23,6 +27,13 @@ def compiled(function: Callable[..., Any], inputs: list[Tensor], name: str) -> R
 
     Raises RuntimeError if a part of it would run on the host.
     """
+    run = traced(function, inputs, name)
+    run(inputs)
+    return run
+
+
+def traced(function: Callable[..., Any], inputs: list[Tensor], name: str) -> Run:
+    """As `compiled`, without a run: nothing is compiled yet."""
     import torch._functorch.config as functorch
     from torch._functorch.aot_autograd import aot_function
 
@@ -35,14 +46,60 @@ def compiled(function: Callable[..., Any], inputs: list[Tensor], name: str) -> R
         if segments.only_device(gm, for_all_ranks=True) is None:
             raise RuntimeError(f"torchtpu: the {name} calls {_foreign(gm)}, which programs for the device cannot have")
         runs.append(segments.compile_graph(gm, name, rows, ()))
-        return runs[-1]
+        return _without_a_run(gm)
 
-    traced = aot_function(
+    tracer = aot_function(
         function, fw_compiler=compiler, inference_compiler=compiler, keep_inference_input_mutations=True
     )
     with torch.no_grad(), functorch.patch(donated_buffer=False, cse=False):
-        traced(*inputs)
+        tracer(*inputs)
     return runs[0]
+
+
+def _without_a_run(graph: GraphModule) -> Run:
+    """A function that returns the fake results of a graph."""
+
+    def run(inputs: list[Any]) -> list[Any]:
+        return [each.meta["val"] if isinstance(each, Node) else each for each in graph.graph.output_node().args[0]]
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+class Tighter:
+    """A program for few tokens, which is made in the background while a larger one serves. `trace` gives it, without a
+    run."""
+
+    def __init__(self, size: int, trace: Callable[[], Run]) -> None:
+        self.size = size
+        self.run: Run
+        self.is_begun = False
+        self._trace = trace
+        self._prepared: _C.Prepared | None = None
+        self._is_ready = False
+
+    def begin(self, inputs: list[Any]) -> None:
+        """Traces it, and begins to make the program for these inputs. It is never ready if that is not possible."""
+        self.is_begun = True
+        self.run = self._trace()
+        prepare = getattr(self.run, "prepare", None)
+        if prepare is not None:
+            self._prepared = prepare(inputs)
+
+    def is_ready(self) -> bool:
+        if self._prepared is not None and not self._is_ready:
+            try:
+                self._is_ready = self._prepared.is_ready()
+            except RuntimeError as error:
+                self._prepared = None
+                log.warning("torchtpu: no program for steps of %d tokens: %s", self.size, error)
+        return self._is_ready
+
+
+def tighter_sizes(sequences: int, tokens: int) -> list[int]:
+    """Between the sizes of the two programs of a server, and for a few requests: at most half of the next larger one."""
+    few, between = max(sequences // 8, 1), 2 ** round(math.log2(sequences * tokens) / 2)
+    return [size for size, below, above in ((few, 0, sequences), (between, sequences, tokens)) if below < size <= above / 2]
 
 
 def _foreign(graph: GraphModule) -> str:

@@ -99,18 +99,25 @@ impl Executable {
     }
 }
 
-/// How soon a better executable is needed.
+/// What an executable that is made later is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Urgency {
-    /// A run with a certain number waits for it.
+    /// It replaces a quick one. A run with a certain number waits for it.
     Awaited,
-    /// No run waits for it.
+    /// It replaces a quick one as soon as it is ready. No run waits for it.
     Any,
+    /// It is the first one of a program that no run has requested.
+    Ahead,
 }
 
 impl Urgency {
     fn priority(self) -> Priority {
         if self == Urgency::Awaited { Priority::Normal } else { Priority::Low }
+    }
+
+    fn making(self) -> Making {
+        let (is_improvement, is_in_background) = (self != Urgency::Ahead, self != Urgency::Awaited);
+        Making { is_improvement, is_in_background, ..Making::default() }
     }
 }
 
@@ -171,17 +178,18 @@ impl Pool {
         executable
     }
 
-    /// Makes an executable with `make` when no other is being made.
+    /// Makes an executable with `make` when no other is being made, and then calls `made`.
     pub fn spawn_later(
         &self,
         urgency: Urgency,
         make: impl FnOnce(&mut Making) -> Result<Arc<LoadedExecutable>> + Send + 'static,
+        made: impl FnOnce() + Send + 'static,
     ) -> Arc<Executable> {
         let executable = Arc::new(Executable::default());
         let (promise, shared) = (Arc::clone(&executable), Arc::clone(&self.shared));
         let work = move || {
-            let making = Making { is_improvement: true, ..Making::default() };
-            shared.make(&promise, making, make);
+            shared.make(&promise, urgency.making(), make);
+            made();
         };
         match self.shared.threads(urgency.priority()) {
             Some(_) => {

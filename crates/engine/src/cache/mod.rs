@@ -168,12 +168,13 @@ impl Cache {
             || self.disk.as_ref().is_some_and(|disk| disk.store.has(&key))
     }
 
-    /// The executable of a program, compiled with full effort when no other is being made.
-    pub(crate) fn improve(
+    /// The executable of a program, made when no other is being made. The thread that makes it then calls `made`.
+    pub(crate) fn executable_later(
         self: &Arc<Self>,
         platform: &Arc<Platform>,
         source: Source,
         urgency: Urgency,
+        made: impl FnOnce() + Send + 'static,
     ) -> Arc<Executable> {
         let key = self.key(&source);
         let mut known = self.known.lock();
@@ -182,14 +183,16 @@ impl Cache {
         }
         let (cache, platform) = (Arc::clone(self), Arc::clone(platform));
         let make = move |making: &mut Making| {
-            making.is_in_background = urgency == Urgency::Any;
             let result = cache.load_or_compile(&platform, key, &source, making);
             let mut stats = cache.stats.lock();
-            // The user did not request this program.
-            stats.improved += u64::from(result.is_ok());
+            match making.is_improvement {
+                // The user did not request this program.
+                true => stats.improved += u64::from(result.is_ok()),
+                false => stats.add(making),
+            }
             result.map_err(|error| error.within(&source.operators))
         };
-        let executable = self.pool.spawn_later(urgency, make);
+        let executable = self.pool.spawn_later(urgency, make, made);
         known.insert(key, Arc::downgrade(&executable));
         executable
     }

@@ -10,7 +10,7 @@ use super::reason::Reason;
 use super::rhythm::Familiar;
 use crate::lines::Line;
 use crate::program::Usage;
-use crate::registry::instance::Instance;
+use crate::registry::instance::{Instance, ResultPlan};
 use crate::registry::key::CallParts;
 use crate::registry::types::Types;
 use crate::storage::{SMALL, TypeId, Value, ValueState};
@@ -282,7 +282,24 @@ impl Chunk {
     /// Which outputs are still referenced, and which inputs can be donated.
     pub fn usage(&self, types: &Types) -> Usage {
         let live = (0..self.outputs.len() as u32).filter(|&index| self.outputs[index as usize].strong_count() > 0);
-        Usage { live: live.collect(), donated: self.inputs.iter().map(|input| is_given_up(input, types)).collect() }
+        let donated = self.inputs.iter().map(|input| is_given_up(input, 1, types));
+        Usage { live: live.collect(), donated: donated.collect() }
+    }
+
+    /// The usage that a chunk of one call will have, if all results are used. The storages that the call writes still
+    /// hold their values, the inputs.
+    pub fn expected_usage(&self, parts: &CallParts, types: &Types) -> Usage {
+        let instance = &self.nodes[0].instance;
+        let written = instance.outputs.iter().filter_map(|plan| match plan {
+            ResultPlan::Updated { storage, .. } => self.input_index(&*instance.value_of(*storage, parts.storage(*storage))?),
+            _ => None,
+        });
+        let mut donated = vec![false; self.inputs.len()];
+        for index in written {
+            // The chunk and the storage hold it.
+            donated[index as usize] = is_given_up(&self.inputs[index as usize], 2, types);
+        }
+        Usage { live: (0..instance.result_types().count() as u32).collect(), donated }
     }
 
     /// A chunk of one node of this chunk. Its outputs are `values`.
@@ -317,8 +334,8 @@ impl Chunk {
     }
 }
 
-/// Whether an input can be donated: only the chunk holds the value, only the value holds the buffer, and the buffer
-/// is large enough.
-fn is_given_up(input: &Arc<Value>, types: &Types) -> bool {
-    Arc::strong_count(input) - input.holds() == 1 && input.owns_buffer() && types.get(input.ty).size_bytes() > SMALL
+/// Whether an input can be donated: there are no more than these references to the value, only the value holds the
+/// buffer, and the buffer is large enough.
+fn is_given_up(input: &Arc<Value>, references: usize, types: &Types) -> bool {
+    Arc::strong_count(input) - input.holds() == references && input.owns_buffer() && types.get(input.ty).size_bytes() > SMALL
 }

@@ -231,11 +231,17 @@ impl Recorder {
         *slot = chunk;
     }
 
-    /// Moves the current chunk aside until [`Recorder::put_back`].
-    pub fn set_aside(&mut self, placement: Placement) -> Chunk {
+    /// A chunk that is not the current one of any placement.
+    pub fn new_chunk(&mut self) -> Chunk {
         let number = self.next_chunk;
         self.next_chunk += 1;
-        std::mem::replace(&mut self.chunks[placement.device()], Chunk::new(number))
+        Chunk::new(number)
+    }
+
+    /// Moves the current chunk aside until [`Recorder::put_back`].
+    pub fn set_aside(&mut self, placement: Placement) -> Chunk {
+        let chunk = self.new_chunk();
+        std::mem::replace(&mut self.chunks[placement.device()], chunk)
     }
 
     pub fn put_back(&mut self, placement: Placement, chunk: Chunk) {

@@ -35,7 +35,7 @@ use constants::Constants;
 use exact::run_exactly;
 use inspect::inspect;
 use jobs::Jobs;
-use programs::Programs;
+use programs::{Programs, Wanted};
 use runtime::Runtime;
 
 /// The number of flushed chunks that may wait for compilers before the host waits.
@@ -208,7 +208,15 @@ impl Runner {
     fn program(&mut self, chunk: &Chunk, usage: &Usage, context: &mut Context<'_>) -> Result<(Arc<Program>, bool)> {
         let runtime = self.runtime.as_ref().ok_or_else(not_open)?;
         let stats = &mut context.observer.cache_stats;
-        self.programs.find_or_build(chunk, usage, runtime, context.registry, stats)
+        self.programs.find_or_build(chunk, usage, runtime, context.registry, stats, Wanted::Now)
+    }
+
+    /// The program of a chunk that does not run now. It is made in the background.
+    pub fn prepare(&mut self, chunk: &Chunk, usage: &Usage, context: &mut Context<'_>) -> Result<Arc<Program>> {
+        let runtime = self.runtime.as_ref().ok_or_else(not_open)?;
+        let stats = &mut context.observer.cache_stats;
+        let found = self.programs.find_or_build(chunk, usage, runtime, context.registry, stats, Wanted::Ahead);
+        found.map(|(program, _)| program)
     }
 
     /// Launches a chunk at once if its executable is ready and the queue is empty. Otherwise its values become
@@ -413,7 +421,7 @@ impl Runner {
         context: &mut Context<'_>,
     ) -> Result<Option<Arc<Event>>> {
         let runtime = self.runtime()?;
-        let made = program.executable_of_run(|source, urgency| runtime.improve(source, urgency));
+        let made = program.executable_of_run(|source, urgency| runtime.executable_later(source, urgency));
         let is_quick = program.is_quick(made);
         let executable = match made.get() {
             Ok(executable) => executable,

@@ -7,9 +7,9 @@ use rustc_hash::FxHashMap;
 
 use super::module_text::{describe, module_text};
 use super::runtime::Runtime;
-use crate::cache::Source;
 use crate::cache::effort::{Effort, first_effort, first_effort_of_several};
 use crate::cache::memory::{self, LastUse, Limit};
+use crate::cache::{Source, Urgency};
 use crate::error::{Error, Result};
 use crate::program::{Program, Quick, Usage};
 use crate::record::chunk::Chunk;
@@ -21,6 +21,14 @@ use crate::stats::CacheStats;
 /// step.
 const PROGRAM_BYTES: usize = 48 << 10;
 const BYTES_PER_BYTE_OF_TEXT: usize = 16;
+
+/// When a program is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Now,
+    /// For a later run.
+    Ahead,
+}
 
 const NOTHING: Limit = Limit { count: 0, bytes: 0 };
 
@@ -57,6 +65,7 @@ impl Programs {
         runtime: &Runtime,
         registry: &Registry,
         stats: &mut CacheStats,
+        wanted: Wanted,
     ) -> Result<(Arc<Program>, bool)> {
         stats.requests += 1;
         let now = registry.clock();
@@ -81,7 +90,7 @@ impl Programs {
             stats.hits += 1;
             return Ok((program, false));
         }
-        let program = Arc::new(self.build(chunk, usage, runtime, registry)?);
+        let program = Arc::new(self.build(chunk, usage, runtime, registry, wanted)?);
         if self.held.count >= self.limit.count || self.held.bytes >= self.limit.bytes {
             self.evict(self.limit, registry, stats);
         }
@@ -128,7 +137,14 @@ impl Programs {
         stats.evictions += (before - left.count) as u64;
     }
 
-    fn build(&mut self, chunk: &Chunk, usage: &Usage, runtime: &Runtime, registry: &Registry) -> Result<Program> {
+    fn build(
+        &mut self,
+        chunk: &Chunk,
+        usage: &Usage,
+        runtime: &Runtime,
+        registry: &Registry,
+        wanted: Wanted,
+    ) -> Result<Program> {
         let text = module_text(chunk, &registry.types, usage);
         let operators = describe(chunk);
         if let Some(folder) = &self.dump_folder {
@@ -144,6 +160,7 @@ impl Programs {
         let is_alone = matches!(&chunk.nodes[..], [node] if node.instance.compiled.is_none());
         let kind = runtime.platform.kind;
         let effort = match is_alone {
+            _ if wanted == Wanted::Ahead => Effort::Full,
             true => first_effort(kind, &text, data),
             false => first_effort_of_several(kind, &text, data),
         };
@@ -157,7 +174,10 @@ impl Programs {
                 false => Quick::of_several(source.clone()),
             });
         }
-        let (executable, shares_executable) = runtime.executable(source);
+        let (executable, shares_executable) = match wanted {
+            Wanted::Now => runtime.executable(source),
+            Wanted::Ahead => (runtime.executable_later(source, Urgency::Ahead), false),
+        };
         Ok(Program { executable, quick, shares_executable, operators, last_use: LastUse::new(registry.clock()), bytes })
     }
 }

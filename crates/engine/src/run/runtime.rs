@@ -84,8 +84,8 @@ impl Runtime {
     }
 
     /// The executable of a program, to be compiled with full effort in the background.
-    pub fn improve(&self, source: Source, urgency: Urgency) -> Arc<Executable> {
-        self.cache.improve(&self.platform, source, urgency)
+    pub fn executable_later(&self, source: Source, urgency: Urgency) -> Arc<Executable> {
+        self.cache.executable_later(&self.platform, source, urgency, self.made)
     }
 
     /// Keeps a run until it is done, for synchronization.

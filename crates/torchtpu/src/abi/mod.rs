@@ -20,7 +20,7 @@ use self::devices::{
 };
 use self::operators::{
     tt_call, tt_check_dtype, tt_define, tt_fall_back, tt_locate_last_call, tt_note_line, tt_note_scope,
-    tt_owner_of_kernel, tt_register_operator, tt_result_metas, tt_set_default_dtype, tt_set_matmul_precision,
+    tt_owner_of_kernel, tt_prepare, tt_register_operator, tt_result_metas, tt_set_default_dtype, tt_set_matmul_precision,
     tt_shapes_like, tt_wants_line, tt_wants_scope,
 };
 use self::storages::{

@@ -1,11 +1,11 @@
 //! Operators: their registration, their keys and their calls.
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_void};
 
 use ::abi::Status as AbiStatus;
 use aten::layouts::{self, Layout, Owner};
 use engine::call::{Arg, Generator, Meta, Out, Tag};
-use engine::{Defined, SchemaArg, Status};
+use engine::{Defined, Prepared, SchemaArg, Status};
 use stablehlo::{Number, Precision};
 
 use super::{guarded, list, list_mut, placement, remember, status, text};
@@ -80,6 +80,22 @@ pub(super) unsafe extern "C" fn tt_call(
     // SAFETY: the ABI promises a place for the count.
     unsafe { *n_outs = count };
     status
+}
+
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn tt_prepare(
+    op: i32,
+    args: *const ::abi::Arg,
+    n_args: usize,
+    device: i32,
+    prepared: *mut c_void,
+) -> AbiStatus {
+    status(|| {
+        // SAFETY: the ABI promises the arguments, and `CompiledGraph::prepare` gives the place.
+        let (args, place) = unsafe { (list(args.cast::<Arg>(), n_args), &mut *prepared.cast::<Option<Prepared>>()) };
+        *place = Some(engine::lock()?.prepare(op as u32, args, placement(device)?)?);
+        Ok(())
+    })
 }
 
 #[unsafe(no_mangle)]
