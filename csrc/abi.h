@@ -270,6 +270,39 @@ void tt_ticket_release(uint64_t ticket);
 // Whether each call waits for its results, as in Debug mode.
 uint8_t tt_is_synchronous();
 
+// The forms of collectives that are programs (crates/engine/src/collective.rs). TT_HOST is none of them.
+enum TtForm : int32_t {
+  TT_HOST = 0,
+  TT_ALL_REDUCE = 1,
+  TT_BROADCAST = 2,
+  TT_ALL_GATHER = 3,
+  TT_ALL_GATHER_LIST = 4,
+  TT_REDUCE_SCATTER = 5,
+  TT_REDUCE_SCATTER_LIST = 6,
+  TT_ALL_TO_ALL = 7,
+  TT_SCATTER = 8,
+};
+
+struct TtCollective {
+  const char* name;       // for errors
+  const char* reduction;  // PyTorch's name
+  double factor;          // of "premul_sum"
+  int64_t root;           // the rank in the group
+  TtForm form;
+  const int64_t* processes;  // of each rank of the group, in the plugin's client
+  size_t n_processes;
+  const TtTensor* inputs;
+  size_t n_inputs;
+  const TtTensor* outputs;  // none if the results are not used
+  size_t n_outputs;
+};
+
+// Whether the plugin's client has a device of each of these processes, so that collectives between them can be programs.
+// Opens the plugin.
+TtStatus tt_has_devices_of(const int64_t* processes, size_t count, uint8_t* has);
+// Runs a collective as a program of the device's queue. Later reads of the outputs get their new values.
+TtStatus tt_run_collective(int32_t device, const TtCollective* collective);
+
 // ---- devices ---------------------------------------------------------------------------------
 
 // Opens the plugin on first use. -1 after a failure (see tt_last_error).
@@ -360,8 +393,9 @@ void* tt_storage_of(void* tensor);
 
 // A new reference to a c10d backend that runs its collectives through `gloo`, a backend of the same ranks, or null with a
 // Python exception set. When a collective fails, each rank writes into `store` in which call it has waited. Both are borrowed
-// Python objects. Called with the GIL held.
-void* tt_process_group(void* gloo, void* store, int64_t timeout_milliseconds);
+// Python objects. `processes` are those of the ranks in the plugin's client; none if it has one process only. Called with the
+// GIL held.
+void* tt_process_group(void* gloo, void* store, int64_t timeout_milliseconds, const int64_t* processes, size_t n_processes);
 
 int32_t tt_current_device();
 void tt_set_current_device(int32_t device);

@@ -35,7 +35,7 @@ void release_job(void* context) {
   delete static_cast<Job*>(context);
 }
 
-// A posted job. `wait` orders later work after the job and returns at once, except for jobs that the host waits for.
+// A posted job, or a program, which has no ticket: a read of its results waits for it. `wait` orders later work after the job and returns at once, except for jobs that the host waits for.
 class TpuWork final : public c10d::Work {
  public:
   TpuWork(int rank, const Call& call, uint64_t ticket, uint64_t sequence, Tensors results)
@@ -44,7 +44,9 @@ class TpuWork final : public c10d::Work {
     future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
     future_->markCompleted(c10::IValue(results_));
   }
-  ~TpuWork() override { tt_ticket_release(ticket_); }
+  ~TpuWork() override {
+    if (ticket_ != 0) tt_ticket_release(ticket_);
+  }
 
   // True before the hooks of completion are called, as c10d/hooks/FlightRecorderHook.hpp wants it.
   bool isCompleted() override { return progress_->has_succeeded || ended() != TT_RUNNING; }
@@ -70,8 +72,9 @@ class TpuWork final : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
 
  private:
-  TtTicketState ended() const { return tt_ticket_state(ticket_); }
+  TtTicketState ended() const { return ticket_ == 0 ? TT_DONE : tt_ticket_state(ticket_); }
   void wait_for(Clock timeout) const {
+    if (ticket_ == 0) return;
     NoGil no_gil;
     check(tt_ticket_wait(ticket_, timeout == kNoTimeout ? -1 : timeout.count()));
   }
@@ -94,6 +97,27 @@ Shape as_it_is(const at::Tensor& tensor) {
   return {tensor.sizes().vec(), tensor.scalar_type()};
 }
 
+// Tensors for the core. `device` is theirs, or -1 before the first.
+std::vector<TtTensor> describe_all(const Tensors& tensors, int32_t& device) {
+  std::vector<TtTensor> described;
+  for (const at::Tensor& tensor : tensors) {
+    TORCH_CHECK(tensor.device().type() == kDevice && tensor.layout() == c10::kStrided,
+                "process group tpu: expected dense tpu tensors, not one of ", tensor.device());
+    if (device < 0) device = tensor.device().index();
+    TORCH_CHECK(tensor.device().index() == device, "process group tpu: tensors of one collective on ", device_at(device),
+                " and ", tensor.device());
+    described.push_back(describe(*tensor.unsafeGetTensorImpl()));
+  }
+  return described;
+}
+
+// The version tells autograd that a tensor was written.
+void bump_versions(const Tensors& written) {
+  for (const at::Tensor& tensor : written) {
+    if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+  }
+}
+
 }  // namespace
 
 void Hooks::observe(Progress& progress, const std::function<void()>& work) const {
@@ -109,23 +133,45 @@ void Hooks::observe(Progress& progress, const std::function<void()>& work) const
   for (const auto& [id, hook] : completion.all()) hook({.completionKey = progress.key, .duration_ms = duration.count()});
 }
 
+const char* name_of(const c10d::ReduceOp& op) {
+  constexpr const char* kNames[] = {"sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum", "unused"};
+  return kNames[std::min<size_t>(op.op_, std::size(kNames) - 1)];
+}
+
+double factor_of(const c10d::ReduceOp& op) {
+  const auto* supplement = static_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
+  TORCH_CHECK(supplement != nullptr, "ReduceOp.PREMUL_SUM needs a factor");
+  return supplement->tensor_factor.defined() ? supplement->tensor_factor.item().toDouble() : supplement->double_factor;
+}
+
+Pointer run_program(Call call, const std::vector<int64_t>& processes, int rank, uint64_t sequence) {
+  int32_t device = -1;
+  const auto read = describe_all(call.inputs, device), written = describe_all(call.outputs, device);
+  const double factor = call.reduction.op_ == c10d::ReduceOp::PREMUL_SUM ? factor_of(call.reduction) : 0.0;
+  const std::string name = c10d::opTypeToString(call.type);
+  const TtCollective collective{name.c_str(),     name_of(call.reduction), factor,      call.root,      call.form,
+                                processes.data(), processes.size(),        read.data(), read.size(),    written.data(),
+                                written.size()};
+  {
+    NoGil no_gil;
+    if (tt_wants_line()) tt_note_line();
+    check(tt_run_collective(device, &collective));
+  }
+  bump_versions(call.outputs);
+  call.progress->has_succeeded = true;
+  Tensors results = call.outputs.empty() ? std::move(call.results) : std::move(call.outputs);
+  return c10::make_intrusive<TpuWork>(rank, call, 0, sequence, std::move(results));
+}
+
 Pointer post_job(Call call, const std::string& name, int rank, uint64_t sequence) {
   auto job = std::make_unique<Job>();
   int32_t device = -1;
-  const auto describe_all = [&](const Tensors& tensors, std::vector<Shape>& shapes) {
-    std::vector<TtTensor> described;
-    for (const at::Tensor& tensor : tensors) {
-      TORCH_CHECK(tensor.device().type() == kDevice && tensor.layout() == c10::kStrided,
-                  "process group tpu: expected dense tpu tensors, not one of ", tensor.device());
-      if (device < 0) device = tensor.device().index();
-      TORCH_CHECK(tensor.device().index() == device, "process group tpu: tensors of one collective on ", device_at(device),
-                  " and ", tensor.device());
-      shapes.push_back(call.computes ? as_it_is(tensor) : as_bytes(tensor));
-      described.push_back(describe(*tensor.unsafeGetTensorImpl()));
-    }
-    return described;
+  const auto add_shapes = [&](const Tensors& tensors, std::vector<Shape>& shapes) {
+    for (const at::Tensor& tensor : tensors) shapes.push_back(call.computes ? as_it_is(tensor) : as_bytes(tensor));
   };
-  const auto read = describe_all(call.inputs, job->inputs), written = describe_all(call.outputs, job->outputs);
+  const auto read = describe_all(call.inputs, device), written = describe_all(call.outputs, device);
+  add_shapes(call.inputs, job->inputs);
+  add_shapes(call.outputs, job->outputs);
   call.initial.resize(written.size(), -1);
   const uint64_t lane = call.lane->id;
   // The job keeps its lane open.
@@ -138,10 +184,7 @@ Pointer post_job(Call call, const std::string& name, int rank, uint64_t sequence
     if (tt_wants_line()) tt_note_line();
     check(tt_post_job(device < 0 ? current_device() : device, &posted, &ticket));
   }
-  // The version tells autograd that a tensor was written.
-  for (const at::Tensor& output : call.outputs) {
-    if (!output.is_inference()) output.unsafeGetTensorImpl()->bump_version();
-  }
+  bump_versions(call.outputs);
   Tensors results = call.outputs.empty() ? std::move(call.results) : std::move(call.outputs);
   return c10::make_intrusive<TpuWork>(rank, call, ticket, sequence, std::move(results));
 }

@@ -86,11 +86,23 @@ struct Call {
   bool host_waits = false;
   std::shared_ptr<int> source{};  // of a message from any rank
   std::shared_ptr<Progress> progress{};
+  TtForm form = TT_HOST;  // as a program; TT_HOST if it is always a job
+  c10d::ReduceOp reduction{};
+  int64_t root = 0;
 };
 
 inline int64_t bytes_of(const at::Tensor& tensor) {
   return static_cast<int64_t>(tensor.numel() * tensor.itemsize());
 }
+
+// Runs a call as a program. `processes` are those of the ranks.
+Pointer run_program(Call call, const std::vector<int64_t>& processes, int rank, uint64_t sequence);
+
+// "sum"; the name that the core knows.
+const char* name_of(const c10d::ReduceOp& op);
+
+// Of ReduceOp.PREMUL_SUM.
+double factor_of(const c10d::ReduceOp& op);
 
 // Posts a job. `name` is used in errors; `sequence` is the sequence number that the work returns.
 Pointer post_job(Call call, const std::string& name, int rank, uint64_t sequence);

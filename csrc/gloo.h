@@ -46,9 +46,7 @@ struct Reduction {
       average_over = size;
       op = c10d::ReduceOp::SUM;
     } else if (wanted.op_ == c10d::ReduceOp::PREMUL_SUM) {
-      const auto* supplement = static_cast<const c10d::NCCLPreMulSumSupplement*>(wanted.supplement_.get());
-      TORCH_CHECK(supplement != nullptr, "ReduceOp.PREMUL_SUM needs a factor");
-      factor = supplement->tensor_factor.defined() ? supplement->tensor_factor.item().toDouble() : supplement->double_factor;
+      factor = factor_of(wanted);
       op = c10d::ReduceOp::SUM;
     }
     const bool is_bitwise = op.op_ == c10d::ReduceOp::BAND || op.op_ == c10d::ReduceOp::BOR || op.op_ == c10d::ReduceOp::BXOR;

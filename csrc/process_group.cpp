@@ -19,16 +19,13 @@ std::string spell(const Tensors& tensors) {
   return text;
 }
 
-const char* name_of(const c10d::ReduceOp& op) {
-  constexpr const char* kNames[] = {"sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum", "unused"};
-  return kNames[std::min<size_t>(op.op_, std::size(kNames) - 1)];
-}
-
 class ProcessGroup final : public c10d::Backend {
  public:
-  ProcessGroup(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, Clock timeout)
+  // `processes` has the process of each rank in the plugin's client, or is empty.
+  ProcessGroup(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, Clock timeout,
+               std::vector<int64_t> processes)
       : Backend(gloo->getRank(), gloo->getSize()), gloo_(std::make_shared<Gloo>(std::move(gloo), std::move(store))),
-        options_(c10::make_intrusive<Options>("tpu", timeout)) {}
+        options_(c10::make_intrusive<Options>("tpu", timeout)), processes_(std::move(processes)) {}
 
   const std::string getBackendName() const override { return "tpu"; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
@@ -58,6 +55,7 @@ class ProcessGroup final : public c10d::Backend {
     NoGil no_gil;
     try {
       check(tt_finish_lanes(lanes.data(), lanes.size(), options_->timeout.count()));
+      if (has_devices_) check(tt_synchronize(-1));
     } catch (const c10::Error& error) {
       TORCH_WARN("process group '", getGroupUid(), "' is destroyed before its calls have ended: ", error.what_without_backtrace());
     }
@@ -71,7 +69,11 @@ class ProcessGroup final : public c10d::Backend {
       gloo->run([&](auto& group) { return group.broadcast(is_root ? in : out, options); });
     };
     Call call{.type = OpType::BROADCAST, .body = body, .agreed = c10::str("root ", options.rootRank, " ", spell(tensors))};
-    (is_root ? call.inputs : call.outputs) = tensors;
+    call.form = TT_BROADCAST;
+    call.root = options.rootRank;
+    const bool is_program = runs_as_program(call);
+    if (is_root || is_program) call.inputs = tensors;
+    if (!is_root || is_program) call.outputs = tensors;
     call.results = tensors;
     return post(std::move(call));
   }
@@ -100,6 +102,8 @@ class ProcessGroup final : public c10d::Backend {
     };
     const std::string agreed = c10::str("root ", options.rootRank, " ", name_of(options.reduceOp), " ", spell(tensors));
     Call call{.type = OpType::REDUCE, .inputs = tensors, .body = body, .agreed = agreed, .results = tensors, .computes = true};
+    call.form = TT_ALL_REDUCE;
+    call.reduction = options.reduceOp;
     if (is_root) {
       call.outputs = tensors;
       call.initial = {0};
@@ -124,7 +128,9 @@ class ProcessGroup final : public c10d::Backend {
         gloo->run([&](auto& group) { return group.broadcast(part, {.rootRank = static_cast<int64_t>(root)}); });
       }
     };
-    return post({.type = OpType::ALLGATHER, .inputs = inputs, .outputs = lists, .body = body, .agreed = spell(lists)});
+    Call call{.type = OpType::ALLGATHER, .inputs = inputs, .outputs = lists, .body = body, .agreed = spell(lists)};
+    if (is_even) call.form = TT_ALL_GATHER_LIST;
+    return post(std::move(call));
   }
 
   Pointer _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override {
@@ -147,6 +153,7 @@ class ProcessGroup final : public c10d::Backend {
       gloo->run([&](auto& group) { return group.gather(results, in, options); });
     };
     Call call{.type = OpType::GATHER, .inputs = inputs, .body = body};
+    call.form = TT_ALL_GATHER_LIST;
     call.agreed = c10::str("root ", options.rootRank, " ", spell(inputs));
     if (is_root) {
       call.outputs = only(outputs, "gather");
@@ -167,11 +174,15 @@ class ProcessGroup final : public c10d::Backend {
       gloo->run([&](auto& group) { return group.scatter(out, parts, options); });
     };
     Call call{.type = OpType::SCATTER, .outputs = outputs, .body = body};
+    call.form = TT_SCATTER;
+    call.root = options.rootRank;
     call.agreed = c10::str("root ", options.rootRank, " ", spell(outputs));
     if (is_root) {
       call.inputs = only(inputs, "scatter");
       check_count(call.inputs, "scatter");
       check_alike(call.inputs, output, "scatter");
+    } else if (runs_as_program(call)) {
+      call.inputs.assign(static_cast<size_t>(size_), output);
     }
     return post(std::move(call));
   }
@@ -195,7 +206,10 @@ class ProcessGroup final : public c10d::Backend {
       reduction.after(out[0]);
     };
     const std::string agreed = c10::str(name_of(options.reduceOp), " ", spell(lists));
-    return post({.type = OpType::REDUCE_SCATTER, .inputs = lists, .outputs = outputs, .body = body, .agreed = agreed, .computes = true});
+    Call call{.type = OpType::REDUCE_SCATTER, .inputs = lists, .outputs = outputs, .body = body, .agreed = agreed, .computes = true};
+    if (is_even) call.form = TT_REDUCE_SCATTER_LIST;
+    call.reduction = options.reduceOp;
+    return post(std::move(call));
   }
 
   Pointer _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) override {
@@ -215,7 +229,10 @@ class ProcessGroup final : public c10d::Backend {
     const auto body = [gloo = gloo_, options, received, sent](Tensors& in, Tensors& out) mutable {
       gloo->run([&](auto& group) { return group.alltoall_base(out[0], in[0], received, sent, options); });
     };
-    return post({.type = OpType::ALLTOALL_BASE, .inputs = {input}, .outputs = {output}, .body = body});
+    Call call{.type = OpType::ALLTOALL_BASE, .inputs = {input}, .outputs = {output}, .body = body};
+    // With sizes, no rank knows whether the parts of the others are equal.
+    if (output_splits.empty() && input_splits.empty()) call.form = TT_ALL_TO_ALL;
+    return post(std::move(call));
   }
 
   Pointer alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override {
@@ -311,7 +328,10 @@ class ProcessGroup final : public c10d::Backend {
       }
     };
     const std::string agreed = c10::str(name_of(options.reduceOp), " ", spell(tensors));
-    return post({.type = type, .inputs = tensors, .outputs = tensors, .body = body, .agreed = agreed, .initial = initial, .computes = true});
+    Call call{.type = type, .inputs = tensors, .outputs = tensors, .body = body, .agreed = agreed, .initial = initial, .computes = true};
+    call.form = TT_ALL_REDUCE;
+    call.reduction = options.reduceOp;
+    return post(std::move(call));
   }
 
   Pointer gather_all(OpType type, const Tensors& outputs, const Tensors& inputs, const c10d::AllgatherOptions& options) {
@@ -319,7 +339,9 @@ class ProcessGroup final : public c10d::Backend {
     const auto body = [gloo = gloo_, options](Tensors& in, Tensors& out) {
       for (size_t i = 0; i < in.size(); ++i) gloo->run([&](auto& group) { return group._allgather_base(out[i], in[i], options); });
     };
-    return post({.type = type, .inputs = inputs, .outputs = outputs, .body = body, .agreed = spell(inputs)});
+    Call call{.type = type, .inputs = inputs, .outputs = outputs, .body = body, .agreed = spell(inputs)};
+    call.form = TT_ALL_GATHER;
+    return post(std::move(call));
   }
 
   Pointer scatter_reduced(OpType type, const Tensors& outputs, const Tensors& inputs,
@@ -332,19 +354,40 @@ class ProcessGroup final : public c10d::Backend {
       for (size_t i = 0; i < in.size(); ++i) scatter_reduced(*gloo, reductions[i], reductions[i].factor ? in[i].clone() : in[i], out[i]);
     };
     const std::string agreed = c10::str(name_of(options.reduceOp), " ", spell(inputs));
-    return post({.type = type, .inputs = inputs, .outputs = outputs, .body = body, .agreed = agreed, .computes = true});
+    Call call{.type = type, .inputs = inputs, .outputs = outputs, .body = body, .agreed = agreed, .computes = true};
+    call.form = TT_REDUCE_SCATTER;
+    call.reduction = options.reduceOp;
+    return post(std::move(call));
+  }
+
+  // Whether a call becomes a program on the devices of all ranks. All ranks decide alike.
+  bool runs_as_program(const Call& call) {
+    if (call.form == TT_HOST || processes_.empty()) return false;
+    std::call_once(looked_, [&] {
+      uint8_t has = 0;
+      NoGil no_gil;
+      check(tt_has_devices_of(processes_.data(), processes_.size(), &has));
+      has_devices_ = has != 0;
+    });
+    return has_devices_;
   }
 
   Pointer post(Call call) {
     const bool is_message = c10d::isP2POp(call.type);
     const uint64_t sequence = is_message ? sequence_.load() : ++sequence_;
+    static std::atomic<uint64_t> calls{0};
+    call.progress = std::make_shared<Progress>(++calls);
+    if (runs_as_program(call)) {
+      Pointer work;
+      const auto progress = call.progress;
+      hooks_->observe(*progress, [&] { work = run_program(std::move(call), processes_, rank_, sequence); });
+      return work;
+    }
     const std::string operation = c10d::opTypeToString(call.type);
     const std::string what = is_message ? call.agreed : c10::str("number ", sequence);
     const std::string name = c10::str(operation, " (", what, " of process group '", getGroupUid(), "')");
     if (call.lane == nullptr) call.lane = lane_;
     const std::string agreed = c10::str(is_message ? "" : c10::str(sequence, " "), operation, " ", call.agreed);
-    static std::atomic<uint64_t> calls{0};
-    call.progress = std::make_shared<Progress>(++calls);
     call.body = [gloo = gloo_, hooks = hooks_, progress = call.progress, agreed, is_message, agrees = call.agrees,
                  body = std::move(call.body)](Tensors& in, Tensors& out) {
       const auto work = [&] { body(in, out); };
@@ -422,17 +465,21 @@ class ProcessGroup final : public c10d::Backend {
   std::mutex lanes_mutex_;
   std::map<std::tuple<int, char, int>, std::shared_ptr<Lane>> lanes_;
   std::atomic<uint64_t> sequence_{0};
+  const std::vector<int64_t> processes_;
+  std::once_flag looked_;
+  bool has_devices_ = false;
 };
 
 }  // namespace
 }  // namespace torchtpu
 
-void* tt_process_group(void* gloo, void* store, int64_t milliseconds) {
+void* tt_process_group(void* gloo, void* store, int64_t milliseconds, const int64_t* processes, size_t n_processes) {
   try {
     auto inner = pybind11::handle(static_cast<PyObject*>(gloo)).cast<c10::intrusive_ptr<c10d::Backend>>();
     auto shared = pybind11::handle(static_cast<PyObject*>(store)).cast<c10::intrusive_ptr<c10d::Store>>();
     c10::intrusive_ptr<c10d::Backend> group = c10::make_intrusive<torchtpu::ProcessGroup>(
-        std::move(inner), std::move(shared), std::chrono::milliseconds(milliseconds));
+        std::move(inner), std::move(shared), std::chrono::milliseconds(milliseconds),
+        std::vector<int64_t>(processes, processes + n_processes));
     return pybind11::cast(std::move(group)).release().ptr();
   } catch (const std::exception& error) {
     PyErr_SetString(PyExc_RuntimeError, error.what());

@@ -40,6 +40,7 @@ mod run;
 
 // Code that connects the parts.
 mod bounded;
+mod collective;
 mod engine;
 mod events;
 pub mod export;
@@ -53,6 +54,7 @@ mod prepare;
 pub mod replicas;
 
 pub use ::error::{self, Error, ErrorKind, Result};
+pub use collective::{Collective, Form};
 pub use engine::{Engine, Registered, fork_guard, in_bad_fork, lock};
 pub use events::Event;
 pub use host::{check_last_answers, copy_to_host, synchronize};

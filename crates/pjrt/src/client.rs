@@ -110,7 +110,21 @@ impl Client {
         &self.inner.devices
     }
 
-    /// All devices that programs of this client may run on, including those of other hosts.
+    /// All devices of the job, in order: also those that only other processes can use.
+    ///
+    /// # Errors
+    /// If the plugin does not provide them.
+    pub fn devices(&self) -> Result<Vec<Device>> {
+        let mut arguments = sys::PJRT_Client_Devices_Args { client: self.inner.raw, ..Struct::new() };
+        // SAFETY: the client is live.
+        unsafe { self.inner.api.call(&mut arguments) }?;
+        // SAFETY: the list lives as long as the client.
+        let devices = unsafe { slice(arguments.devices, arguments.num_devices) };
+        // SAFETY: a device belongs to the client, and is borrowed from it.
+        devices.iter().map(|device| unsafe { Device::from_raw(self.inner.api, *device) }).collect()
+    }
+
+    /// The topology of all devices that programs of this client may run on, including those of other hosts.
     ///
     /// # Errors
     /// If the plugin does not provide it.

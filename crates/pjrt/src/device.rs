@@ -68,6 +68,14 @@ impl Device {
         self.description.kind()
     }
 
+    /// The process that can use this device (see [`crate::Client::process_index`]).
+    ///
+    /// # Errors
+    /// If the plugin does not provide it.
+    pub fn process_index(&self) -> Result<i32> {
+        self.description.process_index()
+    }
+
     /// The host's number of this device, or -1 if it has none.
     ///
     /// # Errors
@@ -119,6 +127,14 @@ impl Description {
         // SAFETY: the description is live.
         unsafe { self.api.call(&mut arguments) }?;
         Ok(arguments.id)
+    }
+
+    fn process_index(&self) -> Result<i32> {
+        let mut arguments =
+            sys::PJRT_DeviceDescription_ProcessIndex_Args { device_description: self.raw, ..Struct::new() };
+        // SAFETY: the description is live.
+        unsafe { self.api.call(&mut arguments) }?;
+        Ok(arguments.process_index)
     }
 
     pub(crate) fn kind(&self) -> Result<String> {

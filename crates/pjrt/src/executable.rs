@@ -14,6 +14,8 @@ use crate::value::Value;
 /// The number of inputs and outputs of a call up to which it does not allocate.
 const INLINE: usize = 32;
 
+const EXECUTE: &str = "PJRT_LoadedExecutable_Execute";
+
 /// A compiled program that is not loaded on a client. It was compiled for a [`crate::Topology`], whose devices may be
 /// absent. Serialize it, and load it with [`crate::Client::deserialize`] on a machine with such devices.
 pub struct Executable {
@@ -278,8 +280,38 @@ impl LoadedExecutable {
         non_donatable: &[i64],
         outputs: &mut Vec<Buffer>,
     ) -> Result<Option<Event>> {
-        const FUNCTION: &str = "PJRT_LoadedExecutable_Execute";
-        let device = self.client.device(device, FUNCTION)?;
+        let device = self.client.device(device, EXECUTE)?;
+        self.start(device, 0, inputs, non_donatable, outputs)
+    }
+
+    /// Starts the only replica that this process runs of a program with a device assignment. Other processes start the
+    /// other replicas. Inputs are not donated.
+    ///
+    /// `launch_id` is a number that all replicas of this run have, and is not zero. A plugin may use it to find that the
+    /// processes start their programs in different orders.
+    ///
+    /// # Errors
+    /// As for [`LoadedExecutable::execute`].
+    pub fn execute_replica(
+        &self,
+        launch_id: i32,
+        inputs: &[&Buffer],
+        outputs: &mut Vec<Buffer>,
+    ) -> Result<Option<Event>> {
+        let all: Vec<i64> = (0..inputs.len() as i64).collect();
+        // Without a device, the program runs on those of its devices that this process can use.
+        self.start(ptr::null_mut(), launch_id, inputs, &all, outputs)
+    }
+
+    #[inline]
+    fn start(
+        &self,
+        device: *mut sys::PJRT_Device,
+        launch_id: i32,
+        inputs: &[&Buffer],
+        non_donatable: &[i64],
+        outputs: &mut Vec<Buffer>,
+    ) -> Result<Option<Event>> {
         outputs.clear();
 
         let mut inline_arguments = [ptr::null_mut(); INLINE];
@@ -292,7 +324,7 @@ impl LoadedExecutable {
         };
         for (argument, input) in arguments.iter_mut().zip(inputs) {
             if !Arc::ptr_eq(&input.client, &self.client) {
-                return Err(Error::invalid(FUNCTION, "an input is another client's"));
+                return Err(Error::invalid(EXECUTE, "an input is another client's"));
             }
             *argument = input.as_raw();
         }
@@ -307,6 +339,7 @@ impl LoadedExecutable {
         };
 
         let mut options = sys::PJRT_ExecuteOptions {
+            launch_id,
             non_donatable_input_indices: non_donatable.as_ptr(),
             num_non_donatable_input_indices: non_donatable.len(),
             ..Struct::new()

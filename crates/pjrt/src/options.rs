@@ -40,6 +40,13 @@ impl CompileOptions {
         Self { num_replicas, portable: num_replicas == 1, ..Self::default() }
     }
 
+    /// A program with a replica on each of these devices, by their global ids.
+    #[must_use]
+    pub fn on_devices(self, devices: &[i64]) -> Self {
+        let num_replicas = devices.len() as i64;
+        Self { num_replicas, portable: false, device_assignment: devices.to_vec(), ..self }
+    }
+
     /// The serialized `CompileOptionsProto`. Equal options give equal bytes, so it can be part of a cache key.
     pub fn encode(&self) -> Vec<u8> {
         let mut build = Message::default();

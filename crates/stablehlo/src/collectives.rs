@@ -1,6 +1,7 @@
 //! Collectives: operations over the replicas of a program.
 
 use crate::builder::{Type, Value};
+use crate::dtype::DType;
 
 /// The groups of replicas that communicate, all of one size. Every replica is in one group.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,6 +85,24 @@ impl<'b> Value<'b> {
             rows_attribute("replica_groups", &members, groups.size)
         );
         self.builder.op("stablehlo.all_to_all", &[self], &attributes, self.ty())
+    }
+
+    /// The value of one replica, on all replicas of the program. `root` is its number.
+    pub fn broadcast_replica(self, root: i64, groups: &Groups) -> Value<'b> {
+        let dtype = self.dtype();
+        if dtype.is_complex() && dtype != DType::C32 {
+            let part = |part: Value<'b>| part.broadcast_replica(root, groups);
+            return part(self.real()).complex(part(self.imag()));
+        }
+        // The others add zeros. A sum of bits is exact.
+        let bits = match dtype {
+            DType::Bool => self,
+            _ => self.bitcast(DType::unsigned(dtype.size_bytes())),
+        };
+        let number = self.builder.op("stablehlo.replica_id", &[], "", Type::new(DType::U32, &[]));
+        let own = number.eq(root).select(bits, bits.splat_like(0));
+        let whole = own.all_reduce(groups, |x, y| if dtype == DType::Bool { x | y } else { x + y });
+        if dtype == DType::Bool { whole } else { whole.bitcast(dtype) }
     }
 
     /// `stablehlo.collective_permute`: each pair is a replica and the one that gets its value. A replica that gets

@@ -31,6 +31,16 @@ pub enum DType {
 }
 
 impl DType {
+    /// The unsigned integers of this many bytes, of which there are 1, 2, 4 and 8.
+    pub const fn unsigned(bytes: usize) -> DType {
+        match bytes {
+            1 => DType::U8,
+            2 => DType::U16,
+            4 => DType::U32,
+            _ => DType::U64,
+        }
+    }
+
     /// Bytes of one element in host memory.
     pub const fn size_bytes(self) -> usize {
         match self {

@@ -147,7 +147,7 @@ impl<'b> Value<'b> {
         self.reduce_one(axes, self.dtype().min_identity(), |a, x| a.smaller(x))
     }
 
-    /// For booleans.
+    /// For booleans, or the bits of integers.
     pub fn reduce_any(self, axes: &[usize]) -> Value<'b> {
         self.reduce_one(axes, Number::Bool(false), |a, x| a | x)
     }

@@ -228,6 +228,7 @@ impl CompiledGraph {
                 .iter()
                 .map(|(name, value)| Ok((name.clone(), to_option(value)?)))
                 .collect::<PyResult<_>>()?,
+            replicas: Vec::new(),
         };
         let fresh = compiled.results.len() - written.len();
         let op = super::with_engine(py, move |mut engine| Ok(engine.register_graph(compiled)))?;

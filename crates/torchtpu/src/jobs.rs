@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::call::TensorArg;
-use engine::{Error, JobOutput, Result, Ticket};
+use engine::{Collective, Error, Form, JobOutput, Result, Ticket};
 use pyo3::prelude::*;
 
 use crate::abi::{guarded, list, note_line, placement, status, tensor_list, text};
@@ -135,18 +135,58 @@ pub(crate) unsafe extern "C" fn tt_is_synchronous() -> u8 {
     u8::from(guarded(|| Ok(engine::lock()?.is_synchronous())).unwrap_or(false))
 }
 
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn tt_has_devices_of(processes: *const i64, count: usize, has: *mut u8) -> ::abi::Status {
+    status(|| {
+        // SAFETY: the ABI promises as many numbers as it says, and a valid pointer for the result.
+        unsafe { *has = u8::from(engine::lock()?.has_devices_of(list(processes, count))?) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn tt_run_collective(device: i32, collective: *const ::abi::Collective) -> ::abi::Status {
+    status(|| {
+        note_line();
+        // SAFETY: the ABI promises a collective, with C strings and as many tensors and numbers as it says.
+        let (given, name, reduction, processes, inputs, outputs) = unsafe {
+            let given = *collective;
+            let processes = list(given.processes, given.n_processes);
+            let (inputs, outputs) =
+                (tensor_list(given.inputs, given.n_inputs), tensor_list(given.outputs, given.n_outputs));
+            (given, text(given.name), text(given.reduction), processes, inputs, outputs)
+        };
+        let form = match given.form {
+            ::abi::Form::AllReduce => Form::AllReduce,
+            ::abi::Form::Broadcast => Form::Broadcast,
+            ::abi::Form::AllGather => Form::AllGather,
+            ::abi::Form::AllGatherList => Form::AllGatherList,
+            ::abi::Form::ReduceScatter => Form::ReduceScatter,
+            ::abi::Form::ReduceScatterList => Form::ReduceScatterList,
+            ::abi::Form::AllToAll => Form::AllToAll,
+            ::abi::Form::Scatter => Form::Scatter,
+            ::abi::Form::Host => return Err(Error::runtime("this collective is a job of the host")),
+        };
+        let collective =
+            Collective { name: &name, form, reduction: &reduction, factor: given.factor, root: given.root, processes };
+        engine::lock()?.run_collective(&collective, placement(device)?, inputs, outputs)
+    })
+}
+
 /// A c10d backend for tensors of the device, over a backend for the same ranks that takes tensors of the CPU, and the store
-/// of these ranks.
+/// of these ranks. `processes` has the process of each rank in the plugin's client, or is empty.
 #[pyfunction]
 pub fn process_group(
     py: Python<'_>,
     gloo: Py<PyAny>,
     store: Py<PyAny>,
     timeout_milliseconds: i64,
+    processes: Vec<i64>,
 ) -> PyResult<Py<PyAny>> {
-    // SAFETY: the callee takes its own references to live objects, and returns a new one or sets an exception.
+    // SAFETY: the callee copies what it keeps, and returns a new reference or sets an exception.
     unsafe {
-        let group = ::abi::tt_process_group(gloo.as_ptr().cast(), store.as_ptr().cast(), timeout_milliseconds);
+        let (gloo, store) = (gloo.as_ptr().cast(), store.as_ptr().cast());
+        let group = ::abi::tt_process_group(gloo, store, timeout_milliseconds, processes.as_ptr(), processes.len());
         Bound::from_owned_ptr_or_err(py, group.cast()).map(Bound::unbind)
     }
 }

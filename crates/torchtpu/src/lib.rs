@@ -142,6 +142,12 @@ fn default_generator(py: Python<'_>, device: i32) -> PyResult<Py<PyAny>> {
     unsafe { Bound::from_owned_ptr_or_err(py, tt_default_generator(device).cast()).map(Bound::unbind) }
 }
 
+/// The kind of the plugin that is open or will be opened: "tpu", "cpu", "cuda" or "other". Does not open it.
+#[pyfunction]
+fn plugin_kind() -> PyResult<&'static str> {
+    platform::find().map(|choice| choice.kind.name()).map_err(to_python)
+}
+
 /// The contents of `python -m torchtpu info`. Opens the plugin.
 #[pyfunction]
 fn platform_info(py: Python<'_>) -> PyResult<Py<PyDict>> {
@@ -426,6 +432,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         check_last_answers,
         default_generator,
         platform_info,
+        plugin_kind,
         get_eager_mode,
         set_eager_mode,
         set_sizes,

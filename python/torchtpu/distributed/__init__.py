@@ -30,10 +30,11 @@ def _create(options: Any, backend_options: Any) -> Any:
 
     Collectives of the device and those of the CPU are numbered separately, so each has its own Gloo group.
     """
-    from torch.distributed import ProcessGroup, ProcessGroupGloo
+    from torch.distributed import ProcessGroup, ProcessGroupGloo, distributed_c10d
     from torch.distributed.distributed_c10d import PrefixStore
 
     from torchtpu import _C
+    from torchtpu.distributed import processes
 
     # torchrun keeps its store when it restarts ranks. It then has the addresses of the earlier ranks.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
@@ -51,7 +52,11 @@ def _create(options: Any, backend_options: Any) -> Any:
     if cpu not in group._device_types:
         group._register_backend(cpu, ProcessGroup.BackendType.GLOO, gloo("cpu"))
     reports = PrefixStore("reports/", attempt_store)
-    return _C.process_group(gloo("tpu"), reports, int(options.timeout.total_seconds() * 1000))
+    world = distributed_c10d.get_world_size() if distributed_c10d.is_initialized() else options.group_size
+    processes.meet(PrefixStore("processes/", attempt_store), options.group_rank, options.group_size, world)
+    ranks = options.global_ranks_in_group or range(options.group_size)
+    timeout = int(options.timeout.total_seconds() * 1000)
+    return _C.process_group(gloo("tpu"), reports, timeout, processes.of_ranks(ranks))
 
 
 def __getattr__(name: str) -> Any:

@@ -11,11 +11,20 @@ use crate::row::{Row, one};
 pub(crate) const ROWS: &[Row] = &[
     one(&["torchtpu::all_reduce"], |cx| {
         let (input, groups, reduction) = (cx.tensor("input")?, groups(cx)?, Reduction::of(cx)?);
+        if reduction.is_bitwise() {
+            return Ok(reduction.of_rows(input.unsqueeze(0).all_gather(0, &groups)));
+        }
         Ok(reduction.finish(input.all_reduce(&groups, |x, y| reduction.combine(x, y)), &groups))
     }),
     one(&["torchtpu::reduce_scatter"], |cx| {
         let (groups, reduction) = (groups(cx)?, Reduction::of(cx)?);
         let input = in_parts(cx, &groups)?;
+        if reduction.is_bitwise() {
+            let mut dims = input.dims();
+            dims[0] /= groups.size();
+            dims.insert(0, groups.size());
+            return Ok(reduction.of_rows(input.reshape(&dims).all_to_all(0, &groups)));
+        }
         Ok(reduction.finish(input.reduce_scatter(0, &groups, |x, y| reduction.combine(x, y)), &groups))
     }),
     one(&["torchtpu::all_gather"], |cx| {
@@ -27,6 +36,10 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["torchtpu::all_to_all"], |cx| {
         let groups = groups(cx)?;
         Ok(in_parts(cx, &groups)?.all_to_all(0, &groups))
+    }),
+    // `root` is the number of the replica whose value all get. All replicas are one group.
+    one(&["torchtpu::broadcast_replica"], |cx| {
+        Ok(cx.tensor("input")?.broadcast_replica(cx.int("root")?, &groups(cx)?))
     }),
     // `pairs` has the replicas that send and those that receive, in turn. Who receives nothing gets zeros.
     one(&["torchtpu::permute_replicas"], |cx| {
@@ -92,6 +105,21 @@ impl Reduction {
             Reduction::And => x & y,
             Reduction::Or => x | y,
             Reduction::Xor => x ^ y,
+        }
+    }
+
+    /// Whether it is a reduction of bits, which compilers do not have as a collective: the parts of all ranks are moved,
+    /// and each rank reduces them.
+    fn is_bitwise(&self) -> bool {
+        matches!(self, Reduction::And | Reduction::Or | Reduction::Xor)
+    }
+
+    /// The bitwise reduction of the first dimension.
+    fn of_rows<'b>(&self, rows: Value<'b>) -> Value<'b> {
+        match self {
+            Reduction::And => !(!rows).reduce_any(&[0]),
+            Reduction::Or => rows.reduce_any(&[0]),
+            _ => rows.reduce_xor(&[0]),
         }
     }
 

@@ -90,6 +90,8 @@ pub(crate) struct Source {
     pub operators: String,
     /// XLA's flags for this program.
     pub flags: Vec<(String, pjrt::Value)>,
+    /// The devices of its replicas, by their global ids. Empty for a program that runs on any device.
+    pub replicas: Vec<i64>,
     pub effort: Effort,
 }
 
@@ -200,7 +202,7 @@ impl Cache {
     fn key(&self, source: &Source) -> Key {
         let mut hasher = self.disk.as_ref().map_or_else(blake3::Hasher::new, |disk| disk.prefix.clone());
         hasher.update(source.text.as_bytes());
-        if !source.flags.is_empty() || source.effort == Effort::Quick {
+        if !source.flags.is_empty() || !source.replicas.is_empty() || source.effort == Effort::Quick {
             hasher.update(&self.options(source).encode());
         }
         hasher.finalize()
@@ -210,7 +212,7 @@ impl Cache {
         let mut options = self.options.clone();
         options.overrides.extend(effort::flags(source.effort));
         options.overrides.extend_from_slice(&source.flags);
-        options
+        if source.replicas.is_empty() { options } else { options.on_devices(&source.replicas) }
     }
 
     fn compile(&self, platform: &Platform, source: &Source, making: &mut Making) -> Result<Arc<LoadedExecutable>> {

@@ -135,6 +135,8 @@ pub struct Platform {
     pub target: Target,
     /// The client's addressable devices, in order.
     pub devices: Vec<DeviceInfo>,
+    /// All devices of the client's job, in order: also those of other processes.
+    pub all_devices: Vec<DevicePlace>,
     /// Whether it computes nothing, and what is read from it is invented.
     pub is_dry: bool,
 }
@@ -154,6 +156,21 @@ impl Platform {
             }
         }
         Ok(host_memory())
+    }
+}
+
+/// A device of the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DevicePlace {
+    /// The number of the device in programs.
+    pub id: i64,
+    /// The process that can use it.
+    pub process: i64,
+}
+
+impl DevicePlace {
+    fn read(device: &pjrt::Device) -> pjrt::Result<DevicePlace> {
+        Ok(DevicePlace { id: device.id()?.into(), process: device.process_index()?.into() })
     }
 }
 
@@ -243,7 +260,10 @@ pub fn open() -> Result<Platform> {
             Kind::Tpu => Target::Tpu,
             Kind::Cuda | Kind::Other => Target::Other,
         });
-        Ok(Platform { kind, path: choice.path, reason: choice.reason, plugin, client, target, devices, is_dry: false })
+        let all_devices = client.devices().and_then(|devices| devices.iter().map(DevicePlace::read).collect());
+        let all_devices = all_devices.map_err(|error| choice.failed("describe the devices of", &error, &missing))?;
+        let Choice { path, reason, .. } = choice;
+        Ok(Platform { kind, path, reason, plugin, client, target, devices, all_devices, is_dry: false })
     })
 }
 
@@ -262,7 +282,8 @@ fn open_dry(choice: Choice, chip: &Chip) -> Result<Platform> {
     let devices = client.addressable_devices().iter().map(|device| DeviceInfo::read(Kind::Tpu, device));
     let devices = devices.collect::<pjrt::Result<Vec<_>>>().map_err(failed)?;
     let Choice { path, reason, .. } = choice;
-    Ok(Platform { kind: Kind::Tpu, path, reason, plugin, client, target: Target::Tpu, devices, is_dry: true })
+    let (target, all_devices) = (Target::Tpu, Vec::new());
+    Ok(Platform { kind: Kind::Tpu, path, reason, plugin, client, target, devices, all_devices, is_dry: true })
 }
 
 /// The target of a platform, by the name that users write.

@@ -279,9 +279,19 @@ impl Chunk {
         self.nodes.iter().find_map(|node| node.instance.compiled.as_ref()).map(|compiled| &compiled.options)
     }
 
-    /// Which outputs are still referenced, and which inputs can be donated.
+    /// The devices of the replicas of its program. Empty for a program of one device.
+    pub fn replicas(&self) -> &[i64] {
+        self.nodes.first().map_or(&[], |node| node.instance.replicas())
+    }
+
+    /// Which outputs are still referenced, and which inputs can be donated. A program of several replicas must be the
+    /// same on all ranks, so it does not depend on what is still referenced here.
     pub fn usage(&self, types: &Types) -> Usage {
-        let live = (0..self.outputs.len() as u32).filter(|&index| self.outputs[index as usize].strong_count() > 0);
+        let all = 0..self.outputs.len() as u32;
+        if !self.replicas().is_empty() {
+            return Usage { live: all.collect(), donated: vec![false; self.inputs.len()] };
+        }
+        let live = all.filter(|&index| self.outputs[index as usize].strong_count() > 0);
         let donated = self.inputs.iter().map(|input| is_given_up(input, 1, types));
         Usage { live: live.collect(), donated: donated.collect() }
     }
@@ -291,7 +301,9 @@ impl Chunk {
     pub fn expected_usage(&self, parts: &CallParts, types: &Types) -> Usage {
         let instance = &self.nodes[0].instance;
         let written = instance.outputs.iter().filter_map(|plan| match plan {
-            ResultPlan::Updated { storage, .. } => self.input_index(&*instance.value_of(*storage, parts.storage(*storage))?),
+            ResultPlan::Updated { storage, .. } => {
+                self.input_index(&*instance.value_of(*storage, parts.storage(*storage))?)
+            }
             _ => None,
         });
         let mut donated = vec![false; self.inputs.len()];
@@ -337,5 +349,7 @@ impl Chunk {
 /// Whether an input can be donated: there are no more than these references to the value, only the value holds the
 /// buffer, and the buffer is large enough.
 fn is_given_up(input: &Arc<Value>, references: usize, types: &Types) -> bool {
-    Arc::strong_count(input) - input.holds() == references && input.owns_buffer() && types.get(input.ty).size_bytes() > SMALL
+    Arc::strong_count(input) - input.holds() == references
+        && input.owns_buffer()
+        && types.get(input.ty).size_bytes() > SMALL
 }

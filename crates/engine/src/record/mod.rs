@@ -108,6 +108,10 @@ impl Recorder {
         let chunk = &self.chunks[placement.device()];
         let scope = self.scopes.of_caller(mode);
         let (joins, is_graph) = (scope != 0, instance.compiled.is_some());
+        // A collective needs no agreement of the ranks on the calls around it.
+        if !instance.replicas().is_empty() {
+            return Plan { when: When::Apart, first: None, scope: 0 };
+        }
         // Calls that another thread recorded in a scope, or in Fused while this call's mode runs it at once.
         let is_of_another =
             !chunk.is_empty() && (chunk.scope != 0 && chunk.scope != scope || !joins && mode != Mode::Fused);
@@ -203,6 +207,7 @@ impl Recorder {
         }
         let reason = match () {
             () if !counts.is_empty() => Reason::Size,
+            () if !instance.replicas().is_empty() => Reason::CollectiveProgram,
             () if instance.compiled.is_some() => Reason::CompiledGraph,
             () if waits && is_large => Reason::Large,
             () if waits => Reason::Full,

@@ -20,6 +20,7 @@ pub enum Reason {
     Beat,
     Upload,
     Collective,
+    CollectiveProgram,
     LongList,
 }
 
@@ -41,6 +42,7 @@ impl fmt::Display for Reason {
             Reason::Upload => "a tensor is copied from the host, as at the start of a step",
             Reason::LongList => "an operator over a long list runs in groups",
             Reason::Collective => "a collective takes a result",
+            Reason::CollectiveProgram => "a collective is cut from the program, as ranks may run different programs",
         })
     }
 }

@@ -42,4 +42,7 @@ pub struct CompiledGraph {
     pub bounded: Vec<BoundedInput>,
     /// XLA's flags for its programs, by name.
     pub options: Vec<(String, pjrt::Value)>,
+    /// The devices of its replicas, by their global ids. Empty for a program of one device. This process runs one
+    /// replica, and other processes run the others.
+    pub replicas: Vec<i64>,
 }

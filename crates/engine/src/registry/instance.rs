@@ -307,6 +307,11 @@ impl Instance {
         })
     }
 
+    /// The devices of the replicas of a program that communicate. Empty for all other programs.
+    pub fn replicas(&self) -> &[i64] {
+        self.compiled.as_ref().map_or(&[], |compiled| &compiled.replicas)
+    }
+
     /// The padded form that the program takes of a storage. `None` for the exact value.
     #[inline]
     pub fn wanted(&self, storage: usize) -> Option<&Axes> {

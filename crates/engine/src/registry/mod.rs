@@ -71,6 +71,8 @@ pub(crate) struct Registry {
     /// Traced decompositions that are not lowered yet, by handle.
     graphs: HashMap<u64, Arc<Graph>>,
     next_graph: u64,
+    /// Compiled graphs that the engine makes, by description.
+    described: FxHashMap<String, u32>,
     pub precision: Precision,
     /// `torch.get_default_dtype()`.
     pub default_dtype: DType,
@@ -125,6 +127,7 @@ impl Registry {
             sized: FxHashMap::default(),
             exact: FxHashSet::default(),
             graphs: HashMap::new(),
+            described: FxHashMap::default(),
             next_graph: 1,
             precision: Precision::Highest,
             default_dtype: DType::F32,
@@ -142,6 +145,16 @@ impl Registry {
     /// Registers a compiled graph, which is called like an operator.
     pub fn register_graph(&mut self, graph: CompiledGraph) -> u32 {
         self.add(Operator::of_graph(graph))
+    }
+
+    /// The operator of a compiled graph with this description, which is registered at the first call.
+    pub fn graph_of(&mut self, description: String, make: impl FnOnce() -> CompiledGraph) -> u32 {
+        if let Some(op) = self.described.get(&description) {
+            return *op;
+        }
+        let op = self.register_graph(make());
+        self.described.insert(description, op);
+        op
     }
 
     fn add(&mut self, operator: Operator) -> u32 {

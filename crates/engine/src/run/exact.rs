@@ -42,7 +42,7 @@ pub(super) fn run_exactly(
     let inputs = inputs(runtime, placement, chunk, types, &lowered)?;
     let inputs: Vec<&Buffer> = inputs.iter().map(|input| &**input).collect();
     let (text, operators) = (lowered.function.module(&[]), node.instance.operator.to_string());
-    let source = Source { text, operators, flags: Vec::new(), effort: Effort::Full };
+    let source = Source { text, operators, flags: Vec::new(), replicas: Vec::new(), effort: Effort::Full };
     let (executable, _) = runtime.executable(source);
     let mut outputs = Vec::with_capacity(computed.len());
     let run = executable.get()?.execute(placement.device(), &inputs, &[], &mut outputs).map_err(Error::from)?;

@@ -441,9 +441,11 @@ impl Runner {
         let borrowed: Vec<&Buffer> = inputs.iter().map(|buffer| &**buffer).collect();
         let launched = noted.is_wanted().then(Instant::now);
         let mut outputs = Vec::with_capacity(values.len());
-        let run = executable
-            .execute(placement.device(), &borrowed, &[], &mut outputs)
-            .map_err(|error| Error::from(error).within(&program.operators))?;
+        let run = match chunk.replicas() {
+            [] => executable.execute(placement.device(), &borrowed, &[], &mut outputs),
+            replicas => executable.execute_replica(runtime.launch_id(replicas), &borrowed, &mut outputs),
+        };
+        let run = run.map_err(|error| Error::from(error).within(&program.operators))?;
         let run = run.map(|run| runtime.track(placement, run));
         if let Some(launched) = launched {
             context.observer.note_launch(noted, launched, is_quick, run.as_ref());

@@ -161,10 +161,13 @@ impl Programs {
         let kind = runtime.platform.kind;
         let effort = match is_alone {
             _ if wanted == Wanted::Ahead => Effort::Full,
+            // All ranks run the same code.
+            _ if !chunk.replicas().is_empty() => Effort::Full,
             true => first_effort(kind, &text, data),
             false => first_effort_of_several(kind, &text, data),
         };
-        let mut source = Source { text, operators: operators.clone(), flags, effort: Effort::Full };
+        let replicas = chunk.replicas().to_vec();
+        let mut source = Source { text, operators: operators.clone(), flags, replicas, effort: Effort::Full };
         let mut quick = None;
         // Quick code of several operators is of no use if the better executable need not be compiled.
         if effort == Effort::Quick && (is_alone || !runtime.cache.has(&source)) {

@@ -1,10 +1,11 @@
 //! The open plugin: uploads, numbers as buffers, executables, and runs in flight.
 
 use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use pjrt::{Buffer, ElementType, Event};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 use stablehlo::{DType, Number, Type, half_pair};
 
 use crate::cache::{Cache, Executable, Settings, Source, Urgency};
@@ -35,6 +36,8 @@ pub(crate) struct Runtime {
     /// The values that were donated to runs that may not be done. A plugin may wait for the run when such a buffer is
     /// dropped.
     donated: VecDeque<(Arc<Event>, Vec<Arc<Value>>)>,
+    /// The number of launches on each list of devices.
+    launches: FxHashMap<Vec<i64>, u16>,
 }
 
 impl Runtime {
@@ -50,6 +53,7 @@ impl Runtime {
             in_flight: vec![Vec::new(); devices],
             unwritten: 0,
             donated: VecDeque::new(),
+            launches: FxHashMap::default(),
         })
     }
 
@@ -86,6 +90,16 @@ impl Runtime {
     /// The executable of a program, to be compiled with full effort in the background.
     pub fn executable_later(&self, source: Source, urgency: Urgency) -> Arc<Executable> {
         self.cache.executable_later(&self.platform, source, urgency, self.made)
+    }
+
+    /// The number of a launch on several devices, which is the same on all ranks: 15 bits for the devices, and 16 that
+    /// count the launches on them. It is not zero.
+    pub fn launch_id(&mut self, devices: &[i64]) -> i32 {
+        let mut hasher = FxHasher::default();
+        devices.hash(&mut hasher);
+        let launches = self.launches.entry(devices.to_vec()).or_default();
+        *launches = launches.checked_add(1).unwrap_or(1);
+        ((hasher.finish() >> 49) as i32) << 16 | i32::from(*launches)
     }
 
     /// Keeps a run until it is done, for synchronization.

@@ -20,16 +20,16 @@ use self::devices::{
 };
 use self::operators::{
     tt_call, tt_check_dtype, tt_define, tt_fall_back, tt_locate_last_call, tt_note_line, tt_note_scope,
-    tt_owner_of_kernel, tt_prepare, tt_register_operator, tt_result_metas, tt_set_default_dtype, tt_set_matmul_precision,
-    tt_shapes_like, tt_wants_line, tt_wants_scope,
+    tt_owner_of_kernel, tt_prepare, tt_register_operator, tt_result_metas, tt_set_default_dtype,
+    tt_set_matmul_precision, tt_shapes_like, tt_wants_line, tt_wants_scope,
 };
 use self::storages::{
     tt_copy_across, tt_copy_from_host, tt_copy_to_host, tt_is_pinned, tt_pinned_new, tt_pinned_release, tt_storage_at,
     tt_storage_new, tt_storage_release, tt_storage_resize,
 };
 use crate::jobs::{
-    tt_close_lane, tt_finish_lanes, tt_is_synchronous, tt_open_lane, tt_post_job, tt_ticket_release, tt_ticket_state,
-    tt_ticket_wait,
+    tt_close_lane, tt_finish_lanes, tt_has_devices_of, tt_is_synchronous, tt_open_lane, tt_post_job, tt_run_collective,
+    tt_ticket_release, tt_ticket_state, tt_ticket_wait,
 };
 use crate::location;
 use crate::profiler::{tt_profile_begin, tt_profile_end, tt_profile_enter, tt_profile_leave};

@@ -1,0 +1,131 @@
+"""One client of libtpu for all ranks: each process uses one chip, and knows the addresses of the others.
+
+libtpu reads this from environment variables when it is opened. They follow from torchrun's variables and one exchange
+of addresses through the store, inside `init_process_group`. So the device must not be used before. Addresses that are
+set already are kept.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torchtpu import _C
+
+# The chips of one host, by their number.
+HOSTS = {1: (1, 1, 1), 2: (1, 2, 1), 4: (2, 2, 1), 8: (2, 4, 1)}
+
+# The process of each rank of the world, once the ranks have met.
+_processes: list[int] = []
+
+
+def meet(store: Any, rank: int, size: int, world: int) -> None:
+    """Exchanges addresses with the other ranks, and sets libtpu's variables. Only for the first group of all ranks, and
+    only if libtpu is the plugin.
+
+    Raises RuntimeError if the device was used before.
+    """
+    if _processes or size != world or size == 1 or _C.plugin_kind() != "tpu":
+        return
+    is_given = "TPU_PROCESS_ADDRESSES" in os.environ
+    if _C.is_initialized() and not is_given:
+        raise RuntimeError(
+            "init_process_group must be called before the first use of a tpu device: the TPU is open already, for this "
+            "process alone"
+        )
+    process = own_process(os.environ, rank)
+    port = os.environ.get("TPU_PROCESS_PORT") or str(_free_port())
+    store.set(f"rank {rank}", f"{process} {_own_host()}:{port}")
+    if rank == 0:
+        # One rank reads all addresses, so that each other one reads one value.
+        store.set("all", "\n".join(store.get(f"rank {each}").decode() for each in range(size)))
+    ranks = [line.split(" ") for line in store.get("all").decode().split("\n")]
+    processes = [int(number) for number, _ in ranks]
+    if sorted(processes) != list(range(size)):
+        raise RuntimeError(
+            f"the processes of the {size} ranks must have the numbers 0 to {size - 1}, not {processes}: "
+            f"CLOUD_TPU_TASK_ID or TPU_WORKER_ID is set wrongly"
+        )
+    if not is_given:
+        addresses = [address for _, address in sorted(ranks, key=lambda each: int(each[0]))]
+        os.environ.update(variables(os.environ, process, size, port, addresses))
+    _processes[:] = processes
+
+
+def of_ranks(ranks: Sequence[int]) -> list[int]:
+    """The process of each of these ranks in the client, or nothing if it has only this process."""
+    return [_processes[rank] for rank in ranks] if _processes else []
+
+
+def own_process(environment: Mapping[str, str], rank: int) -> int:
+    """The number of this process. Hosts with a number in the TPU are in the order of these numbers."""
+    if "CLOUD_TPU_TASK_ID" in environment:
+        return int(environment["CLOUD_TPU_TASK_ID"])
+    host = environment.get("TPU_WORKER_ID")
+    if not host:
+        return rank
+    return int(host) * int(environment.get("LOCAL_WORLD_SIZE", 1)) + int(environment.get("LOCAL_RANK", 0))
+
+
+def variables(
+    environment: Mapping[str, str], process: int, size: int, port: str, addresses: Sequence[str]
+) -> dict[str, str]:
+    """libtpu's variables for a process with one chip."""
+    return {
+        "TPU_PROCESS_BOUNDS": ",".join(map(str, _bounds(environment, size))),
+        "TPU_CHIPS_PER_PROCESS_BOUNDS": "1,1,1",
+        "TPU_PROCESS_ADDRESSES": ",".join(addresses),
+        "TPU_PROCESS_PORT": port,
+        "CLOUD_TPU_TASK_ID": str(process),
+        "TPU_VISIBLE_CHIPS": environment.get("TPU_VISIBLE_CHIPS") or environment.get("LOCAL_RANK", "0"),
+    }
+
+
+def _bounds(environment: Mapping[str, str], size: int) -> tuple[int, ...]:
+    """The chips along each axis of the TPU: from what the machine says, or of one host."""
+
+    def of(name: str, separator: str) -> tuple[int, ...]:
+        sizes = tuple(int(each) for each in environment.get(name, "").split(separator) if each)
+        return (*sizes, *(1 for _ in range(3 - len(sizes))))
+
+    candidates = [
+        of("TPU_TOPOLOGY", "x"),
+        *(
+            tuple(one * other for one, other in zip(of(chips, ","), of(hosts, ","), strict=True))
+            for chips, hosts in (
+                ("TPU_CHIPS_PER_PROCESS_BOUNDS", "TPU_PROCESS_BOUNDS"),
+                ("TPU_CHIPS_PER_HOST_BOUNDS", "TPU_HOST_BOUNDS"),
+            )
+        ),
+    ]
+    if int(environment.get("LOCAL_WORLD_SIZE", size)) == size and size in HOSTS:
+        candidates.append(HOSTS[size])
+    for bounds in candidates:
+        if math.prod(bounds) == size:
+            return bounds
+    raise RuntimeError(
+        f"how the chips of {size} ranks are arranged is not known: start one process for each chip, or set "
+        f"TPU_TOPOLOGY, such as 4x4, or TPU_PROCESS_BOUNDS, such as 4,4,1"
+    )
+
+
+def _own_host() -> str:
+    """The address at which other ranks find this host."""
+    if os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE"):
+        return "localhost"
+    master = os.environ.get("MASTER_ADDR", "localhost"), int(os.environ.get("MASTER_PORT", 1))
+    family = socket.getaddrinfo(*master, type=socket.SOCK_DGRAM)[0][0]
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        # Sends nothing. The kernel chooses the address for the route.
+        probe.connect(master)
+        host: str = probe.getsockname()[0]
+    return f"[{host}]" if ":" in host else host
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("", 0))
+        return int(found.getsockname()[1])
