@@ -10,7 +10,7 @@ import pytest
 from torchtpu import _C
 
 
-def build_plugin(source: Path, folder: Path) -> Path:
+def build_plugin(source: Path, folder: Path, name: str = "plugin.so") -> Path:
     """Compiles a plugin into a folder, with `PLUGIN` defined as the path of the real one. Skips the test where there
     is no C compiler, or no header."""
     compiler = shutil.which("cc") or shutil.which("gcc")
@@ -18,7 +18,7 @@ def build_plugin(source: Path, folder: Path) -> Path:
     header = behind.parent / "include/pjrt_c_api.h"
     if compiler is None or not header.is_file():
         pytest.skip("needs a C compiler and the header of the plugin")
-    built = folder / "plugin.so"
-    options = ["-shared", "-fPIC", f"-I{header.parent}", f'-DPLUGIN="{behind}"', "-o", built, source, "-ldl"]
-    subprocess.run([compiler, *options], check=True)
+    built = folder / name
+    options = ["-shared", "-fPIC", "-pthread", f"-I{header.parent}", f'-DPLUGIN="{behind}"', "-o", built]
+    subprocess.run([compiler, *options, source, "-ldl"], check=True)
     return built

@@ -49,9 +49,10 @@ def values_on_ranks(ranks: int, module: str, function: str, *arguments: Any, **e
     return [outcome.value for outcome in outcomes]
 
 
-def check_cases(module: str, mode: str, ranks: int = 2) -> None:
-    """Runs the cases of a module of this folder; all must pass on all ranks."""
-    for rank, outcomes in enumerate(values_on_ranks(ranks, f"tests.distributed.{module}", "run", mode)):
+def check_cases(module: str, mode: str, ranks: int = 2, *names: str, **environment: str) -> None:
+    """Runs the cases of a module of this folder, or those of these names; all must pass on all ranks."""
+    returned = values_on_ranks(ranks, f"tests.distributed.{module}", "run", mode, *names, **environment)
+    for rank, outcomes in enumerate(returned):
         failed = {name: text for name, text in outcomes.items() if text is not None}
         assert not failed, f"rank {rank}\n" + "\n".join(f"{name}: {text}" for name, text in failed.items())
         assert outcomes

@@ -1,0 +1,83 @@
+"""Collectives as programs on a client of several processes, with a plugin that acts as libtpu does
+(tpu_of_processes.c)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from torchtpu.distributed import processes
+
+from tests.distributed.ranks import check_cases, on_ranks, values_on_ranks
+from tests.plugins import build_plugin
+from tests.settings import SEED
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment for ranks with this plugin. Its name makes it the plugin of a TPU."""
+    source = Path(__file__).with_name("tpu_of_processes.c")
+    built = build_plugin(source, tmp_path_factory.mktemp("plugin"), "tpu_of_processes.so")
+    return {"TORCHTPU_PLUGIN": str(built)}
+
+
+# No host has three chips.
+THREE = {"TPU_PROCESS_BOUNDS": "3,1,1"}
+
+
+@pytest.mark.one_mode
+@pytest.mark.parametrize("mode", ["debug", "strict", "fused"])
+def test_collectives_of_two_ranks(plugin: dict[str, str], mode: str) -> None:
+    check_cases("collectives", mode, 2, **plugin)
+
+
+def test_they_are_programs(plugin: dict[str, str]) -> None:
+    for each in values_on_ranks(3, "tests.distributed.programs", "collectives_are_programs", **plugin, **THREE):
+        assert (each["jobs"], each["programs"]) == ([], 2)
+        assert each["devices"] == 1
+        assert each["value"] == 6.0
+    assert values_on_ranks(2, "tests.distributed.programs", "collectives_are_programs")[0]["jobs"] != []
+
+
+@pytest.mark.parametrize("delays", [False, True])
+def test_ranks_diverge(plugin: dict[str, str], delays: bool) -> None:
+    assert min(values_on_ranks(3, "tests.distributed.diverging", "steps", 2 * SEED + delays, 50, **plugin, **THREE)) > 0
+
+
+def test_a_rank_dies(plugin: dict[str, str]) -> None:
+    environment = {**plugin, **THREE, "TPU_OF_PROCESSES_SECONDS": "10"}
+    outcomes = on_ranks(3, "tests.distributed.programs", "a_rank_dies", **environment)
+    assert outcomes[1].status != 0
+    for outcome in (outcomes[0], outcomes[2]):
+        assert outcome.error is None, outcome.error
+        # Of process 1, or of another that has stopped because of it.
+        assert "does not answer" in outcome.value["error"]
+        assert outcome.value["computed"] == 4.0
+
+
+def test_the_device_was_used_before(plugin: dict[str, str]) -> None:
+    for error in values_on_ranks(2, "tests.distributed.programs", "use_the_device_before", **plugin):
+        assert "init_process_group must be called before the first use of a tpu device" in error
+
+
+def test_variables_of_libtpu() -> None:
+    def made(size: int, **environment: str) -> str:
+        return processes.variables(environment, 1, size, "8476", ["a:1", "b:2"])["TPU_PROCESS_BOUNDS"]
+
+    found = processes.variables({"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}, 1, 2, "8476", ["a:1", "b:2"])
+    assert found == {
+        "TPU_PROCESS_BOUNDS": "1,2,1",
+        "TPU_CHIPS_PER_PROCESS_BOUNDS": "1,1,1",
+        "TPU_PROCESS_ADDRESSES": "a:1,b:2",
+        "TPU_PROCESS_PORT": "8476",
+        "CLOUD_TPU_TASK_ID": "1",
+        "TPU_VISIBLE_CHIPS": "1",
+    }
+    assert made(8) == "2,4,1"
+    assert made(16, TPU_TOPOLOGY="4x4", LOCAL_WORLD_SIZE="4") == "4,4,1"
+    assert made(32, TPU_PROCESS_BOUNDS="2,2,2", TPU_CHIPS_PER_PROCESS_BOUNDS="2,2,1") == "4,4,2"
+    assert made(8, TPU_HOST_BOUNDS="1,1,2", TPU_CHIPS_PER_HOST_BOUNDS="2,2,1", LOCAL_WORLD_SIZE="4") == "2,2,2"
+    with pytest.raises(RuntimeError, match="how the chips of 6 ranks are arranged is not known"):
+        made(6)
+    assert processes.own_process({"TPU_WORKER_ID": "2", "LOCAL_WORLD_SIZE": "4", "LOCAL_RANK": "1"}, 0) == 9
+    assert processes.own_process({}, 5) == 5
