@@ -115,7 +115,7 @@ def on_the_host() -> None:
     library.impl("ragged_paged_attention", attend, "CPU")
     LIBRARIES.append(library)
     for module in (torchtpu.vllm.steps, torchtpu.vllm.worker):
-        module.compiled = at_once  # type: ignore[attr-defined]
+        module.compiled = module.traced = at_once  # type: ignore[attr-defined]
     Worker.init_device = init_device  # type: ignore[method-assign]
     Worker.determine_available_memory = lambda self: self.cache_config.kv_cache_memory_bytes  # type: ignore[method-assign]
 

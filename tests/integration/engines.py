@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,20 @@ def model_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 def engine(vllm: Any, folder: Path, **options: Any) -> Any:
     given = {"dtype": "float32", "max_num_seqs": 8, "max_num_batched_tokens": 64, "max_model_len": 256, "seed": 0}
     return vllm.LLM(model=str(folder), skip_tokenizer_init=True, **given | options)
+
+
+def tighter_programs(llm: Any) -> int:
+    """Waits for the tighter programs that were begun. Returns their number."""
+
+    def count(worker: Any) -> int:
+        begun = [each for each in worker.runner._tighter if each.is_begun]
+        deadline = time.monotonic() + 120
+        while not all(each.is_ready() for each in begun):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return len(begun)
+
+    return int(llm.collective_rpc(count)[0])
 
 
 def shut_down(llm: Any) -> None:

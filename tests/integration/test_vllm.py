@@ -18,7 +18,17 @@ import pytest
 import torch
 
 from tests.helpers import programs_made
-from tests.integration.engines import MODELS, engine, expected, generated, model_of, prompts_of, shut_down, vllm
+from tests.integration.engines import (
+    MODELS,
+    engine,
+    expected,
+    generated,
+    model_of,
+    prompts_of,
+    shut_down,
+    tighter_programs,
+    vllm,
+)
 
 __all__ = ["model_of", "vllm"]  # fixtures
 
@@ -61,7 +71,8 @@ def test_mixes_and_settings_compile_nothing(vllm: Any, model_of: Callable[[str],
         {"min_tokens": 1},
         {"n": 3},
     ]
-    llm = engine(vllm, model_of("Llama"))
+    # Programs of other sizes than those of other tests.
+    llm = engine(vllm, model_of("Llama"), max_model_len=240)
     try:
         before = programs_made()
         for _ in range(50):
@@ -78,9 +89,39 @@ def test_mixes_and_settings_compile_nothing(vllm: Any, model_of: Callable[[str],
                     for token, logprobs in zip(result.outputs[0].token_ids, result.outputs[0].logprobs, strict=True):
                         assert token in logprobs
                         assert {1, 2, 3} <= {each.rank for each in logprobs.values()}
-        assert programs_made() == before
+        # The background makes the tighter ones, and no step waits for them.
+        assert programs_made() == before + tighter_programs(llm)
     finally:
         shut_down(llm)
+
+
+def test_few_tokens_get_a_tighter_program(vllm: Any, model_of: Callable[[str], Path]) -> None:
+    """The first requests are answered by the programs of the start, the next ones by those of the background."""
+    prompts = prompts_of([5, 12, 40])
+    settings = vllm.SamplingParams(temperature=0, max_tokens=6, ignore_eos=True, detokenize=False)
+    adjusted = vllm.SamplingParams(temperature=0, max_tokens=6, ignore_eos=True, detokenize=False, logprobs=1)
+    llm = engine(vllm, model_of("Llama"), max_model_len=224, enable_prefix_caching=False)
+    try:
+        before = programs_made()
+        answers = [[list(generated(llm, [each], settings)[0].outputs[0].token_ids) for each in prompts]]
+        for _ in range(3):
+            generated(llm, prompts[1:2], settings)
+        assert tighter_programs(llm) == 2
+        assert programs_made() == before + 2
+        with torch.tpu.explain() as explanation:
+            answers.append([list(generated(llm, [each], settings)[0].outputs[0].token_ids) for each in prompts])
+        alone = [run["program"] for run in explanation.runs]
+        with torch.tpu.explain() as explanation:
+            answers.append([list(generated(llm, [each], adjusted)[0].outputs[0].token_ids) for each in prompts])
+        others = len(explanation.runs)
+        assert programs_made() == before + 2
+    finally:
+        shut_down(llm)
+    assert answers == [expected(model_of("Llama"), prompts, 6)] * 3
+    # 5 tokens fit in 8, 12 in 16, and 40 in 64; the others are one each.
+    assert [alone.count(each) for each in dict.fromkeys(alone)] == [1, 15, 1, 1]
+    # The logits of a tighter program have too few rows for the one that adjusts them.
+    assert others == 36
 
 
 def test_a_step_is_one_launch_and_one_read(vllm: Any, model_of: Callable[[str], Path]) -> None:
@@ -167,6 +208,15 @@ def test_unsupported_options_are_named(
 ) -> None:
     with pytest.raises(Exception, match=name):
         engine(vllm, model_of("Llama"), **options)
+
+
+@pytest.mark.parametrize("name", ["VLLM_RAISE_ON_LOGIT_NANS", "VLLM_COMPUTE_NANS_IN_LOGITS"])
+def test_unsupported_variables_are_named(
+    name: str, vllm: Any, model_of: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "1")
+    with pytest.raises(Exception, match=f"{name}=1 is not supported"):
+        engine(vllm, model_of("Llama"))
 
 
 def test_unsupported_settings_are_refused(vllm: Any, model_of: Callable[[str], Path]) -> None:

@@ -145,6 +145,8 @@ class TpuPlatform(Platform):
 
 def unsupported(config: VllmConfig) -> list[str]:
     """The options of a configuration that the worker does not take, each with what may be done."""
+    from vllm import envs
+
     from torchtpu.vllm import quantization
 
     parallel, model, cache = config.parallel_config, config.model_config, config.cache_config
@@ -165,6 +167,9 @@ def unsupported(config: VllmConfig) -> list[str]:
             found.append(f"{option} is not supported")
     if cache.cache_dtype not in ("auto", "bfloat16", "float16"):
         found.append(f"kv_cache_dtype={cache.cache_dtype} is not supported: auto is")
+    for name in ("VLLM_RAISE_ON_LOGIT_NANS", "VLLM_COMPUTE_NANS_IN_LOGITS"):
+        if getattr(envs, name, False):
+            found.append(f"{name}=1 is not supported: logits are not searched for NaN")
     if model is None:
         return found
     if reason := quantization.unsupported(model.quantization, model.quantization_config):

@@ -59,8 +59,10 @@ def traced(function: Callable[..., Any], inputs: list[Tensor], name: str) -> Run
 def _without_a_run(graph: GraphModule) -> Run:
     """A function that returns the fake results of a graph."""
 
+    results: Any = graph.graph.output_node().args[0]
+
     def run(inputs: list[Any]) -> list[Any]:
-        return [each.meta["val"] if isinstance(each, Node) else each for each in graph.graph.output_node().args[0]]
+        return [each.meta["val"] if isinstance(each, Node) else each for each in results]
 
     run._boxed_call = True  # type: ignore[attr-defined]
     return run
@@ -70,17 +72,29 @@ class Tighter:
     """A program for few tokens, which is made in the background while a larger one serves. `trace` gives it, without a
     run."""
 
+    STEPS_BEFORE = 4
+    """A program that so many steps could have used is worth making."""
+
     def __init__(self, size: int, trace: Callable[[], Run]) -> None:
         self.size = size
         self.run: Run
-        self.is_begun = False
+        self._missed = 0
         self._trace = trace
         self._prepared: _C.Prepared | None = None
         self._is_ready = False
 
+    @property
+    def is_begun(self) -> bool:
+        return self._missed >= self.STEPS_BEFORE
+
+    def is_due(self) -> bool:
+        """Counts a step that could have used it. Returns whether it is to be begun now."""
+        self._missed += 1
+        return self._missed == self.STEPS_BEFORE
+
     def begin(self, inputs: list[Any]) -> None:
-        """Traces it, and begins to make the program for these inputs. It is never ready if that is not possible."""
-        self.is_begun = True
+        """Traces it, and begins to make the program for these inputs. The trace is not on another thread, because it
+        changes modules that other models of the process may share."""
         self.run = self._trace()
         prepare = getattr(self.run, "prepare", None)
         if prepare is not None:
@@ -97,9 +111,14 @@ class Tighter:
 
 
 def tighter_sizes(sequences: int, tokens: int) -> list[int]:
-    """Between the sizes of the two programs of a server, and for a few requests: at most half of the next larger one."""
+    """Sizes for few requests, and between those of a server's two programs: at most half of the next larger one."""
     few, between = max(sequences // 8, 1), 2 ** round(math.log2(sequences * tokens) / 2)
-    return [size for size, below, above in ((few, 0, sequences), (between, sequences, tokens)) if below < size <= above / 2]
+    found = []
+    if few <= sequences / 2:
+        found.append(few)
+    if sequences < between <= tokens / 2:
+        found.append(between)
+    return found
 
 
 def _foreign(graph: GraphModule) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import numpy
@@ -12,7 +13,7 @@ from torch import Tensor
 from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, LogprobsLists, ModelRunnerOutput
 
 from torchtpu.vllm.adapters import Adapters
-from torchtpu.vllm.programs import Run
+from torchtpu.vllm.programs import Run, Tighter
 from torchtpu.vllm.sampling import FLOATS, MOST_BIASES, SETTINGS, needs_adjusting
 from torchtpu.vllm.steps import Layout
 
@@ -57,14 +58,15 @@ class Limits:
         return -(-self.length // self.page)
 
     def layout(self, tokens: int) -> Layout:
-        return Layout(tokens, self.sequences, self.places, self.has_adapters)
+        return Layout(tokens, min(tokens, self.sequences), self.places, self.has_adapters)
 
 
 class Runner:
     """Runs the steps of a scheduler.
 
     `programs` are the programs of a step by the number of tokens that they take; `adjusting` is that of
-    `torchtpu.vllm.sampling.adjust`. `fixed` are the weights, the caches and what `adapters` hold. With a `seed`,
+    `torchtpu.vllm.sampling.adjust`. Those in `tighter` are made in the background, each when a step could have used it.
+    `fixed` are the weights, the caches and what `adapters` hold. With a `seed`,
     requests without one draw the same in each process.
     """
 
@@ -77,10 +79,12 @@ class Runner:
         device: torch.device,
         seed: int | None = None,
         adapters: Adapters | None = None,
+        tighter: Sequence[Tighter] = (),
     ) -> None:
         self.limits = limits
         self.requests: dict[str, Request] = {}
         self._programs = dict(sorted(programs.items()))
+        self._tighter = list(tighter)
         self._adjusting = adjusting
         self._fixed = fixed
         self._adapters = adapters
@@ -121,7 +125,9 @@ class Runner:
         if not output.total_num_scheduled_tokens:
             return EMPTY_MODEL_RUNNER_OUTPUT
         names = list(output.num_scheduled_tokens)
-        capacity = next(size for size in self._programs if size >= output.total_num_scheduled_tokens)
+        rows = [self.requests[name] for name in names]
+        is_adjusted = grammar is not None or any(needs_adjusting(row.params, row.generated) for row in rows)
+        capacity, program = self._program(output.total_num_scheduled_tokens, is_adjusted)
         vector, parts = self.limits.layout(capacity).empty()
         ready = self._fill(parts, names, output.num_scheduled_tokens)
         if self._adapters is not None:
@@ -131,15 +137,14 @@ class Runner:
             counts = [output.num_scheduled_tokens[name] for name in names]
             parts["adapters"][: sum(counts)] = numpy.repeat(row, counts)
         uploaded = self._upload(vector)
-        tokens, logits = self._programs[capacity]([*self._fixed, uploaded])
+        tokens, logits = program([*self._fixed, uploaded])
         masked = (
             {}
             if grammar is None
             else dict(zip(grammar.structured_output_request_ids, grammar.grammar_bitmask, strict=False))
         )
-        rows = [self.requests[name] for name in names]
         logprobs = None
-        if any(needs_adjusting(row.params, row.generated) for row in rows) or masked:
+        if is_adjusted:
             settings = self._upload(parts["settings"].copy())
             extras = [self._upload(each) for each in self._extras(names, masked)]
             read = self._adjusting([logits, settings, *extras])[0].cpu().numpy()
@@ -147,6 +152,7 @@ class Runner:
             logprobs = self._logprobs(read[: len(names)], rows)
         else:
             chosen = tokens.cpu().numpy()
+            self._prepare(output.total_num_scheduled_tokens, capacity)
         sampled: list[list[int]] = []
         for name, is_ready, token in zip(names, ready, chosen.tolist(), strict=False):
             request = self.requests[name]
@@ -160,6 +166,22 @@ class Runner:
             sampled_token_ids=sampled,
             logprobs=logprobs,
         )
+
+    def _program(self, tokens: int, is_adjusted: bool) -> tuple[int, Run]:
+        """The smallest program that is ready and takes so many tokens. The program that adjusts takes the logits of all
+        rows, which the tighter ones do not return."""
+        capacity, run = next((size, run) for size, run in self._programs.items() if size >= tokens)
+        for each in self._tighter:
+            if tokens <= each.size < capacity and not is_adjusted and each.is_ready():
+                return each.size, each.run
+        return capacity, run
+
+    def _prepare(self, tokens: int, capacity: int) -> None:
+        """Begins to make the tighter program that a step could have used."""
+        for each in self._tighter:
+            if tokens <= each.size < capacity and each.is_due():
+                each.begin([*self._fixed, self._upload(self.limits.layout(each.size).empty()[0])])
+                return
 
     def _upload(self, numbers: numpy.ndarray) -> Tensor:
         return torch.from_numpy(numbers).to(self._device)

@@ -18,7 +18,7 @@ from vllm.forward_context import set_forward_context
 
 from torchtpu.vllm.adapters import Adapters
 from torchtpu.vllm.attention import Batch
-from torchtpu.vllm.programs import Run, compiled
+from torchtpu.vllm.programs import Run, traced
 from torchtpu.vllm.sampling import SETTINGS, pick
 
 
@@ -109,8 +109,8 @@ class Step(nn.Module):
 def step_program(
     step: Step, weights: dict[str, Tensor], transposed: set[str], held: list[Tensor], vector: Tensor, name: str
 ) -> Run:
-    """The program of a step. It is called with the weights, what is held (caches and adapters) and the vector, in one
-    list. Some weights are given transposed."""
+    """The program of a step, which has not run. It is called with the weights, what is held (caches and adapters) and
+    the vector, in one list. Some weights are given transposed."""
     names = list(weights)
 
     def function(*tensors: Tensor) -> Any:
@@ -124,4 +124,4 @@ def step_program(
             for module, buffers in before:
                 module._buffers.update(buffers)
 
-    return compiled(function, [*weights.values(), *held, vector], name)
+    return traced(function, [*weights.values(), *held, vector], name)

@@ -21,7 +21,7 @@ from vllm.v1.worker.worker_base import CompilationTimes, WorkerBase
 from torchtpu import _C
 from torchtpu.vllm import experts, quantization
 from torchtpu.vllm.adapters import Adapters, Loader
-from torchtpu.vllm.programs import Run, compiled
+from torchtpu.vllm.programs import Run, Tighter, compiled, tighter_sizes
 from torchtpu.vllm.runner import Limits, Runner
 from torchtpu.vllm.sampling import MOST_BIASES, adjust
 from torchtpu.vllm.steps import Step, step_program
@@ -168,10 +168,15 @@ class Worker(WorkerBase):
         )
         programs = {size: self._program(limits, size) for size in {limits.sequences, limits.tokens}}
         fixed = [*self.weights.values(), *self._caches, *self._of_adapters]
+        for size, program in programs.items():
+            program([*fixed, self._zeros(limits, size)])
+        # Processes that share a model must run the same program at a step.
+        sizes = tighter_sizes(limits.sequences, limits.tokens) if self.parallel_config.world_size == 1 else []
+        tighter = [Tighter(size, functools.partial(self._program, limits, size)) for size in sizes]
         if self.adapters is not None:
             self.adapters.compile(self._of_adapters, self.device)
         adjusting, seed = self._adjusting(limits), self.model_config.seed
-        self.runner = Runner(limits, programs, adjusting, fixed, self.device, seed, self.adapters)
+        self.runner = Runner(limits, programs, adjusting, fixed, self.device, seed, self.adapters, tighter)
         torch.tpu.synchronize()  # type: ignore[attr-defined]
         seconds = time.perf_counter() - start
         stats = torch.tpu.cache_stats()  # type: ignore[attr-defined]
@@ -184,10 +189,13 @@ class Worker(WorkerBase):
     def _program(self, limits: Limits, tokens: int) -> Run:
         layout = limits.layout(tokens)
         step = Step(self.model, self.vllm_config, self.layers, layout, self.adapters).eval()
-        vector = torch.from_numpy(layout.empty()[0]).to(self.device)
+        vector = self._zeros(limits, tokens)
         with set_current_vllm_config(self.vllm_config):
             held = [*self._caches, *self._of_adapters]
             return step_program(step, self.weights, self._transposed, held, vector, f"step of {tokens} tokens")
+
+    def _zeros(self, limits: Limits, tokens: int) -> Tensor:
+        return torch.from_numpy(limits.layout(tokens).empty()[0]).to(self.device)
 
     def _adjusting(self, limits: Limits) -> Run:
         rows, words = limits.sequences, -(-limits.vocabulary // 32)

@@ -181,6 +181,7 @@ impl Cache {
         let key = self.key(&source);
         let mut known = self.known.lock();
         if let Some(executable) = known.get(&key).and_then(Weak::upgrade) {
+            self.stats.lock().hits += u64::from(urgency == Urgency::Ahead);
             return executable;
         }
         let (cache, platform) = (Arc::clone(self), Arc::clone(platform));
