@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +28,9 @@ from tests.distributed.worker import DEVICE, Case, run_cases
 
 CASES: dict[str, Case] = {}
 run = functools.partial(run_cases, CASES)
-WIDTH, CLASSES, ROWS, STEPS = 16, 10, 8, 6
+WIDTH, CLASSES, ROWS = 16, 10, 8
+# `make test-nightly` trains longer.
+STEPS = int(os.environ.get("TORCHTPU_TRAINING_STEPS", "6"))
 
 
 def case(function: Callable[[dist.ProcessGroup], None]) -> Callable[[dist.ProcessGroup], None]:
