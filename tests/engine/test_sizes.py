@@ -250,3 +250,22 @@ def test_compiled_graphs_take_what_is_padded(device: torch.device, fresh_dynamo:
         given = x.to(device)
         torch._dynamo.mark_dynamic(given, 0, min=3, max=19)
         assert_same(compiled(given, upload(weight)), x * weight)
+
+
+def test_many_changing_dimensions_take_little_memory(device: torch.device) -> None:
+    """Five dimensions of about ten elements, where programs for a hundred exist: padding in all would be 2^37 bytes."""
+    for length in LENGTHS[:5]:
+        assert_same(torch.ones(100 + length).to(device) + 1, torch.full((100 + length,), 2.0))
+    for number in range(5):
+        exact = torch.randn(9 + number, 10 + number, 11 + number, 12 + number, 13 + number)
+        assert_same(exact.to(device) * 2, exact * 2)
+
+
+def test_a_result_of_many_changing_dimensions_takes_little_memory(device: torch.device) -> None:
+    for length in LENGTHS[:5]:
+        vectors = [torch.randn(length + 2 * i) for i in range(5)]
+        on_device = [each.to(device) for each in vectors]
+        result, expected = on_device[0], vectors[0]
+        for one, other in zip(on_device[1:], vectors[1:], strict=True):
+            result, expected = result.unsqueeze(-1) * one, expected.unsqueeze(-1) * other
+        assert_same(result, expected)

@@ -11,6 +11,7 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustc_hash::FxHashMap;
+use stablehlo::Type;
 
 use crate::lines::Line;
 use crate::storage::{Storage, TypeId};
@@ -18,6 +19,13 @@ use crate::storage::{Storage, TypeId};
 /// A known capacity serves a size if it is at most this many times the size. A new one would compile every operator
 /// again.
 const MOST_PADDING: i64 = 16;
+
+/// A value may have this many bytes with padding, however few it has without.
+const SMALL_VALUE: i64 = 64 << 20;
+
+/// A larger value has at most this many times its bytes with padding. Each dimension that changes multiplies the padding
+/// of the others, so that five of them could take a million times the memory.
+const MOST_OF_LARGE: i64 = 4;
 
 /// The number of sets of sizes that are remembered for each line.
 const REMEMBERED: usize = 32;
@@ -88,6 +96,12 @@ pub fn is_on() -> bool {
     IS_ON.load(Relaxed)
 }
 
+/// Whether a value may have these dimensions with padding.
+pub(crate) fn is_affordable(padded: &[i64], actual: &[i64], element: usize) -> bool {
+    let bytes = |dims: &[i64]| dims.iter().fold(element as i64, |bytes, &size| bytes.saturating_mul(size));
+    bytes(padded) <= SMALL_VALUE.max(bytes(actual).saturating_mul(MOST_OF_LARGE))
+}
+
 /// How sizes that change are treated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Setting {
@@ -133,14 +147,9 @@ impl Growth {
     }
 
     /// The capacities of the dimensions of an upload; `None` for a dimension that does not change. `None` if no
-    /// dimension changes.
-    pub fn upload(
-        &mut self,
-        line: Line,
-        scalar_type: i8,
-        sizes: &[i64],
-        storage: &Storage,
-    ) -> Option<Vec<Option<i64>>> {
+    /// dimension changes, or if the padding would be too large.
+    pub fn upload(&mut self, line: Line, scalar_type: i8, ty: &Type, storage: &Storage) -> Option<Vec<Option<i64>>> {
+        let sizes = &ty.dims[..];
         if !self.is_on() || sizes.is_empty() || sizes.contains(&0) {
             return None;
         }
@@ -156,7 +165,9 @@ impl Growth {
             let most = class.most[axis].filter(|&most| size <= most);
             class.known[axis].is_none().then(|| most.unwrap_or_else(|| self.capacity(size)))
         };
-        Some(sizes.iter().enumerate().map(capacity).collect())
+        let capacities: Vec<Option<i64>> = sizes.iter().enumerate().map(capacity).collect();
+        let padded: Vec<i64> = capacities.iter().zip(sizes).map(|(capacity, &size)| capacity.unwrap_or(size)).collect();
+        is_affordable(&padded, sizes, ty.dtype.size_bytes()).then_some(capacities)
     }
 
     /// The capacity of a dimension that changes because the user says so, up to `most`. Later uploads of the tensor's
@@ -314,4 +325,17 @@ impl Tensors {
 fn differing(a: &[i64], b: &[i64]) -> Vec<usize> {
     let differs: Vec<usize> = (0..a.len()).filter(|&axis| a[axis] != b[axis]).collect();
     if differs.iter().any(|&axis| a[axis].min(b[axis]) < 2) { Vec::new() } else { differs }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_of_many_dimensions_is_not_affordable() {
+        assert!(is_affordable(&[128, 128], &[9, 9], 4));
+        assert!(!is_affordable(&[128; 5], &[9; 5], 4));
+        assert!(is_affordable(&[1 << 30], &[(1 << 29) + 1], 4));
+        assert!(!is_affordable(&[i64::MAX, 2], &[9, 1], 8));
+    }
 }

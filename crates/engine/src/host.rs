@@ -53,7 +53,7 @@ impl Engine {
             && !self.runner.jobs.has_lanes()
             && covers_densely(destination, &ty)
             && let Some(line) = line
-            && let Some(capacities) = self.registry.growth.upload(line, destination.dtype, &ty.dims, storage)
+            && let Some(capacities) = self.registry.growth.upload(line, destination.dtype, &ty, storage)
         {
             let factor = |(&actual, capacity): (&i64, &Option<i64>)| {
                 vec![PaddedFactor { capacity: capacity.unwrap_or(actual), actual, is_bounded: capacity.is_some() }]

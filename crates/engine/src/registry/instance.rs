@@ -13,6 +13,7 @@ use super::sizes::Axes;
 use super::types::Types;
 use crate::cache::memory::LastUse;
 use crate::call::{Meta, Out, scalar_type};
+use crate::growth::is_affordable;
 use crate::padded::{LiveSizes, Padded, actual_sizes, copy_runs, padded_factors, walk, with_padding};
 use crate::placement::Placement;
 use crate::program::Program;
@@ -235,7 +236,7 @@ impl Instance {
     }
 
     /// The instance for sizes of a call that are inputs of this instance's program. `results` are PyTorch's, first the
-    /// written arguments. `None` if the program computes other sizes.
+    /// written arguments. `None` if the program computes other sizes, or if a result would have too much padding.
     pub fn at_sizes(
         &self,
         arguments: Vec<String>,
@@ -260,7 +261,7 @@ impl Instance {
                     };
                     let order = order.unwrap_or_else(|| (0..sizes.len()).collect());
                     let layout = layout(*dtype, base, sizes, extents, order, numbers);
-                    if layout.actual() != spec.sizes {
+                    if layout.actual() != spec.sizes || !is_affordable(&base.dims, &spec.sizes, dtype.size_bytes()) {
                         return None;
                     }
                     ResultPlan::Fresh(FreshResult {

@@ -350,7 +350,7 @@ impl Registry {
             let sized = SizedCall { numbers: specs.numbers, wanted: specs.wanted, exact };
             let instance = template.at_sizes(arguments, sized, &results, written, &mut self.types);
             let Some(instance) = instance else {
-                why = "the program would compute other sizes".into();
+                why = "the program would compute other sizes, or too much padding".into();
                 continue;
             };
             if operator.follows_precision {
