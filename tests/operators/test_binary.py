@@ -114,3 +114,13 @@ def test_lerp_of_reals_refuses_a_complex_weight(device: torch.device) -> None:
         lambda device: torch.lerp(torch.ones(3, device=device), torch.zeros(3, device=device), 1j), device
     )
     assert "value cannot be converted to type float without overflow" in str(error)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16], ids=str)
+def test_lcm_at_the_ends_of_the_type(dtype: torch.dtype, device: torch.device) -> None:
+    """Also where the greatest common divisor is the lowest number, and where the multiple has no place in the type.
+
+    PyTorch's CPU ends the process for the lowest number of a larger type."""
+    ends = torch.iinfo(dtype)
+    numbers = torch.tensor([0, 1, 3, 55, 96, 127, ends.max, ends.min, ends.max // 2 + 1, ends.min // 2], dtype=dtype)
+    check(lambda device: torch.lcm(numbers.to(device)[:, None], numbers.to(device)), device)

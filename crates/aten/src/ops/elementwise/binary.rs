@@ -103,7 +103,11 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["lcm"], |cx| {
         let (x, y) = cx.pair("self", "other")?;
         let divisor = gcd(x, y);
-        Ok(divisor.eq(0).select(divisor, (x / divisor.max(1) * y).abs()))
+        // PyTorch multiplies integers of less than 32 bits as C does: as an int, which is then cut to the type.
+        let dtype = if x.dtype().size_bytes() < 4 { DType::I32 } else { x.dtype() };
+        // Where the divisor is zero, both are. It is negative where its absolute value has no place in the type.
+        let divisor = divisor.eq(0).select(divisor + 1, divisor);
+        Ok((x.convert(dtype) / divisor.convert(dtype) * y.convert(dtype)).abs().convert(x.dtype()))
     })
     .takes(&["self", "other"], DTypes::INTEGERS),
 ]);
