@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.helpers import check, check_refused
+from tests.helpers import check, check_python, check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -124,3 +124,21 @@ def test_lcm_at_the_ends_of_the_type(dtype: torch.dtype, device: torch.device) -
     ends = torch.iinfo(dtype)
     numbers = torch.tensor([0, 1, 3, 55, 96, 127, ends.max, ends.min, ends.max // 2 + 1, ends.min // 2], dtype=dtype)
     check(lambda device: torch.lcm(numbers.to(device)[:, None], numbers.to(device)), device)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32, torch.int64], ids=str)
+def test_integers_without_elements_are_divided(dtype: torch.dtype) -> None:
+    """A division by zero in the code of the CPU plugin would end the process."""
+    check_python(
+        f"""
+import torch
+
+for shape in ((0,), (1, 0, 3)):
+    x = torch.zeros(shape, dtype={dtype}, device="tpu")
+    for divided in (torch.floor_divide, torch.remainder, torch.fmod):
+        assert divided(x, x.clone()).cpu().shape == shape
+    assert torch.div(x, x.clone(), rounding_mode="trunc").cpu().shape == shape
+    x.fmod_(x.clone())
+    assert x.cpu().shape == shape
+"""
+    )

@@ -181,7 +181,7 @@ impl<'b> Value<'b> {
         if self.is_paired() && other.is_paired() {
             return self.paired_quotient(other);
         }
-        self.binary("stablehlo.divide", other)
+        self.quotient("stablehlo.divide", other)
     }
 
     /// The remainder with the sign of the dividend (C's `fmod`).
@@ -190,7 +190,14 @@ impl<'b> Value<'b> {
         if self.is_paired() && other.is_paired() {
             return self.paired_remainder(other);
         }
-        self.binary("stablehlo.remainder", other)
+        self.quotient("stablehlo.remainder", other)
+    }
+
+    /// A program of XLA's CPU compiler whose only operation divides integers without elements divides once, by what
+    /// is in memory, and zero ends the process. So nothing is divided there.
+    fn quotient(self, name: &str, other: Value<'b>) -> Value<'b> {
+        let quotient = self.binary(name, other);
+        if quotient.dtype().is_integer() && quotient.dims().contains(&0) { quotient.splat_like(0) } else { quotient }
     }
 
     fn binary(self, name: &str, other: Value<'b>) -> Value<'b> {
