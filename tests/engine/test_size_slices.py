@@ -12,6 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from torchtpu._C import set_sizes
+
 from tests.engine.draws import LENGTHS, draw_all
 from tests.helpers import assert_same, programs_made
 
@@ -64,14 +66,15 @@ def test_slices(device: torch.device, mode: str, function: Callable[[Tensor, int
         lambda x, n: torch.zeros(n, 19, device=x.device) + 1,
         lambda x, n: torch.ones(2, n, device=x.device).sum(1),
         lambda x, n: torch.full((n, 600), 7.0, device=x.device).mean(0),
-        lambda x, n: torch.arange(n, device=x.device) * 2,
-        lambda x, n: torch.arange(3, n, device=x.device).sum(),
+        lambda x, n: torch.arange(n + 40, device=x.device) * 2,
+        lambda x, n: torch.arange(3, n + 40, device=x.device).sum(),
         lambda x, n: torch.empty(n, 19, device=x.device).fill_(2) - 1,
         lambda x, n: torch.zeros(n, n, device=x.device).softmax(1),
     ],
     ids=["zeros", "ones", "full", "arange", "start", "empty", "square"],
 )
 def test_new_tensors(device: torch.device, mode: str, function: Callable[[Tensor, int], Tensor]) -> None:
+    set_sizes("all")
     torch.tpu.set_eager_mode(mode)
     check_slices(function, device)
 
@@ -97,6 +100,7 @@ def test_slices_of_different_tensors_keep_their_programs(device: torch.device) -
 
 
 def test_new_tensors_that_stay_are_exact(device: torch.device) -> None:
+    set_sizes("all")
     kept = [torch.zeros(size, 17, device=device) for size in LENGTHS]
     unpadded = torch.tpu.op_stats()["unpadded"]
     for each in kept:
@@ -105,6 +109,7 @@ def test_new_tensors_that_stay_are_exact(device: torch.device) -> None:
 
 
 def test_random_numbers_are_those_of_exact_programs(device: torch.device, tmp_path: Path) -> None:
+    set_sizes("all")
     drawn, made = draw_all(device)
     assert not any(sum(each[3:]) for each in made.values()), made
     file = tmp_path / "exact.pt"

@@ -109,6 +109,8 @@ pub enum Setting {
     Static,
     /// From the third set of sizes on, sizes are inputs of programs.
     Dynamic,
+    /// The same also for new tensors.
+    All,
     /// All sizes of uploads change, also those seen once, and capacities differ. For tests.
     Padded,
 }
@@ -119,6 +121,7 @@ impl Setting {
         match name.trim() {
             "static" => Some(Setting::Static),
             "" | "dynamic" => Some(Setting::Dynamic),
+            "all" => Some(Setting::All),
             "padded" => Some(Setting::Padded),
             _ => None,
         }
@@ -210,7 +213,9 @@ impl Growth {
         sizes: &[i64],
         storage: Weak<Storage>,
     ) -> Vec<(i64, i64)> {
-        if !line.is_known() || sizes.is_empty() || sizes.contains(&0) {
+        // A new tensor may become a parameter or a state of an optimizer, which padding would slow down.
+        let is_left_out = self.setting == Setting::Dynamic && !matches!(source, Source::Part { .. });
+        if is_left_out || !line.is_known() || sizes.is_empty() || sizes.contains(&0) {
             return Vec::new();
         }
         let class = match self.setting == Setting::Padded {

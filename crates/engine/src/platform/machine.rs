@@ -108,7 +108,7 @@ impl Machine<'_> {
             return Err(Error::runtime(format!("{EAGER_MODE} must be debug, strict or fused, not {name:?}")));
         }
         if let Some(name) = self.variable(SIZES).filter(|name| Setting::of(name).is_none()) {
-            return Err(Error::runtime(format!("{SIZES} must be static, dynamic or padded, not {name:?}")));
+            return Err(Error::runtime(format!("{SIZES} must be static, dynamic, all or padded, not {name:?}")));
         }
         match self.variable(CPU_FALLBACK).as_deref() {
             None | Some("0" | "1") => Ok(()),
