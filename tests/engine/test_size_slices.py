@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
-
 from torchtpu._C import set_sizes
 
 from tests.engine.draws import LENGTHS, draw_all
