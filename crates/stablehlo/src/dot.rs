@@ -89,41 +89,8 @@ impl<'b> Value<'b> {
                 let sizes = product.dims();
                 product.reshape(&[&merged, &sizes[sizes.len() - 2..]].concat())
             }
-            _ => self.product_of_rows(other, dtype).unwrap_or_else(|| self.matrix_product(other, dtype)),
+            _ => self.matrix_product(other, dtype),
         }
-    }
-
-    /// A product of matrices whose rows a reshape merged, with the dimensions before the reshape. None if there are
-    /// none. A linear layer is [..., k] [k, n] -> [..., n], and the gradient of its weight [..., m] [..., n] -> [m, n].
-    ///
-    /// XLA's compiler for TPUs fuses the operators before a product into it, but not through a reshape: then it keeps
-    /// the result of a norm in memory until the backward pass.
-    fn product_of_rows(self, other: Value<'b>, dtype: DType) -> Option<Value<'b>> {
-        if self.builder.target != Target::Tpu || self.rank() != 2 || self.is_bounded() || other.is_bounded() {
-            return None;
-        }
-        let dims = |lhs_contract, rhs_contract| DotDims { lhs_contract, rhs_contract, ..DotDims::default() };
-        if let Some(sizes) = self.unmerged_rows() {
-            let rows = self.with_rows(&sizes)?;
-            let product = rows.dot_general(other, &dims(vec![sizes.len()], vec![0]), dtype);
-            return Some(product.reshape(&[self.dim(0), other.dim(1)]));
-        }
-        let before = self.matrices_before_transpose()?;
-        let sizes = before.unmerged_rows().filter(|sizes| other.unmerged_rows().as_ref() == Some(sizes))?;
-        let contract: Vec<usize> = (0..sizes.len()).collect();
-        Some(before.with_rows(&sizes)?.dot_general(other.with_rows(&sizes)?, &dims(contract.clone(), contract), dtype))
-    }
-
-    /// The sizes of the dimensions that a reshape merged to the rows of this matrix.
-    fn unmerged_rows(self) -> Option<Vec<i64>> {
-        let before = self.reshaped_from()?.dims();
-        let count = (2..before.len()).find(|&count| before[..count].iter().product::<i64>() == self.dim(0))?;
-        Some(before[..count].to_vec())
-    }
-
-    /// [m, n] as [..., n], from the operand of the reshape that made it.
-    fn with_rows(self, sizes: &[i64]) -> Option<Value<'b>> {
-        Some(self.reshaped_from()?.reshape(&[sizes, &[self.dim(1)]].concat()))
     }
 
     /// Batched products of matrices: [..., m, k] [..., k, n] -> [..., m, n].

@@ -149,18 +149,6 @@ fn linalg() {
                 &[12, 1, 4],
                 0,
             ),
-            // A linear layer of [2, 3, 4], and the gradient of its weight.
-            Case::row("mm")
-                .over(BF16, &[2, 3, 4])
-                .view("self", 0, &[6, 4], &[4, 1], 0)
-                .tensor("mat2", BF16, &[4, 5])
-                .only_for(Target::Tpu),
-            Case::row("mm")
-                .over(BF16, &[2, 3, 4])
-                .view("self", 0, &[4, 6], &[1, 4], 0)
-                .over(BF16, &[2, 3, 5])
-                .view("mat2", 1, &[6, 5], &[5, 1], 0)
-                .only_for(Target::Tpu),
             Case::row("linalg_cholesky_ex")
                 .tensor("self", F32, &[3, 3])
                 .bool("upper", false)
