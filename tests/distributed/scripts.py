@@ -8,7 +8,7 @@ import os
 import runpy
 import sys
 
-# What the scripts import. Imported here, before the ranks are forked, no rank takes the second that each costs.
+# The scripts import these modules. An import before the fork saves each rank about a second for each module.
 import torch.distributed.fsdp
 import torch.distributed.pipelining
 import torch.distributed.tensor.parallel  # noqa: F401

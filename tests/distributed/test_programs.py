@@ -50,7 +50,7 @@ def test_a_rank_dies(plugin: dict[str, str]) -> None:
     assert outcomes[1].status != 0
     for outcome in (outcomes[0], outcomes[2]):
         assert outcome.error is None, outcome.error
-        # Of process 1, or of another that has stopped because of it.
+        # The error names process 1, or another process that stopped because of it.
         assert "does not answer" in outcome.value["error"]
         assert outcome.value["computed"] == 4.0
 

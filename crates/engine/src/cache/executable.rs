@@ -99,7 +99,7 @@ impl Executable {
     }
 }
 
-/// What an executable that is made later is for.
+/// The purpose of an executable that is made later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Urgency {
     /// It replaces a quick one. A run with a certain number waits for it.
