@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use stablehlo::{Builder, DType, Type, Value};
 
 use crate::check::Check;
-use crate::lower::Draw;
+use crate::draw::Draw;
 use crate::number_check::NumberCheck;
 use crate::spec::{StorageSpec, TensorSpec};
 use crate::view;

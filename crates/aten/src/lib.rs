@@ -18,6 +18,7 @@ mod call;
 mod check;
 mod common;
 mod cx;
+mod draw;
 mod error;
 mod graph;
 mod inputs;

@@ -1,11 +1,12 @@
 //! Lowers a call to a StableHLO function: reads the arguments through their views, runs the row, and returns the
 //! results as fresh tensors or writes them through the views of mutated arguments.
 
-use stablehlo::{Builder, DType, Extent, Factor, Function, Refusal, Type, Value};
+use stablehlo::{Builder, DType, Extent, Function, Refusal, Type, Value};
 
 use crate::call::{Body, Call};
 use crate::check::Check;
 use crate::cx::{Arg, Cx, Scalar};
+use crate::draw::Draw;
 use crate::error::{Error, Result};
 use crate::inputs::{Inputs, ParamSource};
 use crate::nodes::{lower_graph, lower_nodes};
@@ -27,24 +28,6 @@ pub enum Output {
     Count { fresh: usize, axis: usize },
     /// A 0-d int64: the number that failed the check, or [`Check::HOLDS`].
     Check(Check),
-}
-
-/// A draw of as many random numbers as a tensor with sizes that change has elements.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Draw {
-    /// The bytes of random bits for each element.
-    pub element: u64,
-    /// The factors of the number of elements.
-    pub factors: Vec<Factor>,
-}
-
-impl Draw {
-    /// The number of 128-bit blocks at these sizes.
-    pub fn blocks(&self, sizes: &[i64]) -> u64 {
-        let length = |factor: &Factor| factor.size.map_or(factor.capacity, |size| sizes[size as usize]);
-        let count: i64 = self.factors.iter().map(length).product();
-        (count.unsigned_abs() * self.element).div_ceil(16)
-    }
 }
 
 /// A lowered call.

@@ -4,7 +4,7 @@ use stablehlo::{DType, Extent, Target, Value};
 
 use crate::common::bounded_views;
 use crate::cx::{Arg, Cx};
-use crate::lower::Draw;
+use crate::draw::Draw;
 
 /// Random bits for the valid elements, in the order of the elements. The numbers of Philox do not depend on how many are
 /// drawn, so the first ones of a draw for the capacity are those of a draw for the sizes.
