@@ -189,6 +189,7 @@ lint: $(VENV)/.ready ## Formatting, clippy, ruff, mypy, paths in prose
 	$(VENV)/bin/mypy
 	$(PY) tests/prose_paths.py
 	$(PY) -m tests.lint.csrc_names
+	$(PY) -m tests.lint.import_circles
 
 .PHONY: format
 format: $(VENV)/.ready ## Format Rust and Python
