@@ -117,6 +117,14 @@ def vit() -> nn.Module:
     return transformers.ViTForImageClassification(transformers.ViTConfig(**SMALL, image_size=32, patch_size=8))
 
 
+def wav2vec2() -> nn.Module:
+    """Its convolution for positions has a weight norm."""
+    transformers = library("transformers")
+    layers = {"conv_dim": (16, 16), "conv_kernel": (10, 3), "conv_stride": (5, 2)}
+    positions = {"num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4}
+    return transformers.Wav2Vec2ForCTC(transformers.Wav2Vec2Config(**SMALL, **layers, **positions))
+
+
 def unet() -> nn.Module:
     return library("diffusers").UNet2DConditionModel(
         sample_size=16,
@@ -141,6 +149,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], dict[str, Tensor]]
     "mamba": (mamba, tokens),
     **{name: (functools.partial(with_experts, name), tokens) for name in EXPERTS},
     "vit": (vit, lambda: {"pixel_values": torch.randn(2, 3, 32, 32)}),
+    "wav2vec2": (wav2vec2, lambda: {"input_values": torch.randn(2, 800)}),
     "unet": (
         unet,
         lambda: {
