@@ -313,6 +313,8 @@ uint8_t tt_is_available();
 uint8_t tt_is_initialized();
 // Flushes recorded calls and waits for all work queued on a device (-1: every device).
 TtStatus tt_synchronize(int32_t device);
+// Whether calls are recorded, to run later in one program: in Fused mode and in compile_step.
+uint8_t tt_records_calls();
 // Flushes recorded calls without waiting.
 TtStatus tt_flush();
 

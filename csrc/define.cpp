@@ -172,6 +172,8 @@ void refuse_overlap(const torch::jit::Stack& arguments, at::ArrayRef<at::Tensor>
   }
 }
 
+bool overlaps_itself(const at::Tensor& tensor) { return at::has_internal_overlap(tensor) == at::MemOverlap::Yes; }
+
 // Suppresses warnings about the replacement tensors.
 struct IgnoredWarnings final : c10::WarningHandler {
   void process(const c10::Warning&) override {}
@@ -262,10 +264,11 @@ Metas infer(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) 
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   try {
     if (op.has_out && !resize_outs(op, stack, written)) refuse_as_cpu(op, arguments, device);
-    // In-place meta kernels check whether a tensor overlaps with itself, or allow it.
+    // Not all in-place meta kernels check whether a tensor overlaps with itself. Some operators allow it.
     if (op.has_out) {
       for (const at::Tensor& out : written) at::assert_no_internal_overlap(out);
     }
+    if (!op.has_out && std::ranges::any_of(written, overlaps_itself)) refuse_as_cpu(op, arguments, device);
     if (op.has_out || written.size() == 1) refuse_overlap(stack, written);
     run_meta(op.handle, &stack);
     if (op.has_out && written.size() == 1) keep_shape(op, arguments, written[0]);

@@ -405,6 +405,12 @@ void push_results(const Operator& op, torch::jit::Stack* stack, at::ArrayRef<TtO
   for (IValue& result : results) stack->push_back(std::move(result));
 }
 
+// Raises the errors of the data that the call has asked for, unless calls are recorded: a read raises them then.
+void raise_failed_checks(int32_t device) {
+  const NoGil no_gil;
+  if (!tt_records_calls()) check(tt_synchronize(device));
+}
+
 }  // namespace
 
 int32_t device_of(at::ArrayRef<IValue> arguments) {
@@ -456,7 +462,10 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
   }
   if (status == TT_OK) [[likely]] {
     if (!located && tt_wants_line()) [[unlikely]] tt_locate_last_call(call.device);
-    return push_results(op, stack, {outs.data(), count}, call.device);
+    const bool asks = op.check_errors >= 0 && (*stack)[base + static_cast<size_t>(op.check_errors)].toBool();
+    push_results(op, stack, {outs.data(), count}, call.device);
+    if (asks) [[unlikely]] raise_failed_checks(call.device);
+    return;
   }
   if (status == TT_NO_ROW) {
     // The functional form may have a kernel that is not a row.

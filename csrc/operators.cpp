@@ -214,6 +214,7 @@ Operator::Operator(const OperatorHandle& handle)
   for (const Argument& argument : schema.arguments()) {
     has_out |= is_out(argument);
     kinds.push_back(kind_of(argument));
+    if (argument.name() == "check_errors") check_errors = static_cast<int32_t>(described.size());
     described.push_back(describe(argument));
   }
   id = tt_register_operator(name.c_str(), short_name(functional.schema()).c_str(), described.data(), described.size(), &has_row);

@@ -115,6 +115,7 @@ struct Operator {
   bool supported = true;   // returns only tensors
   bool fresh_list = false; // the fresh result is one Tensor[]
   uint32_t fresh = 0;      // count of the other fresh results
+  int32_t check_errors = -1;  // position of the argument that asks for errors of the data at the call, if it has one
   c10::SmallVector<ArgKind, 8> kinds;
   c10::SmallVector<uint32_t, 2> mutated;  // positions of the written arguments
   c10::SmallVector<int32_t, 2> returns;   // per return: the argument that it is, or -1 for a fresh one

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.helpers import check
+from tests.helpers import check, check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -77,6 +77,22 @@ def test_check_errors_names_the_matrix_and_its_element(
         program(torch.device("cpu"))
     with pytest.raises(on_cpu.type, match=re.escape(str(on_cpu.value))):
         program(device)
+
+
+@pytest.mark.each_mode
+def test_check_errors_raises_at_the_call(device: torch.device, mode: str) -> None:
+    """A user who asks for errors waits for the result, but in Fused."""
+
+    def factor(device: torch.device) -> Tensor:
+        return torch.linalg.cholesky_ex(-torch.eye(3, device=device), check_errors=True)[0]
+
+    if mode == "fused":
+        factors = factor(device)
+        with pytest.raises(torch.linalg.LinAlgError, match="order 1 is not positive-definite"):
+            factors.cpu()
+    else:
+        check_refused(factor, device)
+    torch.tpu.synchronize()
 
 
 def test_check_errors_of_matrices_that_have_factors(device: torch.device) -> None:

@@ -151,6 +151,18 @@ def test_copying_to_itself(device: torch.device, mode: str) -> None:
     check_refused(lambda on: torch.arange(3, device=on)[0].expand(2).copy_(torch.arange(2, device=on)), device)
 
 
+def test_writes_to_memory_that_overlaps_with_itself(device: torch.device, mode: str) -> None:
+    """Where the CPU refuses it. The meta kernel of put_ does not check that."""
+
+    def put(on: torch.device) -> object:
+        shown = torch.zeros(1, device=on).expand(4)
+        return shown.put_(torch.tensor([0], device=on), torch.tensor([1.0], device=on))
+
+    assert "more than one element of the written-to tensor" in str(check_refused(put, device))
+    check_refused(lambda on: torch.zeros(1, device=on).expand(4).uniform_(), device)
+    check_refused(lambda on: torch.zeros(1, device=on).expand(4).mul_(2), device)
+
+
 def test_empty_products_of_booleans(device: torch.device, mode: str) -> None:
     """PyTorch checks the type only if there are elements to multiply."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 
 import pytest
@@ -99,6 +100,28 @@ def test_uniform_stays_in_its_range(dtype: torch.dtype, device: torch.device) ->
     moved = torch.empty(300_000, device=device, dtype=dtype).uniform_(100, 101)
     assert moved.min() >= 100
     assert moved.max() < 101
+
+
+@pytest.mark.parametrize(
+    ("dtype", "low", "high"),
+    [
+        (torch.float32, -3.5e38, 0.0),
+        (torch.float32, -3e38, 3e38),
+        (torch.float32, 0.0, math.inf),
+        (torch.float32, math.nan, 1.0),
+        (torch.float16, 0.0, 70_000.0),
+        (torch.float64, 2.0, 1.0),
+    ],
+)
+def test_uniform_refuses_what_is_no_range(dtype: torch.dtype, low: float, high: float, device: torch.device) -> None:
+    x = torch.empty(3, dtype=dtype, device=device).uniform_(0, 1)
+    before = x.cpu()
+    with pytest.raises(RuntimeError) as on_cpu:
+        torch.empty(3, dtype=dtype).uniform_(low, high)
+    with pytest.raises(RuntimeError, match=re.escape(str(on_cpu.value))):
+        x.uniform_(low, high)
+    assert torch.equal(x.cpu(), before)
+    assert x.uniform_(-10_000, 10_000).isfinite().all()
 
 
 DISCRETE: dict[str, tuple[Callable[[torch.device], Tensor], float, float]] = {

@@ -1,6 +1,6 @@
 //! A row of the table: the operators that share a lowering, and the lowering.
 
-use stablehlo::{DTypes, Refusal, Value};
+use stablehlo::{DType, DTypes, Refusal, Value};
 
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result, cannot_be_cast, not_implemented_for};
@@ -44,7 +44,7 @@ impl Row {
     }
 
     /// Refuses calls whose numbers do not satisfy `holds`. PyTorch's kernel gives the error message.
-    pub const fn requires(mut self, names: &'static [&'static str], holds: fn(&[f64]) -> bool) -> Row {
+    pub const fn requires(mut self, names: &'static [&'static str], holds: fn(&[f64], DType) -> bool) -> Row {
         self.requirement = Some(Requirement { names, holds });
         self
     }
@@ -141,8 +141,8 @@ impl Row {
 #[derive(Clone, Copy)]
 pub struct Requirement {
     pub names: &'static [&'static str],
-    /// Takes the numbers in the order of `names`.
-    pub holds: fn(&[f64]) -> bool,
+    /// Takes the numbers in the order of `names`, and the element type of the call's first tensor; float64 if it has none.
+    pub holds: fn(&[f64], DType) -> bool,
 }
 
 /// The types that some arguments may have, after PyTorch's type promotion of all of them.

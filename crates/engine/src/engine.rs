@@ -211,6 +211,11 @@ impl Engine {
         self.caller_mode().mode == Mode::Debug
     }
 
+    /// Whether calls of the caller are recorded, to run later in one program.
+    pub fn records_calls(&self) -> bool {
+        self.recorder.has_rhythm(self.caller_mode().mode)
+    }
+
     #[inline]
     pub(crate) fn caller_mode(&self) -> EagerMode {
         self.recorder.scopes.mode_of_caller().unwrap_or(self.eager)

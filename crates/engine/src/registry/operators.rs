@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use aten::table;
 use aten::{Requirement, Row};
-use stablehlo::Number;
+use stablehlo::{DType, Number};
 
 use super::compiled::{CompiledGraph, SchemaArg};
-use crate::call::{Arg, Tag};
+use crate::call::{self, Arg, Tag};
 use crate::error::{Error, ErrorKind};
 
 /// An operator known to the engine.
@@ -98,7 +98,9 @@ impl Operator {
             matches!(arg.tag, Tag::Int | Tag::Float | Tag::Bool | Tag::ScalarTensor).then(|| arg.number().to_f64())
         };
         let numbers: Option<Vec<f64>> = positions.iter().map(number_at).collect();
-        numbers.is_none_or(|numbers| (wanted.holds)(&numbers))
+        let tensor = args.iter().find(|arg| arg.tag == Tag::Tensor);
+        let dtype = tensor.and_then(|arg| call::dtype(arg.tensor().dtype)).unwrap_or(DType::F64);
+        numbers.is_none_or(|numbers| (wanted.holds)(&numbers, dtype))
     }
 
     /// The error for a call that is not accepted.

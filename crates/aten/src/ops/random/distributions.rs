@@ -29,7 +29,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     one(&["uniform"], |cx| uniform_numbers(cx, &cx.ty("self")?))
         .takes(&["self"], DTypes::INEXACT)
-        .requires(&["from", "to"], |n| n[0] <= n[1])
+        .requires(&["from", "to"], |n, dtype| is_range_of(n[0], n[1], dtype))
         .bounded(),
     one(&["rand", "rand.generator", "rand_like", "rand_like.generator"], |cx| {
         let ty = cx.result_type(DType::F32)?;
@@ -38,10 +38,10 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .bounded(),
     one(&["normal_functional", "normal_"], |cx| normal_numbers(cx, &cx.ty("self")?))
-        .requires(&["std"], |n| n[0] >= 0.0)
+        .requires(&["std"], |n, _| n[0] >= 0.0)
         .bounded(),
     one(&["normal.float_float"], |cx| normal_numbers(cx, &cx.result_type(DType::F32)?))
-        .requires(&["std"], |n| n[0] >= 0.0)
+        .requires(&["std"], |n, _| n[0] >= 0.0)
         .bounded(),
     one(&["normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor"], |cx| {
         let dtype = cx.promoted(&["mean", "std"])?;
@@ -66,14 +66,14 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(logarithm.exp().convert(ty.dtype))
     })
     .takes(&["self"], DTypes::FLOATS)
-    .requires(&["std"], |n| n[0] > 0.0),
+    .requires(&["std"], |n, _| n[0] > 0.0),
     one(&["exponential"], |cx| {
         let ty = cx.ty("self")?;
         let u = uniform_open(cx, ty.dtype, &ty.dims);
         Ok((-u.log() / cx.scalar("lambd", u.dtype())?).convert(ty.dtype))
     })
     .takes(&["self"], DTypes::FLOATS)
-    .requires(&["lambd"], |n| n[0] > 0.0),
+    .requires(&["lambd"], |n, _| n[0] > 0.0),
     one(&["cauchy"], |cx| {
         let ty = cx.ty("self")?;
         let u = uniform_open(cx, ty.dtype, &ty.dims);
@@ -82,7 +82,7 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(moved.convert(ty.dtype))
     })
     .takes(&["self"], DTypes::FLOATS)
-    .requires(&["sigma"], |n| n[0] > 0.0),
+    .requires(&["sigma"], |n, _| n[0] > 0.0),
     one(&["geometric"], |cx| {
         let ty = cx.ty("self")?;
         let u = uniform_open(cx, ty.dtype, &ty.dims);
@@ -90,7 +90,7 @@ pub(crate) const ROWS: &[Row] = &[
         Ok((u.log() / failure.log_1p()).ceil().max(1).convert(ty.dtype))
     })
     .takes(&["self"], DTypes::REAL_NUMBERS)
-    .requires(&["p"], |n| n[0] > 0.0 && n[0] < 1.0),
+    .requires(&["p"], |n, _| n[0] > 0.0 && n[0] < 1.0),
     one(&["bernoulli"], |cx| {
         let p = cx.tensor("self")?;
         cx.check_fractions(p, not_a_probability());
@@ -109,7 +109,7 @@ pub(crate) const ROWS: &[Row] = &[
         }
         Ok(bernoulli(cx, p, &ty.dims).convert(ty.dtype))
     })
-    .requires(&["p"], |n| (0.0..=1.0).contains(&n[0]))
+    .requires(&["p"], |n, _| (0.0..=1.0).contains(&n[0]))
     .bounded(),
     one(&["random", "random.to", "random.from"], |cx| {
         let ty = cx.ty("self")?;
@@ -225,6 +225,12 @@ fn normal_numbers<'b>(cx: &Cx<'b>, ty: &Type) -> Result<Value<'b>> {
         let normal = standard_normal(cx, dtype, dims) * part_deviation(ty);
         Ok(normal * cx.scalar("std", normal.dtype())? + cx.scalar("mean", normal.dtype())?)
     })
+}
+
+/// Whether `from` and `to` are a range of a type's numbers, and the type has their distance.
+fn is_range_of(from: f64, to: f64, dtype: DType) -> bool {
+    let highest = dtype.real().highest().to_f64();
+    from <= to && from >= -highest && to <= highest && to - from <= highest
 }
 
 /// Uniform numbers in [from, to).
