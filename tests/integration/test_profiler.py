@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,26 @@ def test_programs_belong_to_operators(device: torch.device, tmp_path: Path) -> N
     (operator,) = (event for event in trace if event.get("name") == "aten::mm")
     assert run["args"]["External id"] == operator["args"]["External id"]
     assert {"tpu:0"} <= {event["args"].get("name") for event in trace if event.get("ph") == "M"}
+
+
+def test_the_table_counts_device_time_once(device: torch.device) -> None:
+    """As with CUDA, an average of the host and one of the device both have the time of a run. The table's total has
+    that of the device's averages."""
+    x = torch.ones(64, 64, device=device)
+    with torch.tpu.set_eager_mode("strict"), profile(activities=ACTIVITIES) as profiled:
+        (x @ x).relu()
+        torch.tpu.synchronize()
+    averages = profiled.key_averages()
+    on_device = [each for each in averages if each.device_type == torch.autograd.DeviceType.PrivateUse1]
+    runs = [each for each in profiled.events() if each.device_type == torch.autograd.DeviceType.PrivateUse1]
+    assert len(runs) == 2
+    total = sum(each.self_device_time_total for each in on_device)
+    assert total == pytest.approx(sum(run.time_range.elapsed_us() for run in runs))
+    of_operators = sum(each.self_device_time_total for each in averages if each not in on_device)
+    assert of_operators == pytest.approx(total)
+    line = next(line for line in profiled.key_averages().table().splitlines() if "time total" in line and "TPU" in line)
+    number, unit = re.fullmatch(r"Self TPU time total: ([0-9.]+)(us|ms|s)", line.strip()).groups()
+    assert float(number) * {"us": 1, "ms": 1e3, "s": 1e6}[unit] == pytest.approx(total, rel=1e-2)
 
 
 def test_a_fused_program_belongs_to_what_reads_it(device: torch.device, tmp_path: Path) -> None:
