@@ -103,7 +103,7 @@ $(VENV)/.ready-libraries: pyproject.toml | $(VENV)/.ready
 	@touch $@
 
 .PHONY: test-libraries
-test-libraries: build $(VENV)/.ready-libraries ## Models and trainers of transformers, diffusers, timm, torchao, Lightning, PyG, GPyTorch, Pyro, kornia and others
+test-libraries: build $(VENV)/.ready-libraries ## Models and trainers of transformers, diffusers, timm, torchao, Lightning, torchtitan, PyG, GPyTorch, Pyro, kornia and others
 	HF_HUB_OFFLINE=1 $(PY) -m pytest -n 2 tests/integration/test_libraries.py tests/integration/test_domain_libraries.py \
 		tests/integration/test_lightning.py tests/operators/test_detection.py
 

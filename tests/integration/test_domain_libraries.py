@@ -1,4 +1,5 @@
-"""Libraries of single fields: graphs, Gaussian processes, probabilistic programs, images, reinforcement learning.
+"""Libraries of single fields: language models, graphs, Gaussian processes, probabilistic programs, images, and
+reinforcement learning.
 
 They train on the device and on the CPU from the same weights, and the losses are compared. `make test-libraries`
 installs them. Nothing is downloaded.
@@ -22,8 +23,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 MODES = ["strict", "fused"]
 
 
-def losses_of(model: nn.Module, loss: Callable[[], Tensor], steps: int = 5) -> list[float]:
-    optimizer = torch.optim.Adam(model.parameters(), 0.02)
+def losses_of(model: nn.Module, loss: Callable[[], Tensor], steps: int = 5, rate: float = 0.02) -> list[float]:
+    optimizer = torch.optim.Adam(model.parameters(), rate)
     losses = []
     for _ in range(steps):
         optimizer.zero_grad()
@@ -32,6 +33,47 @@ def losses_of(model: nn.Module, loss: Callable[[], Tensor], steps: int = 5) -> l
         optimizer.step()
         losses.append(value.detach())
     return [value.item() for value in losses]
+
+
+# ---- language models ----------------------------------------------------------------------------------------------
+
+
+def titan_model() -> nn.Module:
+    """torchtitan's Llama 3 for debugging, with its attention of packed documents."""
+    specification = library("torchtitan.models.llama3").model_registry("debugmodel", attn_backend="varlen")
+    model = specification.model.build()
+    model.init_states(buffer_device=torch.device("cpu"))
+    return model
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, **_: Any) -> Tensor:
+    """Causal attention of whole rows. PyTorch has no attention of packed documents on the CPU."""
+    heads = [each.transpose(1, 2) for each in (query, key, value)]
+    attention = nn.functional.scaled_dot_product_attention(*heads, is_causal=True, enable_gqa=True)
+    return attention.transpose(1, 2)
+
+
+@pytest.mark.parametrize("way", [*MODES, "compiled"])
+def test_a_model_of_torchtitan(way: str, device: torch.device, fresh_dynamo: None) -> None:
+    model: Any = titan_model()
+    tokens = torch.randint(0, 2000, (2, 64))
+    positions = torch.arange(64).expand(2, 64)
+
+    def train(model: Any, run: Any, place: str | torch.device) -> list[float]:
+        inputs, at = tokens.to(place), positions.to(place)
+
+        def loss() -> Tensor:
+            logits = run(inputs, at, model.get_attention_masks(at))
+            return nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), inputs[:, 1:].flatten())
+
+        return losses_of(model, loss, rate=8e-4)
+
+    moved = copy.deepcopy(model).to(device)
+    with torch.tpu.set_eager_mode(way if way in MODES else "strict"):
+        actual = train(moved, torch.compile(moved) if way == "compiled" else moved, device)
+    for layer in model.layers.values():
+        layer.attention.inner_attention.forward = attend
+    assert actual == pytest.approx(train(model, model, "cpu"), rel=1e-3)
 
 
 # ---- graphs ------------------------------------------------------------------------------------------------------
