@@ -14,7 +14,7 @@ from typing import Any
 import torchtpu
 
 from tests.conformance import ahead
-from tests.conformance.cases import COMPILED_DTYPES, DIRECTIONS, DTYPES, MODES, Case, cases
+from tests.conformance.cases import COMPILED_DTYPES, DIRECTIONS, DTYPES, MODES, Case, cases, is_for_cuda_only
 from tests.conformance.exceptions import expected_failure
 from tests.conformance.judge import INPUTS, Verdict
 from tests.conformance.report import summarize, write_report
@@ -41,6 +41,11 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--operators", type=_names, default=("*",), metavar="NAMES", help="such as 'linalg.*,nn.LSTM'")
     parser.add_argument("--dtypes", type=_names, metavar="NAMES", help=",".join(DTYPES))
+    parser.add_argument(
+        "--cuda-only",
+        action="store_true",
+        help="only dtypes of an operator that PyTorch lists for CUDA and not for the CPU",
+    )
     parser.add_argument("--directions", type=_names, metavar="NAMES", help=",".join(DIRECTIONS))
     modes = parser.add_mutually_exclusive_group()
     modes.add_argument("--modes", type=_names, default=MODES, metavar="NAMES", help=",".join(MODES))
@@ -86,7 +91,7 @@ def settle(options: argparse.Namespace) -> None:
     elif options.compile_for:
         options.modes = options.compile_for
     compiles = any(mode in ahead.TOPOLOGIES for mode in options.modes)
-    options.dtypes = options.dtypes or (COMPILED_DTYPES if compiles else DTYPES)
+    options.dtypes = options.dtypes or _default_dtypes(compiles, options.cuda_only)
     options.directions = options.directions or (ahead.DIRECTIONS if compiles else DIRECTIONS)
     options.inputs = options.inputs or (ahead.INPUTS if compiles else INPUTS)
     options.folder = options.folder or (FOLDER.with_name(f"{FOLDER.name}-tpu") if compiles else FOLDER)
@@ -95,8 +100,16 @@ def settle(options: argparse.Namespace) -> None:
         ahead.write_for_tpus()
 
 
+def _default_dtypes(compiles: bool, cuda_only: bool) -> tuple[str, ...]:
+    if cuda_only:
+        return (*COMPILED_DTYPES, "complex32")
+    return COMPILED_DTYPES if compiles else DTYPES
+
+
 def select(options: argparse.Namespace) -> list[Case]:
     chosen = options.cases or list(cases(options.operators, options.dtypes, options.directions, options.modes))
+    if options.cuda_only:
+        chosen = [case for case in chosen if is_for_cuda_only(case)]
     if options.sample is not None:
         drawn = random.Random(options.seed).sample(chosen, min(options.sample, len(chosen)))
         chosen = [case for case in chosen if case in set(drawn)]

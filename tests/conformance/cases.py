@@ -112,3 +112,8 @@ def cases(
                             for mode in chosen
                             if mode != "compile" or direction in COMPILED_DIRECTIONS
                         )
+
+
+def is_for_cuda_only(case: Case) -> bool:
+    """Whether PyTorch lists the case's dtype for CUDA and not for the CPU."""
+    return subjects()[case.subject].is_for_cuda_only(getattr(torch, case.dtype))
