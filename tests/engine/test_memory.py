@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import resource
 import sys
 from collections.abc import Callable
@@ -177,6 +178,77 @@ for rows in (300, 301):
     print((x + 1).tolist())
 """
     assert check_python(code) == "True True\n[1.0, 2.0, 3.0, 4.0]\n" * 2
+
+
+@pytest.mark.one_mode
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+@pytest.mark.parametrize("phase", ["forward", "backward", "step", "between"])
+def test_training_goes_on_after_a_lack_of_memory(phase: str, mode: str, device: torch.device) -> None:
+    """The second of four steps is given up where memory is missing. On the CPU an exception stands for that."""
+
+    def lack(on: torch.device) -> None:
+        if on.type == "cpu":
+            raise torch.OutOfMemoryError
+        rows = int(torch.tpu.mem_get_info()[1] * 0.999) // 4 >> 20
+        (torch.ones(1 << 20, 1, device=on) * torch.ones(1, rows, device=on))[0, 0].item()
+
+    def program(on: torch.device) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1)).to(on)
+        optimizer = torch.optim.Adam(model.parameters(), 0.05)
+        x = torch.linspace(-1, 1, 32).view(4, 8).to(on)
+        losses = []
+
+        def lack_in(place: str) -> None:
+            if place == phase and len(losses) == 1:
+                lack(on)
+
+        while len(losses) < 4:
+            try:
+                optimizer.zero_grad()
+                hidden = model[1](model[0](x))
+                lack_in("forward")
+                hidden.register_hook(lambda gradient: lack_in("backward"))
+                loss = model[2](hidden).square().mean()
+                loss.backward()
+                lack_in("between")
+                optimizer.step()
+                lack_in("step")
+                losses.append(loss.detach())
+            except torch.OutOfMemoryError:
+                losses.append(torch.full((), -1.0, device=on))
+        return [torch.stack(losses), *(each.detach() for each in model.parameters())]
+
+    with torch.tpu.set_eager_mode(mode):
+        check(program, device)
+
+
+@pytest.mark.nightly
+def test_calls_that_raise_leave_nothing(device: torch.device) -> None:
+    x, y = torch.ones(3, device=device), torch.ones(4, device=device)
+    matrix = -torch.eye(2, device=device)
+    wrong: list[Callable[[], Any]] = [
+        lambda: x + y,
+        lambda: x.view(7),
+        lambda: torch.mm(x, y),
+        lambda: x.uniform_(2, 1),
+        lambda: x[torch.full((1,), 7, device=device)].cpu(),
+        lambda: torch.linalg.cholesky_ex(matrix, check_errors=True),
+    ]
+
+    def resident() -> float:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * resource.getpagesize() / 2**20
+
+    def raise_all(times: int) -> float:
+        for _ in range(times):
+            for call in wrong:
+                with contextlib.suppress(RuntimeError, IndexError):
+                    call()
+        return resident()
+
+    before = raise_all(300)
+    assert raise_all(1500) - before < SETTLED_SLACK_MB
 
 
 NEW: dict[str, Callable[[torch.device, torch.dtype], Any]] = {
