@@ -11,6 +11,7 @@ import os
 import random
 
 import pytest
+import torch
 
 from tests.conformance.exceptions import expected_failure, regressions
 from tests.settings import SEED
@@ -135,6 +136,24 @@ def test_a_crash_or_a_hang_costs_one_case() -> None:
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_cases_that_failed_once(shard: int) -> None:
     check(regressions()[shard::SHARDS])
+
+
+def test_a_new_operator_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an upgrade of torch would bring it: a kernel for the CPU, and nothing else."""
+    from tests.conformance import dispatcher
+
+    with torch.library._scoped_library("torchtpu_test", "FRAGMENT") as library:
+        for name in ("kernel", "composite"):
+            library.define(f"{name}(Tensor x) -> Tensor")
+        library.impl("kernel", torch.clone, "CPU")
+        library.impl("composite", torch.clone, "CompositeExplicitAutograd")
+        names = ["aten::add.Tensor", "torchtpu_test::kernel", "torchtpu_test::composite"]
+        monkeypatch.setattr(dispatcher, "_known_at_first", lambda: names)
+        dispatcher._without_kernel.cache_clear()
+        try:
+            assert dispatcher.forgotten() == ["torchtpu_test::kernel"]
+        finally:
+            dispatcher._without_kernel.cache_clear()
 
 
 def test_no_operator_is_forgotten() -> None:

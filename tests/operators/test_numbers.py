@@ -221,6 +221,14 @@ def test_sums_of_complex_numbers_without_nan(dtype: torch.dtype, device: torch.d
     torch.testing.assert_close(there.grad.cpu(), here.grad)
 
 
+def test_sums_with_the_ends_of_int64(device: torch.device, mode: str) -> None:
+    def program(on: torch.device) -> list[torch.Tensor]:
+        x = torch.arange(-2, 3, device=on)
+        return [x + 2**63, x - 2**63, x + (2**63 - 1), x * (2**62)]
+
+    check(program, device)
+
+
 @pytest.mark.parametrize("number", [2**63, 2**64 - 1])
 def test_integers_that_int64_does_not_hold(number: int, device: torch.device, mode: str) -> None:
     for dtype in (torch.int32, torch.int64, torch.float32):
