@@ -365,3 +365,18 @@ def test_loaded_when_first_used() -> None:
         "import sys, torch\ntorch.ones(2, device='tpu') + 1\nassert 'torchtpu.operators.layouts' not in sys.modules\n"
         "torch.eye(2, device='tpu').to_sparse().coalesce().mul(2)\n"
     )
+
+
+@pytest.mark.parametrize("is_coalesced", [False, True])
+def test_products_of_sparse_numbers(is_coalesced: bool, device: torch.device) -> None:
+    """Tensors without dimensions that have several elements: the product has as many in either order."""
+
+    def program(on: torch.device) -> list[Any]:
+        values = torch.arange(4, device=on) * (1 + 2j)
+        several = torch.sparse_coo_tensor(torch.empty(0, 4, dtype=torch.int64, device=on), values, ())
+        several = several.coalesce() if is_coalesced else several
+        one = torch.tensor(3, device=on).to_sparse()
+        products = [several * one, one * several]
+        return [*(each._values() for each in products), *(each.to_dense() for each in products)]
+
+    check(program, device)

@@ -158,7 +158,9 @@ def _mul(self: Tensor | float, other: Tensor | float) -> Tensor:
 
 def _mul_sparse(self: Tensor, other: Tensor, dtype: torch.dtype) -> Tensor:
     if self.dim() == 0 or other.dim() == 0:
-        scalar, self = (self, other) if self.dim() == 0 else (other, self)
+        # Of two, the coalesced one is the number, and the result has the elements of the other, in either order.
+        is_number = other.dim() == 0 and (self.dim() > 0 or other.is_coalesced())
+        scalar, self = (other, self) if is_number else (self, other)
         return with_values(self, self._values().to(dtype) * scalar._values().sum(0).to(dtype))
     if self.shape != other.shape:
         shape = torch.broadcast_shapes(self.shape, other.shape)
