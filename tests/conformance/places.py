@@ -130,7 +130,7 @@ TRACED = Place("cpu", compiler="aot_eager")
 
 def widened(dtype: torch.dtype) -> Place:
     """The CPU, with a wider dtype for one that only CUDA supports."""
-    return Place("cpu", {dtype: FOR_CPU[dtype]})
+    return Place("cpu", {dtype: FOR_CPU.get(dtype, dtype)})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -138,6 +138,19 @@ def test_cases_that_failed_once(shard: int) -> None:
     check(regressions()[shard::SHARDS])
 
 
+def test_cases_that_cuda_has_and_the_cpu_lacks() -> None:
+    from tests.conformance.__main__ import parser, select, settle
+    from tests.conformance.cases import is_for_cuda_only
+
+    options = parser().parse_args(["--cuda-only", "--modes", "strict", "--directions", "forward"])
+    settle(options)
+    chosen = select(options)
+    names = {str(case) for case in chosen}
+    assert {"fft.fft/complex32/forward/strict", "nansum/complex64/forward/strict"} <= names
+    assert "abs/float32/forward/strict" not in names
+    assert all(is_for_cuda_only(case) for case in chosen)
+
+
 def test_a_new_operator_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """As an upgrade of torch would bring it: a kernel for the CPU, and nothing else."""
     from tests.conformance import dispatcher
