@@ -31,6 +31,24 @@ def test_collectives_of_two_ranks(plugin: dict[str, str], mode: str) -> None:
     check_cases("collectives", mode, 2, **plugin)
 
 
+@pytest.mark.one_mode
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_training_on_two_ranks(plugin: dict[str, str], mode: str) -> None:
+    check_cases("training", mode, 2, "ddp", "ddp_with_few_buckets_as_views", "fsdp2", "fsdp2_compiled", **plugin)
+
+
+def test_training_on_a_mesh_of_four_ranks(plugin: dict[str, str]) -> None:
+    check_cases("parallel", "fused", 4, "hybrid_sharding", "sharding_and_tensor_parallel", **plugin)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_all_of_training(plugin: dict[str, str], mode: str) -> None:
+    check_cases("training", mode, 2, **plugin)
+    check_cases("training", mode, 3, "ddp", "fsdp2", "distributed_tensors", "pipelines", **plugin, **THREE)
+    check_cases("parallel", mode, 4, **plugin)
+
+
 def test_they_are_programs(plugin: dict[str, str]) -> None:
     for each in values_on_ranks(3, "tests.distributed.programs", "collectives_are_programs", **plugin, **THREE):
         assert (each["jobs"], each["programs"]) == ([], 2)

@@ -3,7 +3,11 @@
  *
  * A program with several replicas runs on the real devices of each process, with the inputs of all, which the processes
  * exchange through sockets. Each returns the results of its own replica. Such programs run one after another, in the order
- * in which they were launched: as on a chip, processes that launch them in different orders wait for each other. */
+ * in which they were launched: as on a chip, processes that launch them in different orders wait for each other.
+ *
+ * A CPU device accepts a limited number of programs that have not run. Programs that wait for a collective could so keep
+ * its replica out. So the real client has twice the devices: the first half for replicas, the second half, with the same
+ * numbers, for all other programs. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -26,7 +30,7 @@ enum { MOST = 16 };
 
 static PJRT_Api api, real;
 static PJRT_Client* client;
-static PJRT_Device* devices[MOST];
+static PJRT_Device* devices[2 * MOST];
 static int own, count = 1, listener = -1, peers[MOST];
 static int seconds = 20;
 
@@ -65,6 +69,10 @@ static int id_of(PJRT_Device* device) {
                                        .device_description = args.device_description};
   real.PJRT_DeviceDescription_Id(&id);
   return id.id;
+}
+
+static PJRT_Device* own_device(void) {
+  return devices[count + own];
 }
 
 /* Begins to copy a buffer to new memory. */
@@ -312,7 +320,7 @@ static PJRT_Error* describe_results(PJRT_Executable* executable, struct run* run
                                                 .executable = executable};
   PJRT_Executable_Fingerprint_Args print = {.struct_size = PJRT_Executable_Fingerprint_Args_STRUCT_SIZE,
                                             .executable = executable};
-  PJRT_Device_DefaultMemory_Args memory = {.struct_size = PJRT_Device_DefaultMemory_Args_STRUCT_SIZE, .device = devices[own]};
+  PJRT_Device_DefaultMemory_Args memory = {.struct_size = PJRT_Device_DefaultMemory_Args_STRUCT_SIZE, .device = own_device()};
   PJRT_Error* error = real.PJRT_Executable_NumOutputs(&number);
   if (error == NULL) error = real.PJRT_Executable_OutputElementTypes(&types);
   if (error == NULL) error = real.PJRT_Executable_OutputDimensions(&dims);
@@ -403,7 +411,7 @@ static PJRT_Error* create(PJRT_Client_Create_Args* given) {
   for (const char* each = addresses; each != NULL && *each != 0; ++each) count += *each == ',';
   own = process != NULL ? atoi(process) : 0;
   const PJRT_NamedValue option = {.struct_size = PJRT_NamedValue_STRUCT_SIZE, .name = "cpu_device_count", .name_size = 16,
-                                  .type = PJRT_NamedValue_kInt64, .int64_value = count, .value_size = 1};
+                                  .type = PJRT_NamedValue_kInt64, .int64_value = 2 * count, .value_size = 1};
   given->create_options = &option;
   given->num_options = 1;
   /* XLA's threads: each replica of a program blocks one, and other programs need some meanwhile. */
@@ -414,7 +422,7 @@ static PJRT_Error* create(PJRT_Client_Create_Args* given) {
   ARGS(PJRT_Client_Devices, .client = client);
   error = real.PJRT_Client_Devices(&args);
   if (error != NULL) return error;
-  for (int i = 0; i < count; ++i) devices[id_of(args.devices[i])] = args.devices[i];
+  for (int i = 0; i < 2 * count; ++i) devices[id_of(args.devices[i])] = args.devices[i];
   if (count == 1) return NULL;
   listener = socket(AF_INET, SOCK_STREAM, 0);
   const int yes = 1;
@@ -428,8 +436,14 @@ static PJRT_Error* create(PJRT_Client_Create_Args* given) {
   return NULL;
 }
 
+static PJRT_Error* all_devices(PJRT_Client_Devices_Args* args) {
+  args->devices = &devices[count];
+  args->num_devices = (size_t)count;
+  return NULL;
+}
+
 static PJRT_Error* own_devices(PJRT_Client_AddressableDevices_Args* args) {
-  args->addressable_devices = &devices[own];
+  args->addressable_devices = &devices[count + own];
   args->num_addressable_devices = 1;
   return NULL;
 }
@@ -439,16 +453,22 @@ static PJRT_Error* own_process(PJRT_Client_ProcessIndex_Args* args) {
   return NULL;
 }
 
+static PJRT_Error* number_of_device(PJRT_DeviceDescription_Id_Args* args) {
+  PJRT_Error* error = real.PJRT_DeviceDescription_Id(args);
+  args->id %= count;
+  return error;
+}
+
 static PJRT_Error* process_of_device(PJRT_DeviceDescription_ProcessIndex_Args* args) {
   PJRT_DeviceDescription_Id_Args id = {.struct_size = PJRT_DeviceDescription_Id_Args_STRUCT_SIZE,
                                        .device_description = args->device_description};
-  PJRT_Error* error = real.PJRT_DeviceDescription_Id(&id);
+  PJRT_Error* error = number_of_device(&id);
   args->process_index = id.id;
   return error;
 }
 
 static PJRT_Error* is_addressable(PJRT_Device_IsAddressable_Args* args) {
-  args->is_addressable = id_of(args->device) == own;
+  args->is_addressable = args->device == own_device();
   return NULL;
 }
 
@@ -459,8 +479,10 @@ const PJRT_Api* GetPjrtApi(void) {
   memcpy(&real, given, given->struct_size < sizeof(real) ? given->struct_size : sizeof(real));
   api = real;
   api.PJRT_Client_Create = create;
+  api.PJRT_Client_Devices = all_devices;
   api.PJRT_Client_AddressableDevices = own_devices;
   api.PJRT_Client_ProcessIndex = own_process;
+  api.PJRT_DeviceDescription_Id = number_of_device;
   api.PJRT_DeviceDescription_ProcessIndex = process_of_device;
   api.PJRT_Device_IsAddressable = is_addressable;
   api.PJRT_LoadedExecutable_Execute = execute;

@@ -60,6 +60,11 @@ def of_ranks(ranks: Sequence[int]) -> list[int]:
     return [_processes[rank] for rank in ranks] if _processes else []
 
 
+def is_own_chip(index: int) -> bool:
+    """Whether this is the number of the local rank, in a process that uses one chip."""
+    return bool(_processes) and str(index) == os.environ.get("LOCAL_RANK")
+
+
 def own_process(environment: Mapping[str, str], rank: int) -> int:
     """The number of this process. Hosts with a number in the TPU are in the order of these numbers."""
     if "CLOUD_TPU_TASK_ID" in environment:

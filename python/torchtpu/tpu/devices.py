@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from torchtpu import _C
+from torchtpu.distributed import processes
 
 Device = int | str | torch.device | None
 
@@ -53,10 +54,14 @@ def current_device() -> int:
 
 
 def set_device(device: Device) -> None:
-    """Sets the current device of this thread. Prefer `with torch.tpu.device(...)`."""
+    """Sets the current device of this thread. Prefer `with torch.tpu.device(...)`.
+
+    A process that uses one chip of several has one device. There the number of its local rank is device 0, because
+    `DeviceMesh` and many scripts set the device by that number.
+    """
     index = get_device_index(device)
     if index >= 0:
-        _C.set_device(index)
+        _C.set_device(0 if processes.is_own_chip(index) else index)
 
 
 def synchronize(device: Device = None) -> None:
