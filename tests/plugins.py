@@ -19,6 +19,7 @@ def build_plugin(source: Path, folder: Path, name: str = "plugin.so") -> Path:
     if compiler is None or not header.is_file():
         pytest.skip("needs a C compiler and the header of the plugin")
     built = folder / name
-    options = ["-shared", "-fPIC", "-pthread", f"-I{header.parent}", f'-DPLUGIN="{behind}"', "-o", built]
+    folders = [f"-I{header.parent}", f"-I{Path(__file__).parent}"]
+    options = ["-shared", "-fPIC", "-pthread", *folders, f'-DPLUGIN="{behind}"', "-o", built]
     subprocess.run([compiler, *options, source, "-ldl"], check=True)
     return built

@@ -10,7 +10,6 @@
  * numbers, for all other programs. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -23,12 +22,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "pjrt_c_api.h"
+#include "plugin.h"
 
 enum { MOST = 16 };
 #define ARGS(NAME, ...) NAME##_Args args = {.struct_size = NAME##_Args_STRUCT_SIZE, __VA_ARGS__}
 
-static PJRT_Api api, real;
 static PJRT_Client* client;
 static PJRT_Device* devices[2 * MOST];
 static int own, count = 1, listener = -1, peers[MOST];
@@ -473,11 +471,7 @@ static PJRT_Error* is_addressable(PJRT_Device_IsAddressable_Args* args) {
 }
 
 const PJRT_Api* GetPjrtApi(void) {
-  void* library = dlopen(PLUGIN, RTLD_NOW | RTLD_LOCAL);
-  const PJRT_Api* (*get)(void) = (const PJRT_Api* (*)(void))dlsym(library, "GetPjrtApi");
-  const PJRT_Api* given = get();
-  memcpy(&real, given, given->struct_size < sizeof(real) ? given->struct_size : sizeof(real));
-  api = real;
+  open_real_plugin();
   api.PJRT_Client_Create = create;
   api.PJRT_Client_Devices = all_devices;
   api.PJRT_Client_AddressableDevices = own_devices;

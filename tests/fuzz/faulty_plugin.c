@@ -1,12 +1,11 @@
 /* A plugin that passes everything on to another one, PLUGIN, and fails at random once `faults` is called. */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "pjrt_c_api.h"
+#include "plugin.h"
 
 /* What this plugin returns in place of the other's error; told apart by its first field. */
 struct fault {
@@ -16,7 +15,6 @@ struct fault {
 };
 static const uint64_t TAG = 0x6661756c74794552;
 
-static PJRT_Api api, real;
 static atomic_uint_fast64_t state, one_in, injected;
 
 static uint64_t next_number(void) { /* splitmix64 */
@@ -124,11 +122,7 @@ static PJRT_Error* on_ready(PJRT_Event_OnReady_Args* args) {
 FAILING(WRAPPER)
 
 const PJRT_Api* GetPjrtApi(void) {
-  void* library = dlopen(PLUGIN, RTLD_NOW | RTLD_LOCAL);
-  const PJRT_Api* (*get)(void) = (const PJRT_Api* (*)(void))dlsym(library, "GetPjrtApi");
-  const PJRT_Api* given = get();
-  memcpy(&real, given, given->struct_size < sizeof(real) ? given->struct_size : sizeof(real));
-  api = real;
+  open_real_plugin();
   api.PJRT_Error_Destroy = destroy_error;
   api.PJRT_Error_Message = message_of_error;
   api.PJRT_Error_GetCode = code_of_error;
