@@ -39,6 +39,8 @@ pub(crate) enum Source {
     Upload,
     /// Results of operators that may be arguments of the next call at the line.
     Result,
+    /// Results that join many tensors of the same sizes. Their number counts as the size.
+    Joined,
     /// Results of an operator without tensor arguments.
     Created(u32),
     /// Parts of values of one type that are an argument of an operator.
@@ -133,7 +135,7 @@ pub(crate) struct Growth {
     setting: Setting,
     tensors: FxHashMap<Place, Tensors>,
     capacities: BTreeSet<i64>,
-    /// The result of a call without tensors that is being defined.
+    /// The result of a call without tensors, or of many that it joins, that is being defined.
     created: Option<(Place, Vec<i64>)>,
     /// The number of uploads that got padding.
     padded: u64,
@@ -214,7 +216,7 @@ impl Growth {
         storage: Weak<Storage>,
     ) -> Vec<(i64, i64)> {
         // A new tensor may become a parameter or a state of an optimizer, which padding would slow down.
-        let is_left_out = self.setting == Setting::Dynamic && !matches!(source, Source::Part { .. });
+        let is_left_out = self.setting == Setting::Dynamic && matches!(source, Source::Created(_));
         if is_left_out || !line.is_known() || sizes.is_empty() || sizes.contains(&0) {
             return Vec::new();
         }
@@ -223,7 +225,7 @@ impl Growth {
             false => self.of(line, source, scalar_type, sizes.len()).class(sizes, storage),
         };
         let Some(class) = class else {
-            self.created = matches!(source, Source::Created(_))
+            self.created = matches!(source, Source::Created(_) | Source::Joined)
                 .then(|| ((line, source, scalar_type, sizes.len()), sizes.to_vec()));
             return Vec::new();
         };
@@ -232,7 +234,7 @@ impl Growth {
         changing.into_iter().map(|size| (size, self.capacity(size))).collect()
     }
 
-    /// Notes the storage of the result of the call without tensors that was just defined: the result may stay.
+    /// Notes the storage of the result of the call that was just defined: the result may stay.
     #[inline]
     pub fn note_created(&mut self, storage: Option<&Storage>) {
         if self.created.is_some() {

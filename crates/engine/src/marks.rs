@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::growth::Source;
 use crate::lines;
 use crate::padded::{PaddedFactor, same_strides};
-use crate::registry::sizes::Axes;
+use crate::registry::sizes::{Axes, MANY};
 use crate::storage::Storage;
 
 impl Engine {
@@ -56,6 +56,9 @@ impl Engine {
             .map(Arg::tensor)
             .filter(|tensor| tensor.sizes().len() == result.sizes.len() && tensor.offset == 0 && !tensor.is_lazy())
             .collect();
+        if are_many(&given) {
+            return Ok(false);
+        }
         let sizes: Vec<&[i64]> = given.iter().map(|tensor| tensor.sizes()).collect();
         let Some(changes) = self.registry.growth.result(lines::noted(), meta.dtype, &result.sizes, &sizes) else {
             return Ok(false);
@@ -77,7 +80,8 @@ impl Engine {
     }
 
     /// The sizes of a new call that change at its line although no argument has padding: those of parts of values, of
-    /// tensors without a value, and of results of calls without tensors. With the capacity of each.
+    /// tensors without a value, of results of calls without tensors, and the number of tensors that a call joins. With
+    /// the capacity of each.
     pub(crate) fn changing_sizes(&mut self, op: u32, args: &[Arg], metas: Option<&[Meta]>) -> Vec<(i64, i64)> {
         if !self.registry.growth.is_on() || self.runner.jobs.has_lanes() || self.registry.operator(op).row.is_none() {
             return Vec::new();
@@ -91,15 +95,12 @@ impl Engine {
             return self.registry.growth.changing(line, Source::Created(op), meta.dtype, &result.sizes, Weak::new());
         }
         let mut changing = Vec::new();
-        let operator = self.registry.operator(op);
-        if operator.row.is_some_and(|row| row.grows)
-            && let Some([meta]) = metas
-            && let Ok(Some(result)) = to_spec(meta)
-            && !tensors.iter().any(|tensor| tensor.storage().has_padding())
-        {
-            changing = self.registry.growth.changing(line, Source::Result, meta.dtype, &result.sizes, Weak::new());
-        }
+        let joins = self.registry.operator(op).row.is_some_and(|row| row.grows);
         let growth = &mut self.registry.growth;
+        if joins && are_many(&tensors) {
+            let number = [tensors.len() as i64];
+            changing = growth.changing(line, Source::Joined, tensors[0].dtype, &number, Weak::new());
+        }
         for (argument, tensor) in tensors.into_iter().enumerate() {
             let (storage, sizes) = (tensor.storage(), tensor.sizes());
             if storage.has_padding() || tensor.is_lazy() {
@@ -129,6 +130,11 @@ impl Engine {
         let is_whole = base.dims == dims && base.size_bytes() == storage.nbytes();
         is_whole.then(|| Whole { axes: dims.iter().map(fixed).collect(), order })
     }
+}
+
+/// Whether so many tensors of the same sizes are joined that their number may be a size that changes.
+fn are_many(tensors: &[&TensorArg]) -> bool {
+    tensors.len() >= MANY && tensors.iter().all(|tensor| tensor.sizes() == tensors[0].sizes())
 }
 
 /// The tensors of an argument.

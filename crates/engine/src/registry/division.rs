@@ -29,8 +29,15 @@ impl Symbols {
         if let Some(known) = self.known(actual) {
             return Some(known);
         }
-        let capacity = live_capacity(actual).filter(|_| self.asks_others && actual > 1)?;
-        Some(self.add(actual, capacity))
+        if self.asks_others { self.in_use(actual) } else { None }
+    }
+
+    /// The symbol of a size that any live value has.
+    pub fn in_use(&mut self, actual: i64) -> Option<u32> {
+        self.known(actual).or_else(|| {
+            let capacity = live_capacity(actual).filter(|_| actual > 1)?;
+            Some(self.add(actual, capacity))
+        })
     }
 
     pub fn add(&mut self, actual: i64, capacity: i64) -> u32 {

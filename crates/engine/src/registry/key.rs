@@ -125,7 +125,8 @@ impl CallParts {
                 self.key.extend(arg.string().iter().map(|&byte| u64::from(byte)));
             }
             Tag::List => {
-                self.key.push(head | u64::from(arg.length) << 8);
+                // The length is a word of its own, because it may be a size.
+                self.key.extend([head, u64::from(arg.length)]);
                 for item in arg.list() {
                     self.arg(item, info);
                 }

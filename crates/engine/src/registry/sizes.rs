@@ -131,7 +131,8 @@ pub(crate) fn sized_specs(
         let is_written = operator.mutated.contains(&i);
         lowered.push(call.arg(arg, spec, is_written, &operator.names[i], types, &mut symbols)?);
     }
-    if symbols.list.is_empty() {
+    // The number of arguments that are joined may be the only size that changes.
+    if symbols.list.is_empty() && search != Search::Grown {
         return None;
     }
     let held: Vec<Held> = call.held.into_iter().collect::<Option<_>>()?;
@@ -169,6 +170,9 @@ pub(crate) fn sized_specs(
     };
     let results =
         results.iter().map(|result| written.next().or_else(|| result.as_ref().and_then(&mut fresh))).collect();
+    if symbols.list.is_empty() {
+        return None;
+    }
     let sizes = Sizes {
         capacities: symbols.list.iter().map(|symbol| symbol.capacity).collect(),
         storages: held.iter().map(Held::extents).collect(),
@@ -201,8 +205,11 @@ pub(crate) fn exact_specs(
     Ok((args, specs.storages))
 }
 
-/// The sizes of a result that joins arguments: those of an argument in the same dimension, else new ones where the
-/// arguments change.
+/// The fewest tensors whose number may be a size that changes. Fewer need few programs, and are seldom a length.
+pub(crate) const MANY: usize = 5;
+
+/// The sizes of a result that joins arguments: those of an argument in the same dimension, else multiples of the number
+/// of arguments if that changes, else new ones where the arguments change.
 fn grown(
     result: &[i64],
     given: &[&[i64]],
@@ -216,6 +223,16 @@ fn grown(
     let size = |(axis, &size): (usize, &i64)| {
         if let Some((_, dims)) = dims.iter().find(|(sizes, _)| sizes[axis] == size) {
             return dims[axis].clone();
+        }
+        let each = dims.first().map_or(0, |(sizes, _)| sizes[axis]);
+        let is_alike = dims.iter().all(|(sizes, dims)| sizes[axis] == each && dims[axis].sizes.is_empty());
+        let number = dims.len() as i64;
+        if is_alike
+            && dims.len() >= MANY
+            && number * each == size
+            && let Some(symbol) = symbols.in_use(number)
+        {
+            return Dim { capacity: symbols.factor(symbol).capacity * each, sizes: vec![symbol] };
         }
         let changing = dims.iter().map(|(_, dims)| &dims[axis]).filter(|dim| !dim.sizes.is_empty());
         let Some(held) = changing.map(|dim| dim.capacity).max() else { return symbols.dim(size) };
