@@ -19,6 +19,7 @@ serving, over those of weights and caches.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import statistics
@@ -68,6 +69,13 @@ def on_the_host() -> None:
 
         return run
 
+    class Sized:
+        def __init__(self, function: Any, *others: Any) -> None:
+            self.function = function
+
+        def at(self, *sizes: int) -> Any:
+            return at_once(functools.partial(self.function, *sizes), [], "")
+
     def attend(
         query: Tensor,
         pages: Tensor,
@@ -114,8 +122,8 @@ def on_the_host() -> None:
     library = torch.library.Library("torchtpu", "FRAGMENT")
     library.impl("ragged_paged_attention", attend, "CPU")
     LIBRARIES.append(library)
-    for module in (torchtpu.vllm.steps, torchtpu.vllm.worker):
-        module.compiled = module.traced = at_once  # type: ignore[attr-defined]
+    torchtpu.vllm.worker.compiled = at_once  # type: ignore[attr-defined]
+    torchtpu.vllm.steps.Sized = Sized  # type: ignore[attr-defined,assignment]
     Worker.init_device = init_device  # type: ignore[method-assign]
     Worker.determine_available_memory = lambda self: self.cache_config.kv_cache_memory_bytes  # type: ignore[method-assign]
 

@@ -24,24 +24,26 @@ from torchtpu.graphs.collectives import is_collective
 from torchtpu.graphs.encoder import Flags, attribute_of
 from torchtpu.graphs.graph_encoder import COPY_, DENSE_FORMS, FUNCTION_CALLERS, GraphEncoder, Run, is_covered
 from torchtpu.graphs.memory import View
-from torchtpu.graphs.sizes import is_ragged
+from torchtpu.graphs.sizes import Sizes, is_ragged
 from torchtpu.graphs.tracing import flatten_tensors
 
 HOST = "host"
 SYM_SIZE = torch.ops.aten.sym_size.int
 
 
-def compile_graph(module: GraphModule, name: str, rows: frozenset[str], flags: Flags) -> Callable[[list[Any]], Any]:
+def compile_graph(
+    module: GraphModule, name: str, rows: frozenset[str], flags: Flags, sizes: Sizes | None = None
+) -> Callable[[list[Any]], Any]:
     """Compiles a functional graph of AOTAutograd. The result is called with the list of the graph's inputs. Its method
     `prepare` begins to make the program of a call in the background; it is None if the graph is not one program for
-    fixed sizes."""
+    fixed sizes. With `sizes`, the values of all symbols, it is for these sizes only."""
     describe_random_states(module)
     unite_indices(module)
     device = only_device(module)
     if device is not None:
-        run = _program(module, name, rows, flags, device)
+        run = _program(module, name, rows, flags, device, sizes)
     else:
-        run = _segments(module, _places(module), name, rows, flags)
+        run = _segments(module, _places(module), name, rows, flags, sizes)
 
     def call(inputs: list[Any]) -> list[Any]:
         return run(inputs)
@@ -51,10 +53,12 @@ def compile_graph(module: GraphModule, name: str, rows: frozenset[str], flags: F
     return call
 
 
-def _program(module: GraphModule, name: str, rows: frozenset[str], flags: Flags, device: int) -> Run:
-    symbols = symbols_of(module)
+def _program(
+    module: GraphModule, name: str, rows: frozenset[str], flags: Flags, device: int, sizes: Sizes | None
+) -> Run:
+    symbols = symbols_of(module) if sizes is None else {}
     if not symbols:
-        return GraphEncoder(module, rows, {}).compiled(name, device, flags)
+        return GraphEncoder(module, rows, sizes or {}).compiled(name, device, flags)
     return _Programs(module, name, rows, flags, device, symbols)
 
 
@@ -307,7 +311,9 @@ def _draws(operator: Any) -> bool:
     return isinstance(operator, OpOverload) and torch.Tag.nondeterministic_seeded in operator.tags
 
 
-def _segments(module: GraphModule, places: dict[Node, str], name: str, rows: frozenset[str], flags: Flags) -> Run:
+def _segments(
+    module: GraphModule, places: dict[Node, str], name: str, rows: frozenset[str], flags: Flags, sizes: Sizes | None
+) -> Run:
     from torch.fx.passes.split_module import split_module
 
     levels = _levels(module, places)
@@ -316,7 +322,8 @@ def _segments(module: GraphModule, places: dict[Node, str], name: str, rows: fro
     for level, place in kinds.items():
         segment = getattr(split, f"submod_{level}")
         if place != HOST:
-            setattr(split, f"submod_{level}", _Segment(segment, f"{name}, part {level}", rows, flags, int(place)))
+            part = _Segment(segment, f"{name}, part {level}", rows, flags, int(place), sizes)
+            setattr(split, f"submod_{level}", part)
     return lambda inputs: list(split(*inputs))
 
 
@@ -347,10 +354,12 @@ def _levels(module: GraphModule, places: dict[Node, str]) -> dict[Node, int]:
 class _Segment(torch.nn.Module):
     """A part of a graph as a program."""
 
-    def __init__(self, module: GraphModule, name: str, rows: frozenset[str], flags: Flags, device: int) -> None:
+    def __init__(
+        self, module: GraphModule, name: str, rows: frozenset[str], flags: Flags, device: int, sizes: Sizes | None
+    ) -> None:
         super().__init__()
         self._single = isinstance(module.graph.output_node().args[0], Node)
-        self._run = _program(module, name, rows, flags, device)
+        self._run = _program(module, name, rows, flags, device, sizes)
 
     def forward(self, *inputs: Any) -> Any:
         outputs = self._run(list(inputs))

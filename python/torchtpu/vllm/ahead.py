@@ -14,6 +14,7 @@ from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.utils.torch_utils import set_default_torch_dtype
 from vllm.v1.engine.core import EngineCore
 from vllm.v1.executor import Executor
+from vllm.v1.worker.worker_base import CompilationTimes
 
 from torchtpu import _C
 from torchtpu.vllm import worker
@@ -34,6 +35,12 @@ class Worker(worker.Worker):
         # Memory of the host that nothing writes to takes no room, and this device does not read it. What is made on
         # the device would be a part of programs instead of an input.
         return torch.empty(tensor.shape, dtype=tensor.dtype).to(self.device)
+
+    def compile_or_warm_up_model(self) -> CompilationTimes:
+        """As a server does, and the tighter programs with them: there is no background here."""
+        times = super().compile_or_warm_up_model()
+        self.runner.run_tighter()
+        return times
 
 
 def write_programs(arguments: list[str], folder: Path) -> None:

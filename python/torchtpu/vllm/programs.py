@@ -1,20 +1,28 @@
 """Programs that are traced once, without Dynamo: a function runs on fake tensors, and AOTAutograd makes a graph of it.
-A call of the program then costs no guards.
+A call of the program then costs no guards. A graph with symbols gives a program for each set of sizes.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import sympy
 import torch
+import torch._functorch.config as functorch
 from torch import Tensor
+from torch._dynamo.source import ConstantSource
+from torch._functorch.aot_autograd import aot_function
 from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from torchtpu import _C
+from torchtpu.compile import segments
 
 Run = Callable[[list[Any]], list[Any]]
 
@@ -22,30 +30,80 @@ log = logging.getLogger(f"vllm.{__name__}")  # vLLM shows the loggers under its 
 
 
 def compiled(function: Callable[..., Any], inputs: list[Tensor], name: str) -> Run:
-    """A function of tensors as one program, compiled by a first run with `inputs`. It may write its inputs. Collectives
-    cut it in several programs.
+    """A function of tensors as one program, compiled by a first run with `inputs`. It may write its inputs.
 
     Raises RuntimeError if a part of it would run on the host.
     """
-    run = traced(function, inputs, name)
+    run = segments.compile_graph(_graph(function, inputs, name), name, frozenset(_C.table()), ())
     run(inputs)
     return run
 
 
-def traced(function: Callable[..., Any], inputs: list[Tensor], name: str) -> Run:
-    """As `compiled`, without a run: nothing is compiled yet."""
-    import torch._functorch.config as functorch
-    from torch._functorch.aot_autograd import aot_function
+class Sized:
+    """A function of sizes and tensors, traced once, with the sizes as symbols. It may write the tensors. The last one
+    is a vector, of int32, whose length follows from the sizes.
 
-    from torchtpu.compile import segments
+    Raises RuntimeError if a part of it would run on the host.
+    """
 
-    rows = frozenset(_C.table())
-    runs: list[Run] = []
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        sizes: tuple[int, ...],
+        tensors: list[Tensor],
+        length: Callable[..., int],
+        name: str,
+    ) -> None:
+        """Traces the function. `sizes` are examples, and `length` gives that of the vector, which `tensors` lack."""
+        self._function, self._tensors, self._length, self._name = function, tensors, length, name
+        self._shapes = ShapeEnv()
+        self._symbols = [self._symbol(f"size_{i}", size) for i, size in enumerate(sizes)]
+        given = [
+            self._shapes.create_symintnode(symbol, hint=size) for symbol, size in zip(self._symbols, sizes, strict=True)
+        ]
+        self._module = _graph(function, [*given, *self._fake(FakeTensorMode(shape_env=self._shapes), given)], name)
+
+    def at(self, *sizes: int) -> Run:
+        """Its program for these sizes, which is not compiled yet. Collectives cut it in several programs."""
+        named = dict(zip(self._symbols, sizes, strict=True))
+        name, rows = f"{self._name} of {sizes[0]}", frozenset(_C.table())
+        if all(guard.expr.xreplace(named) == sympy.true for guard in self._shapes.guards):
+            run = segments.compile_graph(self._module, name, rows, (), named)
+        else:
+            # A size of one is another graph: it broadcasts.
+            own = functools.partial(self._function, *sizes)
+            run = segments.compile_graph(_graph(own, self._fake(FakeTensorMode(), sizes), name), name, rows, ())
+            sizes = ()
+
+        def call(tensors: list[Any]) -> list[Any]:
+            return run([*sizes, *tensors])
+
+        if (prepare := getattr(run, "prepare", None)) is not None:
+            call.prepare = lambda tensors: prepare([*sizes, *tensors])  # type: ignore[attr-defined]
+        return call
+
+    def _symbol(self, name: str, size: int) -> sympy.Symbol:
+        made = self._shapes.create_symbol(
+            size, ConstantSource(name), dynamic_dim=DimDynamic.DYNAMIC, do_not_specialize_zero_one=True
+        )
+        assert isinstance(made, sympy.Symbol)
+        return made
+
+    def _fake(self, mode: FakeTensorMode, sizes: Sequence[Any]) -> list[Tensor]:
+        tensors = [mode.from_tensor(each, static_shapes=True) for each in self._tensors]
+        with mode:
+            vector = torch.empty(self._length(*sizes), dtype=torch.int32, device=tensors[0].device)
+        return [*tensors, vector]
+
+
+def _graph(function: Callable[..., Any], inputs: Sequence[Any], name: str) -> GraphModule:
+    """The functional graph of a function, which writes its inputs at the end."""
+    graphs: list[GraphModule] = []
 
     def compiler(gm: GraphModule, example_inputs: Any) -> Run:
         if segments.only_device(gm, for_all_ranks=True) is None:
             raise RuntimeError(f"torchtpu: the {name} calls {_foreign(gm)}, which programs for the device cannot have")
-        runs.append(segments.compile_graph(gm, name, rows, ()))
+        graphs.append(gm)
         return _without_a_run(gm)
 
     tracer = aot_function(
@@ -53,7 +111,7 @@ def traced(function: Callable[..., Any], inputs: list[Tensor], name: str) -> Run
     )
     with torch.no_grad(), functorch.patch(donated_buffer=False, cse=False):
         tracer(*inputs)
-    return runs[0]
+    return graphs[0]
 
 
 def _without_a_run(graph: GraphModule) -> Run:
@@ -69,17 +127,15 @@ def _without_a_run(graph: GraphModule) -> Run:
 
 
 class Tighter:
-    """A program for few tokens, which is made in the background while a larger one serves. `trace` gives it, without a
-    run."""
+    """A program for few tokens, which is made in the background while a larger one serves."""
 
     STEPS_BEFORE = 4
     """A program that so many steps could have used is worth making."""
 
-    def __init__(self, size: int, trace: Callable[[], Run]) -> None:
+    def __init__(self, size: int, run: Run) -> None:
         self.size = size
-        self.run: Run
+        self.run = run
         self._missed = 0
-        self._trace = trace
         self._prepared: _C.Prepared | None = None
         self._is_ready = False
 
@@ -93,9 +149,7 @@ class Tighter:
         return self._missed == self.STEPS_BEFORE
 
     def begin(self, inputs: list[Any]) -> None:
-        """Traces it, and begins to make the program for these inputs. The trace is not on another thread, because it
-        changes modules that other models of the process may share."""
-        self.run = self._trace()
+        """Begins to make the program for these inputs."""
         prepare = getattr(self.run, "prepare", None)
         if prepare is not None:
             self._prepared = prepare(inputs)
@@ -112,7 +166,7 @@ class Tighter:
 
 def tighter_sizes(sequences: int, tokens: int) -> list[int]:
     """Sizes for few requests, and between those of a server's two programs: at most half of the next larger one."""
-    few, between = max(sequences // 8, 1), 2 ** round(math.log2(sequences * tokens) / 2)
+    few, between = max(sequences // 8, 2), 2 ** round(math.log2(sequences * tokens) / 2)
     found = []
     if few <= sequences / 2:
         found.append(few)

@@ -180,8 +180,17 @@ class Runner:
         """Begins to make the tighter program that a step could have used."""
         for each in self._tighter:
             if tokens <= each.size < capacity and each.is_due():
-                each.begin([*self._fixed, self._upload(self.limits.layout(each.size).empty()[0])])
+                each.begin(self._empty(each.size))
                 return
+
+    def run_tighter(self) -> None:
+        """Runs the tighter programs without a request. Each is made first."""
+        for each in self._tighter:
+            each.run(self._empty(each.size))
+
+    def _empty(self, tokens: int) -> list[Tensor]:
+        """The inputs of a step without requests."""
+        return [*self._fixed, self._upload(self.limits.layout(tokens).empty()[0])]
 
     def _upload(self, numbers: numpy.ndarray) -> Tensor:
         return torch.from_numpy(numbers).to(self._device)

@@ -52,40 +52,48 @@ def pick(logits: Tensor, settings: Tensor) -> Tensor:
     takes the largest logit. Rows that draw are only computed where there are any, and sorted only where top_k, top_p
     or min_p ask for it.
     """
-    # Operands of cond must own their memory.
-    result: Tensor = torch.ops.higher_order.cond(
-        (_float(settings[_TEMPERATURE]) > 0).any(), _drawn, _greedy, (logits.clone(), settings.clone())
-    )[0]
+    # Operands of cond must own their memory. One cond in another would be traced many times.
+    given = (logits.clone(), settings.clone())
+    draws, cuts = _asked(settings)
+    lowest = torch.ops.higher_order.cond(cuts.any(), _lowest_kept, _all_kept, given)[0]
+    result: Tensor = torch.ops.higher_order.cond(draws.any(), _drawn, _greedy, (*given, lowest))[0]
     return result
 
 
-def _greedy(logits: Tensor, settings: Tensor) -> tuple[Tensor]:
+def _asked(settings: Tensor) -> tuple[Tensor, Tensor]:
+    """Whether each row draws, and whether from a part of the vocabulary."""
+    draws = _float(settings[_TEMPERATURE]) > 0
+    top_k, top_p, min_p = settings[_TOP_K], _float(settings[_TOP_P]), _float(settings[_MIN_P])
+    return draws, draws & ((top_k > 0) | (top_p < 1) | (min_p > 0))
+
+
+def _scaled(logits: Tensor, settings: Tensor) -> Tensor:
+    temperature = _float(settings[_TEMPERATURE])
+    return logits / torch.where(temperature > 0, temperature, 1.0)[:, None]
+
+
+def _greedy(logits: Tensor, settings: Tensor, lowest: Tensor) -> tuple[Tensor]:
     return (logits.argmax(-1).to(torch.int32),)
 
 
-def _drawn(logits: Tensor, settings: Tensor) -> tuple[Tensor]:
-    temperature = _float(settings[_TEMPERATURE])
-    top_k, top_p, min_p = settings[_TOP_K], _float(settings[_TOP_P]), _float(settings[_MIN_P])
-    draws = temperature > 0
-    scaled = logits / torch.where(draws, temperature, 1.0)[:, None]
-    cuts = draws & ((top_k > 0) | (top_p < 1) | (min_p > 0))
-    lowest = torch.ops.higher_order.cond(cuts.any(), _lowest_kept, _all_kept, (scaled.clone(), settings.clone()))[0]
+def _drawn(logits: Tensor, settings: Tensor, lowest: Tensor) -> tuple[Tensor]:
+    draws, scaled = _asked(settings)[0], _scaled(logits, settings)
     low, high, position = settings[-3:].unbind()
     noise = _gumbel(low, high, position, logits.shape[1])
     chosen = torch.where(scaled >= lowest[:, None], scaled + noise, float("-inf")).argmax(-1)
     return (torch.where(draws, chosen, logits.argmax(-1)).to(torch.int32),)
 
 
-def _all_kept(scaled: Tensor, settings: Tensor) -> tuple[Tensor]:
-    return (torch.full_like(scaled[:, 0], float("-inf")),)
+def _all_kept(logits: Tensor, settings: Tensor) -> tuple[Tensor]:
+    return (torch.full_like(logits[:, 0], float("-inf")),)
 
 
-def _lowest_kept(scaled: Tensor, settings: Tensor) -> tuple[Tensor]:
-    """The lowest logit of each row that top_k, top_p and min_p all keep, (rows,)."""
+def _lowest_kept(logits: Tensor, settings: Tensor) -> tuple[Tensor]:
+    """The lowest scaled logit of each row that top_k, top_p and min_p all keep, (rows,)."""
     top_k, top_p, min_p = settings[_TOP_K], _float(settings[_TOP_P]), _float(settings[_MIN_P])
-    size = scaled.shape[1]
-    ordered = scaled.sort(-1, descending=True).values
-    rank = torch.arange(size, device=scaled.device, dtype=torch.int32)[None]
+    size = logits.shape[1]
+    ordered = _scaled(logits, settings).sort(-1, descending=True).values
+    rank = torch.arange(size, device=logits.device, dtype=torch.int32)[None]
     kept = rank < torch.where(top_k > 0, top_k, size)[:, None]
     chances = torch.where(kept, ordered, float("-inf")).softmax(-1)
     # A token is kept if those before it have less than top_p together. The first is always kept.

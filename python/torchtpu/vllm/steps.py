@@ -18,7 +18,7 @@ from vllm.forward_context import set_forward_context
 
 from torchtpu.vllm.adapters import Adapters
 from torchtpu.vllm.attention import Batch
-from torchtpu.vllm.programs import Run, traced
+from torchtpu.vllm.programs import Sized
 from torchtpu.vllm.sampling import SETTINGS, pick
 
 
@@ -48,9 +48,13 @@ class Layout:
             "adapters": by_token if self.has_adapters else (0,),
         }
 
+    @property
+    def length(self) -> int:
+        return sum(map(math.prod, self.shapes.values()))
+
     def empty(self) -> tuple[numpy.ndarray, dict[str, numpy.ndarray]]:
         """A vector of zeros, and its parts as views."""
-        vector = numpy.zeros(sum(map(math.prod, self.shapes.values())), dtype=numpy.int32)
+        vector = numpy.zeros(self.length, dtype=numpy.int32)
         parts, start = {}, 0
         for name, shape in self.shapes.items():
             parts[name] = vector[start : start + math.prod(shape)].reshape(shape)
@@ -63,40 +67,38 @@ class Layout:
 
 
 class Step(nn.Module):
-    """A step as a function of the caches, what adapters hold, and the vector of a layout. Returns the next token of
-    each sequence, and the logits that it was taken from."""
+    """A step as a function of a layout, the caches and what adapters hold, and the vector of the layout. Returns the
+    next token of each sequence, and the logits that it was taken from."""
 
     def __init__(
         self,
         model: nn.Module,
         config: VllmConfig,
         layers: dict[str, Any],
-        layout: Layout,
         adapters: Adapters | None = None,
     ) -> None:
         super().__init__()
         self.model = model
         self._config = config
         self._layers = layers
-        self._layout = layout
         self._adapters = adapters
         self._logits: Any = model.compute_logits
 
-    def forward(self, held: Sequence[Tensor], vector: Tensor) -> tuple[Tensor, Tensor]:
-        parts = self._layout.parts(vector)
+    def forward(self, layout: Layout, held: Sequence[Tensor], vector: Tensor) -> tuple[Tensor, Tensor]:
+        parts = layout.parts(vector)
         caches, of_adapters = held[: len(self._layers)], held[len(self._layers) :]
         if self._adapters is None:
-            return self._computed(caches, parts)
+            return self._computed(layout.tokens, caches, parts)
         with self._adapters.given(of_adapters, parts["adapters"], parts["adapters"][parts["last"]]):
-            return self._computed(caches, parts)
+            return self._computed(layout.tokens, caches, parts)
 
-    def _computed(self, caches: Sequence[Tensor], parts: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def _computed(self, tokens: int, caches: Sequence[Tensor], parts: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         batch = Batch(*(parts[name] for name in ("lengths", "tables", "starts", "count", "slots")))
         before = {name: layer.kv_cache for name, layer in self._layers.items()}
         try:
             for layer, cache in zip(self._layers.values(), caches, strict=True):
                 layer.kv_cache = cache
-            with set_forward_context(batch, self._config, num_tokens=self._layout.tokens, slot_mapping={}):
+            with set_forward_context(batch, self._config, num_tokens=tokens, slot_mapping={}):
                 hidden = self.model(parts["ids"], parts["positions"])
         finally:
             for name, layer in self._layers.items():
@@ -106,22 +108,28 @@ class Step(nn.Module):
         return pick(logits, parts["settings"]), logits
 
 
-def step_program(
-    step: Step, weights: dict[str, Tensor], transposed: set[str], held: list[Tensor], vector: Tensor, name: str
-) -> Run:
-    """The program of a step, which has not run. It is called with the weights, what is held (caches and adapters) and
-    the vector, in one list. Some weights are given transposed."""
+def step_programs(
+    step: Step, weights: dict[str, Tensor], transposed: set[str], held: list[Tensor], example: Layout
+) -> Sized:
+    """The programs of a step by the numbers of tokens and of sequences. They are called with the weights, what is held
+    (caches and adapters) and the vector of the layout, in one list. Some weights are given transposed. `example` is a
+    layout of more than one token and sequence."""
     names = list(weights)
 
-    def function(*tensors: Tensor) -> Any:
+    def layout(tokens: int, sequences: int) -> Layout:
+        return dataclasses.replace(example, tokens=tokens, sequences=sequences)
+
+    def function(tokens: int, sequences: int, *tensors: Tensor) -> Any:
         pairs = zip(names, tensors, strict=False)
         given = {name: tensor.t() if name in transposed else tensor for name, tensor in pairs}
         before = [(module, dict(module._buffers)) for module in step.modules()]
         try:
-            return torch.func.functional_call(step, given, (tensors[len(names) : -1], tensors[-1]))
+            caches, vector = tensors[len(names) : -1], tensors[-1]
+            return torch.func.functional_call(step, given, (layout(tokens, sequences), caches, vector))
         finally:
             # Layers that convert a buffer when they are first called would keep a tensor of the trace.
             for module, buffers in before:
                 module._buffers.update(buffers)
 
-    return traced(function, [*weights.values(), *held, vector], name)
+    sizes, fixed = (example.tokens, example.sequences), [*weights.values(), *held]
+    return Sized(function, sizes, fixed, lambda *given: layout(*given).length, "step")

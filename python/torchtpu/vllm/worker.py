@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,7 +26,7 @@ from torchtpu.vllm.adapters import Adapters, Loader
 from torchtpu.vllm.programs import Run, Tighter, compiled, tighter_sizes
 from torchtpu.vllm.runner import Limits, Runner
 from torchtpu.vllm.sampling import MOST_BIASES, adjust
-from torchtpu.vllm.steps import Step, step_program
+from torchtpu.vllm.steps import Step, step_programs
 
 logger = init_logger(f"vllm.{__name__}")  # vLLM shows the loggers under its own
 
@@ -166,13 +168,14 @@ class Worker(WorkerBase):
             most_logprobs=self.model_config.max_logprobs,
             has_adapters=self.adapters is not None,
         )
-        programs = {size: self._program(limits, size) for size in {limits.sequences, limits.tokens}}
+        steps = self._steps(limits)
+        programs = {size: steps(size) for size in {limits.sequences, limits.tokens}}
         fixed = [*self.weights.values(), *self._caches, *self._of_adapters]
         for size, program in programs.items():
             program([*fixed, self._zeros(limits, size)])
         # Processes that share a model must run the same program at a step.
         sizes = tighter_sizes(limits.sequences, limits.tokens) if self.parallel_config.world_size == 1 else []
-        tighter = [Tighter(size, functools.partial(self._program, limits, size)) for size in sizes]
+        tighter = [Tighter(size, steps(size)) for size in sizes]
         if self.adapters is not None:
             self.adapters.compile(self._of_adapters, self.device)
         adjusting, seed = self._adjusting(limits), self.model_config.seed
@@ -186,13 +189,20 @@ class Worker(WorkerBase):
         )  # fmt: skip
         return CompilationTimes(seconds, 0.0)
 
-    def _program(self, limits: Limits, tokens: int) -> Run:
-        layout = limits.layout(tokens)
-        step = Step(self.model, self.vllm_config, self.layers, layout, self.adapters).eval()
-        vector = self._zeros(limits, tokens)
+    def _steps(self, limits: Limits) -> Callable[[int], Run]:
+        """The programs of steps by the number of tokens that they take."""
+        step = Step(self.model, self.vllm_config, self.layers, self.adapters).eval()
+        held = [*self._caches, *self._of_adapters]
+        # The sizes of the example are not those of one token, which broadcasts.
+        example = dataclasses.replace(limits, sequences=max(limits.sequences, 2)).layout(max(limits.tokens, 2))
+
+        def program(tokens: int) -> Run:
+            with set_current_vllm_config(self.vllm_config):
+                return traced.at(tokens, limits.layout(tokens).sequences)
+
         with set_current_vllm_config(self.vllm_config):
-            held = [*self._caches, *self._of_adapters]
-            return step_program(step, self.weights, self._transposed, held, vector, f"step of {tokens} tokens")
+            traced = step_programs(step, self.weights, self._transposed, held, example)
+        return program
 
     def _zeros(self, limits: Limits, tokens: int) -> Tensor:
         return torch.from_numpy(limits.layout(tokens).empty()[0]).to(self.device)
