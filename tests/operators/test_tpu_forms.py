@@ -51,6 +51,47 @@ for equation, *shapes in (
 print(json.dumps(wrong))
 """
 
+# Rows that a reshape merged: linear layers, their gradients, and others whose dimensions end elsewhere.
+ROWS = """
+import json, torch
+from torch.nn import functional as F
+
+def layer(x, weight, bias):
+    result = F.linear(x, weight, bias)
+    result.square().sum().backward()
+    return [result.detach(), *(each.grad for each in (x, weight, bias) if each is not None)]
+
+def gradient(x, g):
+    return [g.reshape(-1, g.shape[-1]).t() @ x.reshape(-1, x.shape[-1])]
+
+def heads(x, weight):
+    moved = x.transpose(1, 2)
+    return [moved.reshape(moved.shape[0] * moved.shape[1], -1) @ weight, x.flatten(1) @ weight.repeat(3, 1)]
+
+torch.manual_seed(0)
+cases = []
+for sizes in ((2, 3, 4), (1, 1, 4), (2, 1, 3, 4), (0, 3, 4)):
+    cases.append((layer, torch.float32, torch.randn(sizes), torch.randn(5, 4), torch.randn(5)))
+cases.append((layer, torch.bfloat16, torch.randn(2, 3, 4), torch.randn(5, 4), None))
+for sizes in ((2, 3, 4), (3, 2, 4), (6, 4)):
+    cases.append((gradient, torch.float32, torch.randn(sizes), torch.randn(2, 3, 5)))
+# The third length and those after it are padded.
+for length in range(4, 8):
+    cases.append((layer, torch.float32, torch.randn(2, length, 4), torch.randn(5, 4), torch.randn(5)))
+cases.append((heads, torch.float32, torch.randn(2, 5, 3, 4), torch.randn(20, 3)))
+wrong = []
+for function, dtype, *given in cases:
+    results = []
+    for device in ("tpu", "cpu"):
+        there = [None if each is None else each.to(device, dtype).requires_grad_(function is layer) for each in given]
+        results.append([each.cpu() for each in function(*there)])
+    tolerance = 5e-2 if dtype is torch.bfloat16 else 1e-4
+    for one, two in zip(*results, strict=True):
+        if one.shape != two.shape or not torch.allclose(one, two, tolerance, tolerance):
+            wrong.append([function.__name__, str(dtype), [list(each.shape) for each in given if each is not None]])
+print(json.dumps(wrong))
+"""
+
 
 def test_divisions_of_64_bits() -> None:
     assert json.loads(check_python(DIVISIONS, TORCHTPU_TARGET="tpu")) == {}
@@ -58,6 +99,10 @@ def test_divisions_of_64_bits() -> None:
 
 def test_products_of_64_bits() -> None:
     assert json.loads(check_python(PRODUCTS, TORCHTPU_TARGET="tpu")) == []
+
+
+def test_products_of_merged_rows() -> None:
+    assert json.loads(check_python(ROWS, TORCHTPU_TARGET="tpu", TORCHTPU_EAGER_MODE="fused")) == []
 
 
 REFUSALS = """

@@ -89,8 +89,36 @@ impl<'b> Value<'b> {
                 let sizes = product.dims();
                 product.reshape(&[&merged, &sizes[sizes.len() - 2..]].concat())
             }
-            _ => self.matrix_product(other, dtype),
+            _ => self.product_of_rows(other, dtype).unwrap_or_else(|| self.matrix_product(other, dtype)),
         }
+    }
+
+    /// The gradient of a linear layer's weight, [..., m] [..., n] -> [m, n], where reshapes merged the rows of both
+    /// operands and a transpose turned the left one: it takes their operands. None for other products.
+    ///
+    /// XLA's compiler for TPUs fuses the operators before a product into it, but not through a reshape: then it keeps
+    /// the result of a norm in memory until the backward pass.
+    fn product_of_rows(self, other: Value<'b>, dtype: DType) -> Option<Value<'b>> {
+        if self.builder.target != Target::Tpu || self.rank() != 2 || self.is_bounded() || other.is_bounded() {
+            return None;
+        }
+        let before = self.matrices_before_transpose()?;
+        let sizes = before.unmerged_rows().filter(|sizes| other.unmerged_rows().as_ref() == Some(sizes))?;
+        let rows: Vec<usize> = (0..sizes.len()).collect();
+        let dims = DotDims { lhs_contract: rows.clone(), rhs_contract: rows, ..DotDims::default() };
+        Some(before.with_rows(&sizes)?.dot_general(other.with_rows(&sizes)?, &dims, dtype))
+    }
+
+    /// The sizes of the dimensions that a reshape merged to the rows of this matrix.
+    fn unmerged_rows(self) -> Option<Vec<i64>> {
+        let before = self.reshaped_from()?.dims();
+        let count = (2..before.len()).find(|&count| before[..count].iter().product::<i64>() == self.dim(0))?;
+        Some(before[..count].to_vec())
+    }
+
+    /// [m, n] as [..., n], from the operand of the reshape that made it.
+    fn with_rows(self, sizes: &[i64]) -> Option<Value<'b>> {
+        Some(self.reshaped_from()?.reshape(&[sizes, &[self.dim(1)]].concat()))
     }
 
     /// Batched products of matrices: [..., m, k] [..., k, n] -> [..., m, n].

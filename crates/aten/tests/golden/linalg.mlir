@@ -140,6 +140,20 @@ func.func public @main(%v0: tensor<2x1x4xbf16> , %v1: tensor<2x3x4xbf16> ) -> (t
 }
 // output 0: Fresh { base: Type { dtype: BF16, dims: [2, 1, 3] }, dtype: BF16, sizes: [2, 1, 3], strides: [3, 3, 1], extents: [] }
 
+// mm over storage 0 = tensor<2x3x4xbf16>: self = tensor<4x6xbf16> in storage 0, strides [1, 4], offset 0 over storage 1 = tensor<2x3x5xbf16>, mat2 = tensor<6x5xbf16> in storage 1, strides [5, 1], offset 0
+// parameter 0: Storage(0)
+// parameter 1: Storage(1)
+module @torchtpu {
+func.func public @main(%v0: tensor<2x3x4xbf16> , %v3: tensor<2x3x5xbf16> ) -> (tensor<4x5xbf16>) {
+%v1 = "stablehlo.reshape"(%v0) {} : (tensor<2x3x4xbf16>) -> tensor<6x4xbf16>
+%v2 = "stablehlo.transpose"(%v1) {permutation = array<i64: 1, 0>} : (tensor<6x4xbf16>) -> tensor<4x6xbf16>
+%v4 = "stablehlo.reshape"(%v3) {} : (tensor<2x3x5xbf16>) -> tensor<6x5xbf16>
+%v5 = "stablehlo.dot_general"(%v0, %v3) {dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [0, 1], rhs_contracting_dimensions = [0, 1]>, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<2x3x4xbf16>, tensor<2x3x5xbf16>) -> tensor<4x5xbf16>
+"func.return"(%v5) : (tensor<4x5xbf16>) -> ()
+}
+}
+// output 0: Fresh { base: Type { dtype: BF16, dims: [4, 5] }, dtype: BF16, sizes: [4, 5], strides: [5, 1], extents: [] }
+
 // linalg_cholesky_ex: self = tensor<3x3xf32>, upper = false, check_errors = false
 // parameter 0: Storage(0)
 module @torchtpu {

@@ -149,6 +149,13 @@ fn linalg() {
                 &[12, 1, 4],
                 0,
             ),
+            // The gradient of a linear layer's weight, of [2, 3, 4].
+            Case::row("mm")
+                .over(BF16, &[2, 3, 4])
+                .view("self", 0, &[4, 6], &[1, 4], 0)
+                .over(BF16, &[2, 3, 5])
+                .view("mat2", 1, &[6, 5], &[5, 1], 0)
+                .only_for(Target::Tpu),
             Case::row("linalg_cholesky_ex")
                 .tensor("self", F32, &[3, 3])
                 .bool("upper", false)
