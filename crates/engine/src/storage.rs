@@ -229,12 +229,12 @@ impl Storage {
         Storage::all_live().into_iter().filter_map(address).collect()
     }
 
-    /// The live storages of a placement that hold none of these values: address and bytes.
+    /// The live storages of a placement with values that are launched, and are none of these: address and bytes.
     pub(crate) fn without(placement: Placement, values: &FxHashSet<usize>) -> Vec<(usize, usize)> {
-        let is_used =
-            |storage: &Storage| storage.held().is_some_and(|value| values.contains(&(Arc::as_ptr(&value) as usize)));
+        let is_other =
+            |value: Arc<Value>| value.pending().is_none() && !values.contains(&(Arc::as_ptr(&value) as usize));
         let live = Storage::all_live().into_iter();
-        let others = live.filter(|storage| storage.placement == placement && !is_used(storage));
+        let others = live.filter(|storage| storage.placement == placement && storage.held().is_some_and(is_other));
         others.map(|storage| (storage.address(), storage.nbytes())).collect()
     }
 

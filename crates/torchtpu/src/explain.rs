@@ -71,8 +71,6 @@ fn program(described: &Bound<'_, PyDict>, program: &ProgramInfo) -> PyResult<()>
         described.set_item("lines", lines)?;
         described.set_item("modules", modules)?;
         described.set_item("text", &text.module)?;
-        described.set_item("input_addresses", &text.inputs)?;
-        described.set_item("others", &text.others)?;
     }
     Ok(())
 }
@@ -83,11 +81,11 @@ fn run(described: &Bound<'_, PyDict>, run: &Run) -> PyResult<()> {
     described.set_item("device", run.placement.device())?;
     described.set_item("reason", run.reason.to_string())?;
     described.set_item("line", run.line.name())?;
-    if !run.results.is_empty() {
-        described.set_item("result_addresses", &run.results)?;
-    }
-    if !run.calls.is_empty() {
-        let (lines, modules) = places(&run.calls);
+    if let Some(memory) = &run.memory {
+        described.set_item("input_addresses", &memory.inputs)?;
+        described.set_item("result_addresses", &memory.results)?;
+        described.set_item("others", &memory.others)?;
+        let (lines, modules) = places(&memory.calls);
         described.set_item("lines", lines)?;
         described.set_item("modules", modules)?;
     }

@@ -40,7 +40,7 @@ class Program:
     inputs: list[Storage]
     results: list[Storage]
     others: list[tuple[Storage, int]]
-    """The storages that live on beside a run of it, with their bytes."""
+    """The storages that live on beside a run of it, with their bytes: of the run in a step with the most."""
     runs: int = 1
     """How often it runs in a step."""
     each_run: list[list[tuple[str, str, str]]] = dataclasses.field(default_factory=list)
@@ -188,17 +188,22 @@ def _programs(explanation: Explanation, names: ModuleNames, counts: Counter[int]
     of_program: defaultdict[int, list[int]] = defaultdict(list)
     for index, run in enumerate(explanation.runs):
         of_program[run["program"]].append(index)
+    # What lives beside each run in a step.
+    beside: defaultdict[int, list[list[tuple[Storage, int]]]] = defaultdict(list)
     makers = Makers(explanation.programs, names)
     programs = []
     for index, run in enumerate(explanation.runs):
         number = run["program"]
         makers.follow(run)
-        if number not in counts or of_program[number][-1] != index:
+        if number not in counts or index not in of_program[number][-counts[number] :]:
+            continue
+        beside[number].append(makers.others(run["others"]))
+        if of_program[number][-1] != index:
             continue
         found = explanation.programs[number]
         each_run = [calls_of(found, explanation.runs[other]) for other in of_program[number][-counts[number] :]]
-        inputs = [makers.at(address) for address in found["input_addresses"]]
-        results = [makers.at(address) for address in run.get("result_addresses", ())]
-        others = makers.others(found["others"])
+        inputs = [makers.at(address) for address in run["input_addresses"]]
+        results = [makers.at(address) for address in run["result_addresses"]]
+        others = max(beside[number], key=lambda each: sum(size for _, size in each))
         programs.append(Program(found["text"], each_run[-1], inputs, results, others, counts[number], each_run))
     return programs

@@ -26,8 +26,8 @@ class Makers:
         program = self._programs[number]
         if number not in self._forms:
             self._forms[number] = _form_of(program["text"])
-        made = _results(self._forms[number], calls_of(program, run), list(map(self.at, program["input_addresses"])))
-        self._made.update(zip(run.get("result_addresses", ()), made, strict=False))
+        made = _results(self._forms[number], calls_of(program, run), list(map(self.at, run["input_addresses"])))
+        self._made.update(zip(run["result_addresses"], made, strict=False))
 
     def at(self, address: int) -> Storage:
         """The storage that shows an address."""

@@ -1,12 +1,13 @@
 //! Records what happens, in order and with reasons, for `torch.tpu.explain`.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::lines::Line;
+use crate::memory;
 use crate::placement::Placement;
 use crate::program::{Program, Usage};
 use crate::record::chunk::Chunk;
@@ -14,7 +15,7 @@ pub use crate::record::reason::Reason;
 use crate::registry::instance::Instance;
 use crate::registry::types::Types;
 use crate::run::module_text::module_text;
-use crate::storage::Storage;
+use crate::storage::{Storage, Value};
 
 /// A program that ran: its operators in order, with the lines of their callers.
 pub struct ProgramInfo {
@@ -25,15 +26,24 @@ pub struct ProgramInfo {
     pub text: Option<ProgramText>,
 }
 
-/// The text of a program, and the storages that its last run reads and leaves alone.
+/// The text of a program.
 pub struct ProgramText {
     pub module: String,
     /// The operators that `@main` calls, in order: those of the program without the ones that need no function.
     pub calls: Vec<(Arc<str>, Line)>,
-    /// The address that the storage of each input shows; 0 where no storage has the value, as for a number.
+}
+
+/// What a run reads, makes and leaves alone. Values are known by the addresses that their storages show, or, if no
+/// storage has them, by addresses of their own.
+#[derive(Default)]
+pub struct Memory {
+    /// 0 for a number.
     pub inputs: Vec<usize>,
-    /// The storages of the device that the last run did not use: address and bytes.
+    pub results: Vec<usize>,
+    /// The values on the device that the run does not use: address and bytes.
     pub others: Vec<(usize, usize)>,
+    /// The lines of the program's calls in this run.
+    pub calls: Vec<Line>,
 }
 
 /// A run of a program. Times are nanoseconds since the explanation began.
@@ -43,10 +53,8 @@ pub struct Run {
     pub reason: Reason,
     /// The line that caused the run.
     pub line: Line,
-    /// Where texts are wanted, the address that the storage of each result shows; 0 where no storage has it.
-    pub results: Vec<usize>,
-    /// Where texts are wanted, the lines of the program's calls in this run.
-    pub calls: Vec<Line>,
+    /// Where texts are wanted.
+    pub memory: Option<Memory>,
     /// When the host began to flush it.
     pub flushed: u64,
     /// When the host had flushed it: launched, or waiting for its executable.
@@ -140,6 +148,8 @@ pub struct Explanation {
     held: Vec<Arc<Program>>,
     /// The addresses of the storages that hold values, if texts are wanted.
     addresses: Option<FxHashMap<usize, usize>>,
+    /// The results that no storage has, as those that one piece of a chunk makes for another: with addresses and bytes.
+    between: Vec<(Weak<Value>, usize, usize)>,
     /// Why calls were lowered, by instance, until a program contains them.
     new_calls: FxHashMap<u32, String>,
 }
@@ -161,6 +171,7 @@ impl Explanation {
             numbers: FxHashMap::default(),
             held: Vec::new(),
             addresses: with_texts.then(FxHashMap::default),
+            between: Vec::new(),
             new_calls: FxHashMap::default(),
         }
     }
@@ -181,28 +192,40 @@ impl Explanation {
         Some(ProgramText {
             calls: operators.zip(called(chunk).map(|i| chunk.line_of(i))).collect(),
             module: module_text(chunk, types, usage),
-            inputs: Vec::new(),
-            others: Vec::new(),
         })
     }
 
-    /// Records the storages of a run of a program, where texts are wanted. Returns the addresses of its results, and
-    /// the lines of its calls.
-    pub(crate) fn note_storages(
+    /// The storages of a run that is about to be launched, where texts are wanted.
+    pub(crate) fn memory(
         &mut self,
-        number: usize,
         chunk: &Chunk,
         usage: &Usage,
         placement: Placement,
-    ) -> (Vec<usize>, Vec<Line>) {
-        let text = self.programs.get_mut(number).and_then(|program| program.text.as_mut());
-        let (Some(text), Some(addresses)) = (text, &self.addresses) else { return Default::default() };
-        let of_program: FxHashSet<usize> = inputs_of(chunk).chain(results_of(chunk, usage)).collect();
-        text.others = Storage::without(placement, &of_program);
-        text.inputs = inputs_of(chunk).map(|value| addresses.get(&value).copied().unwrap_or_default()).collect();
+        types: &Types,
+    ) -> Option<Memory> {
+        let addresses = self.addresses.as_mut()?;
+        let of_program: FxHashSet<usize> =
+            inputs_of(chunk).chain(results_of(chunk, usage).map(|value| value.as_ptr() as usize)).collect();
+        let mut others = Storage::without(placement, &of_program);
+        self.between.retain(|(value, ..)| value.strong_count() > 0);
+        let unused = self.between.iter().filter(|(value, ..)| !of_program.contains(&(value.as_ptr() as usize)));
+        others.extend(unused.map(|&(_, address, bytes)| (address, bytes)));
+        let inputs = inputs_of(chunk).map(|value| addresses.get(&value).copied().unwrap_or_default()).collect();
         let live = Storage::addresses();
-        let results = results_of(chunk, usage).map(|value| live.get(&value).copied().unwrap_or_default()).collect();
-        (results, called(chunk).map(|i| chunk.line_of(i)).collect())
+        let mut results = Vec::new();
+        for value in results_of(chunk, usage) {
+            let place = value.as_ptr() as usize;
+            let address = live.get(&place).copied().unwrap_or_else(|| {
+                let bytes = value.upgrade().map_or(0, |value| types.get(value.ty).size_bytes());
+                let address = memory::next_address(bytes);
+                self.between.push((Weak::clone(value), address, bytes));
+                address
+            });
+            addresses.insert(place, address);
+            results.push(address);
+        }
+        let calls = called(chunk).map(|i| chunk.line_of(i)).collect();
+        Some(Memory { inputs, results, others, calls })
     }
 
     pub(crate) fn note_job(&mut self, name: &str, placement: Placement, line: Line, bytes: usize) -> JobTimes {
@@ -292,9 +315,9 @@ fn inputs_of(chunk: &Chunk) -> impl Iterator<Item = usize> {
     chunk.inputs.iter().map(|input| Arc::as_ptr(input) as usize)
 }
 
-/// The addresses of the values that are results of a chunk.
-fn results_of(chunk: &Chunk, usage: &Usage) -> impl Iterator<Item = usize> {
-    usage.live.iter().map(|&output| chunk.outputs[output as usize].as_ptr() as usize)
+/// The values that are results of a chunk.
+fn results_of<'a>(chunk: &'a Chunk, usage: &'a Usage) -> impl Iterator<Item = &'a Weak<Value>> {
+    usage.live.iter().map(|&output| &chunk.outputs[output as usize])
 }
 
 /// The number of arguments that differ.

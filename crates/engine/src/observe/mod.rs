@@ -149,7 +149,7 @@ impl Observer {
         let explained = self.explanation.as_mut().map(|explanation| {
             let number = explanation.number(program, chunk, usage, types);
             let (line, now) = (lines::caller(), explanation.now());
-            let (results, calls) = explanation.note_storages(number, chunk, usage, placement);
+            let memory = explanation.memory(chunk, usage, placement, types);
             if is_new {
                 let why = explanation.why(chunk, reason);
                 let zero = Duration::ZERO;
@@ -163,8 +163,7 @@ impl Observer {
                 placement,
                 reason,
                 line,
-                results,
-                calls,
+                memory,
                 flushed: now,
                 queued: now,
                 launched: 0,
