@@ -11,7 +11,8 @@ use std::sync::{Arc, OnceLock};
 use pjrt::sys;
 
 use crate::element::Element;
-use crate::program::{Program, Type};
+use crate::exact;
+use crate::program::{Known, Program, Type};
 
 /// The options of `PJRT_Client_Create`: the model, and the bytes of the device.
 const KIND: &str = "kind";
@@ -48,7 +49,7 @@ struct Executable {
 
 struct Buffer {
     ty: Type,
-    number: f64,
+    known: Known,
 }
 
 /// `GetPjrtApi`.
@@ -235,14 +236,20 @@ functions! {
         // SAFETY: the dimensions are as many as the arguments say.
         let dims = unsafe { list(args.dims, args.num_dims) }.to_vec();
         let ty = Type { element, dims };
+        // The host's array may have other strides; only its first element is read then.
+        let is_dense = args.num_byte_strides == 0;
+        let size = if is_dense && ty.count() <= exact::MOST { ty.size_bytes() } else { element.size() };
+        let size = if ty.count() == 0 { 0 } else { size };
+        // SAFETY: there are as many elements, or one.
+        let bytes = if size == 0 { &[] } else { unsafe { slice::from_raw_parts(args.data.cast::<u8>(), size) } };
         let number = match ty.count() {
             0 => 0.0,
             // Weights may begin with anything: they stand for numbers of the usual size.
             2.. if element.is_float() => 1.0,
-            // SAFETY: there is at least one element.
-            _ => element.read(unsafe { slice::from_raw_parts(args.data.cast::<u8>(), element.size()) }),
+            _ => element.read(bytes),
         };
-        args.buffer = handle(Buffer { ty, number });
+        let elements = if is_dense { exact::read(&ty, bytes) } else { None };
+        args.buffer = handle(Buffer { ty, known: Known { number, elements } });
         args.done_with_host_buffer = std::ptr::null_mut();
     }
 
@@ -294,10 +301,10 @@ functions! {
         // SAFETY: there is a list of arguments for one device, as long as the arguments say.
         let inputs = unsafe { list(*args.argument_lists, args.num_args) };
         // SAFETY: the inputs are live buffers of this plugin.
-        let inputs: Vec<f64> = inputs.iter().map(|input| unsafe { object::<Buffer, _>(*input) }.number).collect();
-        let numbers = program.run(&inputs);
-        for (index, (ty, number)) in program.results.iter().zip(numbers).enumerate() {
-            let buffer = handle(Buffer { ty: ty.clone(), number });
+        let inputs = inputs.iter().map(|input| unsafe { object::<Buffer, _>(*input) }.known.clone());
+        let results = program.run(&inputs.collect::<Vec<Known>>());
+        for (index, (ty, known)) in program.results.iter().zip(results).enumerate() {
+            let buffer = handle(Buffer { ty: ty.clone(), known });
             // SAFETY: the list has room for each result.
             unsafe { (*args.output_lists).add(index).write(buffer) };
         }
@@ -351,14 +358,20 @@ functions! {
             }
             // SAFETY: the destination has room for the array, by the check above.
             let destination = unsafe { slice::from_raw_parts_mut(args.dst.cast::<u8>(), size) };
-            let element = buffer.ty.element.write(buffer.number);
-            destination.chunks_exact_mut(element.len()).for_each(|chunk| chunk.copy_from_slice(&element));
+            let element = buffer.ty.element;
+            let alike = element.write(buffer.known.number);
+            for (index, place) in destination.chunks_exact_mut(alike.len()).enumerate() {
+                match &buffer.known.elements {
+                    Some(elements) => place.copy_from_slice(&element.write(elements[index])),
+                    None => place.copy_from_slice(&alike),
+                }
+            }
         }
     }
     buffer_copy(args: sys::PJRT_Buffer_CopyToDevice_Args) {
         // SAFETY: the buffer is live.
         let buffer = unsafe { object::<Buffer, _>(args.buffer) };
-        args.dst_buffer = handle(Buffer { ty: buffer.ty.clone(), number: buffer.number });
+        args.dst_buffer = handle(Buffer { ty: buffer.ty.clone(), known: buffer.known.clone() });
     }
 }
 

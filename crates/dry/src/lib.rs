@@ -3,13 +3,15 @@
 //!
 //! A buffer has a type, dimensions, and one number that stands for all of its elements. A run computes that number for
 //! each result from those of the inputs ([`program`]). A read fills the host's memory with it: a loss is some number, and
-//! a search for infinities finds none.
+//! a search for infinities finds none. Of small arrays that are uploaded, and of what is sliced or compared of them, all
+//! elements are known (`exact`).
 //!
 //! The plugin is part of this library: [`chip`] says which chips it can stand for, [`get_api`] is its `GetPjrtApi`.
 
 mod api;
 pub mod chip;
 mod element;
+mod exact;
 mod parse;
 mod program;
 

@@ -106,7 +106,10 @@ fn operation<'a>(
     let kind = match text.strip_prefix("func.call @") {
         Some(call) => Kind::Call(call.split('(').next()?.to_owned()),
         None => match quoted_name(text)? {
-            name if name == "stablehlo.constant" => Kind::Constant(constant(text)?),
+            name if name == "stablehlo.constant" => Kind::Constant {
+                number: constant(text)?,
+                is_splat: !text.contains("dense<[") && !text.contains("dense<\""),
+            },
             name => Kind::Operation(name),
         },
     };
@@ -123,6 +126,7 @@ fn operation<'a>(
         result_types: types_of(result_types),
         combines,
         direction,
+        attributes: tail.to_owned(),
     })
 }
 

@@ -7,6 +7,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::element::Element;
+use crate::exact::{self, Elements};
 
 /// The number for a value of which nothing is known.
 const UNKNOWN: f64 = 1.0;
@@ -32,7 +33,11 @@ impl Type {
 pub(crate) enum Kind {
     /// A call of a function of the module.
     Call(String),
-    Constant(f64),
+    Constant {
+        number: f64,
+        /// Whether all elements are this number.
+        is_splat: bool,
+    },
     Operation(String),
 }
 
@@ -47,6 +52,26 @@ pub(crate) struct Operation {
     pub combines: Option<String>,
     /// The comparison, of one that compares.
     pub direction: Option<String>,
+    /// The text of its attributes.
+    pub attributes: String,
+}
+
+/// What is known of a value: one number for all of its elements, and the elements of a small one where they are known.
+#[derive(Clone, Debug)]
+pub struct Known {
+    pub number: f64,
+    pub elements: Option<Elements>,
+}
+
+impl Known {
+    pub const UNKNOWN: Known = Known { number: UNKNOWN, elements: None };
+
+    fn new(number: f64, elements: Option<Elements>) -> Known {
+        match elements.as_deref() {
+            Some(&[element]) => Known { number: element, elements },
+            _ => Known { number, elements },
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -64,37 +89,48 @@ pub struct Program {
 }
 
 impl Program {
-    /// The numbers of the results, from those of the inputs.
-    pub fn run(&self, inputs: &[f64]) -> Vec<f64> {
+    /// What is known of the results, from what is known of the inputs.
+    pub fn run(&self, inputs: &[Known]) -> Vec<Known> {
         let mut results = self.call("main", inputs);
-        results.resize(self.results.len(), UNKNOWN);
+        results.resize(self.results.len(), Known::UNKNOWN);
         results
     }
 
-    fn call(&self, name: &str, inputs: &[f64]) -> Vec<f64> {
+    fn call(&self, name: &str, inputs: &[Known]) -> Vec<Known> {
         let Some(function) = self.functions.get(name) else { return Vec::new() };
-        let mut values = vec![UNKNOWN; function.values];
+        let mut values = vec![Known::UNKNOWN; function.values];
         for (parameter, input) in function.parameters.iter().zip(inputs) {
-            values[*parameter] = *input;
+            values[*parameter] = input.clone();
         }
         for operation in &function.operations {
-            let operands: Vec<f64> = operation.operands.iter().map(|operand| values[*operand]).collect();
+            let operands: Vec<Known> = operation.operands.iter().map(|operand| values[*operand].clone()).collect();
             let results = match &operation.kind {
                 Kind::Call(name) => self.call(name, &operands),
-                Kind::Constant(number) => vec![*number],
-                Kind::Operation(name) => operation.run(name, &operands),
+                Kind::Constant { number, is_splat } => {
+                    let ty = operation.result_types.first().filter(|_| *is_splat);
+                    vec![Known::new(*number, ty.and_then(|ty| exact::filled(ty, *number)))]
+                }
+                Kind::Operation(name) => operation.known(name, &operands),
             };
-            let numbers = results.into_iter().chain(std::iter::repeat(UNKNOWN));
-            for (result, number) in operation.results.iter().zip(numbers) {
-                values[*result] = number;
+            let results = results.into_iter().chain(std::iter::repeat(Known::UNKNOWN));
+            for (place, result) in operation.results.iter().zip(results) {
+                values[*place] = result;
             }
         }
-        function.returned.iter().map(|value| values[*value]).collect()
+        function.returned.iter().map(|value| values[*value].clone()).collect()
     }
 }
 
 impl Operation {
-    fn run(&self, name: &str, operands: &[f64]) -> Vec<f64> {
+    fn known(&self, name: &str, operands: &[Known]) -> Vec<Known> {
+        let numbers: Vec<f64> = operands.iter().map(|operand| operand.number).collect();
+        let elements: Vec<Option<Elements>> = operands.iter().map(|operand| operand.elements.clone()).collect();
+        let mut elements = self.elements(name, &elements);
+        self.run(name, &numbers).into_iter().map(|number| Known::new(number, elements.take())).collect()
+    }
+
+    /// The numbers of the results, from those of the operands.
+    pub(crate) fn run(&self, name: &str, operands: &[f64]) -> Vec<f64> {
         let Some(name) = name.strip_prefix("stablehlo.") else { return Vec::new() };
         let result = match (name, operands) {
             ("reduce" | "reduce_window" | "scatter" | "select_and_scatter", _) => {
@@ -260,7 +296,47 @@ func.func private @op0(%v0: tensor<4x3xf32> , %v1: tensor<f32>) -> (tensor<i1>, 
         let program = Program::parse(TEXT).unwrap();
         let scalar = |element| Type { element, dims: Vec::new() };
         assert_eq!(program.results, [scalar(Element::Bool), scalar(Element::Float(32))]);
-        assert_eq!(program.run(&[2.5, 12.0]), [0.0, 2.5]);
+        let known = |number| Known { number, elements: None };
+        let numbers: Vec<f64> = program.run(&[known(2.5), known(12.0)]).iter().map(|result| result.number).collect();
+        assert_eq!(numbers, [0.0, 2.5]);
+        let elements: Elements = (0..12).map(f64::from).collect();
+        let found = program.run(&[Known { number: 1.0, elements: Some(elements) }, known(12.0)]);
+        assert_eq!((found[0].number, found[1].elements.as_deref()), (0.0, None));
+        let divisor = Known { number: 12.0, elements: Some([12.0].into()) };
+        let elements: Elements = (0..12).map(f64::from).collect();
+        let found = program.run(&[Known { number: 1.0, elements: Some(elements) }, divisor]);
+        assert_eq!(found[1].number, 5.5);
+    }
+
+    /// Boxes as (left, top, right, bottom): whether one has no area, and the last column of all, twice.
+    #[test]
+    fn small_arrays_are_known() {
+        let text = r#"module @torchtpu {
+func.func public @main(%i0: tensor<2x4xf32>) -> (tensor<i1>, tensor<2x2xf32>) {
+%v1 = "stablehlo.slice"(%i0) {start_indices = array<i64: 0, 2>, limit_indices = array<i64: 2, 4>, strides = array<i64: 1, 1>} : (tensor<2x4xf32>) -> tensor<2x2xf32>
+%v2 = "stablehlo.slice"(%i0) {start_indices = array<i64: 0, 0>, limit_indices = array<i64: 2, 2>, strides = array<i64: 1, 1>} : (tensor<2x4xf32>) -> tensor<2x2xf32>
+%v3 = "stablehlo.compare"(%v1, %v2) {comparison_direction = #stablehlo<comparison_direction LE>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xi1>
+%v4 = "stablehlo.constant"() {value = dense<false> : tensor<i1>} : () -> tensor<i1>
+%v8 = "stablehlo.reduce"(%v3, %v4) ({
+^bb0(%v5: tensor<i1>, %v6: tensor<i1>):
+%v7 = "stablehlo.or"(%v5, %v6) {} : (tensor<i1>, tensor<i1>) -> tensor<i1>
+"stablehlo.return"(%v7) : (tensor<i1>) -> ()
+}) {dimensions = array<i64: 0, 1>} : (tensor<2x2xi1>, tensor<i1>) -> (tensor<i1>)
+%v9 = "stablehlo.transpose"(%v1) {permutation = array<i64: 1, 0>} : (tensor<2x2xf32>) -> tensor<2x2xf32>
+%v10 = "stablehlo.slice"(%v9) {start_indices = array<i64: 1, 0>, limit_indices = array<i64: 2, 2>, strides = array<i64: 1, 1>} : (tensor<2x2xf32>) -> tensor<1x2xf32>
+%v11 = "stablehlo.concatenate"(%v10, %v10) {dimension = 0 : i64} : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<2x2xf32>
+"func.return"(%v8, %v11) : (tensor<i1>, tensor<2x2xf32>) -> ()
+}
+}
+"#;
+        let program = Program::parse(text).unwrap();
+        let found = |boxes: [f64; 8]| program.run(&[Known { number: 1.0, elements: Some(boxes.into()) }]);
+        let results = found([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+        assert_eq!(results[0].number, 0.0);
+        assert_eq!(results[1].elements.as_deref(), Some(&[4.0, 8.0, 4.0, 8.0][..]));
+        assert_eq!(found([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 5.0, 8.0])[0].number, 1.0);
+        // Of a large array, or one that was computed, one number is known: all comparisons of it with itself hold.
+        assert_eq!(program.run(&[Known::UNKNOWN])[0].number, 1.0);
     }
 
     #[test]
@@ -275,7 +351,10 @@ func.func private @op0(%v0: tensor<4x3xf32> , %v1: tensor<f32>) -> (tensor<i1>, 
 "func.return"(%o0) : (tensor<4xf32>) -> ()
 }
 "#;
-        assert_eq!(Program::parse(&format!("{kernel}{main}")).unwrap().run(&[3.0]), [UNKNOWN]);
+        assert_eq!(
+            Program::parse(&format!("{kernel}{main}")).unwrap().run(&[Known { number: 3.0, elements: None }])[0].number,
+            UNKNOWN
+        );
         assert!(Program::parse(kernel).is_err());
     }
 
@@ -291,6 +370,7 @@ func.func private @op0(%v0: tensor<4x3xf32> , %v1: tensor<f32>) -> (tensor<i1>, 
             result_types: vec![Type { element: Element::Float(32), dims: Vec::new() }],
             combines: None,
             direction: None,
+            attributes: String::new(),
         };
         assert_eq!(operation.run("stablehlo.divide", &[1.0, 0.0]), [1.0]);
     }

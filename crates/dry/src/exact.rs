@@ -1,0 +1,177 @@
+//! The elements of small arrays of which all are known: what a script uploads, such as boxes and labels, and what is
+//! sliced, compared and reduced of it. A script that checks its own data then finds it as it is.
+
+use std::sync::Arc;
+
+use crate::element::Element;
+use crate::program::{Operation, Type};
+
+/// Larger arrays are known by one number only.
+pub const MOST: i64 = 4096;
+
+/// Operations that compute each element of the result from the same element of the operands.
+const ELEMENTWISE: &[&str] = &[
+    "abs",
+    "add",
+    "and",
+    "ceil",
+    "compare",
+    "convert",
+    "divide",
+    "floor",
+    "is_finite",
+    "maximum",
+    "minimum",
+    "multiply",
+    "negate",
+    "not",
+    "or",
+    "remainder",
+    "select",
+    "sign",
+    "sqrt",
+    "subtract",
+    "xor",
+];
+
+/// The elements of an array in row-major order.
+pub type Elements = Arc<[f64]>;
+
+/// A small array whose elements are all `number`.
+pub fn filled(ty: &Type, number: f64) -> Option<Elements> {
+    (ty.count() <= MOST).then(|| vec![number; ty.count() as usize].into())
+}
+
+/// A small array from host memory, which is laid out in row-major order without gaps.
+pub fn read(ty: &Type, bytes: &[u8]) -> Option<Elements> {
+    let size = ty.element.size();
+    let is_known = ty.count() <= MOST && size > 0 && !matches!(ty.element, Element::Complex(_));
+    is_known.then(|| bytes.chunks_exact(size).map(|element| ty.element.read(element)).collect())
+}
+
+impl Operation {
+    /// The elements of the result, if they follow from those of the operands.
+    pub(crate) fn elements(&self, name: &str, operands: &[Option<Elements>]) -> Option<Elements> {
+        let [result] = self.result_types.as_slice() else { return None };
+        if result.count() > MOST || matches!(result.element, Element::Complex(_)) {
+            return None;
+        }
+        let dims = sizes(result);
+        let operands: Vec<&Elements> = operands.iter().map(Option::as_ref).collect::<Option<_>>()?;
+        let types = self.operand_types.iter().zip(&operands);
+        if types.clone().count() != operands.len()
+            || !types.clone().all(|(ty, known)| ty.count() as usize == known.len())
+        {
+            return None;
+        }
+        let name = name.strip_prefix("stablehlo.")?;
+        let found: Vec<f64> = match (name, operands.as_slice()) {
+            ("reshape", [x]) => x.to_vec(),
+            ("iota", []) => {
+                let axis = self.number("iota_dimension")? as usize;
+                indices(&dims).map(|index| index[axis] as f64).collect()
+            }
+            ("broadcast_in_dim", [x]) => {
+                let (axes, from) = (self.list("broadcast_dimensions")?, sizes(&self.operand_types[0]));
+                let place = |index: &[usize]| -> Vec<usize> {
+                    axes.iter().zip(&from).map(|(&axis, &size)| if size == 1 { 0 } else { index[axis] }).collect()
+                };
+                indices(&dims).map(|index| x[flat(&place(&index), &from)]).collect()
+            }
+            ("transpose", [x]) => {
+                let (axes, from) = (self.list("permutation")?, sizes(&self.operand_types[0]));
+                let place = |index: &[usize]| -> Vec<usize> {
+                    (0..from.len()).map(|axis| axes.iter().position(|&p| p == axis).map_or(0, |at| index[at])).collect()
+                };
+                indices(&dims).map(|index| x[flat(&place(&index), &from)]).collect()
+            }
+            ("slice", [x]) => {
+                let (starts, steps) = (self.list("start_indices")?, self.list("strides")?);
+                let from = sizes(&self.operand_types[0]);
+                let place = |index: &[usize]| -> Vec<usize> {
+                    index.iter().zip(starts.iter().zip(&steps)).map(|(i, (start, step))| start + i * step).collect()
+                };
+                indices(&dims).map(|index| x[flat(&place(&index), &from)]).collect()
+            }
+            ("concatenate", parts) => {
+                let axis = self.number("dimension")? as usize;
+                let inner: usize = dims[axis + 1..].iter().product();
+                let outer: usize = dims[..axis].iter().product();
+                let width = |ty: &Type| sizes(ty)[axis] * inner;
+                let rows = |row: usize| {
+                    let part = move |(ty, x): (&Type, &&Elements)| x[row * width(ty)..(row + 1) * width(ty)].to_vec();
+                    self.operand_types.iter().zip(parts).flat_map(part)
+                };
+                (0..outer).flat_map(rows).collect()
+            }
+            ("reduce", [x, initial]) => self.reduced(x, initial.first().copied()?, &dims)?,
+            (name, operands) if ELEMENTWISE.contains(&name) => {
+                let at = |index: usize| -> Option<f64> {
+                    let elements: Vec<f64> = operands
+                        .iter()
+                        .map(|x| if x.len() == 1 { x.first() } else { x.get(index) }.copied())
+                        .collect::<Option<_>>()?;
+                    self.run(&format!("stablehlo.{name}"), &elements).first().copied()
+                };
+                (0..result.count() as usize).map(at).collect::<Option<_>>()?
+            }
+            _ => return None,
+        };
+        let rounded: Vec<f64> =
+            found.iter().map(|&number| result.element.read(&result.element.write(number))).collect();
+        let is_known = rounded.len() == result.count() as usize && rounded.iter().all(|number| number.is_finite());
+        is_known.then(|| rounded.into())
+    }
+
+    fn reduced(&self, x: &[f64], initial: f64, dims: &[usize]) -> Option<Vec<f64>> {
+        let (gone, from) = (self.list("dimensions")?, sizes(&self.operand_types[0]));
+        let mut found = vec![initial; dims.iter().product()];
+        for (index, &number) in indices(&from).zip(x) {
+            let kept: Vec<usize> =
+                (0..from.len()).filter(|axis| !gone.contains(axis)).map(|axis| index[axis]).collect();
+            let place = &mut found[flat(&kept, dims)];
+            *place = match self.combines.as_deref()? {
+                "stablehlo.add" => *place + number,
+                "stablehlo.maximum" => place.max(number),
+                "stablehlo.minimum" => place.min(number),
+                "stablehlo.or" => f64::from(u8::from(*place != 0.0 || number != 0.0)),
+                "stablehlo.and" => f64::from(u8::from(*place != 0.0 && number != 0.0)),
+                _ => return None,
+            };
+        }
+        Some(found)
+    }
+
+    /// The numbers of an attribute such as `permutation = array<i64: 1, 0>`.
+    fn list(&self, name: &str) -> Option<Vec<usize>> {
+        let (_, rest) = self.attributes.split_once(&format!("{name} = array<i64"))?;
+        let numbers = rest.split('>').next()?.trim_start_matches(':').trim();
+        numbers.split(',').map(str::trim).filter(|text| !text.is_empty()).map(|text| text.parse().ok()).collect()
+    }
+
+    /// The number of an attribute such as `dimension = 1 : i64`.
+    fn number(&self, name: &str) -> Option<i64> {
+        let (_, rest) = self.attributes.split_once(&format!("{name} = "))?;
+        rest.split(' ').next()?.parse().ok()
+    }
+}
+
+fn sizes(ty: &Type) -> Vec<usize> {
+    ty.dims.iter().map(|&size| size as usize).collect()
+}
+
+/// The place of an index in row-major order.
+fn flat(index: &[usize], dims: &[usize]) -> usize {
+    index.iter().zip(dims).fold(0, |place, (i, size)| place * size + i)
+}
+
+/// The indices of an array, in row-major order.
+fn indices(dims: &[usize]) -> impl Iterator<Item = Vec<usize>> {
+    (0..dims.iter().product()).map(move |mut place: usize| {
+        let mut index = vec![0; dims.len()];
+        for axis in (0..dims.len()).rev() {
+            (index[axis], place) = (place % dims[axis], place / dims[axis]);
+        }
+        index
+    })
+}
