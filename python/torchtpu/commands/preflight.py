@@ -53,7 +53,8 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Does what the command line says. Returns 0, 1 if no program could be judged, or 2 for wrong options."""
+    """Does what the command line says. Returns 0, 1 if the script failed or no program could be judged, or 2 for wrong
+    options."""
     from torchtpu.preflight import changes, recording
     from torchtpu.preflight.chips import topology_of
     from torchtpu.preflight.compiler import Compilers
@@ -126,7 +127,7 @@ def run(options: argparse.Namespace) -> int:
         options.json.write_text(json.dumps(report.as_dict(), indent=1))
     if options.html:
         options.html.write_text(report.html())
-    return 0 if report.analyses else 1
+    return 0 if report.analyses and not recorded.failure else 1
 
 
 def _sizes(text: str) -> list[int]:

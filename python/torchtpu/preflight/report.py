@@ -116,7 +116,7 @@ def _advice(report: Report) -> Iterator[str]:
             yield f"    {remedy(why)}"
     if report.recording.reads:
         yield "lines that read values, which were invented here:"
-    for line, reads in report.recording.reads[:_ROWS]:
+    for line, reads in report.recording.reads:
         yield f"  {line} ({reads} times)"
     if report.what_if:
         yield "what if:      batch fits                       memory  step"
