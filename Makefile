@@ -143,7 +143,7 @@ $(VENV)/.ready-libtpu: | $(VENV)/.ready
 
 .PHONY: test-tpu-compiler
 test-tpu-compiler: build $(VENV)/.ready-libtpu ## Tests that ask a TPU's compiler, which needs no TPU (installs libtpu)
-	$(PYTEST_RUN) tests/integration/test_preflight.py tests/integration/test_tpu_programs.py \
+	$(PYTEST_RUN) tests/preflight tests/integration/test_tpu_programs.py \
 		tests/distributed/test_ahead.py tests/kernels tests/engine/test_cache.py $(PYTEST)
 
 # One of PyTorch's test files draws with it.
