@@ -10,9 +10,9 @@ use std::sync::{Arc, OnceLock};
 
 use pjrt::sys;
 
+use crate::array::{self, Type};
 use crate::element::Element;
-use crate::exact;
-use crate::program::{Known, Program, Type};
+use crate::program::{Known, Program};
 
 /// The options of `PJRT_Client_Create`: the model, and the bytes of the device.
 const KIND: &str = "kind";
@@ -238,7 +238,7 @@ functions! {
         let ty = Type { element, dims };
         // The host's array may have other strides; only its first element is read then.
         let is_dense = args.num_byte_strides == 0;
-        let size = if is_dense && ty.count() <= exact::MOST { ty.size_bytes() } else { element.size() };
+        let size = if is_dense && ty.count() <= array::MOST { ty.size_bytes() } else { element.size() };
         let size = if ty.count() == 0 { 0 } else { size };
         // SAFETY: there are as many elements, or one.
         let bytes = if size == 0 { &[] } else { unsafe { slice::from_raw_parts(args.data.cast::<u8>(), size) } };
@@ -248,7 +248,7 @@ functions! {
             2.. if element.is_float() => 1.0,
             _ => element.read(bytes),
         };
-        let elements = if is_dense { exact::read(&ty, bytes) } else { None };
+        let elements = if is_dense { array::read(&ty, bytes) } else { None };
         args.buffer = handle(Buffer { ty, known: Known { number, elements } });
         args.done_with_host_buffer = std::ptr::null_mut();
     }

@@ -1,13 +1,9 @@
-//! The elements of small arrays of which all are known: what a script uploads, such as boxes and labels, and what is
-//! sliced, compared and reduced of it. A script that checks its own data then finds it as it is.
+//! What operations compute of small arrays whose elements are all known: what a script uploads, such as boxes and
+//! labels, is sliced, compared and reduced. A script that checks its own data then finds it as it is.
 
-use std::sync::Arc;
-
+use crate::array::{Elements, MOST, Type};
 use crate::element::Element;
-use crate::program::{Operation, Type};
-
-/// Larger arrays are known by one number only.
-pub const MOST: i64 = 4096;
+use crate::program::Operation;
 
 /// Operations that compute each element of the result from the same element of the operands.
 const ELEMENTWISE: &[&str] = &[
@@ -33,21 +29,6 @@ const ELEMENTWISE: &[&str] = &[
     "subtract",
     "xor",
 ];
-
-/// The elements of an array in row-major order.
-pub type Elements = Arc<[f64]>;
-
-/// A small array whose elements are all `number`.
-pub fn filled(ty: &Type, number: f64) -> Option<Elements> {
-    (ty.count() <= MOST).then(|| vec![number; ty.count() as usize].into())
-}
-
-/// A small array from host memory, which is laid out in row-major order without gaps.
-pub fn read(ty: &Type, bytes: &[u8]) -> Option<Elements> {
-    let size = ty.element.size();
-    let is_known = ty.count() <= MOST && size > 0 && !matches!(ty.element, Element::Complex(_));
-    is_known.then(|| bytes.chunks_exact(size).map(|element| ty.element.read(element)).collect())
-}
 
 impl Operation {
     /// The elements of the result, if they follow from those of the operands.

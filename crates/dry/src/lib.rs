@@ -9,6 +9,7 @@
 //! The plugin is part of this library: [`chip`] says which chips it can stand for, [`get_api`] is its `GetPjrtApi`.
 
 mod api;
+mod array;
 pub mod chip;
 mod element;
 mod exact;

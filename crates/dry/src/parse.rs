@@ -2,8 +2,9 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::array::Type;
 use crate::element::Element;
-use crate::program::{Function, Kind, Operation, Program, Type};
+use crate::program::{Function, Kind, Operation, Program};
 
 impl Type {
     /// The type of a text such as `tensor<4x3xf32>`. What follows behind a comma, such as an encoding, is left out.

@@ -6,28 +6,11 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::array::{self, Elements, Type};
 use crate::element::Element;
-use crate::exact::{self, Elements};
 
 /// The number for a value of which nothing is known.
 const UNKNOWN: f64 = 1.0;
-
-/// The type of a value.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Type {
-    pub element: Element,
-    pub dims: Vec<i64>,
-}
-
-impl Type {
-    pub fn count(&self) -> i64 {
-        self.dims.iter().product()
-    }
-
-    pub fn size_bytes(&self) -> usize {
-        self.count() as usize * self.element.size()
-    }
-}
 
 #[derive(Debug)]
 pub(crate) enum Kind {
@@ -108,7 +91,7 @@ impl Program {
                 Kind::Call(name) => self.call(name, &operands),
                 Kind::Constant { number, is_splat } => {
                     let ty = operation.result_types.first().filter(|_| *is_splat);
-                    vec![Known::new(*number, ty.and_then(|ty| exact::filled(ty, *number)))]
+                    vec![Known::new(*number, ty.and_then(|ty| array::filled(ty, *number)))]
                 }
                 Kind::Operation(name) => operation.known(name, &operands),
             };
