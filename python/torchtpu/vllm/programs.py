@@ -34,9 +34,14 @@ def compiled(function: Callable[..., Any], inputs: list[Tensor], name: str) -> R
 
     Raises RuntimeError if a part of it would run on the host.
     """
-    run = segments.compile_graph(_graph(function, inputs, name), name, frozenset(_C.table()), ())
+    run = traced(function, inputs, name)
     run(inputs)
     return run
+
+
+def traced(function: Callable[..., Any], inputs: Sequence[Any], name: str) -> Run:
+    """As `compiled`, without a run: nothing is compiled yet. Collectives cut it in several programs."""
+    return segments.compile_graph(_graph(function, inputs, name), name, frozenset(_C.table()), ())
 
 
 class Sized:
@@ -66,13 +71,12 @@ class Sized:
     def at(self, *sizes: int) -> Run:
         """Its program for these sizes, which is not compiled yet. Collectives cut it in several programs."""
         named = dict(zip(self._symbols, sizes, strict=True))
-        name, rows = f"{self._name} of {sizes[0]}", frozenset(_C.table())
+        name = f"{self._name} of {sizes[0]}"
         if all(guard.expr.xreplace(named) == sympy.true for guard in self._shapes.guards):
-            run = segments.compile_graph(self._module, name, rows, (), named)
+            run = segments.compile_graph(self._module, name, frozenset(_C.table()), (), named)
         else:
             # A size of one is another graph: it broadcasts.
-            own = functools.partial(self._function, *sizes)
-            run = segments.compile_graph(_graph(own, self._fake(FakeTensorMode(), sizes), name), name, rows, ())
+            run = traced(functools.partial(self._function, *sizes), self._fake(FakeTensorMode(), sizes), name)
             sizes = ()
 
         def call(tensors: list[Any]) -> list[Any]:
