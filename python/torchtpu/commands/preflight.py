@@ -127,7 +127,7 @@ def run(options: argparse.Namespace) -> int:
         options.json.write_text(json.dumps(report.as_dict(), indent=1))
     if options.html:
         options.html.write_text(report.html())
-    return 0 if report.analyses and not recorded.failure else 1
+    return 1 if recorded.failure or report.problems or not report.analyses else 0
 
 
 def _sizes(text: str) -> list[int]:

@@ -22,8 +22,10 @@ from torchtpu.kernels.calls import Call, Spec
 
 SECONDS = 120.0
 
-_VMEM = re.compile(r"Scoped allocation with size (\S+) and limit (\S+) exceeded")
-_WINDOWS = re.compile(r"Ran out of memory in memory space vmem.*?Used (\S+) of (\S+) vmem", re.DOTALL)
+_VMEM = (
+    re.compile(r"Scoped allocation with size (\S+) and limit (\S+) exceeded"),
+    re.compile(r"Ran out of memory in memory space vmem.*?Used (\S+) of (\S+) vmem", re.DOTALL),
+)
 _BLOCK = re.compile(r"Block spec for (\S+) in pallas_call (\S+).*? has block shape (\(.*?\)), array shape (\(.*?\)),")
 _PRIMITIVE = re.compile(r"Unimplemented primitive in Pallas TPU lowering[^:]*: (\w+)")
 
@@ -182,12 +184,20 @@ def _cause_of_trace(call: Call, specs: Sequence[Spec], error: Exception) -> str:
 
 
 def _cause_of_compiler(call: Call, specs: Sequence[Spec], message: str) -> str:
-    if found := _VMEM.search(message) or _WINDOWS.search(message):
-        return (
-            f"{_kernels(call, specs)} asks for {found[1]} of VMEM, and there are {found[2]}: make the blocks smaller, "
-            f"or raise vmem_limit_bytes in its compiler_params"
-        )
+    if asked := too_much_vmem(message):
+        return f"{_kernels(call, specs)} {asked}"
     return message.partition("\n")[0]
+
+
+def too_much_vmem(message: str) -> str:
+    """What a kernel does that the compiler refuses for its VMEM, and what helps; empty for another refusal."""
+    found = next(filter(None, (pattern.search(message) for pattern in _VMEM)), None)
+    if found is None:
+        return ""
+    return (
+        f"asks for {found[1]} of VMEM, and there are {found[2]}: make the blocks smaller, "
+        f"or raise vmem_limit_bytes in its compiler_params"
+    )
 
 
 def _kernels(call: Call, specs: Sequence[Spec]) -> str:

@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from torchtpu.kernels.check import too_much_vmem
 from torchtpu.preflight.recording import DRY, Program
 
 # Files of the compiler. It writes `CODE` when it has generated code, and the others when it has assigned memory:
@@ -30,6 +31,10 @@ CODE = "after_codegen.txt"
 
 _POLL = 0.05
 _OUT_OF_MEMORY = re.compile(r"(RESOURCE_EXHAUSTED|Ran out of memory)[^\n]*")
+# A kernel may ask for too much of the chip's fast memory, which is no question of what fits the device.
+_OTHER_MEMORY = re.compile(r"memory space (?!hbm)\w")
+_CALL = re.compile(r'op_name="(?:[^"]*/)?call\.(\d+)')
+_REFUSES = "the compiler refuses the program: "
 _NOT_INHERITED = (DRY, "TORCHTPU_PLATFORM", "XLA_FLAGS")
 # Answers a request, [program, topology, folder, whole], with an error or an empty text. What libtpu writes to stdout
 # goes to stderr. A phase that cannot run alone is no error: its files are missing.
@@ -117,19 +122,20 @@ class Compilers:
             # Without the first phase alone, the whole compile is ended when that phase is over.
             until = folder if whole and not deep else None
             problem = self._ask([str(source), topology, str(folder), whole], deadline, until)
+            problem = _shorten(problem, program)
             if _find(folder, ASSIGNMENT):
                 break
         schedule, assignment = _read(folder, SCHEDULED), _read(folder, ASSIGNMENT)
         if not schedule and not assignment:
             raise CompilerError(problem or "the compiler wrote nothing down")
-        refusal = _OUT_OF_MEMORY.search(problem)
+        out_of_memory = _out_of_memory(problem)
         return Dumps(
             schedule or _read(folder, "after_optimizations.txt"),
             assignment,
             _read(folder, LIVE_RANGES),
             _read(folder, CODE),
-            refusal[0] if refusal else "",
-            "" if refusal else problem,
+            out_of_memory,
+            "" if out_of_memory else problem,
         )
 
     def _ask(self, request: list[Any], deadline: float, until: Path | None) -> str:
@@ -168,7 +174,7 @@ class _Process:
         return self._child.poll() is None
 
     def ask(self, request: list[Any], deadline: float, until: Path | None) -> str:
-        """Returns the compiler's error, or why there is no answer; an empty text if it has done what it was asked for.
+        """Returns the compiler's refusal, or why there is no answer; empty if it has done what it was asked for.
         The process ends at the deadline, and when the first phase has written its files `until` a folder."""
         assert self._child.stdin is not None
         assert self._child.stdout is not None
@@ -177,7 +183,10 @@ class _Process:
         while time.monotonic() < deadline:
             if select.select([self._child.stdout], [], [], _POLL)[0]:
                 answer = self._child.stdout.readline()
-                return _shorten(json.loads(answer)) if answer else self._death()
+                if not answer:
+                    return self._death()
+                error = json.loads(answer)
+                return f"{_REFUSES}{error}" if error else ""
             if until is not None and _is_whole(_find(until, SCHEDULED)):
                 break
         self.end()
@@ -196,13 +205,29 @@ class _Process:
         os.close(self._messages)
 
 
-def _shorten(error: str) -> str:
+def _shorten(problem: str, program: Program) -> str:
+    """A refusal for another reason than memory as one sentence, with the operator that it names."""
+    if not problem.startswith(_REFUSES):
+        return problem
+    error = problem.removeprefix(_REFUSES).strip()
     if "libtpu" in error and "not installed" in error:
         return "libtpu is not installed: `pip install libtpu` brings the compiler, which needs no TPU"
-    if error and not _OUT_OF_MEMORY.search(error):
-        # The lines after the first are a trace of the compiler or the program's text.
-        return f"the compiler refuses the program: {error.strip().splitlines()[0]}"
-    return error
+    if _out_of_memory(error):
+        return error
+    # The lines after the first are a trace of the compiler or the program's text.
+    asked = too_much_vmem(error)
+    reason = f"a kernel {asked}" if asked else error.splitlines()[0]
+    named = _CALL.search(error)
+    if named and int(named[1]) < len(program.calls):
+        operator, line, _ = program.calls[int(named[1])]
+        reason = f"{operator} ({line}): {reason}" if line else f"{operator}: {reason}"
+    return f"{_REFUSES}{reason}"
+
+
+def _out_of_memory(problem: str) -> str:
+    """The compiler's words where a program does not fit the device; else empty."""
+    found = None if _OTHER_MEMORY.search(problem) else _OUT_OF_MEMORY.search(problem)
+    return found[0] if found else ""
 
 
 def _find(folder: Path, ending: str) -> Path | None:

@@ -49,9 +49,11 @@ def _verdict(report: Report) -> Iterator[str]:
     if largest is None:
         return
     limit = size(report.chip.memory)
+    share = largest.total_bytes / report.chip.memory
     if report.fits:
-        share = largest.total_bytes / report.chip.memory
         yield f"  fits: a step takes {size(largest.total_bytes)} of {limit} ({share:.0%})"
+    elif report.fits is None:
+        yield f"  what was judged of a step takes {size(largest.total_bytes)} of {limit} ({share:.0%})"
     else:
         yield f"  DOES NOT FIT: a step takes {size(largest.total_bytes)}, and {limit} can be used"
     seconds = report.step_seconds
@@ -133,7 +135,7 @@ def what_if_rows(report: Report) -> list[list[str]]:
         [
             row["chip"],
             str(row["batch"] or ""),
-            "yes" if row["fits"] else "no",
+            {True: "yes", False: "no", None: "?"}[row["fits"]],
             f"{size(row['bytes'] or 0)} of {size(row['limit_bytes'])}",
             milliseconds(row["step_seconds"]) if row["step_seconds"] else "not judged",
             f"{row['mfu_bound']:.0%}" if row["mfu_bound"] else "",

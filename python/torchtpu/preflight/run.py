@@ -51,10 +51,10 @@ class Report:
 
     @property
     def fits(self) -> bool | None:
-        """Whether each program of a step fits the device; None if the compiler did not say."""
-        if not self.analyses:
-            return None
-        return all(not each.out_of_memory and each.total_bytes <= self.chip.memory for each in self.analyses)
+        """Whether each program of a step fits the device; None if the compiler did not say so of one of them."""
+        if any(each.out_of_memory or each.total_bytes > self.chip.memory for each in self.analyses):
+            return False
+        return True if self.analyses and len(self.analyses) == len(self.recording.programs) else None
 
     @property
     def largest(self) -> Analysis | None:
