@@ -19,10 +19,12 @@ _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
 table { border-collapse: collapse; width: 100%; }
-td, th { padding: .2rem .6rem; text-align: left; vertical-align: top; }
+td, th { padding: .2rem .6rem; text-align: left; vertical-align: top; overflow-wrap: anywhere; min-width: 3rem; }
 tr:nth-child(even) { background: #f5f6f7; } .number { text-align: right; white-space: nowrap; }
 .good { color: #1b7f4d; } .bad { color: #b3261e; } .line { color: #666; font-size: .85em; }
 svg text { font: 12px system-ui, sans-serif; }
+/* On a narrow screen, tables and pictures scroll sideways: their text stays as large as it is. */
+.wide { overflow-x: auto; } .wide svg { display: block; min-width: 50rem; } .wide table { min-width: 34rem; }
 """
 
 
@@ -30,7 +32,9 @@ def page(report: Report) -> str:
     """The page. It loads nothing."""
     body = [_head(report), _memory(report), _time(report), _lists(report)]
     return (
-        "<!doctype html><html lang=en><meta charset=utf-8><title>preflight</title>"
+        "<!doctype html><html lang=en><meta charset=utf-8>"
+        '<meta name=viewport content="width=device-width, initial-scale=1">'
+        f"<title>Preflight for {escape(report.topology)}</title>"
         f"<style>{_STYLE}</style><body>{''.join(body)}</body></html>\n"
     )
 
@@ -41,7 +45,7 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequ
         "".join(f"<td{' class=number' if i in numbers else ''}>{escape(cell)}</td>" for i, cell in enumerate(row))
         for row in rows
     )
-    return f"<table><tr>{head}</tr>" + "".join(f"<tr>{row}</tr>" for row in cells) + "</table>"
+    return f"<div class=wide><table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in cells)}</table></div>"
 
 
 def _head(report: Report) -> str:
@@ -51,10 +55,12 @@ def _head(report: Report) -> str:
         parts.append(f"<p class=bad>The script failed: {escape(report.recording.failure)}</p>")
     parts += [f"<p class=bad>Not judged: {escape(problem)}</p>" for problem in dict.fromkeys(report.problems)]
     if largest is not None:
-        verdict = ("good", "fits") if report.fits else ("bad", "does not fit")
+        verdict = {True: "good>it fits", False: "bad>it does not fit", None: "bad>not all of it was judged"}[
+            report.fits
+        ]
         parts.append(
             f"<p>A step takes <b>{size(largest.total_bytes)}</b> of {size(report.chip.memory)}: "
-            f"<b class={verdict[0]}>it {verdict[1]}</b>.</p>"
+            f"<b class={verdict}</b>.</p>"
         )
     if seconds:
         parts.append(
@@ -84,7 +90,7 @@ def _memory(report: Report) -> str:
         left += count * scale
     limit = report.chip.memory * scale
     bars.append(f'<line x1="{limit:.1f}" x2="{limit:.1f}" y1="0" y2="50" stroke="#b3261e" stroke-width="2"/>')
-    drawing = f'<svg viewBox="0 0 {WIDTH + 2} 50" width="100%">{"".join(bars)}</svg>'
+    drawing = pictures.svg(50, bars)
     rows = [[size(each.bytes), each.role.replace("_", " "), each.name, each.line] for each in largest.owners[:20]]
     over = pictures.memory_over_step(largest.history, report.chip.memory) if largest.history else ""
     if over:
@@ -107,11 +113,12 @@ def _time(report: Report) -> str:
         colour = _COMPUTE if part.bound == "compute" else _MEMORY
         top = index * 20
         bars.append(
-            f'<text x="395" y="{top + 14}" text-anchor="end">{escape(part.name[-56:])}</text>'
+            f'<text x="395" y="{top + 14}" text-anchor="end">{escape(part.name[-56:])}'
+            f"<title>{escape(part.name)}</title></text>"
             f'<rect x="405" y="{top + 3}" width="{width:.1f}" height="14" fill="{colour}"/>'
             f'<text x="{410 + width:.1f}" y="{top + 14}">{part.seconds[0] / total:.1%}</text>'
         )
-    drawing = f'<svg viewBox="0 0 {WIDTH + 40} {20 * len(shown)}" width="100%">{"".join(bars)}</svg>'
+    drawing = pictures.svg(20 * len(shown), bars)
     legend = (
         f'<p><span style="color:{_COMPUTE}">■</span> bound by arithmetic '
         f'<span style="color:{_MEMORY}">■</span> bound by memory traffic</p>'
@@ -119,7 +126,8 @@ def _time(report: Report) -> str:
     roofline = pictures.roofline(parts, report.chip)
     return (
         f"<h2>Time by module, at best</h2>{drawing}{legend}<h3>Roofline</h3>{roofline}"
-        "<p>A circle is a module, by its part of the time. The red line is the most that the chip computes.</p>"
+        "<p>A circle is a module, by its part of the time; three have their names. The red line is the most "
+        "that the chip computes.</p>"
     )
 
 

@@ -27,8 +27,9 @@ _INTENSITIES, _SPEEDS = (-1.0, 4.0), (9.0, 15.5)
 _RANKS = 32
 
 
-def _svg(height: float, body: Sequence[str]) -> str:
-    return f'<svg viewBox="0 0 {WIDTH + 40} {height:.0f}" width="100%">{"".join(body)}</svg>'
+def svg(height: float, body: Sequence[str]) -> str:
+    """A picture that is as wide as the page, and on a narrow screen wider."""
+    return f'<div class=wide><svg viewBox="0 0 {WIDTH + 40} {height:.0f}" width="100%">{"".join(body)}</svg></div>'
 
 
 def memory_over_step(history: Sequence[Mapping[str, int]], limit: int) -> str:
@@ -51,7 +52,7 @@ def memory_over_step(history: Sequence[Mapping[str, int]], limit: int) -> str:
         floor = ceiling
     y = _HEIGHT - limit * scale
     areas.append(f'<line x1="0" x2="{WIDTH}" y1="{y:.1f}" y2="{y:.1f}" stroke="#b3261e" stroke-width="2"/>')
-    return _svg(_HEIGHT, areas)
+    return svg(_HEIGHT, areas)
 
 
 def roofline(parts: Sequence[Part], chip: Chip) -> str:
@@ -72,9 +73,11 @@ def roofline(parts: Sequence[Part], chip: Chip) -> str:
     body = [
         f'<polyline points="{line}" fill="none" stroke="#b3261e" stroke-width="2"/>',
         f'<text x="{WIDTH - 4}" y="{_HEIGHT - 4}" text-anchor="end">operations per byte, 0.1 to 10,000</text>',
+        '<text x="0" y="12">operations in a second, 1 GFLOP/s to 3,160 TFLOP/s</text>',
         f'<text x="{x(edge):.1f}" y="{y(chip.flops) - 6:.1f}">{chip.flops / 1e12:.0f} TFLOP/s</text>',
     ]
     total = sum(part.seconds[0] for part in parts) or 1.0
+    named = sorted(parts, key=lambda part: -part.seconds[0])[:3]
     for part in parts:
         if part.flops and part.memory_bytes and part.seconds[0]:
             intensity, speed = part.flops / part.memory_bytes, part.flops / part.seconds[0]
@@ -83,7 +86,13 @@ def roofline(parts: Sequence[Part], chip: Chip) -> str:
                 f'<circle cx="{x(intensity):.1f}" cy="{y(speed):.1f}" r="{radius:.1f}" fill="{COLOURS["parameters"]}" '
                 f'fill-opacity="0.5"><title>{escape(part.name)}: {speed / 1e12:.3g} TFLOP/s</title></circle>'
             )
-    return _svg(_HEIGHT, body)
+            if part in named:
+                side = ("end", -radius - 3) if x(intensity) > WIDTH / 2 else ("start", radius + 3)
+                body.append(
+                    f'<text x="{x(intensity) + side[1]:.1f}" y="{y(speed) + 4:.1f}" text-anchor="{side[0]}">'
+                    f"{escape(part.name[-40:])}</text>"
+                )
+    return svg(_HEIGHT, body)
 
 
 def groups(mesh: Mesh, axes: Sequence[str]) -> str:
@@ -102,4 +111,4 @@ def groups(mesh: Mesh, axes: Sequence[str]) -> str:
                 f'<rect x="{left}" y="{down + 3:.0f}" width="13" height="13" fill="{fill}"><title>{rank}</title></rect>'
             )
         top += -(-count // columns) * 16 + 12
-    return _svg(top, body) if prod(size for _, size in mesh.axes) > 1 and axes else ""
+    return svg(top, body) if prod(size for _, size in mesh.axes) > 1 and axes else ""
