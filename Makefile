@@ -141,8 +141,13 @@ $(VENV)/.ready-libtpu: | $(VENV)/.ready
 	$(PY) -m pip install --quiet libtpu
 	@touch $@
 
+# The scripts of users that preflight's tests run.
+$(VENV)/.ready-tpu-tests: $(VENV)/.ready-libtpu
+	$(PY) -m pip install --quiet "transformers>=5" accelerate
+	@touch $@
+
 .PHONY: test-tpu-compiler
-test-tpu-compiler: build $(VENV)/.ready-libtpu ## Tests that ask a TPU's compiler, which needs no TPU (installs libtpu)
+test-tpu-compiler: build $(VENV)/.ready-tpu-tests ## Tests that ask a TPU's compiler, which needs no TPU (installs libtpu)
 	$(PYTEST_RUN) tests/preflight tests/integration/test_tpu_programs.py \
 		tests/distributed/test_ahead.py tests/kernels tests/engine/test_cache.py $(PYTEST)
 
