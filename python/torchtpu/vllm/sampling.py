@@ -16,7 +16,7 @@ MOST_BIASES = 512
 # A request's numbers for `pick`, each a column of int32. Floats are given by their bits.
 SETTINGS = ("temperature", "top_k", "top_p", "min_p", "seed_low", "seed_high", "position")
 FLOATS = frozenset({"temperature", "top_p", "min_p"})
-_TEMPERATURE, _TOP_K, _TOP_P, _MIN_P = map(SETTINGS.index, ("temperature", "top_k", "top_p", "min_p"))
+_TEMPERATURE, _TOP_K, _TOP_P, _MIN_P, _, _SEED_HIGH, _ = range(len(SETTINGS))
 
 
 def refused(params: Any) -> str | None:
@@ -56,7 +56,8 @@ def pick(logits: Tensor, settings: Tensor) -> Tensor:
     given = (logits.clone(), settings.clone())
     draws, cuts = _asked(settings)
     lowest = torch.ops.higher_order.cond(cuts.any(), _lowest_kept, _all_kept, given)[0]
-    result: Tensor = torch.ops.higher_order.cond(draws.any(), _drawn, _greedy, (*given, lowest))[0]
+    # A branch is traced several times, so what is cheap in each step is not a part of it.
+    result: Tensor = torch.ops.higher_order.cond(draws.any(), _drawn, _greedy, (*given, lowest, _key(settings)))[0]
     return result
 
 
@@ -72,14 +73,13 @@ def _scaled(logits: Tensor, settings: Tensor) -> Tensor:
     return logits / torch.where(temperature > 0, temperature, 1.0)[:, None]
 
 
-def _greedy(logits: Tensor, settings: Tensor, lowest: Tensor) -> tuple[Tensor]:
+def _greedy(logits: Tensor, settings: Tensor, lowest: Tensor, key: Tensor) -> tuple[Tensor]:
     return (logits.argmax(-1).to(torch.int32),)
 
 
-def _drawn(logits: Tensor, settings: Tensor, lowest: Tensor) -> tuple[Tensor]:
+def _drawn(logits: Tensor, settings: Tensor, lowest: Tensor, key: Tensor) -> tuple[Tensor]:
     draws, scaled = _asked(settings)[0], _scaled(logits, settings)
-    low, high, position = settings[-3:].unbind()
-    noise = _gumbel(low, high, position, logits.shape[1])
+    noise = _gumbel(key, settings[_SEED_HIGH], logits.shape[1])
     chosen = torch.where(scaled >= lowest[:, None], scaled + noise, float("-inf")).argmax(-1)
     return (torch.where(draws, chosen, logits.argmax(-1)).to(torch.int32),)
 
@@ -102,10 +102,15 @@ def _lowest_kept(logits: Tensor, settings: Tensor) -> tuple[Tensor]:
     return (torch.where(kept, ordered, float("inf")).amin(-1),)
 
 
-def _gumbel(low: Tensor, high: Tensor, position: Tensor, size: int) -> Tensor:
+def _key(settings: Tensor) -> Tensor:
+    """A number for each row, (rows,) int32, which depends on its seed and its position."""
+    low, high, position = settings[-3:].unbind()
+    return _mixed(low ^ _mixed(high ^ _mixed(position)))
+
+
+def _gumbel(key: Tensor, high: Tensor, size: int) -> Tensor:
     """(rows, size) of the standard Gumbel distribution: adding them to logits makes argmax a draw."""
-    key = _mixed(low ^ _mixed(high ^ _mixed(position)))
-    places = torch.arange(size, device=low.device, dtype=torch.int32)
+    places = torch.arange(size, device=key.device, dtype=torch.int32)
     return _noise(_mixed(_mixed(places[None] ^ key[:, None]) + high[:, None]))
 
 
