@@ -59,6 +59,15 @@ impl Form {
     }
 }
 
+/// The tensors of a collective on this rank.
+#[derive(Clone, Copy)]
+pub struct Tensors<'a> {
+    pub placement: Placement,
+    pub inputs: &'a [TensorArg],
+    /// Empty if the results are not used.
+    pub outputs: &'a [TensorArg],
+}
+
 impl Engine {
     /// The global ids of the devices of these processes, in their order. `None` unless the plugin's client has a device
     /// of each, and of more processes than this one.
@@ -80,34 +89,22 @@ impl Engine {
     }
 
     /// Runs a collective as a program; one for each pair, because a program that has several collectives may run them in
-    /// different orders on its devices. The outputs have their new values immediately, as promises. Without outputs,
-    /// the results are not used.
+    /// different orders on its devices. The outputs have their new values immediately, as promises.
     ///
     /// # Errors
     /// If the arguments cannot be used. A read of an output raises a later error.
-    pub fn run_collective(
-        &mut self,
-        collective: &Collective<'_>,
-        placement: Placement,
-        inputs: &[TensorArg],
-        outputs: &[TensorArg],
-    ) -> Result<()> {
+    pub fn run_collective(&mut self, collective: &Collective<'_>, tensors: Tensors<'_>) -> Result<()> {
         if collective.form.is_list() {
-            return self.run_one_collective(collective, placement, inputs, outputs);
+            return self.run_one_collective(collective, tensors);
         }
-        (0..inputs.len()).try_for_each(|pair| {
-            let output = outputs.get(pair..=pair).unwrap_or_default();
-            self.run_one_collective(collective, placement, &inputs[pair..=pair], output)
+        (0..tensors.inputs.len()).try_for_each(|pair| {
+            let outputs = tensors.outputs.get(pair..=pair).unwrap_or_default();
+            self.run_one_collective(collective, Tensors { inputs: &tensors.inputs[pair..=pair], outputs, ..tensors })
         })
     }
 
-    fn run_one_collective(
-        &mut self,
-        collective: &Collective<'_>,
-        placement: Placement,
-        inputs: &[TensorArg],
-        outputs: &[TensorArg],
-    ) -> Result<()> {
+    fn run_one_collective(&mut self, collective: &Collective<'_>, tensors: Tensors<'_>) -> Result<()> {
+        let Tensors { placement, inputs, outputs } = tensors;
         let refuse = |what: &str| Err(Error::runtime(format!("{}: {what}", collective.name)));
         let Some(devices) = self.devices_of(collective.processes)? else {
             return refuse("the client does not have the devices of all ranks");

@@ -54,7 +54,7 @@ mod prepare;
 pub mod replicas;
 
 pub use ::error::{self, Error, ErrorKind, Result};
-pub use collective::{Collective, Form};
+pub use collective::{Collective, Form, Tensors};
 pub use engine::{Engine, Registered, fork_guard, in_bad_fork, lock};
 pub use events::Event;
 pub use host::{check_last_answers, copy_to_host, synchronize};

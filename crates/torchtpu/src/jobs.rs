@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::call::TensorArg;
-use engine::{Collective, Error, Form, JobOutput, Result, Ticket};
+use engine::{Collective, Error, Form, JobOutput, Result, Tensors, Ticket};
 use pyo3::prelude::*;
 
 use crate::abi::{guarded, list, note_line, placement, status, tensor_list, text};
@@ -169,7 +169,7 @@ pub(crate) unsafe extern "C" fn tt_run_collective(device: i32, collective: *cons
         };
         let collective =
             Collective { name: &name, form, reduction: &reduction, factor: given.factor, root: given.root, processes };
-        engine::lock()?.run_collective(&collective, placement(device)?, inputs, outputs)
+        engine::lock()?.run_collective(&collective, Tensors { placement: placement(device)?, inputs, outputs })
     })
 }
 
