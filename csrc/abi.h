@@ -297,9 +297,12 @@ struct TtCollective {
   size_t n_outputs;
 };
 
-// Whether the plugin's client has a device of each of these processes, so that collectives between them can be programs.
-// Opens the plugin.
-TtStatus tt_has_devices_of(const int64_t* processes, size_t count, uint8_t* has);
+// Begins a group of these processes. `has` is whether the plugin's client has a device of each, so that collectives between
+// them can be programs. Opens the plugin.
+TtStatus tt_open_group(const int64_t* processes, size_t count, uint8_t* has);
+
+// Ends a group. The programs of its collectives are dropped, unless another group has the same devices.
+TtStatus tt_close_group(const int64_t* processes, size_t count);
 // Runs a collective as a program of the device's queue. Later reads of the outputs get their new values.
 TtStatus tt_run_collective(int32_t device, const TtCollective* collective);
 

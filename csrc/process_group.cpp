@@ -54,6 +54,7 @@ class ProcessGroup final : public c10d::Backend {
     }
     NoGil no_gil;
     try {
+      if (std::exchange(is_open_, false)) check(tt_close_group(processes_.data(), processes_.size()));
       check(tt_finish_lanes(lanes.data(), lanes.size(), options_->timeout.count()));
       if (has_devices_) check(tt_synchronize(-1));
     } catch (const c10::Error& error) {
@@ -366,8 +367,8 @@ class ProcessGroup final : public c10d::Backend {
     std::call_once(looked_, [&] {
       uint8_t has = 0;
       NoGil no_gil;
-      check(tt_has_devices_of(processes_.data(), processes_.size(), &has));
-      has_devices_ = has != 0;
+      check(tt_open_group(processes_.data(), processes_.size(), &has));
+      has_devices_ = is_open_ = has != 0;
     });
     return has_devices_;
   }
@@ -468,6 +469,8 @@ class ProcessGroup final : public c10d::Backend {
   const std::vector<int64_t> processes_;
   std::once_flag looked_;
   bool has_devices_ = false;
+  // Whether the core keeps programs of its collectives.
+  bool is_open_ = false;
 };
 
 }  // namespace

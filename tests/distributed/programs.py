@@ -56,3 +56,24 @@ def use_the_device_before() -> str:
     except RuntimeError as raised:
         return str(raised)
     return ""
+
+
+def programs_end_with_their_groups() -> list[int]:
+    """How many programs are made for the same collective: of two groups in turn, and of two at once."""
+    dist.init_process_group(timeout=datetime.timedelta(seconds=60))
+    tensor = torch.ones(5, device=DEVICE)
+
+    def made(group: dist.ProcessGroup) -> int:
+        with torch.tpu.explain() as explanation:
+            dist.all_reduce(tensor, group=group)
+        return len(explanation.compiles)
+
+    first = dist.new_group()
+    counts = [made(first), made(first)]
+    dist.destroy_process_group(first)
+    second, third = dist.new_group(), dist.new_group()
+    counts += [made(second), made(third)]
+    dist.destroy_process_group(second)
+    counts.append(made(third))
+    dist.destroy_process_group()
+    return counts

@@ -60,6 +60,11 @@ def test_they_are_programs(plugin: dict[str, str]) -> None:
     assert values_on_ranks(2, "tests.distributed.programs", "collectives_are_programs")[0]["jobs"] != []
 
 
+def test_they_end_with_their_groups(plugin: dict[str, str]) -> None:
+    for counts in values_on_ranks(2, "tests.distributed.programs", "programs_end_with_their_groups", **plugin):
+        assert counts == [1, 0, 1, 0, 0]
+
+
 @pytest.mark.parametrize("delays", [False, True])
 def test_ranks_diverge(plugin: dict[str, str], delays: bool) -> None:
     assert min(values_on_ranks(3, "tests.distributed.diverging", "steps", 2 * SEED + delays, 50, **plugin, **THREE)) > 0

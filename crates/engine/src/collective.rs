@@ -80,12 +80,24 @@ impl Engine {
         Ok(processes.iter().map(device).collect())
     }
 
-    /// Whether collectives between these processes can be programs.
+    /// A process group of these processes begins. Returns whether its collectives can be programs.
     ///
     /// # Errors
     /// If the plugin cannot be opened.
-    pub fn has_devices_of(&mut self, processes: &[i64]) -> Result<bool> {
-        Ok(self.devices_of(processes)?.is_some())
+    pub fn open_group(&mut self, processes: &[i64]) -> Result<bool> {
+        let devices = self.devices_of(processes)?;
+        Ok(devices.map(|devices| self.registry.open_group(devices)).is_some())
+    }
+
+    /// A process group ends. Programs of its collectives are dropped, unless another group has the same devices.
+    ///
+    /// # Errors
+    /// If the plugin cannot be opened.
+    pub fn close_group(&mut self, processes: &[i64]) -> Result<()> {
+        if let Some(devices) = self.devices_of(processes)? {
+            self.registry.close_group(&devices);
+        }
+        Ok(())
     }
 
     /// Runs a collective as a program; one for each pair, because a program that has several collectives may run them in
@@ -131,8 +143,9 @@ impl Engine {
             self.flush(placement, Reason::Collective)?;
         }
         let Collective { form, reduction, factor, root, .. } = collective;
-        let described = format!("{form:?} {reduction} {factor} from {root} on {devices:?}: {types:?} to {results:?}");
-        let op = self.registry.graph_of(described, || collective.graph(&types, &results, devices));
+        let described = format!("{form:?} {reduction} {factor} from {root} of {types:?} to {results:?}");
+        let graph = || collective.graph(&types, &results, devices.clone());
+        let op = self.registry.graph_of(&devices, described, graph);
         let store = |(value, ty): (Arc<Value>, &Type)| Storage::with_value(placement, ty.size_bytes(), Some(value));
         let staged: Vec<Arc<Storage>> = read.into_iter().zip(&types).map(store).collect();
         let strides: Vec<Vec<i64>> = types.iter().map(|ty| aten::contiguous_strides(&ty.dims)).collect();

@@ -136,12 +136,18 @@ pub(crate) unsafe extern "C" fn tt_is_synchronous() -> u8 {
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn tt_has_devices_of(processes: *const i64, count: usize, has: *mut u8) -> ::abi::Status {
+pub(crate) unsafe extern "C" fn tt_open_group(processes: *const i64, count: usize, has: *mut u8) -> ::abi::Status {
     status(|| {
         // SAFETY: the ABI promises as many numbers as it says, and a valid pointer for the result.
-        unsafe { *has = u8::from(engine::lock()?.has_devices_of(list(processes, count))?) };
+        unsafe { *has = u8::from(engine::lock()?.open_group(list(processes, count))?) };
         Ok(())
     })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn tt_close_group(processes: *const i64, count: usize) -> ::abi::Status {
+    // SAFETY: the ABI promises as many numbers as it says.
+    status(|| engine::lock()?.close_group(unsafe { list(processes, count) }))
 }
 
 #[unsafe(no_mangle)]

@@ -54,6 +54,14 @@ pub(crate) enum Definition {
     NoRow,
 }
 
+/// What process groups of the same devices share.
+#[derive(Default)]
+struct DeviceGroup {
+    users: usize,
+    /// The operators of the graphs, by description.
+    graphs: FxHashMap<String, u32>,
+}
+
 pub(crate) struct Registry {
     pub types: Types,
     operators: Vec<Operator>,
@@ -71,8 +79,8 @@ pub(crate) struct Registry {
     /// Traced decompositions that are not lowered yet, by handle.
     graphs: HashMap<u64, Arc<Graph>>,
     next_graph: u64,
-    /// Compiled graphs that the engine makes, by description.
-    described: FxHashMap<String, u32>,
+    /// The graphs of collectives, by the devices of their groups.
+    groups: FxHashMap<Vec<i64>, DeviceGroup>,
     pub precision: Precision,
     /// `torch.get_default_dtype()`.
     pub default_dtype: DType,
@@ -127,7 +135,7 @@ impl Registry {
             sized: FxHashMap::default(),
             exact: FxHashSet::default(),
             graphs: HashMap::new(),
-            described: FxHashMap::default(),
+            groups: FxHashMap::default(),
             next_graph: 1,
             precision: Precision::Highest,
             default_dtype: DType::F32,
@@ -147,13 +155,29 @@ impl Registry {
         self.add(Operator::of_graph(graph))
     }
 
-    /// The operator of a compiled graph with this description, which is registered at the first call.
-    pub fn graph_of(&mut self, description: String, make: impl FnOnce() -> CompiledGraph) -> u32 {
-        if let Some(op) = self.described.get(&description) {
-            return *op;
+    /// A process group of these devices begins.
+    pub fn open_group(&mut self, devices: Vec<i64>) {
+        self.groups.entry(devices).or_default().users += 1;
+    }
+
+    /// A process group of these devices ends. The last one takes their graphs with it.
+    pub fn close_group(&mut self, devices: &[i64]) {
+        let Some(group) = self.groups.get_mut(devices) else { return };
+        group.users = group.users.saturating_sub(1);
+        if group.users == 0 {
+            let graphs = self.groups.remove(devices).unwrap_or_default().graphs;
+            graphs.into_values().for_each(|op| self.forget_graph(op));
+        }
+    }
+
+    /// The operator of a graph of a collective with this description, which is registered at the first call.
+    pub fn graph_of(&mut self, devices: &[i64], description: String, make: impl FnOnce() -> CompiledGraph) -> u32 {
+        let graphs = |registry: &Registry| registry.groups.get(devices)?.graphs.get(&description).copied();
+        if let Some(op) = graphs(self) {
+            return op;
         }
         let op = self.register_graph(make());
-        self.described.insert(description, op);
+        self.groups.entry(devices.to_vec()).or_default().graphs.insert(description, op);
         op
     }
 

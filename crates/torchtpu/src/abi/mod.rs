@@ -28,8 +28,8 @@ use self::storages::{
     tt_storage_new, tt_storage_release, tt_storage_resize,
 };
 use crate::jobs::{
-    tt_close_lane, tt_finish_lanes, tt_has_devices_of, tt_is_synchronous, tt_open_lane, tt_post_job, tt_run_collective,
-    tt_ticket_release, tt_ticket_state, tt_ticket_wait,
+    tt_close_group, tt_close_lane, tt_finish_lanes, tt_is_synchronous, tt_open_group, tt_open_lane, tt_post_job,
+    tt_run_collective, tt_ticket_release, tt_ticket_state, tt_ticket_wait,
 };
 use crate::location;
 use crate::profiler::{tt_profile_begin, tt_profile_end, tt_profile_enter, tt_profile_leave};
