@@ -188,22 +188,23 @@ def _programs(explanation: Explanation, names: ModuleNames, counts: Counter[int]
     of_program: defaultdict[int, list[int]] = defaultdict(list)
     for index, run in enumerate(explanation.runs):
         of_program[run["program"]].append(index)
-    # What lives beside each run in a step.
-    beside: defaultdict[int, list[list[tuple[Storage, int]]]] = defaultdict(list)
+    # What lives beside the run of each program with most of it.
+    beside: dict[int, list[tuple[Storage, int]]] = {}
     makers = Makers(explanation.programs, names)
     programs = []
     for index, run in enumerate(explanation.runs):
         number = run["program"]
         makers.follow(run)
-        if number not in counts or index not in of_program[number][-counts[number] :]:
+        if number not in counts:
             continue
-        beside[number].append(makers.others(run["others"]))
+        if run["others"] is not None:
+            beside[number] = makers.others(run["others"])
         if of_program[number][-1] != index:
             continue
         found = explanation.programs[number]
         each_run = [calls_of(found, explanation.runs[other]) for other in of_program[number][-counts[number] :]]
         inputs = [makers.at(address) for address in run["input_addresses"]]
         results = [makers.at(address) for address in run["result_addresses"]]
-        others = max(beside[number], key=lambda each: sum(size for _, size in each))
-        programs.append(Program(found["text"], each_run[-1], inputs, results, others, counts[number], each_run))
+        beside_it = beside.pop(number)
+        programs.append(Program(found["text"], each_run[-1], inputs, results, beside_it, counts[number], each_run))
     return programs

@@ -40,8 +40,9 @@ pub struct Memory {
     /// 0 for a number.
     pub inputs: Vec<usize>,
     pub results: Vec<usize>,
-    /// The values on the device that the run does not use: address and bytes.
-    pub others: Vec<(usize, usize)>,
+    /// The values on the device that the run does not use: address and bytes. Of the runs of a program only the one
+    /// with most bytes has them, because there may be many runs and many values.
+    pub others: Option<Vec<(usize, usize)>>,
     /// The lines of the program's calls in this run.
     pub calls: Vec<Line>,
 }
@@ -150,6 +151,8 @@ pub struct Explanation {
     addresses: Option<FxHashMap<usize, usize>>,
     /// The results that no storage has, as those that one piece of a chunk makes for another: with addresses and bytes.
     between: Vec<(Weak<Value>, usize, usize)>,
+    /// For each program the run with most bytes that it does not use, and these bytes.
+    largest: FxHashMap<usize, (usize, usize)>,
     /// Why calls were lowered, by instance, until a program contains them.
     new_calls: FxHashMap<u32, String>,
 }
@@ -172,6 +175,7 @@ impl Explanation {
             held: Vec::new(),
             addresses: with_texts.then(FxHashMap::default),
             between: Vec::new(),
+            largest: FxHashMap::default(),
             new_calls: FxHashMap::default(),
         }
     }
@@ -195,9 +199,10 @@ impl Explanation {
         })
     }
 
-    /// The storages of a run that is about to be launched, where texts are wanted.
+    /// The storages of a run of program `number` that is about to be launched, where texts are wanted.
     pub(crate) fn memory(
         &mut self,
+        number: usize,
         chunk: &Chunk,
         usage: &Usage,
         placement: Placement,
@@ -225,7 +230,23 @@ impl Explanation {
             results.push(address);
         }
         let calls = called(chunk).map(|i| chunk.line_of(i)).collect();
-        Some(Memory { inputs, results, others, calls })
+        Some(Memory { inputs, results, others: self.largest(number, others), calls })
+    }
+
+    /// The values beside the next run of a program, if they have more bytes than those beside an earlier one, which then
+    /// has none.
+    fn largest(&mut self, number: usize, others: Vec<(usize, usize)>) -> Option<Vec<(usize, usize)>> {
+        let bytes = others.iter().map(|(_, bytes)| bytes).sum();
+        if let Some(&(run, most)) = self.largest.get(&number) {
+            if most > bytes {
+                return None;
+            }
+            if let Some(memory) = self.runs.get_mut(run).and_then(|run| run.memory.as_mut()) {
+                memory.others = None;
+            }
+        }
+        self.largest.insert(number, (self.runs.len(), bytes));
+        Some(others)
     }
 
     pub(crate) fn note_job(&mut self, name: &str, placement: Placement, line: Line, bytes: usize) -> JobTimes {

@@ -149,7 +149,7 @@ impl Observer {
         let explained = self.explanation.as_mut().map(|explanation| {
             let number = explanation.number(program, chunk, usage, types);
             let (line, now) = (lines::caller(), explanation.now());
-            let memory = explanation.memory(chunk, usage, placement, types);
+            let memory = explanation.memory(number, chunk, usage, placement, types);
             if is_new {
                 let why = explanation.why(chunk, reason);
                 let zero = Duration::ZERO;
