@@ -3,68 +3,30 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import subprocess
+import sys
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.engine import joins
 from tests.helpers import assert_same, programs_made
 
 pytestmark = pytest.mark.usefixtures("changing_sizes")
 
-NUMBERS = [6, 9, 7, 12, 11, 14, 13, 10, 8, 15]
 
-
-def computed(y: Tensor) -> tuple[Tensor, ...]:
-    return (
-        (y * 2).sum(0),
-        y.transpose(0, 1).contiguous() + 1,
-        y.flatten(0, 1).softmax(0),
-        y.amax(),
-        y[-1] * 1,
-        y[1:].prod(0),
-    )
-
-
-def check_joins(join: Callable[[list[Tensor]], Tensor], device: torch.device) -> None:
-    """Results equal the CPU's. In the end each new number makes the program of `cat` and no other. In a process without
-    other tensors this begins with the fourth one."""
-    made = []
-    for number in NUMBERS:
-        parts = [torch.rand(4, 3) + 0.5 for _ in range(number)]
-        on_device = [part.to(device) for part in parts]
-        before = programs_made()
-        for actual, expected in zip(computed(join(on_device)), computed(join(parts)), strict=True):
-            torch.testing.assert_close(actual.cpu(), expected)
-        made.append(programs_made() - before)
-    assert max(made[-3:]) <= 1, made
-    read = torch.tpu.op_stats()["unpadded"]
-    torch.testing.assert_close(join(on_device).cpu(), join(parts))
-    assert torch.tpu.op_stats()["unpadded"] > read, "the result has no padding"
-
-
-@pytest.mark.parametrize(
-    "join",
-    [
-        torch.stack,
-        lambda parts: torch.cat(parts).view(-1, 4, 3),
-        lambda parts: torch.stack(parts, 1).transpose(0, 1),
-        lambda parts: torch.stack([part.sum() for part in parts]).view(-1, 1, 1),
-    ],
-    ids=["stack", "cat", "inner", "scalars"],
-)
-def test_the_number_of_joined_tensors(device: torch.device, join: Callable[[list[Tensor]], Tensor]) -> None:
-    torch.tpu.set_eager_mode("strict")
-    check_joins(join, device)
+@pytest.mark.parametrize("join", joins.JOINS)
+def test_the_number_of_joined_tensors(join: str) -> None:
+    subprocess.run([sys.executable, "-m", "tests.engine.joins", join], check=True)
 
 
 def test_what_is_kept_stays_exact(device: torch.device) -> None:
     torch.tpu.set_eager_mode("strict")
     before, kept = torch.tpu.op_stats(), []
-    for number in [*NUMBERS, 16, 17, 18, 19, 20]:
+    for number in [*joins.NUMBERS, 15, 16, 17, 18, 19, 20]:
         kept.append(torch.stack([torch.ones(2, device=device) for _ in range(number)]))
-    for number, tensor in zip(NUMBERS, kept, strict=False):
+    for number, tensor in zip(joins.NUMBERS, kept, strict=False):
         assert_same(tensor.cpu() + 1, torch.full((number, 2), 2.0))
     # Only the numbers before it shows that the first tensors stay may have padding.
     assert torch.tpu.op_stats()["unpadded"] - before["unpadded"] <= 1
