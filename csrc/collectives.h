@@ -101,7 +101,7 @@ Pointer run_program(Call call, const std::vector<int64_t>& processes, int rank, 
 // "sum"; the name that the core knows.
 const char* name_of(const c10d::ReduceOp& op);
 
-// Of ReduceOp.PREMUL_SUM.
+// The factor of ReduceOp.PREMUL_SUM.
 double factor_of(const c10d::ReduceOp& op);
 
 // Posts a job. `name` is used in errors; `sequence` is the sequence number that the work returns.

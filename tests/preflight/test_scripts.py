@@ -164,7 +164,7 @@ def test_a_step_of_pieces(tmp_path: Path) -> None:
     assert len(of_programs) > 2
     activations = [sum(size for role, *_, size in each if role == "activations") for each in of_programs]
     assert len({size for size in activations if size}) > 1, activations
-    # What the script uploads has no name.
+    # Only the values that the script uploads have no name.
     unnamed = [sum(size for _, name, _, size in each if not name) for each in of_programs]
     assert max(unnamed) <= 512 * 256 * 4, unnamed
 

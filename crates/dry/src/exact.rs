@@ -39,14 +39,11 @@ impl Operation {
         }
         let dims = sizes(result);
         let operands: Vec<&Elements> = operands.iter().map(Option::as_ref).collect::<Option<_>>()?;
-        let types = self.operand_types.iter().zip(&operands);
-        if types.clone().count() != operands.len()
-            || !types.clone().all(|(ty, known)| ty.count() as usize == known.len())
-        {
+        let mut types = self.operand_types.iter().zip(&operands);
+        if self.operand_types.len() < operands.len() || !types.all(|(ty, known)| ty.count() as usize == known.len()) {
             return None;
         }
-        let name = name.strip_prefix("stablehlo.")?;
-        let found: Vec<f64> = match (name, operands.as_slice()) {
+        let found: Vec<f64> = match (name.strip_prefix("stablehlo.")?, operands.as_slice()) {
             ("reshape", [x]) => x.to_vec(),
             ("iota", []) => {
                 let axis = self.number("iota_dimension")? as usize;
@@ -54,25 +51,21 @@ impl Operation {
             }
             ("broadcast_in_dim", [x]) => {
                 let (axes, from) = (self.list("broadcast_dimensions")?, sizes(&self.operand_types[0]));
-                let place = |index: &[usize]| -> Vec<usize> {
+                taken(x, &from, &dims, |index| {
                     axes.iter().zip(&from).map(|(&axis, &size)| if size == 1 { 0 } else { index[axis] }).collect()
-                };
-                indices(&dims).map(|index| x[flat(&place(&index), &from)]).collect()
+                })
             }
             ("transpose", [x]) => {
                 let (axes, from) = (self.list("permutation")?, sizes(&self.operand_types[0]));
-                let place = |index: &[usize]| -> Vec<usize> {
+                taken(x, &from, &dims, |index| {
                     (0..from.len()).map(|axis| axes.iter().position(|&p| p == axis).map_or(0, |at| index[at])).collect()
-                };
-                indices(&dims).map(|index| x[flat(&place(&index), &from)]).collect()
+                })
             }
             ("slice", [x]) => {
                 let (starts, steps) = (self.list("start_indices")?, self.list("strides")?);
-                let from = sizes(&self.operand_types[0]);
-                let place = |index: &[usize]| -> Vec<usize> {
+                taken(x, &sizes(&self.operand_types[0]), &dims, |index| {
                     index.iter().zip(starts.iter().zip(&steps)).map(|(i, (start, step))| start + i * step).collect()
-                };
-                indices(&dims).map(|index| x[flat(&place(&index), &from)]).collect()
+                })
             }
             ("concatenate", parts) => {
                 let axis = self.number("dimension")? as usize;
@@ -86,13 +79,13 @@ impl Operation {
                 (0..outer).flat_map(rows).collect()
             }
             ("reduce", [x, initial]) => self.reduced(x, initial.first().copied()?, &dims)?,
-            (name, operands) if ELEMENTWISE.contains(&name) => {
+            (operation, operands) if ELEMENTWISE.contains(&operation) => {
                 let at = |index: usize| -> Option<f64> {
                     let elements: Vec<f64> = operands
                         .iter()
                         .map(|x| if x.len() == 1 { x.first() } else { x.get(index) }.copied())
                         .collect::<Option<_>>()?;
-                    self.run(&format!("stablehlo.{name}"), &elements).first().copied()
+                    self.run(name, &elements).first().copied()
                 };
                 (0..result.count() as usize).map(at).collect::<Option<_>>()?
             }
@@ -139,6 +132,11 @@ impl Operation {
 
 fn sizes(ty: &Type) -> Vec<usize> {
     ty.dims.iter().map(|&size| size as usize).collect()
+}
+
+/// An array of sizes `dims`. `place` gives the index in `x`, which has the sizes `from`, of the element at an index.
+fn taken(x: &[f64], from: &[usize], dims: &[usize], place: impl Fn(&[usize]) -> Vec<usize>) -> Vec<f64> {
+    indices(dims).map(|index| x[flat(&place(&index), from)]).collect()
 }
 
 /// The place of an index in row-major order.

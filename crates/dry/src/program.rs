@@ -39,7 +39,8 @@ pub(crate) struct Operation {
     pub attributes: String,
 }
 
-/// What is known of a value: one number for all of its elements, and the elements of a small one where they are known.
+/// The knowledge of a value: one number that stands for all of its elements, and the elements of a small value if they
+/// are known.
 #[derive(Clone, Debug)]
 pub struct Known {
     pub number: f64,
@@ -72,7 +73,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// What is known of the results, from what is known of the inputs.
+    /// Computes the knowledge of the results from that of the inputs.
     pub fn run(&self, inputs: &[Known]) -> Vec<Known> {
         let mut results = self.call("main", inputs);
         results.resize(self.results.len(), Known::UNKNOWN);
@@ -318,7 +319,7 @@ func.func public @main(%i0: tensor<2x4xf32>) -> (tensor<i1>, tensor<2x2xf32>) {
         assert_eq!(results[0].number, 0.0);
         assert_eq!(results[1].elements.as_deref(), Some(&[4.0, 8.0, 4.0, 8.0][..]));
         assert_eq!(found([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 5.0, 8.0])[0].number, 1.0);
-        // Of a large array, or one that was computed, one number is known: all comparisons of it with itself hold.
+        // One number stands for a large or computed array, so each of its elements equals each other one.
         assert_eq!(program.run(&[Known::UNKNOWN])[0].number, 1.0);
     }
 

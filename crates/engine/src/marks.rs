@@ -83,9 +83,10 @@ impl Engine {
     /// tensors without a value, of results of calls without tensors, and the number of tensors that a call joins. With
     /// the capacity of each.
     pub(crate) fn changing_sizes(&mut self, op: u32, args: &[Arg], metas: Option<&[Meta]>) -> Vec<(i64, i64)> {
-        if !self.registry.growth.is_on() || self.runner.jobs.has_lanes() || self.registry.operator(op).row.is_none() {
+        if !self.registry.growth.is_on() || self.runner.jobs.has_lanes() {
             return Vec::new();
         }
+        let Some(row) = self.registry.operator(op).row else { return Vec::new() };
         let line = lines::noted();
         let mut tensors = Vec::new();
         args.iter().for_each(|arg| add_tensors(arg, &mut tensors));
@@ -95,9 +96,8 @@ impl Engine {
             return self.registry.growth.changing(line, Source::Created(op), meta.dtype, &result.sizes, Weak::new());
         }
         let mut changing = Vec::new();
-        let joins = self.registry.operator(op).row.is_some_and(|row| row.grows);
         let growth = &mut self.registry.growth;
-        if joins && are_many(&tensors) {
+        if row.grows && are_many(&tensors) {
             let number = [tensors.len() as i64];
             changing = growth.changing(line, Source::Joined, tensors[0].dtype, &number, Weak::new());
         }

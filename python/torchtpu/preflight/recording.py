@@ -188,7 +188,7 @@ def _programs(explanation: Explanation, names: ModuleNames, counts: Counter[int]
     of_program: defaultdict[int, list[int]] = defaultdict(list)
     for index, run in enumerate(explanation.runs):
         of_program[run["program"]].append(index)
-    # What lives beside the run of each program with most of it.
+    # For each program the values beside one run: the run with the most bytes of such values.
     beside: dict[int, list[tuple[Storage, int]]] = {}
     makers = Makers(explanation.programs, names)
     programs = []

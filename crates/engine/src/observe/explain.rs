@@ -33,9 +33,8 @@ pub struct ProgramText {
     pub calls: Vec<(Arc<str>, Line)>,
 }
 
-/// What a run reads, makes and leaves alone. Values are known by the addresses that their storages show, or, if no
-/// storage has them, by addresses of their own.
-#[derive(Default)]
+/// The values that a run reads, makes and does not use. A value is known by the address that its storage shows. A value
+/// without a storage has an address of its own.
 pub struct Memory {
     /// 0 for a number.
     pub inputs: Vec<usize>,

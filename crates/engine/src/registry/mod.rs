@@ -54,7 +54,7 @@ pub(crate) enum Definition {
     NoRow,
 }
 
-/// What process groups of the same devices share.
+/// The graphs of the collectives of all process groups on the same devices.
 #[derive(Default)]
 struct DeviceGroup {
     users: usize,

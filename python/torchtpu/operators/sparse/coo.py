@@ -158,7 +158,8 @@ def _mul(self: Tensor | float, other: Tensor | float) -> Tensor:
 
 def _mul_sparse(self: Tensor, other: Tensor, dtype: torch.dtype) -> Tensor:
     if self.dim() == 0 or other.dim() == 0:
-        # Of two, the coalesced one is the number, and the result has the elements of the other, in either order.
+        # One of the two is the number, and the result has the elements of the other one. If both have no dimensions,
+        # the coalesced one is the number.
         is_number = other.dim() == 0 and (self.dim() > 0 or other.is_coalesced())
         scalar, self = (other, self) if is_number else (self, other)
         return with_values(self, self._values().to(dtype) * scalar._values().sum(0).to(dtype))
