@@ -8,7 +8,7 @@ import functools
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import sympy
 import torch
@@ -19,6 +19,7 @@ from torch._functorch.aot_autograd import aot_function
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from torchtpu import _C
@@ -27,6 +28,44 @@ from torchtpu.compile import segments
 Run = Callable[[list[Any]], list[Any]]
 
 log = logging.getLogger(f"vllm.{__name__}")  # vLLM shows the loggers under its own
+
+
+class Inlined:
+    """A function of tensors without side effects. AOTAutograd meets it as one operator of the namespace `torchtpu`.
+    Its graph, which is traced once, then takes the operator's place."""
+
+    _of_operators: ClassVar[dict[OpOverload, Callable[..., Any]]] = {}
+
+    def __init__(self, schema: str, function: Callable[..., Tensor], fake: Callable[..., Tensor]) -> None:
+        """`fake` returns a tensor of the result's form."""
+        name = schema.partition("(")[0]
+        self._library = torch.library.Library("torchtpu", "FRAGMENT")
+        self._library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+        torch.library.register_fake(f"torchtpu::{name}", fake, lib=self._library)
+        self._operator: OpOverload = getattr(torch.ops.torchtpu, name).default
+        self._of_operators[self._operator] = function
+
+    def __call__(self, *tensors: Tensor) -> Tensor:
+        result: Tensor = self._operator(*tensors)
+        return result
+
+    @classmethod
+    def into(cls, graph: GraphModule) -> None:
+        """Puts graphs of functions in the places of their operators."""
+        for node in list(graph.graph.nodes):
+            if (function := cls._of_operators.get(node.target)) is None:
+                continue
+            inner = make_fx(function)(*(each.meta["val"] for each in node.args))
+            for name, branch in inner.named_children():
+                graph.add_module(f"{node.name}_{name}", branch)
+            values: dict[Node, Any] = dict(zip(inner.graph.find_nodes(op="placeholder"), node.args, strict=True))
+            with graph.graph.inserting_before(node):
+                result = graph.graph.graph_copy(inner.graph, values)
+            for copied in values.values():
+                if copied.op == "get_attr" and not hasattr(graph, copied.target):
+                    copied.target = f"{node.name}_{copied.target}"
+            node.replace_all_uses_with(result)
+            graph.graph.erase_node(node)
 
 
 def compiled(function: Callable[..., Any], inputs: list[Tensor], name: str) -> Run:
@@ -105,6 +144,7 @@ def _graph(function: Callable[..., Any], inputs: Sequence[Any], name: str) -> Gr
     graphs: list[GraphModule] = []
 
     def compiler(gm: GraphModule, example_inputs: Any) -> Run:
+        Inlined.into(gm)
         if segments.only_device(gm, for_all_ranks=True) is None:
             raise RuntimeError(f"torchtpu: the {name} calls {_foreign(gm)}, which programs for the device cannot have")
         graphs.append(gm)

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchtpu.vllm.programs import Inlined
+
 # Entries of `logit_bias` that a request may have.
 MOST_BIASES = 512
 # A request's numbers for `pick`, each a column of int32. Floats are given by their bits.
@@ -45,6 +47,20 @@ def needs_adjusting(params: Any, generated: int) -> bool:
     )
 
 
+def _pick(logits: Tensor, settings: Tensor) -> Tensor:
+    # Operands of cond must own their memory. One cond in another would be traced many times.
+    given = (logits.clone(), settings.clone())
+    draws, cuts = _asked(settings)
+    lowest = torch.ops.higher_order.cond(cuts.any(), _lowest_kept, _all_kept, given)[0]
+    # A branch is traced several times, so what is cheap in each step is not a part of it.
+    result: Tensor = torch.ops.higher_order.cond(draws.any(), _drawn, _greedy, (*given, lowest, _key(settings)))[0]
+    return result
+
+
+# The operator `torchtpu::pick`. AOTAutograd would trace each branch of a cond many times.
+_operator = Inlined("pick(Tensor logits, Tensor settings) -> Tensor", _pick, lambda logits, _: logits[:, 0].int())
+
+
 def pick(logits: Tensor, settings: Tensor) -> Tensor:
     """The next token of each row, (rows,) int32.
 
@@ -52,12 +68,7 @@ def pick(logits: Tensor, settings: Tensor) -> Tensor:
     takes the largest logit. Rows that draw are only computed where there are any, and sorted only where top_k, top_p
     or min_p ask for it.
     """
-    # Operands of cond must own their memory. One cond in another would be traced many times.
-    given = (logits.clone(), settings.clone())
-    draws, cuts = _asked(settings)
-    lowest = torch.ops.higher_order.cond(cuts.any(), _lowest_kept, _all_kept, given)[0]
-    # A branch is traced several times, so what is cheap in each step is not a part of it.
-    result: Tensor = torch.ops.higher_order.cond(draws.any(), _drawn, _greedy, (*given, lowest, _key(settings)))[0]
+    result: Tensor = _operator(logits, settings)
     return result
 
 
