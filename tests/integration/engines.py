@@ -109,10 +109,15 @@ def generated(llm: Any, prompts: list[list[int]], settings: Any, adapters: Any =
     return llm.generate(given, settings, lora_request=adapters, use_tqdm=False)
 
 
-def expected(folder: Path, prompts: list[list[int]], tokens: int) -> list[list[int]]:
+def reference(folder: Path) -> Any:
+    """The model as transformers computes it."""
     import transformers
 
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def expected(folder: Path, prompts: list[list[int]], tokens: int) -> list[list[int]]:
+    model = reference(folder)
     found = []
     for prompt in prompts:
         with torch.no_grad():

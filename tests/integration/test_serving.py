@@ -143,13 +143,12 @@ def test_what_a_request_asks_for() -> None:
         "bad_words_token_ids": None,
         "logprobs": None,
         "min_tokens": 2,
-        "prompt_logprobs": None,
     }
     assert not needs_adjusting(SimpleNamespace(**plain), 2)
     assert needs_adjusting(SimpleNamespace(**plain), 1)
     assert needs_adjusting(SimpleNamespace(**plain | {"logprobs": 0}), 2)
     assert refused(SimpleNamespace(**plain)) is None
-    assert refused(SimpleNamespace(**plain | {"prompt_logprobs": 1})) == "prompt_logprobs is not supported"
+    assert refused(SimpleNamespace(**plain | {"logprob_token_ids": [1]})) == "logprob_token_ids is not supported"
 
 
 def test_vllm_finds_the_device_only_if_asked_or_on_a_tpu(monkeypatch: pytest.MonkeyPatch) -> None:

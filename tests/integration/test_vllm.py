@@ -25,6 +25,7 @@ from tests.integration.engines import (
     generated,
     model_of,
     prompts_of,
+    reference,
     shut_down,
     tighter_programs,
     vllm,
@@ -66,6 +67,7 @@ def test_mixes_and_settings_compile_nothing(vllm: Any, model_of: Callable[[str],
         {"temperature": 0.0, "repetition_penalty": 1.2, "frequency_penalty": 0.5, "presence_penalty": 0.1},
         {"temperature": 0.0, "logit_bias": {5: 100.0}},
         {"logprobs": 3},
+        {"prompt_logprobs": 2},
         {"seed": 7},
         {"allowed_token_ids": [4, 5, 40]},
         {"min_tokens": 1},
@@ -90,9 +92,57 @@ def test_mixes_and_settings_compile_nothing(vllm: Any, model_of: Callable[[str],
                         assert token in logprobs
                         assert {1, 2, 3} <= {each.rank for each in logprobs.values()}
         # The background makes the tighter ones, and no step waits for them.
-        assert programs_made() == before + tighter_programs(llm)
+        tighter = tighter_programs(llm)
+        assert programs_made() == before + tighter
     finally:
         shut_down(llm)
+
+
+def test_logprobs_of_prompts_are_those_of_transformers(vllm: Any, model_of: Callable[[str], Path]) -> None:
+    """A prompt of a token, one of several steps, one whose prefix is in the cache, and others beside them."""
+    prompts = prompts_of([1, 2, 30, 200])
+    prompts.append(prompts[3][:150])
+    settings = [
+        vllm.SamplingParams(max_tokens=3, prompt_logprobs=most, detokenize=False) for most in (2, 0, None, 3, 1)
+    ]
+    llm = engine(vllm, model_of("Llama"))
+    try:
+        results = generated(llm, prompts, settings)
+    finally:
+        shut_down(llm)
+    assert results[2].prompt_logprobs is None
+    model = reference(model_of("Llama"))
+    for prompt, asked, result in zip(prompts, settings, results, strict=True):
+        if asked.prompt_logprobs is None:
+            continue
+        with torch.no_grad():
+            logs = model(torch.tensor([prompt])).logits[0].log_softmax(-1)
+        assert len(result.prompt_logprobs) == len(prompt)
+        assert result.prompt_logprobs[0] is None
+        for row, token, found in zip(logs, prompt[1:], result.prompt_logprobs[1:], strict=False):
+            assert found[token].rank == int((row >= row[token]).sum())
+            assert found[token].logprob == pytest.approx(float(row[token]), abs=1e-3)
+            top = row.topk(asked.prompt_logprobs).indices.tolist()
+            assert set(found) == {token, *top}
+
+
+def test_a_cache_is_written_in_place_in_bfloat16(vllm: Any, model_of: Callable[[str], Path]) -> None:
+    """XLA's programs for a CPU would copy a cache of bfloat16 at each write, so it is float32."""
+    llm = engine(vllm, model_of("Llama"), dtype="bfloat16")
+    try:
+        (caches,) = llm.collective_rpc(lambda worker: {(each.dtype, each.numel()) for each in worker._caches})
+        ((dtype, numel),) = caches
+        settings = vllm.SamplingParams(max_tokens=4, temperature=0, detokenize=False)
+        (result,) = generated(llm, prompts_of([20]), settings)
+        before = torch.tpu.memory_allocated()
+        torch.tpu.reset_peak_memory_stats()
+        generated(llm, prompts_of([20]), settings)
+        grown = torch.tpu.max_memory_allocated() - before
+    finally:
+        shut_down(llm)
+    assert dtype == torch.float32
+    assert grown < numel * 4
+    assert len(result.outputs[0].token_ids) == 4
 
 
 def test_few_tokens_get_a_tighter_program(
@@ -229,8 +279,8 @@ def test_unsupported_settings_are_refused(vllm: Any, model_of: Callable[[str], P
 
     llm = engine(vllm, model_of("Llama"))
     try:
-        with pytest.raises(VLLMValidationError, match="prompt_logprobs is not supported"):
-            generated(llm, prompts_of([5]), vllm.SamplingParams(prompt_logprobs=1, detokenize=False))
+        with pytest.raises(VLLMValidationError, match="logprob_token_ids is not supported"):
+            generated(llm, prompts_of([5]), vllm.SamplingParams(logprob_token_ids=[1], detokenize=False))
         assert generated(llm, prompts_of([5]), vllm.SamplingParams(max_tokens=2, detokenize=False))
     finally:
         shut_down(llm)

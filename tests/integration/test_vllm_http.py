@@ -154,8 +154,8 @@ def test_a_request_that_is_too_long_is_refused_and_others_go_on(client: Any, mod
 def test_unsupported_settings_of_a_request_are_refused(client: Any, model: str) -> None:
     from openai import BadRequestError
 
-    with pytest.raises(BadRequestError, match="prompt_logprobs is not supported"):
-        client.completions.create(model=model, prompt="x", max_tokens=1, extra_body={"prompt_logprobs": 1})
+    with pytest.raises(BadRequestError, match="logprob_token_ids is not supported"):
+        client.completions.create(model=model, prompt="x", max_tokens=1, extra_body={"logprob_token_ids": [1]})
     assert client.completions.create(model=model, prompt="x", max_tokens=1).choices[0].text is not None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 import torch
 from torch import Tensor
-from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, LogprobsLists, ModelRunnerOutput
+from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, LogprobsLists, LogprobsTensors, ModelRunnerOutput
 
 from torchtpu.vllm.adapters import Adapters
 from torchtpu.vllm.programs import Run, Tighter
@@ -18,6 +18,8 @@ from torchtpu.vllm.sampling import FLOATS, MOST_BIASES, SETTINGS, needs_adjustin
 from torchtpu.vllm.steps import Layout
 
 FULL_WORD = -1
+# Added to a logit, it is the largest.
+LARGEST = 1e30
 
 
 @dataclasses.dataclass
@@ -35,6 +37,8 @@ class Request:
     seed: int
     adapter: Any = None
     """vLLM's request of an adapter, or None."""
+    scores: LogprobsTensors | None = None
+    """Log-probabilities of the prompt's tokens but the first, if the request asks for them, until they are sent."""
 
     @property
     def generated(self) -> int:
@@ -108,6 +112,7 @@ class Runner:
                 params=new.sampling_params,
                 seed=self._seeds.getrandbits(63) if seed is None else seed & (2**64 - 1),
                 adapter=new.lora_request,
+                scores=_empty_scores(new),
             )
         known = output.scheduled_cached_reqs
         for name, pages, computed in zip(known.req_ids, known.new_block_ids, known.num_computed_tokens, strict=True):
@@ -121,12 +126,15 @@ class Runner:
     # ---- steps -------------------------------------------------------------------------------------------------
 
     def run(self, output: Any, grammar: Any = None) -> ModelRunnerOutput:
-        """Runs a step: one upload, one program, one read. A second program if a request asks for more than `pick`."""
+        """Runs a step: one upload, one program, one read. A second program if a request asks for more than `pick`, and
+        more runs if one asks for log-probabilities of its prompt."""
         if not output.total_num_scheduled_tokens:
             return EMPTY_MODEL_RUNNER_OUTPUT
         names = list(output.num_scheduled_tokens)
         rows = [self.requests[name] for name in names]
-        is_adjusted = grammar is not None or any(needs_adjusting(row.params, row.generated) for row in rows)
+        is_adjusted = grammar is not None or any(
+            row.scores is not None or needs_adjusting(row.params, row.generated) for row in rows
+        )
         capacity, program = self._program(output.total_num_scheduled_tokens, is_adjusted)
         vector, parts = self.limits.layout(capacity).empty()
         ready = self._fill(parts, names, output.num_scheduled_tokens)
@@ -153,6 +161,7 @@ class Runner:
         else:
             chosen = tokens.cpu().numpy()
             self._prepare(output.total_num_scheduled_tokens, capacity)
+        scores = self._score(program, vector, parts, names)
         sampled: list[list[int]] = []
         for name, is_ready, token in zip(names, ready, chosen.tolist(), strict=False):
             request = self.requests[name]
@@ -165,6 +174,7 @@ class Runner:
             req_id_to_index={name: i for i, name in enumerate(names)},
             sampled_token_ids=sampled,
             logprobs=logprobs,
+            prompt_logprobs_dict=scores,
         )
 
     def _program(self, tokens: int, is_adjusted: bool) -> tuple[int, Run]:
@@ -266,6 +276,52 @@ class Runner:
         biases = numpy.stack([biased, added.view(numpy.int32)])
         return [tokens, penalties.view(numpy.int32), biases, allowed]
 
+    # ---- log-probabilities of prompts --------------------------------------------------------------------------
+
+    def _score(
+        self, program: Run, vector: numpy.ndarray, parts: dict[str, numpy.ndarray], names: list[str]
+    ) -> dict[str, LogprobsTensors | None]:
+        """Fills in the scores of the prompts' tokens that follow those of a step. Returns the complete ones.
+
+        A program returns the logits of few places, so the step runs again for more of them. It writes the same keys.
+        """
+        found: list[tuple[int, LogprobsTensors, int, int]] = []
+        complete: dict[str, LogprobsTensors | None] = {}
+        for row, name in enumerate(names):
+            request = self.requests[name]
+            if (scores := request.scores) is None:
+                continue
+            start, end = int(parts["starts"][row]), int(parts["lengths"][row])
+            places = range(request.computed, min(end, request.prompt - 1))
+            found += [(start + i, scores, place, request.tokens[place + 1]) for i, place in enumerate(places)]
+            if end >= request.prompt:
+                complete[name], request.scores = scores, None
+        parts["settings"][:] = 0
+        rows = self.limits.sequences
+        for some in (found[first : first + rows] for first in range(0, len(found), rows)):
+            parts["last"][: len(some)] = [place for place, _, _, _ in some]
+            logits = program([*self._fixed, self._upload(vector)])[1]
+            extras = [self._upload(each) for each in self._forced([target for _, _, _, target in some])]
+            read = self._adjusting([logits, self._upload(parts["settings"].copy()), *extras])[0].cpu().numpy()
+            for values, (_, scores, place, _) in zip(read, some, strict=False):
+                self._fill_scores(scores, place, values)
+        return complete
+
+    def _forced(self, targets: list[int]) -> list[numpy.ndarray]:
+        """Inputs of `adjust` with which it takes these tokens."""
+        tokens, penalties, biases, allowed = self._extras([], {})
+        biases[0, : len(targets), 0] = targets
+        biases[1, : len(targets), 0] = numpy.float32(LARGEST).view(numpy.int32)
+        return [tokens, penalties, biases, allowed]
+
+    def _fill_scores(self, scores: LogprobsTensors, place: int, values: numpy.ndarray) -> None:
+        most, count = self.limits.most_logprobs, scores.logprobs.shape[1] - 1
+        tokens = numpy.concatenate([values[:1], values[3 : 3 + count]])
+        logs = numpy.concatenate([values[2:3], values[3 + most : 3 + most + count]]).view(numpy.float32)
+        scores.logprob_token_ids[place] = torch.from_numpy(tokens)
+        scores.logprobs[place] = torch.from_numpy(logs)
+        scores.selected_token_ranks[place] = int(values[1])
+
     def _logprobs(self, read: numpy.ndarray, rows: list[Request]) -> LogprobsLists | None:
         asked = [row.params.logprobs for row in rows if row.params.logprobs is not None]
         if not asked:
@@ -276,6 +332,11 @@ class Runner:
         tokens = numpy.concatenate([read[:, :1], tops], 1)
         values = numpy.ascontiguousarray(numpy.concatenate([read[:, 2:3], logs], 1)).view(numpy.float32)
         return LogprobsLists(tokens, values, read[:, 1])
+
+
+def _empty_scores(new: Any) -> LogprobsTensors | None:
+    count = new.sampling_params.prompt_logprobs
+    return None if count is None else LogprobsTensors.empty_cpu(len(new.prompt_token_ids) - 1, count + 1)
 
 
 def _signed(number: int) -> int:

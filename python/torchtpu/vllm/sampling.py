@@ -23,8 +23,6 @@ _TEMPERATURE, _TOP_K, _TOP_P, _MIN_P, _, _SEED_HIGH, _ = range(len(SETTINGS))
 
 def refused(params: Any) -> str | None:
     """Why the settings of a request are not supported; None if they are."""
-    if getattr(params, "prompt_logprobs", None) is not None:
-        return "prompt_logprobs is not supported"
     for name in ("logprob_token_ids", "prompt_logprob_token_ids", "thinking_token_budget", "trace_decode_token_ids"):
         if getattr(params, name, None) is not None:
             return f"{name} is not supported"

@@ -121,6 +121,12 @@ class Worker(WorkerBase):
         specs = {name: layer.get_kv_cache_spec(self.vllm_config) for name, layer in self.layers.items()}
         if wrong := [name for name, spec in specs.items() if spec is None]:
             raise ValueError(f"torchtpu: {self.model_config.model}: {wrong[0]} has no cache, which is not supported")
+        if _C.platform_info()["platform"] == "cpu":
+            # XLA's programs for a CPU would convert a whole cache of bfloat16 to float32 and back at each write.
+            return {
+                name: dataclasses.replace(spec, dtype=torch.float32) if spec.dtype == torch.bfloat16 else spec
+                for name, spec in specs.items()
+            }
         return specs
 
     def determine_available_memory(self) -> int:
@@ -158,8 +164,7 @@ class Worker(WorkerBase):
             raise ValueError(
                 "torchtpu: layers with caches of different kinds are not supported: disable_hybrid_kv_cache_manager"
             )
-        for layer in self.layers.values():
-            spec = layer.get_kv_cache_spec(self.vllm_config)
+        for spec in self.get_kv_cache_spec().values():
             shape = (kv_cache_config.num_blocks, spec.block_size, 2 * spec.num_kv_heads, spec.head_size)
             self._caches.append(torch.zeros(shape, dtype=spec.dtype, device=self.device))
         torch.tpu.synchronize()  # type: ignore[attr-defined]
