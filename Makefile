@@ -125,6 +125,15 @@ test-serving: build $(SERVING)/.ready ## vLLM on the device: tokens, programs, s
 		tests/integration/test_vllm_adapters.py tests/integration/test_vllm_parallel.py \
 		tests/integration/test_vllm_http.py $(PYTEST)
 
+# What the tests of vLLM import beside vLLM.
+$(SERVING)-tests/.ready: $(SERVING)/.ready
+	$(PY) -m pip install --quiet --target $(SERVING)-tests --no-deps tblib pytest-asyncio
+	@touch $@
+
+.PHONY: judge-serving
+judge-serving: build $(SERVING)-tests/.ready ## vLLM's own tests, downloaded once, with small random models (JUDGE="--help")
+	PYTHONPATH=$(SERVING):$(SERVING)-tests $(PY) -m tests.judge.serving $(JUDGE)
+
 .PHONY: demo-serve
 demo-serve: build $(SERVING)/.ready ## Serve a small random Llama by vLLM, and ask it as OpenAI's client does
 	PYTHONPATH=$(SERVING) $(PY) examples/serving/demo.py $(DEMO)

@@ -14,21 +14,12 @@ CHAT = "{% for message in messages %}{{ message['role'] }}: {{ message['content'
 def write(folder: Path, seed: int = 0) -> None:
     """Writes the model. Its vocabulary is the 256 bytes and two marks."""
     import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import LlamaConfig, LlamaForCausalLM
 
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {letter: i for i, letter in enumerate(letters)} | {"<s>": 256, "</s>": 257}
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>")
-    fast.chat_template = CHAT
-    fast.save_pretrained(folder)
-
+    write_tokenizer(folder)
     torch.manual_seed(seed)
     config = LlamaConfig(
-        vocab_size=len(vocabulary),
+        vocab_size=258,
         hidden_size=128,
         intermediate_size=256,
         num_hidden_layers=2,
@@ -43,6 +34,22 @@ def write(folder: Path, seed: int = 0) -> None:
         if parameter.dim() > 1:  # larger than usual, so that tokens differ in likelihood
             torch.nn.init.normal_(parameter, std=0.2)
     model.save_pretrained(folder)
+
+
+def write_tokenizer(folder: Path, words: int = 0) -> None:
+    """A token for each byte, then marks for start and end. Then words, which are only decoded."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {letter: i for i, letter in enumerate(letters)} | {"<s>": 256, "</s>": 257}
+    vocabulary |= {f"Ġw{i}": i for i in range(258, 258 + words)}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", pad_token="</s>")
+    fast.chat_template = CHAT
+    fast.save_pretrained(folder)
 
 
 if __name__ == "__main__":
