@@ -1,4 +1,4 @@
-"""What does it cost to write eight rows into a cache of 256 MB?
+"""What does it cost to write eight rows into a cache of 256 MB (of 128 MB in bfloat16)?
 
     python benches/cache_writes.py
 
@@ -28,12 +28,12 @@ def milliseconds(call: Callable[[], object], repeats: int = 30) -> float:
     return statistics.median(times[3:])
 
 
-def main() -> None:
+def measure(dtype: torch.dtype) -> None:
     device = torch.device("tpu")
-    cache = torch.zeros(PAGES, HEADS, POSITIONS, WIDTH, device=device)
+    cache = torch.zeros(PAGES, HEADS, POSITIONS, WIDTH, dtype=dtype, device=device)
     page = position = torch.arange(ROWS, device=device)
-    rows = torch.randn(ROWS, HEADS, WIDTH, device=device)
-    flat = torch.zeros(PAGES * POSITIONS, HEADS, WIDTH, device=device)
+    rows = torch.randn(ROWS, HEADS, WIDTH, device=device).to(dtype)
+    flat = torch.zeros(PAGES * POSITIONS, HEADS, WIDTH, dtype=dtype, device=device)
 
     def write(cache: torch.Tensor) -> None:
         cache[page, :, position] = rows
@@ -41,9 +41,14 @@ def main() -> None:
     compiled = torch.compile(write)
     for mode in ("strict", "fused"):
         with torch.tpu.set_eager_mode(mode):  # type: ignore[attr-defined]
-            print(f"{mode}: {milliseconds(lambda: write(cache)):.3f} ms")
-    print(f"compiled: {milliseconds(lambda: compiled(cache)):.3f} ms")
-    print(f"flat, by index_copy_: {milliseconds(lambda: flat.index_copy_(0, page, rows)):.3f} ms")
+            print(f"{dtype}, {mode}: {milliseconds(lambda: write(cache)):.3f} ms")
+    print(f"{dtype}, compiled: {milliseconds(lambda: compiled(cache)):.3f} ms")
+    print(f"{dtype}, flat, by index_copy_: {milliseconds(lambda: flat.index_copy_(0, page, rows)):.3f} ms")
+
+
+def main() -> None:
+    for dtype in (torch.float32, torch.bfloat16):
+        measure(dtype)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ mod entry;
 mod executable;
 mod folder;
 pub(crate) mod memory;
+mod moves;
 mod settings;
 mod target;
 mod writer;
@@ -222,6 +223,10 @@ impl Cache {
         if making.is_in_background {
             // The code is the same, and so is the key.
             options.overrides.extend(effort::flags_of_background(platform.kind));
+        }
+        if platform.kind == Kind::Cpu {
+            // They follow from the text, which is in the key.
+            options.overrides.extend(moves::flags(&source.text));
         }
         let executable = platform.client.compile(source.text.as_bytes(), &options)?;
         making.compiling += start.elapsed();

@@ -1,0 +1,98 @@
+//! Whether a program only moves bfloat16.
+//!
+//! XLA's CPU compiler has a pass that converts bfloat16 to float32 and back around operations, because few of its
+//! operations compute in bfloat16. It does so around an update of a part of an array, too, and then a write of a few
+//! rows converts the whole array instead of happening in place. A program that only moves bfloat16 does not need it.
+
+use pjrt::Value;
+
+/// Operations that copy elements as they are.
+const MOVES: [&str; 17] = [
+    "broadcast_in_dim",
+    "case",
+    "concatenate",
+    "constant",
+    "dynamic_slice",
+    "dynamic_update_slice",
+    "gather",
+    "if",
+    "optimization_barrier",
+    "pad",
+    "reshape",
+    "return",
+    "scatter",
+    "select",
+    "slice",
+    "transpose",
+    "while",
+];
+
+/// XLA's flags for a program on a CPU.
+pub(super) fn flags(text: &str) -> Option<(String, Value)> {
+    only_moves_bfloat16(text)
+        .then(|| ("xla_disable_hlo_passes".to_owned(), Value::Str("float-normalization-bf16".into())))
+}
+
+fn only_moves_bfloat16(text: &str) -> bool {
+    let mut is_moved = false;
+    // The operations with regions that a line is in.
+    let mut open: Vec<Option<&str>> = Vec::new();
+    for line in text.lines() {
+        let ends = line.starts_with("})").then(|| open.pop().flatten());
+        let name = ends.unwrap_or_else(|| operation(line));
+        if line.contains("bf16>") && !line.starts_with("^bb") {
+            let is_move = match name {
+                // What the pass would insert.
+                Some("convert") => line.contains("f32>"),
+                Some(name) => MOVES.contains(&name),
+                None => line.contains("func."),
+            };
+            if !is_move {
+                return false;
+            }
+            is_moved = true;
+        }
+        if line.ends_with("({") {
+            open.push(name);
+        }
+    }
+    is_moved
+}
+
+/// The name of the operation of a line.
+fn operation(line: &str) -> Option<&str> {
+    line.split_once("\"stablehlo.")?.1.split_once('"').map(|(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WRITE: &str = r#"func.func private @graph(%v0: tensor<9x8xbf16> , %v1: tensor<2x1xi32> , %v2: tensor<2x8xbf16> ) -> (tensor<9x8xbf16>) {
+%v3 = "stablehlo.add"(%v1, %v1) {} : (tensor<2x1xi32>, tensor<2x1xi32>) -> tensor<2x1xi32>
+%v6 = "stablehlo.scatter"(%v0, %v3, %v2) ({
+^bb0(%v4: tensor<bf16>, %v5: tensor<bf16>):
+"stablehlo.return"(%v5) : (tensor<bf16>) -> ()
+}) {unique_indices = false} : (tensor<9x8xbf16>, tensor<2x1xi32>, tensor<2x8xbf16>) -> (tensor<9x8xbf16>)
+"func.return"(%v6) : (tensor<9x8xbf16>) -> ()
+}"#;
+
+    #[test]
+    fn writes_of_rows_move() {
+        assert!(only_moves_bfloat16(WRITE));
+        assert!(!only_moves_bfloat16(&WRITE.replace("bf16", "f16")), "nothing is bfloat16");
+    }
+
+    #[test]
+    fn arithmetic_does_not_move() {
+        let added = WRITE.replace(
+            "\"stablehlo.return\"(%v5)",
+            "%v7 = \"stablehlo.add\"(%v4, %v5) {} : (tensor<bf16>, tensor<bf16>) -> tensor<bf16>\n\"stablehlo.return\"(%v7)",
+        );
+        assert!(!only_moves_bfloat16(&added));
+        assert!(!only_moves_bfloat16(&WRITE.replace("stablehlo.scatter", "stablehlo.reduce_window")));
+        assert!(only_moves_bfloat16("%1 = \"stablehlo.convert\"(%0) {} : (tensor<8xf32>) -> tensor<8xbf16>"));
+        assert!(!only_moves_bfloat16("%1 = \"stablehlo.convert\"(%0) {} : (tensor<8xi32>) -> tensor<8xbf16>"));
+        assert!(!only_moves_bfloat16("%1 = chlo.erf %0 : tensor<8xbf16> -> tensor<8xbf16>"));
+    }
+}
