@@ -152,11 +152,12 @@ bool resize_outs(const Operator& op, const torch::jit::Stack& arguments, at::Arr
 }
 
 // PyTorch's kernels that write a sequence and read no tensor keep the shape of an out= argument that has as many
-// elements as they write. Its meta kernels do not. Those that draw numbers always resize.
+// elements as they write. Its meta kernels do not. Those that draw numbers only keep strides.
 void keep_shape(const Operator& op, at::ArrayRef<IValue> arguments, const at::Tensor& out) {
   if (!arguments[op.mutated[0]].isTensor()) return;  // a list of one
   const at::Tensor& given = arguments[op.mutated[0]].toTensor();
-  if (op.draws || out.dim() != 1 || given.numel() != out.numel()) return;
+  const bool has_sizes = given.sizes() == out.sizes();
+  if (!has_sizes && (op.draws || out.dim() != 1 || given.numel() != out.numel())) return;
   if (std::ranges::count_if(arguments, [](const IValue& argument) { return argument.isTensor() || argument.isList(); }) > 1) return;
   out.unsafeGetTensorImpl()->set_sizes_and_strides(given.sizes(), given.strides());
 }
@@ -264,6 +265,8 @@ Metas infer(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) 
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   try {
     if (op.has_out && !resize_outs(op, stack, written)) refuse_as_cpu(op, arguments, device);
+    // Some meta kernels warn, in Python, of the resize of a result that is not empty.
+    if (op.creates) written[0].resize_({0});
     // Not all in-place meta kernels check whether a tensor overlaps with itself. Some operators allow it.
     if (op.has_out) {
       for (const at::Tensor& out : written) at::assert_no_internal_overlap(out);

@@ -256,6 +256,17 @@ void move_indices(const Operator& op, torch::jit::Stack* stack, size_t base) {
   }
 }
 
+// PyTorch's kernels that take no tensor resize a given result themselves. Only arange warns.
+void resize_created(const Operator& op, const at::Tensor& out, at::IntArrayRef sizes) {
+  if (op.name == "arange.start_out" && out.numel() > 0) {
+    TORCH_WARN("The number of elements in the out tensor of shape ", out.sizes(), " is ", out.numel(),
+               " which does not match the computed number of elements ", sizes[0],
+               ". Note that this may occur as a result of rounding error. The out tensor will be resized to a tensor of shape (",
+               sizes[0], ",).");
+  }
+  out.resize_(sizes);
+}
+
 // Resizes the out= arguments to the sizes of the results, with the results' strides if the sizes differ.
 void resize_outs(const Call& call) {
   c10::SmallVector<TtMeta, 4> metas(call.op.mutated.size());
@@ -271,7 +282,9 @@ void resize_outs(const Call& call) {
     const TtMeta& meta = metas[at++];
     if (meta.ndim < 0) return;
     const at::IntArrayRef sizes(meta.sizes, static_cast<size_t>(meta.ndim));
-    if (value.toTensor().sizes() == sizes || !at::native::resize_output(value.toTensor(), sizes)) return;
+    if (value.toTensor().sizes() == sizes) return;
+    if (call.op.creates) return resize_created(call.op, value.toTensor(), sizes);
+    if (!at::native::resize_output(value.toTensor(), sizes)) return;
     value.toTensor().as_strided_(sizes, {meta.strides, sizes.size()});
   };
   for (const uint32_t position : call.op.mutated) {

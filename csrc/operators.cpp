@@ -2,6 +2,8 @@
 #include <ATen/core/enum_tag.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <cstring>
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
@@ -221,6 +223,9 @@ Operator::Operator(const OperatorHandle& handle)
   for (uint32_t position = 0; position < described.size(); ++position) {
     if (described[position].is_mutated) mutated.push_back(position);
   }
+  creates = has_out && mutated.size() == 1 && std::ranges::none_of(schema.arguments(), [](const Argument& argument) {
+    return !is_out(argument) && std::strstr(text_of(argument.real_type()), "Tensor") != nullptr;
+  });
   draws = handle.hasTag(at::Tag::nondeterministic_seeded) || has_argument(schema, c10::TypeKind::GeneratorType);
 
   for (const Argument& result : schema.returns()) {

@@ -112,6 +112,7 @@ struct Operator {
   mutable std::atomic<bool> follows_precision{false};
   bool draws = false;      // may draw random numbers: its generator is locked during the call
   bool has_out = false;    // an out= form, which may resize its out arguments
+  bool creates = false;    // such a form that takes no other tensor
   bool supported = true;   // returns only tensors
   bool fresh_list = false; // the fresh result is one Tensor[]
   uint32_t fresh = 0;      // count of the other fresh results

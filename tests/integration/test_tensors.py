@@ -322,6 +322,34 @@ def test_out_is_resized_with_a_warning(device: torch.device, mode: str) -> None:
     assert out.tolist() == [[2, 2, 2], [2, 2, 2]]
 
 
+CREATIONS: dict[str, Callable[..., torch.Tensor]] = {
+    "arange": lambda **out: torch.arange(6, **out),
+    "linspace": lambda **out: torch.linspace(0, 1, 6, **out),
+    "logspace": lambda **out: torch.logspace(0, 1, 6, **out),
+    "eye": lambda **out: torch.eye(2, 3, **out),
+    "randperm": lambda **out: torch.randperm(6, **out).sort().values.view(-1),
+    "fftfreq": lambda **out: torch.fft.fftfreq(6, **out),
+    "full": lambda **out: torch.full((2, 3), 2.0, **out),
+}
+
+
+@pytest.mark.parametrize("name", CREATIONS)
+def test_created_tensors_as_out(name: str, device: torch.device, mode: str) -> None:
+    """Operators that take no tensor resize a given one without a warning, except arange, which has one of its own."""
+
+    def program(on: torch.device) -> object:
+        found = []
+        plain = [torch.empty(size, device=on) for size in ((4,), (0,), (12,), (3, 2), (2, 2))]
+        for out in (*plain, plain[2][::2], plain[3].t()):
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                result = CREATIONS[name](out=out)
+            found += [result, result.stride(), [str(warning.message).split("(Triggered")[0] for warning in told]]
+        return found
+
+    check(program, device)
+
+
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
 def test_out_takes_the_strides_of_the_result(device: torch.device, mode: str) -> None:
     def program(d: torch.device) -> Any:
