@@ -197,21 +197,20 @@ bool reaches_beyond_storage(const at::Tensor& tensor) {
   return tensor.numel() > 0 && reach > tensor.storage().nbytes();
 }
 
-// Whether an out= argument shares memory with another argument, or with itself.
-bool outs_share_memory(const Operator& op, at::ArrayRef<IValue> arguments) {
+// Whether a written argument shares memory with another argument, or with itself.
+bool written_share_memory(const Operator& op, at::ArrayRef<IValue> arguments) {
   std::vector<at::Tensor> all;
   for (const IValue& argument : arguments) collect(argument, all);
-  std::vector<at::Tensor> outs;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (is_out(op.handle.schema().arguments()[i])) collect(arguments[i], outs);
-  }
-  for (const at::Tensor& out : outs) {
+  std::vector<at::Tensor> written;
+  for (const uint32_t position : op.mutated) collect(arguments[position], written);
+  if (!op.has_out && written.size() != 1) return false;  // PyTorch does not compare the tensors of lists
+  for (const at::Tensor& out : written) {
     if (!out.defined()) continue;
     if (at::has_internal_overlap(out) != at::MemOverlap::No) return true;
     for (const at::Tensor& other : all) {
       if (other.defined() && !other.is_same(out) && other.has_storage() && other.is_alias_of(out)) return true;
     }
-    // An argument that is the out= argument itself is listed twice.
+    // An argument that is the written argument itself is listed twice.
     if (std::ranges::count_if(all, [&](const at::Tensor& other) { return other.is_same(out); }) > 1) return true;
   }
   return false;
@@ -251,7 +250,7 @@ void refuse_as_cpu(const Operator& op, at::ArrayRef<IValue> arguments, int32_t d
 }
 
 Metas infer(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) {
-  if (op.has_out && outs_share_memory(op, arguments)) refuse_as_cpu(op, arguments, device);
+  if (written_share_memory(op, arguments)) refuse_as_cpu(op, arguments, device);
   Metas result;
   torch::jit::Stack stack = Substitutes(c10::DeviceType::Meta).convert(arguments);
   std::vector<at::Tensor> written;

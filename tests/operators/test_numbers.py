@@ -163,6 +163,33 @@ def test_writes_to_memory_that_overlaps_with_itself(device: torch.device, mode: 
     check_refused(lambda on: torch.zeros(1, device=on).expand(4).mul_(2), device)
 
 
+WRITES_OF_SELF: dict[str, Callable[[Tensor], object]] = {
+    "put_ of itself by itself": lambda x: x.put_(x, x),
+    "put_ that adds itself": lambda x: x.put_(x.clone(), x, accumulate=True),
+    "put_ by itself": lambda x: x.put_(x, x.clone()),
+    "put_ of a part": lambda x: x.put_(x[:2].clone(), x[1:3]),
+    "index_fill_": lambda x: x.index_fill_(0, x, 7),
+    "index_put_": lambda x: x.index_put_((x,), x),
+    "index_add_": lambda x: x.index_add_(0, x, x),
+    "scatter_": lambda x: x.scatter_(0, x, x),
+}
+
+
+@pytest.mark.parametrize("write", WRITES_OF_SELF.values(), ids=WRITES_OF_SELF)
+def test_writes_of_what_is_written(write: Callable[[Tensor], object], device: torch.device, mode: str) -> None:
+    """PyTorch refuses an argument in the memory that is written, except where each element is read once."""
+    error = check_refused(lambda on: write(torch.tensor([2, 0, 1, 3], device=on)), device)
+    assert "single memory location" in str(error)
+
+
+def test_elements_that_are_read_once(device: torch.device, mode: str) -> None:
+    def program(on: torch.device) -> object:
+        x, mask = torch.tensor([2, 0, 1, 3], device=on), torch.tensor([True, False, True], device=on)
+        return x.add_(x).mul_(x), x.masked_fill_(x > 4, 5), mask.logical_and_(mask), x.where(x > 1, x)
+
+    check(program, device)
+
+
 def test_empty_products_of_booleans(device: torch.device, mode: str) -> None:
     """PyTorch checks the type only if there are elements to multiply."""
 
