@@ -162,7 +162,7 @@ test-tpu-compiler: build $(VENV)/.ready-tpu-tests ## Tests that ask a TPU's comp
 
 # One of PyTorch's test files draws with it.
 $(VENV)/.ready-judge: | $(VENV)/.ready
-	$(PY) -m pip install --quiet hypothesis
+	$(PY) -m pip install --quiet hypothesis pyyaml
 	@touch $@
 
 .PHONY: judge
