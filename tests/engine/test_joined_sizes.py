@@ -65,3 +65,19 @@ def test_a_recurrent_network_of_changing_lengths(device: torch.device) -> None:
     # The two cats of the gates' gradients and of the outputs.
     assert max(made[13] + made[15]) <= 2, made
     assert made[11][1] == made[14][1] == 0, made
+
+
+def test_a_loss_of_exact_predictions(device: torch.device) -> None:
+    """The targets have padding, and their two dimensions are one of the predictions."""
+    torch.tpu.set_eager_mode("strict")
+    made = []
+    for length in (6, 9, 7, 12, 11, 14):
+        targets = torch.randint(5, (4, length))
+        on_device = targets.to(device).flatten()
+        predictions = torch.arange(20.0 * length, device=device).view(4 * length, 5).sin()
+        with torch.tpu.explain() as explanation:
+            loss = nn.functional.nll_loss(predictions, on_device)
+        torch.testing.assert_close(loss.cpu(), nn.functional.nll_loss(predictions.cpu(), targets.flatten()))
+        assert "because" not in str(explanation).partition("compiles:")[2]
+        made.append(len(explanation.compiles))
+    assert not any(made[3:]), made

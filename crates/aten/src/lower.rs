@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::inputs::{Inputs, ParamSource};
 use crate::nodes::{lower_graph, lower_nodes};
 use crate::number_check::NumberCheck;
-use crate::spec::{ArgSpec, ResultSpec};
+use crate::spec::{ArgSpec, ResultSpec, TensorSpec};
 use crate::view::{self, contiguous_strides, memory_order};
 
 /// One result of a lowered function.
@@ -129,6 +129,27 @@ pub(crate) fn to_arg<'b>(spec: &ArgSpec, scalars: &mut usize) -> Arg<'b> {
     }
 }
 
+/// The value of a storage after a write of `value` through the view `target`. `before` is its value after earlier
+/// writes of the call.
+pub(crate) fn written<'b>(
+    inputs: &Inputs<'b>,
+    target: &TensorSpec,
+    value: Value<'b>,
+    before: Option<Value<'b>>,
+) -> Value<'b> {
+    let spec = &inputs.storages()[target.storage];
+    let value = view::shown(value, target);
+    let old = before.or_else(|| {
+        let reads = view::write_reads_base(spec.base.as_ref(), spec.nbytes, target);
+        if reads { inputs.base(target.storage) } else { None }
+    });
+    match (&old, &spec.base) {
+        // The view covers the whole base, so the old value is not needed.
+        (None, Some(_)) => view::write(None, value.ty().size_bytes(), target, value, None),
+        _ => view::write(old, spec.nbytes, target, value, inputs.offset(target)),
+    }
+}
+
 struct Outputs<'a, 'b> {
     call: &'a Call,
     inputs: &'b Inputs<'b>,
@@ -159,21 +180,8 @@ impl<'b> Outputs<'_, 'b> {
                     result.dims()
                 )));
             }
-            let spec = &self.inputs.storages()[target.storage];
-            let value = view::shown(result.convert(target.dtype), target);
             let place = bases.iter().position(|(storage, _)| *storage == target.storage);
-            let old = match place {
-                Some(place) => Some(bases[place].1),
-                None if view::write_reads_base(spec.base.as_ref(), spec.nbytes, target) => {
-                    self.inputs.base(target.storage)
-                }
-                None => None,
-            };
-            let new = match (&old, &spec.base) {
-                // The view covers the whole base, so the old value is not needed.
-                (None, Some(_)) => view::write(None, value.ty().size_bytes(), target, value, None),
-                _ => view::write(old, spec.nbytes, target, value, self.inputs.offset(target)),
-            };
+            let new = written(self.inputs, target, result.convert(target.dtype), place.map(|place| bases[place].1));
             match place {
                 Some(place) => bases[place].1 = new,
                 None => bases.push((target.storage, new)),

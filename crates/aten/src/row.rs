@@ -22,6 +22,8 @@ pub struct Row {
     /// Number arguments that are constants of the program instead of inputs, because they decide its form. A new
     /// value compiles a new program.
     pub baked: &'static [&'static str],
+    /// Int arguments that are inputs of the program too. All others are constants.
+    pub inputs: &'static [&'static str],
     pub requirement: Option<Requirement>,
     pub(crate) takes: Option<Takes>,
     /// Whether the row takes values with bounded dimensions: the valid elements of its results do not depend on
@@ -40,6 +42,11 @@ pub struct Row {
 impl Row {
     pub const fn baked(mut self, baked: &'static [&'static str]) -> Row {
         self.baked = baked;
+        self
+    }
+
+    pub const fn inputs(mut self, inputs: &'static [&'static str]) -> Row {
+        self.inputs = inputs;
         self
     }
 
@@ -173,6 +180,7 @@ const fn row(names: &'static [&'static str], lower: Lower) -> Row {
         names,
         lower,
         baked: &[],
+        inputs: &[],
         requirement: None,
         takes: None,
         bounded: false,
@@ -201,6 +209,7 @@ pub(crate) const fn each(element: &'static Row, parameters: &'static [&'static s
         names: &[],
         lower: Lower::Each { element, parameters },
         baked: element.baked,
+        inputs: element.inputs,
         requirement: None,
         takes: None,
         bounded: false,

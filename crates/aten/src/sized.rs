@@ -10,10 +10,10 @@ use crate::common::bounded_views::{self, run_from};
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result};
 use crate::inputs::{Inputs, ParamSource};
-use crate::lower::{Lowered, Output, to_arg};
+use crate::lower::{Lowered, Output, to_arg, written};
 use crate::nodes::lower_nodes;
-use crate::spec::{ArgSpec, Dim, TensorSpec};
-use crate::view::memory_order;
+use crate::spec::{ArgSpec, Dim, ResultSpec, TensorSpec};
+use crate::view::{contiguous_strides, memory_order};
 
 /// The sizes of a call that are inputs of its program.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,7 +41,16 @@ impl Sizes {
 
 /// A view of a storage's value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SizedView {
+pub enum SizedView {
+    /// In parts of the value.
+    Divided(Division),
+    /// With these sizes, which are constants. The argument has the strides and the offset.
+    Fixed(Vec<i64>),
+}
+
+/// A view in parts of a storage's value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Division {
     /// The value's dimensions, split so that each part belongs to one dimension of the view at most.
     pub parts: Vec<Part>,
     pub dims: Vec<ViewDim>,
@@ -108,6 +117,23 @@ fn extent_of(factors: &[Factor]) -> Extent {
 impl SizedView {
     /// The sizes of the view at the capacities.
     pub fn capacities(&self) -> Vec<i64> {
+        match self {
+            SizedView::Divided(division) => division.capacities(),
+            SizedView::Fixed(sizes) => sizes.clone(),
+        }
+    }
+
+    /// The sizes of the view as sizes of a result.
+    pub fn sizes(&self) -> Vec<Dim> {
+        match self {
+            SizedView::Divided(division) => division.sizes(),
+            SizedView::Fixed(sizes) => sizes.iter().map(|&capacity| Dim { capacity, sizes: Vec::new() }).collect(),
+        }
+    }
+}
+
+impl Division {
+    fn capacities(&self) -> Vec<i64> {
         let size = |dim: &ViewDim| match dim {
             ViewDim::Parts(parts) => parts.iter().map(|&part| self.parts[part].taken.capacity).product(),
             ViewDim::Repeated(dim) => dim.capacity,
@@ -115,8 +141,7 @@ impl SizedView {
         self.dims.iter().map(size).collect()
     }
 
-    /// The sizes of the view as sizes of a result.
-    pub fn sizes(&self) -> Vec<Dim> {
+    fn sizes(&self) -> Vec<Dim> {
         let size = |dim: &ViewDim| match dim {
             ViewDim::Repeated(dim) => dim.clone(),
             ViewDim::Parts(parts) => {
@@ -249,9 +274,9 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
     let mut read = |spec: &TensorSpec| {
         let view = &sizes.views[tensors];
         tensors += 1;
-        match base(spec.storage) {
-            Some(base) => Arg::Value(view.read(base)),
-            None => Arg::Tensor(spec.clone()),
+        match (base(spec.storage), view) {
+            (Some(base), SizedView::Divided(division)) => Arg::Value(division.read(base)),
+            _ => Arg::Tensor(spec.clone()),
         }
     };
     let args = call.names.iter().zip(&call.args);
@@ -282,32 +307,49 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
     if inputs.draw().is_none() && inputs.sources().contains(&ParamSource::RandomState) && sizes.is_bounded() {
         return Err(Error::not_implemented("random numbers, which depend on all sizes"));
     }
-    if !cx.counts.borrow().is_empty() {
-        return Err(Error::not_implemented("a result whose size depends on the data"));
-    }
     let known = sizes.capacities.len() as u32;
     let (mut returned, mut outputs) = (Vec::new(), Vec::new());
     let targets = written_views(call, sizes);
-    let results = call.results.as_deref().unwrap_or_default();
+    let counts = cx.counts.borrow();
+    let results = match &call.results {
+        Some(results) => results.clone(),
+        None if counts.is_empty() => Vec::new(),
+        None => values.iter().enumerate().map(|(i, &value)| Some(largest_result(&cx, i, value))).collect(),
+    };
     if values.len() < targets.len() || results.len() != values.len() {
         return Err(Error::not_implemented("results of unknown sizes"));
     }
+    if counts.iter().any(|(result, ..)| values[*result].is_bounded()) {
+        return Err(Error::not_implemented("a result whose size depends on the data and on other sizes"));
+    }
     let mut bases: Vec<(usize, Value<'_>)> = Vec::new();
     for (i, (target, view)) in targets.iter().enumerate() {
-        let value = fitted(values[i], sizes.results[i].as_deref(), known).convert(target.dtype);
-        if value.dims() != view.capacities() || view.dims.iter().any(|dim| matches!(dim, ViewDim::Repeated(_))) {
-            return Err(Error::not_implemented("a write of another shape"));
-        }
+        let expected = sizes.results.get(i).and_then(|dims| dims.as_deref());
+        let value = fitted(values[i], expected, known).convert(target.dtype);
         let place = bases.iter().position(|(storage, _)| *storage == target.storage);
-        let is_whole = view.parts.iter().all(Part::is_whole);
-        let old = match place {
-            Some(place) => Some(bases[place].1),
-            None if is_whole => None,
-            None => base(target.storage),
+        let before = place.map(|place| bases[place].1);
+        if before.is_some_and(|value| Some(value.ty()) != call.storages[target.storage].base) {
+            return Err(Error::not_implemented("writes of several element types"));
+        }
+        let new = match view {
+            SizedView::Fixed(sizes) => {
+                if value.dims() != *sizes || value.is_bounded() {
+                    return Err(Error::not_implemented("a write of another shape"));
+                }
+                written(&inputs, target, value, before)
+            }
+            SizedView::Divided(view) => {
+                let is_repeated = view.dims.iter().any(|dim| matches!(dim, ViewDim::Repeated(_)));
+                if value.dims() != view.capacities() || is_repeated {
+                    return Err(Error::not_implemented("a write of another shape"));
+                }
+                let is_whole = view.parts.iter().all(Part::is_whole);
+                let old = before.or_else(|| if is_whole { None } else { base(target.storage) });
+                let new = view.write(old, value);
+                let ty = call.storages[target.storage].base.as_ref();
+                new.reshape(&ty.map_or_else(|| new.dims(), |ty| ty.dims.clone()))
+            }
         };
-        let new = view.write(old, value);
-        let dims = call.storages[target.storage].base.as_ref().map_or_else(|| new.dims(), |ty| ty.dims.clone());
-        let new = new.reshape(&dims);
         match place {
             Some(place) => bases[place].1 = new,
             None => bases.push((target.storage, new)),
@@ -327,7 +369,8 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
             outputs.push(Output::Absent);
             continue;
         };
-        let value = fitted(values[i], sizes.results[i].as_deref(), known).convert(spec.dtype);
+        let expected = sizes.results.get(i).and_then(|dims| dims.as_deref());
+        let value = fitted(values[i], expected, known).convert(spec.dtype);
         if value.rank() != spec.sizes.len() {
             return Err(Error::not_implemented("a result of another rank"));
         }
@@ -348,6 +391,10 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
     if returned.iter().any(|value| value.extents().iter().any(|extent| !extent.sizes().iter().all(is_known))) {
         return Err(Error::not_implemented("a size that only the program knows"));
     }
+    for (result, axis, count) in counts.iter() {
+        outputs.push(Output::Count { fresh: result - targets.len(), axis: *axis });
+        returned.push(count.convert(DType::I64));
+    }
     for (number, check) in inputs.checks() {
         outputs.push(Output::Check(check));
         returned.push(number);
@@ -366,6 +413,14 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
         draw: inputs.draw(),
         follows_precision: builder.follows_precision(),
     })
+}
+
+/// A result whose size depends on the data, at its largest size.
+fn largest_result(cx: &Cx<'_>, i: usize, value: Value<'_>) -> ResultSpec {
+    let sizes = value.dims();
+    let strides = cx.strides.borrow().iter().find(|(result, _)| *result == i).map(|found| found.1.clone());
+    let strides = strides.unwrap_or_else(|| contiguous_strides(&sizes));
+    ResultSpec { dtype: value.dtype(), sizes, strides }
 }
 
 fn dense_strides(dims: &[i64], order: &[usize]) -> Vec<i64> {

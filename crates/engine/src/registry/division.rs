@@ -1,6 +1,6 @@
 //! The sizes of a call that change, and views of a padded value divided into parts of it.
 
-use aten::{Dim, Factor, Part, SizedView, Start, TensorSpec, ViewDim};
+use aten::{Dim, Division, Factor, Part, SizedView, Start, TensorSpec, ViewDim};
 
 use crate::padded::live_capacity;
 
@@ -108,7 +108,7 @@ pub(super) fn divide(places: &[Place], spec: &TensorSpec, symbols: &mut Symbols)
         });
     }
     let parts = pieces.iter().map(|piece| part(piece, symbols)).collect();
-    Some(SizedView { parts, dims })
+    Some(SizedView::Divided(Division { parts, dims }))
 }
 
 /// Splits a factor without padding where a stride begins.

@@ -214,7 +214,7 @@ impl<'a> Specs<'a> {
                 is_tensor: true,
                 baked: None,
             }),
-            Tag::Int if !ty.contains("Scalar") && !ty.contains("float") => ArgSpec::Int(arg.int()),
+            Tag::Int if !info.dynamic && !ty.contains("Scalar") && !ty.contains("float") => ArgSpec::Int(arg.int()),
             Tag::Bool if !ty.contains("Scalar") => ArgSpec::Bool(arg.int() != 0),
             Tag::Int | Tag::Float | Tag::Bool | Tag::Complex => {
                 let number = arg.number();

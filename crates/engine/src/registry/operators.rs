@@ -44,9 +44,10 @@ impl Operator {
         let row = table::find(name).or_else(|| table::find(functional).filter(|row| row.writes.is_empty()));
         let info = |arg: &SchemaArg| {
             let number = matches!(arg.ty.as_str(), "Scalar" | "Scalar?" | "float" | "float?" | "Scalar[]");
+            let is_input = row.is_some_and(|row| row.inputs.contains(&arg.name.as_str()));
             // Without a row the operator is traced by PyTorch, which sees the numbers as constants.
             let baked = row.is_none_or(|row| row.baked.contains(&arg.name.as_str()));
-            ArgInfo { dynamic: number && !baked, default: arg.default }
+            ArgInfo { dynamic: number && !baked || is_input, default: arg.default }
         };
         let writes = row.map_or(&[][..], |row| row.writes);
         let position = |name: &&str| args.iter().position(|arg| arg.name == *name);

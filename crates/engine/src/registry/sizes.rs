@@ -117,11 +117,24 @@ pub(crate) fn sized_specs(
             symbols.add(size, capacity);
         }
     }
+    let merged: Vec<Vec<Place>> = match search {
+        Search::All => parts
+            .storages()
+            .filter_map(padded_axes)
+            .filter_map(|axes| places(&axes, &symbols))
+            .map(|axes| axes.concat())
+            .collect(),
+        _ => Vec::new(),
+    };
     let mut written = Vec::new();
     operator.mutated.iter().for_each(|&i| add_storages(&args[i], &mut written));
+    let is_written = |storage: &Storage| written.contains(&std::ptr::from_ref(storage));
     let held: Option<Vec<Option<Held>>> = parts
         .storages()
-        .map(|storage| held(storage, types, &symbols, search, written.contains(&std::ptr::from_ref(storage))))
+        .map(|storage| match storage.has_padding() {
+            true => padded(storage, &symbols),
+            false => Some(exact(storage, types, &symbols, search == Search::All && !is_written(storage), &merged)),
+        })
         .collect();
     let mut call = SizedCall { held: held?, seen: Vec::new(), views: Vec::new() };
     let mut specs = Specs::new(types, false, false);
@@ -274,23 +287,41 @@ fn storage_dtype(storage: &Storage, types: &Types) -> Option<Option<stablehlo::D
     }
 }
 
-/// The value of a storage with the sizes that change. `Some(None)` for a storage without a value.
-fn held(storage: &Storage, types: &Types, symbols: &Symbols, search: Search, is_written: bool) -> Option<Option<Held>> {
-    if let Some(axes) = padded_axes(storage) {
-        let place = |factor: &PaddedFactor| match factor.is_bounded {
-            true => Some(Place { actual: factor.actual, factor: symbols.factor(symbols.known(factor.actual)?) }),
-            false => Some(fixed(factor.actual)),
-        };
-        let axes = axes.iter().map(|axis| axis.iter().map(place).collect()).collect::<Option<_>>()?;
-        return Some(Some(Held { axes, is_written: true }));
-    }
-    let Ok(ty) = storage.base() else { return Some(None) };
-    // An exact value that is written stays exact: a parameter must not become padded.
-    let place = |&size: &i64| match symbols.known(size).filter(|_| search == Search::All && !is_written) {
-        Some(symbol) => Place { actual: size, factor: symbols.factor(symbol) },
-        None => fixed(size),
+/// The factors of a value with padding.
+fn places(axes: &Axes, symbols: &Symbols) -> Option<Vec<Vec<Place>>> {
+    let place = |factor: &PaddedFactor| match factor.is_bounded {
+        true => Some(Place { actual: factor.actual, factor: symbols.factor(symbols.known(factor.actual)?) }),
+        false => Some(fixed(factor.actual)),
     };
-    Some(Some(Held { axes: types.get(ty).dims.iter().map(|size| vec![place(size)]).collect(), is_written: true }))
+    axes.iter().map(|axis| axis.iter().map(place).collect()).collect()
+}
+
+/// The value of a storage that was made with padding.
+fn padded(storage: &Storage, symbols: &Symbols) -> Option<Option<Held>> {
+    let axes = places(&padded_axes(storage)?, symbols)?;
+    Some(Some(Held { axes, is_written: true }))
+}
+
+/// The exact value of a storage; `None` if it has none. If `changes`, dimensions change that equal a size that does, or
+/// a product of factors of a value in `merged`. A written value stays exact: a parameter must not become padded.
+fn exact(storage: &Storage, types: &Types, symbols: &Symbols, changes: bool, merged: &[Vec<Place>]) -> Option<Held> {
+    let ty = storage.base().ok()?;
+    let merged = if changes { merged } else { &[] };
+    let axis = |&size: &i64| match symbols.known(size).filter(|_| changes) {
+        Some(symbol) => vec![Place { actual: size, factor: symbols.factor(symbol) }],
+        None => merged.iter().find_map(|places| factors_of(size, places)).unwrap_or_else(|| vec![fixed(size)]),
+    };
+    Some(Held { axes: types.get(ty).dims.iter().map(axis).collect(), is_written: true })
+}
+
+/// Adjacent factors whose product is a size, if it changes.
+fn factors_of(size: i64, places: &[Place]) -> Option<Vec<Place>> {
+    let runs = (0..places.len()).flat_map(|start| (start + 2..=places.len()).map(move |end| &places[start..end]));
+    let fits = |run: &&[Place]| {
+        run.iter().any(|place| place.factor.size.is_some())
+            && run.iter().map(|place| place.actual).product::<i64>() == size
+    };
+    runs.filter(fits).map(<[Place]>::to_vec).next()
 }
 
 /// The parts of a call that are found so far.
@@ -346,15 +377,16 @@ impl SizedCall {
             self.seen.len() - 1
         });
         let dtype = storage_dtype(tensor.storage(), types)?;
-        if tensor.is_lazy() || spec.sizes.contains(&0) || dtype.is_some_and(|dtype| dtype != spec.dtype) {
+        if spec.sizes.contains(&0) {
             return None;
         }
+        let is_other = tensor.is_lazy() || dtype.is_some_and(|dtype| dtype != spec.dtype);
         if self.held[index].is_none() {
             // A storage without a value gets the dimensions of the first view of it, which must cover it.
             let order = aten::memory_order(&spec.sizes, &spec.strides)?;
             let numel: i64 = spec.sizes.iter().product();
             let element = call::tensor_dtype(tensor.dtype).ok()?.size_bytes();
-            if spec.offset != 0 || numel as usize * element != tensor.storage().nbytes() {
+            if is_other || spec.offset != 0 || numel as usize * element != tensor.storage().nbytes() {
                 return None;
             }
             let place = |&axis: &usize| match symbols.live(spec.sizes[axis]) {
@@ -364,7 +396,15 @@ impl SizedCall {
             self.held[index] = Some(Held { axes: order.iter().map(place).collect(), is_written: false });
         }
         let places: Vec<Place> = self.held[index].iter().flat_map(|held| held.axes.iter().flatten().copied()).collect();
-        let view = divide(&places, &spec, symbols)?;
+        let divided = if is_other { None } else { divide(&places, &spec, symbols) };
+        let Some(view) = divided else {
+            // A view of an exact value may have any form, with its sizes as constants.
+            if places.iter().any(|place| place.factor.size.is_some()) {
+                return None;
+            }
+            self.views.push((SizedView::Fixed(spec.sizes.clone()), is_written));
+            return Some(TensorSpec { storage: index, ..spec });
+        };
         let sizes = view.capacities();
         let strides = aten::contiguous_strides(&sizes);
         self.views.push((view, is_written));

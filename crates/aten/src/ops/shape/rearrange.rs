@@ -59,8 +59,8 @@ pub(crate) const ROWS: &[Row] = &[
     .bounded(),
     one(&["roll"], roll).bounded(),
     one(&["repeat"], repeat).bounded(),
-    one(&["tril"], |cx| masked(cx, Triangle::Lower)).bounded(),
-    one(&["triu"], |cx| masked(cx, Triangle::Upper)).bounded(),
+    one(&["tril"], |cx| masked(cx, Triangle::Lower)).inputs(&["diagonal"]).bounded(),
+    one(&["triu"], |cx| masked(cx, Triangle::Upper)).inputs(&["diagonal"]).bounded(),
     one(&["tril_indices"], |cx| indices(cx, Triangle::Lower)),
     one(&["triu_indices"], |cx| indices(cx, Triangle::Upper)),
     one(&["trace"], |cx| {
@@ -218,10 +218,12 @@ enum Triangle {
 }
 
 impl Triangle {
-    /// A mask of the elements in the triangle. `offset` is the distance of the diagonal to the right of the main one.
-    fn mask<'b>(self, b: &'b Builder, rows: i64, columns: i64, offset: i64) -> Value<'b> {
+    /// A mask of the elements in the triangle. `offset` (0-d, int64) is the distance of the diagonal to the right of the
+    /// main one.
+    fn mask<'b>(self, b: &'b Builder, rows: i64, columns: i64, offset: Value<'b>) -> Value<'b> {
         let dims = [rows, columns];
-        let diagonal = b.iota(DType::I32, &dims, 0) + offset.clamp(-rows, columns);
+        let offset = offset.max(-rows).min(columns).convert(DType::I32);
+        let diagonal = b.iota(DType::I32, &dims, 0) + offset.broadcast_to(&dims);
         let column = b.iota(DType::I32, &dims, 1);
         match self {
             Triangle::Lower => column.le(diagonal),
@@ -246,13 +248,13 @@ fn masked<'b>(cx: &Cx<'b>, part: Triangle) -> Result<Value<'b>> {
     };
     let rank = x.rank();
     (rank - 2..rank).for_each(|axis| x.require_prefix(axis, "a triangle of merged dimensions"));
-    Ok(part.mask(cx.b(), rows, columns, cx.int("diagonal")?).select(x, 0))
+    Ok(part.mask(cx.b(), rows, columns, cx.scalar("diagonal", DType::I64)?).select(x, 0))
 }
 
 /// The rows and columns of the elements of a triangle, as a matrix with two rows.
 fn indices<'b>(cx: &Cx<'b>, part: Triangle) -> Result<Value<'b>> {
     let (rows, columns, offset) = (cx.int("row")?, cx.int("col")?, cx.int("offset")?);
-    let within = Chosen::new(part.mask(cx.b(), rows, columns, offset).flatten());
+    let within = Chosen::new(part.mask(cx.b(), rows, columns, cx.b().scalar(offset, DType::I64)).flatten());
     let count = part.count(rows, columns, offset);
     let lines: Vec<Value<'b>> =
         within.coordinates(&[rows, columns]).iter().map(|c| c.slice_axis(0, 0, count).unsqueeze(0)).collect();
