@@ -266,7 +266,7 @@ impl Growth {
     }
 
     /// The capacity for a size: one in use, else the next power of two.
-    fn capacity(&mut self, size: i64) -> i64 {
+    pub fn capacity(&mut self, size: i64) -> i64 {
         let next = size.max(16).unsigned_abs().next_power_of_two() as i64;
         if self.setting == Setting::Padded {
             return next << (self.padded % 3 / 2);

@@ -109,6 +109,12 @@ impl Engine {
             let (source, held) = match storage.base() {
                 Err(_) => (Source::Created(op), storage.downgrade()),
                 Ok(whole) if self.registry.types.get(whole).numel() == sizes.iter().product::<i64>() => continue,
+                Ok(whole) if storage.is_counted() => {
+                    let whole = &self.registry.types.get(whole).dims;
+                    let counted = sizes.iter().filter(|size| **size > 1 && !whole.contains(size));
+                    changing.extend(counted.map(|&size| (size, growth.capacity(size))));
+                    continue;
+                }
                 Ok(whole) => (Source::Part { op, argument, whole }, Weak::new()),
             };
             changing.extend(growth.changing(line, source, tensor.dtype, sizes, held));

@@ -145,10 +145,7 @@ impl Engine {
         parts: &mut CallParts,
     ) -> Result<Option<std::result::Result<Arc<Instance>, String>>> {
         let is_meant = !changing.is_empty() || any_live() || parts.storages().any(Storage::has_padding);
-        if self.registry.growth.is_on()
-            && is_meant
-            && let Some(metas) = metas
-        {
+        if self.registry.growth.is_on() && is_meant {
             let target = self.runtime()?.platform.target;
             return self.registry.define_sized(op, args, parts, metas, changing, target).map(Some);
         }

@@ -165,6 +165,8 @@ pub struct Storage {
     only_padded: AtomicBool,
     /// Whether its value was made with padding. It may have an exact value too, made from the padded one.
     has_padding: AtomicBool,
+    /// See [`Storage::is_counted`].
+    is_counted: AtomicBool,
 }
 
 /// Every live storage, by slot. Slots of dropped storages are reused. Only searched to find the storage of an
@@ -202,6 +204,7 @@ impl Storage {
             state,
             only_padded: AtomicBool::new(false),
             has_padding: AtomicBool::new(false),
+            is_counted: AtomicBool::new(false),
         });
         let entry = Some(Arc::downgrade(&storage));
         match live.places.get_mut(place as usize) {
@@ -339,6 +342,15 @@ impl Storage {
     /// Whether its value was made with padding.
     pub(crate) fn has_padding(&self) -> bool {
         self.has_padding.load(Acquire)
+    }
+
+    pub(crate) fn set_counted(&self) {
+        self.is_counted.store(true, Release);
+    }
+
+    /// Whether the data decided how many of its elements a tensor shows, by a program whose sizes are inputs.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.is_counted.load(Acquire)
     }
 
     /// A reference that does not keep the storage alive.

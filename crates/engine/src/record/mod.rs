@@ -192,6 +192,10 @@ impl Recorder {
                     chunk.checks.push(DataCheck { number, check: Arc::clone(check), node: chunk.nodes.len() - 1 });
                 }
                 ResultPlan::Count { fresh, axis, ty } => {
+                    // SAFETY: the plan of the result came before, and has stored its storage.
+                    if let Some(storage) = unsafe { outs[*fresh].storage().as_ref() }.filter(|_| instance.is_sized()) {
+                        storage.set_counted();
+                    }
                     counts.push(Count { fresh: *fresh, axis: *axis, number: chunk.add_output(*ty) });
                 }
             }

@@ -14,7 +14,7 @@ use super::types::Types;
 use crate::cache::memory::LastUse;
 use crate::call::{Meta, Out, scalar_type};
 use crate::growth::is_affordable;
-use crate::padded::{LiveSizes, Padded, actual_sizes, copy_runs, padded_factors, walk, with_padding};
+use crate::padded::{LiveSizes, Padded, PaddedFactor, actual_sizes, copy_runs, padded_factors, walk, with_padding};
 use crate::placement::Placement;
 use crate::program::Program;
 use crate::storage::{SMALL, Storage, TypeId, Value};
@@ -71,6 +71,14 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
+    /// A value of the dimensions `actual`, at the start of one of this type.
+    pub fn of(ty: &Type, actual: &[i64]) -> Layout {
+        let factor = |(&capacity, &actual)| vec![PaddedFactor { capacity, actual, is_bounded: capacity != actual }];
+        let axes: Axes = ty.dims.iter().zip(actual).map(factor).collect();
+        let order = (0..axes.len()).collect();
+        Layout { dtype: ty.dtype, nbytes: ty.size_bytes(), axes, order }
+    }
+
     /// The sizes without padding.
     pub fn actual(&self) -> Vec<i64> {
         actual_sizes(&self.axes)
@@ -250,8 +258,23 @@ impl Instance {
         let ty_of_count = types.intern(&Type::new(DType::I64, &[]));
         let mut outputs = Vec::with_capacity(lowered.outputs.len());
         let mut fresh = results.get(written..)?.iter();
+        let counts = || lowered.outputs.iter().filter(|output| matches!(output, Output::Count { .. }));
+        let is_counted =
+            |plan: usize| counts().any(|count| matches!(count, Output::Count { fresh, .. } if *fresh == plan));
         for (number, output) in lowered.outputs.iter().enumerate() {
             outputs.push(match output {
+                Output::Fresh { base, dtype, sizes, strides, .. } if is_counted(fresh_results(&outputs)) => {
+                    // Its storage has the largest size.
+                    ResultPlan::Fresh(FreshResult {
+                        ty: types.intern(base),
+                        nbytes: base.size_bytes(),
+                        sizes: types.intern_dims(sizes),
+                        strides: types.intern_dims(strides),
+                        dtype: *dtype,
+                        extents: Vec::new(),
+                        layout: None,
+                    })
+                }
                 Output::Fresh { base, dtype, sizes, extents, .. } => {
                     let spec = fresh.next()?.as_ref()?;
                     let order = aten::memory_order(&spec.sizes, &spec.strides);
@@ -287,7 +310,7 @@ impl Instance {
                     ResultPlan::Updated { storage: *storage, ty: types.intern(base), layout }
                 }
                 Output::Check(check) => ResultPlan::Check { check: Arc::new(check.clone()), ty: ty_of_count },
-                Output::Count { .. } => return None,
+                Output::Count { fresh, axis } => ResultPlan::Count { fresh: *fresh, axis: *axis, ty: ty_of_count },
             });
         }
         Some(Instance {
@@ -421,7 +444,7 @@ impl Instance {
 
     /// The number of fresh results of a call, including undefined ones.
     pub fn fresh_results(&self) -> usize {
-        self.outputs.iter().filter(|plan| matches!(plan, ResultPlan::Fresh(_) | ResultPlan::Absent)).count()
+        fresh_results(&self.outputs)
     }
 
     pub fn params(&self) -> &[ParamSource] {
@@ -439,6 +462,10 @@ impl Instance {
             _ => lowered.random_blocks,
         }
     }
+}
+
+fn fresh_results(outputs: &[ResultPlan]) -> usize {
+    outputs.iter().filter(|plan| matches!(plan, ResultPlan::Fresh(_) | ResultPlan::Absent)).count()
 }
 
 fn layout(dtype: DType, base: &Type, sizes: &[i64], extents: &[Extent], order: Vec<usize>, numbers: &[i64]) -> Layout {

@@ -302,7 +302,7 @@ impl Registry {
         op: u32,
         args: &[Arg],
         parts: &mut CallParts,
-        metas: &[Meta],
+        metas: Option<&[Meta]>,
         changing: &[(i64, i64)],
         target: Target,
     ) -> Result<std::result::Result<Arc<Instance>, String>> {
@@ -312,11 +312,13 @@ impl Registry {
             return Ok(Err(NO_LOWERING.into()));
         };
         let mut why = String::from("a view does not divide at the sizes that change");
-        let results: Vec<Option<ResultSpec>> = metas.iter().map(to_spec).collect::<Result<_>>()?;
+        let known: Option<Vec<Option<ResultSpec>>> =
+            metas.map(|metas| metas.iter().map(to_spec).collect::<Result<_>>()).transpose()?;
+        let results = known.as_deref().unwrap_or_default();
         let growth = RefCell::new(&mut self.growth);
         let room = |size| growth.borrow_mut().room(size);
         for search in [if row.grows { Search::Grown } else { Search::Padded }, Search::All, Search::Computed] {
-            let specs = sized_specs(args, operator, parts, &self.types, &results, search, changing, room);
+            let specs = sized_specs(args, operator, parts, &self.types, results, search, changing, room);
             let Some(specs) = specs else { continue };
             if !row.is_bounded() && specs.sizes.is_bounded() {
                 why = NO_LOWERING.into();
@@ -329,7 +331,7 @@ impl Registry {
                 args: specs.args,
                 storages: specs.storages,
                 mutated: operator.mutated.clone(),
-                results: Some(results.clone()),
+                results: known.clone(),
                 precision: self.precision,
                 default_dtype: self.default_dtype,
                 target,
@@ -372,7 +374,7 @@ impl Registry {
             let (given, storages) = exact_specs(args, operator, parts, &self.types)?;
             let exact = Call { args: given, storages, ..call };
             let sized = SizedCall { numbers: specs.numbers, wanted: specs.wanted, exact };
-            let instance = template.at_sizes(arguments, sized, &results, written, &mut self.types);
+            let instance = template.at_sizes(arguments, sized, results, written, &mut self.types);
             let Some(instance) = instance else {
                 why = "the program would compute other sizes, or too much padding".into();
                 continue;

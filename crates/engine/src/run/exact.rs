@@ -47,12 +47,17 @@ pub(super) fn run_exactly(
     let mut outputs = Vec::with_capacity(computed.len());
     let run = executable.get()?.execute(placement.device(), &inputs, &[], &mut outputs).map_err(Error::from)?;
     run.map(|run| runtime.track(placement, run));
-    for ((output, layout), value) in outputs.into_iter().zip(layouts).zip(&chunk.outputs) {
+    for (((output, layout), value), computed) in outputs.into_iter().zip(layouts).zip(&chunk.outputs).zip(computed) {
         let Some(value) = value.upgrade() else { continue };
-        let buffer = match layout {
+        let ty = types.get(value.ty);
+        let largest = match computed {
+            // The largest size of a result whose size the data decide.
+            Output::Fresh { base, .. } if layout.is_none() && base != ty => Some(Layout::of(ty, &base.dims)),
+            _ => None,
+        };
+        let buffer = match layout.or(largest.as_ref()) {
             None => Arc::new(output),
             Some(layout) => {
-                let ty = types.get(value.ty);
                 let mut exact = vec![0; Type::new(ty.dtype, &layout.actual()).size_bytes()];
                 output.to_host(&mut exact)?;
                 runtime.upload(placement, &layout.with_padding(ty, &exact), ty.dtype, &ty.dims)?

@@ -12,22 +12,30 @@ use crate::row::{Row, many, one};
 pub(crate) const ROWS: &[Row] = &[
     one(&["nonzero"], |cx| {
         let x = cx.tensor("self")?;
-        let chosen = Chosen::new(x.convert(DType::Bool).flatten());
+        let mask = x.convert(DType::Bool).zero_filled(0..x.rank(), "positions in merged dimensions");
+        let chosen = Chosen::new(mask.flatten());
         cx.set_count(0, chosen.count);
         // As PyTorch's kernels have it: the coordinates of a dimension lie beside each other.
         cx.set_strides(0, vec![1, x.numel().max(1)]);
         Ok(table(cx, x.numel(), &chosen.coordinates(&x.dims())))
-    }),
+    })
+    .bounded(),
     one(&["nonzero_static"], nonzero_static),
     one(&["masked_select"], |cx| {
         if cx.ty("mask")?.dtype != DType::Bool {
             return Err(Error::runtime("masked_select: expected BoolTensor for mask"));
         }
         let (x, mask) = cx.tensor("self")?.broadcast_with(cx.tensor("mask")?);
-        let chosen = Chosen::new(mask.convert(DType::Bool).flatten());
+        let (axes, none) = ((0..mask.rank()).collect::<Vec<_>>(), cx.b().scalar(false, DType::Bool));
+        // Padding of either is not selected, and the other elements keep their order.
+        let mask = mask.convert(DType::Bool).masked(&axes, none).without_extents();
+        let mask = mask.bounded_like(x).masked(&axes, none).without_extents();
+        let chosen = Chosen::new(mask.flatten());
+        let elements = x.without_extents().flatten();
         cx.set_count(0, chosen.count);
-        Ok(chosen.pack(x.flatten(), x.splat_like(0).flatten()))
-    }),
+        Ok(chosen.pack(elements, elements.splat_like(0)))
+    })
+    .bounded(),
     many(&["_unique"], |cx| Ok(sorted_groups(cx, cx.bool("return_inverse")?, false)?[..2].to_vec())),
     many(&["_unique2"], |cx| sorted_groups(cx, cx.bool("return_inverse")?, cx.bool("return_counts")?))
         .takes(&["self"], DTypes::REAL),

@@ -1,0 +1,64 @@
+"""Sizes that the data decide, beside sizes that change.
+
+No other test has made these calls in its process: a call that was made before has a program of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torchtpu._C import set_sizes
+
+from tests.helpers import assert_same, programs_made
+
+LENGTHS = (12, 19, 30, 17, 26, 23, 21, 19, 14)
+
+
+def routed(x: Tensor) -> Tensor:
+    """Each row goes to one of two experts."""
+    y = torch.zeros_like(x)
+    for number in range(2):
+        (rows,) = (x[:, 0].gt(0).long() == number).nonzero(as_tuple=True)
+        y = y.index_add(0, rows, x[rows] * (number + 1.0))
+    return y
+
+
+COUNTS: dict[str, Callable[[Tensor], object]] = {
+    "nonzero": lambda x: (x > 0).nonzero() * 2,
+    "columns": lambda x: [column + 1 for column in (x > 0).nonzero(as_tuple=True)],
+    "where": lambda x: torch.where(x.flatten() > 0)[0] * 3,
+    "merged": lambda x: (x.view(x.shape[0], 2, 2).transpose(0, 1).flatten(0, 1) > 0).nonzero() + 1,
+    "masked_select": lambda x: x.masked_select(x > 0) * 2,
+    "selected_rows": lambda x: x.masked_select(x[:, :1] > 0).view(-1, 4).amax(0),
+    "routed": routed,
+}
+
+
+def check_counts(name: str, device: torch.device, mode: str) -> None:
+    """Results equal the CPU's. After the third length no program is made, and a second visit makes none."""
+    torch.manual_seed(0)
+    made: list[int] = []
+    for length in LENGTHS:
+        x = torch.randn(length, 4)
+        on_device = x.to(device)
+        before = programs_made()
+        assert_same(to_host(COUNTS[name](on_device)), COUNTS[name](x))
+        made.append(programs_made() - before)
+    # In Fused, a chunk ends where the host reads the count.
+    assert sum(made[4 if mode == "fused" else 3 :]) <= (1 if mode == "fused" else 0), (name, made)
+
+
+def to_host(value: object) -> object:
+    if isinstance(value, Tensor):
+        return value.cpu()
+    assert isinstance(value, list)
+    return [each.cpu() for each in value]
+
+
+if __name__ == "__main__":
+    torch.tpu.set_eager_mode(sys.argv[2])
+    set_sizes("dynamic")
+    check_counts(sys.argv[1], torch.device("tpu"), sys.argv[2])
