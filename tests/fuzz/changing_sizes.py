@@ -7,7 +7,7 @@ from random import Random
 import torch
 
 from tests.fuzz.program_lines import MAKERS, MODES, new
-from tests.fuzz.program_runs import EXACT, MOVES, Reference, Step
+from tests.fuzz.program_runs import EXACT, LEAPS, MOVES, Reference, Step
 from tests.fuzz.random_programs import Generator, Maker
 
 # The size while a program is made. It differs from the constant sizes of the other lines.
@@ -77,7 +77,52 @@ def reduce_by_n(g: Generator) -> Step | None:
     return new(g, f"{name}.{form.format(axis)}", EXACT, name)
 
 
-CHANGING: list[tuple[int, Maker]] = [(12, upload), (3, create), (8, shape_by_n), (3, grow), (4, reduce_by_n), *MAKERS]
+def join_many(g: Generator) -> Step | None:
+    """Joins `n` tensors of the same sizes: five at first."""
+    name = g.pick()
+    if name is None:
+        return None
+    axis = g.dim(g.tensor(name))
+    forms = [
+        f"torch.stack([{name} + i for i in range(n)], {axis})",
+        f"torch.cat([{name} - i for i in range(n)], {axis})",
+        f"torch.cat([{name}] * n, {axis})",
+        f"torch.stack([{name}.sum() + i for i in range(n)])",
+        f"torch.stack([{name}] * (n + 1), -1).amax(-1)",
+    ]
+    if is_of_n(g.tensor(name)):
+        place = list(g.tensor(name).shape).index(FIRST)
+        forms += [
+            f"torch.stack({name}.unbind({place}), {axis})",
+            f"torch.cat([{name}.narrow({place}, n - 1 - i, 1) for i in range(n)], {place})",
+        ]
+    return new(g, g.random.choice(forms), EXACT, name)
+
+
+def count_by_data(g: Generator) -> Step | None:
+    name = g.pick(exact=True)
+    if name is None:
+        return None
+    forms = [
+        f"{name}.nonzero()",
+        f"torch.where({name} > 0)[0]",
+        f"{name}.masked_select({name} > 0)",
+        f"{name}.nonzero().sum(0)",
+        f"{name}.flatten().index_select(0, {name}.flatten().nonzero().flatten())",
+    ]
+    return new(g, g.random.choice(forms), LEAPS, name)
+
+
+CHANGING: list[tuple[int, Maker]] = [
+    (12, upload),
+    (3, create),
+    (8, shape_by_n),
+    (3, grow),
+    (4, reduce_by_n),
+    (4, join_many),
+    (3, count_by_data),
+    *MAKERS,
+]
 
 
 def program(seed: int, length: int, sizes: int) -> list[Step]:
