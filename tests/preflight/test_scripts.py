@@ -191,6 +191,40 @@ def test_data_that_a_script_checks(tmp_path: Path) -> None:
     assert record(tmp_path, script=script)["failure"] == ""
 
 
+INDICES = """
+import torch
+
+model = torch.nn.Linear(5, 5).to("tpu")
+y = model(torch.randn(6, 5).to("tpu"))
+y[torch.where(y[:, 0] > 0)[0][0]]
+y[torch.where(y[:, 0] < 0)[0][0].item()]
+y[tuple((y > 0).nonzero()[0].tolist())]
+y[(y[:, 0] < 0).nonzero()[0]]
+y[y[:, 0] < 0][0]
+y.masked_select(y > 100)[0]
+y[y.argmax(0)[0].item()]
+y[y[:, 0].sort(descending=True).indices[-1]]
+y[:1][y[:1, 0].argsort()[0]]
+y[:1][y[:1, 0].median(0).indices]
+y[:1][torch.randperm(1, device="tpu")[0]]
+y[torch.unique(torch.randint(3, (6,), device="tpu"), return_counts=True)[1][0] - 1]
+# What is not finite is not there, and data that is uploaded is as it is.
+assert y[torch.isnan(y)].numel() == 0
+assert y[torch.isinf(y).any(1)].numel() == 0
+assert y[~torch.isfinite(y)].numel() == 0
+labels = torch.tensor([4, 5, 6, 5]).to("tpu")
+assert len((labels == 5).nonzero()) == 2
+assert len(labels[labels > 6]) == 0
+"""
+
+
+def test_indices_that_data_decides(tmp_path: Path) -> None:
+    """A mask that was invented selects all, so that its first element exists, and each index is in range."""
+    script = tmp_path / "indices.py"
+    script.write_text(INDICES)
+    assert record(tmp_path, script=script)["failure"] == ""
+
+
 DETECTION = """
 import math, sys
 import torch

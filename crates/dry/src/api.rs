@@ -130,6 +130,16 @@ macro_rules! functions {
     )* };
 }
 
+/// Whether the number in a buffer was invented: it would be another for other data.
+///
+/// # Safety
+/// The buffer is a live one of this plugin.
+pub unsafe fn is_invented(buffer: *mut sys::PJRT_Buffer) -> bool {
+    // SAFETY: the caller's promise.
+    let known = unsafe { &object::<Buffer, _>(buffer).known };
+    !known.is_certain && known.elements.is_none()
+}
+
 /// The object behind a handle.
 ///
 /// # Safety
@@ -249,7 +259,7 @@ functions! {
             _ => element.read(bytes),
         };
         let elements = if is_dense { array::read(&ty, bytes) } else { None };
-        args.buffer = handle(Buffer { ty, known: Known { number, elements } });
+        args.buffer = handle(Buffer { ty, known: Known::of(number, elements) });
         args.done_with_host_buffer = std::ptr::null_mut();
     }
 

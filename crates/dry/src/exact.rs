@@ -3,7 +3,7 @@
 
 use crate::array::{Elements, MOST, Type};
 use crate::element::Element;
-use crate::program::Operation;
+use crate::program::{Known, Operation};
 
 /// Operations that compute each element of the result from the same element of the operands.
 const ELEMENTWISE: &[&str] = &[
@@ -95,6 +95,19 @@ impl Operation {
             found.iter().map(|&number| result.element.read(&result.element.write(number))).collect();
         let is_known = rounded.len() == result.count() as usize && rounded.iter().all(|number| number.is_finite());
         is_known.then(|| rounded.into())
+    }
+
+    /// Whether the number of the result is that of all its elements, whatever the data.
+    pub(crate) fn is_certain(&self, name: &str, operands: &[Known]) -> bool {
+        let Some(name) = name.strip_prefix("stablehlo.") else { return false };
+        let is_one_number = ELEMENTWISE.contains(&name) || matches!(name, "broadcast_in_dim" | "reduce" | "reshape");
+        // Values are finite, and none is a NaN.
+        let finds_nothing = match (name, operands) {
+            ("is_finite", _) => true,
+            ("compare", [x, y]) => self.operands[0] == self.operands[1] || [x, y].iter().any(|x| !x.number.is_finite()),
+            _ => false,
+        };
+        finds_nothing || is_one_number && operands.iter().all(|operand| operand.is_certain)
     }
 
     fn reduced(&self, x: &[f64], initial: f64, dims: &[usize]) -> Option<Vec<f64>> {

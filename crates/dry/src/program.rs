@@ -45,16 +45,25 @@ pub(crate) struct Operation {
 pub struct Known {
     pub number: f64,
     pub elements: Option<Elements>,
+    /// Whether all elements are the number, whatever the data: of constants, and of searches for what is not finite,
+    /// which finds nothing here.
+    pub is_certain: bool,
 }
 
 impl Known {
-    pub const UNKNOWN: Known = Known { number: UNKNOWN, elements: None };
+    pub const UNKNOWN: Known = Known::invented(UNKNOWN);
 
-    fn new(number: f64, elements: Option<Elements>) -> Known {
-        match elements.as_deref() {
-            Some(&[element]) => Known { number: element, elements },
-            _ => Known { number, elements },
-        }
+    pub const fn invented(number: f64) -> Known {
+        Known { number, elements: None, is_certain: false }
+    }
+
+    pub fn of(number: f64, elements: Option<Elements>) -> Known {
+        let number = match elements.as_deref() {
+            Some(&[element]) => element,
+            _ => number,
+        };
+        let is_certain = elements.as_ref().is_some_and(|elements| elements.iter().all(|&each| each == number));
+        Known { number, elements, is_certain }
     }
 }
 
@@ -92,7 +101,8 @@ impl Program {
                 Kind::Call(name) => self.call(name, &operands),
                 Kind::Constant { number, is_splat } => {
                     let ty = operation.result_types.first().filter(|_| *is_splat);
-                    vec![Known::new(*number, ty.and_then(|ty| array::filled(ty, *number)))]
+                    let known = Known::of(*number, ty.and_then(|ty| array::filled(ty, *number)));
+                    vec![Known { is_certain: *is_splat, ..known }]
                 }
                 Kind::Operation(name) => operation.known(name, &operands),
             };
@@ -110,7 +120,12 @@ impl Operation {
         let numbers: Vec<f64> = operands.iter().map(|operand| operand.number).collect();
         let elements: Vec<Option<Elements>> = operands.iter().map(|operand| operand.elements.clone()).collect();
         let mut elements = self.elements(name, &elements);
-        self.run(name, &numbers).into_iter().map(|number| Known::new(number, elements.take())).collect()
+        let is_certain = self.is_certain(name, operands);
+        let known = |number| {
+            let known = Known::of(number, elements.take());
+            Known { is_certain: known.is_certain || is_certain, ..known }
+        };
+        self.run(name, &numbers).into_iter().map(known).collect()
     }
 
     /// The numbers of the results, from those of the operands.
@@ -120,6 +135,8 @@ impl Operation {
             ("reduce" | "reduce_window" | "scatter" | "select_and_scatter", _) => {
                 return self.run_region(name, operands);
             }
+            // What is sorted with the keys, such as their positions, keeps its numbers.
+            ("sort", _) => return operands.to_vec(),
             ("compare", [x, y]) => truth(match self.direction.as_deref() {
                 Some("EQ") => x == y,
                 Some("NE") => x != y,
@@ -153,7 +170,12 @@ impl Operation {
     /// Reductions: the operands are values and then as many initial values.
     fn run_region(&self, name: &str, operands: &[f64]) -> Vec<f64> {
         if name != "reduce" {
-            return operands.first().copied().into_iter().collect();
+            // Updates that replace as many elements as there are replace them all.
+            let is_whole = match self.operand_types.as_slice() {
+                [into, _, updates] => name == "scatter" && self.combines.is_none() && into.count() == updates.count(),
+                _ => false,
+            };
+            return operands.get(if is_whole { 2 } else { 0 }).copied().into_iter().collect();
         }
         let half = operands.len() / 2;
         let count = match (self.operand_types.first(), self.result_types.first()) {
@@ -280,15 +302,15 @@ func.func private @op0(%v0: tensor<4x3xf32> , %v1: tensor<f32>) -> (tensor<i1>, 
         let program = Program::parse(TEXT).unwrap();
         let scalar = |element| Type { element, dims: Vec::new() };
         assert_eq!(program.results, [scalar(Element::Bool), scalar(Element::Float(32))]);
-        let known = |number| Known { number, elements: None };
+        let known = Known::invented;
         let numbers: Vec<f64> = program.run(&[known(2.5), known(12.0)]).iter().map(|result| result.number).collect();
         assert_eq!(numbers, [0.0, 2.5]);
         let elements: Elements = (0..12).map(f64::from).collect();
-        let found = program.run(&[Known { number: 1.0, elements: Some(elements) }, known(12.0)]);
+        let found = program.run(&[Known::of(1.0, Some(elements)), known(12.0)]);
         assert_eq!((found[0].number, found[1].elements.as_deref()), (0.0, None));
-        let divisor = Known { number: 12.0, elements: Some([12.0].into()) };
+        let divisor = Known::of(12.0, Some([12.0].into()));
         let elements: Elements = (0..12).map(f64::from).collect();
-        let found = program.run(&[Known { number: 1.0, elements: Some(elements) }, divisor]);
+        let found = program.run(&[Known::of(1.0, Some(elements)), divisor]);
         assert_eq!(found[1].number, 5.5);
     }
 
@@ -314,13 +336,46 @@ func.func public @main(%i0: tensor<2x4xf32>) -> (tensor<i1>, tensor<2x2xf32>) {
 }
 "#;
         let program = Program::parse(text).unwrap();
-        let found = |boxes: [f64; 8]| program.run(&[Known { number: 1.0, elements: Some(boxes.into()) }]);
+        let found = |boxes: [f64; 8]| program.run(&[Known::of(1.0, Some(boxes.into()))]);
         let results = found([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
         assert_eq!(results[0].number, 0.0);
         assert_eq!(results[1].elements.as_deref(), Some(&[4.0, 8.0, 4.0, 8.0][..]));
         assert_eq!(found([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 5.0, 8.0])[0].number, 1.0);
         // One number stands for a large or computed array, so each of its elements equals each other one.
         assert_eq!(program.run(&[Known::UNKNOWN])[0].number, 1.0);
+    }
+
+    /// Positions that a mask selects, which are written over others, and the order of a sort.
+    #[test]
+    fn positions_are_in_range() {
+        let text = r#"module @torchtpu {
+func.func public @main(%i0: tensor<6xf32>, %i1: tensor<6x1xi32>) -> (tensor<6xi32>, tensor<6xi32>, tensor<i1>) {
+%v1 = "stablehlo.iota"() {iota_dimension = 0 : i64} : () -> tensor<6xi32>
+%v2 = "stablehlo.constant"() {value = dense<6> : tensor<i32>} : () -> tensor<i32>
+%v3 = "stablehlo.broadcast_in_dim"(%v2) {broadcast_dimensions = array<i64>} : (tensor<i32>) -> tensor<6xi32>
+%v6 = "stablehlo.scatter"(%v3, %i1, %v1) ({
+^bb0(%v4: tensor<i32>, %v5: tensor<i32>):
+"stablehlo.return"(%v5) : (tensor<i32>) -> ()
+}) {unique_indices = true} : (tensor<6xi32>, tensor<6x1xi32>, tensor<6xi32>) -> (tensor<6xi32>)
+%v12, %v13 = "stablehlo.sort"(%i0, %v1) ({
+^bb0(%v7: tensor<f32>, %v8: tensor<f32>, %v9: tensor<i32>, %v10: tensor<i32>):
+%v11 = "stablehlo.compare"(%v7, %v8) {comparison_direction = #stablehlo<comparison_direction LT>} : (tensor<f32>, tensor<f32>) -> tensor<i1>
+"stablehlo.return"(%v11) : (tensor<i1>) -> ()
+}) {dimension = 0 : i64} : (tensor<6xf32>, tensor<6xi32>) -> (tensor<6xf32>, tensor<6xi32>)
+%v14 = "stablehlo.compare"(%i0, %i0) {comparison_direction = #stablehlo<comparison_direction NE>} : (tensor<6xf32>, tensor<6xf32>) -> tensor<6xi1>
+%v15 = "stablehlo.constant"() {value = dense<false> : tensor<i1>} : () -> tensor<i1>
+%v19 = "stablehlo.reduce"(%v14, %v15) ({
+^bb0(%v16: tensor<i1>, %v17: tensor<i1>):
+%v18 = "stablehlo.or"(%v16, %v17) {} : (tensor<i1>, tensor<i1>) -> tensor<i1>
+"stablehlo.return"(%v18) : (tensor<i1>) -> ()
+}) {dimensions = array<i64: 0>} : (tensor<6xi1>, tensor<i1>) -> (tensor<i1>)
+"func.return"(%v6, %v13, %v19) : (tensor<6xi32>, tensor<6xi32>, tensor<i1>) -> ()
+}
+}
+"#;
+        let found = Program::parse(text).unwrap().run(&[Known::UNKNOWN, Known::UNKNOWN]);
+        let told: Vec<(f64, bool)> = found.iter().map(|result| (result.number, result.is_certain)).collect();
+        assert_eq!(told, [(0.0, false), (0.0, false), (0.0, true)]);
     }
 
     #[test]
@@ -335,10 +390,7 @@ func.func public @main(%i0: tensor<2x4xf32>) -> (tensor<i1>, tensor<2x2xf32>) {
 "func.return"(%o0) : (tensor<4xf32>) -> ()
 }
 "#;
-        assert_eq!(
-            Program::parse(&format!("{kernel}{main}")).unwrap().run(&[Known { number: 3.0, elements: None }])[0].number,
-            UNKNOWN
-        );
+        assert_eq!(Program::parse(&format!("{kernel}{main}")).unwrap().run(&[Known::invented(3.0)])[0].number, UNKNOWN);
         assert!(Program::parse(kernel).is_err());
     }
 

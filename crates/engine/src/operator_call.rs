@@ -358,8 +358,9 @@ impl Engine {
             true => self.flush(placement, due.reason),
             false => self.launch_all(placement, due.reason),
         };
-        let Err(Failure { error, inputs }) = submitted.and_then(|()| due.show_sizes(outs).map_err(Failure::from))
-        else {
+        let is_dry = self.runner.opened().is_some_and(|runtime| runtime.platform.is_dry);
+        let shown = submitted.and_then(|()| due.show_sizes(outs, is_dry).map_err(Failure::from));
+        let Err(Failure { error, inputs }) = shown else {
             return Ok(());
         };
         due.undo(parts, &inputs, outs);

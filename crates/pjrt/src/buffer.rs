@@ -41,8 +41,9 @@ impl Buffer {
         Ok(Self { raw, client: Arc::clone(client), references: Mutex::new(()) })
     }
 
+    /// The handle, for a plugin that is part of this library.
     #[inline]
-    pub(crate) fn as_raw(&self) -> *mut sys::PJRT_Buffer {
+    pub fn as_raw(&self) -> *mut sys::PJRT_Buffer {
         self.raw.as_ptr()
     }
 

@@ -45,9 +45,17 @@ pub(crate) struct Count {
     pub number: Arc<Value>,
 }
 
+/// Whether a value of a dry device was invented.
+fn is_invented(value: &Value) -> Result<bool> {
+    let buffer = value.buffer()?;
+    // SAFETY: the buffer lives, and its plugin is the dry one.
+    Ok(unsafe { dry::is_invented(buffer.as_raw()) })
+}
+
 impl Due {
-    /// Sets the sizes of results that depend on the data. Their storages have the largest possible size.
-    pub fn show_sizes(&self, outs: &mut [Out]) -> Result<()> {
+    /// Sets the sizes of results that depend on the data. Their storages have the largest possible size. On a dry
+    /// device the results have it, too, where the size follows from numbers that were invented.
+    pub fn show_sizes(&self, outs: &mut [Out], is_dry: bool) -> Result<()> {
         thread_local! {
             // The caller reads this directly after the call.
             static SIZES: RefCell<Vec<Vec<i64>>> = const { RefCell::new(Vec::new()) };
@@ -58,14 +66,15 @@ impl Due {
         SIZES.with_borrow_mut(|kept| {
             kept.clear();
             for Count { fresh, axis, number } in &self.counts {
-                let count = number.read_i64()?;
                 let out = &mut outs[*fresh];
                 // SAFETY: `sizes` points to `ndim` sizes of the instance.
                 let mut sizes = unsafe { std::slice::from_raw_parts(out.sizes, out.ndim as usize) }.to_vec();
                 let Some(size) = sizes.get_mut(*axis) else {
                     return Err(Error::runtime("internal error: a counted result without dimensions"));
                 };
-                *size = count;
+                if !is_dry || !is_invented(number)? {
+                    *size = number.read_i64()?;
+                }
                 // SAFETY: `strides` points to `ndim` strides of the instance.
                 let strides = unsafe { std::slice::from_raw_parts(out.strides, out.ndim as usize) };
                 // A user of the whole storage, such as a nested tensor, must get no more elements than the result
