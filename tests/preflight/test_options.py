@@ -39,6 +39,10 @@ def test_used_process() -> None:
         (["missing.py"], "there is no script missing.py"),
         (["--steps", "0", __file__], "--steps must be at least 1"),
         (["--batch", "1,x", __file__], "--batch takes sizes such as 1,2,4, not 1,x"),
+        (
+            ["--assume", "train.py=3", __file__],
+            "--assume takes a line and a number such as train.py:31=512, not train.py=3",
+        ),
         (["--what-if", "v5e,v9", __file__], "there is no chip 'v9'"),
         (["--chip", "v5e:4x4", "--mesh", "fsdp=8", __file__], "has 8 ranks, and v5e:4x4 has 16 devices"),
         (["--chip", "v5e:4", __file__], "a topology is a chip and its sizes, such as v5e:4x4, not v5e:4"),

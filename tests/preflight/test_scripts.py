@@ -205,7 +205,6 @@ y.masked_select(y > 100)[0]
 y[y.argmax(0)[0].item()]
 y[y[:, 0].sort(descending=True).indices[-1]]
 y[:1][y[:1, 0].argsort()[0]]
-y[:1][y[:1, 0].median(0).indices]
 y[:1][torch.randperm(1, device="tpu")[0]]
 y[torch.unique(torch.randint(3, (6,), device="tpu"), return_counts=True)[1][0] - 1]
 # What is not finite is not there, and data that is uploaded is as it is.
@@ -215,6 +214,14 @@ assert y[~torch.isfinite(y)].numel() == 0
 labels = torch.tensor([4, 5, 6, 5]).to("tpu")
 assert len((labels == 5).nonzero()) == 2
 assert len(labels[labels > 6]) == 0
+# Each expert takes its part of the tokens, and all tokens are taken.
+experts = y.argmax(-1)
+counts = torch.bincount(experts, minlength=4)
+assert counts.tolist() == [2, 2, 1, 1]
+assert [len(part) for part in y[experts.argsort()].split(counts.tolist())] == [2, 2, 1, 1]
+for expert in range(4):
+    chosen = torch.where(experts == expert)[0]
+    y.index_add(0, chosen, model(y[chosen]))
 """
 
 
@@ -223,6 +230,33 @@ def test_indices_that_data_decides(tmp_path: Path) -> None:
     script = tmp_path / "indices.py"
     script.write_text(INDICES)
     assert record(tmp_path, script=script)["failure"] == ""
+
+
+SIZES = """
+import torch
+
+model = torch.nn.Linear(5, 5).to("tpu")
+y = model(torch.randn(6, 5).to("tpu"))
+rows = y[y[:, 0] > 0]
+length = y.sum().item()
+print("SIZES", len(rows), length)
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "sizes"), [([], "6"), (["sizes.py:6=2", "sizes.py:7=9"], "2 9.0"), (["sizes.py:6=50"], "6")]
+)
+def test_what_a_line_is_assumed_to_give(tmp_path: Path, given: list[str], sizes: str) -> None:
+    """A size that data decides, and what is read, are as the user says, and at most as large as possible. Both lines
+    are listed."""
+    script = tmp_path / "sizes.py"
+    script.write_text(SIZES)
+    options = [word for each in given for word in ("--assume", each)]
+    command = [sys.executable, "-m", "torchtpu", "preflight", *options, "--json", "-", str(script)]
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=300).stdout
+    line, _, report = printed.partition("\n")
+    assert line.startswith(f"SIZES {sizes}")
+    assert {each["line"].rpartition(":")[2] for each in json.loads(report)["assumed"]} == {"6", "7"}
 
 
 DETECTION = """

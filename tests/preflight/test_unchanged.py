@@ -40,7 +40,7 @@ COUNTS = 'print(json.dumps({name: torch.tpu.cache_stats()[name] for name in ("co
 
 
 def test_programs_and_keys_are_the_same(tmp_path: Path) -> None:
-    """A recorded training finds each program of a plain one in the cache, and both have the same texts, without lines."""
+    """A recorded training finds each program of a plain one in the cache. Both have the same texts, without lines."""
     texts, counts = [], []
     for name, code in (("plain", PLAIN), ("recorded", RECORDED)):
         folder = tmp_path / name

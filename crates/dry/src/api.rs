@@ -137,7 +137,17 @@ macro_rules! functions {
 pub unsafe fn is_invented(buffer: *mut sys::PJRT_Buffer) -> bool {
     // SAFETY: the caller's promise.
     let known = unsafe { &object::<Buffer, _>(buffer).known };
-    !known.is_certain && known.elements.is_none()
+    !known.is_certain && !known.is_exact
+}
+
+/// Writes a number as each element of an array of a buffer's element type.
+///
+/// # Safety
+/// The buffer is a live one of this plugin.
+pub unsafe fn fill(buffer: *mut sys::PJRT_Buffer, number: f64, array: &mut [u8]) {
+    // SAFETY: the caller's promise.
+    let element = unsafe { object::<Buffer, _>(buffer) }.ty.element.write(number);
+    array.chunks_exact_mut(element.len()).for_each(|place| place.copy_from_slice(&element));
 }
 
 /// The object behind a handle.

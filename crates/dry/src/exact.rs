@@ -110,6 +110,23 @@ impl Operation {
         finds_nothing || is_one_number && operands.iter().all(|operand| operand.is_certain)
     }
 
+    /// For updates that are added to the places of a row: how many each place gets if all get alike, and how many places
+    /// get one more. So many tokens each of several experts has, and a count has the right sum.
+    pub(crate) fn shares(&self) -> Option<(f64, usize)> {
+        let [into, _, updates] = self.operand_types.as_slice() else { return None };
+        let is_count = self.combines.as_deref() == Some("stablehlo.add") && into.dims.len() == 1 && into.count() > 0;
+        is_count.then(|| ((updates.count() / into.count()) as f64, (updates.count() % into.count()) as usize))
+    }
+
+    /// The elements of a row after updates were added whose places are not known.
+    pub(crate) fn shared_out(&self, name: &str, operands: &[Known]) -> Option<Elements> {
+        let ("stablehlo.scatter", [into, _, update]) = (name, operands) else { return None };
+        let (each, more) = self.shares()?;
+        let added = |place: usize| (each + f64::from(u8::from(place < more))) * update.number;
+        let elements = into.elements.as_ref()?.iter().enumerate();
+        Some(elements.map(|(place, number)| number + added(place)).collect())
+    }
+
     fn reduced(&self, x: &[f64], initial: f64, dims: &[usize]) -> Option<Vec<f64>> {
         let (gone, from) = (self.list("dimensions")?, sizes(&self.operand_types[0]));
         let mut found = vec![initial; dims.iter().product()];

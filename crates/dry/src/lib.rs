@@ -16,4 +16,4 @@ mod exact;
 mod parse;
 mod program;
 
-pub use api::{get_api, is_invented};
+pub use api::{fill, get_api, is_invented};

@@ -183,6 +183,11 @@ impl Engine {
         self.runner.opened().is_some()
     }
 
+    /// Whether the open device is one that computes nothing.
+    pub(crate) fn is_dry(&self) -> bool {
+        self.runner.opened().is_some_and(|runtime| runtime.platform.is_dry)
+    }
+
     pub fn platform(&mut self) -> Result<&Platform> {
         Ok(&self.runtime()?.platform)
     }

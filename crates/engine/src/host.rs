@@ -10,6 +10,7 @@ use crate::bounded::copy_padded_to_host;
 use crate::call::{self, Arg, TensorArg};
 use crate::engine::{Engine, lock, lock_when_launched};
 use crate::error::{Error, Result};
+use crate::invented;
 use crate::lines::Line;
 use crate::observe::explain::Waiting;
 use crate::padded::PaddedFactor;
@@ -177,10 +178,10 @@ fn read_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
     if copy_padded_to_host(source, out)? {
         return Ok(());
     }
-    let (value, waiting) = {
+    let (value, waiting, is_dry) = {
         let mut engine = lock()?;
         let waiting = engine.observer.begin_wait(Reason::Read);
-        (engine.dense_value(source, &ty)?, waiting)
+        (engine.dense_value(source, &ty)?, waiting, engine.is_dry())
     };
     match value {
         Some(value) => {
@@ -188,6 +189,10 @@ fn read_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
             // The lock is not held during the wait, so that other threads can use the engine.
             let buffer = value.buffer()?;
             let read = buffer.to_host(out).map_err(Error::from);
+            if is_dry {
+                // SAFETY: the buffer is one of the only device, a dry one.
+                unsafe { invented::overwrite(&buffer, out) };
+            }
             end_wait(waiting);
             if let Err(error) = &read {
                 let runs = lock()?.runner.note_raised(source.storage().placement, error);

@@ -17,6 +17,7 @@ mod ticket;
 
 // Values, and the arguments of calls.
 pub mod call;
+pub mod invented;
 pub mod memory;
 mod padded;
 pub mod pinned;

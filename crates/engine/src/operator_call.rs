@@ -1,6 +1,7 @@
 //! An operator call: find the instance, record the call, and submit the chunk when it is due.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use aten::Graph;
 
@@ -358,8 +359,13 @@ impl Engine {
             true => self.flush(placement, due.reason),
             false => self.launch_all(placement, due.reason),
         };
-        let is_dry = self.runner.opened().is_some_and(|runtime| runtime.platform.is_dry);
-        let shown = submitted.and_then(|()| due.show_sizes(outs, is_dry).map_err(Failure::from));
+        let is_dry = self.is_dry();
+        let waiting = if due.counts.is_empty() { None } else { self.observer.begin_wait(due.reason) };
+        // SAFETY: `is_dry` is that of the device that the call ran on.
+        let shown = submitted.and_then(|()| unsafe { due.show_sizes(outs, is_dry) }.map_err(Failure::from));
+        if let Some(waiting) = waiting {
+            self.observer.end_wait(waiting, Instant::now());
+        }
         let Err(Failure { error, inputs }) = shown else {
             return Ok(());
         };

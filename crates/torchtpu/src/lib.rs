@@ -464,6 +464,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         cache::cache_export_used,
         cache::cache_import,
         cache::bundle_ahead,
+        explain::assume,
         explain::begin_explaining,
         explain::end_explaining,
         location::name_modules,

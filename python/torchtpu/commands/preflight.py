@@ -37,6 +37,13 @@ def add_to(commands: Any) -> None:
         help="sizes of the batch to compare, such as 1,2,4,8: of the script's DataLoaders, or in the place of {batch} "
         "in its arguments",
     )
+    command.add_argument(
+        "--assume",
+        action="append",
+        default=[],
+        metavar="LINE=N",
+        help="what a line that is listed as reading values gets, and the size that data decides there: train.py:31=512",
+    )
     command.add_argument("--no-suggestions", action="store_true", help="do not try what would make a step faster")
     command.add_argument("--change", default="", help=argparse.SUPPRESS)
     command.add_argument("--recording", type=Path, help=argparse.SUPPRESS)
@@ -68,13 +75,14 @@ def run(options: argparse.Namespace) -> int:
         for name in others:
             on(mesh, name)
         sizes = _sizes(options.batch)
+        assume = dict(map(_assumed, options.assume))
     except ValueError as error:
         return _refuse(str(error))
     if not options.script.is_file():
         return _refuse(f"there is no script {options.script}")
     if options.steps < 1:
         return _refuse("--steps must be at least 1")
-    recording.prepare(topology_of(options.chip))
+    recording.prepare(topology_of(options.chip), assume)
     arguments = options.arguments
     rerun = Rerun(
         options.chip,
@@ -84,6 +92,7 @@ def run(options: argparse.Namespace) -> int:
         options.steps,
         options.mode,
         options.time_limit,
+        assume,
     )
     recorded_size = sizes[0] if sizes and changes.has_place(arguments) else None
     with Compilers(options.time_limit) as compilers:
@@ -135,6 +144,13 @@ def _sizes(text: str) -> list[int]:
     if any(size < 1 for size in sizes):
         raise ValueError(f"--batch takes sizes such as 1,2,4, not {text}")
     return sizes
+
+
+def _assumed(text: str) -> tuple[str, int]:
+    line, _, number = text.rpartition("=")
+    if not line.rpartition(":")[2].isdecimal() or not number.isdecimal():
+        raise ValueError(f"--assume takes a line and a number such as train.py:31=512, not {text}")
+    return line, int(number)
 
 
 def _refuse(message: str) -> int:

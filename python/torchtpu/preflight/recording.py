@@ -8,7 +8,7 @@ import signal
 import time
 import traceback
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torchtpu import _C, tpu
@@ -20,7 +20,7 @@ from torchtpu.scripts import run_script
 from torchtpu.tpu.explanation import Explanation
 
 DRY = "TORCHTPU_DRY"
-READ = "the host reads a tensor"
+READS = ("the host reads a tensor", "the data decide the size of a result")
 
 # A program with fewer calls beside the largest is a read or an upload: it is not judged.
 _SMALL = 0.02
@@ -74,11 +74,13 @@ class Recording:
     """The collectives of rank 0 of a mesh."""
 
 
-def prepare(topology: str) -> None:
-    """Makes the device of this process a dry one. RuntimeError if the process has used the device."""
+def prepare(topology: str, assume: Mapping[str, int] | None = None) -> None:
+    """Makes the device of this process a dry one, which gives the numbers of `assume` at their lines. RuntimeError if
+    the process has used the device."""
     if _C.is_initialized():
         raise RuntimeError("preflight needs a process that has not used the device yet")
     os.environ[DRY] = topology
+    _C.assume(list((assume or {}).items()))
     # The Trainer of transformers asks accelerate, which knows the device by this variable alone.
     os.environ.setdefault("ACCELERATE_TORCH_DEVICE", "tpu")
 
@@ -148,7 +150,7 @@ def _recording(
     programs = _programs(explanation, names, counts)
     programs.sort(key=lambda program: -len(program.calls))
     programs = [program for program in programs if len(program.calls) >= _SMALL * len(programs[0].calls)]
-    reads = Counter(wait["line"] for wait in explanation.waits if wait["reason"] == READ)
+    reads = Counter(wait["line"] for wait in explanation.waits if wait["reason"] in READS)
     first = min((run["flushed"] for run in explanation.runs if run["program"] in counts), default=0.0)
     # What preflight itself runs at the end is none of them.
     late = [each for each in explanation.compiles if rounds and first < each["at"] < ended]

@@ -119,7 +119,7 @@ def _advice(report: Report) -> Iterator[str]:
     if report.recording.reads:
         yield "lines that read values, which were invented here:"
     for line, reads in report.recording.reads:
-        yield f"  {line} ({reads} times)"
+        yield f"  {line} ({reads} times)" if reads > 1 else f"  {line} (once)"
     if report.what_if:
         yield "what if:      batch fits                       memory  step"
     for chip, batch, fits, memory, step, mfu, speed in what_if_rows(report):

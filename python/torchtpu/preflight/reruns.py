@@ -7,7 +7,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from torchtpu.preflight.compiler import CompilerError
@@ -25,6 +25,7 @@ class Rerun:
     steps: int
     mode: str
     time_limit: float
+    assume: Mapping[str, int]
 
     def __call__(self, change: str) -> Recording:
         """The script's recording with a change. CompilerError, with the reason, if there is none."""
@@ -34,6 +35,7 @@ class Rerun:
             command += ["--chip", self.topology, "--steps", str(self.steps), "--mode", self.mode]
             command += ["--time-limit", str(self.time_limit)]
             command += ["--mesh", self.mesh] if self.mesh else []
+            command += [word for line, number in self.assume.items() for word in ("--assume", f"{line}={number}")]
             finished = subprocess.run(
                 [*command, self.script, *self.arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -190,6 +190,7 @@ def preflight(
     mode: str = "fused",
     mesh: str = "",
     time_limit: float = SECONDS,
+    assume: Mapping[str, int] | None = None,
 ) -> Report:
     """Calls `function(*args)`, which trains on "tpu", on a device that computes nothing, and reports what a TPU's
     compiler says of it.
@@ -197,13 +198,14 @@ def preflight(
     `chip` is a generation such as "v5e", or a topology such as "v5e:4x4". On a topology the process is rank 0 of a
     `mesh` such as "fsdp=8,tp=2", or of one axis of all devices. The call ends after `steps` optimizer steps. `deep`
     compiles to the end, which takes minutes, for the compiler's own estimate of cycles. `mode` is the eager mode.
-    Values that the function reads from the device are invented; `assumed` lists the lines.
+    Values that the function reads from the device are invented; `assumed` lists the lines. `assume` gives the number of
+    some of them, such as `{"train.py:31": 512}`.
 
     The process must not have used the device before, and cannot compute on it afterwards: RuntimeError. ValueError for
     a chip that there is not. What the function raises is in the report.
     """
     axes = parse(mesh, chip)
-    recording.prepare(topology_of(chip))
+    recording.prepare(topology_of(chip), assume)
     recorded = recording.record(lambda: function(*args), steps, time_limit, mode, axes)
     return judge(recorded, chip, deep=deep, mesh=axes, time_limit=time_limit)
 

@@ -7,6 +7,7 @@ use super::chunk::Chunk;
 use super::reason::Reason;
 use crate::call::{self, Out};
 use crate::error::{Error, Result};
+use crate::invented;
 use crate::padded::Padded;
 use crate::registry::key::CallParts;
 use crate::storage::Value;
@@ -45,17 +46,12 @@ pub(crate) struct Count {
     pub number: Arc<Value>,
 }
 
-/// Whether a value of a dry device was invented.
-fn is_invented(value: &Value) -> Result<bool> {
-    let buffer = value.buffer()?;
-    // SAFETY: the buffer lives, and its plugin is the dry one.
-    Ok(unsafe { dry::is_invented(buffer.as_raw()) })
-}
-
 impl Due {
-    /// Sets the sizes of results that depend on the data. Their storages have the largest possible size. On a dry
-    /// device the results have it, too, where the size follows from numbers that were invented.
-    pub fn show_sizes(&self, outs: &mut [Out], is_dry: bool) -> Result<()> {
+    /// Sets the sizes of results that depend on the data. Their storages have the largest possible size.
+    ///
+    /// # Safety
+    /// `is_dry` only if the call ran on a dry device.
+    pub unsafe fn show_sizes(&self, outs: &mut [Out], is_dry: bool) -> Result<()> {
         thread_local! {
             // The caller reads this directly after the call.
             static SIZES: RefCell<Vec<Vec<i64>>> = const { RefCell::new(Vec::new()) };
@@ -72,9 +68,8 @@ impl Due {
                 let Some(size) = sizes.get_mut(*axis) else {
                     return Err(Error::runtime("internal error: a counted result without dimensions"));
                 };
-                if !is_dry || !is_invented(number)? {
-                    *size = number.read_i64()?;
-                }
+                // SAFETY: `is_dry` says that the value is one of a dry device.
+                *size = if is_dry { unsafe { invented::size(number, *size) }? } else { number.read_i64()? };
                 // SAFETY: `strides` points to `ndim` strides of the instance.
                 let strides = unsafe { std::slice::from_raw_parts(out.strides, out.ndim as usize) };
                 // A user of the whole storage, such as a nested tensor, must get no more elements than the result
