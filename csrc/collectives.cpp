@@ -153,6 +153,7 @@ Pointer run_program(Call call, const std::vector<int64_t>& processes, int rank, 
                                 processes.data(), processes.size(),        read.data(), read.size(),    written.data(),
                                 written.size()};
   {
+    if (tt_wants_scope()) note_scope();
     NoGil no_gil;
     if (tt_wants_line()) tt_note_line();
     check(tt_run_collective(device, &collective));

@@ -114,6 +114,22 @@ def test_what_is_read_within_a_step(device: torch.device) -> None:
     assert torch.tpu.cache_stats()["requests"] == 2
 
 
+def test_an_upload_does_not_end_a_step(device: torch.device) -> None:
+    data = torch.arange(4.0)
+
+    @torch.tpu.compile_step
+    def step(x: Tensor) -> Tensor:
+        for _ in range(100):
+            x = x + 1
+        return x * data.to(device)
+
+    x = torch.ones(4).to(device)
+    with torch.tpu.explain() as explanation:
+        result = step(x)
+    assert result.tolist() == [0, 101, 202, 303]
+    assert [run["reason"] for run in explanation.runs] == ["the end of a compiled step"], explanation
+
+
 def test_other_threads_do_not_join_a_step(mode: str, device: torch.device) -> None:
     model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.5)

@@ -65,6 +65,34 @@ def test_they_end_with_their_groups(plugin: dict[str, str]) -> None:
         assert counts == [1, 0, 1, 0, 0]
 
 
+@pytest.mark.one_mode
+@pytest.mark.parametrize("wrapper", ["ddp", "fsdp2"])
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_a_step_with_its_collectives_is_one_program(plugin: dict[str, str], mode: str, wrapper: str) -> None:
+    for each in values_on_ranks(2, "tests.distributed.steps", "steps_as_one_program", mode, wrapper, **plugin):
+        (cut, cut_runs, _), (inside, runs, reasons) = each["cut"], each["inside"]
+        assert inside == pytest.approx(cut, rel=1e-5)
+        assert cut_runs[-1] > 2
+        assert runs[-1] == 1, reasons
+
+
+def test_what_cuts_a_step(plugin: dict[str, str]) -> None:
+    sums = [2.0 * (102 + i) for i in range(4)]
+    for each in values_on_ranks(2, "tests.distributed.steps", "what_cuts_a_step", **plugin):
+        values, reasons, is_done = each["one group"]
+        assert (values, len(reasons), is_done) == ([2 * x for x in sums], 1, True), reasons
+        values, reasons, is_done = each["two groups"]
+        assert (values, is_done) == (sums, True)
+        assert sum("another group" in reason for reason in reasons) == 1, reasons
+
+
+@pytest.mark.parametrize("how", ["operator", "result"])
+def test_a_promise_is_broken(plugin: dict[str, str], how: str) -> None:
+    for each in values_on_ranks(2, "tests.distributed.steps", "a_promise_is_broken", how, **plugin):
+        assert "has launched program" in each["error"]
+        assert each["after"] == [2.0] * 4
+
+
 @pytest.mark.parametrize("delays", [False, True])
 def test_ranks_diverge(plugin: dict[str, str], delays: bool) -> None:
     assert min(values_on_ranks(3, "tests.distributed.diverging", "steps", 2 * SEED + delays, 50, **plugin, **THREE)) > 0

@@ -12,6 +12,7 @@ use pjrt::{Code, CompileOptions, CompiledMemoryStats, PhaseCompiler, Plugin, Top
 
 use crate::cache;
 use crate::error::{Error, Result};
+use crate::overlap;
 use crate::platform::{self, Kind};
 
 /// The compiler's report on a program.
@@ -31,17 +32,6 @@ pub struct Report {
     /// How many collectives run beside other work: their beginning and their end are operations of their own.
     pub asynchronous: usize,
 }
-
-/// XLA's options with which a TPU's collectives run beside other work, by the model of the device. On the models that
-/// are not listed they do by default.
-const OVERLAP: &[(&str, &[&str])] = &[("TPU v5", SPARSE_CORE), ("TPU v6 lite", SPARSE_CORE)];
-
-/// The sparse cores do the work of collectives.
-const SPARSE_CORE: &[&str] = &[
-    "xla_tpu_enable_sparse_core_collective_offload_all_gather",
-    "xla_tpu_enable_sparse_core_collective_offload_all_reduce",
-    "xla_tpu_enable_sparse_core_collective_offload_reduce_scatter",
-];
 
 /// The phase of libtpu's compiler that optimizes and schedules a program and assigns its memory.
 const FIRST_PHASE: &str = "phase1_hlo_opts";
@@ -88,8 +78,7 @@ pub fn compile(program: &str, topology: &str, replicas: usize) -> Result<Report>
 fn options(device: &str, replicas: usize) -> CompileOptions {
     let mut options = cache::compile_options(Kind::Tpu);
     if replicas > 1 {
-        let flags = OVERLAP.iter().filter(|(model, _)| *model == device).flat_map(|(_, flags)| *flags);
-        options.overrides.extend(flags.map(|flag| ((*flag).to_owned(), Value::Bool(true))));
+        options.overrides.extend(overlap::options(device));
         options = CompileOptions { overrides: options.overrides, ..CompileOptions::replicated(replicas as i64) };
     }
     options

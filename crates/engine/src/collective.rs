@@ -139,8 +139,11 @@ impl Engine {
                 None => self.zeros(placement, ty)?,
             });
         }
-        if read.iter().any(|value| value.pending().is_some()) {
-            self.flush(placement, Reason::Collective)?;
+        let mode = self.caller_mode().mode;
+        let is_cut = !self.recorder.is_inside(&devices, placement, mode);
+        if is_cut && read.iter().any(|value| value.pending().is_some()) {
+            let is_spmd = self.recorder.scopes.is_spmd(mode);
+            self.flush(placement, if is_spmd { Reason::OtherGroup } else { Reason::Collective })?;
         }
         let Collective { form, reduction, factor, root, .. } = collective;
         let described = format!("{form:?} {reduction} {factor} from {root} of {types:?} to {results:?}");

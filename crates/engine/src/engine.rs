@@ -391,12 +391,13 @@ impl Engine {
 
     // ---- scopes ----------------------------------------------------------------------------------
 
-    /// Starts a scope. All calls in it until [`Engine::end_join`] become one program.
-    pub fn begin_join(&mut self, scope: u64) -> Result<()> {
+    /// Starts a scope. All calls in it until [`Engine::end_join`] become one program. With `is_spmd`, the caller promises
+    /// that all ranks run the same calls there, and collectives are parts of the program.
+    pub fn begin_join(&mut self, scope: u64, is_spmd: bool) -> Result<()> {
         if !self.recorder.scopes.has_joins() {
             self.flush_all(Reason::CompiledGraph)?;
         }
-        self.recorder.scopes.begin_join(scope);
+        self.recorder.scopes.begin_join(scope, is_spmd);
         Ok(())
     }
 

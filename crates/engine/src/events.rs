@@ -16,7 +16,9 @@ pub struct Event {
     /// The number of the event, in the order of recording.
     number: usize,
     placement: Placement,
-    /// None while a job of the host delays the launch of work before the event.
+    /// The chunk that was not submitted when the event was recorded: a step that all ranks run as one program.
+    chunk: Option<u64>,
+    /// None while that chunk is recorded, and while a job of the host delays the launch of work before the event.
     work: Mutex<Option<Arc<Work>>>,
 }
 
@@ -73,23 +75,31 @@ impl Work {
 }
 
 impl Event {
-    /// Marks the work queued at a placement so far. Submits recorded calls without waiting for them.
+    /// Marks the work queued at a placement so far. Submits recorded calls without waiting for them, except in a step
+    /// whose collectives are parts of its program: there the event marks the whole program.
     pub fn record(placement: Placement) -> Result<Event> {
         static RECORDED: AtomicUsize = AtomicUsize::new(0);
         let mut engine = lock()?;
         engine.open()?;
-        engine.flush(placement, Reason::Event)?;
-        let work = match engine.catch_up_to_job(placement) {
-            None => Some(Work::new(engine.runtime()?.in_flight(placement))),
-            Some(_) => None,
-        };
-        Ok(Event { number: RECORDED.fetch_add(1, SeqCst), placement, work: Mutex::new(work) })
+        let mode = engine.caller_mode().mode;
+        let chunk = engine.recorder.chunk_of_all_ranks(placement, mode);
+        let mut work = None;
+        if chunk.is_none() {
+            engine.flush(placement, Reason::Event)?;
+            if engine.catch_up_to_job(placement).is_none() {
+                work = Some(Work::new(engine.runtime()?.in_flight(placement)));
+            }
+        }
+        Ok(Event { number: RECORDED.fetch_add(1, SeqCst), placement, chunk, work: Mutex::new(work) })
     }
 
     pub fn is_done(&self) -> Result<bool> {
         let mut work = self.work.lock();
         if work.is_none() {
             let mut engine = lock()?;
+            if self.chunk.is_some() && engine.recorder.chunk(self.placement).map(|chunk| chunk.number) == self.chunk {
+                engine.flush(self.placement, Reason::Event)?;
+            }
             if engine.catch_up_to_job(self.placement).is_none() {
                 *work = Some(Work::new(engine.runtime()?.in_flight(self.placement)));
             }

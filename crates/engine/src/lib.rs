@@ -27,6 +27,7 @@ mod storage;
 pub mod ahead;
 pub mod cache;
 pub mod interrupt;
+mod overlap;
 pub mod platform;
 mod program;
 

@@ -246,8 +246,9 @@ fn mode_of(number: u8) -> PyResult<Mode> {
 /// Starts a scope: calls in it become one program until `end_join`. A scope is the address of the object that its
 /// threads have under "torchtpu.scope" in the thread-local state that autograd passes to its own threads.
 #[pyfunction]
-fn begin_join(py: Python<'_>, scope: u64) -> PyResult<()> {
-    with_engine(py, move |mut engine| engine.begin_join(scope))
+#[pyo3(signature = (scope, is_spmd = false))]
+fn begin_join(py: Python<'_>, scope: u64, is_spmd: bool) -> PyResult<()> {
+    with_engine(py, move |mut engine| engine.begin_join(scope, is_spmd))
 }
 
 #[pyfunction]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, overload
 
 from torchtpu import _C
 from torchtpu.tpu.scopes import scope_of_thread
@@ -14,7 +14,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def compile_step(function: Callable[P, R], **options: Any) -> Callable[P, R]:
+@overload
+def compile_step(function: Callable[P, R], *, spmd: bool = False, **options: Any) -> Callable[P, R]: ...
+@overload
+def compile_step(*, spmd: bool = False, **options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def compile_step(function: Any = None, *, spmd: bool = False, **options: Any) -> Any:
     """Makes a whole training step one program: forward, loss, backward and the optimizer's step.
 
     Parameters and the optimizer's state are updated in place, in their donated memory.
@@ -33,26 +37,45 @@ def compile_step(function: Callable[P, R], **options: Any) -> Callable[P, R]:
     the program there. Calls of compiled functions become part of the program; for changing sizes, compile the model
     with `torch.compile(model, dynamic=True)`. Calls of other threads run apart from it.
 
+    With `spmd=True` the collectives of the step are parts of the program, so that XLA can run them beside other work.
+    This is so where the plugin's client has the devices of all ranks, as libtpu's has; elsewhere it changes nothing. A
+    program has the collectives of one list of devices. Those of other groups are cut from it, and `torch.tpu.explain`
+    says so.
+
+    `spmd=True` is a promise that the program is the same on all ranks of these collectives, in each call:
+
+    - All ranks run the same operators on the same shapes, and read or print results at the same places. Only the values
+      differ.
+    - All ranks keep the same results of operators after the function has returned, and other references to the same
+      tensors that it updates in place: the program returns what is kept, and reuses the memory of what is not. What the
+      function returns, each rank may then print, keep or drop.
+    - No other thread reads a tensor of this device or waits for the device during the call.
+
+    Where a rank breaks the promise, the ranks run different programs. The others then wait for it until the plugin
+    reports an error. The timeout of the process group does not end this wait.
+
     With `options`, which are those of `torch.compile`, the function itself is compiled first.
     """
+    if function is None:
+        return functools.partial(compile_step, spmd=spmd, **options)
     if options:
         import torch
 
         function = torch.compile(function, **{"backend": "tpu", **options})
 
     @functools.wraps(function)
-    def step(*args: P.args, **kwargs: P.kwargs) -> R:
-        with _scope():
+    def step(*args: Any, **kwargs: Any) -> Any:
+        with _scope(spmd):
             return function(*args, **kwargs)
 
     return step
 
 
 @contextlib.contextmanager
-def _scope() -> Iterator[None]:
+def _scope(spmd: bool) -> Iterator[None]:
     """A scope whose calls join one program: calls of this thread, and of the autograd threads that work for it."""
     scope = scope_of_thread()
-    _C.begin_join(scope)
+    _C.begin_join(scope, spmd)
     try:
         yield
     finally:

@@ -58,7 +58,8 @@ class Explanation:
     - `collectives`: for each collective and message its "name", the "device", the "bytes" of its tensors, the "line",
       and when it was "posted" (called), when it had "begun" (its inputs were there) and was "done". The last two are
       None of what failed before it began. "exposed" is how much of the time between them the device did nothing else.
-      "cut" says why it was not a part of a program.
+      "cut" says why it was not a part of a program. A collective that is a program, or a part of one, is listed in
+      `programs` and `runs` instead.
     - `waits`: for each wait of the host for a device "at", "until", "reason" and "line".
     - `elapsed`; `calls`, the number of operator calls, and `recording`, the time to record them without running them.
     """

@@ -37,6 +37,7 @@ pub use settings::Settings;
 pub(crate) use settings::{chunk_bytes, programs_in_memory};
 
 use crate::error::{Error, Result};
+use crate::overlap;
 use crate::platform::{Kind, Platform};
 use crate::stats::{CacheStats, Making};
 use disk::{Lock, Store};
@@ -99,6 +100,8 @@ pub(crate) struct Source {
 /// The executables of a client.
 pub struct Cache {
     options: CompileOptions,
+    /// Further options for programs with collectives.
+    overlap: Vec<(String, pjrt::Value)>,
     disk: Option<Disk>,
     /// Executables that are in use or being made, by program. Several callers may share one.
     known: Mutex<FxHashMap<Key, Weak<Executable>>>,
@@ -130,7 +133,9 @@ impl Cache {
             let target = target.map_err(|error| warn(format!("compiled programs are not kept: {error}"))).ok()?;
             Some(Disk::new(store, target, &options, &stats))
         });
-        Cache { options, disk, known: Mutex::default(), pool: Pool::new(), stats }
+        let overlap =
+            platform.devices.first().map(|device| overlap::options(&device.kind).collect()).unwrap_or_default();
+        Cache { options, overlap, disk, known: Mutex::default(), pool: Pool::new(), stats }
     }
 
     /// The executable of a program, and whether it was known. If not, it is made on another thread, which then calls
@@ -214,7 +219,11 @@ impl Cache {
         let mut options = self.options.clone();
         options.overrides.extend(effort::flags(source.effort));
         options.overrides.extend_from_slice(&source.flags);
-        if source.replicas.is_empty() { options } else { options.on_devices(&source.replicas) }
+        if source.replicas.is_empty() {
+            return options;
+        }
+        options.overrides.extend_from_slice(&self.overlap);
+        options.on_devices(&source.replicas)
     }
 
     fn compile(&self, platform: &Platform, source: &Source, making: &mut Making) -> Result<Arc<LoadedExecutable>> {

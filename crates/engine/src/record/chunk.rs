@@ -91,6 +91,8 @@ pub(crate) struct Chunk {
     pub outputs: Vec<Weak<Value>>,
     /// The checks of the data.
     pub checks: Vec<DataCheck>,
+    /// The first collective among the nodes.
+    collective: Option<Arc<Instance>>,
     /// The bytes on the device of the results, and of uploads since the chunk began, if all are kept until the chunk
     /// runs.
     pub bytes: usize,
@@ -116,6 +118,7 @@ impl Chunk {
             sizes: Vec::new(),
             outputs: Vec::new(),
             checks: Vec::new(),
+            collective: None,
             bytes: 0,
             key: Vec::new(),
             familiar: None,
@@ -135,6 +138,7 @@ impl Chunk {
         self.sizes.clear();
         self.outputs.clear();
         self.checks.clear();
+        self.collective = None;
         self.bytes = 0;
         self.key.clear();
         self.familiar = None;
@@ -166,11 +170,15 @@ impl Chunk {
             self.key.push(source.token());
             self.sources.push(source);
         }
-        self.nodes.push(Node {
-            instance: Arc::clone(instance),
-            first_source: first_source as u32,
-            first_output: self.outputs.len() as u32,
-        });
+        self.push(instance, first_source as u32);
+    }
+
+    fn push(&mut self, instance: &Arc<Instance>, first_source: u32) {
+        if self.collective.is_none() && !instance.replicas().is_empty() {
+            self.collective = Some(Arc::clone(instance));
+        }
+        let first_output = self.outputs.len() as u32;
+        self.nodes.push(Node { instance: Arc::clone(instance), first_source, first_output });
     }
 
     /// The next output of the last node, as a pending value.
@@ -281,14 +289,20 @@ impl Chunk {
 
     /// The devices of the replicas of its program. Empty for a program of one device.
     pub fn replicas(&self) -> &[i64] {
-        self.nodes.first().map_or(&[], |node| node.instance.replicas())
+        self.collective.as_ref().map_or(&[], |instance| instance.replicas())
     }
 
-    /// Which outputs are still referenced, and which inputs can be donated. A program of several replicas must be the
-    /// same on all ranks, so it does not depend on what is still referenced here.
+    /// Whether it can have a collective of these devices: a program has replicas on one list of devices.
+    pub fn takes(&self, replicas: &[i64]) -> bool {
+        self.collective.is_none() || self.replicas() == replicas
+    }
+
+    /// Which outputs are still referenced, and which inputs can be donated. A collective that is a program of its own
+    /// must be the same on all ranks, so it does not depend on what is still referenced here. In a scope the ranks have
+    /// promised to run the same calls.
     pub fn usage(&self, types: &Types) -> Usage {
         let all = 0..self.outputs.len() as u32;
-        if !self.replicas().is_empty() {
+        if self.scope == 0 && !self.replicas().is_empty() {
             return Usage { live: all.collect(), donated: vec![false; self.inputs.len()] };
         }
         let live = all.filter(|&index| self.outputs[index as usize].strong_count() > 0);
@@ -329,11 +343,11 @@ impl Chunk {
 
     /// Appends a node whose sources are known. Its outputs follow.
     pub fn append(&mut self, instance: &Arc<Instance>, sources: &[Source]) {
-        let (first_source, first_output) = (self.sources.len() as u32, self.outputs.len() as u32);
+        let first_source = self.sources.len() as u32;
         self.key.push(u64::from(instance.id));
         self.key.extend(sources.iter().map(|source| source.token()));
         self.sources.extend_from_slice(sources);
-        self.nodes.push(Node { instance: Arc::clone(instance), first_source, first_output });
+        self.push(instance, first_source);
     }
 
     pub fn input(&mut self, value: &Arc<Value>) -> Source {

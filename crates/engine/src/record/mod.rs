@@ -108,8 +108,8 @@ impl Recorder {
         let chunk = &self.chunks[placement.device()];
         let scope = self.scopes.of_caller(mode);
         let (joins, is_graph) = (scope != 0, instance.compiled.is_some());
-        // A collective needs no agreement of the ranks on the calls around it.
-        if !instance.replicas().is_empty() {
+        // A collective needs no agreement of the ranks on the calls around it, unless they have promised it.
+        if !instance.replicas().is_empty() && !self.is_inside(instance.replicas(), placement, mode) {
             return Plan { when: When::Apart, first: None, scope: 0 };
         }
         // Calls that another thread recorded in a scope, or in Fused while this call's mode runs it at once.
@@ -136,6 +136,18 @@ impl Recorder {
         };
         let waits = joins || mode == Mode::Fused && !is_graph && !runs_by_itself;
         Plan { when: if waits { When::Later } else { When::Now }, first, scope }
+    }
+
+    /// Whether a collective of these devices becomes a part of the caller's program.
+    pub fn is_inside(&self, replicas: &[i64], placement: Placement, mode: Mode) -> bool {
+        let chunk = &self.chunks[placement.device()];
+        self.scopes.is_spmd(mode) && (chunk.scope != self.scopes.of_caller(mode) || chunk.takes(replicas))
+    }
+
+    /// The number of the current chunk, if it is a program of the caller's that all ranks have promised to run.
+    pub fn chunk_of_all_ranks(&self, placement: Placement, mode: Mode) -> Option<u64> {
+        let chunk = self.chunks.get(placement.device()).filter(|chunk| !chunk.is_empty())?;
+        (self.scopes.is_spmd(mode) && chunk.scope == self.scopes.of_caller(mode)).then_some(chunk.number)
     }
 
     /// Appends a call to the chunk of a scope. Stores fresh results with pending values in `outs`. Returns why the
@@ -211,10 +223,11 @@ impl Recorder {
         }
         let reason = match () {
             () if !counts.is_empty() => Reason::Size,
-            () if !instance.replicas().is_empty() => Reason::CollectiveProgram,
-            () if instance.compiled.is_some() => Reason::CompiledGraph,
             () if waits && is_large => Reason::Large,
             () if waits => Reason::Full,
+            () if !instance.replicas().is_empty() && self.scopes.is_spmd(mode) => Reason::OtherGroup,
+            () if !instance.replicas().is_empty() => Reason::CollectiveProgram,
+            () if instance.compiled.is_some() => Reason::CompiledGraph,
             () => Reason::EachOperator,
         };
         Some(Due { reason, fresh, replaced, counts })
@@ -258,9 +271,9 @@ impl Recorder {
     }
 
     /// Counts an upload, whose memory the current chunk may hold until it has run. Returns why the chunk runs first,
-    /// if it does.
+    /// if it does. The chunk of a scope goes on, as in [`Recorder::record`].
     pub fn upload(&mut self, placement: Placement, bytes: usize) -> Option<Reason> {
-        let chunk = self.chunks.get_mut(placement.device()).filter(|chunk| !chunk.is_empty())?;
+        let chunk = self.chunks.get_mut(placement.device()).filter(|chunk| !chunk.is_empty() && chunk.scope == 0)?;
         chunk.bytes += bytes;
         match () {
             () if chunk.bytes > self.max_chunk_bytes => Some(Reason::Large),

@@ -21,6 +21,7 @@ pub enum Reason {
     Upload,
     Collective,
     CollectiveProgram,
+    OtherGroup,
     LongList,
 }
 
@@ -42,6 +43,9 @@ impl fmt::Display for Reason {
             Reason::Upload => "a tensor is copied from the host, as at the start of a step",
             Reason::LongList => "an operator over a long list runs in groups",
             Reason::Collective => "a collective takes a result",
+            Reason::OtherGroup => {
+                "a collective is cut from the program, which has collectives of another group of devices"
+            }
             Reason::CollectiveProgram => "a collective is cut from the program, as ranks may run different programs",
         })
     }

@@ -36,8 +36,9 @@ struct ScopeMode {
 /// The open scopes.
 #[derive(Default)]
 pub(crate) struct Scopes {
-    /// The scopes whose calls join one program. A scope that was begun twice is listed twice.
-    joins: Vec<u64>,
+    /// The scopes whose calls join one program, and whether all ranks run the same calls there. A scope that was begun
+    /// twice is listed twice.
+    joins: Vec<(u64, bool)>,
     /// The last entry of a scope is its mode.
     modes: Vec<ScopeMode>,
 }
@@ -50,16 +51,22 @@ impl Scopes {
 
     /// Whether the calls of this scope join one program.
     pub fn joins(&self, scope: u64) -> bool {
-        self.joins.contains(&scope)
+        self.joins.iter().any(|(open, _)| *open == scope)
     }
 
-    pub fn begin_join(&mut self, scope: u64) {
-        self.joins.push(scope);
+    /// Whether the calls of the caller's scope join one program, and all ranks run the same calls there.
+    pub fn is_spmd(&self, mode: Mode) -> bool {
+        let scope = self.of_caller(mode);
+        self.joins.iter().any(|(open, is_spmd)| *open == scope && *is_spmd)
+    }
+
+    pub fn begin_join(&mut self, scope: u64, is_spmd: bool) {
+        self.joins.push((scope, is_spmd));
         self.publish();
     }
 
     pub fn end_join(&mut self, scope: u64) {
-        if let Some(last) = self.joins.iter().rposition(|&open| open == scope) {
+        if let Some(last) = self.joins.iter().rposition(|(open, _)| *open == scope) {
             self.joins.remove(last);
         }
         self.publish();

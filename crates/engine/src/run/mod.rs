@@ -359,7 +359,8 @@ impl Runner {
                 if error.kind == ErrorKind::OutOfMemory {
                     memory::count_out_of_memory(placement);
                 }
-                if chunk.nodes.len() > 1 {
+                // The other ranks run the whole chunk.
+                if chunk.nodes.len() > 1 && chunk.replicas().is_empty() {
                     // Only the results of the operator that failed, and those that depend on it, should be lost.
                     self.run_one_by_one(placement, &chunk, reason, context);
                     Ok(())
