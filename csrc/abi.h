@@ -297,12 +297,24 @@ struct TtCollective {
   size_t n_outputs;
 };
 
-// Begins a group of these processes. `has` is whether the plugin's client has a device of each, so that collectives between
-// them can be programs. Opens the plugin.
-TtStatus tt_open_group(const int64_t* processes, size_t count, uint8_t* has);
+// How the ranks of a group compare the programs that they are about to launch (crates/engine/src/agreement.rs).
+struct TtAgreement {
+  const char* name;  // for errors
+  uint64_t lane;     // the ranks compare in the order of its jobs
+  void* context;
+  // Called from any thread, without the GIL. Waits until all ranks have told what they launch. Returns 0 if all have told the
+  // same; else it writes a message of at most `capacity` bytes and returns -1.
+  int32_t (*agree)(void* context, const char* program, char* message, size_t capacity);
+  // Called when `context` is no longer needed, from any thread.
+  void (*release)(void* context);
+};
 
-// Ends a group. The programs of its collectives are dropped, unless another group has the same devices.
-TtStatus tt_close_group(const int64_t* processes, size_t count);
+// Begins a group of these processes. `has` is whether the plugin's client has a device of each, so that collectives between
+// them can be programs. Opens the plugin. Owns the context of the agreement from then on, even if this fails.
+TtStatus tt_open_group(const int64_t* processes, size_t count, const TtAgreement* agreement, uint8_t* has);
+
+// Ends the group of a lane. The programs of its collectives are dropped, unless another group has the same devices.
+TtStatus tt_close_group(const int64_t* processes, size_t count, uint64_t lane);
 // Runs a collective as a program of the device's queue. Later reads of the outputs get their new values.
 TtStatus tt_run_collective(int32_t device, const TtCollective* collective);
 

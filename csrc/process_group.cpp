@@ -19,6 +19,20 @@ std::string spell(const Tensors& tensors) {
   return text;
 }
 
+// The ranks of a group compare the programs that they are about to launch.
+int32_t agree(void* context, const char* program, char* message, size_t capacity) {
+  const auto compare = [&] {
+    const auto gloo = static_cast<std::weak_ptr<Gloo>*>(context)->lock();
+    TORCH_CHECK(gloo != nullptr, "the process group was destroyed");
+    gloo->meet(program, true, [] {});
+  };
+  return guarded(compare, message, capacity);
+}
+
+void release_agreement(void* context) {
+  delete static_cast<std::weak_ptr<Gloo>*>(context);
+}
+
 class ProcessGroup final : public c10d::Backend {
  public:
   // `processes` has the process of each rank in the plugin's client, or is empty.
@@ -54,7 +68,7 @@ class ProcessGroup final : public c10d::Backend {
     }
     NoGil no_gil;
     try {
-      if (std::exchange(is_open_, false)) check(tt_close_group(processes_.data(), processes_.size()));
+      if (std::exchange(is_open_, false)) check(tt_close_group(processes_.data(), processes_.size(), lane_->id));
       check(tt_finish_lanes(lanes.data(), lanes.size(), options_->timeout.count()));
       if (has_devices_) check(tt_synchronize(-1));
     } catch (const c10::Error& error) {
@@ -366,8 +380,10 @@ class ProcessGroup final : public c10d::Backend {
     if (call.form == TT_HOST || processes_.empty()) return false;
     std::call_once(looked_, [&] {
       uint8_t has = 0;
+      const std::string name = c10::str("compile_step(spmd=True), process group '", getGroupUid(), "'");
+      const TtAgreement agreement{name.c_str(), lane_->id, new std::weak_ptr<Gloo>(gloo_), agree, release_agreement};
       NoGil no_gil;
-      check(tt_open_group(processes_.data(), processes_.size(), &has));
+      check(tt_open_group(processes_.data(), processes_.size(), &agreement, &has));
       has_devices_ = is_open_ = has != 0;
     });
     return has_devices_;

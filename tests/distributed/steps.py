@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from torchtpu.distributed import spmd_safe
 
 from tests.distributed import training
 from tests.distributed.worker import DEVICE
@@ -30,7 +32,9 @@ def steps_as_one_program(mode: str, wrapper: str) -> dict[str, Any]:
     """Trains with the step as one program and with collectives cut from it, on the same rows."""
     torch.tpu.eager_mode = mode
     rank = begin()
-    data = [(inputs.to(DEVICE), targets.to(DEVICE)) for inputs, targets in training.batches(1)]
+    # A view at an offset that depends on the rank would make two programs.
+    rows = slice(4 * rank, 4 * rank + 4)
+    data = [(inputs[rows].to(DEVICE), targets[rows].to(DEVICE)) for inputs, targets in training.batches(1)]
 
     def losses(spmd: bool) -> tuple[list[float], list[int], list[str]]:
         model = training.new_model().to(DEVICE)
@@ -50,9 +54,8 @@ def steps_as_one_program(mode: str, wrapper: str) -> dict[str, Any]:
 
         found, runs, reasons = [], [], []
         for inputs, targets in data:
-            rows = slice(4 * rank, 4 * rank + 4)
             with torch.tpu.explain() as explanation:
-                found.append(step(inputs[rows], targets[rows]).item())
+                found.append(step(inputs, targets).item())
             runs.append(len(explanation.runs))
             reasons = [run["reason"] for run in explanation.runs]
         return found, runs, reasons
@@ -113,6 +116,28 @@ def a_promise_is_broken(how: str) -> dict[str, Any]:
         error = str(raised)
     after = torch.ones(4, device=DEVICE)
     dist.all_reduce(after)
-    found = {"error": error, "after": after.tolist()}
+    together = torch.ones(4, device=DEVICE)
+    with spmd_safe():
+        together = together + 1
+        dist.all_reduce(together)
+    found = {"error": error, "after": after.tolist(), "together": together.tolist()}
     dist.destroy_process_group()
     return found
+
+
+def a_rank_does_not_come() -> str:
+    """The second rank leaves out a step."""
+    dist.init_process_group(timeout=datetime.timedelta(seconds=5))
+    error = ""
+    if dist.get_rank() == 0:
+        x = torch.ones(4, device=DEVICE)
+        with spmd_safe():
+            dist.all_reduce(x)
+            x = x * 2
+        try:
+            x.tolist()
+        except RuntimeError as raised:
+            error = str(raised)
+    else:
+        time.sleep(8)
+    return error

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -89,8 +90,17 @@ def test_what_cuts_a_step(plugin: dict[str, str]) -> None:
 @pytest.mark.parametrize("how", ["operator", "result"])
 def test_a_promise_is_broken(plugin: dict[str, str], how: str) -> None:
     for each in values_on_ranks(2, "tests.distributed.steps", "a_promise_is_broken", how, **plugin):
-        assert "has launched program" in each["error"]
+        assert "the ranks have called different collectives" in each["error"]
+        assert re.search(r"rank 0: program (\w+): \d+ operators, 1 collectives, rank 1: program (?!\1)", each["error"])
         assert each["after"] == [2.0] * 4
+        assert each["together"] == [4.0] * 4
+
+
+def test_a_rank_does_not_come(plugin: dict[str, str]) -> None:
+    error, other = values_on_ranks(2, "tests.distributed.steps", "a_rank_does_not_come", **plugin)
+    assert "not all ranks have called it" in error
+    assert "rank 1" in error
+    assert other == ""
 
 
 @pytest.mark.parametrize("delays", [False, True])

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use aten::{ArgSpec, Graph, GraphArg, Node, ResultSpec};
 use stablehlo::{Number, Type};
 
+use crate::agreement::Agreement;
 use crate::call::{Arg, Out, TensorArg};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -84,18 +85,18 @@ impl Engine {
     ///
     /// # Errors
     /// If the plugin cannot be opened.
-    pub fn open_group(&mut self, processes: &[i64]) -> Result<bool> {
+    pub fn open_group(&mut self, processes: &[i64], agreement: Agreement) -> Result<bool> {
         let devices = self.devices_of(processes)?;
-        Ok(devices.map(|devices| self.registry.open_group(devices)).is_some())
+        Ok(devices.map(|devices| self.registry.open_group(devices, agreement)).is_some())
     }
 
-    /// A process group ends. Programs of its collectives are dropped, unless another group has the same devices.
+    /// The process group of a lane ends. Programs of its collectives are dropped, unless another group has the same devices.
     ///
     /// # Errors
     /// If the plugin cannot be opened.
-    pub fn close_group(&mut self, processes: &[i64]) -> Result<()> {
+    pub fn close_group(&mut self, processes: &[i64], lane: u64) -> Result<()> {
         if let Some(devices) = self.devices_of(processes)? {
-            self.registry.close_group(&devices);
+            self.registry.close_group(&devices, lane);
         }
         Ok(())
     }

@@ -72,7 +72,17 @@ impl Engine {
         let moved = bytes(&mut read.iter().map(|(_, ty)| ty)).max(bytes(&mut written.iter().map(|(_, ty, _)| ty)));
         let times = self.observer.note_job(&name, placement, moved);
         let ticket_of_job = Arc::clone(&ticket);
-        let job = Job { name, placement, client, inputs: read, outputs: written, work, ticket: ticket_of_job, times };
+        let job = Job {
+            name,
+            placement,
+            client,
+            inputs: read,
+            outputs: written,
+            work,
+            ticket: ticket_of_job,
+            times,
+            precedes_program: false,
+        };
         self.runner.jobs.post(lane, job);
         for (output, (value, ty)) in outputs.iter().zip(promised) {
             self.write_whole(&output.tensor, &ty, value)?;

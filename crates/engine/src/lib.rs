@@ -41,6 +41,7 @@ mod observe;
 mod run;
 
 // Code that connects the parts.
+mod agreement;
 mod bounded;
 mod collective;
 mod engine;
@@ -56,6 +57,7 @@ mod prepare;
 pub mod replicas;
 
 pub use ::error::{self, Error, ErrorKind, Result};
+pub use agreement::Agreement;
 pub use collective::{Collective, Form, Tensors};
 pub use engine::{Engine, Registered, fork_guard, in_bad_fork, lock};
 pub use events::Event;

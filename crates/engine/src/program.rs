@@ -16,6 +16,8 @@ pub(crate) struct Program {
     pub shares_executable: bool,
     /// The operators in the program, for messages: the first few names, and the number of operators.
     pub operators: String,
+    /// The hash of the text. 0 if the program has no collectives.
+    pub digest: u64,
     pub last_use: LastUse,
     /// Approximate size in host memory.
     pub bytes: usize,

@@ -1,11 +1,11 @@
 //! The functions of `csrc/abi.h` for jobs of the host, and the process group that posts them.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, CString, c_char};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::call::TensorArg;
-use engine::{Collective, Error, Form, JobOutput, Result, Tensors, Ticket};
+use engine::{Agreement, Collective, Error, Form, JobOutput, Result, Tensors, Ticket};
 use pyo3::prelude::*;
 
 use crate::abi::{guarded, list, note_line, placement, status, tensor_list, text};
@@ -25,19 +25,48 @@ impl Drop for Context {
     }
 }
 
+/// The shim's functions with which ranks compare programs, and their context.
+struct Comparison(::abi::Agreement);
+
+// SAFETY: the ABI allows both functions from any thread.
+unsafe impl Send for Comparison {}
+// SAFETY: the ABI allows both functions from any thread.
+unsafe impl Sync for Comparison {}
+
+impl Drop for Comparison {
+    fn drop(&mut self) {
+        if let Some(release) = self.0.release {
+            // SAFETY: the context is ours and not used again.
+            unsafe { release(self.0.context) };
+        }
+    }
+}
+
+impl Comparison {
+    fn compare(&self, program: &str) -> Result<()> {
+        let Some(agree) = self.0.agree else { return Ok(()) };
+        let program = CString::new(program).map_err(|_| Error::runtime("a name of a program with a zero byte"))?;
+        // SAFETY: the context is alive.
+        reported(|message, length| unsafe { agree(self.0.context, program.as_ptr(), message, length) })
+    }
+}
+
+/// Calls a function of the shim that returns 0, or writes its message into the memory that it gets.
+fn reported(call: impl FnOnce(*mut c_char, usize) -> i32) -> Result<()> {
+    let mut message: [c_char; 4096] = [0; 4096];
+    if call(message.as_mut_ptr(), message.len()) == 0 {
+        return Ok(());
+    }
+    // SAFETY: the callee terminates the message with a zero.
+    Err(Error::runtime(unsafe { CStr::from_ptr(message.as_ptr()) }.to_string_lossy()))
+}
+
 impl Context {
     fn run(self, inputs: &[*const u8], outputs: &[*mut u8]) -> Result<()> {
         let Some(run) = self.0.run else { return Ok(()) };
-        let mut message: [c_char; 4096] = [0; 4096];
         let (inputs, outputs) = (inputs.as_ptr().cast(), outputs.as_ptr().cast());
-        // SAFETY: the context is alive, there is memory for each input and output, and the message buffer has this
-        // length.
-        let result = unsafe { run(self.0.context, inputs, outputs, message.as_mut_ptr(), message.len()) };
-        if result == 0 {
-            return Ok(());
-        }
-        // SAFETY: the callee terminates the message with a zero.
-        Err(Error::runtime(unsafe { CStr::from_ptr(message.as_ptr()) }.to_string_lossy()))
+        // SAFETY: the context is alive, and there is memory for each input and output.
+        reported(|message, length| unsafe { run(self.0.context, inputs, outputs, message, length) })
     }
 }
 
@@ -136,18 +165,29 @@ pub(crate) unsafe extern "C" fn tt_is_synchronous() -> u8 {
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn tt_open_group(processes: *const i64, count: usize, has: *mut u8) -> ::abi::Status {
+pub(crate) unsafe extern "C" fn tt_open_group(
+    processes: *const i64,
+    count: usize,
+    agreement: *const ::abi::Agreement,
+    has: *mut u8,
+) -> ::abi::Status {
     status(|| {
-        // SAFETY: the ABI promises as many numbers as it says, and a valid pointer for the result.
-        unsafe { *has = u8::from(engine::lock()?.open_group(list(processes, count))?) };
+        // SAFETY: the ABI promises an agreement with a C string, and as many numbers as it says.
+        let (given, name, processes) = unsafe { (*agreement, text((*agreement).name), list(processes, count)) };
+        let comparison = Comparison(given);
+        let compare = Arc::new(move |program: &str| comparison.compare(program));
+        let agreement = Agreement { name: name.into_owned(), lane: given.lane, compare };
+        let found = engine::lock()?.open_group(processes, agreement)?;
+        // SAFETY: the ABI provides a valid pointer for the result.
+        unsafe { *has = u8::from(found) };
         Ok(())
     })
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn tt_close_group(processes: *const i64, count: usize) -> ::abi::Status {
+pub(crate) unsafe extern "C" fn tt_close_group(processes: *const i64, count: usize, lane: u64) -> ::abi::Status {
     // SAFETY: the ABI promises as many numbers as it says.
-    status(|| engine::lock()?.close_group(unsafe { list(processes, count) }))
+    status(|| engine::lock()?.close_group(unsafe { list(processes, count) }, lane))
 }
 
 #[unsafe(no_mangle)]

@@ -46,13 +46,16 @@ def compile_step(function: Any = None, *, spmd: bool = False, **options: Any) ->
 
     - All ranks run the same operators on the same shapes, and read or print results at the same places. Only the values
       differ.
+    - Views have the same offsets on all ranks. `x[rank * 4 : rank * 4 + 4]` belongs before the step, with `.clone()`. A
+      redistribution of a DTensor that takes a part by the rank makes a program for each rank.
     - All ranks keep the same results of operators after the function has returned, and other references to the same
       tensors that it updates in place: the program returns what is kept, and reuses the memory of what is not. What the
       function returns, each rank may then print, keep or drop.
     - No other thread reads a tensor of this device or waits for the device during the call.
 
-    Where a rank breaks the promise, the ranks run different programs. The others then wait for it until the plugin
-    reports an error. The timeout of the process group does not end this wait.
+    The ranks compare their programs before each launch, while earlier work runs. Where one breaks the promise, nothing is
+    launched, and a read of a result raises an error on each rank that says what each would have launched. A rank that
+    does not come is named after the timeout of the process group.
 
     With `options`, which are those of `torch.compile`, the function itself is compiled first.
     """
@@ -65,14 +68,14 @@ def compile_step(function: Any = None, *, spmd: bool = False, **options: Any) ->
 
     @functools.wraps(function)
     def step(*args: Any, **kwargs: Any) -> Any:
-        with _scope(spmd):
+        with joined(spmd):
             return function(*args, **kwargs)
 
     return step
 
 
 @contextlib.contextmanager
-def _scope(spmd: bool) -> Iterator[None]:
+def joined(spmd: bool) -> Iterator[None]:
     """A scope whose calls join one program: calls of this thread, and of the autograd threads that work for it."""
     scope = scope_of_thread()
     _C.begin_join(scope, spmd)

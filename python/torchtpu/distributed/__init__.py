@@ -7,12 +7,14 @@ checkpoints and scripts that only use the CPU need; `"cpu:gloo,tpu:tpu"` means t
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-__all__ = ["register", "topology_aware_mesh"]
+__all__ = ["register", "spmd_safe", "topology_aware_mesh"]
 
 NAMES = ("tpu", "tpu_dist")
 
@@ -66,3 +68,15 @@ def __getattr__(name: str) -> Any:
 
         return topology_aware_mesh
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+@contextlib.contextmanager
+def spmd_safe() -> Iterator[None]:
+    """The calls in this block become one program with their collectives, as in `torch.tpu.compile_step(spmd=True)`.
+
+    The same promise holds for the block: all ranks run the same program. A function can have it as a decorator.
+    """
+    from torchtpu.compile.step import joined
+
+    with joined(spmd=True):
+        yield

@@ -17,6 +17,7 @@ use aten::{Call, CallBody, Graph, ResultSpec, Target, lower_call, lower_sized};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stablehlo::{DType, Precision};
 
+use crate::agreement::Agreement;
 use crate::cache::memory::{self, Limit};
 use crate::call::{Arg, Meta, to_spec};
 use crate::error::Result;
@@ -57,7 +58,8 @@ pub(crate) enum Definition {
 /// The graphs of the collectives of all process groups on the same devices.
 #[derive(Default)]
 struct DeviceGroup {
-    users: usize,
+    /// Of each process group, in the order in which all ranks have made their first calls.
+    agreements: Vec<Agreement>,
     /// The operators of the graphs, by description.
     graphs: FxHashMap<String, u32>,
 }
@@ -156,15 +158,20 @@ impl Registry {
     }
 
     /// A process group of these devices begins.
-    pub fn open_group(&mut self, devices: Vec<i64>) {
-        self.groups.entry(devices).or_default().users += 1;
+    pub fn open_group(&mut self, devices: Vec<i64>, agreement: Agreement) {
+        self.groups.entry(devices).or_default().agreements.push(agreement);
     }
 
-    /// A process group of these devices ends. The last one takes their graphs with it.
-    pub fn close_group(&mut self, devices: &[i64]) {
+    /// How the ranks with these devices compare programs.
+    pub fn agreement(&self, devices: &[i64]) -> Option<Agreement> {
+        self.groups.get(devices)?.agreements.first().cloned()
+    }
+
+    /// The process group of a lane ends. The last one of these devices takes their graphs with it.
+    pub fn close_group(&mut self, devices: &[i64], lane: u64) {
         let Some(group) = self.groups.get_mut(devices) else { return };
-        group.users = group.users.saturating_sub(1);
-        if group.users == 0 {
+        group.agreements.retain(|agreement| agreement.lane != lane);
+        if group.agreements.is_empty() {
             let graphs = self.groups.remove(devices).unwrap_or_default().graphs;
             graphs.into_values().for_each(|op| self.forget_graph(op));
         }

@@ -19,6 +19,7 @@ use stablehlo::Type;
 
 use super::lose;
 use super::runtime::{Runtime, element_type};
+use crate::agreement::Agreement;
 use crate::error::{Error, Result};
 use crate::observe::explain::JobTimes;
 use crate::placement::Placement;
@@ -42,6 +43,8 @@ pub(crate) struct Job {
     pub ticket: Arc<Ticket>,
     /// For the explanation.
     pub times: Option<JobTimes>,
+    /// Whether a program waits for it, and fails with its error.
+    pub precedes_program: bool,
 }
 
 /// The lanes that were closed since the last call of [`Jobs::begin`].
@@ -89,7 +92,8 @@ struct Unfinished {
     ticket: Arc<Ticket>,
     /// The addresses of the values that it reads.
     reads: Vec<usize>,
-    has_outputs: bool,
+    /// Whether the next wait for the device tells its error.
+    tells: bool,
 }
 
 impl Jobs {
@@ -131,7 +135,7 @@ impl Jobs {
             lane,
             ticket: Arc::clone(&job.ticket),
             reads: inputs().map(address_of).collect(),
-            has_outputs: !job.outputs.is_empty(),
+            tells: job.outputs.is_empty() && !job.precedes_program,
         });
         self.lanes.entry(lane).or_default().waiting.push_back(job);
     }
@@ -145,7 +149,7 @@ impl Jobs {
         self.unfinished.retain(|job| match job.ticket.result() {
             None => true,
             Some(result) => {
-                if let (Err(error), false) = (result, job.has_outputs) {
+                if let (Err(error), true) = (result, job.tells) {
                     failure.get_or_insert(error);
                 }
                 false
@@ -282,6 +286,22 @@ impl Memory {
 }
 
 impl Job {
+    /// The job in which the ranks compare a program, of which `described` must be the same on all.
+    pub fn comparing(agreement: Agreement, described: String, placement: Placement, client: Client) -> Job {
+        let Agreement { name, compare, .. } = agreement;
+        Job {
+            ticket: Arc::new(Ticket::new(name.clone())),
+            name,
+            placement,
+            client,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            work: Box::new(move |_, _| compare(&described)),
+            times: None,
+            precedes_program: true,
+        }
+    }
+
     fn can_begin(&self) -> bool {
         self.inputs.iter().all(|(value, _)| value.as_ref().is_none_or(|value| value.is_there()))
     }

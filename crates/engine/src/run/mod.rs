@@ -34,7 +34,7 @@ pub(crate) use answers::{Answer, look};
 use constants::Constants;
 use exact::run_exactly;
 use inspect::inspect;
-use jobs::Jobs;
+use jobs::{Job, Jobs};
 use programs::{Programs, Wanted};
 use runtime::Runtime;
 
@@ -75,8 +75,17 @@ struct Launch {
     chunk: Chunk,
     usage: Usage,
     program: Arc<Program>,
+    /// The ranks compare the program before its launch.
+    agreed: Option<Arc<Ticket>>,
     reason: Reason,
     noted: Noted,
+}
+
+impl Launch {
+    /// The job with which the ranks compare the program, while they do.
+    fn comparing(&self) -> Option<&Arc<Ticket>> {
+        self.agreed.as_ref().filter(|ticket| ticket.result().is_none())
+    }
 }
 
 pub(crate) struct Runner {
@@ -194,7 +203,8 @@ impl Runner {
             Ok((program, is_new)) => {
                 let types = &context.registry.types;
                 let noted = context.observer.note_run(&chunk, &program, is_new, placement, reason, &usage, types);
-                self.launch_or_queue(placement, Launch { chunk, usage, program, reason, noted }, context)
+                let agreed = self.compare(placement, &chunk, &program, context.registry);
+                self.launch_or_queue(placement, Launch { chunk, usage, program, agreed, reason, noted }, context)
             }
             Err(error) => {
                 let values: Vec<_> = chunk.outputs.iter().filter_map(Weak::upgrade).collect();
@@ -217,6 +227,31 @@ impl Runner {
         let stats = &mut context.observer.cache_stats;
         let found = self.programs.find_or_build(chunk, usage, runtime, context.registry, stats, Wanted::Ahead);
         found.map(|(program, _)| program)
+    }
+
+    /// Lets the ranks compare the program of a scope, if it has collectives. The program of one collective outside a scope
+    /// depends on nothing else.
+    fn compare(
+        &mut self,
+        placement: Placement,
+        chunk: &Chunk,
+        program: &Program,
+        registry: &Registry,
+    ) -> Option<Arc<Ticket>> {
+        if chunk.scope == 0 || chunk.replicas().is_empty() {
+            return None;
+        }
+        let client = self.runtime.as_ref()?.platform.client.clone();
+        let agreement = registry.agreement(chunk.replicas())?;
+        let lane = agreement.lane;
+        let collectives = chunk.nodes.iter().filter(|node| !node.instance.replicas().is_empty()).count();
+        let operators = chunk.nodes.len();
+        let described = format!("program {:016x}: {operators} operators, {collectives} collectives", program.digest);
+        let job = Job::comparing(agreement, described, placement, client);
+        let ticket = Arc::clone(&job.ticket);
+        self.jobs.post(lane, job);
+        self.begin_jobs();
+        Some(ticket)
     }
 
     /// Launches a chunk at once if its executable is ready and the queue is empty. Otherwise its values become
@@ -281,13 +316,15 @@ impl Runner {
     }
 
     fn can_launch(&mut self, launch: &Launch) -> bool {
-        launch.program.executable.is_made() && self.jobs.before(&launch.chunk.inputs, &launch.usage.donated).is_none()
+        launch.program.executable.is_made()
+            && launch.comparing().is_none()
+            && self.jobs.before(&launch.chunk.inputs, &launch.usage.donated).is_none()
     }
 
     /// A job of the host that must finish before the next chunk of a queue can be launched.
     fn job_before_next(&mut self, placement: Placement) -> Option<Arc<Ticket>> {
         let next = self.queues.get(placement.device())?.front()?;
-        self.jobs.before(&next.chunk.inputs, &next.usage.donated)
+        next.comparing().cloned().or_else(|| self.jobs.before(&next.chunk.inputs, &next.usage.donated))
     }
 
     /// Launches all but the last `left` chunks of a queue. Waits for compilers. Stops at a job of the host that must
@@ -332,10 +369,11 @@ impl Runner {
     }
 
     fn launch(&mut self, placement: Placement, launch: Launch, context: &mut Context<'_>) -> (Submitted, Chunk) {
-        let Launch { mut chunk, usage, program, reason, noted } = launch;
+        let Launch { mut chunk, usage, program, agreed, reason, noted } = launch;
         let values: Vec<Option<Arc<Value>>> =
             usage.live.iter().map(|&output| chunk.outputs[output as usize].upgrade()).collect();
-        let executed = self.execute(placement, &chunk, &program, &values, noted, context);
+        let agreed = agreed.and_then(|ticket| ticket.result()).unwrap_or(Ok(()));
+        let executed = agreed.and_then(|()| self.execute(placement, &chunk, &program, &values, noted, context));
         let executed = executed.map(|run| self.keep_donated(run, &chunk, &usage));
         self.begin_jobs();
         if self.runtime.as_ref().is_some_and(|runtime| runtime.platform.is_dry) {

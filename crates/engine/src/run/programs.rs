@@ -167,6 +167,7 @@ impl Programs {
             false => first_effort_of_several(kind, &text, data),
         };
         let replicas = chunk.replicas().to_vec();
+        let digest = if replicas.is_empty() { 0 } else { digest_of(&text) };
         let mut source = Source { text, operators: operators.clone(), flags, replicas, effort: Effort::Full };
         let mut quick = None;
         // Quick code of several operators is of no use if the better executable need not be compiled.
@@ -181,6 +182,19 @@ impl Programs {
             Wanted::Now => runtime.executable(source),
             Wanted::Ahead => (runtime.executable_later(source, Urgency::Ahead), false),
         };
-        Ok(Program { executable, quick, shares_executable, operators, last_use: LastUse::new(registry.clock()), bytes })
+        Ok(Program {
+            executable,
+            quick,
+            shares_executable,
+            operators,
+            digest,
+            last_use: LastUse::new(registry.clock()),
+            bytes,
+        })
     }
+}
+
+/// The first bytes of the hash of a text.
+fn digest_of(text: &str) -> u64 {
+    blake3::hash(text.as_bytes()).as_bytes().iter().take(8).fold(0, |digest, byte| digest << 8 | u64::from(*byte))
 }
