@@ -53,9 +53,9 @@ def compile_step(function: Any = None, *, spmd: bool = False, **options: Any) ->
       function returns, each rank may then print, keep or drop.
     - No other thread reads a tensor of this device or waits for the device during the call.
 
-    The ranks compare their programs before each launch, while earlier work runs. Where one breaks the promise, nothing is
-    launched, and a read of a result raises an error on each rank that says what each would have launched. A rank that
-    does not come is named after the timeout of the process group.
+    The ranks compare their programs before each launch, while earlier work runs. Where one breaks the promise, nothing
+    is launched, and a read of a result raises an error on each rank that says what each would have launched. A rank
+    that does not come is named after the timeout of the process group.
 
     With `options`, which are those of `torch.compile`, the function itself is compiled first.
     """
