@@ -104,7 +104,8 @@ def count_by_data(g: Generator) -> Step | None:
     if name is None:
         return None
     forms = [
-        f"{name}.nonzero()",
+        # Its strides are those of the largest number of results.
+        f"{name}.nonzero().contiguous()",
         f"torch.where({name} > 0)[0]",
         f"{name}.masked_select({name} > 0)",
         f"{name}.nonzero().sum(0)",

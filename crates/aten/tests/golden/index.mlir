@@ -397,39 +397,39 @@ func.func public @main(%v0: tensor<2x3xf32> ) -> (tensor<2x6xi64>, tensor<i64>) 
 module @torchtpu {
 func.func public @main(%v0: tensor<2x3xf32> , %v1: tensor<3xi1> ) -> (tensor<6xf32>, tensor<i64>) {
 %v2 = "stablehlo.broadcast_in_dim"(%v1) {broadcast_dimensions = array<i64: 1>} : (tensor<3xi1>) -> tensor<2x3xi1>
-%v3 = "stablehlo.reshape"(%v2) {} : (tensor<2x3xi1>) -> tensor<6xi1>
-%v4 = "stablehlo.convert"(%v3) {} : (tensor<6xi1>) -> tensor<6xi32>
-%v5 = "stablehlo.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32>
-%v9 = "stablehlo.reduce"(%v4, %v5) ({
-^bb0(%v6: tensor<i32>, %v7: tensor<i32>):
-%v8 = "stablehlo.add"(%v6, %v7) {} : (tensor<i32>, tensor<i32>) -> tensor<i32>
-"stablehlo.return"(%v8) : (tensor<i32>) -> ()
+%v3 = "stablehlo.constant"() {value = dense<false> : tensor<i1>} : () -> tensor<i1>
+%v4 = "stablehlo.reshape"(%v2) {} : (tensor<2x3xi1>) -> tensor<6xi1>
+%v5 = "stablehlo.convert"(%v4) {} : (tensor<6xi1>) -> tensor<6xi32>
+%v6 = "stablehlo.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32>
+%v10 = "stablehlo.reduce"(%v5, %v6) ({
+^bb0(%v7: tensor<i32>, %v8: tensor<i32>):
+%v9 = "stablehlo.add"(%v7, %v8) {} : (tensor<i32>, tensor<i32>) -> tensor<i32>
+"stablehlo.return"(%v9) : (tensor<i32>) -> ()
 }) {dimensions = array<i64: 0>} : (tensor<6xi32>, tensor<i32>) -> (tensor<i32>)
-%v10 = "stablehlo.convert"(%v9) {} : (tensor<i32>) -> tensor<i64>
-%v11 = "stablehlo.iota"() {iota_dimension = 0 : i64} : () -> tensor<6xi32>
-%v12 = "stablehlo.constant"() {value = dense<6> : tensor<i32>} : () -> tensor<i32>
-%v13 = "stablehlo.broadcast_in_dim"(%v12) {broadcast_dimensions = array<i64>} : (tensor<i32>) -> tensor<6xi32>
-%v14 = "stablehlo.add"(%v11, %v13) {} : (tensor<6xi32>, tensor<6xi32>) -> tensor<6xi32>
-%v15 = "stablehlo.convert"(%v3) {} : (tensor<6xi1>) -> tensor<6xi32>
-%v16 = "stablehlo.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32>
+%v11 = "stablehlo.convert"(%v10) {} : (tensor<i32>) -> tensor<i64>
+%v12 = "stablehlo.iota"() {iota_dimension = 0 : i64} : () -> tensor<6xi32>
+%v13 = "stablehlo.constant"() {value = dense<6> : tensor<i32>} : () -> tensor<i32>
+%v14 = "stablehlo.broadcast_in_dim"(%v13) {broadcast_dimensions = array<i64>} : (tensor<i32>) -> tensor<6xi32>
+%v15 = "stablehlo.add"(%v12, %v14) {} : (tensor<6xi32>, tensor<6xi32>) -> tensor<6xi32>
+%v16 = "stablehlo.convert"(%v4) {} : (tensor<6xi1>) -> tensor<6xi32>
 %v17 = "stablehlo.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32>
-%v21 = "stablehlo.reduce_window"(%v15, %v17) ({
-^bb0(%v18: tensor<i32>, %v19: tensor<i32>):
-%v20 = "stablehlo.add"(%v18, %v19) {} : (tensor<i32>, tensor<i32>) -> tensor<i32>
-"stablehlo.return"(%v20) : (tensor<i32>) -> ()
+%v18 = "stablehlo.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32>
+%v22 = "stablehlo.reduce_window"(%v16, %v18) ({
+^bb0(%v19: tensor<i32>, %v20: tensor<i32>):
+%v21 = "stablehlo.add"(%v19, %v20) {} : (tensor<i32>, tensor<i32>) -> tensor<i32>
+"stablehlo.return"(%v21) : (tensor<i32>) -> ()
 }) {window_dimensions = array<i64: 6>, window_strides = array<i64: 1>, base_dilations = array<i64: 1>, window_dilations = array<i64: 1>, padding = dense<[[5, 0]]> : tensor<1x2xi64>} : (tensor<6xi32>, tensor<i32>) -> (tensor<6xi32>)
-%v22 = "stablehlo.constant"() {value = dense<1> : tensor<i32>} : () -> tensor<i32>
-%v23 = "stablehlo.broadcast_in_dim"(%v22) {broadcast_dimensions = array<i64>} : (tensor<i32>) -> tensor<6xi32>
-%v24 = "stablehlo.subtract"(%v21, %v23) {} : (tensor<6xi32>, tensor<6xi32>) -> tensor<6xi32>
-%v25 = "stablehlo.select"(%v3, %v24, %v14) {} : (tensor<6xi1>, tensor<6xi32>, tensor<6xi32>) -> tensor<6xi32>
-%v26 = "stablehlo.reshape"(%v0) {} : (tensor<2x3xf32>) -> tensor<6xf32>
-%v27 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<2x3xf32>} : () -> tensor<2x3xf32>
-%v28 = "stablehlo.reshape"(%v27) {} : (tensor<2x3xf32>) -> tensor<6xf32>
-%v31 = "stablehlo.scatter"(%v28, %v25, %v26) ({
+%v23 = "stablehlo.constant"() {value = dense<1> : tensor<i32>} : () -> tensor<i32>
+%v24 = "stablehlo.broadcast_in_dim"(%v23) {broadcast_dimensions = array<i64>} : (tensor<i32>) -> tensor<6xi32>
+%v25 = "stablehlo.subtract"(%v22, %v24) {} : (tensor<6xi32>, tensor<6xi32>) -> tensor<6xi32>
+%v26 = "stablehlo.select"(%v4, %v25, %v15) {} : (tensor<6xi1>, tensor<6xi32>, tensor<6xi32>) -> tensor<6xi32>
+%v27 = "stablehlo.reshape"(%v0) {} : (tensor<2x3xf32>) -> tensor<6xf32>
+%v28 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<6xf32>} : () -> tensor<6xf32>
+%v31 = "stablehlo.scatter"(%v28, %v26, %v27) ({
 ^bb0(%v29: tensor<f32>, %v30: tensor<f32>):
 "stablehlo.return"(%v30) : (tensor<f32>) -> ()
 }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [], inserted_window_dims = [0], input_batching_dims = [], scatter_indices_batching_dims = [], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>, indices_are_sorted = false, unique_indices = true} : (tensor<6xf32>, tensor<6xi32>, tensor<6xf32>) -> (tensor<6xf32>)
-"func.return"(%v31, %v10) : (tensor<6xf32>, tensor<i64>) -> ()
+"func.return"(%v31, %v11) : (tensor<6xf32>, tensor<i64>) -> ()
 }
 }
 // output 0: Fresh { base: Type { dtype: F32, dims: [6] }, dtype: F32, sizes: [6], strides: [1], extents: [] }

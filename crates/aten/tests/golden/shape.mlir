@@ -51,16 +51,21 @@ func.func public @main(%v0: tensor<f32> ) -> (tensor<2x3xf32>) {
 // parameter 0: Storage(0)
 module @torchtpu {
 func.func public @main(%v0: tensor<3x3xf32> ) -> (tensor<3x3xf32>) {
-%v1 = "stablehlo.iota"() {iota_dimension = 0 : i64} : () -> tensor<3x3xi32>
-%v2 = "stablehlo.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32>
-%v3 = "stablehlo.broadcast_in_dim"(%v2) {broadcast_dimensions = array<i64>} : (tensor<i32>) -> tensor<3x3xi32>
-%v4 = "stablehlo.add"(%v1, %v3) {} : (tensor<3x3xi32>, tensor<3x3xi32>) -> tensor<3x3xi32>
-%v5 = "stablehlo.iota"() {iota_dimension = 1 : i64} : () -> tensor<3x3xi32>
-%v6 = "stablehlo.compare"(%v5, %v4) {comparison_direction = #stablehlo<comparison_direction LE>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<3x3xi32>, tensor<3x3xi32>) -> tensor<3x3xi1>
-%v7 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
-%v8 = "stablehlo.broadcast_in_dim"(%v7) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<3x3xf32>
-%v9 = "stablehlo.select"(%v6, %v0, %v8) {} : (tensor<3x3xi1>, tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<3x3xf32>
-"func.return"(%v9) : (tensor<3x3xf32>) -> ()
+%v1 = "stablehlo.constant"() {value = dense<0> : tensor<i64>} : () -> tensor<i64>
+%v2 = "stablehlo.constant"() {value = dense<-3> : tensor<i64>} : () -> tensor<i64>
+%v3 = "stablehlo.maximum"(%v1, %v2) {} : (tensor<i64>, tensor<i64>) -> tensor<i64>
+%v4 = "stablehlo.constant"() {value = dense<3> : tensor<i64>} : () -> tensor<i64>
+%v5 = "stablehlo.minimum"(%v3, %v4) {} : (tensor<i64>, tensor<i64>) -> tensor<i64>
+%v6 = "stablehlo.convert"(%v5) {} : (tensor<i64>) -> tensor<i32>
+%v7 = "stablehlo.iota"() {iota_dimension = 0 : i64} : () -> tensor<3x3xi32>
+%v8 = "stablehlo.broadcast_in_dim"(%v6) {broadcast_dimensions = array<i64>} : (tensor<i32>) -> tensor<3x3xi32>
+%v9 = "stablehlo.add"(%v7, %v8) {} : (tensor<3x3xi32>, tensor<3x3xi32>) -> tensor<3x3xi32>
+%v10 = "stablehlo.iota"() {iota_dimension = 1 : i64} : () -> tensor<3x3xi32>
+%v11 = "stablehlo.compare"(%v10, %v9) {comparison_direction = #stablehlo<comparison_direction LE>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<3x3xi32>, tensor<3x3xi32>) -> tensor<3x3xi1>
+%v12 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
+%v13 = "stablehlo.broadcast_in_dim"(%v12) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<3x3xf32>
+%v14 = "stablehlo.select"(%v11, %v0, %v13) {} : (tensor<3x3xi1>, tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<3x3xf32>
+"func.return"(%v14) : (tensor<3x3xf32>) -> ()
 }
 }
 // output 0: Fresh { base: Type { dtype: F32, dims: [3, 3] }, dtype: F32, sizes: [3, 3], strides: [3, 1], extents: [] }
