@@ -206,6 +206,8 @@ y[y.argmax(0)[0].item()]
 y[y[:, 0].sort(descending=True).indices[-1]]
 y[:1][y[:1, 0].argsort()[0]]
 y[:1][torch.randperm(1, device="tpu")[0]]
+y[:1][y[:1, 0].median(0).indices]
+y[y[:, 0].kthvalue(2).indices]
 y[torch.unique(torch.randint(3, (6,), device="tpu"), return_counts=True)[1][0] - 1]
 # What is not finite is not there, and data that is uploaded is as it is.
 assert y[torch.isnan(y)].numel() == 0

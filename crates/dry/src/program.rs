@@ -199,7 +199,11 @@ impl Operation {
             _ if several => *value,
             Some("stablehlo.add") => initial + value * count,
             Some("stablehlo.maximum") => initial.max(*value),
-            Some("stablehlo.minimum") => initial.min(*value),
+            Some("stablehlo.minimum") => match initial.min(*value) {
+                // A search for the first position finds none, because its values were invented.
+                least if least == *initial && matches!(self.element(), Some(Element::Signed(_))) => 0.0,
+                least => least,
+            },
             Some("stablehlo.or") => truth(*initial != 0.0 || *value != 0.0),
             Some("stablehlo.and") => truth(*initial != 0.0 && *value != 0.0),
             _ => *value,
