@@ -12,8 +12,8 @@ import transformers
 from examples.serving.small_model import write_tokenizer
 
 START, END = 256, 257
-# So many that the texts of random models are words.
-WORDS = 4096 - 258
+# So many that the texts of random models are words, and that the tests' tokens exist.
+WORDS = 12288 - 258
 SIZES = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
 MARKS = {"vocab_size": 258 + WORDS, "bos_token_id": START, "eos_token_id": END, "pad_token_id": END}
 _WIDTH = {"num_key_value_heads": 2, "head_dim": 16}
