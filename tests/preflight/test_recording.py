@@ -50,6 +50,23 @@ def test_weights_take_no_memory() -> None:
     assert finished.returncode == 0, finished.stderr
 
 
+def test_padding_takes_no_memory() -> None:
+    """From its third size on, the batch of a step is an input of its programs. Its values get padding, in a process that
+    stays small."""
+    code = (
+        "import torch\n"
+        "layer = torch.nn.Linear(2048, 2048, device='tpu')\n"
+        "for batch in (40, 50, 60, 70):\n"
+        "    loss = layer(torch.randn(batch, 2048, 2048, device='tpu')).square().mean()\n"
+        "    loss.backward()\n"
+        "    assert torch.isfinite(loss.detach())\n"
+        "assert torch.tpu.op_stats()['padded'] > 0\n"
+        f"{PEAK_KIB}\nassert peak < 2**20, peak\n"
+    )
+    finished = start_python(code, TORCHTPU_DRY="v5p:2x2x1", TORCHTPU_EAGER_MODE="fused")
+    assert finished.returncode == 0, finished.stderr
+
+
 def test_weights_of_the_cpu_take_no_memory(tmp_path: Path) -> None:
     """A model of 8 GiB is made on the CPU and moved, in a process that stays small. Small tensors have their values."""
     script = tmp_path / "train.py"

@@ -82,6 +82,7 @@ fn table() -> sys::PJRT_Api {
     api.PJRT_Client_AddressableDevices = Some(client_devices);
     api.PJRT_Client_Compile = Some(client_compile);
     api.PJRT_Client_BufferFromHostBuffer = Some(client_upload);
+    api.PJRT_Client_CreateUninitializedBuffer = Some(client_uninitialized);
     api.PJRT_Device_GetDescription = Some(device_description);
     api.PJRT_Device_LocalHardwareId = Some(device_hardware_id);
     api.PJRT_Device_MemoryStats = Some(device_memory);
@@ -271,6 +272,14 @@ functions! {
         let elements = if is_dense { array::read(&ty, bytes) } else { None };
         args.buffer = handle(Buffer { ty, known: Known::of(number, elements) });
         args.done_with_host_buffer = std::ptr::null_mut();
+    }
+
+    client_uninitialized(args: sys::PJRT_Client_CreateUninitializedBuffer_Args) {
+        let element = Element::from_raw(args.shape_element_type).ok_or_else(|| invalid("the element type is not known"))?;
+        // SAFETY: the dimensions are as many as the arguments say.
+        let dims = unsafe { list(args.shape_dims, args.shape_num_dims) }.to_vec();
+        let known = if element.is_float() { Known::UNKNOWN } else { Known::invented(0.0) };
+        args.buffer = handle(Buffer { ty: Type { element, dims }, known });
     }
 
     device_description(args: sys::PJRT_Device_GetDescription_Args) {

@@ -17,3 +17,4 @@ mod parse;
 mod program;
 
 pub use api::{fill, get_api, is_invented};
+pub use array::MOST;

@@ -180,9 +180,19 @@ impl Engine {
             (value, offset, strides) = (copied, 0, aten::contiguous_strides(tensor.sizes()));
         }
         self.launch_all(storage.placement, Reason::Read)?;
-        let mut bytes = vec![0; self.registry.types.get(value.ty).size_bytes()];
-        value.buffer()?.to_host(&mut bytes)?;
+        let bytes = self.read_known(&value, storage.placement)?;
         Ok(Some(HostView { bytes: bytes.into(), offset, strides }))
+    }
+
+    /// The bytes of a value. Empty if its elements are unknown, as those of large values are on a dry device.
+    fn read_known(&mut self, value: &Value, placement: Placement) -> Result<Vec<u8>> {
+        let ty = self.registry.types.get(value.ty).clone();
+        if self.runtime()?.unknown(placement, &ty)?.is_some() {
+            return Ok(Vec::new());
+        }
+        let mut bytes = vec![0; ty.size_bytes()];
+        value.buffer()?.to_host(&mut bytes)?;
+        Ok(bytes)
     }
 
     /// Makes the padded values that an instance takes.
@@ -206,8 +216,7 @@ impl Engine {
         self.launch_all(storage.placement, Reason::Read)?;
         self.observer.op_stats.padded += 1;
         let ty = self.registry.types.get(value.ty).clone();
-        let mut exact = vec![0; ty.size_bytes()];
-        value.buffer()?.to_host(&mut exact)?;
+        let exact = self.read_known(&value, storage.placement)?;
         let padded = self.upload_padded(storage.placement, ty.dtype, axes, &exact)?;
         let live = if is_origin { LiveSizes::of(axes) } else { LiveSizes::default() };
         storage.add_padded(Padded { is_origin, _live: live, ..padded });
@@ -240,14 +249,20 @@ impl Engine {
         let capacity = |factors: &Vec<PaddedFactor>| factors.iter().map(|factor| factor.capacity).product();
         let dims: Vec<i64> = wanted.held().iter().map(capacity).collect();
         let (ty, placement) = (Type::new(wanted.dtype, &dims), wanted.storage.placement);
-        let bytes = match exact {
-            Some(HostView { bytes, offset, strides }) => {
-                let start = *offset as usize * wanted.dtype.size_bytes();
-                with_padding(&wanted.walk(strides), &ty, &bytes[start..])
+        let runtime = self.runtime()?;
+        let buffer = match runtime.unknown(placement, &ty)? {
+            Some(unknown) => unknown,
+            None => {
+                let bytes = match exact {
+                    Some(HostView { bytes, offset, strides }) => {
+                        let start = *offset as usize * wanted.dtype.size_bytes();
+                        with_padding(&wanted.walk(strides), &ty, &bytes[start..])
+                    }
+                    None => vec![0; ty.size_bytes()],
+                };
+                runtime.upload(placement, &bytes, wanted.dtype, &dims)?
             }
-            None => vec![0; ty.size_bytes()],
         };
-        let buffer = self.runtime()?.upload(placement, &bytes, wanted.dtype, &dims)?;
         let value = Value::new(self.registry.types.intern(&ty), ValueState::Ready(buffer));
         Ok(Storage::with_value(placement, ty.size_bytes(), Some(value)))
     }
@@ -272,12 +287,19 @@ impl Engine {
         let Some(padded) = storage.padded() else { return Ok(()) };
         self.launch_all(storage.placement, Reason::Read)?;
         self.observer.op_stats.unpadded += 1;
-        let mut bytes = vec![0; storage.nbytes()];
-        copy_exact(&padded, &padded.strides(), &mut bytes)?;
         let sizes = padded.sizes();
         let dims: Vec<i64> = padded.order.iter().map(|&axis| sizes[axis]).collect();
-        let buffer = self.runtime()?.upload(storage.placement, &bytes, padded.dtype, &dims)?;
-        let value = Value::new(self.registry.types.intern(&Type::new(padded.dtype, &dims)), ValueState::Ready(buffer));
+        let ty = Type::new(padded.dtype, &dims);
+        let runtime = self.runtime()?;
+        let buffer = match runtime.unknown(storage.placement, &ty)? {
+            Some(unknown) => unknown,
+            None => {
+                let mut bytes = vec![0; storage.nbytes()];
+                copy_exact(&padded, &padded.strides(), &mut bytes)?;
+                runtime.upload(storage.placement, &bytes, padded.dtype, &dims)?
+            }
+        };
+        let value = Value::new(self.registry.types.intern(&ty), ValueState::Ready(buffer));
         storage.add_exact(value);
         Ok(())
     }

@@ -62,6 +62,16 @@ impl Runtime {
         Ok(Arc::new(buffer))
     }
 
+    /// A buffer whose elements nobody knows, if the device is a dry one and keeps no elements of an array of this size.
+    pub fn unknown(&mut self, placement: Placement, ty: &Type) -> Result<Option<Arc<Buffer>>> {
+        if !self.platform.is_dry || ty.numel() <= dry::MOST {
+            return Ok(None);
+        }
+        let client = &self.platform.client;
+        let buffer = client.uninitialized_buffer(element_type(ty.dtype), &ty.dims, placement.device())?;
+        Ok(Some(Arc::new(buffer)))
+    }
+
     /// A 0-d buffer with `number` as `dtype`. It is shared, and programs never write to it.
     pub fn scalar(&mut self, placement: Placement, number: Number, dtype: DType) -> Result<Arc<Buffer>> {
         let bytes = encode(number, dtype);
