@@ -22,7 +22,7 @@ from torchtpu import tpu
 
 
 def __getattr__(name: str) -> ModuleType:
-    """`torchtpu.pallas` is imported at its first use."""
-    if name == "pallas":
-        return importlib.import_module("torchtpu.pallas")
+    """`torchtpu.pallas` and `torchtpu.preflight` are imported at their first use."""
+    if name in ("pallas", "preflight"):
+        return importlib.import_module(f"torchtpu.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -26,10 +26,40 @@ def test_unknown_chip() -> None:
 def test_used_process() -> None:
     """The device of a process that has used it stays what it is."""
     code = (
-        "import torch\nfrom torchtpu.preflight import preflight\ntorch.ones(1, device='tpu')\n"
-        "try:\n    preflight(print)\nexcept RuntimeError as error:\n    print(error)\n"
+        "import torch, torchtpu\ntorch.ones(1, device='tpu')\n"
+        "try:\n    torchtpu.preflight(print)\nexcept RuntimeError as error:\n    print(error)\n"
     )
     assert "has not used the device" in start_python(code).stdout
+
+
+FUNCTION = """
+import torch, torchtpu
+
+def train(width):
+    model = torch.nn.Linear(width, width, device="tpu")
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    while True:
+        model(torch.ones(8, width, device="tpu")).sum().backward()
+        optimizer.step()
+
+try:
+    torchtpu.preflight(train, 128, chip="v9")
+except ValueError as error:
+    print(error)
+report = torchtpu.preflight(train, 128, chip="v6e", steps=2)
+print(report)
+print(report.as_dict()["fits"])
+"""
+
+
+@needs_libtpu
+def test_function() -> None:
+    """A function with an argument instead of a script, also after a call with a wrong chip."""
+    finished = start_python(FUNCTION)
+    assert finished.returncode == 0, finished.stderr
+    lines = finished.stdout.splitlines()
+    assert lines[0].startswith("there is no chip 'v9'")
+    assert lines[-1] == "True"
 
 
 @pytest.mark.parametrize(

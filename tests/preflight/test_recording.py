@@ -51,7 +51,7 @@ def test_weights_take_no_memory() -> None:
 
 
 def test_padding_takes_no_memory() -> None:
-    """From its third size on, the batch of a step is an input of its programs. Its values get padding, in a process that
+    """From its third size on, the batch of a step is an input of its programs. Its values get padding, and the process
     stays small."""
     code = (
         "import torch\n"

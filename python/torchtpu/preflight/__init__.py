@@ -10,6 +10,20 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
+from typing import Any
+
 from torchtpu.preflight.run import Report, preflight
 
 __all__ = ["Report", "preflight"]
+
+
+class _Callable(ModuleType):
+    """`torchtpu.preflight(train)` is `torchtpu.preflight.preflight(train)`."""
+
+    def __call__(self, *args: Any, **options: Any) -> Report:
+        return preflight(*args, **options)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -98,6 +98,8 @@ def record(run: Callable[[], Any], steps: int, seconds: float, mode: str, mesh: 
 
     def end_after(done: int) -> None:
         if done >= steps:
+            # What is recorded runs while its results live: the exception ends the function that holds them.
+            tpu.synchronize()
             raise _EnoughError
 
     tpu.set_eager_mode(mode)
