@@ -79,6 +79,7 @@ def test_nominations() -> None:
 def test_remedies(why: str, words: str) -> None:
     assert words in remedy([why])
     assert remedy(["the same calls in another order"]) == ""
+    assert "for the first time" in remedy([why, "mul: its first call at train.py:7"])
 
 
 def test_pictures() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from torchtpu.preflight import pictures
 from torchtpu.preflight.pictures import COLOURS, WIDTH
 from torchtpu.preflight.remedies import remedy
-from torchtpu.preflight.report import milliseconds, rate, size, what_if_rows
+from torchtpu.preflight.report import milliseconds, rate, reasons, size, what_if_rows
 
 if TYPE_CHECKING:
     from torchtpu.preflight.run import Report
@@ -19,7 +19,7 @@ _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
 table { border-collapse: collapse; width: 100%; }
-td, th { padding: .2rem .6rem; text-align: left; vertical-align: top; overflow-wrap: anywhere; min-width: 3rem; }
+td, th { padding: .2rem .6rem; text-align: left; vertical-align: top; overflow-wrap: anywhere; min-width: 6rem; }
 tr:nth-child(even) { background: #f5f6f7; } .number { text-align: right; white-space: nowrap; }
 .good { color: #1b7f4d; } .bad { color: #b3261e; } .line { color: #666; font-size: .85em; }
 svg text { font: 12px system-ui, sans-serif; }
@@ -97,6 +97,7 @@ def _memory(report: Report) -> str:
         over = f"<h3>Over the program that takes the most, from its first instruction to its last</h3>{over}"
     return (
         f"<h2>Memory</h2>{drawing}<p>{' &nbsp; '.join(legend)}. The red line is what programs can use.</p>{over}"
+        + "<h2>Largest owners</h2>"
         + _table(["bytes", "role", "owner", "line"], rows, [0])
     )
 
@@ -160,7 +161,7 @@ def _lists(report: Report) -> str:
             "<h2>What if</h2>" + _table(["chip", "batch", "fits", "memory", "step", "of the peak", "speed"], rows)
         )
     if report.recording.recompiles:
-        rows = [[line or "at the end", "; ".join(why), remedy(why)] for line, why in report.recording.recompiles]
+        rows = [[line or "at the end", reasons(why), remedy(why)] for line, why in report.recording.recompiles]
         parts.append("<h2>New programs after the first step</h2>" + _table(["line", "why", "remedy"], rows))
     if report.recording.reads:
         rows = [[line, str(reads)] for line, reads in report.recording.reads]

@@ -10,6 +10,9 @@ _CHANGE = re.compile(r"argument \d+ changed from ([\w.+-]+)(\[[^\]]*\])? to ([\w
 
 def remedy(why: Sequence[str]) -> str:
     """A remedy for the reasons of a compile, as `torch.tpu.explain` words them; empty if there is nothing to do."""
+    # The calls of a line are then others than before, so that their sizes cannot be compared.
+    if any("its first call" in reason for reason in why):
+        return "operators run for the first time: nothing to do if that is so only once"
     for reason in why:
         found = _CHANGE.search(reason)
         if not found:
@@ -23,8 +26,6 @@ def remedy(why: Sequence[str]) -> str:
         if len(before) != len(after):
             return "the number of dimensions changes: give the tensor one form"
         return _of_sizes(before, after)
-    if any("its first call" in reason for reason in why):
-        return "operators run for the first time: nothing to do if that is so only once"
     return ""
 
 

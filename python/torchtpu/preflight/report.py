@@ -105,6 +105,12 @@ def _network(report: Report) -> Iterator[str]:
         yield f"  {each.axis:20} {size(each.bytes):>14} {each.seconds * 1e3:11.3f} ms {each.collectives:8.0f}"
 
 
+def reasons(why: Sequence[str]) -> str:
+    """The first reasons why a program is new, and how many there are beside."""
+    more = [f"and {len(why) - 2} more"] if len(why) > 2 else []
+    return "; ".join([*why[:2], *more])
+
+
 def _advice(report: Report) -> Iterator[str]:
     if report.suggestions:
         yield "what would make a step faster, by compiling it:"
@@ -113,7 +119,7 @@ def _advice(report: Report) -> Iterator[str]:
     if report.recording.recompiles:
         yield "new programs after the first step:"
     for line, why in report.recording.recompiles[:_ROWS]:
-        yield f"  {line or 'at the end'}: {'; '.join(why[:2])}"
+        yield f"  {line or 'at the end'}: {reasons(why)}"
         if remedy(why):
             yield f"    {remedy(why)}"
     if report.recording.reads:
