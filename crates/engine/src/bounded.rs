@@ -180,14 +180,14 @@ impl Engine {
             (value, offset, strides) = (copied, 0, aten::contiguous_strides(tensor.sizes()));
         }
         self.launch_all(storage.placement, Reason::Read)?;
-        let bytes = self.read_known(&value, storage.placement)?;
+        let bytes = self.read_kept(&value)?;
         Ok(Some(HostView { bytes: bytes.into(), offset, strides }))
     }
 
-    /// The bytes of a value. Empty if its elements are unknown, as those of large values are on a dry device.
-    fn read_known(&mut self, value: &Value, placement: Placement) -> Result<Vec<u8>> {
+    /// The bytes of a value. Empty if the device does not keep its elements.
+    fn read_kept(&mut self, value: &Value) -> Result<Vec<u8>> {
         let ty = self.registry.types.get(value.ty).clone();
-        if self.runtime()?.unknown(placement, &ty)?.is_some() {
+        if !self.runtime()?.keeps_elements(&ty) {
             return Ok(Vec::new());
         }
         let mut bytes = vec![0; ty.size_bytes()];
@@ -216,7 +216,7 @@ impl Engine {
         self.launch_all(storage.placement, Reason::Read)?;
         self.observer.op_stats.padded += 1;
         let ty = self.registry.types.get(value.ty).clone();
-        let exact = self.read_known(&value, storage.placement)?;
+        let exact = self.read_kept(&value)?;
         let padded = self.upload_padded(storage.placement, ty.dtype, axes, &exact)?;
         let live = if is_origin { LiveSizes::of(axes) } else { LiveSizes::default() };
         storage.add_padded(Padded { is_origin, _live: live, ..padded });
@@ -249,20 +249,15 @@ impl Engine {
         let capacity = |factors: &Vec<PaddedFactor>| factors.iter().map(|factor| factor.capacity).product();
         let dims: Vec<i64> = wanted.held().iter().map(capacity).collect();
         let (ty, placement) = (Type::new(wanted.dtype, &dims), wanted.storage.placement);
-        let runtime = self.runtime()?;
-        let buffer = match runtime.unknown(placement, &ty)? {
-            Some(unknown) => unknown,
-            None => {
-                let bytes = match exact {
-                    Some(HostView { bytes, offset, strides }) => {
-                        let start = *offset as usize * wanted.dtype.size_bytes();
-                        with_padding(&wanted.walk(strides), &ty, &bytes[start..])
-                    }
-                    None => vec![0; ty.size_bytes()],
-                };
-                runtime.upload(placement, &bytes, wanted.dtype, &dims)?
-            }
-        };
+        let buffer = self.runtime()?.upload_kept(placement, &ty, || {
+            Ok(match exact {
+                Some(HostView { bytes, offset, strides }) => {
+                    let start = *offset as usize * wanted.dtype.size_bytes();
+                    with_padding(&wanted.walk(strides), &ty, &bytes[start..])
+                }
+                None => vec![0; ty.size_bytes()],
+            })
+        })?;
         let value = Value::new(self.registry.types.intern(&ty), ValueState::Ready(buffer));
         Ok(Storage::with_value(placement, ty.size_bytes(), Some(value)))
     }
@@ -290,15 +285,11 @@ impl Engine {
         let sizes = padded.sizes();
         let dims: Vec<i64> = padded.order.iter().map(|&axis| sizes[axis]).collect();
         let ty = Type::new(padded.dtype, &dims);
-        let runtime = self.runtime()?;
-        let buffer = match runtime.unknown(storage.placement, &ty)? {
-            Some(unknown) => unknown,
-            None => {
-                let mut bytes = vec![0; storage.nbytes()];
-                copy_exact(&padded, &padded.strides(), &mut bytes)?;
-                runtime.upload(storage.placement, &bytes, padded.dtype, &dims)?
-            }
-        };
+        let buffer = self.runtime()?.upload_kept(storage.placement, &ty, || {
+            let mut bytes = vec![0; storage.nbytes()];
+            copy_exact(&padded, &padded.strides(), &mut bytes)?;
+            Ok(bytes)
+        })?;
         let value = Value::new(self.registry.types.intern(&ty), ValueState::Ready(buffer));
         storage.add_exact(value);
         Ok(())

@@ -98,7 +98,7 @@ def record(run: Callable[[], Any], steps: int, seconds: float, mode: str, mesh: 
 
     def end_after(done: int) -> None:
         if done >= steps:
-            # What is recorded runs while its results live: the exception ends the function that holds them.
+            # The exception ends the functions that hold the results. Programs without results do not run.
             tpu.synchronize()
             raise _EnoughError
 

@@ -62,14 +62,23 @@ impl Runtime {
         Ok(Arc::new(buffer))
     }
 
-    /// A buffer whose elements nobody knows, if the device is a dry one and keeps no elements of an array of this size.
-    pub fn unknown(&mut self, placement: Placement, ty: &Type) -> Result<Option<Arc<Buffer>>> {
-        if !self.platform.is_dry || ty.numel() <= dry::MOST {
-            return Ok(None);
+    /// Whether the device keeps the elements of an array. A dry device keeps those of small arrays only.
+    pub fn keeps_elements(&self, ty: &Type) -> bool {
+        !self.platform.is_dry || ty.numel() <= dry::MOST
+    }
+
+    /// A buffer with the elements that `read` returns. It is not called if the device does not keep them.
+    pub fn upload_kept(
+        &mut self,
+        placement: Placement,
+        ty: &Type,
+        read: impl FnOnce() -> Result<Vec<u8>>,
+    ) -> Result<Arc<Buffer>> {
+        if self.keeps_elements(ty) {
+            return self.upload(placement, &read()?, ty.dtype, &ty.dims);
         }
         let client = &self.platform.client;
-        let buffer = client.uninitialized_buffer(element_type(ty.dtype), &ty.dims, placement.device())?;
-        Ok(Some(Arc::new(buffer)))
+        Ok(Arc::new(client.uninitialized_buffer(element_type(ty.dtype), &ty.dims, placement.device())?))
     }
 
     /// A 0-d buffer with `number` as `dtype`. It is shared, and programs never write to it.
