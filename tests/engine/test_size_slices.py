@@ -58,6 +58,36 @@ def test_slices(device: torch.device, mode: str, function: Callable[[Tensor, int
     check_slices(function, device)
 
 
+@pytest.mark.parametrize("mode", ["strict", "fused", "debug"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda view: view.fill_(-3.0),
+        lambda view: view.zero_(),
+        lambda view: view.triu_(1),
+        lambda view: view.tril_(0),
+        lambda view: view.mul_(2),
+        lambda view: view.copy_(torch.arange(view.shape[1], dtype=torch.float32).to(view.device)),
+        lambda view: view.clamp_(min=0),
+        lambda view: view.neg_(),
+    ],
+    ids=["fill", "zero", "triu", "tril", "mul", "copy", "clamp", "neg"],
+)
+def test_writes_to_a_part_of_any_row(device: torch.device, mode: str, write: Callable[[Tensor], Tensor]) -> None:
+    """Which row is written is an input of the program, as the length is. All other elements stay."""
+    torch.tpu.set_eager_mode(mode)
+    whole, made = torch.randn(9, 64), []
+    for row, length in zip((2, 3, 5, 1, 8, 4, 7), LENGTHS, strict=True):
+        before = programs_made()
+        results = []
+        for x in (whole.to(device), whole.clone()):
+            write(x[row : row + 1, row : row + length])
+            results.append(x)
+        assert_same(*results)
+        made.append(programs_made() - before)
+    assert not any(made[3:]), made
+
+
 @pytest.mark.parametrize("mode", ["strict", "fused"])
 def test_new_tensors(mode: str) -> None:
     subprocess.run([sys.executable, "-m", "tests.engine.new_tensors", mode], check=True)

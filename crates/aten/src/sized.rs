@@ -88,6 +88,12 @@ impl Part {
         self.start == Start::At(0) && self.taken == self.whole
     }
 
+    /// How many positions the value needs behind its last one, so that a run from any start has its full length. A run
+    /// of a constant length is in the value.
+    fn room(&self) -> i64 {
+        self.taken.size.map_or(0, |_| self.taken.capacity)
+    }
+
     /// The elements of `value` along `axis` that the view takes.
     fn narrow<'b>(&self, value: Value<'b>, axis: usize) -> Value<'b> {
         if self.is_whole() {
@@ -100,7 +106,7 @@ impl Part {
                 value.pad_axis(axis, 0, 0, missing).slice_axis(axis, start, start + length)
             }
             Start::Input(start) => {
-                let room = value.pad_axis(axis, 0, 0, length);
+                let room = value.pad_axis(axis, 0, 0, self.room());
                 run_from(room, axis, value.builder().size(start), length)
             }
         };
@@ -227,7 +233,7 @@ impl Division {
                 }
                 Start::Input(start) => {
                     starts[axis] = b.size(start);
-                    part.whole.capacity + part.taken.capacity
+                    part.whole.capacity + part.room()
                 }
             };
             room = room.pad_axis(axis, 0, 0, (end - part.whole.capacity).max(0));

@@ -84,7 +84,12 @@ struct Piece {
 
 /// Divides a view of a value with these factors into parts. `None` if it does not divide: a dimension of the view
 /// would then have elements in places that depend on the sizes.
-pub(super) fn divide(places: &[Place], spec: &TensorSpec, symbols: &mut Symbols) -> Option<SizedView> {
+pub(super) fn divide(
+    places: &[Place],
+    spec: &TensorSpec,
+    is_written: bool,
+    symbols: &mut Symbols,
+) -> Option<SizedView> {
     let mut places = places.to_vec();
     for (_, &stride) in spec.sizes.iter().zip(&spec.strides).filter(|(size, stride)| **size > 1 && **stride > 0) {
         split(&mut places, stride);
@@ -107,7 +112,7 @@ pub(super) fn divide(places: &[Place], spec: &TensorSpec, symbols: &mut Symbols)
             _ => ViewDim::Parts(walk(&mut pieces, size, stride)?),
         });
     }
-    let parts = pieces.iter().map(|piece| part(piece, symbols)).collect();
+    let parts = pieces.iter().map(|piece| part(piece, is_written, symbols)).collect();
     Some(SizedView::Divided(Division { parts, dims }))
 }
 
@@ -152,13 +157,17 @@ fn walk(pieces: &mut [Piece], size: i64, stride: i64) -> Option<Vec<usize>> {
     }
 }
 
-fn part(piece: &Piece, symbols: &mut Symbols) -> Part {
+fn part(piece: &Piece, is_written: bool, symbols: &mut Symbols) -> Part {
     let Place { actual, factor: whole } = piece.place;
     let start = |symbols: &mut Symbols| Start::Input(symbols.add_start(piece.start, whole.capacity));
     match (piece.taken, whole.size) {
         (Some(taken), _) if taken == actual => Part { whole, start: Start::At(0), taken: whole },
         (None, _) if actual == 1 => Part { whole, start: Start::At(0), taken: whole },
         (None, Some(_)) => Part { whole, start: start(symbols), taken: Factor { capacity: 1, size: None } },
+        // Calls that write other rows of the same value share a program.
+        (None, None) if is_written && !symbols.list.is_empty() => {
+            Part { whole, start: start(symbols), taken: Factor { capacity: 1, size: None } }
+        }
         (None, None) => Part { whole, start: Start::At(piece.start), taken: Factor { capacity: 1, size: None } },
         (Some(taken), Some(_)) => {
             let symbol = symbols.known(taken).unwrap_or_else(|| symbols.add(taken, whole.capacity));

@@ -396,7 +396,7 @@ impl SizedCall {
             self.held[index] = Some(Held { axes: order.iter().map(place).collect(), is_written: false });
         }
         let places: Vec<Place> = self.held[index].iter().flat_map(|held| held.axes.iter().flatten().copied()).collect();
-        let divided = if is_other { None } else { divide(&places, &spec, symbols) };
+        let divided = if is_other { None } else { divide(&places, &spec, is_written, symbols) };
         let Some(view) = divided else {
             // A view of an exact value may have any form, with its sizes as constants.
             if places.iter().any(|place| place.factor.size.is_some()) {
