@@ -271,8 +271,12 @@ class Runner:
                 for token in params.allowed_token_ids:
                     kept[token // 32] |= numpy.uint32(1 << (token % 32))
                 allowed[row] &= kept.view(numpy.int32)
+            left = allowed[row].copy()
             for token in _forbidden(request):
-                allowed[row].view(numpy.uint32)[token // 32] &= ~numpy.uint32(1 << (token % 32))
+                left.view(numpy.uint32)[token // 32] &= ~numpy.uint32(1 << (token % 32))
+            # A grammar that has come to its end allows nothing but a stop token, also before `min_tokens`.
+            if left.any() or name not in masked:
+                allowed[row] = left
         biases = numpy.stack([biased, added.view(numpy.int32)])
         return [tokens, penalties.view(numpy.int32), biases, allowed]
 
