@@ -33,6 +33,30 @@ def test_recording(tmp_path: Path) -> None:
     assert len(calls) == found["calls"]
 
 
+def test_a_time_limit_keeps_what_was_recorded(tmp_path: Path) -> None:
+    """The alarm ends a function that holds a result which nothing has read. The operators before it are recorded."""
+    script = tmp_path / "wait.py"
+    script.write_text(
+        "import signal, torch\n"
+        "def main():\n"
+        "    x = torch.ones(64, 64).to('tpu')\n"
+        "    kept = (x @ x).relu()\n"
+        "    signal.raise_signal(signal.SIGALRM)\n"
+        "main()\n"
+    )
+    code = (
+        "import sys\n"
+        "from torchtpu.preflight import recording\n"
+        "recording.prepare('v5e:1x1')\n"
+        f"found = recording.record_script({str(script)!r}, [], 3, 120.0, 'fused')\n"
+        "assert found.stopped and not found.failure, found\n"
+        "names = {name for name, _, _ in found.programs[0].calls}\n"
+        "assert any('relu' in name for name in names), names\n"
+    )
+    finished = start_python(code)
+    assert finished.returncode == 0, finished.stderr
+
+
 # The peak of the process itself: getrusage would count the process that started it.
 
 

@@ -98,9 +98,7 @@ def record(run: Callable[[], Any], steps: int, seconds: float, mode: str, mesh: 
 
     def end_after(done: int) -> None:
         if done >= steps:
-            # The exception ends the functions that hold the results. Programs without results do not run.
-            tpu.synchronize()
-            raise _EnoughError
+            _stop()
 
     tpu.set_eager_mode(mode)
     names = ModuleNames(end_after)
@@ -133,6 +131,9 @@ def record(run: Callable[[], Any], steps: int, seconds: float, mode: str, mesh: 
 
 
 def _stop(*_: Any) -> None:
+    """Ends the script, after its last step or at its time limit."""
+    # The exception ends the functions that hold the results. Programs without results do not run.
+    tpu.synchronize()
     raise _EnoughError
 
 
