@@ -299,8 +299,13 @@ def test_structured_output_and_aborts(vllm: Any, tmp_path: Path) -> None:
             temperature=1.0, max_tokens=40, structured_outputs=StructuredOutputsParams(choice=["apple", "pear"])
         )
         plain = vllm.SamplingParams(temperature=0, max_tokens=5)
-        answers = llm.generate(["a fruit: ", "a word: ", "one more: "], [chosen, plain, chosen], use_tqdm=False)
-        assert {answers[0].outputs[0].text, answers[2].outputs[0].text} <= {"apple", "pear"}
+        longer = chosen.clone()
+        longer.min_tokens = 30
+        prompts = ["a fruit: ", "a word: ", "one more: ", "a long one: "]
+        answers = llm.generate(prompts, [chosen, plain, chosen, longer], use_tqdm=False)
+        for row in (0, 2, 3):
+            assert answers[row].outputs[0].text in {"apple", "pear"}
+            assert answers[row].outputs[0].finish_reason == "stop"
         core = llm.llm_engine
         core.add_request("one", "to be aborted", vllm.SamplingParams(max_tokens=200, ignore_eos=True))
         core.step()
