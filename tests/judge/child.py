@@ -117,6 +117,8 @@ def _settle() -> None:
 
 
 def main() -> None:
+    # A group, not a session: Linux would schedule a new session without the nice value of this one.
+    os.setpgrp()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     request = json.loads(sys.stdin.readline())

@@ -133,7 +133,6 @@ def _child(request: Request, done: list[str], environment: dict[str, str]) -> It
             stderr=errors,
             env=environment,
             cwd=place,
-            start_new_session=True,
         )
         try:
             assert process.stdin is not None
@@ -143,7 +142,8 @@ def _child(request: Request, done: list[str], environment: dict[str, str]) -> It
                 process.stdin.close()
             yield _Child(process, errors)
         finally:
-            # The tests start processes of their own, which are of the same group.
+            process.kill()
+            # The tests start processes of their own, which are of the child's group.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
