@@ -154,8 +154,9 @@ def test_a_request_that_is_too_long_is_refused_and_others_go_on(client: Any, mod
 def test_unsupported_settings_of_a_request_are_refused(client: Any, model: str) -> None:
     from openai import BadRequestError
 
+    asked: dict[str, Any] = {"logprobs": 1, "extra_body": {"logprob_token_ids": [1]}}
     with pytest.raises(BadRequestError, match="logprob_token_ids is not supported"):
-        client.completions.create(model=model, prompt="x", max_tokens=1, extra_body={"logprob_token_ids": [1]})
+        client.completions.create(model=model, prompt="x", max_tokens=1, **asked)
     assert client.completions.create(model=model, prompt="x", max_tokens=1).choices[0].text is not None
 
 
