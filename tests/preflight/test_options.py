@@ -68,7 +68,7 @@ def test_function() -> None:
         (["--chip", "v9", "script.py"], "there is no chip 'v9'"),
         (["missing.py"], "there is no script missing.py"),
         (["--steps", "0", __file__], "--steps must be at least 1"),
-        (["--batch", "1,x", __file__], "--batch takes sizes such as 1,2,4, not 1,x"),
+        (["--batch", "1,x", __file__], "--batch takes sizes such as 1,2,4, or largest, not 1,x"),
         (
             ["--assume", "train.py=3", __file__],
             "--assume takes a line and a number such as train.py:31=512, not train.py=3",

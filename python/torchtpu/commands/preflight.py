@@ -35,7 +35,7 @@ def add_to(commands: Any) -> None:
         metavar="SIZES",
         default="",
         help="sizes of the batch to compare, such as 1,2,4,8: of the script's DataLoaders, or in the place of {batch} "
-        "in its arguments",
+        "in its arguments; `largest` searches for the largest that fits",
     )
     command.add_argument(
         "--assume",
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
         others = [name for name in options.what_if.split(",") if name]
         for name in others:
             on(mesh, name)
-        sizes = _sizes(options.batch)
+        sizes, find_largest = _sizes(options.batch)
         assume = dict(map(_assumed, options.assume))
     except ValueError as error:
         return _refuse(str(error))
@@ -94,7 +94,9 @@ def run(options: argparse.Namespace) -> int:
         options.time_limit,
         assume,
     )
-    recorded_size = sizes[0] if sizes and changes.has_place(arguments) else None
+    recorded_size = None
+    if changes.has_place(arguments) and (sizes or find_largest):
+        recorded_size = sizes[0] if sizes else 1
     with Compilers(options.time_limit) as compilers:
         if not options.recording:
             # They load their libraries while the script runs.
@@ -122,6 +124,7 @@ def run(options: argparse.Namespace) -> int:
             what_if=others,
             sizes=sizes,
             recorded_size=recorded_size,
+            find_largest=find_largest,
             mesh=mesh,
             suggest=not options.no_suggestions,
             rerun=lambda wanted: rerun(f"{change},{wanted}" if wanted.startswith("head") else wanted),
@@ -139,11 +142,13 @@ def run(options: argparse.Namespace) -> int:
     return 1 if recorded.failure or report.problems or not report.analyses else 0
 
 
-def _sizes(text: str) -> list[int]:
-    sizes = [int(size) if size.isdecimal() else 0 for size in text.split(",") if size]
+def _sizes(text: str) -> tuple[list[int], bool]:
+    """The sizes of `--batch`, and whether the largest is searched for."""
+    words = [word for word in text.split(",") if word]
+    sizes = [int(word) if word.isdecimal() else 0 for word in words if word != "largest"]
     if any(size < 1 for size in sizes):
-        raise ValueError(f"--batch takes sizes such as 1,2,4, not {text}")
-    return sizes
+        raise ValueError(f"--batch takes sizes such as 1,2,4, or largest, not {text}")
+    return sizes, "largest" in words
 
 
 def _assumed(text: str) -> tuple[str, int]:

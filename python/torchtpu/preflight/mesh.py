@@ -147,6 +147,8 @@ class Sent:
     line: str
     step: int
     """How many optimizer steps were done before."""
+    module: str = ""
+    """The module that it was called in."""
 
 
 @dataclasses.dataclass
@@ -158,6 +160,8 @@ class Traffic:
     seconds: float
     collectives: float
     lines: list[str]
+    modules: dict[str, float] = dataclasses.field(default_factory=dict)
+    """The seconds by module."""
 
 
 def traffic(sent: Sequence[Sent], mesh: Mesh, steps: int) -> list[Traffic]:
@@ -170,7 +174,9 @@ def traffic(sent: Sequence[Sent], mesh: Mesh, steps: int) -> list[Traffic]:
             continue
         along = found.setdefault(each.axis, Traffic(each.axis, 0.0, 0.0, 0.0, []))
         along.bytes += each.bytes / count
-        along.seconds += (each.bytes / mesh.bandwidth(each.axis) + (each.ranks - 1) * _HOP) / count
+        seconds = (each.bytes / mesh.bandwidth(each.axis) + (each.ranks - 1) * _HOP) / count
+        along.seconds += seconds
+        along.modules[each.module] = along.modules.get(each.module, 0.0) + seconds
         along.collectives += 1 / count
         if each.line not in along.lines:
             along.lines.append(each.line)
@@ -260,7 +266,9 @@ def _note(library: torch.library.Library, name: str, mesh: Mesh, sent: list[Sent
             if axis:
                 payload = max(_bytes(each) for each in args) * (len(members) if is_part else 1)
                 line = _line()
-                sent.append(Sent(axis, payload * share(len(members)), len(members), line, names.steps))
+                sent.append(
+                    Sent(axis, payload * share(len(members)), len(members), line, names.steps, names.current() or "")
+                )
                 if "allgather" in name and not is_part:
                     names.add_gathered(args[0], f"{name.strip('_')} over {axis}", line)
         with torch._C._AutoDispatchBelowAutograd():

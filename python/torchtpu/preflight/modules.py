@@ -54,6 +54,8 @@ class ModuleNames:
         self.storages: dict[int, Storage] = {}
         # How many inputs the models took in the steps, by unit: "tokens", "images" or "samples".
         self.taken: Counter[str] = Counter()
+        # The most examples that a model took in one call: the first dimension of its first tensor.
+        self.rows = 0
         self._taking: Counter[str] = Counter()
         self._is_counted = True
         self._has_optimizer = False
@@ -117,6 +119,7 @@ class ModuleNames:
             first = next((each for each in arguments if isinstance(each, Tensor) and each.dim()), None)
             if first is not None:
                 self._taking.update(_taken(first))
+                self.rows = max(self.rows, first.shape[0])
                 self._is_counted = True
         if not path or id(module) not in self._names:
             self._learn(module, path[-1] if path else "")
@@ -137,6 +140,7 @@ class ModuleNames:
                 self.steps, self._has_optimizer = 0, True
                 self.step_ends.clear()
                 self.taken.clear()
+                self.rows = 0
                 self._taking.clear()
             make(optimizer, *args, **kwargs)
 

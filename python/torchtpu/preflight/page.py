@@ -7,14 +7,13 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from torchtpu.preflight import pictures
-from torchtpu.preflight.pictures import COLOURS, WIDTH
+from torchtpu.preflight.pictures import BOUNDS, COLOURS, WIDTH
 from torchtpu.preflight.remedies import remedy
-from torchtpu.preflight.report import milliseconds, rate, reasons, size, what_if_rows
+from torchtpu.preflight.report import batch, milliseconds, rate, reasons, size, what_if_rows
 
 if TYPE_CHECKING:
     from torchtpu.preflight.run import Report
 
-_COMPUTE, _MEMORY = "#3366cc", "#dc7633"
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
@@ -62,6 +61,9 @@ def _head(report: Report) -> str:
             f"<p>A step takes <b>{size(largest.total_bytes)}</b> of {size(report.chip.memory)}: "
             f"<b class={verdict}</b>.</p>"
         )
+    if report.largest_batch:
+        said = batch(report.largest_batch)
+        parts.append(f"<p>{escape(said[0].upper() + said[1:])}.</p>")
     if seconds:
         parts.append(
             f"<p>A step takes <b>{milliseconds(seconds)}</b> on the chip, without the host, and reaches at most "
@@ -111,7 +113,7 @@ def _time(report: Report) -> str:
     bars = []
     for index, part in enumerate(shown):
         width = part.seconds[0] / shown[0].seconds[0] * (WIDTH - 420)
-        colour = _COMPUTE if part.bound == "compute" else _MEMORY
+        colour, _ = BOUNDS[part.bound]
         top = index * 20
         bars.append(
             f'<text x="395" y="{top + 14}" text-anchor="end">{escape(part.name[-56:])}'
@@ -120,15 +122,18 @@ def _time(report: Report) -> str:
             f'<text x="{410 + width:.1f}" y="{top + 14}">{part.seconds[0] / total:.1%}</text>'
         )
     drawing = pictures.svg(20 * len(shown), bars)
-    legend = (
-        f'<p><span style="color:{_COMPUTE}">■</span> bound by arithmetic '
-        f'<span style="color:{_MEMORY}">■</span> bound by memory traffic</p>'
+    bounds = {part.bound for part in parts}
+    legend = " &nbsp; ".join(
+        f'<span style="color:{colour}">■</span> bound by {why}'
+        for bound, (colour, why) in BOUNDS.items()
+        if bound in bounds
     )
     roofline = pictures.roofline(parts, report.chip)
     return (
-        f"<h2>Time by module, at best</h2>{drawing}{legend}<h3>Roofline</h3>{roofline}"
-        "<p>A circle is a module, by its part of the time; three have their names. The red line is the most "
-        "that the chip computes.</p>"
+        f"<h2>Time by module, at best</h2>{pictures.flame(parts)}<p>{legend}</p>"
+        f"<h3>The most of it, forward and backward apart</h3>{drawing}<h3>Roofline</h3>{roofline}"
+        "<p>A circle is a module, by its part of the time; those with the most have their names. The red line is the "
+        "most that the chip computes.</p>"
     )
 
 

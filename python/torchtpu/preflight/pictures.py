@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from html import escape
 from math import log10, prod
@@ -9,6 +11,7 @@ from math import log10, prod
 from torchtpu.preflight.analysis import ROLES
 from torchtpu.preflight.chips import Chip
 from torchtpu.preflight.mesh import Mesh
+from torchtpu.preflight.modules import BACKWARD
 from torchtpu.preflight.timing import Part
 
 WIDTH = 900
@@ -20,11 +23,24 @@ COLOURS = dict(
         strict=True,
     )
 )
+# What bounds a module, with its colour and its name in the legend.
+BOUNDS = {
+    "compute": ("#3366cc", "arithmetic"),
+    "memory": ("#dc7633", "memory traffic"),
+    "vector unit": ("#8e6bb5", "the vector unit"),
+    "interconnect": ("#2a9d6f", "the network"),
+}
 _HEIGHT = 200
+# The flame: the height of a row, the rows at most, and what a letter takes.
+_ROW, _DEPTH, _LETTER = 22, 7, 7
+# Lines of text keep so far from each other.
+_LINE = 15
 # The roofline's scales: powers of ten of operations per byte and of operations per second.
 _INTENSITIES, _SPEEDS = (-1.0, 4.0), (9.0, 15.5)
 # Ranks that a row of a drawn mesh has at most.
 _RANKS = 32
+# Modules on the roofline that have their names.
+_NAMES = 5
 
 
 def svg(height: float, body: Sequence[str]) -> str:
@@ -55,6 +71,70 @@ def memory_over_step(history: Sequence[Mapping[str, int]], limit: int) -> str:
     return svg(_HEIGHT, areas)
 
 
+@dataclasses.dataclass
+class _Node:
+    """A module of the flame, with those in it."""
+
+    seconds: defaultdict[str, float] = dataclasses.field(default_factory=lambda: defaultdict(float))
+    """At best, by what bounds them; of the modules in it, too."""
+    inner: dict[str, _Node] = dataclasses.field(default_factory=dict)
+
+    @property
+    def total(self) -> float:
+        return sum(self.seconds.values())
+
+
+def flame(parts: Sequence[Part]) -> str:
+    """Modules by time, forward and backward together: each as wide as its part, below the module that has it."""
+    root = _Node()
+    for part in parts:
+        node = root
+        node.seconds[part.bound] += part.seconds[0]
+        for name in part.name.removesuffix(BACKWARD).split("."):
+            node = node.inner.setdefault(name, _Node())
+            node.seconds[part.bound] += part.seconds[0]
+    body: list[str] = []
+    rows = _draw(body, root, "a step", 0.0, 0, root.total or 1.0)
+    return svg(rows * _ROW, body)
+
+
+def _draw(body: list[str], node: _Node, path: str, left: float, depth: int, whole: float) -> int:
+    """Draws a module and those in it. Returns the rows that are used then."""
+    width = node.total / whole * WIDTH
+    if width < 1 or depth == _DEPTH:
+        return depth
+    bound = max(node.seconds, key=node.seconds.__getitem__)
+    colour, why = BOUNDS[bound]
+    name = path.rpartition(".")[2]
+    title = f"{path}: {node.total * 1e3:.3g} ms, {node.total / whole:.1%}, most of it bound by {why}"
+    body.append(
+        f'<rect x="{left:.1f}" y="{depth * _ROW}" width="{max(0.5, width - 0.5):.1f}" height="{_ROW - 1}" '
+        f'fill="{colour}" fill-opacity="0.75"><title>{escape(title)}</title></rect>'
+    )
+    letters = int((width - 6) / _LETTER)
+    if letters >= min(3, len(name)):
+        text = name if len(name) <= letters else name[: letters - 1] + "…"
+        body.append(
+            f'<text x="{left + 3:.1f}" y="{depth * _ROW + 15}" fill="#fff" pointer-events="none">{escape(text)}</text>'
+        )
+    rows = depth + 1
+    is_list = all(inner.isdecimal() for inner in node.inner)
+    for inner, child in sorted(node.inner.items(), key=lambda each: int(each[0]) if is_list else -each[1].total):
+        rows = max(rows, _draw(body, child, f"{path}.{inner}" if depth else inner, left, depth + 1, whole))
+        left += child.total / whole * WIDTH
+    return rows
+
+
+def _apart(heights: Sequence[float]) -> list[float]:
+    """The heights of texts, moved down where they would lie over each other."""
+    moved = dict[int, float]()
+    last = 0.0
+    for index in sorted(range(len(heights)), key=heights.__getitem__):
+        last = moved[index] = max(heights[index], last + _LINE)
+    excess = max(0.0, last - (_HEIGHT - _LINE))
+    return [moved[index] - excess for index in range(len(heights))]
+
+
 def roofline(parts: Sequence[Part], chip: Chip) -> str:
     """Modules by operations per byte and the speed that they reach at best, under the chip's limits."""
 
@@ -77,21 +157,24 @@ def roofline(parts: Sequence[Part], chip: Chip) -> str:
         f'<text x="{x(edge):.1f}" y="{y(chip.flops) - 6:.1f}">{chip.flops / 1e12:.0f} TFLOP/s</text>',
     ]
     total = sum(part.seconds[0] for part in parts) or 1.0
-    named = sorted(parts, key=lambda part: -part.seconds[0])[:3]
-    for part in parts:
-        if part.flops and part.memory_bytes and part.seconds[0]:
-            intensity, speed = part.flops / part.memory_bytes, part.flops / part.seconds[0]
-            radius = 3 + 12 * (part.seconds[0] / total) ** 0.5
-            body.append(
-                f'<circle cx="{x(intensity):.1f}" cy="{y(speed):.1f}" r="{radius:.1f}" fill="{COLOURS["parameters"]}" '
-                f'fill-opacity="0.5"><title>{escape(part.name)}: {speed / 1e12:.3g} TFLOP/s</title></circle>'
-            )
-            if part in named:
-                side = ("end", -radius - 3) if x(intensity) > WIDTH / 2 else ("start", radius + 3)
-                body.append(
-                    f'<text x="{x(intensity) + side[1]:.1f}" y="{y(speed) + 4:.1f}" text-anchor="{side[0]}">'
-                    f"{escape(part.name[-40:])}</text>"
-                )
+    shown = [part for part in parts if part.flops and part.memory_bytes and part.seconds[0]]
+    shown.sort(key=lambda part: -part.seconds[0])
+    places = [(x(part.flops / part.memory_bytes), y(part.flops / part.seconds[0])) for part in shown]
+    for part, (across, down) in zip(shown, places, strict=True):
+        radius = 3 + 12 * (part.seconds[0] / total) ** 0.5
+        speed = part.flops / part.seconds[0] / 1e12
+        body.append(
+            f'<circle cx="{across:.1f}" cy="{down:.1f}" r="{radius:.1f}" fill="{COLOURS["parameters"]}" '
+            f'fill-opacity="0.5"><title>{escape(part.name)}: {speed:.3g} TFLOP/s</title></circle>'
+        )
+    # The names stand in a column where no circle is: below the line, each with a line to its circle.
+    left, named = WIDTH * 0.6, places[:_NAMES]
+    heights = _apart([max(down, _HEIGHT / 2 - 2 * _LINE) for _, down in named])
+    for part, (across, down), height in zip(shown, named, heights, strict=False):
+        body.append(
+            f'<line x1="{across:.1f}" y1="{down:.1f}" x2="{left:.1f}" y2="{height:.1f}" stroke="#999"/>'
+            f'<text x="{left + 4:.1f}" y="{height + 4:.1f}">{escape(part.name[-48:])}</text>'
+        )
     return svg(_HEIGHT, body)
 
 

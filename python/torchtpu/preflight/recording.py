@@ -70,6 +70,8 @@ class Recording:
     """Whether it was ended after its steps."""
     taken: tuple[str, float] = ("samples", 0.0)
     """What the models took in a step: the unit, "tokens", "images" or "samples", and how many."""
+    rows: int = 0
+    """The most examples that a model took in one call: the size of the batch."""
     sent: list[Sent] = dataclasses.field(default_factory=list)
     """The collectives of rank 0 of a mesh."""
 
@@ -166,6 +168,7 @@ def _recording(
         failure,
         stopped,
         _per_step(names),
+        names.rows,
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from torchtpu.preflight.remedies import remedy
 
@@ -32,6 +32,19 @@ def rate(per_second: Sequence[float], unit: str) -> str:
     return f"{low} to {high} {unit}/s"
 
 
+def batch(found: Mapping[str, Any]) -> str:
+    """The largest batch that fits, in words."""
+    now = f"this one has {found['now']}"
+    if found["fits"] or found["does_not_fit"]:
+        above = f"; {found['does_not_fit']} does not" if found["does_not_fit"] else ""
+        return f"the largest batch found to fit: {found['fits'] or 'none'}{above} ({now})"
+    if found["expected"] is None:
+        return f"what grows with the batch is not known ({now})"
+    low, high = found["expected"]
+    size = f"{low} or more" if high is None else str(low) if low == high else f"{low} to {high}"
+    return f"the largest batch that fits: {size} expected ({now}); --batch largest compiles to find it"
+
+
 def text(report: Report) -> str:
     """The report for a terminal."""
     return "\n".join([*_verdict(report), *_memory(report), *_time(report), *_network(report), *_advice(report)])
@@ -56,6 +69,8 @@ def _verdict(report: Report) -> Iterator[str]:
         yield f"  what was judged of a step takes {size(largest.total_bytes)} of {limit} ({share:.0%})"
     else:
         yield f"  DOES NOT FIT: a step takes {size(largest.total_bytes)}, and {limit} can be used"
+    if report.largest_batch:
+        yield f"  {batch(report.largest_batch)}"
     seconds = report.step_seconds
     if seconds:
         yield f"  a step takes {milliseconds(seconds)} on the chip; at most {report.mfu_bound or 0:.0%} of its peak"

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from torchtpu.preflight import compiler, recording
+from torchtpu.preflight import batches, compiler, recording
 from torchtpu.preflight.analysis import ROLES, Analysis, analyze
 from torchtpu.preflight.chips import Chip, find, topology_of
 from torchtpu.preflight.mesh import Mesh, Traffic, on, parse, traffic
@@ -111,6 +111,22 @@ class Report:
         return count / seconds[1], count / seconds[0]
 
     @property
+    def largest_batch(self) -> dict[str, Any] | None:
+        """The size of the batch that was recorded, "now"; between which sizes the largest one that fits is "expected";
+        and of the sizes that were compared the largest that "fits" and the smallest that "does_not_fit". None if no
+        model took a tensor."""
+        now, largest = self.recording.rows, self.largest
+        if not now or largest is None:
+            return None
+        compared = [row for row in self.what_if if row["chip"] == self.topology and row["batch"]]
+        return {
+            "now": now,
+            "expected": batches.expected(now, largest.bytes, self.chip.memory),
+            "fits": max((row["batch"] for row in compared if row["fits"]), default=None),
+            "does_not_fit": min((row["batch"] for row in compared if row["fits"] is False), default=None),
+        }
+
+    @property
     def attributed(self) -> dict[str, float] | None:
         """The parts of a step's bytes and of its time, at best, that stand on a line or on a parameter's name."""
         largest, parts = self.largest, self.parts
@@ -123,7 +139,7 @@ class Report:
 
     @property
     def parts(self) -> list[Part]:
-        """What each module costs in a step."""
+        """What each module costs in a step. One whose collectives take longer than the rest of it is bound by them."""
         merged: dict[str, Part] = {}
         for analysis in self.analyses:
             for part in analysis.parts:
@@ -131,6 +147,13 @@ class Report:
                 known.seconds = (known.seconds[0] + part.seconds[0], known.seconds[1] + part.seconds[1])
                 known.flops += part.flops
                 known.memory_bytes += part.memory_bytes
+        for along in self.traffic:
+            for name, seconds in along.modules.items():
+                part = merged.setdefault(name or "other", Part(name or "other", line=along.lines[0]))
+                part.network_seconds += seconds
+        for part in merged.values():
+            if part.network_seconds > part.seconds[0]:
+                part.bound = "interconnect"
         return sorted(merged.values(), key=lambda part: -part.seconds[0])
 
     def as_dict(self) -> dict[str, Any]:
@@ -142,6 +165,7 @@ class Report:
             "mesh": dict(self.mesh.axes) if self.mesh else None,
             "fits": self.fits,
             "limit_bytes": self.chip.memory,
+            "largest_batch": self.largest_batch,
             "bytes": {"total": largest.total_bytes, **largest.bytes} if largest else dict.fromkeys(("total", *ROLES)),
             "owners": [dataclasses.asdict(owner) for owner in largest.owners] if largest else [],
             "step_seconds": list(seconds) if seconds else None,
@@ -219,6 +243,7 @@ def judge(
     what_if: Sequence[str] = (),
     sizes: Sequence[int] = (),
     recorded_size: int | None = None,
+    find_largest: bool = False,
     mesh: Mesh | None = None,
     suggest: bool = True,
     rerun: Callable[[str], Recording] | None = None,
@@ -228,8 +253,8 @@ def judge(
     """Compiles the programs of a recording, and reports. `topology` may be a generation's name.
 
     `rerun` records the script again with a change: without it, only changes of the programs' texts are tried, and
-    `sizes` of the batch, of which `recorded_size` is recorded already, are not compared. `compilers` may have been
-    started before; they end here.
+    `sizes` of the batch, of which `recorded_size` is recorded already, are not compared. `find_largest` searches for
+    the largest batch that fits. `compilers` may have been started before; they end here.
     """
     report = Report(find(topology), topology, recorded, mesh=mesh)
     judged_already = not sizes or recorded_size is not None
@@ -243,7 +268,7 @@ def judge(
             for nomination in nominations
             if rerun or not nomination.change
         ]
-        batches = [
+        compared = [
             (size, pool.submit(_batch, size, report, what_if, work.of(True), rerun))
             for size in sizes
             if rerun and size != recorded_size
@@ -253,14 +278,10 @@ def judge(
         for nomination, trial in trials:
             _add(report, nomination, trial)
         rows = [what_if_row(each, recorded_size) for each in ((report, *others) if recorded_size else others)]
-        for size, batch in batches:
-            try:
-                found = batch.result()
-            except compiler.CompilerError as error:
-                report.problems.append(str(error))
-                continue
-            rows += [what_if_row(each, size) for each in found]
-            report.problems += [problem for each in found for problem in each.problems]
+        for size, batch in compared:
+            rows += _rows_of(report, size, batch.result)
+        if find_largest and rerun:
+            _find_largest(rows, report, lambda size: _batch(size, report, what_if, work.of(True), rerun))
     report.what_if = sorted(rows, key=lambda row: row["batch"] or 0)
     report.suggestions.sort(key=lambda each: -each.gain)
     del report.suggestions[MOST:]
@@ -273,6 +294,7 @@ def what_if_row(report: Report, batch: int | None) -> dict[str, Any]:
     return {
         "chip": report.topology,
         "batch": batch,
+        "rows": report.recording.rows,
         "fits": report.fits,
         "bytes": largest.total_bytes if largest else None,
         "limit_bytes": report.chip.memory,
@@ -333,6 +355,46 @@ def _batch(
             except compiler.CompilerError as error:
                 each.problems.append(str(error))
     return reports
+
+
+def _rows_of(report: Report, size: int, give: Callable[[], list[Report]]) -> list[dict[str, Any]]:
+    """The rows of a batch; what could not be judged becomes a problem of the report."""
+    try:
+        found = give()
+    except compiler.CompilerError as error:
+        report.problems.append(str(error))
+        return []
+    report.problems += [problem for each in found for problem in each.problems]
+    return [what_if_row(each, size) for each in found]
+
+
+def _find_largest(rows: list[dict[str, Any]], report: Report, judged: Callable[[int], list[Report]]) -> None:
+    """Adds rows for the batches that the search for the largest one tries."""
+    largest, now = report.largest, report.recording.rows
+    if largest is None or not now:
+        return
+    if not any(row["chip"] == report.topology for row in rows):
+        rows.append(what_if_row(report, now))
+
+    def taken(row: dict[str, Any]) -> int | None:
+        # The compiler may refuse by less than it names.
+        return None if row["fits"] is None else max(row["bytes"], 0 if row["fits"] else report.chip.memory + 1)
+
+    sizes_taken: set[int] = {now}
+
+    def measure(size: int) -> int | None:
+        found = _rows_of(report, size, lambda: judged(size))
+        # A data set that is smaller than the batch gives the same batch again.
+        if not found or found[0]["rows"] in sizes_taken:
+            return None
+        sizes_taken.add(found[0]["rows"])
+        rows.extend(found)
+        return taken(found[0])
+
+    known = {row["batch"]: taken(row) for row in rows if row["chip"] == report.topology}
+    low, high = batches.expected(now, largest.bytes, report.chip.memory) or (2 * now, None)
+    first = max(1, low if high is None else (low + high) // 2)
+    batches.search({size: found for size, found in known.items() if found}, first, report.chip.memory, measure)
 
 
 def _try(

@@ -52,6 +52,8 @@ class Part:
     bound: str = ""
     line: str = ""
     """The line of its operators that take the most time."""
+    network_seconds: float = 0.0
+    """Of its collectives, which may run beside the rest."""
 
 
 class _Cost(NamedTuple):
