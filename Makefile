@@ -70,11 +70,22 @@ PYTEST_RUN = $(PY) -m pytest -n 2 --dist worksteal
 TODAY := $(shell date +%Y%m%d)
 
 .PHONY: test
-test: lint test-rust smoke test-python ## Lint, Rust tests and Python tests: the same cases on any day (without the slow sweeps)
+test: lint test-rust smoke smoke-tpu-compiler test-python ## Lint, Rust tests and Python tests: the same cases on any day (without the slow sweeps)
 
 .PHONY: smoke
 smoke: build ## The shortest check that the device works, with programs compiled as users have them
 	$(PY) -m pytest --optimized --each-mode -q tests/smoke
+
+# libtpu in a folder of its own: the other tests must pass without it.
+LIBTPU := $(ROOT)/build/libtpu
+
+$(LIBTPU)/.ready: | $(VENV)/.ready
+	$(PY) -m pip install --quiet --no-deps --target $(LIBTPU) libtpu
+	@touch $@
+
+.PHONY: smoke-tpu-compiler
+smoke-tpu-compiler: build $(LIBTPU)/.ready ## The shortest check of what asks a TPU's compiler (installs libtpu into build/libtpu)
+	PYTHONPATH=$(LIBTPU) $(PY) -m pytest -q tests/preflight/test_options.py
 
 .PHONY: test-nightly
 test-nightly: build $(VENV)/.ready-examples ## Python tests by the date's seed, with more draws, each mode, and optimized programs

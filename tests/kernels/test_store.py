@@ -15,7 +15,6 @@ from tests.helpers import check_python
 jax = pytest.importorskip("jax")
 
 import torchtpu.pallas as pallas  # noqa: E402
-from torchtpu.kernels import store  # noqa: E402
 from torchtpu.kernels.fingerprint import fingerprint  # noqa: E402
 
 MODULE = """
@@ -74,18 +73,6 @@ def test_a_warm_process_needs_no_jax(tmp_path: Path) -> None:
     again, has_jax, compiles, counts = run(tmp_path / "b", tmp_path / "cache", moved)
     assert (has_jax, compiles, counts["traced"], counts["read"]) == (False, 0, 0, 3)
     assert again == values
-
-
-def test_damaged_files_are_removed(tmp_path: Path) -> None:
-    file = tmp_path / "a" / "text.json"
-    store._write(file, "words")
-    assert store._read(file) == "words"
-    file.chmod(0o622)
-    assert store._read(file) is None  # other users may write to it
-    file.chmod(0o600)
-    file.write_bytes(file.read_bytes()[:-1])
-    assert store._read(file) is None
-    assert not file.exists()
 
 
 def function(source: str, **names: object) -> object:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,12 @@ from torchtpu.preflight.recording import Program
 
 from tests.helpers import start_python
 from tests.preflight.recorded import SCRIPT, needs_libtpu, product
+
+
+@pytest.fixture(autouse=True)
+def no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test asks its compiler."""
+    monkeypatch.setenv("TORCHTPU_CACHE", "0")
 
 
 @pytest.mark.parametrize(
@@ -122,6 +129,41 @@ while True:
         dumps = compilers.compile(Program(product(8, 8, 8), [], [], [], []), "v5e:1x1", tmp_path, deep=False)
     assert (dumps.schedule, dumps.assignment) == (f"{compiler.SCHEDULED}}}", f"{compiler.ASSIGNMENT}}}")
     assert (dumps.code, dumps.out_of_memory) == ("", "")
+
+
+def test_what_was_judged_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program is compiled once for a topology; what ended early is compiled again; what has cycles serves both."""
+    asked = tmp_path / "asked"
+    child = f"""
+import json
+while True:
+    _, topology, folder, whole = json.loads(input())
+    open("{asked}", "a").write(f"{{topology}} {{whole}}\\n")
+    for name in ("{compiler.ASSIGNMENT}", "{compiler.SCHEDULED}", *(["{compiler.CODE}"] if whole else [])):
+        with open(folder + "/module_0001." + name, "w") as file:
+            file.write(name + "}}")
+    print('"UNKNOWN: late"' if topology == "bad" else '""', flush=True)
+"""
+    monkeypatch.setattr(compiler, "_CHILD", child)
+    monkeypatch.setenv("TORCHTPU_CACHE", "1")
+    monkeypatch.setenv("TORCHTPU_CACHE_DIR", str(tmp_path / "cache"))
+    program = Program(product(8, 8, 8), [], [], [], [])
+
+    def count(topology: str, deep: bool = False) -> tuple[bool, int]:
+        asked.write_text("")
+        with tempfile.TemporaryDirectory() as folder, compiler.Compilers(240.0) as compilers:
+            dumps = compilers.compile(program, topology, Path(folder), deep)
+        return bool(dumps.code), len(asked.read_text().splitlines())
+
+    assert [count("v5e:1x1"), count("v5e:1x1"), count("v6e:1x1")] == [(False, 1), (False, 0), (False, 1)]
+    assert [count("bad"), count("bad")] == [(False, 1), (False, 1)]
+    assert [count("v5e:1x1", deep=True), count("v5e:1x1", deep=True), count("v5e:1x1")] == [
+        (True, 1),
+        (True, 0),
+        (True, 0),
+    ]
+    program.text += " "
+    assert count("v5e:1x1") == (False, 1)
 
 
 @needs_libtpu

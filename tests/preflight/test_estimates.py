@@ -61,6 +61,23 @@ def test_nominations() -> None:
     assert nominated(product(1024, 128, 1024, "bf16", batch=16)) == []
 
 
+def test_int64_in_the_place_of_int32() -> None:
+    """Types become int32, with constants that it has; attributes stay."""
+    lines = (
+        '%v1 = "stablehlo.constant"() {value = dense<-9223372036854775808> : tensor<i64>} : () -> tensor<i64>',
+        '%v2 = "stablehlo.broadcast_in_dim"(%v1) {dims = array<i64>} : (tensor<i64>) -> tensor<512x512xi64>',
+        '%v3 = "stablehlo.pad"(%v0) {low = array<i64: 1>, padding = dense<0> : tensor<2xi64>} : (tensor<512x512xi64>)',
+    )
+    text = product(8, 8, 8, "i64").replace("8x8", "512x512").replace("%v2 =", "\n".join((*lines, "%v2 =")), 1)
+    (narrow,) = nominated(text)
+    assert narrow.what.startswith("whole numbers in int32")
+    changed = narrow.applied(Program(text, [], [], [], [])).text
+    assert "dense<-2147483648> : tensor<i32>} : () -> tensor<i32>" in changed
+    assert "array<i64>} : (tensor<i32>) -> tensor<512x512xi32>" in changed
+    assert "array<i64: 1>, padding = dense<0> : tensor<2xi64>} : (tensor<512x512xi32>)" in changed
+    assert nominated(product(8, 8, 8, "i64")) == []
+
+
 @pytest.mark.parametrize(
     ("why", "words"),
     [

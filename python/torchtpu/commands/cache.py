@@ -67,10 +67,12 @@ def run(options: argparse.Namespace) -> int:
             case "list":
                 return _list(options.json)
             case "clear":
-                from torchtpu.kernels import store
+                from torchtpu.kernels.store import TEXTS
+                from torchtpu.preflight.compiler import DUMPS
 
                 print(f"removed {_count(_C.cache_clear())}")
-                store.clear()
+                TEXTS.clear()
+                DUMPS.clear()
             case "export":
                 print(f"wrote {_count(_C.cache_export(options.file))} to {options.file}")
             case "import":

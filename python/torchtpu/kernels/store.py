@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import json
 import os
 import sys
-import tempfile
 import threading
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -18,10 +14,11 @@ import torch
 from torchtpu import _C
 from torchtpu.kernels.calls import Call, Spec
 from torchtpu.kernels.fingerprint import hash_of, version_of
+from torchtpu.stored import Stored
 
 FORMAT = 3
-# The limit of the folder. A text has a few kilobytes.
-MOST_FILES = 4000
+# A text has a few kilobytes.
+TEXTS = Stored(".kernels", 32 * 2**20)
 
 counters = {"traced": 0, "read": 0}
 _known: dict[tuple[str, tuple[Spec, ...], str], Text] = {}
@@ -85,12 +82,12 @@ def plan_of(call: Call, specs: tuple[Spec, ...], make: Any) -> Any:
 def _find_plan(call: Call, specs: tuple[Spec, ...], make: Any) -> Any:
     if (loaded := _load(call, specs, "plan")) is not None:
         return json.loads(loaded)
-    file = _file(_key(call, specs, "plan"))
-    if file is not None and (found := _read(file)) is not None:
+    key = _key(call, specs, "plan")
+    if key is not None and (found := TEXTS.read(key)) is not None:
         return json.loads(found)
     made = make()
-    if file is not None:
-        _write(file, json.dumps(made))
+    if key is not None:
+        TEXTS.write(key, json.dumps(made).encode())
     return made
 
 
@@ -130,10 +127,9 @@ def _find(call: Call, specs: tuple[Spec, ...], platform: str) -> Text:
     if (loaded := _load(call, specs, platform)) is not None:
         return Text.from_json(loaded)
     key = _key(call, specs, platform)
-    file = _file(key)
-    if file is not None and (found := _read(file)) is not None:
+    if key is not None and (found := TEXTS.read(key)) is not None:
         counters["read"] += 1
-        return Text.from_json(found)
+        return Text.from_json(found.decode())
     from torchtpu.kernels.imports import import_jax
 
     import_jax(str(call))
@@ -143,8 +139,8 @@ def _find(call: Call, specs: tuple[Spec, ...], platform: str) -> Text:
     with tracing_for(target()[1]):
         text = trace(call, specs, platform)
     counters["traced"] += 1
-    if file is not None:
-        _write(file, text.as_json())
+    if key is not None:
+        TEXTS.write(key, text.as_json().encode())
     return text
 
 
@@ -177,73 +173,6 @@ def is_64_bit() -> bool:
     if "jax" in sys.modules:
         return bool(sys.modules["jax"].config.jax_enable_x64)
     return os.environ.get("JAX_ENABLE_X64", "").lower() in ("1", "true", "t", "yes", "y", "on")
-
-
-# ---- files -------------------------------------------------------------------------------------------------------
-
-
-def folder() -> Path | None:
-    """The folder of the texts, beside the compiled programs. None if the disk cache is off."""
-    try:
-        return _C.cache_folder()[0] / ".kernels"
-    except RuntimeError:
-        return None
-
-
-def clear() -> int:
-    """Removes all texts; returns how many there were."""
-    count = 0
-    for file in _files():
-        with contextlib.suppress(OSError):
-            file.unlink()
-            count += 1
-    return count
-
-
-def _files() -> Iterator[Path]:
-    place = folder()
-    if place is not None and place.is_dir():
-        yield from place.glob("*.json")
-
-
-def _file(key: str | None) -> Path | None:
-    place = None if key is None else folder()
-    return None if place is None else place / f"{key}.json"
-
-
-def _read(file: Path) -> str | None:
-    """The contents of a file. None unless it is complete, owned by the user, and writable by the user only."""
-    try:
-        with file.open("rb") as opened:
-            status = os.fstat(opened.fileno())
-            if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-                return None
-            checksum, _, text = opened.read().partition(b"\n")
-    except OSError:
-        return None
-    if hashlib.blake2b(text, digest_size=16).hexdigest().encode() != checksum:
-        with contextlib.suppress(OSError):
-            file.unlink()
-        return None
-    with contextlib.suppress(OSError):
-        os.utime(file)
-    return text.decode()
-
-
-def _write(file: Path, text: str) -> None:
-    """Writes a file atomically. If that fails, the next process traces the call again."""
-    data = text.encode()
-    with contextlib.suppress(OSError):
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        number, name = tempfile.mkstemp(dir=file.parent)
-        with open(number, "wb") as opened:
-            opened.write(hashlib.blake2b(data, digest_size=16).hexdigest().encode() + b"\n" + data)
-        os.replace(name, file)
-        files = list(_files())
-        if len(files) > MOST_FILES:
-            files.sort(key=lambda each: each.stat().st_mtime)
-            for old in files[: len(files) - MOST_FILES]:
-                old.unlink(missing_ok=True)
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -16,11 +16,14 @@ import select
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from torchtpu.kernels.check import too_much_vmem
+from torchtpu.kernels.fingerprint import hash_of, version_of
 from torchtpu.preflight.recording import DRY, Program
+from torchtpu.stored import Stored
 
 # Files of the compiler. It writes `CODE` when it has generated code, and the others when it has assigned memory:
 # `SCHEDULED` is the last of those.
@@ -55,6 +58,10 @@ for request in sys.stdin:
 """
 
 
+# Of programs that were judged before: a script that is changed at one place is judged again in seconds.
+DUMPS = Stored(".preflight", 256 * 2**20)
+
+
 class CompilerError(RuntimeError):
     """Why the compiler has not answered."""
 
@@ -71,6 +78,12 @@ class Dumps(NamedTuple):
     """Its words where the program does not fit, else empty."""
     problem: str = ""
     """Why it ended early, for another reason than memory; else empty."""
+
+
+def _key(text: str, topology: str, whole: bool) -> str:
+    """The key of what the compiler says of a program."""
+    flags = os.environ.get("LIBTPU_INIT_ARGS", "")
+    return hash_of(text, topology, whole, version_of("libtpu"), flags, Dumps._fields)
 
 
 def locate(program: Program) -> str:
@@ -114,8 +127,14 @@ class Compilers:
         late; where it had assigned memory before that, the files say so much, and the reason is their `problem`.
         """
         folder.mkdir(parents=True, exist_ok=True)
+        text = locate(program)
+        keys = [_key(text, topology, whole) for whole in ((True,) if deep else (True, False))]
+        for key in keys:
+            # What was compiled to the end before has cycles, which is more than was asked for.
+            if known := DUMPS.read(key):
+                return Dumps(*json.loads(zlib.decompress(known)))
         source = folder / "program.mlir"
-        source.write_text(locate(program))
+        source.write_text(text)
         deadline = time.monotonic() + self._seconds
         problem = ""
         for whole in (True,) if deep else (False, True):
@@ -129,7 +148,7 @@ class Compilers:
         if not schedule and not assignment:
             raise CompilerError(problem or "the compiler wrote nothing down")
         out_of_memory = _out_of_memory(problem)
-        return Dumps(
+        dumps = Dumps(
             schedule or _read(folder, "after_optimizations.txt"),
             assignment,
             _read(folder, LIVE_RANGES),
@@ -137,6 +156,9 @@ class Compilers:
             out_of_memory,
             "" if out_of_memory else problem,
         )
+        if not dumps.problem:
+            DUMPS.write(keys[-1], zlib.compress(json.dumps(dumps).encode()))
+        return dumps
 
     def _ask(self, request: list[Any], deadline: float, until: Path | None) -> str:
         try:

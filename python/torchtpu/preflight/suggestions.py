@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
 from typing import NamedTuple
 
 from torchtpu.preflight.recording import Program, Recording
@@ -19,6 +20,14 @@ from torchtpu.preflight.work import (
     products_of_functions,
 )
 
+# Tensors of int64 with fewer elements cost nothing.
+_MANY = 2**16
+# A type with elements of int64; not the type of an attribute such as `padding`, which is always int64.
+_INT64 = r"((?<!value) = dense<[^>]*> : tensor<[\dx]*i64>)|(?:(?<=x)|(?<=tensor<))i64(?=>)"
+
+# A constant such as the least int64, of a type that has become int32.
+_BEYOND_INT32 = r"dense<(-?\d{10,})>( : tensor<[\dx]*i32>)"
+
 # A change that gains less of a step is not worth a line, and so many are shown.
 LEAST_GAIN = 0.02
 MOST = 8
@@ -30,7 +39,7 @@ class Nomination:
 
     what: str
     line: str
-    replacements: tuple[tuple[str, str], ...] = ()
+    replacements: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = ()
     """Regular expressions and what they become in the program's text."""
     change: str = ""
     """A change of `torchtpu.preflight.changes`, with which the script must run again."""
@@ -74,7 +83,7 @@ class _Call(NamedTuple):
 def nominate(recorded: Recording) -> list[Nomination]:
     """Changes that may make a step of the recording faster."""
     calls = [call for program in recorded.programs for call in _calls(program)]
-    return [*_precision(calls), *_narrow_heads(calls), *_padded(calls)]
+    return [*_precision(calls), *_narrow_heads(calls), *_padded(calls), *_wide_integers(calls)]
 
 
 def _calls(program: Program) -> Iterator[_Call]:
@@ -136,3 +145,22 @@ def _padded(calls: Sequence[_Call]) -> Iterator[Nomination]:
             what = f"a dimension of {smaller} instead of {size}: matrices are multiplied in tiles of {LANES}"
             # Sizes in types and attributes; a name such as %v4097 is none of them.
             yield Nomination(what, lines[size], ((rf"(?<![\w%@.]){size}(?=x|[,\]>])|(?<=x){size}(?=x)", str(smaller)),))
+
+
+def _wide_integers(calls: Sequence[_Call]) -> Iterator[Nomination]:
+    """Large tensors of int64, which the chip computes as pairs of 32 bits."""
+    sizes: Counter[str] = Counter()
+    for call in calls:
+        for dims in re.findall(r"tensor<((?:\d+x)+)i64>", call.header):
+            sizes[call.line] += prod(map(int, dims[:-1].split("x"))) * call.runs
+    if sizes and max(sizes.values()) >= _MANY:
+        what = "whole numbers in int32 instead of int64: the chip computes on 32 bits"
+        yield Nomination(what, sizes.most_common(1)[0][0], ((_INT64, _narrowed), (_BEYOND_INT32, _clamped)))
+
+
+def _narrowed(found: re.Match[str]) -> str:
+    return found[1] or "i32"
+
+
+def _clamped(found: re.Match[str]) -> str:
+    return f"dense<{max(-(2**31), min(int(found[1]), 2**31 - 1))}>{found[2]}"
