@@ -36,24 +36,34 @@ __all__ = ["model_of", "vllm"]  # fixtures
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
+def counted(llm: Any) -> dict[str, int]:
+    """The counters of vLLM's engines in this process."""
+    return {each.name: each.value for each in llm.get_metrics() if hasattr(each, "value")}
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_greedy_tokens_are_those_of_transformers(name: str, vllm: Any, model_of: Callable[[str], Path]) -> None:
     """32 prompts of 1 to 200 tokens. Some are longer than a step (64 tokens), some share prefixes, and they do not all
-    fit in the cache at once."""
+    fit in the cache at once: they are chunked, taken from the cache, and preempted."""
     drawn = random.Random(1)
     lengths = [1, 2, 200, 3, 17, 64, 100, 65, 33, 128, 7, 150, 16, 15, 199, 63]
     lengths += [drawn.randrange(1, 201) for _ in range(12)]
     prompts = prompts_of(lengths)
     prompts += [prompts[2][:120] + each for each in prompts_of([5, 40, 1, 80])]
     settings = vllm.SamplingParams(temperature=0, max_tokens=12, ignore_eos=True, detokenize=False)
-    llm = engine(vllm, model_of(name), num_gpu_blocks_override=30)
+    llm = engine(vllm, model_of(name), num_gpu_blocks_override=30, disable_log_stats=False)
     try:
+        before = counted(llm)
         found = [list(each.outputs[0].token_ids) for each in generated(llm, prompts, settings)]
         again = [list(each.outputs[0].token_ids) for each in generated(llm, prompts, settings)]
+        after = counted(llm)
     finally:
         shut_down(llm)
     assert found == expected(model_of(name), prompts, 12)
     assert again == found
+    assert sum(len(prompt) > 64 for prompt in prompts) >= 10
+    for name in ("vllm:num_preemptions", "vllm:prefix_cache_hits"):
+        assert after[name] > before[name], name
 
 
 def test_mixes_and_settings_compile_nothing(vllm: Any, model_of: Callable[[str], Path]) -> None:
