@@ -94,32 +94,36 @@ def check_compiled(function: Callable[..., Any], device: torch.device, *inputs: 
         assert_same(on_device, list(on_cpu))
 
 
-# Python and the libraries read these at start.
-READ_AT_THE_START = ("PYTHON", "TORCH_", "OMP_", "MALLOC_", "GLIBC_", "LD_")
+# Python, the libraries and the import of torchtpu read these.
+READ_AT_THE_START = ("PYTHON", "TORCH_", "OMP_", "MALLOC_", "GLIBC_", "LD_", "TORCHTPU_SIZES", "TORCHTPU_EAGER_MODE")
 
 
-def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_python(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs code in another process that has not used the device."""
     if any(name.startswith(READ_AT_THE_START) for name in environment):
-        return start_python(code, **environment)
-    return forks.server().run(["-c", code], {**os.environ, **environment})
+        return start_python(code, *arguments, **environment)
+    return forks.server().run(["-c", code, *arguments], {**os.environ, **environment})
 
 
-def start_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def check_module(name: str, *arguments: str, **environment: str) -> str:
+    """The output of `python -m name arguments` in another process that has not used the device."""
+    return _printed(forks.server().run(["-m", name, *arguments], {**os.environ, **environment}))
+
+
+def start_python(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs code in another process that has not even imported torch. Takes seconds longer than `run_python`."""
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, timeout=240
-    )
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=240)
 
 
-def check_python(code: str, **environment: str) -> str:
+def check_python(code: str, *arguments: str, **environment: str) -> str:
     """The output of the code."""
-    return _printed(run_python(code, **environment))
+    return _printed(run_python(code, *arguments, **environment))
 
 
-def check_started_python(code: str, **environment: str) -> str:
+def check_started_python(code: str, *arguments: str, **environment: str) -> str:
     """The output of the code, in a process that has not imported torch."""
-    return _printed(start_python(code, **environment))
+    return _printed(start_python(code, *arguments, **environment))
 
 
 def _printed(finished: subprocess.CompletedProcess[str]) -> str:

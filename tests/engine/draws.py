@@ -47,5 +47,6 @@ def draw_all(device: torch.device) -> tuple[dict[str, list[Tensor]], dict[str, l
     return drawn, made
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Saves what is drawn in the file that the command line names."""
     torch.save(draw_all(torch.device("tpu")), sys.argv[1])

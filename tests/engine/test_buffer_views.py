@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from tests.engine import buffers
+from tests.helpers import check_module
 
 
 @pytest.mark.parametrize("name", [*buffers.BUFFERS, "triangles"])
 def test_views_of_a_buffer(name: str) -> None:
-    subprocess.run([sys.executable, "-m", "tests.engine.buffers", name], check=True)
+    check_module("tests.engine.buffers", name)

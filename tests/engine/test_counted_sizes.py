@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from tests.engine import counts
+from tests.helpers import check_module
 
 
 @pytest.mark.parametrize("mode", ["strict", "fused"])
 @pytest.mark.parametrize("name", counts.COUNTS)
 def test_counts(name: str, mode: str) -> None:
-    subprocess.run([sys.executable, "-m", "tests.engine.counts", name, mode], check=True)
+    check_module("tests.engine.counts", name, mode)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import start_python
+from tests.helpers import run_python
 
 # Runs two programs of 128 KiB. Prints the results that differ from the previous one, by the number of the run.
 RUNS = """
@@ -32,7 +32,7 @@ print(json.dumps({"digests": digests, **torch.tpu.cache_stats()}))
 
 
 def run(folder: Path, **environment: str) -> dict[str, Any]:
-    finished = start_python(RUNS, TORCHTPU_CACHE_DIR=str(folder), **environment)
+    finished = run_python(RUNS, TORCHTPU_CACHE_DIR=str(folder), **environment)
     assert (finished.returncode, finished.stderr) == (0, "")
     return json.loads(finished.stdout)
 
@@ -82,7 +82,7 @@ print(json.dumps({"quick": sum(quick), "runs": len(quick), **torch.tpu.cache_sta
 
 
 def run_chain(folder: Path, **environment: str) -> dict[str, Any]:
-    finished = start_python(
+    finished = run_python(
         CHAIN, TORCHTPU_CACHE_DIR=str(folder), **{"XLA_FLAGS": "", "TORCHTPU_COMPILE": "quick", **environment}
     )
     assert (finished.returncode, finished.stderr) == (0, "")
@@ -134,7 +134,7 @@ print(json.dumps({"runs": sorted(set(runs)), "quick": sum(quick), "steps": len(q
 
 def test_better_code_takes_over_memory_that_is_given_away(tmp_path: Path) -> None:
     environment = {"XLA_FLAGS": "", "TORCHTPU_COMPILE": "quick", "TORCHTPU_CACHE_DIR": str(tmp_path)}
-    finished = start_python(IN_PLACE, **environment)
+    finished = run_python(IN_PLACE, **environment)
     assert (finished.returncode, finished.stderr) == (0, "")
     answer = json.loads(finished.stdout)
     assert answer["quick"] == answer["steps"] - 1 >= 4

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import copy
-import subprocess
-import sys
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from tests.engine import joins
-from tests.helpers import assert_same, programs_made
+from tests.helpers import assert_same, check_module, programs_made
 
 pytestmark = pytest.mark.usefixtures("changing_sizes")
 
 
 @pytest.mark.parametrize("join", joins.JOINS)
 def test_the_number_of_joined_tensors(join: str) -> None:
-    subprocess.run([sys.executable, "-m", "tests.engine.joins", join], check=True)
+    check_module("tests.engine.joins", join)
 
 
 def test_what_is_kept_stays_exact(device: torch.device) -> None:

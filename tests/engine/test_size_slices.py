@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +11,7 @@ from torch import Tensor
 from torchtpu._C import set_sizes
 
 from tests.engine.draws import LENGTHS
-from tests.helpers import assert_same, programs_made
+from tests.helpers import assert_same, check_module, check_started_python, programs_made
 
 pytestmark = pytest.mark.usefixtures("changing_sizes")
 
@@ -90,7 +87,7 @@ def test_writes_to_a_part_of_any_row(device: torch.device, mode: str, write: Cal
 
 @pytest.mark.parametrize("mode", ["strict", "fused"])
 def test_new_tensors(mode: str) -> None:
-    subprocess.run([sys.executable, "-m", "tests.engine.new_tensors", mode], check=True)
+    check_module("tests.engine.new_tensors", mode)
 
 
 def test_few_sizes_have_programs_of_their_own(device: torch.device) -> None:
@@ -126,11 +123,7 @@ def test_random_numbers_are_those_of_exact_programs(tmp_path: Path) -> None:
     found = {}
     for sizes in ("all", "static"):
         file = tmp_path / f"{sizes}.pt"
-        subprocess.run(
-            [sys.executable, "-m", "tests.engine.draws", str(file)],
-            env=os.environ | {"TORCHTPU_SIZES": sizes},
-            check=True,
-        )
+        check_started_python("from tests.engine.draws import main; main()", str(file), TORCHTPU_SIZES=sizes)
         found[sizes] = torch.load(file)
     (drawn, made), (exact, _) = found["all"], found["static"]
     assert not any(sum(each[3:]) for each in made.values()), made

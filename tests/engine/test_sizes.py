@@ -6,9 +6,6 @@ Uploads whose sizes change are padded with NaN, so padding that affects a result
 from __future__ import annotations
 
 import copy
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -16,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tests.helpers import assert_same, programs_made
+from tests.helpers import assert_same, check_started_python, programs_made
 
 pytestmark = pytest.mark.usefixtures("changing_sizes")
 
@@ -213,10 +210,7 @@ def test_explain_says_why_sizes_are_constants(device: torch.device) -> None:
 
 
 def run_with(setting: str, code: str) -> str:
-    environment = os.environ | {"TORCHTPU_SIZES": setting}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return check_started_python(code, TORCHTPU_SIZES=setting)
 
 
 def test_sizes_can_be_constants() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.helpers import check_python
 
 SCRIPT = """
 import sys
@@ -89,10 +89,7 @@ def record(tmp_path: Path, *arguments: str, script: Path | None = None) -> dict[
     if script is None:
         script = tmp_path / "train.py"
         script.write_text(SCRIPT)
-    command = [sys.executable, "-c", RECORD, str(script), *arguments]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    assert finished.returncode == 0, finished.stderr
-    found: dict[str, object] = json.loads(finished.stdout.rpartition("RESULT")[2])
+    found: dict[str, object] = json.loads(check_python(RECORD, str(script), *arguments).rpartition("RESULT")[2])
     return found
 
 
@@ -100,10 +97,7 @@ def record_mesh(tmp_path: Path, text: str) -> Any:
     """What a script of rank 0 of 16 did: failure, steps, bytes sent by axes, roles with names, and modules."""
     script = tmp_path / "train.py"
     script.write_text(text)
-    command = [sys.executable, "-c", RECORD_MESH, str(script)]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    assert finished.returncode == 0, finished.stderr
-    return json.loads(finished.stdout.rpartition("RESULT")[2])
+    return json.loads(check_python(RECORD_MESH, str(script)).rpartition("RESULT")[2])
 
 
 def product(rows: int, inner: int, columns: int, element: str = "f32", batch: int = 1) -> str:

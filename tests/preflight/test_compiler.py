@@ -12,7 +12,7 @@ import pytest
 from torchtpu.preflight import compiler
 from torchtpu.preflight.recording import Program
 
-from tests.helpers import start_python
+from tests.helpers import run_python
 from tests.preflight.recorded import SCRIPT, needs_libtpu, product
 
 
@@ -83,7 +83,7 @@ REFUSES = "while True: input(); print('\"INVALID_ARGUMENT: bad layout\\\\nat lin
 )
 def test_a_refused_program(child: str, words: str) -> None:
     """The report has one sentence, and what the script did until then."""
-    finished = start_python(REFUSED.replace("PROGRAM", repr(child)))
+    finished = run_python(REFUSED.replace("PROGRAM", repr(child)))
     assert finished.returncode == 0, finished.stderr
     found, text = json.loads(finished.stdout.rpartition("RESULT")[2])
     assert set(found["problems"]) == {words}

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import torch
 from torchtpu.preflight.work import work_of_calls
 
-from tests.helpers import start_python
+from tests.helpers import run_python, start_python
 from tests.preflight.recorded import PEAK_KIB, RECORD, SCRIPT, record
 
 
@@ -53,7 +51,7 @@ def test_a_time_limit_keeps_what_was_recorded(tmp_path: Path) -> None:
         "names = {name for name, _, _ in found.programs[0].calls}\n"
         "assert any('relu' in name for name in names), names\n"
     )
-    finished = start_python(code)
+    finished = run_python(code)
     assert finished.returncode == 0, finished.stderr
 
 
@@ -70,7 +68,7 @@ def test_weights_take_no_memory() -> None:
         f"{PEAK_KIB}\nassert peak < 2**22, peak\n"
         "assert torch.tpu.get_device_name() == 'TPU v5p'\n"
     )
-    finished = start_python(code, TORCHTPU_DRY="v5p:2x2x1")
+    finished = run_python(code, TORCHTPU_DRY="v5p:2x2x1")
     assert finished.returncode == 0, finished.stderr
 
 
@@ -104,7 +102,7 @@ def test_weights_of_the_cpu_take_no_memory(tmp_path: Path) -> None:
         "assert torch.ones(2**20).mul_(2).sum() == 2**21\n"
         f"{PEAK_KIB}\nassert peak < 3 * 2**20, peak\n"
     )
-    finished = subprocess.run([sys.executable, "-c", RECORD, str(script)], capture_output=True, text=True, timeout=240)
+    finished = run_python(RECORD, str(script))
     assert finished.returncode == 0, finished.stderr
     found = json.loads(finished.stdout.rpartition("RESULT")[2])
     assert found["failure"] == "", finished.stderr
@@ -125,7 +123,7 @@ def test_a_step_of_many_layers(tmp_path: Path) -> None:
         "    optimizer.step()\n"
     )
     code = RECORD.replace("print(", "print([each.runs for each in found.programs])\nprint(", 1)
-    finished = subprocess.run([sys.executable, "-c", code, str(script)], capture_output=True, text=True, timeout=240)
+    finished = run_python(code, str(script))
     assert finished.returncode == 0, finished.stderr
     assert sum(json.loads(finished.stdout.splitlines()[0])) == 7
 

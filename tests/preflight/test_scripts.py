@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers import check_python
 from tests.preflight.recorded import RECORD, record
 
 ACCUMULATION = """
@@ -158,9 +159,7 @@ def test_a_step_of_pieces(tmp_path: Path) -> None:
         "print(json.dumps([[(*storage, size) for storage, size in each.others] for each in found.programs]))\nprint(",
         1,
     )
-    finished = subprocess.run([sys.executable, "-c", code, str(script)], capture_output=True, text=True, timeout=240)
-    assert finished.returncode == 0, finished.stderr
-    of_programs = json.loads(finished.stdout.splitlines()[-2])
+    of_programs = json.loads(check_python(code, str(script)).splitlines()[-2])
     assert len(of_programs) > 2
     activations = [sum(size for role, *_, size in each if role == "activations") for each in of_programs]
     assert len({size for size in activations if size}) > 1, activations
