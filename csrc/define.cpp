@@ -4,6 +4,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/native/Resize.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
@@ -216,37 +217,74 @@ bool written_share_memory(const Operator& op, at::ArrayRef<IValue> arguments) {
   return false;
 }
 
-}  // namespace
-
-// Meta kernels lack some checks of the CPU's kernels and word others differently, in particular those written in
-// Python. So the CPU's kernel is called with zeros of the same sizes, for its error message.
-void refuse_as_cpu(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) {
+// Calls the CPU's kernel with zeros of the same sizes, and throws its error. Empty if the CPU says nothing about the call.
+std::optional<torch::jit::Stack> call_on_cpu(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) {
   size_t nbytes = 0;
   std::vector<at::Tensor> tensors;
   for (const IValue& argument : arguments) collect(argument, tensors);
   for (const at::Tensor& tensor : tensors) {
     if (!tensor.defined()) continue;
-    if (!tensor.has_storage() || reaches_beyond_storage(tensor)) return;  // the CPU's kernel would crash
+    if (!tensor.has_storage() || reaches_beyond_storage(tensor)) return std::nullopt;  // the CPU's kernel would crash
     nbytes += std::max(tensor.storage().nbytes(), static_cast<size_t>(tensor.numel()) * tensor.itemsize());
-    if (nbytes > kMaxBytes) return;
+    if (nbytes > kMaxBytes) return std::nullopt;
   }
   torch::jit::Stack stack = Substitutes(c10::DeviceType::CPU).convert(arguments);
-  IgnoredWarnings ignored_warnings;
-  c10::WarningUtils::WarningHandlerGuard silence(&ignored_warnings);
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   std::optional<RestoredDefaultGenerator> restored;
   if (op.draws) restored.emplace();
   try {
     op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+    return stack;
   } catch (const c10::LinAlgError&) {
   } catch (const c10::Error& error) {
     const char* text = error.what_without_backtrace();
-    if (messages::contains_any(text, messages::kCpuLacks) || messages::contains_any(text, messages::kOfElements)) return;
+    if (messages::contains_any(text, messages::kCpuLacks) || messages::contains_any(text, messages::kOfElements)) return std::nullopt;
     rethrow_for(device, "cpu");
   } catch (const std::runtime_error&) {  // a number that does not fit into its dtype
     throw;
   } catch (...) {
   }
+  return std::nullopt;
+}
+
+bool has_no_elements(const IValue& argument) {
+  if (argument.isTensor()) return argument.toTensor().defined() && argument.toTensor().numel() == 0;
+  if (!argument.isIntList() && !argument.isSymIntList()) return false;
+  return std::ranges::any_of(argument.toListRef(), [](const IValue& size) { return size.isInt() && size.toInt() == 0; });
+}
+
+}  // namespace
+
+// Meta kernels lack some checks of the CPU's kernels and word others differently, in particular those written in
+// Python.
+void refuse_as_cpu(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) {
+  IgnoredWarnings ignored_warnings;
+  c10::WarningUtils::WarningHandlerGuard silence(&ignored_warnings);
+  (void)call_on_cpu(op, arguments, device);
+}
+
+// For a draw of no elements, PyTorch's CPU takes element types that it refuses for others. Its meta kernels do not.
+bool draw_nothing(const Operator& op, torch::jit::Stack* stack, int32_t device) {
+  const auto arguments = torch::jit::last(*stack, op.kinds.size());
+  if (std::ranges::none_of(arguments, has_no_elements)) return false;
+  auto results = call_on_cpu(op, arguments, device);
+  if (!results) return false;
+  std::vector<at::Tensor> tensors;
+  for (const IValue& result : *results) collect(result, tensors);
+  if (std::ranges::any_of(tensors, [](const at::Tensor& tensor) { return !tensor.defined() || tensor.numel() > 0; })) return false;
+  for (size_t i = 0; i < op.returns.size(); ++i) {
+    const at::Tensor& result = tensors.at(i);
+    if (op.returns[i] < 0) {
+      (*results)[i] = at::empty_strided(result.sizes(), result.strides(), result.options().device(device_at(device)));
+      continue;
+    }
+    const at::Tensor& written = arguments[static_cast<size_t>(op.returns[i])].toTensor();
+    if (written.sizes() != result.sizes()) at::native::resize_output(written, result.sizes());
+    (*results)[i] = written;
+  }
+  torch::jit::drop(*stack, op.kinds.size());
+  for (IValue& result : *results) stack->push_back(std::move(result));
+  return true;
 }
 
 Metas infer(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) {

@@ -456,6 +456,7 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
   Call call(op, torch::jit::last(*stack, op.kinds.size()));
   call.convert();
   if (!op.supported) [[unlikely]] return fall_back(call, stack);
+  if (op.draws && op.has_row && draw_nothing(op, stack, call.device)) [[unlikely]] return;
 
   const bool located = tt_wants_line();
   if (located) [[unlikely]] tt_note_line();

@@ -155,6 +155,8 @@ struct Metas {
 Metas infer(const Operator& op, at::ArrayRef<c10::IValue> arguments, int32_t device);
 // Throws the error of PyTorch's CPU kernel for a call that the core refused.
 void refuse_as_cpu(const Operator& op, at::ArrayRef<c10::IValue> arguments, int32_t device);
+// Calls an operator that draws random numbers if its results have no elements, else returns false.
+bool draw_nothing(const Operator& op, torch::jit::Stack* stack, int32_t device);
 
 // The Python functions that `trace` and `call_sparse` call.
 void set_python(void* tracer, void* sparse);

@@ -140,6 +140,7 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["randperm", "randperm.generator"], |cx| {
         let n = cx.int("n")?;
         let dtype = cx.result_dtype(cx.dtype_or_none("dtype").unwrap_or(DType::I64));
+        cx.check_dtype(dtype, DTypes::REAL_NUMBERS)?;
         // Equal keys sort by position. With these widths they are too rare to matter.
         let keys = cx.random_bits(if n <= 1 << 12 { DType::U32 } else { DType::U64 }, &[n]);
         let numbers = cx.b().iota(DType::I32, &[n], 0);
@@ -156,6 +157,7 @@ pub(crate) const ROWS: &[Row] = &[
         let scale = keep.eq(0).select(keep, keep.recip());
         Ok(vec![scaled_by_mask(input, mask, scale), mask])
     })
+    .requires(&["p"], |n, _| (0.0..=1.0).contains(&n[0]))
     .bounded(),
     one(&["native_dropout_backward"], |cx| {
         let grad = cx.tensor("grad_output")?;
@@ -332,6 +334,9 @@ fn multinomial<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let Some(axis) = dims.len().checked_sub(1) else {
         return Err(Error::runtime("prob_dist must be 1 or 2 dim"));
     };
+    if samples <= 0 {
+        return Err(Error::runtime("cannot sample n_sample <= 0 samples"));
+    }
     let weights = weights.convert(dtype);
     let draws_again = cx.bool("replacement")? && samples > 1;
     check_weights(cx, weights, draws_again);
