@@ -156,7 +156,47 @@ REFUSED: dict[str, Callable[[torch.device], Any]] = {
     "svd of a batch": lambda d: torch.linalg.svdvals(torch.stack([torch.eye(2), torch.eye(2) / 0]).to(d)),
     "pinv": lambda d: torch.linalg.pinv(torch.tensor([[1.0, math.nan], [2.0, 3.0]], device=d)),
     "eigh": lambda d: torch.linalg.eigh(torch.eye(3, device=d).index_fill(0, torch.tensor(2, device=d), math.nan)),
+    "cholesky_inverse": lambda d: torch.cholesky_inverse(torch.ones(2, 2, device=d).tril(-1)),
+    "cholesky_inverse of a batch": lambda d: torch.cholesky_inverse(
+        torch.stack([torch.eye(2), torch.zeros(2, 2)]).to(d)
+    ),
+    "lu_solve": lambda d: lu_solve(torch.tensor([0, 1], dtype=torch.int32, device=d)),
+    "lu_solve of large pivots": lambda d: lu_solve(torch.tensor([1, 3], dtype=torch.int32, device=d)),
+    "lu_unpack": lambda d: torch.lu_unpack(torch.eye(2, device=d), torch.tensor([3, 1], dtype=torch.int32, device=d)),
+    "ldl_solve": lambda d: torch.linalg.ldl_solve(
+        torch.eye(2, device=d), torch.tensor([1, -3], dtype=torch.int32, device=d), torch.ones(2, 1, device=d)
+    ),
+    "multi_margin_loss": lambda d: functional.multi_margin_loss(
+        torch.zeros(2, 3, device=d), torch.tensor([1, 3], device=d)
+    ),
+    "multilabel_margin_loss": lambda d: functional.multilabel_margin_loss(
+        torch.zeros(1, 3, device=d), torch.tensor([[0, -2, 1]], device=d)
+    ),
+    "max_unpool1d": lambda d: functional.max_unpool1d(
+        torch.ones(1, 1, 1, device=d), torch.full((1, 1, 1), 5, device=d), 2
+    ),
+    "max_unpool2d": lambda d: functional.max_unpool2d(
+        torch.ones(1, 2, 1, 1, device=d), torch.tensor([3, -1], device=d).view(1, 2, 1, 1), 2
+    ),
+    "max_unpool3d": lambda d: functional.max_unpool3d(
+        torch.ones(1, 1, 1, 1, 1, device=d), torch.full((1, 1, 1, 1, 1), 8, device=d), 2
+    ),
+    "embedding_bag begins late": lambda d: embedding_bag(torch.tensor([1], device=d)),
+    "embedding_bag ends late": lambda d: embedding_bag(torch.tensor([0, 3], device=d)),
+    "searchsorted": lambda d: torch.searchsorted(
+        torch.tensor([1.0, 2.0], device=d), torch.ones(1, device=d), sorter=torch.tensor([0, 2], device=d)
+    ),
+    "histc of a bound": lambda d: torch.histc(torch.ones(2, device=d), min=0, max=math.inf),
 }
+
+
+def lu_solve(pivots: Tensor) -> Tensor:
+    return torch.linalg.lu_solve(torch.eye(2, device=pivots.device), pivots, torch.ones(2, 1, device=pivots.device))
+
+
+def embedding_bag(offsets: Tensor) -> Tensor:
+    words, table = torch.tensor([1, 2], device=offsets.device), torch.ones(3, 2, device=offsets.device)
+    return functional.embedding_bag(words, table, offsets)
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -164,10 +204,21 @@ def test_numbers_that_are_refused(device: torch.device, name: str) -> None:
     call = REFUSED[name]
     with pytest.raises(RuntimeError) as of_cpu:
         call(torch.device("cpu"))
-    words = re.sub(r"\(error code: \d+\)\.|  \(Could this.*", "", str(of_cpu.value))
+    words = re.sub(r"\(error code: \d+\)\.|  \(Could this.*|\n\[ torch.*", "", str(of_cpu.value))
     with pytest.raises(of_cpu.type, match=re.escape(words)):
         wait_for(lambda: call(device))
     torch.tpu.synchronize()
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_histc_of_a_range_that_is_not_finite(device: torch.device, number: float) -> None:
+    # PyTorch's message has the range: "range of [1, inf] is not finite".
+    x = torch.tensor([1.0, number])
+    with pytest.raises(RuntimeError, match="torch.histc: range of .* is not finite"):
+        torch.histc(x)
+    with pytest.raises(RuntimeError, match="torch.histc: range of .* is not finite"):
+        torch.histc(x.to(device)).cpu()
+    torch.testing.assert_close(torch.histc(x.to(device), 2, 0, 2).cpu(), torch.histc(x, 2, 0, 2))
 
 
 def test_in_a_compiled_graph(device: torch.device) -> None:

@@ -19,6 +19,12 @@ impl<'b> Cx<'b> {
         self.check_range(index, lowest(size), size, error);
     }
 
+    /// Checks that each number is from `low` to `high`.
+    pub(crate) fn check_from_to(&self, numbers: Value<'b>, low: i64, high: i64, error: Error) {
+        let limit = |number: i64| numbers.builder().scalar(number, numbers.dtype());
+        self.check_range(numbers, limit(low), limit(high + 1), error);
+    }
+
     /// Checks that each number, of int32 or int64, is at least `low` and less than `high`, both 0-d.
     pub(crate) fn check_range(&self, numbers: Value<'b>, low: Value<'b>, high: Value<'b>, error: Error) {
         if numbers.numel() == 0 || !self.inputs.is_checked() {
@@ -62,8 +68,16 @@ impl<'b> Cx<'b> {
     /// each matrix. In the message, [`Check::HIGH`] is the index of the first matrix that failed, and [`Check::LOW`] is
     /// its number.
     pub(crate) fn check_info(&self, info: Value<'b>, function: &str, kind: ErrorKind, why: &str) -> Result<()> {
-        if info.numel() == 0 || !self.bool("check_errors")? || !self.inputs.is_checked() {
-            return Ok(());
+        if self.bool("check_errors")? {
+            self.check_codes(info, function, kind, why);
+        }
+        Ok(())
+    }
+
+    /// [`Cx::check_info`], whether the call asks for it or not.
+    pub(crate) fn check_codes(&self, info: Value<'b>, function: &str, kind: ErrorKind, why: &str) {
+        if info.numel() == 0 || !self.inputs.is_checked() {
+            return;
         }
         let element = if info.rank() > 0 { format!("(Batch element {}): ", Check::HIGH) } else { String::new() };
         let codes = info.reshape(&[info.numel()]).convert(DType::I64);
@@ -72,7 +86,6 @@ impl<'b> Cx<'b> {
         let holds = first.eq(first.splat_like(i64::MAX));
         let error = Error::new(kind, format!("{function}: {element}{why}"));
         self.inputs.add_check(holds.select(first.splat_like(Check::HOLDS), first), Check { error });
-        Ok(())
     }
 
     /// Checks that `holds` is true. [`Check::NUMBER`] is `number`. Both are 0-d.

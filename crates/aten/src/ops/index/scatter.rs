@@ -64,7 +64,9 @@ pub(crate) const ROWS: &[Row] = &[
         let (have, want) = (grad.numel(), sizes.iter().product::<i64>());
         Ok(packed.slice_axis(0, 0, have.min(want)).pad_axis(0, 0, 0, (want - have).max(0)).reshape(&sizes))
     }),
-    one(&["histc"], histc).takes(&["self"], DTypes::REAL_NUMBERS),
+    one(&["histc"], histc)
+        .takes(&["self"], DTypes::REAL_NUMBERS)
+        .requires(&["min", "max"], |n, _| n[0] == n[1] || n.iter().all(|bound| bound.is_finite())),
 ];
 
 fn named(cx: &Cx<'_>) -> Result<Combine> {
@@ -216,6 +218,12 @@ fn histc<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
         (low, high)
     } else {
         let of_data = low.eq(high);
+        if dtype.is_float() {
+            // PyTorch's message has the range.
+            let error = Error::runtime("torch.histc: range of the elements is not finite");
+            let sum = values.reduce_max(&[0]) - values.reduce_min(&[0]);
+            cx.check_none(of_data & !sum.is_finite(), error);
+        }
         (of_data.select(values.reduce_min(&[0]), low), of_data.select(values.reduce_max(&[0]), high))
     };
     let single = low.eq(high);

@@ -8,7 +8,7 @@ use crate::check::Check;
 use crate::common::matrices::moved_rows;
 use crate::common::matrices::{adjoint, batched, diagonal, position_along, same_batch, transposed, unbatched};
 use crate::common::sorting::sorted;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -20,7 +20,12 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .takes(&["self"], DTypes::INEXACT),
     one(&["linalg_ldl_solve"], |cx| {
-        solution(cx.tensor("LD")?, cx.tensor("pivots")?, cx.tensor("B")?, cx.bool("hermitian")?)
+        let (packed, pivots) = (cx.tensor("LD")?, cx.tensor("pivots")?);
+        let message = "Pivots given to ldl_solve must all satisfy |pivot| <= LD.size(-2). Did you properly pass the result \
+                       of ldl_factor?";
+        let most = packed.dim(packed.rank() - 2);
+        cx.check_from_to(pivots, -most, most, Error::runtime(message));
+        solution(packed, pivots, cx.tensor("B")?, cx.bool("hermitian")?)
     })
     .takes(&["LD"], DTypes::INEXACT),
 ];

@@ -9,7 +9,7 @@ use crate::common::matrices::{
 };
 use crate::common::sorting::sorted;
 use crate::cx::{Arg, Cx};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::row::{Row, many, one};
 use crate::view::contiguous_strides;
 
@@ -35,7 +35,13 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .takes(&["A"], DTypes::INEXACT),
     many(&["lu_unpack"], |cx| {
-        let lu = Lu::from_pivots(cx.tensor("LU_data")?, cx.tensor("LU_pivots")?);
+        let (factors, pivots) = (cx.tensor("LU_data")?, cx.tensor("LU_pivots")?);
+        if cx.bool("unpack_pivots")? {
+            let message = "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive.Did you properly pass the \
+                           result of lu_factor?";
+            cx.check_from_to(pivots, 1, factors.dim(factors.rank() - 2), Error::runtime(message));
+        }
+        let lu = Lu::from_pivots(factors, pivots);
         let none = cx.b().splat(0, lu.factors.dtype(), &[0]);
         let (l, u) = if cx.bool("unpack_data")? { lu.unpacked() } else { (none, none) };
         let permutation = if cx.bool("unpack_pivots")? { lu.permutation_matrix() } else { none };
@@ -43,6 +49,13 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     one(&["linalg_lu_solve"], |cx| {
         let (factors, pivots, b) = (cx.tensor("LU")?, cx.tensor("pivots")?, cx.tensor("B")?);
+        for (low, high, bound) in
+            [(1, i64::from(i32::MAX) - 1, "greater or equal to 1"), (0, factors.dim(factors.rank() - 2), "smaller or equal to LU.size(-2)")]
+        {
+            let hint = "Did you properly pass the result of lu_factor?";
+            let message = format!("Pivots given to lu_solve must all be {bound}. {hint}");
+            cx.check_from_to(pivots, low, high, Error::runtime(message));
+        }
         let (factors, b) = same_batch(factors, b)?;
         let pivots = pivots.broadcast_to(&[&b.dims()[..b.rank() - 2], &pivots.dims()[pivots.rank() - 1..]].concat());
         let lu = Lu::from_pivots(factors, pivots);

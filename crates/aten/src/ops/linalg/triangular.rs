@@ -3,7 +3,7 @@
 use stablehlo::{DType, Value};
 
 use crate::check::Check;
-use crate::common::matrices::{adjoint, batched, diagonal, identity, same_batch, triangle, unbatched};
+use crate::common::matrices::{adjoint, batched, diagonal, first_failure, identity, same_batch, triangle, unbatched};
 use crate::error::ErrorKind;
 use crate::row::{Row, many, one};
 
@@ -38,6 +38,11 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     one(&["cholesky_inverse"], |cx| {
         let factor = cx.tensor("self")?;
+        let why = format!(
+            "The diagonal element {} is zero, the inversion could not be completed because the input matrix is singular.",
+            Check::LOW
+        );
+        cx.check_codes(first_failure(diagonal(factor).eq(0)), "cholesky_inverse", ErrorKind::Linalg, &why);
         Ok(cholesky_solve(factor, identity(factor, factor.dim(factor.rank() - 1)), cx.bool("upper")?))
     }),
     one(&["linalg_cross"], |cx| {

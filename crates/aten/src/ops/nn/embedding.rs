@@ -119,6 +119,17 @@ fn embedding_bag<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let (samples, width) = (words.numel(), weight.dim(1));
     let bags = offsets.numel() - i64::from(cx.bool("include_last_offset")?);
     let starts = offsets.slice_axis(0, 0, bags);
+    if offsets.numel() > 0 {
+        let end = |first| offsets.slice_axis(0, first, first + 1);
+        let number = Check::NUMBER;
+        let error = format!(
+            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {number}"
+        );
+        cx.check_from_to(end(0), 0, 0, Error::runtime(error));
+        let error =
+            format!("offsets[-1] can not be greater than input's length {samples} but got offsets[-1] of {number}");
+        cx.check_from_to(end(offsets.numel() - 1), 0, samples, Error::runtime(error));
+    }
 
     let ones = b.splat(1, DType::I32, &[bags]);
     let bag_of = running_sum(sums_at(samples, starts, ones)) - 1;

@@ -4,13 +4,15 @@ use stablehlo::{DType, DTypes, Value};
 
 use crate::common::loss_reduction::Reduction;
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::places::{take_along, take_flat};
 use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["multi_margin_loss"], |cx| {
         let hinge = Hinge::of(cx)?;
+        let (target, classes) = (cx.tensor("target")?, hinge.excess.dim(1));
+        cx.check_from_to(target, 0, classes - 1, Error::runtime("target out of range"));
         let powered = if hinge.squared { hinge.excess.square() } else { hinge.excess };
         let losses = (powered * hinge.weight).reduce_sum(&[1]) / hinge.excess.dim(1) as f64;
         reduced(cx, losses)
@@ -30,6 +32,8 @@ pub(crate) const ROWS: &[Row] = &[
     .baked(&["p"]),
     many(&["multilabel_margin_loss_forward"], |cx| {
         let labels = Labels::of(cx)?;
+        let error = Error::runtime("argument #2 'target' is out of range");
+        cx.check_from_to(cx.tensor("target")?, -1, labels.scores.dim(1) - 1, error);
         // For each pair (label, other class), the amount by which the margin is violated.
         let losses = labels.excess().reduce_sum(&[1, 2]) / labels.scores.dim(1) as f64;
         let is_target = labels.is_target.convert(cx.ty("self")?.dtype).reshape(&cx.ty("target")?.dims);

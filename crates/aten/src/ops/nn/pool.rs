@@ -2,12 +2,14 @@
 
 use stablehlo::{DType, DTypes, Value};
 
+use crate::check::Check;
 use crate::common::pooling::{
     bounded_self, fill_padding, input_positions, largest, sum_of_outputs, sum_of_windows, unpooled, valid_positions,
 };
 use crate::common::windows::Windows;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
+use crate::places::{Combine, Places};
 use crate::row::{Row, many, one};
 
 const AVERAGED: DTypes = DTypes::FLOATS.or(DTypes::of(&[DType::I64]));
@@ -17,6 +19,8 @@ pub(crate) const ROWS: &[Row] = &[
     many(&["max_pool3d_with_indices"], |cx| max_pool(cx, 3)),
     one(&["max_pool2d_with_indices_backward"], |cx| max_pool_backward(cx, 2)).bounded(),
     one(&["max_pool3d_with_indices_backward"], |cx| max_pool_backward(cx, 3)),
+    one(&["max_unpool2d"], |cx| max_unpool(cx, 2)),
+    one(&["max_unpool3d"], |cx| max_unpool(cx, 3)),
     one(&["avg_pool2d"], |cx| avg_pool(cx, 2)).takes(&["self"], AVERAGED).bounded(),
     one(&["avg_pool3d"], |cx| avg_pool(cx, 3)).takes(&["self"], AVERAGED),
     one(&["avg_pool2d_backward"], |cx| avg_pool_backward(cx, 2)).bounded(),
@@ -50,6 +54,21 @@ fn max_pool_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     let position = input_positions(cx, &windows, x);
     let index = fill_padding(cx.tensor("indices")?, spatial, -1);
     Ok(unpooled(fill_padding(grad, spatial, 0), index, &windows, position))
+}
+
+/// Puts each element at its index in a plane of zeros.
+fn max_unpool<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
+    let (x, index, sizes) = (cx.tensor("self")?, cx.tensor("indices")?, cx.ints("output_size")?);
+    let mut dims = x.dims();
+    let (count, plane) = (dims.split_off(dims.len() - spatial).iter().product(), sizes.iter().product());
+    let planes: i64 = dims.iter().product();
+    let text = sizes.iter().map(i64::to_string).collect::<Vec<_>>().join("x");
+    let message = format!("Found an invalid max index: {} (output volumes are of size {text})", Check::NUMBER);
+    cx.check_from_to(index, 0, plane - 1, Error::runtime(message));
+    let flat = |v: Value<'b>| v.reshape(&[planes, count]);
+    let zeros = cx.b().splat(0, x.dtype(), &[planes, plane]);
+    let written = Places::along(1, flat(index)).write(zeros, flat(x), Combine::Replace);
+    Ok(written.reshape(&[dims, sizes].concat()))
 }
 
 // ---- mean ------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 use stablehlo::{DType, DTypes, Value};
 
+use crate::check::Counts;
 use crate::common::sorting::sorted;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
@@ -22,7 +23,10 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["searchsorted.Tensor", "searchsorted.Scalar"], |cx| {
         let (mut sequence, values) = cx.pair("sorted_sequence", "self")?;
         if let Some(sorter) = cx.tensor_or_none("sorter") {
-            sequence = take_along(sequence, sequence.rank().saturating_sub(1), sorter);
+            let last = sequence.rank().saturating_sub(1);
+            let error = Error::runtime("torch.searchsorted(): sorter index out of range");
+            cx.check_index(sorter, sequence, last, Counts::FromStart, error);
+            sequence = take_along(sequence, last, sorter);
         }
         let right = cx.bool("right")? || cx.str_or_none("side").is_some_and(|side| side == "right");
         insertion_points(cx, sequence, values, right)
