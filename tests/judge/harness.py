@@ -43,16 +43,21 @@ def _names_of_control_flow(module: Any) -> None:
 
 def _lists_of_functorch(module: Any) -> None:
     """Tests name operators that the installed torch has no longer."""
-    skip_operators = module.skipOps
+    skip_operators, override_tolerances = module.skipOps, module.opsToleranceOverride
+    infos = (*module.op_db, *module.additional_op_db, *module.autograd_function_db, *module.custom_op_db)
+    skippable = {(info.name, info.variant_test_name) for info in infos}
+    overridable = {(info.name, info.variant_test_name) for info in (*module.op_db, *module.additional_op_db)}
 
     def skip_known_operators(test_class: str, test: str, skipped: Any) -> Any:
-        infos = (*module.op_db, *module.additional_op_db, *module.autograd_function_db, *module.custom_op_db)
-        known = {(info.name, info.variant_test_name) for info in infos}
         return skip_operators(
-            test_class, test, {each for each in skipped if (each.op_name, each.variant_name) in known}
+            test_class, test, {each for each in skipped if (each.op_name, each.variant_name) in skippable}
         )
 
+    def override_known_operators(test_class: str, test: str, overrides: Any) -> Any:
+        return override_tolerances(test_class, test, [each for each in overrides if each[:2] in overridable])
+
     module.skipOps = skip_known_operators
+    module.opsToleranceOverride = override_known_operators
 
 
 def _names_of_operators(module: Any) -> None:
