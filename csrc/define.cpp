@@ -229,6 +229,8 @@ std::optional<torch::jit::Stack> call_on_cpu(const Operator& op, at::ArrayRef<IV
     if (nbytes > kMaxBytes) return std::nullopt;
   }
   torch::jit::Stack stack = Substitutes(c10::DeviceType::CPU).convert(arguments);
+  IgnoredWarnings ignored_warnings;
+  c10::WarningUtils::WarningHandlerGuard silence(&ignored_warnings);
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   std::optional<RestoredDefaultGenerator> restored;
   if (op.draws) restored.emplace();
@@ -258,8 +260,6 @@ bool has_no_elements(const IValue& argument) {
 // Meta kernels lack some checks of the CPU's kernels and word others differently, in particular those written in
 // Python.
 void refuse_as_cpu(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) {
-  IgnoredWarnings ignored_warnings;
-  c10::WarningUtils::WarningHandlerGuard silence(&ignored_warnings);
   (void)call_on_cpu(op, arguments, device);
 }
 
