@@ -92,6 +92,11 @@ def test_generator_does_not_advance(device: torch.device) -> None:
 def test_others_are_refused_as_on_the_cpu(device: torch.device) -> None:
     with pytest.raises(NotImplementedError, match="\"randperm\" not implemented for 'Bool'"):
         torch.randperm(3, dtype=torch.bool, device=device)
+    with pytest.raises(RuntimeError, match="value cannot be converted to type uint8_t without overflow"):
+        torch.randperm(257, dtype=torch.uint8, device=device)
+    with pytest.raises(RuntimeError, match="n cannot be greater than 2049 for Half type"):
+        torch.randperm(2050, dtype=torch.float16, device=device)
+    assert torch.randperm(256, dtype=torch.uint8, device=device).sort().values.tolist() == list(range(256))
     with pytest.raises(RuntimeError, match="cannot sample n_sample <= 0 samples"):
         torch.multinomial(torch.ones(2, 3, device=device), 0)
     with pytest.raises(RuntimeError, match="bernoulli_ expects p to be in \\[0, 1\\], but got p=-1"):

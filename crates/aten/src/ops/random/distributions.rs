@@ -141,6 +141,11 @@ pub(crate) const ROWS: &[Row] = &[
         let n = cx.int("n")?;
         let dtype = cx.result_dtype(cx.dtype_or_none("dtype").unwrap_or(DType::I64));
         cx.check_dtype(dtype, DTypes::REAL_NUMBERS)?;
+        let last = if dtype.is_float() { 1 << digits(dtype) } else { dtype.highest().to_i64() };
+        if n - 1 > last && dtype != DType::U64 {
+            let name = scalar_type_name(dtype);
+            return Err(Error::runtime(format!("n cannot be greater than {} for {name} type.", last + 1)));
+        }
         // Equal keys sort by position. With these widths they are too rare to matter.
         let keys = cx.random_bits(if n <= 1 << 12 { DType::U32 } else { DType::U64 }, &[n]);
         let numbers = cx.b().iota(DType::I32, &[n], 0);
