@@ -186,8 +186,15 @@ REFUSED: dict[str, Callable[[torch.device], Any]] = {
     "searchsorted": lambda d: torch.searchsorted(
         torch.tensor([1.0, 2.0], device=d), torch.ones(1, device=d), sorter=torch.tensor([0, 2], device=d)
     ),
+    "repeat_interleave of more": lambda d: repeat_interleave(d, 2),
+    "repeat_interleave of less": lambda d: repeat_interleave(d, 4),
     "histc of a bound": lambda d: torch.histc(torch.ones(2, device=d), min=0, max=math.inf),
 }
+
+
+def repeat_interleave(device: torch.device, size: int) -> Tensor:
+    repeats = torch.tensor([1, 2], device=device)
+    return torch.ones(2, device=device).repeat_interleave(repeats, output_size=size)
 
 
 def lu_solve(pivots: Tensor) -> Tensor:
@@ -210,14 +217,22 @@ def test_numbers_that_are_refused(device: torch.device, name: str) -> None:
     torch.tpu.synchronize()
 
 
+HISTOGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
+    "histc": torch.histc,
+    "histogram": lambda x: torch.histogram(x, bins=3)[0],
+    "histogramdd": lambda x: torch.histogramdd(x[:, None], bins=[3])[0],
+}
+
+
 @pytest.mark.parametrize("number", [math.nan, math.inf])
-def test_histc_of_a_range_that_is_not_finite(device: torch.device, number: float) -> None:
-    # PyTorch's message has the range: "range of [1, inf] is not finite".
-    x = torch.tensor([1.0, number])
-    with pytest.raises(RuntimeError, match="torch.histc: range of .* is not finite"):
-        torch.histc(x)
-    with pytest.raises(RuntimeError, match="torch.histc: range of .* is not finite"):
-        torch.histc(x.to(device)).cpu()
+@pytest.mark.parametrize("name", HISTOGRAMS)
+def test_a_range_that_is_not_finite(device: torch.device, name: str, number: float) -> None:
+    # PyTorch's message has the range: "range [1, inf] is not finite".
+    call, x = HISTOGRAMS[name], torch.tensor([1.0, number])
+    with pytest.raises(RuntimeError, match="range .*is not finite"):
+        call(x)
+    with pytest.raises(RuntimeError, match="range .*is not finite"):
+        call(x.to(device)).cpu()
     torch.testing.assert_close(torch.histc(x.to(device), 2, 0, 2).cpu(), torch.histc(x, 2, 0, 2))
 
 

@@ -71,6 +71,8 @@ def _repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Te
         output_size, lowest = torch.stack((ends[-1], repeats.min())).tolist() if repeats.numel() > 0 else (0, 0)
         if lowest < 0:
             raise RuntimeError("repeats can not be negative")
+    elif repeats.numel() > 0:
+        torch._assert_async(ends[-1] == output_size, "allocated size does not match required size")
     positions = torch.arange(output_size, device=repeats.device)
     return torch.searchsorted(ends, positions, right=True).to(repeats.dtype)
 

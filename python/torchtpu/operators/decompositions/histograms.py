@@ -42,6 +42,8 @@ def bin_edges(
             low, high = self.new_zeros(()), self.new_ones(())
         else:
             low, high = points[:, dimension].amin(), points[:, dimension].amax()
+            message = f"torch.histogramdd: dimension {dimension}'s range is not finite"
+            torch._assert_async(low.isfinite() & high.isfinite(), message)
         is_point = low == high
         low, high = torch.where(is_point, low - 0.5, low), torch.where(is_point, high + 0.5, high)
         edges.append(torch.linspace(low, high, count + 1, dtype=self.dtype, device=self.device))

@@ -218,6 +218,10 @@ fn repeat_interleave<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     if repeats.numel() == 0 || length == 0 {
         return Ok(b.splat(0, repeats.dtype(), &[length]));
     }
+    let ends = crate::places::running_sum(repeats);
+    let total = ends.slice_axis(0, repeats.numel() - 1, repeats.numel()).reshape(&[]);
+    let error = crate::error::Error::runtime("allocated size does not match required size");
+    cx.check_that(total.eq(b.scalar(length, total.dtype())), total, error);
     // Each index starts where the previous one ends.
-    Ok(segment_of_each(crate::places::running_sum(repeats) - repeats, length).convert(repeats.dtype()))
+    Ok(segment_of_each(ends - repeats, length).convert(repeats.dtype()))
 }
