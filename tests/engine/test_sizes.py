@@ -1,4 +1,4 @@
-"""Sizes that change: from the third set of sizes on, programs take them as inputs, with exact results.
+"""Sizes that change: from the second or third set of sizes on, programs take them as inputs, with exact results.
 
 Uploads whose sizes change are padded with NaN, so padding that affects a result is detected.
 """
@@ -173,6 +173,33 @@ def test_weights_of_models_are_exact(device: torch.device) -> None:
 
     assert all(new_programs(module(rows)) for rows in (15, 19, 23, 27, 31))
     assert all(new_programs(state(rows)) for rows in (16, 20, 24, 28, 32))
+
+
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_one_other_size_is_enough(device: torch.device, mode: str) -> None:
+    """The second length has programs for all lengths. Their capacity is that of the largest length."""
+    torch.tpu.set_eager_mode(mode)
+
+    def made(length: int) -> int:
+        before, x = programs_made(), torch.randn(length, 45)
+        assert_same((x.to(device) * 2).sum(0), (x * 2).sum(0))
+        return programs_made() - before
+
+    assert made(60) > 0
+    assert made(9) > 0
+    assert [made(length) for length in (61, 7, 60, 33)] == [0] * 4
+
+
+def test_usual_sizes_stay_exact(device: torch.device) -> None:
+    """The last batch of each epoch is smaller. The other batches keep their programs for exact sizes."""
+
+    def has_padding(length: int) -> bool:
+        before = torch.tpu.op_stats()["unpadded"]
+        assert_same(torch.ones(length, 46).to(device) + 1, torch.full((length, 46), 2.0))
+        return torch.tpu.op_stats()["unpadded"] > before
+
+    for _ in range(3):
+        assert [has_padding(length) for length in [32] * 10 + [20]] == [False] * 10 + [True]
 
 
 def test_tensors_that_stay_are_exact(device: torch.device) -> None:

@@ -133,7 +133,7 @@ impl SizedView {
     pub fn sizes(&self) -> Vec<Dim> {
         match self {
             SizedView::Divided(division) => division.sizes(),
-            SizedView::Fixed(sizes) => sizes.iter().map(|&capacity| Dim { capacity, sizes: Vec::new() }).collect(),
+            SizedView::Fixed(sizes) => sizes.iter().map(|&size| Dim::known(size)).collect(),
         }
     }
 }
@@ -150,12 +150,7 @@ impl Division {
     fn sizes(&self) -> Vec<Dim> {
         let size = |dim: &ViewDim| match dim {
             ViewDim::Repeated(dim) => dim.clone(),
-            ViewDim::Parts(parts) => {
-                let factors = || parts.iter().map(|&part| self.parts[part].taken);
-                let mut sizes: Vec<u32> = factors().filter_map(|factor| factor.size).collect();
-                sizes.sort_unstable();
-                Dim { capacity: factors().map(|factor| factor.capacity).product(), sizes }
-            }
+            ViewDim::Parts(parts) => Dim::of(&parts.iter().map(|&part| self.parts[part].taken).collect::<Vec<_>>()),
         };
         self.dims.iter().map(size).collect()
     }
@@ -306,8 +301,11 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
     {
         builder.reset_refusal(None);
         inputs.forget_draws();
-        cx.args = args;
+        let given = std::mem::replace(&mut cx.args, args);
         lowered = row.lower(&cx);
+        // Results with the form of the arguments need no pass in the next operator.
+        let restored = |value| bounded_views::restored(&cx, &given, value);
+        lowered = lowered.map(|values| values.into_iter().map(restored).collect());
     }
     let values = lowered?;
     if inputs.draw().is_none() && inputs.sources().contains(&ParamSource::RandomState) && sizes.is_bounded() {

@@ -49,15 +49,37 @@ pub struct Dim {
     pub capacity: i64,
     /// Empty if the size is known. The size is then `capacity`.
     pub sizes: Vec<u32>,
+    /// The part of the known number that is outside of the sizes in the order of elements.
+    pub outer: i64,
 }
 
 impl Dim {
+    /// A size without a part outside of the sizes.
+    pub fn new(capacity: i64, sizes: Vec<u32>) -> Dim {
+        Dim { capacity, sizes, outer: 1 }
+    }
+
+    /// A size that is known.
+    pub fn known(size: i64) -> Dim {
+        Dim::new(size, Vec::new())
+    }
+
+    /// The product of these factors, the outermost first.
+    pub fn of(factors: &[Factor]) -> Dim {
+        let constants = factors.iter().take_while(|factor| factor.size.is_none()).map(|factor| factor.capacity);
+        let mut sizes: Vec<u32> = factors.iter().filter_map(|factor| factor.size).collect();
+        sizes.sort_unstable();
+        let outer = if sizes.is_empty() { 1 } else { constants.product() };
+        Dim { capacity: factors.iter().map(|factor| factor.capacity).product(), sizes, outer }
+    }
+
     /// The capacities of several sizes.
     pub fn capacities(dims: &[Dim]) -> Vec<i64> {
         dims.iter().map(|dim| dim.capacity).collect()
     }
 
-    /// The extent of a dimension of this size. The bounded factors are outermost, in the order of the sizes.
+    /// The extent of a dimension of this size. The bounded factors are outermost but for `outer`, in the order of the
+    /// sizes.
     /// `capacity` gives the capacity of each size.
     pub fn extent(&self, capacity: impl Fn(u32) -> i64) -> Extent {
         if self.sizes.is_empty() {
@@ -65,8 +87,8 @@ impl Dim {
         }
         let bounded = self.sizes.iter().map(|&size| Factor { capacity: capacity(size), size: Some(size) });
         let parts = bounded.clone().fold(self.capacity, |parts, factor| parts / factor.capacity.max(1));
-        let rest = (parts > 1).then_some(Factor { capacity: parts, size: None });
-        Extent(bounded.chain(rest).collect())
+        let known = |capacity: i64| (capacity > 1).then_some(Factor { capacity, size: None });
+        Extent(known(self.outer).into_iter().chain(bounded).chain(known(parts / self.outer)).collect())
     }
 }
 

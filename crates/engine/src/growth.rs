@@ -1,10 +1,11 @@
 //! Finds the sizes that change, and chooses the capacities of programs for them.
 //!
 //! A line of the user's program that writes tensors again and again, each time with other sizes, has sizes that
-//! change: from the third set of sizes on its tensors get padding. Operators on them have programs for all sizes up to
-//! a capacity, and their results have padding too. There are few capacities, so that there are few programs.
+//! change: from the second or third set of sizes on its tensors get padding. Operators on them have programs for all
+//! sizes up to a capacity, and their results have padding too. There are few capacities, so that there are few programs.
 //!
-//! Tensors that stay, such as parameters, do not count, because padding would cost in every step and gain nothing.
+//! Tensors that stay, such as parameters, do not count, because padding would cost in every step and gain nothing. The
+//! sizes of most uploads of a line stay exact: only other sizes change.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Weak;
@@ -14,11 +15,15 @@ use rustc_hash::FxHashMap;
 use stablehlo::Type;
 
 use crate::lines::Line;
+use crate::padded::{live_capacity, live_factors};
 use crate::storage::{Storage, TypeId};
 
-/// A known capacity serves a size if it is at most this many times the size. A new one would compile every operator
-/// again.
+/// The capacity of a line serves a size if it is at most this many times the size. A new one would compile every
+/// operator again.
 const MOST_PADDING: i64 = 16;
+
+/// The capacity of another line serves a size if it is at most this many times the size.
+const MOST_OF_OTHERS: i64 = 4;
 
 /// A value may have this many bytes with padding, however few it has without.
 const SMALL_VALUE: i64 = 64 << 20;
@@ -33,6 +38,9 @@ const REMEMBERED: usize = 32;
 /// A tensor that outlives this many later ones of its line stays.
 const STAYS: u64 = 8;
 
+/// Sizes of a line's uploads stay exact if they lead the other sizes by this many uploads before any change.
+const USUAL: u32 = 8;
+
 /// Where tensors of a line come from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Source {
@@ -43,6 +51,8 @@ pub(crate) enum Source {
     Joined,
     /// Results of an operator without tensor arguments.
     Created(u32),
+    /// The number of elements that the data decide.
+    Counted,
     /// Parts of values of one type that are an argument of an operator.
     Part {
         op: u32,
@@ -60,6 +70,8 @@ struct Tensors {
     number: u64,
     seen: VecDeque<Seen>,
     changing: Vec<Class>,
+    /// The sizes of most uploads before any change, and by how many they lead.
+    usual: (Vec<i64>, u32),
 }
 
 /// Sizes of which some change.
@@ -69,14 +81,30 @@ struct Class {
     known: Vec<Option<i64>>,
     /// The largest sizes of those that do, if the user has given them.
     most: Vec<Option<i64>>,
+    /// The capacities so far of each.
+    capacities: Vec<Vec<i64>>,
     /// Whether a result of these sizes was an argument of the next call at its line.
     grows: bool,
 }
 
 impl Class {
     fn new(known: Vec<Option<i64>>) -> Class {
-        let most = vec![None; known.len()];
-        Class { known, most, grows: false }
+        let (most, capacities) = (vec![None; known.len()], vec![Vec::new(); known.len()]);
+        Class { known, most, capacities, grows: false }
+    }
+
+    /// The capacity of a size in a dimension that changes: one that the dimension has had, else a new one.
+    fn capacity(&mut self, axis: usize, size: i64, others: &mut Capacities) -> i64 {
+        if let Some(most) = self.most[axis].filter(|&most| size <= most) {
+            return most;
+        }
+        let serves = |capacity: &i64| (size..=size.saturating_mul(MOST_PADDING)).contains(capacity);
+        if let Some(known) = self.capacities[axis].iter().copied().filter(serves).min() {
+            return known;
+        }
+        let new = others.of(size);
+        self.capacities[axis].push(new);
+        new
     }
 
     fn fits(&self, sizes: &[i64]) -> bool {
@@ -104,12 +132,15 @@ pub(crate) fn is_affordable(padded: &[i64], actual: &[i64], element: usize) -> b
     bytes(padded) <= SMALL_VALUE.max(bytes(actual).saturating_mul(MOST_OF_LARGE))
 }
 
+/// A size that changes, and its capacity. `None` if it is the product of factors of other values.
+pub(crate) type Changing = (i64, Option<i64>);
+
 /// How sizes that change are treated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Setting {
     /// Each set of sizes has its own programs.
     Static,
-    /// From the third set of sizes on, sizes are inputs of programs.
+    /// From the second or third set of sizes on, sizes are inputs of programs.
     Dynamic,
     /// The same also for new tensors.
     All,
@@ -128,23 +159,56 @@ impl Setting {
             _ => None,
         }
     }
+
+    /// The class of sizes that all change. `None` if those that do are looked for.
+    fn all(self, sizes: &[i64]) -> Option<Class> {
+        let known = |&size: &i64| (size < 2).then_some(size);
+        (self == Setting::Padded).then(|| Class::new(sizes.iter().map(known).collect()))
+    }
 }
 
 /// The sizes that were seen to change, and the capacities in use.
 pub(crate) struct Growth {
     setting: Setting,
     tensors: FxHashMap<Place, Tensors>,
-    capacities: BTreeSet<i64>,
+    capacities: Capacities,
     /// The result of a call without tensors, or of many that it joins, that is being defined.
     created: Option<(Place, Vec<i64>)>,
-    /// The number of uploads that got padding.
-    padded: u64,
+}
+
+/// The capacities in use.
+#[derive(Default)]
+struct Capacities {
+    in_use: BTreeSet<i64>,
+    /// The number of uploads that got padding, if each may have other capacities.
+    padded: Option<u64>,
+}
+
+impl Capacities {
+    /// The capacity for a size: one in use, else the next power of two.
+    fn of(&mut self, size: i64) -> i64 {
+        let next = size.max(16).unsigned_abs().next_power_of_two() as i64;
+        if let Some(padded) = self.padded {
+            return next << (padded % 3 / 2);
+        }
+        self.near(size).unwrap_or_else(|| {
+            self.in_use.insert(next);
+            next
+        })
+    }
+
+    /// The smallest capacity in use that serves a size.
+    fn near(&self, size: i64) -> Option<i64> {
+        self.in_use.range(size..=size.saturating_mul(MOST_OF_OTHERS)).next().copied()
+    }
 }
 
 impl Growth {
     pub fn new(setting: Setting) -> Growth {
         IS_ON.store(setting != Setting::Static, Relaxed);
-        Growth { setting, tensors: FxHashMap::default(), capacities: BTreeSet::new(), created: None, padded: 0 }
+        let padded = (setting == Setting::Padded).then_some(0);
+        let capacities = Capacities { padded, ..Capacities::default() };
+        Growth { setting, tensors: FxHashMap::default(), capacities, created: None }
     }
 
     pub fn is_on(&self) -> bool {
@@ -158,18 +222,24 @@ impl Growth {
         if !self.is_on() || sizes.is_empty() || sizes.contains(&0) {
             return None;
         }
-        let class = match self.setting == Setting::Padded {
-            true => Class::new(sizes.iter().map(|&size| (size < 2).then_some(size)).collect()),
-            false => self.of(line, Source::Upload, scalar_type, sizes.len()).class(sizes, storage.downgrade())?,
+        let capacities = &mut self.capacities;
+        let mut all = self.setting.all(sizes);
+        let class = match &mut all {
+            Some(all) => all,
+            None => {
+                let uploads = self.tensors.entry((line, Source::Upload, scalar_type, sizes.len())).or_default();
+                if uploads.is_usual(sizes) {
+                    return None;
+                }
+                uploads.class(sizes, storage.downgrade(), Proof::One, capacities)?
+            }
         };
         if class.known.iter().all(Option::is_some) {
             return None;
         }
-        self.padded += 1;
-        let capacity = |(axis, &size): (usize, &i64)| {
-            let most = class.most[axis].filter(|&most| size <= most);
-            class.known[axis].is_none().then(|| most.unwrap_or_else(|| self.capacity(size)))
-        };
+        capacities.padded.iter_mut().for_each(|padded| *padded += 1);
+        let capacity =
+            |(axis, &size): (usize, &i64)| class.known[axis].is_none().then(|| class.capacity(axis, size, capacities));
         let capacities: Vec<Option<i64>> = sizes.iter().enumerate().map(capacity).collect();
         let padded: Vec<i64> = capacities.iter().zip(sizes).map(|(capacity, &size)| capacity.unwrap_or(size)).collect();
         is_affordable(&padded, sizes, ty.dtype.size_bytes()).then_some(capacities)
@@ -186,9 +256,12 @@ impl Growth {
                 uploads.changing.push(Class::new(sizes.iter().copied().map(Some).collect()));
                 uploads.changing.len() - 1
             });
-            (uploads.changing[place].known[axis], uploads.changing[place].most[axis]) = (None, most);
+            let class = &mut uploads.changing[place];
+            (class.known[axis], class.most[axis]) = (None, most);
+            uploads.usual = (Vec::new(), 0);
+            return class.capacity(axis, sizes[axis], &mut self.capacities);
         }
-        most.filter(|&most| sizes[axis] <= most).unwrap_or_else(|| self.capacity(sizes[axis]))
+        most.filter(|&most| sizes[axis] <= most).unwrap_or_else(|| self.capacities.of(sizes[axis]))
     }
 
     /// The dimensions of a result that grow from call to call of a line. `None` if none do. `given` are the sizes of the
@@ -197,16 +270,19 @@ impl Growth {
         if !self.is_on() || !line.is_known() || sizes.contains(&0) {
             return None;
         }
-        let results = self.of(line, Source::Result, scalar_type, sizes.len());
+        let results = self.tensors.entry((line, Source::Result, scalar_type, sizes.len())).or_default();
         let is_argument = results.seen.iter().any(|seen| given.contains(&&seen.sizes[..]));
-        results.class(sizes, Weak::new())?;
-        let class = results.changing.iter_mut().find(|class| class.fits(sizes))?;
+        let proof = if is_argument { Proof::One } else { Proof::Two };
+        let class = results.class(sizes, Weak::new(), proof, &mut self.capacities)?;
         class.grows |= is_argument;
         class.grows.then(|| class.known.iter().map(Option::is_none).collect())
     }
 
     /// The sizes of a tensor that is neither uploaded nor a whole value with padding, if they change at its line: sizes and
     /// capacities. `storage` is its storage, if that is known and the tensor may stay.
+    ///
+    /// A new tensor may become a parameter or a state of an optimizer, which padding would slow down. So its sizes change
+    /// only if live values with padding have them, unless new tensors are asked for.
     pub fn changing(
         &mut self,
         line: Line,
@@ -214,24 +290,42 @@ impl Growth {
         scalar_type: i8,
         sizes: &[i64],
         storage: Weak<Storage>,
-    ) -> Vec<(i64, i64)> {
-        // A new tensor may become a parameter or a state of an optimizer, which padding would slow down.
-        let is_left_out = self.setting == Setting::Dynamic && matches!(source, Source::Created(_));
-        if is_left_out || !line.is_known() || sizes.is_empty() || sizes.contains(&0) {
+    ) -> Vec<Changing> {
+        if !line.is_known() || sizes.is_empty() || sizes.contains(&0) {
             return Vec::new();
         }
-        let class = match self.setting == Setting::Padded {
-            true => Some(Class::new(sizes.iter().map(|&size| (size < 2).then_some(size)).collect())),
-            false => self.of(line, source, scalar_type, sizes.len()).class(sizes, storage),
+        let capacities = &mut self.capacities;
+        let follows = self.setting == Setting::Dynamic && matches!(source, Source::Created(_));
+        let proof = if follows { Proof::One } else { Proof::Two };
+        let mut all = self.setting.all(sizes);
+        let class = match &mut all {
+            Some(all) => Some(all),
+            None => {
+                let tensors = self.tensors.entry((line, source, scalar_type, sizes.len())).or_default();
+                tensors.class(sizes, storage, proof, capacities)
+            }
         };
         let Some(class) = class else {
             self.created = matches!(source, Source::Created(_) | Source::Joined)
                 .then(|| ((line, source, scalar_type, sizes.len()), sizes.to_vec()));
             return Vec::new();
         };
-        let changing = sizes.iter().zip(&class.known).filter(|(_, known)| known.is_none());
-        let changing: Vec<i64> = changing.map(|(&size, _)| size).collect();
-        changing.into_iter().map(|size| (size, self.capacity(size))).collect()
+        let axes: Vec<usize> = (0..sizes.len()).filter(|&axis| class.known[axis].is_none()).collect();
+        let size = |axis: usize| match (follows, live_capacity(sizes[axis])) {
+            (true, None) => live_factors(sizes[axis]).map(|_| (sizes[axis], None)),
+            (true, live) => Some((sizes[axis], live)),
+            (false, _) => Some((sizes[axis], Some(class.capacity(axis, sizes[axis], capacities)))),
+        };
+        axes.into_iter().map(size).collect::<Option<_>>().unwrap_or_default()
+    }
+
+    /// The capacity for a number of elements that the data decide.
+    pub fn counted(&mut self, line: Line, scalar_type: i8, number: i64) -> i64 {
+        let counted = self.tensors.entry((line, Source::Counted, scalar_type, 1)).or_default();
+        if counted.changing.is_empty() {
+            counted.changing.push(Class::new(vec![None]));
+        }
+        counted.changing[0].capacity(0, number, &mut self.capacities)
     }
 
     /// Notes the storage of the result of the call that was just defined: the result may stay.
@@ -251,47 +345,59 @@ impl Growth {
         }
     }
 
-    fn of(&mut self, line: Line, source: Source, scalar_type: i8, rank: usize) -> &mut Tensors {
-        self.tensors.entry((line, source, scalar_type, rank)).or_default()
-    }
-
     /// The capacity for a size that will grow.
     pub fn room(&mut self, size: i64) -> i64 {
         let twice = size.saturating_mul(2);
-        self.in_use(size).unwrap_or_else(|| self.capacity(twice))
-    }
-
-    fn in_use(&self, size: i64) -> Option<i64> {
-        self.capacities.range(size..=size.saturating_mul(MOST_PADDING)).next().copied()
-    }
-
-    /// The capacity for a size: one in use, else the next power of two.
-    pub fn capacity(&mut self, size: i64) -> i64 {
-        let next = size.max(16).unsigned_abs().next_power_of_two() as i64;
-        if self.setting == Setting::Padded {
-            return next << (self.padded % 3 / 2);
-        }
-        self.in_use(size).unwrap_or_else(|| {
-            self.capacities.insert(next);
-            next
-        })
+        self.capacities.near(size).unwrap_or_else(|| self.capacities.of(twice))
     }
 }
 
+/// How many other sizes show that sizes change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    One,
+    Two,
+}
+
 impl Tensors {
-    /// The class of the sizes. `None` as long as all are taken for constants.
-    fn class(&mut self, sizes: &[i64], storage: Weak<Storage>) -> Option<Class> {
-        if let Some(class) = self.changing.iter().find(|class| class.fits(sizes)) {
-            return Some(class.clone());
+    /// Whether these are the sizes of most uploads of the line. Each upload is counted until any sizes change.
+    fn is_usual(&mut self, sizes: &[i64]) -> bool {
+        let (usual, lead) = &mut self.usual;
+        if !self.changing.is_empty() {
+            return *lead >= USUAL && *usual == sizes;
         }
-        let class = self.learn(sizes, storage).map(Class::new);
-        self.changing.extend(class.clone());
-        class
+        match *usual == sizes {
+            true => *lead += 1,
+            false if *lead == 0 => self.usual = (sizes.to_vec(), 1),
+            false => *lead -= 1,
+        }
+        false
     }
 
-    /// Remembers a tensor. If two earlier ones differ from it and from each other in the same dimensions only, and
-    /// they are gone, these dimensions change. The sizes that do not are returned, by dimension.
-    fn learn(&mut self, sizes: &[i64], storage: Weak<Storage>) -> Option<Vec<Option<i64>>> {
+    /// The class of the sizes. `None` as long as all are taken for constants.
+    fn class(
+        &mut self,
+        sizes: &[i64],
+        storage: Weak<Storage>,
+        proof: Proof,
+        capacities: &mut Capacities,
+    ) -> Option<&mut Class> {
+        if let Some(place) = self.changing.iter().position(|class| class.fits(sizes)) {
+            return Some(&mut self.changing[place]);
+        }
+        let largest = self.learn(sizes, storage, proof)?;
+        let known = largest.iter().zip(sizes).map(|(largest, &size)| largest.is_none().then_some(size)).collect();
+        let mut class = Class::new(known);
+        for (axis, largest) in largest.into_iter().enumerate() {
+            class.capacities[axis].extend(largest.map(|largest| capacities.of(largest)));
+        }
+        self.changing.push(class);
+        self.changing.last_mut()
+    }
+
+    /// Remembers a tensor. If earlier ones differ from it and from each other in the same dimensions only, and they are
+    /// gone, these dimensions change. Returns the largest size of those that do, by dimension.
+    fn learn(&mut self, sizes: &[i64], storage: Weak<Storage>, proof: Proof) -> Option<Vec<Option<i64>>> {
         self.number += 1;
         let number = self.number;
         let is_gone = |seen: &Seen| seen.storage.strong_count() == 0 || seen.storage.ptr_eq(&storage);
@@ -303,16 +409,23 @@ impl Tensors {
         // The last tensor may be about to be replaced.
         let is_over = |seen: &&Seen| is_gone(seen) || seen.number + 1 == number;
         let gone: Vec<&Seen> = self.seen.iter().filter(is_over).collect();
-        let class = gone.iter().enumerate().rev().find_map(|(i, first)| {
+        let largest = gone.iter().enumerate().rev().find_map(|(i, first)| {
             let differs = differing(&first.sizes, sizes);
-            let is_alike = |second: &&Seen| {
+            let is_alike = |second: &&&Seen| {
                 differing(&second.sizes, sizes) == differs && differing(&second.sizes, &first.sizes) == differs
             };
-            let known = |axis: usize| (!differs.contains(&axis)).then(|| sizes[axis]);
-            (!differs.is_empty() && gone[..i].iter().any(is_alike)).then(|| (0..sizes.len()).map(known).collect())
+            let second = gone[..i].iter().find(is_alike);
+            // One other size is enough where the rest is the same.
+            let is_same = sizes.len() == 1 || differs.len() < sizes.len();
+            let is_shown = second.is_some() || proof == Proof::One && is_same && is_gone(first);
+            let most = |axis: usize| {
+                let seen = [Some(first), second].into_iter().flatten().map(|seen| seen.sizes[axis]);
+                differs.contains(&axis).then(|| seen.fold(sizes[axis], i64::max))
+            };
+            (!differs.is_empty() && is_shown).then(|| (0..sizes.len()).map(most).collect())
         });
         self.remember(sizes, storage);
-        class
+        largest
     }
 
     fn remember(&mut self, sizes: &[i64], storage: Weak<Storage>) {

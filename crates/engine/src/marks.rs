@@ -6,7 +6,7 @@ use std::sync::Weak;
 use crate::call::{Arg, Meta, Tag, TensorArg, to_spec};
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::growth::Source;
+use crate::growth::{Changing, Source};
 use crate::lines;
 use crate::padded::{PaddedFactor, same_strides};
 use crate::registry::sizes::{Axes, MANY};
@@ -82,7 +82,7 @@ impl Engine {
     /// The sizes of a new call that change at its line although no argument has padding: those of parts of values, of
     /// tensors without a value, of results of calls without tensors, and the number of tensors that a call joins. With
     /// the capacity of each.
-    pub(crate) fn changing_sizes(&mut self, op: u32, args: &[Arg], metas: Option<&[Meta]>) -> Vec<(i64, i64)> {
+    pub(crate) fn changing_sizes(&mut self, op: u32, args: &[Arg], metas: Option<&[Meta]>) -> Vec<Changing> {
         if !self.registry.growth.is_on() || self.runner.jobs.has_lanes() {
             return Vec::new();
         }
@@ -112,7 +112,7 @@ impl Engine {
                 Ok(whole) if storage.is_counted() => {
                     let whole = &self.registry.types.get(whole).dims;
                     let counted = sizes.iter().filter(|size| **size > 1 && !whole.contains(size));
-                    changing.extend(counted.map(|&size| (size, growth.capacity(size))));
+                    changing.extend(counted.map(|&size| (size, Some(growth.counted(line, tensor.dtype, size)))));
                     continue;
                 }
                 Ok(whole) => (Source::Part { op, argument, whole }, Weak::new()),

@@ -8,6 +8,7 @@ use aten::Graph;
 use crate::call::{Arg, Generator, Meta, Out};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::growth::Changing;
 use crate::long_lists::{groups, is_divided};
 use crate::mode::Mode;
 use crate::padded::any_live;
@@ -142,7 +143,7 @@ impl Engine {
         op: u32,
         args: &[Arg],
         metas: Option<&[Meta]>,
-        changing: &[(i64, i64)],
+        changing: &[Changing],
         parts: &mut CallParts,
     ) -> Result<Option<std::result::Result<Arc<Instance>, String>>> {
         let is_meant = !changing.is_empty() || any_live() || parts.storages().any(Storage::has_padding);

@@ -31,67 +31,137 @@ pub(crate) struct Padded {
     pub _live: LiveSizes,
 }
 
-/// The sizes of padded values of operators that are alive: size, capacity, and number of values.
-static LIVE: Mutex<Vec<(i64, i64, usize)>> = Mutex::new(Vec::new());
+/// Factors whose product is the size of a dimension.
+type Axis = Vec<PaddedFactor>;
+
+/// The sizes of padded values of operators that are alive.
+struct Live {
+    /// Size, capacity, and number of values.
+    sizes: Vec<(i64, i64, usize)>,
+    /// Merged dimensions, also those that a view may merge, and the number of values.
+    merged: Vec<(Axis, usize)>,
+}
+
+static LIVE: Mutex<Live> = Mutex::new(Live { sizes: Vec::new(), merged: Vec::new() });
 
 /// The sizes of a padded value, which count as alive as long as this exists.
 #[derive(Default)]
-pub(crate) struct LiveSizes(Vec<(i64, i64)>);
+pub(crate) struct LiveSizes {
+    sizes: Vec<(i64, i64)>,
+    merged: Vec<Axis>,
+}
 
 impl LiveSizes {
-    pub fn of(axes: &[Vec<PaddedFactor>]) -> LiveSizes {
+    pub fn of(axes: &[Axis]) -> LiveSizes {
         let padded = axes.iter().flatten().filter(|factor| factor.is_bounded && factor.actual > 1);
         let sizes: Vec<(i64, i64)> = padded.map(|factor| (factor.actual, factor.capacity)).collect();
+        // A view may merge the leading dimensions, as `flatten(0, 1)` does.
+        let runs = (2..axes.len()).map(|end| axes[..end].concat());
+        let merged: Vec<Axis> = axes.iter().cloned().chain(runs).filter_map(|axis| merged_axis(&axis)).collect();
         let mut live = LIVE.lock();
         for &(actual, capacity) in &sizes {
-            match live.iter_mut().find(|known| (known.0, known.1) == (actual, capacity)) {
+            match live.sizes.iter_mut().find(|known| (known.0, known.1) == (actual, capacity)) {
                 Some(known) => known.2 += 1,
-                None => live.push((actual, capacity, 1)),
+                None => live.sizes.push((actual, capacity, 1)),
             }
         }
-        LiveSizes(sizes)
+        for axis in &merged {
+            match live.merged.iter_mut().find(|known| known.0 == *axis) {
+                Some(known) => known.1 += 1,
+                None => live.merged.push((axis.clone(), 1)),
+            }
+        }
+        LiveSizes { sizes, merged }
     }
 }
 
 impl Drop for LiveSizes {
     fn drop(&mut self) {
-        if self.0.is_empty() {
+        if self.sizes.is_empty() {
             return;
         }
         let mut live = LIVE.lock();
-        for size in &self.0 {
-            if let Some(place) = live.iter().position(|known| (known.0, known.1) == *size) {
-                live[place].2 -= 1;
-                if live[place].2 == 0 {
-                    live.swap_remove(place);
+        for size in &self.sizes {
+            if let Some(place) = live.sizes.iter().position(|known| (known.0, known.1) == *size) {
+                live.sizes[place].2 -= 1;
+                if live.sizes[place].2 == 0 {
+                    live.sizes.swap_remove(place);
+                }
+            }
+        }
+        for axis in &self.merged {
+            if let Some(place) = live.merged.iter().position(|known| known.0 == *axis) {
+                live.merged[place].1 -= 1;
+                if live.merged[place].1 == 0 {
+                    live.merged.swap_remove(place);
                 }
             }
         }
     }
 }
 
-/// The largest capacity of live padded values with this size. `None` if there are none.
-pub(crate) fn live_capacity(actual: i64) -> Option<i64> {
-    LIVE.lock().iter().filter(|known| known.0 == actual).map(|known| known.1).max()
+/// The factors of a merged dimension of which one changes. `None` for other dimensions.
+fn merged_axis(axis: &Axis) -> Option<Axis> {
+    let factors: Axis = axis.iter().filter(|factor| factor.is_bounded || factor.actual > 1).copied().collect();
+    let changes = factors.iter().any(|factor| factor.is_bounded) && factors.iter().all(|factor| factor.actual > 1);
+    (factors.len() > 1 && changes).then_some(factors)
 }
 
-/// The sizes of live padded values among these words, and their capacities.
-pub(crate) fn live_among(words: &[u64]) -> Vec<(i64, i64)> {
+/// The largest capacity of live padded values with this size. `None` if there are none.
+pub(crate) fn live_capacity(actual: i64) -> Option<i64> {
+    LIVE.lock().sizes.iter().filter(|known| known.0 == actual).map(|known| known.1).max()
+}
+
+/// The factors of a merged dimension of a live padded value with this size. `None` if there is none.
+pub(crate) fn live_factors(actual: i64) -> Option<Axis> {
+    // Of several, always the same, with constant factors outermost: they are in no order.
+    let rank = |axis: &Axis| axis.iter().map(|factor| (factor.capacity, factor.actual)).collect::<Vec<_>>();
+    let live = LIVE.lock();
+    let fitting = live.merged.iter().map(|known| &known.0).filter(|axis| product(axis) == actual);
+    fitting.min_by_key(|axis| rank(axis)).cloned()
+}
+
+fn product(axis: &Axis) -> i64 {
+    axis.iter().map(|factor| factor.actual).product()
+}
+
+/// The sizes of live padded values among these words, and their capacities, as words that tell them apart.
+pub(crate) fn live_among(words: &[u64]) -> Vec<u64> {
     let live = LIVE.lock();
     let mut found: Vec<(i64, i64)> = Vec::new();
-    for &(actual, capacity, _) in live.iter().filter(|known| words.contains(&(known.0 as u64))) {
+    for &(actual, capacity, _) in live.sizes.iter().filter(|known| words.contains(&(known.0 as u64))) {
         match found.iter_mut().find(|known| known.0 == actual) {
             Some(known) => known.1 = known.1.max(capacity),
             None => found.push((actual, capacity)),
         }
     }
     found.sort_unstable();
-    found
+    let mut merged: Vec<i64> = live.merged.iter().map(|known| product(&known.0)).collect();
+    drop(live);
+    merged.retain(|size| words.contains(&(*size as u64)) && !found.iter().any(|known| known.0 == *size));
+    merged.sort_unstable();
+    merged.dedup();
+    let mut tokens: Vec<u64> =
+        found.iter().flat_map(|&(size, capacity)| [size as u64 | LIVE_SIZE, capacity as u64]).collect();
+    for factors in merged.into_iter().filter_map(live_factors) {
+        tokens.push(factors.len() as u64 | MERGED);
+        for factor in factors {
+            tokens.push(factor.capacity as u64 | u64::from(factor.is_bounded) << 63);
+            tokens.push(factor.actual as u64);
+        }
+    }
+    tokens
 }
+
+/// Marks the size of a live value with padding in a key.
+const LIVE_SIZE: u64 = 1 << 61;
+
+/// Marks the number of factors of a live value's merged dimension in a key.
+const MERGED: u64 = 1 << 60;
 
 /// Whether any value of an operator has padding.
 pub(crate) fn any_live() -> bool {
-    !LIVE.lock().is_empty()
+    !LIVE.lock().sizes.is_empty()
 }
 
 /// The sizes without padding.

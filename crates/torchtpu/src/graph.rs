@@ -166,7 +166,7 @@ fn to_bounds((sizes, inputs, results): BoundsOf) -> (Bounds, Vec<BoundedInput>) 
 }
 
 fn to_dim((capacity, sizes): SizeOf) -> Dim {
-    Dim { capacity, sizes }
+    Dim::new(capacity, sizes)
 }
 
 fn to_dims(dims: Vec<SizeOf>) -> Vec<Dim> {

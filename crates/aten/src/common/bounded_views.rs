@@ -299,12 +299,7 @@ pub(crate) fn factors(dim: i64, extent: &Extent) -> Vec<Factor> {
 pub(crate) fn compacted<'b>(cx: &Cx<'b>) -> Option<Vec<(&'b str, Arg<'b>)>> {
     let mut is_other = false;
     let mut ordered = |x: Value<'b>| {
-        let extent = |axis: usize| match x.extent(axis).sizes().as_slice() {
-            [] => Extent::default(),
-            [size] => Extent::multiple(*size, cx.b().capacity(*size), x.dim(axis)),
-            _ => Extent::multiple(cx.b().add_size(x.size(axis, DType::I64), x.dim(axis)), x.dim(axis), x.dim(axis)),
-        };
-        let extents: Vec<Extent> = (0..x.rank()).map(extent).collect();
+        let extents: Vec<Extent> = (0..x.rank()).map(|axis| compact(cx, x, axis)).collect();
         if extents == x.extents() {
             return x;
         }
@@ -313,6 +308,38 @@ pub(crate) fn compacted<'b>(cx: &Cx<'b>) -> Option<Vec<(&'b str, Arg<'b>)>> {
     };
     let args = cx.args.iter().map(|(name, arg)| (*name, map_values(arg, &mut ordered))).collect();
     is_other.then_some(args)
+}
+
+/// The extent of a dimension whose valid elements are at the start.
+fn compact(cx: &Cx<'_>, x: Value<'_>, axis: usize) -> Extent {
+    match x.extent(axis).sizes().as_slice() {
+        [] => Extent::default(),
+        [size] => Extent::multiple(*size, cx.b().capacity(*size), x.dim(axis)),
+        _ => Extent::multiple(cx.b().add_size(x.size(axis, DType::I64), x.dim(axis)), x.dim(axis), x.dim(axis)),
+    }
+}
+
+/// A result of a row that took the arguments of [`compacted`]. Its merged dimensions have the form that they had in the
+/// arguments before.
+pub(crate) fn restored<'b>(cx: &Cx<'b>, before: &[(&'b str, Arg<'b>)], result: Value<'b>) -> Value<'b> {
+    let mut extents = result.extents();
+    let mut values = Vec::new();
+    for (_, arg) in before {
+        map_values(arg, &mut |value| {
+            values.push(value);
+            value
+        });
+    }
+    for (axis, extent) in extents.iter_mut().enumerate().filter(|(_, extent)| extent.sizes().len() == 1) {
+        let is_it = |(x, i): &(Value<'b>, usize)| {
+            x.dim(*i) == result.dim(axis) && x.extent(*i).sizes() == extent.sizes() && compact(cx, *x, *i) == *extent
+        };
+        let known = values.iter().flat_map(|&x| (0..x.rank()).map(move |i| (x, i))).find(is_it);
+        if let Some((x, i)) = known {
+            *extent = x.extent(i).clone();
+        }
+    }
+    if extents == result.extents() { result } else { reshape_valid(cx, result, &result.dims(), extents) }
 }
 
 /// An argument with its values replaced by `other`.

@@ -11,7 +11,7 @@ impl<'b> Cx<'b> {
     pub fn dim(&self, name: &str) -> Result<Dim> {
         match self.arg(name) {
             Arg::Plain(ArgSpec::Dim(dim)) => Ok(dim),
-            _ => Ok(Dim { capacity: self.int(name)?, sizes: Vec::new() }),
+            _ => Ok(Dim::known(self.int(name)?)),
         }
     }
 
@@ -19,7 +19,7 @@ impl<'b> Cx<'b> {
     pub fn dims(&self, name: &str) -> Result<Vec<Dim>> {
         match self.arg(name) {
             Arg::Plain(ArgSpec::Dims(dims)) => Ok(dims),
-            _ => Ok(self.ints(name)?.into_iter().map(|capacity| Dim { capacity, sizes: Vec::new() }).collect()),
+            _ => Ok(self.ints(name)?.into_iter().map(Dim::known).collect()),
         }
     }
 

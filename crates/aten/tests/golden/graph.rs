@@ -42,12 +42,12 @@ pub fn graph(inputs: usize, nodes: Vec<Node>) -> Graph {
 
 /// A size that is known.
 pub fn known(size: i64) -> Dim {
-    Dim { capacity: size, sizes: Vec::new() }
+    Dim::known(size)
 }
 
 /// A size that is a product of sizes of the graph, given by their numbers, and of a known number.
 pub fn bounded(capacity: i64, sizes: &[u32]) -> Dim {
-    Dim { capacity, sizes: sizes.to_vec() }
+    Dim::new(capacity, sizes.to_vec())
 }
 
 /// A graph with bounded dimensions. It takes float32 tensors of the given sizes and then its sizes, of the given

@@ -2,7 +2,7 @@
 
 use aten::{Dim, Division, Factor, Part, SizedView, Start, TensorSpec, ViewDim};
 
-use crate::padded::live_capacity;
+use crate::padded::{PaddedFactor, live_capacity, live_factors};
 
 /// A size of the call, or the start of a slice.
 pub(super) struct Symbol {
@@ -40,6 +40,18 @@ impl Symbols {
         })
     }
 
+    /// The factors of a size that is the product of merged dimensions of a live value.
+    pub fn product_in_use(&mut self, actual: i64) -> Option<Vec<Place>> {
+        let mut place = |factor: &PaddedFactor| match factor.is_bounded {
+            true => {
+                let symbol = self.known(factor.actual).unwrap_or_else(|| self.add(factor.actual, factor.capacity));
+                Place { actual: factor.actual, factor: self.factor(symbol) }
+            }
+            false => fixed(factor.actual),
+        };
+        Some(live_factors(actual)?.iter().map(&mut place).collect())
+    }
+
     pub fn add(&mut self, actual: i64, capacity: i64) -> u32 {
         self.list.push(Symbol { actual, capacity, is_start: false });
         self.list.len() as u32 - 1
@@ -56,8 +68,8 @@ impl Symbols {
 
     pub fn dim(&self, size: i64) -> Dim {
         match self.known(size) {
-            Some(symbol) => Dim { capacity: self.factor(symbol).capacity, sizes: vec![symbol] },
-            None => Dim { capacity: size, sizes: Vec::new() },
+            Some(symbol) => Dim::new(self.factor(symbol).capacity, vec![symbol]),
+            None => Dim::known(size),
         }
     }
 }

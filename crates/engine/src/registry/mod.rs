@@ -21,7 +21,7 @@ use crate::agreement::Agreement;
 use crate::cache::memory::{self, Limit};
 use crate::call::{Arg, Meta, to_spec};
 use crate::error::Result;
-use crate::growth::Growth;
+use crate::growth::{Changing, Growth};
 use crate::padded::{any_live, live_among};
 use crate::platform;
 use crate::storage::Storage;
@@ -117,12 +117,9 @@ fn encode(
     }
     let plain = parts.key.len();
     let live = live_among(&parts.key[1..]);
-    parts.key.extend(live.iter().flat_map(|&(size, capacity)| [size as u64 | LIVE, capacity as u64]));
+    parts.key.extend(live);
     Some(plain)
 }
-
-/// Marks the size of a live value with padding.
-const LIVE: u64 = 1 << 61;
 
 impl Registry {
     /// `programs` is the limit of programs in memory.
@@ -310,7 +307,7 @@ impl Registry {
         args: &[Arg],
         parts: &mut CallParts,
         metas: Option<&[Meta]>,
-        changing: &[(i64, i64)],
+        changing: &[Changing],
         target: Target,
     ) -> Result<std::result::Result<Arc<Instance>, String>> {
         let operator = &mut self.operators[op as usize];

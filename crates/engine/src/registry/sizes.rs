@@ -13,6 +13,7 @@ use super::operators::Operator;
 use super::types::Types;
 use crate::call::{self, Arg, Tag, TensorArg};
 use crate::error::Result;
+use crate::growth::Changing;
 use crate::padded::{PaddedFactor, actual_sizes, any_live, live_capacity};
 use crate::registry::key::{CallParts, Specs};
 use crate::storage::Storage;
@@ -90,7 +91,7 @@ pub(crate) fn sized_specs(
     types: &Types,
     results: &[Option<ResultSpec>],
     search: Search,
-    changing: &[(i64, i64)],
+    changing: &[Changing],
     room: impl Fn(i64) -> i64,
 ) -> Option<SizedSpecs> {
     let mut symbols = Symbols { list: Vec::new(), asks_others: false };
@@ -112,20 +113,16 @@ pub(crate) fn sized_specs(
         }
         symbols.asks_others = true;
     }
+    let mut products = Vec::new();
     for &(size, capacity) in changing {
-        if symbols.known(size).is_none() {
-            symbols.add(size, capacity);
+        match capacity {
+            Some(capacity) if symbols.known(size).is_none() => _ = symbols.add(size, capacity),
+            Some(_) => {}
+            None => products.extend(symbols.product_in_use(size).map(|places| (size, places))),
         }
     }
-    let merged: Vec<Vec<Place>> = match search {
-        Search::All => parts
-            .storages()
-            .filter_map(padded_axes)
-            .filter_map(|axes| places(&axes, &symbols))
-            .map(|axes| axes.concat())
-            .collect(),
-        _ => Vec::new(),
-    };
+    let merged = parts.storages().filter_map(padded_axes).filter_map(|axes| places(&axes, &symbols));
+    let merged: Vec<Vec<Place>> = merged.map(|axes| axes.concat()).collect();
     let mut written = Vec::new();
     operator.mutated.iter().for_each(|&i| add_storages(&args[i], &mut written));
     let is_written = |storage: &Storage| written.contains(&std::ptr::from_ref(storage));
@@ -136,7 +133,7 @@ pub(crate) fn sized_specs(
             false => Some(exact(storage, types, &symbols, search == Search::All && !is_written(storage), &merged)),
         })
         .collect();
-    let mut call = SizedCall { held: held?, seen: Vec::new(), views: Vec::new() };
+    let mut call = SizedCall { held: held?, merged, products, seen: Vec::new(), views: Vec::new() };
     let mut specs = Specs::new(types, false, false);
     let mut lowered = Vec::with_capacity(args.len());
     for (i, (arg, info)) in args.iter().zip(&operator.args).enumerate() {
@@ -176,7 +173,7 @@ pub(crate) fn sized_specs(
             if search == Search::Computed && size > 1 && symbols.known(size).is_none() && !known.contains(&size) {
                 symbols.add(size, live_capacity(size).unwrap_or_else(|| room(size)));
             }
-            let dim = symbols.dim(size);
+            let dim = dim(&call.products, &symbols, size);
             (size < 2 || !dim.sizes.is_empty() || known.contains(&size)).then_some(dim)
         });
         dims.collect::<Option<Vec<Dim>>>()
@@ -245,15 +242,28 @@ fn grown(
             && number * each == size
             && let Some(symbol) = symbols.in_use(number)
         {
-            return Dim { capacity: symbols.factor(symbol).capacity * each, sizes: vec![symbol] };
+            return Dim::new(symbols.factor(symbol).capacity * each, vec![symbol]);
         }
         let changing = dims.iter().map(|(_, dims)| &dims[axis]).filter(|dim| !dim.sizes.is_empty());
         let Some(held) = changing.map(|dim| dim.capacity).max() else { return symbols.dim(size) };
         // The capacity of the argument serves as long as the result fits.
         let capacity = if size <= held { held } else { live_capacity(size).unwrap_or_else(|| room(size)) };
-        Dim { capacity, sizes: vec![symbols.add(size, capacity)] }
+        Dim::new(capacity, vec![symbols.add(size, capacity)])
     };
     result.iter().enumerate().map(size).collect()
+}
+
+/// The factors of a size that is a product.
+fn product(products: &[(i64, Vec<Place>)], size: i64) -> Option<&[Place]> {
+    products.iter().find(|product| product.0 == size).map(|product| &product.1[..])
+}
+
+/// A size of a result.
+fn dim(products: &[(i64, Vec<Place>)], symbols: &Symbols, size: i64) -> Dim {
+    match product(products, size) {
+        Some(places) => Dim::of(&places.iter().map(|place| place.factor).collect::<Vec<_>>()),
+        None => symbols.dim(size),
+    }
 }
 
 /// The sizes of the tensors of an argument.
@@ -327,6 +337,10 @@ fn factors_of(size: i64, places: &[Place]) -> Option<Vec<Place>> {
 /// The parts of a call that are found so far.
 struct SizedCall {
     held: Vec<Option<Held>>,
+    /// The factors of each argument with padding.
+    merged: Vec<Vec<Place>>,
+    /// The factors of sizes that are products.
+    products: Vec<(i64, Vec<Place>)>,
     /// The storages of the arguments so far, in order of appearance.
     seen: Vec<*const Storage>,
     /// The view of each tensor argument, and whether the call writes it.
@@ -353,10 +367,12 @@ impl SizedCall {
             ArgSpec::Int(i) if SIZE_ARGUMENTS.contains(&name) && symbols.known(i).is_some() => {
                 ArgSpec::Dim(symbols.dim(i))
             }
-            ArgSpec::Ints(ints)
-                if SIZE_ARGUMENTS.contains(&name) && ints.iter().any(|&i| symbols.known(i).is_some()) =>
-            {
-                ArgSpec::Dims(ints.iter().map(|&i| symbols.dim(i)).collect())
+            ArgSpec::Ints(ints) if SIZE_ARGUMENTS.contains(&name) => {
+                let dims: Vec<Dim> = ints.iter().map(|&size| dim(&self.products, symbols, size)).collect();
+                match dims.iter().all(|dim| dim.sizes.is_empty()) {
+                    true => ArgSpec::Ints(ints),
+                    false => ArgSpec::Dims(dims),
+                }
             }
             other => other,
         })
@@ -389,11 +405,17 @@ impl SizedCall {
             if is_other || spec.offset != 0 || numel as usize * element != tensor.storage().nbytes() {
                 return None;
             }
-            let place = |&axis: &usize| match symbols.live(spec.sizes[axis]) {
-                Some(symbol) => vec![Place { actual: spec.sizes[axis], factor: symbols.factor(symbol) }],
-                None => vec![fixed(spec.sizes[axis])],
+            let mut place = |&axis: &usize| {
+                let size = spec.sizes[axis];
+                if let Some(symbol) = symbols.live(size) {
+                    return vec![Place { actual: size, factor: symbols.factor(symbol) }];
+                }
+                let product = product(&self.products, size).map(<[Place]>::to_vec);
+                let merged = || self.merged.iter().find_map(|places| factors_of(size, places));
+                product.or_else(merged).unwrap_or_else(|| vec![fixed(size)])
             };
-            self.held[index] = Some(Held { axes: order.iter().map(place).collect(), is_written: false });
+            let axes = order.iter().map(&mut place).collect();
+            self.held[index] = Some(Held { axes, is_written: false });
         }
         let places: Vec<Place> = self.held[index].iter().flat_map(|held| held.axes.iter().flatten().copied()).collect();
         let divided = if is_other { None } else { divide(&places, &spec, is_written, symbols) };
