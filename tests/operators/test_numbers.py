@@ -163,6 +163,24 @@ def test_writes_to_memory_that_overlaps_with_itself(device: torch.device, mode: 
     check_refused(lambda on: torch.zeros(1, device=on).expand(4).mul_(2), device)
 
 
+@pytest.mark.filterwarnings("ignore:Use of index_.* on expanded tensors is deprecated")
+def test_writes_by_index_to_expanded_tensors(device: torch.device, mode: str) -> None:
+    """PyTorch allows them: all rows are the same memory, so each index means that one."""
+
+    def program(on: torch.device) -> object:
+        given = [torch.arange(5.0, device=on) for _ in range(5)]
+        filled, put, added, placed, column = (x.expand(3, 5) for x in given)
+        rows, places = torch.tensor([1, -1], device=on), torch.tensor([3, 1], device=on)
+        filled.index_fill_(0, rows, 9)
+        put[rows] = torch.ones(5, device=on)
+        added.index_put_((rows,), torch.ones(5, device=on), accumulate=True)
+        placed[rows, places] = torch.full((2,), 8.0, device=on)
+        column.unsqueeze(0).unbind(2)[0][:, rows] += 1
+        return given
+
+    check(program, device)
+
+
 WRITES_OF_SELF: dict[str, Callable[[Tensor], object]] = {
     "put_ of itself by itself": lambda x: x.put_(x, x),
     "put_ that adds itself": lambda x: x.put_(x.clone(), x, accumulate=True),

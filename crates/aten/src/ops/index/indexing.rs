@@ -314,10 +314,28 @@ fn from_start<'b>(x: Value<'b>, mut indices: Vec<Option<Value<'b>>>) -> Vec<Opti
 }
 
 fn index_put<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
-    let x = cx.tensor("self")?;
-    let values = cx.fitting("values", x.dtype())?;
+    let shown = cx.tensor("self")?;
+    let values = cx.fitting("values", shown.dtype())?;
     let combine = if cx.bool("accumulate")? { Combine::Add } else { Combine::Replace };
-    let indices = from_start(x, cx.tensors_or_none("indices")?);
+    let mut indices = from_start(shown, cx.tensors_or_none("indices")?);
+    // PyTorch writes to expanded tensors as well: all positions along such a dimension are the same memory.
+    let mut x = shown;
+    for axis in cx.overlapping_axes("self") {
+        if indices.iter().flatten().any(|index| is_mask(*index)) {
+            return Err(Error::runtime(OVERLAP));
+        }
+        if let Some(Some(index)) = indices.get_mut(axis) {
+            *index = index.splat_like(0);
+            x = x.slice_axis(axis, 0, 1);
+        }
+    }
+    Ok(put(x, &indices, values, combine)?.broadcast_to(&shown.dims()))
+}
+
+const OVERLAP: &str = "unsupported operation: more than one element of the written-to tensor refers to a single memory \
+                       location. Please clone() the tensor before performing the operation.";
+
+fn put<'b>(x: Value<'b>, indices: &[Option<Value<'b>>], values: Value<'b>, combine: Combine) -> Result<Value<'b>> {
     let mut given = indices.iter().enumerate().filter_map(|(i, index)| index.map(|index| (i, index)));
     if let (Some((axis, mask)), None) = (given.next(), given.next())
         && is_mask(mask)
@@ -331,7 +349,7 @@ fn index_put<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
         let axis = values.rank().checked_sub(behind + 1)?;
         Some(values.dim(axis)).filter(|&size| size != 1)
     };
-    let Some(advanced) = Advanced::new(&x.dims(), &indices, values_length)? else {
+    let Some(advanced) = Advanced::new(&x.dims(), indices, values_length)? else {
         return Ok(combine.apply(x, values.broadcast_to(&x.dims())));
     };
     let updates = values.broadcast_to(advanced.places.shape());

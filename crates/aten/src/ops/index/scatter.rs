@@ -201,7 +201,11 @@ fn index_fill<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let index = wrap(index, size);
     let b = cx.b();
     let (unmarked, marks) = (b.splat(false, DType::Bool, &[size]), b.splat(true, DType::Bool, &index.dims()));
-    let marked = Places::flat(size, index).write(unmarked, marks, Combine::Replace);
+    let mut marked = Places::flat(size, index).write(unmarked, marks, Combine::Replace);
+    // All positions along the dimension of an expanded tensor are the same memory.
+    if cx.overlapping_axes("self").contains(&axis) {
+        marked = marked.reduce_any(&[0]).broadcast_to(&[size]);
+    }
     let value = cx.fitting("value", x.dtype())?.reshape(&[]).broadcast_to(&whole.dims());
     Ok(marked.broadcast_in_dim(&whole.dims(), &[axis]).select(value, whole).reshape(&x.dims()))
 }
