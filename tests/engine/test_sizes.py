@@ -90,6 +90,29 @@ def test_a_model_trains_on_all_lengths_with_one_set_of_programs(device: torch.de
     assert after["unpadded"] == stats["unpadded"]
 
 
+@pytest.mark.parametrize(("mode", "channels"), [("strict", 3), ("fused", 5)])
+def test_images_of_changing_size_have_one_set_of_programs(device: torch.device, mode: str, channels: int) -> None:
+    torch.tpu.set_eager_mode(mode)
+    torch.manual_seed(0)
+    reference = nn.Sequential(nn.Conv2d(2, channels, 3, padding=1), nn.BatchNorm2d(channels), nn.ReLU()).double()
+    model = copy.deepcopy(reference).to(device)
+    made = []
+    for size in (20, 26, 31, 23, 29, 18):
+        x, before = torch.randn(2, 2, size, size, dtype=torch.float64), programs_made()
+        given = x.to(device)
+        results = [each(at).mean((0, 2, 3)) for each, at in ((model, given), (reference, x))]
+        for each, result in zip((model, reference), results, strict=True):
+            each.zero_grad()
+            (result * result).sum().backward()
+        assert_same(*(result.detach() for result in results))
+        made.append(programs_made() - before)
+    for one, other in zip(model.state_dict().values(), reference.state_dict().values(), strict=True):
+        assert_same(one, other)
+    for one, other in zip(model.parameters(), reference.parameters(), strict=True):
+        assert_same(one.grad, other.grad)
+    assert not any(made[3:]), made
+
+
 def in_place(x: Tensor) -> Tensor:
     y = x.detach() * 1
     y[:, 0] = 2.0

@@ -24,7 +24,8 @@ pub(crate) const ROWS: &[Row] = &[
         Ok([norm.running(), norm.results()].concat())
     })
     .takes(&["input"], DTypes::FLOATS)
-    .writes(&["running_mean", "running_var"]),
+    .writes(&["running_mean", "running_var"])
+    .bounded(),
     many(&["_native_batch_norm_legit"], |cx| {
         let norm = BatchNorm::of(cx, cx.bool("training")?)?;
         Ok([norm.running(), norm.results()].concat())
