@@ -12,7 +12,7 @@ def mark_dynamic(tensor: Tensor, dim: int, *, max: int | None = None) -> None:
 
     Eager programs over the tensor, and over what is computed from it, take the size of the dimension as an input. They
     serve all sizes up to `max`, or else up to the next power of two. Later tensors that the line of this one uploads
-    are the same, without a mark. Otherwise sizes become inputs at the third size that a line uploads.
+    are the same, without a mark. Otherwise sizes become inputs at the second or third size that a line uploads.
 
     `torch._dynamo.mark_dynamic`, which torch.compile needs, has this effect too where eager operators take the tensor.
     With `TORCHTPU_SIZES=static`, and in a process group, a mark has no effect.
