@@ -291,10 +291,19 @@ struct TtCollective {
   TtForm form;
   const int64_t* processes;  // of each rank of the group, in the plugin's client
   size_t n_processes;
+  uint64_t lane;  // of the group
   const TtTensor* inputs;
   size_t n_inputs;
   const TtTensor* outputs;  // none if the results are not used
   size_t n_outputs;
+};
+
+// What a rank, or all of them, make of the collective number `first` (crates/engine/src/vote.rs).
+struct TtOpinion {
+  uint64_t first;
+  uint64_t last;
+  uint64_t program;    // 0 for none
+  uint64_t proposals;  // the number of ranks that have a program
 };
 
 // How the ranks of a group compare the programs that they are about to launch (crates/engine/src/agreement.rs).
@@ -305,6 +314,9 @@ struct TtAgreement {
   // Called from any thread, without the GIL. Waits until all ranks have told what they launch. Returns 0 if all have told the
   // same; else it writes a message of at most `capacity` bytes and returns -1.
   int32_t (*agree)(void* context, const char* program, char* message, size_t capacity);
+  // Called in the same way. Tells the other ranks an opinion, and replaces it by that of all: where they differ, no program and
+  // the largest `last`, and the sum of the proposals.
+  int32_t (*vote)(void* context, TtOpinion* opinion, char* message, size_t capacity);
   // Called when `context` is no longer needed, from any thread.
   void (*release)(void* context);
 };
@@ -313,8 +325,9 @@ struct TtAgreement {
 // them can be programs. Opens the plugin. Owns the context of the agreement from then on, even if this fails.
 TtStatus tt_open_group(const int64_t* processes, size_t count, const TtAgreement* agreement, uint8_t* has);
 
-// Ends the group of a lane. The programs of its collectives are dropped, unless another group has the same devices.
-TtStatus tt_close_group(const int64_t* processes, size_t count, uint64_t lane);
+// Ends the group of a lane. The programs of its collectives are dropped, unless another group has the same devices. Waits at
+// most so long until the ranks have voted on all of its collectives.
+TtStatus tt_close_group(const int64_t* processes, size_t count, uint64_t lane, int64_t milliseconds);
 // Runs a collective as a program of the device's queue. Later reads of the outputs get their new values.
 TtStatus tt_run_collective(int32_t device, const TtCollective* collective);
 

@@ -150,7 +150,7 @@ Pointer run_program(Call call, const std::vector<int64_t>& processes, int rank, 
   const double factor = call.reduction.op_ == c10d::ReduceOp::PREMUL_SUM ? factor_of(call.reduction) : 0.0;
   const std::string name = c10d::opTypeToString(call.type);
   const TtCollective collective{name.c_str(),     name_of(call.reduction), factor,      call.root,      call.form,
-                                processes.data(), processes.size(),        read.data(), read.size(),    written.data(),
+                                processes.data(), processes.size(),        call.lane->id, read.data(), read.size(), written.data(),
                                 written.size()};
   {
     if (tt_wants_scope()) note_scope();

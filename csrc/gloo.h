@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
@@ -93,6 +94,11 @@ struct Reduction {
   }
 };
 
+// How many ranks tell their votes to one of them, which tells the result of its part of the ranks.
+constexpr int64_t kVoteArity = 16;
+// Messages of the user have other tags.
+constexpr int kVoteTag = std::numeric_limits<int>::max();
+
 // A call that has failed because of the network, not because of its arguments.
 struct NetworkFailure : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -125,25 +131,16 @@ class Gloo {
 
   // Runs a collective, of which `call` says what all ranks must have called.
   void meet(const std::string& call, bool agrees, const std::function<void()>& work) {
-    check_connected();
-    bool has_met = false;
-    try {
+    const auto meeting = [&] {
       if (agrees) agree(call);
-      has_met = true;
-      work();
-    } catch (const NetworkFailure& error) {
-      const std::string others = reports_.exchange(call);
-      const std::string reason =
-          c10::str(has_met ? "the connection was lost" : "not all ranks have called it", " (", others, "): ", error.what());
-      {
-        std::lock_guard lock(lost_mutex_);
-        if (lost_.empty()) {
-          lost_ = c10::str("in ", call, ", ", reason);
-          ++lost_groups_;
-        }
-      }
-      TORCH_CHECK(false, reason);
-    }
+    };
+    after_meeting(call, meeting, work);
+  }
+
+  // Replaces the opinion of this rank by that of all, which is known when all have come to this round.
+  void vote(TtOpinion& opinion) {
+    const std::string call = c10::str("the program with collective number ", opinion.first);
+    after_meeting(call, [&] { exchange(opinion); }, [] {});
   }
 
   // Runs a message to or from a rank.
@@ -167,6 +164,60 @@ class Gloo {
   Gloo& operator=(const Gloo&) = delete;
 
  private:
+  void after_meeting(const std::string& call, const std::function<void()>& meeting, const std::function<void()>& work) {
+    check_connected();
+    bool has_met = false;
+    try {
+      meeting();
+      has_met = true;
+      work();
+    } catch (const NetworkFailure& error) {
+      const std::string others = reports_.exchange(call);
+      const std::string reason =
+          c10::str(has_met ? "the connection was lost" : "not all ranks have called it", " (", others, "): ", error.what());
+      {
+        std::lock_guard lock(lost_mutex_);
+        if (lost_.empty()) {
+          lost_ = c10::str("in ", call, ", ", reason);
+          ++lost_groups_;
+        }
+      }
+      TORCH_CHECK(false, reason);
+    }
+  }
+
+  // The ranks are a tree, whose messages have a tag of their own: a vote may come at any time between collectives.
+  void exchange(TtOpinion& opinion) {
+    const int64_t rank = backend_->getRank(), size = backend_->getSize();
+    at::Tensor data = at::empty({static_cast<int64_t>(sizeof(TtOpinion))}, at::kByte);
+    Tensors message{data};
+    const auto receive = [&](int64_t from) {
+      run([&](auto& group) { return group.recv(message, static_cast<int>(from), kVoteTag); });
+      TtOpinion received;
+      std::memcpy(&received, data.data_ptr(), sizeof(received));
+      return received;
+    };
+    const auto send = [&](int64_t to, const TtOpinion& sent) {
+      std::memcpy(data.data_ptr(), &sent, sizeof(sent));
+      run([&](auto& group) { return group.send(message, static_cast<int>(to), kVoteTag); });
+    };
+    const int64_t first_child = std::min(size, rank * kVoteArity + 1), end = std::min(size, first_child + kVoteArity);
+    for (int64_t child = first_child; child < end; ++child) {
+      const TtOpinion theirs = receive(child);
+      TORCH_CHECK(theirs.first == opinion.first, "internal error: rank ", child, " votes on collective ", theirs.first,
+                  " and not on ", opinion.first);
+      if (theirs.program != opinion.program || theirs.last != opinion.last) opinion.program = 0;
+      opinion.last = std::max(opinion.last, theirs.last);
+      opinion.proposals += theirs.proposals;
+    }
+    if (rank > 0) {
+      const int64_t parent = (rank - 1) / kVoteArity;
+      send(parent, opinion);
+      opinion = receive(parent);
+    }
+    for (int64_t child = first_child; child < end; ++child) send(child, opinion);
+  }
+
   // Makes sure that all ranks have called the same collective: Gloo ends the process where they have not.
   void agree(const std::string& call) {
     constexpr int64_t kRoom = 128;

@@ -29,6 +29,16 @@ int32_t agree(void* context, const char* program, char* message, size_t capacity
   return guarded(compare, message, capacity);
 }
 
+// The ranks of a group vote on the program with their next collectives.
+int32_t vote(void* context, TtOpinion* opinion, char* message, size_t capacity) {
+  const auto exchange = [&] {
+    const auto gloo = static_cast<std::weak_ptr<Gloo>*>(context)->lock();
+    TORCH_CHECK(gloo != nullptr, "the process group was destroyed");
+    gloo->vote(*opinion);
+  };
+  return guarded(exchange, message, capacity);
+}
+
 void release_agreement(void* context) {
   delete static_cast<std::weak_ptr<Gloo>*>(context);
 }
@@ -68,7 +78,9 @@ class ProcessGroup final : public c10d::Backend {
     }
     NoGil no_gil;
     try {
-      if (std::exchange(is_open_, false)) check(tt_close_group(processes_.data(), processes_.size(), lane_->id));
+      if (std::exchange(is_open_, false)) {
+        check(tt_close_group(processes_.data(), processes_.size(), lane_->id, options_->timeout.count()));
+      }
       check(tt_finish_lanes(lanes.data(), lanes.size(), options_->timeout.count()));
       if (has_devices_) check(tt_synchronize(-1));
     } catch (const c10::Error& error) {
@@ -380,8 +392,8 @@ class ProcessGroup final : public c10d::Backend {
     if (call.form == TT_HOST || processes_.empty()) return false;
     std::call_once(looked_, [&] {
       uint8_t has = 0;
-      const std::string name = c10::str("compile_step(spmd=True), process group '", getGroupUid(), "'");
-      const TtAgreement agreement{name.c_str(), lane_->id, new std::weak_ptr<Gloo>(gloo_), agree, release_agreement};
+      const std::string name = c10::str("a program with collectives of process group '", getGroupUid(), "'");
+      const TtAgreement agreement{name.c_str(), lane_->id, new std::weak_ptr<Gloo>(gloo_), agree, vote, release_agreement};
       NoGil no_gil;
       check(tt_open_group(processes_.data(), processes_.size(), &agreement, &has));
       has_devices_ = is_open_ = has != 0;
@@ -397,6 +409,7 @@ class ProcessGroup final : public c10d::Backend {
     if (runs_as_program(call)) {
       Pointer work;
       const auto progress = call.progress;
+      call.lane = lane_;
       hooks_->observe(*progress, [&] { work = run_program(std::move(call), processes_, rank_, sequence); });
       return work;
     }

@@ -11,11 +11,14 @@ use crate::call::{Arg, Out, TensorArg};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::host::type_of;
-use crate::operator_call::Status;
+use crate::joined::watch;
+use crate::mode::Mode;
+use crate::operator_call::{Found, Status};
 use crate::placement::Placement;
 use crate::record::reason::Reason;
 use crate::registry::compiled::{CompiledGraph, SchemaArg};
 use crate::storage::{Storage, Value, ValueState};
+use crate::vote::Ballot;
 
 /// What the ranks of a group compute together. All ranks call it with the same forms and types.
 pub struct Collective<'a> {
@@ -30,6 +33,8 @@ pub struct Collective<'a> {
     pub root: i64,
     /// The process of each rank of the group.
     pub processes: &'a [i64],
+    /// The lane of the group.
+    pub lane: u64,
 }
 
 /// The forms of collectives. In the forms of pairs, each input has an output.
@@ -86,8 +91,15 @@ impl Engine {
     /// # Errors
     /// If the plugin cannot be opened.
     pub fn open_group(&mut self, processes: &[i64], agreement: Agreement) -> Result<bool> {
-        let devices = self.devices_of(processes)?;
-        Ok(devices.map(|devices| self.registry.open_group(devices, agreement)).is_some())
+        let Some(devices) = self.devices_of(processes)? else { return Ok(false) };
+        let ballot = Ballot::new(agreement.name.clone(), Arc::clone(&agreement.exchange), self.runtime()?.made);
+        self.registry.open_group(devices, agreement, ballot);
+        Ok(true)
+    }
+
+    /// The votes of the process group of a lane.
+    pub(crate) fn ballot_of(&mut self, processes: &[i64], lane: u64) -> Result<Option<Ballot>> {
+        Ok(self.devices_of(processes)?.and_then(|devices| self.registry.ballot(&devices, lane)))
     }
 
     /// The process group of a lane ends. Programs of its collectives are dropped, unless another group has the same devices.
@@ -140,12 +152,6 @@ impl Engine {
                 None => self.zeros(placement, ty)?,
             });
         }
-        let mode = self.caller_mode().mode;
-        let is_cut = !self.recorder.is_inside(&devices, placement, mode);
-        if is_cut && read.iter().any(|value| value.pending().is_some()) {
-            let is_spmd = self.recorder.scopes.is_spmd(mode);
-            self.flush(placement, if is_spmd { Reason::OtherGroup } else { Reason::Collective })?;
-        }
         let Collective { form, reduction, factor, root, .. } = collective;
         let described = format!("{form:?} {reduction} {factor} from {root} of {types:?} to {results:?}");
         let graph = || collective.graph(&types, &results, devices.clone());
@@ -157,9 +163,11 @@ impl Engine {
             .map(|i| Arg::of_tensor(TensorArg::new(&staged[i], &types[i].dims, &strides[i], 0, types[i].dtype)))
             .collect();
         let mut outs = vec![Out::absent(); results.len()];
-        match self.call(op, &args, placement, None, &mut outs)? {
-            Status::Done(_) => {}
-            status => return refuse(&format!("internal error: it ended with {status:?}")),
+        if !self.join(collective, op, &args, placement, &devices, &mut outs)? {
+            match self.call(op, &args, placement, None, &mut outs)? {
+                Status::Done(_) => {}
+                status => return refuse(&format!("internal error: it ended with {status:?}")),
+            }
         }
         // SAFETY: the call stored a storage in each, whose reference is ours.
         let made: Vec<Arc<Storage>> = outs.iter().map(|out| unsafe { Arc::from_raw(out.storage()) }).collect();
@@ -169,6 +177,60 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Decides whether a collective is a part of the current chunk. If not, the chunk ends where the order of the collectives
+    /// or a value needs it. Returns whether the collective has joined the chunk, so that the ranks will vote on its program.
+    fn join(
+        &mut self,
+        collective: &Collective<'_>,
+        op: u32,
+        args: &[Arg],
+        placement: Placement,
+        devices: &[i64],
+        outs: &mut [Out],
+    ) -> Result<bool> {
+        let (mode, lane) = (self.caller_mode().mode, collective.lane);
+        if self.recorder.is_inside(devices, placement, mode) {
+            return Ok(false);
+        }
+        if self.recorder.group(placement).is_some_and(|group| group != lane) {
+            self.flush(placement, Reason::OtherGroup)?;
+        }
+        let ballot = self.registry.ballot(devices, lane);
+        let storages = || args.iter().map(|arg| arg.tensor().storage());
+        if let Some(ballot) = ballot.as_ref().filter(|_| self.recorder.can_join(placement, lane, mode))
+            && !storages().any(Storage::is_of_job)
+        {
+            let mut parts = std::mem::take(&mut self.spare_parts);
+            let found = self.find_with_values(op, args, &mut parts)?;
+            let joined = found.map(|instance| {
+                if self.recorder.is_beat(placement, &instance) {
+                    self.flush(placement, Reason::Beat)?;
+                }
+                let place = self.recorder.place(placement, &instance, lane);
+                let joined = self.recorder.joined(placement);
+                if !ballot.joins(place, joined) {
+                    return Ok(false);
+                }
+                watch();
+                let found = Found { instance: &instance, parts: &parts, placement, runs_by_itself: false };
+                self.record_joined(found, lane, place, outs).map(|()| true)
+            });
+            self.spare_parts = parts;
+            if joined.unwrap_or(Ok(false))? {
+                return Ok(true);
+            }
+        }
+        // The collectives in the chunk have lower numbers.
+        if self.recorder.group(placement).is_some() || storages().any(Storage::is_pending) {
+            let is_spmd = self.recorder.scopes.is_spmd(mode);
+            self.flush(placement, if is_spmd { Reason::OtherGroup } else { Reason::Collective })?;
+        }
+        if let Some(ballot) = ballot {
+            ballot.cut(1, mode != Mode::Fused);
+        }
+        Ok(false)
     }
 
     fn zeros(&mut self, placement: Placement, ty: &Type) -> Result<Arc<Value>> {

@@ -62,6 +62,11 @@ pub fn lock() -> Result<MutexGuard<'static, Engine>> {
     Ok(ENGINE.lock())
 }
 
+/// Locks the engine, unless another thread uses it.
+pub(crate) fn try_lock() -> Option<MutexGuard<'static, Engine>> {
+    ENGINE.try_lock()
+}
+
 /// Fails in a forked child of a process that had used a device.
 pub fn fork_guard() -> Result<()> {
     if in_bad_fork() {
@@ -442,6 +447,7 @@ impl Engine {
     /// Submits the chunk of a placement. If that fails, a read of its results raises the error; everything else is
     /// unchanged.
     pub(crate) fn flush(&mut self, placement: Placement, reason: Reason) -> Submitted {
+        self.recorder.end_stretch(placement, reason);
         let Some(chunk) = self.recorder.take(placement, self.caller_mode().mode) else { return Ok(()) };
         let begun = self.observer.begin_flush();
         let (result, emptied) = self.with_runner(|runner, context| runner.run(placement, chunk, reason, context));

@@ -11,6 +11,7 @@ use crate::call::{self, Arg, TensorArg};
 use crate::engine::{Engine, lock, lock_when_launched};
 use crate::error::{Error, Result};
 use crate::invented;
+use crate::joined::submit_joined;
 use crate::lines::Line;
 use crate::observe::explain::Waiting;
 use crate::padded::PaddedFactor;
@@ -242,12 +243,14 @@ pub fn synchronize(placement: Option<Placement>) -> Result<()> {
     placements.into_iter().fold(result, |result, placement| result.and(check_answers(placement)))
 }
 
-/// Reads the results of all checks at the end of a process. Waits for flushed work and runs nothing else. Programs
+/// Reads the results of all checks at the end of a process. Waits for flushed work, and runs nothing else than what has
+/// collectives, for which other ranks wait. Programs
 /// that need a job of the host wait for it for a short time only: it may be a message that never comes.
 ///
 /// # Errors
 /// The first check that failed.
 pub fn check_last_answers() -> Result<()> {
+    submit_joined()?;
     let deadline = Instant::now() + LAST_WAIT;
     let mut placements = lock()?.placements();
     placements.try_for_each(|placement| {

@@ -56,9 +56,12 @@ impl Engine {
             let value = if ty.numel() == 0 { None } else { self.dense_value(input, &ty)? };
             read.push((value, ty));
         }
-        if read.iter().flat_map(|(value, _)| value).any(|value| value.pending().is_some()) {
+        if self.recorder.group(placement).is_some() {
+            self.flush(placement, Reason::Job)?;
+        } else if read.iter().flat_map(|(value, _)| value).any(|value| value.pending().is_some()) {
             self.flush(placement, Reason::Collective)?;
         }
+        self.recorder.end_stretch(placement, Reason::Job);
         let ticket = Arc::new(Ticket::new(name.clone()));
         let mut promised = Vec::with_capacity(outputs.len());
         let mut written = Vec::with_capacity(outputs.len());

@@ -8,12 +8,14 @@
 //! The groups below are listed from the lowest to the highest. No file imports one of a later group.
 
 // Shared by all parts.
+mod agreement;
 mod folders;
 pub mod lines;
 mod mode;
 mod placement;
 pub mod stats;
 mod ticket;
+mod vote;
 
 // Values, and the arguments of calls.
 pub mod call;
@@ -41,7 +43,6 @@ mod observe;
 mod run;
 
 // Code that connects the parts.
-mod agreement;
 mod bounded;
 mod collective;
 mod engine;
@@ -50,6 +51,7 @@ pub mod export;
 pub mod growth;
 mod host;
 mod host_job;
+mod joined;
 mod long_lists;
 mod marks;
 mod operator_call;
@@ -63,6 +65,7 @@ pub use engine::{Engine, Registered, fork_guard, in_bad_fork, lock};
 pub use events::Event;
 pub use host::{check_last_answers, copy_to_host, synchronize};
 pub use host_job::JobOutput;
+pub use joined::{finish_votes, submit_joined};
 pub use memory::MemoryUse;
 pub use mode::Mode;
 pub use observe::{explain, profile};
@@ -75,3 +78,4 @@ pub use registry::compiled::{BoundedInput, CompiledGraph, SchemaArg};
 pub use run::jobs::{Work, close_lane};
 pub use storage::Storage;
 pub use ticket::Ticket;
+pub use vote::Opinion;

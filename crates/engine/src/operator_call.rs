@@ -113,7 +113,12 @@ impl Engine {
 
     /// [`Engine::find`] of a call that takes exact or padded values. The arguments then have the values that the
     /// instance takes.
-    fn find_with_values(&mut self, op: u32, args: &[Arg], parts: &mut CallParts) -> Result<Option<Arc<Instance>>> {
+    pub(crate) fn find_with_values(
+        &mut self,
+        op: u32,
+        args: &[Arg],
+        parts: &mut CallParts,
+    ) -> Result<Option<Arc<Instance>>> {
         parts.is_exact = self.registry.operator(op).compiled.is_some();
         if parts.is_exact {
             self.unpad(args)?;
@@ -272,6 +277,9 @@ impl Engine {
         for storage in parts.storages() {
             self.submit_elsewhere(storage, placement)?;
         }
+        if self.recorder.group(placement).is_some() && parts.storages().any(Storage::is_of_job) {
+            self.flush(placement, Reason::Job)?;
+        }
         let plan = self.recorder.plan(instance, parts, placement, runs_by_itself, self.caller_mode().mode);
         if let Some(reason) = plan.first {
             self.flush(placement, reason)?;
@@ -286,6 +294,17 @@ impl Engine {
                 result
             }
         }
+    }
+
+    /// Records a collective of a group as a part of the current chunk.
+    pub(crate) fn record_joined(&mut self, found: Found<'_>, group: u64, place: u64, outs: &mut [Out]) -> Result<()> {
+        let begun = self.observer.begin_call();
+        self.observer.count_call(found.instance);
+        self.observer.note_arguments(found.parts.storages());
+        self.recorder.join(found.placement, group, place);
+        let result = self.record_in_chunk(found, 0, true, None, outs);
+        self.observer.end_call(begun);
+        result
     }
 
     /// Runs a call by itself, unless its results are known.

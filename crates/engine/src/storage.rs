@@ -25,6 +25,8 @@ pub type TypeId = u32;
 /// The value of a storage: an N-d value on a device, which may not be computed yet.
 pub(crate) struct Value {
     pub ty: TypeId,
+    /// Whether a job of the host makes it.
+    pub is_of_job: bool,
     state: Mutex<ValueState>,
     /// The index among all outputs while the value is in the chunk being recorded, else [`COMPUTED`].
     pending: AtomicU32,
@@ -56,12 +58,13 @@ pub(crate) enum ValueState {
 
 impl Value {
     pub fn new(ty: TypeId, state: ValueState) -> Arc<Value> {
+        let is_of_job = matches!(state, ValueState::Promised(_));
         let pending = match state {
             ValueState::Pending { output } => output,
             _ => COMPUTED,
         };
         let (mark, holds, lent) = (AtomicU64::new(u64::MAX), AtomicUsize::new(0), AtomicUsize::new(0));
-        Arc::new(Value { ty, state: Mutex::new(state), pending: pending.into(), mark, holds, lent })
+        Arc::new(Value { ty, is_of_job, state: Mutex::new(state), pending: pending.into(), mark, holds, lent })
     }
 
     /// Adds a reader: a chunk that waits for its executable, or a job of the host. It runs before anything recorded
@@ -280,6 +283,11 @@ impl Storage {
             (None, Some(padded)) => padded.storage.is_pending(),
             (None, None) => false,
         }
+    }
+
+    /// Whether a job of the host makes its value.
+    pub(crate) fn is_of_job(&self) -> bool {
+        self.held().is_some_and(|value| value.is_of_job)
     }
 
     /// The value's type, or the size in bytes of a storage without a value.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::call::TensorArg;
-use engine::{Agreement, Collective, Error, Form, JobOutput, Result, Tensors, Ticket};
+use engine::{Agreement, Collective, Error, Form, JobOutput, Opinion, Result, Tensors, Ticket};
 use pyo3::prelude::*;
 
 use crate::abi::{guarded, list, note_line, placement, status, tensor_list, text};
@@ -25,7 +25,7 @@ impl Drop for Context {
     }
 }
 
-/// The shim's functions with which ranks compare programs, and their context.
+/// The shim's functions with which ranks compare programs and vote on them, and their context.
 struct Comparison(::abi::Agreement);
 
 // SAFETY: the ABI allows both functions from any thread.
@@ -48,6 +48,16 @@ impl Comparison {
         let program = CString::new(program).map_err(|_| Error::runtime("a name of a program with a zero byte"))?;
         // SAFETY: the context is alive.
         reported(|message, length| unsafe { agree(self.0.context, program.as_ptr(), message, length) })
+    }
+
+    fn exchange(&self, Opinion { first, last, program, proposals }: Opinion) -> Result<Opinion> {
+        let mut opinion = ::abi::Opinion { first, last, program, proposals };
+        if let Some(vote) = self.0.vote {
+            // SAFETY: the context is alive, and the callee only uses the opinion during the call.
+            reported(|message, length| unsafe { vote(self.0.context, &raw mut opinion, message, length) })?;
+        }
+        let ::abi::Opinion { first, last, program, proposals } = opinion;
+        Ok(Opinion { first, last, program, proposals })
     }
 }
 
@@ -142,6 +152,7 @@ pub(crate) unsafe extern "C" fn tt_ticket_state(handle: u64) -> ::abi::TicketSta
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn tt_ticket_wait(handle: u64, milliseconds: i64) -> ::abi::Status {
     status(|| {
+        engine::submit_joined()?;
         let timeout = u64::try_from(milliseconds).ok().map(Duration::from_millis);
         // SAFETY: the ABI promises a live ticket.
         let ticket = unsafe { ticket(handle) };
@@ -174,9 +185,11 @@ pub(crate) unsafe extern "C" fn tt_open_group(
     status(|| {
         // SAFETY: the ABI promises an agreement with a C string, and as many numbers as it says.
         let (given, name, processes) = unsafe { (*agreement, text((*agreement).name), list(processes, count)) };
-        let comparison = Comparison(given);
+        let comparison = Arc::new(Comparison(given));
+        let voting = Arc::clone(&comparison);
         let compare = Arc::new(move |program: &str| comparison.compare(program));
-        let agreement = Agreement { name: name.into_owned(), lane: given.lane, compare };
+        let exchange = Arc::new(move |opinion: Opinion| voting.exchange(opinion));
+        let agreement = Agreement { name: name.into_owned(), lane: given.lane, compare, exchange };
         let found = engine::lock()?.open_group(processes, agreement)?;
         // SAFETY: the ABI provides a valid pointer for the result.
         unsafe { *has = u8::from(found) };
@@ -185,9 +198,23 @@ pub(crate) unsafe extern "C" fn tt_open_group(
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn tt_close_group(processes: *const i64, count: usize, lane: u64) -> ::abi::Status {
-    // SAFETY: the ABI promises as many numbers as it says.
-    status(|| engine::lock()?.close_group(unsafe { list(processes, count) }, lane))
+pub(crate) unsafe extern "C" fn tt_close_group(
+    processes: *const i64,
+    count: usize,
+    lane: u64,
+    milliseconds: i64,
+) -> ::abi::Status {
+    status(|| {
+        // SAFETY: the ABI promises as many numbers as it says.
+        let processes = unsafe { list(processes, count) };
+        let timeout = Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0));
+        let have_voted = engine::finish_votes(processes, lane, timeout)?;
+        engine::lock()?.close_group(processes, lane)?;
+        match have_voted {
+            true => Ok(()),
+            false => Err(Error::runtime("the ranks have not all called the same collectives")),
+        }
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -213,8 +240,15 @@ pub(crate) unsafe extern "C" fn tt_run_collective(device: i32, collective: *cons
             ::abi::Form::Scatter => Form::Scatter,
             ::abi::Form::Host => return Err(Error::runtime("this collective is a job of the host")),
         };
-        let collective =
-            Collective { name: &name, form, reduction: &reduction, factor: given.factor, root: given.root, processes };
+        let collective = Collective {
+            name: &name,
+            form,
+            reduction: &reduction,
+            factor: given.factor,
+            root: given.root,
+            processes,
+            lane: given.lane,
+        };
         engine::lock()?.run_collective(&collective, Tensors { placement: placement(device)?, inputs, outputs })
     })
 }

@@ -63,6 +63,8 @@ pub struct Run {
     pub launched: u64,
     /// Whether it ran code that was compiled quickly.
     pub is_quick: bool,
+    /// Whether other runs came in its place.
+    pub(crate) is_withdrawn: bool,
     /// When it was done; zero before that.
     pub done: Arc<AtomicU64>,
 }

@@ -61,9 +61,19 @@ impl Observer {
         self.explanation = Some(Box::new(Explanation::new(with_texts)));
     }
 
+    /// Records that a noted run is replaced by others.
+    pub fn withdraw(&mut self, noted: Noted) {
+        if let (Some(number), Some(explanation)) = (noted.explained, &mut self.explanation)
+            && let Some(run) = explanation.runs.get_mut(number)
+        {
+            run.is_withdrawn = true;
+        }
+    }
+
     /// Ends the explanation and returns it.
     pub fn end_explaining(&mut self) -> Option<Box<Explanation>> {
         let mut explanation = self.explanation.take()?;
+        explanation.runs.retain(|run| !run.is_withdrawn);
         explanation.finish_compiles();
         explanation.elapsed = explanation.started.elapsed();
         Some(explanation)
@@ -168,6 +178,7 @@ impl Observer {
                 queued: now,
                 launched: 0,
                 is_quick: false,
+                is_withdrawn: false,
                 done,
             });
             explanation.runs.len() - 1

@@ -93,6 +93,12 @@ pub(crate) struct Chunk {
     pub checks: Vec<DataCheck>,
     /// The first collective among the nodes.
     collective: Option<Arc<Instance>>,
+    /// The process group of collectives that have joined it without a promise: the ranks vote on its program.
+    pub group: Option<u64>,
+    /// The places of these collectives.
+    pub places: Vec<u64>,
+    /// Whether it takes a value that a job of the host makes.
+    pub takes_job: bool,
     /// The bytes on the device of the results, and of uploads since the chunk began, if all are kept until the chunk
     /// runs.
     pub bytes: usize,
@@ -119,6 +125,9 @@ impl Chunk {
             outputs: Vec::new(),
             checks: Vec::new(),
             collective: None,
+            group: None,
+            places: Vec::new(),
+            takes_job: false,
             bytes: 0,
             key: Vec::new(),
             familiar: None,
@@ -139,6 +148,9 @@ impl Chunk {
         self.outputs.clear();
         self.checks.clear();
         self.collective = None;
+        self.group = None;
+        self.places.clear();
+        self.takes_job = false;
         self.bytes = 0;
         self.key.clear();
         self.familiar = None;
@@ -212,6 +224,7 @@ impl Chunk {
         if let Some(index) = self.input_index(&value) {
             return Source::Input(index);
         }
+        self.takes_job |= value.is_of_job;
         let index = self.inputs.len() as u64;
         value.mark.store(self.number << 24 | index, Relaxed);
         self.inputs.push(value);
@@ -297,12 +310,17 @@ impl Chunk {
         self.collective.is_none() || self.replicas() == replicas
     }
 
+    /// The number of collectives among the nodes.
+    pub fn collectives(&self) -> u64 {
+        self.nodes.iter().filter(|node| !node.instance.replicas().is_empty()).count() as u64
+    }
+
     /// Which outputs are still referenced, and which inputs can be donated. A collective that is a program of its own
     /// must be the same on all ranks, so it does not depend on what is still referenced here. In a scope the ranks have
-    /// promised to run the same calls.
+    /// promised to run the same calls; on the program of a chunk that a collective has joined they vote.
     pub fn usage(&self, types: &Types) -> Usage {
         let all = 0..self.outputs.len() as u32;
-        if self.scope == 0 && !self.replicas().is_empty() {
+        if self.scope == 0 && self.group.is_none() && !self.replicas().is_empty() {
             return Usage { live: all.collect(), donated: vec![false; self.inputs.len()] };
         }
         let live = all.filter(|&index| self.outputs[index as usize].strong_count() > 0);

@@ -6,6 +6,7 @@ mod pieces;
 pub(crate) mod reason;
 pub(crate) mod rhythm;
 pub mod scopes;
+mod stretch;
 
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ use due::{Count, Due, Replaced};
 use reason::Reason;
 use rhythm::Rhythm;
 use scopes::Scopes;
+use stretch::Stretch;
 
 /// A chunk with this many operators runs even if no result is needed yet.
 const MAX_CHUNK: usize = 2048;
@@ -56,6 +58,7 @@ pub(crate) struct Plan {
 pub(crate) struct Recorder {
     chunks: Vec<Chunk>,
     rhythms: Vec<Rhythm>,
+    stretches: Vec<Stretch>,
     next_chunk: u64,
     pub scopes: Scopes,
     /// The limit of the results of a chunk in bytes.
@@ -67,6 +70,7 @@ impl Recorder {
         Recorder {
             chunks: Vec::new(),
             rhythms: Vec::new(),
+            stretches: Vec::new(),
             next_chunk: 0,
             scopes: Scopes::default(),
             max_chunk_bytes: usize::MAX,
@@ -77,6 +81,7 @@ impl Recorder {
     pub fn open(&mut self, devices: usize, max_chunk_bytes: usize) {
         self.chunks = (0..devices).map(|number| Chunk::new(number as u64)).collect();
         self.rhythms = (0..devices).map(|_| Rhythm::default()).collect();
+        self.stretches = (0..devices).map(|_| Stretch::default()).collect();
         self.next_chunk = devices as u64;
         self.max_chunk_bytes = max_chunk_bytes;
     }
@@ -131,23 +136,68 @@ impl Recorder {
             Some(_) if runs_by_itself => Some(Reason::LongList),
             // A compiled graph is its own program, independent of other calls.
             Some(_) if is_graph => Some(Reason::CompiledGraph),
-            Some(first) if chunk.nodes.len() >= BEAT_CHUNK && first.instance.id == instance.id => Some(Reason::Beat),
+            Some(_) if self.is_beat(placement, instance) => Some(Reason::Beat),
             Some(_) => None,
         };
         let waits = joins || mode == Mode::Fused && !is_graph && !runs_by_itself;
         Plan { when: if waits { When::Later } else { When::Now }, first, scope }
     }
 
-    /// Whether a collective of these devices becomes a part of the caller's program.
+    /// Whether a collective of these devices becomes a part of the caller's program, as all ranks have promised to run it.
     pub fn is_inside(&self, replicas: &[i64], placement: Placement, mode: Mode) -> bool {
         let chunk = &self.chunks[placement.device()];
         self.scopes.is_spmd(mode) && (chunk.scope != self.scopes.of_caller(mode) || chunk.takes(replicas))
     }
 
-    /// The number of the current chunk, if it is a program of the caller's that all ranks have promised to run.
+    /// The number of the current chunk, if it is a program of the caller's that all ranks have promised to run, or has
+    /// collectives that have joined it.
     pub fn chunk_of_all_ranks(&self, placement: Placement, mode: Mode) -> Option<u64> {
         let chunk = self.chunks.get(placement.device()).filter(|chunk| !chunk.is_empty())?;
-        (self.scopes.is_spmd(mode) && chunk.scope == self.scopes.of_caller(mode)).then_some(chunk.number)
+        let is_promised = self.scopes.is_spmd(mode) && chunk.scope == self.scopes.of_caller(mode);
+        (is_promised || chunk.group.is_some()).then_some(chunk.number)
+    }
+
+    /// The process group of the collectives that have joined the current chunk.
+    pub fn group(&self, placement: Placement) -> Option<u64> {
+        self.chunks.get(placement.device())?.group
+    }
+
+    /// How many collectives have joined the current chunk.
+    pub fn joined(&self, placement: Placement) -> usize {
+        self.chunks[placement.device()].places.len()
+    }
+
+    /// Whether a collective of a group could join the current chunk. What a chunk takes from jobs of the host may depend on
+    /// this collective on other ranks, so it does not join such a chunk.
+    pub fn can_join(&self, placement: Placement, group: u64, mode: Mode) -> bool {
+        let chunk = &self.chunks[placement.device()];
+        let is_free = chunk.scope == 0 && chunk.group.is_none_or(|joined| joined == group);
+        mode == Mode::Fused && self.scopes.of_caller(mode) == 0 && is_free && !chunk.takes_job
+    }
+
+    /// The place of a collective that is called now.
+    pub fn place(&mut self, placement: Placement, instance: &Instance, group: u64) -> u64 {
+        self.stretches[placement.device()].place(instance.id, group)
+    }
+
+    /// Whether a loop has come back to the first call of the current chunk.
+    pub fn is_beat(&self, placement: Placement, instance: &Instance) -> bool {
+        let nodes = &self.chunks[placement.device()].nodes;
+        nodes.len() >= BEAT_CHUNK && nodes[0].instance.id == instance.id
+    }
+
+    /// A collective in a place joins the current chunk.
+    pub fn join(&mut self, placement: Placement, group: u64, place: u64) {
+        let chunk = &mut self.chunks[placement.device()];
+        chunk.group = Some(group);
+        chunk.places.push(place);
+    }
+
+    /// Notes that the current chunk, which may be empty, had to end.
+    pub fn end_stretch(&mut self, placement: Placement, reason: Reason) {
+        if let Some(stretch) = self.stretches.get_mut(placement.device()) {
+            stretch.end(reason);
+        }
     }
 
     /// Appends a call to the chunk of a scope. Stores fresh results with pending values in `outs`. Returns why the
@@ -166,6 +216,7 @@ impl Recorder {
         let has_rhythm = self.has_rhythm(mode);
         let chunk = &mut self.chunks[placement.device()];
         chunk.scope = scope;
+        self.stretches[placement.device()].note(instance.id);
         let key_before = chunk.key.len();
         chunk.record(instance, parts, random_state);
         if has_rhythm && chunk.nodes.len() == 1 {
@@ -273,6 +324,7 @@ impl Recorder {
     /// Counts an upload, whose memory the current chunk may hold until it has run. Returns why the chunk runs first,
     /// if it does. The chunk of a scope goes on, as in [`Recorder::record`].
     pub fn upload(&mut self, placement: Placement, bytes: usize) -> Option<Reason> {
+        self.stretches.get_mut(placement.device())?.note_upload();
         let chunk = self.chunks.get_mut(placement.device()).filter(|chunk| !chunk.is_empty() && chunk.scope == 0)?;
         chunk.bytes += bytes;
         match () {

@@ -22,6 +22,12 @@ pub enum Reason {
     Collective,
     CollectiveProgram,
     OtherGroup,
+    /// The ranks have voted on a program with collectives, and do not all have it.
+    Refused,
+    /// A program with collectives that is not voted on.
+    NotAsked,
+    Job,
+    Pause,
     LongList,
 }
 
@@ -46,6 +52,14 @@ impl fmt::Display for Reason {
             Reason::OtherGroup => {
                 "a collective is cut from the program, which has collectives of another group of devices"
             }
+            Reason::Refused => {
+                "a program is cut at its collectives, as the ranks have not all recorded the same program there"
+            }
+            Reason::NotAsked => {
+                "a program is cut at its collectives, as none of its results is in use, or too many depend on one another"
+            }
+            Reason::Job => "the network of the host comes after a collective of the program",
+            Reason::Pause => "the host has paused, and other ranks may wait for a collective of the program",
             Reason::CollectiveProgram => "a collective is cut from the program, as ranks may run different programs",
         })
     }

@@ -25,6 +25,7 @@ use crate::growth::{Changing, Growth};
 use crate::padded::{any_live, live_among};
 use crate::platform;
 use crate::storage::Storage;
+use crate::vote::Ballot;
 use compiled::{CompiledGraph, SchemaArg};
 use instance::{Instance, SizedCall};
 use key::{CallParts, Specs, key_without_offsets};
@@ -59,7 +60,7 @@ pub(crate) enum Definition {
 #[derive(Default)]
 struct DeviceGroup {
     /// Of each process group, in the order in which all ranks have made their first calls.
-    agreements: Vec<Agreement>,
+    agreements: Vec<(Agreement, Ballot)>,
     /// The operators of the graphs, by description.
     graphs: FxHashMap<String, u32>,
 }
@@ -155,19 +156,31 @@ impl Registry {
     }
 
     /// A process group of these devices begins.
-    pub fn open_group(&mut self, devices: Vec<i64>, agreement: Agreement) {
-        self.groups.entry(devices).or_default().agreements.push(agreement);
+    pub fn open_group(&mut self, devices: Vec<i64>, agreement: Agreement, ballot: Ballot) {
+        self.groups.entry(devices).or_default().agreements.push((agreement, ballot));
+    }
+
+    /// The votes of the process group of a lane.
+    pub fn ballot(&self, devices: &[i64], lane: u64) -> Option<Ballot> {
+        let groups = &self.groups.get(devices)?.agreements;
+        groups.iter().find(|(agreement, _)| agreement.lane == lane).map(|(_, ballot)| ballot.clone())
     }
 
     /// How the ranks with these devices compare programs.
     pub fn agreement(&self, devices: &[i64]) -> Option<Agreement> {
-        self.groups.get(devices)?.agreements.first().cloned()
+        self.groups.get(devices)?.agreements.first().map(|(agreement, _)| agreement.clone())
     }
 
     /// The process group of a lane ends. The last one of these devices takes their graphs with it.
     pub fn close_group(&mut self, devices: &[i64], lane: u64) {
         let Some(group) = self.groups.get_mut(devices) else { return };
-        group.agreements.retain(|agreement| agreement.lane != lane);
+        group.agreements.retain(|(agreement, ballot)| {
+            let stays = agreement.lane != lane;
+            if !stays {
+                ballot.close();
+            }
+            stays
+        });
         if group.agreements.is_empty() {
             let graphs = self.groups.remove(devices).unwrap_or_default().graphs;
             graphs.into_values().for_each(|op| self.forget_graph(op));

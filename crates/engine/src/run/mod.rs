@@ -6,10 +6,12 @@ pub(crate) mod constants;
 mod exact;
 mod inspect;
 pub(crate) mod jobs;
+mod launch;
 pub(crate) mod launcher;
 pub(crate) mod module_text;
 mod programs;
 pub(crate) mod runtime;
+mod units;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -35,6 +37,7 @@ use constants::Constants;
 use exact::run_exactly;
 use inspect::inspect;
 use jobs::{Job, Jobs};
+use launch::Launch;
 use programs::{Programs, Wanted};
 use runtime::Runtime;
 
@@ -67,24 +70,6 @@ impl From<Error> for Failure {
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Error {
         failure.error
-    }
-}
-
-/// A chunk to be launched.
-struct Launch {
-    chunk: Chunk,
-    usage: Usage,
-    program: Arc<Program>,
-    /// The ranks compare the program before its launch.
-    agreed: Option<Arc<Ticket>>,
-    reason: Reason,
-    noted: Noted,
-}
-
-impl Launch {
-    /// The job with which the ranks compare the program, while they do.
-    fn comparing(&self) -> Option<&Arc<Ticket>> {
-        self.agreed.as_ref().filter(|ticket| ticket.result().is_none())
     }
 }
 
@@ -163,6 +148,9 @@ impl Runner {
         reason: Reason,
         context: &mut Context<'_>,
     ) -> (Submitted, Option<Chunk>) {
+        if let Some(group) = chunk.group {
+            return self.run_unit(placement, chunk, group, reason, context);
+        }
         let usage = chunk.usage(&context.registry.types);
         if usage.live.is_empty() {
             return (Ok(()), Some(chunk));
@@ -204,7 +192,8 @@ impl Runner {
                 let types = &context.registry.types;
                 let noted = context.observer.note_run(&chunk, &program, is_new, placement, reason, &usage, types);
                 let agreed = self.compare(placement, &chunk, &program, context.registry);
-                self.launch_or_queue(placement, Launch { chunk, usage, program, agreed, reason, noted }, context)
+                let launch = Launch { chunk, usage, program, agreed, vote: None, reason, noted };
+                self.launch_or_queue(placement, launch, context)
             }
             Err(error) => {
                 let values: Vec<_> = chunk.outputs.iter().filter_map(Weak::upgrade).collect();
@@ -293,8 +282,7 @@ impl Runner {
     pub fn launch_made(&mut self, context: &mut Context<'_>) {
         self.begin_jobs();
         for placement in Placement::on_each(self.queues.len()) {
-            let is_made = |launch: &Launch| launch.program.executable.is_made();
-            while self.queues[placement.device()].front().is_some_and(is_made)
+            while self.queues[placement.device()].front().is_some_and(Launch::is_made)
                 && self.job_before_next(placement).is_none()
             {
                 self.launch_earlier(placement, context);
@@ -302,10 +290,10 @@ impl Runner {
         }
     }
 
-    /// The executable that the first chunk of a queue waits for.
+    /// The executable that the first chunk of a queue waits for. A chunk that may be refused waits for the vote first.
     pub fn awaited(&self, placement: Placement) -> Option<Arc<Executable>> {
-        let executable = &self.queues.get(placement.device())?.front()?.program.executable;
-        (!executable.is_made()).then(|| Arc::clone(executable))
+        let next = self.queues.get(placement.device())?.front()?;
+        (!next.is_made() && next.comparing().is_none()).then(|| Arc::clone(&next.program.executable))
     }
 
     /// Starts the jobs of the host whose inputs are ready.
@@ -318,6 +306,7 @@ impl Runner {
     fn can_launch(&mut self, launch: &Launch) -> bool {
         launch.program.executable.is_made()
             && launch.comparing().is_none()
+            && !launch.is_refused()
             && self.jobs.before(&launch.chunk.inputs, &launch.usage.donated).is_none()
     }
 
@@ -356,9 +345,13 @@ impl Runner {
             job.wait(None);
         }
         let Some(launch) = self.queues[placement.device()].pop_front() else { return Ok(()) };
+        launch.chunk.inputs.iter().for_each(|input| input.release());
+        if launch.is_refused() {
+            self.queue_pieces(placement, launch, context);
+            return Ok(());
+        }
         // Waits. The error is raised when the executable is used.
         let _ = launch.program.executable.get();
-        launch.chunk.inputs.iter().for_each(|input| input.release());
         self.launch(placement, launch, context).0
     }
 
@@ -369,7 +362,7 @@ impl Runner {
     }
 
     fn launch(&mut self, placement: Placement, launch: Launch, context: &mut Context<'_>) -> (Submitted, Chunk) {
-        let Launch { mut chunk, usage, program, agreed, reason, noted } = launch;
+        let Launch { mut chunk, usage, program, agreed, reason, noted, .. } = launch;
         let values: Vec<Option<Arc<Value>>> =
             usage.live.iter().map(|&output| chunk.outputs[output as usize].upgrade()).collect();
         let agreed = agreed.and_then(|ticket| ticket.result()).unwrap_or(Ok(()));
