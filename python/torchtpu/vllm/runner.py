@@ -274,8 +274,8 @@ class Runner:
             left = allowed[row].copy()
             for token in _forbidden(request):
                 left.view(numpy.uint32)[token // 32] &= ~numpy.uint32(1 << (token % 32))
-            # Where a grammar allows nothing but what is forbidden, the grammar decides. At its end it allows only a stop
-            # token, also before `min_tokens`; and it may allow only one of `bad_words`.
+            # Where a grammar allows nothing but what is forbidden, the grammar decides. At its end it allows only a
+            # stop token, also before `min_tokens`; and it may allow only one of `bad_words`.
             if left.any() or name not in masked:
                 allowed[row] = left
         biases = numpy.stack([biased, added.view(numpy.int32)])
