@@ -75,7 +75,8 @@ def test_int64_in_the_place_of_int32() -> None:
     assert "dense<-2147483648> : tensor<i32>} : () -> tensor<i32>" in changed
     assert "array<i64>} : (tensor<i32>) -> tensor<512x512xi32>" in changed
     assert "array<i64: 1>, padding = dense<0> : tensor<2xi64>} : (tensor<512x512xi32>)" in changed
-    assert nominated(product(8, 8, 8, "i64")) == []
+    few = text.replace("func.func private @op0(", "func.func private @op0(%v9: tensor<8192x8192xbf16>, ")
+    assert nominated(few) == []
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,6 @@ from torchtpu.preflight.work import (
     products_of_functions,
 )
 
-# Tensors of int64 with fewer elements cost nothing.
-_MANY = 2**16
 # A type with elements of int64; not the type of an attribute such as `padding`, which is always int64.
 _INT64 = r"((?<!value) = dense<[^>]*> : tensor<[\dx]*i64>)|(?:(?<=x)|(?<=tensor<))i64(?=>)"
 
@@ -150,10 +148,13 @@ def _padded(calls: Sequence[_Call]) -> Iterator[Nomination]:
 def _wide_integers(calls: Sequence[_Call]) -> Iterator[Nomination]:
     """Large tensors of int64, which the chip computes as pairs of 32 bits."""
     sizes: Counter[str] = Counter()
+    total = 0
     for call in calls:
-        for dims in re.findall(r"tensor<((?:\d+x)+)i64>", call.header):
-            sizes[call.line] += prod(map(int, dims[:-1].split("x"))) * call.runs
-    if sizes and max(sizes.values()) >= _MANY:
+        for dims, element in re.findall(r"tensor<((?:\d+x)+)(\w+)>", call.header):
+            elements = prod(map(int, dims[:-1].split("x"))) * call.runs
+            total += elements
+            sizes[call.line] += elements if element == "i64" else 0
+    if sum(sizes.values()) > LEAST_GAIN * total:
         what = "whole numbers in int32 instead of int64: the chip computes on 32 bits"
         yield Nomination(what, sizes.most_common(1)[0][0], ((_INT64, _narrowed), (_BEYOND_INT32, _clamped)))
 
