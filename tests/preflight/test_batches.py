@@ -31,7 +31,9 @@ def square(batch: int) -> int:
 @pytest.mark.parametrize("taken", [line, steps, square])
 @pytest.mark.parametrize("limit", [701, 1000, 1003, 5000, 10**5])
 @pytest.mark.parametrize("now", [1, 16, 1000])
-def test_the_search_finds_the_largest(taken: Callable[[int], int], limit: int, now: int) -> None:
+@pytest.mark.parametrize("factor", [1, 2])
+def test_the_search_finds_the_largest(taken: Callable[[int], int], limit: int, now: int, factor: int) -> None:
+    """Also from a batch whose bytes are known."""
     tried: dict[int, int] = {}
 
     def measure(size: int) -> int:
@@ -40,7 +42,7 @@ def test_the_search_finds_the_largest(taken: Callable[[int], int], limit: int, n
         tried[size] = taken(size)
         return tried[size]
 
-    search({now: taken(now)}, 2 * now, limit, measure)
+    search({now: taken(now)}, factor * now, limit, measure)
     assert len(tried) <= TRIALS
     tried[now] = taken(now)
     fitting = max((size for size, found in tried.items() if found <= limit), default=0)

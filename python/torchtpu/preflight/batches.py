@@ -41,11 +41,12 @@ def search(known: Mapping[int, int], first: int, limit: int, measure: Callable[[
     """
     bytes_of = dict(known)
     size, room = first, None
-    for _ in range(TRIALS):
-        found = measure(size)
-        if found is None:
-            return
-        bytes_of[size] = found
+    while len(bytes_of) < len(known) + TRIALS:
+        if size not in bytes_of:
+            found = measure(size)
+            if found is None:
+                return
+            bytes_of[size] = found
         fitting = max((each for each, taken in bytes_of.items() if taken <= limit), default=0)
         refused = min((each for each, taken in bytes_of.items() if taken > limit), default=None)
         if refused is None:
