@@ -114,7 +114,7 @@ pub(crate) fn live_capacity(actual: i64) -> Option<i64> {
 
 /// The factors of a merged dimension of a live padded value with this size. `None` if there is none.
 pub(crate) fn live_factors(actual: i64) -> Option<Axis> {
-    // Of several, always the same, with constant factors outermost: they are in no order.
+    // Several may fit, in no order. The choice is always the same one.
     let rank = |axis: &Axis| axis.iter().map(|factor| (factor.capacity, factor.actual)).collect::<Vec<_>>();
     let live = LIVE.lock();
     let fitting = live.merged.iter().map(|known| &known.0).filter(|axis| product(axis) == actual);

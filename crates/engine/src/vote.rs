@@ -28,7 +28,7 @@ use rustc_hash::FxHashMap;
 use crate::error::{Error, Result};
 use crate::ticket::Ticket;
 
-/// What a rank, or all of them, make of a collective.
+/// What one rank, or the group as a whole, says about a collective.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opinion {
     /// The number of the collective.

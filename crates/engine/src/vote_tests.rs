@@ -60,7 +60,7 @@ impl Draws {
     }
 }
 
-/// Which program each collective runs in; `None` where it is cut.
+/// For each collective the program that it runs in. `None`: it is cut.
 fn decided(units: &[(u64, u64, u64, Arc<Vote>)], count: u64) -> Vec<Option<(u64, u64)>> {
     let mut programs = vec![None; count as usize];
     for (first, last, program, vote) in units {

@@ -58,7 +58,7 @@ for request in sys.stdin:
 """
 
 
-# Of programs that were judged before: a script that is changed at one place is judged again in seconds.
+# The compiler's answers. A script that changes in one place is judged again in seconds.
 DUMPS = Stored(".preflight", 256 * 2**20)
 
 
@@ -130,7 +130,7 @@ class Compilers:
         text = locate(program)
         keys = [_key(text, topology, whole) for whole in ((True,) if deep else (True, False))]
         for key in keys:
-            # What was compiled to the end before has cycles, which is more than was asked for.
+            # The answer of a whole compile serves both: it has cycles, too.
             if known := DUMPS.read(key):
                 return Dumps(*json.loads(zlib.decompress(known)))
         source = folder / "program.mlir"

@@ -23,7 +23,7 @@ COLOURS = dict(
         strict=True,
     )
 )
-# What bounds a module, with its colour and its name in the legend.
+# The bounds of modules. Each has a colour, and a name in the legend.
 BOUNDS = {
     "compute": ("#3366cc", "arithmetic"),
     "memory": ("#dc7633", "memory traffic"),

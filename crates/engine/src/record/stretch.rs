@@ -3,25 +3,22 @@
 //! It does not depend on whether earlier collectives joined the chunk or were cut from it, so a loop finds the places of
 //! all its collectives in the same round.
 
+use std::hash::Hasher;
+
+use rustc_hash::FxHasher;
+
 use super::{BEAT_CHUNK, MAX_CHUNK};
 use crate::record::reason::Reason;
 
-/// What was called since a chunk last had to end for another reason than a collective.
+/// The calls since a chunk last had to end. Ends because of a collective do not count.
 #[derive(Default)]
 pub(crate) struct Stretch {
-    hash: u64,
+    hash: FxHasher,
     calls: usize,
     /// The instance of the first call.
     first: u32,
     /// The process group of its collectives; 0 if there are none.
     group: u64,
-}
-
-/// FxHash's factor.
-const FACTOR: u64 = 0xf135_7aea_2e62_a9c5;
-
-fn mixed(hash: u64, with: u64) -> u64 {
-    (hash.rotate_left(26) ^ with).wrapping_mul(FACTOR)
 }
 
 impl Stretch {
@@ -34,7 +31,7 @@ impl Stretch {
             self.first = instance;
         }
         self.calls += 1;
-        self.hash = mixed(self.hash, u64::from(instance));
+        self.hash.write_u32(instance);
     }
 
     fn ends_before(&self, instance: u32) -> bool {
@@ -47,7 +44,10 @@ impl Stretch {
             *self = Stretch::default();
         }
         self.group = group;
-        mixed(mixed(self.hash, group), u64::from(instance))
+        let mut hash = self.hash.clone();
+        hash.write_u64(group);
+        hash.write_u32(instance);
+        hash.finish()
     }
 
     /// Notes that the chunk had to end.
