@@ -298,7 +298,7 @@ struct TtCollective {
   size_t n_outputs;
 };
 
-// What a rank, or all of them, make of the collective number `first` (crates/engine/src/vote.rs).
+// A rank's vote on the collective number `first`, or the result for all ranks (crates/engine/src/vote.rs).
 struct TtOpinion {
   uint64_t first;
   uint64_t last;

@@ -26,18 +26,15 @@ fn main() {
         return;
     }
 
-    let mut sources: Vec<PathBuf> = fs::read_dir(&csrc)
-        .unwrap_or_else(|error| panic!("cannot list {}: {error}", csrc.display()))
-        .map(|entry| entry.expect("a directory entry of csrc/").path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "cpp"))
-        .collect();
-    sources.sort();
+    let units = [("device", csrc.clone()), ("distributed", csrc.join("distributed"))]
+        .map(|(name, folder)| translation_unit(name, &folder));
 
     let mut build = cc::Build::new();
     build
         .cpp(true)
         .std("c++20")
-        .files(&sources)
+        .include(&csrc)
+        .files(&units)
         .warnings(true)
         .extra_warnings(true)
         .opt_level(if env::var("PROFILE").as_deref() == Ok("release") { 2 } else { 1 })
@@ -61,6 +58,21 @@ fn main() {
         println!("cargo:rustc-link-lib=dylib={library}");
     }
     println!("cargo:rustc-link-arg-cdylib=-Wl,--gc-sections");
+}
+
+/// A file that includes the C++ files of a folder. The compiler reads torch's headers once for each unit, which takes
+/// longer than all that follows them.
+fn translation_unit(name: &str, folder: &Path) -> PathBuf {
+    let mut sources: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap_or_else(|error| panic!("cannot list {}: {error}", folder.display()))
+        .map(|entry| entry.expect("a directory entry of csrc/").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "cpp"))
+        .collect();
+    sources.sort();
+    let text: String = sources.iter().map(|path| format!("#include \"{}\"\n", path.display())).collect();
+    let unit = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join(format!("{name}.cpp"));
+    fs::write(&unit, text).unwrap_or_else(|error| panic!("cannot write {}: {error}", unit.display()));
+    unit
 }
 
 fn python(root: &Path) -> PathBuf {

@@ -83,7 +83,7 @@ def operators() -> set[str]:
 def complaints() -> list[str]:
     known = operators()
     found: list[str] = []
-    for path in sorted(CSRC.iterdir()):
+    for path in sorted(path for path in CSRC.rglob("*") if path.is_file()):
         allowed = {name for names in REASONS.get(path.name, {}).values() for name in names}
         text = COMMENT.sub("", path.read_text())
         named = {name for pattern in NAMES for name in pattern.findall(text)} & known

@@ -5,19 +5,11 @@
 #include <map>
 #include <numeric>
 
+#include "arguments.h"
 #include "gloo.h"
 
 namespace torchtpu {
 namespace {
-
-// "6 Float, 4 Float"
-std::string spell(const Tensors& tensors) {
-  std::string text;
-  for (const at::Tensor& tensor : tensors) {
-    text += c10::str(text.empty() ? "" : ", ", tensor.numel(), " ", tensor.scalar_type());
-  }
-  return text;
-}
 
 // The ranks of a group compare the programs that they are about to launch.
 int32_t agree(void* context, const char* program, char* message, size_t capacity) {
@@ -90,7 +82,7 @@ class ProcessGroup final : public c10d::Backend {
 
   Pointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
     only(tensors, "broadcast");
-    check_root(options.rootRank);
+    check_root(options.rootRank, size_);
     const bool is_root = options.rootRank == rank_;
     const auto body = [gloo = gloo_, options, is_root](Tensors& in, Tensors& out) {
       gloo->run([&](auto& group) { return group.broadcast(is_root ? in : out, options); });
@@ -116,7 +108,7 @@ class ProcessGroup final : public c10d::Backend {
 
   Pointer reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
     const at::Tensor& tensor = only(tensors, "reduce");
-    check_root(options.rootRank);
+    check_root(options.rootRank, size_);
     const Reduction reduction(options.reduceOp, tensor, size_);
     const bool is_root = options.rootRank == rank_;
     const auto body = [gloo = gloo_, options, reduction, is_root](Tensors& in, Tensors& out) {
@@ -141,7 +133,7 @@ class ProcessGroup final : public c10d::Backend {
   Pointer allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
     const at::Tensor& input = only(inputs, "allgather");
     const Tensors& lists = only(outputs, "allgather");
-    check_count(lists, "allgather");
+    check_count(lists, size_, "allgather");
     const bool is_even = are_alike(lists, input);
     const auto body = [gloo = gloo_, options, is_even, rank = rank_](Tensors& in, Tensors& out) {
       if (is_even) {
@@ -171,7 +163,7 @@ class ProcessGroup final : public c10d::Backend {
 
   Pointer gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override {
     const at::Tensor& input = only(inputs, "gather");
-    check_root(options.rootRank);
+    check_root(options.rootRank, size_);
     const bool is_root = options.rootRank == rank_;
     TORCH_CHECK_VALUE(is_root || outputs.empty(), "ProcessGroup::gather: requires empty output on non-root");
     const auto body = [gloo = gloo_, options, is_root](Tensors& in, Tensors& out) {
@@ -184,7 +176,7 @@ class ProcessGroup final : public c10d::Backend {
     call.agreed = c10::str("root ", options.rootRank, " ", spell(inputs));
     if (is_root) {
       call.outputs = only(outputs, "gather");
-      check_count(call.outputs, "gather");
+      check_count(call.outputs, size_, "gather");
       check_alike(call.outputs, input, "gather");
     }
     return post(std::move(call));
@@ -192,7 +184,7 @@ class ProcessGroup final : public c10d::Backend {
 
   Pointer scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override {
     const at::Tensor& output = only(outputs, "scatter");
-    check_root(options.rootRank);
+    check_root(options.rootRank, size_);
     const bool is_root = options.rootRank == rank_;
     TORCH_CHECK_VALUE(is_root || inputs.empty(), "ProcessGroup::scatter: requires empty input on non-root");
     const auto body = [gloo = gloo_, options, is_root](Tensors& in, Tensors& out) {
@@ -206,7 +198,7 @@ class ProcessGroup final : public c10d::Backend {
     call.agreed = c10::str("root ", options.rootRank, " ", spell(outputs));
     if (is_root) {
       call.inputs = only(inputs, "scatter");
-      check_count(call.inputs, "scatter");
+      check_count(call.inputs, size_, "scatter");
       check_alike(call.inputs, output, "scatter");
     } else if (runs_as_program(call)) {
       call.inputs.assign(static_cast<size_t>(size_), output);
@@ -217,7 +209,7 @@ class ProcessGroup final : public c10d::Backend {
   Pointer reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ReduceScatterOptions& options) override {
     const at::Tensor& output = only(outputs, "reduce_scatter");
     const Tensors& lists = only(inputs, "reduce_scatter");
-    check_count(lists, "reduce_scatter");
+    check_count(lists, size_, "reduce_scatter");
     const Reduction reduction(options.reduceOp, output, size_);
     const bool is_even = are_alike(lists, output);
     const auto body = [gloo = gloo_, reduction, is_even, rank = rank_](Tensors& in, Tensors& out) {
@@ -252,7 +244,7 @@ class ProcessGroup final : public c10d::Backend {
   Pointer alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
                         std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) override {
     TORCH_CHECK(output.scalar_type() == input.scalar_type(), "output and input must have the same dtype");
-    auto received = split_bytes(output, output_splits), sent = split_bytes(input, input_splits);
+    auto received = split_bytes(output, output_splits, size_), sent = split_bytes(input, input_splits, size_);
     const auto body = [gloo = gloo_, options, received, sent](Tensors& in, Tensors& out) mutable {
       gloo->run([&](auto& group) { return group.alltoall_base(out[0], in[0], received, sent, options); });
     };
@@ -263,8 +255,8 @@ class ProcessGroup final : public c10d::Backend {
   }
 
   Pointer alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override {
-    check_count(outputs, "alltoall");
-    check_count(inputs, "alltoall");
+    check_count(outputs, size_, "alltoall");
+    check_count(inputs, size_, "alltoall");
     const auto body = [gloo = gloo_, options](Tensors& in, Tensors& out) {
       std::vector<int64_t> received, sent;
       for (const at::Tensor& tensor : out) received.push_back(tensor.numel());
@@ -281,7 +273,7 @@ class ProcessGroup final : public c10d::Backend {
 
   Pointer send(Tensors& tensors, int peer, int tag) override {
     only(tensors, "send");
-    check_peer(peer);
+    check_peer(peer, size_);
     const auto body = [gloo = gloo_, peer, tag](Tensors& in, Tensors&) {
       gloo->run([&](auto& group) { return group.send(in, peer, tag); });
     };
@@ -291,7 +283,7 @@ class ProcessGroup final : public c10d::Backend {
 
   Pointer recv(Tensors& tensors, int peer, int tag) override {
     only(tensors, "recv");
-    check_peer(peer);
+    check_peer(peer, size_);
     const auto body = [gloo = gloo_, peer, tag](Tensors&, Tensors& out) {
       gloo->run([&](auto& group) { return group.recv(out, peer, tag); });
     };
@@ -362,7 +354,7 @@ class ProcessGroup final : public c10d::Backend {
   }
 
   Pointer gather_all(OpType type, const Tensors& outputs, const Tensors& inputs, const c10d::AllgatherOptions& options) {
-    check_pairs(outputs, inputs, "output tensor size must be equal to world_size times input tensor size");
+    check_pairs(outputs, inputs, size_, "output tensor size must be equal to world_size times input tensor size");
     const auto body = [gloo = gloo_, options](Tensors& in, Tensors& out) {
       for (size_t i = 0; i < in.size(); ++i) gloo->run([&](auto& group) { return group._allgather_base(out[i], in[i], options); });
     };
@@ -373,7 +365,7 @@ class ProcessGroup final : public c10d::Backend {
 
   Pointer scatter_reduced(OpType type, const Tensors& outputs, const Tensors& inputs,
                           const c10d::ReduceScatterOptions& options) {
-    check_pairs(inputs, outputs, "input tensor must be the same size as output size times world size");
+    check_pairs(inputs, outputs, size_, "input tensor must be the same size as output size times world size");
     std::vector<Reduction> reductions;
     for (const at::Tensor& tensor : outputs) reductions.emplace_back(options.reduceOp, tensor, size_);
     const auto body = [gloo = gloo_, reductions](Tensors& in, Tensors& out) {
@@ -432,60 +424,6 @@ class ProcessGroup final : public c10d::Backend {
     auto& lane = lanes_[{peer, direction, tag}];
     if (!lane) lane = std::make_shared<Lane>();
     return lane;
-  }
-
-  template <typename T>
-  static const T& only(const std::vector<T>& list, const char* name) {
-    TORCH_CHECK_VALUE(list.size() == 1, "ProcessGroup::", name, ": requires a single tensor list of one element");
-    return list[0];
-  }
-
-  void check_root(int64_t root) const {
-    TORCH_CHECK_VALUE(root >= 0 && root < size_, "invalid root rank: ", root);
-  }
-
-  void check_peer(int peer) const {
-    TORCH_CHECK_VALUE(peer >= 0 && peer < size_, "invalid rank: ", peer);
-  }
-
-  void check_count(const Tensors& list, const char* name) const {
-    TORCH_CHECK_VALUE(list.size() == static_cast<size_t>(size_), "ProcessGroup::", name, ": expected a list of ", size_,
-                      " tensors, one for each rank, not of ", list.size());
-  }
-
-  static bool are_alike(const Tensors& list, const at::Tensor& one) {
-    return std::all_of(list.begin(), list.end(), [&](const at::Tensor& tensor) {
-      return tensor.scalar_type() == one.scalar_type() && tensor.numel() == one.numel();
-    });
-  }
-
-  static void check_alike(const Tensors& list, const at::Tensor& one, const char* name) {
-    TORCH_CHECK_VALUE(are_alike(list, one), "ProcessGroup::", name, ": tensors must have the same size and dtype on all ranks");
-  }
-
-  // Each of the `large` holds one of the `small` for each rank.
-  void check_pairs(const Tensors& large, const Tensors& small, const char* message) const {
-    TORCH_CHECK_VALUE(large.size() == small.size(), "as many inputs as outputs are needed");
-    for (size_t i = 0; i < large.size(); ++i) {
-      TORCH_CHECK_TYPE(large[i].scalar_type() == small[i].scalar_type(), "output tensor must have the same type as input tensor");
-      TORCH_CHECK_VALUE(large[i].numel() == small[i].numel() * size_, message);
-    }
-  }
-
-  // The sizes of the parts for each rank, in bytes.
-  std::vector<int64_t> split_bytes(const at::Tensor& tensor, const std::vector<int64_t>& splits) const {
-    const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
-    const int64_t row = rows == 0 ? 0 : bytes_of(tensor) / rows;
-    if (splits.empty()) {
-      TORCH_CHECK_VALUE(rows % size_ == 0, "Tensor's dim 0 does not divide equally across group size");
-      return std::vector<int64_t>(static_cast<size_t>(size_), rows / size_ * row);
-    }
-    TORCH_CHECK_VALUE(splits.size() == static_cast<size_t>(size_), "Number of tensor splits not equal to group size");
-    TORCH_CHECK_VALUE(std::accumulate(splits.begin(), splits.end(), int64_t{0}) == rows,
-                      "Split sizes doesn't match total dim 0 size");
-    std::vector<int64_t> bytes;
-    for (const int64_t split : splits) bytes.push_back(split * row);
-    return bytes;
   }
 
   std::shared_ptr<Gloo> gloo_;
