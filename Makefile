@@ -69,8 +69,15 @@ PYTEST_RUN = $(PY) -m pytest -n 2 --dist worksteal
 # The seed of `make test-nightly`.
 TODAY := $(shell date +%Y%m%d)
 
+# Two at a time of what uses one core for most of its time. Each one's output comes when it has ended.
+IN_PAIRS = $(MAKE) --no-print-directory --jobs 2 --output-sync=target
+
 .PHONY: test
-test: lint test-rust smoke smoke-tpu-compiler test-python ## Lint, Rust tests and Python tests: the same cases on any day (without the slow sweeps)
+test: $(VENV)/.ready ## Lint, Rust tests and Python tests: the same cases on any day (without the slow sweeps)
+	@+$(IN_PAIRS) lint-rust lint-python $(LIBTPU)/.ready
+	@$(MAKE) --no-print-directory test-rust
+	@+$(IN_PAIRS) smoke smoke-tpu-compiler
+	@$(MAKE) --no-print-directory test-python
 
 .PHONY: smoke
 smoke: build ## The shortest check that the device works, with programs compiled as users have them
@@ -207,9 +214,15 @@ judge-kernels: build $(CLIENTS)/.ready $(HELION) $(PYTORCH) ## The tests of heli
 	PYTHONPATH=$(CLIENTS)/packages $(PY) -m tests.judge.kernels --helion $(HELION) --pytorch $(PYTORCH) $(JUDGE)
 
 .PHONY: lint
-lint: $(VENV)/.ready ## Formatting, clippy, ruff, mypy, paths in prose
+lint: lint-rust lint-python ## Formatting, clippy, ruff, mypy, paths in prose
+
+.PHONY: lint-rust
+lint-rust: $(VENV)/.ready
 	cargo fmt --all --check
 	@$(CARGO) clippy --workspace --all-targets -- --deny warnings
+
+.PHONY: lint-python
+lint-python: $(VENV)/.ready
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
