@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from tests.helpers import assert_same, check_compiled, check_python, moved, programs_made
+from tests.helpers import assert_same, check_compiled, check_python, check_started_python, moved, programs_made
 from tests.small_models import TASKS
 
 STEPS = 10
@@ -341,7 +341,7 @@ def test_dynamo_is_imported_by_its_users_only() -> None:
     code = (
         "import sys, torch; print('torch._dynamo' in sys.modules); import torch._dynamo as d; print(d.__spec__.loader)"
     )
-    answers = check_python(code)
+    answers = check_started_python(code)
     assert answers.startswith("False")
     assert "SourceFileLoader" in answers
 

@@ -72,7 +72,7 @@ def main(ranks: str, module: str, function: str, *arguments: str) -> None:
         if child == 0:
             os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
             _be_a_rank(call, [json.loads(each) for each in arguments], folder / str(rank))
-            return  # ends as a program does
+            return
         children.append(child)
     outcomes = []
     deadline = time.monotonic() + SECONDS

@@ -345,22 +345,18 @@ def test_variables_that_are_refused_when_the_device_is_used(variable: str) -> No
     assert (finished.returncode, finished.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(
-    "variable",
-    [
-        "TORCHTPU_CACHE=never",
-        "TORCHTPU_CACHE_PROGRAMS=3",
-        "TORCHTPU_CACHE_BYTES=much",
-        "TORCHTPU_CHUNK_BYTES=-1",
-        "TORCHTPU_COMPILE=never",
-    ],
-)
-def test_variables_that_are_ignored_with_a_warning(variable: str) -> None:
-    name, value = variable.split("=")
+def test_variables_that_are_ignored_with_a_warning() -> None:
+    variables = {
+        "TORCHTPU_CACHE": "never",
+        "TORCHTPU_CACHE_PROGRAMS": "3",
+        "TORCHTPU_CACHE_BYTES": "much",
+        "TORCHTPU_CHUNK_BYTES": "-1",
+        "TORCHTPU_COMPILE": "never",
+    }
     # Some are read at import.
-    finished = start_python("import torch; print(torch.ones(2, device='tpu').sum().item())", **{name: value})
+    finished = start_python("import torch; print(torch.ones(2, device='tpu').sum().item())", **variables)
     assert (finished.returncode, finished.stdout) == (0, "2.0\n")
-    assert f"torchtpu: {name} must be" in finished.stderr
+    assert [name for name in variables if f"torchtpu: {name} must be" not in finished.stderr] == []
 
 
 def test_a_mode_in_the_environment_that_is_empty() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.helpers import DTYPES, check, check_python, check_refused
+from tests.helpers import DTYPES, check, check_refused, check_started_python
 
 Tensor = torch.Tensor
 
@@ -378,7 +378,7 @@ def test_out_of_a_wrong_kind_is_refused(device: torch.device, mode: str) -> None
 
 
 def test_a_first_addition_imports_no_compiler() -> None:
-    check_python("""
+    check_started_python("""
 import sys
 import torch
 

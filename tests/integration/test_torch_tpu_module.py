@@ -43,7 +43,7 @@ print(any(getattr(function, "__dynamo_disable", None) is function for function i
 print(torch.ones(2, device="meta").abs().shape)
 """
     printed = "torch.Size([2, 4]) tensor(True, device='tpu:0')\nFalse\nTrue\nFalse\ntorch.Size([2])\n"
-    assert check_python(code) == printed
+    assert check_started_python(code) == printed
 
 
 @pytest.mark.slow

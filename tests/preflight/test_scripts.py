@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
 from pathlib import Path
 
 import pytest
 
+from tests.forks import server
 from tests.helpers import check_python
 from tests.preflight.recorded import RECORD, record
 
@@ -253,8 +253,8 @@ def test_what_a_line_is_assumed_to_give(tmp_path: Path, given: list[str], sizes:
     script = tmp_path / "sizes.py"
     script.write_text(SIZES)
     options = [word for each in given for word in ("--assume", each)]
-    command = [sys.executable, "-m", "torchtpu", "preflight", *options, "--json", "-", str(script)]
-    printed = subprocess.run(command, capture_output=True, text=True, timeout=300).stdout
+    command = ["-m", "torchtpu", "preflight", *options, "--json", "-", str(script)]
+    printed = server().run(command, dict(os.environ)).stdout
     line, _, report = printed.partition("\n")
     assert line.startswith(f"SIZES {sizes}")
     assert {each["line"].rpartition(":")[2] for each in json.loads(report)["assumed"]} == {"6", "7"}
