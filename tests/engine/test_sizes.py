@@ -313,3 +313,25 @@ def test_a_result_of_many_changing_dimensions_takes_little_memory(device: torch.
         for one, other in zip(on_device[1:], vectors[1:], strict=True):
             result, expected = result.unsqueeze(-1) * one, expected.unsqueeze(-1) * other
         assert_same(result, expected)
+
+
+GIVEN_RESULTS: dict[str, Callable[..., Tensor]] = {
+    "cat": lambda x, out: torch.cat([x, x], out=out),
+    "add": lambda x, out: torch.add(x, 1, out=out),
+    "sum": lambda x, out: torch.sum(x, 1, out=out),
+    "arange": lambda x, out: torch.arange(float(len(x)), out=out),
+    "full": lambda x, out: torch.full((len(x), 2), 7.0, out=out),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The number of elements in the out tensor", "ignore:An output with one or more")
+@pytest.mark.parametrize("name", GIVEN_RESULTS)
+def test_given_results_are_resized(name: str, device: torch.device, mode: str) -> None:
+    """The sizes of a result given as out= change with those of the arguments, or stay."""
+    function = GIVEN_RESULTS[name]
+    for length in (6, 5, 7, 8, 9, 6, 10, 3):
+        x = torch.randn(length, 3)
+        for sizes in ((12,), (0,), (length, 3), (length,), (20, 2), (12,)):
+            actual, expected = torch.full(sizes, -1.0, device=device), torch.full(sizes, -1.0)
+            function(x.to(device), actual)
+            assert_same(actual, function(x, expected))

@@ -332,6 +332,23 @@ impl Registry {
         let known: Option<Vec<Option<ResultSpec>>> =
             metas.map(|metas| metas.iter().map(to_spec).collect::<Result<_>>()).transpose()?;
         let results = known.as_deref().unwrap_or_default();
+        let (exact_args, exact_storages) = exact_specs(args, operator, parts, &self.types)?;
+        let exact = Call {
+            operator: operator.name.clone(),
+            body: CallBody::Row(row),
+            names: operator.names.clone(),
+            args: exact_args,
+            storages: exact_storages,
+            mutated: operator.mutated.clone(),
+            results: known.clone(),
+            precision: self.precision,
+            default_dtype: self.default_dtype,
+            target,
+            is_checked: true,
+        };
+        if unfitting_results(&exact).is_some() {
+            return Ok(Err("its out= arguments are resized first".into()));
+        }
         let growth = RefCell::new(&mut self.growth);
         let room = |size| growth.borrow_mut().room(size);
         for search in [if row.grows { Search::Grown } else { Search::Padded }, Search::All, Search::Computed] {
@@ -341,19 +358,7 @@ impl Registry {
                 why = NO_LOWERING.into();
                 continue;
             }
-            let call = Call {
-                operator: operator.name.clone(),
-                body: CallBody::Row(row),
-                names: operator.names.clone(),
-                args: specs.args,
-                storages: specs.storages,
-                mutated: operator.mutated.clone(),
-                results: known.clone(),
-                precision: self.precision,
-                default_dtype: self.default_dtype,
-                target,
-                is_checked: true,
-            };
+            let call = Call { args: specs.args, storages: specs.storages, ..exact.clone() };
             let written = call.written_tensors().len();
             let layout = |result: &Option<ResultSpec>| {
                 result.as_ref().map(|spec| (spec.dtype, aten::memory_order(&spec.sizes, &spec.strides)))
@@ -388,9 +393,7 @@ impl Registry {
                 why = format!("the compiler refuses its program with sizes as inputs: {refusal}");
                 continue;
             }
-            let (given, storages) = exact_specs(args, operator, parts, &self.types)?;
-            let exact = Call { args: given, storages, ..call };
-            let sized = SizedCall { numbers: specs.numbers, wanted: specs.wanted, exact };
+            let sized = SizedCall { numbers: specs.numbers, wanted: specs.wanted, exact: exact.clone() };
             let instance = template.at_sizes(arguments, sized, results, written, &mut self.types);
             let Some(instance) = instance else {
                 why = "the program would compute other sizes, or too much padding".into();
