@@ -227,21 +227,27 @@ pub(super) fn describe(path: &Path) -> io::Result<(Key, About)> {
 
 /// Writes a file that appears complete. Only its owner may read it.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let name = format!("{TEMPORARY}{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
-    let temporary = path.with_file_name(name);
+    let (mut file, temporary) = create_temporary(path)?;
     // No sync: a file that is incomplete after a crash of the machine fails its checksum.
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&temporary)
-        .and_then(|mut file| file.write_all(bytes))
-        .and_then(|()| fs::rename(&temporary, path));
+    let written = file.write_all(bytes).and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
     }
     written
+}
+
+/// A new file beside `path`. A process with the same id may have left files there: in containers, ids are small numbers
+/// that come back.
+fn create_temporary(path: &Path) -> io::Result<(File, PathBuf)> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let name = format!("{TEMPORARY}{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
+        let temporary = path.with_file_name(name);
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|file| (file, temporary)),
+        }
+    }
 }
 
 /// Opens a file that belongs to the user and that only the user may write to.

@@ -124,6 +124,21 @@ fn temporary_files_of_dead_processes_are_removed() {
 }
 
 #[test]
+fn a_write_passes_over_files_of_dead_processes_with_the_same_id() {
+    let folder = scratch("same-id");
+    let store = Store::open(&folder, 1 << 20).unwrap();
+    let left = |number: u64| store.folder().join(format!("{TEMPORARY}{}-{number}", std::process::id()));
+    for number in 0..1000 {
+        fs::write(left(number), "half").unwrap();
+    }
+    let (key, bytes) = example(1, 300);
+    store.write(&key, &bytes).unwrap();
+    assert_eq!(store.read(&key).unwrap().unwrap(), bytes);
+    assert_eq!(fs::read(left(999)).unwrap(), b"half", "it may belong to a process elsewhere that is writing");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn threads_exclude_each_other() {
     let folder = scratch("threads");
     let store = Store::open(&folder, 1 << 20).unwrap();
