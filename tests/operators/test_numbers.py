@@ -91,6 +91,27 @@ def test_a_known_program_refuses_a_number_that_does_not_fit(device: torch.device
     assert x.tolist() == [200] * 3
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64, torch.float32], ids=str)
+def test_bounds_beyond_int64(dtype: torch.dtype, device: torch.device, mode: str) -> None:
+    x = torch.tensor([0, 5, 200]).to(dtype)
+    for bound in (2**63, 2**64 - 1):
+        check(lambda on, bound=bound: [x.to(on).clamp(max=bound), x.to(on).clamp_max(bound)], device)
+        if dtype.is_floating_point:
+            check(lambda on, bound=bound: x.to(on).clamp(min=bound), device)
+        else:
+            check_refused(lambda on, bound=bound: x.to(on).clamp(min=bound), device)
+
+
+def test_a_dropout_without_training_takes_any_number(device: torch.device, mode: str) -> None:
+    def dropout(on: torch.device, train: bool | None) -> object:
+        return torch.native_dropout(torch.ones(3, device=on), 2.0, train)
+
+    check(lambda on: dropout(on, False), device)
+    for train in (True, None):
+        error = check_refused(lambda on, train=train: dropout(on, train), device)
+        assert "bernoulli_ expects p to be in [0, 1]" in str(error)
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64], ids=str)
 def test_integers_divided_by_zero(dtype: torch.dtype, device: torch.device, mode: str) -> None:
     """A number is refused at the line; a tensor, which the host does not read, at the next wait."""
@@ -125,6 +146,7 @@ def test_a_false_times_what_is_not_finite(device: torch.device, mode: str) -> No
     check(program, device)
 
 
+@pytest.mark.filterwarnings("ignore:Use of .* on expanded tensors is deprecated")
 def test_filling_what_is_broadcast(device: torch.device, mode: str) -> None:
     """PyTorch allows it for masked_fill_: an element is filled if any of its positions is true."""
 
@@ -134,7 +156,12 @@ def test_filling_what_is_broadcast(device: torch.device, mode: str) -> None:
         shown = x.expand(2, 3)
         filled = shown.masked_fill(mask, 7)
         shown.masked_fill_(mask, 1)
-        return x, filled
+        # Other forms of the same.
+        y, z, rows = (torch.tensor([-4, 4, -2], device=on) for _ in range(3))
+        y.expand(2, 3)[mask] = torch.tensor([7], device=on)
+        z.expand(2, 3).index_put_((mask,), torch.tensor(7, device=on))
+        rows.expand(2, 3)[mask[:, 1]] = torch.tensor([[7]], device=on)
+        return x, filled, y, z, rows
 
     check(program, device)
 

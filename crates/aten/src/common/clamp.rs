@@ -2,9 +2,10 @@
 
 use stablehlo::{DType, Value};
 
-use crate::cx::{Arg, Cx};
+use crate::cx::{Arg, Cx, Scalar};
 use crate::error::Result;
 use crate::number_check::Fit;
+use crate::spec::ScalarSpec;
 
 /// Clamps `x` to the bounds of two arguments.
 pub(crate) fn clamp_to<'b>(cx: &Cx<'b>, x: Value<'b>, [low, high]: [&str; 2]) -> Result<Value<'b>> {
@@ -12,6 +13,13 @@ pub(crate) fn clamp_to<'b>(cx: &Cx<'b>, x: Value<'b>, [low, high]: [&str; 2]) ->
     let bound = |name, fit| -> Result<Option<Value<'b>>> {
         Ok(match cx.arg(name) {
             Arg::None => None,
+            // A number beyond int64, which is an upper bound that does not restrict anything, or no bound.
+            Arg::Scalar(Scalar { spec: ScalarSpec { dtype: DType::U64, wrapped: true, .. }, .. })
+                if dtype.is_integer() && dtype != DType::U64 =>
+            {
+                cx.check_number(name, dtype, fit)?;
+                None
+            }
             // A number beyond the integer type's range does not restrict anything.
             Arg::Scalar(_) if dtype.is_integer() && dtype.size_bytes() < 8 => {
                 let number = cx.scalar(name, DType::I64)?;

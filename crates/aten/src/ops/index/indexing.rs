@@ -5,6 +5,7 @@
 
 use stablehlo::{DType, Value};
 
+use super::scatter::anywhere;
 use crate::check::Counts;
 use crate::common::chosen::Chosen;
 use crate::common::index_check::{check_flat, check_indices, check_mask_counts, is_mask, out_of_bounds, out_of_range};
@@ -318,6 +319,15 @@ fn index_put<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let values = cx.fitting("values", shown.dtype())?;
     let combine = if cx.bool("accumulate")? { Combine::Add } else { Combine::Replace };
     let mut indices = from_start(shown, cx.tensors_or_none("indices")?);
+    if let Some((axis, mask)) = single_mask(&indices)
+        && combine == Combine::Replace
+        && values.numel() == 1
+        && values.rank() + mask.rank() <= shown.rank() + 1
+    {
+        check_mask(&shown.dims(), axis, mask, axis)?;
+        let filled = anywhere(cx, broadcast_mask(mask.convert(DType::Bool), axis, &shown.dims()));
+        return Ok(filled.select(values.reshape(&[]).broadcast_to(&shown.dims()), shown));
+    }
     // PyTorch writes to expanded tensors as well: all positions along such a dimension are the same memory.
     let mut x = shown;
     for axis in cx.overlapping_axes("self") {
@@ -335,11 +345,15 @@ fn index_put<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 const OVERLAP: &str = "unsupported operation: more than one element of the written-to tensor refers to a single memory \
                        location. Please clone() the tensor before performing the operation.";
 
-fn put<'b>(x: Value<'b>, indices: &[Option<Value<'b>>], values: Value<'b>, combine: Combine) -> Result<Value<'b>> {
+/// The only index, and its dimension, if it is a mask.
+fn single_mask<'b>(indices: &[Option<Value<'b>>]) -> Option<(usize, Value<'b>)> {
     let mut given = indices.iter().enumerate().filter_map(|(i, index)| index.map(|index| (i, index)));
-    if let (Some((axis, mask)), None) = (given.next(), given.next())
-        && is_mask(mask)
-    {
+    let only = given.next().filter(|_| given.next().is_none());
+    only.filter(|(_, index)| is_mask(*index))
+}
+
+fn put<'b>(x: Value<'b>, indices: &[Option<Value<'b>>], values: Value<'b>, combine: Combine) -> Result<Value<'b>> {
+    if let Some((axis, mask)) = single_mask(indices) {
         check_mask(&x.dims(), axis, mask, axis)?;
         let mask = mask.convert(DType::Bool);
         let new = spread_over_mask(&x.dims(), axis, mask, values);

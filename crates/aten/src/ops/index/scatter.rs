@@ -42,12 +42,7 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["masked_fill.Scalar", "masked_fill.Tensor"], |cx| {
         let (x, mask) = cx.tensor("self")?.broadcast_with(cx.tensor("mask")?);
         let value = cx.fitting("value", x.dtype())?.broadcast_to(&x.dims());
-        // PyTorch fills broadcast tensors as well: an element is filled if any of its positions is true.
-        let mut mask = mask.convert(DType::Bool);
-        for axis in cx.overlapping_axes("self") {
-            mask = mask.reduce_any(&[axis]).unsqueeze(axis).broadcast_to(&x.dims());
-        }
-        Ok(mask.select(value, x))
+        Ok(anywhere(cx, mask.convert(DType::Bool)).select(value, x))
     })
     .bounded(),
     one(&["masked_scatter"], |cx| {
@@ -68,6 +63,13 @@ pub(crate) const ROWS: &[Row] = &[
         .takes(&["self"], DTypes::REAL_NUMBERS)
         .requires(&["min", "max"], |n, _| n[0] == n[1] || n.iter().all(|bound| bound.is_finite())),
 ];
+
+/// A mask over all positions of `self`. PyTorch fills expanded tensors as well: an element of memory is filled if any of
+/// its positions is true.
+pub(crate) fn anywhere<'b>(cx: &Cx<'b>, mask: Value<'b>) -> Value<'b> {
+    let over = |mask: Value<'b>, axis| mask.reduce_any(&[axis]).unsqueeze(axis).broadcast_to(&mask.dims());
+    cx.overlapping_axes("self").into_iter().fold(mask, over)
+}
 
 fn named(cx: &Cx<'_>) -> Result<Combine> {
     let name = cx.str("reduce")?;
