@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from tests.helpers import check, check_refused
+from tests.helpers import check, check_refused, programs_made
 
 Tensor = torch.Tensor
 
@@ -362,6 +362,27 @@ def test_offsets_share_programs(device: torch.device) -> None:
         torch.tpu.synchronize()
         assert torch.tpu.cache_stats()["compiles"] <= 6
     assert x.tolist() == [[0.0] * 3] + [[2.0] * 3] * 29 + [[0.0] * 3] * 10
+
+
+def test_batches_of_flat_data_share_programs(device: torch.device, mode: str) -> None:
+    """A loop that reads and writes parts of a long vector, each shown as a matrix, settles."""
+    data = torch.arange(900.0)
+    mine = data.to(device)
+
+    def step(data: Tensor, i: int) -> Tensor:
+        start = 13 * i + 7
+        batch, columns = data[start : start + 12].view(3, 4), data.view(30, 30)[2:6, i : i + 3]
+        batch.add_(columns.sum())
+        columns.mul_(0.5)
+        return batch.mT @ batch + data[start + 1 : start + 17].view(4, 4).t()
+
+    made = []
+    for i in range(16):
+        before = programs_made()
+        torch.testing.assert_close(step(mine, i).cpu(), step(data, i))
+        made.append(programs_made() - before)
+    torch.testing.assert_close(mine.cpu(), data)
+    assert sum(made[8:]) == 0, made
 
 
 def test_products_of_merged_batches(device: torch.device, mode: str) -> None:

@@ -24,6 +24,7 @@ pub struct Row {
     pub baked: &'static [&'static str],
     /// Int arguments that are inputs of the program too. All others are constants.
     pub inputs: &'static [&'static str],
+    pub varying: Option<Varying>,
     pub requirement: Option<Requirement>,
     pub(crate) takes: Option<Takes>,
     /// Whether the row takes values with bounded dimensions: the valid elements of its results do not depend on
@@ -47,6 +48,13 @@ impl Row {
 
     pub const fn inputs(mut self, inputs: &'static [&'static str]) -> Row {
         self.inputs = inputs;
+        self
+    }
+
+    /// Ints and lists of ints that are treated like the offsets of views: the first few calls have programs of their own,
+    /// and for further ones the numbers are inputs of a program. `class` says what a program depends on nevertheless.
+    pub const fn varies(mut self, names: &'static [&'static str], class: Class) -> Row {
+        self.varying = Some(Varying { names, class });
         self
     }
 
@@ -148,8 +156,20 @@ impl Row {
 #[derive(Clone, Copy)]
 pub struct Requirement {
     pub names: &'static [&'static str],
-    /// Takes the numbers in the order of `names`, and the element type of the call's first tensor; float64 if it has none.
+    /// Takes the numbers in the order of `names`, NaN for `None`, and the element type of the call's first tensor; float64
+    /// if it has none.
     pub holds: fn(&[f64], DType) -> bool,
+}
+
+/// What a program depends on, of the ints of a call that vary. `None` if it depends on all of them. Takes the ints in the
+/// order of the operator's arguments, and the element type: the argument `dtype`, or that of the first tensor.
+pub type Class = fn(&[i64], Option<DType>) -> Option<Vec<i64>>;
+
+/// Ints that vary from call to call.
+#[derive(Clone, Copy)]
+pub struct Varying {
+    pub names: &'static [&'static str],
+    pub class: Class,
 }
 
 /// The types that some arguments may have, after PyTorch's type promotion of all of them.
@@ -181,6 +201,7 @@ const fn row(names: &'static [&'static str], lower: Lower) -> Row {
         lower,
         baked: &[],
         inputs: &[],
+        varying: None,
         requirement: None,
         takes: None,
         bounded: false,
@@ -210,6 +231,7 @@ pub(crate) const fn each(element: &'static Row, parameters: &'static [&'static s
         lower: Lower::Each { element, parameters },
         baked: element.baked,
         inputs: element.inputs,
+        varying: None,
         requirement: None,
         takes: None,
         bounded: false,

@@ -101,6 +101,10 @@ pub enum ArgSpec {
     List(Vec<ArgSpec>),
     Int(i64),
     Ints(Vec<i64>),
+    /// An int that is an input of the program: the offset of this number.
+    Input(usize),
+    /// A list of ints that are inputs of the program: the first offset, and their count.
+    Inputs(usize, usize),
     Dim(Dim),
     Dims(Vec<Dim>),
     Floats(Vec<f64>),

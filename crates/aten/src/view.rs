@@ -324,8 +324,33 @@ pub fn offset_class(base: &Type, spec: &TensorSpec, from_start: bool) -> Option<
     if is_fixed || spec.dtype != base.dtype || spec.sizes.contains(&0) {
         return None;
     }
-    let slices = Slices::find(&base.dims, spec)?;
-    Some(slices.axes.iter().map(|axis| axis.map_or(0, |j| j as u64 + 1)).collect())
+    if let Some(slices) = Slices::find(&base.dims, spec) {
+        return Some(slices.axes.iter().map(|axis| axis.map_or(0, |j| j as u64 + 1)).collect());
+    }
+    Piece::of(spec).map(|_| vec![u64::MAX])
+}
+
+/// The memory from a view's first element to its last, and the cuts that make it the view.
+struct Piece {
+    length: i64,
+    cuts: Cuts,
+}
+
+impl Piece {
+    fn of(spec: &TensorSpec) -> Option<Piece> {
+        let reach: i64 = spec.sizes.iter().zip(&spec.strides).map(|(size, stride)| (size - 1) * stride).sum();
+        let cuts = Cuts::find(reach + 1, &TensorSpec { offset: 0, ..spec.clone() })?;
+        Some(Piece { length: reach + 1, cuts })
+    }
+
+    fn read<'b>(&self, flat: Value<'b>, sizes: &[i64], offset: Value<'b>) -> Value<'b> {
+        self.cuts.read(flat.dynamic_slice(&[offset], &[self.length]), sizes)
+    }
+
+    fn write<'b>(&self, flat: Value<'b>, value: Value<'b>, offset: Value<'b>) -> Value<'b> {
+        let old = flat.dynamic_slice(&[offset], &[self.length]);
+        flat.dynamic_update_slice(self.cuts.write(old, value), &[offset])
+    }
 }
 
 /// The value of the view `spec` of `base`. `offset` is given if it is an input of the program.
@@ -339,6 +364,8 @@ pub fn read<'b>(base: Value<'b>, spec: &TensorSpec, offset: Option<Value<'b>>) -
     let base = reinterpret(base, spec.dtype);
     if let Some(slices) = Slices::find(&base.dims(), spec) {
         slices.read(base, &spec.sizes, offset)
+    } else if let Some((piece, offset)) = Piece::of(spec).zip(offset) {
+        piece.read(base.flatten(), &spec.sizes, offset)
     } else if let Some(cuts) = Cuts::find(base.numel(), spec) {
         cuts.read(base.flatten(), &spec.sizes)
     } else {
@@ -375,6 +402,8 @@ pub fn write<'b>(
     let typed = reinterpret(base, spec.dtype);
     let written = if let Some(slices) = Slices::find(&typed.dims(), spec) {
         slices.write(typed, value, offset)
+    } else if let Some((piece, offset)) = Piece::of(spec).zip(offset) {
+        piece.write(typed.flatten(), value, offset).reshape(&typed.dims())
     } else if let Some(cuts) = Cuts::find(typed.numel(), spec) {
         cuts.write(typed.flatten(), value).reshape(&typed.dims())
     } else {

@@ -117,6 +117,16 @@ impl Arg {
         unsafe { slice_of(self.payload.p.cast(), self.length as usize) }
     }
 
+    /// The numbers of an int or of a list of ints.
+    pub fn varying(&self) -> Option<&[i64]> {
+        match self.tag {
+            // SAFETY: the tag says that the int is set.
+            Tag::Int => Some(slice::from_ref(unsafe { &self.payload.i })),
+            Tag::Ints => Some(self.ints()),
+            _ => None,
+        }
+    }
+
     pub fn floats(&self) -> &[f64] {
         debug_assert_eq!(self.tag, Tag::Floats);
         // SAFETY: see above.

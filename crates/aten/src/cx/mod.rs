@@ -190,9 +190,34 @@ impl<'b> Cx<'b> {
             Arg::Plain(ArgSpec::Int(i)) => Ok(self.b().scalar(i, dtype)),
             Arg::Plain(ArgSpec::Bool(x)) => Ok(self.b().scalar(x, dtype)),
             Arg::Plain(ArgSpec::Dim(dim)) => Ok(self.size_of(&dim).convert(dtype)),
+            Arg::Plain(ArgSpec::Input(i)) => Ok(self.int_input(i).convert(dtype)),
             Arg::Value(value) if value.rank() == 0 => Ok(value.convert(dtype)),
             Arg::Tensor(spec) if spec.sizes.is_empty() => Ok(self.inputs.read(&spec).convert(dtype)),
             _ => self.wrong(name, "a number"),
+        }
+    }
+
+    fn int_input(&self, number: usize) -> Value<'b> {
+        self.inputs.param(ParamSource::Offset(number), Type::new(DType::I64, &[]))
+    }
+
+    /// Whether an int argument is an input of the program.
+    pub fn is_input(&self, name: &str) -> bool {
+        matches!(self.arg(name), Arg::Plain(ArgSpec::Input(_)))
+    }
+
+    /// A list of ints as a vector of int64, whether they are constants or inputs of the program.
+    pub fn vector(&self, name: &str) -> Result<Value<'b>> {
+        match self.arg(name) {
+            Arg::Plain(ArgSpec::Inputs(first, count)) if count > 0 => {
+                let numbers: Vec<_> = (first..first + count).map(|i| self.int_input(i).reshape(&[1])).collect();
+                Ok(self.b().concatenate(&numbers, 0))
+            }
+            Arg::Plain(ArgSpec::Inputs(..)) => Ok(self.b().splat(0, DType::I64, &[0])),
+            _ => {
+                let numbers = self.ints(name)?;
+                Ok(self.b().constant(&numbers, DType::I64, &[numbers.len() as i64]))
+            }
         }
     }
 

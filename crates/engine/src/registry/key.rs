@@ -37,9 +37,11 @@ pub(crate) struct CallParts {
     pub scalars: Vec<ScalarInput>,
     /// Whether offsets are left out of the key.
     without_offsets: bool,
+    /// Whether ints that vary are left out of the key.
+    without_ints: bool,
     /// Whether the call takes the exact values of storages that also have a padded one.
     pub is_exact: bool,
-    /// The offset of every tensor argument, lists flattened.
+    /// The offset of every tensor argument, lists flattened, and every int that varies.
     pub offsets: Vec<i64>,
     /// The generator that is an argument of the call.
     pub generator: Option<*mut Generator>,
@@ -88,6 +90,13 @@ impl CallParts {
 
     fn arg(&mut self, arg: &Arg, info: ArgInfo) {
         let head = arg.tag as u64;
+        if let Some(ints) = arg.varying().filter(|_| info.varies) {
+            self.offsets.extend_from_slice(ints);
+            if self.without_ints {
+                self.key.push(head | (ints.len() as u64) << 8);
+                return;
+            }
+        }
         match arg.tag {
             Tag::Tensor => self.tensor(arg),
             Tag::ScalarTensor => {
@@ -196,15 +205,29 @@ pub(crate) struct Specs<'a> {
     open_offsets: bool,
     /// Whether that holds for views at the start of their storage too.
     from_start: bool,
-    tensors: usize,
+    /// Whether ints that vary become inputs of the program.
+    pub open_ints: bool,
+    /// The number of offsets so far.
+    offsets: usize,
 }
 
 impl<'a> Specs<'a> {
     pub fn new(types: &'a Types, open_offsets: bool, from_start: bool) -> Specs<'a> {
-        Specs { types, storages: Vec::new(), seen: Vec::new(), open_offsets, from_start, tensors: 0 }
+        Specs { types, storages: Vec::new(), seen: Vec::new(), open_offsets, from_start, open_ints: false, offsets: 0 }
     }
 
     pub fn arg(&mut self, arg: &Arg, info: ArgInfo, ty: &str) -> Result<ArgSpec> {
+        if let Some(ints) = arg.varying().filter(|_| info.varies) {
+            let first = self.offsets;
+            self.offsets += ints.len();
+            if self.open_ints {
+                return Ok(if arg.tag == Tag::Int {
+                    ArgSpec::Input(first)
+                } else {
+                    ArgSpec::Inputs(first, ints.len())
+                });
+            }
+        }
         Ok(match arg.tag {
             Tag::None | Tag::Generator | Tag::Ignored => ArgSpec::None,
             Tag::Tensor => ArgSpec::Tensor(self.tensor(arg)?),
@@ -265,9 +288,9 @@ impl<'a> Specs<'a> {
             offset_input: None,
         };
         if self.open_offsets && self.offset_class(&spec).is_some() {
-            spec.offset_input = Some(self.tensors);
+            spec.offset_input = Some(self.offsets);
         }
-        self.tensors += 1;
+        self.offsets += 1;
         Ok(spec)
     }
 
@@ -282,7 +305,7 @@ impl<'a> Specs<'a> {
 /// Marks an offset in the key that is replaced by the class of offsets that share a program.
 const OPEN_OFFSET: u64 = 1 << 63;
 
-/// The key of a call without the offsets that can be inputs of its program. `None` if there are none.
+/// The key of a call without the offsets and ints that can be inputs of its program. `None` if there are none.
 pub(crate) fn key_without_offsets(
     parts: &CallParts,
     operator: &Operator,
@@ -313,10 +336,15 @@ pub(crate) fn key_without_offsets(
     if !parts.is_exact && parts.storages().any(Storage::has_padding) {
         return None;
     }
-    let mut key = CallParts { without_offsets: true, ..CallParts::exact() };
+    let class = operator.class(args);
+    let mut key = CallParts { without_offsets: true, without_ints: class.is_some(), ..CallParts::exact() };
     key.encode(parts.key[0] as u32, operator, args, parts.key[0] >> 32);
     let mut specs = Specs::new(types, false, from_start);
     let length = key.key.len();
     args.iter().try_for_each(|arg| classes(arg, &mut specs, &mut key.key))?;
+    if let Some(class) = class {
+        key.key.push(OPEN_OFFSET | class.len() as u64);
+        key.key.extend(class.iter().map(|&n| n as u64));
+    }
     key.key[length..].iter().any(|token| token & OPEN_OFFSET != 0).then(|| key.key.into_boxed_slice())
 }

@@ -39,7 +39,7 @@ const OWN_OFFSETS: u32 = 4;
 /// The number of instances kept in memory for each program in memory.
 const INSTANCES_PER_PROGRAM: usize = 8;
 
-/// Calls that can share a program with the offsets of their views as inputs.
+/// Calls that can share a program with the offsets of their views, and ints that vary, as inputs.
 #[derive(Default)]
 struct Family {
     /// The number of offsets lowered so far.
@@ -439,6 +439,7 @@ impl Registry {
         let own_offsets = if compiled.is_some() || opens_offsets { 0 } else { OWN_OFFSETS };
         let open_offsets = family.as_ref().is_some_and(|family| family.offsets >= own_offsets);
         let mut specs = Specs::new(&self.types, open_offsets, opens_offsets);
+        specs.open_ints = open_offsets && operator.class(args).is_some();
         let mut lowered_args = Vec::with_capacity(args.len());
         for ((arg, info), ty) in args.iter().zip(&operator.args).zip(&operator.types) {
             lowered_args.push(specs.arg(arg, *info, ty)?);

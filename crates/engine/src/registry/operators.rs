@@ -34,6 +34,8 @@ pub(crate) struct ArgInfo {
     /// A number that is an input of the program unless it equals `default`.
     pub dynamic: bool,
     pub default: Option<Number>,
+    /// Ints that may be inputs of a program as offsets of views are.
+    pub varies: bool,
 }
 
 impl Operator {
@@ -47,7 +49,8 @@ impl Operator {
             let is_input = row.is_some_and(|row| row.inputs.contains(&arg.name.as_str()));
             // Without a row the operator is traced by PyTorch, which sees the numbers as constants.
             let baked = row.is_none_or(|row| row.baked.contains(&arg.name.as_str()));
-            ArgInfo { dynamic: number && !baked || is_input, default: arg.default }
+            let varies = row.and_then(|row| row.varying).is_some_and(|ints| ints.names.contains(&arg.name.as_str()));
+            ArgInfo { dynamic: number && !baked || is_input, default: arg.default, varies }
         };
         let writes = row.map_or(&[][..], |row| row.writes);
         let position = |name: &&str| args.iter().position(|arg| arg.name == *name);
@@ -76,7 +79,9 @@ impl Operator {
             name: graph.name.clone(),
             row: None,
             names: (0..graph.args.len()).map(|i| i.to_string()).collect(),
-            args: graph.args.iter().map(|arg| ArgInfo { dynamic: arg.ty != "Tensor", default: None }).collect(),
+            args: (graph.args.iter())
+                .map(|arg| ArgInfo { dynamic: arg.ty != "Tensor", default: None, varies: false })
+                .collect(),
             types: graph.args.iter().map(|arg| arg.ty.clone()).collect(),
             mutated: (0..graph.args.len()).filter(|&i| graph.args[i].is_mutated).collect(),
             is_by_element: false,
@@ -91,12 +96,29 @@ impl Operator {
         self.row.is_some_and(|row| row.open_offsets)
     }
 
+    /// What the program of a call depends on, of the ints that vary; `None` if they are constants of it.
+    pub fn class(&self, args: &[Arg]) -> Option<Vec<i64>> {
+        let varying = self.row?.varying?;
+        let mut ints = Vec::new();
+        for (arg, _) in args.iter().zip(&self.args).filter(|(_, info)| info.varies) {
+            ints.extend_from_slice(arg.varying()?);
+        }
+        let named = args.iter().find(|arg| arg.tag == Tag::Dtype).map(|arg| arg.int() as i8);
+        let tensor = args.iter().find(|arg| arg.tag == Tag::Tensor);
+        let dtype = named.or(tensor.map(|arg| arg.tensor().dtype)).and_then(call::dtype);
+        (varying.class)(&ints, dtype)
+    }
+
     /// Whether the numbers of a call satisfy the row's condition.
     pub fn accepts(&self, args: &[Arg]) -> bool {
         let Some((positions, wanted)) = &self.requirement else { return true };
         let number_at = |&i: &usize| {
             let arg = args.get(i)?;
-            matches!(arg.tag, Tag::Int | Tag::Float | Tag::Bool | Tag::ScalarTensor).then(|| arg.number().to_f64())
+            match arg.tag {
+                Tag::None => Some(f64::NAN),
+                Tag::Int | Tag::Float | Tag::Bool | Tag::ScalarTensor => Some(arg.number().to_f64()),
+                _ => None,
+            }
         };
         let numbers: Option<Vec<f64>> = positions.iter().map(number_at).collect();
         let tensor = args.iter().find(|arg| arg.tag == Tag::Tensor);

@@ -6,11 +6,22 @@
 use stablehlo::{DType, DotDims, Number, Value};
 
 use crate::cx::Cx;
-use crate::error::Result;
-use crate::places::{take_along, take_flat};
+use crate::error::{Error, Result};
+use crate::places::{running_sum, take_along, take_flat};
 use crate::row::{Row, many, one};
 
-pub(crate) const ROWS: &[Row] = &[many(&["_ctc_loss"], forward), one(&["_ctc_loss_backward"], backward)];
+pub(crate) const ROWS: &[Row] = &[
+    many(&["_ctc_loss"], forward).inputs(&["blank"]).varies(LENGTHS, longest_target).open_offsets(),
+    one(&["_ctc_loss_backward"], backward).inputs(&["blank"]).varies(LENGTHS, longest_target).open_offsets(),
+];
+
+const LENGTHS: &[&str] = &["input_lengths", "target_lengths"];
+
+/// The number of states follows from the longest target. Other lengths are inputs of the program.
+fn longest_target(lengths: &[i64], _: Option<DType>) -> Option<Vec<i64>> {
+    let (_, targets) = lengths.split_at(lengths.len() / 2);
+    targets.iter().max().map(|longest| vec![*longest])
+}
 
 const NEVER: f64 = f64::NEG_INFINITY;
 
@@ -31,34 +42,34 @@ impl<'b> Problem<'b> {
         let b = cx.b();
         let log_probs = cx.tensor("log_probs")?;
         let dims = log_probs.dims();
-        let (input_lengths, target_lengths) = (cx.ints("input_lengths")?, cx.ints("target_lengths")?);
-        let batch = target_lengths.len() as i64;
-        let per_sample = |numbers: &[i64]| b.constant(numbers, DType::I32, &[batch, 1]);
+        let lengths = |name| Ok::<_, Error>(cx.vector(name)?.convert(DType::I32));
+        let (input_lengths, target_lengths) = (lengths("input_lengths")?, lengths("target_lengths")?);
+        let batch = target_lengths.numel();
 
         let targets = cx.tensor("targets")?.convert(DType::I32);
-        let longest = target_lengths.iter().copied().max().unwrap_or(0);
+        let longest = longest(cx)?;
         let labels = if targets.rank() == 1 {
             // The labels of all samples are concatenated.
-            let starts: Vec<i64> = (0..target_lengths.len()).map(|i| target_lengths[..i].iter().sum()).collect();
-            let place = b.iota(DType::I32, &[batch, longest], 1) + per_sample(&starts);
+            let starts = running_sum(target_lengths) - target_lengths;
+            let place = b.iota(DType::I32, &[batch, longest], 1) + starts.unsqueeze(1);
             take_flat(targets.pad_axis(0, 0, 0, 1), place.min(targets.numel()))
         } else {
             targets.slice_axis(1, 0, longest)
         };
-        let blanks = labels.splat_like(cx.int("blank")?);
-        let pairs = b.concatenate(&[blanks.unsqueeze(2), labels.unsqueeze(2)], 2);
-        let classes = pairs.reshape(&[batch, 2 * longest]).pad_axis(1, cx.int("blank")?, 0, 1);
+        let blank = cx.scalar("blank", DType::I32)?;
+        let pairs = b.concatenate(&[blank.broadcast_to(&labels.dims()).unsqueeze(2), labels.unsqueeze(2)], 2);
+        let pairs = pairs.reshape(&[batch, 2 * longest]);
+        let classes = b.concatenate(&[pairs, blank.broadcast_to(&[batch, 1])], 1);
 
         let wide = log_probs.convert(log_probs.dtype().opmath());
         let every_time = classes.broadcast_to(&[dims[0], batch, 2 * longest + 1]);
         let odd = (b.iota(DType::I32, &classes.dims(), 1) & 1).ne(0);
-        let states: Vec<i64> = target_lengths.iter().map(|length| 2 * length + 1).collect();
         Ok(Problem {
             classes,
             emissions: take_along(wide, 2, every_time),
             skips: odd & classes.ne(shifted(classes, 2, -1)),
-            times: per_sample(&input_lengths),
-            states: per_sample(&states),
+            times: input_lengths.unsqueeze(1),
+            states: (target_lengths * 2 + 1).unsqueeze(1),
         })
     }
 
@@ -72,6 +83,18 @@ impl<'b> Problem<'b> {
         let from_end = self.states - self.state();
         from_end.eq(1) | from_end.eq(2)
     }
+}
+
+/// The length of the longest target. The likelihoods have two states for each label, and one more.
+fn longest(cx: &Cx<'_>) -> Result<i64> {
+    if let Ok(lengths) = cx.ints("target_lengths") {
+        return Ok(lengths.into_iter().max().unwrap_or(0));
+    }
+    let states = match cx.result(1) {
+        Some(likelihoods) => likelihoods.sizes.last().copied(),
+        None => cx.ty("log_alpha")?.dims.last().copied(),
+    };
+    Ok(states.unwrap_or(1) / 2)
 }
 
 /// Shifts states up by `by` (down if negative) and inserts `fill`.

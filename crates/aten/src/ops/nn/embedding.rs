@@ -17,13 +17,13 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(rows(weight, indices))
     })
     .bounded(),
-    one(&["embedding_dense_backward"], embedding_dense_backward).bounded(),
+    one(&["embedding_dense_backward"], embedding_dense_backward).inputs(&["padding_idx"]).bounded(),
     one(&["embedding_renorm", "embedding_renorm_"], embedding_renorm)
         .takes(&["self"], DTypes::INEXACT)
         .baked(&["norm_type"]),
-    many(&["_embedding_bag", "_embedding_bag_forward_only"], embedding_bag),
-    one(&["_embedding_bag_backward", "_embedding_bag_dense_backward"], embedding_bag_backward),
-    one(&["_embedding_bag_per_sample_weights_backward"], per_sample_weights_backward),
+    many(&["_embedding_bag", "_embedding_bag_forward_only"], embedding_bag).inputs(&["padding_idx"]),
+    one(&["_embedding_bag_backward", "_embedding_bag_dense_backward"], embedding_bag_backward).inputs(&["padding_idx"]),
+    one(&["_embedding_bag_per_sample_weights_backward"], per_sample_weights_backward).inputs(&["padding_idx"]),
 ];
 
 /// The rows of `weight` at `indices` (of any rank).
@@ -44,12 +44,11 @@ fn frequencies<'b>(words: Value<'b>, count: i64) -> Value<'b> {
 }
 
 /// A `count × width` matrix of sums of rows. Rows of the padding word are left out.
-fn add_rows<'b>(count: i64, words: Value<'b>, updates: Value<'b>, padding: i64) -> Value<'b> {
-    let words = narrow(words, count);
+fn add_rows<'b>(cx: &Cx<'b>, count: i64, words: Value<'b>, updates: Value<'b>) -> Result<Value<'b>> {
     // An index out of range, so that the scatter drops the row.
-    let words = if padding >= 0 { words.eq(padding).select(words.splat_like(count), words) } else { words };
+    let words = not_padding(cx, words)?.select(words, words.splat_like(count));
     let zeros = words.builder().splat(0, updates.dtype(), &[count, updates.dim(1)]);
-    Places::slices(&zeros.dims(), 0, words).write(zeros, updates, Combine::Add)
+    Ok(Places::slices(&zeros.dims(), 0, narrow(words, count)).write(zeros, updates, Combine::Add))
 }
 
 fn embedding_dense_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
@@ -62,7 +61,7 @@ fn embedding_dense_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     if cx.bool("scale_grad_by_freq")? {
         updates = updates / frequencies(words, count).convert(wide).unsqueeze(1);
     }
-    Ok(add_rows(count, words, updates, cx.int("padding_idx")?).convert(grad.dtype()))
+    Ok(add_rows(cx, count, words, updates)?.convert(grad.dtype()))
 }
 
 /// Scales the indexed rows whose norm exceeds `max_norm` down to it. A row that is indexed twice is written twice
@@ -98,9 +97,9 @@ fn mode(cx: &Cx<'_>) -> Result<Mode> {
     }
 }
 
-/// True for all words but the padding word.
-fn not_padding(words: Value<'_>, padding: i64) -> Value<'_> {
-    words.ne(padding)
+/// True for all words but the padding word, which is -1 if there is none.
+fn not_padding<'b>(cx: &Cx<'b>, words: Value<'b>) -> Result<Value<'b>> {
+    Ok(words.ne(cx.scalar("padding_idx", words.dtype())?))
 }
 
 /// Returns the bags, the bag of each word, the size of each bag (without padding), and for the maximum the word that
@@ -133,7 +132,7 @@ fn embedding_bag<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
 
     let ones = b.splat(1, DType::I32, &[bags]);
     let bag_of = running_sum(sums_at(samples, starts, ones)) - 1;
-    let counts = not_padding(words, cx.int("padding_idx")?);
+    let counts = not_padding(cx, words)?;
     let sizes = sums_at(bags, bag_of, counts.convert(DType::I32));
 
     let wide = weight.dtype().opmath();
@@ -170,7 +169,6 @@ fn embedding_bag_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     }
     let grad = cx.tensor("grad")?;
     let count = cx.int("num_weights")?;
-    let padding = cx.int("padding_idx")?;
     let wide = grad.dtype().opmath();
     let upstream = grad.convert(wide);
     let mode = mode(cx)?;
@@ -192,7 +190,7 @@ fn embedding_bag_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     if cx.bool("scale_grad_by_freq")? {
         updates = updates / frequencies(words, count).convert(wide).unsqueeze(1);
     }
-    Ok(add_rows(count, words, updates, padding).convert(grad.dtype()))
+    Ok(add_rows(cx, count, words, updates)?.convert(grad.dtype()))
 }
 
 fn per_sample_weights_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
@@ -200,5 +198,5 @@ fn per_sample_weights_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let wide = grad.dtype().opmath();
     let upstream = rows(grad, cx.tensor("offset2bag")?).convert(wide);
     let products = (upstream * rows(weight, words).convert(wide)).reduce_sum(&[1]);
-    Ok(not_padding(words, cx.int("padding_idx")?).select(products, 0).convert(grad.dtype()))
+    Ok(not_padding(cx, words)?.select(products, 0).convert(grad.dtype()))
 }

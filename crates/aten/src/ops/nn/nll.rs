@@ -10,8 +10,10 @@ use crate::places::{take_along, take_flat};
 use crate::row::{Row, all_bounded, many, one};
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
-    many(&["nll_loss_forward", "nll_loss2d_forward"], forward).takes(&["self"], DTypes::FLOATS),
-    one(&["nll_loss_backward", "nll_loss2d_backward"], backward),
+    many(&["nll_loss_forward", "nll_loss2d_forward"], forward)
+        .takes(&["self"], DTypes::FLOATS)
+        .inputs(&["ignore_index"]),
+    one(&["nll_loss_backward", "nll_loss2d_backward"], backward).inputs(&["ignore_index"]),
 ]);
 
 /// The target classes of a prediction whose dimension `axis` is the class.
@@ -36,7 +38,7 @@ impl<'b> Targets<'b> {
             *classes = 1;
         }
         let target = cx.tensor("target")?.convert(DType::I64).reshape(&dims);
-        let counts = target.ne(cx.int("ignore_index")?);
+        let counts = target.ne(cx.scalar("ignore_index", DType::I64)?);
         let named = counts.select(target, 0);
         let classes = named.convert(DType::I32);
         let dtype = prediction.dtype();

@@ -113,12 +113,16 @@ pub(crate) const ROWS: &[Row] = &[
     .bounded(),
     one(&["random", "random.to", "random.from"], |cx| {
         let ty = cx.ty("self")?;
+        if cx.is_input("to") {
+            return integers_of_inputs(cx, &ty, "from", "to");
+        }
         let last = match cx.int_or_none("to") {
             Some(to) => to.wrapping_sub(1),
             None => last_integer(ty.dtype),
         };
         integers(cx, &ty, cx.int_or_none("from").unwrap_or(0), last)
     })
+    .varies(&["from", "to"], class_of_range)
     .bounded(),
     one(
         &[
@@ -133,9 +137,13 @@ pub(crate) const ROWS: &[Row] = &[
         ],
         |cx| {
             let ty = cx.result_type(DType::I64)?;
+            if cx.is_input("high") {
+                return integers_of_inputs(cx, &ty, "low", "high");
+            }
             integers(cx, &ty, cx.int_or_none("low").unwrap_or(0), cx.int("high")?.wrapping_sub(1))
         },
     )
+    .varies(&["low", "high"], class_of_range)
     .bounded(),
     one(&["randperm", "randperm.generator"], |cx| {
         let n = cx.int("n")?;
@@ -162,7 +170,8 @@ pub(crate) const ROWS: &[Row] = &[
         let scale = keep.eq(0).select(keep, keep.recip());
         Ok(vec![scaled_by_mask(input, mask, scale), mask])
     })
-    .requires(&["p"], |n, _| (0.0..=1.0).contains(&n[0]))
+    // Without training nothing is drawn.
+    .requires(&["p", "train"], |n, _| n[1] == 0.0 || (0.0..=1.0).contains(&n[0]))
     .bounded(),
     one(&["native_dropout_backward"], |cx| {
         let grad = cx.tensor("grad_output")?;
@@ -303,7 +312,7 @@ fn integers<'b>(cx: &Cx<'b>, ty: &Type, low: i64, last: i64) -> Result<Value<'b>
         return Err(Error::runtime(format!("random: no number of this type lies from {low} to {last}")));
     }
     // A remainder favours small numbers by the range divided by 2^bits, so large ranges use the wider type.
-    let narrow = count <= 1 << 20;
+    let narrow = count <= NARROW.into();
     let bits = cx.random_bits(if narrow { DType::U32 } else { DType::U64 }, &ty.dims);
     let offset = match count {
         count if count == 1 << 64 => bits,
@@ -313,6 +322,30 @@ fn integers<'b>(cx: &Cx<'b>, ty: &Type, low: i64, last: i64) -> Result<Value<'b>
     let fits = |x: i128| i32::try_from(x).is_ok();
     let work = if narrow && fits(inner_low) && fits(inner_last) { DType::I32 } else { DType::I64 };
     Ok((offset.convert(work) + Number::Int(inner_low as i64)).convert(ty.dtype))
+}
+
+/// The most integers that are drawn with 32 bits each.
+const NARROW: i64 = 1 << 20;
+
+/// Ranges from 0 or a number that share a program: those of 32-bit numbers for which [`integers`] draws 32 bits.
+fn class_of_range(range: &[i64], dtype: Option<DType>) -> Option<Vec<i64>> {
+    let (low, high) = match *range {
+        [high] => (0, high),
+        [low, high] => (low, high),
+        _ => return None,
+    };
+    let is_small = [low, high].iter().all(|&n| i32::try_from(n).is_ok());
+    let holds_all = dtype.is_none_or(|dtype| matches!(dtype, DType::I32 | DType::I64));
+    (is_small && holds_all && (1..=NARROW).contains(&(high - low))).then(Vec::new)
+}
+
+/// The numbers of [`integers`] for a range in [`class_of_range`] that is an input of the program.
+fn integers_of_inputs<'b>(cx: &Cx<'b>, ty: &Type, low: &str, high: &str) -> Result<Value<'b>> {
+    cx.check_dtype(ty.dtype, DTypes::REAL)?;
+    let high = cx.scalar(high, DType::I64)?;
+    let low = cx.scalar_or_none(low, DType::I64)?.unwrap_or(high.splat_like(0));
+    let offset = cx.random_bits(DType::U32, &ty.dims) % (high - low).convert(DType::U32);
+    Ok((offset.convert(DType::I32) + low.convert(DType::I32)).convert(ty.dtype))
 }
 
 /// Checks that weights are finite, not negative, and not all zero. PyTorch's error message depends on how the numbers

@@ -46,9 +46,15 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(row.eq(column).convert(ty.dtype))
     })
     .bounded(),
-    // The numbers decide the size of the result, so they are constants of the program.
+    // The numbers decide the size of the result, so they are constants of the program. Integers that give the same size
+    // share a program.
     one(&["arange", "arange.start", "arange.start_step", "arange.start_out"], |cx| progression(cx, false))
         .bounded()
+        .varies(STEPS, |n, _| match *n {
+            [start, end, step] => length(start, end, step).map(|length| vec![length]),
+            [start, end] => length(start, end, 1).map(|length| vec![length]),
+            _ => None,
+        })
         .baked(STEPS),
     one(&["range", "range.step", "range.out"], |cx| progression(cx, true)).baked(STEPS),
     // PyTorch's composite implementations write into the tensor that they allocate.
@@ -78,12 +84,23 @@ fn uniform<'b>(cx: &Cx<'b>, result: Value<'b>) -> Value<'b> {
     cx.uniform(result, 0..result.rank())
 }
 
+/// The number of integers from `start` up to `end`, if they are 32-bit numbers, for which PyTorch's count in float64 is
+/// exact.
+fn length(start: i64, end: i64, step: i64) -> Option<i64> {
+    let is_small = [start, end, step].iter().all(|&n| i32::try_from(n).is_ok());
+    let distance = if step > 0 { end - start } else { start - end };
+    (is_small && step != 0 && distance > 0).then(|| (distance + step.abs() - 1) / step.abs())
+}
+
 /// `start + i · step`, up to `end`. `end` itself is only included if `end_included`.
 fn progression<'b>(cx: &Cx<'b>, end_included: bool) -> Result<Value<'b>> {
     if let Some([length]) = cx.result_dims(0)
         && !length.sizes.is_empty()
     {
         return bounded_progression(cx, length.capacity);
+    }
+    if cx.is_input("start") {
+        return progression_of_inputs(cx);
     }
     let number = |name, otherwise| if cx.is_none(name) { Ok(Number::Int(otherwise)) } else { cx.number(name) };
     let (start, end, step) = (number("start", 0)?, cx.number("end")?, number("step", 1)?);
@@ -108,6 +125,16 @@ fn progression<'b>(cx: &Cx<'b>, end_included: bool) -> Result<Value<'b>> {
     let narrow = i32::try_from(start).is_ok() && i32::try_from(last).is_ok();
     let index = cx.b().iota(if narrow { DType::I32 } else { DType::I64 }, &[length], 0);
     Ok(shaped(cx, (index * step + start).convert(ty.dtype)))
+}
+
+/// [`progression`] of integers that are inputs of the program.
+fn progression_of_inputs<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let ty = cx.result_type(DType::I64)?;
+    cx.check_dtype(ty.dtype, DTypes::REAL_NUMBERS)?;
+    let index = cx.b().iota(DType::I64, &[ty.numel()], 0);
+    let scaled = cx.scalar_or_none("step", DType::I64)?.map_or(index, |step| index * step);
+    let sequence = scaled + cx.scalar("start", DType::I64)?;
+    Ok(shaped(cx, sequence.convert(ty.dtype)))
 }
 
 /// A sequence in the shape of the call's result: an `out=` argument with as many elements keeps its shape.

@@ -84,13 +84,18 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["as_strided_scatter"], |cx| replaced(cx, cx.tensor("self")?, "src", strided_views::strided)),
     one(&["slice_backward"], |cx| match bounded_views::bounded_input(cx)? {
         Some((axis, size)) => bounded_views::slice_back(cx, zeros(cx)?, axis, &size),
+        None if cx.is_input("start") => replaced_at_input(cx, zeros(cx)?, "grad_output", "start"),
         None => replaced(cx, zeros(cx)?, "grad_output", strided_views::sliced),
     })
+    // The length is that of the gradient.
+    .varies(&["start", "end", "step"], |n, _| (n[0] >= 0 && n[1] > n[0] && n[2] == 1).then(Vec::new))
     .bounded(),
     one(&["select_backward"], |cx| match bounded_views::bounded_input(cx)? {
         Some((axis, size)) => bounded_views::select_back(cx, zeros(cx)?, axis, &size),
+        None if cx.is_input("index") => replaced_at_input(cx, zeros(cx)?, "grad_output", "index"),
         None => replaced(cx, zeros(cx)?, "grad_output", strided_views::selected),
     })
+    .varies(&["index"], |n, _| (n[0] >= 0).then(Vec::new))
     .bounded(),
     one(&["diagonal_backward"], |cx| match cx.b().is_bounded() {
         true => bounded_views::embed_diagonal(cx, cx.tensor("grad_output")?, &cx.capacities("input_sizes")?),
@@ -288,6 +293,17 @@ fn diag_embed<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 fn replaced<'b>(cx: &Cx<'b>, base: Value<'b>, source: &str, make: MakeView) -> Result<Value<'b>> {
     let spec = make(cx, whole(base))?;
     Ok(written(base, &spec, cx.tensor(source)?))
+}
+
+/// [`replaced`], where the part begins at an int that is an input of the program. The call before, of the view, has
+/// checked it.
+fn replaced_at_input<'b>(cx: &Cx<'b>, base: Value<'b>, source: &str, start: &str) -> Result<Value<'b>> {
+    let axis = cx.axis_arg("dim", base.rank())?;
+    let part = cx.tensor(source)?.convert(base.dtype());
+    let part = if part.rank() < base.rank() { part.unsqueeze(axis) } else { part };
+    let start = cx.scalar(start, DType::I64)?;
+    let starts: Vec<_> = (0..base.rank()).map(|i| if i == axis { start } else { start.splat_like(0) }).collect();
+    Ok(base.dynamic_update_slice(part, &starts))
 }
 
 /// Zeros for the gradient of a view.
