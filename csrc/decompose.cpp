@@ -75,6 +75,7 @@ PythonArguments to_python(const c10::FunctionSchema& schema, at::ArrayRef<IValue
 }
 
 py::object call(PyObject* function, const c10::OperatorHandle& op, const PythonArguments& taken) {
+  NotTraced not_traced;
   return py::reinterpret_borrow<py::object>(function)(torch::detail::getTorchApiFunction(op), taken.args, taken.kwargs);
 }
 

@@ -300,6 +300,7 @@ Metas infer(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) 
   std::optional<c10::WarningUtils::WarningHandlerGuard> silence;
   if (op.has_out) silence.emplace(&ignored_warnings);
   at::AutoDispatchBelowADInplaceOrView below_autograd;
+  NotTraced not_traced;
   try {
     if (op.has_out && !resize_outs(op, stack, written)) refuse_as_cpu(op, arguments, device);
     // Some meta kernels warn, in Python, of the resize of a result that is not empty.

@@ -443,7 +443,17 @@ int32_t device_of(at::ArrayRef<IValue> arguments) {
   return named;
 }
 
+// torch.jit.trace does not record a convolution, but what PyTorch's own kernel of it calls.
+bool call_traced(const Operator& op, torch::jit::Stack* stack) {
+  if (op.name != "convolution") return false;
+  static const auto recorded = c10::Dispatcher::singleton().findSchemaOrThrow("aten::_convolution", "");
+  torch::jit::push(*stack, /*benchmark=*/false, /*deterministic=*/false, /*cudnn_enabled=*/false, /*allow_tf32=*/false);
+  recorded.callBoxed(stack);
+  return true;
+}
+
 void call_operator(const Operator& op, torch::jit::Stack* stack) {
+  if (torch::jit::tracer::getTracingState() && call_traced(op, stack)) [[unlikely]] return;
   const size_t base = stack->size() - op.kinds.size();
   for (const ArgKind kind : op.kinds) {
     if (kind == ArgKind::kIndexList) [[unlikely]] {

@@ -11,10 +11,18 @@
 #include <atomic>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "abi.h"
+
+// Declared here, because the header includes all of TorchScript.
+namespace torch::jit::tracer {
+struct TracingState;
+TORCH_API const std::shared_ptr<TracingState>& getTracingState();
+TORCH_API void setTracingState(std::shared_ptr<TracingState> state);
+}  // namespace torch::jit::tracer
 
 namespace torchtpu {
 
@@ -53,6 +61,18 @@ class NoGil {
 
  private:
   void* state_;
+};
+
+// Hides what an operator does from torch.jit.trace, for which sizes of tensors are tensors in Python.
+class NotTraced {
+ public:
+  NotTraced() : state_(torch::jit::tracer::getTracingState()) { torch::jit::tracer::setTracingState(nullptr); }
+  ~NotTraced() { torch::jit::tracer::setTracingState(std::move(state_)); }
+  NotTraced(const NotTraced&) = delete;
+  NotTraced& operator=(const NotTraced&) = delete;
+
+ private:
+  std::shared_ptr<torch::jit::tracer::TracingState> state_;
 };
 
 // ---- devices (guard.cpp) ---------------------------------------------------------------------

@@ -35,7 +35,10 @@ REASONS = {
     "define.cpp": {"results without elements, which no program computes": ["empty_strided"]},
     "fourier.cpp": {"PyTorch's composites refuse 16-bit floats before a kernel is asked": ["empty"]},
     "gloo.h": {"tensors of the CPU, which Gloo works on": ["empty", "trunc", "view_as_real", "zeros"]},
-    "kernels.cpp": {"PyTorch's kernel warns in its own words of a resize of out=": ["arange.start_out"]},
+    "kernels.cpp": {
+        "PyTorch's kernel warns in its own words of a resize of out=": ["arange.start_out"],
+        "torch.jit.trace records what PyTorch's kernel calls, not the operator": ["_convolution", "convolution"],
+    },
     "operators.cpp": {"an argument's name": ["pin_memory"]},
     "process_group.cpp": {
         "tensors of the CPU, which Gloo works on": ["cat", "empty", "view_as_complex"],
