@@ -201,9 +201,9 @@ impl<'b> Cx<'b> {
         self.inputs.param(ParamSource::Offset(number), Type::new(DType::I64, &[]))
     }
 
-    /// Whether an int argument is an input of the program.
+    /// Whether an int argument, or a list of ints, is an input of the program.
     pub fn is_input(&self, name: &str) -> bool {
-        matches!(self.arg(name), Arg::Plain(ArgSpec::Input(_)))
+        matches!(self.arg(name), Arg::Plain(ArgSpec::Input(_) | ArgSpec::Inputs(..)))
     }
 
     /// A list of ints as a vector of int64, whether they are constants or inputs of the program.

@@ -8,15 +8,14 @@ use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["fake_quantize_per_tensor_affine_cachemask"], |cx| {
-        let (zero_point, (low, high)) = (cx.int("zero_point")?, range(cx)?);
-        if zero_point < low || zero_point > high {
-            return Err(out_of_range());
-        }
-        let (scale, zero_point) = (cx.scalar("scale", DType::F32)?, cx.b().scalar(zero_point, DType::I64));
+        let (low, high) = range(cx)?;
+        let (scale, zero_point) = (cx.scalar("scale", DType::F32)?, cx.scalar("zero_point", DType::I64)?);
         let affine = Affine { scale, zero_point, low, high };
         let x = cx.tensor("self")?;
         Ok(affine.rounded(x, DType::F32).into())
-    }),
+    })
+    .inputs(&["zero_point"])
+    .requires(&["zero_point", "quant_min", "quant_max"], |n, _| n[1] > n[2] || (n[1]..=n[2]).contains(&n[0])),
     many(&["_fake_quantize_per_tensor_affine_cachemask_tensor_qparams"], |cx| {
         let affine = Affine::new(cx, first(cx, "scale")?.convert(DType::F32), first(cx, "zero_point")?)?;
         let x = cx.tensor("self")?;

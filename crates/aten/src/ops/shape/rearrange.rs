@@ -57,7 +57,7 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(Vec::<usize>::into_iter(bounded).fold(x.reverse(&whole), bounded_views::flip))
     })
     .bounded(),
-    one(&["roll"], roll).bounded(),
+    one(&["roll"], roll).varies(&["shifts"], |_, _| Some(Vec::new())).bounded(),
     one(&["repeat"], repeat).bounded(),
     one(&["tril"], |cx| masked(cx, Triangle::Lower)).inputs(&["diagonal"]).bounded(),
     one(&["triu"], |cx| masked(cx, Triangle::Upper)).inputs(&["diagonal"]).bounded(),
@@ -158,8 +158,17 @@ fn block_diag<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 }
 
 fn roll<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
-    let x = cx.tensor("self")?;
-    let (shifts, dims) = (cx.ints("shifts")?, cx.ints("dims")?);
+    let (x, dims) = (cx.tensor("self")?, cx.ints("dims")?);
+    if cx.is_input("shifts") {
+        let shifts = cx.vector("shifts")?;
+        let shift = |i: usize| shifts.select_axis(0, i as i64);
+        if dims.is_empty() {
+            return Ok(rolled_by_input(x.flatten(), 0, shift(0)).reshape(&x.dims()));
+        }
+        let mut axes = dims.iter().map(|&dim| cx.axis(dim, x.rank())).enumerate().filter(|_| x.rank() > 0);
+        return axes.try_fold(x, |x, (i, axis)| Ok(rolled_by_input(x, axis?, shift(i))));
+    }
+    let shifts = cx.ints("shifts")?;
     if dims.is_empty() {
         let shift = shifts.first().copied().unwrap_or(0);
         return Ok(rolled(x.flatten(), 0, shift).reshape(&x.dims()));
@@ -183,6 +192,17 @@ fn rolled(x: Value<'_>, axis: usize, shift: i64) -> Value<'_> {
     }
     let cut = size - shift.rem_euclid(size);
     x.builder().concatenate(&[x.slice_axis(axis, cut, size), x.slice_axis(axis, 0, cut)], axis)
+}
+
+fn rolled_by_input<'b>(x: Value<'b>, axis: usize, shift: Value<'b>) -> Value<'b> {
+    let size = x.dim(axis);
+    if size == 0 {
+        return x;
+    }
+    let twice = x.builder().concatenate(&[x, x], axis);
+    let start = (-(shift % size) + size) % size;
+    let starts: Vec<_> = (0..x.rank()).map(|i| if i == axis { start } else { start.splat_like(0) }).collect();
+    twice.dynamic_slice(&starts, &x.dims())
 }
 
 /// Concatenates the bounded dimension with itself and takes a slice that starts at the shift.
