@@ -13,6 +13,8 @@ PROFILE ?= dev
 PYTEST ?=
 # Extra arguments for the sweep: make conformance CONFORMANCE="--operators 'linalg.*' --modes strict"
 CONFORMANCE ?=
+# Extra arguments for random programs: make fuzz FUZZ="--programs 10000"
+FUZZ ?=
 # Extra arguments for the judges: make judge JUDGE="--files 'nn/*' --mode fused --sample 40"
 JUDGE ?=
 # Extra arguments for the demo: make demo DEMO="--epochs 2"
@@ -102,6 +104,10 @@ test-nightly: build $(VENV)/.ready-examples ## Python tests by the date's seed, 
 		TORCHTPU_DISTRIBUTED_TRIALS=50 TORCHTPU_DISTRIBUTED_STEPS=500 TORCHTPU_TRAINING_STEPS=20 \
 		$(PYTEST_RUN) --optimized --each-mode -m "not slow" $(PYTEST)
 	$(PY) -m tests.conformance.matrix
+
+.PHONY: fuzz
+fuzz: build ## Many random programs whose sizes change, in all modes; resumes an interrupted run (FUZZ="--programs 10000")
+	@$(PY) -m tests.fuzz $(FUZZ)
 
 .PHONY: test-all
 test-all: lint test-rust build $(VENV)/.ready-examples ## Everything, the slow sweeps included

@@ -13,6 +13,8 @@ from tests.fuzz.random_programs import Generator, Maker
 # The size while a program is made. It differs from the constant sizes of the other lines.
 FIRST = 5
 LARGEST = 33
+# The lines of a program, and the sizes at which they run.
+LENGTH, SIZES = 20, 5
 # Padding from the third size on, or for each upload.
 SETTINGS = ("dynamic", "dynamic", "padded")
 SHAPES = ("n", "n, 3", "2, n", "3, n", "n, n", "2, n, 3", "n, 1", "n + 1, 2", "2 * n")
@@ -126,7 +128,7 @@ CHANGING: list[tuple[int, Maker]] = [
 ]
 
 
-def program(seed: int, length: int, sizes: int) -> list[Step]:
+def program(seed: int, length: int = LENGTH, sizes: int = SIZES) -> list[Step]:
     """The lines of a random program, once for each of several sizes. The last size is one that was seen before."""
     random = Random(seed)
     generator = Generator(seed, CHANGING)
