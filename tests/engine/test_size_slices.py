@@ -129,3 +129,43 @@ def test_random_numbers_are_those_of_exact_programs(tmp_path: Path) -> None:
     assert not any(sum(each[3:]) for each in made.values()), made
     for name, results in drawn.items():
         assert all(torch.equal(one, other) for one, other in zip(results, exact[name], strict=True)), name
+
+
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_the_gradient_of_a_slice_of_a_longer_result(device: torch.device, mode: str) -> None:
+    """Its size is that of an argument and a constant. A causal convolution has it."""
+    torch.tpu.set_eager_mode(mode)
+    weight, made = torch.randn(6, 1, 4), []
+    given = {"cpu": weight.clone(), "tpu": weight.to(device)}
+
+    def gradients(x: Tensor) -> list[Tensor]:
+        x, kernel = x.clone().requires_grad_(), given[x.device.type].detach().requires_grad_()
+        y = torch.nn.functional.conv1d(x, kernel, padding=3, groups=6)[..., : x.shape[2]]
+        return list(torch.autograd.grad(y.sin().sum(), [x, kernel]))
+
+    for length in (12, 19, 30, 17, 26, 23, 21, 19, 14):
+        x, before = torch.randn(2, 6, length), programs_made()
+        for actual, expected in zip(gradients(x.to(device)), gradients(x), strict=True):
+            torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-4)
+        made.append(programs_made() - before)
+    assert not any(made[4:]), made
+
+
+def test_the_gradient_of_a_part_of_a_table_is_exact(device: torch.device) -> None:
+    """The size of the table does not follow that of the part."""
+    tables = [torch.randn(size, 4) for size in (40, 50, 64)]
+    given = {"cpu": tables, "tpu": [table.to(device) for table in tables]}
+
+    def gradients(x: Tensor) -> list[Tensor]:
+        wholes = [table.detach().requires_grad_() for table in given[x.device.type]]
+        y = sum((whole[: len(x)] * x).sum() for whole in wholes)
+        assert isinstance(y, Tensor)
+        return list(torch.autograd.grad(y, wholes))
+
+    for length in (12, 19, 30, 17, 26, 22, 32):
+        x = torch.randn(length, 4)
+        actual = gradients(x.to(device))
+        unpadded = torch.tpu.op_stats()["unpadded"]
+        for one, other in zip(actual, gradients(x), strict=True):
+            torch.testing.assert_close(one.cpu(), other)
+        assert torch.tpu.op_stats()["unpadded"] == unpadded, length

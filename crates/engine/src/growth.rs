@@ -174,6 +174,9 @@ pub(crate) struct Growth {
     capacities: Capacities,
     /// The result of a call without tensors, or of many that it joins, that is being defined.
     created: Option<(Place, Vec<i64>)>,
+    /// Sizes that calls of an operator at a line were given for a dimension, each after the changing size of an argument's
+    /// dimension.
+    given: FxHashMap<(Line, u32, usize), VecDeque<(i64, i64)>>,
 }
 
 /// The capacities in use.
@@ -208,7 +211,7 @@ impl Growth {
         IS_ON.store(setting != Setting::Static, Relaxed);
         let padded = (setting == Setting::Padded).then_some(0);
         let capacities = Capacities { padded, ..Capacities::default() };
-        Growth { setting, tensors: FxHashMap::default(), capacities, created: None }
+        Growth { setting, tensors: FxHashMap::default(), capacities, created: None, given: FxHashMap::default() }
     }
 
     pub fn is_on(&self) -> bool {
@@ -317,6 +320,25 @@ impl Growth {
             (false, _) => Some((sizes[axis], Some(class.capacity(axis, sizes[axis], capacities)))),
         };
         axes.into_iter().map(size).collect::<Option<_>>().unwrap_or_default()
+    }
+
+    /// Whether a size that a call is given for a dimension follows the changing size of an argument there: in a call before,
+    /// with another size, the difference was the same, and no call was given the same number with another size.
+    pub fn follows(&mut self, line: Line, op: u32, axis: usize, changing: i64, given: i64) -> bool {
+        if !line.is_known() {
+            return false;
+        }
+        let before = self.given.entry((line, op, axis)).or_default();
+        let others = || before.iter().filter(|(size, _)| *size != changing);
+        let is_shown = others().any(|(size, other)| other - size == given - changing)
+            && !others().any(|(_, other)| *other == given);
+        if !before.contains(&(changing, given)) {
+            before.push_back((changing, given));
+        }
+        if before.len() > REMEMBERED {
+            before.pop_front();
+        }
+        is_shown
     }
 
     /// The capacity for a number of elements that the data decide.

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::growth::{Changing, Source};
 use crate::lines;
 use crate::padded::{PaddedFactor, same_strides};
-use crate::registry::sizes::{Axes, MANY};
+use crate::registry::sizes::{Axes, MANY, SIZE_ARGUMENTS};
 use crate::storage::Storage;
 
 impl Engine {
@@ -95,11 +95,11 @@ impl Engine {
             let Ok(Some(result)) = to_spec(meta) else { return Vec::new() };
             return self.registry.growth.changing(line, Source::Created(op), meta.dtype, &result.sizes, Weak::new());
         }
-        let mut changing = Vec::new();
+        let mut changing = self.sizes_that_follow(op, args, &tensors, metas);
         let growth = &mut self.registry.growth;
         if row.grows && are_many(&tensors) {
             let number = [tensors.len() as i64];
-            changing = growth.changing(line, Source::Joined, tensors[0].dtype, &number, Weak::new());
+            changing.extend(growth.changing(line, Source::Joined, tensors[0].dtype, &number, Weak::new()));
         }
         for (argument, tensor) in tensors.into_iter().enumerate() {
             let (storage, sizes) = (tensor.storage(), tensor.sizes());
@@ -122,6 +122,37 @@ impl Engine {
         changing
     }
 
+    /// The sizes of results that a call is given as ints, and that differ by a constant from a size of an argument that
+    /// changes, with their capacities.
+    fn sizes_that_follow(
+        &mut self,
+        op: u32,
+        args: &[Arg],
+        tensors: &[&TensorArg],
+        metas: Option<&[Meta]>,
+    ) -> Vec<Changing> {
+        let operator = self.registry.operator(op);
+        let given = args.iter().zip(&operator.names).filter(|(_, name)| SIZE_ARGUMENTS.contains(&&name[..]));
+        let given: Vec<i64> =
+            given.filter(|(arg, _)| arg.tag == Tag::Ints).flat_map(|(arg, _)| arg.ints()).copied().collect();
+        let mut changing = Vec::new();
+        for result in metas.unwrap_or_default().iter().filter_map(|meta| to_spec(meta).ok().flatten()) {
+            for (axis, &size) in result.sizes.iter().enumerate().filter(|(_, size)| **size > 1 && given.contains(size))
+            {
+                let alike = tensors.iter().filter(|tensor| tensor.sizes().len() == result.sizes.len());
+                let padded = alike.filter_map(|tensor| capacity_of(tensor, axis));
+                let others: Vec<(i64, i64)> = padded.filter(|(actual, _)| *actual != size).collect();
+                for (actual, capacity) in others {
+                    let growth = &mut self.registry.growth;
+                    if growth.follows(lines::noted(), op, axis, actual, size) {
+                        changing.push((size, Some(if size <= capacity { capacity } else { growth.room(size) })));
+                    }
+                }
+            }
+        }
+        changing
+    }
+
     /// The factors of a tensor that covers its storage densely. `None` if it does not.
     fn whole(&self, storage: &Storage, sizes: &[i64], strides: &[i64]) -> Option<Whole> {
         let order = aten::memory_order(sizes, strides).filter(|_| !sizes.contains(&0))?;
@@ -136,6 +167,14 @@ impl Engine {
         let is_whole = base.dims == dims && base.size_bytes() == storage.nbytes();
         is_whole.then(|| Whole { axes: dims.iter().map(fixed).collect(), order })
     }
+}
+
+/// The size of a dimension of a tensor, and its capacity, if it is a size of the tensor's value that changes.
+fn capacity_of(tensor: &TensorArg, axis: usize) -> Option<(i64, i64)> {
+    let padded = tensor.storage().padded().filter(|_| tensor.storage().has_padding())?;
+    let size = tensor.sizes()[axis];
+    let factor = padded.axes.iter().flatten().find(|factor| factor.is_bounded && factor.actual == size)?;
+    Some((size, factor.capacity))
 }
 
 /// Whether so many tensors of the same sizes are joined that their number may be a size that changes.

@@ -19,7 +19,7 @@ use crate::registry::key::{CallParts, Specs};
 use crate::storage::Storage;
 
 /// The int arguments that may be sizes. Others, such as dimension numbers, are constants of the program.
-const SIZE_ARGUMENTS: [&str; 12] =
+pub(crate) const SIZE_ARGUMENTS: [&str; 12] =
     ["size", "input_sizes", "self_size", "output_size", "start", "end", "length", "N", "HxW", "pad", "shape", "sizes"];
 
 /// The dimensions of a value in the order of memory, with the factors of each.
