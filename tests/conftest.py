@@ -33,6 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # A worker keeps one core busy. More threads would compete.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     if not config.getoption("--optimized"):
+        # In Fused, programs of several operators are to be tested.
+        os.environ.setdefault("TORCHTPU_COMPILE", "wait")
         os.environ["XLA_FLAGS"] = with_quick_compiles(os.environ.get("XLA_FLAGS", ""))
 
 

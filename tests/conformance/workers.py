@@ -42,6 +42,8 @@ class Settings:
         environment = {**without_quick_compiles(os.environ), "OMP_NUM_THREADS": "1"}
         if not self.is_optimized:
             environment["XLA_FLAGS"] = with_quick_compiles(environment["XLA_FLAGS"])
+            # In Fused, programs of several operators are to be tested.
+            environment["TORCHTPU_COMPILE"] = "wait"
         return environment
 
 

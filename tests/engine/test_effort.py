@@ -32,7 +32,7 @@ print(json.dumps({"digests": digests, **torch.tpu.cache_stats()}))
 
 
 def run(folder: Path, **environment: str) -> dict[str, Any]:
-    finished = run_python(RUNS, TORCHTPU_CACHE_DIR=str(folder), **environment)
+    finished = run_python(RUNS, **{"TORCHTPU_CACHE_DIR": str(folder), "TORCHTPU_COMPILE": "", **environment})
     assert (finished.returncode, finished.stderr) == (0, "")
     return json.loads(finished.stdout)
 

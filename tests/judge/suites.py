@@ -125,6 +125,8 @@ class Suite:
             return {**environment, **CPU}
         if not is_optimized:
             environment["XLA_FLAGS"] = with_quick_compiles(os.environ.get("XLA_FLAGS", ""))
+            # In Fused, programs of several operators are to be tested.
+            environment["TORCHTPU_COMPILE"] = "wait"
         return {**environment, **TPU, **self.tpu, "TORCHTPU_EAGER_MODE": mode, "TORCHTPU_CACHE_DIR": str(cache)}
 
 

@@ -106,6 +106,7 @@ pub(crate) fn lock_when_launched(
         flushed = flushed.and(engine.flush(placement, reason).map_err(Error::from));
         // Compiling may take long: other threads go on meanwhile, and the user may end the wait.
         engine.launch_made();
+        engine.with_runner(|runner, context| runner.launch_meanwhile(placement, context));
         if let Some(executable) = engine.runner.awaited(placement) {
             drop(engine);
             interrupt::wait_for(&executable)?;

@@ -101,23 +101,13 @@ impl Program {
 }
 
 /// The outputs that are used and the inputs that are donated, by index.
-#[derive(Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub live: Vec<u32>,
     pub donated: Vec<bool>,
 }
 
 impl Usage {
-    /// The key of the program of a chunk with this usage, from the chunk's key.
-    pub fn key_of(&self, chunk: &[u64]) -> Vec<u64> {
-        let mut key = chunk.to_vec();
-        key.push(u64::MAX);
-        key.extend(self.live.iter().map(|&output| u64::from(output)));
-        key.push(u64::MAX);
-        key.extend(self.donated.iter().map(|&donated| u64::from(donated)));
-        key
-    }
-
     /// The usage as bits, if it fits.
     pub fn key_bits(&self) -> Option<u64> {
         let outputs = self.live.last().map_or(0, |&last| last + 1);
@@ -127,5 +117,21 @@ impl Usage {
         let live = self.live.iter().fold(0, |bits, &output| bits | 1 << output);
         let donated = self.donated.iter().enumerate().fold(0, |bits, (i, &d)| bits | u64::from(d) << i);
         Some(live | donated << 32)
+    }
+
+    /// The usage of so many inputs that has these bits.
+    pub fn of_bits(bits: u64, inputs: usize) -> Usage {
+        Usage {
+            live: (0..32).filter(|output| bits >> output & 1 == 1).collect(),
+            donated: (0..inputs).map(|input| bits >> (32 + input) & 1 == 1).collect(),
+        }
+    }
+
+    /// Whether a program with this usage can run where another usage is wanted: it returns all that is wanted, and
+    /// donates nothing else.
+    pub fn serves(&self, wanted: &Usage) -> bool {
+        let mut donated = self.donated.iter().zip(&wanted.donated);
+        wanted.live.iter().all(|output| self.live.binary_search(output).is_ok())
+            && donated.all(|(donated, may_be)| *may_be || !donated)
     }
 }

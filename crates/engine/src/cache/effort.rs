@@ -84,6 +84,11 @@ fn setting() -> &'static str {
     })
 }
 
+/// Whether other programs may run while one is compiled. Which runs they take depends on time.
+pub(crate) fn may_run_others() -> bool {
+    setting() != "wait"
+}
+
 /// Whether the environment allows quick compiles. `TORCHTPU_COMPILE=wait` and XLA's own flags disable them.
 fn may_be_quick() -> bool {
     static MAY: OnceLock<bool> = OnceLock::new();

@@ -346,16 +346,59 @@ impl Chunk {
         Usage { live: (0..instance.result_types().count() as u32).collect(), donated }
     }
 
-    /// A chunk of one node of this chunk. Its outputs are `values`.
+    /// A chunk of one node of this chunk. `values` are this chunk's outputs.
     pub fn alone(&self, node: usize, values: &[Arc<Value>]) -> Chunk {
         let mut alone = Chunk::new(self.number);
-        let sources = self.sources_of(node).iter().map(|source| match *source {
-            Source::Extra(k) => alone.extra(self.extras[k as usize]),
-            Source::Input(k) => alone.input(&self.inputs[k as usize]),
-            Source::Output(k) => alone.input(&values[k as usize]),
+        let mut inputs: Vec<u64> = Vec::new();
+        let sources = self.sources_of(node).iter().map(|source| {
+            let value = match *source {
+                Source::Extra(k) => return alone.extra(self.extras[k as usize]),
+                Source::Input(k) => &self.inputs[k as usize],
+                Source::Output(k) => &values[k as usize],
+            };
+            // As when the operator is recorded by itself: a value is one input.
+            if let Some(known) = inputs.iter().position(|input| *input == source.token()) {
+                return Source::Input(known as u32);
+            }
+            inputs.push(source.token());
+            alone.input(value)
         });
         let sources: Vec<Source> = sources.collect();
         alone.append(&self.nodes[node].instance, &sources);
+        alone
+    }
+
+    /// The nodes that run if each runs by itself: their usage, and the outputs that no later node uses. `whole` is the usage
+    /// of the chunk.
+    pub fn usages_alone(&self, whole: &Usage) -> Vec<(usize, Usage, Vec<u32>)> {
+        let (mut is_used, mut may_donate) = (vec![false; self.outputs.len()], whole.donated.clone());
+        whole.live.iter().for_each(|&output| is_used[output as usize] = true);
+        let mut alone = Vec::with_capacity(self.nodes.len());
+        for (index, node) in self.nodes.iter().enumerate().rev() {
+            let first = node.first_output as usize;
+            let is_live = |output: &u32| is_used[first + *output as usize];
+            let live: Vec<u32> = (0..node.num_outputs() as u32).filter(is_live).collect();
+            if live.is_empty() {
+                continue;
+            }
+            let (mut known, mut donated, mut last): (Vec<u64>, Vec<bool>, Vec<u32>) = Default::default();
+            for source in self.sources_of(index) {
+                if matches!(source, Source::Extra(_)) || known.contains(&source.token()) {
+                    continue;
+                }
+                known.push(source.token());
+                donated.push(match *source {
+                    Source::Input(input) => std::mem::take(&mut may_donate[input as usize]),
+                    Source::Output(output) if !std::mem::replace(&mut is_used[output as usize], true) => {
+                        last.push(output);
+                        true
+                    }
+                    _ => false,
+                });
+            }
+            alone.push((index, Usage { live, donated }, last));
+        }
+        alone.reverse();
         alone
     }
 

@@ -29,6 +29,8 @@ pub enum Reason {
     Job,
     Pause,
     LongList,
+    /// A program that exists runs in place of one that is being compiled.
+    Compiling,
 }
 
 impl fmt::Display for Reason {
@@ -60,6 +62,7 @@ impl fmt::Display for Reason {
             }
             Reason::Job => "the network of the host comes after a collective of the program",
             Reason::Pause => "the host has paused, and other ranks may wait for a collective of the program",
+            Reason::Compiling => "a program that exists runs, while the one that takes its place is compiled",
             Reason::CollectiveProgram => "a collective is cut from the program, as ranks may run different programs",
         })
     }

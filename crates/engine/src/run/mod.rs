@@ -8,6 +8,7 @@ mod inspect;
 pub(crate) mod jobs;
 mod launch;
 pub(crate) mod launcher;
+mod meanwhile;
 pub(crate) mod module_text;
 mod programs;
 pub(crate) mod runtime;
@@ -417,10 +418,7 @@ impl Runner {
 
     /// Runs a failed chunk again, operator by operator. A read of a failed result raises its error.
     fn run_one_by_one(&mut self, placement: Placement, chunk: &Chunk, reason: Reason, context: &mut Context<'_>) {
-        let types = chunk.nodes.iter().flat_map(|node| node.instance.result_types());
-        let value =
-            |(output, ty): (&Weak<Value>, _)| output.upgrade().unwrap_or_else(|| Value::new(ty, ValueState::Queued));
-        let values: Vec<Arc<Value>> = chunk.outputs.iter().zip(types).map(value).collect();
+        let values = chunk.values();
         for (index, node) in chunk.nodes.iter().enumerate() {
             let first = node.first_output as usize;
             let results = &values[first..first + node.num_outputs()];

@@ -30,11 +30,15 @@ pub(crate) enum Wanted {
     Ahead,
 }
 
+/// A program with the usage that it was made for.
+type Used = (Usage, Arc<Program>);
+
 const NOTHING: Limit = Limit { count: 0, bytes: 0 };
 
 pub(crate) struct Programs {
-    /// Programs of several operators. A program of one operator is found through its instance.
-    by_key: FxHashMap<Box<[u64]>, Arc<Program>>,
+    /// Programs of several operators by the keys of their chunks, each with its usage. A program of one operator is found
+    /// through its instance.
+    by_key: FxHashMap<Box<[u64]>, Vec<Used>>,
     limit: Limit,
     /// A lower bound of the size of the programs in memory.
     held: Limit,
@@ -69,19 +73,18 @@ impl Programs {
     ) -> Result<(Arc<Program>, bool)> {
         stats.requests += 1;
         let now = registry.clock();
-        // A program of one operator is found through its instance, others by their full key.
+        // A program of one operator is found through its instance, others by the chunk's key.
         let alone = match (&chunk.nodes[..], usage.key_bits()) {
             ([node], Some(bits)) => Some((&node.instance.alone, bits)),
             _ => None,
         };
-        let mut key = Vec::new();
         let known = match alone {
             Some((list, bits)) => {
                 list.lock().iter().find(|(known, _)| *known == bits).map(|(_, program)| Arc::clone(program))
             }
             None => {
-                key = usage.key_of(&chunk.key);
-                self.by_key.get(&key[..]).cloned()
+                let programs = self.by_key.get(&chunk.key[..]).into_iter().flatten();
+                programs.into_iter().find(|(known, _)| known == usage).map(|(_, program)| Arc::clone(program))
             }
         };
         // A failed program is tried again: memory may have been short.
@@ -103,10 +106,24 @@ impl Programs {
                 list.push((bits, Arc::clone(&program)));
             }
             None => {
-                self.by_key.insert(key.into_boxed_slice(), Arc::clone(&program));
+                let programs = self.by_key.entry(chunk.key[..].into()).or_default();
+                programs.retain(|(known, _)| known != usage);
+                programs.push((usage.clone(), Arc::clone(&program)));
             }
         }
         Ok((program, true))
+    }
+
+    /// A program of a chunk that is made and can run where a usage is wanted, with its own usage.
+    pub fn serving(&self, chunk: &Chunk, wanted: &Usage) -> Option<Used> {
+        let is_usable = |program: &Program| program.executable.is_made() && !program.executable.is_failed();
+        let fits = |(known, program): &Used| known.serves(wanted) && is_usable(program);
+        if let ([node], Some(_)) = (&chunk.nodes[..], wanted.key_bits()) {
+            let programs = node.instance.alone.lock();
+            let known = programs.iter().map(|(bits, program)| (Usage::of_bits(*bits, wanted.donated.len()), program));
+            return known.map(|(usage, program)| (usage, Arc::clone(program))).find(fits);
+        }
+        self.by_key.get(&chunk.key[..])?.iter().find(|each| fits(each)).cloned()
     }
 
     /// Evicts the least recently used programs until less than a limit remains.
@@ -115,7 +132,8 @@ impl Programs {
         instances.sort_by_key(|instance| instance.id);
         instances.dedup_by_key(|instance| instance.id);
         let use_and_size = |program: &Arc<Program>| (program.last_use.get(), program.bytes());
-        let mut uses: Vec<(u64, usize)> = self.by_key.values().map(use_and_size).collect();
+        let mut uses: Vec<(u64, usize)> =
+            self.by_key.values().flatten().map(|(_, program)| use_and_size(program)).collect();
         for instance in &instances {
             uses.extend(instance.alone.lock().iter().map(|(_, program)| use_and_size(program)));
         }
@@ -129,7 +147,10 @@ impl Programs {
             left.bytes += if stays { program.bytes() } else { 0 };
             stays
         };
-        self.by_key.retain(|_, program| stays(program));
+        self.by_key.retain(|_, programs| {
+            programs.retain(|(_, program)| stays(program));
+            !programs.is_empty()
+        });
         for instance in instances {
             instance.alone.lock().retain(|(_, program)| stays(program));
         }

@@ -1,0 +1,114 @@
+"""While the program of a chunk is compiled, a host that waits runs programs that exist."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.helpers import check_python
+
+# Prints what is measured as JSON. `reasons` are those of runs whose reason is that another program is compiled.
+PRELUDE = """
+import copy, json, torch
+from torch import nn
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+
+def reasons(explanation):
+    return sum("while the one that takes its place is compiled" in run["reason"] for run in explanation.runs)
+
+def close(tpu, cpu):
+    torch.testing.assert_close(tpu.detach().cpu(), cpu.detach(), rtol=1e-3, atol=1e-4)
+"""
+
+# Operators that have run in Strict, with parameters that are written and memory that is donated.
+ALONE = """
+def make():
+    torch.manual_seed(0)
+    return nn.Sequential(*[layer for _ in range(6) for layer in (nn.Linear(64, 64), nn.LayerNorm(64), nn.GELU())])
+
+cpu, tpu = make(), make().to("tpu")
+optimizers = [torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9) for model in (cpu, tpu)]
+
+def step(model, optimizer, device):
+    x = torch.linspace(-1, 1, 32 * 64).reshape(32, 64).to(device)
+    optimizer.zero_grad()
+    loss = (model(x) - x).square().mean()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+def both():
+    step(cpu, optimizers[0], "cpu")
+    return step(tpu, optimizers[1], "tpu").item()
+
+torch.tpu.set_eager_mode("strict")
+for _ in range(3):
+    both()
+torch.tpu.set_eager_mode("fused")
+with torch.tpu.explain() as first:
+    both()
+torch.tpu.cache_stats()  # waits for compilers
+with torch.tpu.explain() as second:
+    both()
+for one, other in zip(tpu.parameters(), cpu.parameters()):
+    close(one, other)
+print(json.dumps({"first": [len(first.runs), reasons(first)], "second": [len(second.runs), reasons(second)],
+                  "compiled": len(first.compiles)}))
+"""
+
+# The same operators with fewer results in use.
+WIDER = """
+torch.tpu.set_eager_mode("fused")
+x = torch.linspace(-1, 1, 64 * 64).reshape(64, 64)
+
+def run(x, keeps):
+    kept = []
+    for i in range(12):
+        x = (x @ x / 64).sin() + x / (1 + i)
+        kept.append(x)
+    return kept if keeps else kept[-1:]
+
+given = x.to("tpu")
+torch.tpu.synchronize()
+results = run(given, True)
+results[-1].cpu()
+del results
+with torch.tpu.explain() as first:
+    results = run(given, False)
+    close(results[-1], run(x, False)[-1])
+torch.tpu.cache_stats()
+with torch.tpu.explain() as second:
+    results = run(given, False)
+    close(results[-1], run(x, False)[-1])
+print(json.dumps({"first": [len(first.runs), reasons(first)], "second": [len(second.runs), reasons(second)],
+                  "compiled": len(first.compiles)}))
+"""
+
+
+def measure(program: str, **environment: str) -> dict[str, Any]:
+    settings = {"XLA_FLAGS": "", "TORCHTPU_COMPILE": "", "TORCHTPU_CACHE": "0", **environment}
+    return json.loads(check_python(PRELUDE + program, **settings))
+
+
+@pytest.mark.parametrize("program", [ALONE, WIDER], ids=["alone", "wider"])
+def test_programs_that_exist_run_meanwhile(program: str) -> None:
+    found = measure(program)
+    runs, meanwhile = found["first"]
+    assert meanwhile > 0
+    if program is ALONE:
+        assert meanwhile > 50, "each operator runs by its own program"
+    else:
+        assert (runs, meanwhile) == (1, 1)
+    assert found["compiled"] >= 1
+    assert found["second"][1] == 0, "the new program has taken over"
+    assert found["second"][0] < 10
+
+
+@pytest.mark.parametrize("program", [ALONE, WIDER], ids=["alone", "wider"])
+def test_the_host_waits_if_asked_to(program: str) -> None:
+    found = measure(program, TORCHTPU_COMPILE="wait")
+    assert (found["first"][1], found["second"][1]) == (0, 0)
