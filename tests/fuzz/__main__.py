@@ -84,7 +84,8 @@ def main() -> int:
     parser.add_argument("--slice", nargs=2, type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.slice:
-        run_slice(*options.slice, options.constant)
+        first, count = options.slice
+        run_slice(first, count, options.constant)
         return 0
     log = options.log or Path("build/fuzz") / ("constant.jsonl" if options.constant else "changing.jsonl")
     log.parent.mkdir(parents=True, exist_ok=True)
