@@ -225,6 +225,29 @@ def test_usual_sizes_stay_exact(device: torch.device) -> None:
         assert [has_padding(length) for length in [32] * 10 + [20]] == [False] * 10 + [True]
 
 
+def test_sizes_that_come_often_become_exact(device: torch.device) -> None:
+    """A loop that goes on at another size gets programs for it. Sizes that the user has marked stay inputs."""
+
+    def has_padding(x: torch.Tensor) -> bool:
+        before = torch.tpu.op_stats()["unpadded"]
+        assert_same(x + 1, torch.full(x.shape, 2.0))
+        return torch.tpu.op_stats()["unpadded"] > before
+
+    def upload(length: int) -> torch.Tensor:
+        return torch.ones(length, 47).to(device)
+
+    def upload_marked(length: int) -> torch.Tensor:
+        x = torch.ones(length, 48).to(device)
+        torch.tpu.mark_dynamic(x, 0)
+        return x
+
+    assert [has_padding(upload(length)) for length in (8, 8, 30)] == [False, False, True]
+    assert [has_padding(upload(30)) for _ in range(140)].count(True) < 130
+    # Other sizes have padding, and the size stays exact when it comes back.
+    assert [has_padding(upload(length)) for length in (8, 25, 30, 30)] == [True, True, False, False]
+    assert all(has_padding(upload_marked(30)) for _ in range(140))
+
+
 def test_tensors_that_stay_are_exact(device: torch.device) -> None:
     for first in (5, 30, 55):
         kept = [torch.randn(rows, 39).to(device) for rows in range(first, first + 20)]

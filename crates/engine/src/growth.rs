@@ -41,6 +41,10 @@ const STAYS: u64 = 8;
 /// Sizes of a line's uploads stay exact if they lead the other sizes by this many uploads before any change.
 const USUAL: u32 = 8;
 
+/// Sizes that change stay exact after this many uploads of a line in a row: programs for padding take up to three times as
+/// long as those for exact sizes, so that compiling these pays.
+const OFTEN: u32 = 128;
+
 /// Where tensors of a line come from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Source {
@@ -70,8 +74,12 @@ struct Tensors {
     number: u64,
     seen: VecDeque<Seen>,
     changing: Vec<Class>,
-    /// The sizes of most uploads before any change, and by how many they lead.
+    /// The sizes of most uploads before any change, and by how many they lead; or those that came often in a row since.
     usual: (Vec<i64>, u32),
+    /// The sizes of the last uploads since a change, and how many in a row had them.
+    last: (Vec<i64>, u32),
+    /// Whether the user has marked dimensions. Their sizes never become exact.
+    is_marked: bool,
 }
 
 /// Sizes of which some change.
@@ -261,7 +269,7 @@ impl Growth {
             });
             let class = &mut uploads.changing[place];
             (class.known[axis], class.most[axis]) = (None, most);
-            uploads.usual = (Vec::new(), 0);
+            (uploads.usual, uploads.is_marked) = ((Vec::new(), 0), true);
             return class.capacity(axis, sizes[axis], &mut self.capacities);
         }
         most.filter(|&most| sizes[axis] <= most).unwrap_or_else(|| self.capacities.of(sizes[axis]))
@@ -382,10 +390,18 @@ enum Proof {
 }
 
 impl Tensors {
-    /// Whether these are the sizes of most uploads of the line. Each upload is counted until any sizes change.
+    /// Whether these are the sizes of most uploads of the line. Each upload is counted until any sizes change. Since then
+    /// uploads in a row are.
     fn is_usual(&mut self, sizes: &[i64]) -> bool {
         let (usual, lead) = &mut self.usual;
         if !self.changing.is_empty() {
+            match self.last.0 == sizes {
+                true => self.last.1 = self.last.1.saturating_add(1),
+                false => self.last = (sizes.to_vec(), 1),
+            }
+            if self.last.1 > OFTEN && !self.is_marked {
+                (*usual, *lead) = (sizes.to_vec(), USUAL);
+            }
             return *lead >= USUAL && *usual == sizes;
         }
         match *usual == sizes {
