@@ -316,6 +316,13 @@ def test_structured_output_and_aborts(vllm: Any, tmp_path: Path) -> None:
         for row in (0, 2, 3):
             assert answers[row].outputs[0].text in {"apple", "pear"}
             assert answers[row].outputs[0].finish_reason == "stop"
+        # As on CUDA, a request whose grammar allows only a bad word ends with an error, and others go on.
+        forbidden = chosen.clone()
+        forbidden.structured_outputs = StructuredOutputsParams(choice=["apple"])
+        forbidden.bad_words = ["p"]
+        answers = llm.generate(prompts[:2], [forbidden, plain], use_tqdm=False)
+        assert [each.outputs[0].finish_reason for each in answers] == ["error", "length"]
+        assert answers[0].outputs[0].text.startswith("a")
         core = llm.llm_engine
         core.add_request("one", "to be aborted", vllm.SamplingParams(max_tokens=200, ignore_eos=True))
         core.step()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy
@@ -271,13 +271,13 @@ class Runner:
                 for token in params.allowed_token_ids:
                     kept[token // 32] |= numpy.uint32(1 << (token % 32))
                 allowed[row] &= kept.view(numpy.int32)
-            left = allowed[row].copy()
-            for token in _forbidden(request):
-                left.view(numpy.uint32)[token // 32] &= ~numpy.uint32(1 << (token % 32))
-            # Where a grammar allows nothing but what is forbidden, the grammar decides. At its end it allows only a
-            # stop token, also before `min_tokens`; and it may allow only one of `bad_words`.
-            if left.any() or name not in masked:
-                allowed[row] = left
+            _forbid(allowed[row], _bad_words(request))
+            if request.generated < params.min_tokens:
+                longer = allowed[row].copy()
+                _forbid(longer, params.all_stop_token_ids)
+                # As vLLM's: where a grammar allows nothing but a stop token, the request stops before `min_tokens`.
+                if longer.any() or params.structured_outputs is None:
+                    allowed[row] = longer
         biases = numpy.stack([biased, added.view(numpy.int32)])
         return [tokens, penalties.view(numpy.int32), biases, allowed]
 
@@ -350,13 +350,14 @@ def _signed(number: int) -> int:
     return low - 2**32 if low >= 2**31 else low
 
 
-def _forbidden(request: Request) -> list[int]:
-    """Tokens that would end a request too early, or complete words that it must not have."""
-    params = request.params
-    found = [*params.all_stop_token_ids] if request.generated < params.min_tokens else []
+def _bad_words(request: Request) -> list[int]:
+    """Tokens that would complete words that a request must not have."""
     output = request.tokens[request.prompt :]
-    for word in params.bad_words_token_ids or ():
-        *before, last = word
-        if not before or output[-len(before) :] == before:
-            found.append(last)
-    return found
+    words = request.params.bad_words_token_ids or ()
+    return [last for *before, last in words if not before or output[-len(before) :] == before]
+
+
+def _forbid(allowed: numpy.ndarray, tokens: Iterable[int]) -> None:
+    """Clears the bits of tokens."""
+    for token in tokens:
+        allowed.view(numpy.uint32)[token // 32] &= ~numpy.uint32(1 << (token % 32))
