@@ -81,6 +81,20 @@ def becomes_idle(address: str) -> bool:
     return True
 
 
+def test_only_the_engine_opens_the_device(address: str) -> None:
+    """A TPU's chip is held by one process, so the one that answers over HTTP must leave it to the engine's."""
+    import psutil  # type: ignore[import-untyped]
+
+    port = address.rpartition(":")[2]
+    (server,) = (each for each in psutil.Process().children() if port in each.cmdline())
+    is_open = [
+        any("xla_cpu_pjrt" in each.path for each in process.memory_maps())
+        for process in (server, *server.children(recursive=True))
+    ]
+    assert not is_open[0]
+    assert is_open.count(True) == 1
+
+
 def test_chat_and_its_stream_say_the_same(client: Any, model: str) -> None:
     asked = {"model": model, "messages": [{"role": "user", "content": "hello"}], "max_tokens": 12, "temperature": 0}
     whole = client.chat.completions.create(**asked)

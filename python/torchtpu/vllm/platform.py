@@ -35,12 +35,21 @@ class TpuPlatform(Platform):
 
     # ---- the device --------------------------------------------------------------------------------------------
 
+    # vLLM asks for a name and a size in the process of its API server, too. Only one process may hold a TPU's chip, so
+    # they do not open the device: that is left to the worker.
+
     @classmethod
     def get_device_name(cls, device_id: int = 0) -> str:
+        """The name of a device; "tpu" where this process has not opened it."""
+        if not torch.tpu.is_initialized():  # type: ignore[attr-defined]
+            return cls.device_name
         return str(torch.tpu.get_device_name(device_id))  # type: ignore[attr-defined]
 
     @classmethod
     def get_device_total_memory(cls, device_id: int = 0) -> int:
+        """The bytes of a device; 0 where this process has not opened it, which stands for a small one in vLLM."""
+        if not torch.tpu.is_initialized():  # type: ignore[attr-defined]
+            return 0
         return int(torch.tpu.mem_get_info(device_id)[1])  # type: ignore[attr-defined]
 
     @classmethod
@@ -108,6 +117,11 @@ class TpuPlatform(Platform):
         return False
 
     # ---- configuration -----------------------------------------------------------------------------------------
+
+    @classmethod
+    def pre_register_and_update(cls, parser: Any = None) -> None:
+        """vLLM would choose between runners that the worker does not use, and warn that one of them needs Triton."""
+        os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "0")
 
     @classmethod
     def check_and_update_config(cls, vllm_config: VllmConfig) -> None:
