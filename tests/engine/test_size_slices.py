@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,6 +35,15 @@ def write_to_a_slice(x: Tensor, n: int) -> Tensor:
     return y
 
 
+def write_at_the_end(x: Tensor, n: int) -> Tensor:
+    """The capacity of the size reaches behind the tensor."""
+    y = x * 1
+    y[64 - n :].mul_(2)
+    y.t()[:, 63 - n : 63].fill_(1.0)
+    y[3:].copy_(y[3:] + 1)
+    return y
+
+
 @pytest.mark.parametrize("mode", ["strict", "fused"])
 @pytest.mark.parametrize(
     "function",
@@ -47,12 +57,27 @@ def write_to_a_slice(x: Tensor, n: int) -> Tensor:
         lambda x, n: (x[0].expand(n, 4) * 3).sum(0),
         lambda x, n: x.view(4, 16, 4)[:, :n].mean(1),
         write_to_a_slice,
+        write_at_the_end,
     ],
-    ids=["head", "tail", "both", "length", "narrow", "split", "expand", "inner", "write"],
+    ids=["head", "tail", "both", "length", "narrow", "split", "expand", "inner", "write", "write at the end"],
 )
 def test_slices(device: torch.device, mode: str, function: Callable[[Tensor, int], Tensor]) -> None:
     torch.tpu.set_eager_mode(mode)
     check_slices(function, device)
+
+
+@pytest.mark.parametrize("write", [lambda part: part.fill_(1.0), lambda part: part.mul_(2)], ids=["fill", "mul"])
+def test_a_write_to_a_part_copies_nothing_else(device: torch.device, write: Callable[[Tensor], Tensor]) -> None:
+    """A copy of the 256 MB would take some 100 ms."""
+    torch.tpu.set_eager_mode("strict")
+    x = torch.zeros(64, 1 << 20, device=device)
+    seconds = []
+    for length in range(40, 60):
+        start = time.perf_counter()
+        write(x[3, 7 : 7 + length])
+        torch.tpu.synchronize()
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds[5:]) < 0.01
 
 
 @pytest.mark.parametrize("mode", ["strict", "fused", "debug"])

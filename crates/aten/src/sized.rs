@@ -74,6 +74,15 @@ pub enum Start {
     Input(u32),
 }
 
+impl Start {
+    fn value(self, b: &Builder) -> Value<'_> {
+        match self {
+            Start::At(start) => b.scalar(start, DType::I64),
+            Start::Input(start) => b.size(start),
+        }
+    }
+}
+
 /// A dimension of a view.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ViewDim {
@@ -88,13 +97,8 @@ impl Part {
         self.start == Start::At(0) && self.taken == self.whole
     }
 
-    /// How many positions the value needs behind its last one, so that a run from any start has its full length. A run
-    /// of a constant length is in the value.
-    fn room(&self) -> i64 {
-        self.taken.size.map_or(0, |_| self.taken.capacity)
-    }
-
-    /// The elements of `value` along `axis` that the view takes.
+    /// The elements of `value` along `axis` that the view takes. Where the capacity of a run reaches behind the value, the
+    /// run is a later part of the last ones that are there. Room behind the value would be a copy of all of it.
     fn narrow<'b>(&self, value: Value<'b>, axis: usize) -> Value<'b> {
         if self.is_whole() {
             return value;
@@ -105,9 +109,15 @@ impl Part {
                 let missing = (start + length - self.whole.capacity).max(0);
                 value.pad_axis(axis, 0, 0, missing).slice_axis(axis, start, start + length)
             }
+            Start::Input(start) if self.taken.size.is_none() => {
+                run_from(value, axis, value.builder().size(start), length)
+            }
             Start::Input(start) => {
-                let room = value.pad_axis(axis, 0, 0, self.room());
-                run_from(room, axis, value.builder().size(start), length)
+                let value = value.pad_axis(axis, 0, 0, (length - self.whole.capacity).max(0));
+                let start = value.builder().size(start);
+                let first = start.min(value.dim(axis) - length);
+                let room = run_from(value, axis, first, length).pad_axis(axis, 0, 0, length);
+                run_from(room, axis, start - first, length)
             }
         };
         let mut extents = taken.extents();
@@ -218,27 +228,35 @@ impl Division {
         };
         let mut room = old.reshape(&self.split()).without_extents();
         let mut boxed = boxed.without_extents();
-        let zero = b.scalar(0, DType::I64);
-        let mut starts = vec![zero; self.parts.len()];
+        let (mut starts, mut shifts) = (Vec::with_capacity(self.parts.len()), Vec::with_capacity(self.parts.len()));
         for (axis, part) in self.parts.iter().enumerate() {
-            let end = match part.start {
-                Start::At(start) => {
-                    starts[axis] = b.scalar(start, DType::I64);
-                    start + part.taken.capacity
-                }
-                Start::Input(start) => {
-                    starts[axis] = b.size(start);
-                    part.whole.capacity + part.room()
+            let length = part.taken.capacity;
+            room = room.pad_axis(axis, 0, 0, (length - part.whole.capacity).max(0));
+            let last = room.dim(axis) - length;
+            let (start, shift) = match part.start {
+                Start::At(start) if start <= last => (b.scalar(start, DType::I64), None),
+                Start::Input(start) if part.taken.size.is_none() => (b.size(start), None),
+                // As in `Part::narrow`.
+                start => {
+                    let start = start.value(b);
+                    let shift = start - start.min(last);
+                    boxed = run_from(boxed.pad_axis(axis, 0, length, 0), axis, -shift + length, length);
+                    (start.min(last), Some(shift))
                 }
             };
-            room = room.pad_axis(axis, 0, 0, (end - part.whole.capacity).max(0));
+            starts.push(start);
+            shifts.push(shift);
         }
-        // Positions behind the valid length keep their old elements.
+        // Positions that are not of the run keep their old elements.
         let kept = room.dynamic_slice(&starts, &boxed.dims());
         for (axis, part) in self.parts.iter().enumerate().filter(|(_, part)| !part.is_whole()) {
             if let Some(size) = part.taken.size {
                 let length = part.taken.capacity;
-                let is_valid = b.iota(DType::I64, &[length], 0).lt(b.size(size).broadcast_to(&[length]));
+                let places = b.iota(DType::I64, &[length], 0);
+                let is_valid = match shifts[axis] {
+                    Some(shift) => places.ge(shift) & places.lt(shift + b.size(size)),
+                    None => places.lt(b.size(size).broadcast_to(&[length])),
+                };
                 boxed = is_valid.broadcast_in_dim(&boxed.dims(), &[axis]).select(boxed, kept);
             }
         }

@@ -195,7 +195,8 @@ fn part(piece: &Piece, is_written: bool, symbols: &mut Symbols) -> Part {
                 let taken = Factor { capacity: taken, size: None };
                 return Part { whole, start: Start::At(piece.start), taken };
             };
-            let start = if piece.start == 0 { Start::At(0) } else { start(symbols) };
+            // A write at the start shares a program with writes behind it.
+            let start = if piece.start == 0 && !is_written { Start::At(0) } else { start(symbols) };
             Part { whole, start, taken: symbols.factor(symbol) }
         }
     }
