@@ -346,8 +346,9 @@ uint8_t tt_records_calls();
 // Flushes recorded calls without waiting.
 TtStatus tt_flush();
 
-// An event that is done when the work queued so far on `device` is done.
-TtStatus tt_event_new(int32_t device, uint64_t* event);
+// An event that is done when the work queued so far on `device` is done. If `is_timed`, recorded calls are submitted; else this
+// can wait until the event is used.
+TtStatus tt_event_new(int32_t device, uint8_t is_timed, uint64_t* event);
 TtStatus tt_event_query(uint64_t event, uint8_t* done);
 TtStatus tt_event_wait(uint64_t event);
 // Milliseconds between the times at which the two were found to be done. Waits for both.

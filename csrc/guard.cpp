@@ -83,7 +83,7 @@ struct TpuGuard final : c10::impl::DeviceGuardImplInterface {
 
   bool queryStream(const c10::Stream& stream) const override {
     uint64_t event = 0;
-    check(tt_event_new(stream.device_index(), &event));
+    check(tt_event_new(stream.device_index(), 0, &event));
     uint8_t done = 0;
     const TtStatus status = tt_event_query(event, &done);
     tt_event_release(event);
@@ -96,9 +96,9 @@ struct TpuGuard final : c10::impl::DeviceGuardImplInterface {
     check(tt_synchronize(index < 0 ? t_device : index));
   }
 
-  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex, const c10::EventFlag) const override {
+  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex, const c10::EventFlag flag) const override {
     uint64_t id = 0;
-    check(tt_event_new(stream.device_index(), &id));
+    check(tt_event_new(stream.device_index(), flag == c10::EventFlag::BACKEND_DEFAULT, &id));
     if (*event != nullptr) tt_event_release(unpack(*event));
     *event = pack(id);
   }

@@ -201,6 +201,26 @@ def test_generic_streams_and_events(device: torch.device, mode: str) -> None:
     x.record_stream(stream)
 
 
+def test_an_event_without_timing_does_not_end_a_program(device: torch.device) -> None:
+    with torch.tpu.set_eager_mode("fused"), torch.tpu.explain() as explanation:
+        x = torch.ones(64, 64, device=device)
+        torch.tpu.synchronize()
+        y = x + 1
+        event = torch.Event(device)
+        event.record()
+        z = y @ y
+        event.synchronize()
+        # The event stands for the program that the operators before it became a part of.
+        assert event.query()
+        timed = torch.Event(device, enable_timing=True)
+        w = z - 1
+        timed.record()
+        assert (w * 2).sum().item() == 64 * 64 * 510
+    names = [[name for name, _ in program["operators"]] for program in explanation.programs]
+    assert ["add.Tensor", "mm"] in names
+    assert ["sub.Tensor"] in names
+
+
 def test_synchronize_finishes_recorded_work(device: torch.device) -> None:
     with torch.tpu.set_eager_mode("fused"):
         torch.tpu.synchronize()

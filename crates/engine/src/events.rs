@@ -16,7 +16,7 @@ pub struct Event {
     /// The number of the event, in the order of recording.
     number: usize,
     placement: Placement,
-    /// The chunk that was not submitted when the event was recorded: a step that all ranks run as one program.
+    /// The chunk that was not submitted when the event was recorded.
     chunk: Option<u64>,
     /// None while that chunk is recorded, and while a job of the host delays the launch of work before the event.
     work: Mutex<Option<Arc<Work>>>,
@@ -75,14 +75,22 @@ impl Work {
 }
 
 impl Event {
-    /// Marks the work queued at a placement so far. Submits recorded calls without waiting for them, except in a step
-    /// whose collectives are parts of its program: there the event marks the whole program.
-    pub fn record(placement: Placement) -> Result<Event> {
+    /// Marks the work queued at a placement so far. An event that is timed submits recorded calls without waiting for them,
+    /// except in a step whose collectives are parts of its program. Where they are not submitted, the event marks the whole
+    /// program that they become a part of.
+    ///
+    /// # Errors
+    /// If there is no such device, or recorded calls cannot be submitted.
+    pub fn record(placement: Placement, is_timed: bool) -> Result<Event> {
         static RECORDED: AtomicUsize = AtomicUsize::new(0);
         let mut engine = lock()?;
         engine.open()?;
         let mode = engine.caller_mode().mode;
-        let chunk = engine.recorder.chunk_of_all_ranks(placement, mode);
+        // On a dry device no collective ends a chunk. The events that wrappers record around them do.
+        let chunk = match is_timed || engine.is_dry() {
+            true => engine.recorder.chunk_of_all_ranks(placement, mode),
+            false => engine.recorder.chunk_at_hand(placement),
+        };
         let mut work = None;
         if chunk.is_none() {
             engine.flush(placement, Reason::Event)?;

@@ -157,6 +157,11 @@ impl Recorder {
         (is_promised || chunk.group.is_some()).then_some(chunk.number)
     }
 
+    /// The number of the current chunk, unless it is empty.
+    pub fn chunk_at_hand(&self, placement: Placement) -> Option<u64> {
+        self.chunks.get(placement.device()).filter(|chunk| !chunk.is_empty()).map(|chunk| chunk.number)
+    }
+
     /// The process group of the collectives that have joined the current chunk.
     pub fn group(&self, placement: Placement) -> Option<u64> {
         self.chunks.get(placement.device())?.group

@@ -44,10 +44,10 @@ pub(super) unsafe extern "C" fn tt_flush() -> AbiStatus {
 }
 
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn tt_event_new(device: i32, event: *mut u64) -> AbiStatus {
+pub(super) unsafe extern "C" fn tt_event_new(device: i32, is_timed: u8, event: *mut u64) -> AbiStatus {
     status(|| {
         note_line();
-        let new = Box::new(Event::record(placement(device)?)?);
+        let new = Box::new(Event::record(placement(device)?, is_timed != 0)?);
         // SAFETY: the ABI provides a valid pointer for the result.
         unsafe { *event = Box::into_raw(new) as u64 };
         Ok(())
