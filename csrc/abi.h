@@ -291,7 +291,8 @@ struct TtCollective {
   TtForm form;
   const int64_t* processes;  // of each rank of the group, in the plugin's client
   size_t n_processes;
-  uint64_t lane;  // of the group
+  uint64_t lane;    // of the group
+  uint64_t number;  // of the call in the group
   const TtTensor* inputs;
   size_t n_inputs;
   const TtTensor* outputs;  // none if the results are not used
@@ -310,13 +311,21 @@ struct TtOpinion {
 struct TtAgreement {
   const char* name;  // for errors
   uint64_t lane;     // the ranks compare in the order of its jobs
+  size_t rank;       // in the group
+  size_t size;       // of the group
+  uint64_t milliseconds;  // how long a collective may take
   void* context;
   // Called from any thread, without the GIL. Waits until all ranks have told what they launch. Returns 0 if all have told the
   // same; else it writes a message of at most `capacity` bytes and returns -1.
   int32_t (*agree)(void* context, const char* program, char* message, size_t capacity);
-  // Called in the same way. Tells the other ranks an opinion, and replaces it by that of all: where they differ, no program and
-  // the largest `last`, and the sum of the proposals.
-  int32_t (*vote)(void* context, TtOpinion* opinion, char* message, size_t capacity);
+  // Called in the same way. Sends an opinion to a rank of the group, for its vote on the same collective.
+  int32_t (*send)(void* context, size_t rank, const TtOpinion* opinion, char* message, size_t capacity);
+  // Called in the same way. Waits for an opinion from a rank of the group. `opinion->first` is the collective that this rank
+  // votes on.
+  int32_t (*receive)(void* context, size_t rank, TtOpinion* opinion, char* message, size_t capacity);
+  // Called in the same way. Writes which collective of the group has this number. If it is late, also what other ranks wait in;
+  // later collectives of the group fail then.
+  void (*describe)(void* context, uint64_t number, uint8_t is_late, char* text, size_t capacity);
   // Called when `context` is no longer needed, from any thread.
   void (*release)(void* context);
 };
@@ -343,8 +352,8 @@ uint8_t tt_is_initialized();
 TtStatus tt_synchronize(int32_t device);
 // Whether calls are recorded, to run later in one program: in Fused mode and in compile_step.
 uint8_t tt_records_calls();
-// Flushes recorded calls without waiting.
-TtStatus tt_flush();
+// Submits the calls that are recorded for a device, because the ranks of a group differ in what they call before and after.
+TtStatus tt_part_ranks(int32_t device);
 
 // An event that is done when the work queued so far on `device` is done. If `is_timed`, recorded calls are submitted; else this
 // can wait until the event is used.

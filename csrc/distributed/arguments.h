@@ -46,6 +46,15 @@ inline void check_alike(const Tensors& list, const at::Tensor& one, const char* 
   TORCH_CHECK_VALUE(are_alike(list, one), "ProcessGroup::", name, ": tensors must have the same size and dtype on all ranks");
 }
 
+// The part of this rank in a list of the parts of all ranks, which may have different sizes.
+inline void check_own(const Tensors& list, int rank, const at::Tensor& own, const char* name) {
+  const at::Tensor& listed = list[static_cast<size_t>(rank)];
+  TORCH_CHECK_VALUE(listed.numel() == own.numel(), "ProcessGroup::", name, ": this rank's tensor has ", own.numel(),
+                    " elements, and its part of the list has ", listed.numel());
+  const auto has_dtype = [&](const at::Tensor& tensor) { return tensor.scalar_type() == own.scalar_type(); };
+  TORCH_CHECK_TYPE(std::all_of(list.begin(), list.end(), has_dtype), "ProcessGroup::", name, ": all tensors must have the same dtype");
+}
+
 // Each of the `large` holds one of the `small` for each rank.
 inline void check_pairs(const Tensors& large, const Tensors& small, int size, const char* message) {
   TORCH_CHECK_VALUE(large.size() == small.size(), "as many inputs as outputs are needed");

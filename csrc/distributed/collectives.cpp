@@ -35,7 +35,8 @@ void release_job(void* context) {
   delete static_cast<Job*>(context);
 }
 
-// A posted job, or a program, which has no ticket: a read of its results waits for it. `wait` orders later work after the job and returns at once, except for jobs that the host waits for.
+// A posted job, or a program, which has no ticket: a read of its results waits for it. `wait` orders later work after the job
+// and returns at once, except for jobs that the host waits for.
 class TpuWork final : public c10d::Work {
  public:
   TpuWork(int rank, const Call& call, uint64_t ticket, uint64_t sequence, Tensors results)
@@ -150,8 +151,8 @@ Pointer run_program(Call call, const std::vector<int64_t>& processes, int rank, 
   const double factor = call.reduction.op_ == c10d::ReduceOp::PREMUL_SUM ? factor_of(call.reduction) : 0.0;
   const std::string name = c10d::opTypeToString(call.type);
   const TtCollective collective{name.c_str(),     name_of(call.reduction), factor,      call.root,      call.form,
-                                processes.data(), processes.size(),        call.lane->id, read.data(), read.size(), written.data(),
-                                written.size()};
+                                processes.data(), processes.size(),        call.lane->id, sequence, read.data(), read.size(),
+                                written.data(), written.size()};
   {
     if (tt_wants_scope()) note_scope();
     NoGil no_gil;
@@ -160,7 +161,7 @@ Pointer run_program(Call call, const std::vector<int64_t>& processes, int rank, 
   }
   bump_versions(call.outputs);
   call.progress->has_succeeded = true;
-  Tensors results = call.outputs.empty() ? std::move(call.results) : std::move(call.outputs);
+  Tensors results = call.results.empty() ? std::move(call.outputs) : std::move(call.results);
   return c10::make_intrusive<TpuWork>(rank, call, 0, sequence, std::move(results));
 }
 
@@ -186,7 +187,7 @@ Pointer post_job(Call call, const std::string& name, int rank, uint64_t sequence
     check(tt_post_job(device < 0 ? current_device() : device, &posted, &ticket));
   }
   bump_versions(call.outputs);
-  Tensors results = call.outputs.empty() ? std::move(call.results) : std::move(call.outputs);
+  Tensors results = call.results.empty() ? std::move(call.outputs) : std::move(call.results);
   return c10::make_intrusive<TpuWork>(rank, call, ticket, sequence, std::move(results));
 }
 

@@ -76,11 +76,11 @@ struct Hooks {
 struct Call {
   OpType type;
   Tensors inputs{}, outputs{};
-  Body body;
+  Body body{};
   std::string agreed{};            // must be the same on all ranks, in addition to the type and the number
   bool agrees = true;              // whether the ranks compare all this before the call
   std::vector<int32_t> initial{};  // for each output the input with its initial value, or -1
-  Tensors results{};               // the results that the caller sees if there are no outputs
+  Tensors results{};               // the results that the caller sees; empty if they are the outputs
   bool computes = false;           // computes with the elements; otherwise it moves bytes
   std::shared_ptr<Lane> lane{};    // the group's lane if null
   bool host_waits = false;

@@ -6,9 +6,12 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
+#include <tuple>
+#include <utility>
 
 #include "collectives.h"
 #include "reports.h"
@@ -94,10 +97,11 @@ struct Reduction {
   }
 };
 
-// How many ranks tell their votes to one of them, which tells the result of its part of the ranks.
-constexpr int64_t kVoteArity = 16;
-// Messages of the user have other tags.
+// The tag of messages about votes. Messages of the user have other tags.
 constexpr int kVoteTag = std::numeric_limits<int>::max();
+
+// How many calls that were programs are known by name.
+constexpr size_t kMostNoted = 4096;
 
 // A call that has failed because of the network, not because of its arguments.
 struct NetworkFailure : std::runtime_error {
@@ -137,10 +141,18 @@ class Gloo {
     after_meeting(call, meeting, work);
   }
 
-  // Replaces the opinion of this rank by that of all, which is known when all have come to this round.
-  void vote(TtOpinion& opinion) {
-    const std::string call = c10::str("the program with collective number ", opinion.first);
-    after_meeting(call, [&] { exchange(opinion); }, [] {});
+  // Sends an opinion to a rank that votes on the same collective. These messages may come at any time between collectives.
+  void send(int to, const TtOpinion& opinion) {
+    at::Tensor data = at::empty({static_cast<int64_t>(sizeof(TtOpinion))}, at::kByte);
+    std::memcpy(data.data_ptr(), &opinion, sizeof(opinion));
+    vote(opinion, [&](c10d::Backend& group, Tensors& message) { return group.send(message, to, kVoteTag); }, data);
+  }
+
+  // Waits for an opinion from a rank, in the vote on the collective `opinion.first`.
+  void receive(int from, TtOpinion& opinion) {
+    at::Tensor data = at::empty({static_cast<int64_t>(sizeof(TtOpinion))}, at::kByte);
+    vote(opinion, [&](c10d::Backend& group, Tensors& message) { return group.recv(message, from, kVoteTag); }, data);
+    std::memcpy(&opinion, data.data_ptr(), sizeof(opinion));
   }
 
   // Runs a message to or from a rank.
@@ -152,6 +164,35 @@ class Gloo {
       reports_.tell(call);
       throw;
     }
+  }
+
+  // Notes a call that is a program. `name` is used in errors.
+  void note_program(uint64_t number, const std::string& name, const std::string& call) {
+    std::lock_guard lock(lost_mutex_);
+    programs_[number] = {name, call};
+    if (programs_.size() > kMostNoted) programs_.erase(programs_.begin());
+  }
+
+  // Says which call this was. If it is late, also what other ranks wait in; later calls fail.
+  std::string describe(uint64_t number, bool is_late) {
+    std::string name, call;
+    {
+      std::lock_guard lock(lost_mutex_);
+      const auto found = programs_.find(number);
+      if (found == programs_.end()) return c10::str("collective number ", number);
+      std::tie(name, call) = found->second;
+      if (!is_late) return name;
+      if (!lost_.empty()) return c10::str(name, ": the process group has failed: ", lost_);
+    }
+    const std::string reason = c10::str("not all ranks have called it (", reports_.exchange(call), ")");
+    lose(c10::str("in ", call, ", ", reason));
+    return c10::str(name, ": ", reason);
+  }
+
+  // An error if the group has failed before.
+  void check_connected() {
+    std::lock_guard lock(lost_mutex_);
+    TORCH_CHECK(lost_.empty(), "the process group has failed before: ", lost_);
   }
 
   c10d::Backend& backend() { return *backend_; }
@@ -175,47 +216,16 @@ class Gloo {
       const std::string others = reports_.exchange(call);
       const std::string reason =
           c10::str(has_met ? "the connection was lost" : "not all ranks have called it", " (", others, "): ", error.what());
-      {
-        std::lock_guard lock(lost_mutex_);
-        if (lost_.empty()) {
-          lost_ = c10::str("in ", call, ", ", reason);
-          ++lost_groups_;
-        }
-      }
+      lose(c10::str("in ", call, ", ", reason));
       TORCH_CHECK(false, reason);
     }
   }
 
-  // The ranks are a tree, whose messages have a tag of their own: a vote may come at any time between collectives.
-  void exchange(TtOpinion& opinion) {
-    const int64_t rank = backend_->getRank(), size = backend_->getSize();
-    at::Tensor data = at::empty({static_cast<int64_t>(sizeof(TtOpinion))}, at::kByte);
+  template <typename F>
+  void vote(const TtOpinion& opinion, F ask, const at::Tensor& data) {
+    const std::string call = c10::str("the program with collective number ", opinion.first);
     Tensors message{data};
-    const auto receive = [&](int64_t from) {
-      run([&](auto& group) { return group.recv(message, static_cast<int>(from), kVoteTag); });
-      TtOpinion received;
-      std::memcpy(&received, data.data_ptr(), sizeof(received));
-      return received;
-    };
-    const auto send = [&](int64_t to, const TtOpinion& sent) {
-      std::memcpy(data.data_ptr(), &sent, sizeof(sent));
-      run([&](auto& group) { return group.send(message, static_cast<int>(to), kVoteTag); });
-    };
-    const int64_t first_child = std::min(size, rank * kVoteArity + 1), end = std::min(size, first_child + kVoteArity);
-    for (int64_t child = first_child; child < end; ++child) {
-      const TtOpinion theirs = receive(child);
-      TORCH_CHECK(theirs.first == opinion.first, "internal error: rank ", child, " votes on collective ", theirs.first,
-                  " and not on ", opinion.first);
-      if (theirs.program != opinion.program || theirs.last != opinion.last) opinion.program = 0;
-      opinion.last = std::max(opinion.last, theirs.last);
-      opinion.proposals += theirs.proposals;
-    }
-    if (rank > 0) {
-      const int64_t parent = (rank - 1) / kVoteArity;
-      send(parent, opinion);
-      opinion = receive(parent);
-    }
-    for (int64_t child = first_child; child < end; ++child) send(child, opinion);
+    after_meeting(call, [&] { run([&](auto& group) { return ask(group, message); }); }, [] {});
   }
 
   // Makes sure that all ranks have called the same collective: Gloo ends the process where they have not.
@@ -235,9 +245,11 @@ class Gloo {
     TORCH_CHECK(same, "the ranks have called different collectives, or with different arguments (", calls, ")");
   }
 
-  void check_connected() {
+  void lose(const std::string& why) {
     std::lock_guard lock(lost_mutex_);
-    TORCH_CHECK(lost_.empty(), "the process group has failed before: ", lost_);
+    if (!lost_.empty()) return;
+    lost_ = why;
+    ++lost_groups_;
   }
 
   c10::intrusive_ptr<c10d::Backend> backend_;
@@ -245,6 +257,7 @@ class Gloo {
   std::mutex asking_;
   std::mutex lost_mutex_;
   std::string lost_;  // why the connections are closed; empty while they are not
+  std::map<uint64_t, std::pair<std::string, std::string>> programs_;  // the last calls that were programs
   static inline std::atomic<int> lost_groups_{0};
 };
 

@@ -5,35 +5,12 @@
 #include <map>
 #include <numeric>
 
+#include "agreement.h"
 #include "arguments.h"
 #include "gloo.h"
 
 namespace torchtpu {
 namespace {
-
-// The ranks of a group compare the programs that they are about to launch.
-int32_t agree(void* context, const char* program, char* message, size_t capacity) {
-  const auto compare = [&] {
-    const auto gloo = static_cast<std::weak_ptr<Gloo>*>(context)->lock();
-    TORCH_CHECK(gloo != nullptr, "the process group was destroyed");
-    gloo->meet(program, true, [] {});
-  };
-  return guarded(compare, message, capacity);
-}
-
-// The ranks of a group vote on the program with their next collectives.
-int32_t vote(void* context, TtOpinion* opinion, char* message, size_t capacity) {
-  const auto exchange = [&] {
-    const auto gloo = static_cast<std::weak_ptr<Gloo>*>(context)->lock();
-    TORCH_CHECK(gloo != nullptr, "the process group was destroyed");
-    gloo->vote(*opinion);
-  };
-  return guarded(exchange, message, capacity);
-}
-
-void release_agreement(void* context) {
-  delete static_cast<std::weak_ptr<Gloo>*>(context);
-}
 
 class ProcessGroup final : public c10d::Backend {
  public:
@@ -90,7 +67,7 @@ class ProcessGroup final : public c10d::Backend {
     Call call{.type = OpType::BROADCAST, .body = body, .agreed = c10::str("root ", options.rootRank, " ", spell(tensors))};
     call.form = TT_BROADCAST;
     call.root = options.rootRank;
-    const bool is_program = runs_as_program(call);
+    const bool is_program = runs_as_program(call.form);
     if (is_root || is_program) call.inputs = tensors;
     if (!is_root || is_program) call.outputs = tensors;
     call.results = tensors;
@@ -135,6 +112,8 @@ class ProcessGroup final : public c10d::Backend {
     const Tensors& lists = only(outputs, "allgather");
     check_count(lists, size_, "allgather");
     const bool is_even = are_alike(lists, input);
+    check_own(lists, rank_, input, "allgather");
+    if (!is_even && runs_as_program(TT_ALL_GATHER)) return gather_uneven(lists, input);
     const auto body = [gloo = gloo_, options, is_even, rank = rank_](Tensors& in, Tensors& out) {
       if (is_even) {
         std::vector<Tensors> results{out};
@@ -200,7 +179,7 @@ class ProcessGroup final : public c10d::Backend {
       call.inputs = only(inputs, "scatter");
       check_count(call.inputs, size_, "scatter");
       check_alike(call.inputs, output, "scatter");
-    } else if (runs_as_program(call)) {
+    } else if (runs_as_program(call.form)) {
       call.inputs.assign(static_cast<size_t>(size_), output);
     }
     return post(std::move(call));
@@ -212,6 +191,8 @@ class ProcessGroup final : public c10d::Backend {
     check_count(lists, size_, "reduce_scatter");
     const Reduction reduction(options.reduceOp, output, size_);
     const bool is_even = are_alike(lists, output);
+    check_own(lists, rank_, output, "reduce_scatter");
+    if (!is_even && runs_as_program(TT_REDUCE_SCATTER)) return scatter_uneven(output, lists, options.reduceOp);
     const auto body = [gloo = gloo_, reduction, is_even, rank = rank_](Tensors& in, Tensors& out) {
       if (is_even) return scatter_reduced(*gloo, reduction, at::cat(in), out[0]);
       for (size_t root = 0; root < in.size(); ++root) {
@@ -379,13 +360,58 @@ class ProcessGroup final : public c10d::Backend {
     return post(std::move(call));
   }
 
+  // Parts of different sizes, which all ranks know, as rows of the largest size. What a rank does with the part of its own size
+  // is no part of a program with the collective, because that is the same on all ranks.
+  Pointer gather_uneven(const Tensors& outputs, const at::Tensor& input) {
+    at::NoGradGuard no_grad;
+    const int64_t row = largest_of(outputs);
+    const Tensors inputs{padded(input, row)}, gathered{at::empty({size_ * row}, input.options())};
+    check(tt_part_ranks(input.device().index()));
+    Call call{.type = OpType::ALLGATHER, .inputs = inputs, .outputs = gathered, .results = outputs};
+    call.form = TT_ALL_GATHER;
+    Pointer work = post(std::move(call));
+    for (size_t rank = 0; rank < outputs.size(); ++rank) {
+      copy_part(outputs[rank], gathered[0], static_cast<int64_t>(rank) * row);
+    }
+    return work;
+  }
+
+  Pointer scatter_uneven(const at::Tensor& output, const Tensors& inputs, const c10d::ReduceOp& op) {
+    at::NoGradGuard no_grad;
+    const int64_t row = largest_of(inputs);
+    Tensors rows;
+    for (const at::Tensor& input : inputs) rows.push_back(padded(input, row));
+    const Tensors whole{at::cat(rows)}, part{at::empty({row}, output.options())};
+    Call call{.type = OpType::REDUCE_SCATTER, .inputs = whole, .outputs = part, .results = {output}};
+    call.form = TT_REDUCE_SCATTER;
+    call.reduction = op;
+    Pointer work = post(std::move(call));
+    check(tt_part_ranks(output.device().index()));
+    copy_part(output, part[0], 0);
+    return work;
+  }
+
+  static int64_t largest_of(const Tensors& parts) {
+    int64_t most = 0;
+    for (const at::Tensor& part : parts) most = std::max(most, part.numel());
+    return most;
+  }
+
+  static at::Tensor padded(const at::Tensor& part, int64_t row) {
+    return at::cat({part.reshape({-1}), at::empty({row - part.numel()}, part.options())});
+  }
+
+  static void copy_part(const at::Tensor& output, const at::Tensor& rows, int64_t begin) {
+    output.copy_(rows.narrow(0, begin, output.numel()).view(output.sizes()));
+  }
+
   // Whether a call becomes a program on the devices of all ranks. All ranks decide alike.
-  bool runs_as_program(const Call& call) {
-    if (call.form == TT_HOST || processes_.empty()) return false;
+  bool runs_as_program(TtForm form) {
+    if (form == TT_HOST || processes_.empty()) return false;
     std::call_once(looked_, [&] {
       uint8_t has = 0;
       const std::string name = c10::str("a program with collectives of process group '", getGroupUid(), "'");
-      const TtAgreement agreement{name.c_str(), lane_->id, new std::weak_ptr<Gloo>(gloo_), agree, vote, release_agreement};
+      const TtAgreement agreement = agreement::of(name, lane_->id, options_->timeout, gloo_);
       NoGil no_gil;
       check(tt_open_group(processes_.data(), processes_.size(), &agreement, &has));
       has_devices_ = is_open_ = has != 0;
@@ -398,18 +424,22 @@ class ProcessGroup final : public c10d::Backend {
     const uint64_t sequence = is_message ? sequence_.load() : ++sequence_;
     static std::atomic<uint64_t> calls{0};
     call.progress = std::make_shared<Progress>(++calls);
-    if (runs_as_program(call)) {
-      Pointer work;
-      const auto progress = call.progress;
-      call.lane = lane_;
-      hooks_->observe(*progress, [&] { work = run_program(std::move(call), processes_, rank_, sequence); });
-      return work;
-    }
     const std::string operation = c10d::opTypeToString(call.type);
     const std::string what = is_message ? call.agreed : c10::str("number ", sequence);
     const std::string name = c10::str(operation, " (", what, " of process group '", getGroupUid(), "')");
     if (call.lane == nullptr) call.lane = lane_;
     const std::string agreed = c10::str(is_message ? "" : c10::str(sequence, " "), operation, " ", call.agreed);
+    if (runs_as_program(call.form)) {
+      Pointer work;
+      const auto run = [&] {
+        gloo_->check_connected();
+        gloo_->note_program(sequence, name, agreed);
+        work = run_program(std::move(call), processes_, rank_, sequence);
+      };
+      const auto progress = call.progress;
+      hooks_->observe(*progress, run);
+      return work;
+    }
     call.body = [gloo = gloo_, hooks = hooks_, progress = call.progress, agreed, is_message, agrees = call.agrees,
                  body = std::move(call.body)](Tensors& in, Tensors& out) {
       const auto work = [&] { body(in, out); };

@@ -195,6 +195,19 @@ def all_gather_of_uneven_sizes(group: dist.ProcessGroup) -> None:
 
 
 @case
+def all_gather_of_parts_that_may_be_empty(group: dist.ProcessGroup) -> None:
+    for dtype in (torch.bool, torch.int64, torch.complex64):
+        expected = [value(rank, (2 * rank,)).to(dtype) for rank in range(group.size())]
+        results = [torch.zeros_like(each, device=DEVICE) for each in expected]
+        work = dist.all_gather(results, expected[group.rank()].to(DEVICE), group, async_op=True)
+        assert work is not None
+        work.wait()
+        assert [each.data_ptr() for each in work.result()] == [each.data_ptr() for each in results]
+        for result, each in zip(results, expected, strict=True):
+            equal(result, each)
+
+
+@case
 def all_gather_into_views(group: dist.ProcessGroup) -> None:
     room = torch.zeros(group.size(), 6, device=DEVICE)
     dist.all_gather([room[rank, ::2] for rank in range(group.size())], value(group.rank(), (3,)).to(DEVICE), group)
@@ -228,6 +241,17 @@ def reduce_scatter(group: dist.ProcessGroup) -> None:
         result = torch.empty(2, 3, device=DEVICE)
         dist.reduce_scatter_tensor(result, mine, operation, group)
         equal(result, expected / divisor)
+
+
+@case
+def reduce_scatter_of_uneven_sizes(group: dist.ProcessGroup) -> None:
+    rank, rows = group.rank(), [rank + 1 for rank in range(group.size())]
+    whole = sum(values(group, (sum(rows), 2)))
+    mine = value(rank, (sum(rows), 2)).to(DEVICE)
+    for operation, divisor in ((dist.ReduceOp.SUM, 1), (dist.ReduceOp.AVG, group.size())):
+        room = torch.zeros(2, rank + 1, device=DEVICE)
+        dist.reduce_scatter(room.t(), list(mine.split(rows)), operation, group)
+        equal(room.t(), whole.split(rows)[rank] / divisor)
 
 
 @case
@@ -331,6 +355,12 @@ def what_is_refused(group: dist.ProcessGroup) -> None:
             TypeError,
             lambda: dist.all_gather_into_tensor(
                 torch.ones(size, device=DEVICE), torch.ones(1, device=DEVICE).int(), group
+            ),
+        ),
+        (
+            ValueError,
+            lambda: dist.all_gather(
+                [torch.ones(2, device=DEVICE) for _ in range(size)], torch.ones(3, device=DEVICE), group
             ),
         ),
         (TypeError, lambda: dist.all_reduce(torch.ones(2, device=DEVICE), dist.ReduceOp.BAND, group)),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import os
 import signal
+import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -31,6 +33,24 @@ def collectives_are_programs() -> dict[str, Any]:
     }
 
 
+def parts_of_different_sizes() -> dict[str, Any]:
+    """In Fused: each rank pads its own part, and the programs with collectives are the same on all ranks."""
+    dist.init_process_group(timeout=datetime.timedelta(seconds=60))
+    torch.tpu.eager_mode = "fused"
+    rank, size = dist.get_rank(), dist.get_world_size()
+    sizes = [each + 1 for each in range(size)]
+    values = []
+    with torch.tpu.explain() as explanation:
+        for step in range(6):
+            parts = [torch.zeros(each, device=DEVICE) for each in sizes]
+            dist.all_gather(parts, torch.full((rank + 1,), float(step + rank), device=DEVICE))
+            own = torch.empty(rank + 1, device=DEVICE)
+            dist.reduce_scatter(own, [part * 2 for part in parts])
+            values.append(torch.cat([*parts, own]).tolist())
+    dist.destroy_process_group()
+    return {"jobs": [each["name"] for each in explanation.collectives], "values": values}
+
+
 def a_rank_dies() -> dict[str, Any]:
     dist.init_process_group(timeout=datetime.timedelta(seconds=10))
     rank = dist.get_rank()
@@ -46,6 +66,54 @@ def a_rank_dies() -> dict[str, Any]:
     except RuntimeError as raised:
         error = str(raised)
     return {"error": error, "computed": (torch.ones(4, device=DEVICE)).sum().item()}
+
+
+def a_rank_does_not_call(mode: str, how: str) -> dict[str, Any]:
+    """Rank 1 does not call what the others do, and the plugin waits for long."""
+    torch.tpu.eager_mode = mode
+    dist.init_process_group(timeout=datetime.timedelta(seconds=4))
+    rank = dist.get_rank()
+    x, other = torch.ones(4, device=DEVICE), torch.ones(2, device=DEVICE)
+    for _ in range(4):
+        # In Fused, the last of them join a program.
+        x = x * 2
+        dist.all_reduce(x, dist.ReduceOp.AVG)
+        x.tolist()
+    begun = time.monotonic()
+    if rank == 1:
+        time.sleep(8)
+        return {}
+    dist.all_reduce(x)
+    y = x + 1
+
+    def wait() -> object:
+        if how == "read":
+            return y.tolist()
+        if how == "synchronize":
+            return torch.tpu.synchronize()
+        event = torch.Event(DEVICE)
+        event.record()
+        return event.synchronize()
+
+    first = error_of(wait)
+    waited = time.monotonic() - begun
+    later = [error_of(lambda: dist.all_reduce(other)), error_of(y.tolist)]
+    return {"first": first, "later": later, "waited": waited}
+
+
+def shapes_differ() -> dict[str, Any]:
+    dist.init_process_group(timeout=datetime.timedelta(seconds=20))
+    tensor = torch.ones(4 + 2 * dist.get_rank(), device=DEVICE)
+    dist.all_reduce(tensor)
+    return {"error": error_of(tensor.tolist), "computed": (torch.ones(4, device=DEVICE)).sum().item()}
+
+
+def error_of(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except RuntimeError as raised:
+        return str(raised)
+    return ""
 
 
 def use_the_device_before() -> str:

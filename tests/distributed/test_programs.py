@@ -53,6 +53,15 @@ def test_all_of_training(plugin: dict[str, str], mode: str) -> None:
     check_cases("parallel", mode, 4, *names, **plugin)
 
 
+def test_parts_of_different_sizes_are_programs(plugin: dict[str, str]) -> None:
+    outcomes = values_on_ranks(3, "tests.distributed.programs", "parts_of_different_sizes", **plugin, **THREE)
+    for rank, each in enumerate(outcomes):
+        assert each["jobs"] == []
+        for step, values in enumerate(each["values"]):
+            gathered = [float(step + other) for other in range(3) for _ in range(other + 1)]
+            assert values == [*gathered, *[6.0 * (step + rank)] * (rank + 1)]
+
+
 def test_they_are_programs(plugin: dict[str, str]) -> None:
     for each in values_on_ranks(3, "tests.distributed.programs", "collectives_are_programs", **plugin, **THREE):
         assert (each["jobs"], each["programs"]) == ([], 2)
@@ -115,8 +124,32 @@ def test_a_rank_dies(plugin: dict[str, str]) -> None:
     for outcome in (outcomes[0], outcomes[2]):
         assert outcome.error is None, outcome.error
         # The error names process 1, or another process that stopped because of it.
+        assert outcome.value["error"].startswith("ALLREDUCE (number 2 of process group '")
         assert "does not answer" in outcome.value["error"]
         assert outcome.value["computed"] == 4.0
+
+
+@pytest.mark.parametrize(("mode", "how"), [("strict", "read"), ("fused", "synchronize"), ("fused", "event")])
+def test_a_rank_does_not_call(plugin: dict[str, str], mode: str, how: str) -> None:
+    """The plugin waits for long: the wait of the host ends by the timeout of the group."""
+    environment = {**plugin, "TPU_OF_PROCESSES_SECONDS": "1000"}
+    seen, _ = values_on_ranks(2, "tests.distributed.programs", "a_rank_does_not_call", mode, how, **environment)
+    call, missing = "ALLREDUCE (number 5 of process group '", "not all ranks have called it (missing: rank 1)"
+    assert call in seen["first"]
+    assert missing in seen["first"]
+    assert seen["waited"] < 12
+    refused, again = seen["later"]
+    assert "the process group has failed before: in " in refused
+    assert missing in refused
+    # Rank 1 may have ended by then.
+    assert call in again
+
+
+def test_shapes_differ(plugin: dict[str, str]) -> None:
+    for each in values_on_ranks(2, "tests.distributed.programs", "shapes_differ", **plugin):
+        assert each["error"].startswith("ALLREDUCE (number 1 of process group '")
+        assert "has launched program" in each["error"]
+        assert each["computed"] == 4.0
 
 
 def test_the_device_was_used_before(plugin: dict[str, str]) -> None:

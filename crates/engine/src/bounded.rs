@@ -16,6 +16,7 @@ use crate::call::{self, Arg, Generator, Out, Tag, TensorArg};
 use crate::engine::{Engine, lock};
 use crate::error::{Error, Result};
 use crate::operator_call::{Found, Status};
+use crate::overdue;
 use crate::padded::{LiveSizes, Padded, PaddedFactor, copy_exact, padded_factors, same_strides, with_padding};
 use crate::placement::Placement;
 use crate::record::reason::Reason;
@@ -311,6 +312,9 @@ pub(crate) fn copy_padded_to_host(source: &TensorArg, out: &mut [u8]) -> Result<
         engine.observer.op_stats.unpadded += 1;
         engine.launch_all(storage.placement, Reason::Read)?;
         drop(engine); // other threads can use the engine during the wait
+        if let Some(value) = padded.storage.value() {
+            overdue::wait_for_value(storage.placement, &value)?;
+        }
         copy_exact(&padded, &aten::contiguous_strides(source.sizes()), out)?;
     }
     Ok(is_whole)

@@ -35,6 +35,8 @@ pub struct Collective<'a> {
     pub processes: &'a [i64],
     /// The lane of the group.
     pub lane: u64,
+    /// The number of the call in the group.
+    pub number: u64,
 }
 
 /// The forms of collectives. In the forms of pairs, each input has an output.
@@ -113,6 +115,16 @@ impl Engine {
         Ok(())
     }
 
+    /// Submits the calls that are recorded. The ranks differ in what they call before or after, because each has a part of
+    /// its own size, and it must be in no program with a collective.
+    ///
+    /// # Errors
+    /// If the calls cannot be submitted.
+    pub fn part_ranks(&mut self, placement: Placement) -> Result<()> {
+        self.recorder.check(placement)?;
+        Ok(self.flush(placement, Reason::OwnSize)?)
+    }
+
     /// Runs a collective as a program; one for each pair, because a program that has several collectives may run them in
     /// different orders on its devices. The outputs have their new values immediately, as promises.
     ///
@@ -163,6 +175,7 @@ impl Engine {
             .map(|i| Arg::of_tensor(TensorArg::new(&staged[i], &types[i].dims, &strides[i], 0, types[i].dtype)))
             .collect();
         let mut outs = vec![Out::absent(); results.len()];
+        self.recorder.calling = self.registry.called(&devices, collective.lane, collective.number);
         if !self.join(collective, op, &args, placement, &devices, &mut outs)? {
             match self.call(op, &args, placement, None, &mut outs)? {
                 Status::Done(_) => {}

@@ -8,6 +8,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::engine::{lock, lock_when_launched};
 use crate::error::Result;
+use crate::overdue;
 use crate::placement::Placement;
 use crate::record::reason::Reason;
 
@@ -63,11 +64,12 @@ impl Work {
         done.is_some()
     }
 
-    fn wait(&self) -> Instant {
+    fn wait(&self, placement: Placement) -> Result<Instant> {
+        self.runs.iter().try_for_each(|run| overdue::wait(placement, run))?;
         let mut done = self.done.lock();
         loop {
             match *done {
-                Some(moment) => return moment,
+                Some(moment) => return Ok(moment),
                 None => self.changed.wait(&mut done),
             }
         }
@@ -126,7 +128,7 @@ impl Event {
                 Arc::clone(work.insert(Work::new(engine.runtime()?.in_flight(self.placement))))
             }
         };
-        Ok(work.wait())
+        work.wait(self.placement)
     }
 
     /// The time between two events in milliseconds. Negative if `later` was recorded and done before this event.

@@ -14,6 +14,7 @@ use crate::invented;
 use crate::joined::submit_joined;
 use crate::lines::Line;
 use crate::observe::explain::Waiting;
+use crate::overdue;
 use crate::padded::PaddedFactor;
 use crate::placement::Placement;
 use crate::record::reason::Reason;
@@ -188,15 +189,17 @@ fn read_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
         Some(value) => {
             lock_when_launched(source.storage().placement, Reason::Read)?.1?;
             // The lock is not held during the wait, so that other threads can use the engine.
+            let placement = source.storage().placement;
+            overdue::wait_for_value(placement, &value)?;
             let buffer = value.buffer()?;
-            let read = buffer.to_host(out).map_err(Error::from);
+            let read = buffer.to_host(out).map_err(|error| overdue::explained(placement, error.into()));
             if is_dry {
                 // SAFETY: the buffer is one of the only device, a dry one.
                 unsafe { invented::overwrite(&buffer, out) };
             }
             end_wait(waiting);
             if let Err(error) = &read {
-                let runs = lock()?.runner.note_raised(source.storage().placement, error);
+                let runs = lock()?.runner.note_raised(placement, error);
                 wait_for(runs);
             }
             read
@@ -227,7 +230,7 @@ pub fn synchronize(placement: Option<Placement>) -> Result<()> {
     for &placement in &placements {
         let (mut engine, flushed) = lock_when_launched(placement, Reason::Synchronize)?;
         result = result.and(flushed);
-        runs.extend(engine.runtime()?.take_in_flight(placement));
+        runs.extend(engine.runtime()?.take_in_flight(placement).into_iter().map(|run| (placement, run)));
         jobs = engine.runner.jobs.unfinished();
     }
     // A read of a job's results raises its error. The errors of jobs without results are collected below.
@@ -236,7 +239,9 @@ pub fn synchronize(placement: Option<Placement>) -> Result<()> {
     }
     // Waits for all runs, also after one that failed.
     for run in runs {
-        result = result.and(run.wait().map_err(Error::from));
+        let (placement, run) = run;
+        overdue::wait(placement, &run)?;
+        result = result.and(run.wait().map_err(|error| overdue::explained(placement, error.into())));
     }
     end_wait(waiting);
     result = result.and(lock()?.runner.jobs.take_failure());
@@ -284,6 +289,10 @@ fn end_wait(waiting: Option<Waiting>) {
 fn check_answers(placement: Placement) -> Result<()> {
     // The lock is not held during the wait.
     let answers = lock()?.runner.take_answers(placement);
+    answers.iter().try_for_each(|answer| match answer.number.buffer() {
+        Ok(_) => overdue::wait_for_value(placement, &answer.number),
+        Err(_) => Ok(()),
+    })?;
     look(&answers)
 }
 

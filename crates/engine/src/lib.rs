@@ -16,6 +16,7 @@ mod placement;
 pub mod stats;
 mod ticket;
 mod vote;
+pub mod vote_tree;
 
 // Values, and the arguments of calls.
 pub mod call;
@@ -55,6 +56,7 @@ mod joined;
 mod long_lists;
 mod marks;
 mod operator_call;
+mod overdue;
 mod prepare;
 pub mod replicas;
 

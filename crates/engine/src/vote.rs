@@ -41,8 +41,20 @@ pub struct Opinion {
     pub proposals: u64,
 }
 
-/// Tells the other ranks an opinion. Returns that of all: where they differ, no program, and the largest `last`. The
-/// proposals are added.
+impl Opinion {
+    /// The opinion of two parts of the ranks: where they differ, no program, and the largest `last`.
+    pub(crate) fn and(self, other: Opinion) -> Opinion {
+        let is_same = self.program == other.program && self.last == other.last;
+        Opinion {
+            program: if is_same { self.program } else { 0 },
+            last: self.last.max(other.last),
+            proposals: self.proposals + other.proposals,
+            ..self
+        }
+    }
+}
+
+/// Tells the other ranks an opinion. Returns that of all ([`Opinion::and`]).
 pub type Exchange = dyn Fn(Opinion) -> Result<Opinion> + Send + Sync;
 
 /// For how many collectives at a time a rank votes that has proposed no program for a while.

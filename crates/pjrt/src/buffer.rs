@@ -67,7 +67,11 @@ impl Buffer {
         Client { inner: Arc::clone(&self.client) }
     }
 
-    fn ready_event(&self) -> Result<Option<Event>> {
+    /// The event of its computation; `None` if the plugin gives none, because the array is there.
+    ///
+    /// # Errors
+    /// If the plugin does not provide it.
+    pub fn ready_event(&self) -> Result<Option<Event>> {
         // SAFETY: the buffer is the only pointer in the struct.
         let arguments =
             unsafe { self.call(sys::PJRT_Buffer_ReadyEvent_Args { buffer: self.as_raw(), ..Struct::new() }) }?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::call::TensorArg;
+use engine::vote_tree::{Messages, exchange};
 use engine::{Agreement, Collective, Error, Form, JobOutput, Opinion, Result, Tensors, Ticket};
 use pyo3::prelude::*;
 
@@ -50,11 +51,30 @@ impl Comparison {
         reported(|message, length| unsafe { agree(self.0.context, program.as_ptr(), message, length) })
     }
 
-    fn exchange(&self, Opinion { first, last, program, proposals }: Opinion) -> Result<Opinion> {
-        let mut opinion = ::abi::Opinion { first, last, program, proposals };
-        if let Some(vote) = self.0.vote {
-            // SAFETY: the context is alive, and the callee only uses the opinion during the call.
-            reported(|message, length| unsafe { vote(self.0.context, &raw mut opinion, message, length) })?;
+    fn describe(&self, number: u64, is_late: bool) -> String {
+        let Some(describe) = self.0.describe else { return String::new() };
+        let mut text: [c_char; 4096] = [0; 4096];
+        // SAFETY: the context is alive, and the callee writes a text that ends with a zero.
+        unsafe {
+            describe(self.0.context, number, u8::from(is_late), text.as_mut_ptr(), text.len());
+            CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned()
+        }
+    }
+}
+
+impl Messages for Comparison {
+    fn send(&self, to: usize, Opinion { first, last, program, proposals }: Opinion) -> Result<()> {
+        let Some(send) = self.0.send else { return Ok(()) };
+        let opinion = ::abi::Opinion { first, last, program, proposals };
+        // SAFETY: the context is alive, and the callee only uses the opinion during the call.
+        reported(|message, length| unsafe { send(self.0.context, to, &raw const opinion, message, length) })
+    }
+
+    fn receive(&self, from: usize, collective: u64) -> Result<Opinion> {
+        let mut opinion = ::abi::Opinion { first: collective, last: 0, program: 0, proposals: 0 };
+        if let Some(receive) = self.0.receive {
+            // SAFETY: as above.
+            reported(|message, length| unsafe { receive(self.0.context, from, &raw mut opinion, message, length) })?;
         }
         let ::abi::Opinion { first, last, program, proposals } = opinion;
         Ok(Opinion { first, last, program, proposals })
@@ -186,10 +206,12 @@ pub(crate) unsafe extern "C" fn tt_open_group(
         // SAFETY: the ABI promises an agreement with a C string, and as many numbers as it says.
         let (given, name, processes) = unsafe { (*agreement, text((*agreement).name), list(processes, count)) };
         let comparison = Arc::new(Comparison(given));
-        let voting = Arc::clone(&comparison);
+        let (voting, describing) = (Arc::clone(&comparison), Arc::clone(&comparison));
         let compare = Arc::new(move |program: &str| comparison.compare(program));
-        let exchange = Arc::new(move |opinion: Opinion| voting.exchange(opinion));
-        let agreement = Agreement { name: name.into_owned(), lane: given.lane, compare, exchange };
+        let exchange = Arc::new(move |opinion: Opinion| exchange(given.rank, given.size, opinion, &*voting));
+        let describe = Arc::new(move |number: u64, is_late: bool| describing.describe(number, is_late));
+        let timeout = Duration::from_millis(given.milliseconds);
+        let agreement = Agreement { name: name.into_owned(), lane: given.lane, compare, exchange, timeout, describe };
         let found = engine::lock()?.open_group(processes, agreement)?;
         // SAFETY: the ABI provides a valid pointer for the result.
         unsafe { *has = u8::from(found) };
@@ -248,6 +270,7 @@ pub(crate) unsafe extern "C" fn tt_run_collective(device: i32, collective: *cons
             root: given.root,
             processes,
             lane: given.lane,
+            number: given.number,
         };
         engine::lock()?.run_collective(&collective, Tensors { placement: placement(device)?, inputs, outputs })
     })

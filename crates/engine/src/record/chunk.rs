@@ -8,6 +8,7 @@ use stablehlo::{DType, Number, Type};
 
 use super::reason::Reason;
 use super::rhythm::Familiar;
+use crate::agreement::Called;
 use crate::lines::Line;
 use crate::program::Usage;
 use crate::registry::instance::{Instance, ResultPlan};
@@ -97,6 +98,8 @@ pub(crate) struct Chunk {
     pub group: Option<u64>,
     /// The places of these collectives.
     pub places: Vec<u64>,
+    /// The calls of all collectives among the nodes, in order.
+    pub calls: Vec<Called>,
     /// Whether it takes a value that a job of the host makes.
     pub takes_job: bool,
     /// The bytes on the device of the results, and of uploads since the chunk began, if all are kept until the chunk
@@ -127,6 +130,7 @@ impl Chunk {
             collective: None,
             group: None,
             places: Vec::new(),
+            calls: Vec::new(),
             takes_job: false,
             bytes: 0,
             key: Vec::new(),
@@ -150,6 +154,7 @@ impl Chunk {
         self.collective = None;
         self.group = None;
         self.places.clear();
+        self.calls.clear();
         self.takes_job = false;
         self.bytes = 0;
         self.key.clear();

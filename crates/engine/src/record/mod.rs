@@ -10,6 +10,7 @@ mod stretch;
 
 use std::sync::Arc;
 
+use crate::agreement::Called;
 use crate::call::Out;
 use crate::error::{Error, Result};
 use crate::lines;
@@ -61,6 +62,8 @@ pub(crate) struct Recorder {
     stretches: Vec<Stretch>,
     next_chunk: u64,
     pub scopes: Scopes,
+    /// The collective that is being called.
+    pub calling: Option<Called>,
     /// The limit of the results of a chunk in bytes.
     max_chunk_bytes: usize,
 }
@@ -73,6 +76,7 @@ impl Recorder {
             stretches: Vec::new(),
             next_chunk: 0,
             scopes: Scopes::default(),
+            calling: None,
             max_chunk_bytes: usize::MAX,
         }
     }
@@ -224,6 +228,9 @@ impl Recorder {
         self.stretches[placement.device()].note(instance.id);
         let key_before = chunk.key.len();
         chunk.record(instance, parts, random_state);
+        if !instance.replicas().is_empty() {
+            chunk.calls.extend(self.calling.take());
+        }
         if has_rhythm && chunk.nodes.len() == 1 {
             chunk.familiar = self.rhythms[placement.device()].expected(&chunk.key);
         }

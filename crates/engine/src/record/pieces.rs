@@ -61,10 +61,15 @@ impl Chunk {
                 }
             }
         }
+        let mut calls = std::mem::take(&mut self.calls).into_iter();
         let firsts: Vec<usize> = cuts.iter().map(|nodes| self.nodes[nodes.start].first_output as usize).collect();
         let mut pieces = Vec::with_capacity(cuts.len());
         // The last piece that takes a value may have its memory. All ranks run the same program of a collective.
-        for (piece, first) in self.pieces_of(cuts, &values).into_iter().zip(firsts).rev() {
+        let mut all = self.pieces_of(cuts, &values);
+        for piece in all.iter_mut().filter(|piece| !piece.replicas().is_empty()) {
+            piece.calls.extend(calls.next());
+        }
+        for (piece, first) in all.into_iter().zip(firsts).rev() {
             let is_collective = !piece.replicas().is_empty();
             let donated = piece.inputs.iter().map(|input| {
                 let is_large = types.get(input.ty).size_bytes() > SMALL;

@@ -17,7 +17,7 @@ use aten::{Call, CallBody, Graph, ResultSpec, Target, lower_call, lower_sized};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stablehlo::{DType, Precision};
 
-use crate::agreement::Agreement;
+use crate::agreement::{Agreement, Called};
 use crate::cache::memory::{self, Limit};
 use crate::call::{Arg, Meta, to_spec};
 use crate::error::Result;
@@ -169,6 +169,13 @@ impl Registry {
     /// How the ranks with these devices compare programs.
     pub fn agreement(&self, devices: &[i64]) -> Option<Agreement> {
         self.groups.get(devices)?.agreements.first().map(|(agreement, _)| agreement.clone())
+    }
+
+    /// A call of a collective in the process group of a lane.
+    pub fn called(&self, devices: &[i64], lane: u64, number: u64) -> Option<Called> {
+        let (agreement, _) =
+            self.groups.get(devices)?.agreements.iter().find(|(agreement, _)| agreement.lane == lane)?;
+        Some(Called { agreement: agreement.clone(), number })
     }
 
     /// The process group of a lane ends. The last one of these devices takes their graphs with it.

@@ -15,7 +15,7 @@ const MANY: usize = 32;
 
 /// The result of a check that was not read yet.
 pub(crate) struct Answer {
-    number: Arc<Value>,
+    pub number: Arc<Value>,
     check: Arc<Check>,
     operator: Arc<str>,
     line: Line,

@@ -2,6 +2,7 @@
 //! continues; later programs wait in the queue of their placement.
 
 mod answers;
+mod collectives;
 pub(crate) mod constants;
 mod exact;
 mod inspect;
@@ -34,6 +35,7 @@ use crate::registry::Registry;
 use crate::storage::{Value, ValueState};
 use crate::ticket::Ticket;
 pub(crate) use answers::{Answer, look};
+use collectives::Collectives;
 use constants::Constants;
 use exact::run_exactly;
 use inspect::inspect;
@@ -297,6 +299,11 @@ impl Runner {
         (!next.is_made() && next.comparing().is_none()).then(|| Arc::clone(&next.program.executable))
     }
 
+    /// The runs with collectives at a placement; `None` if the plugin is not open.
+    pub fn collectives(&mut self, placement: Placement) -> Option<&mut Collectives> {
+        self.runtime.as_mut().map(|runtime| runtime.collectives(placement))
+    }
+
     /// Starts the jobs of the host whose inputs are ready.
     fn begin_jobs(&mut self) {
         if let Some(runtime) = &self.runtime {
@@ -367,6 +374,10 @@ impl Runner {
         let values: Vec<Option<Arc<Value>>> =
             usage.live.iter().map(|&output| chunk.outputs[output as usize].upgrade()).collect();
         let agreed = agreed.and_then(|ticket| ticket.result()).unwrap_or(Ok(()));
+        let agreed = agreed.map_err(|error| match chunk.calls.first() {
+            Some(call) => error.within(&call.name()),
+            None => error,
+        });
         let executed = agreed.and_then(|()| self.execute(placement, &chunk, &program, &values, noted, context));
         let executed = executed.map(|run| self.keep_donated(run, &chunk, &usage));
         self.begin_jobs();
@@ -481,6 +492,9 @@ impl Runner {
         };
         let run = run.map_err(|error| Error::from(error).within(&program.operators))?;
         let run = run.map(|run| runtime.track(placement, run));
+        if let (Some(run), Some(call)) = (&run, chunk.calls.first()) {
+            runtime.collectives(placement).add(Arc::clone(run), call.clone());
+        }
         if let Some(launched) = launched {
             context.observer.note_launch(noted, launched, is_quick, run.as_ref());
         }

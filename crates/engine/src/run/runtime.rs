@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::memory::out_of_memory;
 use crate::placement::Placement;
 use crate::platform::{self, Kind, Platform, host_memory, return_freed_memory};
+use crate::run::collectives::Collectives;
 use crate::storage::Value;
 
 /// The number of number buffers kept for reuse.
@@ -31,6 +32,7 @@ pub(crate) struct Runtime {
     pub made: fn(),
     scalars: FxHashMap<(Placement, DType, [u8; 16]), Arc<Buffer>>,
     in_flight: Vec<Vec<Arc<Event>>>,
+    collectives: Vec<Collectives>,
     /// The bytes of large runs since the last wait for all runs. The kernel counts memory only once it is written.
     unwritten: u64,
     /// The values that were donated to runs that may not be done. A plugin may wait for the run when such a buffer is
@@ -51,6 +53,7 @@ impl Runtime {
             made,
             scalars: FxHashMap::default(),
             in_flight: vec![Vec::new(); devices],
+            collectives: (0..devices).map(|_| Collectives::default()).collect(),
             unwritten: 0,
             donated: VecDeque::new(),
             launches: FxHashMap::default(),
@@ -136,6 +139,11 @@ impl Runtime {
         let run = Arc::new(run);
         runs.push(Arc::clone(&run));
         run
+    }
+
+    /// The runs with collectives at a placement.
+    pub fn collectives(&mut self, placement: Placement) -> &mut Collectives {
+        &mut self.collectives[placement.device()]
     }
 
     /// Keeps the values that were donated to a run until it is done.

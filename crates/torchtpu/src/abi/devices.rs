@@ -3,7 +3,7 @@
 use std::panic::catch_unwind;
 
 use ::abi::Status as AbiStatus;
-use engine::{Event, Placement, Reason, memory, platform};
+use engine::{Event, Placement, memory, platform};
 
 use super::{guarded, note_line, placement, status};
 
@@ -36,10 +36,10 @@ pub(super) unsafe extern "C" fn tt_synchronize(device: i32) -> AbiStatus {
 }
 
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn tt_flush() -> AbiStatus {
+pub(super) unsafe extern "C" fn tt_part_ranks(device: i32) -> AbiStatus {
     status(|| {
         note_line();
-        engine::lock()?.flush_all(Reason::Synchronize)
+        engine::lock()?.part_ranks(placement(device)?)
     })
 }
 

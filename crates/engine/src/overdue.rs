@@ -1,0 +1,67 @@
+//! Waits for the device that end where a collective is overdue: a rank may never come, and a program cannot be stopped.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use pjrt::Event;
+
+use crate::engine::lock;
+use crate::error::{Error, Result};
+use crate::placement::Placement;
+use crate::storage::Value;
+
+/// How long work may take that was launched after a collective was overdue. It may be done beside the collective.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Waits until an event has happened, or its work has failed. Called without locks.
+///
+/// # Errors
+/// If a collective that the work may wait for has not ended within the timeout of its process group.
+pub(crate) fn wait(placement: Placement, event: &Arc<Event>) -> Result<()> {
+    let happened = Arc::new((Mutex::new(false), Condvar::new()));
+    let mut is_asked = false;
+    let least = Instant::now() + GRACE;
+    while !event.is_ready().unwrap_or(true) {
+        let (call, deadline) = match lock()?.runner.collectives(placement).and_then(|all| all.oldest()) {
+            Some((call, deadline)) => (call.clone(), deadline.max(least)),
+            // No collective: the work ends by itself.
+            None => break,
+        };
+        if Instant::now() >= deadline {
+            return Err(call.late());
+        }
+        if !std::mem::replace(&mut is_asked, true) {
+            let told = Arc::clone(&happened);
+            Arc::clone(event).on_ready(move |_| {
+                *told.0.lock() = true;
+                told.1.notify_all();
+            });
+        }
+        let mut has_happened = happened.0.lock();
+        if !*has_happened {
+            happened.1.wait_until(&mut has_happened, deadline);
+        }
+    }
+    Ok(())
+}
+
+/// Waits in the same way until a value is there.
+///
+/// # Errors
+/// As [`wait`], or if the value cannot be computed.
+pub(crate) fn wait_for_value(placement: Placement, value: &Value) -> Result<()> {
+    match value.buffer()?.ready_event()? {
+        Some(ready) => wait(placement, &Arc::new(ready)),
+        None => Ok(()),
+    }
+}
+
+/// The error with the collective that it comes of, if there is one.
+pub(crate) fn explained(placement: Placement, error: Error) -> Error {
+    let cause = lock().ok().and_then(|mut engine| engine.runner.collectives(placement)?.cause(&error));
+    match cause {
+        Some(call) => error.within(&call.name()),
+        None => error,
+    }
+}
