@@ -41,6 +41,6 @@ def test_collectives_of_a_step_run_beside_its_products(topology: str, ranks: int
 
 @pytest.mark.slow
 def test_the_text_of_a_program_for_all_ranks_does_not_grow_with_them() -> None:
-    (few,) = compiled("reduction", "v5p:4x4x4", "64").values()
+    (few,) = compiled("reduction", "v5p:16x20x28", "8960").values()
     (many,) = compiled("reduction", "v5p:16x20x28*12", "107520").values()
     assert many["characters"] == few["characters"]

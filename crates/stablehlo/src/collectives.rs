@@ -3,11 +3,14 @@
 use crate::builder::{Type, Value};
 use crate::dtype::DType;
 
+/// Up to this size the members of a group of all replicas are listed. libtpu runs collectives beside other work only if
+/// they are.
+const LISTED: i64 = 4096;
+
 /// The groups of replicas that communicate, all of one size. Every replica is in one group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Groups {
-    /// The replicas, one group after another. Empty if all replicas are one group: then the text does not grow with
-    /// their number.
+    /// The replicas, one group after another. Empty if all replicas are one group.
     members: Vec<i64>,
     size: i64,
 }
@@ -28,11 +31,17 @@ impl Groups {
         self.size
     }
 
+    /// The attribute of an operation. The text of a large group of all replicas does not grow with their number.
     fn attribute(&self) -> String {
-        if self.members.is_empty() {
-            return "replica_groups = dense<> : tensor<0x0xi64>".into();
+        match self.members.is_empty() && self.size > LISTED {
+            true => "replica_groups = dense<> : tensor<0x0xi64>".into(),
+            false => self.listed(),
         }
-        rows_attribute("replica_groups", &self.members, self.size)
+    }
+
+    fn listed(&self) -> String {
+        let all: Vec<i64> = if self.members.is_empty() { (0..self.size).collect() } else { Vec::new() };
+        rows_attribute("replica_groups", if all.is_empty() { &self.members } else { &all }, self.size)
     }
 }
 
@@ -75,14 +84,10 @@ impl<'b> Value<'b> {
     /// it receives along the same axis. The size of the axis must be a multiple of the group's.
     pub fn all_to_all(self, axis: usize, groups: &Groups) -> Value<'b> {
         // The compiler's import of this operation does not take the short form of a group of all replicas.
-        let members = match groups.members.is_empty() {
-            true => (0..groups.size).collect(),
-            false => groups.members.clone(),
-        };
         let attributes = format!(
             "split_dimension = {axis} : i64, concat_dimension = {axis} : i64, split_count = {} : i64, {}",
             groups.size,
-            rows_attribute("replica_groups", &members, groups.size)
+            groups.listed()
         );
         self.builder.op("stablehlo.all_to_all", &[self], &attributes, self.ty())
     }

@@ -6,7 +6,7 @@ func.func public @main(%v0: tensor<8x3xf32> ) -> (tensor<8x3xf32>) {
 ^bb0(%v1: tensor<f32>, %v2: tensor<f32>):
 %v3 = "stablehlo.add"(%v1, %v2) {} : (tensor<f32>, tensor<f32>) -> tensor<f32>
 "stablehlo.return"(%v3) : (tensor<f32>) -> ()
-}) {replica_groups = dense<> : tensor<0x0xi64>} : (tensor<8x3xf32>) -> (tensor<8x3xf32>)
+}) {replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>} : (tensor<8x3xf32>) -> (tensor<8x3xf32>)
 %v5 = "stablehlo.constant"() {value = dense<0x40800000> : tensor<f32>} : () -> tensor<f32>
 %v6 = "stablehlo.broadcast_in_dim"(%v5) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<8x3xf32>
 %v7 = "stablehlo.divide"(%v4, %v6) {} : (tensor<8x3xf32>, tensor<8x3xf32>) -> tensor<8x3xf32>
