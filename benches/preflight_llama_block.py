@@ -17,6 +17,7 @@ import argparse
 import dataclasses
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -89,19 +90,23 @@ def programs(way: str) -> list[Program]:
 # ---- JAX -------------------------------------------------------------------------------------------------------------
 
 
-def lowered() -> str:
-    """The step in JAX, as StableHLO for a TPU."""
+SIZES: dict[str, tuple[int, ...]] = {
+    "query": (4096, 4096),
+    "key": (4096, 1024),
+    "value": (4096, 1024),
+    "out": (4096, 4096),
+    "gate": (4096, 14336),
+    "up": (4096, 14336),
+    "down": (14336, 4096),
+    "before": (4096,),
+    "after": (4096,),
+}
+
+
+def jax_step(attention: Callable[..., Any] = splash_attention) -> Callable[..., Any]:
+    """The step of a list of blocks: of parameters, both moments, the number of the step, and the inputs."""
     import jax
     import jax.numpy as jnp
-
-    sizes: dict[str, tuple[int, ...]] = {
-        "query": (4096, 4096),
-        "key": (4096, 1024),
-        "value": (4096, 1024),
-        "out": (4096, 4096),
-    }
-    sizes |= {"gate": (4096, 14336), "up": (4096, 14336), "down": (14336, 4096)}
-    sizes |= {"before": (4096,), "after": (4096,)}
 
     def norm(x: Any, weight: Any) -> Any:
         wide = x.astype(jnp.float32)
@@ -116,13 +121,15 @@ def lowered() -> str:
         query, key, value = ((y @ p[name]).reshape(*x.shape[:2], -1, HEAD) for name in ("query", "key", "value"))
         query, key = (rotated(each, cosine[:, None], sine[:, None]) for each in (query, key))
         query, key, value = (each.transpose(0, 2, 1, 3) for each in (query, key, value))
-        mixed = splash_attention(query, key, value, True, HEAD**-0.5).transpose(0, 2, 1, 3)
+        mixed = attention(query, key, value, True, HEAD**-0.5).transpose(0, 2, 1, 3)
         x = x + mixed.reshape(x.shape) @ p["out"]
         y = norm(x, p["after"])
         return x + (jax.nn.silu(y @ p["gate"]) * (y @ p["up"])) @ p["down"]
 
-    def loss(p: Any, *inputs: Any) -> Any:
-        return jnp.square(block(p, *inputs).astype(jnp.float32)).mean()
+    def loss(blocks: Any, x: Any, *angles: Any) -> Any:
+        for each in blocks:
+            x = block(each, x, *angles)
+        return jnp.square(x.astype(jnp.float32)).mean()
 
     def step(parameters: Any, first: Any, second: Any, count: Any, *inputs: Any) -> Any:
         value, gradients = jax.value_and_grad(loss)(parameters, *inputs)
@@ -136,12 +143,20 @@ def lowered() -> str:
 
         return jax.tree.map(adamw, parameters, first, second), first, second, count, value
 
+    return step
+
+
+def lowered() -> str:
+    """The step of one block in JAX, as StableHLO for a TPU."""
+    import jax
+    import jax.numpy as jnp
+
     def shaped(*sizes: int, dtype: Any = jnp.bfloat16) -> Any:
         return jax.ShapeDtypeStruct(sizes, dtype)
 
-    parameters = {name: shaped(*each) for name, each in sizes.items()}
+    parameters = [{name: shaped(*each) for name, each in SIZES.items()}]
     inputs = shaped(ROW.batch, ROW.length, ROW.width), shaped(ROW.length, HEAD), shaped(ROW.length, HEAD)
-    traced = jax.jit(step, donate_argnums=(0, 1, 2, 3)).trace(
+    traced = jax.jit(jax_step(), donate_argnums=(0, 1, 2, 3)).trace(
         parameters, parameters, parameters, shaped(dtype=jnp.float32), *inputs
     )
     return traced.lower(lowering_platforms=("tpu",)).as_text()

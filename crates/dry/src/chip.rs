@@ -31,6 +31,12 @@ pub fn find(topology: &str) -> Option<&'static Chip> {
     CHIPS.iter().find(|chip| chip.generation == generation)
 }
 
+/// The number of chips of a topology, such as 192 for `v5p:4x4x4*3`; 1 for a generation alone.
+pub fn count(topology: &str) -> i64 {
+    let sizes = topology.split_once(':').map_or("", |(_, sizes)| sizes);
+    sizes.split(['x', '*']).filter_map(|size| size.parse::<i64>().ok()).product()
+}
+
 /// The generations, as a message lists them.
 pub fn generations() -> String {
     CHIPS.map(|chip| chip.generation).join(", ")

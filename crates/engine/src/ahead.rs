@@ -59,7 +59,7 @@ static COMPILER: Mutex<Option<Compiler>> = Mutex::new(None);
 /// If libtpu is not installed, does not know the topology, or refuses the program.
 pub fn compile(program: &str, topology: &str, replicas: usize) -> Result<Report> {
     let (topology, _) = find_topology(topology)?;
-    let device = topology.devices()?.into_iter().next().map(|device| device.kind).unwrap_or_default();
+    let device = kind_of(&topology)?;
     let options = options(&device, replicas);
     let executable = topology.compile(program.as_bytes(), &options)?;
     let asynchronous = if replicas > 1 { count(&executable.serialize()?, BEGINNINGS) } else { 0 };
@@ -74,6 +74,10 @@ pub fn compile(program: &str, topology: &str, replicas: usize) -> Result<Report>
     })
 }
 
+fn kind_of(topology: &Topology) -> Result<String> {
+    Ok(topology.devices()?.into_iter().next().map(|device| device.kind).unwrap_or_default())
+}
+
 /// The options for a program of so many replicas on a model of device.
 fn options(device: &str, replicas: usize) -> CompileOptions {
     let mut options = cache::compile_options(Kind::Tpu);
@@ -84,15 +88,16 @@ fn options(device: &str, replicas: usize) -> CompileOptions {
     options
 }
 
-/// Compiles a StableHLO text for one device of a topology, and lets the compiler write what it finds into a folder: the
+/// Compiles a StableHLO text for the devices of a topology, and lets the compiler write what it finds into a folder: the
 /// scheduled HLO, the assignment of memory and live ranges; with `whole`, also the code. Without `whole` only the first
-/// phase runs, in a small part of the time. Returns false, and writes nothing, if this libtpu cannot do that.
+/// phase runs, in a small part of the time. Returns false, and writes nothing, if this libtpu cannot do that. The
+/// program runs on one device, or on as many as there are `replicas`.
 ///
 /// # Errors
 /// As [`compile`]. A program that does not fit is refused after its assignment of memory was written.
-pub fn examine(program: &str, topology: &str, folder: &str, whole: bool) -> Result<bool> {
+pub fn examine(program: &str, topology: &str, folder: &str, whole: bool, replicas: usize) -> Result<bool> {
     let (topology, libtpu) = find_topology(topology)?;
-    let mut options = options("", 1);
+    let mut options = options(&kind_of(&topology)?, replicas);
     options.overrides.extend([
         ("xla_dump_to".to_owned(), Value::Str(folder.to_owned())),
         ("xla_dump_hlo_as_text".to_owned(), Value::Bool(true)),

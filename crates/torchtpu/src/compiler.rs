@@ -28,12 +28,20 @@ pub fn compile_ahead(py: Python<'_>, program: &str, topology: &str, replicas: us
     Ok(dict.unbind())
 }
 
-/// Compiles the text of a program for one device of a topology, such as "v5e:1x1", and lets libtpu's compiler write what
+/// Compiles the text of a program for devices of a topology, such as "v5e:1x1", and lets libtpu's compiler write what
 /// it finds into a folder. Unless the compile shall be `whole`, only its first phase runs: returns false if this libtpu
 /// cannot run a phase alone.
 #[pyfunction]
-pub fn examine_ahead(py: Python<'_>, program: &str, topology: &str, folder: &str, whole: bool) -> PyResult<bool> {
-    py.detach(|| ahead::examine(program, topology, folder, whole)).map_err(to_python)
+#[pyo3(signature = (program, topology, folder, whole, replicas=1))]
+pub fn examine_ahead(
+    py: Python<'_>,
+    program: &str,
+    topology: &str,
+    folder: &str,
+    whole: bool,
+    replicas: usize,
+) -> PyResult<bool> {
+    py.detach(|| ahead::examine(program, topology, folder, whole, replicas)).map_err(to_python)
 }
 
 /// The bytes of a device of a chip that programs can use, by its generation, such as "v5e"; `None` for no chip.

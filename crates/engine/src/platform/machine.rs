@@ -116,10 +116,10 @@ impl Machine<'_> {
         }
     }
 
-    /// `TORCHTPU_DRY`: the chip that the process stands for without having it.
-    pub(super) fn dry(&self) -> Result<Option<&'static Chip>> {
+    /// `TORCHTPU_DRY`: the chip that the process stands for without having it, and the number of chips of its topology.
+    pub(super) fn dry(&self) -> Result<Option<(&'static Chip, i64)>> {
         let Some(topology) = self.variable(DRY) else { return Ok(None) };
-        chip::find(&topology).map(Some).ok_or_else(|| {
+        chip::find(&topology).map(|chip| Some((chip, chip::count(&topology)))).ok_or_else(|| {
             Error::runtime(format!(
                 "{DRY}={topology} names no chip: it must be a topology such as v5e:1x1, of {}",
                 chip::generations()

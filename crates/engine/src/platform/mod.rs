@@ -236,8 +236,8 @@ pub fn open() -> Result<Platform> {
         let choice = machine.choose()?;
         // Checks variables first, so that errors in them are reported before anything is loaded.
         machine.check_switches()?;
-        if let Some(chip) = machine.dry()? {
-            return open_dry(choice, chip);
+        if let Some((chip, count)) = machine.dry()? {
+            return open_dry(choice, chip, count);
         }
         let options = machine.client_options(choice.kind)?;
         let target = machine.target()?;
@@ -272,8 +272,8 @@ pub fn chip_memory(topology: &str) -> Option<i64> {
     chip::find(topology).map(Chip::memory_bytes)
 }
 
-/// Opens the plugin that computes nothing, as one device of a chip.
-fn open_dry(choice: Choice, chip: &Chip) -> Result<Platform> {
+/// Opens the plugin that computes nothing, as the first of so many chips, which have a process each.
+fn open_dry(choice: Choice, chip: &Chip, count: i64) -> Result<Platform> {
     let failed = |error: pjrt::Error| choice.failed("start", &error, &[]);
     // SAFETY: the table is a static of the crate.
     let plugin = unsafe { Plugin::linked(dry::get_api, "dry") }.map_err(failed)?;
@@ -282,7 +282,8 @@ fn open_dry(choice: Choice, chip: &Chip) -> Result<Platform> {
     let devices = client.addressable_devices().iter().map(|device| DeviceInfo::read(Kind::Tpu, device));
     let devices = devices.collect::<pjrt::Result<Vec<_>>>().map_err(failed)?;
     let Choice { path, reason, .. } = choice;
-    let (target, all_devices) = (Target::Tpu, Vec::new());
+    let all_devices = (0..count).map(|number| DevicePlace { id: number, process: number }).collect();
+    let target = Target::Tpu;
     Ok(Platform { kind: Kind::Tpu, path, reason, plugin, client, target, devices, all_devices, is_dry: true })
 }
 
