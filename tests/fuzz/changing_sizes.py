@@ -106,9 +106,9 @@ def count_by_data(g: Generator) -> Step | None:
     if name is None:
         return None
     forms = [
-        # Its strides are those of the largest number of results.
+        # Their memory is that of the largest number of results.
         f"{name}.nonzero().contiguous()",
-        f"torch.where({name} > 0)[0]",
+        f"torch.where({name} > 0)[0].clone()",
         f"{name}.masked_select({name} > 0)",
         f"{name}.nonzero().sum(0)",
         f"{name}.flatten().index_select(0, {name}.flatten().nonzero().flatten())",
