@@ -5,6 +5,7 @@ The engine runs in the process of the test, so that its counters can be read.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -229,6 +230,29 @@ def test_programs_for_a_tpu_elsewhere(model_of: Callable[[str], Path], tmp_path:
     assert texts[0] > texts[1]
     steps = [[text for text in each if "ragged_paged_attention" in text or "while" in text] for each in texts]
     assert [len(each) for each in steps] == [4, 2]
+
+
+def test_attention_of_a_tpus_programs_is_the_kernel(model_of: Callable[[str], Path], tmp_path: Path) -> None:
+    """The kernel takes heads whose width is a multiple of 128. It is chosen by sizes, so these must not be symbols."""
+    pytest.importorskip("jax", reason="the kernel's text is JAX's")
+    config = json.loads((model_of("Llama") / "config.json").read_text())
+    config |= {"hidden_size": 256, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 128}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    options = ["--skip-tokenizer-init", "--dtype", "bfloat16", "--max-num-seqs", "4", "--max-num-batched-tokens", "64"]
+    options += ["--max-model-len", "256", "--kv-cache-memory-bytes", "4000000"]
+    write = (
+        "import sys; from torchtpu.vllm import ahead; ahead.write_programs([sys.argv[1], *sys.argv[3:]], sys.argv[2])"
+    )
+    subprocess.run(
+        [sys.executable, "-c", write, tmp_path, programs, *options],
+        env=os.environ | {"TORCHTPU_DRY": "v6e:1x1", "TORCHTPU_CACHE": "0", "TORCHTPU_VLLM": "1"},
+        check=True,
+    )
+    texts = [path.read_text() for path in programs.glob("*.mlir")]
+    assert sum("tpu_custom_call" in text for text in texts) == 4
+    assert not any("stablehlo.while" in text for text in texts)
 
 
 def test_an_engine_in_a_process_of_its_own(

@@ -24,6 +24,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from torchtpu import _C
 from torchtpu.compile import segments
+from torchtpu.kernels import routing
 
 Run = Callable[[list[Any]], list[Any]]
 
@@ -98,8 +99,13 @@ class Sized:
         length: Callable[..., int],
         name: str,
     ) -> None:
-        """Traces the function. `sizes` are examples, and `length` gives that of the vector, which `tensors` lack."""
+        """Traces the function, unless kernels may be a part of it: they are chosen by sizes. `sizes` are
+        examples, and `length` gives that of the vector, which `tensors` lack."""
         self._function, self._tensors, self._length, self._name = function, tensors, length, name
+        self._module: GraphModule | None = None
+        # Whether a kernel computes an operator follows from the sizes of its arguments.
+        if routing.is_on():
+            return
         self._shapes = ShapeEnv()
         self._symbols = [self._symbol(f"size_{i}", size) for i, size in enumerate(sizes)]
         given = [
@@ -109,9 +115,8 @@ class Sized:
 
     def at(self, *sizes: int) -> Run:
         """Its program for these sizes, which is not compiled yet. Collectives cut it in several programs."""
-        named = dict(zip(self._symbols, sizes, strict=True))
         name = f"{self._name} of {sizes[0]}"
-        if all(guard.expr.xreplace(named) == sympy.true for guard in self._shapes.guards):
+        if self._module is not None and self._fits(named := dict(zip(self._symbols, sizes, strict=True))):
             run = segments.compile_graph(self._module, name, frozenset(_C.table()), (), named)
         else:
             # A size of one is another graph: it broadcasts.
@@ -124,6 +129,9 @@ class Sized:
         if (prepare := getattr(run, "prepare", None)) is not None:
             call.prepare = lambda tensors: prepare([*sizes, *tensors])  # type: ignore[attr-defined]
         return call
+
+    def _fits(self, named: dict[sympy.Symbol, int]) -> bool:
+        return all(guard.expr.xreplace(named) == sympy.true for guard in self._shapes.guards)
 
     def _symbol(self, name: str, size: int) -> sympy.Symbol:
         made = self._shapes.create_symbol(
