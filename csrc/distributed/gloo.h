@@ -189,6 +189,11 @@ class Gloo {
     return c10::str(name, ": ", reason);
   }
 
+  bool is_lost() {
+    std::lock_guard lock(lost_mutex_);
+    return !lost_.empty();
+  }
+
   // An error if the group has failed before.
   void check_connected() {
     std::lock_guard lock(lost_mutex_);

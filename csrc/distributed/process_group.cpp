@@ -432,7 +432,11 @@ class ProcessGroup final : public c10d::Backend {
     if (runs_as_program(call.form)) {
       Pointer work;
       const auto run = [&] {
-        gloo_->check_connected();
+        if (gloo_->is_lost()) {
+          // The calls so far may take results that have failed. Later ones are in no program with them.
+          check(tt_part_ranks((call.inputs.empty() ? call.outputs : call.inputs)[0].device().index()));
+          gloo_->check_connected();
+        }
         gloo_->note_program(sequence, name, agreed);
         work = run_program(std::move(call), processes_, rank_, sequence);
       };

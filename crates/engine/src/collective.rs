@@ -115,14 +115,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Submits the calls that are recorded. The ranks differ in what they call before or after, because each has a part of
-    /// its own size, and it must be in no program with a collective.
+    /// Submits the calls that are recorded: the ranks differ in what they call before or after, as where each has a part of
+    /// its own size, and that must be in no program with a collective.
     ///
     /// # Errors
     /// If the calls cannot be submitted.
     pub fn part_ranks(&mut self, placement: Placement) -> Result<()> {
         self.recorder.check(placement)?;
-        Ok(self.flush(placement, Reason::OwnSize)?)
+        Ok(self.flush(placement, Reason::Parted)?)
     }
 
     /// Runs a collective as a program; one for each pair, because a program that has several collectives may run them in

@@ -26,7 +26,7 @@ pub enum Reason {
     Refused,
     /// A program with collectives that is not voted on.
     NotAsked,
-    OwnSize,
+    Parted,
     Job,
     Pause,
     LongList,
@@ -61,7 +61,7 @@ impl fmt::Display for Reason {
             Reason::NotAsked => {
                 "a program is cut at its collectives, as none of its results is in use, or too many depend on one another"
             }
-            Reason::OwnSize => "each rank has a part of its own size before or after a collective",
+            Reason::Parted => "ranks differ in what they call before and after a collective",
             Reason::Job => "the network of the host comes after a collective of the program",
             Reason::Pause => "the host has paused, and other ranks may wait for a collective of the program",
             Reason::Compiling => "a program that exists runs, while the one that takes its place is compiled",
