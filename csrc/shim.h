@@ -6,6 +6,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <c10/core/Allocator.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/SmallVector.h>
 
 #include <atomic>
@@ -63,11 +64,18 @@ class NoGil {
   void* state_;
 };
 
-// Hides what an operator does from torch.jit.trace, for which sizes of tensors are tensors in Python.
+// Hides what an operator does from torch.jit.trace, for which sizes of tensors are tensors in Python. The tracer's state
+// cannot be set where PyTorch has excluded its dispatch key, as inside nested tensors.
 class NotTraced {
  public:
-  NotTraced() : state_(torch::jit::tracer::getTracingState()) { torch::jit::tracer::setTracingState(nullptr); }
-  ~NotTraced() { torch::jit::tracer::setTracingState(std::move(state_)); }
+  NotTraced() {
+    if (!torch::jit::tracer::getTracingState() || c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Tracer)) return;
+    state_ = torch::jit::tracer::getTracingState();
+    torch::jit::tracer::setTracingState(nullptr);
+  }
+  ~NotTraced() {
+    if (state_) torch::jit::tracer::setTracingState(std::move(state_));
+  }
   NotTraced(const NotTraced&) = delete;
   NotTraced& operator=(const NotTraced&) = delete;
 
