@@ -25,7 +25,7 @@ from tests.settings import MODES, with_quick_compiles
 
 SLICE = 100
 # The longest time of a slice, for programs that hang.
-PATIENCE = 3600
+PATIENCE = 6 * 3600
 
 
 def run_slice(first: int, count: int, is_constant: bool) -> None:
