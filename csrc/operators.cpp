@@ -176,7 +176,7 @@ bool wants_kernel(const OperatorHandle& handle) {
     return false;
   if (is_view(schema) || handle.hasTag(at::Tag::inplace_view)) return false;  // they change metadata only
   // Operators such as full_like(x, device="cpu"): only PyTorch's composite handles another device.
-  return !(handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) &&
+  return !((handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) || is_structured(handle)) &&
            has_argument(schema, c10::TypeKind::TensorType) && has_argument(schema, c10::TypeKind::DeviceObjType));
 }
 

@@ -322,6 +322,16 @@ def test_out_is_resized_with_a_warning(device: torch.device, mode: str) -> None:
     assert out.tolist() == [[2, 2, 2], [2, 2, 2]]
 
 
+def test_new_tensors_of_other_strides_and_devices(device: torch.device) -> None:
+    x = torch.ones(2, device=device)
+    for place in (device, torch.device("cpu")):
+        made = x.new_empty_strided((3, 2), (9, 2), device=place)
+        assert (made.device.type, made.stride()) == (place.type, (9, 2))
+    before = torch.tpu.cache_stats()["requests"]
+    assert [x.new_empty_strided((n,), (2,)).stride() for n in range(1, 9)] == [(2,)] * 8
+    assert torch.tpu.cache_stats()["requests"] == before
+
+
 CREATIONS: dict[str, Callable[..., torch.Tensor]] = {
     "arange": lambda **out: torch.arange(6, **out),
     "linspace": lambda **out: torch.linspace(0, 1, 6, **out),
