@@ -14,26 +14,9 @@ from typing import Any
 import pytest
 import torch
 
-from tests import forks
+from tests.engine.cache_folders import TRAIN, command, entries, train
 from tests.helpers import run_python, start_python
 from tests.settings import without_quick_compiles
-
-# A short training. Prints the losses and the counters.
-TRAIN = """
-import json, torch
-torch.manual_seed(0)
-torch.tpu.eager_mode = "strict"
-model = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3)).to("tpu")
-optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
-losses = []
-for step in range(3):
-    optimizer.zero_grad(set_to_none=True)
-    loss = torch.nn.functional.cross_entropy(model(torch.randn(4, 6).to("tpu")), torch.arange(4).to("tpu") % 3)
-    loss.backward()
-    optimizer.step()
-    losses.append(loss.item().hex())
-print(json.dumps({"losses": losses, **torch.tpu.cache_stats()}))
-"""
 
 
 @pytest.fixture
@@ -42,37 +25,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "cache"
 
 
-@pytest.fixture(scope="module")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A cache folder after a training, and the output of that training. Must not be changed."""
-    folder = tmp_path_factory.mktemp("warm")
-    answer, errors = train(folder)
-    assert errors == ""
-    return folder, answer
-
-
 @pytest.fixture
 def copy(warm: tuple[Path, dict[str, Any]], folder: Path) -> Path:
     """A copy of the warm folder, to be damaged."""
     shutil.copytree(warm[0], folder)
     return folder
-
-
-def train(folder: Path, **environment: str) -> tuple[dict[str, Any], str]:
-    """Trains in another process. Returns its output and its warnings."""
-    finished = run_python(TRAIN, TORCHTPU_CACHE_DIR=str(folder), **environment)
-    assert finished.returncode == 0, finished.stderr
-    return json.loads(finished.stdout), finished.stderr
-
-
-def entries(folder: Path) -> list[Path]:
-    return sorted(path for path in (folder / "programs").iterdir() if not path.name.startswith("."))
-
-
-def command(folder: Path, *arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`python -m torchtpu cache`."""
-    variables = {**os.environ, "TORCHTPU_CACHE_DIR": str(folder), **environment}
-    return forks.server().run(["-m", "torchtpu", "cache", *map(str, arguments)], variables)
 
 
 # ---- on disk -----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.test_cache import command, entries, train
+from tests.engine.cache_folders import command, entries, train
 from tests.helpers import run_python
 from tests.settings import SEED
 
@@ -30,15 +30,6 @@ while True:
 """
 # Where the format is in an entry, behind the word "torchtpu".
 FORMAT = slice(8, 12)
-
-
-@pytest.fixture(scope="module")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A cache folder after a training, and the output of that training. Must not be changed."""
-    folder = tmp_path_factory.mktemp("warm")
-    answer, errors = train(folder)
-    assert errors == ""
-    return folder, answer
 
 
 @pytest.mark.nightly
