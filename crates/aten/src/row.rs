@@ -161,8 +161,8 @@ pub struct Requirement {
     pub holds: fn(&[f64], DType) -> bool,
 }
 
-/// What a program depends on, of the ints of a call that vary. `None` if it depends on all of them. Takes the ints in the
-/// order of the operator's arguments, and the element type: the argument `dtype`, or that of the first tensor.
+/// Takes the varying ints of a call, in the order of the operator's arguments, and the element type: the argument `dtype`,
+/// or that of the first tensor. Calls with the same result share a program. `None` if the ints are constants of it.
 pub type Class = fn(&[i64], Option<DType>) -> Option<Vec<i64>>;
 
 /// Ints that vary from call to call.

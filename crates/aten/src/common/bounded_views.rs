@@ -121,7 +121,7 @@ pub(crate) fn write_at<'b>(whole: Value<'b>, part: Value<'b>, axis: usize, start
 }
 
 /// The starts of a part that covers every dimension but `axis` fully.
-fn starts_along<'b>(whole: Value<'b>, axis: usize, start: Value<'b>) -> Vec<Value<'b>> {
+pub(crate) fn starts_along<'b>(whole: Value<'b>, axis: usize, start: Value<'b>) -> Vec<Value<'b>> {
     let zero = whole.builder().scalar(0, DType::I64);
     (0..whole.rank()).map(|i| if i == axis { start } else { zero }).collect()
 }

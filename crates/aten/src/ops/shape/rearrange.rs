@@ -200,9 +200,7 @@ fn rolled_by_input<'b>(x: Value<'b>, axis: usize, shift: Value<'b>) -> Value<'b>
         return x;
     }
     let twice = x.builder().concatenate(&[x, x], axis);
-    let start = (-(shift % size) + size) % size;
-    let starts: Vec<_> = (0..x.rank()).map(|i| if i == axis { start } else { start.splat_like(0) }).collect();
-    twice.dynamic_slice(&starts, &x.dims())
+    bounded_views::run_from(twice, axis, (-(shift % size) + size) % size, size)
 }
 
 /// Concatenates the bounded dimension with itself and takes a slice that starts at the shift.
@@ -322,8 +320,7 @@ fn replaced_at_input<'b>(cx: &Cx<'b>, base: Value<'b>, source: &str, start: &str
     let part = cx.tensor(source)?.convert(base.dtype());
     let part = if part.rank() < base.rank() { part.unsqueeze(axis) } else { part };
     let start = cx.scalar(start, DType::I64)?;
-    let starts: Vec<_> = (0..base.rank()).map(|i| if i == axis { start } else { start.splat_like(0) }).collect();
-    Ok(base.dynamic_update_slice(part, &starts))
+    Ok(base.dynamic_update_slice(part, &bounded_views::starts_along(base, axis, start)))
 }
 
 /// Zeros for the gradient of a view.
