@@ -2,12 +2,21 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use pjrt::Event;
 
 use crate::agreement::Called;
 use crate::error::Error;
+
+/// Whether this process has run a program with collectives.
+static HAVE_RUN: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn have_run() -> bool {
+    HAVE_RUN.load(Relaxed)
+}
 
 /// A run of a program with collectives.
 struct Running {
@@ -27,6 +36,7 @@ pub(crate) struct Collectives {
 
 impl Collectives {
     pub fn add(&mut self, run: Arc<Event>, call: Called) {
+        HAVE_RUN.store(true, Relaxed);
         self.forget_done();
         self.running.push_back(Running { run, call, begun: Instant::now() });
     }

@@ -2,7 +2,7 @@
 //! continues; later programs wait in the queue of their placement.
 
 mod answers;
-mod collectives;
+pub(crate) mod collectives;
 pub(crate) mod constants;
 mod exact;
 mod inspect;
