@@ -28,7 +28,7 @@ use rustc_hash::FxHashMap;
 use crate::error::{Error, Result};
 use crate::ticket::Ticket;
 
-/// What one rank, or the group as a whole, says about a collective.
+/// The vote of a rank on a collective, or the result for all ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opinion {
     /// The number of the collective.

@@ -92,8 +92,8 @@ fn decided(units: &[(u64, u64, u64, Arc<Vote>)], count: u64) -> Outcome {
     programs
 }
 
-/// What a rank does: mostly what the others do, with pauses. In some steps each rank does something else with this
-/// probability in a thousand: it runs another program, two programs, or none.
+/// Calls the same collectives as the other ranks, with pauses. In half of the steps a rank may stray: it runs another
+/// program, two programs, or none. `strays` is the probability in a thousand.
 fn go_own_ways(ballot: &Ballot, rank: usize, collectives: u64, seed: u64, strays: u64) -> Outcome {
     let (mut common, mut own) = (Draws(seed), Draws(seed * 10_000 + rank as u64 + 1));
     let (mut units, mut called) = (Vec::new(), 0);

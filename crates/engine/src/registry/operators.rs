@@ -96,7 +96,7 @@ impl Operator {
         self.row.is_some_and(|row| row.open_offsets)
     }
 
-    /// What the program of a call depends on, of the ints that vary; `None` if they are constants of it.
+    /// The class of the varying ints of a call. Calls of the same class share a program. `None` if the ints are constants of it.
     pub fn class(&self, args: &[Arg]) -> Option<Vec<i64>> {
         let varying = self.row?.varying?;
         let mut ints = Vec::new();

@@ -1,4 +1,4 @@
-//! What runs while the program of a chunk is being compiled, if the host would wait for it: programs that exist.
+//! Runs programs that exist in place of one that is being compiled, where the host would wait for it.
 //!
 //! A program of the same calls that returns more results, or the programs of the operators, compute the same. The new
 //! program runs from the next time on that it is ready.
