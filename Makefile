@@ -44,22 +44,30 @@ tools:
 $(PY): | tools
 	$(PYTHON) -m venv $(VENV)
 
-# Build requirements first: the editable install below then needs no isolated environment with a second torch.
+# What the extension is built with. The editable installs below then need no isolated environment with a second torch.
 # Not quiet: torch's wheel brings gigabytes of libraries, and whoever waits should see why.
-$(VENV)/.ready: pyproject.toml build_backend/torchtpu_build.py | $(PY)
+$(VENV)/.ready-build: pyproject.toml build_backend/torchtpu_build.py | $(PY)
 	$(PY) -m pip install "torch==$(TORCH)" xla_cpu_pjrt "maturin>=1.7,<2" "libclang>=16"
-	TORCHTPU_NATIVE=skip $(PY) -m pip install --quiet --no-build-isolation --editable ".[dev]"
 	@touch $@
 
-$(VENV)/.ready-examples: pyproject.toml | $(VENV)/.ready
+# The package in place, with what its examples need.
+$(VENV)/.ready-examples: pyproject.toml | $(VENV)/.ready-build
 	TORCHTPU_NATIVE=skip $(PY) -m pip install --quiet --no-build-isolation --editable ".[examples]"
 	@touch $@
+
+# The same, with what contributors need.
+$(VENV)/.ready: pyproject.toml $(VENV)/.ready-build
+	TORCHTPU_NATIVE=skip $(PY) -m pip install --quiet --no-build-isolation --editable ".[dev,examples]"
+	@touch $@ $(VENV)/.ready-examples
 
 .PHONY: venv
 venv: $(VENV)/.ready ## Set up .venv
 
 .PHONY: build
-build: $(VENV)/.ready ## Build the extension into python/torchtpu (PROFILE=dev or release)
+build: extension $(VENV)/.ready ## Set up .venv and build the extension
+
+.PHONY: extension
+extension: $(VENV)/.ready-build ## Build the extension into python/torchtpu (PROFILE=dev or release)
 	@$(CARGO) build --package torchtpu --lib --profile $(PROFILE)
 	@cmp --silent target/$(PROFILE_FOLDER)/libtorchtpu.so $(EXTENSION) \
 		|| { cp target/$(PROFILE_FOLDER)/libtorchtpu.so $(EXTENSION).new && mv -f $(EXTENSION).new $(EXTENSION); }
@@ -75,8 +83,9 @@ TODAY := $(shell date +%Y%m%d)
 IN_PAIRS = $(MAKE) --no-print-directory --jobs 2 --output-sync=target
 
 .PHONY: test
-test: $(VENV)/.ready ## Lint, Rust tests and Python tests: the same cases on any day (without the slow sweeps)
-	@+$(IN_PAIRS) lint-rust lint-python $(LIBTPU)/.ready
+test: $(VENV)/.ready-build ## Lint, Rust tests and Python tests: the same cases on any day (without the slow sweeps)
+	@+$(IN_PAIRS) extension $(VENV)/.ready $(LIBTPU)/.ready
+	@+$(IN_PAIRS) lint-rust lint-python
 	@$(MAKE) --no-print-directory test-rust
 	@+$(IN_PAIRS) smoke smoke-tpu-compiler
 	@$(MAKE) --no-print-directory test-python
@@ -88,7 +97,7 @@ smoke: build ## The shortest check that the device works, with programs compiled
 # libtpu in a folder of its own: the other tests must pass without it.
 LIBTPU := $(ROOT)/build/libtpu
 
-$(LIBTPU)/.ready: | $(VENV)/.ready
+$(LIBTPU)/.ready: | $(VENV)/.ready-build
 	$(PY) -m pip install --quiet --no-deps --target $(LIBTPU) libtpu
 	@touch $@
 
@@ -97,7 +106,7 @@ smoke-tpu-compiler: build $(LIBTPU)/.ready ## The shortest check of what asks a 
 	PYTHONPATH=$(LIBTPU) $(PY) -m pytest -q tests/preflight/test_options.py -k "function or ends"
 
 .PHONY: test-nightly
-test-nightly: build $(VENV)/.ready-examples ## Python tests by the date's seed, with more draws, each mode, and optimized programs
+test-nightly: build ## Python tests by the date's seed, with more draws, each mode, and optimized programs
 	@echo "TORCHTPU_TEST_SEED=$${TORCHTPU_TEST_SEED:-$(TODAY)} make test-nightly repeats this"
 	TORCHTPU_TEST_SEED=$${TORCHTPU_TEST_SEED:-$(TODAY)} TORCHTPU_CONFORMANCE_CASES=600 TORCHTPU_PROPERTY_PROGRAMS=240 \
 		TORCHTPU_OPERATOR_INPUTS=8 TORCHTPU_HOSTILE_TRIALS=40 \
@@ -110,7 +119,7 @@ fuzz: build ## Many random programs whose sizes change, in all modes; resumes an
 	@$(PY) -m tests.fuzz $(FUZZ)
 
 .PHONY: test-all
-test-all: lint test-rust build $(VENV)/.ready-examples ## Everything, the slow sweeps included
+test-all: lint test-rust build ## Everything, the slow sweeps included
 	$(PYTEST_RUN) $(PYTEST)
 
 .PHONY: test-rust
@@ -119,7 +128,7 @@ test-rust: $(VENV)/.ready ## Rust tests
 		else $(CARGO) test --workspace --quiet; fi
 
 .PHONY: test-python
-test-python: build $(VENV)/.ready-examples ## Python tests (PYTEST="-k views" for some)
+test-python: build ## Python tests (PYTEST="-k views" for some)
 	$(PYTEST_RUN) -m "not slow and not nightly" --ignore tests/smoke $(PYTEST)
 
 $(VENV)/.ready-libraries: pyproject.toml | $(VENV)/.ready
@@ -245,7 +254,7 @@ format: $(VENV)/.ready ## Format Rust and Python
 # ---- showing ---------------------------------------------------------------------------------------------------
 
 .PHONY: demo
-demo: build $(VENV)/.ready-examples ## Train a small CNN on handwritten digits in the three modes
+demo: extension $(VENV)/.ready-examples ## Train a small CNN on handwritten digits in the three modes
 	$(PY) examples/digits.py --device tpu --mode all $(DEMO)
 
 # The chip of `make preflight`: make preflight CHIP=v6e
@@ -256,8 +265,9 @@ preflight: build $(VENV)/.ready-libtpu ## What a TPU's compiler says of the char
 	@mkdir -p build/demo
 	$(PY) -m torchtpu preflight --chip $(CHIP) --html build/demo/preflight.html examples/char_gpt.py --device tpu
 	@echo "build/demo/preflight.html"
+
 .PHONY: demo-distributed
-demo-distributed: build $(VENV)/.ready-examples ## Train a character GPT with FSDP2 on two processes, beside one process
+demo-distributed: extension $(VENV)/.ready-examples ## Train a character GPT with FSDP2 on two processes, beside one process
 	OMP_NUM_THREADS=1 $(PY) -m torch.distributed.run --standalone --nproc-per-node 2 examples/distributed/sharded_gpt.py --compare $(DEMO)
 
 .PHONY: bench
