@@ -53,6 +53,7 @@ const FAMILIES: &[&[Row]] = &[
     nn::pool::ROWS,
     nn::pool_adaptive::ROWS,
     nn::pool_fractional::ROWS,
+    nn::recurrence::ROWS,
     nn::rnn::ROWS,
     nn::softmax::ROWS,
     nn::unfold::ROWS,

@@ -5,6 +5,8 @@
                      attention), blocks.py (flex attention), efficient.py (a kernel that returns numbers as well),
                      paged.py (the operator of serving)
     grouped.py       grouped matrix products in eager modes
+    recurrent.py     layers of recurrent networks, as loops over time
+    sequences.py     packed sequences
     data_sized.py    kernels whose results have a size that depends on data
     sparse/          kernels for sparse tensors
     nested.py        kernels for nested tensors of the strided layout
@@ -19,10 +21,12 @@ from __future__ import annotations
 
 def register() -> None:
     """Registers the kernels written in Python before those of the table: they take precedence."""
-    from torchtpu.operators import data_sized, grouped
+    from torchtpu.operators import data_sized, grouped, recurrent, sequences
     from torchtpu.operators.attention import efficient, paged
 
     data_sized.register()
     efficient.register()
     grouped.register()
     paged.register()
+    recurrent.register()
+    sequences.register()

@@ -108,16 +108,17 @@ fn log_sum<'b>(a: Value<'b>, b: Value<'b>, c: Value<'b>) -> Value<'b> {
     ((a - shift).exp() + (b - shift).exp() + (c - shift).exp()).log() + shift
 }
 
-/// The row of a [time, batch, state] value at a time (0-d).
-fn at_time<'b>(x: Value<'b>, time: Value<'b>) -> Value<'b> {
+/// The part of a [time, batch, state] value at a time (0-d).
+pub(crate) fn at_time<'b>(x: Value<'b>, time: Value<'b>) -> Value<'b> {
     let dims = x.dims();
     let zero = time.splat_like(0);
     x.dynamic_slice(&[time, zero, zero], &[1, dims[1], dims[2]]).reshape(&dims[1..])
 }
 
-fn with_time<'b>(x: Value<'b>, time: Value<'b>, row: Value<'b>) -> Value<'b> {
+/// A [time, batch, state] value with another part at a time (0-d).
+pub(crate) fn with_time<'b>(x: Value<'b>, time: Value<'b>, part: Value<'b>) -> Value<'b> {
     let zero = time.splat_like(0);
-    x.dynamic_update_slice(row.unsqueeze(0), &[time, zero, zero])
+    x.dynamic_update_slice(part.unsqueeze(0), &[time, zero, zero])
 }
 
 /// For each time and state, the log probability of emitting the labels up to and including that time and being in

@@ -16,6 +16,7 @@ pub(crate) mod paged_attention;
 pub(crate) mod pool;
 pub(crate) mod pool_adaptive;
 pub(crate) mod pool_fractional;
+pub(crate) mod recurrence;
 pub(crate) mod rnn;
 pub(crate) mod softmax;
 pub(crate) mod unfold;

@@ -51,38 +51,56 @@ fn through_logistic<'b>(grad: Value<'b>, y: Value<'b>) -> Value<'b> {
     grad * y * (-y + 1)
 }
 
-fn through_tanh<'b>(grad: Value<'b>, y: Value<'b>) -> Value<'b> {
+pub(crate) fn through_tanh<'b>(grad: Value<'b>, y: Value<'b>) -> Value<'b> {
     grad * (-y.square() + 1)
 }
 
-/// The new hidden and cell state, and for the backward pass the gates after their activation functions.
+/// The gates of an LSTM after their activation functions (input, forget, candidate, output), the new hidden state, and
+/// the new cell state.
+pub(crate) fn lstm_step<'b>(gates: [Value<'b>; 4], cell: Value<'b>) -> ([Value<'b>; 4], Value<'b>, Value<'b>) {
+    let [input, forget, candidate, output] = gates;
+    let (input, forget, output) = (input.logistic(), forget.logistic(), output.logistic());
+    let candidate = candidate.tanh();
+    let new = forget * cell + input * candidate;
+    ([input, forget, candidate, output], output * new.tanh(), new)
+}
+
+/// The gradients of the gates before their activation functions, and of the old cell state.
+pub(crate) fn lstm_step_back<'b>(
+    gates: [Value<'b>; 4],
+    [old, new]: [Value<'b>; 2],
+    grad_hidden: Value<'b>,
+    grad_cell: Option<Value<'b>>,
+) -> ([Value<'b>; 4], Value<'b>) {
+    let [input, forget, candidate, output] = gates;
+    let new = new.tanh();
+    let through_hidden = through_tanh(grad_hidden * output, new);
+    let grad_cell = grad_cell.map_or(through_hidden, |grad| grad + through_hidden);
+    let grads = [
+        through_logistic(grad_cell * candidate, input),
+        through_logistic(grad_cell * old, forget),
+        through_tanh(grad_cell * input, candidate),
+        through_logistic(grad_hidden * new, output),
+    ];
+    (grads, grad_cell * forget)
+}
+
 fn lstm_cell<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let dtype = cx.ty("cx")?.dtype;
     let gates = with_bias(cx, "input_gates", "input_bias")? + with_bias(cx, "hidden_gates", "hidden_bias")?;
-    let [input, forget, candidate, output] = split(cx, gates)?;
-    let (input, forget, output) = (input.logistic(), forget.logistic(), output.logistic());
-    let candidate = candidate.tanh();
-    let cell = forget * wide(cx, "cx")? + input * candidate;
-    let hidden = output * cell.tanh();
-    Ok(vec![hidden.convert(dtype), cell.convert(dtype), joined(cx, &[input, forget, candidate, output], dtype)])
+    let (gates, hidden, cell) = lstm_step(split(cx, gates)?, wide(cx, "cx")?);
+    Ok(vec![hidden.convert(dtype), cell.convert(dtype), joined(cx, &gates, dtype)])
 }
 
 fn lstm_cell_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let dtype = cx.ty("workspace")?.dtype;
-    let [input, forget, candidate, output] = split(cx, wide(cx, "workspace")?)?;
-    let (old_cell, tanh_cell) = (wide(cx, "cx")?, wide(cx, "cy")?.tanh());
-    let grad_hidden = wide_or_none(cx, "grad_hy").unwrap_or(output.splat_like(0));
-    let through_hidden = through_tanh(grad_hidden * output, tanh_cell);
-    let grad_cell = wide_or_none(cx, "grad_cy").map_or(through_hidden, |grad| grad + through_hidden);
-    let grads = [
-        through_logistic(grad_cell * candidate, input),
-        through_logistic(grad_cell * old_cell, forget),
-        through_tanh(grad_cell * input, candidate),
-        through_logistic(grad_hidden * tanh_cell, output),
-    ];
+    let gates: [Value<'b>; 4] = split(cx, wide(cx, "workspace")?)?;
+    let grad_hidden = wide_or_none(cx, "grad_hy").unwrap_or(gates[0].splat_like(0));
+    let cells = [wide(cx, "cx")?, wide(cx, "cy")?];
+    let (grads, grad_cell) = lstm_step_back(gates, cells, grad_hidden, wide_or_none(cx, "grad_cy"));
     let grad_gates = joined(cx, &grads, grad_cell.dtype());
     let grad_bias = bias_grad(cx, grad_gates)?;
-    Ok(vec![grad_gates.convert(dtype), (grad_cell * forget).convert(dtype), grad_bias.convert(dtype)])
+    Ok(vec![grad_gates.convert(dtype), grad_cell.convert(dtype), grad_bias.convert(dtype)])
 }
 
 /// The sum over the batch; empty for a cell without biases.
@@ -91,29 +109,51 @@ fn bias_grad<'b>(cx: &Cx<'b>, grad_gates: Value<'b>) -> Result<Value<'b>> {
     Ok(if cx.bool("has_bias")? { grad_gates.reduce_sum(&[0]) } else { none })
 }
 
+/// The gates of a GRU after their activation functions (reset, update, candidate), and the new hidden state.
+pub(crate) fn gru_step<'b>(
+    input: [Value<'b>; 3],
+    from_hidden: [Value<'b>; 3],
+    hidden: Value<'b>,
+) -> ([Value<'b>; 3], Value<'b>) {
+    let reset = (input[0] + from_hidden[0]).logistic();
+    let update = (input[1] + from_hidden[1]).logistic();
+    let candidate = (input[2] + reset * from_hidden[2]).tanh();
+    ([reset, update, candidate], candidate + update * (hidden - candidate))
+}
+
+/// The gradients of the input's part of the gates, of the hidden state's part, and of the old hidden state where it
+/// passes through the update gate.
+pub(crate) fn gru_step_back<'b>(
+    gates: [Value<'b>; 3],
+    hidden: Value<'b>,
+    hidden_candidate: Value<'b>,
+    grad: Value<'b>,
+) -> ([Value<'b>; 3], [Value<'b>; 3], Value<'b>) {
+    let [reset, update, candidate] = gates;
+    let grad_candidate = through_tanh(grad * (-update + 1), candidate);
+    let grad_update = through_logistic(grad * (hidden - candidate), update);
+    let grad_reset = through_logistic(grad_candidate * hidden_candidate, reset);
+    let from_hidden = [grad_reset, grad_update, grad_candidate * reset];
+    ([grad_reset, grad_update, grad_candidate], from_hidden, grad * update)
+}
+
 /// The new hidden state, and for the backward pass: the reset, update and candidate gates, the old state, and the
 /// hidden part of the candidate before the reset.
 fn gru_cell<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let dtype = cx.ty("hx")?.dtype;
     let hidden = wide(cx, "hx")?;
-    let [input_reset, input_update, input_candidate] = split(cx, with_bias(cx, "input_gates", "input_bias")?)?;
-    let [hidden_reset, hidden_update, hidden_candidate] = split(cx, with_bias(cx, "hidden_gates", "hidden_bias")?)?;
-    let reset = (input_reset + hidden_reset).logistic();
-    let update = (input_update + hidden_update).logistic();
-    let candidate = (input_candidate + reset * hidden_candidate).tanh();
-    let new = candidate + update * (hidden - candidate);
-    Ok(vec![new.convert(dtype), joined(cx, &[reset, update, candidate, hidden, hidden_candidate], dtype)])
+    let from_hidden: [Value<'b>; 3] = split(cx, with_bias(cx, "hidden_gates", "hidden_bias")?)?;
+    let input = split(cx, with_bias(cx, "input_gates", "input_bias")?)?;
+    let ([reset, update, candidate], new) = gru_step(input, from_hidden, hidden);
+    Ok(vec![new.convert(dtype), joined(cx, &[reset, update, candidate, hidden, from_hidden[2]], dtype)])
 }
 
 fn gru_cell_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let dtype = cx.ty("grad_hy")?.dtype;
     let grad = wide(cx, "grad_hy")?;
     let [reset, update, candidate, hidden, hidden_candidate] = split(cx, wide(cx, "workspace")?)?;
-    let grad_candidate = through_tanh(grad * (-update + 1), candidate);
-    let grad_update = through_logistic(grad * (hidden - candidate), update);
-    let grad_reset = through_logistic(grad_candidate * hidden_candidate, reset);
-    let input_gates = joined(cx, &[grad_reset, grad_update, grad_candidate], grad.dtype());
-    let hidden_gates = joined(cx, &[grad_reset, grad_update, grad_candidate * reset], grad.dtype());
+    let (input, from_hidden, grad_hidden) = gru_step_back([reset, update, candidate], hidden, hidden_candidate, grad);
+    let (input_gates, hidden_gates) = (joined(cx, &input, grad.dtype()), joined(cx, &from_hidden, grad.dtype()));
     let (input_bias, hidden_bias) = (bias_grad(cx, input_gates)?, bias_grad(cx, hidden_gates)?);
-    Ok([input_gates, hidden_gates, grad * update, input_bias, hidden_bias].map(|v| v.convert(dtype)).to_vec())
+    Ok([input_gates, hidden_gates, grad_hidden, input_bias, hidden_bias].map(|v| v.convert(dtype)).to_vec())
 }
