@@ -76,6 +76,7 @@ given = x.to("tpu")
 torch.tpu.synchronize()
 results = run(given, True)
 results[-1].cpu()
+torch.tpu.cache_stats()  # waits for compilers
 del results
 with torch.tpu.explain() as first:
     results = run(given, False)
@@ -84,6 +85,25 @@ torch.tpu.cache_stats()
 with torch.tpu.explain() as second:
     results = run(given, False)
     close(results[-1], run(x, False)[-1])
+print(json.dumps({"first": [len(first.runs), reasons(first)], "second": [len(second.runs), reasons(second)],
+                  "compiled": len(first.compiles)}))
+"""
+
+# Few operators, many times: nothing has run before.
+REPEATED = """
+torch.tpu.set_eager_mode("fused")
+
+def solve(device):
+    x = torch.linspace(-1, 1, 64).to(device)
+    for _ in range(200):
+        x = x + torch.sin(x) * 0.01
+    return x
+
+with torch.tpu.explain() as first:
+    close(solve("tpu"), solve("cpu"))
+torch.tpu.cache_stats()
+with torch.tpu.explain() as second:
+    close(solve("tpu"), solve("cpu"))
 print(json.dumps({"first": [len(first.runs), reasons(first)], "second": [len(second.runs), reasons(second)],
                   "compiled": len(first.compiles)}))
 """
@@ -106,6 +126,13 @@ def test_programs_that_exist_run_meanwhile(program: str) -> None:
     assert found["compiled"] >= 1
     assert found["second"][1] == 0, "the new program has taken over"
     assert found["second"][0] < 10
+
+
+def test_few_operators_many_times_run_at_once() -> None:
+    found = measure(REPEATED)
+    assert found["first"][1] > 50, "each operator runs by its own program"
+    assert 2 < found["compiled"] < 8
+    assert found["second"][1] == 0, "the new program has taken over"
 
 
 @pytest.mark.parametrize("program", [ALONE, WIDER], ids=["alone", "wider"])

@@ -5,6 +5,8 @@
 
 use std::sync::{Arc, Weak};
 
+use rustc_hash::FxHashSet;
+
 use super::launch::Launch;
 use super::{Context, Runner, answers, lose};
 use crate::cache::effort::may_run_others;
@@ -15,9 +17,9 @@ use crate::record::chunk::Chunk;
 use crate::record::reason::Reason;
 use crate::storage::{Value, ValueState};
 
-/// Programs of this many operators in a hundred may have to be made first: a result that depends on no data has none in
-/// Strict.
-const MISSING: usize = 6;
+/// So many programs, for each hundred operators, may have to be made first. A chunk that repeats few operators many times, such
+/// as the steps of a solver, then runs at once.
+const MISSING: usize = 10;
 
 impl Runner {
     /// Launches the first chunks of a queue by programs that exist, as long as the ones for them are being made.
@@ -60,14 +62,20 @@ impl Runner {
         true
     }
 
-    /// Whether the operators of a chunk have programs of their own, or nearly all of them.
+    /// Whether the operators of a chunk have programs of their own, or need few more.
     fn have_programs(&self, chunk: &Chunk, usage: &Usage) -> bool {
         let (values, nodes) = (chunk.values(), chunk.usages_alone(usage));
-        let missing = nodes.iter().filter(|(node, wanted, _)| {
+        let mut missing = FxHashSet::default();
+        for (node, wanted, _) in &nodes {
             let one = chunk.alone(*node, &values);
-            self.programs.serving(&one, wanted).is_none()
-        });
-        nodes.len() > 1 && missing.count() * 100 <= MISSING * nodes.len()
+            if self.programs.serving(&one, wanted).is_none() {
+                missing.insert((chunk.nodes[*node].instance.id, wanted.live.clone(), wanted.donated.clone()));
+            }
+            if missing.len() * 100 > MISSING * nodes.len() {
+                return false;
+            }
+        }
+        nodes.len() > 1
     }
 
     /// Runs the operators of a chunk by their own programs. A read of a failed result raises its error.
