@@ -92,12 +92,13 @@ def test_flex_attention(device: torch.device) -> None:
 
     on_device = slopes.to(device)
     results = []
-    for call, place in ((expected, "cpu"), (torch.compile(function, fullgraph=True), device)):
+    for call, place in ((expected, "cpu"), (torch.compile(function, fullgraph=True), device), (function, device)):
         moved = [each.detach().clone().to(place).requires_grad_() for each in (q, k, v)]
         y = call(*moved)
         y.square().sum().backward()
         results.append([y.detach().cpu(), *[each.grad.cpu() for each in moved]])
     torch.testing.assert_close(results[1], results[0], rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(results[2], results[0], rtol=1e-3, atol=1e-4)
 
 
 def test_regions_compiled_once(device: torch.device) -> None:

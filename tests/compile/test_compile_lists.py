@@ -47,9 +47,6 @@ HIGHER_ORDER = (
     "while_loop_stack_output.simple",
 )
 OF_OTHER_DEVICES = {"inline_asm_elementwise.simple": "CUDA's"}
-NOT_EAGER = {
-    "flex_attention.simple": "PyTorch lists the devices of flex attention by name; compiled, this one is admitted"
-}
 NOT_COMPILED = {
     "local_map_hop.simple": "Dynamo does not trace what the sample does to make its function",
     "register_hook.simple": "Dynamo does not know the operator",
@@ -142,7 +139,7 @@ def _results(entry: Any, place: Place, gradients: bool) -> list[list[Tensor]]:
     "name", [pytest.param(name, marks=pytest.mark.slow if "nested" in name else ()) for name in HIGHER_ORDER]
 )
 def test_higher_order_operators(name: str, how: str, gradients: bool) -> None:
-    if reason := (NOT_EAGER if how == "eager" else NOT_COMPILED).get(name) or (gradients and NO_GRADIENTS.get(name)):
+    if reason := (how != "eager" and NOT_COMPILED.get(name)) or (gradients and NO_GRADIENTS.get(name)):
         pytest.skip(reason)
     entry = higher_order()[name]
     if gradients and not entry.supports_autograd:
@@ -248,11 +245,7 @@ def test_graphs_of_custom_operators() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=() if name in NOT_COMPILED else pytest.mark.slow)
-        for name in HIGHER_ORDER
-        if name not in NOT_EAGER
-    ],
+    [pytest.param(name, marks=() if name in NOT_COMPILED else pytest.mark.slow) for name in HIGHER_ORDER],
 )
 def test_graphs_of_higher_order_operators(name: str) -> None:
     entry = higher_order()[name]

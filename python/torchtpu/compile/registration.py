@@ -12,15 +12,22 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
-from types import FunctionType, ModuleType
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 DYNAMO = "torch._dynamo"
 INDUCTOR = "torch._inductor.compile_fx"
+FLEX_ATTENTION = "torch.nn.attention.flex_attention"
 
 
 def register_with_dynamo() -> None:
-    """Registers the backend and the device interface now, or when Dynamo is imported; the same for inductor."""
+    """Registers the backend and the device interface now, or when Dynamo is imported; the same for inductor and flex
+    attention."""
     _when_imported(DYNAMO, _register)
+    _when_imported(FLEX_ATTENTION, _admit_to_flex_attention)
     _when_imported(INDUCTOR, _register_with_inductor)
 
 
@@ -53,28 +60,27 @@ def _register() -> None:
     for package in ("torchtpu.tpu", "torchtpu.graphs", "torchtpu.operators"):
         trace_rules.add(package)  # Dynamo must not trace it, like torch itself
     register_backend(backend.tpu, name="tpu")
-    _allow_flex_attention()
     if hasattr(torch.compiler, "set_default_backend"):  # since torch 2.15
         backend.others = torch.compiler.get_default_backend()
         torch.compiler.set_default_backend("tpu")
 
 
-def _allow_flex_attention() -> None:
-    """Adds "tpu" to flex attention's list of devices that it is compiled for."""
-    import torch
+def _admit_to_flex_attention() -> None:
+    """Adds "tpu" to flex attention's list of devices, which is a constant of one function.
+
+    `docs/upstream/pytorch_flex_attention_of_a_backend.patch` would make this unnecessary.
+    """
     from torch.nn.attention import flex_attention
 
     refuse = getattr(flex_attention, "_validate_device", None)
     if refuse is None:
         return
 
-    # Dynamo would replace a call of the function itself by its substitute, which would then call itself without end.
-    refuse_others = FunctionType(refuse.__code__, refuse.__globals__)
-
-    @torch.compiler.substitute_in_graph(refuse)
-    def validate(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
+    def validate(query: Tensor, key: Tensor, value: Tensor) -> None:
         if query.device.type != "tpu":
-            refuse_others(query, key, value)
+            refuse(query, key, value)
+
+    flex_attention._validate_device = validate
 
 
 class _WhenImported(importlib.abc.MetaPathFinder):
