@@ -49,13 +49,14 @@ def _create(options: Any, backend_options: Any) -> Any:
         backend.options.group_name = options.group_id
         return backend
 
+    # Before the ranks connect: a rank that is refused would end while others connect to it.
+    world = distributed_c10d.get_world_size() if distributed_c10d.is_initialized() else options.group_size
+    processes.meet(PrefixStore("processes/", attempt_store), options.group_rank, options.group_size, world)
     group = options.process_group
     cpu = torch.device("cpu")
     if cpu not in group._device_types:
         group._register_backend(cpu, ProcessGroup.BackendType.GLOO, gloo("cpu"))
     reports = PrefixStore("reports/", attempt_store)
-    world = distributed_c10d.get_world_size() if distributed_c10d.is_initialized() else options.group_size
-    processes.meet(PrefixStore("processes/", attempt_store), options.group_rank, options.group_size, world)
     ranks = options.global_ranks_in_group or range(options.group_size)
     timeout = int(options.timeout.total_seconds() * 1000)
     return _C.process_group(gloo("tpu"), reports, timeout, processes.of_ranks(ranks))
