@@ -85,7 +85,7 @@ def _wait_for_autograd_threads() -> None:
     """
     from torchtpu import tpu
 
-    if not tpu.is_initialized() or tpu._is_in_bad_fork():
+    if not tpu.lazy.is_open():
         return
     engine = torch.autograd.Variable._execution_engine
     for index in range(tpu.device_count()):

@@ -9,6 +9,8 @@ import pytest
 import torch
 from torchtpu.distributed.mesh import Place, arrange
 
+from tests.helpers import check_python
+
 
 def box(*sizes: int, seed: int = 0) -> list[Place]:
     """The places of ranks that were numbered at random."""
@@ -52,3 +54,22 @@ def test_where_no_axes_fit_the_ranks_follow_their_places() -> None:
     assert [places[rank] for rank in arrange(places, (2, 8))] == sorted(places)
     holes = places[:-1]
     assert [holes[rank] for rank in arrange(holes, (3, 5))] == sorted(holes)
+
+
+def test_a_mesh_sets_the_device_that_nobody_has_chosen() -> None:
+    code = """
+import torch
+from torch import distributed
+
+assert torch.accelerator.device_count() == 2
+torch.manual_seed(0)
+assert not torch.tpu.is_initialized()
+device = torch.device("tpu:1")
+distributed.init_process_group("tpu", store=distributed.HashStore(), rank=0, world_size=1, device_id=device)
+assert torch.tpu.current_device() == 0
+distributed.init_device_mesh("tpu", (1,))
+assert torch.tpu.is_initialized()
+print(torch.tpu.current_device(), torch.rand(2, device="tpu").device)
+distributed.destroy_process_group()
+"""
+    assert check_python(code, LOCAL_RANK="1", TORCHTPU_NUM_DEVICES="2").split() == ["1", "tpu:1"]

@@ -8,6 +8,7 @@ import torch
 
 from torchtpu import _C
 from torchtpu.distributed import processes
+from torchtpu.tpu.lazy import _lazy_init
 
 Device = int | str | torch.device | None
 
@@ -61,6 +62,7 @@ def set_device(device: Device) -> None:
     """
     index = get_device_index(device)
     if index >= 0:
+        _lazy_init()
         _C.set_device(0 if processes.is_own_chip(index) else index)
 
 

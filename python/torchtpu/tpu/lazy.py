@@ -13,6 +13,14 @@ _ready = False
 
 
 def is_initialized() -> bool:
+    """Whether this process has used the device, or has set the current one.
+
+    As with CUDA, to count the devices is no use: `DeviceMesh` sets the device of a process that has not chosen one.
+    """
+    return _ready and not _C.in_bad_fork()
+
+
+def is_open() -> bool:
     """Whether the plugin is open."""
     return not _C.in_bad_fork() and _C.is_initialized()
 
@@ -49,9 +57,9 @@ def _lazy_init() -> None:
 
 
 def _lazy_call(call: Callable[[], None]) -> None:
-    """Runs `call` now if the plugin is open, else when it is opened."""
+    """Runs `call` now if the device is in use, else at its first use."""
     with _lock:
-        if not _ready and not _C.is_initialized():
+        if not _ready:
             _queued.append(call)
             return
     _lazy_init()

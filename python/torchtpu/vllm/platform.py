@@ -41,14 +41,14 @@ class TpuPlatform(Platform):
     @classmethod
     def get_device_name(cls, device_id: int = 0) -> str:
         """The name of a device; "tpu" where this process has not opened it."""
-        if not torch.tpu.is_initialized():  # type: ignore[attr-defined]
+        if not torch.tpu.lazy.is_open():  # type: ignore[attr-defined]
             return cls.device_name
         return str(torch.tpu.get_device_name(device_id))  # type: ignore[attr-defined]
 
     @classmethod
     def get_device_total_memory(cls, device_id: int = 0) -> int:
         """The bytes of a device; 0 where this process has not opened it, which stands for a small one in vLLM."""
-        if not torch.tpu.is_initialized():  # type: ignore[attr-defined]
+        if not torch.tpu.lazy.is_open():  # type: ignore[attr-defined]
             return 0
         return int(torch.tpu.mem_get_info(device_id)[1])  # type: ignore[attr-defined]
 
@@ -134,7 +134,7 @@ class TpuPlatform(Platform):
         if parallel.worker_cls == "auto":
             parallel.worker_cls = WORKER
         parallel.disable_custom_all_reduce = True
-        if parallel.world_size > 1 or torch.tpu.is_initialized():  # type: ignore[attr-defined]
+        if parallel.world_size > 1 or torch.tpu.lazy.is_open():  # type: ignore[attr-defined]
             # A process that has used the device cannot be forked.
             os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
         # Steps are traced by the worker, as one graph each.
