@@ -145,7 +145,7 @@ impl Slices {
         let spread = |v: Value<'b>| v.pad(0, &none, &none, &interior);
         let old = base.dynamic_slice(&starts, &self.spans());
         let new = spread(b.splat(true, DType::Bool, &extents)).select(spread(boxed), old);
-        base.dynamic_update_slice(new, &starts)
+        base.update_slice(new, value, &starts)
     }
 }
 
@@ -349,7 +349,7 @@ impl Piece {
 
     fn write<'b>(&self, flat: Value<'b>, value: Value<'b>, offset: Value<'b>) -> Value<'b> {
         let old = flat.dynamic_slice(&[offset], &[self.length]);
-        flat.dynamic_update_slice(self.cuts.write(old, value), &[offset])
+        flat.update_slice(self.cuts.write(old, value), value, &[offset])
     }
 }
 

@@ -225,6 +225,15 @@ impl<'b> Value<'b> {
         self.pad(fill, &lows, &highs, &zeros)
     }
 
+    /// An equal value that compilers do not take for the same memory: what they choose by depends on the replica's number.
+    pub fn apart(self) -> Value<'b> {
+        let (b, ty) = (self.builder, self.ty());
+        let replica = b.emit("stablehlo.replica_id", &[], "", Type::new(DType::U32, &[]));
+        let never = replica.eq(i64::from(u32::MAX));
+        let zeros = b.splat(0, ty.dtype, &ty.dims);
+        b.emit("stablehlo.select", &[never, zeros, self], "", ty).with_extents(self.extents())
+    }
+
     /// `stablehlo.optimization_barrier`: XLA does not fuse operations before it with operations after it.
     pub fn barrier(self) -> Value<'b> {
         self.builder.elementwise("stablehlo.optimization_barrier", &[self], "", self.ty())
@@ -252,7 +261,12 @@ impl<'b> Value<'b> {
 
     /// `stablehlo.dynamic_update_slice`: this value with `update` written at `starts`.
     pub fn dynamic_update_slice(self, update: Value<'b>, starts: &[Value<'b>]) -> Value<'b> {
-        let mut operands = vec![self, update];
+        self.update_slice(update, update, starts)
+    }
+
+    /// [`Value::dynamic_update_slice`], where `update` has old elements of the same places, and new ones of `new`.
+    pub fn update_slice(self, update: Value<'b>, new: Value<'b>, starts: &[Value<'b>]) -> Value<'b> {
+        let mut operands = vec![self.builder.writable(self, new), update];
         operands.extend_from_slice(starts);
         let same = |i: usize| self.dim(i) == update.dim(i);
         update.extents_if("an update", same);
