@@ -1,4 +1,4 @@
-"""Ints that change from call to call do not compile a program for each value."""
+"""Numbers that change from call to call do not compile a program for each value."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tests.helpers import assert_same, programs_made
+from tests.helpers import assert_same, check, check_refused, programs_made
 
 STEPS = 12
 
@@ -47,6 +47,10 @@ def classes(x: Tensor, i: int) -> Tensor:
     return backward(lambda x: F.cross_entropy(x, target, ignore_index=i % 7, reduction="sum"), x.reshape(40, 7))
 
 
+def distances(x: Tensor, i: int) -> Tensor:
+    return backward(lambda x: torch.cdist(x, x[:5] + 1, p=1.3 + i / 5), x.reshape(40, 7))
+
+
 CALLS: dict[str, Callable[[Tensor, int], Tensor]] = {
     "arange": lambda x, i: torch.arange(i, i + 8, device=x.device),
     "arange from below": lambda x, i: torch.arange(i - 20, i - 12, device=x.device, dtype=torch.int32),
@@ -65,6 +69,21 @@ CALLS: dict[str, Callable[[Tensor, int], Tensor]] = {
     "padding of bags": bags,
     "classes to ignore": classes,
     "lengths of CTC": likelihood,
+    "power": lambda x, i: backward(lambda x: x.abs() ** (1.1 + i / 7), x),
+    "integer power": lambda x, i: x ** (4 + i),
+    "power of integers": lambda x, i: x.round().int() ** (4 + i),
+    "powers of a list": lambda x, i: torch.stack(torch._foreach_pow([x.abs(), x.exp()], 1.1 + i / 7)),
+    "is in": lambda x, i: torch.isin(x.round(), i - 5),
+    "is not in": lambda x, i: torch.isin(x.round().int(), i - 5.5, invert=True),
+    "a number is in": lambda x, i: torch.isin(i - 5, x.round().int()),
+    "decimals": lambda x, i: (x * 1000).round(decimals=i - 5),
+    "decimals of float64": lambda x, i: (x.double() * 1000).round(decimals=15 * (i - 5)),
+    "norm": lambda x, i: backward(lambda x: x.view(40, 7).norm(2.1 + i / 3, dim=1), x),
+    "distances": distances,
+    "distances within": lambda x, i: torch.pdist(x.view(40, 7), p=1.3 + i / 5),
+    "renorm": lambda x, i: x.view(40, 7).renorm(1.2 + i / 9, 0, 1.0),
+    "select_scatter": lambda x, i: x.view(40, 7).select_scatter(x[:7], 0, i),
+    "slice_scatter": lambda x, i: x.view(40, 7).slice_scatter(x[:28].view(4, 7), 0, i, i + 4),
     "lengths of joined targets": joined_targets,
 }
 
@@ -117,3 +136,21 @@ def test_what_is_refused_for_constants_is_refused_for_inputs(device: torch.devic
         torch.randint(5, 3, (2,), device=device)
     assert_same(torch.arange(5, 5, device=device).cpu(), torch.arange(5, 5))
     assert_same(torch.arange(2**40, 2**40 + 3, device=device).cpu(), torch.arange(2**40, 2**40 + 3))
+
+
+def test_what_numbers_as_inputs_refuse(device: torch.device, mode: str) -> None:
+    x = torch.arange(280.0).view(40, 7)
+    for i in range(8):
+        x.to(device).select_scatter(torch.ones(7, device=device), 0, i)
+        x.to(device).slice_scatter(torch.ones(2, 7, device=device), 0, i, i + 2)
+        torch.cdist(x.to(device), x.to(device), p=1.5 + i), x.to(device).renorm(1.5 + i, 0, 1.0)
+        x.to(device).int() ** (5 + i), torch.empty(0, device=device).norm(3.5 + i)
+    check_refused(lambda d: x.to(d).select_scatter(torch.ones(7, device=d), 0, 40), device)
+    check_refused(lambda d: x.to(d).slice_scatter(torch.ones(2, 7, device=d), 0, 39, 41), device)
+    check_refused(lambda d: torch.cdist(x.to(d), x.to(d), p=-1.5), device)
+    check_refused(lambda d: x.to(d).renorm(-1.5, 0, 1.0), device)
+    check_refused(lambda d: x.to(d).renorm(1.5, 0, -1.0), device)
+    check_refused(lambda d: x.to(d).int() ** -5, device)
+    check_refused(lambda d: torch.empty(0, device=d).norm(-3.5, dim=0), device)
+    check(lambda d: x.to(d).select_scatter(torch.ones(7, device=d), 0, -1), device)
+    check(lambda d: x.to(d).slice_scatter(torch.ones(1, 7, device=d), 0, 39, 50), device)

@@ -43,7 +43,7 @@ pub use graph::{Bounds, Graph, GraphArg, Node};
 pub use inputs::ParamSource;
 pub use lower::{Lowered, Output, lower_call};
 pub use number_check::NumberCheck;
-pub use row::{Requirement, Row, Varying};
+pub use row::{Requirement, Row, Setting, Varying};
 pub use sized::{Division, Part, SizedView, Sizes, Start, ViewDim, lower_sized};
 pub use spec::{ArgSpec, Dim, ResultSpec, ScalarSpec, StorageSpec, TensorSpec};
 pub use stablehlo::{Builder, DType, Extent, Factor, Number, Precision, Target, Type, Value};

@@ -1,6 +1,6 @@
 //! A row of the table: the operators that share a lowering, and the lowering.
 
-use stablehlo::{DType, DTypes, Refusal, Value};
+use stablehlo::{DType, DTypes, Number, Refusal, Value};
 
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result, cannot_be_cast, not_implemented_for};
@@ -22,6 +22,8 @@ pub struct Row {
     /// Number arguments that are constants of the program instead of inputs, because they decide its form. A new
     /// value compiles a new program.
     pub baked: &'static [&'static str],
+    /// Which of the baked numbers are constants; all of them without this. Others are inputs.
+    pub special: Option<fn(Number) -> bool>,
     /// Int arguments that are inputs of the program too. All others are constants.
     pub inputs: &'static [&'static str],
     pub varying: Option<Varying>,
@@ -43,6 +45,13 @@ pub struct Row {
 impl Row {
     pub const fn baked(mut self, baked: &'static [&'static str]) -> Row {
         self.baked = baked;
+        self
+    }
+
+    /// Numbers that are constants of the program only if they are special, such as common exponents.
+    pub const fn baked_if(mut self, baked: &'static [&'static str], special: fn(Number) -> bool) -> Row {
+        self.baked = baked;
+        self.special = Some(special);
         self
     }
 
@@ -144,6 +153,10 @@ impl Row {
                 Err(Error::not_implemented(format!("{} with bounded dimensions: {what}", cx.operator)))
             }
             Some(Refusal::ElementType(dtype)) => Err(not_implemented_for(cx.operator, dtype)),
+            // Sizes that are equal at the call may be inputs in one argument and constants in another.
+            Some(Refusal::Mistake(what)) if cx.b().is_bounded() => {
+                Err(Error::not_implemented(format!("{}: sizes that change differ from others: {what}", cx.operator)))
+            }
             Some(Refusal::Mistake(what)) => {
                 Err(Error::runtime(format!("{}: internal error in its lowering: {what}", cx.operator)))
             }
@@ -161,9 +174,28 @@ pub struct Requirement {
     pub holds: fn(&[f64], DType) -> bool,
 }
 
-/// Takes the varying ints of a call, in the order of the operator's arguments, and the element type: the argument `dtype`,
-/// or that of the first tensor. Calls with the same result share a program. `None` if the ints are constants of it.
-pub type Class = fn(&[i64], Option<DType>) -> Option<Vec<i64>>;
+/// Takes the varying ints of a call, in the order of the operator's arguments. Calls with the same result share a program.
+/// `None` if the ints are constants of it.
+pub type Class = fn(&[i64], &Setting<'_>) -> Option<Vec<i64>>;
+
+/// What else of a call decides whether its ints can be inputs.
+#[derive(Clone, Copy, Default)]
+pub struct Setting<'a> {
+    /// The argument `dtype`, or the element type of the first tensor.
+    pub dtype: Option<DType>,
+    /// The sizes of the first tensor.
+    pub sizes: &'a [i64],
+    /// The argument `dim`.
+    pub dim: Option<i64>,
+}
+
+impl Setting<'_> {
+    /// The size of the first tensor in the dimension `dim`.
+    pub(crate) fn size(&self) -> Option<i64> {
+        let (dim, rank) = (self.dim?, self.sizes.len() as i64);
+        self.sizes.get(usize::try_from(if dim < 0 { dim + rank } else { dim }).ok()?).copied()
+    }
+}
 
 /// Ints that vary from call to call.
 #[derive(Clone, Copy)]
@@ -200,6 +232,7 @@ const fn row(names: &'static [&'static str], lower: Lower) -> Row {
         names,
         lower,
         baked: &[],
+        special: None,
         inputs: &[],
         varying: None,
         requirement: None,
@@ -230,6 +263,7 @@ pub(crate) const fn each(element: &'static Row, parameters: &'static [&'static s
         names: &[],
         lower: Lower::Each { element, parameters },
         baked: element.baked,
+        special: element.special,
         inputs: element.inputs,
         varying: None,
         requirement: None,

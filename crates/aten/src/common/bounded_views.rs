@@ -38,11 +38,13 @@ fn start_of<'b>(cx: &Cx<'b>, size: Value<'b>) -> Result<Value<'b>> {
     }
 }
 
-/// Dimension `dim` of the argument `input_sizes` and its size, if the size is bounded.
+/// Dimension `dim` of the argument `input_sizes` and its size, if the size is bounded, or that of the part in it.
 pub(crate) fn bounded_input<'b>(cx: &Cx<'b>) -> Result<Option<(usize, Value<'b>)>> {
     let sizes = cx.dims("input_sizes")?;
     let axis = cx.axis_arg("dim", sizes.len())?;
-    let bounded = |size: &&Dim| !size.sizes.is_empty() || takes_bounded(cx);
+    let grad = cx.tensor("grad_output")?;
+    let has_bounded_part = grad.rank() == sizes.len() && grad.is_bounded_along(&[axis]);
+    let bounded = |size: &&Dim| !size.sizes.is_empty() || has_bounded_part || takes_bounded(cx);
     Ok(sizes.get(axis).filter(bounded).map(|size| (axis, cx.size_of(size))))
 }
 

@@ -1,6 +1,6 @@
 //! Reductions that rows of several families use.
 
-use stablehlo::{DType, Value};
+use stablehlo::{DType, Number, Value};
 
 use crate::cx::Cx;
 use crate::error::Result;
@@ -76,21 +76,56 @@ pub(crate) fn first_position(found: Value<'_>, axis: usize) -> Value<'_> {
     found.select(positions, dtype.highest()).reduce_min(&[axis]).convert(DType::I64)
 }
 
-/// `(Σ |x|ᵖ)^(1/p)` over `axes`, and its limits: the number of non-zeros for p = 0, the extremes for p = ±∞.
-pub(crate) fn vector_norm<'b>(x: Value<'b>, p: f64, axes: &[usize]) -> Value<'b> {
-    if p == 2.0 {
-        return squared_magnitude(x).reduce_sum(axes).sqrt();
+/// The order of a norm.
+#[derive(Clone, Copy)]
+pub(crate) enum Order<'b> {
+    /// The number of non-zeros.
+    Zero,
+    One,
+    Two,
+    /// The largest magnitude.
+    Infinity,
+    /// The smallest magnitude.
+    NegativeInfinity,
+    /// 0-d, float64.
+    Other(Value<'b>),
+}
+
+impl<'b> Order<'b> {
+    /// The order that a number argument gives; 2 if it is absent.
+    pub(crate) fn of(cx: &Cx<'b>, name: &str) -> Result<Order<'b>> {
+        if cx.is_none(name) {
+            return Ok(Order::Two);
+        }
+        Ok(match cx.known_number(name).map(Number::to_f64) {
+            Some(0.0) => Order::Zero,
+            Some(1.0) => Order::One,
+            Some(2.0) => Order::Two,
+            Some(f64::INFINITY) => Order::Infinity,
+            Some(f64::NEG_INFINITY) => Order::NegativeInfinity,
+            _ => Order::Other(cx.scalar(name, DType::F64)?),
+        })
     }
-    let magnitude = x.abs();
-    if p == 0.0 {
-        magnitude.ne(0.0).convert(magnitude.dtype()).reduce_sum(axes)
-    } else if p == 1.0 {
-        magnitude.reduce_sum(axes)
-    } else if p == f64::INFINITY {
-        magnitude.reduce_max(axes)
-    } else if p == f64::NEG_INFINITY {
-        magnitude.reduce_min(axes)
-    } else {
-        magnitude.pow(p).reduce_sum(axes).pow(1.0 / p)
+
+    /// Whether a program has the order as a constant. Others are inputs. PyTorch refuses some orders below 0.
+    pub(crate) fn has_own_form(order: Number) -> bool {
+        let order = order.to_f64();
+        order <= 2.0 && order.fract() == 0.0 || order < 0.0 || order == f64::INFINITY
+    }
+}
+
+/// `(Σ |x|ᵖ)^(1/p)` over `axes`, and its limits.
+pub(crate) fn vector_norm<'b>(x: Value<'b>, order: Order<'b>, axes: &[usize]) -> Value<'b> {
+    let magnitude = || x.abs();
+    match order {
+        Order::Two => squared_magnitude(x).reduce_sum(axes).sqrt(),
+        Order::Zero => magnitude().ne(0.0).convert(magnitude().dtype()).reduce_sum(axes),
+        Order::One => magnitude().reduce_sum(axes),
+        Order::Infinity => magnitude().reduce_max(axes),
+        Order::NegativeInfinity => magnitude().reduce_min(axes),
+        Order::Other(p) => {
+            let (size, dtype) = (magnitude(), x.dtype().real());
+            size.pow(p.convert(dtype)).reduce_sum(axes).pow(p.recip().convert(dtype))
+        }
     }
 }

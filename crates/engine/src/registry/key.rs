@@ -105,7 +105,7 @@ impl CallParts {
             }
             Tag::Int | Tag::Float | Tag::Bool | Tag::Complex => {
                 let number = arg.number();
-                if info.dynamic && info.default != Some(number) {
+                if info.is_input(number) {
                     self.key.push(head | 1 << 8);
                     self.scalars.push(ScalarInput(number));
                 } else {
@@ -241,7 +241,7 @@ impl<'a> Specs<'a> {
             Tag::Bool if !ty.contains("Scalar") => ArgSpec::Bool(arg.int() != 0),
             Tag::Int | Tag::Float | Tag::Bool | Tag::Complex => {
                 let number = arg.number();
-                let baked = (!info.dynamic || info.default == Some(number)).then_some(number);
+                let baked = (!info.is_input(number)).then_some(number);
                 ArgSpec::Scalar(ScalarSpec { dtype: number_dtype(number), wrapped: true, is_tensor: false, baked })
             }
             Tag::String => ArgSpec::Str(String::from_utf8_lossy(arg.string()).into_owned()),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use aten::table;
-use aten::{Requirement, Row};
+use aten::{Requirement, Row, Setting};
 use stablehlo::{DType, Number};
 
 use super::compiled::{CompiledGraph, SchemaArg};
@@ -34,8 +34,17 @@ pub(crate) struct ArgInfo {
     /// A number that is an input of the program unless it equals `default`.
     pub dynamic: bool,
     pub default: Option<Number>,
+    /// The numbers that are constants nevertheless.
+    pub special: Option<fn(Number) -> bool>,
     /// Ints that may be inputs of a program as offsets of views are.
     pub varies: bool,
+}
+
+impl ArgInfo {
+    /// Whether a number is an input of the program.
+    pub fn is_input(&self, number: Number) -> bool {
+        self.dynamic && self.default != Some(number) && !self.special.is_some_and(|special| special(number))
+    }
 }
 
 impl Operator {
@@ -49,8 +58,10 @@ impl Operator {
             let is_input = row.is_some_and(|row| row.inputs.contains(&arg.name.as_str()));
             // Without a row the operator is traced by PyTorch, which sees the numbers as constants.
             let baked = row.is_none_or(|row| row.baked.contains(&arg.name.as_str()));
+            let special = row.and_then(|row| row.special).filter(|_| baked);
             let varies = row.and_then(|row| row.varying).is_some_and(|ints| ints.names.contains(&arg.name.as_str()));
-            ArgInfo { dynamic: number && !baked || is_input, default: arg.default, varies }
+            let dynamic = number && (!baked || special.is_some()) || is_input;
+            ArgInfo { dynamic, default: arg.default, special, varies }
         };
         let writes = row.map_or(&[][..], |row| row.writes);
         let position = |name: &&str| args.iter().position(|arg| arg.name == *name);
@@ -80,7 +91,7 @@ impl Operator {
             row: None,
             names: (0..graph.args.len()).map(|i| i.to_string()).collect(),
             args: (graph.args.iter())
-                .map(|arg| ArgInfo { dynamic: arg.ty != "Tensor", default: None, varies: false })
+                .map(|arg| ArgInfo { dynamic: arg.ty != "Tensor", default: None, special: None, varies: false })
                 .collect(),
             types: graph.args.iter().map(|arg| arg.ty.clone()).collect(),
             mutated: (0..graph.args.len()).filter(|&i| graph.args[i].is_mutated).collect(),
@@ -105,8 +116,13 @@ impl Operator {
         }
         let named = args.iter().find(|arg| arg.tag == Tag::Dtype).map(|arg| arg.int() as i8);
         let tensor = args.iter().find(|arg| arg.tag == Tag::Tensor);
-        let dtype = named.or(tensor.map(|arg| arg.tensor().dtype)).and_then(call::dtype);
-        (varying.class)(&ints, dtype)
+        let dim = args.iter().zip(&self.names).find(|(arg, name)| *name == "dim" && arg.tag == Tag::Int);
+        let setting = Setting {
+            dtype: named.or(tensor.map(|arg| arg.tensor().dtype)).and_then(call::dtype),
+            sizes: tensor.map_or(&[], |arg| arg.tensor().sizes()),
+            dim: dim.map(|(arg, _)| arg.int()),
+        };
+        (varying.class)(&ints, &setting)
     }
 
     /// Whether the numbers of a call satisfy the row's condition.

@@ -40,7 +40,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     .takes(&["self"], DTypes::INEXACT),
     one(&["lerp.Tensor"], interpolate).takes(&["self"], DTypes::INEXACT),
     // Powers.
-    one(&["pow.Tensor_Scalar"], power_of_number).baked(&["exponent"]),
+    one(&["pow.Tensor_Scalar"], power_of_number).baked_if(&["exponent"], has_own_form),
     one(&["pow.Tensor_Tensor", "pow.Scalar"], |cx| cx.pointwise(["self", "exponent"], |[x, y]| power(x, y))),
     one(&["ldexp.Tensor"], ldexp),
     one(&["hypot"], |cx| cx.pointwise(["self", "other"], |[x, y]| hypot(x, y)))
@@ -210,11 +210,21 @@ fn lerp<'b>(x: Value<'b>, y: Value<'b>, weight: Value<'b>) -> Value<'b> {
     near_start.select(x + weight * (y - x), y - (y - x) * (-weight + 1.0))
 }
 
-/// A power with a constant exponent. Common exponents have faster forms.
+/// Whether powers with this exponent have a form of their own. PyTorch refuses negative exponents for integers.
+fn has_own_form(exponent: Number) -> bool {
+    match exponent {
+        Number::Int(exponent) => exponent < 5,
+        Number::Float(exponent) => [0.0, 1.0, 2.0, 3.0, 4.0, 0.5, -0.5, -1.0, -2.0].contains(&exponent),
+        Number::Bool(_) | Number::Unsigned(_) => true,
+        Number::Complex(..) => false,
+    }
+}
+
+/// A power with a number as exponent. Common exponents have faster forms.
 fn power_of_number<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
-    let exponent = match cx.number("exponent")? {
-        Number::Complex(..) => f64::NAN,
-        number => number.to_f64(),
+    let exponent = match cx.known_number("exponent") {
+        Some(Number::Complex(..)) => Some(f64::NAN),
+        number => number.map(Number::to_f64),
     };
     let dtype = cx.promoted(&["self", "exponent"])?;
     // PyTorch's kernels for float32 and float64 convert the exponent to double.
@@ -224,16 +234,16 @@ fn power_of_number<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     cx.pointwise(["self", "exponent"], |[x, y]| {
         let rooted = x.dtype().is_float() || x.dtype().is_complex();
         match exponent {
-            0.0 => x.splat_like(1),
-            1.0 => x,
-            2.0 => x * x,
-            3.0 => x * x * x,
-            4.0 => x.square().square(),
-            0.5 if rooted => x.sqrt(),
-            -0.5 if rooted => x.rsqrt(),
-            -1.0 if rooted => x.recip(),
-            -2.0 if rooted => (x * x).recip(),
-            _ if x.dtype().is_integer() && (0.0..64.0).contains(&exponent) => x.pow(y),
+            Some(0.0) => x.splat_like(1),
+            Some(1.0) => x,
+            Some(2.0) => x * x,
+            Some(3.0) => x * x * x,
+            Some(4.0) => x.square().square(),
+            Some(0.5) if rooted => x.sqrt(),
+            Some(-0.5) if rooted => x.rsqrt(),
+            Some(-1.0) if rooted => x.recip(),
+            Some(-2.0) if rooted => (x * x).recip(),
+            Some(small) if x.dtype().is_integer() && (0.0..64.0).contains(&small) => x.pow(y),
             _ => power(x, y),
         }
     })

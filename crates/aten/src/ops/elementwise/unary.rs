@@ -32,7 +32,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["ceil"], |cx| rounded(cx, |x| x.ceil())).takes(&["self"], DTypes::REAL_NUMBERS),
     one(&["trunc"], |cx| rounded(cx, |x| x.trunc())).takes(&["self"], DTypes::REAL_NUMBERS),
     one(&["round"], |cx| rounded(cx, |x| x.round_even())).takes(&["self"], DTypes::REAL_NUMBERS),
-    one(&["round.decimals"], round_decimals).takes(&["self"], DTypes::FLOATS),
+    one(&["round.decimals"], round_decimals).takes(&["self"], DTypes::FLOATS).inputs(&["decimals"]),
     one(&["frac"], |cx| cx.tensor("self").map(|x| x - x.trunc())),
     many(&["frexp.Tensor"], frexp),
     // Powers, exponentials and logarithms.
@@ -103,14 +103,19 @@ fn rounded<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>) -> Value<'b>) -> Result<Va
 }
 
 fn round_decimals<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
-    let decimals = cx.int("decimals")?;
+    let decimals = cx.scalar("decimals", DType::I64)?;
+    let dtype = cx.ty("self")?.dtype;
+    // A table, because the power of an input would be rounded.
+    let powers: Vec<f64> =
+        (0..).map(|i| 10f64.powi(i)).take_while(|&power| power <= dtype.highest().to_f64()).collect();
+    let last = powers.len() as i64;
+    let table = cx.b().constant(&[powers, vec![f64::INFINITY]].concat(), dtype, &[last + 1]);
+    let place = decimals.max(-last).min(last).abs();
     rounded(cx, |x| {
-        let scale = 10f64.powi(decimals.unsigned_abs().try_into().unwrap_or(i32::MAX));
-        match decimals {
-            0 => x.round_even(),
-            1.. => (x * scale).round_even() / scale,
-            _ => (x / scale).round_even() * scale,
-        }
+        let scale = table.dynamic_slice(&[place], &[1]).reshape(&[]);
+        let is_left = decimals.lt(0);
+        let units = is_left.select(x / scale, x * scale).round_even();
+        is_left.select(units * scale, units / scale)
     })
 }
 

@@ -8,7 +8,7 @@ use stablehlo::{DType, DotDims, Number, Value};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::places::{running_sum, take_along, take_flat};
-use crate::row::{Row, many, one};
+use crate::row::{Row, Setting, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["_ctc_loss"], forward).inputs(&["blank"]).varies(LENGTHS, longest_target).open_offsets(),
@@ -18,7 +18,7 @@ pub(crate) const ROWS: &[Row] = &[
 const LENGTHS: &[&str] = &["input_lengths", "target_lengths"];
 
 /// The number of states follows from the longest target. Other lengths are inputs of the program.
-fn longest_target(lengths: &[i64], _: Option<DType>) -> Option<Vec<i64>> {
+fn longest_target(lengths: &[i64], _: &Setting<'_>) -> Option<Vec<i64>> {
     let (_, targets) = lengths.split_at(lengths.len() / 2);
     targets.iter().max().map(|longest| vec![*longest])
 }

@@ -4,88 +4,63 @@ use stablehlo::{DType, Value};
 
 use crate::common::chosen::Chosen;
 use crate::common::matrices::{same_batch, times, transposed};
+use crate::common::reductions::{Order, vector_norm};
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::places::{Combine, Places, take_flat};
 use crate::row::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
-    one(&["_cdist_forward"], cdist).baked(&["p"]),
+    one(&["_cdist_forward"], cdist).requires(&["p"], is_order).baked_if(&["p"], Order::has_own_form),
     one(&["_cdist_backward"], |cx| {
         let (x, y) = (cx.tensor("x1")?, cx.tensor("x2")?);
         let (grad, distance) = (cx.tensor("grad_output")?, cx.tensor("cdist")?);
-        let norm = Norm::of(cx)?;
         let last = grad.rank();
-        let slopes = norm.slope(differences(x, y)?, distance.unsqueeze(last)) * grad.unsqueeze(last);
+        let slopes = slope(Order::of(cx, "p")?, differences(x, y)?, distance.unsqueeze(last)) * grad.unsqueeze(last);
         Ok(slopes.reduce_sum(&[last - 1]))
     })
-    .baked(&["p"]),
+    .baked_if(&["p"], Order::has_own_form),
     one(&["_pdist_forward"], |cx| {
         let x = cx.tensor("self")?;
-        let all = Norm::of(cx)?.distance(differences(x, x)?);
+        let all = distance(Order::of(cx, "p")?, differences(x, x)?);
         Ok(take_flat(all.flatten(), pairs(x)))
     })
-    .baked(&["p"]),
+    .requires(&["p"], is_order)
+    .baked_if(&["p"], Order::has_own_form),
     one(&["_pdist_backward"], |cx| {
         let (x, grad, distance) = (cx.tensor("self")?, cx.tensor("grad_output")?, cx.tensor("pdist")?);
         let whole = |values| symmetric(x, values).unsqueeze(2);
-        let slopes = Norm::of(cx)?.slope(differences(x, x)?, whole(distance)) * whole(grad);
+        let slopes = slope(Order::of(cx, "p")?, differences(x, x)?, whole(distance)) * whole(grad);
         Ok(slopes.reduce_sum(&[1]))
     })
-    .baked(&["p"]),
+    .baked_if(&["p"], Order::has_own_form),
 ];
 
-/// The exponent of a distance. Exponent 0 counts non-zero differences; infinity takes the largest.
-#[derive(Clone, Copy)]
-enum Norm {
-    Zero,
-    One,
-    Two,
-    Infinity,
-    Other(f64),
+/// Whether PyTorch takes the order of a distance.
+fn is_order(numbers: &[f64], _: DType) -> bool {
+    numbers[0] >= 0.0
 }
 
-impl Norm {
-    fn of(cx: &Cx<'_>) -> Result<Norm> {
-        Ok(match cx.number("p")?.to_f64() {
-            0.0 => Norm::Zero,
-            1.0 => Norm::One,
-            2.0 => Norm::Two,
-            f64::INFINITY => Norm::Infinity,
-            p => Norm::Other(p),
-        })
-    }
+/// The norm over the last dimension.
+fn distance<'b>(order: Order<'b>, differences: Value<'b>) -> Value<'b> {
+    let norm = vector_norm(differences, order, &[differences.rank() - 1]);
+    // The distance of empty vectors is 0.
+    if matches!(order, Order::Infinity) { norm.max(0) } else { norm }
+}
 
-    /// The norm over the last dimension.
-    fn distance<'b>(self, differences: Value<'b>) -> Value<'b> {
-        let last = [differences.rank() - 1];
-        let size = differences.abs();
-        match self {
-            Norm::Zero => size.ne(0).convert(size.dtype()).reduce_sum(&last),
-            Norm::One => size.reduce_sum(&last),
-            Norm::Two => size.square().reduce_sum(&last).sqrt(),
-            // The distance of empty vectors is 0.
-            Norm::Infinity => size.reduce_max(&last).max(0),
-            Norm::Other(p) => {
-                size.pow(size.splat_like(p)).reduce_sum(&last).pow(size.builder().scalar(1.0 / p, size.dtype()))
-            }
-        }
-    }
-
-    /// The derivative of a distance by each difference; 0 where it does not exist.
-    fn slope<'b>(self, differences: Value<'b>, distance: Value<'b>) -> Value<'b> {
-        let (sign, size) = (differences.sign(), differences.abs());
-        let steep = |value: Value<'b>| distance.eq(0).select(value.splat_like(0), value);
-        match self {
-            Norm::Zero => differences.splat_like(0),
-            Norm::One => sign,
-            Norm::Two => steep(differences / distance),
-            Norm::Infinity => size.eq(distance).select(sign, 0),
-            Norm::Other(p) => {
-                let power = |x: Value<'b>| x.pow(x.splat_like(p - 1.0));
-                let slope = steep(sign * power(size) / power(distance));
-                if p < 1.0 { size.eq(0).select(slope.splat_like(0), slope) } else { slope }
-            }
+/// The derivative of a distance by each difference; 0 where it does not exist.
+fn slope<'b>(order: Order<'b>, differences: Value<'b>, distance: Value<'b>) -> Value<'b> {
+    let (sign, size) = (differences.sign(), differences.abs());
+    let steep = |value: Value<'b>| distance.eq(0).select(value.splat_like(0), value);
+    match order {
+        Order::Zero => differences.splat_like(0),
+        Order::One => sign,
+        Order::Two => steep(differences / distance),
+        Order::Infinity | Order::NegativeInfinity => size.eq(distance).select(sign, 0),
+        Order::Other(p) => {
+            let power = |x: Value<'b>| x.pow((p - 1.0).convert(x.dtype()));
+            let slope = steep(sign * power(size) / power(distance));
+            (size.eq(0) & p.lt(1.0)).select(slope.splat_like(0), slope)
         }
     }
 }
@@ -95,14 +70,14 @@ const MANY_ROWS: i64 = 25;
 
 fn cdist<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let (x, y) = (cx.tensor("x1")?, cx.tensor("x2")?);
-    let norm = Norm::of(cx)?;
+    let order = Order::of(cx, "p")?;
     let rows = |x: Value<'_>| x.dims().iter().rev().nth(1).copied().unwrap_or(0);
     let by_product = match cx.int_or_none("compute_mode").unwrap_or(0) {
         0 => rows(x) > MANY_ROWS || rows(y) > MANY_ROWS,
         mode => mode == 1,
     };
-    if !by_product || !matches!(norm, Norm::Two) {
-        return Ok(norm.distance(differences(x, y)?));
+    if !by_product || !matches!(order, Order::Two) {
+        return Ok(distance(order, differences(x, y)?));
     }
     let (x, y) = same_batch(x, y)?;
     let squares = |x: Value<'b>| x.square().reduce_sum(&[x.rank() - 1]);

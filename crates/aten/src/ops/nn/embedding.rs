@@ -4,7 +4,7 @@ use stablehlo::{DType, DTypes, Number, Value};
 
 use crate::check::{Check, Counts};
 use crate::common::index_check::out_of_range;
-use crate::common::reductions::vector_norm;
+use crate::common::reductions::{Order, vector_norm};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::places::{Combine, Places, narrow, running_sum};
@@ -20,7 +20,7 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["embedding_dense_backward"], embedding_dense_backward).inputs(&["padding_idx"]).bounded(),
     one(&["embedding_renorm", "embedding_renorm_"], embedding_renorm)
         .takes(&["self"], DTypes::INEXACT)
-        .baked(&["norm_type"]),
+        .baked_if(&["norm_type"], Order::has_own_form),
     many(&["_embedding_bag", "_embedding_bag_forward_only"], embedding_bag).inputs(&["padding_idx"]),
     one(&["_embedding_bag_backward", "_embedding_bag_dense_backward"], embedding_bag_backward).inputs(&["padding_idx"]),
     one(&["_embedding_bag_per_sample_weights_backward"], per_sample_weights_backward).inputs(&["padding_idx"]),
@@ -71,7 +71,7 @@ fn embedding_renorm<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let places = Places::slices(&weight.dims(), 0, narrow(cx.tensor("indices")?.flatten(), weight.dim(0)));
     let wide = weight.dtype().opmath();
     let named = places.read(weight).convert(wide);
-    let norm = vector_norm(named, cx.number("norm_type")?.to_f64(), &[1]);
+    let norm = vector_norm(named, Order::of(cx, "norm_type")?, &[1]);
     let max_norm = cx.scalar("max_norm", norm.dtype())?;
     let scale = norm.gt(max_norm).select(max_norm / (norm + 1e-7), 1.0);
     let scaled = (named * scale.convert(wide).unsqueeze(1)).convert(weight.dtype());

@@ -10,7 +10,7 @@ use stablehlo::{DType, DTypes, Number, Type, Value, broadcast_dims};
 use crate::common::random_bits::{bits_type, digits, half_open, normal, open};
 use crate::cx::Cx;
 use crate::error::{Error, Result, scalar_type_name};
-use crate::row::{Row, many, one};
+use crate::row::{Row, Setting, many, one};
 use crate::view;
 
 pub(crate) const ROWS: &[Row] = &[
@@ -328,14 +328,14 @@ fn integers<'b>(cx: &Cx<'b>, ty: &Type, low: i64, last: i64) -> Result<Value<'b>
 const NARROW: i64 = 1 << 20;
 
 /// Ranges from 0 or a number that share a program: those of 32-bit numbers for which [`integers`] draws 32 bits.
-fn class_of_range(range: &[i64], dtype: Option<DType>) -> Option<Vec<i64>> {
+fn class_of_range(range: &[i64], setting: &Setting<'_>) -> Option<Vec<i64>> {
     let (low, high) = match *range {
         [high] => (0, high),
         [low, high] => (low, high),
         _ => return None,
     };
     let is_small = [low, high].iter().all(|&n| i32::try_from(n).is_ok());
-    let holds_all = dtype.is_none_or(|dtype| matches!(dtype, DType::I32 | DType::I64));
+    let holds_all = setting.dtype.is_none_or(|dtype| matches!(dtype, DType::I32 | DType::I64));
     (is_small && holds_all && (1..=NARROW).contains(&(high - low))).then(Vec::new)
 }
 

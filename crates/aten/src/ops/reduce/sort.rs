@@ -50,6 +50,19 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .takes(&["elements", "test_elements"], DTypes::REAL_NUMBERS)
     .bounded(),
+    one(&["isin.Tensor_Scalar"], |cx| {
+        let (elements, number) = cx.pair("elements", "test_element")?;
+        Ok(if cx.bool("invert")? { elements.ne(number) } else { elements.eq(number) })
+    })
+    .takes(&["elements", "test_element"], DTypes::REAL_NUMBERS)
+    .bounded(),
+    one(&["isin.Scalar_Tensor"], |cx| {
+        let (number, tests) = cx.pair("element", "test_elements")?;
+        let found = is_among(cx, number, tests.flatten());
+        Ok(if cx.bool("invert")? { !found } else { found })
+    })
+    .takes(&["element", "test_elements"], DTypes::REAL_NUMBERS)
+    .bounded(),
 ];
 
 fn top_k<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {

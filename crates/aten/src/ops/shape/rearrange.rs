@@ -72,13 +72,20 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["diag_embed"], diag_embed).bounded(),
     one(&["slice_scatter"], |cx| match cx.b().is_bounded() {
         true => bounded_views::scatter(cx, false),
+        false if cx.is_input("start") => replaced_at_input(cx, cx.tensor("self")?, "src", "start"),
         false => replaced(cx, cx.tensor("self")?, "src", strided_views::sliced),
+    })
+    .varies(&["start", "end", "step"], |n, setting| match *n {
+        [start, end, 1] if start >= 0 && end > start && end <= setting.size()? => Some(vec![end - start]),
+        _ => None,
     })
     .bounded(),
     one(&["select_scatter"], |cx| match cx.b().is_bounded() {
         true => bounded_views::scatter(cx, true),
+        false if cx.is_input("index") => replaced_at_input(cx, cx.tensor("self")?, "src", "index"),
         false => replaced(cx, cx.tensor("self")?, "src", strided_views::selected),
     })
+    .varies(&["index"], |n, setting| (0..setting.size()?).contains(&n[0]).then(Vec::new))
     .bounded(),
     one(&["diagonal_scatter"], |cx| replaced(cx, cx.tensor("self")?, "src", strided_views::diagonal)),
     one(&["as_strided_scatter"], |cx| replaced(cx, cx.tensor("self")?, "src", strided_views::strided)),
@@ -313,8 +320,7 @@ fn replaced<'b>(cx: &Cx<'b>, base: Value<'b>, source: &str, make: MakeView) -> R
     Ok(written(base, &spec, cx.tensor(source)?))
 }
 
-/// [`replaced`], where the part begins at an int that is an input of the program. The call before, of the view, has
-/// checked it.
+/// [`replaced`], where the part begins at an int that is an input of the program. It is in range.
 fn replaced_at_input<'b>(cx: &Cx<'b>, base: Value<'b>, source: &str, start: &str) -> Result<Value<'b>> {
     let axis = cx.axis_arg("dim", base.rank())?;
     let part = cx.tensor(source)?.convert(base.dtype());
