@@ -301,8 +301,9 @@ Metas infer(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) 
   if (op.has_out) silence.emplace(&ignored_warnings);
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   NotTraced not_traced;
+  bool cpu_takes_dtypes = false;
   try {
-    if (op.has_out && !resize_outs(op, stack, written)) refuse_as_cpu(op, arguments, device);
+    if (op.has_out && !resize_outs(op, stack, written)) cpu_takes_dtypes = call_on_cpu(op, arguments, device).has_value();
     // Some meta kernels warn, in Python, of the resize of a result that is not empty.
     if (op.creates) written[0].resize_({0});
     // Not all in-place meta kernels check whether a tensor overlaps with itself. Some operators allow it.
@@ -315,9 +316,12 @@ Metas infer(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) 
     if (op.has_out && written.size() == 1) keep_shape(op, arguments, written[0]);
   } catch (...) {
     if (means_no_metas()) return result;
-    refuse_as_cpu(op, arguments, device);
-    if (is_select_of_empty()) return result;
-    rethrow_for(device, "meta");
+    // Python references refuse out= arguments of dtypes that the kernels take. The arguments have their new sizes.
+    if (!cpu_takes_dtypes) {
+      refuse_as_cpu(op, arguments, device);
+      if (is_select_of_empty()) return result;
+      rethrow_for(device, "meta");
+    }
   }
 
   result.tensors = std::move(written);

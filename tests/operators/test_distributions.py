@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 
-from tests.helpers import check_refused
+from tests.helpers import check, check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -40,3 +41,14 @@ def test_integers_that_a_dtype_does_not_hold(dtype: torch.dtype, bounds: tuple[i
     error = check_refused(lambda device: torch.empty(4, dtype=dtype, device=device).random_(*bounds), device)
     assert "is out of bounds for" in str(error)
     check_refused(lambda device: torch.randint(*bounds, (4,), dtype=dtype, device=device), device)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float16], ids=str)
+def test_bernoulli_into_another_dtype(dtype: torch.dtype, device: torch.device, mode: str) -> None:
+    """PyTorch's kernels take out= arguments of dtypes that its Python reference refuses."""
+
+    def drawn(on: torch.device) -> Tensor:
+        out = torch.zeros(3, dtype=dtype, device=on)
+        return torch.bernoulli(torch.tensor([0.0, 1.0, 1.0], device=on), out=out)
+
+    check(drawn, device)

@@ -91,6 +91,28 @@ def test_a_known_program_refuses_a_number_that_does_not_fit(device: torch.device
     assert x.tolist() == [200] * 3
 
 
+@pytest.mark.parametrize("number", [300, -300, 2**20, -(2**31) - 1, 2**40, -(2**63), 2**64 - 1, 123456, 1234567])
+def test_what_is_said_of_a_bound(number: int, device: torch.device, mode: str) -> None:
+    """The number is printed as PyTorch's CPU prints it."""
+
+    def bounded(on: torch.device) -> Tensor:
+        return torch.zeros(3, dtype=torch.int8, device=on).clamp(**{"min" if number > 0 else "max": number})
+
+    with pytest.raises(RuntimeError, match="outside the representable range of Char") as on_cpu:
+        bounded(torch.device("cpu"))
+    assert str(check_refused(bounded, device)) == str(on_cpu.value)
+
+
+@pytest.mark.parametrize(("dtype", "number"), [(torch.float16, 1e6), (torch.bfloat16, 1e39), (torch.int16, 1e5)])
+def test_what_is_said_of_a_number(dtype: torch.dtype, number: float, device: torch.device, mode: str) -> None:
+    def filled(on: torch.device) -> Tensor:
+        return torch.zeros(3, dtype=dtype, device=on).fill_(number)
+
+    with pytest.raises(RuntimeError, match="without overflow") as on_cpu:
+        filled(torch.device("cpu"))
+    assert str(check_refused(filled, device)) == str(on_cpu.value)
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64, torch.float32], ids=str)
 def test_bounds_beyond_int64(dtype: torch.dtype, device: torch.device, mode: str) -> None:
     x = torch.tensor([0, 5, 200]).to(dtype)

@@ -92,8 +92,26 @@ fn integer_end(dtype: DType) -> f64 {
 }
 
 fn outside(bound: &str, number: Number, dtype: DType) -> Error {
-    let (number, name) = (number.to_f64(), scalar_type_name(dtype));
+    let (number, name) = (as_streams_print(number.to_f64()), scalar_type_name(dtype));
     Error::runtime(format!("Clamp {bound} value {number} is outside the representable range of {name}"))
+}
+
+/// A number as C++ streams print it: six digits, with an exponent where it is below -4 or above 5.
+fn as_streams_print(number: f64) -> String {
+    let text = format!("{number:.5e}");
+    let Some((digits, exponent)) = text.split_once('e').and_then(|(digits, e)| Some((digits, e.parse::<i32>().ok()?)))
+    else {
+        return number.to_string().to_lowercase();
+    };
+    let without_zeros = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    if !(-4..6).contains(&exponent) {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{}e{sign}{:02}", without_zeros(digits), exponent.abs());
+    }
+    without_zeros(&format!("{number:.*}", (5 - exponent) as usize))
 }
 
 /// The C++ type that PyTorch's messages about numbers use for an element type.
@@ -112,8 +130,8 @@ fn c_name(dtype: DType) -> &'static str {
         DType::F8E5M2 => "c10::Float8_e5m2",
         DType::F8E4M3FNUZ => "c10::Float8_e4m3fnuz",
         DType::F8E5M2FNUZ => "c10::Float8_e5m2fnuz",
-        DType::F16 => "at::Half",
-        DType::BF16 => "at::BFloat16",
+        DType::F16 => "c10::Half",
+        DType::BF16 => "c10::BFloat16",
         DType::F32 => "float",
         DType::F64 => "double",
         DType::C32 => "c10::complex<c10::Half>",
