@@ -290,6 +290,9 @@ def test_a_seed_decides_what_is_drawn(vllm: Any, model_of: Callable[[str], Path]
         ({"pipeline_parallel_size": 2}, "pipeline_parallel_size=2"),
         ({"kv_cache_dtype": "fp8"}, "kv_cache_dtype=fp8"),
         ({"kv_cache_memory_bytes": 1 << 50}, "kv_cache_memory_bytes"),
+        ({"cpu_offload_gb": 1.0}, "cpu_offload_gb=1.0 is not supported"),
+        ({"kv_offloading_size": 2.0}, "kv_offloading_size=2.0 is not supported"),
+        ({"kv_sharing_fast_prefill": True}, "kv_sharing_fast_prefill=True is not supported"),
     ],
 )
 def test_unsupported_options_are_named(
@@ -297,6 +300,29 @@ def test_unsupported_options_are_named(
 ) -> None:
     with pytest.raises(Exception, match=name):
         engine(vllm, model_of("Llama"), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        ({"attention_backend": "FLASH_ATTN"}, ["attention_backend"]),
+        ({"moe_backend": "triton"}, ["moe_backend"]),
+        ({}, []),
+    ],
+)
+def test_options_without_effect_are_named(
+    options: dict[str, Any],
+    warned: list[str],
+    vllm: Any,
+    model_of: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from torchtpu.vllm import platform
+
+    found: list[str] = []
+    monkeypatch.setattr(platform.logger, "warning", lambda text, option, value: found.append(option))
+    vllm.EngineArgs(model=str(model_of("Llama")), skip_tokenizer_init=True, **options).create_engine_config()
+    assert found == warned
 
 
 @pytest.mark.parametrize("name", ["VLLM_RAISE_ON_LOGIT_NANS", "VLLM_COMPUTE_NANS_IN_LOGITS"])

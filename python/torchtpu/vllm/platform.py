@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import torch
+from vllm.logger import init_logger
 from vllm.platforms.interface import Platform, PlatformEnum
 
 import torchtpu  # noqa: F401 (the device)
@@ -14,10 +15,33 @@ import torchtpu  # noqa: F401 (the device)
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
+logger = init_logger(f"vllm.{__name__}")  # vLLM shows the loggers under its own
+
 WORKER = "torchtpu.vllm.worker.Worker"
 BACKEND = "torchtpu.vllm.attention.PagedBackend"
 COMMUNICATOR = "torchtpu.vllm.communicator.Communicator"
 PRODUCTS = "torchtpu.vllm.adapters.Products"
+
+# Options that must have these values: the part of the configuration, the option, the value.
+FIXED: tuple[tuple[str, str, Any], ...] = (
+    ("", "speculative_config", None),
+    ("", "kv_transfer_config", None),
+    ("", "ec_transfer_config", None),
+    ("", "weight_transfer_config", None),
+    ("model_config", "enable_sleep_mode", False),
+    ("model_config", "enable_prompt_embeds", False),
+    ("cache_config", "kv_offloading_size", None),
+    ("cache_config", "kv_sharing_fast_prefill", False),
+    ("offload_config.uva", "cpu_offload_gb", 0),
+    ("offload_config.prefetch", "offload_group_size", 0),
+    ("aux_output_config", "enable_return_routed_experts", False),
+)
+# Options that choose among vLLM's kernels, none of which runs here: part of the configuration, member, option.
+KERNELS = (
+    ("attention_config", "backend", "attention_backend"),
+    ("kernel_config", "moe_backend", "moe_backend"),
+    ("kernel_config", "linear_backend", "linear_backend"),
+)
 
 
 class TpuPlatform(Platform):
@@ -130,6 +154,11 @@ class TpuPlatform(Platform):
 
         if found := unsupported(vllm_config):
             raise ValueError(f"torchtpu: {'; '.join(found)}")
+        for path, member, option in KERNELS:
+            given = getattr(_part(vllm_config, path), member, None)
+            name = getattr(given, "name", given)
+            if name not in (None, "auto", "CUSTOM"):
+                logger.warning("torchtpu: %s=%s has no effect", option, name)
         parallel, compilation = vllm_config.parallel_config, vllm_config.compilation_config
         if parallel.worker_cls == "auto":
             parallel.worker_cls = WORKER
@@ -157,6 +186,14 @@ class TpuPlatform(Platform):
             raise VLLMValidationError(f"torchtpu: {reason}")
 
 
+def _part(config: VllmConfig, path: str) -> Any:
+    """A part of a configuration; None if this version of vLLM lacks it."""
+    part: Any = config
+    for name in filter(None, path.split(".")):
+        part = getattr(part, name, None)
+    return part
+
+
 def unsupported(config: VllmConfig) -> list[str]:
     """The options of a configuration that the worker does not take, each with what may be done."""
     from vllm import envs
@@ -176,9 +213,10 @@ def unsupported(config: VllmConfig) -> list[str]:
         found.append(f"enable_lora with tensor_parallel_size={shared} is not supported")
     if shared > 1 and parallel.enable_expert_parallel:
         found.append("enable_expert_parallel is not supported")
-    for option in ("speculative_config", "kv_transfer_config", "ec_transfer_config"):
-        if getattr(config, option, None) is not None:
-            found.append(f"{option} is not supported")
+    for path, option, value in FIXED:
+        given = getattr(_part(config, path), option, value)
+        if given != value:
+            found.append(f"{option}{f'={given}' if isinstance(given, (int, float)) else ''} is not supported")
     if cache.cache_dtype not in ("auto", "bfloat16", "float16"):
         found.append(f"kv_cache_dtype={cache.cache_dtype} is not supported: auto is")
     for name in ("VLLM_RAISE_ON_LOGIT_NANS", "VLLM_COMPUTE_NANS_IN_LOGITS"):
@@ -194,10 +232,6 @@ def unsupported(config: VllmConfig) -> list[str]:
         found.append(f"model={model.model} takes images or sound, which is not supported")
     if model.is_encoder_decoder or model.is_hybrid or model.is_attention_free:
         found.append(f"model={model.model} has no plain decoder, which is not supported")
-    if getattr(model, "enable_sleep_mode", False):
-        found.append("enable_sleep_mode is not supported")
-    if getattr(model, "enable_prompt_embeds", False):
-        found.append("enable_prompt_embeds is not supported")
     if model.logits_processors:
         found.append("logits_processors is not supported")
     if getattr(model, "max_logprobs", 20) < 0:
