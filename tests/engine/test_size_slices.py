@@ -66,6 +66,19 @@ def test_slices(device: torch.device, mode: str, function: Callable[[Tensor, int
     check_slices(function, device)
 
 
+def test_two_sizes_have_programs_for_both_together(device: torch.device) -> None:
+    """Two small sizes get small capacities. Then a small and a large one have the programs of two large ones."""
+    torch.tpu.set_eager_mode("strict")
+    whole = torch.randn(80, 90)
+    on_device, made = whole.to(device), []
+    for rows, columns in [(40, 60), (33, 50), (48, 40), (2, 3), (3, 2), (14, 29), (5, 46), (13, 14)]:
+        before = programs_made()
+        assert_same(on_device[:rows, :columns] * 3, whole[:rows, :columns] * 3)
+        made.append(programs_made() - before)
+    assert made[3]
+    assert not any(made[4:]), made
+
+
 @pytest.mark.parametrize("write", [lambda part: part.fill_(1.0), lambda part: part.mul_(2)], ids=["fill", "mul"])
 def test_a_write_to_a_part_copies_nothing_else(device: torch.device, write: Callable[[Tensor], Tensor]) -> None:
     """A copy of the 256 MB would take some 100 ms."""

@@ -7,23 +7,17 @@
 //! Tensors that stay, such as parameters, do not count, because padding would cost in every step and gain nothing. The
 //! sizes of most uploads of a line stay exact: only other sizes change.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustc_hash::FxHashMap;
 use stablehlo::Type;
 
+use crate::capacities::{Capacities, Class};
 use crate::lines::Line;
 use crate::padded::{live_capacity, live_factors};
 use crate::storage::{Storage, TypeId};
-
-/// The capacity of a line serves a size if it is at most this many times the size. A new one would compile every
-/// operator again.
-const MOST_PADDING: i64 = 16;
-
-/// The capacity of another line serves a size if it is at most this many times the size.
-const MOST_OF_OTHERS: i64 = 4;
 
 /// A value may have this many bytes with padding, however few it has without.
 const SMALL_VALUE: i64 = 64 << 20;
@@ -80,44 +74,6 @@ struct Tensors {
     last: (Vec<i64>, u32),
     /// Whether the user has marked dimensions. Their sizes never become exact.
     is_marked: bool,
-}
-
-/// Sizes of which some change.
-#[derive(Clone)]
-struct Class {
-    /// The sizes that do not change, by dimension.
-    known: Vec<Option<i64>>,
-    /// The largest sizes of those that do, if the user has given them.
-    most: Vec<Option<i64>>,
-    /// The capacities so far of each.
-    capacities: Vec<Vec<i64>>,
-    /// Whether a result of these sizes was an argument of the next call at its line.
-    grows: bool,
-}
-
-impl Class {
-    fn new(known: Vec<Option<i64>>) -> Class {
-        let (most, capacities) = (vec![None; known.len()], vec![Vec::new(); known.len()]);
-        Class { known, most, capacities, grows: false }
-    }
-
-    /// The capacity of a size in a dimension that changes: one that the dimension has had, else a new one.
-    fn capacity(&mut self, axis: usize, size: i64, others: &mut Capacities) -> i64 {
-        if let Some(most) = self.most[axis].filter(|&most| size <= most) {
-            return most;
-        }
-        let serves = |capacity: &i64| (size..=size.saturating_mul(MOST_PADDING)).contains(capacity);
-        if let Some(known) = self.capacities[axis].iter().copied().filter(serves).min() {
-            return known;
-        }
-        let new = others.of(size);
-        self.capacities[axis].push(new);
-        new
-    }
-
-    fn fits(&self, sizes: &[i64]) -> bool {
-        self.known.iter().zip(sizes).all(|(known, size)| known.map_or(*size > 1, |known| known == *size))
-    }
 }
 
 /// The last tensor of these sizes.
@@ -187,38 +143,11 @@ pub(crate) struct Growth {
     given: FxHashMap<(Line, u32, usize), VecDeque<(i64, i64)>>,
 }
 
-/// The capacities in use.
-#[derive(Default)]
-struct Capacities {
-    in_use: BTreeSet<i64>,
-    /// The number of uploads that got padding, if each may have other capacities.
-    padded: Option<u64>,
-}
-
-impl Capacities {
-    /// The capacity for a size: one in use, else the next power of two.
-    fn of(&mut self, size: i64) -> i64 {
-        let next = size.max(16).unsigned_abs().next_power_of_two() as i64;
-        if let Some(padded) = self.padded {
-            return next << (padded % 3 / 2);
-        }
-        self.near(size).unwrap_or_else(|| {
-            self.in_use.insert(next);
-            next
-        })
-    }
-
-    /// The smallest capacity in use that serves a size.
-    fn near(&self, size: i64) -> Option<i64> {
-        self.in_use.range(size..=size.saturating_mul(MOST_OF_OTHERS)).next().copied()
-    }
-}
-
 impl Growth {
     pub fn new(setting: Setting) -> Growth {
         IS_ON.store(setting != Setting::Static, Relaxed);
         let padded = (setting == Setting::Padded).then_some(0);
-        let capacities = Capacities { padded, ..Capacities::default() };
+        let capacities = Capacities::new(padded);
         Growth { setting, tensors: FxHashMap::default(), capacities, created: None, given: FxHashMap::default() }
     }
 
@@ -249,9 +178,7 @@ impl Growth {
             return None;
         }
         capacities.padded.iter_mut().for_each(|padded| *padded += 1);
-        let capacity =
-            |(axis, &size): (usize, &i64)| class.known[axis].is_none().then(|| class.capacity(axis, size, capacities));
-        let capacities: Vec<Option<i64>> = sizes.iter().enumerate().map(capacity).collect();
+        let capacities = class.capacities(sizes, capacities);
         let padded: Vec<i64> = capacities.iter().zip(sizes).map(|(capacity, &size)| capacity.unwrap_or(size)).collect();
         is_affordable(&padded, sizes, ty.dtype.size_bytes()).then_some(capacities)
     }
@@ -321,13 +248,17 @@ impl Growth {
                 .then(|| ((line, source, scalar_type, sizes.len()), sizes.to_vec()));
             return Vec::new();
         };
-        let axes: Vec<usize> = (0..sizes.len()).filter(|&axis| class.known[axis].is_none()).collect();
-        let size = |axis: usize| match (follows, live_capacity(sizes[axis])) {
-            (true, None) => live_factors(sizes[axis]).map(|_| (sizes[axis], None)),
-            (true, live) => Some((sizes[axis], live)),
-            (false, _) => Some((sizes[axis], Some(class.capacity(axis, sizes[axis], capacities)))),
+        if !follows {
+            let capacities = class.capacities(sizes, capacities);
+            let changing = sizes.iter().zip(capacities).filter(|(_, capacity)| capacity.is_some());
+            return changing.map(|(&size, capacity)| (size, capacity)).collect();
+        }
+        let size = |(axis, &size): (usize, &i64)| match live_capacity(size) {
+            _ if class.known[axis].is_some() => None,
+            None => Some(live_factors(size).map(|_| (size, None))),
+            live => Some(Some((size, live))),
         };
-        axes.into_iter().map(size).collect::<Option<_>>().unwrap_or_default()
+        sizes.iter().enumerate().filter_map(size).collect::<Option<_>>().unwrap_or_default()
     }
 
     /// Whether a size that a call is given for a dimension follows the changing size of an argument there: in a call before,

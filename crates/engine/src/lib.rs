@@ -45,6 +45,7 @@ mod run;
 
 // Code that connects the parts.
 mod bounded;
+mod capacities;
 mod collective;
 mod engine;
 mod events;

@@ -1,0 +1,130 @@
+//! The capacities of sizes that change: those of a line, and those of all lines.
+
+use std::collections::BTreeSet;
+
+/// The capacity of a line serves a size if it is at most this many times the size. A new one would compile every
+/// operator again.
+const MOST_PADDING: i64 = 16;
+
+/// The capacity of another line serves a size if it is at most this many times the size.
+const MOST_OF_OTHERS: i64 = 4;
+
+/// Sizes of which some change.
+#[derive(Clone)]
+pub(crate) struct Class {
+    /// The sizes that do not change, by dimension.
+    pub known: Vec<Option<i64>>,
+    /// The largest sizes of those that do, if the user has given them.
+    pub most: Vec<Option<i64>>,
+    /// The capacities so far of each.
+    pub capacities: Vec<Vec<i64>>,
+    /// The capacities that several dimensions have had together: each such combination has its own programs.
+    combined: Vec<Vec<Option<i64>>>,
+    /// Whether a result of these sizes was an argument of the next call at its line.
+    pub grows: bool,
+}
+
+impl Class {
+    pub fn new(known: Vec<Option<i64>>) -> Class {
+        let (most, capacities) = (vec![None; known.len()], vec![Vec::new(); known.len()]);
+        Class { known, most, capacities, combined: Vec::new(), grows: false }
+    }
+
+    /// The capacity of a size in a dimension that changes: one that the dimension has had, else a new one.
+    pub fn capacity(&mut self, axis: usize, size: i64, others: &mut Capacities) -> i64 {
+        if let Some(most) = self.most[axis].filter(|&most| size <= most) {
+            return most;
+        }
+        if let Some(known) = self.capacities[axis].iter().copied().filter(|&known| serves(known, size)).min() {
+            return known;
+        }
+        let new = others.of(size);
+        self.capacities[axis].push(new);
+        new
+    }
+
+    /// The capacities of the dimensions that change; `None` for the others. Several dimensions take a combination that they
+    /// have had, if it serves: other capacities would be one more program for each operator.
+    pub fn capacities(&mut self, sizes: &[i64], others: &mut Capacities) -> Vec<Option<i64>> {
+        let serves = |padded: &&Vec<Option<i64>>| {
+            let mut pairs = padded.iter().zip(sizes);
+            pairs.all(|(capacity, &size)| capacity.is_none_or(|capacity| serves(capacity, size)))
+        };
+        let is_marked = self.most.iter().any(Option::is_some);
+        let known = self.combined.iter().filter(serves).min_by_key(|padded| volume(padded)).filter(|_| !is_marked);
+        if let Some(known) = known {
+            return known.clone();
+        }
+        let of = |axis: usize| self.known[axis].is_none().then(|| self.capacity(axis, sizes[axis], others));
+        let new: Vec<Option<i64>> = (0..sizes.len()).map(of).collect();
+        if new.iter().flatten().count() > 1 && !self.combined.contains(&new) {
+            self.combined.push(new.clone());
+        }
+        new
+    }
+
+    pub fn fits(&self, sizes: &[i64]) -> bool {
+        self.known.iter().zip(sizes).all(|(known, size)| known.map_or(*size > 1, |known| known == *size))
+    }
+}
+
+fn serves(capacity: i64, size: i64) -> bool {
+    (size..=size.saturating_mul(MOST_PADDING)).contains(&capacity)
+}
+
+fn volume(padded: &[Option<i64>]) -> i64 {
+    padded.iter().flatten().fold(1, |volume, &capacity| volume.saturating_mul(capacity))
+}
+
+/// The capacities in use.
+#[derive(Default)]
+pub(crate) struct Capacities {
+    in_use: BTreeSet<i64>,
+    /// The number of uploads that got padding, if each may have other capacities.
+    pub padded: Option<u64>,
+}
+
+impl Capacities {
+    /// With a number of uploads that got padding, each may have other capacities.
+    pub fn new(padded: Option<u64>) -> Capacities {
+        Capacities { padded, ..Capacities::default() }
+    }
+
+    /// The capacity for a size: one in use, else the next power of two.
+    pub fn of(&mut self, size: i64) -> i64 {
+        let next = size.max(16).unsigned_abs().next_power_of_two() as i64;
+        if let Some(padded) = self.padded {
+            return next << (padded % 3 / 2);
+        }
+        self.near(size).unwrap_or_else(|| {
+            self.in_use.insert(next);
+            next
+        })
+    }
+
+    /// The smallest capacity in use that serves a size.
+    pub fn near(&self, size: i64) -> Option<i64> {
+        self.in_use.range(size..=size.saturating_mul(MOST_OF_OTHERS)).next().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dimensions_take_a_combination_of_capacities_that_they_have_had() {
+        let (mut class, mut others) = (Class::new(vec![None, Some(3), None]), Capacities::default());
+        let mut of = |rows, columns| class.capacities(&[rows, 3, columns], &mut others);
+        assert_eq!(of(40, 60), [Some(64), None, Some(64)]);
+        // 64 is beyond 16 times.
+        assert_eq!(of(2, 2), [Some(16), None, Some(16)]);
+        // The first dimension alone would take 16, the second one 64.
+        assert_eq!(of(14, 29), [Some(64), None, Some(64)]);
+        // The one with the least padding.
+        assert_eq!(of(14, 15), [Some(16), None, Some(16)]);
+        // 64 is beyond 16 times the first one, 16 below the second one.
+        assert_eq!(of(3, 60), [Some(16), None, Some(64)]);
+        assert_eq!(of(14, 29), [Some(16), None, Some(64)]);
+    }
+}
