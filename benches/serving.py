@@ -56,6 +56,7 @@ def write_model(name: str, folder: Path) -> None:
 def on_the_host() -> None:
     """Has the worker compute on PyTorch's CPU backend, without programs."""
     import torch
+    import torchtpu.vllm.sampling
     import torchtpu.vllm.steps
     import torchtpu.vllm.worker
     from torch import Tensor
@@ -123,6 +124,7 @@ def on_the_host() -> None:
 
     library = torch.library.Library("torchtpu", "FRAGMENT")
     library.impl("ragged_paged_attention", attend, "CPU")
+    library.impl("pick", torchtpu.vllm.sampling._pick, "CPU")
     LIBRARIES.append(library)
     torchtpu.vllm.worker.compiled = at_once  # type: ignore[attr-defined]
     torchtpu.vllm.steps.Sized = Sized  # type: ignore[attr-defined,assignment]
