@@ -140,9 +140,13 @@ def test_logprobs_of_the_most_likely(client: Any, model: str) -> None:
     assert [max(each.values()) for each in logprobs.top_logprobs] == logprobs.token_logprobs
 
 
-def test_a_killed_client_frees_its_pages(address: str, client: Any, model: str) -> None:
+def test_a_killed_client_frees_its_pages_and_others_go_on(address: str, client: Any, model: str) -> None:
     after = {"model": model, "prompt": "after", "max_tokens": 8, "temperature": 0}
     expected = client.completions.create(**after).choices[0].text
+    longer: dict[str, Any] = {**after, "max_tokens": 150, "stream": True, "extra_body": {"ignore_eos": True}}
+    undisturbed = [each.choices[0].text for each in client.completions.create(**longer)]
+    running = client.completions.create(**longer)
+    parts = [next(running)]
     impatient = subprocess.Popen([sys.executable, "-c", IMPATIENT, address, model], stdout=subprocess.PIPE)
     try:
         assert impatient.stdout is not None
@@ -150,6 +154,8 @@ def test_a_killed_client_frees_its_pages(address: str, client: Any, model: str) 
     finally:
         impatient.send_signal(signal.SIGKILL)
         impatient.wait()
+    parts += running
+    assert "".join(each.choices[0].text for each in parts) == "".join(undisturbed)
     assert becomes_idle(address)
     assert client.completions.create(**after).choices[0].text == expected
 
