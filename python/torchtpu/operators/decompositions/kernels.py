@@ -111,18 +111,6 @@ def _glu_backward_jvp(grad_x: Tensor, grad_glu: Tensor, x: Tensor, dgrad_glu: Te
     return torch.cat([of_value, of_gate * slope], dim)
 
 
-@register("aten::_weight_norm_interface_backward")
-def _weight_norm_backward(
-    grad_w: Tensor, saved_v: Tensor, saved_g: Tensor, saved_norms: Tensor, dim: int
-) -> tuple[Tensor, Tensor]:
-    """The gradients of `v` and `g` for weights `v * g / norms`."""
-    wide = torch.promote_types(saved_v.dtype, torch.float32)
-    grad, v, g, norms = (each.to(wide) for each in (grad_w, saved_v, saved_g, saved_norms))
-    along = (grad * v).sum([axis for axis in range(v.dim()) if axis != dim], keepdim=True) / norms
-    grad_v = g / norms * (grad - v * along / norms)
-    return grad_v.to(saved_v.dtype), along.to(saved_g.dtype)
-
-
 @register("aten::_add_relu.Tensor", "aten::_add_relu.Scalar")
 def _add_relu(self: Tensor, other: Tensor | float, alpha: float = 1) -> Tensor:
     return torch.relu(torch.add(self, other, alpha=alpha))

@@ -1,10 +1,11 @@
-//! Normalization within a sample: layer norm, group norm and root mean square norm.
+//! Normalization within a sample: layer norm, group norm and root mean square norm. Normalization of weights.
 //!
 //! Let x = input, g = gradient of the output times weight, mean(·) = the mean over the normalized dimensions:
 //!
 //! ```text
 //! layer norm:  x̂ = (x - mean(x)) · rstd;  g_input = (g - mean(g) - x̂ · mean(g · x̂)) · rstd
 //! rms norm:    x̂ = x · rstd;              g_input = (g - x̂ · mean(g · x̂)) · rstd
+//! weight norm: v̂ = v / |v|;               w = v̂ · g;  g_v = (g_w - v̂ · sum(g_w · v̂)) · g / |v|
 //! ```
 //!
 //! Statistics are computed and saved in float32 for 16-bit inputs.
@@ -12,9 +13,9 @@
 use stablehlo::{DTypes, Value};
 
 use crate::common::parameters::{affine, parameter_dtype, wanted, wide_or_none};
-use crate::common::reductions::{mean, moments};
+use crate::common::reductions::{mean, moments, vector_norm};
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::row::{Row, many};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -24,6 +25,8 @@ pub(crate) const ROWS: &[Row] = &[
     many(&["native_group_norm_backward"], group_norm_backward).bounded(),
     many(&["_fused_rms_norm"], rms_norm).bounded(),
     many(&["_fused_rms_norm_backward"], rms_norm_backward).bounded(),
+    many(&["_weight_norm_interface"], weight_norm).takes(&["v"], DTypes::FLOATS).bounded(),
+    many(&["_weight_norm_interface_backward"], weight_norm_backward).takes(&["saved_v"], DTypes::FLOATS).bounded(),
 ];
 
 // ---- layer norm ----------------------------------------------------------------------------------
@@ -153,4 +156,35 @@ fn rms_norm_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
             grad_weight.convert(parameter_dtype(cx, "weight", dtype)),
         ],
     )
+}
+
+// ---- weight norm ---------------------------------------------------------------------------------
+
+/// All dimensions of the weight but `dim`. PyTorch's kernels take no negative `dim`.
+fn axes_beside_dim(cx: &Cx<'_>, rank: usize) -> Result<Vec<usize>> {
+    let dim = cx.int("dim")?;
+    if !(0..rank as i64).contains(&dim) {
+        return Err(Error::runtime(format!("{}: there is no dimension {dim} of {rank}", cx.operator)));
+    }
+    Ok((0..rank).filter(|&axis| axis as i64 != dim).collect())
+}
+
+fn weight_norm<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+    let (v, g) = (cx.tensor("v")?, cx.tensor("g")?);
+    let wide = v.dtype().opmath();
+    let axes = axes_beside_dim(cx, v.rank())?;
+    let x = v.convert(wide);
+    let norm = vector_norm(x, 2.0, &axes).keep_dims(&axes);
+    Ok(vec![(x * (g.convert(wide) / norm)).convert(v.dtype()), norm.convert(g.dtype().opmath())])
+}
+
+fn weight_norm_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+    let (v, g) = (cx.tensor("saved_v")?, cx.tensor("saved_g")?);
+    let wide = v.dtype().opmath();
+    let axes = axes_beside_dim(cx, v.rank())?;
+    let (grad, norm) = (cx.tensor("grad_w")?.convert(wide), cx.tensor("saved_norms")?.convert(wide));
+    let direction = v.convert(wide) / norm;
+    let grad_g = (grad * direction).reduce_sum(&axes).keep_dims(&axes);
+    let grad_v = (grad - direction * grad_g) * (g.convert(wide) / norm);
+    Ok(vec![grad_v.convert(v.dtype()), grad_g.convert(g.dtype())])
 }
