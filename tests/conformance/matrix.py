@@ -1,5 +1,5 @@
 """docs/operators.md: which operators run for which dtypes, and how. `python -m tests.conformance.matrix` writes
-it.
+it. With names of operators it writes their lines only.
 
 A sample of each operator is recorded on the device for each dtype, which lowers all operators that it calls. It is
 never run.
@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import torch
@@ -93,9 +93,7 @@ def operators() -> list[str]:
 
 def stale(names: Iterable[str], columns: Iterable[str]) -> list[str]:
     """The entries of these operators in these columns that differ from the device."""
-    written = {
-        line.split("`")[1]: line.split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| `")
-    }
+    written = {name: line.split(" | ") for name, line in _written().items()}
     found = []
     with warnings.catch_warnings(), torch.tpu.set_eager_mode("fused"):
         warnings.simplefilter("ignore")
@@ -108,8 +106,17 @@ def stale(names: Iterable[str], columns: Iterable[str]) -> list[str]:
     return found
 
 
-def page() -> str:
-    return HEAD + "\n".join(lines(operators())) + "\n" + dispatcher.section()
+def page(names: Collection[str] = ()) -> str:
+    """The page. With names, all other operators keep the lines that they have."""
+    table = _written() if names else {}
+    new = [name for name in operators() if name in names or name not in table]
+    table.update(zip(new, lines(new), strict=True))
+    return HEAD + "\n".join(table[name] for name in operators()) + "\n" + dispatcher.section()
+
+
+def _written() -> dict[str, str]:
+    """The lines of the table as they are on the page, by operator."""
+    return {line.split("`")[1]: line for line in PAGE.read_text().splitlines() if line.startswith("| `")}
 
 
 def _line(name: str) -> str:
@@ -170,12 +177,16 @@ def _runs_on_cpu(trial: Trial) -> bool:
 
 
 def main() -> int:
-    argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="python -m tests.conformance.matrix",
         description="Writes docs/operators.md: which operators run for which dtypes, and by what. Takes minutes. Fails "
         "if the page was stale.",
-    ).parse_args()
-    text = page()
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="write only the lines of these operators: ten seconds")
+    names = parser.parse_args().names
+    if unknown := set(names).difference(operators()):
+        parser.error(f"PyTorch's lists have no {', '.join(sorted(unknown))}")
+    text = page(names)
     is_stale = not PAGE.exists() or PAGE.read_text() != text
     PAGE.write_text(text)
     if is_stale:
