@@ -13,7 +13,7 @@
 use stablehlo::{DTypes, Value};
 
 use crate::common::parameters::{affine, parameter_dtype, wanted, wide_or_none};
-use crate::common::reductions::{mean, moments, vector_norm};
+use crate::common::reductions::{Order, mean, moments, vector_norm};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::row::{Row, many};
@@ -174,7 +174,7 @@ fn weight_norm<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let wide = v.dtype().opmath();
     let axes = axes_beside_dim(cx, v.rank())?;
     let x = v.convert(wide);
-    let norm = vector_norm(x, 2.0, &axes).keep_dims(&axes);
+    let norm = vector_norm(x, Order::Two, &axes).keep_dims(&axes);
     Ok(vec![(x * (g.convert(wide) / norm)).convert(v.dtype()), norm.convert(g.dtype().opmath())])
 }
 
