@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 
-from tests.helpers import check
+from tests.helpers import check, check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -103,3 +104,13 @@ def test_a_sequence_in_other_strides(device: torch.device) -> None:
         return out
 
     check(program, device)
+
+
+@pytest.mark.parametrize("arguments", [(16,), (7, False), (8, True, 5.0), (1,), (0,), (9, False, 0.0)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_kaiser_window(arguments: tuple[Any, ...], dtype: torch.dtype, device: torch.device, mode: str) -> None:
+    check(lambda d: torch.kaiser_window(*arguments, dtype=dtype, device=d), device)
+
+
+def test_a_kaiser_window_of_negative_length(device: torch.device) -> None:
+    check_refused(lambda d: torch.kaiser_window(-1, device=d), device)

@@ -7,6 +7,7 @@
     grouped.py       grouped matrix products in eager modes
     recurrent.py     layers of recurrent networks, as loops over time
     sequences.py     packed sequences
+    windows.py       the Kaiser window
     data_sized.py    kernels whose results have a size that depends on data
     sparse/          kernels for sparse tensors
     nested.py        kernels for nested tensors of the strided layout
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 def register() -> None:
     """Registers the kernels written in Python before those of the table: they take precedence."""
-    from torchtpu.operators import data_sized, grouped, recurrent, sequences
+    from torchtpu.operators import data_sized, grouped, recurrent, sequences, windows
     from torchtpu.operators.attention import efficient, paged
 
     data_sized.register()
@@ -30,3 +31,4 @@ def register() -> None:
     paged.register()
     recurrent.register()
     sequences.register()
+    windows.register()
