@@ -344,6 +344,8 @@ TtStatus tt_run_collective(int32_t device, const TtCollective* collective);
 
 // Opens the plugin on first use. -1 after a failure (see tt_last_error).
 int32_t tt_device_count();
+// The number of the first device that this process can use.
+int32_t tt_first_device();
 // Whether a plugin can be found. Does not open it, and never fails.
 uint8_t tt_is_available();
 // Whether the plugin is open.

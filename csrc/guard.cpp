@@ -17,14 +17,14 @@ namespace {
 constexpr int64_t kPoolStreams = 32;
 constexpr size_t kMaxDevices = 128;  // DeviceIndex is an int8_t
 
-thread_local int32_t t_device = 0;
+thread_local int32_t t_device = -1;  // not set
 thread_local std::array<c10::StreamId, kMaxDevices> t_streams{};  // 0 is the default stream
 
 void check_index(int32_t index) {
-  if (index == 0) return;  // the common case does not call the plugin
+  if (index == t_device || (index == 0 && t_device < 0)) return;  // the common case does not call the plugin
   const int32_t count = tt_device_count();
   if (count < 0) throw_last_error();
-  TORCH_CHECK(index > 0 && index < count, "Invalid device index ", index, ": there ", count == 1 ? "is " : "are ", count,
+  TORCH_CHECK(index >= 0 && index < count, "Invalid device index ", index, ": there ", count == 1 ? "is " : "are ", count,
               " ", c10::get_privateuse1_backend(), count == 1 ? " device" : " devices");
 }
 
@@ -35,7 +35,7 @@ uint64_t unpack(void* event) { return reinterpret_cast<uint64_t>(event) - 1; }
 struct TpuGuard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return kDevice; }
 
-  c10::Device getDevice() const override { return device_at(t_device); }
+  c10::Device getDevice() const override { return device_at(current_device()); }
   void setDevice(c10::Device device) const override {
     if (device.index() < 0) return;
     check_index(device.index());
@@ -93,7 +93,7 @@ struct TpuGuard final : c10::impl::DeviceGuardImplInterface {
   void synchronizeStream(const c10::Stream& stream) const override { synchronizeDevice(stream.device_index()); }
   void synchronizeDevice(const c10::DeviceIndex index) const override {
     NoGil no_gil;
-    check(tt_synchronize(index < 0 ? t_device : index));
+    check(tt_synchronize(index < 0 ? current_device() : index));
   }
 
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex, const c10::EventFlag flag) const override {
@@ -133,10 +133,10 @@ struct TpuGuard final : c10::impl::DeviceGuardImplInterface {
 
 }  // namespace
 
-int32_t current_device() { return t_device; }
+int32_t current_device() { return t_device < 0 ? tt_first_device() : t_device; }
 
 int32_t index_of(const std::optional<c10::Device>& device) {
-  return device.has_value() && device->index() >= 0 ? device->index() : t_device;
+  return device.has_value() && device->index() >= 0 ? device->index() : current_device();
 }
 
 void register_guard() {
@@ -145,5 +145,5 @@ void register_guard() {
 
 }  // namespace torchtpu
 
-int32_t tt_current_device() { return torchtpu::t_device; }
+int32_t tt_current_device() { return torchtpu::current_device(); }
 void tt_set_current_device(int32_t device) { torchtpu::t_device = device; }

@@ -41,8 +41,11 @@ def register() -> None:
 def _route() -> None:
     """Has operators computed by a library's kernels where programs are made for a TPU."""
     from torchtpu import _C
+    from torchtpu.distributed import processes
 
-    if "tpu" in (os.environ.get("TORCHTPU_TARGET"), _C.platform_info()["platform"]):
+    if not _C.is_initialized():
+        processes.after_meeting(_route)
+    elif "tpu" in (os.environ.get("TORCHTPU_TARGET"), _C.platform_info()["platform"]):
         from torchtpu.kernels import routing
 
         routing.register()
@@ -83,12 +86,12 @@ def _wait_for_autograd_threads() -> None:
     and a C++ thread does not survive this: the process would abort. Another backward on the same thread, without a
     computation and without context variables, cannot begin before the last one is released.
     """
-    from torchtpu import tpu
+    from torchtpu import _C, tpu
 
     if not tpu.lazy.is_open():
         return
     engine = torch.autograd.Variable._execution_engine
-    for index in range(tpu.device_count()):
+    for index in _C.own_devices():
         leaf = torch.empty(0, device=torch.device(NAME, index), requires_grad=True)
         with torch.enable_grad():
             root = leaf.view(0)

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
 
 from tests.distributed.worker import DEVICE
 
@@ -145,3 +146,36 @@ def programs_end_with_their_groups() -> list[int]:
     counts.append(made(third))
     dist.destroy_process_group()
     return counts
+
+
+def devices_have_the_numbers_of_local_ranks(how: str) -> dict[str, Any]:
+    """What a script does that names its device by its local rank, as scripts for CUDA do."""
+    rank = int(os.environ["LOCAL_RANK"])
+    device = torch.device("tpu", rank)
+    if how == "set":
+        torch.tpu.set_device(device)
+    elif how == "accelerator":
+        torch.accelerator.set_device_index(rank)
+    given = device if how in ("id", "accelerator") else None
+    dist.init_process_group("tpu", device_id=given, timeout=datetime.timedelta(seconds=60))
+    model = nn.parallel.DistributedDataParallel(nn.Linear(3, 3).to(device), device_ids=[rank])
+    model(torch.ones(2, 3).to(rank)).sum().backward()
+    total = torch.ones(1, device=DEVICE)
+    dist.all_reduce(total)
+    try:
+        torch.ones(1, device=torch.device("tpu", 1 - rank))
+        other = ""
+    except RuntimeError as raised:
+        other = str(raised)
+    places = [
+        str(each) for each in (total.device, model.module.weight.grad.device, torch.ones(1, device=DEVICE).device)
+    ]
+    return {
+        "count": torch.tpu.device_count(),
+        "current": torch.tpu.current_device(),
+        "places": places,
+        "total": total.item(),
+        "other": other,
+        "allocated": torch.tpu.memory_allocated(device) > 0,
+        "name": torch.tpu.get_device_name(1 - rank) == torch.tpu.get_device_name(rank),
+    }

@@ -65,7 +65,7 @@ def test_parts_of_different_sizes_are_programs(plugin: dict[str, str]) -> None:
 def test_they_are_programs(plugin: dict[str, str]) -> None:
     for each in values_on_ranks(3, "tests.distributed.programs", "collectives_are_programs", **plugin, **THREE):
         assert (each["jobs"], each["programs"]) == ([], 2)
-        assert each["devices"] == 1
+        assert each["devices"] == 3
         assert each["value"] == 6.0
     assert values_on_ranks(2, "tests.distributed.programs", "collectives_are_programs")[0]["jobs"] != []
 
@@ -155,6 +155,17 @@ def test_shapes_differ(plugin: dict[str, str]) -> None:
 def test_the_device_was_used_before(plugin: dict[str, str]) -> None:
     for error in values_on_ranks(2, "tests.distributed.programs", "use_the_device_before", **plugin):
         assert "init_process_group must be called before the first use of a tpu device" in error
+
+
+@pytest.mark.parametrize("how", ["plain", "set", "id", "accelerator"])
+def test_devices_have_the_numbers_of_local_ranks(plugin: dict[str, str], how: str) -> None:
+    name = "devices_have_the_numbers_of_local_ranks"
+    for rank, each in enumerate(values_on_ranks(2, "tests.distributed.programs", name, how, **plugin)):
+        assert (each["count"], each["current"], each["total"]) == (2, rank, 2.0)
+        assert each["places"] == [f"tpu:{rank}"] * 3
+        assert f"tpu:{1 - rank} is the chip of another process" in each["other"]
+        assert each["allocated"]
+        assert each["name"]
 
 
 def test_variables_of_libtpu() -> None:

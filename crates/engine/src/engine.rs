@@ -22,7 +22,7 @@ use crate::mode::{EagerMode, Mode};
 use crate::observe::Observer;
 use crate::observe::explain::Explanation;
 use crate::observe::profile::Profile;
-use crate::placement::Placement;
+use crate::placement::{Numbers, Placement};
 use crate::platform::{self, Platform};
 use crate::record::chunk::Chunk;
 use crate::record::reason::Reason;
@@ -168,6 +168,7 @@ impl Engine {
         if self.runner.opened().is_none() {
             let runtime = self.runner.open(|| launcher::wake(launch_made))?;
             let devices = &runtime.platform.devices;
+            Numbers::keep(devices.len());
             for (placement, device) in Placement::on_each(devices.len()).zip(devices) {
                 // A dry device says what fits at the end, and does not refuse before.
                 let capacity = if runtime.platform.is_dry { None } else { device.total_memory };

@@ -73,7 +73,7 @@ pub use memory::MemoryUse;
 pub use mode::Mode;
 pub use observe::{explain, profile};
 pub use operator_call::{Defined, Status};
-pub use placement::Placement;
+pub use placement::{Numbers, Placement};
 pub use prepare::Prepared;
 pub use record::reason::Reason;
 pub use record::scopes;

@@ -85,7 +85,7 @@ fn program(described: &Bound<'_, PyDict>, program: &ProgramInfo) -> PyResult<()>
 fn run(described: &Bound<'_, PyDict>, run: &Run) -> PyResult<()> {
     let moment = |nanoseconds| (nanoseconds != 0).then(|| seconds(nanoseconds));
     described.set_item("program", run.program)?;
-    described.set_item("device", run.placement.device())?;
+    described.set_item("device", run.placement.number())?;
     described.set_item("reason", run.reason.to_string())?;
     described.set_item("line", run.line.name())?;
     if let Some(memory) = &run.memory {
@@ -116,7 +116,7 @@ fn compile(described: &Bound<'_, PyDict>, compile: &Compile) -> PyResult<()> {
 fn job(described: &Bound<'_, PyDict>, job: &JobRun) -> PyResult<()> {
     let moment = |nanoseconds| (nanoseconds != 0).then(|| seconds(nanoseconds));
     described.set_item("name", &job.name)?;
-    described.set_item("device", job.placement.device())?;
+    described.set_item("device", job.placement.number())?;
     described.set_item("bytes", job.bytes)?;
     described.set_item("line", job.line.name())?;
     described.set_item("posted", seconds(job.posted))?;

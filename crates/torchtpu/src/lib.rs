@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use ::abi::{tt_current_device, tt_default_generator, tt_set_current_device};
 use engine::growth::Setting;
-use engine::{Engine, ErrorKind, Mode, Placement, memory, platform};
+use engine::{Engine, ErrorKind, Mode, Numbers, Placement, memory, platform};
 use parking_lot::MutexGuard;
 use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -83,7 +83,16 @@ fn is_initialized(py: Python<'_>) -> PyResult<bool> {
 
 #[pyfunction]
 fn device_count(py: Python<'_>) -> PyResult<usize> {
-    with_engine(py, |mut engine| Ok(engine.platform()?.devices.len()))
+    py.detach(abi::shown_devices).map_err(to_python)
+}
+
+/// The numbers of the devices that this process can use.
+#[pyfunction]
+fn own_devices(py: Python<'_>) -> PyResult<Vec<usize>> {
+    match Numbers::current() {
+        Numbers { first, shown: Some(_) } => Ok(vec![first]),
+        Numbers { shown: None, .. } => Ok((0..device_count(py)?).collect()),
+    }
 }
 
 #[pyfunction]
@@ -92,16 +101,21 @@ fn device_name(py: Python<'_>, device: usize) -> PyResult<String> {
 }
 
 fn find_device(platform: &platform::Platform, device: usize) -> engine::Result<&platform::DeviceInfo> {
-    platform.devices.get(device).ok_or_else(|| {
-        engine::Error::runtime(format!("invalid device index {device}: there are {}", platform.devices.len()))
-    })
+    let shown = Numbers::current().shown;
+    let count = shown.unwrap_or(platform.devices.len());
+    // The chips of a host are alike.
+    let known = if shown.is_some_and(|shown| device < shown) { 0 } else { device };
+    platform
+        .devices
+        .get(known)
+        .ok_or_else(|| engine::Error::runtime(format!("invalid device index {device}: there are {count}")))
 }
 
 #[pyfunction]
 fn device_properties(py: Python<'_>, device: usize) -> PyResult<Py<PyDict>> {
     let (name, kind, total) = with_engine(py, move |mut engine| {
-        let (_, total) = engine.platform()?.memory(device)?;
-        let info = find_device(engine.platform()?, device)?;
+        let info = find_device(engine.platform()?, device)?.clone();
+        let (_, total) = engine.platform()?.memory(Placement::numbered(device)?.device())?;
         Ok((info.name.clone(), info.kind.clone(), total))
     })?;
     let properties = PyDict::new(py);
@@ -119,7 +133,11 @@ fn current_device() -> i32 {
 
 #[pyfunction]
 fn set_device(py: Python<'_>, device: usize) -> PyResult<()> {
-    with_engine(py, move |mut engine| find_device(engine.platform()?, device).map(|_| ()))?;
+    let count = device_count(py)?;
+    if device >= count {
+        return Err(PyRuntimeError::new_err(format!("invalid device index {device}: there are {count}")));
+    }
+    Placement::numbered(device).map_err(to_python)?;
     // SAFETY: as above; the index has been checked.
     unsafe { tt_set_current_device(device as i32) };
     Ok(())
@@ -127,7 +145,8 @@ fn set_device(py: Python<'_>, device: usize) -> PyResult<()> {
 
 #[pyfunction]
 fn synchronize(py: Python<'_>, device: i32) -> PyResult<()> {
-    py.detach(|| engine::synchronize(usize::try_from(device).ok().map(Placement::on))).map_err(to_python)
+    let placement = usize::try_from(device).ok().map(Placement::numbered).transpose().map_err(to_python)?;
+    py.detach(|| engine::synchronize(placement)).map_err(to_python)
 }
 
 /// Raises the error of a failed check that was not raised yet, at the end of a process.
@@ -260,8 +279,9 @@ fn end_join(py: Python<'_>, scope: u64) -> PyResult<()> {
 
 #[pyfunction]
 fn memory_stats(py: Python<'_>, device: usize) -> PyResult<Py<PyDict>> {
-    let (free, total) = with_engine(py, move |mut engine| engine.platform()?.memory(device))?;
-    let used = memory::memory_use(Placement::on(device));
+    let placement = Placement::numbered(device).map_err(to_python)?;
+    let (free, total) = with_engine(py, move |mut engine| engine.platform()?.memory(placement.device()))?;
+    let used = memory::memory_use(placement);
     let stats = PyDict::new(py);
     for (name, value) in [
         ("allocated", used.allocated),
@@ -280,8 +300,9 @@ fn memory_stats(py: Python<'_>, device: usize) -> PyResult<Py<PyDict>> {
 }
 
 #[pyfunction]
-fn reset_peak_memory_stats(device: usize) {
-    memory::reset_peak(Placement::on(device));
+fn reset_peak_memory_stats(device: usize) -> PyResult<()> {
+    memory::reset_peak(Placement::numbered(device).map_err(to_python)?);
+    Ok(())
 }
 
 #[pyfunction]
@@ -425,6 +446,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         is_available,
         is_initialized,
         device_count,
+        own_devices,
         device_name,
         device_properties,
         current_device,

@@ -34,7 +34,7 @@ pub(crate) unsafe extern "C" fn tt_profile_end(
                 caller: run.operator,
                 flops: run.program.flops.unwrap_or(-1.0),
                 bytes: run.program.bytes.unwrap_or(-1.0),
-                device: run.placement.device() as i32,
+                device: run.placement.number() as i32,
             };
             // SAFETY: the ABI promises a function that takes its context and a run that lives as long as the call.
             unsafe { receive(context, &described) };

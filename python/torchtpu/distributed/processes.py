@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torchtpu import _C
@@ -20,6 +20,15 @@ HOSTS = {1: (1, 1, 1), 2: (1, 2, 1), 4: (2, 2, 1), 8: (2, 4, 1)}
 
 # The process of each rank of the world, once the ranks have met.
 _processes: list[int] = []
+_afterwards: list[Callable[[], None]] = []
+
+
+def after_meeting(call: Callable[[], None]) -> None:
+    """Runs `call`, which opens the plugin, once the ranks have met.
+
+    A process that has one chip of several may use its device's number before: `set_device` opens no plugin there.
+    """
+    _afterwards.append(call)
 
 
 def meet(store: Any, rank: int, size: int, world: int) -> None:
@@ -53,16 +62,15 @@ def meet(store: Any, rank: int, size: int, world: int) -> None:
         addresses = [address for _, address in sorted(ranks, key=lambda each: int(each[0]))]
         os.environ.update(variables(os.environ, process, size, port, addresses))
     _processes[:] = processes
+    _C.device_name(_C.current_device())  # opens the plugin
+    calls, _afterwards[:] = list(_afterwards), []
+    for call in calls:
+        call()
 
 
 def of_ranks(ranks: Sequence[int]) -> list[int]:
     """The process of each of these ranks in the client, or nothing if it has only this process."""
     return [_processes[rank] for rank in ranks] if _processes else []
-
-
-def is_own_chip(index: int) -> bool:
-    """Whether this is the number of the local rank, in a process that uses one chip."""
-    return bool(_processes) and str(index) == os.environ.get("LOCAL_RANK")
 
 
 def own_process(environment: Mapping[str, str], rank: int) -> int:

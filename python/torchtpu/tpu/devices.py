@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 from torchtpu import _C
-from torchtpu.distributed import processes
 from torchtpu.tpu.lazy import _lazy_init
 
 Device = int | str | torch.device | None
@@ -45,7 +44,11 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """The number of devices; 0 if there is no plugin."""
+    """The number of devices; 0 if there is no plugin.
+
+    Under torchrun each process uses one chip of a TPU's host. It shows as many devices as there are local ranks, and
+    can use the one whose number is its own local rank, so that `torch.device("tpu", local_rank)` is its chip.
+    """
     return _C.device_count() if is_available() else 0
 
 
@@ -55,15 +58,11 @@ def current_device() -> int:
 
 
 def set_device(device: Device) -> None:
-    """Sets the current device of this thread. Prefer `with torch.tpu.device(...)`.
-
-    A process that uses one chip of several has one device. There the number of its local rank is device 0, because
-    `DeviceMesh` and many scripts set the device by that number.
-    """
+    """Sets the current device of this thread. Prefer `with torch.tpu.device(...)`."""
     index = get_device_index(device)
     if index >= 0:
         _lazy_init()
-        _C.set_device(0 if processes.is_own_chip(index) else index)
+        _C.set_device(index)
 
 
 def synchronize(device: Device = None) -> None:

@@ -239,6 +239,16 @@ impl Machine<'_> {
         self.variable("LOCAL_WORLD_SIZE")?.parse().ok().filter(|count| (1..=MAX_CPU_DEVICES).contains(count))
     }
 
+    /// Of a host on which torchrun started several processes, each of which has one TPU chip: the local rank of this one,
+    /// and how many there are.
+    pub(super) fn own_chip(&self) -> Option<(usize, usize)> {
+        let number = |name| self.variable(name)?.parse::<usize>().ok();
+        let (rank, count) = (number("LOCAL_RANK")?, number("LOCAL_WORLD_SIZE")?);
+        let is_one_of_several = (2..=MAX_DEVICES).contains(&count) && rank < count;
+        let is_tpu = || self.dry().is_ok_and(|dry| dry.is_none()) && self.choose().is_ok_and(|c| c.kind == Kind::Tpu);
+        (is_one_of_several && is_tpu()).then_some((rank, count))
+    }
+
     /// The options for a kind's client. The CPU plugin ignores unknown options; the CUDA plugin refuses them.
     pub(super) fn client_options(&self, kind: Kind) -> Result<Vec<(&'static str, Value)>> {
         let bad = |name: &str, value: &str, must: &str| Error::runtime(format!("{name}={value}: it must be {must}"));

@@ -206,6 +206,12 @@ pub fn find() -> Result<Choice> {
     Machine::with_this(|machine| machine.choose())
 }
 
+/// Of a host on which torchrun started several processes, each of which has one TPU chip: the local rank of this one, and
+/// how many there are.
+pub(crate) fn own_chip() -> Option<(usize, usize)> {
+    Machine::with_this(|machine| machine.own_chip())
+}
+
 /// The mode in `TORCHTPU_EAGER_MODE`. An invalid name is reported when the plugin is opened.
 pub fn mode() -> Option<Mode> {
     Machine::with_this(|machine| machine.variable(machine::EAGER_MODE)).and_then(|name| Mode::from_name(&name))

@@ -150,6 +150,23 @@ fn options_of_the_cpu_plugin() {
 }
 
 #[test]
+fn a_process_of_several_has_the_chip_of_its_local_rank() {
+    let root = Root::new(&[CPU, TPU, CHIP[0], CHIP[1]]);
+    let own = |platform, rank, count| {
+        let variables = [("TORCHTPU_PLATFORM", platform), ("LOCAL_RANK", rank), ("LOCAL_WORLD_SIZE", count)];
+        root.with(&variables, |machine| machine.own_chip())
+    };
+    assert_eq!(own("", "3", "4"), Some((3, 4)));
+    assert_eq!(own("tpu", "0", "2"), Some((0, 2)));
+    // A process by itself has all chips, and the CPU plugin shows a device for each rank.
+    assert_eq!(own("", "0", "1"), None);
+    assert_eq!(own("cpu", "1", "4"), None);
+    for (rank, count) in [("4", "4"), ("", "4"), ("one", "4"), ("1", ""), ("1", "1000")] {
+        assert_eq!(own("", rank, count), None);
+    }
+}
+
+#[test]
 fn options_of_the_cuda_plugin() {
     let root = Root::new(&[]);
     let options = |name, text| root.with(&[(name, text)], |machine| machine.client_options(Kind::Cuda));

@@ -3,13 +3,26 @@
 use std::panic::catch_unwind;
 
 use ::abi::Status as AbiStatus;
-use engine::{Event, Placement, memory, platform};
+use engine::{Event, Numbers, Placement, memory, platform};
 
 use super::{guarded, note_line, placement, status};
 
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn tt_device_count() -> i32 {
-    guarded(|| Ok(engine::lock()?.platform()?.devices.len() as i32)).unwrap_or(-1)
+    guarded(|| shown_devices().map(|count| count as i32)).unwrap_or(-1)
+}
+
+/// How many devices PyTorch shows. Opens the plugin, unless the process has one chip of several.
+pub(crate) fn shown_devices() -> engine::Result<usize> {
+    match Numbers::current().shown {
+        Some(shown) => Ok(shown),
+        None => Ok(engine::lock()?.platform()?.devices.len()),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn tt_first_device() -> i32 {
+    catch_unwind(|| Numbers::current().first as i32).unwrap_or(0)
 }
 
 #[unsafe(no_mangle)]
@@ -31,7 +44,7 @@ pub(super) unsafe extern "C" fn tt_records_calls() -> u8 {
 pub(super) unsafe extern "C" fn tt_synchronize(device: i32) -> AbiStatus {
     status(|| {
         note_line();
-        engine::synchronize(usize::try_from(device).ok().map(Placement::on))
+        engine::synchronize(usize::try_from(device).ok().map(Placement::numbered).transpose()?)
     })
 }
 
