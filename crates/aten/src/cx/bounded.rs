@@ -1,9 +1,9 @@
 //! Arguments and results that may have bounded dimensions.
 
-use stablehlo::{DType, Value};
+use stablehlo::{DType, Extent, Value};
 
 use crate::cx::{Arg, Cx};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::spec::{ArgSpec, Dim};
 
 impl<'b> Cx<'b> {
@@ -66,5 +66,22 @@ impl<'b> Cx<'b> {
             }
             result.pad_axis(axis, 0, 0, dim.capacity - result.dim(axis))
         })
+    }
+
+    /// An argument with its padding as part of the value, for a row that keeps padding apart itself: of these dimensions,
+    /// and with no other padding than these valid lengths say.
+    pub fn with_padding(&self, value: Value<'b>, dims: &[i64], extents: &[Extent]) -> Result<Value<'b>> {
+        if value.dims() != dims {
+            return Err(Error::runtime(format!(
+                "{}: an argument of shape {:?}, not {dims:?}",
+                self.operator,
+                value.dims()
+            )));
+        }
+        let mut pairs = value.extents().into_iter().zip(extents);
+        if !pairs.all(|(own, expected)| own.is_whole() || own == *expected) {
+            self.b().refuse_bounded("an argument with padding in another dimension");
+        }
+        Ok(value.without_extents())
     }
 }

@@ -71,33 +71,49 @@ impl<'a, 'b> Layer<'a, 'b> {
         // [t, b, ..] in both directions.
         let steps = call.tensor(if call.tensor_or_none("gates").is_some() { "gates" } else { "grad_output" })?;
         steps.require_prefix(0, "a recurrent network over merged dimensions");
-        let plain = |value: Value<'b>| value.without_extents();
-        let (hx, weight) = (plain(call.tensor("hx")?), plain(call.tensor("weight")?));
         let dims = steps.dims();
-        if hx.dims() != [dims[1], weight.dim(1)] {
-            return Err(Error::runtime(format!("{}: a state of shape {:?}", call.operator, hx.dims())));
-        }
-        Ok(Layer {
+        let weight = call.tensor("weight")?;
+        let width = weight.dim(1);
+        let mut layer = Layer {
             cell,
             reverse: call.bool("reverse")?,
             dtype: steps.dtype(),
             wide: steps.dtype().opmath(),
-            lengths: call.tensor_or_none("lengths").map(|lengths| plain(lengths).convert(DType::I32)),
-            cx: call.tensor_or_none("cx").map(plain),
+            lengths: None,
+            hx: weight,
+            cx: None,
+            weight: call.with_padding(
+                weight,
+                &[cell.gates() * width, width],
+                &[Extent::default(), Extent::default()],
+            )?,
             extents: vec![steps.extent(0), steps.extent(1), Extent::default()],
             times: dims[0],
             batch: dims[1],
-            width: weight.dim(1),
+            width,
             end: steps.size(0, DType::I32),
             call,
-            hx,
-            weight,
-        })
+        };
+        layer.hx = layer.state("hx")?.ok_or_else(|| Error::runtime(format!("{}: no state", call.operator)))?;
+        layer.cx = layer.state("cx")?;
+        layer.lengths = match call.tensor_or_none("lengths") {
+            Some(lengths) => Some(call.with_padding(lengths, &dims[1..2], &layer.extents[1..2])?.convert(DType::I32)),
+            None => None,
+        };
+        Ok(layer)
     }
 
-    /// A tensor argument, its padding included.
-    fn whole(&self, name: &str) -> Result<Value<'b>> {
-        Ok(self.call.tensor(name)?.without_extents())
+    /// An argument `[t, b, parts * h]`, its padding included.
+    fn steps(&self, name: &str, parts: i64) -> Result<Value<'b>> {
+        let dims = [self.times, self.batch, parts * self.width];
+        self.call.with_padding(self.call.tensor(name)?, &dims, &self.extents)
+    }
+
+    /// An argument `[b, h]`, its padding included, if it is given.
+    fn state(&self, name: &str) -> Result<Option<Value<'b>>> {
+        let dims = [self.batch, self.width];
+        let given = self.call.tensor_or_none(name);
+        given.map(|state| self.call.with_padding(state, &dims, &self.extents[1..])).transpose()
     }
 
     /// Zeros, `parts` times the width, for each time and sample.
@@ -121,7 +137,10 @@ impl<'a, 'b> Layer<'a, 'b> {
 
     fn forward(&self) -> Result<Vec<Value<'b>>> {
         let b = self.call.b();
-        let bias = self.call.tensor_or_none("bias").map(|bias| bias.convert(self.wide));
+        let width = [self.cell.gates() * self.width];
+        let bias =
+            self.call.tensor_or_none("bias").map(|bias| self.call.with_padding(bias, &width, &self.extents[2..]));
+        let bias = bias.transpose()?.map(|bias| bias.convert(self.wide));
         let kept = self.cell.kept();
         let mut state = vec![
             b.scalar(0, DType::I32),
@@ -130,7 +149,7 @@ impl<'a, 'b> Layer<'a, 'b> {
             self.cx.unwrap_or(self.hx),
             self.zeros(1),
             self.zeros(kept),
-            self.whole("gates")?,
+            self.steps("gates", self.cell.gates())?,
             self.weight,
         ];
         state.extend(bias);
@@ -197,9 +216,8 @@ impl<'a, 'b> Layer<'a, 'b> {
     fn backward(&self) -> Result<Vec<Value<'b>>> {
         let b = self.call.b();
         let zeros = b.splat(0, self.wide, &[self.batch, self.width]);
-        let or_zeros =
-            |name: &str| self.call.tensor_or_none(name).map_or(zeros, |grad| grad.without_extents().convert(self.wide));
-        let (output, kept) = (self.whole("output")?, self.whole("kept")?);
+        let or_zeros = |name: &str| self.state(name).map(|grad| grad.map_or(zeros, |grad| grad.convert(self.wide)));
+        let (output, kept) = (self.steps("output", 1)?, self.steps("kept", self.cell.kept())?);
         let before = self.before(output, self.hx);
         let old_cells = match (self.cell, self.cx) {
             (Cell::Lstm, Some(first)) => self.before(kept.slice_axis(2, 4 * self.width, 5 * self.width), first),
@@ -210,11 +228,11 @@ impl<'a, 'b> Layer<'a, 'b> {
         let mut state = vec![
             b.scalar(0, DType::I32),
             self.end,
-            or_zeros("grad_hy"),
-            or_zeros("grad_cy"),
+            or_zeros("grad_hy")?,
+            or_zeros("grad_cy")?,
             self.zeros(gates),
             self.zeros(if is_gru { gates } else { 0 }),
-            self.whole("grad_output")?,
+            self.steps("grad_output", 1)?,
             output,
             kept,
             before,
