@@ -162,14 +162,16 @@ def test_other_lengths_have_the_same_programs(device: torch.device) -> None:
 def test_weights_with_padding(cell: str, device: torch.device, mode: str) -> None:
     """The padding of a width must not get into the results."""
     gates = GATES[cell] * 5
-    weights = [torch.randn(gates, 5), torch.randn(gates, 5), torch.randn(gates), torch.randn(gates)]
-    x, state = torch.randn(4, 2, 5), torch.randn(1, 2, 5)
+    weights = [
+        each / 4 for each in (torch.randn(gates, 5), torch.randn(gates, 5), torch.randn(gates), torch.randn(gates))
+    ]
+    x, state = torch.randn(5, 2, 5), torch.randn(1, 2, 5)
 
     def run(d: torch.device) -> Tensor:
         given = [each.to(d) for each in (x, state, *weights)]
-        if d.type == "tpu":
-            torch.tpu.mark_dynamic(given[1], 2, max=8)
-            torch.tpu.mark_dynamic(given[3], 1, max=8)
+        for each in given if d.type == "tpu" else ():
+            for dim in (dim for dim, size in enumerate(each.shape) if size == 5):
+                torch.tpu.mark_dynamic(each, dim, max=8)
         states: Any = [given[1], given[1]] if cell == "lstm" else given[1]
         return getattr(torch, cell)(given[0], states, given[2:], True, 1, 0.0, False, False, False)[0]
 
