@@ -296,7 +296,7 @@ def messages(group: dist.ProcessGroup) -> None:
 def barriers(group: dist.ProcessGroup) -> None:
     work = dist.all_reduce(torch.ones(8, device=DEVICE), group=group, async_op=True)
     dist.barrier(group)
-    dist.barrier(group, device_ids=[DEVICE.index or 0])
+    dist.barrier(group, device_ids=[torch.tpu.current_device()])
     # The barrier of the device is behind what the group did before.
     assert work.is_completed()
     assert work.is_success()
