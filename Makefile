@@ -44,7 +44,7 @@ tools:
 $(PY): | tools
 	$(PYTHON) -m venv $(VENV)
 
-# What the extension is built with. The editable installs below then need no isolated environment with a second torch.
+# The extension is built with these packages. The editable installs below then need no isolated environment with a second torch.
 # Not quiet: torch's wheel brings gigabytes of libraries, and whoever waits should see why.
 $(VENV)/.ready-build: pyproject.toml build_backend/torchtpu_build.py | $(PY)
 	$(PY) -m pip install "torch==$(TORCH)" xla_cpu_pjrt "maturin>=1.7,<2" "libclang>=16"

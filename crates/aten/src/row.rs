@@ -22,7 +22,7 @@ pub struct Row {
     /// Number arguments that are constants of the program instead of inputs, because they decide its form. A new
     /// value compiles a new program.
     pub baked: &'static [&'static str],
-    /// Which of the baked numbers are constants; all of them without this. Others are inputs.
+    /// Says of a baked number whether it is a constant. A number that is none is an input. Without this all are constants.
     pub special: Option<fn(Number) -> bool>,
     /// Int arguments that are inputs of the program too. All others are constants.
     pub inputs: &'static [&'static str],
@@ -178,7 +178,7 @@ pub struct Requirement {
 /// `None` if the ints are constants of it.
 pub type Class = fn(&[i64], &Setting<'_>) -> Option<Vec<i64>>;
 
-/// What else of a call decides whether its ints can be inputs.
+/// The dtype and the sizes of a call. They also decide whether its ints can be inputs.
 #[derive(Clone, Copy, Default)]
 pub struct Setting<'a> {
     /// The argument `dtype`, or the element type of the first tensor.

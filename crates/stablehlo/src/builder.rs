@@ -80,7 +80,7 @@ pub struct Function {
     body: String,
 }
 
-/// What a value is another form of.
+/// The relation of a value to the parameter whose elements it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
     /// The parameter, if the value has the same elements as one.

@@ -239,8 +239,8 @@ impl Machine<'_> {
         self.variable("LOCAL_WORLD_SIZE")?.parse().ok().filter(|count| (1..=MAX_CPU_DEVICES).contains(count))
     }
 
-    /// Of a host on which torchrun started several processes, each of which has one TPU chip: the local rank of this one,
-    /// and how many there are.
+    /// The local rank of this process, and the number of local ranks. `None` unless torchrun started several processes on this
+    /// host, each of which has one TPU chip.
     pub(super) fn own_chip(&self) -> Option<(usize, usize)> {
         let number = |name| self.variable(name)?.parse::<usize>().ok();
         let (rank, count) = (number("LOCAL_RANK")?, number("LOCAL_WORLD_SIZE")?);

@@ -206,8 +206,8 @@ pub fn find() -> Result<Choice> {
     Machine::with_this(|machine| machine.choose())
 }
 
-/// Of a host on which torchrun started several processes, each of which has one TPU chip: the local rank of this one, and
-/// how many there are.
+/// The local rank of this process, and the number of local ranks. `None` unless torchrun started several processes on this
+/// host, each of which has one TPU chip.
 pub(crate) fn own_chip() -> Option<(usize, usize)> {
     Machine::with_this(|machine| machine.own_chip())
 }

@@ -25,7 +25,7 @@ impl Place {
     }
 }
 
-/// What the outputs so far are made of.
+/// The values from which the outputs so far are computed.
 #[derive(Default)]
 pub(super) struct Aliases {
     /// The value that an output has the elements of, and whether it is reshaped on the way.
