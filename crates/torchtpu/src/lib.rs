@@ -105,10 +105,11 @@ fn find_device(platform: &platform::Platform, device: usize) -> engine::Result<&
     let count = shown.unwrap_or(platform.devices.len());
     // The chips of a host are alike.
     let known = if shown.is_some_and(|shown| device < shown) { 0 } else { device };
-    platform
-        .devices
-        .get(known)
-        .ok_or_else(|| engine::Error::runtime(format!("invalid device index {device}: there are {count}")))
+    platform.devices.get(known).ok_or_else(|| invalid_index(device, count))
+}
+
+fn invalid_index(device: usize, count: usize) -> engine::Error {
+    engine::Error::runtime(format!("invalid device index {device}: there are {count}"))
 }
 
 #[pyfunction]
@@ -135,7 +136,7 @@ fn current_device() -> i32 {
 fn set_device(py: Python<'_>, device: usize) -> PyResult<()> {
     let count = device_count(py)?;
     if device >= count {
-        return Err(PyRuntimeError::new_err(format!("invalid device index {device}: there are {count}")));
+        return Err(to_python(invalid_index(device, count)));
     }
     Placement::numbered(device).map_err(to_python)?;
     // SAFETY: as above; the index has been checked.

@@ -37,7 +37,9 @@ class Packing:
         steps, batch = batch_sizes.shape[0], int(batch_sizes[0])
         starts = batch_sizes.cumsum(0) - batch_sizes
         sample = torch.arange(batch)
-        places = torch.where(sample < batch_sizes[:, None], starts[:, None] + sample, -1)
+        is_valid = sample < batch_sizes[:, None]
+        self.lengths_on_host = is_valid.sum(0)
+        places = torch.where(is_valid, starts[:, None] + sample, -1)
         if time is not None and time > steps:
             places = torch.cat([places, places.new_full((time - steps, batch), -1)])
         when = torch.repeat_interleave(torch.arange(steps), batch_sizes)
@@ -138,5 +140,4 @@ def _pad(
         )
     packing = Packing(batch_sizes, data.device, total_length if total_length > 0 else None)
     padded = packing.unpacked(data, padding_value)
-    lengths = (batch_sizes[:, None] > torch.arange(int(batch_sizes[0]))).sum(0)
-    return padded.transpose(0, 1) if batch_first else padded, lengths
+    return padded.transpose(0, 1) if batch_first else padded, packing.lengths_on_host

@@ -63,7 +63,7 @@ pub(crate) fn check_mask_counts<'b>(cx: &Cx<'b>, values: Option<Value<'b>>) -> R
         }
         return Ok(());
     }
-    let written = values;
+    let is_bounded = x.is_bounded() || values.is_some_and(Value::is_bounded);
     let values = values.map(Value::dims).unwrap_or_default();
     let (before, behind) = around_indexed(x, &indices);
     let place = values.len().checked_sub(behind.len() + 1);
@@ -78,8 +78,8 @@ pub(crate) fn check_mask_counts<'b>(cx: &Cx<'b>, values: Option<Value<'b>>) -> R
         joint = joint.eq(1).select(count, joint);
     }
     if let Some(length) = length {
-        // The sizes are in the message.
-        if written.is_some_and(Value::is_bounded) || x.is_bounded() {
+        // The check and its message have the sizes as constants.
+        if is_bounded {
             cx.b().refuse_bounded("a mask and values whose sizes change");
         }
         let around = |sizes: &[i64]| sizes.iter().map(i64::to_string).collect::<Vec<_>>();

@@ -119,7 +119,7 @@ pub(crate) fn vector_norm<'b>(x: Value<'b>, order: Order<'b>, axes: &[usize]) ->
     let magnitude = || x.abs();
     match order {
         Order::Two => squared_magnitude(x).reduce_sum(axes).sqrt(),
-        Order::Zero => magnitude().ne(0.0).convert(magnitude().dtype()).reduce_sum(axes),
+        Order::Zero => magnitude().ne(0.0).convert(x.dtype().real()).reduce_sum(axes),
         Order::One => magnitude().reduce_sum(axes),
         Order::Infinity => magnitude().reduce_max(axes),
         Order::NegativeInfinity => magnitude().reduce_min(axes),

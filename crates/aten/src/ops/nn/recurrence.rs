@@ -33,7 +33,7 @@ enum Cell {
     Relu,
 }
 
-/// What a step computes: the hidden state, the cell state, and what else the backward pass needs.
+/// The results of a step: the hidden state, the cell state, and further values for the backward pass.
 type Step<'b> = (Value<'b>, Option<Value<'b>>, Vec<Value<'b>>);
 
 /// The gradients of a step: of the input's part of the gates, of the hidden state's part, of the old hidden state where
@@ -74,33 +74,25 @@ impl<'a, 'b> Layer<'a, 'b> {
         let dims = steps.dims();
         let weight = call.tensor("weight")?;
         let width = weight.dim(1);
-        let mut layer = Layer {
+        let extents = vec![steps.extent(0), steps.extent(1), Extent::default()];
+        let (state, whole) = ([dims[1], width], [Extent::default(), Extent::default()]);
+        let lengths = given(call, "lengths", &dims[1..2], &extents[1..2])?;
+        Ok(Layer {
             cell,
             reverse: call.bool("reverse")?,
             dtype: steps.dtype(),
             wide: steps.dtype().opmath(),
-            lengths: None,
-            hx: weight,
-            cx: None,
-            weight: call.with_padding(
-                weight,
-                &[cell.gates() * width, width],
-                &[Extent::default(), Extent::default()],
-            )?,
-            extents: vec![steps.extent(0), steps.extent(1), Extent::default()],
+            lengths: lengths.map(|lengths| lengths.convert(DType::I32)),
+            hx: call.with_padding(call.tensor("hx")?, &state, &extents[1..])?,
+            cx: given(call, "cx", &state, &extents[1..])?,
+            weight: call.with_padding(weight, &[cell.gates() * width, width], &whole)?,
+            extents,
             times: dims[0],
             batch: dims[1],
             width,
             end: steps.size(0, DType::I32),
             call,
-        };
-        layer.hx = layer.state("hx")?.ok_or_else(|| Error::runtime(format!("{}: no state", call.operator)))?;
-        layer.cx = layer.state("cx")?;
-        layer.lengths = match call.tensor_or_none("lengths") {
-            Some(lengths) => Some(call.with_padding(lengths, &dims[1..2], &layer.extents[1..2])?.convert(DType::I32)),
-            None => None,
-        };
-        Ok(layer)
+        })
     }
 
     /// An argument `[t, b, parts * h]`, its padding included.
@@ -111,9 +103,7 @@ impl<'a, 'b> Layer<'a, 'b> {
 
     /// An argument `[b, h]`, its padding included, if it is given.
     fn state(&self, name: &str) -> Result<Option<Value<'b>>> {
-        let dims = [self.batch, self.width];
-        let given = self.call.tensor_or_none(name);
-        given.map(|state| self.call.with_padding(state, &dims, &self.extents[1..])).transpose()
+        given(self.call, name, &[self.batch, self.width], &self.extents[1..])
     }
 
     /// Zeros, `parts` times the width, for each time and sample.
@@ -138,9 +128,7 @@ impl<'a, 'b> Layer<'a, 'b> {
     fn forward(&self) -> Result<Vec<Value<'b>>> {
         let b = self.call.b();
         let width = [self.cell.gates() * self.width];
-        let bias =
-            self.call.tensor_or_none("bias").map(|bias| self.call.with_padding(bias, &width, &self.extents[2..]));
-        let bias = bias.transpose()?.map(|bias| bias.convert(self.wide));
+        let bias = given(self.call, "bias", &width, &self.extents[2..])?.map(|bias| bias.convert(self.wide));
         let kept = self.cell.kept();
         let mut state = vec![
             b.scalar(0, DType::I32),
@@ -343,6 +331,11 @@ impl Cell {
             Cell::Tanh | Cell::Relu => 0,
         }
     }
+}
+
+/// An argument with its padding, if it is given.
+fn given<'b>(call: &Cx<'b>, name: &str, dims: &[i64], extents: &[Extent]) -> Result<Option<Value<'b>>> {
+    call.tensor_or_none(name).map(|value| call.with_padding(value, dims, extents)).transpose()
 }
 
 fn over(lhs: usize, rhs: usize) -> DotDims {
