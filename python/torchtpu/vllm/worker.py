@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import gc
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -40,16 +39,6 @@ def _floating_layers(model: nn.Module) -> list[str]:
     return [f"{name}.weight" for name, layer in layers if isinstance(layer.quant_method, methods)]
 
 
-@contextlib.contextmanager
-def existing_objects_kept() -> Iterator[None]:
-    """Lets the garbage collector pass over what exists already. Modules are most of it, and take it 0.4 s."""
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-
-
 class Worker(WorkerBase):
     """Serves a model on one device."""
 
@@ -69,6 +58,9 @@ class Worker(WorkerBase):
         init_worker_distributed_environment(
             self.vllm_config, self.rank, self.distributed_init_method, self.local_rank, "tpu"
         )
+        # vLLM collects garbage several times in a start. What exists already is most of it, and takes 0.4 s each time.
+        # vLLM itself freezes all objects at the end of the start, and releases them when the engine ends.
+        gc.freeze()
         self._waiting: Any = None
         self._caches: list[Tensor] = []
 
@@ -97,9 +89,7 @@ class Worker(WorkerBase):
 
     def _loaded(self) -> nn.Module:
         """The model, with its weights on the host."""
-        # vLLM collects garbage before and after.
-        with existing_objects_kept():
-            return get_model(vllm_config=self.vllm_config, model_config=self.model_config)
+        return get_model(vllm_config=self.vllm_config, model_config=self.model_config)
 
     def _uploaded(self, tensor: Tensor) -> Tensor:
         return tensor.to(self.device)
@@ -174,7 +164,6 @@ class Worker(WorkerBase):
 
     # ---- programs ----------------------------------------------------------------------------------------------
 
-    @existing_objects_kept()
     def compile_or_warm_up_model(self) -> CompilationTimes:
         """Compiles or loads the programs: they serve all mixes of lengths and settings."""
         start = time.perf_counter()
