@@ -23,7 +23,7 @@ use crate::run::{look, wait_for};
 use crate::storage::{Storage, Value, ValueState};
 use crate::ticket::Ticket;
 
-/// How long the end of a process waits for jobs of the host.
+/// How long the end of a process waits for jobs of the host and for other ranks.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
 impl Engine {
@@ -249,8 +249,8 @@ pub fn synchronize(placement: Option<Placement>) -> Result<()> {
 }
 
 /// Reads the results of all checks at the end of a process. Waits for flushed work, and runs nothing else than what has
-/// collectives, for which other ranks wait. Programs
-/// that need a job of the host wait for it for a short time only: it may be a message that never comes.
+/// collectives, for which other ranks wait. Programs that need a job of the host or another rank wait for a short time
+/// only: it may be a message that never comes.
 ///
 /// # Errors
 /// The first check that failed.
@@ -265,7 +265,10 @@ pub fn check_last_answers() -> Result<()> {
                 break;
             }
         }
-        check_answers(placement)
+        check_answers(placement)?;
+        // Nothing reads these results, but the other ranks need this process for theirs.
+        let runs = lock()?.runtime()?.take_in_flight(placement);
+        runs.iter().try_for_each(|run| overdue::wait_until(placement, run, Some(deadline)))
     })
 }
 

@@ -20,6 +20,14 @@ const GRACE: Duration = Duration::from_secs(3);
 /// # Errors
 /// If a collective that the work may wait for has not ended within the timeout of its process group.
 pub(crate) fn wait(placement: Placement, event: &Arc<Event>) -> Result<()> {
+    wait_until(placement, event, None)
+}
+
+/// Waits for collectives that the work of an event may wait for, until `limit` at most.
+///
+/// # Errors
+/// As [`wait`], if the timeout of the process group ends before the limit.
+pub(crate) fn wait_until(placement: Placement, event: &Arc<Event>, limit: Option<Instant>) -> Result<()> {
     let happened = Arc::new((Mutex::new(false), Condvar::new()));
     let mut is_asked = false;
     let least = Instant::now() + GRACE;
@@ -32,6 +40,9 @@ pub(crate) fn wait(placement: Placement, event: &Arc<Event>) -> Result<()> {
         if Instant::now() >= deadline {
             return Err(call.late());
         }
+        if limit.is_some_and(|limit| Instant::now() >= limit) {
+            break;
+        }
         if !std::mem::replace(&mut is_asked, true) {
             let told = Arc::clone(&happened);
             Arc::clone(event).on_ready(move |_| {
@@ -41,7 +52,7 @@ pub(crate) fn wait(placement: Placement, event: &Arc<Event>) -> Result<()> {
         }
         let mut has_happened = happened.0.lock();
         if !*has_happened {
-            happened.1.wait_until(&mut has_happened, deadline);
+            happened.1.wait_until(&mut has_happened, limit.map_or(deadline, |limit| limit.min(deadline)));
         }
     }
     Ok(())
