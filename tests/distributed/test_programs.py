@@ -7,10 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 from torchtpu.distributed import processes
 
 from tests.distributed import training
 from tests.distributed.ranks import check_cases, on_ranks, values_on_ranks
+from tests.helpers import check_python
 from tests.plugins import build_plugin
 from tests.settings import SEED
 
@@ -166,6 +168,40 @@ def test_devices_have_the_numbers_of_local_ranks(plugin: dict[str, str], how: st
         assert f"tpu:{1 - rank} is the chip of another process" in each["other"]
         assert each["allocated"]
         assert each["name"]
+
+
+@pytest.mark.parametrize("how", ["plain", "set", "to"])
+def test_processes_that_python_spawns(plugin: dict[str, str], how: str) -> None:
+    """As in PyTorch's tutorials: the first process counts the devices, and starts one for each."""
+    code = "from tests.distributed.spawned import main; main({!r})"
+    chips = {"TPU_CHIPS_PER_HOST_BOUNDS": "1,2,1", **plugin}
+    assert sorted(check_python(code.format(how), **chips).split()) == ["0:tpu:0:3.0", "1:tpu:1:3.0"]
+
+
+def test_a_spawned_process_has_the_chip_of_its_number(plugin: dict[str, str]) -> None:
+    code = "from tests.distributed.spawned import main; main('other')"
+    output = check_python(code, TPU_CHIPS_PER_HOST_BOUNDS="1,2,1", **plugin)
+    refusal = "tpu:0 was set as the current device, but rank 1 has tpu:1: its number among the ranks of this host is 1"
+    assert sorted(output.splitlines()) == [f"rank 1: {refusal}", refusal]
+
+
+def test_ranks_of_several_hosts() -> None:
+    store = torch.distributed.HashStore()
+    for rank, host in enumerate(["a", "b", "a", "b", "b"]):
+        store.set(f"host of {rank}", host)
+
+    class Hosts:
+        """The store after each rank has written its host."""
+
+        def set(self, name: str, value: str) -> None:
+            if name == "hosts":
+                store.set(name, value)
+
+        get = store.get
+
+    found = [processes.local_variables(Hosts(), rank, 5) for rank in range(5)]
+    numbers = [(each["LOCAL_RANK"], each["LOCAL_WORLD_SIZE"]) for each in found]
+    assert numbers == [("0", "2"), ("0", "3"), ("1", "2"), ("1", "3"), ("2", "3")]
 
 
 def test_variables_of_libtpu() -> None:

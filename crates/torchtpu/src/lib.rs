@@ -86,6 +86,24 @@ fn device_count(py: Python<'_>) -> PyResult<usize> {
     py.detach(abi::shown_devices).map_err(to_python)
 }
 
+/// Whether it is not known yet which of several chips this process uses. It can be one of several processes that have not
+/// met, or use all chips.
+#[pyfunction]
+fn may_be_one_of_several(py: Python<'_>) -> PyResult<bool> {
+    with_engine(py, |engine| {
+        Ok(!engine.is_open() && Numbers::current().shown.is_none() && platform::devices_of_host().is_some())
+    })
+}
+
+/// Opens the plugin, unless this process has one chip of several: the ranks must meet before.
+#[pyfunction]
+fn open_devices(py: Python<'_>) -> PyResult<()> {
+    match Numbers::current().shown {
+        Some(_) => Ok(()),
+        None => with_engine(py, |mut engine| engine.platform().map(drop)),
+    }
+}
+
 /// The numbers of the devices that this process can use.
 #[pyfunction]
 fn own_devices(py: Python<'_>) -> PyResult<Vec<usize>> {
@@ -447,6 +465,8 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         is_available,
         is_initialized,
         device_count,
+        may_be_one_of_several,
+        open_devices,
         own_devices,
         device_name,
         device_properties,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -35,37 +36,76 @@ def meet(store: Any, rank: int, size: int, world: int) -> None:
     """Exchanges addresses with the other ranks, and sets libtpu's variables. Only for the first group of all ranks, and
     only if libtpu is the plugin.
 
-    Raises RuntimeError if the device was used before.
+    Raises RuntimeError on all ranks if the device was used before on one of them, or has another number.
     """
     if _processes or size != world or size == 1 or _C.plugin_kind() != "tpu":
         return
     is_given = "TPU_PROCESS_ADDRESSES" in os.environ
-    if _C.is_initialized() and not is_given:
-        raise RuntimeError(
-            "init_process_group must be called before the first use of a tpu device: the TPU is open already, for this "
-            "process alone"
-        )
+    if "LOCAL_RANK" not in os.environ:
+        os.environ.update(local_variables(store, rank, size))
+    refusal = _refusal(rank, is_given)
     process = own_process(os.environ, rank)
     port = os.environ.get("TPU_PROCESS_PORT") or str(_free_port())
-    store.set(f"rank {rank}", f"{process} {_own_host()}:{port}")
+    store.set(f"rank {rank}", f"{process} {_own_host(size)}:{port} {refusal}")
     if rank == 0:
         # One rank reads all addresses, so that each other one reads one value.
         store.set("all", "\n".join(store.get(f"rank {each}").decode() for each in range(size)))
-    ranks = [line.split(" ") for line in store.get("all").decode().split("\n")]
-    processes = [int(number) for number, _ in ranks]
+    ranks = [line.split(" ", 2) for line in store.get("all").decode().split("\n")]
+    refusals = {number: text for number, (_, _, text) in enumerate(ranks) if text}
+    if refusals:
+        _let_others_read(store, rank, size)
+        number, text = (rank, refusal) if refusal else next(iter(refusals.items()))
+        raise RuntimeError(text if number == rank else f"rank {number}: {text}")
+    processes = [int(number) for number, *_ in ranks]
     if sorted(processes) != list(range(size)):
         raise RuntimeError(
             f"the processes of the {size} ranks must have the numbers 0 to {size - 1}, not {processes}: "
             f"CLOUD_TPU_TASK_ID or TPU_WORKER_ID is set wrongly"
         )
     if not is_given:
-        addresses = [address for _, address in sorted(ranks, key=lambda each: int(each[0]))]
+        addresses = [address for _, address, _ in sorted(ranks, key=lambda each: int(each[0]))]
         os.environ.update(variables(os.environ, process, size, port, addresses))
     _processes[:] = processes
     _C.device_name(_C.current_device())  # opens the plugin
     calls, _afterwards[:] = list(_afterwards), []
     for call in calls:
         call()
+
+
+def _refusal(rank: int, is_given: bool) -> str:
+    """Why this process cannot take part, or nothing."""
+    if _C.is_initialized() and not is_given:
+        return (
+            "init_process_group must be called before the first use of a tpu device: the TPU is open already, for this "
+            "process alone"
+        )
+    current, local = _C.current_device(), int(os.environ["LOCAL_RANK"])
+    if int(os.environ.get("LOCAL_WORLD_SIZE", 1)) > 1 and current != local:
+        return (
+            f"tpu:{current} was set as the current device, but rank {rank} has tpu:{local}: its number among the ranks "
+            f"of this host is {local}"
+        )
+    return ""
+
+
+def _let_others_read(store: Any, rank: int, size: int) -> None:
+    """Keeps rank 0, which may have the store, until the other ranks have read why they end, for a few seconds."""
+    read = store.add("read", 1)
+    deadline = time.monotonic() + 5
+    while rank == 0 and read < size and time.monotonic() < deadline:
+        time.sleep(0.01)
+        read = store.add("read", 0)
+
+
+def local_variables(store: Any, rank: int, size: int) -> dict[str, str]:
+    """torchrun's variables about the ranks of a host, for processes that were started in another way, as by
+    `torch.multiprocessing.spawn`. Ranks of one host have its name."""
+    store.set(f"host of {rank}", socket.gethostname())
+    if rank == 0:
+        store.set("hosts", "\n".join(store.get(f"host of {each}").decode() for each in range(size)))
+    hosts = store.get("hosts").decode().split("\n")
+    on_host = [each for each, host in enumerate(hosts) if host == hosts[rank]]
+    return {"LOCAL_RANK": str(on_host.index(rank)), "LOCAL_WORLD_SIZE": str(len(on_host))}
 
 
 def of_ranks(ranks: Sequence[int]) -> list[int]:
@@ -125,9 +165,9 @@ def _bounds(environment: Mapping[str, str], size: int) -> tuple[int, ...]:
     )
 
 
-def _own_host() -> str:
-    """The address at which other ranks find this host."""
-    if os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE"):
+def _own_host(size: int) -> str:
+    """The address at which the ranks, of this number, find this host."""
+    if int(os.environ.get("LOCAL_WORLD_SIZE", 1)) == size:
         return "localhost"
     master = os.environ.get("MASTER_ADDR", "localhost"), int(os.environ.get("MASTER_PORT", 1))
     family = socket.getaddrinfo(*master, type=socket.SOCK_DGRAM)[0][0]

@@ -44,7 +44,8 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """The number of devices; 0 if there is no plugin.
+    """The number of devices; 0 if there is no plugin. On a TPU's host with several chips this does not open libtpu,
+    so that processes which are started afterwards can use the chips.
 
     Under torchrun each process uses one chip of a TPU's host. It shows as many devices as there are local ranks, and
     can use the one whose number is its own local rank, so that `torch.device("tpu", local_rank)` is its chip.
@@ -61,7 +62,8 @@ def set_device(device: Device) -> None:
     """Sets the current device of this thread. Prefer `with torch.tpu.device(...)`."""
     index = get_device_index(device)
     if index >= 0:
-        _lazy_init()
+        if not _C.may_be_one_of_several():
+            _lazy_init()
         _C.set_device(index)
 
 

@@ -48,7 +48,7 @@ def _lazy_init() -> None:
     with _lock:
         if _ready:
             return
-        _C.device_count()
+        _C.open_devices()
         # A queued call may call this again, so it must find the queue empty and the plugin open.
         _ready = True
         calls, _queued[:] = list(_queued), []

@@ -27,6 +27,9 @@ const GOOGLE: &str = "0x1ae0";
 /// The PCI device ids of TPU chips; v2 and v3 share one. Google's network cards and disks have other ids.
 const TPU_CHIPS: [&str; 7] = ["0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076"];
 
+/// Those of them that show two devices each: v2, v3 and v7.
+const DOUBLE_CHIPS: [&str; 2] = ["0x0027", "0x0076"];
+
 /// Device files of NVIDIA's driver: on a machine, in a container, and under WSL.
 const NVIDIA_DEVICES: [&str; 3] = ["dev/nvidia0", "dev/nvidiactl", "dev/dxg"];
 
@@ -200,19 +203,39 @@ impl Machine<'_> {
         Err(Error::runtime(message))
     }
 
+    /// The PCI device ids of the TPU chips on the bus. An error if the bus cannot be read.
+    fn chips_on_bus(&self) -> io::Result<Vec<String>> {
+        let read = |path: PathBuf| fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
+        let devices = fs::read_dir(self.root.join("sys/bus/pci/devices"))?.flatten().map(|entry| entry.path());
+        let of_google = devices.filter(|device| read(device.join("vendor")) == GOOGLE);
+        let ids = of_google.map(|device| read(device.join("device")));
+        Ok(ids.filter(|id| TPU_CHIPS.contains(&id.as_str())).collect())
+    }
+
+    /// The number of devices that libtpu shows, where it is known before libtpu is opened, which locks out other
+    /// processes: those of a host with several chips.
+    pub(super) fn devices_of_host(&self) -> Option<usize> {
+        let is_tpu = self.dry().is_ok_and(|dry| dry.is_none()) && self.choose().is_ok_and(|c| c.kind == Kind::Tpu);
+        let on_bus = self.chips_on_bus().unwrap_or_default();
+        if !is_tpu || on_bus.iter().any(|id| DOUBLE_CHIPS.contains(&id.as_str())) {
+            return None;
+        }
+        let parts = |name| {
+            let text = self.variable(name)?;
+            Some(text.split(',').map(|part| part.trim().parse::<usize>().ok()).collect::<Vec<_>>())
+        };
+        let visible =
+            parts("TPU_VISIBLE_CHIPS").or_else(|| parts("TPU_VISIBLE_DEVICES")).map(|chips| Some(chips.len()));
+        let bounds = ["TPU_CHIPS_PER_PROCESS_BOUNDS", "TPU_CHIPS_PER_HOST_BOUNDS"].into_iter().find_map(parts);
+        let known = visible.or_else(|| bounds.map(|sizes| sizes.into_iter().product::<Option<usize>>()));
+        known.unwrap_or(Some(on_bus.len())).filter(|count| (2..=MAX_DEVICES).contains(count))
+    }
+
     /// A description of how TPU chips were detected; `None` if there are none.
     pub(super) fn tpu_chips(&self) -> Option<String> {
-        let read = |path: PathBuf| fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
-        let bus = fs::read_dir(self.root.join("sys/bus/pci/devices"));
-        let bus_is_hidden = bus.is_err();
-        let chips = bus
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.path())
-            .filter(|device| read(device.join("vendor")) == GOOGLE)
-            .filter(|device| TPU_CHIPS.contains(&read(device.join("device")).as_str()))
-            .count();
+        let on_bus = self.chips_on_bus();
+        let bus_is_hidden = on_bus.is_err();
+        let chips = on_bus.map_or(0, |chips| chips.len());
         if chips > 0 {
             return Some(format!("{chips} on the PCI bus"));
         }

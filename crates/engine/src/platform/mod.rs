@@ -212,6 +212,11 @@ pub(crate) fn own_chip() -> Option<(usize, usize)> {
     Machine::with_this(|machine| machine.own_chip())
 }
 
+/// The number of devices of a TPU's host with several, where it is known without opening libtpu.
+pub fn devices_of_host() -> Option<usize> {
+    Machine::with_this(|machine| machine.devices_of_host())
+}
+
 /// The mode in `TORCHTPU_EAGER_MODE`. An invalid name is reported when the plugin is opened.
 pub fn mode() -> Option<Mode> {
     Machine::with_this(|machine| machine.variable(machine::EAGER_MODE)).and_then(|name| Mode::from_name(&name))

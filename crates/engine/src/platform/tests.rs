@@ -167,6 +167,22 @@ fn a_process_of_several_has_the_chip_of_its_local_rank() {
 }
 
 #[test]
+fn devices_are_counted_without_opening_libtpu() {
+    let hosts = [Root::new(&[CPU, TPU, CHIP[0], CHIP[1]]), Root::new(&[CPU])];
+    let count =
+        |host: usize, variables: &[(&str, &str)]| hosts[host].with(variables, |machine| machine.devices_of_host());
+    assert_eq!(count(0, &[]), None, "a process by itself opens libtpu for one chip");
+    let bounds = ("TPU_CHIPS_PER_HOST_BOUNDS", "2,2,1");
+    assert_eq!(count(0, &[bounds]), Some(4));
+    assert_eq!(count(0, &[bounds, ("TPU_CHIPS_PER_PROCESS_BOUNDS", "1,2,1")]), Some(2));
+    assert_eq!(count(0, &[bounds, ("TPU_VISIBLE_CHIPS", "1,3,0")]), Some(3));
+    assert_eq!(count(0, &[bounds, ("TPU_VISIBLE_CHIPS", "2")]), None);
+    assert_eq!(count(0, &[("TPU_CHIPS_PER_HOST_BOUNDS", "two")]), None);
+    assert_eq!(count(0, &[bounds, ("TORCHTPU_PLATFORM", "cpu")]), None);
+    assert_eq!(count(1, &[bounds]), None, "the plugin is that of the CPU");
+}
+
+#[test]
 fn options_of_the_cuda_plugin() {
     let root = Root::new(&[]);
     let options = |name, text| root.with(&[(name, text)], |machine| machine.client_options(Kind::Cuda));

@@ -12,11 +12,16 @@ pub(super) unsafe extern "C" fn tt_device_count() -> i32 {
     guarded(|| shown_devices().map(|count| count as i32)).unwrap_or(-1)
 }
 
-/// How many devices PyTorch shows. Opens the plugin, unless the process has one chip of several.
+/// How many devices PyTorch shows. Opens the plugin, unless it is libtpu on a host with several chips: a process that
+/// counts them may be one of several, or start others.
 pub(crate) fn shown_devices() -> engine::Result<usize> {
-    match Numbers::current().shown {
-        Some(shown) => Ok(shown),
-        None => Ok(engine::lock()?.platform()?.devices.len()),
+    if let Some(shown) = Numbers::current().shown {
+        return Ok(shown);
+    }
+    let mut engine = engine::lock()?;
+    match (!engine.is_open()).then(platform::devices_of_host).flatten() {
+        Some(count) => Ok(count),
+        None => Ok(engine.platform()?.devices.len()),
     }
 }
 
