@@ -2,10 +2,12 @@
 
 Operators that PyTorch composes of others need nothing. Each of the rest has a row, a kernel or a decomposition, or
 is listed in without_kernel.toml with a reason. `make docs` writes the reasons to docs/operators.md.
+`python -m tests.conformance.dispatcher` lists the operators with what runs them.
 """
 
 from __future__ import annotations
 
+import argparse
 import functools
 import os
 import subprocess
@@ -109,3 +111,26 @@ def _overload(name: str) -> OpOverload:
     found = getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
     assert isinstance(found, OpOverload)
     return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.conformance.dispatcher",
+        description="List the operators that PyTorch has a kernel for and does not compose of others, each after what "
+        "runs it on the device: row, kernel, decomposition, or none with the reason.",
+    )
+    parser.add_argument("pattern", nargs="?", default="*", help="names to list, such as 'aten::*norm*' (default: all)")
+    parser.add_argument("--without-a-row", action="store_true", help="leave out those with a row or a kernel")
+    options = parser.parse_args()
+    for name in operators():
+        if not fnmatchcase(name, options.pattern):
+            continue
+        found = runs_it(name)
+        if options.without_a_row and found in (ROW, KERNEL):
+            continue
+        kind = (found or "none").removeprefix("a ")
+        print(f"{kind:13} {name}" + (f"  ({reason(name)})" if found is None else ""))
+
+
+if __name__ == "__main__":
+    main()
