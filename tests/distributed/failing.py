@@ -12,7 +12,8 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import _dump_fr_trace_json
 
-DEVICE = torch.device("tpu")
+from tests.distributed.worker import DEVICE, group_of_hosts
+
 KEPT: list[torch.Tensor] = []  # until the process ends
 # These end by the group's timeout. In the others a rank may be late because the machine is busy.
 WAIT_IN_VAIN = ("a_rank_dies", "a_rank_is_late", "a_message_does_not_come", "a_message_never_comes")
@@ -39,11 +40,13 @@ def a_rank_dies(rank: int, tensor: torch.Tensor) -> object:
 
 
 def a_rank_is_late(rank: int, tensor: torch.Tensor) -> object:
+    hosts = group_of_hosts()
     if rank == 1:
-        time.sleep(3.5)
+        dist.barrier(hosts)
     error = attempt(lambda: (dist.all_reduce(tensor), tensor.cpu()))
     if rank == 0:
-        time.sleep(2)  # the store is this rank's
+        dist.barrier(hosts)
+    dist.barrier(hosts)  # the store is the first rank's
     return error
 
 
@@ -75,10 +78,10 @@ def the_host_waits_too_short(rank: int, tensor: torch.Tensor) -> object:
 
 
 def a_message_does_not_come(rank: int, tensor: torch.Tensor) -> object:
-    if rank == 1:
-        time.sleep(4)
-        return None
-    return attempt(lambda: (dist.recv(tensor, 1), tensor.cpu()))
+    hosts = group_of_hosts()
+    error = attempt(lambda: (dist.recv(tensor, 1), tensor.cpu())) if rank == 0 else None
+    dist.barrier(hosts)
+    return error
 
 
 def a_message_never_comes(rank: int, tensor: torch.Tensor) -> object:

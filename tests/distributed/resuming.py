@@ -1,7 +1,9 @@
-"""Training under torchrun with a checkpoint after each step. A rank is killed once; torchrun starts all anew, and
-they go on from the last checkpoint.
+"""Training under torchrun's agent with a checkpoint after each step. A rank is killed once; the agent starts all anew,
+and they go on from the last checkpoint.
 
-    torchrun --nproc-per-node 2 --max-restarts 1 -m tests.distributed.resuming FOLDER
+    python -m tests.distributed.resuming FOLDER
+
+starts the agent. Its ranks are forks, which take no seconds to import.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -18,6 +21,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 DEVICE = torch.device("tpu")
 STEPS, KILLED_AFTER = 5, 2
@@ -33,7 +37,7 @@ def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(4, 6, generator=generator), torch.randint(4, (4,), generator=generator)
 
 
-def main(folder: Path) -> None:
+def train(folder: Path) -> None:
     dist.init_process_group()
     rank, ranks = dist.get_rank(), dist.get_world_size()
     model = new_model().to(DEVICE)
@@ -76,6 +80,21 @@ def losses_of_one_process() -> list[float]:
         optimizer.step()
         losses.append(loss.item())
     return losses
+
+
+def main(folder: Path) -> None:
+    # It would count the devices, which opens the plugin, and a fork of that process could not use it.
+    with mock.patch.object(torch.accelerator, "is_available", return_value=False):
+        config = LaunchConfig(
+            min_nodes=1,
+            max_nodes=1,
+            nproc_per_node=2,
+            rdzv_backend="c10d",
+            rdzv_endpoint="localhost:0",
+            max_restarts=1,
+            start_method="fork",
+        )
+    elastic_launch(config, train)(folder)
 
 
 if __name__ == "__main__":
