@@ -39,7 +39,7 @@ def test_a_training_step_becomes_one_program(plugin: dict[str, str], wrapper: st
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ranks_diverge(plugin: dict[str, str], ranks: int) -> None:
     environment = {**plugin, **(THREE if ranks == 3 else {})}
-    counts = values_on_ranks(ranks, MODULE, "steps_diverge", SEED, 200, 0.3, **environment)
+    counts = values_on_ranks(ranks, MODULE, "steps_diverge", SEED, 112, 0.3, **environment)
     for each in counts:
         assert each["joined"] > 10, counts
         assert each["cut"] > 10, counts

@@ -42,7 +42,7 @@ def test_training_on_two_ranks(plugin: dict[str, str], mode: str) -> None:
 
 
 def test_training_on_a_mesh_of_four_ranks(plugin: dict[str, str]) -> None:
-    check_cases("parallel", "fused", 4, "hybrid_sharding", "sharding_and_tensor_parallel", **plugin)
+    check_cases("parallel", "fused", 4, "hybrid_sharding_compiled", "sharding_and_tensor_parallel", **plugin)
 
 
 @pytest.mark.slow
@@ -51,7 +51,8 @@ def test_all_of_training(plugin: dict[str, str], mode: str) -> None:
     # `explained` is about collectives that are jobs of the host.
     check_cases("training", mode, 2, *(name for name in training.CASES if name != "explained"), **plugin)
     check_cases("training", mode, 3, "ddp", "fsdp2", "distributed_tensors", "pipelines", **plugin, **THREE)
-    names = ("hybrid_sharding", "sharding_and_tensor_parallel", "expert_parallel", "pipelines")
+    names = ("hybrid_sharding", "sharding_and_tensor_parallel")
+    names = (*names, *(f"{name}_compiled" for name in names), "expert_parallel", "pipelines")
     check_cases("parallel", mode, 4, *names, **plugin)
 
 

@@ -30,7 +30,7 @@ CASES: dict[str, Case] = {}
 run = functools.partial(run_cases, CASES)
 WIDTH, CLASSES, ROWS = 16, 10, 8
 # `make test-nightly` trains longer.
-STEPS = int(os.environ.get("TORCHTPU_TRAINING_STEPS", "6"))
+STEPS = int(os.environ.get("TORCHTPU_TRAINING_STEPS", "4"))
 
 
 def case(function: Callable[[dist.ProcessGroup], None]) -> Callable[[dist.ProcessGroup], None]:
