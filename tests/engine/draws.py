@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torchtpu._C import set_sizes
 
 from tests.helpers import programs_made
 
@@ -48,5 +49,11 @@ def draw_all(device: torch.device) -> tuple[dict[str, list[Tensor]], dict[str, l
 
 
 def main() -> None:
-    """Saves what is drawn in the file that the command line names."""
-    torch.save(draw_all(torch.device("tpu")), sys.argv[1])
+    """Saves what is drawn in the file that the command line names, with the sizes that it names."""
+    file, sizes = sys.argv[1:]
+    set_sizes(sizes)
+    torch.save(draw_all(torch.device("tpu")), file)
+
+
+if __name__ == "__main__":
+    main()

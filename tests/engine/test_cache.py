@@ -244,24 +244,40 @@ def test_warnings_that_are_errors_do_not_fail_the_training(copy: Path) -> None:
 
 
 def test_processes_that_share_a_cold_cache_compile_once(warm: tuple[Path, dict[str, Any]], folder: Path) -> None:
-    variables = {**os.environ, "TORCHTPU_CACHE_DIR": str(folder)}
-    processes = [
-        subprocess.Popen([sys.executable, "-c", TRAIN], stdout=subprocess.PIPE, text=True, env=variables)
-        for _ in range(3)
-    ]
-    answers = [json.loads(process.communicate(timeout=240)[0]) for process in processes]
+    code = f"""
+import os
+for _ in range(2):
+    if os.fork() == 0:
+        break
+else:
+    os.wait(), os.wait()
+    os._exit(0)
+{TRAIN}
+"""
+    # Two at once; each line is short enough to be written at once.
+    finished = run_python(code, TORCHTPU_CACHE_DIR=str(folder))
+    assert finished.returncode == 0, finished.stderr
+    answers = [json.loads(line) for line in finished.stdout.splitlines()]
+    assert len(answers) == 2
     one = warm[1]
     assert all(answer["losses"] == one["losses"] for answer in answers)
     assert one["compiles"] <= sum(answer["compiles"] for answer in answers) <= 1.05 * one["compiles"]
 
 
 def test_a_process_that_is_killed_leaves_no_lock(warm: tuple[Path, dict[str, Any]], folder: Path) -> None:
-    variables = {**os.environ, "TORCHTPU_CACHE_DIR": str(folder)}
-    process = subprocess.Popen([sys.executable, "-c", TRAIN], stdout=subprocess.DEVNULL, env=variables)
-    while not (folder / "programs" / ".locks").exists():
-        assert process.poll() is None
-    process.kill()
-    process.wait()
+    code = f"""
+import os, signal
+child = os.fork()
+if child:
+    while not os.path.exists({str(folder / "programs" / ".locks")!r}):
+        assert os.waitpid(child, os.WNOHANG) == (0, 0)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    print("killed", flush=True)
+    os._exit(0)
+{TRAIN}
+"""
+    assert run_python(code, TORCHTPU_CACHE_DIR=str(folder)).stdout == "killed\n"
     answer, errors = train(folder)
     assert errors == ""
     assert answer["losses"] == warm[1]["losses"]
@@ -273,11 +289,11 @@ def test_a_process_that_is_killed_leaves_no_lock(warm: tuple[Path, dict[str, Any
 def test_memory_is_bounded(folder: Path) -> None:
     code = """
 import torch
-for size in list(range(1, 200)) + [1, 150, 199]:
+for size in list(range(1, 60)) + [1, 40, 59]:
     assert (torch.ones(size, device="tpu") * 2).sum().item() == 2 * size
 stats = torch.tpu.cache_stats()
 assert stats["requests"] == stats["hits"] + stats["disk_hits"] + stats["compiles"], stats
-assert stats["evictions"] > 500, stats
+assert stats["evictions"] > 120, stats
 print(stats["compiles"], stats["disk_hits"])
 """
     # The variable is read at import.

@@ -12,7 +12,7 @@ from torch import Tensor
 from torchtpu._C import set_sizes
 
 from tests.engine.draws import LENGTHS
-from tests.helpers import assert_same, check_module, check_started_python, programs_made
+from tests.helpers import assert_same, check_module, programs_made
 
 pytestmark = pytest.mark.usefixtures("changing_sizes")
 
@@ -161,7 +161,7 @@ def test_random_numbers_are_those_of_exact_programs(tmp_path: Path) -> None:
     found = {}
     for sizes in ("all", "static"):
         file = tmp_path / f"{sizes}.pt"
-        check_started_python("from tests.engine.draws import main; main()", str(file), TORCHTPU_SIZES=sizes)
+        check_module("tests.engine.draws", str(file), sizes)
         found[sizes] = torch.load(file)
     (drawn, made), (exact, _) = found["all"], found["static"]
     assert not any(sum(each[3:]) for each in made.values()), made

@@ -77,15 +77,21 @@ print(x.grad.tolist())
     assert (finished.returncode, finished.stdout, finished.stderr) == (0, "[[4.0, 4.0], [4.0, 4.0]]\n", "")
 
 
-@pytest.mark.parametrize("attempt", range(3))
-def test_exit_right_after_backward(attempt: int) -> None:
+def test_exit_right_after_backward() -> None:
     # On one core, autograd's device thread is usually not done with a graph when `backward()` returns.
     code = """
 import os
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-import torch
-x = torch.randn(8, 8, device="tpu", requires_grad=True)
-(x @ x).sum().backward()
+import sys, torch
+children = []
+for attempt in range(3):
+    child = os.fork()
+    if child == 0:
+        x = torch.randn(8, 8, device="tpu", requires_grad=True)
+        (x @ x).sum().backward()
+        sys.exit()
+    children.append(child)
+assert [os.waitpid(child, 0)[1] for child in children] == [0] * 3
 """
     finished = start_python(code)
     assert (finished.returncode, finished.stdout, finished.stderr) == (0, "", "")
