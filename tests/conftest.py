@@ -15,7 +15,7 @@ import torch
 from torchtpu._C import finish_cache, set_sizes
 
 from tests.seeds import seed_everything
-from tests.settings import MODES, SEED, with_quick_compiles
+from tests.settings import MODES, SEED, skip_guard_timing, with_quick_compiles
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,6 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Sets the environment of the workers and of the processes that tests start. They share one folder of
     programs."""
+    skip_guard_timing()
     if hasattr(config, "workerinput"):
         return
     os.environ["TORCHTPU_CACHE_DIR"] = tempfile.mkdtemp(prefix="torchtpu-tests-")

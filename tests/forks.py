@@ -26,6 +26,8 @@ import types
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tests.settings import skip_guard_timing
+
 SECONDS = 240.0
 # With torch. An optimizer imports the first, a compiled function the others; together they take about 3 seconds.
 IMPORTED = ("torch._dynamo", "functorch.compile", "networkx")
@@ -77,6 +79,7 @@ def serve() -> None:
     # Unbuffered: a line is complete when `select` reports it.
     answers = os.dup(1)
     os.dup2(2, 1)
+    skip_guard_timing()
     for name in IMPORTED:
         importlib.import_module(name)
 

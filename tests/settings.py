@@ -20,6 +20,14 @@ QUICK_COMPILES = (
 )
 
 
+def skip_guard_timing() -> None:
+    """Dynamo times the guards of each function that it compiles, with the processor's caches emptied before. Only its
+    log has the time. Must be called before Dynamo is imported."""
+    from torch._C._dynamo import guards
+
+    guards.profile_guard_manager = lambda *_: 0.0
+
+
 def with_quick_compiles(flags: str) -> str:
     """XLA's flags, after those for quick compiles."""
     return " ".join((*QUICK_COMPILES, flags)).strip()
