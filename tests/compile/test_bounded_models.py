@@ -116,14 +116,13 @@ def test_sounds_of_different_lengths(device: torch.device) -> None:
     _check_training(_WithLoss(_Speech()), batch, lengths, device)
 
 
-# Dynamo and XLA take seconds for each; the others are slow tests.
-QUICK = ("mlp", "gpt")
+# Dynamo and XLA take seconds for each; the others are slow tests. `make test` has a GPT below whose batches and lengths
+# change.
+MARKS = {"mlp": (), "gpt": pytest.mark.nightly}
 SIZES = random.Random(0).sample(range(2, 40), 20)
 
 
-@pytest.mark.parametrize(
-    "task", [pytest.param(task, marks=() if task in QUICK else pytest.mark.slow) for task in TASKS]
-)
+@pytest.mark.parametrize("task", [pytest.param(task, marks=MARKS.get(task, pytest.mark.slow)) for task in TASKS])
 def test_models_with_dynamic_sizes(task: str, device: torch.device) -> None:
     torch.manual_seed(0)
     batches = [TASKS[task].batch(size) for size in SIZES]
@@ -149,7 +148,7 @@ class _Gpt(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.words, self.places = nn.Embedding(31, 24), nn.Embedding(256, 24)
-        self.layers = nn.ModuleList(_Layer() for _ in range(2))
+        self.layers = nn.ModuleList([_Layer()])
         self.norm, self.head = nn.LayerNorm(24), nn.Linear(24, 31, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
