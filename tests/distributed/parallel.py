@@ -430,7 +430,7 @@ def programs_of_all_ranks(group: dist.ProcessGroup) -> None:
     for dtype in (torch.float32, torch.int32):
         for name, function in programs(group).items():
             # Those of integers differ where a collective computes.
-            if dtype == torch.int32 and not name.startswith("all_reduce "):
+            if dtype == torch.int32 and not name.startswith(("all_reduce ", "reduce_scatter")):
                 continue
             x = (torch.arange(4 * group.size()).reshape(group.size(), 4) % 5 + group.rank()).to(dtype)
             result = function(x.to(DEVICE)).cpu()

@@ -72,7 +72,7 @@ def a_rank_dies() -> dict[str, Any]:
 def a_rank_does_not_call(mode: str, how: str) -> dict[str, Any]:
     """Rank 1 does not call what the others do, and the plugin waits for long."""
     torch.tpu.eager_mode = mode
-    dist.init_process_group(timeout=datetime.timedelta(seconds=3))
+    dist.init_process_group(timeout=datetime.timedelta(seconds=4))
     rank, hosts = dist.get_rank(), group_of_hosts()
     x, other = torch.ones(4, device=DEVICE), torch.ones(2, device=DEVICE)
     for _ in range(4):

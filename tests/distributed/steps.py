@@ -126,7 +126,7 @@ def a_promise_is_broken(how: str) -> dict[str, Any]:
 
 def a_rank_does_not_come() -> str:
     """The second rank leaves out a step."""
-    dist.init_process_group(timeout=datetime.timedelta(seconds=3))
+    dist.init_process_group(timeout=datetime.timedelta(seconds=4))
     hosts, error = group_of_hosts(), ""
     if dist.get_rank() == 0:
         x = torch.ones(4, device=DEVICE)
