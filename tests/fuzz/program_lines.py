@@ -357,3 +357,17 @@ def write(g: Generator) -> Step | None:
         ]
     text, kind, inputs = g.random.choice(lines)
     return Step(text, kind, name, inputs)
+
+
+@makes(4)
+def shift(g: Generator) -> Step | None:
+    """Writes a part of a tensor that is made of another part of it, which is read before."""
+    name = g.writable(lambda t: t.dtype != torch.bool and max(t.shape, default=0) > 1)
+    if name is None:
+        return None
+    t = g.tensor(name)
+    d = g.random.choice([d for d, size in enumerate(t.shape) if size > 1])
+    length = g.random.randrange(1, t.shape[d])
+    to, read = (f"{name}.narrow({d}, {g.random.randrange(t.shape[d] - length + 1)}, {length})" for _ in range(2))
+    made = g.random.choice((f"{read}.clone()", f"{read} + {to}", f"{read} - {read}.flip({d})", f"{read} + 1"))
+    return Step(f"{to}.copy_({made})", EXACT, name, (name,))

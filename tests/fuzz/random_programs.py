@@ -14,7 +14,7 @@ import torch
 from tests.fuzz.program_runs import INFINITE, Reference, Step, largest
 
 # Few shapes and few numbers, because most of the time is spent on compiling new programs.
-SHAPES = ((), (3,), (2, 3), (3, 2), (3, 3), (1, 3), (2, 1, 3), (0, 3))
+SHAPES = ((), (3,), (2, 3), (3, 2), (3, 3), (1, 3), (2, 1, 3), (0, 3), (4, 6))
 DTYPES = {
     torch.float32: 8,
     torch.int64: 4,
@@ -106,7 +106,7 @@ class Generator:
         assert isinstance(value, torch.Tensor)
         return value
 
-    def writable(self) -> str | None:
+    def writable(self, wanted: Callable[[torch.Tensor], bool] = lambda _: True) -> str | None:
         """A tensor without overlapping elements, or an expanded one, to which writes are refused.
 
         Writes to overlapping windows are undefined, and PyTorch does not detect them.
@@ -119,7 +119,7 @@ class Generator:
             places = storage.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
             return places.unique().numel() == tensor.numel()
 
-        return self.pick(apart)
+        return self.pick(lambda tensor: wanted(tensor) and apart(tensor))
 
     def shares_storage(self, one: str, other: str) -> bool:
         return self.tensor(one).untyped_storage()._cdata == self.tensor(other).untyped_storage()._cdata
