@@ -126,7 +126,7 @@ def test_freed_memory_serves_the_next_step(device: torch.device) -> None:
         # Other threads of the process have page faults too.
         assert min(faults) < 4 * 2048
         torch.tpu.empty_cache()
-        assert faults_of_a_step() >= 8 * 2048, "what was kept is returned on demand"
+        assert faults_of_a_step() >= min(faults) + 4 * 2048, "what was kept is returned on demand"
 
 
 def test_more_than_the_device_can_ever_hold(device: torch.device) -> None:
