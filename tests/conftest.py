@@ -130,6 +130,14 @@ def changing_sizes() -> Iterator[None]:
 
 
 @pytest.fixture
+def constant_sizes() -> Iterator[None]:
+    """Sizes are constants of programs, whatever sizes other tests have used before."""
+    set_sizes("static")
+    yield
+    set_sizes(os.environ.get("TORCHTPU_SIZES", "dynamic"))
+
+
+@pytest.fixture
 def fresh_dynamo() -> Iterator[None]:
     """Resets Dynamo before and after a test, and its counters before."""
     torch._dynamo.reset()

@@ -88,6 +88,7 @@ CALLS: dict[str, Callable[[Tensor, int], Tensor]] = {
 }
 
 
+@pytest.mark.usefixtures("constant_sizes")
 @pytest.mark.parametrize("name", CALLS)
 def test_ints_become_inputs(name: str, device: torch.device, mode: str) -> None:
     """The results equal the CPU's, and after the first few values no program is made."""
