@@ -1,7 +1,7 @@
 //! Entries: the bytes of an executable, and the data to verify them.
 
 /// Changes whenever the format of entries or the contents of keys change.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"torchtpu";
 

@@ -13,7 +13,7 @@ mod entry;
 mod executable;
 mod folder;
 pub(crate) mod memory;
-mod moves;
+mod passes;
 mod settings;
 mod target;
 mod writer;
@@ -80,10 +80,6 @@ pub(crate) fn compile_options(kind: Kind) -> CompileOptions {
     if kind == Kind::Cpu {
         // With fast min and max, XLA drops a NaN in the right operand.
         options.overrides.push(("xla_cpu_enable_fast_min_max".into(), pjrt::Value::Bool(false)));
-        // This pass makes a value a reshape of what it is computed from. The compiler then writes a part of the value to
-        // the memory from which it still reads: `x[1:] = x[1:] - x[:-1]` would be wrong where x is a sum of reshapes. Reshapes
-        // that the program has itself are copied (`run::aliases`).
-        options.overrides.push(("xla_disable_hlo_passes".into(), pjrt::Value::Str("reshape-mover".into())));
     }
     options
 }
@@ -239,7 +235,7 @@ impl Cache {
         }
         if platform.kind == Kind::Cpu {
             // They follow from the text, which is in the key.
-            options.overrides.extend(moves::flags(&source.text));
+            options.overrides.extend(passes::flags(&source.text));
         }
         let executable = platform.client.compile(source.text.as_bytes(), &options)?;
         making.compiling += start.elapsed();

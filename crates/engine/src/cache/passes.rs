@@ -1,8 +1,12 @@
-//! Whether a program only moves bfloat16.
+//! Passes of XLA's CPU compiler that a program must not have.
 //!
-//! XLA's CPU compiler has a pass that converts bfloat16 to float32 and back around operations, because few of its
-//! operations compute in bfloat16. It does so around an update of a part of an array, too, and then a write of a few
-//! rows converts the whole array instead of happening in place. A program that only moves bfloat16 does not need it.
+//! One pass makes a value a reshape of what it is computed from. The compiler then writes a part of the value to the
+//! memory from which it still reads: `x[1:] = x[1:] - x[:-1]` would be wrong where x is a sum of reshapes. Reshapes that
+//! the program has itself are copied (`run::aliases`).
+//!
+//! Another pass converts bfloat16 to float32 and back around operations, because few of the compiler's operations compute
+//! in bfloat16. It does so around an update of a part of an array, too, and then a write of a few rows converts the whole
+//! array instead of happening in place. A program that only moves bfloat16 does not need it.
 
 use pjrt::Value;
 
@@ -29,8 +33,12 @@ const MOVES: [&str; 17] = [
 
 /// XLA's flags for a program on a CPU.
 pub(super) fn flags(text: &str) -> Option<(String, Value)> {
-    only_moves_bfloat16(text)
-        .then(|| ("xla_disable_hlo_passes".to_owned(), Value::Str("float-normalization-bf16".into())))
+    let left_out = [
+        ("reshape-mover", text.contains("\"stablehlo.dynamic_update_slice\"")),
+        ("float-normalization-bf16", only_moves_bfloat16(text)),
+    ];
+    let names: Vec<&str> = left_out.into_iter().filter_map(|(name, is_left_out)| is_left_out.then_some(name)).collect();
+    (!names.is_empty()).then(|| ("xla_disable_hlo_passes".to_owned(), Value::Str(names.join(","))))
 }
 
 fn only_moves_bfloat16(text: &str) -> bool {
@@ -76,6 +84,17 @@ mod tests {
 }) {unique_indices = false} : (tensor<9x8xbf16>, tensor<2x1xi32>, tensor<2x8xbf16>) -> (tensor<9x8xbf16>)
 "func.return"(%v6) : (tensor<9x8xbf16>) -> ()
 }"#;
+
+    #[test]
+    fn passes_are_left_out() {
+        let update = "%v1 = \"stablehlo.dynamic_update_slice\"(%v0, %v0, %v2) {} : (tensor<8xf32>) -> tensor<8xf32>";
+        let passes = |text: &str| flags(text).map(|(_, value)| value);
+        let named = |names: &str| Some(Value::Str(names.into()));
+        assert_eq!(passes(update), named("reshape-mover"));
+        assert_eq!(passes(WRITE), named("float-normalization-bf16"));
+        assert_eq!(passes(&update.replace("f32", "bf16")), named("reshape-mover,float-normalization-bf16"));
+        assert_eq!(passes(&update.replace("dynamic_update_slice", "negate")), None);
+    }
 
     #[test]
     fn writes_of_rows_move() {
