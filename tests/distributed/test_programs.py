@@ -195,7 +195,7 @@ def test_ranks_of_several_hosts() -> None:
         """The store after each rank has written its host."""
 
         def set(self, name: str, value: str) -> None:
-            if name == "hosts":
+            if name == "host of all":
                 store.set(name, value)
 
         get = store.get

@@ -46,16 +46,12 @@ def meet(store: Any, rank: int, size: int, world: int) -> None:
     refusal = _refusal(rank, is_given)
     process = own_process(os.environ, rank)
     port = os.environ.get("TPU_PROCESS_PORT") or str(_free_port())
-    store.set(f"rank {rank}", f"{process} {_own_host(size)}:{port} {refusal}")
-    if rank == 0:
-        # One rank reads all addresses, so that each other one reads one value.
-        store.set("all", "\n".join(store.get(f"rank {each}").decode() for each in range(size)))
-    ranks = [line.split(" ", 2) for line in store.get("all").decode().split("\n")]
-    refusals = {number: text for number, (_, _, text) in enumerate(ranks) if text}
+    lines = _exchange(store, "process", f"{process} {_own_host(size)}:{port} {refusal}", rank, size)
+    ranks = [line.split(" ", 2) for line in lines]
+    refusals = [f"rank {number}: {text}" for number, (_, _, text) in enumerate(ranks) if text]
     if refusals:
         _let_others_read(store, rank, size)
-        number, text = (rank, refusal) if refusal else next(iter(refusals.items()))
-        raise RuntimeError(text if number == rank else f"rank {number}: {text}")
+        raise RuntimeError(refusal or refusals[0])
     processes = [int(number) for number, *_ in ranks]
     if sorted(processes) != list(range(size)):
         raise RuntimeError(
@@ -97,13 +93,19 @@ def _let_others_read(store: Any, rank: int, size: int) -> None:
         read = store.add("read", 0)
 
 
+def _exchange(store: Any, name: str, value: str, rank: int, size: int) -> list[str]:
+    """The values of all ranks. One rank reads them all, so that each other one reads one value of the store."""
+    store.set(f"{name} of {rank}", value)
+    if rank == 0:
+        store.set(f"{name} of all", "\n".join(store.get(f"{name} of {each}").decode() for each in range(size)))
+    values: list[str] = store.get(f"{name} of all").decode().split("\n")
+    return values
+
+
 def local_variables(store: Any, rank: int, size: int) -> dict[str, str]:
     """torchrun's variables about the ranks of a host, for processes that were started in another way, as by
     `torch.multiprocessing.spawn`. Ranks of one host have its name."""
-    store.set(f"host of {rank}", socket.gethostname())
-    if rank == 0:
-        store.set("hosts", "\n".join(store.get(f"host of {each}").decode() for each in range(size)))
-    hosts = store.get("hosts").decode().split("\n")
+    hosts = _exchange(store, "host", socket.gethostname(), rank, size)
     on_host = [each for each, host in enumerate(hosts) if host == hosts[rank]]
     return {"LOCAL_RANK": str(on_host.index(rank)), "LOCAL_WORLD_SIZE": str(len(on_host))}
 

@@ -215,20 +215,24 @@ impl Machine<'_> {
     /// The number of devices that libtpu shows, where it is known before libtpu is opened, which locks out other
     /// processes: those of a host with several chips.
     pub(super) fn devices_of_host(&self) -> Option<usize> {
-        let is_tpu = self.dry().is_ok_and(|dry| dry.is_none()) && self.choose().is_ok_and(|c| c.kind == Kind::Tpu);
         let on_bus = self.chips_on_bus().unwrap_or_default();
-        if !is_tpu || on_bus.iter().any(|id| DOUBLE_CHIPS.contains(&id.as_str())) {
+        if !self.is_tpu() || on_bus.iter().any(|id| DOUBLE_CHIPS.contains(&id.as_str())) {
             return None;
         }
-        let parts = |name| {
-            let text = self.variable(name)?;
-            Some(text.split(',').map(|part| part.trim().parse::<usize>().ok()).collect::<Vec<_>>())
+        let first = |names: [&str; 2]| names.into_iter().find_map(|name| self.variable(name));
+        let count = if let Some(visible) = first(["TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES"]) {
+            visible.split(',').count()
+        } else if let Some(bounds) = first(["TPU_CHIPS_PER_PROCESS_BOUNDS", "TPU_CHIPS_PER_HOST_BOUNDS"]) {
+            bounds.split(',').map(|size| size.trim().parse::<usize>().ok()).product::<Option<usize>>()?
+        } else {
+            on_bus.len()
         };
-        let visible =
-            parts("TPU_VISIBLE_CHIPS").or_else(|| parts("TPU_VISIBLE_DEVICES")).map(|chips| Some(chips.len()));
-        let bounds = ["TPU_CHIPS_PER_PROCESS_BOUNDS", "TPU_CHIPS_PER_HOST_BOUNDS"].into_iter().find_map(parts);
-        let known = visible.or_else(|| bounds.map(|sizes| sizes.into_iter().product::<Option<usize>>()));
-        known.unwrap_or(Some(on_bus.len())).filter(|count| (2..=MAX_DEVICES).contains(count))
+        (2..=MAX_DEVICES).contains(&count).then_some(count)
+    }
+
+    /// Whether libtpu is the plugin, and uses chips.
+    fn is_tpu(&self) -> bool {
+        self.dry().is_ok_and(|dry| dry.is_none()) && self.choose().is_ok_and(|choice| choice.kind == Kind::Tpu)
     }
 
     /// A description of how TPU chips were detected; `None` if there are none.
@@ -268,8 +272,7 @@ impl Machine<'_> {
         let number = |name| self.variable(name)?.parse::<usize>().ok();
         let (rank, count) = (number("LOCAL_RANK")?, number("LOCAL_WORLD_SIZE")?);
         let is_one_of_several = (2..=MAX_DEVICES).contains(&count) && rank < count;
-        let is_tpu = || self.dry().is_ok_and(|dry| dry.is_none()) && self.choose().is_ok_and(|c| c.kind == Kind::Tpu);
-        (is_one_of_several && is_tpu()).then_some((rank, count))
+        (is_one_of_several && self.is_tpu()).then_some((rank, count))
     }
 
     /// The options for a kind's client. The CPU plugin ignores unknown options; the CUDA plugin refuses them.
