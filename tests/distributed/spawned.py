@@ -26,12 +26,17 @@ def run(rank: int, count: int, how: str) -> None:
     try:
         dist.init_process_group("tpu", rank=rank, world_size=count, timeout=datetime.timedelta(seconds=60))
     except RuntimeError as refused:
-        print(refused, flush=True)
+        say(str(refused))
         return
     device = torch.device("tpu", rank)
     model = nn.parallel.DistributedDataParallel(nn.Linear(2, 1).to(rank if how == "to" else device), device_ids=[rank])
     model(torch.ones(3, 2, device=device)).sum().backward()
     total = torch.full((1,), rank + 1.0, device="tpu")
     dist.all_reduce(total)
-    print(f"{rank}:{total.device}:{total.item()}", flush=True)
+    say(f"{rank}:{total.device}:{total.item()}")
     dist.destroy_process_group()
+
+
+def say(line: str) -> None:
+    """Prints a line in one piece. Otherwise its end may come after a line of another process."""
+    print(f"{line}\n", end="", flush=True)

@@ -25,7 +25,7 @@ for step in range(3):
     loss.backward()
     optimizer.step()
     losses.append(loss.item().hex())
-print(json.dumps({"losses": losses, **torch.tpu.cache_stats()}))
+print(json.dumps({"losses": losses, **torch.tpu.cache_stats()}) + "\\n", end="")
 """
 
 
