@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import shutil
@@ -121,20 +122,25 @@ def seed(request: pytest.FixtureRequest) -> int:
     return SEED
 
 
+@contextlib.contextmanager
+def _sizes(setting: str) -> Iterator[None]:
+    set_sizes(setting)
+    yield
+    set_sizes(os.environ.get("TORCHTPU_SIZES", "dynamic"))
+
+
 @pytest.fixture
 def changing_sizes() -> Iterator[None]:
     """Sizes that change are inputs of programs, whatever the environment says."""
-    set_sizes("dynamic")
-    yield
-    set_sizes(os.environ.get("TORCHTPU_SIZES", "dynamic"))
+    with _sizes("dynamic"):
+        yield
 
 
 @pytest.fixture
 def constant_sizes() -> Iterator[None]:
     """Sizes are constants of programs, whatever sizes other tests have used before."""
-    set_sizes("static")
-    yield
-    set_sizes(os.environ.get("TORCHTPU_SIZES", "dynamic"))
+    with _sizes("static"):
+        yield
 
 
 @pytest.fixture
