@@ -47,4 +47,4 @@ pub use row::{Requirement, Row, Setting, Varying};
 pub use sized::{Division, Part, SizedView, Sizes, Start, ViewDim, lower_sized};
 pub use spec::{ArgSpec, Dim, ResultSpec, ScalarSpec, StorageSpec, TensorSpec};
 pub use stablehlo::{Builder, DType, Extent, Factor, Number, Precision, Target, Type, Value};
-pub use view::{contiguous_strides, memory_order, offset_class};
+pub use view::{OffsetClass, contiguous_strides, memory_order, offset_class};

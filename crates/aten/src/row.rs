@@ -105,8 +105,9 @@ impl Row {
         self
     }
 
-    /// The offsets of views are inputs of the program from the first call on. For operators that move elements, which cost
-    /// the same at any offset: ranks that copy at different offsets then share the program.
+    /// The offsets of views are inputs of the program from the first call on, where that costs nothing
+    /// (`OffsetClass::is_cheap`). For operators that move elements: ranks that copy at different offsets then share the
+    /// program.
     pub(crate) const fn open_offsets(mut self) -> Row {
         self.open_offsets = true;
         self

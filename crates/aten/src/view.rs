@@ -317,17 +317,27 @@ fn permuted(sizes: &[i64], order: &[usize]) -> Vec<i64> {
     order.iter().map(|&i| sizes[i]).collect()
 }
 
-/// What views must share, besides sizes and strides, to use one program that takes the offset as an input. `None` if
-/// the program depends on the offset. A view at the start of its storage counts only with `from_start`.
-pub fn offset_class(base: &Type, spec: &TensorSpec, from_start: bool) -> Option<Vec<u64>> {
+/// What views must share, besides sizes and strides, to use one program that takes the offset as an input.
+pub struct OffsetClass {
+    pub tokens: Vec<u64>,
+    /// Whether a read costs as much as at a constant offset. Of a view that is no block of its storage's dimensions and
+    /// has gaps, the program reads the gaps too.
+    pub is_cheap: bool,
+}
+
+/// The class of a view's offset. `None` if the program depends on the offset. A view at the start of its storage counts
+/// only with `from_start`.
+pub fn offset_class(base: &Type, spec: &TensorSpec, from_start: bool) -> Option<OffsetClass> {
     let is_fixed = spec.offset == 0 && (!from_start || covers(base, spec).is_some());
     if is_fixed || spec.dtype != base.dtype || spec.sizes.contains(&0) {
         return None;
     }
     if let Some(slices) = Slices::find(&base.dims, spec) {
-        return Some(slices.axes.iter().map(|axis| axis.map_or(0, |j| j as u64 + 1)).collect());
+        let tokens = slices.axes.iter().map(|axis| axis.map_or(0, |j| j as u64 + 1)).collect();
+        return Some(OffsetClass { tokens, is_cheap: true });
     }
-    Piece::of(spec).map(|_| vec![u64::MAX])
+    let has_gaps = |piece: &Piece| piece.length > spec.sizes.iter().product();
+    Piece::of(spec).map(|piece| OffsetClass { tokens: vec![u64::MAX], is_cheap: !has_gaps(&piece) })
 }
 
 /// The memory from a view's first element to its last, and the cuts that make it the view.

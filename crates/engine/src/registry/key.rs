@@ -1,6 +1,6 @@
 //! The key of a call: everything that decides its program, and nothing else.
 
-use aten::{ArgSpec, ScalarSpec, StorageSpec, TensorSpec};
+use aten::{ArgSpec, OffsetClass, ScalarSpec, StorageSpec, TensorSpec};
 use stablehlo::{DType, Number, Type};
 
 use super::operators::{ArgInfo, Operator};
@@ -294,7 +294,7 @@ impl<'a> Specs<'a> {
         Ok(spec)
     }
 
-    fn offset_class(&self, spec: &TensorSpec) -> Option<Vec<u64>> {
+    fn offset_class(&self, spec: &TensorSpec) -> Option<OffsetClass> {
         let storage = &self.storages[spec.storage];
         let unwritten = || Type::new(spec.dtype, &[(storage.nbytes / spec.dtype.size_bytes()) as i64]);
         let base = storage.base.clone().or_else(|| self.from_start.then(unwritten))?;
@@ -305,29 +305,38 @@ impl<'a> Specs<'a> {
 /// Marks an offset in the key that is replaced by the class of offsets that share a program.
 const OPEN_OFFSET: u64 = 1 << 63;
 
-/// The key of a call without the offsets and ints that can be inputs of its program. `None` if there are none.
-pub(crate) fn key_without_offsets(
-    parts: &CallParts,
-    operator: &Operator,
-    args: &[Arg],
-    types: &Types,
-) -> Option<Box<[u64]>> {
-    fn classes(arg: &Arg, specs: &mut Specs<'_>, into: &mut Vec<u64>) -> Option<()> {
+/// The key of a call without the offsets and ints that can be inputs of its program.
+pub(crate) struct FamilyKey {
+    pub key: Box<[u64]>,
+    /// Whether the program costs as much as one with constant offsets.
+    pub is_cheap: bool,
+}
+
+impl FamilyKey {
+    fn add(into: &mut Vec<u64>, tokens: impl ExactSizeIterator<Item = u64>) {
+        into.push(OPEN_OFFSET | tokens.len() as u64);
+        into.extend(tokens);
+    }
+}
+
+/// The key of a call's family. `None` if no offset and no int can be an input.
+pub(crate) fn family_key(parts: &CallParts, operator: &Operator, args: &[Arg], types: &Types) -> Option<FamilyKey> {
+    /// Adds the classes of an argument's offsets. Returns whether all are cheap.
+    fn classes(arg: &Arg, specs: &mut Specs<'_>, into: &mut Vec<u64>) -> Option<bool> {
         match arg.tag {
             Tag::Tensor => {
                 let spec = specs.tensor(arg).ok()?;
-                match specs.offset_class(&spec) {
-                    Some(class) => {
-                        into.push(OPEN_OFFSET | class.len() as u64);
-                        into.extend(class);
-                    }
+                let class = specs.offset_class(&spec);
+                let is_cheap = class.as_ref().is_none_or(|class| class.is_cheap);
+                match class {
+                    Some(class) => FamilyKey::add(into, class.tokens.into_iter()),
                     None => into.push(spec.offset as u64),
                 }
+                Some(is_cheap)
             }
-            Tag::List => arg.list().iter().try_for_each(|item| classes(item, specs, into))?,
-            _ => {}
+            Tag::List => arg.list().iter().try_fold(true, |all, item| Some(classes(item, specs, into)? && all)),
+            _ => Some(true),
         }
-        Some(())
     }
     let from_start = operator.opens_offsets();
     if !from_start && parts.offsets.iter().all(|&offset| offset == 0) {
@@ -341,10 +350,10 @@ pub(crate) fn key_without_offsets(
     key.encode(parts.key[0] as u32, operator, args, parts.key[0] >> 32);
     let mut specs = Specs::new(types, false, from_start);
     let length = key.key.len();
-    args.iter().try_for_each(|arg| classes(arg, &mut specs, &mut key.key))?;
+    let is_cheap = args.iter().try_fold(true, |all, arg| Some(classes(arg, &mut specs, &mut key.key)? && all))?;
     if let Some(class) = class {
-        key.key.push(OPEN_OFFSET | class.len() as u64);
-        key.key.extend(class.iter().map(|&n| n as u64));
+        FamilyKey::add(&mut key.key, class.iter().map(|&n| n as u64));
     }
-    key.key[length..].iter().any(|token| token & OPEN_OFFSET != 0).then(|| key.key.into_boxed_slice())
+    let opens = key.key[length..].iter().any(|token| token & OPEN_OFFSET != 0);
+    opens.then(|| FamilyKey { key: key.key.into_boxed_slice(), is_cheap })
 }

@@ -28,7 +28,7 @@ use crate::storage::Storage;
 use crate::vote::Ballot;
 use compiled::{CompiledGraph, SchemaArg};
 use instance::{Instance, SizedCall};
-use key::{CallParts, Specs, key_without_offsets};
+use key::{CallParts, Specs, family_key};
 use operators::Operator;
 use sizes::{Search, exact_specs, sized_specs};
 use types::Types;
@@ -273,8 +273,8 @@ impl Registry {
             return Some(known);
         }
         // A view at a new offset may share the program of other offsets.
-        let key = key_without_offsets(parts, operator, args, &self.types)?;
-        let instance = self.families.get(&key)?.instance.clone()?;
+        let family = family_key(parts, operator, args, &self.types)?;
+        let instance = self.families.get(&family.key)?.instance.clone()?;
         self.remember(&parts.key, Arc::clone(&instance));
         Some(instance)
     }
@@ -438,12 +438,12 @@ impl Registry {
             (None, Some(row)) => CallBody::Row(row),
             (None, None) => return Ok(Definition::NoRow),
         };
-        // The first few offsets get their own programs, which XLA optimizes slightly better. Further offsets share
-        // one.
-        let family =
-            key_without_offsets(parts, operator, args, &self.types).map(|key| self.families.entry(key).or_default());
+        // The first few offsets get their own programs, which XLA optimizes better. Further offsets share one.
+        let family = family_key(parts, operator, args, &self.types);
         let opens_offsets = operator.opens_offsets();
-        let own_offsets = if compiled.is_some() || opens_offsets { 0 } else { OWN_OFFSETS };
+        let is_cheap = opens_offsets && family.as_ref().is_some_and(|family| family.is_cheap);
+        let own_offsets = if compiled.is_some() || is_cheap { 0 } else { OWN_OFFSETS };
+        let family = family.map(|family| self.families.entry(family.key).or_default());
         let open_offsets = family.as_ref().is_some_and(|family| family.offsets >= own_offsets);
         let mut specs = Specs::new(&self.types, open_offsets, opens_offsets);
         specs.open_ints = open_offsets && operator.class(args).is_some();

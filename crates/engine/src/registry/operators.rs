@@ -102,7 +102,7 @@ impl Operator {
         }
     }
 
-    /// Whether the offsets of its arguments are inputs of its program from the first call on.
+    /// Whether the offsets of its arguments are inputs of its program from the first call on, where that costs nothing.
     pub fn opens_offsets(&self) -> bool {
         self.row.is_some_and(|row| row.open_offsets)
     }
