@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+
+import pytest
 import torch
 
 from tests.helpers import check
@@ -26,3 +29,21 @@ def test_an_input_without_channels(device: torch.device) -> None:
         return [result.detach(), *torch.autograd.grad(result.sum(), (x, weight))]
 
     check(program, device)
+
+
+@pytest.mark.usefixtures("changing_sizes")
+@pytest.mark.parametrize("is_transposed", [False, True])
+@pytest.mark.parametrize("inputs", [1, 2])
+def test_groups_of_other_numbers_of_channels(inputs: int, is_transposed: bool, device: torch.device) -> None:
+    """New models and batches of other sizes, whose tensors nothing holds: programs take their sizes as inputs."""
+    convolve = torch.nn.functional.conv_transpose1d if is_transposed else torch.nn.functional.conv1d
+
+    def program(batch: int, channels: int, length: int, device: torch.device) -> list[torch.Tensor]:
+        x = torch.linspace(-1, 2, batch * channels * length).view(batch, channels, length)
+        weight = torch.linspace(-3, 1, channels * inputs * 3).view(channels, inputs, 3)
+        x, weight = x.to(device).requires_grad_(), weight.to(device).requires_grad_()
+        result = convolve(x, weight, groups=channels // inputs)
+        return [result.detach(), *torch.autograd.grad(result.cos().sum(), (x, weight))]
+
+    for sizes in ((4, 4, 3), (2, 8, 5), (1, 6, 9), (3, 12, 4)):
+        check(functools.partial(program, *sizes), device)

@@ -31,6 +31,7 @@ pub(crate) const ROWS: &[Row] = &[
             return Ok(cx.b().splat(0, x.dtype(), &spec.sizes));
         }
         let geometry = Geometry::of(cx, spatial(x).len())?;
+        geometry.refuse_padded_groups(&[x], weight);
         let y = if cx.bool("transposed")? {
             let sizes = geometry.transposed_sizes(cx, x, weight)?;
             geometry.input_gradient(x, weight, &sizes)
@@ -61,6 +62,7 @@ fn gradients<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
         return wanted(cx, &[zeros(&x.dims()), zeros(&weight.dims()), zeros(&[bias])]);
     }
     let geometry = Geometry::of(cx, spatial(x).len())?;
+    geometry.refuse_padded_groups(&[x, grad], weight);
     // Sums over the last dimension first: one long sum would accumulate more rounding errors.
     let axes: Vec<usize> = (0..grad.rank() - 1).filter(|&axis| axis != 1).collect();
     let of_bias = grad.convert(grad.dtype().opmath()).reduce_sum(&[grad.rank() - 1]).barrier().reduce_sum(&axes);
@@ -234,6 +236,14 @@ impl Geometry {
     }
 
     // ---- groups ----------------------------------------------------------------------------------
+
+    /// The channels of a group are a part of all, which padding would move.
+    fn refuse_padded_groups(&self, values: &[Value<'_>], weight: Value<'_>) {
+        let is_padded = weight.is_bounded_along(&[0, 1]) || values.iter().any(|value| value.is_bounded_along(&[1]));
+        if self.groups > 1 && is_padded {
+            weight.builder().refuse_bounded("channels of several groups");
+        }
+    }
 
     /// How many groups, each with `inputs` and `outputs` channels, are joined to one dense convolution.
     fn gathered_groups(&self, inputs: i64, outputs: i64) -> i64 {
