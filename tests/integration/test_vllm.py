@@ -292,6 +292,7 @@ def test_a_seed_decides_what_is_drawn(vllm: Any, model_of: Callable[[str], Path]
         ({"kv_cache_memory_bytes": 1 << 50}, "kv_cache_memory_bytes"),
         ({"cpu_offload_gb": 1.0}, "cpu_offload_gb=1.0 is not supported"),
         ({"kv_offloading_size": 2.0}, "kv_offloading_size=2.0 is not supported"),
+        ({"model_impl": "nosuch"}, "model_impl=nosuch is not supported: auto, vllm, transformers are"),
         ({"kv_sharing_fast_prefill": True}, "kv_sharing_fast_prefill=True is not supported"),
     ],
 )

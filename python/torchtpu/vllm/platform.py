@@ -224,6 +224,9 @@ def unsupported(config: VllmConfig) -> list[str]:
             found.append(f"{name}=1 is not supported: logits are not searched for NaN")
     if model is None:
         return found
+    # vLLM takes an unknown name for "vllm".
+    if model.model_impl not in (known := ("auto", "vllm", "transformers")):
+        found.append(f"model_impl={model.model_impl} is not supported: {', '.join(known)} are")
     if reason := quantization.unsupported(model.quantization, model.quantization_config):
         found.append(reason)
     if model.runner_type != "generate":
