@@ -6,6 +6,8 @@ Uploads whose sizes change are padded with NaN, so padding that affects a result
 from __future__ import annotations
 
 import copy
+import functools
+import math
 from collections.abc import Callable
 
 import pytest
@@ -13,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tests.helpers import assert_same, check_started_python, programs_made
+from tests.helpers import assert_same, check, check_started_python, programs_made
 
 pytestmark = pytest.mark.usefixtures("changing_sizes")
 
@@ -358,3 +360,28 @@ def test_given_results_are_resized(name: str, device: torch.device, mode: str) -
             actual, expected = torch.full(sizes, -1.0, device=device), torch.full(sizes, -1.0)
             function(x.to(device), actual)
             assert_same(actual, function(x, expected))
+
+
+def test_exact_values_for_a_program_that_takes_sizes(device: torch.device) -> None:
+    """A call on padded values that needs exact ones may find the program of an earlier call on exact values, which takes
+    sizes as inputs."""
+
+    def gradient(make: Callable[[Tensor], Tensor], shape: tuple[int, ...], device: torch.device) -> Tensor:
+        x = torch.linspace(-2, 3, math.prod(shape)).view(shape).to(device).requires_grad_()
+        made = make(x)
+        return torch.autograd.grad((made * made.detach().cos()).sum(), x)[0]
+
+    def columns(size: int, stride: int) -> Callable[[Tensor], Tensor]:
+        return lambda x: F.unfold(x, size, padding=(1, stride), stride=(1, stride))
+
+    def pooled(x: Tensor) -> Tensor:
+        return F.max_pool1d(x, 3, 2, 1)
+
+    calls = [
+        (columns(2, 2), (13, 11, 3, 3)),
+        (columns(7, 7), (7, 3, 5, 5)),
+        (pooled, (2, 2, 6)),
+        (pooled, (2, 2, 5)),
+    ]
+    for make, shape in calls:
+        check(functools.partial(gradient, make, shape), device)

@@ -386,8 +386,8 @@ def test_batches_of_flat_data_share_programs(device: torch.device, mode: str) ->
 
 
 def test_copies_of_parts_have_constant_offsets_where_that_is_faster(device: torch.device) -> None:
-    """A copy of a block takes its offset as an input from the first call on. The heads of attention in a combined projection
-    have gaps, which a program with an offset as input would read too: the first few offsets have programs of their own."""
+    """A copy of a block takes its offset as an input from the first call on. The heads of attention in a combined
+    projection have gaps, which such a program would read too: the first few offsets have programs of their own."""
     rows, projection = torch.randn(3, 7, 5, device=device), torch.randn(2 * 11, 3 * 4 * 3, device=device)
     heads = projection.view(2, 11, 3, 4, 3).permute(2, 0, 3, 1, 4)
     with torch.tpu.set_eager_mode("strict"):

@@ -151,7 +151,9 @@ impl Engine {
         let mut fresh = 0;
         for group in groups {
             let mut parts = CallParts::exact();
-            let Some(instance) = self.find(op, &group.args, &mut parts)? else { return Ok(Status::NewKey) };
+            let Some(instance) = self.find_unrefused(op, &group.args, &mut parts)? else {
+                return Ok(Status::NewKey);
+            };
             fresh += instance.fresh_results();
             found.push((instance, parts));
         }
@@ -162,7 +164,8 @@ impl Engine {
         for ((instance, parts), group) in found.iter().zip(groups) {
             let mut results = vec![Out::absent(); instance.fresh_results()];
             let call = Found { instance, parts, placement, runs_by_itself: true };
-            let status = self.call_found(call, generator.as_deref_mut(), &mut results);
+            let status = self.give_values(instance, parts);
+            let status = status.and_then(|()| self.call_found(call, generator.as_deref_mut(), &mut results));
             if !matches!(status, Ok(Status::Done(_))) {
                 done.iter().for_each(|&element| outs[element].release());
                 return status;

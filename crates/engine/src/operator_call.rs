@@ -123,22 +123,39 @@ impl Engine {
         if parts.is_exact {
             self.unpad(args)?;
         }
-        if let Some(instance) = self.find(op, args, parts)? {
-            if instance.refusal().is_some() {
-                self.registry.forget(&parts.key);
-                return Ok(None);
-            }
-            if instance.is_sized() || parts.storages().any(Storage::is_only_padded) {
-                self.pad_arguments(&instance, parts)?;
-            }
-            return Ok(Some(instance));
-        }
-        if self.registry.needs_exact(&parts.key) {
+        let mut found = self.find_unrefused(op, args, parts)?;
+        if found.is_none() && self.registry.needs_exact(&parts.key) {
             self.unpad(args)?;
             parts.is_exact = true;
-            return self.find(op, args, parts);
+            found = self.find_unrefused(op, args, parts)?;
         }
-        Ok(None)
+        if let Some(instance) = &found {
+            self.give_values(instance, parts)?;
+        }
+        Ok(found)
+    }
+
+    /// [`Engine::find`] of a call whose program the compiler takes. Forgets an instance whose program it refuses.
+    pub(crate) fn find_unrefused(
+        &mut self,
+        op: u32,
+        args: &[Arg],
+        parts: &mut CallParts,
+    ) -> Result<Option<Arc<Instance>>> {
+        let found = self.find(op, args, parts)?;
+        if found.as_ref().is_some_and(|instance| instance.refusal().is_some()) {
+            self.registry.forget(&parts.key);
+            return Ok(None);
+        }
+        Ok(found)
+    }
+
+    /// Makes the values that an instance takes, of exact arguments too: their sizes may be inputs of its program.
+    pub(crate) fn give_values(&mut self, instance: &Instance, parts: &CallParts) -> Result<()> {
+        if instance.is_sized() || parts.storages().any(Storage::is_only_padded) {
+            self.pad_arguments(instance, parts)?;
+        }
+        Ok(())
     }
 
     /// The instance of a new key whose changing sizes are inputs of its program; else why there is none. `None` if no
