@@ -363,7 +363,7 @@ def test_given_results_are_resized(name: str, device: torch.device, mode: str) -
 
 
 def test_exact_values_for_a_program_that_takes_sizes(device: torch.device) -> None:
-    """A call on padded values that needs exact ones may find the program of an earlier call on exact values, which takes
+    """A call on padded values that needs exact ones may find the program of an earlier call on exact values, with
     sizes as inputs."""
 
     def gradient(make: Callable[[Tensor], Tensor], shape: tuple[int, ...], device: torch.device) -> Tensor:

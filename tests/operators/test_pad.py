@@ -1,5 +1,9 @@
 """Rows of crates/aten/src/ops/nn/pad.rs."""
 
+import pytest
+import torch
+
+from tests.helpers import check
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -10,3 +14,13 @@ test_samples = samples(
     "nn.functional.pad.replicate",
     "nn.functional.pad.replicate_negative",
 )
+
+
+@pytest.mark.parametrize("sizes", [(4, -4), (-4, 4), (2, -4), (-5, 4), (-1, 2), (4, -6)])
+def test_a_negative_size_removes_what_is_added(sizes: tuple[int, int], device: torch.device) -> None:
+    def program(device: torch.device) -> list[torch.Tensor]:
+        x = torch.linspace(-1, 2, 12).view(2, 2, 3).to(device).requires_grad_()
+        padded = torch.nn.functional.pad(x, sizes, "replicate")
+        return [padded.detach(), *torch.autograd.grad((padded * padded.detach().cos()).sum(), x)]
+
+    check(program, device)

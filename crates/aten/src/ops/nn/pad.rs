@@ -98,14 +98,16 @@ fn extend(x: Value<'_>, axis: usize, before: i64, after: i64, edge: Edge) -> Val
             x.slice_axis(axis, repeated, repeated + 1).broadcast_to(&dims)
         }
     };
-    let mut parts = vec![x.slice_axis(axis, (-before).max(0), size - (-after).max(0))];
+    let mut parts = vec![x];
     if before > 0 {
         parts.insert(0, beyond(before, 1, 0));
     }
     if after > 0 {
         parts.push(beyond(after, size - 1 - after, size - 1));
     }
-    x.builder().concatenate(&parts, axis)
+    let extended = x.builder().concatenate(&parts, axis);
+    // A negative size can remove what is added at the other end, too.
+    extended.slice_axis(axis, (-before).max(0), extended.dim(axis) - (-after).max(0))
 }
 
 /// [`extend`] of a bounded dimension. The program computes the position of its end.
@@ -162,10 +164,19 @@ fn fold(grad: Value<'_>, axis: usize, before: i64, after: i64, size: i64, edge: 
         return fold_bounded(grad, axis, before, after, size, edge);
     }
     let end = grad.dim(axis);
-    let inner = grad.slice_axis(axis, before.max(0), end - after.max(0));
-    let mut folded = inner.pad_axis(axis, 0, (-before).max(0), (-after).max(0));
+    // The elements of the input among those of the result. A negative size at one end can remove all of them, and some of
+    // what was added at the other end.
+    let start = before.clamp(0, end);
+    let limit = (end - after).clamp(start, end);
+    let mut folded = if start < limit {
+        grad.slice_axis(axis, start, limit).pad_axis(axis, 0, start - before, size - (limit - before))
+    } else {
+        let mut dims = grad.dims();
+        dims[axis] = size;
+        grad.builder().splat(0, grad.dtype(), &dims)
+    };
     // (the padded elements: start, limit; the first element that they mirror; the element that they repeat)
-    let ends = [(0, before, 1, 0), (end - after, end, size - 1 - after, size - 1)];
+    let ends = [(0, start, before - start + 1, 0), ((end - after).clamp(0, end), end, size - 1 - after, size - 1)];
     for (start, limit, mirrored, repeated) in ends {
         if start >= limit {
             continue;
