@@ -1,5 +1,11 @@
 """Rows of crates/aten/src/ops/linalg/matmul.rs."""
 
+import math
+
+import pytest
+import torch
+
+from tests.helpers import check
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -34,3 +40,19 @@ test_samples = samples(
     "torch._scaled_mm_v2",
     "vdot",
 )
+
+
+@pytest.mark.usefixtures("constant_sizes")
+@pytest.mark.each_mode
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("batch", [(3,), (2, 3)])
+def test_few_rows_times_transposed_matrices(batch: tuple[int, ...], rows: int, device: torch.device, mode: str) -> None:
+    """Rotated points, for example. Results that several operators use have another layout in XLA's programs."""
+
+    def program(device: torch.device) -> list[torch.Tensor]:
+        points = torch.linspace(-3, 1, math.prod(batch) * 6 * rows).view(*batch, 6, rows).to(device) * 1.5
+        squares = points.transpose(-1, -2) @ points
+        product = squares @ points.transpose(-1, -2)
+        return [points, squares, product, product.clone()]
+
+    check(program, device)

@@ -125,16 +125,19 @@ impl<'b> Value<'b> {
     ///
     /// XLA's programs for a CPU copy a right operand that is transposed, as the weight of a linear layer is, in each
     /// run. If there are fewer rows than columns, a b = (b^T a^T)^T costs less: it copies the left operand and the
-    /// result. The barrier keeps XLA from changing it back.
+    /// result. The barrier keeps XLA from changing it back at first. Later it may join the transpose and the product, and
+    /// its compiler aborts at batched products of other than row-major layout. One row is a reshape of one column.
     fn matrix_product(self, other: Value<'b>, dtype: DType) -> Value<'b> {
         let rank = self.rank();
         let dims = DotDims::matrices(rank);
-        match other.matrices_before_transpose() {
-            Some(source) if self.builder.target == Target::Cpu && self.dim(rank - 2) < other.dim(rank - 1) => {
+        let (rows, columns) = (self.dim(rank - 2), other.dim(rank - 1));
+        let is_swapped = self.builder.target == Target::Cpu && rows < columns && (rank == 2 || rows == 1);
+        match other.matrices_before_transpose().filter(|_| is_swapped) {
+            Some(source) => {
                 let dims = DotDims { rhs_contract: vec![rank - 1], ..dims };
                 source.dot_general(self, &dims, dtype).barrier().swap_axes(rank - 2, rank - 1)
             }
-            _ => self.dot_general(other, &dims, dtype),
+            None => self.dot_general(other, &dims, dtype),
         }
     }
 
