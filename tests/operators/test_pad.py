@@ -1,5 +1,7 @@
 """Rows of crates/aten/src/ops/nn/pad.rs."""
 
+import functools
+
 import pytest
 import torch
 
@@ -24,3 +26,17 @@ def test_a_negative_size_removes_what_is_added(sizes: tuple[int, int], device: t
         return [padded.detach(), *torch.autograd.grad((padded * padded.detach().cos()).sum(), x)]
 
     check(program, device)
+
+
+@pytest.mark.usefixtures("changing_sizes")
+def test_negative_sizes_at_other_lengths(device: torch.device) -> None:
+    def program(length: int, device: torch.device) -> list[torch.Tensor]:
+        results = []
+        for sizes in ((4, -4), (-4, 4), (2, -4), (-5, 4), (-2, 1)):
+            x = torch.linspace(-1, 2, 4 * length).view(2, 2, length).to(device).requires_grad_()
+            padded = torch.nn.functional.pad(x, sizes, "replicate")
+            results += [padded.detach(), *torch.autograd.grad((padded * padded.detach().cos()).sum(), x)]
+        return results
+
+    for length in (3, 9, 5, 4, 12, 7):
+        check(functools.partial(program, length), device)

@@ -111,15 +111,14 @@ fn extend(x: Value<'_>, axis: usize, before: i64, after: i64, edge: Edge) -> Val
 }
 
 /// [`extend`] of a bounded dimension. The program computes the position of its end.
-fn extend_bounded(x: Value<'_>, axis: usize, before: i64, after: i64, edge: Edge) -> Value<'_> {
+fn extend_bounded<'b>(x: Value<'b>, axis: usize, before: i64, after: i64, edge: Edge) -> Value<'b> {
     x.require_prefix(axis, "padding of merged dimensions");
     let (size, whole) = (x.size(axis, DType::I64), x.whole_along(axis));
-    let extended = match before {
-        1.. => extend(whole, axis, before, 0, edge),
-        _ => whole.slice_axis(axis, -before, whole.dim(axis)),
-    };
+    let extended = if before > 0 { extend(whole, axis, before, 0, edge) } else { whole };
+    // A negative size before can remove what is added after.
+    let without_start = |y: Value<'b>| y.slice_axis(axis, (-before).max(0), y.dim(axis));
     if after <= 0 {
-        return extended.pad_axis(axis, 0, 0, after);
+        return without_start(extended.pad_axis(axis, 0, 0, after));
     }
     let mut dims = whole.dims();
     dims[axis] = after;
@@ -127,7 +126,8 @@ fn extend_bounded(x: Value<'_>, axis: usize, before: i64, after: i64, edge: Edge
         Edge::Reflect => bounded_views::run_from(whole, axis, size - (1 + after), after).reverse(&[axis]),
         Edge::Replicate => bounded_views::run_from(whole, axis, size - 1, 1).broadcast_to(&dims),
     };
-    bounded_views::write_at(extended.pad_axis(axis, 0, 0, after), end, axis, size + before)
+    let room = extended.pad_axis(axis, 0, 0, after);
+    without_start(bounded_views::write_at(room, end, axis, size + before.max(0)))
 }
 
 /// The gradient of each padded element is added to the element that it was copied from.
@@ -144,7 +144,9 @@ fn backward<'b>(cx: &Cx<'b>, edge: Edge) -> Result<Value<'b>> {
 fn fold_bounded(grad: Value<'_>, axis: usize, before: i64, after: i64, size: i64, edge: Edge) -> Value<'_> {
     let (real, zero) = (grad.size(axis, DType::I64), grad.builder().scalar(0, grad.dtype()));
     let grad = grad.filled_along(axis, zero, "padding of merged dimensions");
-    let end = real - after;
+    // What a negative size before removed has no gradient.
+    let (grad, real) = (grad.pad_axis(axis, 0, (-before).max(0), 0), real + (-before).max(0));
+    let (before, end) = (before.max(0), real - after);
     // Folds as if nothing were padded after. The padding after the end is handled separately below.
     let folded = fold(grad.pad_axis(axis, 0, 0, before + size - grad.dim(axis)), axis, before, 0, size, edge);
     if after <= 0 {
@@ -164,6 +166,9 @@ fn fold(grad: Value<'_>, axis: usize, before: i64, after: i64, size: i64, edge: 
         return fold_bounded(grad, axis, before, after, size, edge);
     }
     let end = grad.dim(axis);
+    if end != before + size + after {
+        grad.builder().refuse_bounded("a gradient of a padded input without its padding");
+    }
     // The elements of the input among those of the result. A negative size at one end can remove all of them, and some of
     // what was added at the other end.
     let start = before.clamp(0, end);
