@@ -317,11 +317,11 @@ fn permuted(sizes: &[i64], order: &[usize]) -> Vec<i64> {
     order.iter().map(|&i| sizes[i]).collect()
 }
 
-/// What views must share, besides sizes and strides, to use one program that takes the offset as an input.
+/// Views of the same sizes, strides and class share one program that takes the offset as an input.
 pub struct OffsetClass {
     pub tokens: Vec<u64>,
-    /// Whether a read costs as much as at a constant offset. Of a view that is no block of its storage's dimensions and
-    /// has gaps, the program reads the gaps too.
+    /// Whether a read costs as much as at a constant offset. The program reads the gaps of a view, too, if the view is no
+    /// block of its storage's dimensions.
     pub is_cheap: bool,
 }
 

@@ -150,7 +150,7 @@ impl Engine {
         Ok(found)
     }
 
-    /// Makes the values that an instance takes, of exact arguments too: their sizes may be inputs of its program.
+    /// Makes the values that an instance takes. Exact arguments get padding if their sizes are inputs of its program.
     pub(crate) fn give_values(&mut self, instance: &Instance, parts: &CallParts) -> Result<()> {
         if instance.is_sized() || parts.storages().any(Storage::is_only_padded) {
             self.pad_arguments(instance, parts)?;

@@ -307,37 +307,38 @@ const OPEN_OFFSET: u64 = 1 << 63;
 
 /// The key of a call without the offsets and ints that can be inputs of its program.
 pub(crate) struct FamilyKey {
-    pub key: Box<[u64]>,
+    pub key: Vec<u64>,
     /// Whether the program costs as much as one with constant offsets.
     pub is_cheap: bool,
 }
 
 impl FamilyKey {
-    fn add(into: &mut Vec<u64>, tokens: impl ExactSizeIterator<Item = u64>) {
-        into.push(OPEN_OFFSET | tokens.len() as u64);
-        into.extend(tokens);
+    fn open(&mut self, class: impl ExactSizeIterator<Item = u64>) {
+        self.key.push(OPEN_OFFSET | class.len() as u64);
+        self.key.extend(class);
+    }
+
+    fn add(&mut self, arg: &Arg, specs: &mut Specs<'_>) -> Option<()> {
+        match arg.tag {
+            Tag::Tensor => {
+                let spec = specs.tensor(arg).ok()?;
+                match specs.offset_class(&spec) {
+                    Some(class) => {
+                        self.open(class.tokens.into_iter());
+                        self.is_cheap &= class.is_cheap;
+                    }
+                    None => self.key.push(spec.offset as u64),
+                }
+            }
+            Tag::List => arg.list().iter().try_for_each(|item| self.add(item, specs))?,
+            _ => {}
+        }
+        Some(())
     }
 }
 
 /// The key of a call's family. `None` if no offset and no int can be an input.
 pub(crate) fn family_key(parts: &CallParts, operator: &Operator, args: &[Arg], types: &Types) -> Option<FamilyKey> {
-    /// Adds the classes of an argument's offsets. Returns whether all are cheap.
-    fn classes(arg: &Arg, specs: &mut Specs<'_>, into: &mut Vec<u64>) -> Option<bool> {
-        match arg.tag {
-            Tag::Tensor => {
-                let spec = specs.tensor(arg).ok()?;
-                let class = specs.offset_class(&spec);
-                let is_cheap = class.as_ref().is_none_or(|class| class.is_cheap);
-                match class {
-                    Some(class) => FamilyKey::add(into, class.tokens.into_iter()),
-                    None => into.push(spec.offset as u64),
-                }
-                Some(is_cheap)
-            }
-            Tag::List => arg.list().iter().try_fold(true, |all, item| Some(classes(item, specs, into)? && all)),
-            _ => Some(true),
-        }
-    }
     let from_start = operator.opens_offsets();
     if !from_start && parts.offsets.iter().all(|&offset| offset == 0) {
         return None;
@@ -346,14 +347,14 @@ pub(crate) fn family_key(parts: &CallParts, operator: &Operator, args: &[Arg], t
         return None;
     }
     let class = operator.class(args);
-    let mut key = CallParts { without_offsets: true, without_ints: class.is_some(), ..CallParts::exact() };
-    key.encode(parts.key[0] as u32, operator, args, parts.key[0] >> 32);
+    let mut plain = CallParts { without_offsets: true, without_ints: class.is_some(), ..CallParts::exact() };
+    plain.encode(parts.key[0] as u32, operator, args, parts.key[0] >> 32);
     let mut specs = Specs::new(types, false, from_start);
-    let length = key.key.len();
-    let is_cheap = args.iter().try_fold(true, |all, arg| Some(classes(arg, &mut specs, &mut key.key)? && all))?;
+    let length = plain.key.len();
+    let mut family = FamilyKey { key: plain.key, is_cheap: true };
+    args.iter().try_for_each(|arg| family.add(arg, &mut specs))?;
     if let Some(class) = class {
-        FamilyKey::add(&mut key.key, class.iter().map(|&n| n as u64));
+        family.open(class.iter().map(|&n| n as u64));
     }
-    let opens = key.key[length..].iter().any(|token| token & OPEN_OFFSET != 0);
-    opens.then(|| FamilyKey { key: key.key.into_boxed_slice(), is_cheap })
+    family.key[length..].iter().any(|token| token & OPEN_OFFSET != 0).then_some(family)
 }

@@ -274,7 +274,7 @@ impl Registry {
         }
         // A view at a new offset may share the program of other offsets.
         let family = family_key(parts, operator, args, &self.types)?;
-        let instance = self.families.get(&family.key)?.instance.clone()?;
+        let instance = self.families.get(&family.key[..])?.instance.clone()?;
         self.remember(&parts.key, Arc::clone(&instance));
         Some(instance)
     }
@@ -443,7 +443,7 @@ impl Registry {
         let opens_offsets = operator.opens_offsets();
         let is_cheap = opens_offsets && family.as_ref().is_some_and(|family| family.is_cheap);
         let own_offsets = if compiled.is_some() || is_cheap { 0 } else { OWN_OFFSETS };
-        let family = family.map(|family| self.families.entry(family.key).or_default());
+        let family = family.map(|family| self.families.entry(family.key.into()).or_default());
         let open_offsets = family.as_ref().is_some_and(|family| family.offsets >= own_offsets);
         let mut specs = Specs::new(&self.types, open_offsets, opens_offsets);
         specs.open_ints = open_offsets && operator.class(args).is_some();

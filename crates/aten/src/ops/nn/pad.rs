@@ -140,16 +140,20 @@ fn backward<'b>(cx: &Cx<'b>, edge: Edge) -> Result<Value<'b>> {
     Ok(folded.convert(grad.dtype()))
 }
 
+/// The gradient with zeros for the elements that negative sizes removed, and the sizes without these.
+fn with_removed(grad: Value<'_>, axis: usize, before: i64, after: i64) -> (Value<'_>, i64, i64) {
+    (grad.pad_axis(axis, 0, (-before).max(0), (-after).max(0)), before.max(0), after.max(0))
+}
+
 /// [`fold`] of a bounded dimension.
 fn fold_bounded(grad: Value<'_>, axis: usize, before: i64, after: i64, size: i64, edge: Edge) -> Value<'_> {
     let (real, zero) = (grad.size(axis, DType::I64), grad.builder().scalar(0, grad.dtype()));
     let grad = grad.filled_along(axis, zero, "padding of merged dimensions");
-    // What a negative size before removed has no gradient.
-    let (grad, real) = (grad.pad_axis(axis, 0, (-before).max(0), 0), real + (-before).max(0));
-    let (before, end) = (before.max(0), real - after);
+    let end = real + (-before).max(0) - after;
+    let (grad, before, after) = with_removed(grad, axis, before, after);
     // Folds as if nothing were padded after. The padding after the end is handled separately below.
     let folded = fold(grad.pad_axis(axis, 0, 0, before + size - grad.dim(axis)), axis, before, 0, size, edge);
-    if after <= 0 {
+    if after == 0 {
         return folded;
     }
     let added = bounded_views::run_from(grad, axis, end, after);
@@ -165,23 +169,14 @@ fn fold(grad: Value<'_>, axis: usize, before: i64, after: i64, size: i64, edge: 
     if grad.is_bounded_along(&[axis]) {
         return fold_bounded(grad, axis, before, after, size, edge);
     }
+    let (grad, before, after) = with_removed(grad, axis, before, after);
     let end = grad.dim(axis);
     if end != before + size + after {
         grad.builder().refuse_bounded("a gradient of a padded input without its padding");
     }
-    // The elements of the input among those of the result. A negative size at one end can remove all of them, and some of
-    // what was added at the other end.
-    let start = before.clamp(0, end);
-    let limit = (end - after).clamp(start, end);
-    let mut folded = if start < limit {
-        grad.slice_axis(axis, start, limit).pad_axis(axis, 0, start - before, size - (limit - before))
-    } else {
-        let mut dims = grad.dims();
-        dims[axis] = size;
-        grad.builder().splat(0, grad.dtype(), &dims)
-    };
+    let mut folded = grad.slice_axis(axis, before, end - after);
     // (the padded elements: start, limit; the first element that they mirror; the element that they repeat)
-    let ends = [(0, start, before - start + 1, 0), ((end - after).clamp(0, end), end, size - 1 - after, size - 1)];
+    let ends = [(0, before, 1, 0), (end - after, end, size - 1 - after, size - 1)];
     for (start, limit, mirrored, repeated) in ends {
         if start >= limit {
             continue;
