@@ -118,6 +118,9 @@ impl<'b> Value<'b> {
         if permutation.iter().copied().eq(0..self.rank()) {
             return self;
         }
+        if let Some((source, before)) = self.transposed_from() {
+            return source.transpose(&permutation.iter().map(|&axis| before[axis]).collect::<Vec<_>>());
+        }
         let from = self.dims();
         let dims: Vec<i64> = permutation.iter().map(|&p| from[p]).collect();
         let axes: Vec<i64> = permutation.iter().map(|&p| p as i64).collect();

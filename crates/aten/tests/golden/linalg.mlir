@@ -154,6 +154,18 @@ func.func public @main(%v0: tensor<2x3x4xbf16> , %v3: tensor<2x3x5xbf16> ) -> (t
 }
 // output 0: Fresh { base: Type { dtype: BF16, dims: [4, 5] }, dtype: BF16, sizes: [4, 5], strides: [5, 1], extents: [] }
 
+// a weight that is transposed twice: x = tensor<2x3xf32>, weight = tensor<3x4xf32>
+// parameter 0: Storage(0)
+// parameter 1: Storage(1)
+module @torchtpu {
+func.func public @main(%v0: tensor<2x3xf32> , %v1: tensor<3x4xf32> ) -> (tensor<2x4xf32>) {
+%v2 = "stablehlo.transpose"(%v1) {permutation = array<i64: 1, 0>} : (tensor<3x4xf32>) -> tensor<4x3xf32>
+%v3 = "stablehlo.dot_general"(%v0, %v1) {dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]>, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+"func.return"(%v3) : (tensor<2x4xf32>) -> ()
+}
+}
+// output 0: Fresh { base: Type { dtype: F32, dims: [2, 4] }, dtype: F32, sizes: [2, 4], strides: [4, 1], extents: [] }
+
 // linalg_cholesky_ex: self = tensor<3x3xf32>, upper = false, check_errors = false
 // parameter 0: Storage(0)
 module @torchtpu {

@@ -156,6 +156,20 @@ fn linalg() {
                 .over(BF16, &[2, 3, 5])
                 .view("mat2", 1, &[6, 5], &[5, 1], 0)
                 .only_for(Target::Tpu),
+            // A linear layer whose weight is stored transposed.
+            Case::graph(
+                "a weight that is transposed twice",
+                graph(
+                    2,
+                    vec![
+                        node("t", &[("self", value(1))]),
+                        node("t", &[("self", value(2))]),
+                        node("mm", &[("self", value(0)), ("mat2", value(3))]),
+                    ],
+                ),
+            )
+            .tensor("x", F32, &[2, 3])
+            .tensor("weight", F32, &[3, 4]),
             Case::row("linalg_cholesky_ex")
                 .tensor("self", F32, &[3, 3])
                 .bool("upper", false)
