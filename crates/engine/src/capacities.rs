@@ -2,12 +2,20 @@
 
 use std::collections::BTreeSet;
 
+use rustc_hash::FxHashMap;
+
 /// The capacity of a line serves a size if it is at most this many times the size. A new one would compile every
 /// operator again.
 const MOST_PADDING: i64 = 16;
 
 /// The capacity of another line serves a size if it is at most this many times the size.
 const MOST_OF_OTHERS: i64 = 4;
+
+/// A capacity of this many times the next power of two is far from a size.
+const FAR: i64 = 4;
+
+/// The number of times that sizes get capacities far from them. Then closer ones pay for compiling each operator again.
+const OFTEN_FAR: u32 = 16;
 
 /// Sizes of which some change.
 #[derive(Clone)]
@@ -20,6 +28,8 @@ pub(crate) struct Class {
     pub capacities: Vec<Vec<i64>>,
     /// The capacities that several dimensions have had together: each such combination has its own programs.
     combined: Vec<Vec<Option<i64>>>,
+    /// How often the sizes of closer capacities got capacities that are far from them.
+    far: FxHashMap<Vec<Option<i64>>, u32>,
     /// Whether a result of these sizes was an argument of the next call at its line.
     pub grows: bool,
 }
@@ -27,7 +37,7 @@ pub(crate) struct Class {
 impl Class {
     pub fn new(known: Vec<Option<i64>>) -> Class {
         let (most, capacities) = (vec![None; known.len()], vec![Vec::new(); known.len()]);
-        Class { known, most, capacities, combined: Vec::new(), grows: false }
+        Class { known, most, capacities, combined: Vec::new(), far: FxHashMap::default(), grows: false }
     }
 
     /// The capacity of a size in a dimension that changes: one that the dimension has had, else a new one.
@@ -43,9 +53,38 @@ impl Class {
         new
     }
 
-    /// The capacities of the dimensions that change; `None` for the others. Several dimensions take a combination that they
-    /// have had, if it serves: other capacities would be one more program for each operator.
+    /// The capacities of the dimensions that change; `None` for the others. They are closer to sizes that come often than
+    /// to others.
     pub fn capacities(&mut self, sizes: &[i64], others: &mut Capacities) -> Vec<Option<i64>> {
+        let found = self.served(sizes, others);
+        let is_marked = self.most.iter().any(Option::is_some);
+        let close = |(capacity, size): (&Option<i64>, &i64)| {
+            capacity.map(
+                |capacity| if capacity >= next_power(*size).saturating_mul(FAR) { next_power(*size) } else { capacity },
+            )
+        };
+        let closer: Vec<Option<i64>> = found.iter().zip(sizes).map(close).collect();
+        if closer == found || is_marked {
+            return found;
+        }
+        let often = self.far.entry(closer.clone()).or_default();
+        *often += 1;
+        if *often < OFTEN_FAR {
+            return found;
+        }
+        self.far.remove(&closer);
+        for (axis, capacity) in closer.iter().enumerate() {
+            let known = &mut self.capacities[axis];
+            known.extend(capacity.filter(|capacity| !known.contains(capacity)));
+            others.in_use.extend(capacity);
+        }
+        self.note_combined(&closer);
+        closer
+    }
+
+    /// Capacities that the dimensions have had, else new ones. Several dimensions take a combination that they have had, if
+    /// it serves: other capacities would be one more program for each operator.
+    fn served(&mut self, sizes: &[i64], others: &mut Capacities) -> Vec<Option<i64>> {
         let serves = |padded: &&Vec<Option<i64>>| {
             let mut pairs = padded.iter().zip(sizes);
             pairs.all(|(capacity, &size)| capacity.is_none_or(|capacity| serves(capacity, size)))
@@ -57,10 +96,14 @@ impl Class {
         }
         let of = |axis: usize| self.known[axis].is_none().then(|| self.capacity(axis, sizes[axis], others));
         let new: Vec<Option<i64>> = (0..sizes.len()).map(of).collect();
-        if new.iter().flatten().count() > 1 && !self.combined.contains(&new) {
-            self.combined.push(new.clone());
-        }
+        self.note_combined(&new);
         new
+    }
+
+    fn note_combined(&mut self, capacities: &[Option<i64>]) {
+        if capacities.iter().flatten().count() > 1 && !self.combined.iter().any(|known| known == capacities) {
+            self.combined.push(capacities.to_vec());
+        }
     }
 
     pub fn fits(&self, sizes: &[i64]) -> bool {
@@ -70,6 +113,11 @@ impl Class {
 
 fn serves(capacity: i64, size: i64) -> bool {
     (size..=size.saturating_mul(MOST_PADDING)).contains(&capacity)
+}
+
+/// The capacity for a size alone.
+fn next_power(size: i64) -> i64 {
+    size.max(16).unsigned_abs().next_power_of_two() as i64
 }
 
 fn volume(padded: &[Option<i64>]) -> i64 {
@@ -92,7 +140,7 @@ impl Capacities {
 
     /// The capacity for a size: one in use, else the next power of two.
     pub fn of(&mut self, size: i64) -> i64 {
-        let next = size.max(16).unsigned_abs().next_power_of_two() as i64;
+        let next = next_power(size);
         if let Some(padded) = self.padded {
             return next << (padded % 3 / 2);
         }
@@ -126,5 +174,18 @@ mod tests {
         // 64 is beyond 16 times the first one, 16 below the second one.
         assert_eq!(of(3, 60), [Some(16), None, Some(64)]);
         assert_eq!(of(14, 29), [Some(16), None, Some(64)]);
+    }
+
+    #[test]
+    fn sizes_that_come_often_get_closer_capacities() {
+        let (mut class, mut others) = (Class::new(vec![None, Some(3)]), Capacities::default());
+        let mut of = |rows| class.capacities(&[rows, 3], &mut others)[0];
+        assert_eq!(of(1000), Some(1024));
+        assert!((0..OFTEN_FAR as i64 - 1).all(|i| of(70 + i % 9) == Some(1024)));
+        assert_eq!(of(70), Some(128));
+        // Half of the capacity is not far.
+        assert!((0..2 * OFTEN_FAR).all(|_| of(300) == Some(1024)));
+        assert_eq!(of(128), Some(128));
+        assert_eq!(of(1000), Some(1024));
     }
 }

@@ -286,7 +286,7 @@ impl Growth {
         if counted.changing.is_empty() {
             counted.changing.push(Class::new(vec![None]));
         }
-        counted.changing[0].capacity(0, number, &mut self.capacities)
+        counted.changing[0].capacities(&[number], &mut self.capacities)[0].unwrap_or(number)
     }
 
     /// Notes the storage of the result of the call that was just defined: the result may stay.
