@@ -6,6 +6,7 @@ python examples/serving/small_model.py FOLDER
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 CHAT = "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}assistant: "
@@ -36,15 +37,17 @@ def write(folder: Path, seed: int = 0) -> None:
     model.save_pretrained(folder)
 
 
-def write_tokenizer(folder: Path, words: int = 0) -> None:
-    """A token for each byte, then marks for start and end. Then words, which are only decoded."""
+def write_tokenizer(folder: Path, words: int = 0, merges: Sequence[tuple[str, str]] = ()) -> None:
+    """A token for each byte, then marks for start and end. Then `words` more: first those of `merges`, each
+    of two tokens before it, then words that are only decoded."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {letter: i for i, letter in enumerate(letters)} | {"<s>": 256, "</s>": 257}
-    vocabulary |= {f"Ġw{i}": i for i in range(258, 258 + words)}
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    vocabulary |= {first + second: 258 + i for i, (first, second) in enumerate(merges)}
+    vocabulary |= {f"Ġw{i}": i for i in range(258 + len(merges), 258 + words)}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=list(merges)))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", pad_token="</s>")

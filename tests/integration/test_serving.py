@@ -133,6 +133,49 @@ def test_adjusted_sampling(device: torch.device) -> None:
     torch.testing.assert_close(read[:, 3 + most :].contiguous().view(torch.float32), values, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("mode", ["raw_logits", "processed_logits", "processed_logprobs"])
+def test_modes_of_logprobs(mode: str, device: torch.device) -> None:
+    from vllm.v1.sample.ops.topk_topp_sampler import apply_top_k_top_p
+
+    rows, size, most = 4, 40, 12
+    logits = torch.randn(rows, size) * 2
+    tokens, biases = (
+        torch.full((2, rows, 8), size, dtype=torch.int32),
+        torch.full((2, rows, 2), size, dtype=torch.int32),
+    )
+    biases[1], biases[0, 1, 0], biases[1, 1, 0] = 0, 11, torch.tensor(9.0).view(torch.int32)
+    penalties = torch.zeros(3, rows)
+    penalties[0] = 1.0
+    settings = [
+        {"temperature": 0.0},
+        {"temperature": 0.7},
+        {"temperature": 1.5, "top_k": 5},
+        {"temperature": 0.9, "top_p": 0.6},
+    ]
+    given = [
+        logits,
+        settings_of(*settings),
+        tokens,
+        penalties.view(torch.int32),
+        biases,
+        torch.full((rows, 2), -1, dtype=torch.int32),
+    ]
+    on_device = [each.to(device) for each in given]
+    read = compiled(lambda *each: [adjust(*each, most, mode)], on_device, mode)(on_device)[0].cpu()
+
+    expected = logits.clone()
+    if mode.startswith("processed"):
+        expected[1, 11] += 9.0
+        expected /= torch.tensor([each["temperature"] or 1.0 for each in settings])[:, None]
+        expected[2:] = apply_top_k_top_p(expected[2:], torch.tensor([5, size]), torch.tensor([1.0, 0.6]))
+    if mode.endswith("logprobs"):
+        expected = expected.log_softmax(-1)
+    own = expected.gather(1, read[:, :1].long())
+    torch.testing.assert_close(read[:, 2:3].contiguous().view(torch.float32), own, atol=1e-5, rtol=1e-5)
+    values = expected.topk(most).values
+    torch.testing.assert_close(read[:, 3 + most :].contiguous().view(torch.float32), values, atol=1e-5, rtol=1e-5)
+
+
 def test_what_a_request_asks_for() -> None:
     plain: dict[str, Any] = {
         "repetition_penalty": 1.0,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from examples.serving.small_model import write_tokenizer
 
@@ -34,6 +37,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         "Gemma3ForCausalLM",
         {**_WIDTH, "query_pre_attn_scalar": 16, "sliding_window": 512},
     ),
+    "JackFram/llama-160m": ("LlamaForCausalLM", {"num_key_value_heads": 2, "max_position_embeddings": 2048}),
     "Qwen/Qwen3-0.6B": QWEN3,
     "Qwen/Qwen3-1.7B": QWEN3,
     "Qwen/Qwen2.5-1.5B-Instruct": ("Qwen2ForCausalLM", {"num_key_value_heads": 2}),
@@ -43,16 +47,27 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 REVISION = "0" * 40
 
 
-def write(home: Path) -> None:
-    """Writes the models to a folder that HF_HOME then names."""
+def write(home: Path, texts: Sequence[str] = ()) -> None:
+    """Writes the models to a folder that HF_HOME then names. Their tokenizer joins what is frequent in the texts."""
+    merges = _merges(texts)
     for name, (kind, settings) in MODELS.items():
         base = home / "hub" / f"models--{name.replace('/', '--')}"
         snapshot = base / "snapshots" / REVISION
         snapshot.mkdir(parents=True, exist_ok=True)
         (base / "refs").mkdir(exist_ok=True)
         (base / "refs" / "main").write_text(REVISION)
-        write_tokenizer(snapshot, WORDS)
+        write_tokenizer(snapshot, WORDS, merges)
         _model(kind, settings).save_pretrained(snapshot)
+
+
+def _merges(texts: Sequence[str]) -> list[tuple[str, str]]:
+    """The pairs of tokens that a tokenizer for these texts joins, at most 2,000."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(vocab_size=256 + 2000, initial_alphabet=alphabet, show_progress=False)  # type: ignore[call-arg]
+    tokenizer.train_from_iterator(texts, trainer)
+    return [(first, second) for first, second in json.loads(tokenizer.to_str())["model"]["merges"]]
 
 
 def _model(kind: str, settings: dict[str, Any]) -> Any:

@@ -141,7 +141,8 @@ def main() -> int:
     options = parser().parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     checkout = options.vllm.resolve() if options.vllm else source()
-    hub.write(options.folder / "models")
+    texts = sorted((checkout / "tests" / "prompts").glob("*.txt"))
+    hub.write(options.folder / "models", [text.read_text() for text in texts])
     report = Report("strict", known_differences(), is_whole=not options.tests)
     for file in options.files.split(","):
         comparison = judge(checkout, file, options)

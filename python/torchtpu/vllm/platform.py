@@ -237,6 +237,4 @@ def unsupported(config: VllmConfig) -> list[str]:
         found.append(f"model={model.model} has no plain decoder, which is not supported")
     if model.logits_processors:
         found.append("logits_processors is not supported")
-    if getattr(model, "max_logprobs", 20) < 0:
-        found.append(f"max_logprobs={model.max_logprobs} is not supported: give a number")
     return found

@@ -69,9 +69,9 @@ class Runner:
     """Runs the steps of a scheduler.
 
     `programs` are the programs of a step by the number of tokens that they take; `adjusting` is that of
-    `torchtpu.vllm.sampling.adjust`. Those in `tighter` are made in the background, each when a step could have used it.
-    `fixed` are the weights, the caches and what `adapters` hold. With a `seed`,
-    requests without one draw the same in each process.
+    `torchtpu.vllm.sampling.adjust`, and `scoring` the one for tokens of prompts. Those in `tighter` are made in the
+    background, each when a step could have used it. `fixed` are the weights, the caches and what `adapters` hold. With
+    a `seed`, requests without one draw the same in each process.
     """
 
     def __init__(
@@ -79,6 +79,7 @@ class Runner:
         limits: Limits,
         programs: dict[int, Run],
         adjusting: Run,
+        scoring: Run,
         fixed: list[Tensor],
         device: torch.device,
         seed: int | None = None,
@@ -90,6 +91,7 @@ class Runner:
         self._programs = dict(sorted(programs.items()))
         self._tighter = list(tighter)
         self._adjusting = adjusting
+        self._scoring = scoring
         self._fixed = fixed
         self._adapters = adapters
         self._device = device
@@ -112,7 +114,7 @@ class Runner:
                 params=new.sampling_params,
                 seed=self._seeds.getrandbits(63) if seed is None else seed & (2**64 - 1),
                 adapter=new.lora_request,
-                scores=_empty_scores(new),
+                scores=self._empty_scores(new),
             )
         known = output.scheduled_cached_reqs
         for name, pages, computed in zip(known.req_ids, known.new_block_ids, known.num_computed_tokens, strict=True):
@@ -307,7 +309,7 @@ class Runner:
             parts["last"][: len(some)] = [place for place, _, _, _ in some]
             logits = program([*self._fixed, self._upload(vector)])[1]
             extras = [self._upload(each) for each in self._forced([target for _, _, _, target in some])]
-            read = self._adjusting([logits, self._upload(parts["settings"].copy()), *extras])[0].cpu().numpy()
+            read = self._scoring([logits, self._upload(parts["settings"].copy()), *extras])[0].cpu().numpy()
             for values, (_, scores, place, _) in zip(read, some, strict=False):
                 self._fill_scores(scores, place, values)
         return complete
@@ -328,7 +330,7 @@ class Runner:
         scores.selected_token_ranks[place] = int(values[1])
 
     def _logprobs(self, read: numpy.ndarray, rows: list[Request]) -> LogprobsLists | None:
-        asked = [row.params.logprobs for row in rows if row.params.logprobs is not None]
+        asked = [self._number(row.params.logprobs) for row in rows if row.params.logprobs is not None]
         if not asked:
             return None
         most, count = self.limits.most_logprobs, max(asked)
@@ -338,10 +340,15 @@ class Runner:
         values = numpy.ascontiguousarray(numpy.concatenate([read[:, 2:3], logs], 1)).view(numpy.float32)
         return LogprobsLists(tokens, values, read[:, 1])
 
+    def _empty_scores(self, new: Any) -> LogprobsTensors | None:
+        asked = new.sampling_params.prompt_logprobs
+        if asked is None:
+            return None
+        return LogprobsTensors.empty_cpu(len(new.prompt_token_ids) - 1, self._number(asked) + 1)
 
-def _empty_scores(new: Any) -> LogprobsTensors | None:
-    count = new.sampling_params.prompt_logprobs
-    return None if count is None else LogprobsTensors.empty_cpu(len(new.prompt_token_ids) - 1, count + 1)
+    def _number(self, asked: int) -> int:
+        """How many logprobs a request asks for; -1 asks for all."""
+        return asked if asked >= 0 else self.limits.vocabulary
 
 
 def _signed(number: int) -> int:

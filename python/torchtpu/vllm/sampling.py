@@ -111,6 +111,13 @@ def _lowest_kept(logits: Tensor, settings: Tensor) -> tuple[Tensor]:
     return (torch.where(kept, ordered, float("inf")).amin(-1),)
 
 
+def _kept(logits: Tensor, settings: Tensor) -> Tensor:
+    """The scaled logits, with -inf where top_k, top_p and min_p keep no token."""
+    cuts, scaled = _asked(settings)[1], _scaled(logits, settings)
+    is_kept = scaled >= _lowest_kept(logits, settings)[0][:, None]
+    return torch.where(is_kept | ~cuts[:, None], scaled, float("-inf"))
+
+
 def _key(settings: Tensor) -> Tensor:
     """A number for each row, (rows,) int32, which depends on its seed and its position."""
     low, high, position = settings[-3:].unbind()
@@ -149,6 +156,7 @@ def adjust(
     biases: Tensor,
     allowed: Tensor,
     most: int,
+    mode: str = "raw_logprobs",
 ) -> Tensor:
     """The next token of each row with penalties, biases and masks, and logarithms of probabilities.
 
@@ -160,10 +168,12 @@ def adjust(
         biases: (2, rows, biases), int32: tokens, and the bits of what is added to their logits.
         allowed: (rows, words), int32: bit i % 32 of word i // 32 is set if token i is allowed.
         most: How many of the most likely tokens to return.
+        mode: vLLM's `logprobs_mode`. "raw_logits" and "raw_logprobs" are of the logits as the model gave them,
+            "processed_logits" and "processed_logprobs" of those that tokens are drawn from.
 
     Returns:
-        (rows, 3 + 2 * most), int32: the token, its rank, the bits of its log-probability, the most likely tokens, and
-        the bits of theirs. They are of the logits as the model gave them.
+        (rows, 3 + 2 * most), int32: the token, its rank, the bits of its log-probability (or logit), the most likely
+        tokens, and the bits of theirs.
     """
     rows, size = logits.shape
     index = torch.arange(rows, device=logits.device)[:, None]
@@ -182,9 +192,11 @@ def adjust(
     changed = changed - frequency * in_output - presence * (in_output > 0).to(torch.float32)
     place = torch.arange(size, device=logits.device)
     is_allowed = ((allowed[:, place // 32] >> (place % 32).to(torch.int32)) & 1) != 0
-    chosen = pick(torch.where(is_allowed, changed, float("-inf")), settings)
+    changed = torch.where(is_allowed, changed, float("-inf"))
+    chosen = pick(changed, settings)
 
-    logs = logits.log_softmax(-1)
+    shown = _kept(changed, settings) if mode.startswith("processed") else logits
+    logs = shown.log_softmax(-1) if mode.endswith("logprobs") else shown
     own = logs.gather(1, chosen.long()[:, None])
     rank = (logs >= own).sum(1, keepdim=True).to(torch.int32)
     top = logs.topk(most, -1) if most else (logs[:, :0], place[:0].expand(rows, 0))

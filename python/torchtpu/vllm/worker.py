@@ -174,7 +174,7 @@ class Worker(WorkerBase):
             length=self.model_config.max_model_len,
             page=self.cache_config.block_size,
             vocabulary=self.model_config.get_vocab_size(),
-            most_logprobs=self.model_config.max_logprobs,
+            most_logprobs=self._most_logprobs(),
             has_adapters=self.adapters is not None,
         )
         steps = self._steps(limits)
@@ -187,8 +187,12 @@ class Worker(WorkerBase):
         tighter = [Tighter(size, steps(size)) for size in sizes]
         if self.adapters is not None:
             self.adapters.compile(self._of_adapters, self.device)
-        adjusting, seed = self._adjusting(limits), self.model_config.seed
-        self.runner = Runner(limits, programs, adjusting, fixed, self.device, seed, self.adapters, tighter)
+        mode, seed = self.model_config.logprobs_mode, self.model_config.seed
+        adjusting = self._adjusting(limits, mode)
+        # What is processed is how tokens are drawn. Those of a prompt are not drawn.
+        of_prompts = mode.replace("processed", "raw")
+        scoring = adjusting if of_prompts == mode else self._adjusting(limits, of_prompts)
+        self.runner = Runner(limits, programs, adjusting, scoring, fixed, self.device, seed, self.adapters, tighter)
         torch.tpu.synchronize()  # type: ignore[attr-defined]
         seconds = time.perf_counter() - start
         stats = torch.tpu.cache_stats()  # type: ignore[attr-defined]
@@ -216,7 +220,11 @@ class Worker(WorkerBase):
     def _zeros(self, limits: Limits, tokens: int) -> Tensor:
         return torch.from_numpy(limits.layout(tokens).empty()[0]).to(self.device)
 
-    def _adjusting(self, limits: Limits) -> Run:
+    def _most_logprobs(self) -> int:
+        most = self.model_config.max_logprobs
+        return most if most >= 0 else self.model_config.get_vocab_size()
+
+    def _adjusting(self, limits: Limits, mode: str) -> Run:
         rows, words = limits.sequences, -(-limits.vocabulary // 32)
         shapes = [(7, rows), (2, rows, limits.length), (3, rows), (2, rows, MOST_BIASES), (rows, words)]
         logits = torch.zeros(rows, limits.vocabulary).to(self.device)
@@ -224,7 +232,7 @@ class Worker(WorkerBase):
 
         def function(*tensors: Tensor) -> list[Tensor]:
             logits, settings, tokens, penalties, biases, allowed = tensors
-            return [adjust(logits, settings, tokens, penalties, biases, allowed, limits.most_logprobs)]
+            return [adjust(logits, settings, tokens, penalties, biases, allowed, limits.most_logprobs, mode)]
 
         return compiled(function, given, "adjusted sampling")
 
