@@ -135,8 +135,6 @@ def test_adjusted_sampling(device: torch.device) -> None:
 
 @pytest.mark.parametrize("mode", ["raw_logits", "processed_logits", "processed_logprobs"])
 def test_modes_of_logprobs(mode: str, device: torch.device) -> None:
-    from vllm.v1.sample.ops.topk_topp_sampler import apply_top_k_top_p
-
     rows, size, most = 4, 40, 12
     logits = torch.randn(rows, size) * 2
     tokens, biases = (
@@ -167,7 +165,12 @@ def test_modes_of_logprobs(mode: str, device: torch.device) -> None:
     if mode.startswith("processed"):
         expected[1, 11] += 9.0
         expected /= torch.tensor([each["temperature"] or 1.0 for each in settings])[:, None]
-        expected[2:] = apply_top_k_top_p(expected[2:], torch.tensor([5, size]), torch.tensor([1.0, 0.6]))
+        expected[2][expected[2] < expected[2].sort().values[-5]] = float("-inf")
+        chances, together = expected[3].softmax(0), 0.0
+        for token in chances.argsort(descending=True).tolist():
+            if together >= 0.6:
+                expected[3, token] = float("-inf")
+            together += chances[token].item()
     if mode.endswith("logprobs"):
         expected = expected.log_softmax(-1)
     own = expected.gather(1, read[:, :1].long())
