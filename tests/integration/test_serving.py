@@ -97,19 +97,24 @@ def test_all_settings_share_a_program(run_pick: Callable[..., Tensor]) -> None:
     assert torch.tpu.cache_stats()["compiles"] == before
 
 
+def neutral(rows: int, size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Tokens, penalties, biases and masks that change no logit."""
+    penalties = torch.zeros(3, rows)
+    penalties[0] = 1.0
+    biases = torch.full((2, rows, 2), size, dtype=torch.int32)
+    biases[1] = 0
+    allowed = torch.full((rows, 2), -1, dtype=torch.int32)
+    return torch.full((2, rows, 8), size, dtype=torch.int32), penalties, biases, allowed
+
+
 def test_adjusted_sampling(device: torch.device) -> None:
     rows, size, most = 6, 40, 3
     logits = torch.randn(rows, size)
-    tokens = torch.full((2, rows, 8), size, dtype=torch.int32)
+    tokens, penalties, biases, allowed = neutral(rows, size)
     tokens[0, 1, :3] = torch.tensor([4, 5, 5])
     tokens[1, 1, :4] = torch.tensor([7, 7, 5, 9])
-    penalties = torch.zeros(3, rows)
-    penalties[0] = 1.0
     penalties[:, 1] = torch.tensor([1.5, 0.7, 0.4])
-    biases = torch.full((2, rows, 2), size, dtype=torch.int32)
-    biases[1] = 0
     biases[0, 2, 0], biases[1, 2, 0] = 11, torch.tensor(100.0).view(torch.int32)
-    allowed = torch.full((rows, 2), -1, dtype=torch.int32)
     allowed[3] = torch.tensor([1 << 6, 1])  # tokens 6 and 32
     given = [logits, settings_of(*[{"temperature": 0.0}] * rows), tokens, penalties.view(torch.int32), biases, allowed]
     on_device = [each.to(device) for each in given]
@@ -137,27 +142,15 @@ def test_adjusted_sampling(device: torch.device) -> None:
 def test_modes_of_logprobs(mode: str, device: torch.device) -> None:
     rows, size, most = 4, 40, 12
     logits = torch.randn(rows, size) * 2
-    tokens, biases = (
-        torch.full((2, rows, 8), size, dtype=torch.int32),
-        torch.full((2, rows, 2), size, dtype=torch.int32),
-    )
-    biases[1], biases[0, 1, 0], biases[1, 1, 0] = 0, 11, torch.tensor(9.0).view(torch.int32)
-    penalties = torch.zeros(3, rows)
-    penalties[0] = 1.0
+    tokens, penalties, biases, allowed = neutral(rows, size)
+    biases[0, 1, 0], biases[1, 1, 0] = 11, torch.tensor(9.0).view(torch.int32)
     settings = [
         {"temperature": 0.0},
         {"temperature": 0.7},
         {"temperature": 1.5, "top_k": 5},
         {"temperature": 0.9, "top_p": 0.6},
     ]
-    given = [
-        logits,
-        settings_of(*settings),
-        tokens,
-        penalties.view(torch.int32),
-        biases,
-        torch.full((rows, 2), -1, dtype=torch.int32),
-    ]
+    given = [logits, settings_of(*settings), tokens, penalties.view(torch.int32), biases, allowed]
     on_device = [each.to(device) for each in given]
     read = compiled(lambda *each: [adjust(*each, most, mode)], on_device, mode)(on_device)[0].cpu()
 

@@ -14,7 +14,7 @@ const MOST_OF_OTHERS: i64 = 4;
 /// A capacity of this many times the next power of two is far from a size.
 const FAR: i64 = 4;
 
-/// The number of times that sizes get capacities far from them. Then closer ones pay for compiling each operator again.
+/// Sizes get closer capacities when they have had far ones this many times. Each operator is compiled again for these.
 const OFTEN_FAR: u32 = 16;
 
 /// Sizes of which some change.
@@ -28,7 +28,7 @@ pub(crate) struct Class {
     pub capacities: Vec<Vec<i64>>,
     /// The capacities that several dimensions have had together: each such combination has its own programs.
     combined: Vec<Vec<Option<i64>>>,
-    /// How often the sizes of closer capacities got capacities that are far from them.
+    /// The number of times that sizes got capacities far from them, by the closer capacities that they did not get.
     far: FxHashMap<Vec<Option<i64>>, u32>,
     /// Whether a result of these sizes was an argument of the next call at its line.
     pub grows: bool,
@@ -53,20 +53,18 @@ impl Class {
         new
     }
 
-    /// The capacities of the dimensions that change; `None` for the others. They are closer to sizes that come often than
-    /// to others.
+    /// The capacities of the dimensions that change; `None` for the others. A call counts sizes that get capacities far from
+    /// them, and sizes that come often get closer ones.
     pub fn capacities(&mut self, sizes: &[i64], others: &mut Capacities) -> Vec<Option<i64>> {
         let found = self.served(sizes, others);
-        let is_marked = self.most.iter().any(Option::is_some);
-        let close = |(capacity, size): (&Option<i64>, &i64)| {
-            capacity.map(
-                |capacity| if capacity >= next_power(*size).saturating_mul(FAR) { next_power(*size) } else { capacity },
-            )
-        };
-        let closer: Vec<Option<i64>> = found.iter().zip(sizes).map(close).collect();
-        if closer == found || is_marked {
+        if self.is_marked() || !found.iter().zip(sizes).any(|(&capacity, &size)| is_far(capacity, size)) {
             return found;
         }
+        let closer = |(&capacity, &size): (&Option<i64>, &i64)| match is_far(capacity, size) {
+            true => Some(next_power(size)),
+            false => capacity,
+        };
+        let closer: Vec<Option<i64>> = found.iter().zip(sizes).map(closer).collect();
         let often = self.far.entry(closer.clone()).or_default();
         *often += 1;
         if *often < OFTEN_FAR {
@@ -89,8 +87,8 @@ impl Class {
             let mut pairs = padded.iter().zip(sizes);
             pairs.all(|(capacity, &size)| capacity.is_none_or(|capacity| serves(capacity, size)))
         };
-        let is_marked = self.most.iter().any(Option::is_some);
-        let known = self.combined.iter().filter(serves).min_by_key(|padded| volume(padded)).filter(|_| !is_marked);
+        let known = self.combined.iter().filter(serves).min_by_key(|padded| volume(padded));
+        let known = known.filter(|_| !self.is_marked());
         if let Some(known) = known {
             return known.clone();
         }
@@ -98,6 +96,11 @@ impl Class {
         let new: Vec<Option<i64>> = (0..sizes.len()).map(of).collect();
         self.note_combined(&new);
         new
+    }
+
+    /// Whether the user has given the largest size of a dimension.
+    fn is_marked(&self) -> bool {
+        self.most.iter().any(Option::is_some)
     }
 
     fn note_combined(&mut self, capacities: &[Option<i64>]) {
@@ -113,6 +116,11 @@ impl Class {
 
 fn serves(capacity: i64, size: i64) -> bool {
     (size..=size.saturating_mul(MOST_PADDING)).contains(&capacity)
+}
+
+/// Whether a size has a capacity that is far from it.
+fn is_far(capacity: Option<i64>, size: i64) -> bool {
+    capacity.is_some_and(|capacity| capacity >= next_power(size).saturating_mul(FAR))
 }
 
 /// The capacity for a size alone.

@@ -113,13 +113,16 @@ impl<'b> Value<'b> {
         self.broadcast_in_dim(dims, &axes)
     }
 
-    /// Dimension `i` of the result is dimension `permutation[i]` of this value.
+    /// Dimension `i` of the result is dimension `permutation[i]` of this value. A transpose that undoes the one before it is
+    /// left out.
     pub fn transpose(self, permutation: &[usize]) -> Value<'b> {
         if permutation.iter().copied().eq(0..self.rank()) {
             return self;
         }
-        if let Some((source, before)) = self.transposed_from() {
-            return source.transpose(&permutation.iter().map(|&axis| before[axis]).collect::<Vec<_>>());
+        if let Some((source, before)) = self.transposed_from()
+            && permutation.iter().map(|&axis| before[axis]).eq(0..self.rank())
+        {
+            return source;
         }
         let from = self.dims();
         let dims: Vec<i64> = permutation.iter().map(|&p| from[p]).collect();

@@ -189,7 +189,8 @@ class Worker(WorkerBase):
             self.adapters.compile(self._of_adapters, self.device)
         mode, seed = self.model_config.logprobs_mode, self.model_config.seed
         adjusting = self._adjusting(limits, mode)
-        # What is processed is how tokens are drawn. Those of a prompt are not drawn.
+        # Processed logits are those that tokens are drawn from. The tokens of a prompt are not drawn.
+        # They have raw logits.
         of_prompts = mode.replace("processed", "raw")
         scoring = adjusting if of_prompts == mode else self._adjusting(limits, of_prompts)
         self.runner = Runner(limits, programs, adjusting, scoring, fixed, self.device, seed, self.adapters, tighter)

@@ -166,6 +166,34 @@ func.func public @main(%v0: tensor<2x3xf32> , %v1: tensor<3x4xf32> ) -> (tensor<
 }
 // output 0: Fresh { base: Type { dtype: F32, dims: [2, 4] }, dtype: F32, sizes: [2, 4], strides: [4, 1], extents: [] }
 
+// a row by matrices whose batch is permuted, too: query = tensor<2x1x4xf32>, keys = tensor<3x2x4xf32>
+// for Cpu:
+// parameter 0: Storage(0)
+// parameter 1: Storage(1)
+module @torchtpu {
+func.func public @main(%v0: tensor<2x1x4xf32> , %v1: tensor<3x2x4xf32> ) -> (tensor<2x1x3xf32>) {
+%v2 = "stablehlo.transpose"(%v1) {permutation = array<i64: 1, 0, 2>} : (tensor<3x2x4xf32>) -> tensor<2x3x4xf32>
+%v3 = "stablehlo.transpose"(%v2) {permutation = array<i64: 0, 2, 1>} : (tensor<2x3x4xf32>) -> tensor<2x4x3xf32>
+%v4 = "stablehlo.dot_general"(%v2, %v0) {dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [2]>, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<2x3x4xf32>, tensor<2x1x4xf32>) -> tensor<2x3x1xf32>
+%v5 = "stablehlo.optimization_barrier"(%v4) {} : (tensor<2x3x1xf32>) -> tensor<2x3x1xf32>
+%v6 = "stablehlo.transpose"(%v5) {permutation = array<i64: 0, 2, 1>} : (tensor<2x3x1xf32>) -> tensor<2x1x3xf32>
+"func.return"(%v6) : (tensor<2x1x3xf32>) -> ()
+}
+}
+// output 0: Fresh { base: Type { dtype: F32, dims: [2, 1, 3] }, dtype: F32, sizes: [2, 1, 3], strides: [3, 3, 1], extents: [] }
+// for Tpu:
+// parameter 0: Storage(0)
+// parameter 1: Storage(1)
+module @torchtpu {
+func.func public @main(%v0: tensor<2x1x4xf32> , %v1: tensor<3x2x4xf32> ) -> (tensor<2x1x3xf32>) {
+%v2 = "stablehlo.transpose"(%v1) {permutation = array<i64: 1, 0, 2>} : (tensor<3x2x4xf32>) -> tensor<2x3x4xf32>
+%v3 = "stablehlo.transpose"(%v2) {permutation = array<i64: 0, 2, 1>} : (tensor<2x3x4xf32>) -> tensor<2x4x3xf32>
+%v4 = "stablehlo.dot_general"(%v0, %v3) {dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [1]>, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<2x1x4xf32>, tensor<2x4x3xf32>) -> tensor<2x1x3xf32>
+"func.return"(%v4) : (tensor<2x1x3xf32>) -> ()
+}
+}
+// output 0: Fresh { base: Type { dtype: F32, dims: [2, 1, 3] }, dtype: F32, sizes: [2, 1, 3], strides: [3, 3, 1], extents: [] }
+
 // linalg_cholesky_ex: self = tensor<3x3xf32>, upper = false, check_errors = false
 // parameter 0: Storage(0)
 module @torchtpu {

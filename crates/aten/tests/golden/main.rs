@@ -170,6 +170,20 @@ fn linalg() {
             )
             .tensor("x", F32, &[2, 3])
             .tensor("weight", F32, &[3, 4]),
+            // One query beside keys whose heads were moved to the front.
+            Case::graph(
+                "a row by matrices whose batch is permuted, too",
+                graph(
+                    2,
+                    vec![
+                        node("permute", &[("self", value(1)), ("dims", ints(&[1, 0, 2]))]),
+                        node("transpose.int", &[("self", value(2)), ("dim0", int(1)), ("dim1", int(2))]),
+                        node("bmm", &[("self", value(0)), ("mat2", value(3))]),
+                    ],
+                ),
+            )
+            .tensor("query", F32, &[2, 1, 4])
+            .tensor("keys", F32, &[3, 2, 4]),
             Case::row("linalg_cholesky_ex")
                 .tensor("self", F32, &[3, 3])
                 .bool("upper", false)
