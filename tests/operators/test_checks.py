@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from tests.helpers import check_refused
+
 # The mode decides when an error is raised.
 pytestmark = [pytest.mark.each_mode, pytest.mark.usefixtures("mode")]
 
@@ -76,6 +78,27 @@ def test_a_mask_selects_another_number(device: torch.device, name: str) -> None:
     message = "shape mismatch" if "another" in name else re.escape(str(of_cpu.value))
     with pytest.raises(of_cpu.type, match=message):
         wait_for(lambda: MASKED[name](x.to(device), *(mask.to(device) for mask in MASKS)))
+
+
+@pytest.mark.parametrize("values", [torch.ones(2, 4), torch.ones(4, 4)], ids=["too few", "too many"])
+@pytest.mark.parametrize("second", [(), (torch.arange(4)[:, None],)], ids=["a mask", "a mask and an index"])
+def test_a_refused_write_changes_nothing(values: Tensor, second: tuple[Tensor, ...], device: torch.device) -> None:
+    x, three = torch.randn(4, 4), MASKS[0]
+    written = x.to(device)
+    index = (three.to(device), *(each.to(device) for each in second))
+    with pytest.raises((IndexError, RuntimeError), match="shape mismatch"):
+        wait_for(lambda: written.__setitem__(index, values.to(device)))
+    torch.testing.assert_close(written.cpu(), x)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda x, i: x.__setitem__(i, 3.0), lambda x, i: x.index_fill_(0, i, 3.0), lambda x, i: x[i]],
+    ids=["write", "index_fill_", "read"],
+)
+def test_an_index_into_nothing(call: Callable[[Tensor, Tensor], Any], device: torch.device) -> None:
+    """The sizes alone show the error, so the call raises it."""
+    check_refused(lambda on: call(torch.empty(0, device=on), torch.tensor([0], device=on)), device)
 
 
 def test_a_mask_selects_what_fits(device: torch.device) -> None:

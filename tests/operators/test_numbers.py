@@ -146,6 +146,13 @@ def test_integers_divided_by_zero(dtype: torch.dtype, device: torch.device, mode
         assert divide(x, 2).tolist() == divide(x.cpu(), 2).tolist()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+def test_floats_wrap_in_small_integers(dtype: torch.dtype, device: torch.device, mode: str) -> None:
+    """As in PyTorch's CPU and CUDA kernels. XLA's own conversion gives the nearest number of the type."""
+    x = torch.tensor([-1.0, -2.5, 300, -128.75, 40_000, 65_000, -32_769, 0.5, math.nan], dtype=dtype)
+    check(lambda on: [x.to(on).to(small) for small in (torch.uint8, torch.int8, torch.int16)], device)
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
 def test_powers_of_integers_wrap(dtype: torch.dtype, device: torch.device, mode: str) -> None:
     base = torch.tensor([0, 1, 2, 3, 7, 125], dtype=dtype)

@@ -103,6 +103,17 @@ impl DType {
         }
     }
 
+    /// The integer type through which PyTorch converts floats to this type, so that they wrap around. XLA's own
+    /// conversion gives the nearest value of the type. A conversion to `uint8` goes through int64 in PyTorch's source;
+    /// compilers take int32 registers for the others.
+    pub const fn converts_through(self) -> Option<DType> {
+        match self {
+            DType::U8 => Some(DType::I64),
+            DType::I8 | DType::I16 | DType::U16 => Some(DType::I32),
+            _ => None,
+        }
+    }
+
     /// The lowest finite value.
     pub fn lowest(self) -> Number {
         match self {

@@ -327,7 +327,8 @@ impl<'b> Value<'b> {
         self.builder.elementwise("stablehlo.select", &[condition, a, b], "", ty)
     }
 
-    /// `stablehlo.convert`. Floats are truncated to integers; bool is whether a number differs from zero.
+    /// `stablehlo.convert`. Floats are truncated to integers, and wrap around in integers of 8 and 16 bits; bool is
+    /// whether a number differs from zero.
     pub fn convert(self, dtype: DType) -> Value<'b> {
         let from = self.dtype();
         if from == dtype {
@@ -353,6 +354,11 @@ impl<'b> Value<'b> {
         }
         if from.is_complex() && !dtype.is_complex() {
             return self.real().convert(dtype);
+        }
+        if from.is_float()
+            && let Some(wide) = dtype.converts_through()
+        {
+            return self.convert(wide).convert(dtype);
         }
         if from == DType::Bool && !dtype.is_integer() {
             // XLA rewrites a product with a converted boolean as a select, which gives 0 where PyTorch has 0 · NaN.

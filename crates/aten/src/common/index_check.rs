@@ -107,7 +107,7 @@ fn around_indexed(x: Value<'_>, indices: &[Option<Value<'_>>]) -> (Vec<i64>, Vec
 }
 
 /// The number of true elements of a mask; 0-d int64.
-fn count_true(mask: Value<'_>) -> Value<'_> {
+pub(crate) fn count_true(mask: Value<'_>) -> Value<'_> {
     let axes: Vec<usize> = (0..mask.rank()).collect();
     mask.convert(DType::Bool).convert(DType::I64).reduce_sum(&axes)
 }

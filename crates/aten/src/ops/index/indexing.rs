@@ -8,7 +8,9 @@ use stablehlo::{DType, Value};
 use super::scatter::anywhere;
 use crate::check::Counts;
 use crate::common::chosen::Chosen;
-use crate::common::index_check::{check_flat, check_indices, check_mask_counts, is_mask, out_of_bounds, out_of_range};
+use crate::common::index_check::{
+    check_flat, check_indices, check_mask_counts, count_true, is_mask, out_of_bounds, out_of_range,
+};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 use crate::places::{Combine, Places, at_least_1d, narrow, rank_in_mask, take_along, wrap};
@@ -59,7 +61,13 @@ fn index_select<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     }
     cx.check_index(index, x, axis, Counts::FromStart, out_of_range());
     if x.rank() == 0 {
-        return Ok(x);
+        return match index.numel() {
+            1 => Ok(x),
+            n => {
+                let error = format!("index_select(): Index to scalar can have only 1 value, got {n} value(s)");
+                Err(Error::runtime(error))
+            }
+        };
     }
     Ok(Places::slices(&x.dims(), axis, narrow(index, x.dim(axis))).read(x))
 }
@@ -192,8 +200,13 @@ impl<'b> Advanced<'b> {
                     if !broadcasts || length == 0 {
                         return fitted.broadcast_to(&shape);
                     }
-                    let first = fitted.slice_axis(0, 0, 1).broadcast_to(&[length]);
-                    counts[mask].eq(1).select(first, fitted).broadcast_to(&shape)
+                    let (count, first) = (counts[mask], fitted.slice_axis(0, 0, 1).broadcast_to(&[length]));
+                    let fitted = match known {
+                        // With another number of elements, a check fails, and nothing is written.
+                        Some(_) => count.eq(length).select(fitted, fitted.splat_like(fitted.dtype().highest())),
+                        None => fitted,
+                    };
+                    count.eq(1).select(first, fitted).broadcast_to(&shape)
                 }
             })
             .collect();
@@ -357,6 +370,7 @@ fn put<'b>(x: Value<'b>, indices: &[Option<Value<'b>>], values: Value<'b>, combi
         check_mask(&x.dims(), axis, mask, axis)?;
         let mask = mask.convert(DType::Bool);
         let new = spread_over_mask(&x.dims(), axis, mask, values);
+        let mask = mask_that_fits(&x.dims(), axis, mask, values);
         return Ok(broadcast_mask(mask, axis, &x.dims()).select(combine.apply(x, new), x));
     }
     let values_length = |behind: usize| {
@@ -377,6 +391,16 @@ fn put<'b>(x: Value<'b>, indices: &[Option<Value<'b>>], values: Value<'b>, combi
 fn broadcast_mask<'b>(mask: Value<'b>, axis: usize, sizes: &[i64]) -> Value<'b> {
     let axes: Vec<usize> = (axis..axis + mask.rank()).collect();
     mask.broadcast_in_dim(sizes, &axes)
+}
+
+/// The mask, or nothing of it if it selects another number of elements than the values have. A check then fails.
+fn mask_that_fits<'b>(sizes: &[i64], axis: usize, mask: Value<'b>, values: Value<'b>) -> Value<'b> {
+    let behind = sizes.len() - axis - mask.rank();
+    let length = values.rank().checked_sub(behind + 1).map_or(1, |place| values.dim(place));
+    if length == 1 || values.is_bounded() {
+        return mask;
+    }
+    mask & count_true(mask).eq(length).broadcast_to(&mask.dims())
 }
 
 /// Moves values to the true elements of a mask that covers dimensions of `sizes` from `axis` on. Values that do not

@@ -199,6 +199,9 @@ fn index_fill<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     if cx.ty("value")?.dtype.is_complex() && !x.dtype().is_complex() {
         return Err(Error::runtime("index_fill_(): Converting complex Scalar to non-complex type is not supported"));
     }
+    if size == 0 && index.numel() != 0 && !index.is_bounded() {
+        return Err(Error::index("index is out of bounds for dimension with size 0"));
+    }
     cx.check_index(index, whole, axis, Counts::FromBothEnds, out_of_bounds(ErrorKind::Index, whole, axis));
     let index = wrap(index, size);
     let b = cx.b();
