@@ -15,6 +15,9 @@ use crate::storage::Value;
 /// How long work may take that was launched after a collective was overdue. It may be done beside the collective.
 const GRACE: Duration = Duration::from_secs(3);
 
+/// How long after the error of a result the error of its run may come.
+const BETWEEN_ERRORS: Duration = Duration::from_secs(1);
+
 /// Waits until an event has happened, or its work has failed. Called without locks.
 ///
 /// # Errors
@@ -75,9 +78,19 @@ pub(crate) fn wait_for_value(placement: Placement, value: &Value) -> Result<()> 
 
 /// The error with the collective that it comes of, if there is one.
 pub(crate) fn explained(placement: Placement, error: Error) -> Error {
-    let cause = lock().ok().and_then(|mut engine| engine.runner.collectives(placement)?.cause(&error));
-    match cause {
-        Some(call) => error.within(&call.name()),
-        None => error,
+    let deadline = Instant::now() + BETWEEN_ERRORS;
+    loop {
+        let (cause, may_follow) = {
+            let Ok(mut engine) = lock() else { return error };
+            let Some(collectives) = engine.runner.collectives(placement) else { return error };
+            (collectives.cause(&error), collectives.oldest().is_some())
+        };
+        if let Some(call) = cause {
+            return error.within(&call.name());
+        }
+        if !may_follow || Instant::now() >= deadline {
+            return error;
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
