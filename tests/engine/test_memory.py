@@ -176,7 +176,7 @@ for rows in (300, 301):
     try:
         y = (x[:, None, None] * torch.ones(rows, 1, device="tpu")).expand(4, rows, 1 << 20) * x[0]
         y[0, 0, 0].item()
-    except torch.OutOfMemoryError as error:
+    except torch.tpu.OutOfMemoryError as error:
         print("memory" in str(error), torch.tpu.memory_stats()["num_ooms"] > before)
     y = None
     torch.tpu.synchronize()

@@ -30,7 +30,12 @@ def parser() -> argparse.ArgumentParser:
         "entry pass.",
     )
     parser.add_argument("--suite", choices=SUITES, default="device", help="which list of files (device)")
-    parser.add_argument("--files", default="*", metavar="PATTERNS", help="only these: 'test_torch.py,nn/*'")
+    parser.add_argument(
+        "--files",
+        default="*",
+        metavar="PATTERNS",
+        help="only these: 'test_torch.py,nn/*', or a file that is not in the list",
+    )
     parser.add_argument("--tests", default="", metavar="REGEX", help="only tests whose names contain this")
     parser.add_argument("--mode", choices=MODES, default="strict", help="the eager mode (strict)")
     parser.add_argument("--sample", type=int, metavar="N", help="at most N tests of each file, drawn by --seed")
@@ -96,12 +101,26 @@ def judge(suite: Suite, source: Path, file: str, options: argparse.Namespace) ->
     return Comparison(file, cpu, tpu)
 
 
+def files_of(suite: Suite, folder: Path, patterns: list[str]) -> list[str]:
+    """The files of the suite's list that match a pattern, and files of its folder that are named in full."""
+    chosen = [file for file in suite.files if any(fnmatch.fnmatch(file, pattern) for pattern in patterns)]
+    for pattern in patterns:
+        if not any(fnmatch.fnmatch(file, pattern) for file in chosen):
+            if not (folder / pattern).is_file():
+                raise ValueError(f"no file matches {pattern!r}")
+            chosen.append(pattern)
+    return chosen
+
+
 def main() -> int:
-    options = parser().parse_args()
+    reader = parser()
+    options = reader.parse_args()
     suite = SUITES[options.suite]
     source = pytorch_tests(options.source)
-    patterns = options.files.split(",")
-    files = [file for file in suite.files if any(fnmatch.fnmatch(file, pattern) for pattern in patterns)]
+    try:
+        files = files_of(suite, source / suite.within, options.files.split(","))
+    except ValueError as error:
+        reader.error(f"argument --files: {error}")
     report = Report(options.mode, known_differences(), is_whole=not options.tests and options.sample is None)
     with ThreadPoolExecutor(options.jobs) as pool:
         for ended in as_completed([pool.submit(judge, suite, source, file, options) for file in files]):

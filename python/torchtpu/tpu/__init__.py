@@ -13,6 +13,8 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
+from torch import OutOfMemoryError
+
 from torchtpu.compile import compile_step
 from torchtpu.tpu.devices import (
     _exchange_device,
@@ -80,6 +82,7 @@ __all__ = [
     "EagerMode",
     "Event",
     "Explanation",
+    "OutOfMemoryError",
     "Stream",
     "StreamContext",
     "_exchange_device",
