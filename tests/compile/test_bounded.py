@@ -169,6 +169,27 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Shape, ...]]] = {
     "repeat": (lambda x: x.detach().repeat(2, 3), (("b", "s"),)),
     "repeat beside": (lambda x: x.repeat(2, 1, 3).sum(1), (("s", 3),)),
     "nothing beside": (lambda x: (x.sum(1, keepdim=True), x + 1), (("s", 0),)),
+    "scatter_reduce": (
+        lambda x, y: [
+            y.scatter_reduce(0, (x > 0).long() * 2, x, name, include_self=included)
+            for name, included in itertools.product(("amax", "prod", "mean", "sum"), (True, False))
+        ],
+        (("s",), ("t",)),
+    ),
+    "scatter_reduce of rows": (
+        lambda x, y: y.scatter_reduce(0, (x > 0).long() * 2, x, "amin"),
+        (("s", 4), ("t", 4)),
+    ),
+    "scatter with a reduction": (
+        lambda x, y: y.detach().scatter(0, (x > 0).long(), x.detach(), reduce="multiply") * y,
+        (("s",), ("t",)),
+    ),
+    "index_reduce": (
+        lambda x, y: y.index_reduce(0, (x[:, 0] > 0).long(), x, "amax", include_self=False),
+        (("s", 3), ("t", 3)),
+    ),
+    "index_fill": (lambda x: x.index_fill(1, torch.tensor([1, -2], device=x.device), 3.0) * 2, ((3, "s"),)),
+    "index_fill by a changing index": (lambda x, y: y.index_fill(0, (x > 0).long() - 1, 3.0) * 2, (("s",), ("t", 2))),
     "gather": (lambda x: x.gather(1, (x > 0).long()), (("s", 4),)),
     "convolution along": (lambda x, w: F.conv1d(x, w, padding=1), (("b", 4, "s"), (5, 4, 3))),
     "convolution of an image": (lambda x, w: F.conv2d(x, w, padding=(1, 0)).relu(), (("b", 2, "s", "t"), (3, 2, 3, 2))),

@@ -13,10 +13,10 @@ use crate::row::{Row, one};
 pub(crate) const ROWS: &[Row] = &[
     one(&["scatter.src"], |cx| along(cx)?.write(cx, "src", Combine::Replace)).bounded(),
     one(&["scatter.value"], |cx| along(cx)?.write(cx, "value", Combine::Replace)).bounded(),
-    one(&["scatter.reduce"], |cx| along(cx)?.write(cx, "src", named(cx)?)),
-    one(&["scatter.value_reduce"], |cx| along(cx)?.write(cx, "value", named(cx)?)),
+    one(&["scatter.reduce"], |cx| along(cx)?.write(cx, "src", named(cx)?)).bounded(),
+    one(&["scatter.value_reduce"], |cx| along(cx)?.write(cx, "value", named(cx)?)).bounded(),
     one(&["scatter_add"], |cx| along(cx)?.write(cx, "src", Combine::Add)).bounded(),
-    one(&["scatter_reduce.two"], |cx| along(cx)?.reduce(cx, "src")),
+    one(&["scatter_reduce.two"], |cx| along(cx)?.reduce(cx, "src")).bounded(),
     one(&["index_copy"], |cx| {
         let (x, axis) = sliced(cx)?;
         let mut error = out_of_bounds(ErrorKind::Index, x, axis);
@@ -37,8 +37,9 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .bounded(),
     one(&["index_reduce"], |cx| slices(cx, out_of_range())?.reduce(cx, "source"))
-        .takes(&["self"], DTypes::REAL_NUMBERS),
-    one(&["index_fill.int_Scalar", "index_fill.int_Tensor"], index_fill),
+        .takes(&["self"], DTypes::REAL_NUMBERS)
+        .bounded(),
+    one(&["index_fill.int_Scalar", "index_fill.int_Tensor"], index_fill).bounded(),
     one(&["masked_fill.Scalar", "masked_fill.Tensor"], |cx| {
         let (x, mask) = cx.tensor("self")?.broadcast_with(cx.tensor("mask")?);
         let value = cx.fitting("value", x.dtype())?.broadcast_to(&x.dims());
@@ -171,7 +172,7 @@ impl<'b> Target<'b> {
         if !mean {
             return Ok(total.convert(x.dtype()));
         }
-        let before = b.splat(i64::from(include_self), dtype.real(), &x.dims());
+        let before = b.splat(i64::from(include_self), dtype.real(), &x.dims()).bounded_like(x);
         let count = self.combine(before, b.scalar(1, dtype.real()), Combine::Add).max(1);
         Ok(floor_divide(total, count.convert(dtype)).convert(x.dtype()))
     }
@@ -203,7 +204,11 @@ fn index_fill<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
         return Err(Error::index("index is out of bounds for dimension with size 0"));
     }
     cx.check_index(index, whole, axis, Counts::FromBothEnds, out_of_bounds(ErrorKind::Index, whole, axis));
-    let index = wrap(index, size);
+    // Negative indices count from the end of the valid elements.
+    let index = match whole.is_bounded_along(&[axis]) {
+        true => narrow(index.lt(0).select(index + whole.size(axis, index.dtype()), index), size),
+        false => wrap(index, size),
+    };
     let b = cx.b();
     let (unmarked, marks) = (b.splat(false, DType::Bool, &[size]), b.splat(true, DType::Bool, &index.dims()));
     let mut marked = Places::flat(size, index).write(unmarked, marks, Combine::Replace);
