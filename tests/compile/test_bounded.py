@@ -99,6 +99,11 @@ def _tensors(value: Any) -> list[Tensor]:
     return [value] if isinstance(value, Tensor) else list(value)
 
 
+
+
+LSTM_WEIGHTS = [torch.linspace(-1, 1, 12 * size).reshape(12, size) for size in (4, 3)]
+
+
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Shape, ...]]] = {
     "elementwise": (lambda x, y: F.gelu(x) * y + 1, (("s", 3), (3,))),
     "sum of all": (lambda x: x.sum(), (("b", "s"),)),
@@ -169,6 +174,52 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Shape, ...]]] = {
     "repeat": (lambda x: x.detach().repeat(2, 3), (("b", "s"),)),
     "repeat beside": (lambda x: x.repeat(2, 1, 3).sum(1), (("s", 3),)),
     "nothing beside": (lambda x: (x.sum(1, keepdim=True), x + 1), (("s", 0),)),
+    "error functions": (lambda x: torch.erf(x) + torch.erfc(x) * torch.lgamma(x.abs() + 1), (("s", 4),)),
+    "special functions": (
+        lambda x: torch.digamma(x.abs() + 1) * torch.special.i0e(x) + torch.special.bessel_j0(x.detach()),
+        ((3, "s"),),
+    ),
+    "erfinv": (lambda x: torch.erfinv(x.tanh() * 0.9) + torch.special.ndtri(x.sigmoid()), (("s",),)),
+    "polynomials": (lambda x: torch.special.hermite_polynomial_h(x.detach(), 3) * x, (("s", 2),)),
+    "Fourier transforms": (
+        lambda x: [torch.fft.rfft(x).abs(), torch.fft.irfft(torch.fft.fft(x, dim=1)).abs(), torch.fft.fft2(x).abs()],
+        (("s", 4, 6),),
+    ),
+    "a spectrogram": (
+        lambda x: torch.stft(x, 8, 4, window=torch.hann_window(8, device=x.device), return_complex=True, center=False)
+        .abs()
+        .square(),
+        (("s", 24),),
+    ),
+    "complex numbers": (
+        lambda x: torch.view_as_real(torch.view_as_complex(x) * torch.view_as_complex(x.flip(0)).conj()),
+        (("s", 3, 2),),
+    ),
+    "resized images": (
+        lambda x: [
+            F.interpolate(x, size=(7, 5), mode="bilinear", align_corners=False),
+            F.interpolate(x, scale_factor=2, mode="nearest"),
+            F.interpolate(x, size=(3, 3), mode="bicubic"),
+            F.interpolate(x, size=(2, 3), mode="area"),
+            F.interpolate(x, size=(3, 2), mode="bilinear", antialias=True),
+        ],
+        (("s", 2, 4, 6),),
+    ),
+    "pixel shuffles": (
+        lambda x: [F.pixel_shuffle(x, 2) * 2, F.pixel_unshuffle(x, 2), F.channel_shuffle(x, 4)],
+        (("s", 4, 6, 2),),
+    ),
+    "pixel shuffle of a changing height": (lambda x: F.pixel_shuffle(x, 2).cumsum(2), ((2, 4, "s", 3),)),
+    "distances": (lambda x, y: torch.cdist(x, y), (("s", 5), ("t", 5))),
+    "distances of order 1": (lambda x, y: torch.cdist(x, y, p=1.0).sum(1), (("s", 5), ("t", 5))),
+    "searchsorted": (
+        lambda x, y: torch.searchsorted(x.detach().sort().values, y) + torch.bucketize(y, x.detach().sort()[0]),
+        (("s",), ("t", 2)),
+    ),
+    "cells": (
+        lambda x: torch._VF.lstm_cell(x, (x[:, :3], x[:, 1:4]), *(each.to(x.device) for each in LSTM_WEIGHTS))[0],
+        (("s", 4),),
+    ),
     "scatter_reduce": (
         lambda x, y: [
             y.scatter_reduce(0, (x > 0).long() * 2, x, name, include_self=included)

@@ -242,6 +242,13 @@ impl<'b> Value<'b> {
         }
     }
 
+    /// Refuses an operation whose result depends on the sizes of `axes`, which it takes as constants.
+    pub fn require_whole(self, axes: &[usize], what: &str) {
+        if self.is_bounded_along(axes) {
+            self.builder.refuse_bounded(format!("{what} over a dimension whose size changes"));
+        }
+    }
+
     /// This value with the padding along an axis replaced by `fill` (0-d). All positions are then valid. Refuses
     /// `what` if there is padding between valid positions.
     pub fn filled_along(self, axis: usize, fill: Value<'b>, what: &str) -> Value<'b> {

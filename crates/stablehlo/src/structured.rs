@@ -417,7 +417,9 @@ impl<'b> Value<'b> {
             _ => ty.dtype.complex(),
         };
         let attributes = format!("fft_type = #stablehlo<fft_type {name}>, fft_length = {}", array(&[size]));
-        self.builder.op("stablehlo.fft", &[self], &attributes, ty)
+        let last = self.rank() - 1;
+        let extents = self.extents_if("a Fourier transform", |axis| axis != last);
+        self.builder.emit("stablehlo.fft", &[self], &attributes, ty).with_extents(extents)
     }
 
     /// Lower-triangular Cholesky factors of the last two dimensions.

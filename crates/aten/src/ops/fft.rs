@@ -13,7 +13,8 @@ pub(crate) const ROWS: &[Row] = &[
         let axes = axes(cx, x)?;
         let forward = cx.bool("forward")?;
         Ok(normalized(cx, complex(x, &axes, forward), count(x, &axes), forward)?.convert(dtype))
-    }),
+    })
+    .bounded(),
     one(&["_fft_r2c"], |cx| {
         // The result for bfloat16 (which stft passes on) is complex64, as on CUDA.
         let dtype = cx.ty("self")?.dtype;
@@ -27,7 +28,8 @@ pub(crate) const ROWS: &[Row] = &[
             _ => complex(wide, &axes, true),
         };
         Ok(normalized(cx, result, count(x, &axes), true)?.convert(dtype.complex()))
-    }),
+    })
+    .bounded(),
     one(&["_fft_c2r"], |cx| {
         let dtype = cx.ty("self")?.dtype;
         let x = cx.tensor("self")?.convert(dtype.opmath());
@@ -38,12 +40,15 @@ pub(crate) const ROWS: &[Row] = &[
         let half = complex(x.slice_axis(last, 0, size / 2 + 1), others, false);
         let result = normalized(cx, along(half, last, Fft::Irfft, size), size * count(x, others), false)?;
         Ok(result.convert(dtype.real()))
-    }),
+    })
+    .bounded(),
 ];
 
 /// The dimensions in the given order. A real transform halves the last one.
 fn axes<'b>(cx: &Cx<'b>, x: Value<'b>) -> Result<Vec<usize>> {
-    cx.ints("dim")?.into_iter().map(|dim| cx.axis(dim, x.rank())).collect()
+    let axes: Vec<usize> = cx.ints("dim")?.into_iter().map(|dim| cx.axis(dim, x.rank())).collect::<Result<_>>()?;
+    x.require_whole(&axes, "a Fourier transform");
+    Ok(axes)
 }
 
 fn count(x: Value<'_>, axes: &[usize]) -> i64 {

@@ -6,9 +6,9 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, FRAC_PI_4, PI};
 use stablehlo::{Comparison, DTypes, Value};
 
 use crate::common::chebyshev::*;
-use crate::row::{Row, one};
+use crate::row::{Row, all_bounded, one};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["i0", "special_modified_bessel_i0"], |cx| cx.float_unary(|x| unscaled(x.abs(), i0e(x))))
         .takes(&["self"], DTypes::REAL),
     one(&["special_i0e"], |cx| cx.float_unary(i0e)).takes(&["self"], DTypes::REAL),
@@ -37,7 +37,7 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .takes(&["x"], DTypes::REAL),
     one(&["special_airy_ai"], |cx| cx.float_pointwise(["x"], |[x]| airy(x))).takes(&["x"], DTypes::REAL),
-];
+]);
 
 // ---- modified functions ----------------------------------------------------------------------------
 

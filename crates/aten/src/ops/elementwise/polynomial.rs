@@ -4,9 +4,9 @@ use stablehlo::Value;
 
 use crate::cx::Cx;
 use crate::error::Result;
-use crate::row::{Row, one};
+use crate::row::{Row, all_bounded, one};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &all_bounded([
     one(
         &[
             "special_chebyshev_polynomial_t",
@@ -117,7 +117,7 @@ pub(crate) const ROWS: &[Row] = &[
             )
         },
     ),
-];
+]);
 
 /// One step of a recurrence: the polynomials of `degree` and of the degree before it, at `x`.
 struct Step<'b> {
@@ -147,11 +147,14 @@ fn polynomial<'b>(
     cx.float_pointwise(["x", "n"], |[x, n]| {
         let (x, n) = variable(x).broadcast_with(n);
         let n = n.trunc();
-        let (zero, one) = (x.splat_like(0), x.splat_like(1));
         let axes: Vec<usize> = (0..x.rank()).collect();
         // The loop would not end for an infinite degree.
         let highest = n.is_finite().select(n, 0).reduce_max(&axes);
         let start = x.builder().scalar(1, x.dtype());
+        // The loop may compute anything for padding.
+        let valid = x.bounded_like(x + n);
+        let (x, n) = (x.without_extents(), n.without_extents());
+        let (zero, one) = (x.splat_like(0), x.splat_like(1));
         let state = [start, one, first(x), x, n, highest];
         let continues = |state: &[Value<'b>]| state[0].lt(state[5]);
         let step = |state: &[Value<'b>]| {
@@ -162,6 +165,6 @@ fn polynomial<'b>(
             vec![degree + 1, unfinished.select(last, before), last_or, x, n, highest]
         };
         let at_degree = x.builder().while_loop(&state, continues, step)[2];
-        n.lt(0).select(zero, n.eq(0).select(one, at_degree))
+        n.lt(0).select(zero, n.eq(0).select(one, at_degree)).bounded_like(valid)
     })
 }

@@ -4,9 +4,9 @@ use stablehlo::{DType, DotDims, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::row::{Row, many, one};
+use crate::row::{Row, all_bounded, many, one};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &all_bounded([
     many(&["fake_quantize_per_tensor_affine_cachemask"], |cx| {
         let (low, high) = range(cx)?;
         let (scale, zero_point) = (cx.scalar("scale", DType::F32)?, cx.scalar("zero_point", DType::I64)?);
@@ -63,7 +63,7 @@ pub(crate) const ROWS: &[Row] = &[
         let product = x.dot_general(weight.convert(x.dtype()), &dims, DType::F32);
         Ok((product * cx.tensor("scales")?.convert(DType::F32)).convert(x.dtype()))
     }),
-];
+]);
 
 /// The first element of a tensor that has one element.
 fn first<'b>(cx: &Cx<'b>, name: &str) -> Result<Value<'b>> {

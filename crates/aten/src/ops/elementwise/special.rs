@@ -7,9 +7,9 @@ use stablehlo::{DType, DTypes, Value};
 use crate::common::chebyshev::{ERFCX, MOST_TERMS, chebyshev};
 use crate::cx::Cx;
 use crate::error::Result;
-use crate::row::{Row, one};
+use crate::row::{Row, all_bounded, one};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["erf"], |cx| cx.float_unary(|x| x.erf())),
     one(&["erfc"], |cx| cx.float_unary(|x| x.erfc())),
     one(&["erfinv"], |cx| cx.float_unary(|x| x.erf_inv())),
@@ -32,7 +32,7 @@ pub(crate) const ROWS: &[Row] = &[
         .takes(&["self", "other"], DTypes::FLOATS),
     one(&["igammac"], |cx| cx.float_pointwise(["self", "other"], |[a, x]| incomplete_gamma(a, x).1))
         .takes(&["self", "other"], DTypes::FLOATS),
-];
+]);
 
 /// `exp(x²) erfc(x)` (Shepherd and Laframboise, "Chebyshev approximation of (1 + 2x) exp(x²) erfc x in
 /// 0 ≤ x < ∞", 1981).

@@ -48,10 +48,18 @@ pub(crate) const ROWS: &[Row] = &[
     .bounded(),
     one(&["masked_scatter"], |cx| {
         let (x, mask) = cx.tensor("self")?.broadcast_with(cx.tensor("mask")?);
-        let mask = mask.convert(DType::Bool);
-        let source = cx.tensor("source")?.flatten();
-        Ok(mask.select(take_flat(source, rank_in_mask(mask)), x))
-    }),
+        let source = cx.tensor("source")?;
+        // Only then are the valid elements the first ones.
+        let behind: Vec<usize> = (1..source.rank()).collect();
+        source.require_whole(&behind, "values to scatter");
+        // Padding takes no values, and the other elements keep their order.
+        let (axes, none) = ((0..mask.rank()).collect::<Vec<_>>(), cx.b().scalar(false, DType::Bool));
+        let mask = mask.convert(DType::Bool).masked(&axes, none).without_extents();
+        let mask = mask.bounded_like(x).masked(&axes, none).without_extents();
+        let values = take_flat(source.without_extents().flatten(), rank_in_mask(mask));
+        Ok(mask.bounded_like(x).select(values.bounded_like(x), x))
+    })
+    .bounded(),
     one(&["masked_scatter_backward"], |cx| {
         let sizes = cx.ints("sizes")?;
         let (grad, mask) = cx.tensor("grad_output")?.broadcast_with(cx.tensor("mask")?);

@@ -11,7 +11,7 @@ use crate::places::{Combine, Places, take_flat};
 use crate::row::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
-    one(&["_cdist_forward"], cdist).requires(&["p"], is_order).baked_if(&["p"], Order::has_own_form),
+    one(&["_cdist_forward"], cdist).requires(&["p"], is_order).baked_if(&["p"], Order::has_own_form).bounded(),
     one(&["_cdist_backward"], |cx| {
         let (x, y) = (cx.tensor("x1")?, cx.tensor("x2")?);
         let (grad, distance) = (cx.tensor("grad_output")?, cx.tensor("cdist")?);
@@ -19,7 +19,8 @@ pub(crate) const ROWS: &[Row] = &[
         let slopes = slope(Order::of(cx, "p")?, differences(x, y)?, distance.unsqueeze(last)) * grad.unsqueeze(last);
         Ok(slopes.reduce_sum(&[last - 1]))
     })
-    .baked_if(&["p"], Order::has_own_form),
+    .baked_if(&["p"], Order::has_own_form)
+    .bounded(),
     one(&["_pdist_forward"], |cx| {
         let x = cx.tensor("self")?;
         let all = distance(Order::of(cx, "p")?, differences(x, x)?);

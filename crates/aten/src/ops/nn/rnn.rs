@@ -4,14 +4,14 @@ use stablehlo::{DType, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::row::{Row, many};
+use crate::row::{Row, all_bounded, many};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &all_bounded([
     many(&["_thnn_fused_lstm_cell"], lstm_cell),
     many(&["_thnn_fused_lstm_cell_backward_impl"], lstm_cell_backward),
     many(&["_thnn_fused_gru_cell"], gru_cell),
     many(&["_thnn_fused_gru_cell_backward"], gru_cell_backward),
-];
+]);
 
 /// A tensor argument in the type of the computation.
 fn wide<'b>(cx: &Cx<'b>, name: &str) -> Result<Value<'b>> {

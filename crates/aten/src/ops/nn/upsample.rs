@@ -14,12 +14,12 @@ use stablehlo::{Builder, DType, DTypes, Value};
 use crate::common::filters::{along_last_axes, cubic};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::row::{Row, one};
+use crate::row::{Row, all_bounded, one};
 
 const SCALES: &[&str] = &["scales", "scales_d", "scales_h", "scales_w"];
 const PIXELS: DTypes = DTypes::FLOATS.or(DTypes::of(&[DType::U8]));
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"], |cx| resize(cx, Filter::Nearest))
         .baked(SCALES),
     one(&["_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"], |cx| {
@@ -55,7 +55,7 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["_upsample_bilinear2d_aa_backward"], |cx| resize_backward(cx, Filter::SmoothLinear)).baked(SCALES),
     one(&["_upsample_bicubic2d_aa_backward"], |cx| resize_backward(cx, Filter::SmoothCubic)).baked(SCALES),
     one(&["_upsample_lanczos2d_aa_backward"], |cx| resize_backward(cx, Filter::SmoothLanczos)).baked(SCALES),
-];
+]);
 
 /// The `Smooth` filters (antialias) become wider when an image shrinks.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -105,6 +105,7 @@ fn axes(cx: &Cx<'_>, filter: Filter, inputs: &[i64], outputs: &[i64]) -> Result<
 fn resize<'b>(cx: &Cx<'b>, filter: Filter) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let axes = axes(cx, filter, &x.dims(), &cx.ints("output_size")?)?;
+    require_constant_images(x, axes.len());
     if let Some(steps) = whole_steps(&axes) {
         return Ok(repeat_or_skip(x, &axes, &steps));
     }
@@ -125,6 +126,12 @@ fn resize<'b>(cx: &Cx<'b>, filter: Filter) -> Result<Value<'b>> {
     Ok(resized.convert(dtype))
 }
 
+/// The weights are those of images of one size. Their number and their channels may change.
+fn require_constant_images(x: Value<'_>, spatial: usize) {
+    let axes: Vec<usize> = (x.rank() - spatial..x.rank()).collect();
+    x.require_whole(&axes, "interpolation");
+}
+
 /// Weights rounded to multiples of the smallest power of two with which they fit into 16-bit integers.
 fn fixed_point(weights: Value<'_>) -> Value<'_> {
     let largest = weights.reduce_max(&[0, 1]);
@@ -137,7 +144,10 @@ fn fixed_point(weights: Value<'_>) -> Value<'_> {
 
 fn resize_backward<'b>(cx: &Cx<'b>, filter: Filter) -> Result<Value<'b>> {
     let grad = cx.tensor("grad_output")?;
-    let axes = axes(cx, filter, &cx.ints("input_size")?, &cx.ints("output_size")?)?;
+    let spatial = cx.ints("output_size")?;
+    let input_size = cx.capacities("input_size")?;
+    let axes = axes(cx, filter, &input_size, &spatial)?;
+    require_constant_images(grad, axes.len());
     let dtype = grad.dtype();
     let wide = grad.convert(dtype.opmath());
     let summed = match whole_steps(&axes) {

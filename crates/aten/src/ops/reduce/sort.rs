@@ -31,7 +31,8 @@ pub(crate) const ROWS: &[Row] = &[
         let right = cx.bool("right")? || cx.str_or_none("side").is_some_and(|side| side == "right");
         insertion_points(cx, sequence, values, right)
     })
-    .takes(&["sorted_sequence", "self"], DTypes::REAL_NUMBERS),
+    .takes(&["sorted_sequence", "self"], DTypes::REAL_NUMBERS)
+    .bounded(),
     one(&["bucketize.Tensor", "bucketize.Scalar"], |cx| {
         let (boundaries, values) = cx.pair("boundaries", "self")?;
         if boundaries.rank() != 1 {
@@ -42,7 +43,8 @@ pub(crate) const ROWS: &[Row] = &[
         }
         insertion_points(cx, boundaries, values, cx.bool("right")?)
     })
-    .takes(&["boundaries", "self"], DTypes::REAL_NUMBERS),
+    .takes(&["boundaries", "self"], DTypes::REAL_NUMBERS)
+    .bounded(),
     one(&["isin.Tensor_Tensor"], |cx| {
         let (elements, tests) = cx.pair("elements", "test_elements")?;
         let found = is_among(cx, elements, tests.flatten());
@@ -127,10 +129,22 @@ fn insertion_points<'b>(cx: &Cx<'b>, sequence: Value<'b>, values: Value<'b>, rig
     let size = sequence.dims().last().copied().unwrap_or(1);
     if size <= SHORT {
         let rank = values.rank();
-        let row = if shared { sequence.reshape(&[size]) } else { sequence.unsqueeze(rank - 1) };
+        let row = match sequence.rank() {
+            0 => sequence.reshape(&[1]),
+            1 => sequence,
+            _ => sequence.unsqueeze(rank - 1),
+        };
         return Ok(before(row, values.unsqueeze(rank)).convert(dtype).reduce_sum(&[rank]));
     }
-    Ok(bisected(cx, sequence, values, shared, before).convert(dtype))
+    // The largest number comes after each value but those that come after all.
+    let last = sequence.rank().saturating_sub(1);
+    let highest = cx.b().scalar(sequence.dtype().min_identity(), sequence.dtype());
+    let filled = sequence.filled_along(last, highest, "a sequence in merged dimensions");
+    let places = match shared {
+        true => bisected(cx, filled.without_extents(), values.without_extents(), shared, before).bounded_like(values),
+        false => bisected(cx, filled, values, shared, before),
+    };
+    Ok(places.min(sequence.size(last, DType::I32)).convert(dtype))
 }
 
 /// The number of elements of the last dimension of `sequence` that are before each value, by binary search: `before`

@@ -117,7 +117,8 @@ pub(crate) const ROWS: &[Row] = &[
         let split = x.reshape(&[batch, channels, factor, factor, height, width]);
         let sizes = [channels, height * factor, width * factor];
         Ok(split.transpose(&[0, 1, 4, 2, 5, 3]).reshape(&with_image(x, sizes)))
-    }),
+    })
+    .bounded(),
     one(&["pixel_unshuffle"], |cx| {
         let (x, factor) = (cx.tensor("self")?, cx.int("downscale_factor")?);
         let (batch, [channels, height, width]) = image(x)?;
@@ -125,13 +126,15 @@ pub(crate) const ROWS: &[Row] = &[
         let split = x.reshape(&[batch, channels, height, factor, width, factor]);
         let sizes = [channels * factor * factor, height, width];
         Ok(split.transpose(&[0, 1, 3, 5, 2, 4]).reshape(&with_image(x, sizes)))
-    }),
+    })
+    .bounded(),
     one(&["channel_shuffle", "native_channel_shuffle"], |cx| {
         let (x, groups) = (cx.tensor("self")?, cx.int("groups")?);
         let dims = x.dims();
         let split = x.reshape(&[dims[0], groups, dims[1] / groups, dims[2..].iter().product()]);
         Ok(split.swap_axes(1, 2).reshape(&dims))
-    }),
+    })
+    .bounded(),
 ];
 
 // ---- joining and repeating -----------------------------------------------------------------------

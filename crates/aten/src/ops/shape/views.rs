@@ -140,14 +140,16 @@ pub(crate) const ROWS: &[Row] = &[
         let x = cx.tensor("self")?;
         let last = x.rank();
         Ok(cx.b().concatenate(&[x.real().unsqueeze(last), x.imag().unsqueeze(last)], last))
-    }),
+    })
+    .bounded(),
     one(&["view_as_complex", "view_as_complex_copy"], |cx| {
         let x = cx.tensor("self")?;
         let last = x.rank().saturating_sub(1);
         Ok(x.select_axis(last, 0).complex(x.select_axis(last, 1)))
-    }),
+    })
+    .bounded(),
     one(&["real"], |cx| Ok(cx.tensor("self")?.real())).bounded(),
-    one(&["imag"], |cx| Ok(cx.tensor("self")?.imag())),
+    one(&["imag"], |cx| Ok(cx.tensor("self")?.imag())).bounded(),
     one(&["_conj", "_conj_copy"], |cx| {
         let x = cx.tensor("self")?;
         Ok(if x.dtype().is_complex() { x.real().complex(-x.imag()) } else { x })
