@@ -13,7 +13,7 @@ use crate::inputs::{Inputs, ParamSource};
 use crate::lower::{Lowered, Output, to_arg, written};
 use crate::nodes::lower_nodes;
 use crate::spec::{ArgSpec, Dim, ResultSpec, TensorSpec};
-use crate::view::{contiguous_strides, memory_order};
+use crate::view::{contiguous_strides, memory_order, shown};
 
 /// The sizes of a call that are inputs of its program.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -44,8 +44,43 @@ impl Sizes {
 pub enum SizedView {
     /// In parts of the value.
     Divided(Division),
+    /// In parts of the value, as elements of another type. Such a view is only read.
+    Paired(Division, Paired),
     /// With these sizes, which are constants. The argument has the strides and the offset.
     Fixed(Vec<i64>),
+}
+
+/// How a view shows real numbers as complex ones, or complex ones as real ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paired {
+    /// The last dimension of the division has two elements, which become one complex number.
+    Complex,
+    /// The division is of real and imaginary parts, which are a last dimension of the value.
+    Parts,
+}
+
+impl Paired {
+    fn sizes<T>(self, mut sizes: Vec<T>) -> Vec<T> {
+        if self == Paired::Complex {
+            sizes.pop();
+        }
+        sizes
+    }
+
+    fn read<'b>(self, base: Value<'b>, division: &Division) -> Value<'b> {
+        match self {
+            Paired::Complex => {
+                let value = division.read(base);
+                let last = value.rank() - 1;
+                value.select_axis(last, 0).complex(value.select_axis(last, 1))
+            }
+            Paired::Parts => {
+                let rank = base.rank();
+                let parts = [base.real().unsqueeze(rank), base.imag().unsqueeze(rank)];
+                division.read(base.builder().concatenate(&parts, rank))
+            }
+        }
+    }
 }
 
 /// A view in parts of a storage's value.
@@ -135,6 +170,7 @@ impl SizedView {
     pub fn capacities(&self) -> Vec<i64> {
         match self {
             SizedView::Divided(division) => division.capacities(),
+            SizedView::Paired(division, paired) => paired.sizes(division.capacities()),
             SizedView::Fixed(sizes) => sizes.clone(),
         }
     }
@@ -143,6 +179,7 @@ impl SizedView {
     pub fn sizes(&self) -> Vec<Dim> {
         match self {
             SizedView::Divided(division) => division.sizes(),
+            SizedView::Paired(division, paired) => paired.sizes(division.sizes()),
             SizedView::Fixed(sizes) => sizes.iter().map(|&size| Dim::known(size)).collect(),
         }
     }
@@ -293,10 +330,12 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
     let mut read = |spec: &TensorSpec| {
         let view = &sizes.views[tensors];
         tensors += 1;
-        match (base(spec.storage), view) {
-            (Some(base), SizedView::Divided(division)) => Arg::Value(division.read(base)),
-            _ => Arg::Tensor(spec.clone()),
-        }
+        let value = match (base(spec.storage), view) {
+            (Some(base), SizedView::Divided(division)) => division.read(base),
+            (Some(base), SizedView::Paired(division, paired)) => paired.read(base, division),
+            _ => return Arg::Tensor(spec.clone()),
+        };
+        Arg::Value(shown(value, spec))
     };
     let args = call.names.iter().zip(&call.args);
     let args = args.map(|(name, arg)| (name.as_str(), read_all(to_arg(arg, &mut scalars), &mut read))).collect();
@@ -360,6 +399,7 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
                 }
                 written(&inputs, target, value, before)
             }
+            SizedView::Paired(..) => return Err(Error::not_implemented("a write to parts of complex numbers")),
             SizedView::Divided(view) => {
                 let is_repeated = view.dims.iter().any(|dim| matches!(dim, ViewDim::Repeated(_)));
                 if value.dims() != view.capacities() || is_repeated {

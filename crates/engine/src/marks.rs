@@ -103,7 +103,7 @@ impl Engine {
         }
         for (argument, tensor) in tensors.into_iter().enumerate() {
             let (storage, sizes) = (tensor.storage(), tensor.sizes());
-            if storage.has_padding() || tensor.is_lazy() {
+            if storage.has_padding() {
                 continue;
             }
             let (source, held) = match storage.base() {

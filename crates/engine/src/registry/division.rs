@@ -1,6 +1,7 @@
 //! The sizes of a call that change, and views of a padded value divided into parts of it.
 
-use aten::{Dim, Division, Factor, Part, SizedView, Start, TensorSpec, ViewDim};
+use aten::{Dim, Division, Factor, Paired, Part, Start, TensorSpec, ViewDim};
+use stablehlo::DType;
 
 use crate::padded::{PaddedFactor, live_capacity, live_factors};
 
@@ -96,12 +97,7 @@ struct Piece {
 
 /// Divides a view of a value with these factors into parts. `None` if it does not divide: a dimension of the view
 /// would then have elements in places that depend on the sizes.
-pub(super) fn divide(
-    places: &[Place],
-    spec: &TensorSpec,
-    is_written: bool,
-    symbols: &mut Symbols,
-) -> Option<SizedView> {
+pub(super) fn divide(places: &[Place], spec: &TensorSpec, is_written: bool, symbols: &mut Symbols) -> Option<Division> {
     let mut places = places.to_vec();
     for (_, &stride) in spec.sizes.iter().zip(&spec.strides).filter(|(size, stride)| **size > 1 && **stride > 0) {
         split(&mut places, stride);
@@ -125,7 +121,30 @@ pub(super) fn divide(
         });
     }
     let parts = pieces.iter().map(|piece| part(piece, is_written, symbols)).collect();
-    Some(SizedView::Divided(Division { parts, dims }))
+    Some(Division { parts, dims })
+}
+
+/// [`divide`] for a view that shows real numbers as complex ones, or complex ones as real ones. `held` is the type of
+/// the value's elements.
+pub(super) fn divide_pairs(
+    places: &[Place],
+    spec: &TensorSpec,
+    held: DType,
+    symbols: &mut Symbols,
+) -> Option<(Division, Paired)> {
+    if held.is_complex() && spec.dtype == held.real() {
+        let parts = [places, &[fixed(2)]].concat();
+        return Some((divide(&parts, spec, false, symbols)?, Paired::Parts));
+    }
+    if held.is_complex() || spec.dtype != held.complex() {
+        return None;
+    }
+    let mut pairs = spec.clone();
+    pairs.strides.iter_mut().for_each(|stride| *stride *= 2);
+    pairs.offset *= 2;
+    pairs.sizes.push(2);
+    pairs.strides.push(1);
+    Some((divide(places, &pairs, false, symbols)?, Paired::Complex))
 }
 
 /// Splits a factor without padding where a stride begins.

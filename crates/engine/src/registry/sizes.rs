@@ -8,7 +8,7 @@
 use aten::{ArgSpec, Dim, ResultSpec, SizedView, Sizes, StorageSpec, TensorSpec, Type};
 use stablehlo::Extent;
 
-use super::division::{Place, Symbols, divide, fixed};
+use super::division::{Place, Symbols, divide, divide_pairs, fixed};
 use super::operators::Operator;
 use super::types::Types;
 use crate::call::{self, Arg, Tag, TensorArg};
@@ -396,13 +396,14 @@ impl SizedCall {
         if spec.sizes.contains(&0) {
             return None;
         }
-        let is_other = tensor.is_lazy() || dtype.is_some_and(|dtype| dtype != spec.dtype);
+        let is_lazy = tensor.is_lazy();
+        let is_other = dtype.is_some_and(|dtype| dtype != spec.dtype);
         if self.held[index].is_none() {
             // A storage without a value gets the dimensions of the first view of it, which must cover it.
             let order = aten::memory_order(&spec.sizes, &spec.strides)?;
             let numel: i64 = spec.sizes.iter().product();
             let element = call::tensor_dtype(tensor.dtype).ok()?.size_bytes();
-            if is_other || spec.offset != 0 || numel as usize * element != tensor.storage().nbytes() {
+            if is_lazy || is_other || spec.offset != 0 || numel as usize * element != tensor.storage().nbytes() {
                 return None;
             }
             let mut place = |&axis: &usize| {
@@ -418,7 +419,15 @@ impl SizedCall {
             self.held[index] = Some(Held { axes, is_written: false });
         }
         let places: Vec<Place> = self.held[index].iter().flat_map(|held| held.axes.iter().flatten().copied()).collect();
-        let divided = if is_other { None } else { divide(&places, &spec, is_written, symbols) };
+        let divided = if is_lazy && is_written {
+            None
+        } else if is_other {
+            let held = dtype.filter(|_| !is_written);
+            held.and_then(|held| divide_pairs(&places, &spec, held, symbols))
+                .map(|(view, form)| SizedView::Paired(view, form))
+        } else {
+            divide(&places, &spec, is_written, symbols).map(SizedView::Divided)
+        };
         let Some(view) = divided else {
             // A view of an exact value may have any form, with its sizes as constants.
             if places.iter().any(|place| place.factor.size.is_some()) {
