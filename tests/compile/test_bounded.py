@@ -99,8 +99,6 @@ def _tensors(value: Any) -> list[Tensor]:
     return [value] if isinstance(value, Tensor) else list(value)
 
 
-
-
 LSTM_WEIGHTS = [torch.linspace(-1, 1, 12 * size).reshape(12, size) for size in (4, 3)]
 
 
@@ -186,9 +184,11 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Shape, ...]]] = {
         (("s", 4, 6),),
     ),
     "a spectrogram": (
-        lambda x: torch.stft(x, 8, 4, window=torch.hann_window(8, device=x.device), return_complex=True, center=False)
-        .abs()
-        .square(),
+        lambda x: (
+            torch.stft(x, 8, 4, window=torch.hann_window(8, device=x.device), return_complex=True, center=False)
+            .abs()
+            .square()
+        ),
         (("s", 24),),
     ),
     "complex numbers": (
