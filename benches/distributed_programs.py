@@ -19,10 +19,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from distributed_step import CONTEXT, LAYERS, VOCABULARY, WIDTH, CharGPT, step_of
+from distributed_step import CONTEXT, LAYERS, VOCABULARY, WIDTH, step_of
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+from char_gpt import CharGPT
 
 # From the step after this one on, nothing should be compiled.
 SETTLED = 5
@@ -37,7 +40,8 @@ def prepare(kind: str) -> nn.Module:
         return DistributedDataParallel(model)
     for block in model.blocks:
         fully_shard(block)
-    return fully_shard(model)
+    fully_shard(model)
+    return model
 
 
 def work(kind: str, mode: str, steps: int) -> None:
@@ -80,7 +84,8 @@ def main() -> None:
     parser.add_argument("--worker", nargs=2, metavar=("KIND", "MODE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        work(*options.worker, options.steps)
+        kind, mode = options.worker
+        work(kind, mode, options.steps)
         return
     print(f"{options.ranks} ranks, a cold cache, {options.steps} steps")
     print(f"{'':16}{'programs':>12}{'compiled by all':>17}{'per program':>13}{f'after step {SETTLED}':>14}")

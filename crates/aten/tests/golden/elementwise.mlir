@@ -216,27 +216,27 @@ func.func public @main(%v0: tensor<4xf64> ) -> (tensor<4xf64>) {
 %v6 = "stablehlo.ceil"(%v2) {} : (tensor<4xf64>) -> tensor<4xf64>
 %v7 = "stablehlo.floor"(%v2) {} : (tensor<4xf64>) -> tensor<4xf64>
 %v8 = "stablehlo.select"(%v5, %v6, %v7) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v9 = "stablehlo.constant"() {value = dense<0x0000000000000000> : tensor<4xf64>} : () -> tensor<4xf64>
-%v10 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<4xf64>} : () -> tensor<4xf64>
-%v11 = "stablehlo.is_finite"(%v8) {} : (tensor<4xf64>) -> tensor<4xi1>
-%v12 = "stablehlo.constant"() {value = dense<0x0000000000000000> : tensor<f64>} : () -> tensor<f64>
-%v13 = "stablehlo.broadcast_in_dim"(%v12) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
-%v14 = "stablehlo.select"(%v11, %v8, %v13) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v15 = "stablehlo.constant"() {value = dense<0xFFF0000000000000> : tensor<f64>} : () -> tensor<f64>
-%v22 = "stablehlo.reduce"(%v14, %v15) ({
-^bb0(%v16: tensor<f64>, %v17: tensor<f64>):
-%v18 = "stablehlo.compare"(%v17, %v16) {comparison_direction = #stablehlo<comparison_direction GT>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<f64>, tensor<f64>) -> tensor<i1>
-%v19 = "stablehlo.compare"(%v17, %v17) {comparison_direction = #stablehlo<comparison_direction NE>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<f64>, tensor<f64>) -> tensor<i1>
-%v20 = "stablehlo.or"(%v18, %v19) {} : (tensor<i1>, tensor<i1>) -> tensor<i1>
-%v21 = "stablehlo.select"(%v20, %v17, %v16) {} : (tensor<i1>, tensor<f64>, tensor<f64>) -> tensor<f64>
-"stablehlo.return"(%v21) : (tensor<f64>) -> ()
+%v9 = "stablehlo.is_finite"(%v8) {} : (tensor<4xf64>) -> tensor<4xi1>
+%v10 = "stablehlo.constant"() {value = dense<0x0000000000000000> : tensor<f64>} : () -> tensor<f64>
+%v11 = "stablehlo.broadcast_in_dim"(%v10) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
+%v12 = "stablehlo.select"(%v9, %v8, %v11) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+%v13 = "stablehlo.constant"() {value = dense<0xFFF0000000000000> : tensor<f64>} : () -> tensor<f64>
+%v20 = "stablehlo.reduce"(%v12, %v13) ({
+^bb0(%v14: tensor<f64>, %v15: tensor<f64>):
+%v16 = "stablehlo.compare"(%v15, %v14) {comparison_direction = #stablehlo<comparison_direction GT>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<f64>, tensor<f64>) -> tensor<i1>
+%v17 = "stablehlo.compare"(%v15, %v15) {comparison_direction = #stablehlo<comparison_direction NE>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<f64>, tensor<f64>) -> tensor<i1>
+%v18 = "stablehlo.or"(%v16, %v17) {} : (tensor<i1>, tensor<i1>) -> tensor<i1>
+%v19 = "stablehlo.select"(%v18, %v15, %v14) {} : (tensor<i1>, tensor<f64>, tensor<f64>) -> tensor<f64>
+"stablehlo.return"(%v19) : (tensor<f64>) -> ()
 }) {dimensions = array<i64: 0>} : (tensor<4xf64>, tensor<f64>) -> (tensor<f64>)
-%v23 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<f64>} : () -> tensor<f64>
+%v21 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<f64>} : () -> tensor<f64>
+%v22 = "stablehlo.constant"() {value = dense<0x0000000000000000> : tensor<4xf64>} : () -> tensor<4xf64>
+%v23 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<4xf64>} : () -> tensor<4xf64>
 %v24 = "stablehlo.negate"(%v0) {} : (tensor<4xf64>) -> tensor<4xf64>
 %v25 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<f64>} : () -> tensor<f64>
 %v26 = "stablehlo.broadcast_in_dim"(%v25) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
 %v27 = "stablehlo.add"(%v24, %v26) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v61, %v62, %v63, %v64, %v65, %v66 = "stablehlo.while"(%v23, %v10, %v27, %v0, %v8, %v22) ({
+%v61, %v62, %v63, %v64, %v65, %v66 = "stablehlo.while"(%v21, %v23, %v27, %v0, %v8, %v20) ({
 ^bb0(%v28: tensor<f64>, %v29: tensor<4xf64>, %v30: tensor<4xf64>, %v31: tensor<4xf64>, %v32: tensor<4xf64>, %v33: tensor<f64>):
 %v34 = "stablehlo.compare"(%v28, %v33) {comparison_direction = #stablehlo<comparison_direction LT>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<f64>, tensor<f64>) -> tensor<i1>
 "stablehlo.return"(%v34) : (tensor<i1>) -> ()
@@ -270,8 +270,8 @@ func.func public @main(%v0: tensor<4xf64> ) -> (tensor<4xf64>) {
 %v70 = "stablehlo.constant"() {value = dense<0x0000000000000000> : tensor<f64>} : () -> tensor<f64>
 %v71 = "stablehlo.broadcast_in_dim"(%v70) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
 %v72 = "stablehlo.compare"(%v8, %v71) {comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xi1>
-%v73 = "stablehlo.select"(%v72, %v10, %v63) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v74 = "stablehlo.select"(%v69, %v9, %v73) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+%v73 = "stablehlo.select"(%v72, %v23, %v63) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+%v74 = "stablehlo.select"(%v69, %v22, %v73) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
 "func.return"(%v74) : (tensor<4xf64>) -> ()
 }
 }
@@ -288,24 +288,24 @@ func.func public @main(%v0: tensor<4xf64> ) -> (tensor<4xf64>) {
 %v6 = "stablehlo.ceil"(%v2) {} : (tensor<4xf64>) -> tensor<4xf64>
 %v7 = "stablehlo.floor"(%v2) {} : (tensor<4xf64>) -> tensor<4xf64>
 %v8 = "stablehlo.select"(%v5, %v6, %v7) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v9 = "stablehlo.constant"() {value = dense<0x0000000000000000> : tensor<4xf64>} : () -> tensor<4xf64>
-%v10 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<4xf64>} : () -> tensor<4xf64>
-%v11 = "stablehlo.is_finite"(%v8) {} : (tensor<4xf64>) -> tensor<4xi1>
-%v12 = "stablehlo.constant"() {value = dense<0x0000000000000000> : tensor<f64>} : () -> tensor<f64>
-%v13 = "stablehlo.broadcast_in_dim"(%v12) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
-%v14 = "stablehlo.select"(%v11, %v8, %v13) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v15 = "stablehlo.constant"() {value = dense<0xFFF0000000000000> : tensor<f64>} : () -> tensor<f64>
-%v19 = "stablehlo.reduce"(%v14, %v15) ({
-^bb0(%v16: tensor<f64>, %v17: tensor<f64>):
-%v18 = "stablehlo.maximum"(%v16, %v17) {} : (tensor<f64>, tensor<f64>) -> tensor<f64>
-"stablehlo.return"(%v18) : (tensor<f64>) -> ()
+%v9 = "stablehlo.is_finite"(%v8) {} : (tensor<4xf64>) -> tensor<4xi1>
+%v10 = "stablehlo.constant"() {value = dense<0x0000000000000000> : tensor<f64>} : () -> tensor<f64>
+%v11 = "stablehlo.broadcast_in_dim"(%v10) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
+%v12 = "stablehlo.select"(%v9, %v8, %v11) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+%v13 = "stablehlo.constant"() {value = dense<0xFFF0000000000000> : tensor<f64>} : () -> tensor<f64>
+%v17 = "stablehlo.reduce"(%v12, %v13) ({
+^bb0(%v14: tensor<f64>, %v15: tensor<f64>):
+%v16 = "stablehlo.maximum"(%v14, %v15) {} : (tensor<f64>, tensor<f64>) -> tensor<f64>
+"stablehlo.return"(%v16) : (tensor<f64>) -> ()
 }) {dimensions = array<i64: 0>} : (tensor<4xf64>, tensor<f64>) -> (tensor<f64>)
-%v20 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<f64>} : () -> tensor<f64>
+%v18 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<f64>} : () -> tensor<f64>
+%v19 = "stablehlo.constant"() {value = dense<0x0000000000000000> : tensor<4xf64>} : () -> tensor<4xf64>
+%v20 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<4xf64>} : () -> tensor<4xf64>
 %v21 = "stablehlo.negate"(%v0) {} : (tensor<4xf64>) -> tensor<4xf64>
 %v22 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<f64>} : () -> tensor<f64>
 %v23 = "stablehlo.broadcast_in_dim"(%v22) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
 %v24 = "stablehlo.add"(%v21, %v23) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v58, %v59, %v60, %v61, %v62, %v63 = "stablehlo.while"(%v20, %v10, %v24, %v0, %v8, %v19) ({
+%v58, %v59, %v60, %v61, %v62, %v63 = "stablehlo.while"(%v18, %v20, %v24, %v0, %v8, %v17) ({
 ^bb0(%v25: tensor<f64>, %v26: tensor<4xf64>, %v27: tensor<4xf64>, %v28: tensor<4xf64>, %v29: tensor<4xf64>, %v30: tensor<f64>):
 %v31 = "stablehlo.compare"(%v25, %v30) {comparison_direction = #stablehlo<comparison_direction LT>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<f64>, tensor<f64>) -> tensor<i1>
 "stablehlo.return"(%v31) : (tensor<i1>) -> ()
@@ -339,8 +339,8 @@ func.func public @main(%v0: tensor<4xf64> ) -> (tensor<4xf64>) {
 %v67 = "stablehlo.constant"() {value = dense<0x0000000000000000> : tensor<f64>} : () -> tensor<f64>
 %v68 = "stablehlo.broadcast_in_dim"(%v67) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
 %v69 = "stablehlo.compare"(%v8, %v68) {comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xi1>
-%v70 = "stablehlo.select"(%v69, %v10, %v60) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v71 = "stablehlo.select"(%v66, %v9, %v70) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+%v70 = "stablehlo.select"(%v69, %v20, %v60) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+%v71 = "stablehlo.select"(%v66, %v19, %v70) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
 "func.return"(%v71) : (tensor<4xf64>) -> ()
 }
 }

@@ -152,7 +152,7 @@ fn polynomial<'b>(
         let highest = n.is_finite().select(n, 0).reduce_max(&axes);
         let start = x.builder().scalar(1, x.dtype());
         // The loop may compute anything for padding.
-        let valid = x.bounded_like(x + n);
+        let like = if x.is_bounded() { x } else { n };
         let (x, n) = (x.without_extents(), n.without_extents());
         let (zero, one) = (x.splat_like(0), x.splat_like(1));
         let state = [start, one, first(x), x, n, highest];
@@ -165,6 +165,6 @@ fn polynomial<'b>(
             vec![degree + 1, unfinished.select(last, before), last_or, x, n, highest]
         };
         let at_degree = x.builder().while_loop(&state, continues, step)[2];
-        n.lt(0).select(zero, n.eq(0).select(one, at_degree)).bounded_like(valid)
+        n.lt(0).select(zero, n.eq(0).select(one, at_degree)).bounded_like(like)
     })
 }
