@@ -10,38 +10,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from distributed_step import CONTEXT, LAYERS, VOCABULARY, WIDTH, step_of
-from torch import nn
-from torch.distributed.fsdp import fully_shard
+from distributed_step import new_model, on_ranks, sharded_model, step_of
 from torch.nn.parallel import DistributedDataParallel
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
-from char_gpt import CharGPT
 
 # From the step after this one on, nothing should be compiled.
 SETTLED = 5
-# Of the name of a program on disk.
-DIGITS = 64
-
-
-def prepare(kind: str) -> nn.Module:
-    torch.manual_seed(0)
-    model = CharGPT(VOCABULARY, CONTEXT, WIDTH, LAYERS, heads=4).to("tpu")
-    if kind == "ddp":
-        return DistributedDataParallel(model)
-    for block in model.blocks:
-        fully_shard(block)
-    fully_shard(model)
-    return model
+# The number of characters in the file name of a compiled program.
+NAME_LENGTH = 64
 
 
 def work(kind: str, mode: str, steps: int) -> None:
@@ -49,7 +30,8 @@ def work(kind: str, mode: str, steps: int) -> None:
     module = torch.get_device_module("tpu")
     module.eager_mode = mode
     dist.init_process_group()
-    step = step_of(prepare(kind), "tpu")
+    model = DistributedDataParallel(new_model("tpu")) if kind == "ddp" else sharded_model("tpu")
+    step = step_of(model, "tpu")
     counts = [(0, 0)]
     for _ in range(steps):
         step()
@@ -68,12 +50,10 @@ def count(kind: str, mode: str, ranks: int, steps: int) -> tuple[int, list[list[
     it has compiled or found."""
     with tempfile.TemporaryDirectory() as cache:
         # Programs that take the place of others in the background would be counted with the step that they end in.
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHTPU_CACHE_DIR": cache, "TORCHTPU_COMPILE": "wait"}
-        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-        command = [sys.executable, *launcher, __file__, "--worker", kind, mode, "--steps", str(steps)]
-        output = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
-        programs = sum(len(path.name) == DIGITS for path in Path(cache).rglob("*"))
-    return programs, json.loads(output.splitlines()[-1])
+        variables = {"TORCHTPU_CACHE_DIR": cache, "TORCHTPU_COMPILE": "wait"}
+        counts = on_ranks(ranks, __file__, "--worker", kind, mode, "--steps", str(steps), **variables)
+        programs = sum(len(path.name) == NAME_LENGTH for path in Path(cache).rglob("*"))
+    return programs, counts
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -59,17 +60,35 @@ def step_of(model: nn.Module, device: str) -> Callable[[], None]:
     return step
 
 
+def new_model(device: str) -> CharGPT:
+    torch.manual_seed(0)
+    return CharGPT(VOCABULARY, CONTEXT, WIDTH, LAYERS, heads=4).to(device)
+
+
+def sharded_model(device: str) -> nn.Module:
+    """The model under FSDP2, each block by itself."""
+    model = new_model(device)
+    for block in model.blocks:
+        fully_shard(block)
+    fully_shard(model)
+    return model
+
+
+def on_ranks(ranks: int, script: str, *arguments: str, **variables: str) -> Any:
+    """Runs a script on so many ranks of this machine. Returns what rank 0 prints last, read as JSON."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+    command = [sys.executable, *launcher, script, *arguments]
+    output = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return json.loads(output.splitlines()[-1])
+
+
 def work(device: str) -> None:
     if device == "tpu":
         torch.get_device_module("tpu").eager_mode = "fused"
     dist.init_process_group()
-
-    def new_model() -> CharGPT:
-        torch.manual_seed(0)
-        return CharGPT(VOCABULARY, CONTEXT, WIDTH, LAYERS, heads=4).to(device)
-
-    found = {"alone": median_of(step_of(new_model(), device), device)}
-    parallel = DistributedDataParallel(new_model())
+    found = {"alone": median_of(step_of(new_model(device), device), device)}
+    parallel = DistributedDataParallel(new_model(device))
     step = step_of(parallel, device)
     found["ddp"] = median_of(step, device)
     with parallel.no_sync():
@@ -77,11 +96,7 @@ def work(device: str) -> None:
     gradients = [torch.ones_like(parameter) for parameter in parallel.parameters()]
     whole = torch.cat([gradient.flatten() for gradient in gradients])
     found["communication of ddp"] = median_of(lambda: dist.all_reduce(whole), device)
-    sharded = new_model()
-    for block in sharded.blocks:
-        fully_shard(block)
-    fully_shard(sharded)
-    found["fsdp2"] = median_of(step_of(sharded, device), device)
+    found["fsdp2"] = median_of(step_of(sharded_model(device), device), device)
     large = torch.ones(4 << 20, device=device)
     found["all_reduce of 16 MB"] = median_of(lambda: dist.all_reduce(large), device)
     if dist.get_rank() == 0:
@@ -100,13 +115,8 @@ def main() -> None:
     found: dict[str, dict[str, list[float]]] = {"tpu": {}, "cpu": {}}
     for _ in range(options.rounds):
         for device, figures in found.items():
-            environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-            if device == "cpu":
-                environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
-            launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-            command = [sys.executable, *launcher, __file__, "--worker", device]
-            output = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
-            for name, value in json.loads(output.splitlines()[-1]).items():
+            variables = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"} if device == "cpu" else {}
+            for name, value in on_ranks(2, __file__, "--worker", device, **variables).items():
                 figures.setdefault(name, []).append(value)
     print(f"{'':28}{'torchtpu':>12}{'PyTorch CPU':>14}{'ratio':>8}   (ms, medians of {options.rounds} rounds)")
     for name in found["tpu"]:

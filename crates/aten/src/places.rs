@@ -176,6 +176,18 @@ pub(crate) fn wrap<'b>(index: Value<'b>, size: i64) -> Value<'b> {
     narrow(index.lt(0).select(index + size, index), size)
 }
 
+/// Indices into dimension `axis` of `x`, where negative ones count from the end of the valid elements.
+pub(crate) fn from_start<'b>(index: Value<'b>, x: Value<'b>, axis: usize) -> Value<'b> {
+    index.lt(0).select(index + x.size(axis, index.dtype()), index)
+}
+
+/// A mask over all elements of `x` without padding: that of either is false, and the other elements keep their order.
+pub(crate) fn valid_mask<'b>(mask: Value<'b>, x: Value<'b>) -> Value<'b> {
+    let (axes, none) = ((0..mask.rank()).collect::<Vec<_>>(), mask.builder().scalar(false, DType::Bool));
+    let mask = mask.convert(DType::Bool).masked(&axes, none).without_extents();
+    mask.bounded_like(x).masked(&axes, none).without_extents()
+}
+
 /// The value with at least one dimension.
 pub(crate) fn at_least_1d(x: Value<'_>) -> Value<'_> {
     if x.rank() == 0 { x.reshape(&[1]) } else { x }

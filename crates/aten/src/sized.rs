@@ -13,7 +13,7 @@ use crate::inputs::{Inputs, ParamSource};
 use crate::lower::{Lowered, Output, to_arg, written};
 use crate::nodes::lower_nodes;
 use crate::spec::{ArgSpec, Dim, ResultSpec, TensorSpec};
-use crate::view::{contiguous_strides, memory_order, shown};
+use crate::view::{contiguous_strides, memory_order, of_parts, parts_of, shown};
 
 /// The sizes of a call that are inputs of its program.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -69,16 +69,8 @@ impl Paired {
 
     fn read<'b>(self, base: Value<'b>, division: &Division) -> Value<'b> {
         match self {
-            Paired::Complex => {
-                let value = division.read(base);
-                let last = value.rank() - 1;
-                value.select_axis(last, 0).complex(value.select_axis(last, 1))
-            }
-            Paired::Parts => {
-                let rank = base.rank();
-                let parts = [base.real().unsqueeze(rank), base.imag().unsqueeze(rank)];
-                division.read(base.builder().concatenate(&parts, rank))
-            }
+            Paired::Complex => of_parts(division.read(base)),
+            Paired::Parts => division.read(parts_of(base)),
         }
     }
 }

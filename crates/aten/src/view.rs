@@ -439,6 +439,18 @@ pub fn write_reads_base(base: Option<&Type>, nbytes: usize, spec: &TensorSpec) -
     }
 }
 
+/// Complex numbers as their real and imaginary parts, which are a new last dimension.
+pub(crate) fn parts_of(x: Value<'_>) -> Value<'_> {
+    let last = x.rank();
+    x.builder().concatenate(&[x.real().unsqueeze(last), x.imag().unsqueeze(last)], last)
+}
+
+/// The complex numbers whose real and imaginary parts are the last dimension of `parts`.
+pub(crate) fn of_parts(parts: Value<'_>) -> Value<'_> {
+    let last = parts.rank().saturating_sub(1);
+    parts.select_axis(last, 0).complex(parts.select_axis(last, 1))
+}
+
 /// The same bytes as elements of another type. The result is flat unless the type is the same.
 pub(crate) fn reinterpret(base: Value<'_>, dtype: DType) -> Value<'_> {
     let from = base.dtype();
@@ -450,15 +462,13 @@ pub(crate) fn reinterpret(base: Value<'_>, dtype: DType) -> Value<'_> {
     if from == DType::Bool {
         flat = flat.convert(DType::U8);
     } else if from.is_complex() {
-        let n = flat.numel();
-        flat = flat.builder().concatenate(&[flat.real().reshape(&[n, 1]), flat.imag().reshape(&[n, 1])], 1).flatten();
+        flat = parts_of(flat).flatten();
     }
     match dtype {
         DType::Bool => reinterpret(flat, DType::U8).ne(0),
         _ if dtype.is_complex() => {
             let parts = reinterpret(flat, dtype.real());
-            let pairs = parts.slice_axis(0, 0, parts.numel() / 2 * 2).reshape(&[parts.numel() / 2, 2]);
-            pairs.select_axis(1, 0).complex(pairs.select_axis(1, 1))
+            of_parts(parts.slice_axis(0, 0, parts.numel() / 2 * 2).reshape(&[parts.numel() / 2, 2]))
         }
         _ => {
             let (have, want) = (flat.dtype().size_bytes() as i64, dtype.size_bytes() as i64);

@@ -397,13 +397,13 @@ impl SizedCall {
             return None;
         }
         let is_lazy = tensor.is_lazy();
-        let is_other = dtype.is_some_and(|dtype| dtype != spec.dtype);
+        let other = dtype.filter(|&dtype| dtype != spec.dtype);
         if self.held[index].is_none() {
             // A storage without a value gets the dimensions of the first view of it, which must cover it.
             let order = aten::memory_order(&spec.sizes, &spec.strides)?;
             let numel: i64 = spec.sizes.iter().product();
             let element = call::tensor_dtype(tensor.dtype).ok()?.size_bytes();
-            if is_lazy || is_other || spec.offset != 0 || numel as usize * element != tensor.storage().nbytes() {
+            if is_lazy || other.is_some() || spec.offset != 0 || numel as usize * element != tensor.storage().nbytes() {
                 return None;
             }
             let mut place = |&axis: &usize| {
@@ -419,14 +419,10 @@ impl SizedCall {
             self.held[index] = Some(Held { axes, is_written: false });
         }
         let places: Vec<Place> = self.held[index].iter().flat_map(|held| held.axes.iter().flatten().copied()).collect();
-        let divided = if is_lazy && is_written {
-            None
-        } else if is_other {
-            let held = dtype.filter(|_| !is_written);
-            held.and_then(|held| divide_pairs(&places, &spec, held, symbols))
-                .map(|(view, form)| SizedView::Paired(view, form))
-        } else {
-            divide(&places, &spec, is_written, symbols).map(SizedView::Divided)
+        let divided = match other {
+            _ if is_written && (is_lazy || other.is_some()) => None,
+            Some(held) => divide_pairs(&places, &spec, held, symbols).map(|(view, form)| SizedView::Paired(view, form)),
+            None => divide(&places, &spec, is_written, symbols).map(SizedView::Divided),
         };
         let Some(view) = divided else {
             // A view of an exact value may have any form, with its sizes as constants.

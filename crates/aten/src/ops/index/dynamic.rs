@@ -6,7 +6,7 @@ use stablehlo::{DType, DTypes, Value};
 use crate::common::chosen::{Chosen, segment_of_each};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::places::{Combine, Places, at_least_1d, rank_in_mask, take_flat};
+use crate::places::{Combine, Places, at_least_1d, rank_in_mask, take_flat, valid_mask};
 use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -26,10 +26,7 @@ pub(crate) const ROWS: &[Row] = &[
             return Err(Error::runtime("masked_select: expected BoolTensor for mask"));
         }
         let (x, mask) = cx.tensor("self")?.broadcast_with(cx.tensor("mask")?);
-        let (axes, none) = ((0..mask.rank()).collect::<Vec<_>>(), cx.b().scalar(false, DType::Bool));
-        // Padding of either is not selected, and the other elements keep their order.
-        let mask = mask.convert(DType::Bool).masked(&axes, none).without_extents();
-        let mask = mask.bounded_like(x).masked(&axes, none).without_extents();
+        let mask = valid_mask(mask, x);
         let chosen = Chosen::new(mask.flatten());
         let elements = x.without_extents().flatten();
         cx.set_count(0, chosen.count);

@@ -13,7 +13,7 @@ use crate::common::index_check::{
 };
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
-use crate::places::{Combine, Places, at_least_1d, narrow, rank_in_mask, take_along, wrap};
+use crate::places::{self, Combine, Places, at_least_1d, narrow, rank_in_mask, take_along, wrap};
 use crate::row::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -321,7 +321,7 @@ fn from_start<'b>(x: Value<'b>, mut indices: Vec<Option<Value<'b>>>) -> Vec<Opti
                 x.builder().refuse_bounded("a mask");
             }
         } else if x.is_bounded_along(&[axis]) {
-            *place = Some(index.lt(0).select(*index + x.size(axis, index.dtype()), *index));
+            *place = Some(places::from_start(*index, x, axis));
         }
     }
     indices
@@ -393,10 +393,16 @@ fn broadcast_mask<'b>(mask: Value<'b>, axis: usize, sizes: &[i64]) -> Value<'b> 
     mask.broadcast_in_dim(sizes, &axes)
 }
 
+/// The dimension of `values` for the elements that a mask selects, if they have it. The mask covers dimensions of `sizes`
+/// from `axis` on.
+fn place_of_selected(sizes: &[i64], axis: usize, mask: Value<'_>, values: Value<'_>) -> Option<usize> {
+    let behind = sizes.len() - axis - mask.rank();
+    values.rank().checked_sub(behind + 1)
+}
+
 /// The mask, or nothing of it if it selects another number of elements than the values have. A check then fails.
 fn mask_that_fits<'b>(sizes: &[i64], axis: usize, mask: Value<'b>, values: Value<'b>) -> Value<'b> {
-    let behind = sizes.len() - axis - mask.rank();
-    let length = values.rank().checked_sub(behind + 1).map_or(1, |place| values.dim(place));
+    let length = place_of_selected(sizes, axis, mask, values).map_or(1, |place| values.dim(place));
     if length == 1 || values.is_bounded() {
         return mask;
     }
@@ -407,8 +413,7 @@ fn mask_that_fits<'b>(sizes: &[i64], axis: usize, mask: Value<'b>, values: Value
 /// depend on the element broadcast. Others are gathered by the element's rank among the true elements, which is
 /// faster than a scatter by position.
 fn spread_over_mask<'b>(sizes: &[i64], axis: usize, mask: Value<'b>, values: Value<'b>) -> Value<'b> {
-    let behind = sizes.len() - axis - mask.rank();
-    let Some(place) = values.rank().checked_sub(behind + 1) else {
+    let Some(place) = place_of_selected(sizes, axis, mask, values) else {
         return values.broadcast_to(sizes);
     };
     let dims = values.dims();

@@ -7,7 +7,7 @@ use crate::common::chosen::Chosen;
 use crate::common::index_check::{out_of_bounds, out_of_range};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
-use crate::places::{Combine, Places, at_least_1d, corner, narrow, rank_in_mask, take_flat, wrap};
+use crate::places::{Combine, Places, at_least_1d, corner, from_start, narrow, rank_in_mask, take_flat, valid_mask};
 use crate::row::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -52,10 +52,7 @@ pub(crate) const ROWS: &[Row] = &[
         // Only then are the valid elements the first ones.
         let behind: Vec<usize> = (1..source.rank()).collect();
         source.require_whole(&behind, "values to scatter");
-        // Padding takes no values, and the other elements keep their order.
-        let (axes, none) = ((0..mask.rank()).collect::<Vec<_>>(), cx.b().scalar(false, DType::Bool));
-        let mask = mask.convert(DType::Bool).masked(&axes, none).without_extents();
-        let mask = mask.bounded_like(x).masked(&axes, none).without_extents();
+        let mask = valid_mask(mask, x);
         let values = take_flat(source.without_extents().flatten(), rank_in_mask(mask));
         Ok(mask.bounded_like(x).select(values.bounded_like(x), x))
     })
@@ -212,11 +209,7 @@ fn index_fill<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
         return Err(Error::index("index is out of bounds for dimension with size 0"));
     }
     cx.check_index(index, whole, axis, Counts::FromBothEnds, out_of_bounds(ErrorKind::Index, whole, axis));
-    // Negative indices count from the end of the valid elements.
-    let index = match whole.is_bounded_along(&[axis]) {
-        true => narrow(index.lt(0).select(index + whole.size(axis, index.dtype()), index), size),
-        false => wrap(index, size),
-    };
+    let index = narrow(from_start(index, whole, axis), size);
     let b = cx.b();
     let (unmarked, marks) = (b.splat(false, DType::Bool, &[size]), b.splat(true, DType::Bool, &index.dims()));
     let mut marked = Places::flat(size, index).write(unmarked, marks, Combine::Replace);

@@ -80,11 +80,14 @@ struct Axis {
     scale: f64,
 }
 
-fn axes(cx: &Cx<'_>, filter: Filter, inputs: &[i64], outputs: &[i64]) -> Result<Vec<Axis>> {
+/// How the last dimensions of `x`, the images or their gradient, are resized. Their weights are those of images of one
+/// size: only the other dimensions may change.
+fn axes(cx: &Cx<'_>, x: Value<'_>, filter: Filter, inputs: &[i64], outputs: &[i64]) -> Result<Vec<Axis>> {
     let spatial = outputs.len();
     if inputs.len() < spatial || spatial > 3 {
         return Err(Error::runtime(format!("resizing {inputs:?} to {outputs:?}")));
     }
+    x.require_whole(&(x.rank() - spatial..x.rank()).collect::<Vec<_>>(), "interpolation");
     let align_corners = cx.bool("align_corners")?;
     let names = if spatial == 1 { &SCALES[..1] } else { &SCALES[4 - spatial..] };
     Ok((0..spatial)
@@ -104,8 +107,7 @@ fn axes(cx: &Cx<'_>, filter: Filter, inputs: &[i64], outputs: &[i64]) -> Result<
 
 fn resize<'b>(cx: &Cx<'b>, filter: Filter) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
-    let axes = axes(cx, filter, &x.dims(), &cx.ints("output_size")?)?;
-    require_constant_images(x, axes.len());
+    let axes = axes(cx, x, filter, &x.dims(), &cx.ints("output_size")?)?;
     if let Some(steps) = whole_steps(&axes) {
         return Ok(repeat_or_skip(x, &axes, &steps));
     }
@@ -126,12 +128,6 @@ fn resize<'b>(cx: &Cx<'b>, filter: Filter) -> Result<Value<'b>> {
     Ok(resized.convert(dtype))
 }
 
-/// The weights are those of images of one size. Their number and their channels may change.
-fn require_constant_images(x: Value<'_>, spatial: usize) {
-    let axes: Vec<usize> = (x.rank() - spatial..x.rank()).collect();
-    x.require_whole(&axes, "interpolation");
-}
-
 /// Weights rounded to multiples of the smallest power of two with which they fit into 16-bit integers.
 fn fixed_point(weights: Value<'_>) -> Value<'_> {
     let largest = weights.reduce_max(&[0, 1]);
@@ -144,10 +140,7 @@ fn fixed_point(weights: Value<'_>) -> Value<'_> {
 
 fn resize_backward<'b>(cx: &Cx<'b>, filter: Filter) -> Result<Value<'b>> {
     let grad = cx.tensor("grad_output")?;
-    let spatial = cx.ints("output_size")?;
-    let input_size = cx.capacities("input_size")?;
-    let axes = axes(cx, filter, &input_size, &spatial)?;
-    require_constant_images(grad, axes.len());
+    let axes = axes(cx, grad, filter, &cx.capacities("input_size")?, &cx.ints("output_size")?)?;
     let dtype = grad.dtype();
     let wide = grad.convert(dtype.opmath());
     let summed = match whole_steps(&axes) {

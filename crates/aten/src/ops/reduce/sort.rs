@@ -136,15 +136,13 @@ fn insertion_points<'b>(cx: &Cx<'b>, sequence: Value<'b>, values: Value<'b>, rig
         };
         return Ok(before(row, values.unsqueeze(rank)).convert(dtype).reduce_sum(&[rank]));
     }
-    // The largest number comes after each value but those that come after all.
-    let last = sequence.rank().saturating_sub(1);
+    let last = sequence.rank() - 1;
     let highest = cx.b().scalar(sequence.dtype().min_identity(), sequence.dtype());
     let filled = sequence.filled_along(last, highest, "a sequence in merged dimensions");
-    let places = match shared {
-        true => bisected(cx, filled.without_extents(), values.without_extents(), shared, before).bounded_like(values),
-        false => bisected(cx, filled, values, shared, before),
-    };
-    Ok(places.min(sequence.size(last, DType::I32)).convert(dtype))
+    let places = bisected(cx, filled.without_extents(), values.without_extents(), shared, before).bounded_like(values);
+    // Padding comes after each value but those that come after all numbers.
+    let places = if sequence.is_bounded_along(&[last]) { places.min(sequence.size(last, DType::I32)) } else { places };
+    Ok(places.convert(dtype))
 }
 
 /// The number of elements of the last dimension of `sequence` that are before each value, by binary search: `before`

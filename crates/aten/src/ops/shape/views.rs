@@ -136,18 +136,8 @@ pub(crate) const ROWS: &[Row] = &[
         Ok((0..x.dim(axis)).map(|i| x.select_axis(axis, i)).collect())
     })
     .bounded(),
-    one(&["view_as_real", "view_as_real_copy"], |cx| {
-        let x = cx.tensor("self")?;
-        let last = x.rank();
-        Ok(cx.b().concatenate(&[x.real().unsqueeze(last), x.imag().unsqueeze(last)], last))
-    })
-    .bounded(),
-    one(&["view_as_complex", "view_as_complex_copy"], |cx| {
-        let x = cx.tensor("self")?;
-        let last = x.rank().saturating_sub(1);
-        Ok(x.select_axis(last, 0).complex(x.select_axis(last, 1)))
-    })
-    .bounded(),
+    one(&["view_as_real", "view_as_real_copy"], |cx| Ok(view::parts_of(cx.tensor("self")?))).bounded(),
+    one(&["view_as_complex", "view_as_complex_copy"], |cx| Ok(view::of_parts(cx.tensor("self")?))).bounded(),
     one(&["real"], |cx| Ok(cx.tensor("self")?.real())).bounded(),
     one(&["imag"], |cx| Ok(cx.tensor("self")?.imag())).bounded(),
     one(&["_conj", "_conj_copy"], |cx| {
