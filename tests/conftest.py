@@ -144,6 +144,12 @@ def constant_sizes() -> Iterator[None]:
 
 
 @pytest.fixture
+def no_garbage() -> None:
+    """Frees what other tests have left. While a value with padding lives, calls with its sizes have other programs."""
+    gc.collect()
+
+
+@pytest.fixture
 def fresh_dynamo() -> Iterator[None]:
     """Resets Dynamo before and after a test, and its counters before."""
     torch._dynamo.reset()
