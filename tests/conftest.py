@@ -131,7 +131,7 @@ def _sizes(setting: str) -> Iterator[None]:
 
 @pytest.fixture
 def changing_sizes() -> Iterator[None]:
-    """Sizes that change are inputs of programs, whatever the environment says."""
+    """Sizes that change are inputs of programs, whatever the environment says and whatever other tests have left."""
     with _sizes("dynamic"):
         yield
 
@@ -141,12 +141,6 @@ def constant_sizes() -> Iterator[None]:
     """Sizes are constants of programs, whatever sizes other tests have used before."""
     with _sizes("static"):
         yield
-
-
-@pytest.fixture
-def no_garbage() -> None:
-    """Frees what other tests have left. While a value with padding lives, calls with its sizes have other programs."""
-    gc.collect()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tests.helpers import programs_made
 
-pytestmark = pytest.mark.usefixtures("changing_sizes", "no_garbage")
+pytestmark = pytest.mark.usefixtures("changing_sizes")
 
 # No other test has made tensors of these sizes: a call that was made before has a program of its own.
 SIZES = (211, 347, 283, 419, 263, 389, 313, 293, 367)

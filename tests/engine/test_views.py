@@ -364,7 +364,7 @@ def test_offsets_share_programs(device: torch.device) -> None:
     assert x.tolist() == [[0.0] * 3] + [[2.0] * 3] * 29 + [[0.0] * 3] * 10
 
 
-@pytest.mark.usefixtures("no_garbage")
+@pytest.mark.usefixtures("changing_sizes")
 def test_batches_of_flat_data_share_programs(device: torch.device, mode: str) -> None:
     """A loop that reads and writes parts of a long vector, each shown as a matrix, settles."""
     data = torch.arange(900.0)
@@ -386,7 +386,7 @@ def test_batches_of_flat_data_share_programs(device: torch.device, mode: str) ->
     assert sum(made[8:]) == 0, made
 
 
-@pytest.mark.usefixtures("no_garbage")
+@pytest.mark.usefixtures("changing_sizes")
 def test_copies_of_parts_have_constant_offsets_where_that_is_faster(device: torch.device) -> None:
     """A copy of a block takes its offset as an input from the first call on. The heads of attention in a combined
     projection have gaps, which such a program would read too: the first few offsets have programs of their own."""

@@ -22,6 +22,7 @@ use crate::mode::{EagerMode, Mode};
 use crate::observe::Observer;
 use crate::observe::explain::Explanation;
 use crate::observe::profile::Profile;
+use crate::padded;
 use crate::placement::{Numbers, Placement};
 use crate::platform::{self, Platform};
 use crate::record::chunk::Chunk;
@@ -313,9 +314,10 @@ impl Engine {
         self.observer.op_stats.clone()
     }
 
-    /// Sets how sizes that change are treated, and forgets the sizes that were seen.
+    /// Sets how sizes that change are treated, and forgets the sizes that were seen, also those of values that live.
     pub fn set_sizes(&mut self, setting: Setting) {
         self.registry.growth = Growth::new(setting);
+        padded::forget_live();
     }
 
     pub fn reset_op_stats(&mut self) {

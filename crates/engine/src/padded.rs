@@ -36,17 +36,22 @@ type Axis = Vec<PaddedFactor>;
 
 /// The sizes of padded values of operators that are alive.
 struct Live {
+    /// Values of earlier generations are forgotten.
+    generation: u64,
+    /// Number of values of all generations.
+    values: usize,
     /// Size, capacity, and number of values.
     sizes: Vec<(i64, i64, usize)>,
     /// Merged dimensions, also those that a view may merge, and the number of values.
     merged: Vec<(Axis, usize)>,
 }
 
-static LIVE: Mutex<Live> = Mutex::new(Live { sizes: Vec::new(), merged: Vec::new() });
+static LIVE: Mutex<Live> = Mutex::new(Live { generation: 0, values: 0, sizes: Vec::new(), merged: Vec::new() });
 
 /// The sizes of a padded value, which count as alive as long as this exists.
 #[derive(Default)]
 pub(crate) struct LiveSizes {
+    generation: u64,
     sizes: Vec<(i64, i64)>,
     merged: Vec<Axis>,
 }
@@ -59,6 +64,7 @@ impl LiveSizes {
         let runs = (2..axes.len()).map(|end| axes[..end].concat());
         let merged: Vec<Axis> = axes.iter().cloned().chain(runs).filter_map(|axis| merged_axis(&axis)).collect();
         let mut live = LIVE.lock();
+        live.values += usize::from(!sizes.is_empty());
         for &(actual, capacity) in &sizes {
             match live.sizes.iter_mut().find(|known| (known.0, known.1) == (actual, capacity)) {
                 Some(known) => known.2 += 1,
@@ -71,7 +77,7 @@ impl LiveSizes {
                 None => live.merged.push((axis.clone(), 1)),
             }
         }
-        LiveSizes { sizes, merged }
+        LiveSizes { generation: live.generation, sizes, merged }
     }
 }
 
@@ -81,6 +87,10 @@ impl Drop for LiveSizes {
             return;
         }
         let mut live = LIVE.lock();
+        live.values -= 1;
+        if live.generation != self.generation {
+            return;
+        }
         for size in &self.sizes {
             if let Some(place) = live.sizes.iter().position(|known| (known.0, known.1) == *size) {
                 live.sizes[place].2 -= 1;
@@ -161,7 +171,15 @@ const MERGED: u64 = 1 << 60;
 
 /// Whether any value of an operator has padding.
 pub(crate) fn any_live() -> bool {
-    !LIVE.lock().sizes.is_empty()
+    LIVE.lock().values > 0
+}
+
+/// Forgets the sizes of the values that are alive.
+pub(crate) fn forget_live() {
+    let mut live = LIVE.lock();
+    live.generation += 1;
+    live.sizes.clear();
+    live.merged.clear();
 }
 
 /// The sizes without padding.
