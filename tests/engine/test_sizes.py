@@ -63,6 +63,20 @@ class Model(nn.Module):
         return self.head(x).flatten(0, 1)
 
 
+@pytest.mark.parametrize("mode", ["debug", "strict", "fused"])
+def test_index_errors_name_the_size(device: torch.device, mode: str) -> None:
+    """A program for all sizes up to a capacity has a message for each."""
+    torch.tpu.set_eager_mode(mode)
+    for length in LENGTHS:
+        x, index = torch.randn(length, 3).to(device), torch.tensor([-length - 1, 0]).to(device)
+        wrong = rf"index {-length - 1} is out of bounds for dimension 0 with size {length}\b"
+        with pytest.raises(IndexError, match=wrong):
+            x[index].cpu()
+        wrong = rf"tried to access index {3 * length} on a tensor of {3 * length} elements"
+        with pytest.raises(IndexError, match=wrong):
+            x.take(index * 0 + 3 * length).cpu()
+
+
 @pytest.mark.parametrize("mode", ["strict", "fused"])
 def test_a_model_trains_on_all_lengths_with_one_set_of_programs(device: torch.device, mode: str) -> None:
     torch.tpu.set_eager_mode(mode)

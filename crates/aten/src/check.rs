@@ -22,11 +22,20 @@ impl Check {
     pub const HIGH: &str = "{high}";
     pub const LOW: &str = "{low}";
 
+    /// The placeholder for a size that changes. The number that the program returns then has the size in its upper 32 bits
+    /// and [`Check::NUMBER`] in its lower ones.
+    pub const SIZE: &str = "{size}";
+
     /// The error for the number that a program returned, `None` if the check passed.
     pub fn error_for(&self, number: i64) -> Option<Error> {
         let fill = |message: &str, place, number: i64| message.replace(place, &number.to_string());
         let message = || {
-            let message = fill(&self.error.message, Check::NUMBER, number);
+            let message = match self.error.message.contains(Check::SIZE) {
+                true => {
+                    fill(&fill(&self.error.message, Check::SIZE, number >> 32), Check::NUMBER, i64::from(number as i32))
+                }
+                false => fill(&self.error.message, Check::NUMBER, number),
+            };
             fill(&fill(&message, Check::HIGH, number >> 32), Check::LOW, number & i64::from(u32::MAX))
         };
         (number != Check::HOLDS).then(|| Error::new(self.error.kind, message()))

@@ -8,8 +8,16 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// PyTorch's error for an index that is out of range in dimension `axis` of `x`.
 pub(crate) fn out_of_bounds(kind: ErrorKind, x: Value<'_>, axis: usize) -> Error {
-    let size = if x.rank() == 0 { 1 } else { x.dim(axis) };
+    let size = if x.rank() == 0 { "1".to_owned() } else { size_text(x, &[axis]) };
     Error::new(kind, format!("index {} is out of bounds for dimension {axis} with size {size}", Check::NUMBER))
+}
+
+/// The number of elements along these dimensions for a message, or the placeholder for it if it changes.
+pub(crate) fn size_text(x: Value<'_>, axes: &[usize]) -> String {
+    match x.is_bounded_along(axes) {
+        true => Check::SIZE.to_owned(),
+        false => axes.iter().map(|&axis| x.dim(axis)).product::<i64>().to_string(),
+    }
 }
 
 /// PyTorch's error of operators that do not name the index.
@@ -17,12 +25,13 @@ pub(crate) fn out_of_range() -> Error {
     Error::index("index out of range in self")
 }
 
-/// Checks that the indices of `take` and `put` are positions in `flat`.
-pub(crate) fn check_flat<'b>(cx: &Cx<'b>, flat: Value<'b>) -> Result<()> {
-    let (number, numel) = (Check::NUMBER, flat.numel());
+/// Checks that the indices of `take` and `put` are positions among the elements of `x`.
+pub(crate) fn check_flat<'b>(cx: &Cx<'b>, index: Value<'b>, x: Value<'b>) {
+    let axes: Vec<usize> = (0..x.rank()).collect();
+    let (number, numel) = (Check::NUMBER, size_text(x, &axes));
     let error = Error::index(format!("out of range: tried to access index {number} on a tensor of {numel} elements."));
-    cx.check_index(cx.tensor("index")?, flat, 0, Counts::FromBothEnds, error);
-    Ok(())
+    let count = x.count(&axes, DType::I64);
+    cx.check_range(index.convert(DType::I64), -count, count, error);
 }
 
 /// Checks that the indices of advanced indexing are in range.

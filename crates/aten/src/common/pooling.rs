@@ -25,6 +25,19 @@ pub(crate) fn valid_positions<'b>(x: Value<'b>, spatial: usize) -> Value<'b> {
     })
 }
 
+/// The positions at the capacities of `x`, from those in the planes of its valid elements.
+pub(crate) fn at_capacities<'b>(position: Value<'b>, x: Value<'b>, spatial: usize) -> Value<'b> {
+    let leading = x.rank() - spatial;
+    let (mut rest, mut found, mut stride) = (position, position.splat_like(0), 1);
+    for axis in (leading + 1..x.rank()).rev() {
+        let size = x.size(axis, DType::I32);
+        found = found + rest % size * stride;
+        rest = rest / size;
+        stride *= x.dim(axis);
+    }
+    found + rest * stride
+}
+
 /// The input positions for the gradient of a pooling. `x` is the pooling's input if its sizes are bounded.
 pub(crate) fn input_positions<'b>(cx: &Cx<'b>, windows: &Windows, x: Option<Value<'b>>) -> Value<'b> {
     match x {

@@ -25,7 +25,8 @@ impl<'b> Cx<'b> {
         self.check_range(numbers, limit(low), limit(high + 1), error);
     }
 
-    /// Checks that each number, of int32 or int64, is at least `low` and less than `high`, both 0-d.
+    /// Checks that each number, of int32 or int64, is at least `low` and less than `high`, both 0-d. [`Check::SIZE`] is
+    /// `high`.
     pub(crate) fn check_range(&self, numbers: Value<'b>, low: Value<'b>, high: Value<'b>, error: Error) {
         if numbers.numel() == 0 || !self.inputs.is_checked() {
             return;
@@ -36,7 +37,11 @@ impl<'b> Cx<'b> {
         let axes: Vec<usize> = (0..dims.len()).collect();
         let worst = wrong.select(numbers, numbers.splat_like(lowest)).reduce_max(&axes);
         let holds = worst.eq(worst.splat_like(lowest));
-        let worst = worst.convert(DType::I64);
+        let mut worst = worst.convert(DType::I64);
+        if error.message.contains(Check::SIZE) {
+            let number = worst.clamp(i64::from(i32::MIN), i64::from(i32::MAX));
+            worst = high.convert(DType::I64) * (1_i64 << 32) + (number & i64::from(u32::MAX));
+        }
         self.inputs.add_check(holds.select(worst.splat_like(Check::HOLDS), worst), Check { error });
     }
 

@@ -227,11 +227,11 @@ func.func public @main(%v0: tensor<2x3xf32> , %v1: tensor<2xi64> , %v10: tensor<
 %v12 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
 %v13 = "stablehlo.broadcast_in_dim"(%v12) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<2x1xf32>
 %v14 = "stablehlo.select"(%v5, %v11, %v13) {} : (tensor<2x1xi1>, tensor<2x1xf32>, tensor<2x1xf32>) -> tensor<2x1xf32>
-%v15 = "stablehlo.constant"() {value = dense<0> : tensor<i64>} : () -> tensor<i64>
-%v16 = "stablehlo.constant"() {value = dense<3> : tensor<i64>} : () -> tensor<i64>
-%v17 = "stablehlo.broadcast_in_dim"(%v15) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<2x1xi64>
+%v15 = "stablehlo.constant"() {value = dense<3> : tensor<i64>} : () -> tensor<i64>
+%v16 = "stablehlo.constant"() {value = dense<0> : tensor<i64>} : () -> tensor<i64>
+%v17 = "stablehlo.broadcast_in_dim"(%v16) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<2x1xi64>
 %v18 = "stablehlo.compare"(%v8, %v17) {comparison_direction = #stablehlo<comparison_direction LT>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<2x1xi64>, tensor<2x1xi64>) -> tensor<2x1xi1>
-%v19 = "stablehlo.broadcast_in_dim"(%v16) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<2x1xi64>
+%v19 = "stablehlo.broadcast_in_dim"(%v15) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<2x1xi64>
 %v20 = "stablehlo.compare"(%v8, %v19) {comparison_direction = #stablehlo<comparison_direction GE>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<2x1xi64>, tensor<2x1xi64>) -> tensor<2x1xi1>
 %v21 = "stablehlo.or"(%v18, %v20) {} : (tensor<2x1xi1>, tensor<2x1xi1>) -> tensor<2x1xi1>
 %v22 = "stablehlo.constant"() {value = dense<-9223372036854775808> : tensor<2x1xi64>} : () -> tensor<2x1xi64>

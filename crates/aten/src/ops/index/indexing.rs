@@ -11,6 +11,7 @@ use crate::common::chosen::Chosen;
 use crate::common::index_check::{
     check_flat, check_indices, check_mask_counts, count_true, is_mask, out_of_bounds, out_of_range,
 };
+use crate::common::pooling::at_capacities;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 use crate::places::{self, Combine, Places, at_least_1d, narrow, rank_in_mask, take_along, wrap};
@@ -36,19 +37,34 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["index_select"], index_select).bounded(),
     one(&["gather"], gather).bounded(),
     one(&["take"], |cx| {
-        let flat = cx.tensor("self")?.flatten();
-        check_flat(cx, flat)?;
-        Ok(Places::flat(flat.numel(), wrap(cx.tensor("index")?, flat.numel())).read(flat))
-    }),
+        let x = cx.tensor("self")?;
+        let flat = x.without_extents().flatten();
+        Ok(Places::flat(flat.numel(), flat_index(cx, x)?).read(flat))
+    })
+    .bounded(),
     one(&["put", "put_"], |cx| {
         let x = cx.tensor("self")?;
-        check_flat(cx, x.flatten())?;
-        let index = wrap(cx.tensor("index")?, x.numel()).flatten();
-        let source = cx.operand("source", x.dtype())?.flatten();
+        let flat = x.without_extents().flatten();
+        let (index, source) = (flat_index(cx, x)?.flatten(), cx.operand("source", x.dtype())?.flatten());
         let combine = if cx.bool("accumulate")? { Combine::Add } else { Combine::Replace };
-        Ok(Places::flat(x.numel(), index).write(x.flatten(), source, combine).reshape(&x.dims()))
-    }),
+        let written = Places::flat(flat.numel(), index).write(flat, source, combine);
+        Ok(written.reshape(&x.dims()).with_extents(x.extents()))
+    })
+    .bounded(),
 ];
+
+/// The argument `index` of `take` and `put`, from the start of the flat `x` at its capacities. Indices count from both ends.
+fn flat_index<'b>(cx: &Cx<'b>, x: Value<'b>) -> Result<Value<'b>> {
+    let index = cx.tensor("index")?;
+    check_flat(cx, index, x);
+    if !x.is_bounded() {
+        return Ok(wrap(index, x.numel()));
+    }
+    let axes: Vec<usize> = (0..x.rank()).collect();
+    axes.iter().for_each(|&axis| x.require_prefix(axis, "a position in merged dimensions"));
+    let from_start = index.lt(0).select(index + x.count(&axes, index.dtype()), index);
+    Ok(at_capacities(narrow(from_start, x.numel()), x, x.rank()))
+}
 
 // ---- rows ----------------------------------------------------------------------------------------
 

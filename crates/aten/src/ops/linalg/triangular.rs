@@ -49,8 +49,10 @@ pub(crate) const ROWS: &[Row] = &[
         let (a, b) = cx.pair("self", "other")?;
         let (a, b) = a.broadcast_with(b);
         let axis = cx.axis_arg("dim", a.rank())?;
+        [a, b].iter().for_each(|x| x.require_whole(&[axis], "a cross product"));
         Ok(rotate_axis(a, axis, 1) * rotate_axis(b, axis, 2) - rotate_axis(a, axis, 2) * rotate_axis(b, axis, 1))
-    }),
+    })
+    .bounded(),
 ];
 
 /// LAPACK's `info` of a Cholesky factorization: the order of the first leading minor that is not positive, or 0. XLA

@@ -1,14 +1,15 @@
 //! Embeddings, embedding bags and their gradients.
 
-use stablehlo::{DType, DTypes, Number, Value};
+use stablehlo::{DType, DTypes, Extent, Number, Value};
 
 use crate::check::{Check, Counts};
-use crate::common::index_check::out_of_range;
+use crate::common::index_check::{out_of_range, size_text};
 use crate::common::reductions::{Order, vector_norm};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::places::{Combine, Places, narrow, running_sum};
 use crate::row::{Row, many, one};
+use crate::spec::Dim;
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["embedding"], |cx| {
@@ -21,9 +22,13 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["embedding_renorm", "embedding_renorm_"], embedding_renorm)
         .takes(&["self"], DTypes::INEXACT)
         .baked_if(&["norm_type"], Order::has_own_form),
-    many(&["_embedding_bag", "_embedding_bag_forward_only"], embedding_bag).inputs(&["padding_idx"]),
-    one(&["_embedding_bag_backward", "_embedding_bag_dense_backward"], embedding_bag_backward).inputs(&["padding_idx"]),
-    one(&["_embedding_bag_per_sample_weights_backward"], per_sample_weights_backward).inputs(&["padding_idx"]),
+    many(&["_embedding_bag", "_embedding_bag_forward_only"], embedding_bag).inputs(&["padding_idx"]).bounded(),
+    one(&["_embedding_bag_backward", "_embedding_bag_dense_backward"], embedding_bag_backward)
+        .inputs(&["padding_idx"])
+        .bounded(),
+    one(&["_embedding_bag_per_sample_weights_backward"], per_sample_weights_backward)
+        .inputs(&["padding_idx"])
+        .bounded(),
 ];
 
 /// The rows of `weight` at `indices` (of any rank).
@@ -110,30 +115,24 @@ fn embedding_bag<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
         let rank = weight.rank();
         return Err(Error::runtime(format!("weight has to be a 2D Tensor, but got Tensor of dimension {rank}")));
     }
-    let (number, count) = (Check::NUMBER, weight.dim(0));
+    let (number, count) = (Check::NUMBER, size_text(weight, &[0]));
     let error = Error::runtime(format!("input takes value {number} which is not in the valid range [0, {count})"));
     cx.check_index(words, weight, 0, Counts::FromStart, error);
     let mode = mode(cx)?;
     let b = cx.b();
     let (samples, width) = (words.numel(), weight.dim(1));
-    let bags = offsets.numel() - i64::from(cx.bool("include_last_offset")?);
-    let starts = offsets.slice_axis(0, 0, bags);
-    if offsets.numel() > 0 {
-        let end = |first| offsets.slice_axis(0, first, first + 1);
-        let number = Check::NUMBER;
-        let error = format!(
-            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {number}"
-        );
-        cx.check_from_to(end(0), 0, 0, Error::runtime(error));
-        let error =
-            format!("offsets[-1] can not be greater than input's length {samples} but got offsets[-1] of {number}");
-        cx.check_from_to(end(offsets.numel() - 1), 0, samples, Error::runtime(error));
-    }
+    let (starts, bags) = starts_of_bags(cx, offsets)?;
+    check_offsets(cx, offsets, words);
 
+    // The padding of a vector or matrix of bags is that of their starts.
+    let of_bags = |value: Value<'b>| {
+        let extents = (0..value.rank()).map(|axis| if axis == 0 { starts.extent(0) } else { Extent::default() });
+        value.with_extents(extents.collect::<Vec<_>>())
+    };
     let ones = b.splat(1, DType::I32, &[bags]);
-    let bag_of = running_sum(sums_at(samples, starts, ones)) - 1;
+    let bag_of = (running_sum(sums_at(samples, starts, ones)) - 1).bounded_like(words);
     let counts = not_padding(cx, words)?;
-    let sizes = sums_at(bags, bag_of, counts.convert(DType::I32));
+    let sizes = of_bags(sums_at(bags, bag_of, counts.convert(DType::I32)));
 
     let wide = weight.dtype().opmath();
     let mut values = rows(weight, words).convert(wide);
@@ -144,7 +143,7 @@ fn embedding_bag<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let values = counts.unsqueeze(1).select(values, initial);
     let bag_rows = Places::slices(&[bags, width], 0, bag_of);
     let combine = if mode == Mode::Max { Combine::Max } else { Combine::Add };
-    let joined = bag_rows.write(b.splat(initial, wide, &[bags, width]), values, combine);
+    let joined = of_bags(bag_rows.write(b.splat(initial, wide, &[bags, width]), values, combine));
     let size_column = sizes.unsqueeze(1);
     let (output, winners) = match mode {
         Mode::Sum => (joined, b.splat(0, words.dtype(), &[0])),
@@ -154,13 +153,46 @@ fn embedding_bag<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
             let position = b.iota(DType::I32, &[samples, width], 0);
             let wins = values.eq(bag_rows.read(joined)) & counts.unsqueeze(1);
             let candidates = wins.select(position, samples);
-            let first = bag_rows.write(b.splat(samples, DType::I32, &[bags, width]), candidates, Combine::Min);
-            let found = first.lt(samples).select(rows(words, first), -1);
+            let first = of_bags(bag_rows.write(b.splat(samples, DType::I32, &[bags, width]), candidates, Combine::Min));
+            let found = first.lt(samples).select(rows(words, first.min(samples - 1)), -1);
             (size_column.gt(0).select(joined, 0), found)
         }
     };
-    let sizes = sizes.pad_axis(0, 0, 0, offsets.numel() - bags);
+    let sizes =
+        sizes.zero_filled([0], "the sizes of bags").pad_axis(0, 0, 0, offsets.numel() - bags).bounded_like(offsets);
     Ok(vec![output.convert(weight.dtype()), bag_of.convert(words.dtype()), sizes.convert(words.dtype()), winners])
+}
+
+/// The offset of each bag, and the number of bags at its capacity. The last offset may be the end of the last bag.
+fn starts_of_bags<'b>(cx: &Cx<'b>, offsets: Value<'b>) -> Result<(Value<'b>, i64)> {
+    if !cx.bool("include_last_offset")? {
+        return Ok((offsets, offsets.numel()));
+    }
+    let bags = match cx.result_dims(0).and_then(<[Dim]>::first) {
+        Some(bags) if offsets.is_bounded() => bags.clone(),
+        _ => Dim::known(offsets.numel() - 1),
+    };
+    let starts = offsets.without_extents().pad_axis(0, 0, 0, bags.capacity - offsets.numel());
+    Ok((starts.with_extents(vec![bags.extent(|size| cx.b().capacity(size))]), bags.capacity))
+}
+
+/// Checks that the first bag starts at the first word, and the last one at a word or their end.
+fn check_offsets<'b>(cx: &Cx<'b>, offsets: Value<'b>, words: Value<'b>) {
+    if offsets.numel() == 0 {
+        return;
+    }
+    let number = Check::NUMBER;
+    let error = format!(
+        "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {number}"
+    );
+    cx.check_from_to(offsets.without_extents().slice_axis(0, 0, 1), 0, 0, Error::runtime(error));
+    let place = offsets.size(0, DType::I32) - 1;
+    let last = offsets.without_extents().dynamic_slice(&[place], &[1]).reshape(&[]).convert(DType::I64);
+    let samples = words.count(&[0], DType::I64);
+    let (high, low) = (Check::HIGH, Check::LOW);
+    let error = format!("offsets[-1] can not be greater than input's length {high} but got offsets[-1] of {low}");
+    let lowest = last.clamp(0, i64::from(u32::MAX));
+    cx.check_that(last.ge(0) & last.le(samples), samples * (1_i64 << 32) + lowest, Error::runtime(error));
 }
 
 fn embedding_bag_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {

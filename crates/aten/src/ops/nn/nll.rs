@@ -59,14 +59,13 @@ fn forward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let dtype = prediction.dtype();
     let wide = prediction.convert(dtype.opmath());
     let targets = Targets::of(cx, wide)?;
-    let (class, count) = (targets.named, prediction.dims().get(targets.axis).copied().unwrap_or(1));
+    let class = targets.named;
+    let count = match targets.axis < prediction.rank() {
+        true => prediction.size(targets.axis, class.dtype()),
+        false => class.builder().scalar(1, class.dtype()),
+    };
     let error = Error::index(format!("Target {} is out of bounds.", Check::NUMBER));
-    cx.check_range(
-        class,
-        class.builder().scalar(0, class.dtype()),
-        class.builder().scalar(count, class.dtype()),
-        error,
-    );
+    cx.check_range(class, class.builder().scalar(0, class.dtype()), count, error);
     let chosen = take_along(prediction, targets.axis, targets.classes).convert(wide.dtype());
     // Selects instead of multiplying, because an ignored prediction may be infinite.
     let elements = targets.counts.select(-chosen * targets.weights, 0);

@@ -16,11 +16,15 @@ pub(crate) const ROWS: &[Row] = &[
         along(cx, |x, axis| at_rank(x, axis, x.builder().scalar(rank, DType::I32)))
     })
     .bounded(),
-    many(&["median.dim"], |cx| along(cx, median)).takes(&["self"], DTypes::REAL).bounded(),
-    many(&["nanmedian.dim"], |cx| along(cx, nan_median)).takes(&["self"], DTypes::REAL).bounded(),
-    one(&["median"], |cx| Ok(of_all(cx.tensor("self")?, median))).takes(&["self"], DTypes::REAL),
-    one(&["nanmedian"], |cx| Ok(of_all(cx.tensor("self")?, nan_median))).takes(&["self"], DTypes::REAL),
-    many(&["mode"], |cx| along(cx, mode)),
+    many(&["median.dim"], |cx| along(cx, |x, axis| at_rank(x, axis, median_rank(x, &[axis]))))
+        .takes(&["self"], DTypes::REAL)
+        .bounded(),
+    many(&["nanmedian.dim"], |cx| along(cx, |x, axis| at_rank(x, axis, nan_median_rank(x, &[axis]))))
+        .takes(&["self"], DTypes::REAL)
+        .bounded(),
+    one(&["median"], |cx| Ok(of_all(cx.tensor("self")?, median_rank))).takes(&["self"], DTypes::REAL).bounded(),
+    one(&["nanmedian"], |cx| Ok(of_all(cx.tensor("self")?, nan_median_rank))).takes(&["self"], DTypes::REAL).bounded(),
+    many(&["mode"], |cx| along(cx, mode)).bounded(),
 ];
 
 /// Applies `f` along the argument `dim` and honours `keepdim`. `f` returns values and positions without that
@@ -38,26 +42,29 @@ fn along<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, usize) -> (Value<'b>, Value<
     Ok(vec![keep(cx, values, &[axis])?, keep(cx, positions, &[axis])?])
 }
 
-fn of_all<'b>(x: Value<'b>, f: impl FnOnce(Value<'b>, usize) -> (Value<'b>, Value<'b>)) -> Value<'b> {
+/// The element of a rank among all.
+fn of_all<'b>(x: Value<'b>, rank: impl FnOnce(Value<'b>, &[usize]) -> Value<'b>) -> Value<'b> {
+    let axes: Vec<usize> = (0..x.rank()).collect();
     match x.numel() {
         0 if x.dtype().is_float() => x.builder().scalar(f64::NAN, x.dtype()),
         0 => x.builder().scalar(x.dtype().lowest(), x.dtype()),
-        _ => f(x.flatten(), 0).0,
+        _ => {
+            let filled = x.filled(axes.clone(), |x| last_value(x, false), "a rank among merged dimensions");
+            at_rank(filled.flatten(), 0, rank(x, &axes)).0
+        }
     }
 }
 
-/// The lower median; NaN if any element is NaN.
-fn median(x: Value<'_>, axis: usize) -> (Value<'_>, Value<'_>) {
-    let last = x.size(axis, DType::I32) - 1;
-    // NaN sorts last, so the last element is NaN if there is any.
-    let rank = x.is_nan().reduce_any(&[axis]).select(last, last / 2);
-    at_rank(x, axis, rank)
+/// The rank of the lower median. NaN sorts last, and is the median if there is any.
+fn median_rank<'b>(x: Value<'b>, axes: &[usize]) -> Value<'b> {
+    let last = x.count(axes, DType::I32) - 1;
+    x.is_nan().reduce_any(axes).select(last, last / 2)
 }
 
-/// The lower median of the elements that are not NaN.
-fn nan_median(x: Value<'_>, axis: usize) -> (Value<'_>, Value<'_>) {
-    let numbers = (!x.is_nan()).convert(DType::I32).reduce_sum(&[axis]);
-    at_rank(x, axis, (numbers - 1).max(0) / 2)
+/// The rank of the lower median of the elements that are not NaN.
+fn nan_median_rank<'b>(x: Value<'b>, axes: &[usize]) -> Value<'b> {
+    let numbers = (!x.is_nan()).convert(DType::I32).reduce_sum(axes);
+    (numbers - 1).max(0) / 2
 }
 
 /// The element of index `rank` (int32, from 0) of the sorted `axis`, and its first position.
@@ -104,13 +111,18 @@ fn key_at_rank<'b>(keys: Value<'b>, axis: usize, rank: Value<'b>) -> Value<'b> {
 fn mode<'b>(x: Value<'b>, axis: usize) -> (Value<'b>, Value<'b>) {
     let b = x.builder();
     let (ordered, positions) = sorted(x, axis, false);
+    let (ordered, positions) = (ordered.whole_along(axis), positions.whole_along(axis));
     let (dims, size) = (x.dims(), x.dim(axis));
     let place = b.iota(DType::I32, &dims, axis);
     let previous = ordered.slice_axis(axis, 0, size - 1).pad_axis(axis, 0, 1, 0);
     let starts = ordered.ne(previous) | place.eq(0);
     let start = starts.select(place, 0).scan(axis, Number::Int(0), |a, x| a.max(x));
+    let run = match x.is_bounded_along(&[axis]) {
+        true => place.lt(x.size(axis, DType::I32)).select(place - start, -1),
+        false => place - start,
+    };
     // The first of the longest runs reaches its full length at its last element.
-    let (_, end) = extreme_with_position(place - start, axis, |x, axes| x.reduce_max(axes));
+    let (_, end) = extreme_with_position(run, axis, |x, axes| x.reduce_max(axes));
     let pick = |y: Value<'b>| take_along(y, axis, end.unsqueeze(axis)).squeeze(axis);
     (pick(ordered), pick(positions))
 }

@@ -2,6 +2,7 @@
 
 use stablehlo::{DType, DTypes, Value};
 
+use crate::common::pooling::valid_positions;
 use crate::common::reductions::{Extreme, extreme_with_position, keep, log_sum_exp, mean, moments, reduced, widened};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -128,9 +129,19 @@ fn position_of_extreme<'b>(cx: &Cx<'b>, extreme: Extreme) -> Result<Value<'b>> {
     let axes = cx.axes_arg("dim", x.rank())?;
     let position = match cx.int_or_none("dim") {
         Some(dim) => extreme_with_position(x, cx.axis(dim, x.rank())?, extreme).1,
+        None if x.is_bounded() => position_among_all(x, extreme),
         None => extreme_with_position(x.flatten(), 0, extreme).1,
     };
     keep(cx, position, &axes)
+}
+
+/// The row-major position (int64) of the first extreme element among the valid ones.
+fn position_among_all<'b>(x: Value<'b>, extreme: Extreme) -> Value<'b> {
+    let axes: Vec<usize> = (0..x.rank()).collect();
+    axes.iter().for_each(|&axis| x.require_prefix(axis, "a position in merged dimensions"));
+    let found = x.eq(extreme(x, &axes)) | x.is_nan();
+    let position = valid_positions(x, x.rank());
+    found.select(position, DType::I32.highest()).reduce_min(&axes).convert(DType::I64)
 }
 
 /// A logical reduction. The result is uint8 for uint8, from the time when PyTorch had no booleans.
