@@ -164,13 +164,13 @@ def test_refuses_what_has_no_bound() -> None:
     with pytest.raises(NotImplementedError, match="data decide"):
         torchtpu.export.to_stablehlo(torch.export.export(Chosen(), (x,)))
 
-    class Frequent(nn.Module):
+    class Columns(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
-            return x.mode(0).values
+            return nn.functional.unfold(x[None, None], (1, 2))
 
     dims = ({0: Dim("batch", max=8)},)
-    with pytest.raises(NotImplementedError, match=r"mode.*bounded"):
-        torchtpu.export.to_stablehlo(torch.export.export(Frequent(), (x,), dynamic_shapes=dims))
+    with pytest.raises(NotImplementedError, match=r"im2col.*bounded"):
+        torchtpu.export.to_stablehlo(torch.export.export(Columns(), (x,), dynamic_shapes=dims))
 
 
 def test_values_of_expressions() -> None:

@@ -141,6 +141,8 @@ pub(crate) struct Growth {
     /// Sizes that calls of an operator at a line were given for a dimension, each after the changing size of an argument's
     /// dimension.
     given: FxHashMap<(Line, u32, usize), VecDeque<(i64, i64)>>,
+    /// The last size that calls of an operator at a line were given for a dimension, and whether there were others.
+    last_given: FxHashMap<(Line, u32, usize), (i64, bool)>,
 }
 
 impl Growth {
@@ -148,7 +150,14 @@ impl Growth {
         IS_ON.store(setting != Setting::Static, Relaxed);
         let padded = (setting == Setting::Padded).then_some(0);
         let capacities = Capacities::new(padded);
-        Growth { setting, tensors: FxHashMap::default(), capacities, created: None, given: FxHashMap::default() }
+        Growth {
+            setting,
+            tensors: FxHashMap::default(),
+            capacities,
+            created: None,
+            given: FxHashMap::default(),
+            last_given: FxHashMap::default(),
+        }
     }
 
     pub fn is_on(&self) -> bool {
@@ -262,14 +271,25 @@ impl Growth {
     }
 
     /// Whether a size that a call is given for a dimension follows the changing size of an argument there: in a call before,
-    /// with another size, the difference was the same, and no call was given the same number with another size.
+    /// with another size, the difference was the same or the ratio, rounded to a whole size, or it is a linear function of
+    /// the size in two calls before; and no call was given the same number with another size.
     pub fn follows(&mut self, line: Line, op: u32, axis: usize, changing: i64, given: i64) -> bool {
         if !line.is_known() {
             return false;
         }
         let before = self.given.entry((line, op, axis)).or_default();
         let others = || before.iter().filter(|(size, _)| *size != changing);
-        let is_shown = others().any(|(size, other)| other - size == given - changing)
+        let is_alike = |size: i64, other: i64| {
+            let (one, two) = (given.saturating_mul(size), other.saturating_mul(changing));
+            other - size == given - changing || one.abs_diff(two) <= size.max(changing).unsigned_abs()
+        };
+        let is_linear = |&(size, other): &(i64, i64)| {
+            let on_line = |&&(third, number): &&(i64, i64)| {
+                third != size && (given - other) * (third - size) == (number - other) * (changing - size)
+            };
+            others().find(on_line).is_some()
+        };
+        let is_shown = others().any(|pair| is_alike(pair.0, pair.1) || is_linear(pair))
             && !others().any(|(_, other)| *other == given);
         if !before.contains(&(changing, given)) {
             before.push_back((changing, given));
@@ -278,6 +298,13 @@ impl Growth {
             before.pop_front();
         }
         is_shown
+    }
+
+    /// Whether calls at a line were given several sizes for a dimension.
+    pub fn varies(&mut self, line: Line, op: u32, axis: usize, given: i64) -> bool {
+        let (last, varies) = self.last_given.entry((line, op, axis)).or_insert((given, false));
+        *varies |= *last != given;
+        line.is_known() && *varies
     }
 
     /// The capacity for a number of elements that the data decide.

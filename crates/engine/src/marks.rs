@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::growth::{Changing, Source};
 use crate::lines;
-use crate::padded::{PaddedFactor, same_strides};
+use crate::padded::{PaddedFactor, live_capacity, same_strides};
 use crate::registry::sizes::{Axes, MANY, SIZE_ARGUMENTS};
 use crate::storage::Storage;
 
@@ -122,8 +122,8 @@ impl Engine {
         changing
     }
 
-    /// The sizes of results that a call is given as ints, and that differ by a constant from a size of an argument that
-    /// changes, with their capacities.
+    /// The sizes of results that a call is given as ints, with their capacities: those that follow the changing size of an
+    /// argument, and those of live values with padding, if the call was given several.
     fn sizes_that_follow(
         &mut self,
         op: u32,
@@ -140,13 +140,20 @@ impl Engine {
             for (axis, &size) in result.sizes.iter().enumerate().filter(|(_, size)| **size > 1 && given.contains(size))
             {
                 let alike = tensors.iter().filter(|tensor| tensor.sizes().len() == result.sizes.len());
-                let padded = alike.filter_map(|tensor| capacity_of(tensor, axis));
-                let others: Vec<(i64, i64)> = padded.filter(|(actual, _)| *actual != size).collect();
+                let mut others: Vec<_> = alike.clone().filter_map(|tensor| capacity_of(tensor, axis)).collect();
+                if alike.count() == 0 {
+                    others = tensors.iter().flat_map(|tensor| capacities_of(tensor)).collect();
+                }
+                others.retain(|(actual, _)| *actual != size);
                 for (actual, capacity) in others {
                     let growth = &mut self.registry.growth;
                     if growth.follows(lines::noted(), op, axis, actual, size) {
                         changing.push((size, Some(if size <= capacity { capacity } else { growth.room(size) })));
                     }
+                }
+                let varies = self.registry.growth.varies(lines::noted(), op, axis, size);
+                if let Some(capacity) = live_capacity(size).filter(|_| varies) {
+                    changing.push((size, Some(capacity)));
                 }
             }
         }
@@ -175,6 +182,11 @@ fn capacity_of(tensor: &TensorArg, axis: usize) -> Option<(i64, i64)> {
     let size = tensor.sizes()[axis];
     let factor = padded.axes.iter().flatten().find(|factor| factor.is_bounded && factor.actual == size)?;
     Some((size, factor.capacity))
+}
+
+/// The sizes of a tensor that change, and their capacities.
+fn capacities_of(tensor: &TensorArg) -> Vec<(i64, i64)> {
+    (0..tensor.sizes().len()).filter_map(|axis| capacity_of(tensor, axis)).collect()
 }
 
 /// Whether so many tensors of the same sizes are joined that their number may be a size that changes.

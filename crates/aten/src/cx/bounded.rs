@@ -59,9 +59,18 @@ impl<'b> Cx<'b> {
     /// Result `i`, sliced or padded to the capacities of PyTorch's sizes in the dimensions that are not bounded yet.
     /// A formula can give a smaller or larger capacity for the largest inputs.
     pub fn resized(&self, i: usize, result: Value<'b>) -> Value<'b> {
+        self.resized_where(i, result, |_| true)
+    }
+
+    /// [`Cx::resized`] in the dimensions in which `x`, of the same rank, is bounded. Those of the others are known.
+    pub fn resized_like(&self, i: usize, result: Value<'b>, x: Value<'b>) -> Value<'b> {
+        self.resized_where(i, result, |axis| x.is_bounded_along(&[axis]))
+    }
+
+    fn resized_where(&self, i: usize, result: Value<'b>, changes: impl Fn(usize) -> bool) -> Value<'b> {
         let expected = self.result_dims(i).unwrap_or_default();
         expected.iter().enumerate().fold(result, |result, (axis, dim)| {
-            if result.is_bounded_along(&[axis]) {
+            if result.is_bounded_along(&[axis]) || !changes(axis) {
                 return result;
             }
             result.pad_axis(axis, 0, 0, dim.capacity - result.dim(axis))

@@ -25,7 +25,8 @@ use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["convolution", "convolution_overrideable"], |cx| {
-        let (x, weight) = (zero_filled(cx.tensor("input")?), cx.tensor("weight")?);
+        let (input, weight) = (cx.tensor("input")?, cx.tensor("weight")?);
+        let x = zero_filled(input);
         // PyTorch gives an input without channels a result without channels.
         if let (Some(0), Some(spec)) = (x.dims().get(1), cx.result(0)) {
             return Ok(cx.b().splat(0, x.dtype(), &spec.sizes));
@@ -46,7 +47,7 @@ pub(crate) const ROWS: &[Row] = &[
             }
             None => y,
         };
-        Ok(cx.resized(0, y))
+        Ok(cx.resized_like(0, y, input))
     })
     .takes(&["input"], DTypes::NUMBERS)
     .bounded(),

@@ -82,7 +82,8 @@ fn bounded<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[Dim], fill: Value<'b>) -> Resu
 fn forward<'b>(cx: &Cx<'b>, edge: Edge) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let pads = by_axis(&cx.ints("padding")?, x.rank())?;
-    Ok(cx.resized(0, pads.into_iter().fold(x, |x, (axis, before, after)| extend(x, axis, before, after, edge))))
+    let padded = pads.into_iter().fold(x, |x, (axis, before, after)| extend(x, axis, before, after, edge));
+    Ok(cx.resized_like(0, padded, x))
 }
 
 fn extend(x: Value<'_>, axis: usize, before: i64, after: i64, edge: Edge) -> Value<'_> {

@@ -16,15 +16,15 @@ const AVERAGED: DTypes = DTypes::FLOATS.or(DTypes::of(&[DType::I64]));
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["max_pool2d_with_indices"], |cx| max_pool(cx, 2)).bounded(),
-    many(&["max_pool3d_with_indices"], |cx| max_pool(cx, 3)),
+    many(&["max_pool3d_with_indices"], |cx| max_pool(cx, 3)).bounded(),
     one(&["max_pool2d_with_indices_backward"], |cx| max_pool_backward(cx, 2)).bounded(),
-    one(&["max_pool3d_with_indices_backward"], |cx| max_pool_backward(cx, 3)),
+    one(&["max_pool3d_with_indices_backward"], |cx| max_pool_backward(cx, 3)).bounded(),
     one(&["max_unpool2d"], |cx| max_unpool(cx, 2)),
     one(&["max_unpool3d"], |cx| max_unpool(cx, 3)),
     one(&["avg_pool2d"], |cx| avg_pool(cx, 2)).takes(&["self"], AVERAGED).bounded(),
-    one(&["avg_pool3d"], |cx| avg_pool(cx, 3)).takes(&["self"], AVERAGED),
+    one(&["avg_pool3d"], |cx| avg_pool(cx, 3)).takes(&["self"], AVERAGED).bounded(),
     one(&["avg_pool2d_backward"], |cx| avg_pool_backward(cx, 2)).bounded(),
-    one(&["avg_pool3d_backward"], |cx| avg_pool_backward(cx, 3)),
+    one(&["avg_pool3d_backward"], |cx| avg_pool_backward(cx, 3)).bounded(),
 ];
 
 // ---- maximum ---------------------------------------------------------------------------------
@@ -41,7 +41,7 @@ fn max_pool<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Vec<Value<'b>>> {
     let windows = Windows::of_pool(cx, &x.dims(), spatial)?;
     let filled = fill_padding(x, spatial, x.dtype().max_identity());
     let (largest, index) = largest(filled, &windows, valid_positions(x, spatial));
-    Ok(vec![cx.resized(0, largest), cx.resized(1, index.convert(DType::I64))])
+    Ok(vec![cx.resized_like(0, largest, x), cx.resized_like(1, index.convert(DType::I64), x)])
 }
 
 fn max_pool_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
@@ -77,7 +77,7 @@ fn avg_pool<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let windows = Windows::of_pool(cx, &x.dims(), spatial)?;
     let sum = sum_of_windows(fill_padding(x, spatial, 0).convert(x.dtype().opmath()), &windows);
-    Ok(cx.resized(0, divided(cx, sum, &windows, Some(x))?.convert(x.dtype())))
+    Ok(cx.resized_like(0, divided(cx, sum, &windows, Some(x))?.convert(x.dtype()), x))
 }
 
 fn avg_pool_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {

@@ -4,8 +4,8 @@ use stablehlo::{DType, DTypes, Value};
 
 use crate::common::filters::along_last_axes;
 use crate::common::pooling::{
-    bounded_self, fill_padding, input_positions, larger, largest, positions, scattered, sum_of_outputs, sum_of_windows,
-    unpooled, valid_positions,
+    at_capacities, bounded_self, fill_padding, input_positions, larger, largest, scattered, sum_of_outputs,
+    sum_of_windows, unpooled, valid_positions,
 };
 use crate::common::windows::Windows;
 use crate::cx::Cx;
@@ -19,9 +19,9 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["_adaptive_avg_pool2d_backward"], |cx| average_backward(cx, 2)).bounded(),
     one(&["_adaptive_avg_pool3d_backward"], |cx| average_backward(cx, 3)).bounded(),
     many(&["adaptive_max_pool2d"], |cx| max(cx, 2)).takes(&["self"], DTypes::FLOATS).bounded(),
-    many(&["adaptive_max_pool3d"], |cx| max(cx, 3)).takes(&["self"], DTypes::FLOATS),
+    many(&["adaptive_max_pool3d"], |cx| max(cx, 3)).takes(&["self"], DTypes::FLOATS).bounded(),
     one(&["adaptive_max_pool2d_backward"], |cx| max_backward(cx, 2)).bounded(),
-    one(&["adaptive_max_pool3d_backward"], |cx| max_backward(cx, 3)),
+    one(&["adaptive_max_pool3d_backward"], |cx| max_backward(cx, 3)).bounded(),
 ];
 
 /// The windows of one dimension: output `o` covers the inputs from `⌊o · inputs / outputs⌋` up to but not including
@@ -55,6 +55,11 @@ impl Bins {
 
     fn widest(&self) -> i64 {
         (0..self.outputs).map(|output| self.end(output) - self.start(output)).max().unwrap_or(0)
+    }
+
+    /// The most that [`Bins::widest`] can be for any number of inputs up to this.
+    fn widest_of_fewer(&self) -> i64 {
+        self.inputs.min((self.inputs + self.outputs - 1) / self.outputs + 1)
     }
 
     /// Start and end of each output's window, from the valid length of the input (0-d, int64).
@@ -134,41 +139,39 @@ fn average_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
 fn max<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Vec<Value<'b>>> {
     let x = cx.tensor("self")?;
     let bins = Bins::of(&x.dims(), &cx.ints("output_size")?, spatial)?;
-    require_one_window(x, &bins)?;
-    let filled = fill_padding(x, spatial, x.dtype().max_identity());
-    let (value, index) = match even_windows(&bins) {
-        Some(windows) => largest(filled, &windows, valid_positions(x, spatial)),
+    let (value, index) = match even_windows(&bins).filter(|_| are_known(x, &bins)) {
+        Some(windows) => {
+            let filled = fill_padding(x, spatial, x.dtype().max_identity());
+            largest(filled, &windows, valid_positions(x, spatial))
+        }
         None => largest_of_bins(x, &bins),
     };
     Ok(vec![value, index.convert(DType::I64)])
 }
 
-/// Refuses several windows over a bounded dimension, because their starts would depend on its size.
-fn require_one_window(x: Value<'_>, bins: &[Bins]) -> Result<()> {
+/// Whether the windows do not depend on sizes that change: one window is the whole dimension.
+fn are_known(x: Value<'_>, bins: &[Bins]) -> bool {
     let leading = x.rank() - bins.len();
-    if (0..bins.len()).any(|i| bins[i].outputs != 1 && x.is_bounded_along(&[leading + i])) {
-        return Err(Error::not_implemented("several adaptive windows over a bounded dimension"));
-    }
-    Ok(())
+    (0..bins.len()).all(|i| bins[i].outputs == 1 || !x.is_bounded_along(&[leading + i]))
 }
 
 fn largest_of_bins<'b>(x: Value<'b>, bins: &[Bins]) -> (Value<'b>, Value<'b>) {
     let b = x.builder();
-    let sizes: Vec<i64> = bins.iter().map(|bins| bins.inputs).collect();
     let leading = x.rank() - bins.len();
-    let (mut value, mut place) = (x, positions(b, &sizes));
+    let (mut value, mut place) = (x, valid_positions(x, bins.len()));
     let mut inside: Option<Value<'b>> = None;
     for (i, bins) in bins.iter().enumerate() {
         // Splits dimension 2i into two: the output, and the element in its window.
-        let widest = bins.widest();
-        let mut dims = vec![1; 2 * sizes.len()];
+        let axis = leading + i;
+        let widest = if x.is_bounded_along(&[axis]) { bins.widest_of_fewer() } else { bins.widest() };
+        let mut dims = vec![1; 2 * x.dims()[leading..].len()];
         (dims[2 * i], dims[2 * i + 1]) = (bins.outputs, widest);
-        let inputs = b.scalar(bins.inputs, DType::I64);
+        let inputs = x.size(axis, DType::I64);
         let (start, end) = bins.bounds(b.iota(DType::I32, &dims, 2 * i), inputs);
         let input = start + b.iota(DType::I32, &dims, 2 * i + 1);
         let within = input.lt(end);
         inside = Some(inside.map_or(within, |inside| inside & within));
-        let taken = input.min(bins.inputs - 1).reshape(&[bins.outputs, widest]);
+        let taken = input.min(inputs.convert(DType::I32) - 1).reshape(&[bins.outputs, widest]);
         let spread = |v: Value<'b>, axis: usize| Places::slices(&v.dims(), axis, taken).read(v);
         value = spread(value, leading + 2 * i);
         place = spread(place, 2 * i);
@@ -187,13 +190,17 @@ fn largest_of_bins<'b>(x: Value<'b>, bins: &[Bins]) -> (Value<'b>, Value<'b>) {
 
 fn max_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     let (grad, index) = (cx.tensor("grad_output")?, cx.tensor("indices")?);
+    let last: Vec<usize> = (grad.rank() - spatial..grad.rank()).collect();
+    [grad, index].iter().for_each(|x| x.require_whole(&last, "adaptive windows"));
     let bins = Bins::of(&cx.ty("self")?.dims, &grad.dims(), spatial)?;
-    if let Some(windows) = even_windows(&bins) {
-        let x = bounded_self(cx)?;
-        x.map_or(Ok(()), |x| require_one_window(x, &bins))?;
+    let x = bounded_self(cx)?;
+    if let Some(windows) = even_windows(&bins).filter(|_| x.is_none_or(|x| are_known(x, &bins))) {
         return Ok(unpooled(grad, index, &windows, input_positions(cx, &windows, x)));
     }
     let sizes: Vec<i64> = bins.iter().map(|bins| bins.inputs).collect();
     let wide = grad.convert(grad.dtype().opmath());
-    Ok(scattered(wide, index.convert(DType::I32), &sizes).convert(grad.dtype()))
+    let index = index.convert(DType::I32);
+    let index = x.map_or(index, |x| at_capacities(index, x, spatial));
+    let spread = scattered(wide, index, &sizes).convert(grad.dtype());
+    Ok(x.map_or(spread, |x| spread.bounded_like(x)))
 }

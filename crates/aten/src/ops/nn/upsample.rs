@@ -7,14 +7,17 @@
 //! forward: y = x contracted with W_d along each d;   gradient: g contracted with W_dᵀ along each d
 //! ```
 //!
-//! A product spreads an infinity or NaN over its row. Nearest neighbours with integer factors avoid that.
+//! A product spreads an infinity or NaN over its row. Nearest neighbours with integer factors avoid that. So do those
+//! whose sizes change: the program reads them by index.
 
-use stablehlo::{Builder, DType, DTypes, Value};
+use stablehlo::{Builder, DType, DTypes, Extent, Value};
 
 use crate::common::filters::{along_last_axes, cubic};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
+use crate::places::Places;
 use crate::row::{Row, all_bounded, one};
+use crate::spec::Dim;
 
 const SCALES: &[&str] = &["scales", "scales_d", "scales_h", "scales_w"];
 const PIXELS: DTypes = DTypes::FLOATS.or(DTypes::of(&[DType::U8]));
@@ -70,46 +73,83 @@ enum Filter {
 }
 
 /// How one dimension is resized.
-#[derive(Clone, Copy, Debug)]
-struct Axis {
+struct Axis<'b> {
     filter: Filter,
-    inputs: i64,
-    outputs: i64,
     align_corners: bool,
-    /// Input elements per output element.
-    scale: f64,
+    inputs: Length<'b>,
+    outputs: Length<'b>,
+    /// Input elements per output element. `None` if that depends on sizes that change.
+    scale: Option<f64>,
 }
 
-/// How the last dimensions of `x`, the images or their gradient, are resized. Their weights are those of images of one
-/// size: only the other dimensions may change.
-fn axes(cx: &Cx<'_>, x: Value<'_>, filter: Filter, inputs: &[i64], outputs: &[i64]) -> Result<Vec<Axis>> {
-    let spatial = outputs.len();
-    if inputs.len() < spatial || spatial > 3 {
-        return Err(Error::runtime(format!("resizing {inputs:?} to {outputs:?}")));
+/// The size of a dimension.
+struct Length<'b> {
+    capacity: i64,
+    extent: Extent,
+    /// 0-d, int64.
+    valid: Value<'b>,
+}
+
+impl<'b> Length<'b> {
+    fn of(x: Value<'b>, axis: usize) -> Length<'b> {
+        x.require_prefix(axis, "interpolation of merged dimensions");
+        Length { capacity: x.dim(axis), extent: x.extent(axis), valid: x.size(axis, DType::I64) }
     }
-    x.require_whole(&(x.rank() - spatial..x.rank()).collect::<Vec<_>>(), "interpolation");
+
+    fn given(cx: &Cx<'b>, dim: &Dim) -> Length<'b> {
+        let extent = dim.extent(|size| cx.b().capacity(size));
+        if !extent.is_prefix() {
+            cx.b().refuse_bounded("interpolation to merged dimensions");
+        }
+        Length { capacity: dim.capacity, extent, valid: cx.size_of(dim) }
+    }
+}
+
+/// How the last dimensions of images are resized.
+fn axes<'b>(
+    cx: &Cx<'b>,
+    filter: Filter,
+    rank: usize,
+    inputs: impl Fn(usize) -> Length<'b>,
+    outputs: impl Fn(usize) -> Length<'b>,
+) -> Result<Vec<Axis<'b>>> {
+    let spatial = cx.dims("output_size")?.len();
+    if rank < spatial || !(1..=3).contains(&spatial) {
+        return Err(Error::runtime(format!("resizing {spatial} of {rank} dimensions")));
+    }
     let align_corners = cx.bool("align_corners")?;
     let names = if spatial == 1 { &SCALES[..1] } else { &SCALES[4 - spatial..] };
     Ok((0..spatial)
         .map(|i| {
-            let (inputs, outputs) = (inputs[inputs.len() - spatial + i], outputs[i]);
+            let (inputs, outputs) = (inputs(rank - spatial + i), outputs(i));
             let given = cx.known_number(names[i]).map(|number| number.to_f64()).filter(|&scale| scale > 0.0);
+            let known = inputs.extent.is_whole() && outputs.extent.is_whole();
+            let (from, to) = (inputs.capacity as f64, outputs.capacity as f64);
             let scale = match given {
-                _ if align_corners => (inputs - 1) as f64 / (outputs - 1).max(1) as f64,
-                Some(scale) => 1.0 / scale,
-                None => inputs as f64 / outputs.max(1) as f64,
+                Some(scale) if !align_corners => Some(1.0 / scale),
+                _ if !known => None,
+                _ if align_corners && to == 1.0 => Some(0.0),
+                _ if align_corners => Some((from - 1.0) / (to - 1.0).max(1.0)),
+                _ => Some(from / to.max(1.0)),
             };
-            let scale = if align_corners && outputs == 1 { 0.0 } else { scale };
-            Axis { filter, inputs, outputs, align_corners, scale }
+            Axis { filter, align_corners, inputs, outputs, scale }
         })
         .collect())
 }
 
 fn resize<'b>(cx: &Cx<'b>, filter: Filter) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
-    let axes = axes(cx, x, filter, &x.dims(), &cx.ints("output_size")?)?;
+    let sizes = cx.dims("output_size")?;
+    let axes = axes(cx, filter, x.rank(), |axis| Length::of(x, axis), |i| Length::given(cx, &sizes[i]))?;
     if let Some(steps) = whole_steps(&axes) {
         return Ok(repeat_or_skip(x, &axes, &steps));
+    }
+    if matches!(filter, Filter::Nearest | Filter::NearestExact) && axes.iter().any(Axis::changes) {
+        return Ok(axes.iter().enumerate().fold(x, |x, (i, axis)| {
+            let place = x.rank() - axes.len() + i;
+            let source = axis.nearest(axis.output(cx.b(), DType::F32, &[axis.outputs.capacity], 0));
+            Places::slices(&x.dims(), place, source.convert(DType::I32)).read(x)
+        }));
     }
     let dtype = x.dtype();
     let work = if dtype.is_float() { dtype.opmath() } else { DType::F32 };
@@ -140,7 +180,10 @@ fn fixed_point(weights: Value<'_>) -> Value<'_> {
 
 fn resize_backward<'b>(cx: &Cx<'b>, filter: Filter) -> Result<Value<'b>> {
     let grad = cx.tensor("grad_output")?;
-    let axes = axes(cx, grad, filter, &cx.capacities("input_size")?, &cx.ints("output_size")?)?;
+    let sizes = cx.dims("input_size")?;
+    let first = grad.rank() - cx.dims("output_size")?.len().min(grad.rank());
+    let input = |axis: usize| Length::given(cx, &sizes[axis]);
+    let axes = axes(cx, filter, sizes.len().min(grad.rank()), input, |i| Length::of(grad, first + i))?;
     let dtype = grad.dtype();
     let wide = grad.convert(dtype.opmath());
     let summed = match whole_steps(&axes) {
@@ -155,17 +198,49 @@ fn resize_backward<'b>(cx: &Cx<'b>, filter: Filter) -> Result<Value<'b>> {
 
 // ---- weights -------------------------------------------------------------------------------------
 
-impl Axis {
+impl<'b> Axis<'b> {
+    fn changes(&self) -> bool {
+        !self.inputs.extent.is_whole() || !self.outputs.extent.is_whole()
+    }
+
+    /// Input elements per output element, 0-d.
+    fn scale(&self, b: &'b Builder, dtype: DType) -> Value<'b> {
+        if let Some(scale) = self.scale {
+            return b.scalar(scale, dtype);
+        }
+        let (from, to) = (self.inputs.valid.convert(dtype), self.outputs.valid.convert(dtype));
+        if !self.align_corners {
+            return from / to.max(1);
+        }
+        to.gt(1).select((from - 1) / (to - 1).max(1), 0)
+    }
+
+    /// The number of each output along dimension `axis` of `dims`.
+    fn output(&self, b: &'b Builder, dtype: DType, dims: &[i64], axis: usize) -> Value<'b> {
+        b.iota(dtype, dims, axis).with_extents(at(dims.len(), axis, &self.outputs.extent))
+    }
+
+    /// The number of the last input, 0-d.
+    fn last(&self, dtype: DType) -> Value<'b> {
+        (self.inputs.valid - 1).convert(dtype)
+    }
+
+    /// The nearest input of each output.
+    fn nearest(&self, output: Value<'b>) -> Value<'b> {
+        let dtype = output.dtype();
+        let center = if self.filter == Filter::NearestExact { output + 0.5 } else { output };
+        (center * self.scale(output.builder(), dtype)).floor().max(0).min(self.last(dtype))
+    }
+
     /// [outputs, inputs]: the weight of each input in each output.
-    fn weights<'b>(&self, b: &'b Builder, dtype: DType) -> Value<'b> {
-        let output = b.iota(dtype, &[self.outputs, 1], 0);
-        let input = b.iota(dtype, &[1, self.inputs], 1);
-        let last = (self.inputs - 1) as f64;
-        let one_hot = |place: Value<'b>| input.eq(place.clamp(0.0, last)).convert(dtype);
-        let source = if self.align_corners { output * self.scale } else { (output + 0.5) * self.scale - 0.5 };
+    fn weights(&self, b: &'b Builder, dtype: DType) -> Value<'b> {
+        let output = self.output(b, dtype, &[self.outputs.capacity, 1], 0);
+        let input = b.iota(dtype, &[1, self.inputs.capacity], 1).with_extents(at(2, 1, &self.inputs.extent));
+        let (scale, last) = (self.scale(b, dtype), self.last(dtype));
+        let one_hot = |place: Value<'b>| input.eq(place.max(0).min(last)).convert(dtype);
+        let source = if self.align_corners { output * scale } else { (output + 0.5) * scale - 0.5 };
         match self.filter {
-            Filter::Nearest => one_hot((output * self.scale).floor()),
-            Filter::NearestExact => one_hot(((output + 0.5) * self.scale).floor()),
+            Filter::Nearest | Filter::NearestExact => one_hot(self.nearest(output)),
             Filter::Linear => {
                 let source = source.max(0.0);
                 let below = source.floor().min(last);
@@ -179,11 +254,11 @@ impl Axis {
                 tap(-1.0) + tap(0.0) + tap(1.0) + tap(2.0)
             }
             _ => {
-                let widening = self.scale.max(1.0);
-                let support = self.support() * widening;
-                let center = (output + 0.5) * self.scale;
+                let widening = scale.max(1.0);
+                let support = widening * self.support();
+                let center = (output + 0.5) * scale;
                 let first = (center - support + 0.5).max(0.0).floor();
-                let end = (center + support + 0.5).floor().min(self.inputs as f64);
+                let end = (center + support + 0.5).floor().min(last + 1);
                 let distance = ((input - center + 0.5) / widening).abs();
                 let weight = (input.ge(first) & input.lt(end)).select(self.kernel(distance), 0.0);
                 weight / weight.reduce_sum(&[1]).keep_dims(&[1])
@@ -201,7 +276,7 @@ impl Axis {
     }
 
     /// The weight of a smooth filter at a distance.
-    fn kernel<'b>(&self, distance: Value<'b>) -> Value<'b> {
+    fn kernel(&self, distance: Value<'b>) -> Value<'b> {
         match self.filter {
             Filter::SmoothLanczos => {
                 let sinc = |x: Value<'b>| {
@@ -216,6 +291,11 @@ impl Axis {
     }
 }
 
+/// The extents of a value of which one dimension may change.
+fn at(rank: usize, axis: usize, extent: &Extent) -> Vec<Extent> {
+    (0..rank).map(|i| if i == axis { extent.clone() } else { Extent::default() }).collect()
+}
+
 // ---- integer factors -------------------------------------------------------------------------------
 
 /// How nearest neighbours step through a dimension whose factor is an integer.
@@ -228,25 +308,27 @@ enum Step {
 }
 
 /// The steps, if nearest neighbours need no weights in any dimension.
-fn whole_steps(axes: &[Axis]) -> Option<Vec<Step>> {
+fn whole_steps(axes: &[Axis<'_>]) -> Option<Vec<Step>> {
     axes.iter().map(Axis::whole_step).collect()
 }
 
-impl Axis {
+impl Axis<'_> {
     fn whole_step(&self) -> Option<Step> {
+        let scale = self.scale.filter(|_| !self.changes())?;
+        let (inputs, outputs) = (self.inputs.capacity, self.outputs.capacity);
         let offset = match self.filter {
             Filter::Nearest => 0.0,
             Filter::NearestExact => 0.5f32,
             _ => return None,
         };
         let source = |output: i64| {
-            let source = ((output as f32 + offset) * self.scale as f32).floor() as i64;
-            source.clamp(0, (self.inputs - 1).max(0))
+            let source = ((output as f32 + offset) * scale as f32).floor() as i64;
+            source.clamp(0, (inputs - 1).max(0))
         };
-        let walks = |step: &dyn Fn(i64) -> i64| (0..self.outputs).all(|output| source(output) == step(output));
-        let (first, factor) = (source(0), self.outputs / self.inputs.max(1));
-        let skip = if self.outputs > 1 { source(1) - first } else { 1 };
-        if self.inputs > 0 && factor * self.inputs == self.outputs && walks(&|output| output / factor) {
+        let walks = |step: &dyn Fn(i64) -> i64| (0..outputs).all(|output| source(output) == step(output));
+        let (first, factor) = (source(0), outputs / inputs.max(1));
+        let skip = if outputs > 1 { source(1) - first } else { 1 };
+        if inputs > 0 && factor * inputs == outputs && walks(&|output| output / factor) {
             Some(Step::Repeat(factor))
         } else if skip > 0 && walks(&|output| first + output * skip) {
             Some(Step::Skip(first, skip))
@@ -256,7 +338,7 @@ impl Axis {
     }
 }
 
-fn repeat_or_skip<'b>(x: Value<'b>, axes: &[Axis], steps: &[Step]) -> Value<'b> {
+fn repeat_or_skip<'b>(x: Value<'b>, axes: &[Axis<'_>], steps: &[Step]) -> Value<'b> {
     let first = x.rank() - axes.len();
     let mut result = x;
     for (i, (axis, step)) in axes.iter().zip(steps).enumerate() {
@@ -269,17 +351,19 @@ fn repeat_or_skip<'b>(x: Value<'b>, axes: &[Axis], steps: &[Step]) -> Value<'b> 
                 let kept: Vec<usize> = (0..dims.len()).filter(|&d| d != place + 1).collect();
                 let repeated = result.broadcast_in_dim(&dims, &kept);
                 dims.remove(place + 1);
-                dims[place] = axis.outputs;
+                dims[place] = axis.outputs.capacity;
                 repeated.reshape(&dims)
             }
-            Step::Skip(start, step) => result.slice_axis_by(place, start, start + (axis.outputs - 1) * step + 1, step),
+            Step::Skip(start, step) => {
+                result.slice_axis_by(place, start, start + (axis.outputs.capacity - 1) * step + 1, step)
+            }
         };
     }
     result
 }
 
 /// The adjoint of [`repeat_or_skip`].
-fn sum_or_spread<'b>(grad: Value<'b>, axes: &[Axis], steps: &[Step]) -> Value<'b> {
+fn sum_or_spread<'b>(grad: Value<'b>, axes: &[Axis<'_>], steps: &[Step]) -> Value<'b> {
     let first = grad.rank() - axes.len();
     let mut result = grad;
     for (i, (axis, step)) in axes.iter().zip(steps).enumerate() {
@@ -288,7 +372,7 @@ fn sum_or_spread<'b>(grad: Value<'b>, axes: &[Axis], steps: &[Step]) -> Value<'b
         result = match *step {
             Step::Repeat(1) => result,
             Step::Repeat(factor) => {
-                dims[place] = axis.inputs;
+                dims[place] = axis.inputs.capacity;
                 dims.insert(place + 1, factor);
                 result.reshape(&dims).reduce_sum(&[place + 1])
             }
@@ -296,7 +380,7 @@ fn sum_or_spread<'b>(grad: Value<'b>, axes: &[Axis], steps: &[Step]) -> Value<'b
                 let (mut low, mut high, mut interior) = (vec![0; dims.len()], vec![0; dims.len()], vec![0; dims.len()]);
                 low[place] = start;
                 interior[place] = step - 1;
-                high[place] = axis.inputs - start - (axis.outputs - 1) * step - 1;
+                high[place] = axis.inputs.capacity - start - (axis.outputs.capacity - 1) * step - 1;
                 result.pad(0, &low, &high, &interior)
             }
         };

@@ -66,9 +66,16 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["trace"], |cx| {
         let x = cx.tensor("self")?;
         let exact = x.dtype().is_integer() || x.dtype() == DType::Bool;
+        let wide = if exact { DType::I64 } else { x.dtype().opmath() };
+        if x.is_bounded() {
+            (0..2).for_each(|axis| x.require_prefix(axis, "a diagonal of merged dimensions"));
+            let on_diagonal = cx.b().iota(DType::I32, &x.dims(), 0).eq(cx.b().iota(DType::I32, &x.dims(), 1));
+            return Ok(on_diagonal.select(x.convert(wide), 0).reduce_sum(&[0, 1]));
+        }
         let diagonal = view::read(x, &diagonal_of(whole(x), 0, 0, 1), None);
-        Ok(diagonal.convert(if exact { DType::I64 } else { x.dtype().opmath() }).reduce_sum(&[0]))
-    }),
+        Ok(diagonal.convert(wide).reduce_sum(&[0]))
+    })
+    .bounded(),
     one(&["diag_embed"], diag_embed).bounded(),
     one(&["slice_scatter"], |cx| match cx.b().is_bounded() {
         true => bounded_views::scatter(cx, false),
@@ -347,6 +354,8 @@ fn unfold_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let axis = cx.axis_arg("dim", sizes.len())?;
     let places = strided_views::windows(cx.b(), &sizes, axis, cx.int("size")?, cx.int("step")?);
     let whole = cx.b().splat(0, grad.dtype(), &sizes);
+    // The capacity of the result may have more windows than the gradient, or fewer.
+    let grad = grad.pad_axis(axis, 0, 0, places.shape()[axis] - grad.dim(axis));
     Ok(places.write(whole, grad.move_axis(grad.rank() - 1, axis + 1), Combine::Add))
 }
 
