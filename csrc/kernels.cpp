@@ -137,7 +137,12 @@ void Call::convert_tensor(TtArg& arg, const at::Tensor& tensor, size_t position)
   }
   // A number that PyTorch wrapped, or a 0-d CPU tensor, may be an argument next to device tensors, but may not be
   // written.
-  if (!torchtpu::convert(arg, tensor)) refuse_tensor(tensor, position);
+  if (!torchtpu::convert(arg, tensor)) {
+    // As on CUDA, a learning rate of one element may be on the CPU.
+    const bool is_rate = tensor.device().is_cpu() && tensor.numel() == 1 && tensor.layout() == c10::kStrided &&
+                         op.handle.schema().arguments()[position].name() == "lr";
+    if (!is_rate || !torchtpu::convert(arg, tensor.reshape({}))) refuse_tensor(tensor, position);
+  }
   if (arg.tag == TT_TENSOR) [[likely]] {
     const int32_t index = impl->device().index();
     if (device < 0) device = index;

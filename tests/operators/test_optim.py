@@ -65,6 +65,19 @@ def _problem(steps: int = 4) -> tuple[list[Tensor], list[list[Tensor]]]:
     return [torch.randn(shape) for shape in SHAPES], [[torch.randn(shape) for shape in SHAPES] for _ in range(steps)]
 
 
+@pytest.mark.parametrize("where", ["cpu", "tpu"])
+@pytest.mark.parametrize("shape", [(), (1,)])
+@pytest.mark.parametrize("name", ["adam", "adamw", "sgd", "adagrad"])
+def test_rates_of_one_element(name: str, shape: tuple[int, ...], where: str, mode: str, device: torch.device) -> None:
+    """On the device or, as with CUDA, on the CPU."""
+    optimizer, options, _ = VARIANTS[name]
+    values, gradients = _problem(2)
+    expected = _run(optimizer, {**options, "foreach": False}, values, gradients, "cpu")
+    rate = torch.full(shape, options["lr"], device=where)
+    actual = _run(optimizer, {**options, "lr": rate, "fused": True}, values, gradients, device)
+    torch.testing.assert_close(actual, expected, rtol=2e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(("name", "form"), CASES)
 def test_step(name: str, form: str, mode: str, device: torch.device) -> None:
     optimizer, options, _ = VARIANTS[name]

@@ -111,6 +111,14 @@ fn steps<'b>(cx: &Cx<'b>, count: usize) -> Result<Value<'b>> {
     Ok(cx.b().concatenate(&steps, 0).convert(DType::F64))
 }
 
+/// The learning rate: a number, or a tensor of one element.
+fn rate<'b>(cx: &Cx<'b>, dtype: DType) -> Result<Value<'b>> {
+    match cx.ty("lr") {
+        Ok(ty) if ty.dims.len() == 1 && ty.numel() == 1 => Ok(cx.tensor("lr")?.reshape(&[]).convert(dtype)),
+        _ => cx.scalar("lr", dtype),
+    }
+}
+
 /// The number of parameter `index`.
 fn element<'b>(numbers: Value<'b>, index: usize, dtype: DType) -> Value<'b> {
     numbers.select_axis(0, index as i64).convert(dtype)
@@ -127,7 +135,7 @@ fn adam<'b>(cx: &Cx<'b>, decoupled: bool) -> Result<Vec<Value<'b>>> {
     let amsgrad = cx.bool("amsgrad")?;
     let maxima = if amsgrad { list(cx, "max_exp_avg_sqs", count)? } else { cx.tensors("max_exp_avg_sqs")? };
     let number = |name| cx.scalar(name, DType::F64);
-    let (lr, beta1, beta2) = (number("lr")?, number("beta1")?, number("beta2")?);
+    let (lr, beta1, beta2) = (rate(cx, DType::F64)?, number("beta1")?, number("beta2")?);
     let (decay, eps) = (number("weight_decay")?, number("eps")?);
     let steps = steps(cx, count)?;
     let step_sizes = lr / (-beta1.pow(steps) + 1);
@@ -178,7 +186,7 @@ fn sgd<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
             gradient = if nesterov { gradient + buffer * momentum } else { buffer };
             new_buffers.push(step.kept(old, buffer));
         }
-        new_params.push(step.kept(param, x - gradient * cx.scalar("lr", work)?));
+        new_params.push(step.kept(param, x - gradient * rate(cx, work)?));
     }
     Ok([new_params, step.unscaled_grads(), new_buffers].concat())
 }
@@ -192,7 +200,7 @@ fn adagrad<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     }
     let sums = list(cx, "state_sums", count)?;
     let number = |name| cx.scalar(name, DType::F64);
-    let rates = number("lr")? / ((steps(cx, count)? - 1) * number("lr_decay")? + 1);
+    let rates = rate(cx, DType::F64)? / ((steps(cx, count)? - 1) * number("lr_decay")? + 1);
     let (decay, eps) = (number("weight_decay")?, number("eps")?);
     let (mut new_params, mut new_sums) = (Vec::new(), Vec::new());
     for (i, (&param, &grad)) in step.params.iter().zip(&step.grads).enumerate() {
