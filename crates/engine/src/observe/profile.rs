@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use pjrt::{Event, Value};
 use rustc_hash::FxHashMap;
@@ -12,6 +12,10 @@ use rustc_hash::FxHashMap;
 use crate::placement::Placement;
 use crate::program::Program;
 use crate::record::chunk::Chunk;
+
+/// How often, and for how long each time, the end of a profile waits for the callback of a run that has ended.
+const CALLBACK_ROUNDS: usize = 1000;
+const CALLBACK_ROUND: Duration = Duration::from_micros(100);
 
 /// The number of profiles that were started.
 static PROFILES: AtomicU64 = AtomicU64::new(0);
@@ -159,14 +163,11 @@ impl Profile {
                 // A run that failed is done too.
                 let _ = event.wait();
             }
-            let done = match run.done.load(Relaxed) {
-                // The callback that stores the time runs a moment after the end.
-                0 => nanoseconds(self.started, Instant::now()),
-                done => done,
-            };
+            let done = end_of(&run.done).unwrap_or_else(|| nanoseconds(self.started, Instant::now()));
             let free = free.entry(run.placement.device()).or_default();
             let begin = launched.max(*free);
-            let end = begin.max(done);
+            // A run takes time, however late the callback of the one before it was.
+            let end = done.max(begin + 1);
             *free = end;
             finished.push(DeviceRun {
                 program: Arc::clone(&programs[run.program]),
@@ -178,6 +179,17 @@ impl Profile {
         }
         finished
     }
+}
+
+/// When a run ended. The callback that stores this runs a moment after the end; on a busy machine it is waited for.
+fn end_of(done: &AtomicU64) -> Option<u64> {
+    for _ in 0..CALLBACK_ROUNDS {
+        match done.load(Relaxed) {
+            0 => std::thread::sleep(CALLBACK_ROUND),
+            done => return Some(done),
+        }
+    }
+    None
 }
 
 fn nanoseconds(started: Instant, moment: Instant) -> u64 {
