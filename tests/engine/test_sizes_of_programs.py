@@ -63,8 +63,65 @@ def resized(x: Tensor, weight: Tensor) -> Tensor:
     return F.interpolate(images, scale_factor=2, mode="bicubic") + F.interpolate(images, size=(4, 8), mode="bilinear")
 
 
+def pyramid(x: Tensor, weight: Tensor) -> Tensor:
+    """Features of an image at half its size, brought back to its size and to a fixed one."""
+    image = (x @ weight)[None, None]
+    half = F.max_pool2d(image, 2)
+    whole = F.interpolate(half, size=image.shape[-2:], mode="bilinear") + F.interpolate(half, scale_factor=2).mean()
+    fixed = F.interpolate(image, size=(9, 5), mode="bicubic").sum() + F.adaptive_max_pool2d(image, (5, 3)).sum()
+    return whole * fixed.tanh()
+
+
+def bags(x: Tensor, weight: Tensor) -> Tensor:
+    words = (torch.arange(2 * x.shape[0]) * 5 % 8).to(x.device)
+    starts = torch.arange(x.shape[0]).to(x.device)
+    joined = [F.embedding_bag(words, weight, 2 * starts, mode=mode) for mode in ("sum", "mean", "max")]
+    return torch.stack(joined) * x
+
+
+def speech(x: Tensor, weight: Tensor) -> Tensor:
+    """The likelihood of labels, of which there are more in a longer sound."""
+    labels = (torch.arange(x.shape[0] // 4) % 7 + 1)[None].to(x.device)
+    log_probs = (x @ weight).log_softmax(-1)[:, None]
+    return F.ctc_loss(log_probs, labels, [x.shape[0]], [labels.shape[1]])
+
+
+def sampled(x: Tensor, weight: Tensor) -> Tensor:
+    points = torch.linspace(-1.1, 1.1, 30).reshape(1, 5, 3, 2).to(x.device)
+    image = (x @ weight)[None, None]
+    return F.grid_sample(image, points, align_corners=False).sum() + F.avg_pool3d(image, (1, 3, 3), stride=2)
+
+
+def windows(x: Tensor, weight: Tensor) -> Tensor:
+    """Windows of a sound that overlap."""
+    frames = (x @ weight).flatten().unfold(0, 32, 8) * torch.hann_window(32, device=x.device)
+    return torch.fft.rfft(frames).abs().square().mean(0)
+
+
+def statistics(x: Tensor, weight: Tensor) -> Tensor:
+    y = x @ weight
+    turned = torch.linalg.cross(y[:, :3], y[:, 3:6]).tanh().sum(1, keepdim=True)
+    return y.median() * y + y.take(y.argmax()) + turned * (y > 0).long().mode(0).values
+
+
+PROGRAMS = [
+    rotary,
+    graph_attention,
+    merge_of_features,
+    distances,
+    spectrum,
+    resized,
+    pyramid,
+    bags,
+    speech,
+    sampled,
+    windows,
+    statistics,
+]
+
+
 @pytest.mark.parametrize("mode", ["strict", "fused"])
-@pytest.mark.parametrize("program", [rotary, graph_attention, merge_of_features, distances, spectrum, resized])
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_programs_settle(program: Callable[[Tensor, Tensor], Tensor], device: torch.device, mode: str) -> None:
     torch.tpu.eager_mode = mode
     weight = torch.randn(8, 8)

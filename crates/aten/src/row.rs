@@ -40,6 +40,9 @@ pub struct Row {
     pub open_offsets: bool,
     /// Whether the result is larger than an argument that may be the last call's result, as that of a cache that grows.
     pub grows: bool,
+    /// Whether the row gives its results all valid lengths, so that it takes bounded dimensions where PyTorch has no meta
+    /// kernel.
+    pub(crate) bounds_results: bool,
 }
 
 impl Row {
@@ -117,6 +120,12 @@ impl Row {
     /// no argument has are then inputs of the program.
     pub(crate) const fn grows(mut self) -> Row {
         self.grows = true;
+        self
+    }
+
+    /// Says that the row gives its results all valid lengths. PyTorch's meta kernel gives them to other rows' results.
+    pub(crate) const fn bounds_results(mut self) -> Row {
+        self.bounds_results = true;
         self
     }
 
@@ -244,6 +253,7 @@ const fn row(names: &'static [&'static str], lower: Lower) -> Row {
         writes: &[],
         open_offsets: false,
         grows: false,
+        bounds_results: false,
     }
 }
 
@@ -275,6 +285,7 @@ pub(crate) const fn each(element: &'static Row, parameters: &'static [&'static s
         writes: &[],
         open_offsets: element.open_offsets,
         grows: false,
+        bounds_results: false,
     }
 }
 

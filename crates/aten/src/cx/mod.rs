@@ -214,6 +214,10 @@ impl<'b> Cx<'b> {
                 Ok(self.b().concatenate(&numbers, 0))
             }
             Arg::Plain(ArgSpec::Inputs(..)) => Ok(self.b().splat(0, DType::I64, &[0])),
+            Arg::Plain(ArgSpec::Dims(dims)) => {
+                let numbers: Vec<_> = dims.iter().map(|dim| self.size_of(dim).reshape(&[1])).collect();
+                Ok(self.b().concatenate(&numbers, 0))
+            }
             _ => {
                 let numbers = self.ints(name)?;
                 Ok(self.b().constant(&numbers, DType::I64, &[numbers.len() as i64]))

@@ -1,6 +1,6 @@
 //! The sizes of a call that change, and views of a padded value divided into parts of it.
 
-use aten::{Dim, Division, Factor, Paired, Part, Start, TensorSpec, ViewDim};
+use aten::{Dim, Division, Factor, Paired, Part, Start, TensorSpec, ViewDim, Windowed};
 use stablehlo::DType;
 
 use crate::padded::{PaddedFactor, live_capacity, live_factors};
@@ -11,6 +11,9 @@ pub(super) struct Symbol {
     pub capacity: i64,
     is_start: bool,
 }
+
+/// The capacity of a number that is no size.
+const ANY: i64 = i32::MAX as i64;
 
 /// The sizes of a call that change.
 pub(super) struct Symbols {
@@ -56,6 +59,12 @@ impl Symbols {
     pub fn add(&mut self, actual: i64, capacity: i64) -> u32 {
         self.list.push(Symbol { actual, capacity, is_start: false });
         self.list.len() as u32 - 1
+    }
+
+    /// Numbers that are inputs, but no sizes.
+    pub fn numbers(&mut self, ints: &[i64]) -> Vec<Dim> {
+        let number = |&number: &i64| Dim::new(ANY, vec![self.add_start(number, ANY)]);
+        ints.iter().map(number).collect()
     }
 
     fn add_start(&mut self, actual: i64, capacity: i64) -> u32 {
@@ -145,6 +154,52 @@ pub(super) fn divide_pairs(
     pairs.sizes.push(2);
     pairs.strides.push(1);
     Some((divide(places, &pairs, false, symbols)?, Paired::Complex))
+}
+
+/// [`divide`] for a view that shows windows of a dimension that changes as two dimensions: `unfold` and `stft` make windows of a
+/// width that is known, the view in `stack` as many as tensors are joined.
+pub(super) fn divide_windows(
+    places: &[Place],
+    spec: &TensorSpec,
+    symbols: &mut Symbols,
+) -> Option<(Division, Windowed)> {
+    let innermost = places.iter().rposition(|place| place.factor.size.is_some())?;
+    let all = |of: fn(&Place) -> i64| places[innermost..].iter().map(of).product::<i64>();
+    let (length, capacity) = (all(|place| place.actual), all(|place| place.factor.capacity));
+    let inside: i64 = places[innermost + 1..].iter().map(|place| place.actual).product();
+    for axis in (0..spec.sizes.len().checked_sub(1)?).rev() {
+        let (count, width, stride) = (spec.sizes[axis], spec.sizes[axis + 1], spec.strides[axis + 1]);
+        // Windows of elements, or of what is inside of the dimension that changes.
+        let length = match stride {
+            1 => length,
+            _ if stride == inside => length / inside,
+            _ => continue,
+        };
+        let step = spec.strides[axis] / stride;
+        let covered = (count - 1) * step + width;
+        if count < 2 || width < 2 || step < 1 || spec.strides[axis] % stride != 0 || covered > length {
+            continue;
+        }
+        let mut rows = spec.clone();
+        rows.sizes.splice(axis..=axis + 1, [length]);
+        rows.strides.splice(axis..=axis + 1, [stride]);
+        if spec.offset % (length * stride) != 0 {
+            continue;
+        }
+        let Some(division) = divide(places, &rows, false, symbols) else { continue };
+        let capacity = capacity / stride;
+        if step == width
+            && covered == length
+            && let Some(symbol) = symbols.in_use(width)
+        {
+            let width = Dim::new(symbols.factor(symbol).capacity, vec![symbol]);
+            return Some((division, Windowed { axis, count: Dim::known(count), step: width.clone(), width }));
+        }
+        let symbol = symbols.known(count).unwrap_or_else(|| symbols.add(count, (capacity - width) / step + 1));
+        let count = Dim::new(symbols.factor(symbol).capacity, vec![symbol]);
+        return Some((division, Windowed { axis, count, step: Dim::known(step), width: Dim::known(width) }));
+    }
+    None
 }
 
 /// Splits a factor without padding where a stride begins.

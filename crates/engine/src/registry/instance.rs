@@ -244,7 +244,7 @@ impl Instance {
     }
 
     /// The instance for sizes of a call that are inputs of this instance's program. `results` are PyTorch's, first the
-    /// written arguments. `None` if the program computes other sizes, or if a result would have too much padding.
+    /// written arguments; empty if PyTorch does not give them. `None` if the program computes other sizes, or if a result would have too much padding.
     pub fn at_sizes(
         &self,
         arguments: Vec<String>,
@@ -258,6 +258,7 @@ impl Instance {
         let ty_of_count = types.intern(&Type::new(DType::I64, &[]));
         let mut outputs = Vec::with_capacity(lowered.outputs.len());
         let mut fresh = results.get(written..)?.iter();
+        let is_given = !results.is_empty();
         let counts = || lowered.outputs.iter().filter(|output| matches!(output, Output::Count { .. }));
         let is_counted =
             |plan: usize| counts().any(|count| matches!(count, Output::Count { fresh, .. } if *fresh == plan));
@@ -276,7 +277,14 @@ impl Instance {
                     })
                 }
                 Output::Fresh { base, dtype, sizes, extents, .. } => {
-                    let spec = fresh.next()?.as_ref()?;
+                    let spec = match is_given {
+                        true => fresh.next()?.clone()?,
+                        false => {
+                            let order = (0..sizes.len()).collect();
+                            let sizes = layout(*dtype, base, sizes, extents, order, numbers).actual();
+                            ResultSpec { dtype: *dtype, strides: aten::contiguous_strides(&sizes), sizes }
+                        }
+                    };
                     let order = aten::memory_order(&spec.sizes, &spec.strides);
                     let strides = match order {
                         Some(_) => spec.strides.clone(),

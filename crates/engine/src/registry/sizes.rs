@@ -8,7 +8,7 @@
 use aten::{ArgSpec, Dim, ResultSpec, SizedView, Sizes, StorageSpec, TensorSpec, Type};
 use stablehlo::Extent;
 
-use super::division::{Place, Symbols, divide, divide_pairs, fixed};
+use super::division::{Place, Symbols, divide, divide_pairs, divide_windows, fixed};
 use super::operators::Operator;
 use super::types::Types;
 use crate::call::{self, Arg, Tag, TensorArg};
@@ -19,8 +19,21 @@ use crate::registry::key::{CallParts, Specs};
 use crate::storage::Storage;
 
 /// The int arguments that may be sizes. Others, such as dimension numbers, are constants of the program.
-pub(crate) const SIZE_ARGUMENTS: [&str; 12] =
-    ["size", "input_sizes", "self_size", "output_size", "start", "end", "length", "N", "HxW", "pad", "shape", "sizes"];
+pub(crate) const SIZE_ARGUMENTS: [&str; 13] = [
+    "size",
+    "input_size",
+    "input_sizes",
+    "self_size",
+    "output_size",
+    "start",
+    "end",
+    "length",
+    "N",
+    "HxW",
+    "pad",
+    "shape",
+    "sizes",
+];
 
 /// The dimensions of a value in the order of memory, with the factors of each.
 pub(crate) type Axes = Vec<Vec<PaddedFactor>>;
@@ -135,11 +148,15 @@ pub(crate) fn sized_specs(
         .collect();
     let mut call = SizedCall { held: held?, merged, products, seen: Vec::new(), views: Vec::new() };
     let mut specs = Specs::new(types, false, false);
+    let opens = operator.opens_offsets() && operator.class(args).is_some();
     let mut lowered = Vec::with_capacity(args.len());
     for (i, (arg, info)) in args.iter().zip(&operator.args).enumerate() {
         let spec = specs.arg(arg, *info, &operator.types[i]).ok()?;
         let is_written = operator.mutated.contains(&i);
-        lowered.push(call.arg(arg, spec, is_written, &operator.names[i], types, &mut symbols)?);
+        lowered.push(match spec {
+            ArgSpec::Ints(ints) if info.varies && opens => ArgSpec::Dims(symbols.numbers(&ints)),
+            spec => call.arg(arg, spec, is_written, &operator.names[i], types, &mut symbols)?,
+        });
     }
     // The number of arguments that are joined may be the only size that changes.
     if symbols.list.is_empty() && search != Search::Grown {
@@ -394,7 +411,9 @@ impl SizedCall {
         });
         let dtype = storage_dtype(tensor.storage(), types)?;
         if spec.sizes.contains(&0) {
-            return None;
+            self.held[index].as_ref().filter(|held| !held.is_bounded() && !is_written)?;
+            self.views.push((SizedView::Fixed(spec.sizes.clone()), is_written));
+            return Some(TensorSpec { storage: index, ..spec });
         }
         let is_lazy = tensor.is_lazy();
         let other = dtype.filter(|&dtype| dtype != spec.dtype);
@@ -422,7 +441,10 @@ impl SizedCall {
         let divided = match other {
             _ if is_written && (is_lazy || other.is_some()) => None,
             Some(held) => divide_pairs(&places, &spec, held, symbols).map(|(view, form)| SizedView::Paired(view, form)),
-            None => divide(&places, &spec, is_written, symbols).map(SizedView::Divided),
+            None => divide(&places, &spec, is_written, symbols).map(SizedView::Divided).or_else(|| {
+                let windows = (!is_written).then(|| divide_windows(&places, &spec, symbols))?;
+                windows.map(|(rows, windowed)| SizedView::Windowed(rows, windowed))
+            }),
         };
         let Some(view) = divided else {
             // A view of an exact value may have any form, with its sizes as constants.

@@ -11,8 +11,13 @@ use crate::places::{running_sum, take_along, take_flat};
 use crate::row::{Row, Setting, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
-    many(&["_ctc_loss"], forward).inputs(&["blank"]).varies(LENGTHS, longest_target).open_offsets(),
-    one(&["_ctc_loss_backward"], backward).inputs(&["blank"]).varies(LENGTHS, longest_target).open_offsets(),
+    many(&["_ctc_loss"], forward).inputs(&["blank"]).varies(LENGTHS, longest_target).open_offsets().bounded(),
+    one(&["_ctc_loss_backward"], backward)
+        .inputs(&["blank"])
+        .varies(LENGTHS, longest_target)
+        .open_offsets()
+        .bounded()
+        .bounds_results(),
 ];
 
 const LENGTHS: &[&str] = &["input_lengths", "target_lengths"];
@@ -35,18 +40,27 @@ struct Problem<'b> {
     /// The number of predictions and of states of each sample: [batch, 1] (int32).
     times: Value<'b>,
     states: Value<'b>,
+    /// The number of times, 0-d (int32).
+    end: Value<'b>,
 }
 
 impl<'b> Problem<'b> {
     fn of(cx: &Cx<'b>) -> Result<Problem<'b>> {
         let b = cx.b();
         let log_probs = cx.tensor("log_probs")?;
+        log_probs.require_whole(&[1, 2], "the batch or the classes of ctc_loss");
+        let end = log_probs.size(0, DType::I32);
+        let log_probs = log_probs.without_extents();
         let dims = log_probs.dims();
         let lengths = |name| Ok::<_, Error>(cx.vector(name)?.convert(DType::I32));
         let (input_lengths, target_lengths) = (lengths("input_lengths")?, lengths("target_lengths")?);
         let batch = target_lengths.numel();
 
         let targets = cx.tensor("targets")?.convert(DType::I32);
+        if targets.rank() == 2 {
+            targets.require_whole(&[0], "the batch of ctc_loss");
+        }
+        let targets = targets.without_extents();
         let longest = longest(cx)?;
         let labels = if targets.rank() == 1 {
             // The labels of all samples are concatenated.
@@ -54,7 +68,7 @@ impl<'b> Problem<'b> {
             let place = b.iota(DType::I32, &[batch, longest], 1) + starts.unsqueeze(1);
             take_flat(targets.pad_axis(0, 0, 0, 1), place.min(targets.numel()))
         } else {
-            targets.slice_axis(1, 0, longest)
+            targets.pad_axis(1, 0, 0, longest - targets.dim(1))
         };
         let blank = cx.scalar("blank", DType::I32)?;
         let pairs = b.concatenate(&[blank.broadcast_to(&labels.dims()).unsqueeze(2), labels.unsqueeze(2)], 2);
@@ -70,6 +84,7 @@ impl<'b> Problem<'b> {
             skips: odd & classes.ne(shifted(classes, 2, -1)),
             times: input_lengths.unsqueeze(1),
             states: (target_lengths * 2 + 1).unsqueeze(1),
+            end,
         })
     }
 
@@ -87,12 +102,16 @@ impl<'b> Problem<'b> {
 
 /// The length of the longest target. The likelihoods have two states for each label, and one more.
 fn longest(cx: &Cx<'_>) -> Result<i64> {
-    if let Ok(lengths) = cx.ints("target_lengths") {
-        return Ok(lengths.into_iter().max().unwrap_or(0));
+    if !cx.is_input("target_lengths") {
+        let lengths = cx.dims("target_lengths")?;
+        if lengths.iter().all(|length| length.sizes.is_empty()) {
+            return Ok(lengths.iter().map(|length| length.capacity).max().unwrap_or(0));
+        }
     }
-    let states = match cx.result(1) {
-        Some(likelihoods) => likelihoods.sizes.last().copied(),
-        None => cx.ty("log_alpha")?.dims.last().copied(),
+    let states = match (cx.result_dims(1), cx.result(1)) {
+        (Some(likelihoods), _) => likelihoods.last().map(|states| states.capacity),
+        (None, Some(likelihoods)) => likelihoods.sizes.last().copied(),
+        (None, None) => cx.ty("log_alpha")?.dims.last().copied(),
     };
     Ok(states.unwrap_or(1) / 2)
 }
@@ -130,16 +149,16 @@ fn alphas<'b>(problem: &Problem<'b>) -> Value<'b> {
     let starts = problem.state().lt(2) & problem.state().lt(problem.states);
     let first = starts.select(emissions.select_axis(0, 0), NEVER);
     let all = first.unsqueeze(0).pad_axis(0, NEVER, 0, dims[0] - 1);
-    let state = [b.scalar(1, DType::I32), first, all, emissions, problem.skips];
-    let end = dims[0];
+    let state = [b.scalar(1, DType::I32), first, all, emissions, problem.skips, problem.end];
     let state = b.while_loop(
         &state,
-        |state| state[0].lt(end),
+        |state| state[0].lt(state[5]),
         |state| {
-            let [time, alpha, all, emissions, skips] = [state[0], state[1], state[2], state[3], state[4]];
+            let [time, alpha, all, emissions, skips, end] =
+                [state[0], state[1], state[2], state[3], state[4], state[5]];
             let skipped = skips.select(shifted(alpha, 2, NEVER), NEVER);
             let next = log_sum(alpha, shifted(alpha, 1, NEVER), skipped) + at_time(emissions, time);
-            vec![time + 1, next, with_time(all, time, next), emissions, skips]
+            vec![time + 1, next, with_time(all, time, next), emissions, skips, end]
         },
     );
     state[2]
@@ -153,8 +172,7 @@ fn betas<'b>(problem: &Problem<'b>) -> Value<'b> {
     let skipping = shifted(problem.skips, -2, false);
     let none = b.splat(NEVER, dtype, &dims[1..]);
     let all = b.splat(NEVER, dtype, &dims);
-    let time = b.scalar(dims[0] - 1, DType::I32);
-    let state = [time, none, all, emissions, skipping, problem.times, problem.is_last()];
+    let state = [problem.end - 1, none, all, emissions, skipping, problem.times, problem.is_last()];
     let state = b.while_loop(
         &state,
         |state| state[0].ge(0),
@@ -182,15 +200,18 @@ fn forward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     // Without predictions, the loss is zero if there are no labels.
     let trivial = (problem.times.eq(0) & problem.states.eq(1)).squeeze(1);
     let loss = trivial.select(likelihood.splat_like(0), -likelihood);
-    Ok(vec![loss.convert(dtype), alphas.transpose(&[1, 0, 2]).convert(dtype)])
+    Ok(vec![loss.convert(dtype), cx.resized(1, alphas.transpose(&[1, 0, 2]).convert(dtype))])
 }
 
 fn backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let problem = Problem::of(cx)?;
-    let (wide, log_probs) = (problem.emissions.dtype(), cx.tensor("log_probs")?);
+    let (wide, given) = (problem.emissions.dtype(), cx.tensor("log_probs")?);
+    let log_probs = given.without_extents();
     let dims = log_probs.dims();
     let loss = cx.tensor("neg_log_likelihood")?.convert(wide).unsqueeze(1);
-    let alphas = cx.tensor("log_alpha")?.convert(wide).transpose(&[1, 0, 2]);
+    let alphas = cx.tensor("log_alpha")?.without_extents().convert(wide).transpose(&[1, 0, 2]);
+    // A capacity may be even.
+    let alphas = alphas.pad_axis(2, NEVER, 0, problem.classes.dim(1) - alphas.dim(2));
     // The log probability of each state at each time, given the labels. Both factors contain the emission, so it is
     // subtracted once.
     let joint = alphas + betas(&problem) - problem.emissions + loss;
@@ -209,5 +230,5 @@ fn backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
         false => loss.ne(loss) & false,
     };
     let counts = cx.b().iota(DType::I32, &dims, 0).lt(problem.times) & !zeroed;
-    Ok(counts.select(gradient, 0).convert(log_probs.dtype()))
+    Ok(counts.select(gradient, 0).convert(log_probs.dtype()).with_extents(given.extents()))
 }

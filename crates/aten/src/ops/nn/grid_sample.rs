@@ -10,8 +10,8 @@ use crate::places::{Combine, Places};
 use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
-    one(&["grid_sampler_2d", "grid_sampler_3d"], sample),
-    many(&["grid_sampler_2d_backward", "grid_sampler_3d_backward"], sample_backward),
+    one(&["grid_sampler_2d", "grid_sampler_3d"], sample).bounded(),
+    many(&["grid_sampler_2d_backward", "grid_sampler_3d_backward"], sample_backward).bounded(),
 ];
 
 const CUBIC: f64 = -0.75;
@@ -65,12 +65,12 @@ impl Sampler {
         })
     }
 
-    /// The taps along a dimension of `size` elements for coordinates [batch, points] between -1 and 1.
-    fn taps<'b>(&self, coordinate: Value<'b>, size: i64) -> Taps<'b> {
+    /// The taps along a dimension of `size` elements (0-d) for coordinates [batch, points] between -1 and 1.
+    fn taps<'b>(&self, coordinate: Value<'b>, size: Value<'b>) -> Taps<'b> {
         let b = coordinate.builder();
-        let span = if self.align_corners { size - 1 } else { size } as f64;
+        let half = if self.align_corners { size - 1 } else { size } / 2;
         let shift = if self.align_corners { 0.0 } else { 0.5 };
-        let position = ((coordinate + 1.0) * (span / 2.0) - shift).unsqueeze(2);
+        let position = ((coordinate + 1.0) * half - shift).unsqueeze(2);
         let (place, weight, slope) = match self.interpolation {
             Interpolation::Nearest => {
                 let place = self.padded(position, size).0.round_even();
@@ -81,41 +81,40 @@ impl Sampler {
                 let below = position.floor();
                 let part = position - below;
                 let along = |taps: [Value<'b>; 2]| b.concatenate(&taps, 2);
-                (along([below, below + 1.0]), along([-part + 1.0, part]), along([-moved, moved]) * (span / 2.0))
+                (along([below, below + 1.0]), along([-part + 1.0, part]), along([-moved, moved]) * half)
             }
             Interpolation::Cubic => {
                 // The padding mode applies to each tap, not to the position.
                 let below = position.floor();
                 let tap = b.iota(position.dtype(), &[1, 1, 4], 2) - 1.0;
                 let distance = position - below - tap;
-                let slope = cubic_slope(distance) * (span / 2.0);
+                let slope = cubic_slope(distance) * half;
                 (self.padded(below + tap, size).0, cubic(distance.abs(), CUBIC), slope)
             }
         };
-        let inside = place.ge(0.0) & place.le((size - 1) as f64);
+        let inside = place.ge(0.0) & place.le(size - 1);
         Taps { index: inside.select(place, 0.0).convert(DType::I32), inside, weight, slope }
     }
 
     /// A position after the padding mode, and its derivative.
-    fn padded<'b>(&self, position: Value<'b>, size: i64) -> (Value<'b>, Value<'b>) {
-        let last = (size - 1) as f64;
+    fn padded<'b>(&self, position: Value<'b>, size: Value<'b>) -> (Value<'b>, Value<'b>) {
+        let last = size - 1;
         let one = position.splat_like(1);
         let clipped = |position: Value<'b>, slope: Value<'b>| {
             let within = position.gt(0.0) & position.lt(last);
-            (position.clamp(0.0, last), within.select(slope, 0.0))
+            (position.max(0.0).min(last), within.select(slope, 0.0))
         };
         match self.padding {
             Padding::Zeros => (position, one),
             Padding::Border => clipped(position, one),
             Padding::Reflection => {
-                let (low, span) = if self.align_corners { (0.0, last) } else { (-0.5, size as f64) };
-                if span == 0.0 {
-                    return (position.splat_like(0), position.splat_like(0));
-                }
+                let (low, span) = if self.align_corners { (0.0, last) } else { (-0.5, size) };
                 let distance = (position - low).abs();
                 let direction = position.lt(low).select(-one, one);
-                let extra = distance % span;
-                let odd = ((distance / span).floor() % 2.0).ne(0.0);
+                // All positions in a dimension of one element are the same.
+                let period = span.max(1);
+                let extra = distance % period;
+                let odd = ((distance / period).floor() % 2.0).ne(0.0);
                 let reflected = odd.select(-extra + (span + low), extra + low);
                 clipped(reflected, odd.select(-direction, direction))
             }
@@ -142,16 +141,23 @@ struct Sampling<'b> {
 }
 
 impl<'b> Sampling<'b> {
-    fn new(sampler: &Sampler, input: &[i64], grid: Value<'b>) -> Result<Sampling<'b>> {
-        let [batch, _, sizes @ ..] = input else {
-            return Err(Error::runtime(format!("grid_sampler: an image of sizes {input:?}")));
+    fn new(sampler: &Sampler, input: Value<'b>, grid: Value<'b>) -> Result<Sampling<'b>> {
+        let dims = input.dims();
+        let [batch, _, sizes @ ..] = &dims[..] else {
+            return Err(Error::runtime(format!("grid_sampler: an image of sizes {dims:?}")));
         };
+        (2..dims.len()).for_each(|axis| input.require_prefix(axis, "a sample of merged dimensions"));
         let spatial = sizes.len();
+        if grid.dim(0) != *batch || grid.dim(grid.rank() - 1) != spatial as i64 {
+            grid.builder().refuse_bounded("a grid of other sizes than its images");
+            return Err(Error::not_implemented("a grid of other sizes than its images"));
+        }
         let points = grid.numel() / (batch * spatial as i64).max(1);
         let grid = grid.reshape(&[*batch, points, spatial as i64]);
         // The grid lists x first, which is the image's last dimension.
         let coordinate = |i: usize| grid.select_axis(2, (spatial - 1 - i) as i64);
-        let taps: Vec<Taps<'b>> = (0..spatial).map(|i| sampler.taps(coordinate(i), sizes[i])).collect();
+        let taps: Vec<Taps<'b>> =
+            (0..spatial).map(|i| sampler.taps(coordinate(i), input.size(2 + i, grid.dtype()))).collect();
         let image = grid.builder().iota(DType::I32, &[*batch, points, 1], 0);
         let row = taps
             .iter()
@@ -188,23 +194,31 @@ fn channel_rows<'b>(x: Value<'b>) -> Value<'b> {
     x.reshape(&[batch, channels, elements]).swap_axes(1, 2).reshape(&[batch * elements, channels])
 }
 
-fn sample<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+/// The images, the grid without padding, and the sampling of one at the points of the other.
+fn sampling<'b>(cx: &Cx<'b>) -> Result<(Value<'b>, Value<'b>, Sampling<'b>)> {
     let (input, grid) = (cx.tensor("input")?, cx.tensor("grid")?);
+    let filled = grid.zero_filled(0..grid.rank(), "a grid of merged dimensions").convert(input.dtype().opmath());
+    Ok((input, grid, Sampling::new(&Sampler::of(cx)?, input, filled)?))
+}
+
+fn sample<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let (input, grid, sampling) = sampling(cx)?;
     let dtype = input.dtype();
-    let sampling = Sampling::new(&Sampler::of(cx)?, &input.dims(), grid.convert(dtype.opmath()))?;
-    let rows = channel_rows(input.convert(dtype.opmath()));
+    let rows = channel_rows(input.without_extents().convert(dtype.opmath()));
     let sampled = (sampling.read(rows) * sampling.weight(None).unsqueeze(3)).reduce_sum(&[2]);
-    let mut dims = input.dims();
-    dims.truncate(2);
-    dims.extend(grid.dims().into_iter().skip(1).take(input.rank() - 2));
-    Ok(sampled.swap_axes(1, 2).reshape(&dims).convert(dtype))
+    let spatial = 1..input.rank() - 1;
+    let dims = [&input.dims()[..2], &grid.dims()[spatial.clone()]].concat();
+    let extents = [&input.extents()[..2], &grid.extents()[spatial]].concat();
+    Ok(sampled.swap_axes(1, 2).reshape(&dims).convert(dtype).with_extents(extents))
 }
 
 fn sample_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
-    let (grad, input, grid) = (cx.tensor("grad_output")?, cx.tensor("input")?, cx.tensor("grid")?);
-    let dtype = input.dtype();
-    let sampling = Sampling::new(&Sampler::of(cx)?, &input.dims(), grid.convert(dtype.opmath()))?;
-    let rows = channel_rows(input.convert(dtype.opmath()));
+    let (input, grid, sampling) = sampling(cx)?;
+    let (grad, dtype) = (cx.tensor("grad_output")?, input.dtype());
+    let grad = grad.zero_filled(0..grad.rank(), "a gradient of merged dimensions");
+    // Sums over channels read those of the padding.
+    let filled = input.zero_filled([1], "channels of merged dimensions").without_extents();
+    let rows = channel_rows(filled.convert(dtype.opmath()));
     let (batch, channels) = (input.dim(0), input.dim(1));
     let points = sampling.row.dim(1);
     let grad = channel_rows(grad.convert(dtype.opmath())).reshape(&[batch, points, 1, channels]);
@@ -218,9 +232,9 @@ fn sample_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let agreement = (sampling.read(rows) * grad).reduce_sum(&[3]);
     let slope = |i: usize| (agreement * sampling.weight(Some(i))).reduce_sum(&[2]).unsqueeze(2);
     let slopes: Vec<Value<'b>> = (0..sampling.taps.len()).rev().map(slope).collect();
-    let of_grid = cx.b().concatenate(&slopes, 2).reshape(&grid.dims());
+    let of_grid = cx.b().concatenate(&slopes, 2).reshape(&grid.dims()).with_extents(grid.extents());
     // PyTorch has a gradient of the grid in any case.
-    let mut gradients = wanted(cx, &[of_input.convert(dtype)])?;
+    let mut gradients = wanted(cx, &[of_input.convert(dtype).with_extents(input.extents())])?;
     gradients.push(of_grid.convert(grid.dtype()));
     Ok(gradients)
 }

@@ -3,17 +3,20 @@
 //! The arguments are described at their capacities. A view of a storage is given in parts of the storage's value,
 //! because strides at the actual sizes say nothing about a padded value.
 
-use stablehlo::{Builder, DType, Extent, Factor, Refusal, Type, Value};
+mod views;
 
+use stablehlo::{Builder, DType, Extent, Refusal, Type, Value};
+
+pub use self::views::{Division, Paired, Part, SizedView, Start, ViewDim, Windowed};
 use crate::call::{Body, Call};
-use crate::common::bounded_views::{self, run_from};
+use crate::common::bounded_views;
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result};
 use crate::inputs::{Inputs, ParamSource};
 use crate::lower::{Lowered, Output, to_arg, written};
 use crate::nodes::lower_nodes;
 use crate::spec::{ArgSpec, Dim, ResultSpec, TensorSpec};
-use crate::view::{contiguous_strides, memory_order, of_parts, parts_of, shown};
+use crate::view::{contiguous_strides, memory_order, shown};
 
 /// The sizes of a call that are inputs of its program.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,264 +39,6 @@ impl Sizes {
         let changes = |dim: &Dim| !dim.sizes.is_empty();
         self.views.iter().any(|view| view.sizes().iter().any(changes))
             || self.results.iter().flatten().flatten().any(changes)
-    }
-}
-
-/// A view of a storage's value.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SizedView {
-    /// In parts of the value.
-    Divided(Division),
-    /// In parts of the value, as elements of another type. Such a view is only read.
-    Paired(Division, Paired),
-    /// With these sizes, which are constants. The argument has the strides and the offset.
-    Fixed(Vec<i64>),
-}
-
-/// How a view shows real numbers as complex ones, or complex ones as real ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Paired {
-    /// The last dimension of the division has two elements, which become one complex number.
-    Complex,
-    /// The division is of real and imaginary parts, which are a last dimension of the value.
-    Parts,
-}
-
-impl Paired {
-    fn sizes<T>(self, mut sizes: Vec<T>) -> Vec<T> {
-        if self == Paired::Complex {
-            sizes.pop();
-        }
-        sizes
-    }
-
-    fn read<'b>(self, base: Value<'b>, division: &Division) -> Value<'b> {
-        match self {
-            Paired::Complex => of_parts(division.read(base)),
-            Paired::Parts => division.read(parts_of(base)),
-        }
-    }
-}
-
-/// A view in parts of a storage's value.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Division {
-    /// The value's dimensions, split so that each part belongs to one dimension of the view at most.
-    pub parts: Vec<Part>,
-    pub dims: Vec<ViewDim>,
-}
-
-/// A part of the dimensions of a value, and what the view takes of it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Part {
-    /// The positions of the value, and their valid length.
-    pub whole: Factor,
-    pub start: Start,
-    /// The positions of the view, and their valid length.
-    pub taken: Factor,
-}
-
-/// The first position that a view takes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Start {
-    At(i64),
-    /// A number among the sizes.
-    Input(u32),
-}
-
-impl Start {
-    fn value(self, b: &Builder) -> Value<'_> {
-        match self {
-            Start::At(start) => b.scalar(start, DType::I64),
-            Start::Input(start) => b.size(start),
-        }
-    }
-}
-
-/// A dimension of a view.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ViewDim {
-    /// The product of parts, the outermost first. A dimension of size 1 has no part.
-    Parts(Vec<usize>),
-    /// One element, repeated.
-    Repeated(Dim),
-}
-
-impl Part {
-    pub fn is_whole(&self) -> bool {
-        self.start == Start::At(0) && self.taken == self.whole
-    }
-
-    /// The elements of `value` along `axis` that the view takes. Where the capacity of a run reaches behind the value, the
-    /// run is a later part of the last ones that are there. Room behind the value would be a copy of all of it.
-    fn narrow<'b>(&self, value: Value<'b>, axis: usize) -> Value<'b> {
-        if self.is_whole() {
-            return value;
-        }
-        let (value, length) = (value.whole_along(axis), self.taken.capacity);
-        let taken = match self.start {
-            Start::At(start) => {
-                let missing = (start + length - self.whole.capacity).max(0);
-                value.pad_axis(axis, 0, 0, missing).slice_axis(axis, start, start + length)
-            }
-            Start::Input(start) if self.taken.size.is_none() => {
-                run_from(value, axis, value.builder().size(start), length)
-            }
-            Start::Input(start) => {
-                let value = value.pad_axis(axis, 0, 0, (length - self.whole.capacity).max(0));
-                let start = value.builder().size(start);
-                let first = start.min(value.dim(axis) - length);
-                let room = run_from(value, axis, first, length).pad_axis(axis, 0, 0, length);
-                run_from(room, axis, start - first, length)
-            }
-        };
-        let mut extents = taken.extents();
-        extents[axis] = extent_of(&[self.taken]);
-        taken.without_extents().with_extents(extents)
-    }
-}
-
-fn extent_of(factors: &[Factor]) -> Extent {
-    if factors.iter().any(|factor| factor.size.is_some()) { Extent(factors.to_vec()) } else { Extent::default() }
-}
-
-impl SizedView {
-    /// The sizes of the view at the capacities.
-    pub fn capacities(&self) -> Vec<i64> {
-        match self {
-            SizedView::Divided(division) => division.capacities(),
-            SizedView::Paired(division, paired) => paired.sizes(division.capacities()),
-            SizedView::Fixed(sizes) => sizes.clone(),
-        }
-    }
-
-    /// The sizes of the view as sizes of a result.
-    pub fn sizes(&self) -> Vec<Dim> {
-        match self {
-            SizedView::Divided(division) => division.sizes(),
-            SizedView::Paired(division, paired) => paired.sizes(division.sizes()),
-            SizedView::Fixed(sizes) => sizes.iter().map(|&size| Dim::known(size)).collect(),
-        }
-    }
-}
-
-impl Division {
-    fn capacities(&self) -> Vec<i64> {
-        let size = |dim: &ViewDim| match dim {
-            ViewDim::Parts(parts) => parts.iter().map(|&part| self.parts[part].taken.capacity).product(),
-            ViewDim::Repeated(dim) => dim.capacity,
-        };
-        self.dims.iter().map(size).collect()
-    }
-
-    fn sizes(&self) -> Vec<Dim> {
-        let size = |dim: &ViewDim| match dim {
-            ViewDim::Repeated(dim) => dim.clone(),
-            ViewDim::Parts(parts) => Dim::of(&parts.iter().map(|&part| self.parts[part].taken).collect::<Vec<_>>()),
-        };
-        self.dims.iter().map(size).collect()
-    }
-
-    /// The parts in the order of the view's dimensions, then those of which it takes one position.
-    fn order(&self) -> Vec<usize> {
-        let mut order: Vec<usize> = Vec::new();
-        for dim in &self.dims {
-            if let ViewDim::Parts(parts) = dim {
-                order.extend(parts);
-            }
-        }
-        let others: Vec<usize> = (0..self.parts.len()).filter(|part| !order.contains(part)).collect();
-        order.extend(others);
-        order
-    }
-
-    fn split(&self) -> Vec<i64> {
-        self.parts.iter().map(|part| part.whole.capacity).collect()
-    }
-
-    /// The elements of a storage's value that the view shows.
-    fn read<'b>(&self, base: Value<'b>) -> Value<'b> {
-        let mut value = base.reshape(&self.split());
-        for (axis, part) in self.parts.iter().enumerate() {
-            value = part.narrow(value, axis);
-        }
-        let sizes = self.capacities();
-        let is_repeated = |axis: &usize| matches!(self.dims[*axis], ViewDim::Repeated(_));
-        let held: Vec<i64> = (0..sizes.len()).map(|axis| if is_repeated(&axis) { 1 } else { sizes[axis] }).collect();
-        let shown = value.transpose(&self.order()).reshape(&held);
-        if held == sizes {
-            return shown;
-        }
-        let shown = shown.broadcast_in_dim(&sizes, &(0..sizes.len()).collect::<Vec<_>>());
-        let mut extents = shown.extents();
-        for (extent, dim) in extents.iter_mut().zip(&self.dims) {
-            if let ViewDim::Repeated(dim) = dim {
-                *extent = dim.extent(|size| base.builder().capacity(size));
-            }
-        }
-        shown.without_extents().with_extents(extents)
-    }
-
-    /// The value of a storage after a write of `value` through the view. `old` is the value before. It may be absent
-    /// if the view covers all of it.
-    fn write<'b>(&self, old: Option<Value<'b>>, value: Value<'b>) -> Value<'b> {
-        let b = value.builder();
-        let order = self.order();
-        let lengths: Vec<i64> = order.iter().map(|&part| self.parts[part].taken.capacity).collect();
-        let mut inverse = vec![0; order.len()];
-        order.iter().enumerate().for_each(|(place, &part)| inverse[part] = place);
-        let boxed = value.reshape(&lengths).transpose(&inverse);
-        let expected: Vec<Extent> = self.parts.iter().map(|part| extent_of(&[part.taken])).collect();
-        if boxed.extents().iter().zip(&expected).any(|(have, want)| !have.is_whole() && have != want) {
-            b.refuse_bounded("a write of another length");
-        }
-        let whole: Vec<Extent> = self.parts.iter().map(|part| extent_of(&[part.whole])).collect();
-        if self.parts.iter().all(Part::is_whole) {
-            return boxed.without_extents().with_extents(whole);
-        }
-        let Some(old) = old else {
-            b.refuse_bounded("a write to a part of a storage without a value");
-            return boxed;
-        };
-        let mut room = old.reshape(&self.split()).without_extents();
-        let mut boxed = boxed.without_extents();
-        let (mut starts, mut shifts) = (Vec::with_capacity(self.parts.len()), Vec::with_capacity(self.parts.len()));
-        for (axis, part) in self.parts.iter().enumerate() {
-            let length = part.taken.capacity;
-            room = room.pad_axis(axis, 0, 0, (length - part.whole.capacity).max(0));
-            let last = room.dim(axis) - length;
-            let (start, shift) = match part.start {
-                Start::At(start) if start <= last => (b.scalar(start, DType::I64), None),
-                Start::Input(start) if part.taken.size.is_none() => (b.size(start), None),
-                // As in `Part::narrow`.
-                start => {
-                    let start = start.value(b);
-                    let shift = start - start.min(last);
-                    boxed = run_from(boxed.pad_axis(axis, 0, length, 0), axis, -shift + length, length);
-                    (start.min(last), Some(shift))
-                }
-            };
-            starts.push(start);
-            shifts.push(shift);
-        }
-        // Positions that are not of the run keep their old elements.
-        let kept = room.dynamic_slice(&starts, &boxed.dims());
-        for (axis, part) in self.parts.iter().enumerate().filter(|(_, part)| !part.is_whole()) {
-            if let Some(size) = part.taken.size {
-                let length = part.taken.capacity;
-                let places = b.iota(DType::I64, &[length], 0);
-                let is_valid = match shifts[axis] {
-                    Some(shift) => places.ge(shift) & places.lt(shift + b.size(size)),
-                    None => places.lt(b.size(size).broadcast_to(&[length])),
-                };
-                boxed = is_valid.broadcast_in_dim(&boxed.dims(), &[axis]).select(boxed, kept);
-            }
-        }
-        let mut written = room.dynamic_update_slice(boxed, &starts);
-        for (axis, part) in self.parts.iter().enumerate() {
-            written = written.slice_axis(axis, 0, part.whole.capacity);
-        }
-        written.with_extents(whole)
     }
 }
 
@@ -325,6 +70,7 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
         let value = match (base(spec.storage), view) {
             (Some(base), SizedView::Divided(division)) => division.read(base),
             (Some(base), SizedView::Paired(division, paired)) => paired.read(base, division),
+            (Some(base), SizedView::Windowed(division, windowed)) => windowed.read(base, division),
             _ => return Arg::Tensor(spec.clone()),
         };
         Arg::Value(shown(value, spec))
@@ -366,7 +112,7 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
     let counts = cx.counts.borrow();
     let results = match &call.results {
         Some(results) => results.clone(),
-        None if counts.is_empty() => Vec::new(),
+        None if counts.is_empty() && !row.bounds_results => Vec::new(),
         None => values.iter().enumerate().map(|(i, &value)| Some(largest_result(&cx, i, value))).collect(),
     };
     if values.len() < targets.len() || results.len() != values.len() {
@@ -392,6 +138,7 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
                 written(&inputs, target, value, before)
             }
             SizedView::Paired(..) => return Err(Error::not_implemented("a write to parts of complex numbers")),
+            SizedView::Windowed(..) => return Err(Error::not_implemented("a write to windows")),
             SizedView::Divided(view) => {
                 let is_repeated = view.dims.iter().any(|dim| matches!(dim, ViewDim::Repeated(_)));
                 if value.dims() != view.capacities() || is_repeated {
@@ -469,7 +216,7 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
     })
 }
 
-/// A result whose size depends on the data, at its largest size.
+/// A result whose sizes PyTorch does not give, at its largest sizes.
 fn largest_result(cx: &Cx<'_>, i: usize, value: Value<'_>) -> ResultSpec {
     let sizes = value.dims();
     let strides = cx.strides.borrow().iter().find(|(result, _)| *result == i).map(|found| found.1.clone());

@@ -1,0 +1,301 @@
+//! Views of a storage's value whose sizes change, in parts of the value.
+
+use stablehlo::{Builder, DType, Extent, Factor, Value};
+
+use crate::common::bounded_views::run_from;
+use crate::places::Places;
+use crate::spec::Dim;
+use crate::view::{of_parts, parts_of};
+
+/// A view of a storage's value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SizedView {
+    /// In parts of the value.
+    Divided(Division),
+    /// In parts of the value, as elements of another type. Such a view is only read.
+    Paired(Division, Paired),
+    /// In windows over a dimension of a division. Such a view is only read.
+    Windowed(Division, Windowed),
+    /// With these sizes, which are constants. The argument has the strides and the offset.
+    Fixed(Vec<i64>),
+}
+
+/// How a view shows real numbers as complex ones, or complex ones as real ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paired {
+    /// The last dimension of the division has two elements, which become one complex number.
+    Complex,
+    /// The division is of real and imaginary parts, which are a last dimension of the value.
+    Parts,
+}
+
+impl Paired {
+    fn sizes<T>(self, mut sizes: Vec<T>) -> Vec<T> {
+        if self == Paired::Complex {
+            sizes.pop();
+        }
+        sizes
+    }
+
+    pub(super) fn read<'b>(self, base: Value<'b>, division: &Division) -> Value<'b> {
+        match self {
+            Paired::Complex => of_parts(division.read(base)),
+            Paired::Parts => division.read(parts_of(base)),
+        }
+    }
+}
+
+/// Windows of a dimension, which may overlap: a dimension of windows, and one of the elements of each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Windowed {
+    pub axis: usize,
+    pub count: Dim,
+    pub step: Dim,
+    pub width: Dim,
+}
+
+impl Windowed {
+    fn sizes<T>(&self, mut sizes: Vec<T>, of: impl Fn(Dim) -> T) -> Vec<T> {
+        sizes.splice(self.axis..=self.axis, [of(self.count.clone()), of(self.width.clone())]);
+        sizes
+    }
+
+    pub(super) fn read<'b>(&self, base: Value<'b>, division: &Division) -> Value<'b> {
+        let (value, b, axis, width) = (division.read(base), base.builder(), self.axis, self.width.capacity);
+        // The last windows may reach behind the capacity.
+        let room = if self.width.sizes.is_empty() { 0 } else { width };
+        let value = value.whole_along(axis).pad_axis(axis, 0, 0, room);
+        let step = self.step.sizes.first().map_or(b.scalar(self.step.capacity, DType::I64), |&size| b.size(size));
+        let starts = b.iota(DType::I32, &[self.count.capacity], 0) * step.convert(DType::I32);
+        let starts = starts.min((value.dim(axis) - width).max(0));
+        let windows = Places::runs(&value.dims(), axis, starts, width).read(value);
+        let mut extents = windows.extents();
+        extents[axis] = self.count.extent(|size| b.capacity(size));
+        extents[axis + 1] = self.width.extent(|size| b.capacity(size));
+        windows.without_extents().with_extents(extents)
+    }
+}
+
+/// A view in parts of a storage's value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Division {
+    /// The value's dimensions, split so that each part belongs to one dimension of the view at most.
+    pub parts: Vec<Part>,
+    pub dims: Vec<ViewDim>,
+}
+
+/// A part of the dimensions of a value, and what the view takes of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// The positions of the value, and their valid length.
+    pub whole: Factor,
+    pub start: Start,
+    /// The positions of the view, and their valid length.
+    pub taken: Factor,
+}
+
+/// The first position that a view takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Start {
+    At(i64),
+    /// A number among the sizes.
+    Input(u32),
+}
+
+impl Start {
+    fn value(self, b: &Builder) -> Value<'_> {
+        match self {
+            Start::At(start) => b.scalar(start, DType::I64),
+            Start::Input(start) => b.size(start),
+        }
+    }
+}
+
+/// A dimension of a view.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ViewDim {
+    /// The product of parts, the outermost first. A dimension of size 1 has no part.
+    Parts(Vec<usize>),
+    /// One element, repeated.
+    Repeated(Dim),
+}
+
+impl Part {
+    pub fn is_whole(&self) -> bool {
+        self.start == Start::At(0) && self.taken == self.whole
+    }
+
+    /// The elements of `value` along `axis` that the view takes. Where the capacity of a run reaches behind the value, the
+    /// run is a later part of the last ones that are there. Room behind the value would be a copy of all of it.
+    fn narrow<'b>(&self, value: Value<'b>, axis: usize) -> Value<'b> {
+        if self.is_whole() {
+            return value;
+        }
+        let (value, length) = (value.whole_along(axis), self.taken.capacity);
+        let taken = match self.start {
+            Start::At(start) => {
+                let missing = (start + length - self.whole.capacity).max(0);
+                value.pad_axis(axis, 0, 0, missing).slice_axis(axis, start, start + length)
+            }
+            Start::Input(start) if self.taken.size.is_none() => {
+                run_from(value, axis, value.builder().size(start), length)
+            }
+            Start::Input(start) => {
+                let value = value.pad_axis(axis, 0, 0, (length - self.whole.capacity).max(0));
+                let start = value.builder().size(start);
+                let first = start.min(value.dim(axis) - length);
+                let room = run_from(value, axis, first, length).pad_axis(axis, 0, 0, length);
+                run_from(room, axis, start - first, length)
+            }
+        };
+        let mut extents = taken.extents();
+        extents[axis] = extent_of(&[self.taken]);
+        taken.without_extents().with_extents(extents)
+    }
+}
+
+fn extent_of(factors: &[Factor]) -> Extent {
+    if factors.iter().any(|factor| factor.size.is_some()) { Extent(factors.to_vec()) } else { Extent::default() }
+}
+
+impl SizedView {
+    /// The sizes of the view at the capacities.
+    pub fn capacities(&self) -> Vec<i64> {
+        match self {
+            SizedView::Divided(division) => division.capacities(),
+            SizedView::Paired(division, paired) => paired.sizes(division.capacities()),
+            SizedView::Windowed(division, windowed) => windowed.sizes(division.capacities(), |dim| dim.capacity),
+            SizedView::Fixed(sizes) => sizes.clone(),
+        }
+    }
+
+    /// The sizes of the view as sizes of a result.
+    pub fn sizes(&self) -> Vec<Dim> {
+        match self {
+            SizedView::Divided(division) => division.sizes(),
+            SizedView::Paired(division, paired) => paired.sizes(division.sizes()),
+            SizedView::Windowed(division, windowed) => windowed.sizes(division.sizes(), |dim| dim),
+            SizedView::Fixed(sizes) => sizes.iter().map(|&size| Dim::known(size)).collect(),
+        }
+    }
+}
+
+impl Division {
+    pub(super) fn capacities(&self) -> Vec<i64> {
+        let size = |dim: &ViewDim| match dim {
+            ViewDim::Parts(parts) => parts.iter().map(|&part| self.parts[part].taken.capacity).product(),
+            ViewDim::Repeated(dim) => dim.capacity,
+        };
+        self.dims.iter().map(size).collect()
+    }
+
+    fn sizes(&self) -> Vec<Dim> {
+        let size = |dim: &ViewDim| match dim {
+            ViewDim::Repeated(dim) => dim.clone(),
+            ViewDim::Parts(parts) => Dim::of(&parts.iter().map(|&part| self.parts[part].taken).collect::<Vec<_>>()),
+        };
+        self.dims.iter().map(size).collect()
+    }
+
+    /// The parts in the order of the view's dimensions, then those of which it takes one position.
+    fn order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = Vec::new();
+        for dim in &self.dims {
+            if let ViewDim::Parts(parts) = dim {
+                order.extend(parts);
+            }
+        }
+        let others: Vec<usize> = (0..self.parts.len()).filter(|part| !order.contains(part)).collect();
+        order.extend(others);
+        order
+    }
+
+    fn split(&self) -> Vec<i64> {
+        self.parts.iter().map(|part| part.whole.capacity).collect()
+    }
+
+    /// The elements of a storage's value that the view shows.
+    pub(super) fn read<'b>(&self, base: Value<'b>) -> Value<'b> {
+        let mut value = base.reshape(&self.split());
+        for (axis, part) in self.parts.iter().enumerate() {
+            value = part.narrow(value, axis);
+        }
+        let sizes = self.capacities();
+        let is_repeated = |axis: &usize| matches!(self.dims[*axis], ViewDim::Repeated(_));
+        let held: Vec<i64> = (0..sizes.len()).map(|axis| if is_repeated(&axis) { 1 } else { sizes[axis] }).collect();
+        let shown = value.transpose(&self.order()).reshape(&held);
+        if held == sizes {
+            return shown;
+        }
+        let shown = shown.broadcast_in_dim(&sizes, &(0..sizes.len()).collect::<Vec<_>>());
+        let mut extents = shown.extents();
+        for (extent, dim) in extents.iter_mut().zip(&self.dims) {
+            if let ViewDim::Repeated(dim) = dim {
+                *extent = dim.extent(|size| base.builder().capacity(size));
+            }
+        }
+        shown.without_extents().with_extents(extents)
+    }
+
+    /// The value of a storage after a write of `value` through the view. `old` is the value before. It may be absent
+    /// if the view covers all of it.
+    pub(super) fn write<'b>(&self, old: Option<Value<'b>>, value: Value<'b>) -> Value<'b> {
+        let b = value.builder();
+        let order = self.order();
+        let lengths: Vec<i64> = order.iter().map(|&part| self.parts[part].taken.capacity).collect();
+        let mut inverse = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(place, &part)| inverse[part] = place);
+        let boxed = value.reshape(&lengths).transpose(&inverse);
+        let expected: Vec<Extent> = self.parts.iter().map(|part| extent_of(&[part.taken])).collect();
+        if boxed.extents().iter().zip(&expected).any(|(have, want)| !have.is_whole() && have != want) {
+            b.refuse_bounded("a write of another length");
+        }
+        let whole: Vec<Extent> = self.parts.iter().map(|part| extent_of(&[part.whole])).collect();
+        if self.parts.iter().all(Part::is_whole) {
+            return boxed.without_extents().with_extents(whole);
+        }
+        let Some(old) = old else {
+            b.refuse_bounded("a write to a part of a storage without a value");
+            return boxed;
+        };
+        let mut room = old.reshape(&self.split()).without_extents();
+        let mut boxed = boxed.without_extents();
+        let (mut starts, mut shifts) = (Vec::with_capacity(self.parts.len()), Vec::with_capacity(self.parts.len()));
+        for (axis, part) in self.parts.iter().enumerate() {
+            let length = part.taken.capacity;
+            room = room.pad_axis(axis, 0, 0, (length - part.whole.capacity).max(0));
+            let last = room.dim(axis) - length;
+            let (start, shift) = match part.start {
+                Start::At(start) if start <= last => (b.scalar(start, DType::I64), None),
+                Start::Input(start) if part.taken.size.is_none() => (b.size(start), None),
+                // As in `Part::narrow`.
+                start => {
+                    let start = start.value(b);
+                    let shift = start - start.min(last);
+                    boxed = run_from(boxed.pad_axis(axis, 0, length, 0), axis, -shift + length, length);
+                    (start.min(last), Some(shift))
+                }
+            };
+            starts.push(start);
+            shifts.push(shift);
+        }
+        // Positions that are not of the run keep their old elements.
+        let kept = room.dynamic_slice(&starts, &boxed.dims());
+        for (axis, part) in self.parts.iter().enumerate().filter(|(_, part)| !part.is_whole()) {
+            if let Some(size) = part.taken.size {
+                let length = part.taken.capacity;
+                let places = b.iota(DType::I64, &[length], 0);
+                let is_valid = match shifts[axis] {
+                    Some(shift) => places.ge(shift) & places.lt(shift + b.size(size)),
+                    None => places.lt(b.size(size).broadcast_to(&[length])),
+                };
+                boxed = is_valid.broadcast_in_dim(&boxed.dims(), &[axis]).select(boxed, kept);
+            }
+        }
+        let mut written = room.dynamic_update_slice(boxed, &starts);
+        for (axis, part) in self.parts.iter().enumerate() {
+            written = written.slice_axis(axis, 0, part.whole.capacity);
+        }
+        written.with_extents(whole)
+    }
+}
