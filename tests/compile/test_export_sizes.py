@@ -168,6 +168,7 @@ def test_refuses_what_has_no_bound() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return nn.functional.unfold(x[None, None], (1, 2))
 
+    # The windows of an image become one dimension, whose valid elements would not be at its start.
     dims = ({0: Dim("batch", max=8)},)
     with pytest.raises(NotImplementedError, match=r"im2col.*bounded"):
         torchtpu.export.to_stablehlo(torch.export.export(Columns(), (x,), dynamic_shapes=dims))

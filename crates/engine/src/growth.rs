@@ -284,10 +284,9 @@ impl Growth {
             other - size == given - changing || one.abs_diff(two) <= size.max(changing).unsigned_abs()
         };
         let is_linear = |&(size, other): &(i64, i64)| {
-            let on_line = |&&(third, number): &&(i64, i64)| {
+            others().any(|&(third, number)| {
                 third != size && (given - other) * (third - size) == (number - other) * (changing - size)
-            };
-            others().find(on_line).is_some()
+            })
         };
         let is_shown = others().any(|pair| is_alike(pair.0, pair.1) || is_linear(pair))
             && !others().any(|(_, other)| *other == given);

@@ -220,11 +220,16 @@ impl<'b> Value<'b> {
         if self.is_bounded() { self.builder.emit("stablehlo.reshape", &[self], "", self.ty()) } else { self }
     }
 
+    /// This value with another extent of one dimension.
+    pub fn with_extent(self, axis: usize, extent: Extent) -> Value<'b> {
+        let mut extents = self.extents();
+        extents[axis] = extent;
+        self.without_extents().with_extents(extents)
+    }
+
     /// This value with all positions of one dimension valid.
     pub fn whole_along(self, axis: usize) -> Value<'b> {
-        let mut extents = self.extents();
-        extents[axis] = Extent::default();
-        self.without_extents().with_extents(extents)
+        self.with_extent(axis, Extent::default())
     }
 
     /// This value with the extents of `other`, which has the same shape.

@@ -248,9 +248,7 @@ fn fitted<'b>(value: Value<'b>, expected: Option<&[Dim]>, known: u32) -> Value<'
             value = value.whole_along(axis).pad_axis(axis, 0, 0, missing).slice_axis(axis, 0, dim.capacity);
         }
         if value.extent(axis).is_whole() && value.dim(axis) == dim.capacity {
-            let mut extents = value.extents();
-            extents[axis] = dim.extent(|_| b.capacity(size));
-            value = value.without_extents().with_extents(extents);
+            value = value.with_extent(axis, dim.extent(|_| b.capacity(size)));
         }
     }
     value

@@ -68,11 +68,9 @@ impl Windowed {
         let step = self.step.sizes.first().map_or(b.scalar(self.step.capacity, DType::I64), |&size| b.size(size));
         let starts = b.iota(DType::I32, &[self.count.capacity], 0) * step.convert(DType::I32);
         let starts = starts.min((value.dim(axis) - width).max(0));
+        let starts = starts.with_extents(vec![self.count.extent(|size| b.capacity(size))]);
         let windows = Places::runs(&value.dims(), axis, starts, width).read(value);
-        let mut extents = windows.extents();
-        extents[axis] = self.count.extent(|size| b.capacity(size));
-        extents[axis + 1] = self.width.extent(|size| b.capacity(size));
-        windows.without_extents().with_extents(extents)
+        windows.with_extent(axis + 1, self.width.extent(|size| b.capacity(size)))
     }
 }
 
@@ -148,9 +146,7 @@ impl Part {
                 run_from(room, axis, start - first, length)
             }
         };
-        let mut extents = taken.extents();
-        extents[axis] = extent_of(&[self.taken]);
-        taken.without_extents().with_extents(extents)
+        taken.with_extent(axis, extent_of(&[self.taken]))
     }
 }
 

@@ -102,11 +102,10 @@ impl<'b> Problem<'b> {
 
 /// The length of the longest target. The likelihoods have two states for each label, and one more.
 fn longest(cx: &Cx<'_>) -> Result<i64> {
-    if !cx.is_input("target_lengths") {
-        let lengths = cx.dims("target_lengths")?;
-        if lengths.iter().all(|length| length.sizes.is_empty()) {
-            return Ok(lengths.iter().map(|length| length.capacity).max().unwrap_or(0));
-        }
+    if let Ok(lengths) = cx.dims("target_lengths")
+        && lengths.iter().all(|length| length.sizes.is_empty())
+    {
+        return Ok(lengths.iter().map(|length| length.capacity).max().unwrap_or(0));
     }
     let states = match (cx.result_dims(1), cx.result(1)) {
         (Some(likelihoods), _) => likelihoods.last().map(|states| states.capacity),

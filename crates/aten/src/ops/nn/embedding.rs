@@ -1,6 +1,6 @@
 //! Embeddings, embedding bags and their gradients.
 
-use stablehlo::{DType, DTypes, Extent, Number, Value};
+use stablehlo::{DType, DTypes, Number, Value};
 
 use crate::check::{Check, Counts};
 use crate::common::index_check::{out_of_range, size_text};
@@ -125,10 +125,7 @@ fn embedding_bag<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     check_offsets(cx, offsets, words);
 
     // The padding of a vector or matrix of bags is that of their starts.
-    let of_bags = |value: Value<'b>| {
-        let extents = (0..value.rank()).map(|axis| if axis == 0 { starts.extent(0) } else { Extent::default() });
-        value.with_extents(extents.collect::<Vec<_>>())
-    };
+    let of_bags = |value: Value<'b>| value.with_extent(0, starts.extent(0));
     let ones = b.splat(1, DType::I32, &[bags]);
     let bag_of = (running_sum(sums_at(samples, starts, ones)) - 1).bounded_like(words);
     let counts = not_padding(cx, words)?;
@@ -191,8 +188,8 @@ fn check_offsets<'b>(cx: &Cx<'b>, offsets: Value<'b>, words: Value<'b>) {
     let samples = words.count(&[0], DType::I64);
     let (high, low) = (Check::HIGH, Check::LOW);
     let error = format!("offsets[-1] can not be greater than input's length {high} but got offsets[-1] of {low}");
-    let lowest = last.clamp(0, i64::from(u32::MAX));
-    cx.check_that(last.ge(0) & last.le(samples), samples * (1_i64 << 32) + lowest, Error::runtime(error));
+    let shown = last.clamp(0, i64::from(u32::MAX));
+    cx.check_that(last.ge(0) & last.le(samples), samples * (1_i64 << 32) + shown, Error::runtime(error));
 }
 
 fn embedding_bag_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {

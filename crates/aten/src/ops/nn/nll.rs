@@ -2,7 +2,7 @@
 
 use stablehlo::{DType, DTypes, Value};
 
-use crate::check::Check;
+use crate::check::{Check, Counts};
 use crate::common::loss_reduction::Reduction;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -59,13 +59,8 @@ fn forward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let dtype = prediction.dtype();
     let wide = prediction.convert(dtype.opmath());
     let targets = Targets::of(cx, wide)?;
-    let class = targets.named;
-    let count = match targets.axis < prediction.rank() {
-        true => prediction.size(targets.axis, class.dtype()),
-        false => class.builder().scalar(1, class.dtype()),
-    };
     let error = Error::index(format!("Target {} is out of bounds.", Check::NUMBER));
-    cx.check_range(class, class.builder().scalar(0, class.dtype()), count, error);
+    cx.check_index(targets.named, prediction, targets.axis, Counts::FromStart, error);
     let chosen = take_along(prediction, targets.axis, targets.classes).convert(wide.dtype());
     // Selects instead of multiplying, because an ignored prediction may be infinite.
     let elements = targets.counts.select(-chosen * targets.weights, 0);

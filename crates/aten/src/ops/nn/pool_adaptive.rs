@@ -157,14 +157,14 @@ fn are_known(x: Value<'_>, bins: &[Bins]) -> bool {
 
 fn largest_of_bins<'b>(x: Value<'b>, bins: &[Bins]) -> (Value<'b>, Value<'b>) {
     let b = x.builder();
-    let leading = x.rank() - bins.len();
-    let (mut value, mut place) = (x, valid_positions(x, bins.len()));
+    let (spatial, leading) = (bins.len(), x.rank() - bins.len());
+    let (mut value, mut place) = (x, valid_positions(x, spatial));
     let mut inside: Option<Value<'b>> = None;
     for (i, bins) in bins.iter().enumerate() {
         // Splits dimension 2i into two: the output, and the element in its window.
         let axis = leading + i;
         let widest = if x.is_bounded_along(&[axis]) { bins.widest_of_fewer() } else { bins.widest() };
-        let mut dims = vec![1; 2 * x.dims()[leading..].len()];
+        let mut dims = vec![1; 2 * spatial];
         (dims[2 * i], dims[2 * i + 1]) = (bins.outputs, widest);
         let inputs = x.size(axis, DType::I64);
         let (start, end) = bins.bounds(b.iota(DType::I32, &dims, 2 * i), inputs);

@@ -147,7 +147,7 @@ fn resize<'b>(cx: &Cx<'b>, filter: Filter) -> Result<Value<'b>> {
     if matches!(filter, Filter::Nearest | Filter::NearestExact) && axes.iter().any(Axis::changes) {
         return Ok(axes.iter().enumerate().fold(x, |x, (i, axis)| {
             let place = x.rank() - axes.len() + i;
-            let source = axis.nearest(axis.output(cx.b(), DType::F32, &[axis.outputs.capacity], 0));
+            let source = axis.nearest(axis.output(cx.b(), DType::F32, &[axis.outputs.capacity]));
             Places::slices(&x.dims(), place, source.convert(DType::I32)).read(x)
         }));
     }
@@ -215,9 +215,9 @@ impl<'b> Axis<'b> {
         to.gt(1).select((from - 1) / (to - 1).max(1), 0)
     }
 
-    /// The number of each output along dimension `axis` of `dims`.
-    fn output(&self, b: &'b Builder, dtype: DType, dims: &[i64], axis: usize) -> Value<'b> {
-        b.iota(dtype, dims, axis).with_extents(at(dims.len(), axis, &self.outputs.extent))
+    /// The number of each output along the first of these dimensions.
+    fn output(&self, b: &'b Builder, dtype: DType, dims: &[i64]) -> Value<'b> {
+        b.iota(dtype, dims, 0).with_extent(0, self.outputs.extent.clone())
     }
 
     /// The number of the last input, 0-d.
@@ -234,13 +234,13 @@ impl<'b> Axis<'b> {
 
     /// [outputs, inputs]: the weight of each input in each output.
     fn weights(&self, b: &'b Builder, dtype: DType) -> Value<'b> {
-        let output = self.output(b, dtype, &[self.outputs.capacity, 1], 0);
-        let input = b.iota(dtype, &[1, self.inputs.capacity], 1).with_extents(at(2, 1, &self.inputs.extent));
+        let output = self.output(b, dtype, &[self.outputs.capacity, 1]);
+        let input = b.iota(dtype, &[1, self.inputs.capacity], 1).with_extent(1, self.inputs.extent.clone());
         let (scale, last) = (self.scale(b, dtype), self.last(dtype));
         let one_hot = |place: Value<'b>| input.eq(place.max(0).min(last)).convert(dtype);
         let source = if self.align_corners { output * scale } else { (output + 0.5) * scale - 0.5 };
         match self.filter {
-            Filter::Nearest | Filter::NearestExact => one_hot(self.nearest(output)),
+            Filter::Nearest | Filter::NearestExact => input.eq(self.nearest(output)).convert(dtype),
             Filter::Linear => {
                 let source = source.max(0.0);
                 let below = source.floor().min(last);
@@ -289,11 +289,6 @@ impl<'b> Axis<'b> {
             _ => (-distance + 1.0).max(0.0),
         }
     }
-}
-
-/// The extents of a value of which one dimension may change.
-fn at(rank: usize, axis: usize, extent: &Extent) -> Vec<Extent> {
-    (0..rank).map(|i| if i == axis { extent.clone() } else { Extent::default() }).collect()
 }
 
 // ---- integer factors -------------------------------------------------------------------------------
