@@ -112,13 +112,6 @@ std::vector<TtTensor> describe_all(const Tensors& tensors, int32_t& device) {
   return described;
 }
 
-// The version tells autograd that a tensor was written.
-void bump_versions(const Tensors& written) {
-  for (const at::Tensor& tensor : written) {
-    if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
-  }
-}
-
 }  // namespace
 
 void Hooks::observe(Progress& progress, const std::function<void()>& work) const {
@@ -159,7 +152,6 @@ Pointer run_program(Call call, const std::vector<int64_t>& processes, int rank, 
     if (tt_wants_line()) tt_note_line();
     check(tt_run_collective(device, &collective));
   }
-  bump_versions(call.outputs);
   call.progress->has_succeeded = true;
   Tensors results = call.results.empty() ? std::move(call.outputs) : std::move(call.results);
   return c10::make_intrusive<TpuWork>(rank, call, 0, sequence, std::move(results));
@@ -186,7 +178,6 @@ Pointer post_job(Call call, const std::string& name, int rank, uint64_t sequence
     if (tt_wants_line()) tt_note_line();
     check(tt_post_job(device < 0 ? current_device() : device, &posted, &ticket));
   }
-  bump_versions(call.outputs);
   Tensors results = call.results.empty() ? std::move(call.outputs) : std::move(call.results);
   return c10::make_intrusive<TpuWork>(rank, call, ticket, sequence, std::move(results));
 }
