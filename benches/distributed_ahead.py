@@ -37,7 +37,8 @@ from torchtpu.preflight.compiler import LIVE_RANGES, SCHEDULED
 WAYS = ("jax", "torchtpu")
 # XLA's options for overlap on these chips (crates/engine/src/overlap.rs), given to JAX's compile, too.
 OVERLAP = [
-    f"xla_tpu_enable_sparse_core_collective_offload_{kind}" for kind in ("all_gather", "all_reduce", "reduce_scatter")
+    f"xla_tpu_enable_sparse_core_collective_offload_{kind}"
+    for kind in ("all_gather", "all_reduce", "reduce_scatter", "nd_reduce_scatter")
 ]
 # XLA's names, and what a chip sends of the bytes of a result in a ring of n.
 SENT = {
@@ -87,8 +88,9 @@ def recorded(topology: str, chips: int, layers: int, batch: int) -> str:
     dist.init_process_group("many", store=FakeStore(), rank=0, world_size=chips)
     mesh = init_device_mesh("tpu", (chips,))
     model = Blocks(layers).to("tpu", torch.bfloat16)
-    for block in model.blocks:
-        fully_shard(block, mesh=mesh)
+    for index, block in enumerate(model.blocks):
+        # The backward pass begins with the last block, so its weights stay gathered, as in JAX's program.
+        fully_shard(block, mesh=mesh, reshard_after_forward=index + 1 < layers)
     fully_shard(model, mesh=mesh)
     optimizer = torch.optim.AdamW(model.parameters(), RATE, (FIRST, SECOND), EPSILON, DECAY)
     angles = [torch.ones(ROW.length, HEAD, dtype=torch.bfloat16).to("tpu") for _ in range(2)]
@@ -192,12 +194,17 @@ def cost_of(folder: Path, chips: int) -> Cost:
         for found in filter(None, map(_COLLECTIVE.match, lines)):
             result, kind, start, attributes = found.groups()
             shapes = hlo.shapes(result)
+            n = group_of(attributes, chips)
             if start and kind == "all-gather":
                 shapes = shapes[len(shapes) // 2 :]
             if start and kind == "collective-permute":
                 shapes = shapes[1:2]
+            # The compiler's name of a reduce-scatter that it writes as an all-reduce and a slice.
+            factor = SENT[kind](n)
+            if name.startswith("all-reduce-scatter"):
+                kind, factor = "reduce-scatter", SENT["reduce-scatter"](n) / n
             kinds[kind] += runs[name]
-            sent += runs[name] * sum(shape.dense for shape in shapes) * SENT[kind](group_of(attributes, chips))
+            sent += runs[name] * sum(shape.dense for shape in shapes) * factor
     asynchronous, hidden = overlaps(hlo.parse(text))
     listed = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     return Cost(sum(kinds.values()), listed, sent, asynchronous, hidden)

@@ -2,7 +2,7 @@
 //! of replicas in each group, and `groups` has their numbers, one group after another; it is empty if all replicas are
 //! one group. Parts and concatenations are along the first dimension, as in PyTorch's functional collectives.
 
-use stablehlo::{DType, Groups, Value};
+use stablehlo::{DType, Groups, Target, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -25,7 +25,11 @@ pub(crate) const ROWS: &[Row] = &[
             dims.insert(0, groups.size());
             return Ok(reduction.of_rows(input.reshape(&dims).all_to_all(0, &groups)));
         }
-        Ok(reduction.finish(input.reduce_scatter(0, &groups, |x, y| reduction.combine(x, y)), &groups))
+        let reduced = match cx.b().target() {
+            Target::Tpu => in_lines(input, &groups, |parts| reduction.scatter(parts, &groups)),
+            _ => reduction.scatter(input, &groups),
+        };
+        Ok(reduction.finish(reduced, &groups))
     }),
     one(&["torchtpu::all_gather"], |cx| {
         let (input, groups) = (cx.tensor("input")?, groups(cx)?);
@@ -64,6 +68,22 @@ fn in_parts<'b>(cx: &Cx<'b>, groups: &Groups) -> Result<Value<'b>> {
         return Err(Error::runtime("Tensor's dim 0 does not divide equally across group size"));
     }
     Ok(input)
+}
+
+/// The elements of a line of a TPU's vector registers.
+const LANES: i64 = 128;
+
+/// A reduce-scatter whose parts are matrices of lines, where they have whole ones: of those, libtpu sends each chip its
+/// part. Of other parts it makes an all-reduce and a slice, which sends twice as much. To fill the last line would help
+/// there, but libtpu then compiles for minutes.
+fn in_lines<'b>(input: Value<'b>, groups: &Groups, scatter: impl FnOnce(Value<'b>) -> Value<'b>) -> Value<'b> {
+    let mut dims = input.dims();
+    dims[0] /= groups.size();
+    let part: i64 = dims.iter().product();
+    if part == 0 || part % LANES != 0 {
+        return scatter(input);
+    }
+    scatter(input.reshape(&[groups.size(), part / LANES, LANES])).reshape(&dims)
 }
 
 /// PyTorch's names of reductions.
@@ -106,6 +126,11 @@ impl Reduction {
             Reduction::Or => x | y,
             Reduction::Xor => x ^ y,
         }
+    }
+
+    /// The reduced parts, one for each replica, along the first dimension.
+    fn scatter<'b>(&self, parts: Value<'b>, groups: &Groups) -> Value<'b> {
+        parts.reduce_scatter(0, groups, |x, y| self.combine(x, y))
     }
 
     /// Whether it is a reduction of bits, which compilers do not have as a collective: the parts of all ranks are moved,

@@ -364,6 +364,11 @@ fn collectives() {
         vec![
             over("torchtpu::all_reduce", &[], 4).str("reduce_op", "avg"),
             over("torchtpu::reduce_scatter", &[0, 2, 1, 3], 2).str("reduce_op", "max"),
+            Case::row("torchtpu::reduce_scatter")
+                .tensor("input", F32, &[8, 64])
+                .ints("groups", &[])
+                .int("group_size", 4)
+                .str("reduce_op", "sum"),
             over("torchtpu::all_gather", &[0, 1, 2, 3], 2),
             over("torchtpu::all_to_all", &[], 4),
             Case::row("torchtpu::permute_replicas").tensor("input", F32, &[3]).ints("pairs", &[0, 1, 1, 0]),
