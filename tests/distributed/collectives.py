@@ -249,7 +249,7 @@ def reduce_scatter(group: dist.ProcessGroup) -> None:
 
 @case
 def views_of_written_tensors_stay_usable(group: dist.ProcessGroup) -> None:
-    # As with NCCL and Gloo, autograd does not count what a collective writes as a change in place.
+    # As with NCCL, autograd does not count what a collective writes as a change in place.
     leaf = torch.ones(4, 3, device=DEVICE, requires_grad=True)
     part = leaf.split(2)[1]
     dist.broadcast(leaf.detach(), 0, group)

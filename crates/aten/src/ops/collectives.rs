@@ -19,16 +19,14 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["torchtpu::reduce_scatter"], |cx| {
         let (groups, reduction) = (groups(cx)?, Reduction::of(cx)?);
         let input = in_parts(cx, &groups)?;
+        let mut dims = input.dims();
+        dims[0] /= groups.size();
         if reduction.is_bitwise() {
-            let mut dims = input.dims();
-            dims[0] /= groups.size();
             dims.insert(0, groups.size());
             return Ok(reduction.of_rows(input.reshape(&dims).all_to_all(0, &groups)));
         }
-        let reduced = match cx.b().target() {
-            Target::Tpu => in_lines(input, &groups, |parts| reduction.scatter(parts, &groups)),
-            _ => reduction.scatter(input, &groups),
-        };
+        let parts = if cx.b().target() == Target::Tpu { in_lines(input, &groups) } else { input };
+        let reduced = parts.reduce_scatter(0, &groups, |x, y| reduction.combine(x, y)).reshape(&dims);
         Ok(reduction.finish(reduced, &groups))
     }),
     one(&["torchtpu::all_gather"], |cx| {
@@ -73,17 +71,15 @@ fn in_parts<'b>(cx: &Cx<'b>, groups: &Groups) -> Result<Value<'b>> {
 /// The elements of a line of a TPU's vector registers.
 const LANES: i64 = 128;
 
-/// A reduce-scatter whose parts are matrices of lines, where they have whole ones: of those, libtpu sends each chip its
-/// part. Of other parts it makes an all-reduce and a slice, which sends twice as much. To fill the last line would help
-/// there, but libtpu then compiles for minutes.
-fn in_lines<'b>(input: Value<'b>, groups: &Groups, scatter: impl FnOnce(Value<'b>) -> Value<'b>) -> Value<'b> {
-    let mut dims = input.dims();
-    dims[0] /= groups.size();
-    let part: i64 = dims.iter().product();
+/// The parts of a reduce-scatter as matrices of lines, if they have whole ones: of those, libtpu sends each chip its part.
+/// Of other parts it makes an all-reduce and a slice, which sends twice as much. To fill the last line would help there,
+/// but libtpu then compiles for minutes.
+fn in_lines<'b>(input: Value<'b>, groups: &Groups) -> Value<'b> {
+    let part = input.numel() / groups.size();
     if part == 0 || part % LANES != 0 {
-        return scatter(input);
+        return input;
     }
-    scatter(input.reshape(&[groups.size(), part / LANES, LANES])).reshape(&dims)
+    input.reshape(&[groups.size(), part / LANES, LANES])
 }
 
 /// PyTorch's names of reductions.
@@ -126,11 +122,6 @@ impl Reduction {
             Reduction::Or => x | y,
             Reduction::Xor => x ^ y,
         }
-    }
-
-    /// The reduced parts, one for each replica, along the first dimension.
-    fn scatter<'b>(&self, parts: Value<'b>, groups: &Groups) -> Value<'b> {
-        parts.reduce_scatter(0, groups, |x, y| self.combine(x, y))
     }
 
     /// Whether it is a reduction of bits, which compilers do not have as a collective: the parts of all ranks are moved,
