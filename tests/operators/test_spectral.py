@@ -1,5 +1,6 @@
 """Rows of crates/aten/src/ops/linalg/spectral.rs."""
 
+import pytest
 import torch
 
 from tests.helpers import check
@@ -35,3 +36,71 @@ def test_solutions_of_lstsq_are_column_major(device: torch.device) -> None:
         return [torch.linalg.lstsq(a, b).solution, square, torch.linalg.lstsq(a[0], b[0]).solution]
 
     check(program, device)
+
+
+def large(kind: str, size: int, dtype: torch.dtype) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(size)
+    a = torch.randn(size, size, generator=generator, dtype=dtype)
+    if kind == "low rank":
+        a = a[:, :7] @ a[:7]
+    elif kind == "repeated":
+        a = torch.block_diag(*[a[: size // 4, : size // 4]] * 4)
+    elif kind == "identity":
+        a = torch.eye(size, dtype=dtype)
+    elif kind == "ones":
+        a = torch.ones(size, size, dtype=dtype)
+    elif kind == "zeros":
+        a = torch.zeros(size, size, dtype=dtype)
+    elif kind == "graded":
+        a = a * torch.logspace(0, -30, size)
+    elif kind == "glued":
+        # Wilkinson's matrices side by side: many eigenvalues that nearly agree.
+        diagonal = (torch.arange(size) % 21 - 10).abs()
+        a = torch.diag(diagonal) + torch.diag(torch.full((size - 1,), 0.5), 1)
+    return a.to(dtype)
+
+
+KINDS = ("random", "low rank", "repeated", "identity", "ones", "zeros", "graded", "glued")
+# Small matrices take another method than large ones.
+SIZES = (48, 150)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128], ids=str)
+def test_eigenvectors_to_the_last_digits(device: torch.device, dtype: torch.dtype, size: int) -> None:
+    for kind in KINDS:
+        a = large(kind, size, dtype)
+        a = a + a.mH
+        values, vectors = (x.cpu() for x in torch.linalg.eigh(a.to(device)))
+        expected = torch.linalg.eigvalsh(a)
+        norm = expected.abs().max().clamp(min=1e-30)
+        limit = 200 * torch.finfo(dtype).eps
+        assert (values - expected).abs().max() <= limit * norm, kind
+        assert (vectors.mH @ vectors - torch.eye(len(a))).abs().max() <= limit, kind
+        assert (a @ vectors - vectors * values).abs().max() <= limit * norm, kind
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128], ids=str)
+def test_singular_vectors_to_the_last_digits(device: torch.device, dtype: torch.dtype, size: int) -> None:
+    for kind in KINDS:
+        a = large(kind, size, dtype)
+        u, s, vh = (x.cpu() for x in torch.linalg.svd(a.to(device)))
+        expected = torch.linalg.svdvals(a)
+        norm = expected.max().clamp(min=1e-30)
+        limit = 500 * torch.finfo(dtype).eps
+        one = torch.eye(len(a))
+        assert (s - expected).abs().max() <= limit * norm, kind
+        assert (u.mH @ u - one).abs().max() <= limit, kind
+        assert (vh @ vh.mH - one).abs().max() <= limit, kind
+        assert ((u * s) @ vh - a).abs().max() <= limit * norm, kind
+
+
+def test_batches_of_large_matrices(device: torch.device) -> None:
+    a = torch.stack([large(kind, 136, torch.float64) for kind in ("random", "low rank", "zeros")])
+    u, s, vh = (x.cpu() for x in torch.linalg.svd(a[..., :133].to(device), full_matrices=False))
+    torch.testing.assert_close(s, torch.linalg.svdvals(a[..., :133]), rtol=0, atol=1e-11)
+    torch.testing.assert_close((u * s.unsqueeze(1)) @ vh, a[..., :133], rtol=0, atol=1e-11)
+    h = a @ a.mT
+    values, vectors = (x.cpu() for x in torch.linalg.eigh(h.to(device)))
+    torch.testing.assert_close((vectors * values.unsqueeze(1)) @ vectors.mT, h, rtol=0, atol=1e-10)

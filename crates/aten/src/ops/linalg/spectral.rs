@@ -1,21 +1,20 @@
 //! Eigenvalues of Hermitian matrices, singular values, and the matrix exponential.
 
-use stablehlo::{DType, DTypes, Number, Type, Value};
+use stablehlo::{DType, DTypes, Number, Value};
 
 use crate::check::Check;
-use crate::common::matrices::{adjoint, batched, diagonal, identity, position_along, same_batch, times, unbatched};
-use crate::common::reflectors::factors;
-use crate::common::sorting::sorted;
+use crate::common::matrices::{adjoint, batched, identity, position_along, same_batch, times, unbatched};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
-use crate::places::Places;
+use crate::ops::linalg::eigh::eigh;
+use crate::ops::linalg::svd::svd;
 use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["_linalg_eigh"], |cx| {
         let (a, lower) = (cx.tensor("A")?, cx.str("UPLO")?.eq_ignore_ascii_case("l"));
         check_eigh(cx, a, lower);
-        let (values, vectors) = eigh(a, lower);
+        let (values, vectors) = eigh(hermitian(a, lower));
         let none = cx.b().splat(0, vectors.dtype(), &[0]);
         Ok(vec![values, if cx.bool("compute_v")? { vectors } else { none }])
     })
@@ -40,7 +39,7 @@ pub(crate) const ROWS: &[Row] = &[
             return Ok(pseudo_inverse(u, s, vh, tolerances));
         }
         check_eigh(cx, a, true);
-        let (values, vectors) = eigh(a, true);
+        let (values, vectors) = eigh(hermitian(a, true));
         Ok(pseudo_inverse(vectors, values, adjoint(vectors), tolerances))
     }),
     many(&["linalg_lstsq"], least_squares).takes(&["self"], DTypes::INEXACT).baked(&["rcond"]),
@@ -50,7 +49,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
 ];
 
-// ---- Hermitian eigenvalues -----------------------------------------------------------------------
+// ---- checks -----------------------------------------------------------------------
 
 fn check_eigh<'b>(cx: &Cx<'b>, a: Value<'b>, lower: bool) {
     let why = "the input matrix is ill-conditioned or has too many repeated eigenvalues (error code: 1)";
@@ -74,158 +73,6 @@ fn hermitian(a: Value<'_>, lower: bool) -> Value<'_> {
     let given = if lower { row.gt(column) } else { row.lt(column) };
     let own = if a.dtype().is_complex() { a.real().complex(a.real().splat_like(0)) } else { a };
     row.eq(column).select(own, given.select(a, adjoint(a)))
-}
-
-/// Ascending eigenvalues and their vectors of the Hermitian matrix that one triangle defines. XLA has a custom call
-/// for it, which it expands on every platform into Jacobi's method.
-fn eigh(a: Value<'_>, lower: bool) -> (Value<'_>, Value<'_>) {
-    let whole = hermitian(a, lower);
-    let mut values = a.dims();
-    values.pop();
-    let values = Type::new(a.dtype().real(), &values);
-    if a.numel() == 0 {
-        return (a.builder().splat(0, values.dtype, &values.dims), a);
-    }
-    if a.dim(a.rank() - 1) == 1 {
-        return (whole.real().reshape(&values.dims), whole.splat_like(1));
-    }
-    // Lower triangle, sorted, at most 100 sweeps, tolerance of the off-diagonal elements.
-    let config = if values.dtype == DType::F64 { "1,1,100,1e-13" } else { "1,1,100,1e-6" };
-    let results = a.builder().custom_call("Eigh", &[whole], config, vec![a.ty(), values]);
-    (results[1], results[0])
-}
-
-// ---- singular values -----------------------------------------------------------------------------
-
-/// `U · S · Vᴴ` with S descending. U and V are square if `full`.
-fn svd(a: Value<'_>, full: bool) -> (Value<'_>, Value<'_>, Value<'_>) {
-    let rank = a.rank();
-    let (height, width) = (a.dim(rank - 2), a.dim(rank - 1));
-    if height < width {
-        let (u, s, vh) = svd(adjoint(a), full);
-        return (adjoint(vh), s, adjoint(u));
-    }
-    let b = a.builder();
-    if a.numel() == 0 {
-        let columns = if full { height } else { width };
-        let mut dims = a.dims();
-        dims.truncate(rank - 2);
-        dims.push(width);
-        let u = identity(a, height).slice_axis(rank - 1, 0, columns);
-        return (u, b.splat(0, a.dtype().real(), &dims), identity(a, width));
-    }
-    if height > width {
-        let (q, r) = factors(a, full);
-        let (u, s, vh) = svd(r.slice_axis(rank - 2, 0, width), full);
-        let turned = times(q.slice_axis(rank - 1, 0, width), u);
-        let rest = q.slice_axis(rank - 1, width, q.dim(rank - 1));
-        return (b.concatenate(&[turned, rest], rank - 1), s, vh);
-    }
-    let (columns, v) = orthogonalized(batched(a));
-    let norms = norms(columns);
-    let (s, order) = sorted(norms.convert(a.dtype().real()), 1, true);
-    let order = order.convert(DType::I32);
-    let (columns, v) = (columns_at(columns, order), columns_at(v, order));
-    // The columns are orthogonal, so their QR factors are their directions. QR also completes the basis where columns
-    // vanish.
-    let (q, r) = factors(columns, true);
-    let phase = diagonal(r);
-    let size = phase.abs().convert(phase.dtype());
-    let phase = size.eq(0).select(phase.splat_like(1), phase / size);
-    let u = q * phase.unsqueeze(1);
-    (unbatched(u, a), unbatched(s, a), unbatched(adjoint(v), a))
-}
-
-fn norms(columns: Value<'_>) -> Value<'_> {
-    let size = columns.abs();
-    size.square().reduce_sum(&[1]).sqrt()
-}
-
-/// Permutes the columns of each matrix (batch × rows × columns) by `order` (batch × columns).
-fn columns_at<'b>(matrix: Value<'b>, order: Value<'b>) -> Value<'b> {
-    let dims = matrix.dims();
-    let index = order.unsqueeze(1).broadcast_to(&[dims[0], dims[1], order.dim(1)]);
-    Places::along(2, index).read(matrix)
-}
-
-/// A V with orthogonal columns, and V, by one-sided Jacobi rotations (Hestenes, 1958). All pairs of a round are
-/// rotated at once, in the round-robin order of Brent and Luk (1985).
-fn orthogonalized(a: Value<'_>) -> (Value<'_>, Value<'_>) {
-    let b = a.builder();
-    let (height, width) = (a.dim(1), a.dim(2));
-    if width == 1 {
-        return (a, identity(a, 1));
-    }
-    let half = (width + 1) / 2;
-    // The columns of A above those of V. A column of zeros is added if the number of columns is odd.
-    let both = b.concatenate(&[a, identity(a, width)], 1).pad_axis(2, 0, 0, 2 * half - width);
-    let (left, right) = (both.slice_axis(2, 0, half), both.slice_axis(2, half, 2 * half));
-    let real = a.dtype().real();
-    let tolerance = real_epsilon(real);
-    let steps = 2 * half - 1;
-    let infinite = b.scalar(f64::INFINITY, real);
-    let state = b.while_loop(
-        &[b.scalar(0, DType::I32), infinite, b.scalar(0, real), left, right],
-        |state| state[0].lt(steps * MOST_SWEEPS) & state[1].gt(tolerance),
-        |state| {
-            let (step, before, worst, left, right) = (state[0], state[1], state[2], state[3], state[4]);
-            let (left, right, angle) = rotated(left, right, height);
-            let worst = worst.max(angle.reduce_max(&[0, 1]));
-            // After a sweep, every pair has been rotated. The largest angle of the sweep decides whether another
-            // follows.
-            let is_last = (step % steps).eq(steps - 1);
-            let before = is_last.select(worst, before);
-            let worst = is_last.select(worst.splat_like(0), worst);
-            if half == 1 {
-                return vec![step + 1, before, worst, left, right];
-            }
-            // The first column stays; the others rotate by one position.
-            let parts = [left.slice_axis(2, 0, 1), right.slice_axis(2, 0, 1), left.slice_axis(2, 1, half - 1)];
-            let last = left.slice_axis(2, half - 1, half);
-            let next_right = b.concatenate(&[right.slice_axis(2, 1, half), last], 2);
-            vec![step + 1, before, worst, b.concatenate(&parts, 2), next_right]
-        },
-    );
-    let both = b.concatenate(&[state[3], state[4]], 2);
-    let v = both.slice_axis(1, height, height + width);
-    // The padding is the one column where V is zero: sort it to the end, then remove it.
-    if 2 * half == width {
-        return (both.slice_axis(1, 0, height), v);
-    }
-    let padding = norms(v).lt(0.5).convert(DType::I32);
-    let (_, order) = sorted(padding, 1, false);
-    let kept = columns_at(both, order.convert(DType::I32)).slice_axis(2, 0, width);
-    (kept.slice_axis(1, 0, height), kept.slice_axis(1, height, height + width))
-}
-
-const MOST_SWEEPS: i64 = 30;
-
-fn real_epsilon(dtype: DType) -> Number {
-    Number::Float(dtype.epsilon() * 4.0)
-}
-
-/// Rotates each pair of columns so that their first `height` elements become orthogonal. Also returns the cosine of
-/// the angle between them before the rotation.
-fn rotated<'b>(left: Value<'b>, right: Value<'b>, height: i64) -> (Value<'b>, Value<'b>, Value<'b>) {
-    let dtype = left.dtype();
-    let top = |x: Value<'b>| x.slice_axis(1, 0, height);
-    let square = |x: Value<'b>| top(x).abs().square().reduce_sum(&[1]);
-    let (alpha, beta) = (square(left), square(right));
-    let inner = (top(left).conjugate() * top(right)).reduce_sum(&[1]);
-    let size = inner.abs();
-    let limit = (alpha * beta).sqrt();
-    let cosine = (limit.gt(0.0) & size.gt(0.0)).select(size / limit, 0.0);
-    // Orthogonal or zero columns need no rotation.
-    let needed = cosine.gt(left.dtype().epsilon());
-    let zeta = (beta - alpha) / (size * 2.0);
-    let sign = zeta.lt(0.0).select(zeta.splat_like(-1), 1.0);
-    let tangent = needed.select(sign / (zeta.abs() + (zeta.square() + 1.0).sqrt()), 0.0);
-    let scale = (tangent.square() + 1.0).rsqrt();
-    let sine = (scale * tangent).convert(dtype).unsqueeze(1);
-    let scale = scale.convert(dtype).unsqueeze(1);
-    let phase = needed.select(inner / size.convert(dtype), 1).unsqueeze(1);
-    let aligned = right * phase.conjugate();
-    (left * scale - aligned * sine, left * sine + aligned * scale, cosine)
 }
 
 // ---- least squares -------------------------------------------------------------------------------

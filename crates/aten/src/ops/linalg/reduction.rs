@@ -1,0 +1,264 @@
+//! Reduces matrices to tridiagonal and bidiagonal form by Householder reflections from both sides, in blocks: within a
+//! block, a reflection only reads the matrix, and a product of matrices applies the whole block (Dongarra, Hammarling
+//! and Sorensen, "Block reduction of matrices to condensed forms for eigenvalue computations", 1989).
+
+use stablehlo::{DType, Value};
+
+use crate::common::matrices::{adjoint, times, transposed};
+use crate::common::reflectors::product;
+
+/// The number of steps in a block.
+const BLOCK: i64 = 32;
+
+/// `A = scale · basis · T · basisᴴ` for Hermitian A, batch × size × size. T is real, symmetric and tridiagonal.
+pub(crate) struct Tridiagonal<'b> {
+    pub scale: Value<'b>,
+    pub basis: Value<'b>,
+    pub diagonal: Value<'b>,
+    pub beside: Value<'b>,
+}
+
+impl<'b> Tridiagonal<'b> {
+    pub(crate) fn of(a: Value<'b>) -> Tridiagonal<'b> {
+        let (scale, a) = scaled(a);
+        // The block is A − V Wᴴ − W Vᴴ.
+        let found = reduced(a, [0, 1], [1, 0], |step, [a, _], panels| {
+            let (v, w) = (panels[0], panels[1]);
+            let column = column(a, step.index) - apply(v, step.row(w)) - apply(w, step.row(v));
+            let own = step.at(column);
+            let reflection = Reflection::of(column, step.index + 1);
+            let vector = reflection.vector;
+            let x = apply(a, vector) - apply(v, apply_adjoint(w, vector)) - apply(w, apply_adjoint(v, vector));
+            let x = step.after(x) * reflection.factor;
+            let inner = (x.conjugate() * vector).reduce_sum(&[1]).unsqueeze(1);
+            Found {
+                columns: vec![vector, x - vector * (reflection.factor * inner * 0.5)],
+                factors: vec![reflection.factor],
+                numbers: [own.real(), reflection.result],
+            }
+        });
+        let basis = behind_first(found.vectors[0], found.factors[0]);
+        Tridiagonal { scale, basis, diagonal: found.numbers[0], beside: found.numbers[1] }
+    }
+}
+
+/// `A = scale · left · B · rightᴴ` for A, batch × size × size. B is real and upper bidiagonal.
+pub(crate) struct Bidiagonal<'b> {
+    pub scale: Value<'b>,
+    pub left: Value<'b>,
+    pub right: Value<'b>,
+    pub diagonal: Value<'b>,
+    pub above: Value<'b>,
+}
+
+impl<'b> Bidiagonal<'b> {
+    pub(crate) fn of(a: Value<'b>) -> Bidiagonal<'b> {
+        let (scale, a) = scaled(a);
+        // The block is A − V Yᴴ − X Uᴴ.
+        let found = reduced(a, [0, 3], [2, 1], |step, [a, turned], panels| {
+            let (v, u, y, x) = (panels[0], panels[1], panels[2], panels[3]);
+            let column = column(a, step.index) - apply(v, step.row(y)) - apply(x, step.row(u));
+            let left = Reflection::of(column, step.index);
+            let vector = left.vector;
+            let across =
+                apply(turned, vector) - apply(y, apply_adjoint(v, vector)) - apply(u, apply_adjoint(x, vector));
+            let across = step.after(across) * left.factor;
+            let (v, y) = (step.with_column(v, vector), step.with_column(y, across));
+            let row = row(a, step.index).conjugate() - apply(y, step.row(v)) - apply(u, step.row(x));
+            let right = Reflection::of(row, step.index + 1);
+            let vector = right.vector;
+            let down = apply(a, vector) - apply(v, apply_adjoint(y, vector)) - apply(x, apply_adjoint(u, vector));
+            let down = step.after(down) * right.factor;
+            Found {
+                columns: vec![left.vector, right.vector, across, down],
+                factors: vec![left.factor, right.factor],
+                numbers: [left.result, right.result],
+            }
+        });
+        let left = product(found.vectors[0], found.factors[0]);
+        let right = behind_first(found.vectors[1], found.factors[1]);
+        Bidiagonal { scale, left, right, diagonal: found.numbers[0], above: found.numbers[1] }
+    }
+}
+
+/// The largest size of an element, batch × 1, and the matrices divided by it, if it is not zero.
+fn scaled(a: Value<'_>) -> (Value<'_>, Value<'_>) {
+    let scale = a.abs().reduce_max(&[1, 2]).unsqueeze(1);
+    let divisor = scale.eq(0.0).select(scale.splat_like(1), scale);
+    (scale, a / divisor.unsqueeze(2).convert(a.dtype()))
+}
+
+/// The product of reflections that leave the first element as it is.
+fn behind_first<'b>(vectors: Value<'b>, factors: Value<'b>) -> Value<'b> {
+    let size = vectors.dim(1);
+    let inner = vectors.slice_axis(1, 1, size).slice_axis(2, 0, size - 1);
+    let inner = product(inner, factors.slice_axis(1, 0, size - 1));
+    let first = vectors.builder().iota(DType::I32, &[1, 1, size], 2).eq(0).convert(vectors.dtype());
+    let first = first.broadcast_to(&[vectors.dim(0), 1, size]);
+    vectors.builder().concatenate(&[first, inner.pad_axis(2, 0, 1, 0)], 1)
+}
+
+/// What a step finds: its columns of the panels (batch × size), the factors of its reflections (batch × 1), and its
+/// elements on the diagonal and beside it (batch × 1).
+struct Found<'b> {
+    columns: Vec<Value<'b>>,
+    factors: Vec<Value<'b>>,
+    numbers: [Value<'b>; 2],
+}
+
+/// The reflections of all steps: their vectors in the columns (batch × size × size) and their factors (batch × size),
+/// and the elements on the diagonal (batch × size) and beside it (batch × size − 1).
+struct Reduced<'b> {
+    vectors: Vec<Value<'b>>,
+    factors: Vec<Value<'b>>,
+    numbers: [Value<'b>; 2],
+}
+
+/// Takes a `step` for each column. It has the matrix at the beginning of its block, its adjoint, and panels, batch × size × block,
+/// whose columns are those that the steps of the block found. The matrix after a block is A − L Rᴴ, where L and R are
+/// the panels of these numbers side by side. The first panels hold the vectors of the reflections.
+fn reduced<'b>(
+    a: Value<'b>,
+    left: [usize; 2],
+    right: [usize; 2],
+    step: impl Fn(&Step<'b>, [Value<'b>; 2], &[Value<'b>]) -> Found<'b>,
+) -> Reduced<'b> {
+    let b = a.builder();
+    let (batch, size, dtype) = (a.dim(0), a.dim(1), a.dtype());
+    let panels = left.into_iter().chain(right).max().unwrap_or(0) + 1;
+    let kinds = panels / 2;
+    // Steps behind the last column reflect nothing.
+    let steps = (size + BLOCK - 1) / BLOCK * BLOCK;
+    let vectors = vec![b.splat(0, dtype, &[batch, size, steps]); kinds];
+    let factors = vec![b.splat(0, dtype, &[batch, steps]); kinds];
+    let numbers = vec![b.splat(0, dtype.real(), &[batch, steps]); 2];
+    let start = [vec![b.scalar(0, DType::I32), a], factors, numbers, vectors].concat();
+    let records = kinds + 2;
+    let state = b.while_loop(
+        &start,
+        |state| state[0].lt(steps),
+        |state| {
+            let b = state[0].builder();
+            let empty = vec![b.splat(0, dtype, &[batch, size, BLOCK]); panels];
+            // A Hermitian matrix, which needs one kind of reflections, is its own adjoint. The adjoint is made once for
+            // each block: products by a transposed matrix are slower.
+            let turned = if kinds == 1 { state[1] } else { adjoint(state[1]) };
+            let begin = vec![b.scalar(0, DType::I32), state[0], state[1], turned];
+            let inner = [begin, state[2..2 + records].to_vec(), empty].concat();
+            let inner = b.while_loop(
+                &inner,
+                |inner| inner[0].lt(BLOCK),
+                |inner| {
+                    let (records, panels) = inner[4..].split_at(records);
+                    let at = Step { index: inner[1] + inner[0], place: inner[0] };
+                    let found = step(&at, [inner[2], inner[3]], panels);
+                    let found_numbers = found.factors.into_iter().chain(found.numbers);
+                    let records = records.iter().zip(found_numbers).map(|(all, own)| at.recorded(*all, own));
+                    let panels = panels.iter().zip(found.columns).map(|(panel, own)| at.with_column(*panel, own));
+                    [inner[0] + 1, inner[1], inner[2], inner[3]].into_iter().chain(records).chain(panels).collect()
+                },
+            );
+            let panels = &inner[4 + records..];
+            let side = |numbers: [usize; 2]| b.concatenate(&numbers.map(|i| panels[i]), 2);
+            let matrix = inner[2] - times(side(left), adjoint(side(right)));
+            let zero = b.scalar(0, DType::I32);
+            let vectors = state[2 + records..].iter().zip(panels);
+            let vectors = vectors.map(|(all, own)| all.dynamic_update_slice(*own, &[zero, zero, state[0]]));
+            [state[0] + BLOCK, matrix].into_iter().chain(inner[4..4 + records].iter().copied()).chain(vectors).collect()
+        },
+    );
+    let of_columns = |x: &Value<'b>, count: i64| x.slice_axis(x.rank() - 1, 0, count);
+    Reduced {
+        vectors: state[2 + records..].iter().map(|x| of_columns(x, size)).collect(),
+        factors: state[2..2 + kinds].iter().map(|x| of_columns(x, size)).collect(),
+        numbers: [of_columns(&state[2 + kinds], size), of_columns(&state[3 + kinds], size - 1)],
+    }
+}
+
+/// The place of a step: the number of its column in the matrix, and in the panels of its block (0-d).
+struct Step<'b> {
+    index: Value<'b>,
+    place: Value<'b>,
+}
+
+impl<'b> Step<'b> {
+    /// The conjugate of this step's row of a panel.
+    fn row(&self, panel: Value<'b>) -> Value<'b> {
+        row(panel, self.index).conjugate()
+    }
+
+    /// This step's element, batch × 1.
+    fn at(&self, x: Value<'b>) -> Value<'b> {
+        position(x).eq(self.index).select(x, 0).reduce_sum(&[1]).unsqueeze(1)
+    }
+
+    /// Only the elements behind this step's.
+    fn after(&self, x: Value<'b>) -> Value<'b> {
+        position(x).gt(self.index).select(x, 0)
+    }
+
+    fn with_column(&self, panel: Value<'b>, column: Value<'b>) -> Value<'b> {
+        let zero = self.place.splat_like(0);
+        panel.dynamic_update_slice(column.unsqueeze(2), &[zero, zero, self.place])
+    }
+
+    fn recorded(&self, all: Value<'b>, own: Value<'b>) -> Value<'b> {
+        all.dynamic_update_slice(own, &[self.index.splat_like(0), self.index])
+    }
+}
+
+/// The reflection `1 − factor · vector · vectorᴴ`. Its adjoint turns a vector into `result`, real, at one place, and
+/// zeros behind it. The first element of `vector`, at that place, is one (LAPACK's larfg).
+struct Reflection<'b> {
+    vector: Value<'b>,
+    factor: Value<'b>,
+    result: Value<'b>,
+}
+
+impl<'b> Reflection<'b> {
+    /// For `x`, batch × size, from the element `first` on.
+    fn of(x: Value<'b>, first: Value<'b>) -> Reflection<'b> {
+        let position = position(x);
+        let (is_first, is_behind) = (position.eq(first), position.gt(first));
+        // Relative to the largest element: squares of small numbers would be zero.
+        let largest = position.ge(first).select(x, 0).abs().reduce_max(&[1]).unsqueeze(1);
+        let x = x / largest.gt(0.0).select(largest, 1.0).convert(x.dtype());
+        let alpha = is_first.select(x, 0).reduce_sum(&[1]).unsqueeze(1);
+        let behind = is_behind.select(x, 0);
+        let rest = behind.abs().square().reduce_sum(&[1]).unsqueeze(1);
+        let real = alpha.real();
+        let length = (alpha.abs().square() + rest).sqrt();
+        // Nothing to turn: a real number with zeros behind it.
+        let is_done = if x.dtype().is_complex() { rest.eq(0.0) & alpha.imag().eq(0.0) } else { rest.eq(0.0) };
+        let result = is_done.select(real, -length.copy_sign(real));
+        let wide = |x: Value<'b>| x.convert(alpha.dtype());
+        let divisor = is_done.select(result.splat_like(1), result);
+        let factor = is_done.select(alpha.splat_like(0), (wide(result) - alpha) / wide(divisor));
+        let divisor = is_done.select(alpha.splat_like(1), alpha - wide(result));
+        let vector = is_first.select(x.splat_like(1), behind / divisor);
+        Reflection { vector, factor, result: result * largest }
+    }
+}
+
+fn position(x: Value<'_>) -> Value<'_> {
+    x.builder().iota(DType::I32, &x.dims(), 1)
+}
+
+fn column<'b>(matrix: Value<'b>, index: Value<'b>) -> Value<'b> {
+    let zero = index.splat_like(0);
+    matrix.dynamic_slice(&[zero, zero, index], &[matrix.dim(0), matrix.dim(1), 1]).squeeze(2)
+}
+
+fn row<'b>(matrix: Value<'b>, index: Value<'b>) -> Value<'b> {
+    let zero = index.splat_like(0);
+    matrix.dynamic_slice(&[zero, index, zero], &[matrix.dim(0), 1, matrix.dim(2)]).squeeze(1)
+}
+
+fn apply<'b>(matrix: Value<'b>, vector: Value<'b>) -> Value<'b> {
+    times(matrix, vector.unsqueeze(2)).squeeze(2)
+}
+
+/// The product with the adjoint. The vector is conjugated, not the matrix, which is larger.
+fn apply_adjoint<'b>(matrix: Value<'b>, vector: Value<'b>) -> Value<'b> {
+    apply(transposed(matrix), vector.conjugate()).conjugate()
+}
