@@ -79,3 +79,16 @@ def test_the_second_generation_compiles_nothing(device: torch.device, mode: str)
     # Programs for each length would be about 400 in Strict.
     assert made[0] < 250, made
     assert made[1] == made[2] == made[0], made
+
+
+def test_filled_places_of_merged_dimensions(device: torch.device) -> None:
+    torch.tpu.set_eager_mode("strict")
+    for size in (1, 2, 2, 3, 4, 2):
+        x = torch.arange(2 * size).reshape(2, size)
+        results = []
+        for where in ("cpu", device):
+            mask = x.to(where).flatten()
+            mask.add_(mask)
+            mask = mask < mask
+            results.append(mask.index_fill_(0, torch.tensor([1, 2 * size - 1][:size], device=where), 1))
+        assert_same(results[1], results[0])

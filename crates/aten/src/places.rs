@@ -178,6 +178,7 @@ pub(crate) fn wrap<'b>(index: Value<'b>, size: i64) -> Value<'b> {
 
 /// Indices into dimension `axis` of `x`, where negative ones count from the end of the valid elements.
 pub(crate) fn from_start<'b>(index: Value<'b>, x: Value<'b>, axis: usize) -> Value<'b> {
+    x.require_prefix(axis, "indices into merged dimensions");
     index.lt(0).select(index + x.size(axis, index.dtype()), index)
 }
 
