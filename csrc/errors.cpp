@@ -101,15 +101,24 @@ bool is_select_of_empty() {
   }
 }
 
-// Replaces the name of a replacement tensor's device, as a whole word, by the device that the user has written.
+// Replaces the name of a replacement tensor's device, as a whole word, by the device that the user has written. Parts of
+// paths and of dotted names stay: "native/cpu/Sort.cpp", "torch.cpu.amp".
 static std::string renamed(std::string message, std::string_view substitute, const std::string& device) {
   auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  auto is_slash = [](char c) { return c == '/' || c == '\\'; };
   for (size_t at = 0; (at = message.find(substitute, at)) != std::string::npos;) {
     const size_t end = at + substitute.size();
-    if ((at == 0 || !is_word(message[at - 1])) && (end == message.size() || !is_word(message[end]))) {
+    const char before = at == 0 ? ' ' : message[at - 1];
+    const char after = end == message.size() ? ' ' : message[end];
+    // A dot ends a sentence, unless a name goes on after it.
+    const bool goes_on = after == '.' && end + 1 < message.size() && is_word(message[end + 1]);
+    const bool is_part = is_word(before) || is_slash(before) || before == '.' || is_word(after) || is_slash(after) || goes_on;
+    if (is_part) {
+      at = end;
+    } else {
       message.replace(at, substitute.size(), device);
+      at += device.size();
     }
-    at = end;
   }
   return message;
 }

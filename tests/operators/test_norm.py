@@ -46,6 +46,26 @@ def test_weight_norm_of_complex_numbers_is_refused(device: torch.device, mode: s
     assert "not implemented for 'ComplexFloat'" in str(error)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("other", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_weight_norm_of_mixed_dtypes_is_refused(
+    dtype: torch.dtype, other: torch.dtype, device: torch.device, mode: str
+) -> None:
+    v, g = torch.ones(3, 4, dtype=dtype), torch.ones(3, 1, dtype=other)
+    if dtype != other:
+        check_refused(lambda d: torch._weight_norm_interface(v.to(d), g.to(d)), device)
+    wide = torch.promote_types(dtype, torch.float32)
+    backward = torch.ops.aten._weight_norm_interface_backward
+    for position, expected in enumerate((dtype, dtype, dtype, wide)):
+        if position != 1 and other != expected:
+            shapes, dtypes = ([3, 4], [3, 4], [3, 1], [3, 1]), [dtype, dtype, dtype, wide]
+            dtypes[position] = other
+            tensors = [torch.ones(shape, dtype=each) for shape, each in zip(shapes, dtypes, strict=True)]
+            check_refused(lambda d, tensors=tensors: backward(*(each.to(d) for each in tensors), 0), device)
+
+
 def test_weight_norm_of_negative_dimension_is_refused(device: torch.device, mode: str) -> None:
     v, g = torch.ones(3, 4), torch.ones(1, 4)
-    check_refused(lambda d: torch._weight_norm_interface(v.to(d), g.to(d), -1), device)
+    error = check_refused(lambda d: torch._weight_norm_interface(v.to(d), g.to(d), -1), device)
+    # The CPU's words name a file of PyTorch, whose path is no name of a device.
+    assert "/native/cpu/WeightNormKernel.cpp" in str(error)

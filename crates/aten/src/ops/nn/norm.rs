@@ -10,12 +10,12 @@
 //!
 //! Statistics are computed and saved in float32 for 16-bit inputs.
 
-use stablehlo::{DTypes, Value};
+use stablehlo::{DType, DTypes, Value};
 
 use crate::common::parameters::{affine, parameter_dtype, wanted, wide_or_none};
 use crate::common::reductions::{Order, mean, moments, vector_norm};
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, scalar_type_name};
 use crate::row::{Row, many};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -169,20 +169,34 @@ fn axes_beside_dim(cx: &Cx<'_>, rank: usize) -> Result<Vec<usize>> {
     Ok((0..rank).filter(|&axis| axis as i64 != dim).collect())
 }
 
+/// PyTorch's kernels read all arguments of a weight norm as elements of one dtype, and norms as its accumulation type.
+fn check_scalar_type(value: Value<'_>, expected: DType) -> Result<()> {
+    if value.dtype() != expected {
+        let [expected, found] = [expected, value.dtype()].map(scalar_type_name);
+        return Err(Error::runtime(format!("expected scalar type {expected} but found {found}")));
+    }
+    Ok(())
+}
+
 fn weight_norm<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let (v, g) = (cx.tensor("v")?, cx.tensor("g")?);
+    check_scalar_type(g, v.dtype())?;
     let wide = v.dtype().opmath();
     let axes = axes_beside_dim(cx, v.rank())?;
     let x = v.convert(wide);
     let norm = vector_norm(x, Order::Two, &axes).keep_dims(&axes);
-    Ok(vec![(x * (g.convert(wide) / norm)).convert(v.dtype()), norm.convert(g.dtype().opmath())])
+    Ok(vec![(x * (g.convert(wide) / norm)).convert(v.dtype()), norm])
 }
 
 fn weight_norm_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let (v, g) = (cx.tensor("saved_v")?, cx.tensor("saved_g")?);
     let wide = v.dtype().opmath();
     let axes = axes_beside_dim(cx, v.rank())?;
-    let (grad, norm) = (cx.tensor("grad_w")?.convert(wide), cx.tensor("saved_norms")?.convert(wide));
+    let (grad, norm) = (cx.tensor("grad_w")?, cx.tensor("saved_norms")?);
+    for (value, expected) in [(grad, v.dtype()), (g, v.dtype()), (norm, wide)] {
+        check_scalar_type(value, expected)?;
+    }
+    let grad = grad.convert(wide);
     let direction = v.convert(wide) / norm;
     let grad_g = (grad * direction).reduce_sum(&axes).keep_dims(&axes);
     let grad_v = (grad - direction * grad_g) * (g.convert(wide) / norm);
