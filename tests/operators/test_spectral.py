@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.helpers import check
+from tests.helpers import check, check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -36,6 +36,51 @@ def test_solutions_of_lstsq_are_column_major(device: torch.device) -> None:
         return [torch.linalg.lstsq(a, b).solution, square, torch.linalg.lstsq(a[0], b[0]).solution]
 
     check(program, device)
+
+
+# A vector for each matrix has exactly the matrices' sizes without their last. Other shapes of one dimension less are
+# matrices, and their first sizes a batch.
+LSTSQ_SHAPES = [
+    ([1, 3, 2], [5, 3, 4]),
+    ([5, 3, 2], [1, 3, 4]),
+    ([2, 3, 2], [2, 3]),
+    ([1, 3, 2], [1, 3]),
+    ([1, 3, 2], [3, 4]),
+    ([3, 3, 2], [3, 4]),
+    ([1, 2, 3], [2, 1]),
+    ([2, 2, 3, 2], [2, 2, 3]),
+]
+
+
+@pytest.mark.parametrize("driver", ["gels", "gelsy", "gelsd"])
+@pytest.mark.parametrize(("a", "b"), LSTSQ_SHAPES)
+def test_lstsq_of_vectors_and_batches(a: list[int], b: list[int], driver: str, device: torch.device, mode: str) -> None:
+    matrices, others = torch.randn(a, dtype=torch.float64), torch.randn(b, dtype=torch.float64)
+
+    def program(device: torch.device) -> object:
+        results = torch.linalg.lstsq(matrices.to(device), others.to(device), driver=driver)
+        # The strides of LAPACK's solution show that its memory has room for the input's rows.
+        return [each.clone(memory_format=torch.contiguous_format) for each in results]
+
+    check(program, device)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ([1, 1, 1], [3, 1]),
+        ([2, 3, 2], [1, 3]),
+        ([2, 3, 2], [3, 1]),
+        ([1, 3, 2], [2, 3]),
+        ([2, 3, 2], [3]),
+        ([3, 2], [1, 3, 2]),
+        ([2, 2, 3, 2], [1, 3, 1]),
+        ([2, 3, 2], [5, 3, 2]),
+        ([1, 1, 3, 2], [5, 3, 1]),
+    ],
+)
+def test_lstsq_of_sizes_that_differ_is_refused(a: list[int], b: list[int], device: torch.device, mode: str) -> None:
+    check_refused(lambda d: torch.linalg.lstsq(torch.ones(a, device=d), torch.ones(b, device=d)), device)
 
 
 def large(kind: str, size: int, dtype: torch.dtype) -> torch.Tensor:

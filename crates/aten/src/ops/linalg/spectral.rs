@@ -111,19 +111,38 @@ fn pseudo_inverse<'b>(
 fn least_squares<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let (a, b) = (cx.tensor("self")?, cx.tensor("b")?);
     let driver = cx.str_or_none("driver").unwrap_or_else(|| "gelsy".into());
+    let refused = |why: &str| Err(Error::runtime(format!("torch.linalg.lstsq: {why}")));
     if a.rank() < 2 || b.rank() < 1 {
-        return Err(Error::runtime("torch.linalg.lstsq: input must have at least 2 dimensions, and other at least 1."));
+        return refused("input must have at least 2 dimensions, and other at least 1.");
     }
-    let is_vector = b.rank() + 1 == a.rank();
-    let (a, columns) = same_batch(a, if is_vector { b.unsqueeze(b.rank()) } else { b })?;
     let rank = a.rank();
     let (height, width) = (a.dim(rank - 2), a.dim(rank - 1));
+    // A vector for each matrix has the matrices' sizes without their last. All else is matrices, of one dimension less
+    // too: then PyTorch takes their first sizes for a batch.
+    let is_vector = b.dims() == a.dims()[..rank - 1];
+    let columns = if is_vector { b.unsqueeze(b.rank()) } else { b };
+    if columns.rank() > rank || columns.rank() + 1 < rank || columns.rank() < 2 {
+        return refused("input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1");
+    }
+    let (lines, number) = (columns.dim(columns.rank() - 2), columns.dim(columns.rank() - 1));
+    if lines != height {
+        return refused("input.size(-2) should match other.size(-2)");
+    }
+    let batch = broadcast_dims(&a.dims()[..rank - 2], &columns.dims()[..rank - 2]);
+    let Some(batch) =
+        batch.filter(|batch| broadcast_dims(batch, &columns.dims()[..columns.rank() - 2]).as_ref() == Some(batch))
+    else {
+        return refused("the batches of input and other do not broadcast");
+    };
+    let columns = columns.broadcast_to(&[batch.as_slice(), &[height, number]].concat());
     let (u, s, vh) = svd(a, false);
     let relative = cx.known_number("rcond").map_or(s.dtype().epsilon() * height.max(width) as f64, Number::to_f64);
     let relative = cx.b().scalar(relative, s.dtype());
-    let solution = times(pseudo_inverse(u, s, vh, (None, Some(relative))), columns);
+    let inverse = pseudo_inverse(u, s, vh, (None, Some(relative)));
+    let solution = times(inverse.broadcast_to(&[batch.as_slice(), &[width, height]].concat()), columns);
     let limit = s.reduce_max(&[rank - 2]).unsqueeze(rank - 2) * relative;
     let full = s.gt(limit).convert(DType::I64).reduce_sum(&[rank - 2]);
+    let a = a.broadcast_to(&[batch.as_slice(), &[height, width]].concat());
 
     let none = |dtype| cx.b().splat(0, dtype, &[0]);
     let residuals = if height > width && driver != "gelsy" {
