@@ -89,12 +89,14 @@ constexpr c10::DispatchKeySet kStructuredKey(c10::DispatchKey::PrivateUse3);
 
 // That composite calls the operator's out= form to compute the result. On meta tensors this would be a Python
 // reference, and the first one imports torch._dynamo, which takes a second. The result is not needed, so a
-// fallback for a key above all backends, which no other code uses, skips the call.
+// fallback for a key above all backends, which no other code uses, skips the call. Operators over lists are composites
+// that call the operator of their elements, which is then run in the same way.
 constexpr c10::DispatchKey kShapesOnlyKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 void skip_computing(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const auto& arguments = op.schema().arguments();
   if (arguments.empty() || !is_out(arguments.back())) {
+    if (is_structured(op)) return op.redispatchBoxed(kStructuredKey, stack);
     op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kShapesOnlyKey), stack);
     return;
   }
@@ -116,7 +118,8 @@ std::optional<c10::OperatorHandle> same_shapes_as(const c10::OperatorHandle& op)
 
 void run_meta(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (const auto other = same_shapes_as(op)) return run_meta(*other, stack);
-  if (!is_structured(op)) return op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
+  const c10::DispatchKeySet key = is_structured(op) ? kStructuredKey : c10::DispatchKeySet(c10::DispatchKey::Meta);
+  if (key != kStructuredKey && !op.schema().name().starts_with("aten::_foreach_")) return op.redispatchBoxed(key, stack);
   static const bool registered = [] {
     auto* library = new torch::Library(torch::Library::IMPL, "_", kShapesOnlyKey, __FILE__, __LINE__);
     library->fallback(torch::CppFunction::makeFromBoxedFunction<&skip_computing>());
@@ -124,7 +127,7 @@ void run_meta(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }();
   (void)registered;
   c10::impl::IncludeDispatchKeyGuard shapes_only(kShapesOnlyKey);
-  op.redispatchBoxed(kStructuredKey, stack);
+  op.redispatchBoxed(key, stack);
 }
 
 // Resizes out= arguments to the sizes that the functional form returns. The functional form has the better error

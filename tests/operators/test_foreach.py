@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.helpers import check_refused
+from tests.helpers import check, check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -67,3 +67,22 @@ def test_lists_of_integers_do_not_hold_other_products(factor: object, device: to
         torch._foreach_mul_([torch.ones(2, 2, dtype=torch.int32, device=device) for _ in range(2)], other)
 
     assert "can't be cast to the desired output type Int" in str(check_refused(program, device))
+
+
+@pytest.mark.parametrize("number", [True, [True, False], 2, 1.5], ids=str)
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int32, torch.float16], ids=str)
+@pytest.mark.parametrize("name", ["add", "maximum", "minimum", "mul", "pow"])
+def test_lists_and_numbers_have_the_dtypes_of_the_elements(
+    name: str, dtype: torch.dtype, number: object, device: torch.device, mode: str
+) -> None:
+    """PyTorch's meta kernels differ from its kernels, and maxima of booleans and numbers do not exist."""
+
+    def program(device: torch.device) -> object:
+        tensors = [torch.tensor([1, 0, 1], device=device).to(dtype), torch.ones(2, 2, device=device).to(dtype)]
+        return list(getattr(torch, f"_foreach_{name}")(tensors, number))
+
+    is_bool = isinstance(number, list) or number is True
+    if name in ("maximum", "minimum") and dtype is torch.bool and is_bool:
+        check_refused(program, device)
+    else:
+        check(program, device)

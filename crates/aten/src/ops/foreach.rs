@@ -8,10 +8,13 @@ use crate::row::{Row, each};
 /// The row of an operator over lists, if `find` has one for the elements.
 pub(crate) fn derive(name: &str, find: impl Fn(&str) -> Option<&'static Row>) -> Option<Row> {
     let (base, overload) = name.strip_prefix("_foreach_")?.split_once('.').unwrap_or((&name["_foreach_".len()..], ""));
-    let base = match base {
-        "norm" => "linalg_vector_norm",
-        "powsum" => "linalg__powsum",
-        base => base,
+    let base = match (base, overload) {
+        ("norm", _) => "linalg_vector_norm",
+        ("powsum", _) => "linalg__powsum",
+        // As PyTorch has it, a maximum of a tensor and a number does not exist for booleans.
+        ("maximum", "Scalar" | "ScalarList") => "clamp_min",
+        ("minimum", "Scalar" | "ScalarList") => "clamp_max",
+        (base, _) => base,
     };
     // Overloads of the list operator, mapped to overloads of the element operator: a list becomes a tensor, a list of
     // numbers becomes a number.
