@@ -116,6 +116,20 @@ def test_lerp_of_reals_refuses_a_complex_weight(device: torch.device) -> None:
     assert "value cannot be converted to type float without overflow" in str(error)
 
 
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+@pytest.mark.parametrize("base", [torch.int32, torch.float64, None], ids=str)
+def test_powers_of_zero(base: torch.dtype | None, dtype: torch.dtype, device: torch.device, mode: str) -> None:
+    """A power of zero is zero if the real part of the exponent is positive, as in C."""
+    zeros = torch.tensor([0, 0, 0, 2], dtype=base or dtype)
+    exponents = torch.tensor([2 + 1j, 0.5 - 3j, 1, 2 - 1j], dtype=dtype)
+
+    def program(device: torch.device) -> object:
+        x, y = zeros.to(device), exponents.to(device)
+        return [x**y, x ** (2 + 1j), torch.float_power(x, y), 0**y, torch._foreach_pow([x], 1 - 1j)[0]]
+
+    check(program, device)
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16], ids=str)
 def test_lcm_at_the_ends_of_the_type(dtype: torch.dtype, device: torch.device) -> None:
     """Also where the greatest common divisor is the lowest number, and where the multiple has no place in the type.

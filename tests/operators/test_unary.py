@@ -1,5 +1,8 @@
 """Rows of crates/aten/src/ops/elementwise/unary.rs."""
 
+import math
+
+import pytest
 import torch
 
 from tests.helpers import check
@@ -75,3 +78,10 @@ def test_conj_physical_in_place(device: torch.device) -> None:
         return x
 
     check(program, device)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_exponential_of_minus_infinity_is_zero(dtype: torch.dtype, device: torch.device, mode: str) -> None:
+    parts = [0.0, -2.5, math.inf, -math.inf, math.nan]
+    numbers = torch.tensor([complex(-math.inf, part) for part in parts] + [complex(0.5, 2)], dtype=dtype)
+    check(lambda device: numbers.to(device).exp(), device)

@@ -252,6 +252,11 @@ fn power_of_number<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 /// `x` to the power of `y`. For integers, a negative power of anything but 1 and -1 is 0; the backends differ in this
 /// case.
 fn power<'b>(x: Value<'b>, y: Value<'b>) -> Value<'b> {
+    if x.dtype().is_complex() {
+        // XLA multiplies the zero by the infinite logarithm, and returns NaN.
+        let (x, y) = x.broadcast_with(y);
+        return (x.eq(0) & y.real().gt(0)).select(x.splat_like(0), x.pow(y));
+    }
     if !x.dtype().is_integer() {
         return x.pow(y);
     }
