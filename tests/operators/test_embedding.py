@@ -37,3 +37,16 @@ def test_bags_of_weights_that_are_no_matrix(
         return call(torch.zeros(shape, device=device), numbers, numbers)
 
     assert "weight has to be a 2D Tensor" in str(check_refused(program, device))
+
+
+def test_words_of_a_wrong_dtype_are_refused_before_devices_are_compared(device: torch.device) -> None:
+    """PyTorch compares devices in the kernels of a device, and this is a composite."""
+    weight = torch.ones(3, 2)
+    error = check_refused(lambda device: F.embedding(torch.ones(2, device=device), weight), device)
+    assert "scalar types: Long, Int" in str(error)
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        F.embedding(torch.ones(2, dtype=torch.int64, device=device), weight)
+    # Nothing is written to tensors of the CPU before that.
+    with pytest.raises(RuntimeError, match="device"):
+        torch._foreach_add_([weight], [torch.ones(3, 2, device=device)])
+    assert weight.eq(1).all()
