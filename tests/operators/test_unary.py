@@ -85,3 +85,29 @@ def test_exponential_of_minus_infinity_is_zero(dtype: torch.dtype, device: torch
     parts = [0.0, -2.5, math.inf, -math.inf, math.nan]
     numbers = torch.tensor([complex(-math.inf, part) for part in parts] + [complex(0.5, 2)], dtype=dtype)
     check(lambda device: numbers.to(device).exp(), device)
+
+
+@pytest.mark.parametrize("name", ["cos", "cosh", "log10", "log2", "sin", "sinh", "tan", "tanh"])
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_small_parts_of_complex_results(name: str, dtype: torch.dtype, device: torch.device, mode: str) -> None:
+    """Each part is as near to the CPU's as its own size asks: a step along the imaginary axis gives a derivative."""
+    sizes = [0.0, 1e-10, -1e-6, 1e-3, 0.75, -2.0]
+    numbers = torch.tensor([complex(real, imaginary) for real in sizes for imaginary in sizes], dtype=dtype)
+    function = getattr(torch, name)
+    result = torch.view_as_real(function(numbers.to(device)).cpu())
+    expected = torch.view_as_real(function(numbers.to(torch.complex128)))
+    # Parts that double precision rounds to nothing, next to the other part, are left out.
+    expected = torch.where(expected.abs() < 1e-9 * expected.abs().amax(-1, keepdim=True), result.double(), expected)
+    tolerance = 1e-5 if dtype == torch.complex64 else 1e-6
+    torch.testing.assert_close(result.double(), expected, rtol=tolerance, atol=0, equal_nan=True)
+
+
+def test_functions_of_large_imaginary_parts_are_infinite(device: torch.device, mode: str) -> None:
+    numbers = torch.tensor([1e20j, -1e20j, 1e20, -1e20, 0j])
+    check(lambda d: [numbers.to(d).sin().imag, numbers.to(d).cos()[:2], numbers.to(d).log2()], device)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_sinc_of_small_complex_numbers(dtype: torch.dtype, device: torch.device, mode: str) -> None:
+    numbers = torch.tensor([1e-10 + 1e-10j, -1e-5 + 1e-5j, 1e-15 - 2e-15j, 1e-3 + 1j], dtype=dtype)
+    check(lambda device: numbers.to(device).sinc(), device)
