@@ -83,6 +83,14 @@ def test_lstsq_of_sizes_that_differ_is_refused(a: list[int], b: list[int], devic
     check_refused(lambda d: torch.linalg.lstsq(torch.ones(a, device=d), torch.ones(b, device=d)), device)
 
 
+def test_lstsq_of_other_dtypes_and_drivers_is_refused(device: torch.device, mode: str) -> None:
+    a, b = torch.ones(3, 2), torch.ones(3, 1)
+    for other, driver in ((b.double(), None), (b.long(), None), (b, "gel"), (b, "")):
+        check_refused(
+            lambda d, other=other, driver=driver: torch.linalg.lstsq(a.to(d), other.to(d), driver=driver), device
+        )
+
+
 def large(kind: str, size: int, dtype: torch.dtype) -> torch.Tensor:
     generator = torch.Generator().manual_seed(size)
     a = torch.randn(size, size, generator=generator, dtype=dtype)

@@ -1,9 +1,9 @@
 //! Eigenvalues of Hermitian matrices, singular values, and the matrix exponential.
 
-use stablehlo::{DType, DTypes, Number, Value};
+use stablehlo::{DType, DTypes, Number, Value, broadcast_dims};
 
 use crate::check::Check;
-use crate::common::matrices::{adjoint, batched, identity, position_along, same_batch, times, unbatched};
+use crate::common::matrices::{adjoint, batched, identity, position_along, times, unbatched};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::linalg::eigh::eigh;
@@ -114,6 +114,12 @@ fn least_squares<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let refused = |why: &str| Err(Error::runtime(format!("torch.linalg.lstsq: {why}")));
     if a.rank() < 2 || b.rank() < 1 {
         return refused("input must have at least 2 dimensions, and other at least 1.");
+    }
+    if a.dtype() != b.dtype() {
+        return refused("Expected input and other to have the same dtype");
+    }
+    if !["gels", "gelsy", "gelsd", "gelss"].contains(&driver.as_str()) {
+        return refused("parameter `driver` should be one of (gels, gelsy, gelsd, gelss)");
     }
     let rank = a.rank();
     let (height, width) = (a.dim(rank - 2), a.dim(rank - 1));
