@@ -272,7 +272,7 @@ impl Growth {
 
     /// Whether a size that a call is given for a dimension follows the changing size of an argument there: in a call before,
     /// with another size, the difference was the same or the ratio, rounded to a whole size, or it is a linear function of
-    /// the size in two calls before; and no call was given the same number with another size.
+    /// the size in two calls before; and no call was given the same number with a size of another ratio.
     pub fn follows(&mut self, line: Line, op: u32, axis: usize, changing: i64, given: i64) -> bool {
         if !line.is_known() {
             return false;
@@ -288,8 +288,9 @@ impl Growth {
                 third != size && (given - other) * (third - size) == (number - other) * (changing - size)
             })
         };
-        let is_shown = others().any(|pair| is_alike(pair.0, pair.1) || is_linear(pair))
-            && !others().any(|(_, other)| *other == given);
+        // Rounded sizes may be equal for several of the argument.
+        let is_shown = others().any(|pair| pair.1 != given && (is_alike(pair.0, pair.1) || is_linear(pair)))
+            && !others().any(|&(size, other)| other == given && !is_alike(size, other));
         if !before.contains(&(changing, given)) {
             before.push_back((changing, given));
         }

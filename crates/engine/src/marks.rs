@@ -133,8 +133,13 @@ impl Engine {
     ) -> Vec<Changing> {
         let operator = self.registry.operator(op);
         let given = args.iter().zip(&operator.names).filter(|(_, name)| SIZE_ARGUMENTS.contains(&&name[..]));
-        let given: Vec<i64> =
-            given.filter(|(arg, _)| arg.tag == Tag::Ints).flat_map(|(arg, _)| arg.ints()).copied().collect();
+        let given: Vec<i64> = given
+            .flat_map(|(arg, _)| match arg.tag {
+                Tag::Ints => arg.ints().to_vec(),
+                Tag::Int => vec![arg.int()],
+                _ => Vec::new(),
+            })
+            .collect();
         let mut changing = Vec::new();
         for result in metas.unwrap_or_default().iter().filter_map(|meta| to_spec(meta).ok().flatten()) {
             for (axis, &size) in result.sizes.iter().enumerate().filter(|(_, size)| **size > 1 && given.contains(size))
@@ -148,7 +153,8 @@ impl Engine {
                 for (actual, capacity) in others {
                     let growth = &mut self.registry.growth;
                     if growth.follows(lines::noted(), op, axis, actual, size) {
-                        changing.push((size, Some(if size <= capacity { capacity } else { growth.room(size) })));
+                        let room = || if size <= capacity { capacity } else { growth.room(size) };
+                        changing.push((size, Some(live_capacity(size).unwrap_or_else(room))));
                     }
                 }
                 let varies = self.registry.growth.varies(lines::noted(), op, axis, size);

@@ -45,10 +45,11 @@ impl Paired {
     }
 }
 
-/// Windows of a dimension, which may overlap: a dimension of windows, and one of the elements of each.
+/// Windows of a dimension, which may overlap: a dimension of windows, and behind it one of the elements of each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Windowed {
-    pub axis: usize,
+    /// The dimension of windows, and that of the elements.
+    pub axes: (usize, usize),
     pub count: Dim,
     pub step: Dim,
     pub width: Dim,
@@ -56,12 +57,13 @@ pub struct Windowed {
 
 impl Windowed {
     fn sizes<T>(&self, mut sizes: Vec<T>, of: impl Fn(Dim) -> T) -> Vec<T> {
-        sizes.splice(self.axis..=self.axis, [of(self.count.clone()), of(self.width.clone())]);
+        sizes[self.axes.0] = of(self.count.clone());
+        sizes.insert(self.axes.1, of(self.width.clone()));
         sizes
     }
 
     pub(super) fn read<'b>(&self, base: Value<'b>, division: &Division) -> Value<'b> {
-        let (value, b, axis, width) = (division.read(base), base.builder(), self.axis, self.width.capacity);
+        let (value, b, axis, width) = (division.read(base), base.builder(), self.axes.0, self.width.capacity);
         // The last windows may reach behind the capacity.
         let room = if self.width.sizes.is_empty() { 0 } else { width };
         let value = value.whole_along(axis).pad_axis(axis, 0, 0, room);
@@ -70,7 +72,8 @@ impl Windowed {
         let starts = starts.min((value.dim(axis) - width).max(0));
         let starts = starts.with_extents(vec![self.count.extent(|size| b.capacity(size))]);
         let windows = Places::runs(&value.dims(), axis, starts, width).read(value);
-        windows.with_extent(axis + 1, self.width.extent(|size| b.capacity(size)))
+        let windows = windows.with_extent(axis + 1, self.width.extent(|size| b.capacity(size)));
+        windows.move_axis(axis + 1, self.axes.1)
     }
 }
 

@@ -16,8 +16,11 @@ pub(super) struct Symbol {
 const ANY: i64 = i32::MAX as i64;
 
 /// The sizes of a call that change.
+#[derive(Default)]
 pub(super) struct Symbols {
     pub list: Vec<Symbol>,
+    /// The factors of each argument with padding.
+    pub merged: Vec<Vec<Place>>,
     /// Whether other live values with padding tell which sizes change, because no argument has padding.
     pub asks_others: bool,
 }
@@ -54,6 +57,30 @@ impl Symbols {
             false => fixed(factor.actual),
         };
         Some(live_factors(actual)?.iter().map(&mut place).collect())
+    }
+
+    /// Adjacent factors of an argument whose product is a size, if it changes.
+    pub fn merged(&self, size: i64) -> Option<Vec<Place>> {
+        let fits = |run: &&[Place]| {
+            run.iter().any(|place| place.factor.size.is_some())
+                && run.iter().map(|place| place.actual).product::<i64>() == size
+        };
+        self.merged.iter().find_map(|places| {
+            let runs =
+                (0..places.len()).flat_map(|start| (start + 2..=places.len()).map(move |end| &places[start..end]));
+            runs.filter(fits).map(<[Place]>::to_vec).next()
+        })
+    }
+
+    /// The size of a dimension in which a view repeats elements.
+    fn repeated(&mut self, size: i64) -> Dim {
+        match self.live(size) {
+            Some(symbol) => Dim::new(self.factor(symbol).capacity, vec![symbol]),
+            None => self.merged(size).map_or_else(
+                || Dim::known(size),
+                |places| Dim::of(&places.iter().map(|place| place.factor).collect::<Vec<_>>()),
+            ),
+        }
     }
 
     pub fn add(&mut self, actual: i64, capacity: i64) -> u32 {
@@ -125,7 +152,7 @@ pub(super) fn divide(places: &[Place], spec: &TensorSpec, is_written: bool, symb
     for (&size, &stride) in spec.sizes.iter().zip(&spec.strides) {
         dims.push(match (size, stride) {
             (1, _) => ViewDim::Parts(Vec::new()),
-            (_, 0) => ViewDim::Repeated(symbols.dim(size)),
+            (_, 0) => ViewDim::Repeated(symbols.repeated(size)),
             _ => ViewDim::Parts(walk(&mut pieces, size, stride)?),
         });
     }
@@ -156,50 +183,64 @@ pub(super) fn divide_pairs(
     Some((divide(places, &pairs, false, symbols)?, Paired::Complex))
 }
 
-/// [`divide`] for a view that shows windows of a dimension that changes as two dimensions: `unfold` and `stft` make windows of a
-/// width that is known, the view in `stack` as many as tensors are joined.
+/// [`divide`] for a view that shows windows of a dimension as two dimensions: `unfold` and `stft` make windows of a width that
+/// is known, the view in `stack` as many as tensors are joined.
 pub(super) fn divide_windows(
     places: &[Place],
     spec: &TensorSpec,
     symbols: &mut Symbols,
 ) -> Option<(Division, Windowed)> {
     let innermost = places.iter().rposition(|place| place.factor.size.is_some())?;
-    let all = |of: fn(&Place) -> i64| places[innermost..].iter().map(of).product::<i64>();
-    let (length, capacity) = (all(|place| place.actual), all(|place| place.factor.capacity));
-    let inside: i64 = places[innermost + 1..].iter().map(|place| place.actual).product();
-    for axis in (0..spec.sizes.len().checked_sub(1)?).rev() {
-        let (count, width, stride) = (spec.sizes[axis], spec.sizes[axis + 1], spec.strides[axis + 1]);
-        // Windows of elements, or of what is inside of the dimension that changes.
-        let length = match stride {
-            1 => length,
-            _ if stride == inside => length / inside,
-            _ => continue,
-        };
+    let rank = spec.sizes.len();
+    let pairs = (0..rank).rev().flat_map(|axis| (axis + 1..rank).map(move |within| (axis, within)));
+    let runs = pairs.flat_map(|(axis, within)| {
+        runs_of(places, innermost, spec.strides[within]).into_iter().map(move |run| (axis, within, run))
+    });
+    for (axis, within, run) in runs {
+        let (count, width, stride) = (spec.sizes[axis], spec.sizes[within], spec.strides[within]);
+        let length: i64 = run.iter().map(|place| place.actual).product();
         let step = spec.strides[axis] / stride;
         let covered = (count - 1) * step + width;
         if count < 2 || width < 2 || step < 1 || spec.strides[axis] % stride != 0 || covered > length {
             continue;
         }
         let mut rows = spec.clone();
-        rows.sizes.splice(axis..=axis + 1, [length]);
-        rows.strides.splice(axis..=axis + 1, [stride]);
+        (rows.sizes[axis], rows.strides[axis]) = (length, stride);
+        (_, _) = (rows.sizes.remove(within), rows.strides.remove(within));
         if spec.offset % (length * stride) != 0 {
             continue;
         }
         let Some(division) = divide(places, &rows, false, symbols) else { continue };
-        let capacity = capacity / stride;
+        let axes = (axis, within);
+        let dim = |symbols: &Symbols, symbol: u32| Dim::new(symbols.factor(symbol).capacity, vec![symbol]);
         if step == width
             && covered == length
             && let Some(symbol) = symbols.in_use(width)
         {
-            let width = Dim::new(symbols.factor(symbol).capacity, vec![symbol]);
-            return Some((division, Windowed { axis, count: Dim::known(count), step: width.clone(), width }));
+            let width = dim(symbols, symbol);
+            return Some((division, Windowed { axes, count: Dim::known(count), step: width.clone(), width }));
         }
-        let symbol = symbols.known(count).unwrap_or_else(|| symbols.add(count, (capacity - width) / step + 1));
-        let count = Dim::new(symbols.factor(symbol).capacity, vec![symbol]);
-        return Some((division, Windowed { axis, count, step: Dim::known(step), width: Dim::known(width) }));
+        let (step, width) = (Dim::known(step), Dim::known(width));
+        let capacity: i64 = run.iter().map(|place| place.factor.capacity).product();
+        let count = match run.iter().any(|place| place.factor.size.is_some()) {
+            true => {
+                let most = (capacity - width.capacity) / step.capacity + 1;
+                let symbol = symbols.known(count).unwrap_or_else(|| symbols.add(count, most));
+                dim(symbols, symbol)
+            }
+            false => Dim::known(count),
+        };
+        return Some((division, Windowed { axes, count, step, width }));
     }
     None
+}
+
+/// The factors that windows of elements `stride` apart may go over: all from the one at `innermost` on, or one.
+fn runs_of(places: &[Place], innermost: usize, stride: i64) -> Vec<&[Place]> {
+    let weight = |index: usize| places[index + 1..].iter().map(|place| place.actual).product::<i64>();
+    let place = (0..places.len()).rev().find(|&index| weight(index) == stride && places[index].actual > 1);
+    let all = (stride == 1).then(|| &places[innermost..]);
+    all.into_iter().chain(place.map(|index| &places[index..=index])).collect()
 }
 
 /// Splits a factor without padding where a stride begins.

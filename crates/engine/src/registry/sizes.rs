@@ -19,7 +19,7 @@ use crate::registry::key::{CallParts, Specs};
 use crate::storage::Storage;
 
 /// The int arguments that may be sizes. Others, such as dimension numbers, are constants of the program.
-pub(crate) const SIZE_ARGUMENTS: [&str; 13] = [
+pub(crate) const SIZE_ARGUMENTS: [&str; 14] = [
     "size",
     "input_size",
     "input_sizes",
@@ -33,6 +33,7 @@ pub(crate) const SIZE_ARGUMENTS: [&str; 13] = [
     "pad",
     "shape",
     "sizes",
+    "last_dim_size",
 ];
 
 /// The dimensions of a value in the order of memory, with the factors of each.
@@ -107,7 +108,7 @@ pub(crate) fn sized_specs(
     changing: &[Changing],
     room: impl Fn(i64) -> i64,
 ) -> Option<SizedSpecs> {
-    let mut symbols = Symbols { list: Vec::new(), asks_others: false };
+    let mut symbols = Symbols::default();
     for factor in parts.storages().filter_map(padded_axes).flatten().flatten().filter(|factor| factor.is_bounded) {
         match symbols.known(factor.actual) {
             Some(known) => {
@@ -126,16 +127,23 @@ pub(crate) fn sized_specs(
         }
         symbols.asks_others = true;
     }
+    let merged = parts.storages().filter_map(padded_axes).filter_map(|axes| places(&axes, &symbols));
+    symbols.merged = merged.map(|axes| axes.concat()).collect();
     let mut products = Vec::new();
     for &(size, capacity) in changing {
         match capacity {
-            Some(capacity) if symbols.known(size).is_none() => _ = symbols.add(size, capacity),
+            Some(capacity) if symbols.known(size).is_none() && symbols.merged(size).is_none() => {
+                // A view that repeats elements has the sizes of a value with merged dimensions.
+                let merged = live_capacity(size).map_or_else(|| symbols.product_in_use(size), |_| None);
+                match merged {
+                    Some(places) => symbols.merged.push(places),
+                    None => _ = symbols.add(size, capacity),
+                }
+            }
             Some(_) => {}
             None => products.extend(symbols.product_in_use(size).map(|places| (size, places))),
         }
     }
-    let merged = parts.storages().filter_map(padded_axes).filter_map(|axes| places(&axes, &symbols));
-    let merged: Vec<Vec<Place>> = merged.map(|axes| axes.concat()).collect();
     let mut written = Vec::new();
     operator.mutated.iter().for_each(|&i| add_storages(&args[i], &mut written));
     let is_written = |storage: &Storage| written.contains(&std::ptr::from_ref(storage));
@@ -143,10 +151,10 @@ pub(crate) fn sized_specs(
         .storages()
         .map(|storage| match storage.has_padding() {
             true => padded(storage, &symbols),
-            false => Some(exact(storage, types, &symbols, search == Search::All && !is_written(storage), &merged)),
+            false => Some(exact(storage, types, &symbols, search == Search::All && !is_written(storage))),
         })
         .collect();
-    let mut call = SizedCall { held: held?, merged, products, seen: Vec::new(), views: Vec::new() };
+    let mut call = SizedCall { held: held?, products, seen: Vec::new(), views: Vec::new() };
     let mut specs = Specs::new(types, false, false);
     let opens = operator.opens_offsets() && operator.class(args).is_some();
     let mut lowered = Vec::with_capacity(args.len());
@@ -330,32 +338,19 @@ fn padded(storage: &Storage, symbols: &Symbols) -> Option<Option<Held>> {
 }
 
 /// The exact value of a storage; `None` if it has none. If `changes`, dimensions change that equal a size that does, or
-/// a product of factors of a value in `merged`. A written value stays exact: a parameter must not become padded.
-fn exact(storage: &Storage, types: &Types, symbols: &Symbols, changes: bool, merged: &[Vec<Place>]) -> Option<Held> {
+/// a product of factors of an argument. A written value stays exact: a parameter must not become padded.
+fn exact(storage: &Storage, types: &Types, symbols: &Symbols, changes: bool) -> Option<Held> {
     let ty = storage.base().ok()?;
-    let merged = if changes { merged } else { &[] };
     let axis = |&size: &i64| match symbols.known(size).filter(|_| changes) {
         Some(symbol) => vec![Place { actual: size, factor: symbols.factor(symbol) }],
-        None => merged.iter().find_map(|places| factors_of(size, places)).unwrap_or_else(|| vec![fixed(size)]),
+        None => symbols.merged(size).filter(|_| changes).unwrap_or_else(|| vec![fixed(size)]),
     };
     Some(Held { axes: types.get(ty).dims.iter().map(axis).collect(), is_written: true })
-}
-
-/// Adjacent factors whose product is a size, if it changes.
-fn factors_of(size: i64, places: &[Place]) -> Option<Vec<Place>> {
-    let runs = (0..places.len()).flat_map(|start| (start + 2..=places.len()).map(move |end| &places[start..end]));
-    let fits = |run: &&[Place]| {
-        run.iter().any(|place| place.factor.size.is_some())
-            && run.iter().map(|place| place.actual).product::<i64>() == size
-    };
-    runs.filter(fits).map(<[Place]>::to_vec).next()
 }
 
 /// The parts of a call that are found so far.
 struct SizedCall {
     held: Vec<Option<Held>>,
-    /// The factors of each argument with padding.
-    merged: Vec<Vec<Place>>,
     /// The factors of sizes that are products.
     products: Vec<(i64, Vec<Place>)>,
     /// The storages of the arguments so far, in order of appearance.
@@ -431,8 +426,7 @@ impl SizedCall {
                     return vec![Place { actual: size, factor: symbols.factor(symbol) }];
                 }
                 let product = product(&self.products, size).map(<[Place]>::to_vec);
-                let merged = || self.merged.iter().find_map(|places| factors_of(size, places));
-                product.or_else(merged).unwrap_or_else(|| vec![fixed(size)])
+                product.or_else(|| symbols.merged(size)).unwrap_or_else(|| vec![fixed(size)])
             };
             let axes = order.iter().map(&mut place).collect();
             self.held[index] = Some(Held { axes, is_written: false });
