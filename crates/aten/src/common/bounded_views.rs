@@ -254,7 +254,7 @@ pub(crate) fn reshape<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[Dim]) -> Value<'b> 
 
 /// The valid elements of a value, in the same order, in another shape. The program gathers each from its old
 /// position.
-fn reshape_valid<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[i64], to: Vec<Extent>) -> Value<'b> {
+pub(crate) fn reshape_valid<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[i64], to: Vec<Extent>) -> Value<'b> {
     let from = x.extents();
     let rank = x.rank().min(dims.len());
     let same = |i: usize, j: usize| x.dim(i) == dims[j] && from[i] == to[j];
