@@ -2,8 +2,9 @@
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, SQRT_2};
 
-use stablehlo::{DTypes, Value};
+use stablehlo::{DType, DTypes, Value};
 
+use crate::common::bounded_views;
 use crate::common::clamp::clamp_to;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -164,25 +165,31 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     // Gated functions.
     one(&["glu"], |cx| {
         let (value, gate, _) = halves(cx, "self")?;
-        Ok((value * gate.logistic()).convert(cx.ty("self")?.dtype))
+        Ok(cx.resized(0, (value * gate.logistic()).convert(cx.ty("self")?.dtype)))
     })
     .takes(&["self"], DTypes::FLOATS),
     one(&["glu_backward"], |cx| {
         let (value, gate, axis) = halves(cx, "self")?;
         let dtype = cx.ty("self")?.dtype;
-        let grad = cx.opmath_operand("grad_output", dtype)?;
+        let grad = half_of(cx, "grad_output", dtype, value, axis)?;
         let sigmoid = gate.logistic();
         let for_value = grad * sigmoid;
         let for_gate = for_value * value * (-sigmoid + 1.0);
-        Ok(cx.b().concatenate(&[for_value, for_gate], axis).convert(dtype))
+        let joined = cx.b().concatenate(&[for_value, for_gate], axis).convert(dtype);
+        let x = cx.tensor("self")?;
+        if !x.is_bounded_along(&[axis]) {
+            return Ok(joined);
+        }
+        let written = bounded_views::write_at(joined, for_gate.convert(dtype), axis, x.size(axis, DType::I64) / 2);
+        Ok(written.pad_axis(axis, 0, 0, x.dim(axis) - written.dim(axis)).with_extent(axis, x.extent(axis)))
     }),
     one(&["glu_jvp"], |cx| {
         let (value_change, gate_change, _) = halves(cx, "dx")?;
-        let (_, gate, _) = halves(cx, "x")?;
+        let (_, gate, axis) = halves(cx, "x")?;
         let dtype = cx.ty("x")?.dtype;
-        let result = cx.opmath_operand("glu", dtype)?;
+        let result = half_of(cx, "glu", dtype, gate, axis)?;
         let sigmoid = gate.logistic();
-        Ok((value_change * sigmoid + gate_change * result * (-sigmoid + 1.0)).convert(dtype))
+        Ok(cx.resized(0, (value_change * sigmoid + gate_change * result * (-sigmoid + 1.0)).convert(dtype)))
     }),
 ]);
 
@@ -238,11 +245,24 @@ fn tanh_gelu_slope<'b>(x: Value<'b>) -> Value<'b> {
     (tanh + 1.0) * 0.5 + x * 0.5 * (-tanh * tanh + 1.0) * inner_slope
 }
 
-/// The two halves of a tensor argument along `dim`, in the type of the computation, and the dimension.
+/// The two halves of a tensor argument along `dim`, in the type of the computation, and the dimension. Halves of a bounded
+/// dimension have all positions valid.
 fn halves<'b>(cx: &Cx<'b>, name: &str) -> Result<(Value<'b>, Value<'b>, usize)> {
     let x = cx.tensor(name)?;
     let axis = cx.axis_arg("dim", x.rank())?;
     let x = x.convert(x.dtype().opmath());
     let half = x.dim(axis) / 2;
+    if x.is_bounded_along(&[axis]) {
+        x.require_prefix(axis, "halves of merged dimensions");
+        let second = bounded_views::run_from(x, axis, x.size(axis, DType::I64) / 2, half);
+        return Ok((x.whole_along(axis).slice_axis(axis, 0, half), second, axis));
+    }
     Ok((x.slice_axis(axis, 0, half), x.slice_axis(axis, half, 2 * half), axis))
+}
+
+/// A tensor argument of the sizes of a half.
+fn half_of<'b>(cx: &Cx<'b>, name: &str, dtype: DType, half: Value<'b>, axis: usize) -> Result<Value<'b>> {
+    let given = cx.opmath_operand(name, dtype)?;
+    given.require_prefix(axis, "halves of merged dimensions");
+    Ok(given.whole_along(axis).pad_axis(axis, 0, 0, half.dim(axis) - given.dim(axis)))
 }
