@@ -1,6 +1,6 @@
 //! Pooling and its gradients.
 
-use stablehlo::{DType, DTypes, Value};
+use stablehlo::{DType, DTypes, Extent, Value};
 
 use crate::check::Check;
 use crate::common::pooling::{
@@ -11,6 +11,7 @@ use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::places::{Combine, Places};
 use crate::row::{Row, many, one};
+use crate::spec::Dim;
 
 const AVERAGED: DTypes = DTypes::FLOATS.or(DTypes::of(&[DType::I64]));
 
@@ -19,8 +20,8 @@ pub(crate) const ROWS: &[Row] = &[
     many(&["max_pool3d_with_indices"], |cx| max_pool(cx, 3)).bounded(),
     one(&["max_pool2d_with_indices_backward"], |cx| max_pool_backward(cx, 2)).bounded(),
     one(&["max_pool3d_with_indices_backward"], |cx| max_pool_backward(cx, 3)).bounded(),
-    one(&["max_unpool2d"], |cx| max_unpool(cx, 2)),
-    one(&["max_unpool3d"], |cx| max_unpool(cx, 3)),
+    one(&["max_unpool2d"], |cx| max_unpool(cx, 2)).bounded(),
+    one(&["max_unpool3d"], |cx| max_unpool(cx, 3)).bounded(),
     one(&["avg_pool2d"], |cx| avg_pool(cx, 2)).takes(&["self"], AVERAGED).bounded(),
     one(&["avg_pool3d"], |cx| avg_pool(cx, 3)).takes(&["self"], AVERAGED).bounded(),
     one(&["avg_pool2d_backward"], |cx| avg_pool_backward(cx, 2)).bounded(),
@@ -58,17 +59,40 @@ fn max_pool_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
 
 /// Puts each element at its index in a plane of zeros.
 fn max_unpool<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
-    let (x, index, sizes) = (cx.tensor("self")?, cx.tensor("indices")?, cx.ints("output_size")?);
+    let (x, index, sizes) = (cx.tensor("self")?, cx.tensor("indices")?, cx.dims("output_size")?);
+    let extents: Vec<Extent> = sizes.iter().map(|dim| dim.extent(|size| cx.b().capacity(size))).collect();
+    let extents = [&x.extents()[..x.rank() - spatial], &extents].concat();
+    let capacities = Dim::capacities(&sizes);
     let mut dims = x.dims();
-    let (count, plane) = (dims.split_off(dims.len() - spatial).iter().product(), sizes.iter().product());
+    let (count, plane) = (dims.split_off(dims.len() - spatial).iter().product(), capacities.iter().product());
     let planes: i64 = dims.iter().product();
-    let text = sizes.iter().map(i64::to_string).collect::<Vec<_>>().join("x");
-    let message = format!("Found an invalid max index: {} (output volumes are of size {text})", Check::NUMBER);
-    cx.check_from_to(index, 0, plane - 1, Error::runtime(message));
+    let is_known = sizes.iter().all(|dim| dim.sizes.is_empty());
+    let volume = match is_known {
+        true => format!("are of size {}", capacities.iter().map(i64::to_string).collect::<Vec<_>>().join("x")),
+        false => format!("have {} elements", Check::SIZE),
+    };
+    let message = format!("Found an invalid max index: {} (output volumes {volume})", Check::NUMBER);
+    let elements = sizes.iter().fold(cx.b().scalar(1, DType::I64), |product, dim| product * cx.size_of(dim));
+    let all = 0..index.rank();
+    let valid = index.filled(all.clone(), |index| index.builder().scalar(0, index.dtype()), "merged dimensions");
+    cx.check_range(valid, elements.splat_like(0), elements, Error::runtime(message));
+    let index = index.filled(all, |index| index.builder().scalar(-1, index.dtype()), "merged dimensions");
+    let place = if is_known { index } else { in_capacities(cx, index, &sizes) };
     let flat = |v: Value<'b>| v.reshape(&[planes, count]);
     let zeros = cx.b().splat(0, x.dtype(), &[planes, plane]);
-    let written = Places::along(1, flat(index)).write(zeros, flat(x), Combine::Replace);
-    Ok(written.reshape(&[dims, sizes].concat()))
+    let written = Places::along(1, flat(place)).write(zeros, flat(x.without_extents()), Combine::Replace);
+    Ok(written.reshape(&[dims, capacities].concat()).with_extents(extents))
+}
+
+/// Places in planes of the capacities of `sizes`, from those in planes of the valid elements. Negative ones stay so.
+fn in_capacities<'b>(cx: &Cx<'b>, index: Value<'b>, sizes: &[Dim]) -> Value<'b> {
+    let (mut rest, mut place, mut stride) = (index, index.splat_like(0), 1);
+    for dim in sizes.iter().skip(1).rev() {
+        let size = cx.size_of(dim).broadcast_to(&index.dims());
+        place = place + rest % size * stride;
+        (rest, stride) = (rest / size, stride * dim.capacity);
+    }
+    index.lt(0).select(index, place + rest * stride)
 }
 
 // ---- mean ------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 //! Adaptive pooling: the number of windows is given. Their sizes follow from it and may differ by one.
 
-use stablehlo::{DType, DTypes, Value};
+use stablehlo::{DType, DTypes, Extent, Value};
 
 use crate::common::filters::along_last_axes;
 use crate::common::pooling::{
@@ -12,6 +12,7 @@ use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::places::Places;
 use crate::row::{Row, many, one};
+use crate::spec::Dim;
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["_adaptive_avg_pool2d"], |cx| average(cx, 2)).takes(&["self"], DTypes::FLOATS).bounded(),
@@ -27,18 +28,21 @@ pub(crate) const ROWS: &[Row] = &[
 /// The windows of one dimension: output `o` covers the inputs from `⌊o · inputs / outputs⌋` up to but not including
 /// `⌈(o + 1) · inputs / outputs⌉`.
 #[derive(Clone, Copy)]
-struct Bins {
+struct Bins<'b> {
     inputs: i64,
     outputs: i64,
+    /// The number of outputs, 0-d and int64, if it changes.
+    number: Option<Value<'b>>,
 }
 
-impl Bins {
-    fn of(inputs: &[i64], outputs: &[i64], spatial: usize) -> Result<Vec<Bins>> {
+impl<'b> Bins<'b> {
+    fn of(inputs: &[i64], outputs: &[i64], spatial: usize) -> Result<Vec<Bins<'b>>> {
         if inputs.len() < spatial || outputs.len() < spatial {
             return Err(Error::runtime(format!("adaptive pooling of {inputs:?} to {outputs:?}")));
         }
         let last = |dims: &[i64]| dims[dims.len() - spatial..].to_vec();
-        Ok(last(inputs).into_iter().zip(last(outputs)).map(|(inputs, outputs)| Bins { inputs, outputs }).collect())
+        let sizes = last(inputs).into_iter().zip(last(outputs));
+        Ok(sizes.map(|(inputs, outputs)| Bins { inputs, outputs, number: None }).collect())
     }
 
     fn is_even(&self) -> bool {
@@ -63,15 +67,16 @@ impl Bins {
     }
 
     /// Start and end of each output's window, from the valid length of the input (0-d, int64).
-    fn bounds<'b>(&self, output: Value<'b>, inputs: Value<'b>) -> (Value<'b>, Value<'b>) {
+    fn bounds(&self, output: Value<'b>, inputs: Value<'b>) -> (Value<'b>, Value<'b>) {
         let (wide, inputs) = (output.convert(DType::I64), inputs.broadcast_to(&output.dims()));
-        let start = wide * inputs / self.outputs;
-        let end = ((wide + 1) * inputs + (self.outputs - 1)) / self.outputs;
+        let outputs = self.number.map_or(wide.splat_like(self.outputs), |number| number.broadcast_to(&output.dims()));
+        let start = wide * inputs / outputs;
+        let end = ((wide + 1) * inputs + (outputs - 1)) / outputs;
         (start.convert(DType::I32), end.convert(DType::I32))
     }
 
     /// [outputs, inputs]: the weight of each input in each output's mean. `size` is the valid length of the input.
-    fn weights<'b>(&self, like: Value<'b>, size: Value<'b>) -> Value<'b> {
+    fn weights(&self, like: Value<'b>, size: Value<'b>) -> Value<'b> {
         let b = like.builder();
         let (start, end) = self.bounds(b.iota(DType::I32, &[self.outputs, 1], 0), size);
         let input = b.iota(DType::I32, &[1, self.inputs], 1);
@@ -81,7 +86,7 @@ impl Bins {
 }
 
 /// Bins of equal size are ordinary windows.
-fn even_windows(bins: &[Bins]) -> Option<Windows> {
+fn even_windows(bins: &[Bins<'_>]) -> Option<Windows> {
     let sizes: Vec<i64> = bins.iter().filter(|bins| bins.is_even()).map(|bins| bins.inputs / bins.outputs).collect();
     (sizes.len() == bins.len()).then(|| Windows {
         strides: sizes.clone(),
@@ -97,13 +102,25 @@ fn even_windows(bins: &[Bins]) -> Option<Windows> {
 
 fn average<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
-    let bins = Bins::of(&x.dims(), &cx.ints("output_size")?, spatial)?;
+    let (bins, extents) = given_bins(cx, x, spatial)?;
+    let is_known = !is_bounded(x, spatial) && bins.iter().all(|bins| bins.number.is_none());
     let wide = x.convert(x.dtype().opmath());
-    let mean = match even_windows(&bins).filter(|_| !is_bounded(x, spatial)) {
+    let mean = match even_windows(&bins).filter(|_| is_known) {
         Some(windows) => sum_of_windows(wide, &windows) / windows.kernel.iter().product::<i64>(),
         None => along_last_axes(fill_padding(wide, spatial, 0), &weights(wide, &bins, Some(x)), 1),
     };
-    Ok(mean.convert(x.dtype()))
+    Ok(mean.convert(x.dtype()).with_extents(extents))
+}
+
+/// The windows that `output_size` gives, and the extents of the result.
+fn given_bins<'b>(cx: &Cx<'b>, x: Value<'b>, spatial: usize) -> Result<(Vec<Bins<'b>>, Vec<Extent>)> {
+    let sizes = cx.dims("output_size")?;
+    let mut bins = Bins::of(&x.dims(), &Dim::capacities(&sizes), spatial)?;
+    for (bins, size) in bins.iter_mut().zip(&sizes).filter(|(_, size)| !size.sizes.is_empty()) {
+        bins.number = Some(cx.size_of(size));
+    }
+    let extents: Vec<Extent> = sizes.iter().map(|size| size.extent(|number| cx.b().capacity(number))).collect();
+    Ok((bins, [&x.extents()[..x.rank() - spatial], &extents].concat()))
 }
 
 fn is_bounded(x: Value<'_>, spatial: usize) -> bool {
@@ -111,7 +128,7 @@ fn is_bounded(x: Value<'_>, spatial: usize) -> bool {
 }
 
 /// The weights of each dimension. `x` is the input if its sizes are bounded.
-fn weights<'b>(like: Value<'b>, bins: &[Bins], x: Option<Value<'b>>) -> Vec<Value<'b>> {
+fn weights<'b>(like: Value<'b>, bins: &[Bins<'b>], x: Option<Value<'b>>) -> Vec<Value<'b>> {
     let size = |i: usize| match x {
         Some(x) => x.size(x.rank() - bins.len() + i, DType::I64),
         None => like.builder().scalar(bins[i].inputs, DType::I64),
@@ -121,13 +138,15 @@ fn weights<'b>(like: Value<'b>, bins: &[Bins], x: Option<Value<'b>>) -> Vec<Valu
 
 fn average_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     let grad = cx.tensor("grad_output")?;
-    if is_bounded(grad, spatial) {
-        return Err(Error::not_implemented("adaptive windows whose number is bounded"));
+    let mut bins = Bins::of(&cx.ty("self")?.dims, &grad.dims(), spatial)?;
+    let first = grad.rank() - spatial;
+    for (i, bins) in bins.iter_mut().enumerate().filter(|(i, _)| grad.is_bounded_along(&[first + i])) {
+        bins.number = Some(grad.size(first + i, DType::I64));
     }
-    let bins = Bins::of(&cx.ty("self")?.dims, &grad.dims(), spatial)?;
-    let wide = grad.convert(grad.dtype().opmath());
+    let is_known = !is_bounded(grad, spatial);
+    let wide = fill_padding(grad, spatial, 0).convert(grad.dtype().opmath());
     let x = bounded_self(cx)?.filter(|&x| is_bounded(x, spatial));
-    let spread = match even_windows(&bins).filter(|_| x.is_none()) {
+    let spread = match even_windows(&bins).filter(|_| x.is_none() && is_known) {
         Some(windows) => sum_of_outputs(wide / windows.kernel.iter().product::<i64>(), &windows),
         None => along_last_axes(wide, &weights(wide, &bins, x), 0),
     };
@@ -138,11 +157,15 @@ fn average_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
 
 fn max<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Vec<Value<'b>>> {
     let x = cx.tensor("self")?;
-    let bins = Bins::of(&x.dims(), &cx.ints("output_size")?, spatial)?;
+    let (bins, extents) = given_bins(cx, x, spatial)?;
     let (value, index) = match even_windows(&bins).filter(|_| are_known(x, &bins)) {
         Some(windows) => {
             let filled = fill_padding(x, spatial, x.dtype().max_identity());
             largest(filled, &windows, valid_positions(x, spatial))
+        }
+        None if bins.iter().any(|bins| bins.number.is_some()) => {
+            let (value, index) = largest_in_steps(x, &bins);
+            (value.with_extents(extents.clone()), index.with_extents(extents))
         }
         None => largest_of_bins(x, &bins),
     };
@@ -150,12 +173,12 @@ fn max<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Vec<Value<'b>>> {
 }
 
 /// Whether the windows do not depend on sizes that change: one window is the whole dimension.
-fn are_known(x: Value<'_>, bins: &[Bins]) -> bool {
+fn are_known(x: Value<'_>, bins: &[Bins<'_>]) -> bool {
     let leading = x.rank() - bins.len();
-    (0..bins.len()).all(|i| bins[i].outputs == 1 || !x.is_bounded_along(&[leading + i]))
+    (0..bins.len()).all(|i| bins[i].number.is_none() && (bins[i].outputs == 1 || !x.is_bounded_along(&[leading + i])))
 }
 
-fn largest_of_bins<'b>(x: Value<'b>, bins: &[Bins]) -> (Value<'b>, Value<'b>) {
+fn largest_of_bins<'b>(x: Value<'b>, bins: &[Bins<'b>]) -> (Value<'b>, Value<'b>) {
     let b = x.builder();
     let (spatial, leading) = (bins.len(), x.rank() - bins.len());
     let (mut value, mut place) = (x, valid_positions(x, spatial));
@@ -188,13 +211,41 @@ fn largest_of_bins<'b>(x: Value<'b>, bins: &[Bins]) -> (Value<'b>, Value<'b>) {
     (results[0], results[1])
 }
 
+/// [`largest_of_bins`] where the number of windows changes. How wide the widest is only the program knows: it takes one more
+/// element of each window in each step.
+fn largest_in_steps<'b>(x: Value<'b>, bins: &[Bins<'b>]) -> (Value<'b>, Value<'b>) {
+    let (b, leading) = (x.builder(), x.rank() - bins.len());
+    let place = valid_positions(x, bins.len()).broadcast_to(&x.dims());
+    let sizes: Vec<Value<'b>> = (leading..x.rank()).map(|axis| x.size(axis, DType::I64)).collect();
+    bins.iter().enumerate().fold((x.without_extents(), place), |(value, place), (i, bins)| {
+        let (start, end) = bins.bounds(b.iota(DType::I32, &[bins.outputs], 0), sizes[i]);
+        // Windows behind the valid ones lie behind the input.
+        let (start, end) = (start.min(bins.inputs as i32 - 1), end.min(bins.inputs as i32));
+        let end = end.max(start + 1);
+        let taken = |value: Value<'b>, at: Value<'b>| Places::slices(&value.dims(), leading + i, at).read(value);
+        let state = [b.scalar(1, DType::I32), start, end, value, place, taken(value, start), taken(place, start)];
+        let widest = |state: &[Value<'b>]| (state[2] - state[1]).reduce_max(&[0]);
+        let last = b.while_loop(
+            &state,
+            |state| state[0].lt(widest(state)),
+            |state| {
+                let at = (state[1] + state[0].broadcast_to(&state[1].dims())).min(state[2] - 1);
+                let other = (taken(state[3], at), taken(state[4], at));
+                let best = larger((state[5], state[6]), other);
+                vec![state[0] + 1, state[1], state[2], state[3], state[4], best[0], best[1]]
+            },
+        );
+        (last[5], last[6])
+    })
+}
+
 fn max_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     let (grad, index) = (cx.tensor("grad_output")?, cx.tensor("indices")?);
-    let last: Vec<usize> = (grad.rank() - spatial..grad.rank()).collect();
-    [grad, index].iter().for_each(|x| x.require_whole(&last, "adaptive windows"));
+    let is_known = !is_bounded(grad, spatial) && !is_bounded(index, spatial);
+    let (grad, index) = (fill_padding(grad, spatial, 0), fill_padding(index, spatial, -1));
     let bins = Bins::of(&cx.ty("self")?.dims, &grad.dims(), spatial)?;
     let x = bounded_self(cx)?;
-    if let Some(windows) = even_windows(&bins).filter(|_| x.is_none_or(|x| are_known(x, &bins))) {
+    if let Some(windows) = even_windows(&bins).filter(|_| is_known && x.is_none_or(|x| are_known(x, &bins))) {
         return Ok(unpooled(grad, index, &windows, input_positions(cx, &windows, x)));
     }
     let sizes: Vec<i64> = bins.iter().map(|bins| bins.inputs).collect();
