@@ -11,6 +11,7 @@ int32_t tt_initialize(void* tracer, void* sparse, char* message, size_t capacity
     torchtpu::register_copies();
     torchtpu::register_layouts();
     torchtpu::register_fourier();
+    torchtpu::register_composites();
     torchtpu::register_attention();
     torchtpu::register_operators();  // after views, copies and sparse tensors, which it must not replace
     torchtpu::register_autocast();

@@ -203,6 +203,7 @@ void register_copies();
 void register_operators();
 void register_layouts();
 void register_fourier();
+void register_composites();
 void register_attention();
 void register_autocast();
 void register_profiler();

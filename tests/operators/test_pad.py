@@ -5,7 +5,7 @@ import functools
 import pytest
 import torch
 
-from tests.helpers import check
+from tests.helpers import check, check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -40,3 +40,22 @@ def test_negative_sizes_at_other_lengths(device: torch.device) -> None:
 
     for length in (3, 9, 5, 4, 12, 7):
         check(functools.partial(program, length), device)
+
+
+@pytest.mark.parametrize("sizes", [(2, 1), (-1, 3), (3, -2), (-1, -2), (1, 0, 2, 2), (3, -1, -2, 1), (0, 0, 0, 0)])
+@pytest.mark.parametrize("is_last", [False, True])
+def test_circular(sizes: tuple[int, ...], is_last: bool, device: torch.device) -> None:
+    def program(device: torch.device) -> list[torch.Tensor]:
+        x = torch.linspace(-1, 2, 60).view(1, 3, 4, 5).to(device)
+        x = x.to(memory_format=torch.channels_last) if is_last and len(sizes) == 4 else x
+        x = (x if len(sizes) == 4 else x[0]).requires_grad_()
+        padded = torch.nn.functional.pad(x, sizes, "circular")
+        (gradient,) = torch.autograd.grad((padded * padded.detach().cos()).sum(), x)
+        return [padded.detach(), gradient.contiguous()]
+
+    check(program, device)
+
+
+@pytest.mark.parametrize("sizes", [(6, 0), (-3, -3), (0, 0, 0, 0, 0, 0)])
+def test_circular_padding_is_refused(sizes: tuple[int, ...], device: torch.device) -> None:
+    check_refused(lambda d: torch.ops.aten._pad_circular(torch.ones(2, 3, 5, device=d), sizes), device)
