@@ -73,7 +73,9 @@ def _repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Te
             raise RuntimeError("repeats can not be negative")
     elif repeats.numel() > 0:
         torch._assert_async(ends[-1] == output_size, "allocated size does not match required size")
-    positions = torch.arange(output_size, device=repeats.device)
+    # Parts of one tensor: their size is an input of the programs that take them.
+    room = 1 << (output_size - 1).bit_length() if output_size > 0 else output_size
+    positions = torch.arange(room, device=repeats.device)[:output_size]
     return torch.searchsorted(ends, positions, right=True).to(repeats.dtype)
 
 
