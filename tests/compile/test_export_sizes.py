@@ -38,6 +38,13 @@ class Strided(nn.Module):
         return self.convolution(x) * (x.shape[2] / 2)
 
 
+class Spectra(nn.Module):
+    """A Fourier transform, and windows of a width that changes."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.fft.fft2(x).abs(), nn.functional.unfold(x[None, :, :2], (1, 3))
+
+
 class Repeated(nn.Module):
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         return torch.cat([x, x], 1).cumsum(1) + y
@@ -63,6 +70,7 @@ MODELS = {
     "enlarged": (Enlarged, ({0: batch},), lambda n, _: (torch.randn(n, 3, 8),)),
     "normalised": (Normalised, ({0: batch},), lambda n, _: (torch.randn(n, 4),)),
     "strided": (Strided, ({0: batch, 2: length},), lambda n, m: (torch.randn(n, 3, m),)),
+    "spectra": (Spectra, ({1: batch, 2: length},), lambda n, m: (torch.randn(3, n, m),)),
     "repeated": (Repeated, ({1: length}, {1: 2 * length}), lambda _, m: (torch.randn(3, m), torch.randn(3, 2 * m))),
     "tokens": (
         lambda: nn.Sequential(nn.Embedding(11, 8), nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)),
@@ -164,14 +172,13 @@ def test_refuses_what_has_no_bound() -> None:
     with pytest.raises(NotImplementedError, match="data decide"):
         torchtpu.export.to_stablehlo(torch.export.export(Chosen(), (x,)))
 
-    class Columns(nn.Module):
+    class Factors(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
-            return nn.functional.unfold(x[None, None], (1, 2))
+            return torch.linalg.cholesky_ex(x @ x.mT)[0]
 
-    # The windows of an image become one dimension, whose valid elements would not be at its start.
     dims = ({0: Dim("batch", max=8)},)
-    with pytest.raises(NotImplementedError, match=r"im2col.*bounded"):
-        torchtpu.export.to_stablehlo(torch.export.export(Columns(), (x,), dynamic_shapes=dims))
+    with pytest.raises(NotImplementedError, match=r"cholesky.*bounded"):
+        torchtpu.export.to_stablehlo(torch.export.export(Factors(), (x,), dynamic_shapes=dims))
 
 
 def test_values_of_expressions() -> None:

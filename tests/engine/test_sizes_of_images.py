@@ -1,0 +1,169 @@
+"""Windows, pools, padding and Fourier transforms of sizes that change: after a few sizes nothing is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tests.helpers import programs_made
+
+pytestmark = pytest.mark.usefixtures("changing_sizes")
+
+# The largest come early: each capacity of two dimensions together is a program.
+WIDTHS = (61, 47, 58, 48, 53, 44, 59, 55, 51, 50)
+HEIGHTS = (59, 62, 41, 53, 46, 57, 40, 49, 60, 43)
+SETTLED = 5
+
+
+def columns(x: Tensor) -> Tensor:
+    return F.unfold(x, 3, padding=1)
+
+
+def strided_columns(x: Tensor) -> Tensor:
+    return F.unfold(x, (2, 3), stride=2, dilation=(1, 2))
+
+
+def folded(x: Tensor) -> Tensor:
+    """Means of overlapping patches, put back into the image."""
+    patches = F.unfold(x, 3, padding=1)
+    return F.fold(patches - patches.mean(1, keepdim=True), x.shape[-2:], 3, padding=1)
+
+
+def circular(x: Tensor) -> Tensor:
+    return F.pad(x, (6, 7, 8, 0), mode="circular")
+
+
+def circular_and_cut(x: Tensor) -> Tensor:
+    return F.pad(x, (6, -9, -8, 7), mode="circular")
+
+
+def unpooled(x: Tensor) -> Tensor:
+    values, places = F.max_pool2d(x, 2, return_indices=True)
+    return F.max_unpool2d(values * 2, places, 2, output_size=x.shape[-2:])
+
+
+def unpooled_sound(x: Tensor) -> Tensor:
+    values, places = F.max_pool1d(x[:, :, 0], 3, 2, return_indices=True)
+    return F.max_unpool1d(values * 2, places, 3, 2, output_size=x.shape[-1:])
+
+
+def adaptive(x: Tensor) -> Tensor:
+    return F.adaptive_avg_pool2d(x, (x.shape[2] // 2, x.shape[3] // 3))
+
+
+def area(x: Tensor) -> Tensor:
+    return F.interpolate(x, size=(x.shape[2] // 2 + 3, x.shape[3] * 2 - 5), mode="area")
+
+
+def gated(x: Tensor) -> Tensor:
+    return F.glu(torch.cat([x, x * 2], 3), 3)
+
+
+def repeated(x: Tensor) -> Tensor:
+    return x.repeat_interleave(3, dim=3)
+
+
+def repeated_as_told(x: Tensor) -> Tensor:
+    repeats = (torch.arange(x.shape[3]) % 4).to(x.device)
+    return x.repeat_interleave(repeats, dim=3)
+
+
+def windows_of_rows(x: Tensor) -> Tensor:
+    return x.unfold(2, 8, 4).square()
+
+
+def spectrogram(x: Tensor) -> Tensor:
+    window = torch.hann_window(16, device=x.device)
+    return torch.stft(x[:, :, 0].flatten(0, 1), 16, 4, window=window, center=False, return_complex=True).abs().square()
+
+
+def transformed(x: Tensor) -> Tensor:
+    return torch.fft.fft(x).abs() + torch.fft.ifft(x, norm="forward").imag
+
+
+def filtered(x: Tensor) -> Tensor:
+    """A long convolution, as in state-space models."""
+    length = x.shape[-1]
+    kernel = torch.linspace(1, 0, 64, device=x.device)[:length].exp()
+    product = torch.fft.rfft(x, n=2 * length) * torch.fft.rfft(kernel, n=2 * length)
+    return torch.fft.irfft(product, n=2 * length)[..., :length]
+
+
+def transformed_image(x: Tensor) -> Tensor:
+    spectrum = torch.fft.rfft2(x, norm="ortho")
+    return torch.fft.irfft2(spectrum * spectrum.abs(), s=x.shape[-2:], norm="ortho")
+
+
+PROGRAMS = [
+    columns,
+    strided_columns,
+    folded,
+    circular,
+    circular_and_cut,
+    unpooled,
+    unpooled_sound,
+    adaptive,
+    area,
+    gated,
+    repeated,
+    repeated_as_told,
+    windows_of_rows,
+    spectrogram,
+    transformed,
+    filtered,
+    transformed_image,
+]
+
+
+def step(program: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
+    x.requires_grad_()
+    result = program(x)
+    loss = (result * (result.detach() * 0.1).cos()).sum()
+    (gradient,) = torch.autograd.grad(loss, x)
+    return result.detach(), gradient
+
+
+def check_that_it_settles(
+    program: Callable[[Tensor], Tensor], device: torch.device, sizes: list[tuple[int, int]]
+) -> None:
+    for number, size in enumerate(sizes):
+        x = torch.randn(4, 5, *size)
+        before = programs_made()
+        result, gradient = step(program, x.to(device))
+        torch.tpu.synchronize()
+        made = programs_made() - before
+        expected, expected_gradient = step(program, x)
+        for actual, wanted in ((result, expected), (gradient, expected_gradient)):
+            torch.testing.assert_close(actual.cpu(), wanted, rtol=1e-4, atol=1e-5 * float(wanted.abs().max()))
+        assert number < SETTLED or not made, f"{made} programs at size {size}"
+
+
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_widths_settle(program: Callable[[Tensor], Tensor], device: torch.device, mode: str) -> None:
+    torch.tpu.eager_mode = mode
+    check_that_it_settles(program, device, [(24, width) for width in WIDTHS])
+
+
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+@pytest.mark.parametrize("program", [folded, area, gated, windows_of_rows, transformed, filtered, transformed_image])
+def test_images_settle(program: Callable[[Tensor], Tensor], device: torch.device, mode: str) -> None:
+    torch.tpu.eager_mode = mode
+    check_that_it_settles(program, device, list(zip(HEIGHTS, WIDTHS, strict=True)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_transforms_are_as_exact_as_for_one_size(device: torch.device, dtype: torch.dtype) -> None:
+    torch.tpu.eager_mode = "strict"
+    for size in (211, 503, 347, 283, 419, 263, 487):
+        x = torch.randn(3, size, dtype=dtype)
+        x_on_device = x.to(device)
+        for transform in (torch.fft.fft, torch.fft.ifft, torch.fft.rfft, torch.fft.hfft):
+            expected = transform(x.double())
+            actual = transform(x_on_device).cpu().to(expected.dtype)
+            error = (actual - expected).abs().max() / expected.abs().max()
+            assert error < 8 * torch.finfo(dtype).eps, (transform, size, error)
