@@ -429,38 +429,3 @@ def test_products_of_merged_batches(device: torch.device, mode: str) -> None:
         return products, gradients
 
     check(program, device)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "strides"),
-    [
-        ((2, 3, 2, 3), (12, 4, 1, 1)),
-        ((2, 3, 2, 2), (12, 4, 2, 1)),
-        ((2, 2, 4, 2), (12, 4, 1, 4)),
-        ((2, 3, 4, 1), (12, 4, 1, 1)),
-        ((4, 3), (2, 1)),
-        ((2, 2), (3, 1)),
-    ],
-)
-@pytest.mark.parametrize("of", [lambda x: x * 1, lambda x: x.expand(2, 2, 3, 4)[1], lambda x: (x * 1)[..., :3]])
-def test_gradient_of_as_strided(
-    sizes: tuple[int, ...],
-    strides: tuple[int, ...],
-    of: Callable[[Tensor], Tensor],
-    device: torch.device,
-    mode: str,
-) -> None:
-    """Windows of one dimension have the gradient of `unfold`."""
-
-    def program(device: torch.device) -> object:
-        x = base(device).float().requires_grad_()
-        y = of(x).as_strided(sizes, strides)
-        (read,) = torch.autograd.grad((y * y.detach().cos()).sum(), x)
-        whole = of(x).clone(memory_format=torch.contiguous_format)
-        if y.unique().numel() < y.numel() or whole.numel() < x.numel():
-            return y.detach(), read
-        whole.as_strided(sizes, strides).mul_(3)
-        (written,) = torch.autograd.grad((whole * whole.detach().cos()).sum(), x)
-        return y.detach(), read, written
-
-    check(program, device)
