@@ -9,7 +9,7 @@
 
 use std::f64::consts::FRAC_PI_2;
 
-use stablehlo::{DType, Fft, Value};
+use stablehlo::{DType, Fft, Target, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -91,9 +91,11 @@ fn along(x: Value<'_>, axis: usize, kind: Fft, size: i64) -> Value<'_> {
 
 // ---- sizes that change -----------------------------------------------------------------------
 
-/// A complex transform along a bounded dimension, without a factor.
+/// A complex transform along a bounded dimension, without a factor. On a CPU it is computed in float64, and rounds no more than a
+/// transform of a known length.
 fn chirped<'b>(x: Value<'b>, axis: usize, forward: bool) -> Value<'b> {
-    let (b, extent, size) = (x.builder(), x.extent(axis), x.size(axis, DType::I64));
+    let (b, extent, size, given) = (x.builder(), x.extent(axis), x.size(axis, DType::I64), x.dtype());
+    let x = if b.target() == Target::Cpu { x.convert(DType::C128) } else { x };
     let (last, capacity, dtype) = (x.rank() - 1, x.dim(axis), x.dtype());
     // No term of the convolution may come around its end.
     let length = (2 * capacity - 1).max(1).unsigned_abs().next_power_of_two() as i64;
@@ -108,7 +110,8 @@ fn chirped<'b>(x: Value<'b>, axis: usize, forward: bool) -> Value<'b> {
     let signal = (filled * chirp).pad_axis(last, 0, 0, length - capacity).fft(Fft::Fft, length);
     let filter = distance.lt(size.broadcast_to(&[length])).select(inverse, 0).fft(Fft::Fft, length);
     let convolved = (signal * spread(filter, &signal.dims())).fft(Fft::Ifft, length);
-    (convolved.slice_axis(last, 0, capacity) * chirp).move_axis(last, axis).with_extent(axis, extent)
+    let result = (convolved.slice_axis(last, 0, capacity) * chirp).convert(given);
+    result.move_axis(last, axis).with_extent(axis, extent)
 }
 
 /// Cosine and sine of π · `number` / `size`, where `number` is not negative. Whole quarter turns are taken off as integers, so
