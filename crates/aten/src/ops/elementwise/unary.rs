@@ -110,19 +110,16 @@ fn cosine(z: Value<'_>) -> Value<'_> {
 }
 
 fn hyperbolic_sine(z: Value<'_>) -> Value<'_> {
-    if !z.dtype().is_complex() {
-        return z.sinh();
-    }
-    let (a, b) = (z.real(), z.imag());
-    scaled(b.cos(), a.sinh()).complex(scaled(b.sin(), a.cosh()))
+    if z.dtype().is_complex() { swapped(sine(swapped(z))) } else { z.sinh() }
 }
 
 fn hyperbolic_cosine(z: Value<'_>) -> Value<'_> {
-    if !z.dtype().is_complex() {
-        return z.cosh();
-    }
-    let (a, b) = (z.real(), z.imag());
-    scaled(b.cos(), a.cosh()).complex(scaled(b.sin(), a.sinh()))
+    if z.dtype().is_complex() { cosine(swapped(z)).conjugate() } else { z.cosh() }
+}
+
+/// b + ai of a + bi.
+fn swapped(z: Value<'_>) -> Value<'_> {
+    z.imag().complex(z.real())
 }
 
 /// The product of a circular and a hyperbolic function. Zero stays zero, as in C, where the other is infinite.
