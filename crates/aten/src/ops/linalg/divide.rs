@@ -10,7 +10,7 @@ use stablehlo::{DType, Value};
 use crate::common::matrices::{identity, position_along, times};
 use crate::ops::linalg::secular::{Form, RankOne, Roots};
 
-/// What is smaller than this many rounding errors of the whole matrix is taken as zero.
+/// Numbers below this many rounding errors of the whole matrix are taken as zero.
 const NEGLIGIBLE: f64 = 4.0;
 
 /// Eigenvalues, ascending, and eigenvectors of symmetric matrices with this diagonal (batch × size) and these numbers
@@ -33,9 +33,8 @@ pub(crate) fn eigh<'b>(diagonal: Value<'b>, beside: Value<'b>) -> (Value<'b>, Va
         |state| {
             let (half, norm, beside, at, vectors) = (state[0], state[1], state[2], state[3], state[4]);
             let halves = Halves::of(half, whole);
-            let between = halves.of_pair(beside, halves.end);
-            let edge = halves.is_left.select(halves.end, halves.end + 1);
-            let z = element_of_rows(vectors, edge);
+            let between = number_at(beside, halves.end);
+            let z = element_of_rows(vectors, halves.edge);
             let z = (halves.is_left | between.ge(0.0)).select(z, -z);
             let rho = between.abs();
             let matters = (rho * z.abs()).gt(norm * (NEGLIGIBLE * z.dtype().epsilon()));
@@ -75,6 +74,8 @@ struct Halves<'b> {
     is_left: Value<'b>,
     /// The last position of the left half of the pair.
     end: Value<'b>,
+    /// The position of the own half that is next to the other half.
+    edge: Value<'b>,
 }
 
 impl<'b> Halves<'b> {
@@ -82,14 +83,15 @@ impl<'b> Halves<'b> {
         let position = half.builder().iota(DType::I32, &[1, size], 1);
         let pair = position / (half * 2);
         let end = pair * (half * 2) + half - 1;
-        Halves { pair, is_left: position.le(end), end }
+        let is_left = position.le(end);
+        Halves { pair, is_left, end, edge: is_left.select(end, end + 1) }
     }
+}
 
-    /// The number (of batch × size) at a place (1 × size). Zero behind the end.
-    fn of_pair(&self, numbers: Value<'b>, place: Value<'b>) -> Value<'b> {
-        let rows = numbers.unsqueeze(2).broadcast_to(&[numbers.dim(0), numbers.dim(1), numbers.dim(1)]);
-        element_of_rows(rows, place)
-    }
+/// The number (of batch × size) at each place (1 × size). Zero behind the end.
+fn number_at<'b>(numbers: Value<'b>, place: Value<'b>) -> Value<'b> {
+    let rows = numbers.unsqueeze(2).broadcast_to(&[numbers.dim(0), numbers.dim(1), numbers.dim(1)]);
+    element_of_rows(rows, place)
 }
 
 /// The element of each column in its `row` (1 × columns). Zero if there is no such row.
@@ -141,11 +143,10 @@ fn joined<'b>(halves: Halves<'b>, state: &[Value<'b>]) -> (Value<'b>, Value<'b>,
     let position = s.builder().iota(DType::I32, &[1, s.dim(1)], 1);
     let last = halves.end + half;
     let (is_between, is_last) = (position.eq(halves.end), position.eq(last));
-    let edge = halves.is_left.select(halves.end, halves.end + 1);
-    let number = halves.is_left.select(halves.of_pair(diagonal, halves.end), halves.of_pair(above, halves.end));
-    let met = element_of_rows(v, edge) * number;
+    let number = halves.is_left.select(number_at(diagonal, halves.end), number_at(above, halves.end));
+    let met = element_of_rows(v, halves.edge) * number;
     // The null vectors turn into one that the row meets, with `first` as its number, and one that it does not meet.
-    let (left, right) = (halves.of_pair(met, halves.end), halves.of_pair(met, last));
+    let (left, right) = (number_at(met, halves.end), number_at(met, last));
     let largest = left.abs().max(right.abs());
     let is_met = largest.gt(0.0);
     let (left, right) = (left / largest, right / largest);

@@ -98,7 +98,7 @@ fn behind_first<'b>(vectors: Value<'b>, factors: Value<'b>) -> Value<'b> {
     vectors.builder().concatenate(&[first, inner.pad_axis(2, 0, 1, 0)], 1)
 }
 
-/// What a step finds: its columns of the panels (batch × size), the factors of its reflections (batch × 1), and its
+/// The results of a step: its columns of the panels (batch × size), the factors of its reflections (batch × 1), and its
 /// elements on the diagonal and beside it (batch × 1).
 struct Found<'b> {
     columns: Vec<Value<'b>>,

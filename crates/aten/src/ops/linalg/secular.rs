@@ -9,7 +9,7 @@ use crate::common::matrices::times;
 /// A root is found within ten to fifteen steps. Clustered poles take up to fifty.
 const MOST_STEPS: i64 = 100;
 
-/// What the numbers `at` of a [`RankOne`] say.
+/// The meaning of the numbers `at` of a [`RankOne`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// D itself. The roots are returned as they are.
@@ -105,10 +105,10 @@ impl<'b> RankOne<'b> {
         let root = self.search(poles, own, sorted[2], wide_step);
 
         let is_root = sorted[2].gt(0.0);
-        let origin_at = root.origin.at + root.origin.rank * step;
+        let small = root.origin.rank * step;
         let values = match self.form {
-            Form::Plain => root.origin.at + (root.origin.rank * step + root.offset),
-            Form::Squared => (origin_at.square() + root.offset).max(0.0).sqrt(),
+            Form::Plain => root.origin.at + (small + root.offset),
+            Form::Squared => ((root.origin.at + small).square() + root.offset).max(0.0).sqrt(),
         };
         let values = is_root.select(values, own.at);
         let columns = [block, values, own.at, own.rank, root.origin.at, root.origin.rank, root.offset, sorted[2]];
