@@ -213,6 +213,9 @@ impl Ballot {
         if let Some(error) = state.failure.clone() {
             unit.vote.ticket.finish(Err(error));
         } else if first < state.next {
+            // The next vote ends with a call of this rank, so that the unit after it is in time. With votes far ahead, all
+            // later units could be in the middle of a round.
+            state.ahead = 1;
             unit.vote.ticket.finish(Ok(()));
         } else {
             state.units.push_back(unit);

@@ -187,6 +187,25 @@ fn equal_programs_are_whole_and_others_are_cut() {
 }
 
 #[test]
+fn programs_that_begin_before_the_end_of_a_round_do_not_stay_late() {
+    for (alone, together) in [(3, 2), (4, 2), (5, 3), (6, 4), (11, 2)] {
+        let ballots = ballots();
+        // A vote is for some collectives ahead, because none of these is in a program.
+        for _ in 0..alone {
+            ballots.iter().for_each(|ballot| ballot.cut(1, false));
+            ballots.iter().for_each(|ballot| assert!(ballot.finish(PATIENCE)));
+        }
+        let mut last = Vec::new();
+        for _ in 0..8 {
+            last = ballots.iter().map(|ballot| ballot.propose(together, 7, Vec::new())).collect();
+            ballots.iter().for_each(|ballot| assert!(ballot.finish(PATIENCE)));
+        }
+        assert!(!last.iter().any(|vote: &Arc<Vote>| vote.is_refused()), "{alone}, then {together} at a time");
+        ballots.iter().for_each(Ballot::close);
+    }
+}
+
+#[test]
 fn a_failed_vote_fails_the_programs_that_wait() {
     let ballot = Ballot::new("test".into(), Arc::new(|_| Err(Error::runtime("no answer"))), || {});
     let failed = |vote: Arc<Vote>| vote.ticket.wait(Some(Duration::from_secs(20))).unwrap().unwrap_err().message;
