@@ -87,7 +87,9 @@ def test_exponential_of_minus_infinity_is_zero(dtype: torch.dtype, device: torch
     check(lambda device: numbers.to(device).exp(), device)
 
 
-@pytest.mark.parametrize("name", ["cos", "cosh", "log10", "log2", "sin", "sinh", "tan", "tanh"])
+@pytest.mark.parametrize(
+    "name", ["cos", "cosh", "exp2", "expm1", "log10", "log2", "rsqrt", "sin", "sinh", "tan", "tanh"]
+)
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
 def test_small_parts_of_complex_results(name: str, dtype: torch.dtype, device: torch.device, mode: str) -> None:
     """Each part is as near to the CPU's as its own size asks: a step along the imaginary axis gives a derivative."""
@@ -100,6 +102,35 @@ def test_small_parts_of_complex_results(name: str, dtype: torch.dtype, device: t
     expected = torch.where(expected.abs() < 1e-9 * expected.abs().amax(-1, keepdim=True), result.double(), expected)
     tolerance = 1e-5 if dtype == torch.complex64 else 1e-6
     torch.testing.assert_close(result.double(), expected, rtol=tolerance, atol=0, equal_nan=True)
+
+
+CUT = ("acos", "acosh", "asin", "asinh", "atan", "atanh", "log", "log10", "log1p", "rsqrt", "sqrt")
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_zeros_have_signs_at_branch_cuts(dtype: torch.dtype, device: torch.device, mode: str) -> None:
+    parts = [0.0, -0.0, 0.5, -0.5, 2.0, -2.0, 1e10, -1e10]
+    numbers = torch.tensor([complex(real, imaginary) for real in parts for imaginary in parts[:2]], dtype=dtype)
+    # Some functions have their cut on the other axis, and some have a pole at zero.
+    numbers = torch.cat([numbers, torch.complex(numbers.imag, numbers.real)])
+    numbers = numbers[numbers != 0]
+    for name in CUT:
+        check(lambda device, name=name: getattr(torch, name)(numbers.to(device)), device)
+    check(lambda device: [numbers.to(device).pow(0.5), numbers.to(device).pow(-0.5)], device)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_exponentials_of_large_complex_numbers(dtype: torch.dtype, device: torch.device, mode: str) -> None:
+    numbers = torch.tensor([1e20, 1e20 + 1j, -1e20, -1e20 + 1j, complex(math.inf, 0), -math.inf], dtype=dtype)
+    check(lambda device: [numbers.to(device).exp2(), numbers.to(device).expm1(), numbers.to(device).exp()], device)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_one_part_of_a_complex_number_is_infinite(dtype: torch.dtype, device: torch.device, mode: str) -> None:
+    real = torch.tensor([complex(math.inf, 0), complex(-math.inf, -0.0)], dtype=dtype)
+    imaginary = torch.complex(real.imag, real.real)
+    check(lambda device: [real.to(device).sin(), real.to(device).cos(), real.to(device).sgn()], device)
+    check(lambda device: [imaginary.to(device).sinh(), imaginary.to(device).cosh(), imaginary.to(device).sgn()], device)
 
 
 def test_functions_of_large_imaginary_parts_are_infinite(device: torch.device, mode: str) -> None:

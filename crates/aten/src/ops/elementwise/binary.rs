@@ -6,6 +6,7 @@ use crate::common::clamp::clamp_to;
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result};
 use crate::number_check::Fit;
+use crate::ops::elementwise::complex::{reciprocal_square_root, square_root};
 use crate::row::{Row, all_bounded, one};
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
@@ -239,8 +240,8 @@ fn power_of_number<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
             Some(2.0) => x * x,
             Some(3.0) => x * x * x,
             Some(4.0) => x.square().square(),
-            Some(0.5) if rooted => x.sqrt(),
-            Some(-0.5) if rooted => x.rsqrt(),
+            Some(0.5) if rooted => square_root(x),
+            Some(-0.5) if rooted => reciprocal_square_root(x),
             Some(-1.0) if rooted => x.recip(),
             Some(-2.0) if rooted => (x * x).recip(),
             Some(small) if x.dtype().is_integer() && (0.0..64.0).contains(&small) => x.pow(y),

@@ -6,6 +6,11 @@ use stablehlo::{DType, DTypes, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
+use crate::ops::elementwise::complex::{
+    arc_cosine, arc_hyperbolic_cosine, arc_hyperbolic_sine, arc_hyperbolic_tangent, arc_sine, arc_tangent, cosine,
+    exponential, exponential_minus_one, exponential_of_two, hyperbolic_cosine, hyperbolic_sine, parts,
+    reciprocal_square_root, sine, square_root,
+};
 use crate::row::{Row, all_bounded, many, one};
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
@@ -37,17 +42,11 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     many(&["frexp.Tensor"], frexp),
     // Powers, exponentials and logarithms.
     one(&["reciprocal"], |cx| cx.float_unary(|x| x.recip())),
-    one(&["sqrt"], |cx| cx.float_unary(|x| x.sqrt())),
-    one(&["rsqrt"], |cx| cx.float_unary(|x| x.rsqrt())),
-    one(&["exp"], |cx| {
-        cx.float_unary(|x| match x.dtype().is_complex() {
-            // XLA multiplies the zero by a cosine, which is NaN if the imaginary part is not finite.
-            true => x.real().eq(f64::NEG_INFINITY).select(x.splat_like(0), x.exp()),
-            false => x.exp(),
-        })
-    }),
-    one(&["exp2"], |cx| cx.float_unary(|x| x.splat_like(2).pow(x))),
-    one(&["expm1"], |cx| cx.float_unary(|x| x.exp_m1())),
+    one(&["sqrt"], |cx| cx.float_unary(square_root)),
+    one(&["rsqrt"], |cx| cx.float_unary(reciprocal_square_root)),
+    one(&["exp"], |cx| cx.float_unary(exponential)),
+    one(&["exp2"], |cx| cx.float_unary(exponential_of_two)),
+    one(&["expm1"], |cx| cx.float_unary(exponential_minus_one)),
     one(&["log"], |cx| cx.float_unary(|x| x.log())),
     one(&["log1p"], |cx| cx.float_unary(|x| x.log_1p())),
     one(&["log2"], |cx| cx.float_unary(|x| parts(x.log(), |part| part / LN_2))),
@@ -68,72 +67,27 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["sin"], |cx| cx.float_unary(sine)),
     one(&["cos"], |cx| cx.float_unary(cosine)),
     one(&["tan"], |cx| cx.float_unary(|x| x.tan())),
-    one(&["asin"], |cx| cx.float_unary(|x| x.asin())),
-    one(&["acos"], |cx| cx.float_unary(|x| x.acos())),
-    one(&["atan"], |cx| cx.float_unary(|x| x.atan())),
+    one(&["asin"], |cx| cx.float_unary(arc_sine)),
+    one(&["acos"], |cx| cx.float_unary(arc_cosine)),
+    one(&["atan"], |cx| cx.float_unary(arc_tangent)),
     one(&["sinh"], |cx| cx.float_unary(hyperbolic_sine)),
     one(&["cosh"], |cx| cx.float_unary(hyperbolic_cosine)),
     one(&["tanh"], |cx| cx.float_unary(|x| x.tanh())),
-    one(&["asinh"], |cx| cx.float_unary(|x| x.asinh())),
-    one(&["acosh"], |cx| cx.float_unary(|x| x.acosh())),
-    one(&["atanh"], |cx| cx.float_unary(|x| x.atanh())),
+    one(&["asinh"], |cx| cx.float_unary(arc_hyperbolic_sine)),
+    one(&["acosh"], |cx| cx.float_unary(arc_hyperbolic_cosine)),
+    one(&["atanh"], |cx| cx.float_unary(arc_hyperbolic_tangent)),
     one(&["deg2rad"], |cx| cx.float_unary(|x| x * (PI / 180.0))),
     one(&["rad2deg"], |cx| cx.float_unary(|x| x * (180.0 / PI))),
     one(&["sinc"], |cx| cx.float_unary(|x| x.eq(0).select(x.splat_like(1), sine(x * PI) / (x * PI)))),
 ]);
-
-/// Applies `f` to a real value, or to both parts of a complex one.
-fn parts<'b>(x: Value<'b>, f: impl Fn(Value<'b>) -> Value<'b>) -> Value<'b> {
-    if x.dtype().is_complex() { f(x.real()).complex(f(x.imag())) } else { f(x) }
-}
-
-// Circular functions of complex numbers. XLA's forms subtract exponentials that are nearly the same, so small parts of
-// results are lost. For z = a + bi:
-//
-//   sin z  = sin a cosh b + i cos a sinh b      cos z  = cos a cosh b - i sin a sinh b
-//   sinh z = sinh a cos b + i cosh a sin b      cosh z = cosh a cos b + i sinh a sin b
-
-fn sine(z: Value<'_>) -> Value<'_> {
-    if !z.dtype().is_complex() {
-        return z.sin();
-    }
-    let (a, b) = (z.real(), z.imag());
-    scaled(a.sin(), b.cosh()).complex(scaled(a.cos(), b.sinh()))
-}
-
-fn cosine(z: Value<'_>) -> Value<'_> {
-    if !z.dtype().is_complex() {
-        return z.cos();
-    }
-    let (a, b) = (z.real(), z.imag());
-    scaled(a.cos(), b.cosh()).complex(-scaled(a.sin(), b.sinh()))
-}
-
-fn hyperbolic_sine(z: Value<'_>) -> Value<'_> {
-    if z.dtype().is_complex() { swapped(sine(swapped(z))) } else { z.sinh() }
-}
-
-fn hyperbolic_cosine(z: Value<'_>) -> Value<'_> {
-    if z.dtype().is_complex() { cosine(swapped(z)).conjugate() } else { z.cosh() }
-}
-
-/// b + ai of a + bi.
-fn swapped(z: Value<'_>) -> Value<'_> {
-    z.imag().complex(z.real())
-}
-
-/// The product of a circular and a hyperbolic function. Zero stays zero, as in C, where the other is infinite.
-fn scaled<'b>(circular: Value<'b>, hyperbolic: Value<'b>) -> Value<'b> {
-    circular.eq(0).select(circular, circular * hyperbolic)
-}
 
 /// -1, 0 or 1; 0 for NaN; the direction of a complex number.
 pub(crate) fn sign<'b>(x: Value<'b>) -> Value<'b> {
     match x.dtype() {
         DType::Bool => x,
         t if t.is_complex() => {
-            let magnitude = x.abs().convert(t);
-            x.eq(0).select(x, x / magnitude)
+            let magnitude = x.abs();
+            x.eq(0).select(x, parts(x, |part| part / magnitude))
         }
         t => x.gt(0).convert(t) - x.lt(0).convert(t),
     }

@@ -1,0 +1,129 @@
+//! Functions that XLA computes otherwise than C for complex numbers. Real numbers keep XLA's form.
+
+use std::f64::consts::LN_2;
+
+use stablehlo::Value;
+
+/// Applies `f` to a real value, or to both parts of a complex one.
+pub(crate) fn parts<'b>(x: Value<'b>, f: impl Fn(Value<'b>) -> Value<'b>) -> Value<'b> {
+    if x.dtype().is_complex() { f(x.real()).complex(f(x.imag())) } else { f(x) }
+}
+
+// Exponentials.
+
+pub(crate) fn exponential(z: Value<'_>) -> Value<'_> {
+    match z.dtype().is_complex() {
+        // XLA multiplies the zero by a cosine, which is NaN if the imaginary part is not finite.
+        true => z.real().eq(f64::NEG_INFINITY).select(z.splat_like(0), z.exp()),
+        false => z.exp(),
+    }
+}
+
+/// 2^z. XLA's power is NaN where the result is infinite.
+pub(crate) fn exponential_of_two(z: Value<'_>) -> Value<'_> {
+    match z.dtype().is_complex() {
+        true => exponential(parts(z, |part| part * LN_2)),
+        false => z.splat_like(2).pow(z),
+    }
+}
+
+/// e^z - 1 = (e^a - 1) cos b - 2 sin²(b/2) + i e^a sin b, for z = a + bi.
+pub(crate) fn exponential_minus_one(z: Value<'_>) -> Value<'_> {
+    if !z.dtype().is_complex() {
+        return z.exp_m1();
+    }
+    let (a, b) = (z.real(), z.imag());
+    let half = (b * 0.5).sin();
+    (a.exp_m1() * b.cos() - half * half * 2.0).complex(a.exp() * b.sin())
+}
+
+// Circular functions. XLA's forms subtract exponentials that are nearly the same, so small parts of results are lost.
+// For z = a + bi:
+//
+//   sin z  = sin a cosh b + i cos a sinh b      cos z  = cos a cosh b - i sin a sinh b
+//   sinh z = sinh a cos b + i cosh a sin b      cosh z = cosh a cos b + i sinh a sin b
+
+pub(crate) fn sine(z: Value<'_>) -> Value<'_> {
+    if !z.dtype().is_complex() {
+        return z.sin();
+    }
+    let (a, b) = (z.real(), z.imag());
+    scaled(a.sin(), b.cosh()).complex(scaled(a.cos(), b.sinh()))
+}
+
+pub(crate) fn cosine(z: Value<'_>) -> Value<'_> {
+    if !z.dtype().is_complex() {
+        return z.cos();
+    }
+    let (a, b) = (z.real(), z.imag());
+    scaled(a.cos(), b.cosh()).complex(-scaled(a.sin(), b.sinh()))
+}
+
+pub(crate) fn hyperbolic_sine(z: Value<'_>) -> Value<'_> {
+    if z.dtype().is_complex() { swapped(sine(swapped(z))) } else { z.sinh() }
+}
+
+pub(crate) fn hyperbolic_cosine(z: Value<'_>) -> Value<'_> {
+    if z.dtype().is_complex() { cosine(swapped(z)).conjugate() } else { z.cosh() }
+}
+
+/// b + ai of a + bi.
+fn swapped(z: Value<'_>) -> Value<'_> {
+    z.imag().complex(z.real())
+}
+
+/// The product of a circular and a hyperbolic function. Zero stays zero, as in C, where the other is not finite.
+fn scaled<'b>(circular: Value<'b>, hyperbolic: Value<'b>) -> Value<'b> {
+    let product = circular * hyperbolic;
+    let zero = circular.eq(0).select(circular, hyperbolic);
+    (product.is_nan() & zero.eq(0)).select(zero, product)
+}
+
+// Functions with branch cuts. As in C, the sign of a zero says on which side of the cut a number is: the root of
+// -1 - 0i is -i. XLA takes one side for both. The signs of the parts of these results follow from those of the number.
+
+pub(crate) fn square_root(z: Value<'_>) -> Value<'_> {
+    if z.dtype().is_complex() { with_imaginary_sign(z.sqrt(), z.imag()) } else { z.sqrt() }
+}
+
+/// XLA's form computes a logarithm, a sine and a cosine, and loses small parts.
+pub(crate) fn reciprocal_square_root(z: Value<'_>) -> Value<'_> {
+    if z.dtype().is_complex() { square_root(z).recip() } else { z.rsqrt() }
+}
+
+pub(crate) fn arc_cosine(z: Value<'_>) -> Value<'_> {
+    if z.dtype().is_complex() { with_imaginary_sign(z.acos(), -z.imag()) } else { z.acos() }
+}
+
+pub(crate) fn arc_hyperbolic_cosine(z: Value<'_>) -> Value<'_> {
+    if z.dtype().is_complex() { with_imaginary_sign(z.acosh(), z.imag()) } else { z.acosh() }
+}
+
+pub(crate) fn arc_sine(z: Value<'_>) -> Value<'_> {
+    odd(z, z.asin())
+}
+
+pub(crate) fn arc_tangent(z: Value<'_>) -> Value<'_> {
+    odd(z, z.atan())
+}
+
+pub(crate) fn arc_hyperbolic_sine(z: Value<'_>) -> Value<'_> {
+    odd(z, z.asinh())
+}
+
+pub(crate) fn arc_hyperbolic_tangent(z: Value<'_>) -> Value<'_> {
+    odd(z, z.atanh())
+}
+
+/// `result` with an imaginary part of this sign.
+fn with_imaginary_sign<'b>(result: Value<'b>, sign: Value<'b>) -> Value<'b> {
+    result.real().complex(result.imag().copy_sign(sign))
+}
+
+/// The result of an odd function of `z`, whose parts have the signs of those of `z`.
+fn odd<'b>(z: Value<'b>, result: Value<'b>) -> Value<'b> {
+    match z.dtype().is_complex() {
+        true => with_imaginary_sign(result.real().copy_sign(z.real()).complex(result.imag()), z.imag()),
+        false => result,
+    }
+}
