@@ -91,14 +91,45 @@ def test_a_refused_write_changes_nothing(values: Tensor, second: tuple[Tensor, .
     torch.testing.assert_close(written.cpu(), x)
 
 
-@pytest.mark.parametrize(
-    "call",
-    [lambda x, i: x.__setitem__(i, 3.0), lambda x, i: x.index_fill_(0, i, 3.0), lambda x, i: x[i]],
-    ids=["write", "index_fill_", "read"],
-)
-def test_an_index_into_nothing(call: Callable[[Tensor, Tensor], Any], device: torch.device) -> None:
+# Functions of a 2×0 matrix and of indices.
+OF_NOTHING: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "index": lambda x, i: x[:, i],
+    "write": lambda x, i: x[0].__setitem__(i, 3.0),
+    "index_put": lambda x, i: x.index_put((i, i), x.new_ones(2)),
+    "index_select": lambda x, i: x.index_select(1, i),
+    "gather": lambda x, i: x.gather(1, i[:, None]),
+    "scatter": lambda x, i: x.scatter(1, i[:, None], 1.0),
+    "scatter_add": lambda x, i: x.scatter_add(1, i[:, None], x.new_ones(2, 1)),
+    "scatter_reduce": lambda x, i: x.scatter_reduce(1, i[:, None], x.new_ones(2, 1), "amax"),
+    "index_copy": lambda x, i: x.index_copy(1, i, x.new_ones(2, 2)),
+    "index_fill": lambda x, i: x.index_fill(1, i, 1.0),
+    "take": lambda x, i: x.take(i),
+    "put": lambda x, i: x.put(i, x.new_ones(2)),
+    "embedding": lambda x, i: functional.embedding(i, x.T),
+    "embedding_bag": lambda x, i: functional.embedding_bag(i[None], x.T),
+    "nll_loss": lambda x, i: functional.nll_loss(x, i),
+}
+
+
+@pytest.mark.parametrize("name", OF_NOTHING)
+def test_an_index_into_nothing(name: str, device: torch.device) -> None:
     """The sizes alone show the error, so the call raises it."""
-    check_refused(lambda on: call(torch.empty(0, device=on), torch.tensor([0], device=on)), device)
+    call = OF_NOTHING[name]
+    none = torch.empty(2, 0), torch.zeros(2, dtype=torch.long)
+    check_refused(lambda on: call(*(each.to(on) for each in none)), device)
+
+
+def test_no_index_into_nothing(device: torch.device) -> None:
+    x, none = torch.empty(2, 0), torch.empty(0, dtype=torch.long)
+    calls = (
+        lambda d: x.to(d)[:, none.to(d)],
+        lambda d: x.to(d).index_select(1, none.to(d)),
+        lambda d: x.to(d).gather(1, none.to(d)[None]),
+        lambda d: x.to(d).take(none.to(d)),
+        lambda d: functional.embedding(none.to(d), x.T.to(d)),
+    )
+    for call in calls:
+        torch.testing.assert_close(call(device).cpu(), call("cpu"))
 
 
 def test_a_mask_selects_what_fits(device: torch.device) -> None:

@@ -26,12 +26,16 @@ pub(crate) fn out_of_range() -> Error {
 }
 
 /// Checks that the indices of `take` and `put` are positions among the elements of `x`.
-pub(crate) fn check_flat<'b>(cx: &Cx<'b>, index: Value<'b>, x: Value<'b>) {
+pub(crate) fn check_flat<'b>(cx: &Cx<'b>, index: Value<'b>, x: Value<'b>) -> Result<()> {
+    if x.numel() == 0 && index.numel() != 0 && !index.is_bounded() {
+        return Err(Error::index("index is out of range of a tensor without elements"));
+    }
     let axes: Vec<usize> = (0..x.rank()).collect();
     let (number, numel) = (Check::NUMBER, size_text(x, &axes));
     let error = Error::index(format!("out of range: tried to access index {number} on a tensor of {numel} elements."));
     let count = x.count(&axes, DType::I64);
     cx.check_range(index.convert(DType::I64), -count, count, error);
+    Ok(())
 }
 
 /// Checks that the indices of advanced indexing are in range.
@@ -42,7 +46,7 @@ pub(crate) fn check_indices(cx: &Cx<'_>) -> Result<()> {
         match index {
             Some(mask) if is_mask(mask) => axis += mask.rank(),
             Some(index) if axis < x.rank() => {
-                cx.check_index(index, x, axis, Counts::FromBothEnds, out_of_bounds(ErrorKind::Index, x, axis));
+                cx.check_index(index, x, axis, Counts::FromBothEnds, out_of_bounds(ErrorKind::Index, x, axis))?;
                 axis += 1;
             }
             _ => axis += 1,

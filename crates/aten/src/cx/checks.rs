@@ -7,8 +7,19 @@ use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 
 impl<'b> Cx<'b> {
-    /// Checks that each number of `index` is an index into dimension `axis` of `x`.
-    pub(crate) fn check_index(&self, index: Value<'b>, x: Value<'b>, axis: usize, counts: Counts, error: Error) {
+    /// Checks that each number of `index` is an index into dimension `axis` of `x`. A dimension without elements has no
+    /// index, which is known before the program runs.
+    pub(crate) fn check_index(
+        &self,
+        index: Value<'b>,
+        x: Value<'b>,
+        axis: usize,
+        counts: Counts,
+        error: Error,
+    ) -> Result<()> {
+        if x.rank() > 0 && x.dim(axis) == 0 && index.numel() != 0 && !index.is_bounded() {
+            return Err(Error::index("index is out of bounds for dimension with size 0"));
+        }
         let index = if index.dtype() == DType::I64 { index } else { index.convert(DType::I32) };
         let lowest = |size: Value<'b>| if counts == Counts::FromBothEnds { -size } else { size.splat_like(0) };
         let size = match x.rank() {
@@ -17,6 +28,7 @@ impl<'b> Cx<'b> {
             _ => index.builder().scalar(x.dim(axis).min(index.dtype().highest().to_i64()), index.dtype()),
         };
         self.check_range(index, lowest(size), size, error);
+        Ok(())
     }
 
     /// Checks that each number is from `low` to `high`.

@@ -56,7 +56,7 @@ pub(crate) const ROWS: &[Row] = &[
 /// The argument `index` of `take` and `put`, from the start of the flat `x` at its capacities. Indices count from both ends.
 fn flat_index<'b>(cx: &Cx<'b>, x: Value<'b>) -> Result<Value<'b>> {
     let index = cx.tensor("index")?;
-    check_flat(cx, index, x);
+    check_flat(cx, index, x)?;
     if !x.is_bounded() {
         return Ok(wrap(index, x.numel()));
     }
@@ -75,7 +75,7 @@ fn index_select<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     if !matches!(index.dtype(), DType::I32 | DType::I64) {
         return Err(Error::runtime("index_select(): Expected dtype int32 or int64 for index"));
     }
-    cx.check_index(index, x, axis, Counts::FromStart, out_of_range());
+    cx.check_index(index, x, axis, Counts::FromStart, out_of_range())?;
     if x.rank() == 0 {
         return match index.numel() {
             1 => Ok(x),
@@ -92,7 +92,7 @@ fn gather<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let index = cx.tensor("index")?;
     let axis = cx.axis_arg("dim", x.rank())?;
-    cx.check_index(index, x, axis, Counts::FromStart, out_of_bounds(ErrorKind::Runtime, x, axis));
+    cx.check_index(index, x, axis, Counts::FromStart, out_of_bounds(ErrorKind::Runtime, x, axis))?;
     Ok(take_along(at_least_1d(x), axis, at_least_1d(index)).reshape(&index.dims()))
 }
 

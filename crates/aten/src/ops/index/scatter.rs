@@ -105,7 +105,7 @@ fn along<'b>(cx: &Cx<'b>) -> Result<Target<'b>> {
     let dims = x.dims();
     let axis = cx.axis_arg("dim", dims.len())?;
     let index = at_least_1d(cx.tensor("index")?);
-    cx.check_index(index, x, axis, Counts::FromStart, out_of_bounds(ErrorKind::Runtime, x, axis));
+    cx.check_index(index, x, axis, Counts::FromStart, out_of_bounds(ErrorKind::Runtime, x, axis))?;
     Ok(Target { places: Places::along(axis, narrow(index, dims[axis])), axis })
 }
 
@@ -120,7 +120,7 @@ fn slices<'b>(cx: &Cx<'b>, error: Error) -> Result<Target<'b>> {
     let (x, axis) = sliced(cx)?;
     let dims = x.dims();
     let index = cx.tensor("index")?.flatten();
-    cx.check_index(index, x, axis, Counts::FromStart, error);
+    cx.check_index(index, x, axis, Counts::FromStart, error)?;
     Ok(Target { places: Places::slices(&dims, axis, narrow(index, dims[axis])), axis })
 }
 
@@ -205,10 +205,7 @@ fn index_fill<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     if cx.ty("value")?.dtype.is_complex() && !x.dtype().is_complex() {
         return Err(Error::runtime("index_fill_(): Converting complex Scalar to non-complex type is not supported"));
     }
-    if size == 0 && index.numel() != 0 && !index.is_bounded() {
-        return Err(Error::index("index is out of bounds for dimension with size 0"));
-    }
-    cx.check_index(index, whole, axis, Counts::FromBothEnds, out_of_bounds(ErrorKind::Index, whole, axis));
+    cx.check_index(index, whole, axis, Counts::FromBothEnds, out_of_bounds(ErrorKind::Index, whole, axis))?;
     let index = narrow(from_start(index, whole, axis), size);
     let b = cx.b();
     let (unmarked, marks) = (b.splat(false, DType::Bool, &[size]), b.splat(true, DType::Bool, &index.dims()));

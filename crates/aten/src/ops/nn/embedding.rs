@@ -14,7 +14,7 @@ use crate::spec::Dim;
 pub(crate) const ROWS: &[Row] = &[
     one(&["embedding"], |cx| {
         let (weight, indices) = (cx.tensor("weight")?, cx.tensor("indices")?);
-        cx.check_index(indices, weight, 0, Counts::FromStart, out_of_range());
+        cx.check_index(indices, weight, 0, Counts::FromStart, out_of_range())?;
         Ok(rows(weight, indices))
     })
     .bounded(),
@@ -117,7 +117,7 @@ fn embedding_bag<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     }
     let (number, count) = (Check::NUMBER, size_text(weight, &[0]));
     let error = Error::runtime(format!("input takes value {number} which is not in the valid range [0, {count})"));
-    cx.check_index(words, weight, 0, Counts::FromStart, error);
+    cx.check_index(words, weight, 0, Counts::FromStart, error)?;
     let mode = mode(cx)?;
     let b = cx.b();
     let (samples, width) = (words.numel(), weight.dim(1));

@@ -60,7 +60,7 @@ fn forward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let wide = prediction.convert(dtype.opmath());
     let targets = Targets::of(cx, wide)?;
     let error = Error::index(format!("Target {} is out of bounds.", Check::NUMBER));
-    cx.check_index(targets.named, prediction, targets.axis, Counts::FromStart, error);
+    cx.check_index(targets.named, prediction, targets.axis, Counts::FromStart, error)?;
     let chosen = take_along(prediction, targets.axis, targets.classes).convert(wide.dtype());
     // Selects instead of multiplying, because an ignored prediction may be infinite.
     let elements = targets.counts.select(-chosen * targets.weights, 0);

@@ -25,7 +25,7 @@ pub(crate) const ROWS: &[Row] = &[
         if let Some(sorter) = cx.tensor_or_none("sorter") {
             let last = sequence.rank().saturating_sub(1);
             let error = Error::runtime("torch.searchsorted(): sorter index out of range");
-            cx.check_index(sorter, sequence, last, Counts::FromStart, error);
+            cx.check_index(sorter, sequence, last, Counts::FromStart, error)?;
             sequence = take_along(sequence, last, sorter);
         }
         let right = cx.bool("right")? || cx.str_or_none("side").is_some_and(|side| side == "right");
