@@ -364,6 +364,31 @@ def test_offsets_share_programs(device: torch.device) -> None:
     assert x.tolist() == [[0.0] * 3] + [[2.0] * 3] * 29 + [[0.0] * 3] * 10
 
 
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.int16, torch.uint8], ids=str)
+def test_offsets_share_programs_where_memory_has_another_dtype(dtype: torch.dtype, device: torch.device) -> None:
+    memory = torch.arange(40 * 3 * 4, dtype=torch.float64 if dtype == torch.complex128 else torch.float32)
+    memory = memory.view(40, 3, 4).to(device)
+
+    def shown(memory: torch.Tensor) -> torch.Tensor:
+        return torch.view_as_complex(memory.unflatten(-1, (2, 2))) if dtype.is_complex else memory.view(dtype)
+
+    x, expected = shown(memory), shown(memory.cpu())
+    for work in (
+        lambda x, i: x[i] + 1,
+        lambda x, i: x[i].mul_(3),
+        lambda x, i: x[i, 1, 1].item(),
+        lambda x, i: x[i : i + 4, 1].sum(),
+        lambda x, i: x[i, 2, :1].fill_(2),
+    ):
+        torch.tpu.synchronize()
+        before = programs_made()
+        for i in range(1, 30):
+            result = torch.as_tensor(work(x, i)).cpu()
+            torch.testing.assert_close(result, torch.as_tensor(work(expected, i)))
+        assert programs_made() - before <= 12
+    torch.testing.assert_close(x.cpu(), expected)
+
+
 @pytest.mark.usefixtures("changing_sizes")
 def test_batches_of_flat_data_share_programs(device: torch.device, mode: str) -> None:
     """A loop that reads and writes parts of a long vector, each shown as a matrix, settles."""

@@ -329,10 +329,10 @@ pub struct OffsetClass {
 /// only with `from_start`.
 pub fn offset_class(base: &Type, spec: &TensorSpec, from_start: bool) -> Option<OffsetClass> {
     let is_fixed = spec.offset == 0 && (!from_start || covers(base, spec).is_some());
-    if is_fixed || spec.dtype != base.dtype || spec.sizes.contains(&0) {
+    if is_fixed || spec.sizes.contains(&0) {
         return None;
     }
-    if let Some(slices) = Slices::find(&base.dims, spec) {
+    if let Some(slices) = Slices::find(&reinterpreted(base, spec.dtype).dims, spec) {
         let tokens = slices.axes.iter().map(|axis| axis.map_or(0, |j| j as u64 + 1)).collect();
         return Some(OffsetClass { tokens, is_cheap: true });
     }
@@ -449,6 +449,15 @@ pub(crate) fn parts_of(x: Value<'_>) -> Value<'_> {
 pub(crate) fn of_parts(parts: Value<'_>) -> Value<'_> {
     let last = parts.rank().saturating_sub(1);
     parts.select_axis(last, 0).complex(parts.select_axis(last, 1))
+}
+
+/// The type of [`reinterpret`].
+fn reinterpreted(base: &Type, dtype: DType) -> Type {
+    if base.dtype == dtype {
+        return base.clone();
+    }
+    let bytes = base.numel() * base.dtype.size_bytes() as i64;
+    Type::new(dtype, &[bytes / dtype.size_bytes() as i64])
 }
 
 /// The same bytes as elements of another type. The result is flat unless the type is the same.
