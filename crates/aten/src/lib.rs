@@ -44,7 +44,7 @@ pub use inputs::ParamSource;
 pub use lower::{Lowered, Output, lower_call};
 pub use number_check::NumberCheck;
 pub use row::{Requirement, Row, Setting, Varying};
-pub use sized::{Division, Paired, Part, SizedView, Sizes, Start, ViewDim, Windowed, lower_sized};
+pub use sized::{Division, Paired, Part, SizedView, Sizes, Start, ViewDim, Windowed, computed_results, lower_sized};
 pub use spec::{ArgSpec, Dim, ResultSpec, ScalarSpec, StorageSpec, TensorSpec};
 pub use stablehlo::{Builder, DType, Extent, Factor, Number, Precision, Target, Type, Value};
 pub use view::{OffsetClass, contiguous_strides, memory_order, offset_class};

@@ -80,6 +80,8 @@ fn lower_with<'b>(call: &'b Call, builder: &'b Builder, inputs: &'b Inputs<'b>) 
         mutated: &call.mutated,
         results: call.results.clone(),
         result_dims: &[],
+        asks_dims: Default::default(),
+        computed: Default::default(),
         counts: Default::default(),
         strides: Default::default(),
     };

@@ -14,6 +14,9 @@ const MOST_OF_OTHERS: i64 = 4;
 /// A capacity of this many times the next power of two is far from a size.
 const FAR: i64 = 4;
 
+/// A capacity is near one that differs by at most this part of it.
+const NEAR: i64 = 8;
+
 /// Sizes get closer capacities when they have had far ones this many times. Each operator is compiled again for these.
 const OFTEN_FAR: u32 = 16;
 
@@ -128,6 +131,16 @@ fn next_power(size: i64) -> i64 {
     size.max(16).unsigned_abs().next_power_of_two() as i64
 }
 
+/// The capacity of a size that a row computes: the largest that it can be, or a capacity near it. Sizes that differ by a
+/// little, as those of windows do, so have the same capacity, and values of both go together.
+pub(crate) fn of_computed(largest: i64, size: i64, given: &[i64]) -> i64 {
+    let distance = |capacity: i64| largest.abs_diff(capacity);
+    let power = largest.max(1).unsigned_abs().next_power_of_two() as i64;
+    let near = given.iter().copied().chain([power / 2, power]);
+    let near = near.filter(|&capacity| size <= capacity && distance(capacity) as i64 <= capacity / NEAR);
+    near.min_by_key(|&capacity| distance(capacity)).unwrap_or(largest)
+}
+
 fn volume(padded: &[Option<i64>]) -> i64 {
     padded.iter().flatten().fold(1, |volume, &capacity| volume.saturating_mul(capacity))
 }
@@ -182,6 +195,17 @@ mod tests {
         // 64 is beyond 16 times the first one, 16 below the second one.
         assert_eq!(of(3, 60), [Some(16), None, Some(64)]);
         assert_eq!(of(14, 29), [Some(16), None, Some(64)]);
+    }
+
+    #[test]
+    fn computed_sizes_take_capacities_near_them() {
+        // Half of the size, and windows of three elements.
+        assert_eq!(of_computed(32, 20, &[64]), 32);
+        assert_eq!(of_computed(62, 40, &[64]), 64);
+        assert_eq!(of_computed(67, 40, &[64]), 64);
+        assert_eq!(of_computed(67, 66, &[64]), 67);
+        assert_eq!(of_computed(103, 40, &[100]), 100);
+        assert_eq!(of_computed(50, 40, &[100]), 50);
     }
 
     #[test]

@@ -43,6 +43,7 @@ impl<'b> Cx<'b> {
 
     /// The sizes that PyTorch gives result `i` in a graph with bounded dimensions.
     pub fn result_dims(&self, i: usize) -> Option<&[Dim]> {
+        self.asks_dims.set(true);
         self.result_dims.get(i)?.as_deref()
     }
 
@@ -68,7 +69,12 @@ impl<'b> Cx<'b> {
     }
 
     fn resized_where(&self, i: usize, result: Value<'b>, changes: impl Fn(usize) -> bool) -> Value<'b> {
-        let expected = self.result_dims(i).unwrap_or_default();
+        let Some(expected) = self.result_dims.get(i).and_then(Option::as_deref) else {
+            let computed = |&axis: &usize| !result.is_bounded_along(&[axis]) && changes(axis);
+            let axes = (0..result.rank()).filter(computed);
+            self.computed.borrow_mut().extend(axes.map(|axis| (i, axis, result.dim(axis))));
+            return result;
+        };
         expected.iter().enumerate().fold(result, |result, (axis, dim)| {
             if result.is_bounded_along(&[axis]) || !changes(axis) {
                 return result;

@@ -1,6 +1,6 @@
 //! The context of a row: the arguments by schema name, as values.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use stablehlo::{Builder, DType, Number, Type, Value};
 
@@ -55,6 +55,10 @@ pub struct Cx<'b> {
     pub(crate) results: Option<Vec<Option<ResultSpec>>>,
     /// The sizes of each result in a graph with bounded dimensions.
     pub(crate) result_dims: &'b [Option<Vec<Dim>>],
+    /// Whether the row read them.
+    pub(crate) asks_dims: Cell<bool>,
+    /// Dimensions of results that the row computes from sizes that change: (result, dimension, largest size).
+    pub(crate) computed: RefCell<Vec<(usize, usize, i64)>>,
     /// Valid lengths that depend on the data: (result, dimension, 0-d count).
     pub(crate) counts: RefCell<Vec<(usize, usize, Value<'b>)>>,
     /// Strides of results that no meta kernel describes, if they are not contiguous: (result, strides).
@@ -77,6 +81,8 @@ impl<'b> Cx<'b> {
             mutated: &[],
             results: None,
             result_dims: &[],
+            asks_dims: Cell::default(),
+            computed: RefCell::default(),
             counts: RefCell::default(),
             strides: RefCell::default(),
         }

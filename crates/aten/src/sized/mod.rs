@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::inputs::{Inputs, ParamSource};
 use crate::lower::{Lowered, Output, to_arg, written};
 use crate::nodes::lower_nodes;
+use crate::row::Row;
 use crate::spec::{ArgSpec, Dim, ResultSpec, TensorSpec};
 use crate::view::{contiguous_strides, memory_order, shown};
 
@@ -47,6 +48,73 @@ impl Sizes {
 /// # Errors
 /// [`crate::ErrorKind::NotImplemented`] or another error if the call needs a program for each set of sizes.
 pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
+    with_values(call, sizes, |cx, row, values| finish(call, sizes, cx, row, &values))
+}
+
+/// The sizes of the fresh results as the row computes them from those of the arguments. A size that no argument has is a new
+/// one: the capacities of these are the second result, and are numbered behind those of `sizes`. Nothing is taken from
+/// the actual sizes of the call but which dimensions are known, so that sizes that are equal by chance do not matter.
+/// `capacity` chooses the capacity of a new size by its largest value, its result and its dimension.
+///
+/// # Errors
+/// If the row has no new sizes, or asks for the sizes of its results, or cannot be lowered.
+pub fn computed_results(
+    call: &Call,
+    sizes: &Sizes,
+    capacity: impl Fn(i64, usize, usize) -> i64,
+) -> Result<(Vec<Option<Vec<Dim>>>, Vec<i64>)> {
+    with_values(call, sizes, |cx, _, values| {
+        let (known, actual) = (sizes.capacities.len() as u32, call.results.as_deref().unwrap_or_default());
+        if cx.asks_dims.get() {
+            return unknown("a row that asks for the sizes of its results");
+        }
+        if actual.len() != values.len() {
+            return unknown("results of unknown sizes");
+        }
+        let computed = cx.computed.borrow();
+        let (mut results, mut new) = (sizes.results.clone(), Vec::<((usize, Vec<u32>, i64), i64)>::new());
+        results.resize(values.len(), None);
+        for (i, value) in values.iter().enumerate() {
+            let Some(spec) = actual[i].as_ref().filter(|_| results[i].is_none()) else { continue };
+            if spec.sizes.len() != value.rank() {
+                return unknown("a result of another rank");
+            }
+            let dim = |axis: usize| {
+                let (extent, largest) = (value.extent(axis), value.dim(axis));
+                let is_own = extent.sizes().iter().any(|&size| size >= known);
+                let is_computed = extent.is_whole() && computed.contains(&(i, axis, largest));
+                if !is_own && (!is_computed || spec.sizes[axis] == largest) {
+                    return Ok(if extent.is_whole() { Dim::known(largest) } else { Dim::of(&extent.0) });
+                }
+                if !extent.is_prefix() {
+                    return unknown("a size within merged dimensions");
+                }
+                let kind = (if is_own { usize::MAX } else { axis }, extent.sizes(), largest);
+                let place = new.iter().position(|(known, _)| *known == kind).unwrap_or_else(|| {
+                    new.push((kind, capacity(largest, i, axis)));
+                    new.len() - 1
+                });
+                Ok(Dim::new(new[place].1, vec![known + place as u32]))
+            };
+            results[i] = Some((0..value.rank()).map(dim).collect::<Result<_>>()?);
+        }
+        if new.is_empty() {
+            return unknown("no size that the row computes");
+        }
+        Ok((results, new.into_iter().map(|(_, capacity)| capacity).collect()))
+    })
+}
+
+fn unknown<T>(what: &str) -> Result<T> {
+    Err(Error::not_implemented(what))
+}
+
+/// Lowers the row of a call with sizes as inputs, and does something with its values.
+fn with_values<T>(
+    call: &Call,
+    sizes: &Sizes,
+    then: impl for<'b> FnOnce(&Cx<'b>, &Row, Vec<Value<'b>>) -> Result<T>,
+) -> Result<T> {
     let Body::Row(row) = &call.body else { return Err(Error::not_implemented("a decomposition")) };
     if !row.bounded && sizes.is_bounded() {
         return Err(Error::not_implemented(format!("{} does not support bounded dimensions", call.operator)));
@@ -59,15 +127,11 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
     for (number, &capacity) in (0..).zip(&sizes.capacities) {
         builder.add_size(inputs.param(ParamSource::Size(number), Type::new(DType::I64, &[])), capacity);
     }
-    let base = |storage: usize| {
-        let value = inputs.base(storage)?;
-        Some(if value.is_bounded() { value } else { value.with_extents(sizes.storages[storage].clone()) })
-    };
     let (mut scalars, mut tensors) = (0, 0);
     let mut read = |spec: &TensorSpec| {
         let view = &sizes.views[tensors];
         tensors += 1;
-        let value = match (base(spec.storage), view) {
+        let value = match (base(&inputs, sizes, spec.storage), view) {
             (Some(base), SizedView::Divided(division)) => division.read(base),
             (Some(base), SizedView::Paired(division, paired)) => paired.read(base, division),
             (Some(base), SizedView::Windowed(division, windowed)) => windowed.read(base, division),
@@ -86,6 +150,8 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
         mutated: &call.mutated,
         results: None,
         result_dims: &sizes.results,
+        asks_dims: Default::default(),
+        computed: Default::default(),
         counts: Default::default(),
         strides: Default::default(),
     };
@@ -102,7 +168,18 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
         let restored = |value| bounded_views::restored(&cx, &given, value);
         lowered = lowered.map(|values| values.into_iter().map(restored).collect());
     }
-    let values = lowered?;
+    then(&cx, row, lowered?)
+}
+
+/// The value of a storage.
+fn base<'b>(inputs: &Inputs<'b>, sizes: &Sizes, storage: usize) -> Option<Value<'b>> {
+    let value = inputs.base(storage)?;
+    Some(if value.is_bounded() { value } else { value.with_extents(sizes.storages[storage].clone()) })
+}
+
+/// The program that returns the values of a row.
+fn finish<'b>(call: &Call, sizes: &Sizes, cx: &Cx<'b>, row: &Row, values: &[Value<'b>]) -> Result<Lowered> {
+    let (inputs, builder) = (cx.inputs, cx.b());
     if inputs.draw().is_none() && inputs.sources().contains(&ParamSource::RandomState) && sizes.is_bounded() {
         return Err(Error::not_implemented("random numbers, which depend on all sizes"));
     }
@@ -113,7 +190,7 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
     let results = match &call.results {
         Some(results) => results.clone(),
         None if counts.is_empty() && !row.bounds_results => Vec::new(),
-        None => values.iter().enumerate().map(|(i, &value)| Some(largest_result(&cx, i, value))).collect(),
+        None => values.iter().enumerate().map(|(i, &value)| Some(largest_result(cx, i, value))).collect(),
     };
     if values.len() < targets.len() || results.len() != values.len() {
         return Err(Error::not_implemented("results of unknown sizes"));
@@ -135,7 +212,7 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
                 if value.dims() != *sizes || value.is_bounded() {
                     return Err(Error::not_implemented("a write of another shape"));
                 }
-                written(&inputs, target, value, before)
+                written(inputs, target, value, before)
             }
             SizedView::Paired(..) => return Err(Error::not_implemented("a write to parts of complex numbers")),
             SizedView::Windowed(..) => return Err(Error::not_implemented("a write to windows")),
@@ -145,7 +222,7 @@ pub fn lower_sized(call: &Call, sizes: &Sizes) -> Result<Lowered> {
                     return Err(Error::not_implemented("a write of another shape"));
                 }
                 let is_whole = view.parts.iter().all(Part::is_whole);
-                let old = before.or_else(|| if is_whole { None } else { base(target.storage) });
+                let old = before.or_else(|| if is_whole { None } else { base(inputs, sizes, target.storage) });
                 let new = view.write(old, value);
                 let ty = call.storages[target.storage].base.as_ref();
                 new.reshape(&ty.map_or_else(|| new.dims(), |ty| ty.dims.clone()))

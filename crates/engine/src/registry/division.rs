@@ -99,6 +99,10 @@ impl Symbols {
         self.list.len() as u32 - 1
     }
 
+    pub fn capacities(&self) -> Vec<i64> {
+        self.list.iter().map(|symbol| symbol.capacity).collect()
+    }
+
     pub fn factor(&self, symbol: u32) -> Factor {
         Factor { capacity: self.list[symbol as usize].capacity, size: Some(symbol) }
     }

@@ -7,13 +7,13 @@ pub(crate) mod key;
 pub(crate) mod operators;
 pub(crate) mod sizes;
 pub(crate) mod types;
+mod variants;
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use aten::{Call, CallBody, Graph, ResultSpec, Target, lower_call, lower_sized};
+use aten::{Call, CallBody, Graph, ResultSpec, Target, lower_call};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stablehlo::{DType, Precision};
 
@@ -21,17 +21,17 @@ use crate::agreement::{Agreement, Called};
 use crate::cache::memory::{self, Limit};
 use crate::call::{Arg, Meta, to_spec};
 use crate::error::Result;
-use crate::growth::{Changing, Growth};
+use crate::growth::Growth;
 use crate::padded::{any_live, live_among};
 use crate::platform;
 use crate::storage::Storage;
 use crate::vote::Ballot;
 use compiled::{CompiledGraph, SchemaArg};
-use instance::{Instance, SizedCall};
+use instance::Instance;
 use key::{CallParts, Specs, family_key};
 use operators::Operator;
-use sizes::{Search, exact_specs, sized_specs};
 use types::Types;
+use variants::Variant;
 
 /// The number of offsets of a view that get their own programs. Further offsets share one.
 const OWN_OFFSETS: u32 = 4;
@@ -74,9 +74,8 @@ pub(crate) struct Registry {
     families: FxHashMap<Box<[u64]>, Family>,
     /// Finds the sizes that change.
     pub growth: Growth,
-    /// The instances of calls with sizes as inputs, by a description of the call without these sizes; or why there is
-    /// none.
-    sized: FxHashMap<String, std::result::Result<Arc<Instance>, String>>,
+    /// The programs of calls with sizes as inputs, by a description of the arguments without these sizes.
+    sized: FxHashMap<String, Vec<Variant>>,
     /// The keys of calls that take padded values but need exact ones.
     exact: FxHashSet<Box<[u64]>>,
     /// Traced decompositions that are not lowered yet, by handle.
@@ -297,7 +296,10 @@ impl Registry {
             self.families.retain(|_, family| {
                 family.instance.as_ref().is_some_and(|instance| instance.last_use.get() > deadline)
             });
-            self.sized.retain(|_, sized| sized.as_ref().is_ok_and(|each| Arc::strong_count(each.programs()) > 1));
+            self.sized.retain(|_, variants| {
+                variants.retain(Variant::is_in_use);
+                !variants.is_empty()
+            });
             self.exact.clear();
             self.evictions += (before - self.instances.len()) as u64;
         }
@@ -317,103 +319,6 @@ impl Registry {
 
     pub fn note_needs_exact(&mut self, key: &[u64]) {
         self.exact.insert(key.into());
-    }
-
-    /// The instance of a new key, which [`Registry::find`] has put into `parts`, if its changing sizes can be inputs of
-    /// a program; else why they cannot. Calls that differ only in these sizes share the program.
-    pub fn define_sized(
-        &mut self,
-        op: u32,
-        args: &[Arg],
-        parts: &mut CallParts,
-        metas: Option<&[Meta]>,
-        changing: &[Changing],
-        target: Target,
-    ) -> Result<std::result::Result<Arc<Instance>, String>> {
-        let operator = &mut self.operators[op as usize];
-        const NO_LOWERING: &str = "the operator has no lowering with sizes as inputs";
-        let Some(row) = operator.row.filter(|_| operator.compiled.is_none()) else {
-            return Ok(Err(NO_LOWERING.into()));
-        };
-        let mut why = String::from("a view does not divide at the sizes that change");
-        let known: Option<Vec<Option<ResultSpec>>> =
-            metas.map(|metas| metas.iter().map(to_spec).collect::<Result<_>>()).transpose()?;
-        let results = known.as_deref().unwrap_or_default();
-        let (exact_args, exact_storages) = exact_specs(args, operator, parts, &self.types)?;
-        let exact = Call {
-            operator: operator.name.clone(),
-            body: CallBody::Row(row),
-            names: operator.names.clone(),
-            args: exact_args,
-            storages: exact_storages,
-            mutated: operator.mutated.clone(),
-            results: known.clone(),
-            precision: self.precision,
-            default_dtype: self.default_dtype,
-            target,
-            is_checked: true,
-        };
-        if unfitting_results(&exact).is_some() {
-            return Ok(Err("its out= arguments are resized first".into()));
-        }
-        let growth = RefCell::new(&mut self.growth);
-        let room = |size| growth.borrow_mut().room(size);
-        for search in [if row.grows { Search::Grown } else { Search::Padded }, Search::All, Search::Computed] {
-            let specs = sized_specs(args, operator, parts, &self.types, results, search, changing, room);
-            let Some(specs) = specs else { continue };
-            if !row.is_bounded() && specs.sizes.is_bounded() {
-                why = NO_LOWERING.into();
-                continue;
-            }
-            let call = Call { args: specs.args, storages: specs.storages, ..exact.clone() };
-            let written = call.written_tensors().len();
-            let layout = |result: &Option<ResultSpec>| {
-                result.as_ref().map(|spec| (spec.dtype, aten::memory_order(&spec.sizes, &spec.strides)))
-            };
-            let layouts: Vec<_> = results.iter().map(layout).collect();
-            let settings = options(true, self.precision, self.default_dtype);
-            let key = format!("{op} {settings} {:?} {:?} {:?} {layouts:?}", call.args, call.storages, specs.sizes);
-            let arguments: Vec<String> = args.iter().map(Arg::to_string).collect();
-            let sized = match self.sized.get(&key) {
-                Some(known) => known.clone(),
-                None => {
-                    let lowered = lower_sized(&call, &specs.sizes).map_err(|error| error.message);
-                    let made = lowered.map(|lowered| {
-                        operator.follows_precision |= lowered.follows_precision;
-                        let (id, name) = (self.next_instance, &call.operator);
-                        self.next_instance += 1;
-                        let types = &mut self.types;
-                        Arc::new(Instance::new(id, name, arguments.clone(), false, None, Ok(lowered), types))
-                    });
-                    self.sized.insert(key, made.clone());
-                    made
-                }
-            };
-            let template = match sized {
-                Ok(template) => template,
-                Err(reason) => {
-                    why = reason;
-                    continue;
-                }
-            };
-            if let Some(refusal) = template.refusal() {
-                why = format!("the compiler refuses its program with sizes as inputs: {refusal}");
-                continue;
-            }
-            let sized = SizedCall { numbers: specs.numbers, wanted: specs.wanted, exact: exact.clone() };
-            let instance = template.at_sizes(arguments, sized, results, written, &mut self.types);
-            let Some(instance) = instance else {
-                why = "the program would compute other sizes, or too much padding".into();
-                continue;
-            };
-            if operator.follows_precision {
-                encode(parts, op, operator, args, settings, true);
-            }
-            let instance = Arc::new(instance);
-            self.remember(&parts.key, Arc::clone(&instance));
-            return Ok(Ok(instance));
-        }
-        Ok(Err(why))
     }
 
     /// Lowers a new key, which [`Registry::find`] has put into `parts`, by the operator's row or a traced

@@ -48,6 +48,8 @@ pub(crate) struct SizedSpecs {
     pub numbers: Vec<i64>,
     /// The padded form that the program takes of each storage. `None` for the exact value.
     pub wanted: Vec<Option<Axes>>,
+    symbols: Symbols,
+    products: Vec<(i64, Vec<Place>)>,
 }
 
 /// The value of a storage: the factors of each of its dimensions.
@@ -96,17 +98,15 @@ pub(crate) enum Search {
     Computed,
 }
 
-/// The call with its changing sizes as inputs. `changing` are sizes that change although no argument has padding, and
+/// The arguments of a call with its changing sizes as inputs. `changing` are sizes that change although no argument has padding, and
 /// their capacities. `None` if it has none, or if a view does not divide into parts.
 pub(crate) fn sized_specs(
     args: &[Arg],
     operator: &Operator,
     parts: &CallParts,
     types: &Types,
-    results: &[Option<ResultSpec>],
     search: Search,
     changing: &[Changing],
-    room: impl Fn(i64) -> i64,
 ) -> Option<SizedSpecs> {
     let mut symbols = Symbols::default();
     for factor in parts.storages().filter_map(padded_axes).flatten().flatten().filter(|factor| factor.is_bounded) {
@@ -178,45 +178,64 @@ pub(crate) fn sized_specs(
         Some(StorageSpec { base: ty, nbytes })
     });
     let storages = storages.collect::<Option<Vec<_>>>()?;
-    let mut written = call.views.iter().filter(|(_, is_written)| *is_written).map(|(view, _)| view.sizes());
-    // Sizes that no argument has, such as products, are left to the row.
-    let mut known: Vec<i64> = call.views.iter().flat_map(|(view, _)| view.capacities()).collect();
-    for (spec, _) in lowered.iter().zip(&operator.names).filter(|(_, name)| SIZE_ARGUMENTS.contains(&&name[..])) {
-        match spec {
-            ArgSpec::Ints(ints) => known.extend(ints),
-            ArgSpec::Dims(dims) => known.extend(Dim::capacities(dims)),
-            _ => {}
-        }
-    }
-    let mut given: Vec<&[i64]> = Vec::new();
-    args.iter().for_each(|arg| add_sizes(arg, &mut given));
-    let mut fresh = |result: &ResultSpec| {
-        if search == Search::Grown {
-            return Some(grown(&result.sizes, &given, &call.views, &mut symbols, &room));
-        }
-        let dims = result.sizes.iter().map(|&size| {
-            if search == Search::Computed && size > 1 && symbols.known(size).is_none() && !known.contains(&size) {
-                symbols.add(size, live_capacity(size).unwrap_or_else(|| room(size)));
-            }
-            let dim = dim(&call.products, &symbols, size);
-            (size < 2 || !dim.sizes.is_empty() || known.contains(&size)).then_some(dim)
-        });
-        dims.collect::<Option<Vec<Dim>>>()
-    };
-    let results =
-        results.iter().map(|result| written.next().or_else(|| result.as_ref().and_then(&mut fresh))).collect();
-    if symbols.list.is_empty() {
-        return None;
-    }
+    let written = call.views.iter().filter(|(_, is_written)| *is_written);
     let sizes = Sizes {
-        capacities: symbols.list.iter().map(|symbol| symbol.capacity).collect(),
+        capacities: symbols.capacities(),
         storages: held.iter().map(Held::extents).collect(),
-        results,
+        results: written.map(|(view, _)| Some(view.sizes())).collect(),
         views: call.views.into_iter().map(|(view, _)| view).collect(),
     };
     let wanted = held.iter().map(|held| (held.is_written && held.is_bounded()).then(|| held.wanted())).collect();
     let numbers = symbols.list.iter().map(|symbol| symbol.actual).collect();
-    Some(SizedSpecs { args: lowered, storages, sizes, numbers, wanted })
+    Some(SizedSpecs { args: lowered, storages, sizes, numbers, wanted, symbols, products: call.products })
+}
+
+impl SizedSpecs {
+    /// Finds the sizes of the fresh results among those of the arguments, by their actual values. `given` are the
+    /// arguments of the call, and `room` the capacity of a new size. False if no size changes.
+    pub fn find_results(
+        &mut self,
+        given: &[Arg],
+        operator: &Operator,
+        results: &[Option<ResultSpec>],
+        search: Search,
+        room: impl Fn(i64) -> i64,
+    ) -> bool {
+        let (views, symbols) = (&self.sizes.views, &mut self.symbols);
+        // Sizes that no argument has, such as products, are left to the row.
+        let mut known: Vec<i64> = views.iter().flat_map(SizedView::capacities).collect();
+        for (spec, _) in self.args.iter().zip(&operator.names).filter(|(_, name)| SIZE_ARGUMENTS.contains(&&name[..])) {
+            match spec {
+                ArgSpec::Ints(ints) => known.extend(ints),
+                ArgSpec::Dims(dims) => known.extend(Dim::capacities(dims)),
+                _ => {}
+            }
+        }
+        let mut of_arguments: Vec<&[i64]> = Vec::new();
+        given.iter().for_each(|arg| add_sizes(arg, &mut of_arguments));
+        let mut fresh = |result: &ResultSpec| {
+            if search == Search::Grown {
+                return Some(grown(&result.sizes, &of_arguments, views, symbols, &room));
+            }
+            let dims = result.sizes.iter().map(|&size| {
+                if search == Search::Computed && size > 1 && symbols.known(size).is_none() && !known.contains(&size) {
+                    symbols.add(size, live_capacity(size).unwrap_or_else(|| room(size)));
+                }
+                let dim = dim(&self.products, symbols, size);
+                (size < 2 || !dim.sizes.is_empty() || known.contains(&size)).then_some(dim)
+            });
+            dims.collect::<Option<Vec<Dim>>>()
+        };
+        let written = self.sizes.results.len();
+        let fresh: Vec<Option<Vec<Dim>>> =
+            results.iter().skip(written).map(|result| result.as_ref().and_then(&mut fresh)).collect();
+        // PyTorch gives no results of some operators, not even the written ones.
+        self.sizes.results.truncate(results.len());
+        self.sizes.results.extend(fresh);
+        self.sizes.capacities = self.symbols.capacities();
+        self.numbers = self.symbols.list.iter().map(|symbol| symbol.actual).collect();
+        !self.numbers.is_empty()
+    }
 }
 
 /// The arguments and storages of a call on exact values.
@@ -248,12 +267,11 @@ pub(crate) const MANY: usize = 5;
 fn grown(
     result: &[i64],
     given: &[&[i64]],
-    views: &[(SizedView, bool)],
+    views: &[SizedView],
     symbols: &mut Symbols,
     room: &impl Fn(i64) -> i64,
 ) -> Vec<Dim> {
-    let dims: Vec<(&[i64], Vec<Dim>)> =
-        given.iter().zip(views).map(|(sizes, (view, _))| (*sizes, view.sizes())).collect();
+    let dims: Vec<(&[i64], Vec<Dim>)> = given.iter().zip(views).map(|(sizes, view)| (*sizes, view.sizes())).collect();
     let dims: Vec<_> = dims.iter().filter(|(sizes, _)| sizes.len() == result.len()).collect();
     let size = |(axis, &size): (usize, &i64)| {
         if let Some((_, dims)) = dims.iter().find(|(sizes, _)| sizes[axis] == size) {
