@@ -8,6 +8,7 @@ use stablehlo::{DType, Number, Type};
 
 use super::reason::Reason;
 use super::rhythm::Familiar;
+use super::wiring::Wirings;
 use crate::agreement::Called;
 use crate::lines::Line;
 use crate::program::Usage;
@@ -85,8 +86,6 @@ pub(crate) struct Chunk {
     sources: Vec<Source>,
     pub inputs: Vec<Arc<Value>>,
     pub extras: Vec<Extra>,
-    /// The sizes among the extras, and their numbers.
-    sizes: Vec<(i64, u32)>,
     /// The results of every node. Only storages keep them alive. Results that are dropped before the flush are not
     /// computed.
     pub outputs: Vec<Weak<Value>>,
@@ -124,7 +123,6 @@ impl Chunk {
             sources: Vec::new(),
             inputs: Vec::new(),
             extras: Vec::new(),
-            sizes: Vec::new(),
             outputs: Vec::new(),
             checks: Vec::new(),
             collective: None,
@@ -148,7 +146,6 @@ impl Chunk {
         self.sources.clear();
         self.inputs.clear();
         self.extras.clear();
-        self.sizes.clear();
         self.outputs.clear();
         self.checks.clear();
         self.collective = None;
@@ -179,7 +176,7 @@ impl Chunk {
                     Some(value) => self.source_of(value),
                     None => continue,
                 },
-                ParamSource::Size(i) => self.size(instance.size(i), first_source),
+                ParamSource::Size(i) => self.extra(Extra::Size(instance.size(i))),
                 ParamSource::Scalar { index, dtype } => self.extra(Extra::Number(parts.scalars[index].0, dtype)),
                 ParamSource::Offset(i) => self.extra(Extra::Number(Number::Int(parts.offsets[i]), DType::I64)),
                 ParamSource::RandomState => self.extra(Extra::RandomState(random_state)),
@@ -205,16 +202,48 @@ impl Chunk {
         value
     }
 
-    /// A size for the node whose sources begin at `first_source`. Equal sizes of different nodes are one input, so that
-    /// a program has few. Sizes of one node are different inputs, because the node's own program takes each.
-    fn size(&mut self, size: i64, first_source: usize) -> Source {
-        let own = &self.sources[first_source..];
-        let is_used = |extra: u32| own.iter().any(|source| matches!(*source, Source::Extra(known) if known == extra));
-        if let Some(&(_, extra)) = self.sizes.iter().find(|(known, extra)| *known == size && !is_used(*extra)) {
-            return Source::Extra(extra);
+    /// Makes sizes one input, each of which was one of its own until now.
+    pub fn join_sizes(&mut self, wirings: &mut Wirings) {
+        let is_size = |extra: &Extra| matches!(extra, Extra::Size(_));
+        if self.nodes.len() < 2 || self.extras.iter().filter(|extra| is_size(extra)).count() < 2 {
+            return;
         }
-        self.sizes.push((size, self.extras.len() as u32));
-        self.extra(Extra::Size(size))
+        let mut sizes = Vec::new();
+        for node in 0..self.nodes.len() {
+            sizes.extend(self.sources_of(node).iter().filter_map(|source| match *source {
+                Source::Extra(extra) => match self.extras[extra as usize] {
+                    Extra::Size(size) => Some((node, size)),
+                    _ => None,
+                },
+                _ => None,
+            }));
+        }
+        let mut inputs = wirings.of(&self.key, &sizes).iter();
+        let (mut joined, mut of_inputs): (Vec<Extra>, Vec<u32>) = Default::default();
+        let place = |&extra: &Extra| {
+            let input = if is_size(&extra) { inputs.next() } else { None };
+            if let Some(&known) = input.and_then(|&input| of_inputs.get(input as usize)) {
+                return known;
+            }
+            let place = joined.len() as u32;
+            joined.push(extra);
+            of_inputs.extend(input.map(|_| place));
+            place
+        };
+        let places: Vec<u32> = self.extras.iter().map(place).collect();
+        for source in &mut self.sources {
+            if let Source::Extra(extra) = source {
+                *extra = places[*extra as usize];
+            }
+        }
+        self.extras = joined;
+        self.key.clear();
+        for node in 0..self.nodes.len() {
+            let end = self.nodes.get(node + 1).map_or(self.sources.len(), |next| next.first_source as usize);
+            self.key.push(u64::from(self.nodes[node].instance.id));
+            let first = self.nodes[node].first_source as usize;
+            self.key.extend(self.sources[first..end].iter().map(|source| source.token()));
+        }
     }
 
     pub fn extra(&mut self, extra: Extra) -> Source {

@@ -7,6 +7,7 @@ pub(crate) mod reason;
 pub(crate) mod rhythm;
 pub mod scopes;
 mod stretch;
+mod wiring;
 
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ use reason::Reason;
 use rhythm::Rhythm;
 use scopes::Scopes;
 use stretch::Stretch;
+use wiring::Wirings;
 
 /// A chunk with this many operators runs even if no result is needed yet.
 const MAX_CHUNK: usize = 2048;
@@ -61,6 +63,7 @@ pub(crate) struct Recorder {
     rhythms: Vec<Rhythm>,
     stretches: Vec<Stretch>,
     next_chunk: u64,
+    wirings: Wirings,
     pub scopes: Scopes,
     /// The collective that is being called.
     pub calling: Option<Called>,
@@ -75,6 +78,7 @@ impl Recorder {
             rhythms: Vec::new(),
             stretches: Vec::new(),
             next_chunk: 0,
+            wirings: Wirings::default(),
             scopes: Scopes::default(),
             calling: None,
             max_chunk_bytes: usize::MAX,
@@ -300,12 +304,13 @@ impl Recorder {
     pub fn take(&mut self, placement: Placement, mode: Mode) -> Option<Chunk> {
         let has_rhythm = self.has_rhythm(mode);
         let slot = self.chunks.get_mut(placement.device()).filter(|chunk| !chunk.is_empty())?;
-        let chunk = std::mem::replace(slot, Chunk::new(self.next_chunk));
+        let mut chunk = std::mem::replace(slot, Chunk::new(self.next_chunk));
         self.next_chunk += 1;
         if has_rhythm {
             let lines = || (0..chunk.nodes.len()).map(|node| chunk.line_of(node)).collect();
             self.rhythms[placement.device()].learn(&chunk.key, chunk.familiar.as_deref(), lines);
         }
+        chunk.join_sizes(&mut self.wirings);
         Some(chunk)
     }
 
