@@ -435,6 +435,23 @@ def test_what_cannot_be_bounded_is_explained(device: torch.device, caplog: pytes
     assert caplog.text.count("a program for each set of sizes") == 1
 
 
+def test_sizes_that_stay_are_known(device: torch.device) -> None:
+    """`masked_scatter` refuses padding behind the first dimension of its values, but the batch can be bounded."""
+
+    def function(x: Tensor, values: Tensor) -> Tensor:
+        return x.masked_scatter(x > 0, values) * 2
+
+    compiled = torch.compile(function, dynamic=True)
+    made = [programs_made()]
+    for batch, size in ((5, 8), (9, 8), (7, 8), (12, 8), (3, 8), (3, 6), (5, 4)):
+        x, values = torch.randn(batch, size), torch.randn(batch, size)
+        torch.testing.assert_close(compiled(x.to(device), values.to(device)).cpu(), function(x, values))
+        made.append(programs_made())
+    # For the first batch alone, for all batches, and for each size.
+    assert [after - before for before, after in itertools.pairwise(made)] == [1, 1, 0, 0, 0, 1, 1]
+    assert ["values to scatter" in reason for reason in counters["tpu_unbounded"]] == [True]
+
+
 def test_transforms_of_several_changing_sizes_share_a_program(device: torch.device) -> None:
     def function(x: Tensor) -> Tensor:
         return torch.fft.rfft(x).abs()
