@@ -26,6 +26,17 @@ def routed(x: Tensor) -> Tensor:
     return y
 
 
+def experts(x: Tensor) -> list[Tensor]:
+    """Each row goes to one of four experts. Some get as many rows as others by chance."""
+    chosen = (torch.arange(x.shape[0]) * 7 % 5 % 4).to(x.device)
+    x = x.repeat(1, 9).detach().requires_grad_()
+    y = torch.zeros_like(x)
+    for number in range(4):
+        (rows,) = (chosen == number).nonzero(as_tuple=True)
+        y = y.index_add(0, rows, x[rows].tanh() * (number + 1.0))
+    return [y.detach(), *torch.autograd.grad(y.square().sum(), x)]
+
+
 COUNTS: dict[str, Callable[[Tensor], object]] = {
     "nonzero": lambda x: (x > 0).nonzero() * 2,
     "columns": lambda x: [column + 1 for column in (x > 0).nonzero(as_tuple=True)],
@@ -34,6 +45,7 @@ COUNTS: dict[str, Callable[[Tensor], object]] = {
     "masked_select": lambda x: x.masked_select(x > 0) * 2,
     "selected_rows": lambda x: x.masked_select(x[:, :1] > 0).view(-1, 4).amax(0),
     "routed": routed,
+    "experts": experts,
 }
 
 

@@ -56,6 +56,14 @@ impl Class {
         new
     }
 
+    /// The capacity of a number that the data decide: the largest that the line has had, unless it is far. The next number
+    /// may be on the other side of a power of two.
+    pub fn counted(&mut self, number: i64, others: &mut Capacities) -> i64 {
+        let most = next_power(number).saturating_mul(FAR / 2);
+        let known = self.capacities[0].iter().copied().filter(|capacity| (number..=most).contains(capacity)).max();
+        known.or_else(|| self.capacities(&[number], others)[0]).unwrap_or(number)
+    }
+
     /// The capacities of the dimensions that change; `None` for the others. A call counts sizes that get capacities far from
     /// them, and sizes that come often get closer ones.
     pub fn capacities(&mut self, sizes: &[i64], others: &mut Capacities) -> Vec<Option<i64>> {
@@ -149,6 +157,8 @@ fn volume(padded: &[Option<i64>]) -> i64 {
 #[derive(Default)]
 pub(crate) struct Capacities {
     in_use: BTreeSet<i64>,
+    /// How often sizes were found to change.
+    pub found: u64,
     /// The number of uploads that got padding, if each may have other capacities.
     pub padded: Option<u64>,
 }
@@ -195,6 +205,13 @@ mod tests {
         // 64 is beyond 16 times the first one, 16 below the second one.
         assert_eq!(of(3, 60), [Some(16), None, Some(64)]);
         assert_eq!(of(14, 29), [Some(16), None, Some(64)]);
+    }
+
+    #[test]
+    fn numbers_that_the_data_decide_keep_to_a_capacity() {
+        let (mut class, mut others) = (Class::new(vec![None]), Capacities::default());
+        let mut of = |number| class.counted(number, &mut others);
+        assert_eq!([60, 70, 60, 33, 128, 16].map(&mut of), [64, 128, 128, 128, 128, 64]);
     }
 
     #[test]

@@ -49,8 +49,8 @@ pub(crate) enum Source {
     Joined,
     /// Results of an operator without tensor arguments.
     Created(u32),
-    /// The number of elements that the data decide.
-    Counted,
+    /// The numbers of elements that the data decide, of values of this many.
+    Counted(i64),
     /// Parts of values of one type that are an argument of an operator.
     Part {
         op: u32,
@@ -96,8 +96,17 @@ pub(crate) fn is_affordable(padded: &[i64], actual: &[i64], element: usize) -> b
     bytes(padded) <= SMALL_VALUE.max(bytes(actual).saturating_mul(MOST_OF_LARGE))
 }
 
-/// A size that changes, and its capacity. `None` if it is the product of factors of other values.
-pub(crate) type Changing = (i64, Option<i64>);
+/// A size that changes although no argument has padding there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Changing {
+    /// A size, and its capacity.
+    Size(i64, i64),
+    /// A number of elements that the data decide, and its capacity. If it equals a product of other sizes, it does so by
+    /// chance.
+    Count(i64, i64),
+    /// The product of factors of other values.
+    Product(i64),
+}
 
 /// How sizes that change are treated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -259,13 +268,13 @@ impl Growth {
         };
         if !follows {
             let capacities = class.capacities(sizes, capacities);
-            let changing = sizes.iter().zip(capacities).filter(|(_, capacity)| capacity.is_some());
-            return changing.map(|(&size, capacity)| (size, capacity)).collect();
+            let changing = sizes.iter().zip(capacities);
+            return changing.filter_map(|(&size, capacity)| Some(Changing::Size(size, capacity?))).collect();
         }
         let size = |(axis, &size): (usize, &i64)| match live_capacity(size) {
             _ if class.known[axis].is_some() => None,
-            None => Some(live_factors(size).map(|_| (size, None))),
-            live => Some(Some((size, live))),
+            None => Some(live_factors(size).map(|_| Changing::Product(size))),
+            Some(capacity) => Some(Some(Changing::Size(size, capacity))),
         };
         sizes.iter().enumerate().filter_map(size).collect::<Option<_>>().unwrap_or_default()
     }
@@ -307,13 +316,14 @@ impl Growth {
         line.is_known() && *varies
     }
 
-    /// The capacity for a number of elements that the data decide.
-    pub fn counted(&mut self, line: Line, scalar_type: i8, number: i64) -> i64 {
-        let counted = self.tensors.entry((line, Source::Counted, scalar_type, 1)).or_default();
+    /// The capacity for a number of elements that the data decide. There are `most` at most. All lines share the
+    /// capacities: a program may take several such numbers, and each combination of capacities is another program.
+    pub fn counted(&mut self, most: i64, number: i64) -> i64 {
+        let counted = self.tensors.entry((Line::default(), Source::Counted(most), 0, 1)).or_default();
         if counted.changing.is_empty() {
             counted.changing.push(Class::new(vec![None]));
         }
-        counted.changing[0].capacities(&[number], &mut self.capacities)[0].unwrap_or(number)
+        counted.changing[0].counted(number, &mut self.capacities)
     }
 
     /// Notes the storage of the result of the call that was just defined: the result may stay.
@@ -331,6 +341,11 @@ impl Growth {
         if let (Some(seen), Some(storage)) = (seen, storage) {
             seen.storage = storage.downgrade();
         }
+    }
+
+    /// How many lines have been found whose sizes change.
+    pub fn found(&self) -> u64 {
+        self.capacities.found
     }
 
     /// The capacity for a size that will grow.
@@ -387,6 +402,7 @@ impl Tensors {
         for (axis, largest) in largest.into_iter().enumerate() {
             class.capacities[axis].extend(largest.map(|largest| capacities.of(largest)));
         }
+        capacities.found += 1;
         self.changing.push(class);
         self.changing.last_mut()
     }

@@ -110,9 +110,9 @@ impl Engine {
                 Err(_) => (Source::Created(op), storage.downgrade()),
                 Ok(whole) if self.registry.types.get(whole).numel() == sizes.iter().product::<i64>() => continue,
                 Ok(whole) if storage.is_counted() => {
-                    let whole = &self.registry.types.get(whole).dims;
-                    let counted = sizes.iter().filter(|size| **size > 1 && !whole.contains(size));
-                    changing.extend(counted.map(|&size| (size, Some(growth.counted(line, tensor.dtype, size)))));
+                    let whole = self.registry.types.get(whole);
+                    let counted = sizes.iter().filter(|size| **size > 1 && !whole.dims.contains(size));
+                    changing.extend(counted.map(|&size| Changing::Count(size, growth.counted(whole.numel(), size))));
                     continue;
                 }
                 Ok(whole) => (Source::Part { op, argument, whole }, Weak::new()),
@@ -154,12 +154,12 @@ impl Engine {
                     let growth = &mut self.registry.growth;
                     if growth.follows(lines::noted(), op, axis, actual, size) {
                         let room = || if size <= capacity { capacity } else { growth.room(size) };
-                        changing.push((size, Some(live_capacity(size).unwrap_or_else(room))));
+                        changing.push(Changing::Size(size, live_capacity(size).unwrap_or_else(room)));
                     }
                 }
                 let varies = self.registry.growth.varies(lines::noted(), op, axis, size);
                 if let Some(capacity) = live_capacity(size).filter(|_| varies) {
-                    changing.push((size, Some(capacity)));
+                    changing.push(Changing::Size(size, capacity));
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Interned instances: one for each key, lowered once.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use aten::{Call, Check, Lowered, NumberCheck, Output, ParamSource, ResultSpec};
@@ -46,9 +46,10 @@ pub(crate) struct Instance {
     /// Programs of this instance alone, by which outputs are used and which inputs are donated.
     pub alone: Arc<Alone>,
     pub last_use: LastUse,
-    /// Whether it was called while other values had sizes that change and none equalled a size of the call: the sizes
-    /// of the call do not follow those.
-    pub keeps_sizes: AtomicBool,
+    /// Set if it was called while other values had sizes that change and none equalled a size of the call: the sizes of the
+    /// call do not follow those. It is one more than the number of lines whose sizes were known to change then: before a
+    /// line is known, no value has its sizes.
+    pub keeps_sizes: AtomicU64,
 }
 
 /// The sizes of a call that are inputs of its program.
@@ -239,7 +240,7 @@ impl Instance {
             is_constant,
             alone: Arc::default(),
             last_use: LastUse::default(),
-            keeps_sizes: AtomicBool::default(),
+            keeps_sizes: AtomicU64::default(),
         }
     }
 
@@ -335,7 +336,7 @@ impl Instance {
             is_constant: false,
             alone: Arc::clone(&self.alone),
             last_use: LastUse::default(),
-            keeps_sizes: AtomicBool::default(),
+            keeps_sizes: AtomicU64::default(),
         })
     }
 

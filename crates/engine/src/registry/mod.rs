@@ -260,12 +260,12 @@ impl Registry {
         if let Some(instance) = self.instances.get(&parts.key[..]) {
             instance.last_use.set(self.clock);
             if plain == Some(parts.key.len()) {
-                instance.keeps_sizes.store(true, Relaxed);
+                instance.keeps_sizes.store(self.growth.found() + 1, Relaxed);
             }
             return Some(Arc::clone(instance));
         }
         if let Some(known) = plain.and_then(|plain| self.instances.get(&parts.key[..plain]))
-            && known.keeps_sizes.load(Relaxed)
+            && known.keeps_sizes.load(Relaxed) == self.growth.found() + 1
         {
             let known = Arc::clone(known);
             self.remember(&parts.key, Arc::clone(&known));

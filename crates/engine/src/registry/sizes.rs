@@ -130,9 +130,10 @@ pub(crate) fn sized_specs(
     let merged = parts.storages().filter_map(padded_axes).filter_map(|axes| places(&axes, &symbols));
     symbols.merged = merged.map(|axes| axes.concat()).collect();
     let mut products = Vec::new();
-    for &(size, capacity) in changing {
-        match capacity {
-            Some(capacity) if symbols.known(size).is_none() && symbols.merged(size).is_none() => {
+    for &each in changing {
+        match each {
+            Changing::Count(size, capacity) if symbols.known(size).is_none() => _ = symbols.add(size, capacity),
+            Changing::Size(size, capacity) if symbols.known(size).is_none() && symbols.merged(size).is_none() => {
                 // A view that repeats elements has the sizes of a value with merged dimensions.
                 let merged = live_capacity(size).map_or_else(|| symbols.product_in_use(size), |_| None);
                 match merged {
@@ -140,8 +141,8 @@ pub(crate) fn sized_specs(
                     None => _ = symbols.add(size, capacity),
                 }
             }
-            Some(_) => {}
-            None => products.extend(symbols.product_in_use(size).map(|places| (size, places))),
+            Changing::Count(..) | Changing::Size(..) => {}
+            Changing::Product(size) => products.extend(symbols.product_in_use(size).map(|places| (size, places))),
         }
     }
     let mut written = Vec::new();
