@@ -176,9 +176,16 @@ def test_images_settle(program: Callable[[Tensor], Tensor], device: torch.device
 
 
 @pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_widths_of_the_sizes_of_windows_settle(device: torch.device, mode: str) -> None:
+    torch.tpu.set_eager_mode(mode)
+    # Windows of 9 elements and 5 channels.
+    check_that_it_settles(columns, device, [(24, width) for width in (*WIDTHS[:SETTLED], 45, 57, 45)])
+
+
+@pytest.mark.parametrize("mode", ["strict", "fused"])
 def test_images_of_the_sizes_of_channels_settle(device: torch.device, mode: str) -> None:
     torch.tpu.set_eager_mode(mode)
-    sizes = (40, 42, 17, 30, 24, 32, 48, 20, 19, 64, 33, 47)
+    sizes = (40, 42, 17, 30, 24, 32, 48, 16, 19, 64, 33, 47)
     check_that_it_settles(halved_twice, device, [(size, size) for size in sizes], settled=2)
 
 

@@ -21,6 +21,8 @@ pub(super) struct Symbols {
     pub list: Vec<Symbol>,
     /// The factors of each argument with padding.
     pub merged: Vec<Vec<Place>>,
+    /// The dimensions without padding of arguments with padding: how far from the last one, and the size.
+    pub stays: Vec<(usize, i64)>,
     /// Whether other live values with padding tell which sizes change, because no argument has padding.
     pub asks_others: bool,
 }
@@ -72,8 +74,12 @@ impl Symbols {
         })
     }
 
-    /// The size of a dimension in which a view repeats elements.
-    fn repeated(&mut self, size: i64) -> Dim {
+    /// The size of a dimension in which a view repeats elements. It may equal a size that changes by chance: then that
+    /// of another argument at this place, `from_last`, stays.
+    fn repeated(&mut self, size: i64, from_last: usize) -> Dim {
+        if self.stays.contains(&(from_last, size)) {
+            return Dim::known(size);
+        }
         match self.live(size) {
             Some(symbol) => Dim::new(self.factor(symbol).capacity, vec![symbol]),
             None => self.merged(size).map_or_else(
@@ -153,10 +159,10 @@ pub(super) fn divide(places: &[Place], spec: &TensorSpec, is_written: bool, symb
         return None;
     }
     let mut dims: Vec<ViewDim> = Vec::with_capacity(spec.sizes.len());
-    for (&size, &stride) in spec.sizes.iter().zip(&spec.strides) {
+    for (axis, (&size, &stride)) in spec.sizes.iter().zip(&spec.strides).enumerate() {
         dims.push(match (size, stride) {
             (1, _) => ViewDim::Parts(Vec::new()),
-            (_, 0) => ViewDim::Repeated(symbols.repeated(size)),
+            (_, 0) => ViewDim::Repeated(symbols.repeated(size, spec.sizes.len() - axis)),
             _ => ViewDim::Parts(walk(&mut pieces, size, stride)?),
         });
     }

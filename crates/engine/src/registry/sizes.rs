@@ -127,6 +127,7 @@ pub(crate) fn sized_specs(
         }
         symbols.asks_others = true;
     }
+    args.iter().for_each(|arg| add_stays(arg, &mut symbols.stays));
     let merged = parts.storages().filter_map(padded_axes).filter_map(|axes| places(&axes, &symbols));
     symbols.merged = merged.map(|axes| axes.concat()).collect();
     let mut products = Vec::new();
@@ -315,6 +316,23 @@ fn add_sizes<'a>(arg: &'a Arg, into: &mut Vec<&'a [i64]>) {
     match arg.tag {
         Tag::Tensor => into.push(arg.tensor().sizes()),
         Tag::List => arg.list().iter().for_each(|item| add_sizes(item, into)),
+        _ => {}
+    }
+}
+
+/// The dimensions without padding of whole values with padding among the tensors of an argument.
+fn add_stays(arg: &Arg, into: &mut Vec<(usize, i64)>) {
+    match arg.tag {
+        Tag::Tensor => {
+            let (storage, sizes) = (arg.tensor().storage(), arg.tensor().sizes());
+            let padded = storage.padded().filter(|padded| storage.has_padding() && padded.sizes() == sizes);
+            for (axis, factors) in padded.iter().flat_map(|padded| padded.axes.iter().enumerate()) {
+                if factors.iter().all(|factor| !factor.is_bounded) {
+                    into.push((sizes.len() - axis, sizes[axis]));
+                }
+            }
+        }
+        Tag::List => arg.list().iter().for_each(|item| add_stays(item, into)),
         _ => {}
     }
 }
