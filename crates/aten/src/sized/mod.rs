@@ -19,6 +19,9 @@ use crate::row::Row;
 use crate::spec::{ArgSpec, Dim, ResultSpec, TensorSpec};
 use crate::view::{contiguous_strides, memory_order, shown};
 
+/// The sizes of each result. `None` for one that is left to the row.
+pub type ResultSizes = Vec<Option<Vec<Dim>>>;
+
 /// The sizes of a call that are inputs of its program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sizes {
@@ -30,7 +33,7 @@ pub struct Sizes {
     pub views: Vec<SizedView>,
     /// The sizes of each result as far as they equal sizes of the arguments: first the written arguments, then the
     /// fresh results.
-    pub results: Vec<Option<Vec<Dim>>>,
+    pub results: ResultSizes,
 }
 
 impl Sizes {
@@ -62,7 +65,7 @@ pub fn computed_results(
     call: &Call,
     sizes: &Sizes,
     capacity: impl Fn(i64, usize, usize) -> i64,
-) -> Result<(Vec<Option<Vec<Dim>>>, Vec<i64>)> {
+) -> Result<(ResultSizes, Vec<i64>)> {
     with_values(call, sizes, |cx, _, values| {
         let (known, actual) = (sizes.capacities.len() as u32, call.results.as_deref().unwrap_or_default());
         if cx.asks_dims.get() {
