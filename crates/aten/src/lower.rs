@@ -72,18 +72,9 @@ fn lower_with<'b>(call: &'b Call, builder: &'b Builder, inputs: &'b Inputs<'b>) 
     let args: Vec<(&str, Arg<'b>)> =
         call.names.iter().zip(&call.args).map(|(name, arg)| (name.as_str(), to_arg(arg, &mut scalars))).collect();
     let cx = Cx {
-        inputs,
-        lower_nodes,
-        operator: &call.operator,
-        default_dtype: call.default_dtype,
-        args,
         mutated: &call.mutated,
         results: call.results.clone(),
-        result_dims: &[],
-        asks_dims: Default::default(),
-        computed: Default::default(),
-        counts: Default::default(),
-        strides: Default::default(),
+        ..Cx::new(inputs, lower_nodes, &call.operator, call.default_dtype, args)
     };
     let values = match &call.body {
         Body::Row(row) => row.lower(&cx)?,

@@ -72,11 +72,22 @@ impl<'b> Cx<'b> {
 
     /// A context for another row with these arguments, for example for each element of a list operator.
     pub fn with(&self, args: Vec<(&'b str, Arg<'b>)>) -> Cx<'b> {
+        Cx::new(self.inputs, self.lower_nodes, self.operator, self.default_dtype, args)
+    }
+
+    /// A context without written arguments, and without known sizes of results.
+    pub(crate) fn new(
+        inputs: &'b Inputs<'b>,
+        lower_nodes: LowerNodes,
+        operator: &'b str,
+        default_dtype: DType,
+        args: Vec<(&'b str, Arg<'b>)>,
+    ) -> Cx<'b> {
         Cx {
-            inputs: self.inputs,
-            lower_nodes: self.lower_nodes,
-            operator: self.operator,
-            default_dtype: self.default_dtype,
+            inputs,
+            lower_nodes,
+            operator,
+            default_dtype,
             args,
             mutated: &[],
             results: None,

@@ -72,8 +72,8 @@ fn in_parts<'b>(cx: &Cx<'b>, groups: &Groups) -> Result<Value<'b>> {
 const LANES: i64 = 128;
 
 /// The parts of a reduce-scatter as matrices of lines, if they have whole ones: of those, libtpu sends each chip its part.
-/// Of other parts it makes an all-reduce and a slice, which sends twice as much. Zeros in the last line would avoid that,
-/// but libtpu then compiles for minutes.
+/// libtpu replaces the reduce-scatter of other parts by an all-reduce and a slice, which send twice as much. Zeros at the end
+/// of the last line avoid this, but libtpu compiles such programs for minutes.
 fn in_lines<'b>(input: Value<'b>, groups: &Groups) -> Value<'b> {
     let part = input.numel() / groups.size();
     if part == 0 || part % LANES != 0 {

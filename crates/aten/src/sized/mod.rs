@@ -145,18 +145,9 @@ fn with_values<T>(
     let args = call.names.iter().zip(&call.args);
     let args = args.map(|(name, arg)| (name.as_str(), read_all(to_arg(arg, &mut scalars), &mut read))).collect();
     let mut cx = Cx {
-        inputs: &inputs,
-        lower_nodes,
-        operator: &call.operator,
-        default_dtype: call.default_dtype,
-        args,
         mutated: &call.mutated,
-        results: None,
         result_dims: &sizes.results,
-        asks_dims: Default::default(),
-        computed: Default::default(),
-        counts: Default::default(),
-        strides: Default::default(),
+        ..Cx::new(&inputs, lower_nodes, &call.operator, call.default_dtype, args)
     };
     let mut lowered = row.lower(&cx);
     if lowered.is_err()

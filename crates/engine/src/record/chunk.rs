@@ -166,7 +166,6 @@ impl Chunk {
 
     /// Appends a call.
     pub fn record(&mut self, instance: &Arc<Instance>, parts: &CallParts, random_state: [u64; 2]) {
-        self.key.push(u64::from(instance.id));
         self.bytes += instance.result_bytes;
         let first_source = self.sources.len();
         for param in instance.params() {
@@ -181,9 +180,9 @@ impl Chunk {
                 ParamSource::Offset(i) => self.extra(Extra::Number(Number::Int(parts.offsets[i]), DType::I64)),
                 ParamSource::RandomState => self.extra(Extra::RandomState(random_state)),
             };
-            self.key.push(source.token());
             self.sources.push(source);
         }
+        add_to_key(&mut self.key, instance, &self.sources[first_source..]);
         self.push(instance, first_source as u32);
     }
 
@@ -237,13 +236,12 @@ impl Chunk {
             }
         }
         self.extras = joined;
-        self.key.clear();
-        for node in 0..self.nodes.len() {
-            let end = self.nodes.get(node + 1).map_or(self.sources.len(), |next| next.first_source as usize);
-            self.key.push(u64::from(self.nodes[node].instance.id));
-            let first = self.nodes[node].first_source as usize;
-            self.key.extend(self.sources[first..end].iter().map(|source| source.token()));
+        let mut key = std::mem::take(&mut self.key);
+        key.clear();
+        for (node, Node { instance, .. }) in self.nodes.iter().enumerate() {
+            add_to_key(&mut key, instance, self.sources_of(node));
         }
+        self.key = key;
     }
 
     pub fn extra(&mut self, extra: Extra) -> Source {
@@ -439,8 +437,7 @@ impl Chunk {
     /// Appends a node whose sources are known. Its outputs follow.
     pub fn append(&mut self, instance: &Arc<Instance>, sources: &[Source]) {
         let first_source = self.sources.len() as u32;
-        self.key.push(u64::from(instance.id));
-        self.key.extend(sources.iter().map(|source| source.token()));
+        add_to_key(&mut self.key, instance, sources);
         self.sources.extend_from_slice(sources);
         self.push(instance, first_source);
     }
@@ -453,6 +450,12 @@ impl Chunk {
     pub fn output_types(&self) -> Vec<&Type> {
         self.nodes.iter().filter_map(|node| node.instance.function()).flat_map(|function| &function.results).collect()
     }
+}
+
+/// Adds a node to the key of a chunk.
+fn add_to_key(key: &mut Vec<u64>, instance: &Instance, sources: &[Source]) {
+    key.push(u64::from(instance.id));
+    key.extend(sources.iter().map(|source| source.token()));
 }
 
 /// Whether an input can be donated: there are no more than these references to the value, only the value holds the

@@ -1,4 +1,4 @@
-//! Which sizes of a chunk are one input of its program.
+//! Finds the sizes of a chunk that its program takes as one input.
 //!
 //! A program has few inputs if equal sizes are one. But sizes may be equal by chance, and the next chunk of the same calls
 //! would then have another program. So a chunk takes the inputs of an earlier chunk of the same calls wherever the sizes
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(wirings.of(&[1], &[(0, 8), (1, 9), (2, 8)]), [0, 1, 0]);
         assert_eq!(wirings.of(&[1], &[(0, 3), (1, 3), (2, 5)]), [0, 0, 1]);
         assert_eq!(wirings.of(&[2], &[(0, 8), (1, 8), (2, 8)]), [0, 0, 0]);
-        // Of one node.
+        // Two sizes of one node are two inputs.
         assert_eq!(wirings.of(&[3], &[(0, 8), (0, 8), (1, 8), (1, 8)]), [0, 1, 0, 1]);
     }
 }

@@ -98,8 +98,8 @@ pub(crate) enum Search {
     Computed,
 }
 
-/// The arguments of a call with its changing sizes as inputs. `changing` are sizes that change although no argument has padding, and
-/// their capacities. `None` if it has none, or if a view does not divide into parts.
+/// The arguments of a call with its changing sizes as inputs. `changing` are sizes that change although no argument has
+/// padding, and their capacities. `None` if it has none, or if a view does not divide into parts.
 pub(crate) fn sized_specs(
     args: &[Arg],
     operator: &Operator,
@@ -228,9 +228,8 @@ impl SizedSpecs {
             });
             dims.collect::<Option<Vec<Dim>>>()
         };
-        let written = self.sizes.results.len();
-        let fresh: Vec<Option<Vec<Dim>>> =
-            results.iter().skip(written).map(|result| result.as_ref().and_then(&mut fresh)).collect();
+        let behind = results.get(self.sizes.results.len()..).unwrap_or_default();
+        let fresh: Vec<Option<Vec<Dim>>> = behind.iter().map(|result| result.as_ref().and_then(&mut fresh)).collect();
         // PyTorch gives no results of some operators, not even the written ones.
         self.sizes.results.truncate(results.len());
         self.sizes.results.extend(fresh);

@@ -253,14 +253,10 @@ impl Registry {
         sought: &Sought<'_>,
     ) -> std::result::Result<Instance, String> {
         let instance = variant.instance(specs, sought, &mut self.types);
-        if instance.is_none() && variant.made.is_ok() {
-            variant.made = Err(OTHER_SIZES.into());
+        let made = instance.ok_or_else(|| variant.made.as_ref().err().cloned().unwrap_or_else(|| OTHER_SIZES.into()));
+        if let Err(reason) = &made {
+            variant.made = Err(reason.clone());
         }
-        let made = match (instance, &variant.made) {
-            (Some(instance), _) => Ok(instance),
-            (None, Err(reason)) => Err(reason.clone()),
-            (None, Ok(_)) => Err(OTHER_SIZES.into()),
-        };
         self.sized.entry(key.into()).or_default().push(variant);
         made
     }
