@@ -63,6 +63,19 @@ def check_counts(name: str, device: torch.device, mode: str) -> None:
     assert sum(made[4:]) <= (1 if mode == "fused" else 0), (name, made)
 
 
+def check_first_counts(device: torch.device) -> None:
+    """Masks of one size choose other numbers of elements. From the second number on no program is made."""
+    x, made = torch.randn(252, 8), []
+    on_device = x.to(device)
+    for number in (127, 125, 135, 64, 30, 200):
+        mask = torch.randperm(252) < number
+        before = programs_made()
+        result = (on_device[mask.to(device)].tanh() * 2).sum(0).cpu()
+        torch.testing.assert_close(result, (x[mask].tanh() * 2).sum(0), rtol=1e-4, atol=1e-4)
+        made.append(programs_made() - before)
+    assert sum(made[1:]) == 0, made
+
+
 def to_host(value: object) -> object:
     if isinstance(value, Tensor):
         return value.cpu()
@@ -73,4 +86,7 @@ def to_host(value: object) -> object:
 if __name__ == "__main__":
     torch.tpu.set_eager_mode(sys.argv[2])
     set_sizes("dynamic")
-    check_counts(sys.argv[1], torch.device("tpu"), sys.argv[2])
+    if sys.argv[1] == "first":
+        check_first_counts(torch.device("tpu"))
+    else:
+        check_counts(sys.argv[1], torch.device("tpu"), sys.argv[2])

@@ -20,6 +20,10 @@ const NEAR: i64 = 8;
 /// Sizes get closer capacities when they have had far ones this many times. Each operator is compiled again for these.
 const OFTEN_FAR: u32 = 16;
 
+/// A number that the data decide keeps its capacity until it was far for this many such numbers in a row. A step of a
+/// model has several, and each combination of their capacities is another program.
+const OFTEN_FAR_IN_A_ROW: u32 = 64;
+
 /// Sizes of which some change.
 #[derive(Clone)]
 pub(crate) struct Class {
@@ -54,14 +58,6 @@ impl Class {
         let new = others.of(size);
         self.capacities[axis].push(new);
         new
-    }
-
-    /// The capacity of a number that the data decide: the largest that the line has had, unless it is far. The next number
-    /// may be on the other side of a power of two.
-    pub fn counted(&mut self, number: i64, others: &mut Capacities) -> i64 {
-        let most = next_power(number).saturating_mul(FAR / 2);
-        let known = self.capacities[0].iter().copied().filter(|capacity| (number..=most).contains(capacity)).max();
-        known.or_else(|| self.capacities(&[number], others)[0]).unwrap_or(number)
     }
 
     /// The capacities of the dimensions that change; `None` for the others. A call counts sizes that get capacities far from
@@ -122,6 +118,41 @@ impl Class {
 
     pub fn fits(&self, sizes: &[i64]) -> bool {
         self.known.iter().zip(sizes).all(|(known, size)| known.map_or(*size > 1, |known| known == *size))
+    }
+}
+
+/// The capacity of numbers that the data decide, where they have one largest possible number.
+#[derive(Default)]
+pub(crate) struct Counted {
+    /// The capacities so far. The last one is in use.
+    capacities: Vec<i64>,
+    /// For how many numbers in a row it was far.
+    far: u32,
+}
+
+impl Counted {
+    /// The capacity of a number, of `most` at most: the one in use if it serves, else the largest so far that does. One of
+    /// up to half of `most` always serves.
+    pub fn capacity(&mut self, number: i64, most: i64, others: &mut Capacities) -> i64 {
+        let serving = |&capacity: &i64| number <= capacity && (serves(capacity, number) || capacity <= most / 2);
+        let in_use = self.capacities.last().copied().filter(serving);
+        self.far = if in_use.is_some() && is_far(in_use, number) { self.far + 1 } else { 0 };
+        if let Some(in_use) = in_use.filter(|_| self.far < OFTEN_FAR_IN_A_ROW) {
+            return in_use;
+        }
+        let known = match in_use {
+            // Numbers like this one may be on the other side of a power of two.
+            Some(_) => next_power(number).saturating_mul(FAR / 2),
+            // The next number may be a little larger.
+            None => {
+                let known = self.capacities.iter().copied().filter(serving).max();
+                known.unwrap_or_else(|| others.of(number.saturating_add(number / 4)))
+            }
+        };
+        self.far = 0;
+        self.capacities.retain(|&capacity| capacity != known);
+        self.capacities.push(known);
+        known
     }
 }
 
@@ -208,10 +239,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_the_data_decide_keep_to_a_capacity() {
-        let (mut class, mut others) = (Class::new(vec![None]), Capacities::default());
-        let mut of = |number| class.counted(number, &mut others);
-        assert_eq!([60, 70, 60, 33, 128, 16].map(&mut of), [64, 128, 128, 128, 128, 64]);
+    fn numbers_that_the_data_decide_keep_their_capacity() {
+        let (mut counted, mut others) = (Counted::default(), Capacities::default());
+        let mut of = |number| counted.capacity(number, 256, &mut others);
+        assert_eq!([50, 70, 60, 33, 128, 16, 3].map(&mut of), [64, 128, 128, 128, 128, 128, 128]);
+        // More than half of the largest number, and more than 16 times the second one.
+        assert_eq!([200, 3, 60, 70].map(&mut of), [256, 128, 128, 128]);
+        assert!((0..OFTEN_FAR_IN_A_ROW as i64 - 1).all(|i| of(9 + i % 20) == 128));
+        assert_eq!([17, 33, 70, 60].map(&mut of), [64, 64, 256, 256]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use rustc_hash::FxHashMap;
 use stablehlo::Type;
 
-use crate::capacities::{Capacities, Class};
+use crate::capacities::{Capacities, Class, Counted};
 use crate::lines::Line;
 use crate::padded::{live_capacity, live_factors};
 use crate::storage::{Storage, TypeId};
@@ -49,8 +49,6 @@ pub(crate) enum Source {
     Joined,
     /// Results of an operator without tensor arguments.
     Created(u32),
-    /// The numbers of elements that the data decide, of values of this many.
-    Counted(i64),
     /// Parts of values of one type that are an argument of an operator.
     Part {
         op: u32,
@@ -145,6 +143,8 @@ pub(crate) struct Growth {
     setting: Setting,
     tensors: FxHashMap<Place, Tensors>,
     capacities: Capacities,
+    /// The capacities of numbers of elements that the data decide, by the largest possible number.
+    counted: FxHashMap<i64, Counted>,
     /// The result of a call without tensors, or of many that it joins, that is being defined.
     created: Option<(Place, Vec<i64>)>,
     /// Sizes that calls of an operator at a line were given for a dimension, each after the changing size of an argument's
@@ -163,6 +163,7 @@ impl Growth {
             setting,
             tensors: FxHashMap::default(),
             capacities,
+            counted: FxHashMap::default(),
             created: None,
             given: FxHashMap::default(),
             last_given: FxHashMap::default(),
@@ -319,11 +320,7 @@ impl Growth {
     /// The capacity for a number of elements that the data decide. There are `most` at most. All lines share the
     /// capacities: a program may take several such numbers, and each combination of capacities is another program.
     pub fn counted(&mut self, most: i64, number: i64) -> i64 {
-        let counted = self.tensors.entry((Line::default(), Source::Counted(most), 0, 1)).or_default();
-        if counted.changing.is_empty() {
-            counted.changing.push(Class::new(vec![None]));
-        }
-        counted.changing[0].counted(number, &mut self.capacities)
+        self.counted.entry(most).or_default().capacity(number, most, &mut self.capacities)
     }
 
     /// Notes the storage of the result of the call that was just defined: the result may stay.

@@ -112,7 +112,9 @@ impl Engine {
                 Ok(whole) if storage.is_counted() => {
                     let whole = self.registry.types.get(whole);
                     let counted = sizes.iter().filter(|size| **size > 1 && !whole.dims.contains(size));
-                    changing.extend(counted.map(|&size| Changing::Count(size, growth.counted(whole.numel(), size))));
+                    // The positions of elements are a line for each dimension.
+                    let most = whole.dims.iter().copied().max().unwrap_or_default();
+                    changing.extend(counted.map(|&size| Changing::Count(size, growth.counted(most, size))));
                     continue;
                 }
                 Ok(whole) => (Source::Part { op, argument, whole }, Weak::new()),

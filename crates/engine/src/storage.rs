@@ -356,7 +356,7 @@ impl Storage {
         self.is_counted.store(true, Release);
     }
 
-    /// Whether the data decided how many of its elements a tensor shows, by a program whose sizes are inputs.
+    /// Whether the data decided how many of its elements a tensor shows.
     pub(crate) fn is_counted(&self) -> bool {
         self.is_counted.load(Acquire)
     }

@@ -272,7 +272,7 @@ impl Recorder {
                 }
                 ResultPlan::Count { fresh, axis, ty } => {
                     // SAFETY: the plan of the result came before, and has stored its storage.
-                    if let Some(storage) = unsafe { outs[*fresh].storage().as_ref() }.filter(|_| instance.is_sized()) {
+                    if let Some(storage) = unsafe { outs[*fresh].storage().as_ref() } {
                         storage.set_counted();
                     }
                     counts.push(Count { fresh: *fresh, axis: *axis, number: chunk.add_output(*ty) });
