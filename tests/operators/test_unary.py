@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch.nn import functional
 
 from tests.helpers import check
 from tests.operators.samples import samples
@@ -123,6 +124,16 @@ def test_zeros_have_signs_at_branch_cuts(dtype: torch.dtype, device: torch.devic
 def test_exponentials_of_large_complex_numbers(dtype: torch.dtype, device: torch.device, mode: str) -> None:
     numbers = torch.tensor([1e20, 1e20 + 1j, -1e20, -1e20 + 1j, complex(math.inf, 0), -math.inf], dtype=dtype)
     check(lambda device: [numbers.to(device).exp2(), numbers.to(device).expm1(), numbers.to(device).exp()], device)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_sigmoid_of_large_complex_numbers(dtype: torch.dtype, device: torch.device, mode: str) -> None:
+    parts = [0.0, 1.0, -60.0, 60.0, 1e3, math.inf]
+    numbers = torch.tensor([-1e3, *(complex(real, imaginary) for real in parts for imaginary in (0, 1))], dtype=dtype)
+    check(lambda device: [numbers.to(device).sigmoid(), functional.silu(numbers.to(device)[:-2])], device)
+    # PyTorch's CPU divides by infinity, which is NaN where both parts are infinite.
+    numbers = torch.tensor([-1e3 + 1j, -1e3 - 3j, complex(-math.inf, 0), complex(-math.inf, 1)], dtype=dtype)
+    assert torch.equal(numbers.to(device).sigmoid().abs().cpu(), torch.zeros(4, dtype=dtype.to_real()))
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)

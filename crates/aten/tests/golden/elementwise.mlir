@@ -185,8 +185,27 @@ func.func public @main(%v0: tensor<2x3xbf16> ) -> (tensor<2x3xbf16>) {
 // parameter 0: Storage(0)
 module @torchtpu {
 func.func public @main(%v0: tensor<3xcomplex<f32>> ) -> (tensor<3xcomplex<f32>>) {
-%v1 = "stablehlo.logistic"(%v0) {} : (tensor<3xcomplex<f32>>) -> tensor<3xcomplex<f32>>
-"func.return"(%v1) : (tensor<3xcomplex<f32>>) -> ()
+%v1 = "stablehlo.real"(%v0) {} : (tensor<3xcomplex<f32>>) -> tensor<3xf32>
+%v2 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
+%v3 = "stablehlo.broadcast_in_dim"(%v2) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<3xf32>
+%v4 = "stablehlo.compare"(%v1, %v3) {comparison_direction = #stablehlo<comparison_direction LT>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xi1>
+%v5 = "stablehlo.negate"(%v0) {} : (tensor<3xcomplex<f32>>) -> tensor<3xcomplex<f32>>
+%v6 = "stablehlo.select"(%v4, %v0, %v5) {} : (tensor<3xi1>, tensor<3xcomplex<f32>>, tensor<3xcomplex<f32>>) -> tensor<3xcomplex<f32>>
+%v7 = "stablehlo.real"(%v6) {} : (tensor<3xcomplex<f32>>) -> tensor<3xf32>
+%v8 = "stablehlo.constant"() {value = dense<0xFF800000> : tensor<f32>} : () -> tensor<f32>
+%v9 = "stablehlo.broadcast_in_dim"(%v8) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<3xf32>
+%v10 = "stablehlo.compare"(%v7, %v9) {comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xi1>
+%v11 = "stablehlo.constant"() {value = dense<(0x00000000, 0x00000000)> : tensor<3xcomplex<f32>>} : () -> tensor<3xcomplex<f32>>
+%v12 = "stablehlo.exponential"(%v6) {} : (tensor<3xcomplex<f32>>) -> tensor<3xcomplex<f32>>
+%v13 = "stablehlo.select"(%v10, %v11, %v12) {} : (tensor<3xi1>, tensor<3xcomplex<f32>>, tensor<3xcomplex<f32>>) -> tensor<3xcomplex<f32>>
+%v14 = "stablehlo.constant"() {value = dense<(0x3F800000, 0x00000000)> : tensor<complex<f32>>} : () -> tensor<complex<f32>>
+%v15 = "stablehlo.broadcast_in_dim"(%v14) {broadcast_dimensions = array<i64>} : (tensor<complex<f32>>) -> tensor<3xcomplex<f32>>
+%v16 = "stablehlo.select"(%v4, %v13, %v15) {} : (tensor<3xi1>, tensor<3xcomplex<f32>>, tensor<3xcomplex<f32>>) -> tensor<3xcomplex<f32>>
+%v17 = "stablehlo.constant"() {value = dense<(0x3F800000, 0x00000000)> : tensor<complex<f32>>} : () -> tensor<complex<f32>>
+%v18 = "stablehlo.broadcast_in_dim"(%v17) {broadcast_dimensions = array<i64>} : (tensor<complex<f32>>) -> tensor<3xcomplex<f32>>
+%v19 = "stablehlo.add"(%v13, %v18) {} : (tensor<3xcomplex<f32>>, tensor<3xcomplex<f32>>) -> tensor<3xcomplex<f32>>
+%v20 = "stablehlo.divide"(%v16, %v19) {} : (tensor<3xcomplex<f32>>, tensor<3xcomplex<f32>>) -> tensor<3xcomplex<f32>>
+"func.return"(%v20) : (tensor<3xcomplex<f32>>) -> ()
 }
 }
 // output 0: Fresh { base: Type { dtype: C64, dims: [3] }, dtype: C64, sizes: [3], strides: [1], extents: [] }

@@ -9,6 +9,7 @@ use crate::common::clamp::clamp_to;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::number_check::Fit;
+use crate::ops::elementwise::complex::logistic;
 use crate::row::{Row, all_bounded, many, one};
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
@@ -111,10 +112,10 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
             grad * (normal_distribution(x) + x * density)
         }),
     }),
-    one(&["silu"], |cx| cx.pointwise(["self"], |[x]| x * x.logistic())),
+    one(&["silu"], |cx| cx.pointwise(["self"], |[x]| x * logistic(x))),
     one(&["silu_backward"], |cx| {
         cx.pointwise(GRADIENT, |[grad, x]| {
-            let sigmoid = x.logistic();
+            let sigmoid = logistic(x);
             grad * sigmoid * (x * (-sigmoid + 1.0) + 1.0)
         })
     }),

@@ -37,6 +37,16 @@ pub(crate) fn exponential_minus_one(z: Value<'_>) -> Value<'_> {
     (a.exp_m1() * b.cos() - half * half * 2.0).complex(a.exp() * b.sin())
 }
 
+/// 1 / (1 + e^-z), which is e^z / (1 + e^z). The exponential of the one that is taken is not large.
+pub(crate) fn logistic(z: Value<'_>) -> Value<'_> {
+    if !z.dtype().is_complex() {
+        return z.logistic();
+    }
+    let is_negative = z.real().lt(0);
+    let small = exponential(is_negative.select(z, -z));
+    is_negative.select(small, 1) / (small + 1)
+}
+
 // Circular functions. XLA's forms subtract exponentials that are nearly the same, so small parts of results are lost.
 // For z = a + bi:
 //

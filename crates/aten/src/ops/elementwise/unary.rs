@@ -8,7 +8,7 @@ use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::ops::elementwise::complex::{
     arc_cosine, arc_hyperbolic_cosine, arc_hyperbolic_sine, arc_hyperbolic_tangent, arc_sine, arc_tangent, cosine,
-    exponential, exponential_minus_one, exponential_of_two, hyperbolic_cosine, hyperbolic_sine, parts,
+    exponential, exponential_minus_one, exponential_of_two, hyperbolic_cosine, hyperbolic_sine, logistic, parts,
     reciprocal_square_root, sine, square_root,
 };
 use crate::row::{Row, all_bounded, many, one};
@@ -51,7 +51,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["log1p"], |cx| cx.float_unary(|x| x.log_1p())),
     one(&["log2"], |cx| cx.float_unary(|x| parts(x.log(), |part| part / LN_2))),
     one(&["log10"], |cx| cx.float_unary(|x| parts(x.log(), |part| part / LN_10))),
-    one(&["sigmoid"], |cx| cx.float_unary(|x| x.logistic())),
+    one(&["sigmoid"], |cx| cx.float_unary(logistic)),
     one(&["logit"], |cx| {
         let limit = cx.scalar_or_none("eps", cx.float_dtype(cx.ty("self")?.dtype).opmath())?;
         cx.float_unary(|x| {
