@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tests.helpers import check_refused
+from tests.helpers import check, check_refused
 
 # The mode decides when an error is raised.
 pytestmark = [pytest.mark.each_mode, pytest.mark.usefixtures("mode")]
@@ -130,6 +130,24 @@ def test_no_index_into_nothing(device: torch.device) -> None:
     )
     for call in calls:
         torch.testing.assert_close(call(device).cpu(), call("cpu"))
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_indices_that_select_nothing_together(rows: int, device: torch.device) -> None:
+    """No index is looked at where another one leaves nothing of the result."""
+
+    def program(device: torch.device) -> list[Tensor]:
+        x = torch.ones(rows, 3, 2, device=device)
+        far = torch.full((2, 1), 7, device=device)
+        none = torch.empty(0, dtype=torch.long, device=device)
+        nothing = torch.zeros(3, dtype=torch.bool, device=device)[:0]
+        y = x.clone()
+        y[far, none] = 5.0
+        y.index_put_((far, none), x.new_ones(2, 0, 2), accumulate=True)
+        results = [x[far, none], x[far, :, none], y]
+        return results if rows else [*results, x[nothing, far]]
+
+    check(program, device)
 
 
 def test_a_mask_selects_what_fits(device: torch.device) -> None:

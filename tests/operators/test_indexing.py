@@ -2,6 +2,7 @@
 
 import torch
 
+from tests.helpers import check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -16,6 +17,12 @@ test_samples = samples(
     "take_along_dim",
     "unravel_index",
 )
+
+
+def test_the_index_of_index_select_is_a_vector(device: torch.device) -> None:
+    for shape in [(2, 1), (2, 0), (0, 2), (1, 1, 1)]:
+        index = torch.zeros(shape, dtype=torch.long)
+        check_refused(lambda on, index=index: torch.ones(3, 3, device=on).index_select(0, index.to(on)), device)
 
 
 def test_small_writes_at_separated_indices_move_no_dimension(device: torch.device) -> None:

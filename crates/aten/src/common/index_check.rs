@@ -41,8 +41,12 @@ pub(crate) fn check_flat<'b>(cx: &Cx<'b>, index: Value<'b>, x: Value<'b>) -> Res
 /// Checks that the indices of advanced indexing are in range.
 pub(crate) fn check_indices(cx: &Cx<'_>) -> Result<()> {
     let x = cx.tensor("self")?;
+    let indices = cx.tensors_or_none("indices")?;
+    if selects_nothing(&indices) {
+        return Ok(());
+    }
     let mut axis = 0;
-    for index in cx.tensors_or_none("indices")? {
+    for index in indices {
         match index {
             Some(mask) if is_mask(mask) => axis += mask.rank(),
             Some(index) if axis < x.rank() => {
@@ -53,6 +57,13 @@ pub(crate) fn check_indices(cx: &Cx<'_>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether the broadcast indices have no elements. PyTorch then looks at none of the indices, also where one has elements.
+fn selects_nothing(indices: &[Option<Value<'_>>]) -> bool {
+    let dims = |index: Value<'_>| if is_mask(index) { vec![index.numel().min(1)] } else { index.dims() };
+    let shape = indices.iter().copied().flatten().try_fold(vec![], |all, index| broadcast_dims(&all, &dims(index)));
+    shape.is_some_and(|shape| shape.contains(&0))
 }
 
 /// Checks that the numbers of elements that masks select broadcast with each other, with the other indices, and with the

@@ -71,7 +71,11 @@ fn flat_index<'b>(cx: &Cx<'b>, x: Value<'b>) -> Result<Value<'b>> {
 fn index_select<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let axis = cx.axis_arg("dim", x.rank())?;
-    let index = cx.tensor("index")?.flatten();
+    let index = cx.tensor("index")?;
+    if index.rank() > 1 {
+        return Err(Error::index("index_select(): Index is supposed to be a vector"));
+    }
+    let index = index.flatten();
     if !matches!(index.dtype(), DType::I32 | DType::I64) {
         return Err(Error::runtime("index_select(): Expected dtype int32 or int64 for index"));
     }
