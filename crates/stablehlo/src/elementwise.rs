@@ -2,7 +2,7 @@
 
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Sub};
 
-use crate::builder::{Type, Value};
+use crate::builder::{Target, Type, Value};
 use crate::dtype::{DType, Number};
 use crate::element_types::DTypes;
 
@@ -373,11 +373,25 @@ impl<'b> Value<'b> {
     fn fit_float8(self, dtype: DType) -> Value<'b> {
         let rounds_to_zero = |limit: f64| self.abs_same().le(limit).select(self.splat_like(0.0), self);
         match dtype {
-            DType::F8E4M3FN => self.max(-dtype.highest().to_f64()).min(dtype.highest().to_f64()),
+            DType::F8E4M3FN => self.max(-dtype.highest().to_f64()).min(dtype.highest().to_f64()).rounded_to_odd(),
+            DType::F8E5M2 => self.rounded_to_odd(),
             DType::F8E4M3FNUZ => rounds_to_zero(2.0f64.powi(-11)),
             DType::F8E5M2FNUZ => rounds_to_zero(2.0f64.powi(-18)),
             _ => self,
         }
+    }
+
+    /// float32 with 5 bits of fraction. The last one is set if any lower bit was set, so it still says on which side of the
+    /// middle between two numbers of float8 the number is. XLA's CPU compiler converts by way of float16, which would
+    /// round to the middle first.
+    fn rounded_to_odd(self) -> Value<'b> {
+        if self.builder.target != Target::Cpu {
+            return self;
+        }
+        const LOWER: i64 = (1 << 18) - 1;
+        let bits = self.bitcast(DType::I32);
+        let last = (bits & LOWER).ne(0).select(bits.splat_like(LOWER + 1), 0);
+        ((bits & !LOWER) | last).bitcast(DType::F32)
     }
 
     /// Reinterprets the bits. For a type of another width, a trailing dimension of the ratio is added or removed.
