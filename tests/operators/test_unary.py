@@ -144,6 +144,14 @@ def test_one_part_of_a_complex_number_is_infinite(dtype: torch.dtype, device: to
     check(lambda device: [imaginary.to(device).sinh(), imaginary.to(device).cosh(), imaginary.to(device).sgn()], device)
 
 
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_reciprocals_of_infinite_complex_numbers(dtype: torch.dtype, device: torch.device, mode: str) -> None:
+    """NaN where no part is finite: both parts of the root of a number with an infinite imaginary part are infinite."""
+    parts = [math.inf, -math.inf, math.nan, 1.0, -2.5]
+    numbers = torch.tensor([complex(real, imaginary) for real in parts for imaginary in parts], dtype=dtype)
+    check(lambda device: [numbers.to(device).reciprocal(), numbers.to(device).rsqrt()], device)
+
+
 def test_functions_of_large_imaginary_parts_are_infinite(device: torch.device, mode: str) -> None:
     numbers = torch.tensor([1e20j, -1e20j, 1e20, -1e20, 0j])
     check(lambda d: [numbers.to(d).sin().imag, numbers.to(d).cos()[:2], numbers.to(d).log2()], device)

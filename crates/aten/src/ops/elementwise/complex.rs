@@ -47,6 +47,15 @@ pub(crate) fn logistic(z: Value<'_>) -> Value<'_> {
     is_negative.select(small, 1) / (small + 1)
 }
 
+/// 1 / z. As in NumPy and PyTorch, NaN if no part of z is finite. XLA's quotient is zero if one is infinite.
+pub(crate) fn reciprocal(z: Value<'_>) -> Value<'_> {
+    if !z.dtype().is_complex() {
+        return z.recip();
+    }
+    let is_defined = z.real().is_finite() | z.imag().is_finite();
+    parts(z.recip(), |part| is_defined.select(part, f64::NAN))
+}
+
 // Circular functions. XLA's forms subtract exponentials that are nearly the same, so small parts of results are lost.
 // For z = a + bi:
 //
@@ -98,7 +107,7 @@ pub(crate) fn square_root(z: Value<'_>) -> Value<'_> {
 
 /// XLA's form computes a logarithm, a sine and a cosine, and loses small parts.
 pub(crate) fn reciprocal_square_root(z: Value<'_>) -> Value<'_> {
-    if z.dtype().is_complex() { square_root(z).recip() } else { z.rsqrt() }
+    if z.dtype().is_complex() { reciprocal(square_root(z)) } else { z.rsqrt() }
 }
 
 pub(crate) fn arc_cosine(z: Value<'_>) -> Value<'_> {

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::ops::elementwise::complex::{
     arc_cosine, arc_hyperbolic_cosine, arc_hyperbolic_sine, arc_hyperbolic_tangent, arc_sine, arc_tangent, cosine,
     exponential, exponential_minus_one, exponential_of_two, hyperbolic_cosine, hyperbolic_sine, logistic, parts,
-    reciprocal_square_root, sine, square_root,
+    reciprocal, reciprocal_square_root, sine, square_root,
 };
 use crate::row::{Row, all_bounded, many, one};
 
@@ -41,7 +41,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["frac"], |cx| cx.tensor("self").map(|x| x - x.trunc())),
     many(&["frexp.Tensor"], frexp),
     // Powers, exponentials and logarithms.
-    one(&["reciprocal"], |cx| cx.float_unary(|x| x.recip())),
+    one(&["reciprocal"], |cx| cx.float_unary(reciprocal)),
     one(&["sqrt"], |cx| cx.float_unary(square_root)),
     one(&["rsqrt"], |cx| cx.float_unary(reciprocal_square_root)),
     one(&["exp"], |cx| cx.float_unary(exponential)),
