@@ -4,6 +4,7 @@ pub(crate) mod bounded_views;
 pub(crate) mod chebyshev;
 pub(crate) mod chosen;
 pub(crate) mod clamp;
+pub(crate) mod completed;
 pub(crate) mod filters;
 pub(crate) mod index_check;
 pub(crate) mod loss_reduction;

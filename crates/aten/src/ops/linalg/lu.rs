@@ -3,6 +3,7 @@
 use stablehlo::{DType, DTypes, Value};
 
 use crate::check::Check;
+use crate::common::completed::{completed, completed_pivots, shaped, solution_extents, zeroed};
 use crate::common::matrices::{
     adjoint, batched, diagonal, first_failure, identity, moved_rows, position_along, rows_at, same_batch, times,
     transposed, triangle, unbatched,
@@ -15,7 +16,8 @@ use crate::view::contiguous_strides;
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["linalg_lu_factor_ex"], |cx| {
-        let lu = Lu::of(cx.tensor("A")?, cx.bool("pivot")?);
+        let a = cx.tensor("A")?;
+        let lu = Lu::of(completed(a), cx.bool("pivot")?);
         let info = lu.info();
         let why = format!(
             "U[{0},{0}] is zero and using it on lu_solve would result in a division by zero. If you still want to \
@@ -23,9 +25,10 @@ pub(crate) const ROWS: &[Row] = &[
             Check::LOW
         );
         cx.check_info(info, "torch.linalg.lu_factor_ex", ErrorKind::Runtime, &why)?;
-        Ok(vec![lu.factors, lu.pivots(), info])
+        Ok([lu.results(a), vec![shaped(info, &a.extents(), &[])]].concat())
     })
-    .takes(&["A"], DTypes::INEXACT),
+    .takes(&["A"], DTypes::INEXACT)
+    .bounded(),
     many(&["linalg_lu"], |cx| {
         let a = cx.tensor("A")?;
         let lu = Lu::of(a, cx.bool("pivot")?);
@@ -35,7 +38,9 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .takes(&["A"], DTypes::INEXACT),
     many(&["lu_unpack"], |cx| {
-        let (factors, pivots) = (cx.tensor("LU_data")?, cx.tensor("LU_pivots")?);
+        let (given, pivots) = (cx.tensor("LU_data")?, cx.tensor("LU_pivots")?);
+        let factors = completed(given);
+        let pivots = completed_pivots(pivots, given);
         if cx.bool("unpack_pivots")? {
             let message = "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive.Did you properly pass the \
                            result of lu_factor?";
@@ -43,12 +48,20 @@ pub(crate) const ROWS: &[Row] = &[
         }
         let lu = Lu::from_pivots(factors, pivots);
         let none = cx.b().splat(0, lu.factors.dtype(), &[0]);
-        let (l, u) = if cx.bool("unpack_data")? { lu.unpacked() } else { (none, none) };
-        let permutation = if cx.bool("unpack_pivots")? { lu.permutation_matrix() } else { none };
+        let (mut permutation, mut l, mut u) = (none, none, none);
+        if cx.bool("unpack_data")? {
+            let (lower, upper) = lu.unpacked();
+            (l, u) = (shaped(lower, &given.extents(), &[0, 1]), shaped(upper, &given.extents(), &[0, 1]));
+        }
+        if cx.bool("unpack_pivots")? {
+            permutation = shaped(lu.permutation_matrix(), &given.extents(), &[0, 1]);
+        }
         Ok(vec![permutation, l, u])
-    }),
+    })
+    .bounded(),
     one(&["linalg_lu_solve"], |cx| {
-        let (factors, pivots, b) = (cx.tensor("LU")?, cx.tensor("pivots")?, cx.tensor("B")?);
+        let (factors, b) = (cx.tensor("LU")?, cx.tensor("B")?);
+        let pivots = completed_pivots(cx.tensor("pivots")?, factors);
         for (low, high, bound) in
             [(1, i64::from(i32::MAX) - 1, "greater or equal to 1"), (0, factors.dim(factors.rank() - 2), "smaller or equal to LU.size(-2)")]
         {
@@ -57,13 +70,17 @@ pub(crate) const ROWS: &[Row] = &[
             cx.check_from_to(pivots, low, high, Error::runtime(message));
         }
         let (factors, b) = same_batch(factors, b)?;
+        let left = cx.bool("left")?;
+        let extents = solution_extents(factors, b, left);
         let pivots = pivots.broadcast_to(&[&b.dims()[..b.rank() - 2], &pivots.dims()[pivots.rank() - 1..]].concat());
-        let lu = Lu::from_pivots(factors, pivots);
-        Ok(lu.solve(b, cx.bool("left")?, cx.bool("adjoint")?))
+        let lu = Lu::from_pivots(completed(factors), pivots);
+        Ok(shaped(lu.solve(zeroed(b), left, cx.bool("adjoint")?), &extents, &[0, 1]))
     })
-    .takes(&["LU"], DTypes::INEXACT),
+    .takes(&["LU"], DTypes::INEXACT)
+    .bounded(),
     many(&["linalg_inv_ex"], |cx| {
-        let a = cx.tensor("A")?;
+        let given = cx.tensor("A")?;
+        let a = completed(given);
         let lu = Lu::of(a, true);
         let info = lu.info();
         let why = format!(
@@ -71,31 +88,42 @@ pub(crate) const ROWS: &[Row] = &[
             Check::LOW
         );
         cx.check_info(info, "linalg.inv_ex", ErrorKind::Linalg, &why)?;
-        Ok(vec![lu.solve(identity(a, a.dim(a.rank() - 1)), true, false), info])
+        let inverse = lu.solve(identity(a, a.dim(a.rank() - 1)), true, false);
+        Ok(vec![shaped(inverse, &given.extents(), &[0, 1]), shaped(info, &given.extents(), &[])])
     })
-    .takes(&["A"], DTypes::INEXACT),
+    .takes(&["A"], DTypes::INEXACT)
+    .bounded(),
     many(&["_linalg_solve_ex"], |cx| {
         let (a, b) = (cx.tensor("A")?, cx.tensor("B")?);
-        let lu = Lu::of(a, true);
+        let lu = Lu::of(completed(a), true);
         let outer = a.rank() - 1;
-        let is_vector = b.rank() == 1 || (b.rank() == outer && b.dims() == a.dims()[..outer]);
+        let is_like_rows = b.dims() == a.dims()[..outer] && b.extents() == a.extents()[..outer];
+        let is_vector = b.rank() == 1 || (b.rank() == outer && is_like_rows);
+        let left = cx.bool("left")? || is_vector;
         let columns = if is_vector { b.unsqueeze(b.rank()) } else { b };
-        let (wide, columns) = lu.broadcast_to_batch(columns)?;
-        let solution = wide.solve(columns, cx.bool("left")? || is_vector, false);
+        let (matrices, sides) = same_batch(a, columns)?;
+        let extents = solution_extents(matrices, sides, left);
+        let (wide, sides) = lu.broadcast_to_batch(zeroed(sides))?;
+        let solution = shaped(wide.solve(sides, left, false), &extents, &[0, 1]);
         let solution = if is_vector { solution.squeeze(solution.rank() - 1) } else { solution };
         let (info, why) = (lu.info(), "The solver failed because the input matrix is singular.");
         cx.check_info(info, "torch.linalg.solve_ex", ErrorKind::Linalg, why)?;
-        Ok(vec![solution, lu.factors, lu.pivots(), info])
+        Ok([vec![solution], lu.results(a), vec![shaped(info, &a.extents(), &[])]].concat())
     })
-    .takes(&["A"], DTypes::INEXACT),
+    .takes(&["A"], DTypes::INEXACT)
+    .bounded(),
     many(&["_linalg_det"], |cx| {
+        let a = cx.tensor("A")?;
         let lu = Lu::of_argument(cx, "A")?;
         let diagonal = diagonal(lu.factors);
         let product = diagonal.reduce_prod(&[diagonal.rank() - 1]);
-        Ok(vec![product * lu.sign().convert(product.dtype()), lu.factors, lu.pivots()])
+        let determinant = product * lu.sign().convert(product.dtype());
+        Ok([vec![shaped(determinant, &a.extents(), &[])], lu.results(a)].concat())
     })
-    .takes(&["A"], DTypes::INEXACT),
+    .takes(&["A"], DTypes::INEXACT)
+    .bounded(),
     many(&["_linalg_slogdet"], |cx| {
+        let a = cx.tensor("A")?;
         let lu = Lu::of_argument(cx, "A")?;
         let diagonal = diagonal(lu.factors);
         let last = diagonal.rank() - 1;
@@ -106,9 +134,11 @@ pub(crate) const ROWS: &[Row] = &[
             diagonal.sign()
         };
         let sign = unit.reduce_prod(&[last]) * lu.sign().convert(unit.dtype());
-        Ok(vec![sign, size.log().reduce_sum(&[last]), lu.factors, lu.pivots()])
+        let numbers = [sign, size.log().reduce_sum(&[last])].map(|value| shaped(value, &a.extents(), &[]));
+        Ok([numbers.to_vec(), lu.results(a)].concat())
     })
-    .takes(&["A"], DTypes::INEXACT),
+    .takes(&["A"], DTypes::INEXACT)
+    .bounded(),
 ];
 
 /// The number of columns that are eliminated one by one before the rest of the matrix is updated by one product.
@@ -168,8 +198,13 @@ impl<'b> Lu<'b> {
 
     /// The factors of the argument, or of its transpose, as PyTorch's gradients expect.
     fn of_argument(cx: &Cx<'b>, name: &str) -> Result<Lu<'b>> {
-        let a = cx.tensor(name)?;
+        let a = completed(cx.tensor(name)?);
         Ok(Lu::of(if factors_transpose(cx, name) { transposed(a) } else { a }, true))
+    }
+
+    /// The factors and the pivots of the matrices `a`, which may have padding.
+    fn results(&self, a: Value<'b>) -> Vec<Value<'b>> {
+        vec![shaped(self.factors, &a.extents(), &[0, 1]), shaped(self.pivots(), &a.extents(), &[0])]
     }
 
     /// Reads LAPACK's pivots, which count from 1.

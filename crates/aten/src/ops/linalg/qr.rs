@@ -2,9 +2,11 @@
 
 use stablehlo::DTypes;
 
+use crate::common::completed::{shaped, zeroed};
 use crate::common::matrices::{adjoint, times};
 use crate::common::reflectors::{factors, product, reflectors, widened};
 use crate::row::{Row, many, one};
+use crate::spec::Dim;
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["geqrf"], |cx| {
@@ -25,9 +27,17 @@ pub(crate) const ROWS: &[Row] = &[
     .takes(&["self"], DTypes::INEXACT),
     many(&["linalg_qr"], |cx| {
         let a = cx.tensor("A")?;
-        let mode = cx.str("mode")?;
-        let (q, r) = factors(a, mode == "complete");
-        Ok(vec![if mode == "r" { cx.b().splat(0, a.dtype(), &[0]) } else { q }, r])
+        let (mode, rank, extents) = (cx.str("mode")?, a.rank(), a.extents());
+        a.require_whole(&[rank - 1], "a QR factorization");
+        // Rows of zeros change nothing as long as there are more rows than columns.
+        let is_tall = |dims: &[Dim]| dims[rank - 2].sizes.is_empty() && dims[rank - 2].capacity == a.dim(rank - 1);
+        if a.is_bounded_along(&[rank - 2]) && (mode == "complete" || !cx.result_dims(1).is_some_and(is_tall)) {
+            cx.b().refuse_bounded("a QR factorization with a number of rows that changes");
+        }
+        let (q, r) = factors(zeroed(a), mode == "complete");
+        let q = shaped(q, &extents, &[0, 1]);
+        Ok(vec![if mode == "r" { cx.b().splat(0, a.dtype(), &[0]) } else { q }, shaped(r, &extents, &[1, 1])])
     })
-    .takes(&["A"], DTypes::INEXACT),
+    .takes(&["A"], DTypes::INEXACT)
+    .bounded(),
 ];

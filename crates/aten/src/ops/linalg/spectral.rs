@@ -1,8 +1,9 @@
 //! Eigenvalues of Hermitian matrices, singular values, and the matrix exponential.
 
-use stablehlo::{DType, DTypes, Number, Value, broadcast_dims};
+use stablehlo::{DType, DTypes, Extent, Number, Value, broadcast_dims};
 
 use crate::check::Check;
+use crate::common::completed::{completed_with, require_square, shaped, zeroed};
 use crate::common::matrices::{adjoint, batched, identity, position_along, times, unbatched};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
@@ -12,41 +13,62 @@ use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["_linalg_eigh"], |cx| {
-        let (a, lower) = (cx.tensor("A")?, cx.str("UPLO")?.eq_ignore_ascii_case("l"));
-        check_eigh(cx, a, lower);
-        let (values, vectors) = eigh(hermitian(a, lower));
-        let none = cx.b().splat(0, vectors.dtype(), &[0]);
-        Ok(vec![values, if cx.bool("compute_v")? { vectors } else { none }])
+        let (given, lower) = (cx.tensor("A")?, cx.str("UPLO")?.eq_ignore_ascii_case("l"));
+        check_eigh(cx, zeroed(given), lower);
+        let (values, vectors) = eigh(completed_with(hermitian(given, lower), above_eigenvalues));
+        if !cx.bool("compute_v")? {
+            return Ok(vec![shaped(values, &given.extents(), &[0]), cx.b().splat(0, vectors.dtype(), &[0])]);
+        }
+        Ok(vec![shaped(values, &given.extents(), &[0]), shaped(vectors, &given.extents(), &[0, 1])])
     })
-    .takes(&["A"], DTypes::INEXACT),
+    .takes(&["A"], DTypes::INEXACT)
+    .bounded(),
     many(&["_linalg_svd"], |cx| {
-        let a = cx.tensor("A")?;
+        let given = cx.tensor("A")?;
+        let (a, rank, with_vectors) = (zeroed(given), given.rank(), cx.bool("compute_uv")?);
+        if with_vectors {
+            given.require_whole(&[rank - 2, rank - 1], "singular vectors");
+        }
         check_svd(cx, a);
         let (u, s, vh) = svd(a, cx.bool("full_matrices")?);
-        if cx.bool("compute_uv")? {
-            return Ok(vec![u, s, vh]);
+        // Rows and columns of zeros add zeros behind the singular values, of which the result has PyTorch's number.
+        let batch = given.extents().into_iter().take(rank - 2).chain([Extent::default()]);
+        let s = cx.resized(1, s.with_extents(batch.collect::<Vec<_>>()));
+        if with_vectors {
+            return Ok(vec![shaped(u, &given.extents(), &[0, 1]), s, shaped(vh, &given.extents(), &[0, 1])]);
         }
         let none = cx.b().splat(0, a.dtype(), &[0]);
         Ok(vec![none, s, none])
     })
-    .takes(&["A"], DTypes::INEXACT),
+    .takes(&["A"], DTypes::INEXACT)
+    .bounded(),
     one(&["linalg_pinv.atol_rtol_tensor"], |cx| {
-        let a = cx.tensor("self")?;
+        let given = cx.tensor("self")?;
+        let (a, rank) = (zeroed(given), given.rank());
         let tolerances = (cx.tensor_or_none("atol"), cx.tensor_or_none("rtol"));
-        if !cx.bool("hermitian")? {
+        let sizes = [rank - 2, rank - 1].map(|axis| given.size(axis, a.dtype().real()));
+        let usual = sizes[0].max(sizes[1]) * a.dtype().real().epsilon();
+        let inverse = if cx.bool("hermitian")? {
+            require_square(given);
+            check_eigh(cx, a, true);
+            let (values, vectors) = eigh(hermitian(a, true));
+            pseudo_inverse(vectors, values, adjoint(vectors), usual, tolerances)
+        } else {
             check_svd(cx, a);
             let (u, s, vh) = svd(a, false);
-            return Ok(pseudo_inverse(u, s, vh, tolerances));
-        }
-        check_eigh(cx, a, true);
-        let (values, vectors) = eigh(hermitian(a, true));
-        Ok(pseudo_inverse(vectors, values, adjoint(vectors), tolerances))
-    }),
+            pseudo_inverse(u, s, vh, usual, tolerances)
+        };
+        Ok(shaped(inverse, &given.extents(), &[1, 0]))
+    })
+    .bounded(),
     many(&["linalg_lstsq"], least_squares).takes(&["self"], DTypes::INEXACT).baked(&["rcond"]),
     one(&["linalg_matrix_exp"], |cx| {
         let a = cx.tensor("self")?;
-        Ok(exponential(a.convert(a.dtype().opmath())))
-    }),
+        require_square(a);
+        let exponential = exponential(zeroed(a).convert(a.dtype().opmath()));
+        Ok(shaped(exponential, &a.extents(), &[0, 1]))
+    })
+    .bounded(),
 ];
 
 // ---- checks -----------------------------------------------------------------------
@@ -67,6 +89,15 @@ fn check_converges<'b>(cx: &Cx<'b>, a: Value<'b>, function: &str, why: &str) {
     cx.check_finite_matrices(a, Error::new(ErrorKind::Linalg, message));
 }
 
+/// Numbers for the diagonal of the padding that are larger than all eigenvalues, so that these come first: a bound by the
+/// sums of rows (Gershgorin's theorem).
+fn above_eigenvalues(x: Value<'_>) -> Value<'_> {
+    let rank = x.rank();
+    let sums = x.abs().reduce_sum(&[rank - 1]).reduce_max(&[rank - 2]);
+    let bound = (sums * 2 + 1).convert(x.dtype());
+    bound.unsqueeze(rank - 2).unsqueeze(rank - 1).broadcast_to(&x.dims())
+}
+
 /// The Hermitian matrix that one triangle of `a` defines.
 fn hermitian(a: Value<'_>, lower: bool) -> Value<'_> {
     let (row, column) = (position_along(a, 0), position_along(a, 1));
@@ -77,11 +108,13 @@ fn hermitian(a: Value<'_>, lower: bool) -> Value<'_> {
 
 // ---- least squares -------------------------------------------------------------------------------
 
-/// `V · S⁺ · Uᴴ`. Values of S below the tolerance (absolute, or relative to the largest) count as zero.
+/// `V · S⁺ · Uᴴ`. Values of S below the tolerance (absolute, or relative to the largest) count as zero. `usual` is the
+/// relative tolerance where none is given.
 fn pseudo_inverse<'b>(
     u: Value<'b>,
     s: Value<'b>,
     vh: Value<'b>,
+    usual: Value<'b>,
     (absolute, relative): (Option<Value<'b>>, Option<Value<'b>>),
 ) -> Value<'b> {
     if s.numel() == 0 {
@@ -94,8 +127,6 @@ fn pseudo_inverse<'b>(
         let x = x.convert(s.dtype());
         x.unsqueeze(x.rank())
     };
-    let longest = u.dim(last).max(vh.dim(last + 1));
-    let usual = largest.splat_like(s.dtype().epsilon() * longest as f64);
     let limit = match (absolute.map(wide), relative.map(wide)) {
         (None, None) => largest * usual,
         (Some(absolute), None) => absolute.gt(0).select(absolute, largest * usual),
@@ -144,7 +175,7 @@ fn least_squares<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let (u, s, vh) = svd(a, false);
     let relative = cx.known_number("rcond").map_or(s.dtype().epsilon() * height.max(width) as f64, Number::to_f64);
     let relative = cx.b().scalar(relative, s.dtype());
-    let inverse = pseudo_inverse(u, s, vh, (None, Some(relative)));
+    let inverse = pseudo_inverse(u, s, vh, relative, (None, Some(relative)));
     let solution = times(inverse.broadcast_to(&[batch.as_slice(), &[width, height]].concat()), columns);
     let limit = s.reduce_max(&[rank - 2]).unsqueeze(rank - 2) * relative;
     let full = s.gt(limit).convert(DType::I64).reduce_sum(&[rank - 2]);

@@ -3,24 +3,30 @@
 use stablehlo::{DType, Value};
 
 use crate::check::Check;
+use crate::common::completed::{completed, shaped, solution_extents, zeroed};
 use crate::common::matrices::{adjoint, batched, diagonal, first_failure, identity, same_batch, triangle, unbatched};
-use crate::error::ErrorKind;
-use crate::row::{Row, many, one};
+use crate::cx::Cx;
+use crate::error::{ErrorKind, Result};
+use crate::row::{Row, all_bounded, many, one};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["linalg_solve_triangular"], |cx| {
         let (a, b) = same_batch(cx.tensor("self")?, cx.tensor("B")?)?;
-        let unit = cx.bool("unitriangular")?;
-        Ok(a.triangular_solve(b, cx.bool("left")?, !cx.bool("upper")?, unit, false))
+        let (left, unit) = (cx.bool("left")?, cx.bool("unitriangular")?);
+        let extents = solution_extents(a, b, left);
+        let solution = completed(a).triangular_solve(zeroed(b), left, !cx.bool("upper")?, unit, false);
+        Ok(shaped(solution, &extents, &[0, 1]))
     }),
     many(&["triangular_solve"], |cx| {
         let (a, b) = same_batch(cx.tensor("A")?, cx.tensor("self")?)?;
         let (upper, transpose) = (cx.bool("upper")?, cx.bool("transpose")?);
-        Ok(vec![a.triangular_solve(b, true, !upper, cx.bool("unitriangular")?, transpose), a])
+        let extents = solution_extents(a, b, true);
+        let solution = completed(a).triangular_solve(zeroed(b), true, !upper, cx.bool("unitriangular")?, transpose);
+        Ok(vec![shaped(solution, &extents, &[0, 1]), a])
     }),
     many(&["linalg_cholesky_ex"], |cx| {
-        let x = cx.tensor("self")?;
-        let upper = cx.bool("upper")?;
+        let given = cx.tensor("self")?;
+        let (x, extents, upper) = (completed(given), given.extents(), cx.bool("upper")?);
         let x = if upper { adjoint(x) } else { x };
         let factor = triangle(x.cholesky(), true);
         let info = first_minor_that_fails(x, factor);
@@ -30,20 +36,21 @@ pub(crate) const ROWS: &[Row] = &[
             Check::LOW
         );
         cx.check_info(info, "linalg.cholesky_ex", ErrorKind::Linalg, &why)?;
-        Ok(vec![if upper { adjoint(factor) } else { factor }, info])
+        let factor = if upper { adjoint(factor) } else { factor };
+        Ok(vec![shaped(factor, &extents, &[0, 1]), shaped(info, &extents, &[])])
     }),
-    one(&["_cholesky_solve_helper"], |cx| {
-        let (factor, b) = same_batch(cx.tensor("A")?, cx.tensor("self")?)?;
-        Ok(cholesky_solve(factor, b, cx.bool("upper")?))
-    }),
+    one(&["_cholesky_solve_helper"], |cx| solved_by_factor(cx, "A")),
+    one(&["cholesky_solve"], |cx| solved_by_factor(cx, "input2")),
     one(&["cholesky_inverse"], |cx| {
-        let factor = cx.tensor("self")?;
+        let given = cx.tensor("self")?;
+        let factor = completed(given);
         let why = format!(
             "The diagonal element {} is zero, the inversion could not be completed because the input matrix is singular.",
             Check::LOW
         );
         cx.check_codes(first_failure(diagonal(factor).eq(0)), "cholesky_inverse", ErrorKind::Linalg, &why);
-        Ok(cholesky_solve(factor, identity(factor, factor.dim(factor.rank() - 1)), cx.bool("upper")?))
+        let inverse = cholesky_solve(factor, identity(factor, factor.dim(factor.rank() - 1)), cx.bool("upper")?);
+        Ok(shaped(inverse, &given.extents(), &[0, 1]))
     }),
     one(&["linalg_cross"], |cx| {
         let (a, b) = cx.pair("self", "other")?;
@@ -51,9 +58,8 @@ pub(crate) const ROWS: &[Row] = &[
         let axis = cx.axis_arg("dim", a.rank())?;
         [a, b].iter().for_each(|x| x.require_whole(&[axis], "a cross product"));
         Ok(rotate_axis(a, axis, 1) * rotate_axis(b, axis, 2) - rotate_axis(a, axis, 2) * rotate_axis(b, axis, 1))
-    })
-    .bounded(),
-];
+    }),
+]);
 
 /// LAPACK's `info` of a Cholesky factorization: the order of the first leading minor that is not positive, or 0. XLA
 /// fills all of a factor that does not exist with NaN, so this eliminates column by column; only if a matrix failed.
@@ -90,6 +96,12 @@ fn first_minor_that_fails<'b>(x: Value<'b>, factor: Value<'b>) -> Value<'b> {
 /// The three elements along `axis`, rotated so that element `first` comes first.
 fn rotate_axis(x: Value<'_>, axis: usize, first: i64) -> Value<'_> {
     x.builder().concatenate(&[x.slice_axis(axis, first, 3), x.slice_axis(axis, 0, first)], axis)
+}
+
+fn solved_by_factor<'b>(cx: &Cx<'b>, factor: &str) -> Result<Value<'b>> {
+    let (factor, b) = same_batch(cx.tensor(factor)?, cx.tensor("self")?)?;
+    let extents = solution_extents(factor, b, true);
+    Ok(shaped(cholesky_solve(completed(factor), zeroed(b), cx.bool("upper")?), &extents, &[0, 1]))
 }
 
 /// Solves `factor · factorᴴ · X = b`, or `factorᴴ · factor · X = b` if `upper`.
