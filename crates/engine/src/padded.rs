@@ -201,27 +201,16 @@ impl Padded {
         self.order.iter().map(|&axis| self.axes[axis].clone()).collect()
     }
 
-    /// Whether the value has these factors.
+    /// Whether the value has these factors, or other ones with the same valid positions.
     pub fn is_held_as(&self, axes: &[Vec<PaddedFactor>]) -> bool {
         self.order.len() == axes.len()
-            && self.order.iter().zip(axes).all(|(&axis, factors)| self.axes[axis] == *factors)
+            && self.order.iter().zip(axes).all(|(&axis, factors)| layout(&self.axes[axis]) == layout(factors))
     }
 
     /// Capacity and length of the factors in the order of memory. A factor without padding is merged into the next
     /// outer one.
     pub fn layout(&self) -> Vec<(i64, i64)> {
-        let mut layout: Vec<(i64, i64)> = Vec::new();
-        for place in self.order.iter().flat_map(|&axis| &self.axes[axis]) {
-            match layout.last_mut() {
-                _ if place.capacity == 1 && place.actual == 1 => {}
-                Some(outer) if place.capacity == place.actual => {
-                    outer.0 *= place.capacity;
-                    outer.1 *= place.actual;
-                }
-                _ => layout.push((place.capacity, place.actual)),
-            }
-        }
-        layout
+        layout(self.order.iter().flat_map(|&axis| &self.axes[axis]))
     }
 
     fn bytes(&self) -> usize {
@@ -233,6 +222,22 @@ impl Padded {
     pub fn walk(&self, strides: &[i64]) -> Vec<Walk> {
         walk(&self.axes, &self.order, strides)
     }
+}
+
+/// See [`Padded::layout`].
+pub(crate) fn layout<'a>(factors: impl IntoIterator<Item = &'a PaddedFactor>) -> Vec<(i64, i64)> {
+    let mut layout: Vec<(i64, i64)> = Vec::new();
+    for place in factors {
+        match layout.last_mut() {
+            _ if place.capacity == 1 && place.actual == 1 => {}
+            Some(outer) if place.capacity == place.actual => {
+                outer.0 *= place.capacity;
+                outer.1 *= place.actual;
+            }
+            _ => layout.push((place.capacity, place.actual)),
+        }
+    }
+    layout
 }
 
 /// The loops over the elements of a tensor with these strides and over a padded value with these factors.

@@ -137,7 +137,9 @@ fn with_values<T>(
         let value = match (base(&inputs, sizes, spec.storage), view) {
             (Some(base), SizedView::Divided(division)) => division.read(base),
             (Some(base), SizedView::Paired(division, paired)) => paired.read(base, division),
-            (Some(base), SizedView::Windowed(division, windowed)) => windowed.read(base, division),
+            (Some(base), SizedView::Windowed(division, windows)) => {
+                windows.iter().fold(division.read(base), |value, windowed| windowed.read(value))
+            }
             _ => return Arg::Tensor(spec.clone()),
         };
         Arg::Value(shown(value, spec))
@@ -215,8 +217,7 @@ fn finish<'b>(call: &Call, sizes: &Sizes, cx: &Cx<'b>, row: &Row, values: &[Valu
                 if value.dims() != view.capacities() || is_repeated {
                     return Err(Error::not_implemented("a write of another shape"));
                 }
-                let is_whole = view.parts.iter().all(Part::is_whole);
-                let old = before.or_else(|| if is_whole { None } else { base(inputs, sizes, target.storage) });
+                let old = before.or_else(|| if view.is_all() { None } else { base(inputs, sizes, target.storage) });
                 let new = view.write(old, value);
                 let ty = call.storages[target.storage].base.as_ref();
                 new.reshape(&ty.map_or_else(|| new.dims(), |ty| ty.dims.clone()))

@@ -14,8 +14,8 @@ pub enum SizedView {
     Divided(Division),
     /// In parts of the value, as elements of another type. Such a view is only read.
     Paired(Division, Paired),
-    /// In windows over a dimension of a division. Such a view is only read.
-    Windowed(Division, Windowed),
+    /// In windows over dimensions of a division, one after another. Such a view is only read.
+    Windowed(Division, Vec<Windowed>),
     /// With these sizes, which are constants. The argument has the strides and the offset.
     Fixed(Vec<i64>),
 }
@@ -62,15 +62,24 @@ impl Windowed {
         sizes
     }
 
-    pub(super) fn read<'b>(&self, base: Value<'b>, division: &Division) -> Value<'b> {
-        let (value, b, axis, width) = (division.read(base), base.builder(), self.axes.0, self.width.capacity);
+    pub(super) fn read<'b>(&self, value: Value<'b>) -> Value<'b> {
+        let (b, axis, width) = (value.builder(), self.axes.0, self.width.capacity);
+        let count = self.count.extent(|size| b.capacity(size));
+        if self.step == self.width && self.width.sizes.is_empty() {
+            let room = (self.count.capacity * width - value.dim(axis)).max(0);
+            let value = value.whole_along(axis).pad_axis(axis, 0, 0, room);
+            let value = value.slice_axis(axis, 0, self.count.capacity * width);
+            let mut dims = value.dims();
+            dims.splice(axis..=axis, [self.count.capacity, width]);
+            return value.reshape(&dims).with_extent(axis, count).move_axis(axis + 1, self.axes.1);
+        }
         // The last windows may reach behind the capacity.
         let room = if self.width.sizes.is_empty() { 0 } else { width };
         let value = value.whole_along(axis).pad_axis(axis, 0, 0, room);
         let step = self.step.sizes.first().map_or(b.scalar(self.step.capacity, DType::I64), |&size| b.size(size));
         let starts = b.iota(DType::I32, &[self.count.capacity], 0) * step.convert(DType::I32);
         let starts = starts.min((value.dim(axis) - width).max(0));
-        let starts = starts.with_extents(vec![self.count.extent(|size| b.capacity(size))]);
+        let starts = starts.with_extents(vec![count]);
         let windows = Places::runs(&value.dims(), axis, starts, width).read(value);
         let windows = windows.with_extent(axis + 1, self.width.extent(|size| b.capacity(size)));
         windows.move_axis(axis + 1, self.axes.1)
@@ -93,6 +102,8 @@ pub struct Part {
     pub start: Start,
     /// The positions of the view, and their valid length.
     pub taken: Factor,
+    /// How far apart these are. A view with other steps than 1 is only read.
+    pub step: i64,
 }
 
 /// The first position that a view takes.
@@ -117,13 +128,17 @@ impl Start {
 pub enum ViewDim {
     /// The product of parts, the outermost first. A dimension of size 1 has no part.
     Parts(Vec<usize>),
+    /// As [`ViewDim::Parts`]. Their product is a size of its own, which has the same valid positions.
+    Multiple(Vec<usize>, Factor),
+    /// The diagonal of two parts, of which the view takes as many positions: rows and columns.
+    Diagonal(usize, usize),
     /// One element, repeated.
     Repeated(Dim),
 }
 
 impl Part {
     pub fn is_whole(&self) -> bool {
-        self.start == Start::At(0) && self.taken == self.whole
+        self.start == Start::At(0) && self.taken == self.whole && self.step == 1
     }
 
     /// The elements of `value` along `axis` that the view takes. Where the capacity of a run reaches behind the value, the
@@ -132,8 +147,8 @@ impl Part {
         if self.is_whole() {
             return value;
         }
-        let (value, length) = (value.whole_along(axis), self.taken.capacity);
-        let taken = match self.start {
+        let (value, length) = (value.whole_along(axis), (self.taken.capacity - 1) * self.step + 1);
+        let run = match self.start {
             Start::At(start) => {
                 let missing = (start + length - self.whole.capacity).max(0);
                 value.pad_axis(axis, 0, 0, missing).slice_axis(axis, start, start + length)
@@ -149,8 +164,24 @@ impl Part {
                 run_from(room, axis, start - first, length)
             }
         };
-        taken.with_extent(axis, extent_of(&[self.taken]))
+        run.slice_axis_by(axis, 0, length, self.step).with_extent(axis, extent_of(&[self.taken]))
     }
+}
+
+/// The position of each element along a dimension.
+fn positions(x: Value<'_>, axis: usize) -> Value<'_> {
+    x.builder().iota(DType::I32, &x.dims(), axis)
+}
+
+/// The diagonal of a dimension and the next one, as one dimension.
+fn diagonal_along(x: Value<'_>, axis: usize) -> Value<'_> {
+    let (whole, extent) = (x.whole_along(axis).whole_along(axis + 1), x.extent(axis));
+    let chosen = positions(whole, axis).eq(positions(whole, axis + 1)).select(whole, 0);
+    let diagonal = match x.dtype() {
+        DType::Bool => chosen.reduce_any(&[axis + 1]),
+        _ => chosen.reduce_sum(&[axis + 1]),
+    };
+    diagonal.with_extent(axis, extent)
 }
 
 fn extent_of(factors: &[Factor]) -> Extent {
@@ -163,7 +194,9 @@ impl SizedView {
         match self {
             SizedView::Divided(division) => division.capacities(),
             SizedView::Paired(division, paired) => paired.sizes(division.capacities()),
-            SizedView::Windowed(division, windowed) => windowed.sizes(division.capacities(), |dim| dim.capacity),
+            SizedView::Windowed(division, windows) => {
+                windows.iter().fold(division.capacities(), |sizes, windowed| windowed.sizes(sizes, |dim| dim.capacity))
+            }
             SizedView::Fixed(sizes) => sizes.clone(),
         }
     }
@@ -173,7 +206,9 @@ impl SizedView {
         match self {
             SizedView::Divided(division) => division.sizes(),
             SizedView::Paired(division, paired) => paired.sizes(division.sizes()),
-            SizedView::Windowed(division, windowed) => windowed.sizes(division.sizes(), |dim| dim),
+            SizedView::Windowed(division, windows) => {
+                windows.iter().fold(division.sizes(), |sizes, windowed| windowed.sizes(sizes, |dim| dim))
+            }
             SizedView::Fixed(sizes) => sizes.iter().map(|&size| Dim::known(size)).collect(),
         }
     }
@@ -183,6 +218,8 @@ impl Division {
     pub(super) fn capacities(&self) -> Vec<i64> {
         let size = |dim: &ViewDim| match dim {
             ViewDim::Parts(parts) => parts.iter().map(|&part| self.parts[part].taken.capacity).product(),
+            ViewDim::Multiple(_, factor) => factor.capacity,
+            ViewDim::Diagonal(rows, _) => self.parts[*rows].taken.capacity,
             ViewDim::Repeated(dim) => dim.capacity,
         };
         self.dims.iter().map(size).collect()
@@ -191,6 +228,8 @@ impl Division {
     fn sizes(&self) -> Vec<Dim> {
         let size = |dim: &ViewDim| match dim {
             ViewDim::Repeated(dim) => dim.clone(),
+            ViewDim::Multiple(_, factor) => Dim::of(&[*factor]),
+            ViewDim::Diagonal(rows, _) => Dim::of(&[self.parts[*rows].taken]),
             ViewDim::Parts(parts) => Dim::of(&parts.iter().map(|&part| self.parts[part].taken).collect::<Vec<_>>()),
         };
         self.dims.iter().map(size).collect()
@@ -200,8 +239,10 @@ impl Division {
     fn order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = Vec::new();
         for dim in &self.dims {
-            if let ViewDim::Parts(parts) = dim {
-                order.extend(parts);
+            match dim {
+                ViewDim::Parts(parts) | ViewDim::Multiple(parts, _) => order.extend(parts),
+                ViewDim::Diagonal(rows, columns) => order.extend([rows, columns]),
+                ViewDim::Repeated(_) => {}
             }
         }
         let others: Vec<usize> = (0..self.parts.len()).filter(|part| !order.contains(part)).collect();
@@ -209,8 +250,26 @@ impl Division {
         order
     }
 
+    /// The dimensions that are multiples of a size: their parts, and the factor.
+    fn multiples(&self) -> impl Iterator<Item = (usize, &[usize], Factor)> {
+        self.dims.iter().enumerate().filter_map(|(axis, dim)| match dim {
+            ViewDim::Multiple(parts, factor) => Some((axis, &parts[..], *factor)),
+            _ => None,
+        })
+    }
+
+    /// The dimensions that are diagonals, the last first.
+    fn diagonals(&self) -> impl Iterator<Item = usize> {
+        (0..self.dims.len()).rev().filter(|&axis| matches!(self.dims[axis], ViewDim::Diagonal(..)))
+    }
+
     fn split(&self) -> Vec<i64> {
         self.parts.iter().map(|part| part.whole.capacity).collect()
+    }
+
+    /// Whether the view shows all elements.
+    pub(super) fn is_all(&self) -> bool {
+        self.parts.iter().all(Part::is_whole) && self.diagonals().next().is_none()
     }
 
     /// The elements of a storage's value that the view shows.
@@ -222,7 +281,12 @@ impl Division {
         let sizes = self.capacities();
         let is_repeated = |axis: &usize| matches!(self.dims[*axis], ViewDim::Repeated(_));
         let held: Vec<i64> = (0..sizes.len()).map(|axis| if is_repeated(&axis) { 1 } else { sizes[axis] }).collect();
-        let shown = value.transpose(&self.order()).reshape(&held);
+        let mut squares = held.clone();
+        self.diagonals().for_each(|axis| squares.insert(axis, held[axis]));
+        let shown = value.transpose(&self.order()).reshape(&squares);
+        let shown = self.diagonals().fold(shown, diagonal_along);
+        let multiples = self.multiples();
+        let shown = multiples.fold(shown, |shown, (axis, _, factor)| shown.with_extent(axis, extent_of(&[factor])));
         if held == sizes {
             return shown;
         }
@@ -236,11 +300,24 @@ impl Division {
         shown.without_extents().with_extents(extents)
     }
 
-    /// The value of a storage after a write of `value` through the view. `old` is the value before. It may be absent
-    /// if the view covers all of it.
+    /// The value of a storage after a write of `value` through the view. `old` is the value before; zeros if absent.
     pub(super) fn write<'b>(&self, old: Option<Value<'b>>, value: Value<'b>) -> Value<'b> {
         let b = value.builder();
         let order = self.order();
+        let value = self.multiples().fold(value, |value, (axis, parts, factor)| {
+            if value.extent(axis) != extent_of(&[factor]) {
+                return value;
+            }
+            let factors: Vec<Factor> = parts.iter().map(|&part| self.parts[part].taken).collect();
+            value.with_extent(axis, extent_of(&factors))
+        });
+        let value = self.diagonals().fold(value, |value, axis| {
+            let (mut dims, mut extents) = (value.dims(), value.extents());
+            dims.insert(axis + 1, dims[axis]);
+            extents.insert(axis + 1, extents[axis].clone());
+            let kept: Vec<usize> = (0..dims.len()).filter(|&each| each != axis + 1).collect();
+            value.broadcast_in_dim(&dims, &kept).without_extents().with_extents(extents)
+        });
         let lengths: Vec<i64> = order.iter().map(|&part| self.parts[part].taken.capacity).collect();
         let mut inverse = vec![0; order.len()];
         order.iter().enumerate().for_each(|(place, &part)| inverse[part] = place);
@@ -250,14 +327,12 @@ impl Division {
             b.refuse_bounded("a write of another length");
         }
         let whole: Vec<Extent> = self.parts.iter().map(|part| extent_of(&[part.whole])).collect();
-        if self.parts.iter().all(Part::is_whole) {
+        if self.is_all() {
             return boxed.without_extents().with_extents(whole);
         }
-        let Some(old) = old else {
-            b.refuse_bounded("a write to a part of a storage without a value");
-            return boxed;
-        };
-        let mut room = old.reshape(&self.split()).without_extents();
+        let split = self.split();
+        let old = old.unwrap_or_else(|| b.splat(0, boxed.dtype(), &split));
+        let mut room = old.reshape(&split).without_extents();
         let mut boxed = boxed.without_extents();
         let (mut starts, mut shifts) = (Vec::with_capacity(self.parts.len()), Vec::with_capacity(self.parts.len()));
         for (axis, part) in self.parts.iter().enumerate() {
@@ -289,6 +364,15 @@ impl Division {
                     None => places.lt(b.size(size).broadcast_to(&[length])),
                 };
                 boxed = is_valid.broadcast_in_dim(&boxed.dims(), &[axis]).select(boxed, kept);
+            }
+        }
+        for dim in &self.dims {
+            if let &ViewDim::Diagonal(rows, columns) = dim {
+                let [along, across] = [rows, columns].map(|axis| {
+                    let places = positions(boxed, axis);
+                    shifts[axis].map_or(places, |shift| places - shift.convert(DType::I32))
+                });
+                boxed = along.eq(across).select(boxed, kept);
             }
         }
         let mut written = room.dynamic_update_slice(boxed, &starts);

@@ -139,6 +139,8 @@ struct Piece {
     start: i64,
     /// The number of positions that the view takes, if a dimension of the view has this part.
     taken: Option<i64>,
+    /// How far apart these are.
+    step: i64,
 }
 
 /// Divides a view of a value with these factors into parts. `None` if it does not divide: a dimension of the view
@@ -152,7 +154,7 @@ pub(super) fn divide(places: &[Place], spec: &TensorSpec, is_written: bool, symb
     let mut weight = 1;
     for &place in places.iter().rev() {
         let start = if place.actual > 1 { spec.offset / weight % place.actual } else { 0 };
-        pieces.insert(0, Piece { place, weight, start, taken: None });
+        pieces.insert(0, Piece { place, weight, start, taken: None, step: 1 });
         weight *= place.actual;
     }
     if pieces.iter().map(|piece| piece.start * piece.weight).sum::<i64>() != spec.offset {
@@ -163,11 +165,41 @@ pub(super) fn divide(places: &[Place], spec: &TensorSpec, is_written: bool, symb
         dims.push(match (size, stride) {
             (1, _) => ViewDim::Parts(Vec::new()),
             (_, 0) => ViewDim::Repeated(symbols.repeated(size, spec.sizes.len() - axis)),
-            _ => ViewDim::Parts(walk(&mut pieces, size, stride)?),
+            _ => match walk(&mut pieces, size, stride) {
+                Some(parts) => ViewDim::Parts(parts),
+                None if !is_written && let Some(part) = stepped(&mut pieces, size, stride) => {
+                    ViewDim::Parts(vec![part])
+                }
+                None => diagonal(&mut pieces, size, stride)?,
+            },
         });
     }
-    let parts = pieces.iter().map(|piece| part(piece, is_written, symbols)).collect();
+    let parts: Vec<Part> = pieces.iter().map(|piece| part(piece, is_written, symbols)).collect();
+    let is_even = |dim: &ViewDim| match dim {
+        &ViewDim::Diagonal(rows, columns) => parts[rows].taken == parts[columns].taken,
+        _ => true,
+    };
+    if !dims.iter().all(is_even) {
+        return None;
+    }
+    for dim in &mut dims {
+        if let ViewDim::Parts(of_dim) = dim
+            && let Some(factor) = multiple(of_dim, &pieces, &parts, symbols)
+        {
+            *dim = ViewDim::Multiple(std::mem::take(of_dim), factor);
+        }
+    }
     Some(Division { parts, dims })
+}
+
+/// The size that a multiple of another one equals. Another argument may have it.
+fn multiple(of_dim: &[usize], pieces: &[Piece], parts: &[Part], symbols: &Symbols) -> Option<Factor> {
+    let (first, others) = of_dim.split_first()?;
+    let is_multiple = parts[*first].taken.size.is_some() && others.iter().all(|&part| parts[part].taken.size.is_none());
+    let actual: i64 = of_dim.iter().filter_map(|&part| pieces[part].taken).product();
+    let factor = symbols.factor(symbols.known(actual).filter(|_| is_multiple && !others.is_empty())?);
+    let capacity: i64 = of_dim.iter().map(|&part| parts[part].taken.capacity).product();
+    (factor.capacity == capacity).then_some(factor)
 }
 
 /// [`divide`] for a view that shows real numbers as complex ones, or complex ones as real ones. `held` is the type of
@@ -193,16 +225,21 @@ pub(super) fn divide_pairs(
     Some((divide(places, &pairs, false, symbols)?, Paired::Complex))
 }
 
-/// [`divide`] for a view that shows windows of a dimension as two dimensions: `unfold` and `stft` make windows of a width that
-/// is known, the view in `stack` as many as tensors are joined.
+/// [`divide`] for a view that shows windows of dimensions, each as two dimensions: `unfold` and `stft` make windows of a
+/// width that is known, the view in `stack` as many as tensors are joined, and `x.view(-1, 4)` and `x.view(2, -1)` parts of
+/// a length.
 pub(super) fn divide_windows(
     places: &[Place],
     spec: &TensorSpec,
     symbols: &mut Symbols,
-) -> Option<(Division, Windowed)> {
+) -> Option<(Division, Vec<Windowed>)> {
     let innermost = places.iter().rposition(|place| place.factor.size.is_some())?;
     let rank = spec.sizes.len();
-    let pairs = (0..rank).rev().flat_map(|axis| (axis + 1..rank).map(move |within| (axis, within)));
+    // Windows are farther apart than their elements. Where both are as far apart, there are more windows.
+    let is_outer = |&(axis, within): &(usize, usize)| {
+        axis != within && (spec.strides[axis], spec.sizes[axis]) >= (spec.strides[within], spec.sizes[within])
+    };
+    let pairs = (0..rank).rev().flat_map(|axis| (0..rank).map(move |within| (axis, within))).filter(is_outer);
     let runs = pairs.flat_map(|(axis, within)| {
         runs_of(places, innermost, spec.strides[within]).into_iter().map(move |run| (axis, within, run))
     });
@@ -220,27 +257,36 @@ pub(super) fn divide_windows(
         if spec.offset % (length * stride) != 0 {
             continue;
         }
-        let Some(division) = divide(places, &rows, false, symbols) else { continue };
-        let axes = (axis, within);
-        let dim = |symbols: &Symbols, symbol: u32| Dim::new(symbols.factor(symbol).capacity, vec![symbol]);
-        if step == width
-            && covered == length
-            && let Some(symbol) = symbols.in_use(width)
-        {
-            let width = dim(symbols, symbol);
-            return Some((division, Windowed { axes, count: Dim::known(count), step: width.clone(), width }));
-        }
-        let (step, width) = (Dim::known(step), Dim::known(width));
-        let capacity: i64 = run.iter().map(|place| place.factor.capacity).product();
-        let count = match run.iter().any(|place| place.factor.size.is_some()) {
-            true => {
-                let most = (capacity - width.capacity) / step.capacity + 1;
-                let symbol = symbols.known(count).unwrap_or_else(|| symbols.add(count, most));
-                dim(symbols, symbol)
-            }
-            false => Dim::known(count),
+        let divided = divide(places, &rows, false, symbols).map(|division| (division, Vec::new()));
+        let Some((division, mut windows)) = divided.or_else(|| divide_windows(places, &rows, symbols)) else {
+            continue;
         };
-        return Some((division, Windowed { axes, count, step, width }));
+        let capacity: i64 = run.iter().map(|place| place.factor.capacity).product();
+        let is_bounded = run.iter().any(|place| place.factor.size.is_some());
+        let are_parts = step == width && covered == length;
+        let of_width = (are_parts && symbols.known(count).is_none()).then(|| symbols.in_use(width)).flatten();
+        // A number that is smaller than the width is more likely to stay.
+        let of_width = of_width.or_else(|| {
+            (are_parts && is_bounded && count < width && symbols.known(count).is_none())
+                .then(|| symbols.add(width, (capacity + count - 1) / count))
+        });
+        let (count, step, width) = match of_width {
+            Some(symbol) => {
+                let width = Dim::new(symbols.factor(symbol).capacity, vec![symbol]);
+                (Dim::known(count), width.clone(), width)
+            }
+            None if is_bounded => {
+                let most = (capacity - width) / step + 1;
+                let symbol = symbols.known(count).unwrap_or_else(|| symbols.add(count, most));
+                let count = Dim::new(symbols.factor(symbol).capacity, vec![symbol]);
+                (count, Dim::known(step), Dim::known(width))
+            }
+            None => (Dim::known(count), Dim::known(step), Dim::known(width)),
+        };
+        // The dimension of windows stands where it stands without that of the elements.
+        let axes = (axis - usize::from(within < axis), within);
+        windows.push(Windowed { axes, count, step, width });
+        return Some((division, windows));
     }
     None
 }
@@ -294,35 +340,91 @@ fn walk(pieces: &mut [Piece], size: i64, stride: i64) -> Option<Vec<usize>> {
     }
 }
 
+/// The part of which a dimension of a view shows every second position, or with another step.
+fn stepped(pieces: &mut [Piece], size: i64, stride: i64) -> Option<usize> {
+    let takes = |piece: &Piece| {
+        let step = stride / piece.weight;
+        let is_step = step > 1 && stride % piece.weight == 0;
+        is_step && piece.taken.is_none() && piece.start + (size - 1) * step < piece.place.actual
+    };
+    let part = pieces.iter().rposition(takes)?;
+    (pieces[part].taken, pieces[part].step) = (Some(size), stride / pieces[part].weight);
+    Some(part)
+}
+
+/// The parts of which a dimension of a view shows the diagonal.
+fn diagonal(pieces: &mut [Piece], size: i64, stride: i64) -> Option<ViewDim> {
+    let is_free = |piece: &Piece| piece.taken.is_none() && piece.start + size <= piece.place.actual;
+    let mut pairs = (1..pieces.len()).flat_map(|columns| (0..columns).map(move |rows| (rows, columns)));
+    let (rows, columns) = pairs.find(|&(rows, columns)| {
+        pieces[rows].weight + pieces[columns].weight == stride && is_free(&pieces[rows]) && is_free(&pieces[columns])
+    })?;
+    (pieces[rows].taken, pieces[columns].taken) = (Some(size), Some(size));
+    Some(ViewDim::Diagonal(rows, columns))
+}
+
 fn part(piece: &Piece, is_written: bool, symbols: &mut Symbols) -> Part {
-    let Place { actual, factor: whole } = piece.place;
+    let (Place { actual, factor: whole }, step) = (piece.place, piece.step);
+    let one = Factor { capacity: 1, size: None };
     let start = |symbols: &mut Symbols| Start::Input(symbols.add_start(piece.start, whole.capacity));
     match (piece.taken, whole.size) {
-        (Some(taken), _) if taken == actual => Part { whole, start: Start::At(0), taken: whole },
-        (None, _) if actual == 1 => Part { whole, start: Start::At(0), taken: whole },
-        (None, Some(_)) => Part { whole, start: start(symbols), taken: Factor { capacity: 1, size: None } },
+        (Some(taken), _) if taken == actual => Part { whole, start: Start::At(0), taken: whole, step },
+        (None, _) if actual == 1 => Part { whole, start: Start::At(0), taken: whole, step },
+        (None, Some(_)) => Part { whole, start: start(symbols), taken: one, step },
         // Calls that write other rows of the same value share a program.
         (None, None) if is_written && !symbols.list.is_empty() => {
-            Part { whole, start: start(symbols), taken: Factor { capacity: 1, size: None } }
+            Part { whole, start: start(symbols), taken: one, step }
         }
-        (None, None) => Part { whole, start: Start::At(piece.start), taken: Factor { capacity: 1, size: None } },
+        (None, None) => Part { whole, start: Start::At(piece.start), taken: one, step },
         (Some(taken), Some(_)) => {
-            let symbol = symbols.known(taken).unwrap_or_else(|| symbols.add(taken, whole.capacity));
+            let most = (whole.capacity - 1) / step + 1;
+            let symbol = symbols.known(taken).unwrap_or_else(|| symbols.add(taken, most));
             let start = if piece.start == 0 { Start::At(0) } else { start(symbols) };
             let taken = match taken {
-                1 => Factor { capacity: 1, size: None },
+                1 => one,
                 _ => symbols.factor(symbol),
             };
-            Part { whole, start, taken }
+            Part { whole, start, taken, step }
         }
         (Some(taken), None) => {
             let Some(symbol) = symbols.live(taken) else {
                 let taken = Factor { capacity: taken, size: None };
-                return Part { whole, start: Start::At(piece.start), taken };
+                return Part { whole, start: Start::At(piece.start), taken, step };
             };
             // A write at the start shares a program with writes behind it.
             let start = if piece.start == 0 && !is_written { Start::At(0) } else { start(symbols) };
-            Part { whole, start, taken: symbols.factor(symbol) }
+            Part { whole, start, taken: symbols.factor(symbol), step }
         }
     }
+}
+
+/// A dimension of a storage.
+pub(super) enum Around {
+    /// A dimension of a view.
+    Shown(usize),
+    /// Elements that the view does not show, with this many positions.
+    Other(i64),
+}
+
+/// The dimensions of a storage of `numel` elements, outermost first, of which a view shows some. `None` if the view's
+/// strides do not divide each other.
+pub(super) fn dims_around(spec: &TensorSpec, numel: i64) -> Option<Vec<Around>> {
+    let mut order: Vec<usize> = (0..spec.sizes.len()).collect();
+    order.sort_by_key(|&axis| spec.strides[axis]);
+    let (mut dims, mut inner) = (Vec::new(), 1);
+    let add_gap = |dims: &mut Vec<Around>, inner: i64, outer: i64| {
+        dims.extend((inner < outer).then_some(Around::Other(outer / inner)));
+        (outer > 0 && outer % inner == 0).then_some(())
+    };
+    for axis in order {
+        let (size, stride) = (spec.sizes[axis], spec.strides[axis]);
+        if size > 1 {
+            add_gap(&mut dims, inner, stride)?;
+            inner = size * stride;
+        }
+        dims.push(Around::Shown(axis));
+    }
+    add_gap(&mut dims, inner, numel)?;
+    dims.reverse();
+    Some(dims)
 }

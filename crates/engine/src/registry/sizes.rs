@@ -8,18 +8,18 @@
 use aten::{ArgSpec, Dim, ResultSpec, SizedView, Sizes, StorageSpec, TensorSpec, Type};
 use stablehlo::Extent;
 
-use super::division::{Place, Symbols, divide, divide_pairs, divide_windows, fixed};
+use super::division::{Around, Place, Symbols, dims_around, divide, divide_pairs, divide_windows, fixed};
 use super::operators::Operator;
 use super::types::Types;
 use crate::call::{self, Arg, Tag, TensorArg};
 use crate::error::Result;
 use crate::growth::Changing;
-use crate::padded::{PaddedFactor, actual_sizes, any_live, live_capacity};
+use crate::padded::{self, PaddedFactor, actual_sizes, any_live, live_capacity};
 use crate::registry::key::{CallParts, Specs};
 use crate::storage::Storage;
 
 /// The int arguments that may be sizes. Others, such as dimension numbers, are constants of the program.
-pub(crate) const SIZE_ARGUMENTS: [&str; 14] = [
+pub(crate) const SIZE_ARGUMENTS: [&str; 18] = [
     "size",
     "input_size",
     "input_sizes",
@@ -34,6 +34,10 @@ pub(crate) const SIZE_ARGUMENTS: [&str; 14] = [
     "shape",
     "sizes",
     "last_dim_size",
+    "steps",
+    "num_weights",
+    "n",
+    "m",
 ];
 
 /// The dimensions of a value in the order of memory, with the factors of each.
@@ -364,7 +368,13 @@ fn places(axes: &Axes, symbols: &Symbols) -> Option<Vec<Vec<Place>>> {
         true => Some(Place { actual: factor.actual, factor: symbols.factor(symbols.known(factor.actual)?) }),
         false => Some(fixed(factor.actual)),
     };
-    axes.iter().map(|axis| axis.iter().map(place).collect()).collect()
+    // A multiple of a size has the same valid positions as a size of its own, which another argument may have.
+    let multiple = |axis: &Vec<PaddedFactor>| {
+        let [(capacity, actual)] = padded::layout(axis)[..] else { return None };
+        let factor = symbols.factor(symbols.known(actual)?);
+        (axis.len() > 1 && factor.capacity == capacity).then(|| vec![Place { actual, factor }])
+    };
+    axes.iter().map(|axis| multiple(axis).or_else(|| axis.iter().map(place).collect())).collect()
 }
 
 /// The value of a storage that was made with padding.
@@ -449,14 +459,13 @@ impl SizedCall {
         let is_lazy = tensor.is_lazy();
         let other = dtype.filter(|&dtype| dtype != spec.dtype);
         if self.held[index].is_none() {
-            // A storage without a value gets the dimensions of the first view of it, which must cover it.
-            let order = aten::memory_order(&spec.sizes, &spec.strides)?;
-            let numel: i64 = spec.sizes.iter().product();
-            let element = call::tensor_dtype(tensor.dtype).ok()?.size_bytes();
-            if is_lazy || other.is_some() || spec.offset != 0 || numel as usize * element != tensor.storage().nbytes() {
+            // A storage without a value gets the dimensions of the first view of it.
+            let element = call::tensor_dtype(tensor.dtype).ok()?.size_bytes() as i64;
+            let numel = tensor.storage().nbytes() as i64 / element;
+            if is_lazy || other.is_some() || !is_written && spec.sizes.iter().product::<i64>() != numel {
                 return None;
             }
-            let mut place = |&axis: &usize| {
+            let mut place = |axis: usize| {
                 let size = spec.sizes[axis];
                 if let Some(symbol) = symbols.live(size) {
                     return vec![Place { actual: size, factor: symbols.factor(symbol) }];
@@ -464,8 +473,11 @@ impl SizedCall {
                 let product = product(&self.products, size).map(<[Place]>::to_vec);
                 product.or_else(|| symbols.merged(size)).unwrap_or_else(|| vec![fixed(size)])
             };
-            let axes = order.iter().map(&mut place).collect();
-            self.held[index] = Some(Held { axes, is_written: false });
+            let axes = dims_around(&spec, numel)?.into_iter().map(|dim| match dim {
+                Around::Shown(axis) => place(axis),
+                Around::Other(size) => vec![fixed(size)],
+            });
+            self.held[index] = Some(Held { axes: axes.collect(), is_written: false });
         }
         let places: Vec<Place> = self.held[index].iter().flat_map(|held| held.axes.iter().flatten().copied()).collect();
         let divided = match other {
@@ -473,7 +485,7 @@ impl SizedCall {
             Some(held) => divide_pairs(&places, &spec, held, symbols).map(|(view, form)| SizedView::Paired(view, form)),
             None => divide(&places, &spec, is_written, symbols).map(SizedView::Divided).or_else(|| {
                 let windows = (!is_written).then(|| divide_windows(&places, &spec, symbols))?;
-                windows.map(|(rows, windowed)| SizedView::Windowed(rows, windowed))
+                windows.map(|(rows, windows)| SizedView::Windowed(rows, windows))
             }),
         };
         let Some(view) = divided else {
