@@ -12,11 +12,12 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustc_hash::FxHashMap;
-use stablehlo::Type;
+use stablehlo::{DType, Type};
 
+use crate::call;
 use crate::capacities::{Capacities, Class, Counted};
 use crate::lines::Line;
-use crate::padded::{live_capacity, live_factors};
+use crate::padded::{any_live, live_capacity, live_factors};
 use crate::storage::{Storage, TypeId};
 
 /// A value may have this many bytes with padding, however few it has without.
@@ -239,7 +240,8 @@ impl Growth {
     /// capacities. `storage` is its storage, if that is known and the tensor may stay.
     ///
     /// A new tensor may become a parameter or a state of an optimizer, which padding would slow down. So its sizes change
-    /// only if live values with padding have them, unless new tensors are asked for.
+    /// only if live values with padding have them, unless new tensors are asked for. Integers do not become parameters:
+    /// while there are values with padding, other sizes of theirs change too.
     pub fn changing(
         &mut self,
         line: Line,
@@ -252,7 +254,11 @@ impl Growth {
             return Vec::new();
         }
         let capacities = &mut self.capacities;
-        let follows = self.setting == Setting::Dynamic && matches!(source, Source::Created(_));
+        let is_live = |&size: &i64| live_capacity(size).is_some() || live_factors(size).is_some();
+        let is_number = call::tensor_dtype(scalar_type).is_ok_and(DType::is_integer);
+        let changes_alone = is_number && any_live() && !sizes.iter().all(is_live);
+        let is_created = matches!(source, Source::Created(_));
+        let follows = self.setting == Setting::Dynamic && is_created && !changes_alone;
         let proof = if follows { Proof::One } else { Proof::Two };
         let mut all = self.setting.all(sizes);
         let class = match &mut all {
@@ -263,7 +269,7 @@ impl Growth {
             }
         };
         let Some(class) = class else {
-            self.created = matches!(source, Source::Created(_) | Source::Joined)
+            self.created = (is_created || source == Source::Joined)
                 .then(|| ((line, source, scalar_type, sizes.len()), sizes.to_vec()));
             return Vec::new();
         };

@@ -324,4 +324,4 @@ func.func public @main(%v0: tensor<2x16xf32> , %v1: tensor<i64> ) -> (tensor<4x8
 // output 0: Fresh { base: Type { dtype: F32, dims: [4, 8] }, dtype: F32, sizes: [4, 8], strides: [8, 1], extents: [Extent([]), Extent([Factor { capacity: 8, size: Some(0) }])] }
 
 // a row that does not take bounded dimensions: x0 = tensor<2x8xf32>, size 0 of at most 8 = a number of i64
-// NotImplemented: linalg_cholesky_ex does not support bounded dimensions
+// NotImplemented: linalg_cholesky_ex with bounded dimensions: a factorization of a matrix whose rows and columns change differently

@@ -323,8 +323,9 @@ func.func public @main(%v0: tensor<3x3xf32> ) -> (tensor<3x3xf32>, tensor<i32>) 
 // parameter 1: Storage(1)
 module @torchtpu {
 func.func public @main(%v0: tensor<3x3xf64> , %v1: tensor<3x2xf64> ) -> (tensor<3x2xf64>) {
-%v2 = "stablehlo.triangular_solve"(%v0, %v1) {left_side = true, lower = false, unit_diagonal = false, transpose_a = #stablehlo<transpose NO_TRANSPOSE>} : (tensor<3x3xf64>, tensor<3x2xf64>) -> tensor<3x2xf64>
-"func.return"(%v2) : (tensor<3x2xf64>) -> ()
+%v2 = "stablehlo.constant"() {value = dense<0x0000000000000000> : tensor<f64>} : () -> tensor<f64>
+%v3 = "stablehlo.triangular_solve"(%v0, %v1) {left_side = true, lower = false, unit_diagonal = false, transpose_a = #stablehlo<transpose NO_TRANSPOSE>} : (tensor<3x3xf64>, tensor<3x2xf64>) -> tensor<3x2xf64>
+"func.return"(%v3) : (tensor<3x2xf64>) -> ()
 }
 }
 // output 0: Fresh { base: Type { dtype: F64, dims: [3, 2] }, dtype: F64, sizes: [3, 2], strides: [2, 1], extents: [] }

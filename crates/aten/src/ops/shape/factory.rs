@@ -61,12 +61,14 @@ pub(crate) const ROWS: &[Row] = &[
     one(LINSPACE, |cx| {
         let dtype = cx.result_type(DType::F32)?.dtype;
         Ok(shaped(cx, spaced(cx, dtype)?.convert(dtype)))
-    }),
+    })
+    .bounded(),
     one(LOGSPACE, |cx| {
         let dtype = cx.result_type(DType::F32)?.dtype;
         let exponent = spaced(cx, dtype)?;
         Ok(shaped(cx, cx.scalar("base", exponent.dtype())?.pow(exponent).convert(dtype)))
-    }),
+    })
+    .bounded(),
 ];
 
 const LINSPACE: &[&str] =
@@ -161,7 +163,7 @@ fn bounded_progression<'b>(cx: &Cx<'b>, length: i64) -> Result<Value<'b>> {
 /// `steps` evenly spaced numbers from `start` to `end`, in the type in which `dtype` is computed. Counts from the
 /// nearer end, so that both ends are exact.
 fn spaced<'b>(cx: &Cx<'b>, dtype: DType) -> Result<Value<'b>> {
-    let steps = cx.int("steps")?;
+    let steps = cx.dim("steps")?;
     // For integers, the ends are integers but the distance is fractional.
     let work = if dtype.is_integer() { DType::F64 } else { dtype.opmath() };
     let end_of = |name| -> Result<Value<'b>> {
@@ -169,13 +171,14 @@ fn spaced<'b>(cx: &Cx<'b>, dtype: DType) -> Result<Value<'b>> {
         Ok(cx.scalar(name, whole)?.convert(work))
     };
     let (start, end) = (end_of("start")?, end_of("end")?);
-    let index = cx.b().iota(DType::I32, &[steps], 0);
+    let index = cx.b().iota(DType::I32, &[steps.capacity], 0);
+    let count = cx.size_of(&steps).convert(DType::I32);
     // The barrier keeps XLA from multiplying by the rounded reciprocal of a constant.
-    let intervals = cx.b().scalar((steps - 1).max(1), work).barrier();
+    let intervals = (count - 1).max(1).convert(work).barrier();
     let distance = (end - start) / intervals;
-    let from_end = -index + (steps - 1);
+    let from_end = -index + (count - 1);
     let near_start =
-        index.lt(steps / 2).select(index.convert(work) * distance + start, -(from_end.convert(work) * distance) + end);
+        index.lt(count / 2).select(index.convert(work) * distance + start, -(from_end.convert(work) * distance) + end);
     // With one step, the result is the start.
-    Ok(if steps == 1 { start.broadcast_to(&[1]) } else { near_start })
+    Ok(if steps.capacity == 1 { start.broadcast_to(&[1]) } else { near_start })
 }
