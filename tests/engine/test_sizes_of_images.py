@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tests.helpers import programs_made
+from tests.engine.settling import SETTLED, check_that_it_settles
 
 pytestmark = pytest.mark.usefixtures("changing_sizes")
 
 # The largest come early: each capacity of two dimensions together is a program.
 WIDTHS = (61, 47, 58, 48, 53, 44, 59, 55, 51, 50)
 HEIGHTS = (59, 62, 41, 53, 46, 57, 40, 49, 60, 43)
-SETTLED = 5
 
 
 def columns(x: Tensor) -> Tensor:
@@ -133,37 +132,15 @@ PROGRAMS = [
 ]
 
 
-def step(program: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
-    x.requires_grad_()
-    result = program(x)
-    loss = (result * (result.detach() * 0.1).cos()).sum()
-    (gradient,) = torch.autograd.grad(loss, x)
-    return result.detach(), gradient
-
-
-def check_that_it_settles(
-    program: Callable[[Tensor], Tensor],
-    device: torch.device,
-    sizes: list[tuple[int, int]],
-    settled: int = SETTLED,
-) -> None:
-    for number, size in enumerate(sizes):
-        x = torch.randn(4, 5, *size)
-        before = programs_made()
-        result, gradient = step(program, x.to(device))
-        torch.tpu.synchronize()
-        made = programs_made() - before
-        expected, expected_gradient = step(program, x)
-        for actual, wanted in ((result, expected), (gradient, expected_gradient)):
-            torch.testing.assert_close(actual.cpu(), wanted, rtol=1e-4, atol=1e-5 * float(wanted.abs().max()))
-        assert number < settled or not made, f"{made} programs at size {size}"
+def images(sizes: Iterable[tuple[int, int]]) -> Iterator[Tensor]:
+    return (torch.randn(4, 5, *size) for size in sizes)
 
 
 @pytest.mark.parametrize("mode", ["strict", "fused"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_widths_settle(program: Callable[[Tensor], Tensor], device: torch.device, mode: str) -> None:
     torch.tpu.set_eager_mode(mode)
-    check_that_it_settles(program, device, [(24, width) for width in WIDTHS])
+    check_that_it_settles(program, device, images((24, width) for width in WIDTHS))
 
 
 @pytest.mark.parametrize("mode", ["strict", "fused"])
@@ -172,21 +149,21 @@ def test_widths_settle(program: Callable[[Tensor], Tensor], device: torch.device
 )
 def test_images_settle(program: Callable[[Tensor], Tensor], device: torch.device, mode: str) -> None:
     torch.tpu.set_eager_mode(mode)
-    check_that_it_settles(program, device, list(zip(HEIGHTS, WIDTHS, strict=True)))
+    check_that_it_settles(program, device, images(zip(HEIGHTS, WIDTHS, strict=True)))
 
 
 @pytest.mark.parametrize("mode", ["strict", "fused"])
 def test_widths_of_the_sizes_of_windows_settle(device: torch.device, mode: str) -> None:
     torch.tpu.set_eager_mode(mode)
     # Windows of 9 elements and 5 channels.
-    check_that_it_settles(columns, device, [(24, width) for width in (*WIDTHS[:SETTLED], 45, 57, 45)])
+    check_that_it_settles(columns, device, images((24, width) for width in (*WIDTHS[:SETTLED], 45, 57, 45)))
 
 
 @pytest.mark.parametrize("mode", ["strict", "fused"])
 def test_images_of_the_sizes_of_channels_settle(device: torch.device, mode: str) -> None:
     torch.tpu.set_eager_mode(mode)
     sizes = (40, 42, 17, 30, 24, 32, 48, 16, 19, 64, 33, 47)
-    check_that_it_settles(halved_twice, device, [(size, size) for size in sizes], settled=2)
+    check_that_it_settles(halved_twice, device, images((size, size) for size in sizes), settled=2)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

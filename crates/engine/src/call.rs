@@ -25,6 +25,11 @@ impl Deref for TensorArg {
 }
 
 impl TensorArg {
+    /// This tensor with other sizes of the same rank, which must outlive it.
+    pub(crate) fn with_sizes(&self, sizes: &[i64]) -> TensorArg {
+        TensorArg(abi::Tensor { sizes: sizes.as_ptr(), ..self.0 })
+    }
+
     /// A view made by the engine. `sizes` and `strides` must outlive it.
     pub(crate) fn new(storage: &Storage, sizes: &[i64], strides: &[i64], offset: i64, dtype: DType) -> TensorArg {
         TensorArg(abi::Tensor {

@@ -180,6 +180,14 @@ fn read_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
     if copy_padded_to_host(source, out)? {
         return Ok(());
     }
+    if let Some(axis) = (0..ty.dims.len()).find(|&axis| source.strides()[axis] == 0 && ty.dims[axis] > 1) {
+        return read_repeated(source, &ty, axis, out);
+    }
+    if source.storage().has_padding() && !covers_densely(source, &ty) {
+        let copy = lock()?.padded_copy(source)?;
+        let strides = aten::contiguous_strides(source.sizes());
+        return read_to_host(&TensorArg::new(&copy, source.sizes(), &strides, 0, ty.dtype), out);
+    }
     let (value, waiting, is_dry) = {
         let mut engine = lock()?;
         let waiting = engine.observer.begin_wait(Reason::Read);
@@ -209,6 +217,19 @@ fn read_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
             Ok(())
         }
     }
+}
+
+/// [`read_to_host`] of a tensor that repeats its elements along `axis`. The host repeats them.
+fn read_repeated(source: &TensorArg, ty: &Type, axis: usize, out: &mut [u8]) -> Result<()> {
+    let mut sizes = ty.dims.clone();
+    sizes[axis] = 1;
+    let once = source.with_sizes(&sizes);
+    let mut bytes = vec![0; out.len() / ty.dims[axis] as usize];
+    read_to_host(&once, &mut bytes)?;
+    let block = bytes.len() / sizes[..axis].iter().product::<i64>() as usize;
+    let blocks = bytes.chunks_exact(block).zip(out.chunks_exact_mut(block * ty.dims[axis] as usize));
+    blocks.for_each(|(once, repeated)| repeated.chunks_exact_mut(block).for_each(|to| to.copy_from_slice(once)));
+    Ok(())
 }
 
 /// Runs recorded calls and waits for all work at a placement, or at all placements.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use aten::Graph;
 
-use crate::call::{Arg, Generator, Meta, Out};
+use crate::call::{Arg, Generator, Meta, Out, TensorArg};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::growth::Changing;
@@ -425,19 +425,47 @@ impl Engine {
         Ok(unsafe { Arc::from_raw(outs[0].storage()) })
     }
 
+    /// A dense row-major copy of a tensor that shows a part of a value with padding, by the program that all sizes
+    /// share. It may have padding.
+    pub(crate) fn padded_copy(&mut self, tensor: &TensorArg) -> Result<Arc<Storage>> {
+        let strides = aten::contiguous_strides(tensor.sizes());
+        let meta = Meta {
+            sizes: tensor.sizes().as_ptr(),
+            strides: strides.as_ptr(),
+            ndim: strides.len() as i32,
+            dtype: tensor.dtype,
+        };
+        let (op, args, placement) = (self.clone_operator, [Arg::of_tensor(*tensor)], tensor.storage().placement);
+        let mut outs = [Out::absent()];
+        let mut status = self.call(op, &args, placement, None, &mut outs)?;
+        if matches!(status, Status::NewKey) {
+            self.define(op, &args, Some(&[meta]), 0)?;
+            status = self.call(op, &args, placement, None, &mut outs)?;
+        }
+        match status {
+            // SAFETY: the call stored a storage there, whose reference we own.
+            Status::Done(_) => Ok(unsafe { Arc::from_raw(outs[0].storage()) }),
+            status => Err(unfinished_copy(&status)),
+        }
+    }
+
     fn call_defined(&mut self, op: u32, args: &[Arg], placement: Placement, outs: &mut [Out]) -> Result<()> {
         self.unpad(args)?;
         self.define_call(op, args, None, None, true)?;
         let mut parts = CallParts::exact();
         let Some(instance) = self.find(op, args, &mut parts)? else {
-            return Err(Error::runtime("internal error: a copy was not defined"));
+            return Err(unfinished_copy(&Status::NewKey));
         };
         let found = Found { instance: &instance, parts: &parts, placement, runs_by_itself: false };
         match self.call_found(found, None, outs)? {
             Status::Done(_) => Ok(()),
-            status => Err(Error::runtime(format!("internal error: a copy ended with {status:?}"))),
+            status => Err(unfinished_copy(&status)),
         }
     }
+}
+
+fn unfinished_copy(status: &Status) -> Error {
+    Error::runtime(format!("internal error: a copy ended with {status:?}"))
 }
 
 /// Draws the random numbers of a call: advances its generator and returns the state before.

@@ -1,0 +1,92 @@
+"""Views that show a length that changes in parts, and reads of views: after a few sizes nothing is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tests.engine.settling import check_that_it_settles
+from tests.helpers import programs_made
+
+pytestmark = pytest.mark.usefixtures("changing_sizes")
+
+# The largest come early: each capacity is a program.
+SIZES = (30, 23, 28, 19, 26, 21, 29, 18, 25)
+
+
+def halves(x: Tensor) -> Tensor:
+    """The parts are as many as before, and longer."""
+    return x.reshape(3, -1).view(3, 2, -1).cumsum(-1).tanh()
+
+
+def groups(x: Tensor) -> Tensor:
+    """The parts are as long as before, and more."""
+    return x.view(3, -1, 4).cumsum(-1).tanh()
+
+
+def patches(x: Tensor) -> Tensor:
+    """Parts of two dimensions."""
+    image = x[:, None] * x[0, :, None]
+    side = image.shape[-1] // 4
+    cut = image.view(3, side, 4, side, 4).permute(0, 1, 3, 2, 4)
+    return cut.reshape(3, -1, 16).cumsum(-1).tanh()
+
+
+def frames(x: Tensor) -> Tensor:
+    return x.unfold(1, 6, 2).mean(-1) + x[0].detach().as_strided((x.shape[1] - 4, 5), (1, 1)).sum()
+
+
+def downsampled(x: Tensor) -> Tensor:
+    return x[:, ::2].tanh().sum() * x[:, 1::4]
+
+
+def turned(x: Tensor) -> Tensor:
+    """Positions of an image that follow from its size, written into parts of a new tensor."""
+    image = x[:, None, :, None] * x[0]
+    turns = torch.eye(2, 3, device=x.device).expand(3, 2, 3) + x.mean() * 0.01
+    return F.grid_sample(image, F.affine_grid(turns, list(image.shape), align_corners=False), align_corners=False)
+
+
+def relative(x: Tensor) -> Tensor:
+    """Positions that are half as many as a tensor has."""
+    place = torch.arange(x.shape[1] // 2, device=x.device)
+    return x[:, place[:, None] - place[None] + x.shape[1] // 2]
+
+
+def spaced(x: Tensor) -> Tensor:
+    return x * torch.linspace(-1, 2, x.shape[1], device=x.device) + torch.linspace(
+        3, 50, x.shape[1], dtype=torch.int64, device=x.device
+    )
+
+
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+@pytest.mark.parametrize("program", [halves, groups, patches, frames, downsampled, turned, relative, spaced])
+def test_parts_settle(program: Callable[[Tensor], Tensor], device: torch.device, mode: str) -> None:
+    torch.tpu.set_eager_mode(mode)
+    check_that_it_settles(program, device, (torch.randn(3, 4 * size) for size in SIZES))
+
+
+READS: dict[str, Callable[[Tensor], Tensor]] = {
+    "transposed": lambda x: (x * 2).mT,
+    "every second": lambda x: (x * 2)[:, 1::2],
+    "repeated": lambda x: x.sum().expand(x.shape),
+    "repeated rows": lambda x: (x * 2)[:, :1].expand(x.shape),
+    "repeated in two dimensions": lambda x: (x * 2)[0, 1:2, None].expand(3, x.shape[1], 2),
+    "diagonal": lambda x: torch.outer(x[0], x[1]).diagonal(1),
+    "conjugated": lambda x: torch.complex(x, -x).mT.conj(),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_reads_of_views_settle(name: str, device: torch.device, mode: str) -> None:
+    for number, size in enumerate(SIZES):
+        x = torch.randn(3, size)
+        result = READS[name](x.to(device))
+        before = programs_made()
+        torch.testing.assert_close(result.cpu(), READS[name](x))
+        made = programs_made() - before
+        assert number < 5 or not made, f"{made} programs at size {size}"
