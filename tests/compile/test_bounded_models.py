@@ -237,3 +237,39 @@ def test_a_whole_step_of_different_sizes(device: torch.device) -> None:
         x, y = torch.randn(size, 6), torch.randint(5, (size,))
         loss = compiled(on_device, optimizers[1], x.to(device), y.to(device))
         torch.testing.assert_close(loss.cpu(), step(model, optimizers[0], x, y))
+
+
+def test_a_decomposition_that_depends_on_the_sizes(device: torch.device) -> None:
+    """PyTorch's trace then takes a size for a constant. The programs of other sizes do not."""
+    with torch.library._scoped_library("torchtpu_test", "FRAGMENT") as library:
+        library.define("times_rows(Tensor x) -> Tensor")
+        library.impl("times_rows", lambda x: x * int(x.shape[0]), "CompositeExplicitAutograd")
+        torch.library.register_fake("torchtpu_test::times_rows", torch.empty_like, lib=library)
+
+        def function(x: Tensor) -> Tensor:
+            return torch.ops.torchtpu_test.times_rows(x + 1) - torch.eye(x.shape[0], x.shape[1], device=x.device)
+
+        compiled = torch.compile(function, dynamic=True)
+        for size in (30, 23, 28, 23):
+            x = torch.randn(size, 3)
+            assert_same(compiled(x.to(device)), function(x))
+
+
+def test_gaussian_process(device: torch.device) -> None:
+    def likelihood(points: Tensor, values: Tensor) -> Tensor:
+        kernel = torch.exp(-(points[:, None] - points[None]).square())
+        factor = torch.linalg.cholesky(kernel + 0.3 * torch.eye(points.shape[0], device=points.device))
+        fit = torch.cholesky_solve(values[:, None], factor).squeeze(-1)
+        return (fit * values).sum() + 2 * factor.diagonal().log().sum()
+
+    compiled = torch.compile(likelihood, dynamic=True, fullgraph=True)
+    for number, size in enumerate((30, 23, 28, 19)):
+        points, values = torch.randn(2, size)
+        before = programs_made()
+        on_device = points.to(device).requires_grad_()
+        loss = compiled(on_device, values.to(device))
+        loss.backward()
+        assert number == 0 or programs_made() == before
+        expected = points.requires_grad_()
+        likelihood(expected, values).backward()
+        torch.testing.assert_close(on_device.grad.cpu(), expected.grad, rtol=1e-3, atol=1e-3)

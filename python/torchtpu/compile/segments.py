@@ -19,7 +19,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._pytree import tree_map
 
-from torchtpu.graphs.bounds import Bounds, explain, growth_of
+from torchtpu.graphs.bounds import Bounds, DependsOnSizesError, explain, growth_of
 from torchtpu.graphs.collectives import is_collective
 from torchtpu.graphs.encoder import Flags, attribute_of
 from torchtpu.graphs.graph_encoder import COPY_, DENSE_FORMS, FUNCTION_CALLERS, GraphEncoder, Run, is_covered
@@ -109,7 +109,7 @@ class _Programs:
             try:
                 return self._bounded(named)(inputs, named)
             except NotImplementedError as reason:
-                self._refused.append(self._changing)
+                self._refused.append(set() if isinstance(reason, DependsOnSizesError) else self._changing)
                 self._changing = set()
                 explain(self._graph[1], reason)
         if sizes not in self._programs:

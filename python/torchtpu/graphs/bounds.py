@@ -24,6 +24,10 @@ class UnboundedError(NotImplementedError):
     """Why a graph needs a program for each set of sizes."""
 
 
+class DependsOnSizesError(UnboundedError):
+    """An operator of the graph is decomposed differently for other sizes. PyTorch may have cached results of these."""
+
+
 class Bounds:
     """The sizes of a graph and their capacities. The sizes become inputs of the graph's program. Sizes in `fixed`
     do not change; they are constants of the program."""

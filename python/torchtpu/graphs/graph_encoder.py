@@ -23,8 +23,9 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from torchtpu import _C
-from torchtpu.graphs.bounds import Bounds, SizeOf, UnboundedError
+from torchtpu.graphs.bounds import Bounds, DependsOnSizesError, SizeOf, UnboundedError
 from torchtpu.graphs.encoder import MAX_CONSTANT, SCALAR_TYPES, Encoded, Flags, Numbers, Value, attribute_of
+from torchtpu.graphs.guards import Guards
 from torchtpu.graphs.memory import (
     AS_STRIDED,
     AS_STRIDED_COPY,
@@ -341,7 +342,7 @@ class GraphEncoder(SizeEncoder):
         if mode is None:
             raise UnboundedError(f"{operator} has no row")
         given, named = tree_map(symbolic, (tuple(args), dict(kwargs)))
-        guards = len(mode.shape_env.guards)
+        guards = Guards(mode.shape_env)
 
         def trace() -> Traced:
             with mode:
@@ -350,9 +351,10 @@ class GraphEncoder(SizeEncoder):
         try:
             traced = on_a_clean_thread(trace)
         except Exception as error:
-            raise UnboundedError(f"{operator} cannot be decomposed for all sizes: {error}") from error
-        if len(mode.shape_env.guards) != guards:
-            raise UnboundedError(f"the decomposition of {operator} depends on the sizes")
+            kind = DependsOnSizesError if guards.forget_new() else UnboundedError
+            raise kind(f"{operator} cannot be decomposed for all sizes: {error}") from error
+        if guards.forget_new():
+            raise DependsOnSizesError(f"the decomposition of {operator} depends on the sizes")
         return traced
 
     def _on_meta(self, value: Any) -> Any:
