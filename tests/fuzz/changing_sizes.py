@@ -40,6 +40,7 @@ def create(g: Generator) -> Step:
         f"torch.zeros({shape}, dtype={dtype}, device=device)",
         f"torch.ones({shape}, dtype={dtype}, device=device)",
         "torch.arange(n, device=device)",
+        "torch.arange(n // 2 + 1, device=device)",
         "torch.ones(n, n, dtype=torch.bool, device=device).tril()",
     ]
     return new(g, g.random.choice(expressions), MOVES)
@@ -58,6 +59,11 @@ def shape_by_n(g: Generator) -> Step | None:
         f"{name}.movedim({axis}, 0).reshape(n, -1)",
         f"{name}.movedim({axis}, -1).reshape(-1, n)",
         f"{name}.flip({axis})",
+        # Parts of the size: as many, or as long, and every second element.
+        f"{name}.movedim({axis}, -1).narrow(-1, 0, n // 2 * 2).unflatten(-1, (2, -1))",
+        f"{name}.movedim({axis}, -1).narrow(-1, 0, n // 2 * 2).unflatten(-1, (-1, 2))",
+        f"{name}.movedim({axis}, -1)[..., {g.random.randrange(2)} :: {g.random.randrange(2, 4)}]",
+        f"{name}.reshape(n, -1).clone().narrow(1, 0, 1).expand(-1, n).diagonal()",
     ]
     return new(g, g.random.choice(forms), MOVES, name)
 
