@@ -6,6 +6,7 @@ pub(crate) mod instance;
 pub(crate) mod key;
 pub(crate) mod operators;
 pub(crate) mod sizes;
+mod symbols;
 pub(crate) mod types;
 mod variants;
 

@@ -8,8 +8,9 @@
 use aten::{ArgSpec, Dim, ResultSpec, SizedView, Sizes, StorageSpec, TensorSpec, Type};
 use stablehlo::Extent;
 
-use super::division::{Around, Place, Symbols, dims_around, divide, divide_pairs, divide_windows, fixed};
+use super::division::{Around, dims_around, divide, divide_pairs, divide_windows};
 use super::operators::Operator;
+use super::symbols::{Place, Symbols, fixed};
 use super::types::Types;
 use crate::call::{self, Arg, Tag, TensorArg};
 use crate::error::Result;
@@ -19,7 +20,7 @@ use crate::registry::key::{CallParts, Specs};
 use crate::storage::Storage;
 
 /// The int arguments that may be sizes. Others, such as dimension numbers, are constants of the program.
-pub(crate) const SIZE_ARGUMENTS: [&str; 18] = [
+pub(crate) const SIZE_ARGUMENTS: [&str; 17] = [
     "size",
     "input_size",
     "input_sizes",
@@ -35,7 +36,6 @@ pub(crate) const SIZE_ARGUMENTS: [&str; 18] = [
     "sizes",
     "last_dim_size",
     "steps",
-    "num_weights",
     "n",
     "m",
 ];
