@@ -132,6 +132,22 @@ def test_no_index_into_nothing(device: torch.device) -> None:
         torch.testing.assert_close(call(device).cpu(), call("cpu"))
 
 
+@pytest.mark.parametrize("index", [7, -9])
+def test_an_index_of_rows_without_elements(index: int, device: torch.device) -> None:
+    """PyTorch looks at no index where the tensor has no elements, but the dimension has."""
+
+    def program(device: torch.device) -> list[Tensor]:
+        x, far = torch.ones(3, 0, device=device), torch.tensor([index], device=device)
+        row, one = x[:1], torch.tensor(1.0, device=device)
+        results = [x[far], x.index_put((far,), one), x.index_put((far,), one, accumulate=True)]
+        results += [x.index_fill(0, far, 1.0), x.index_copy(0, far, row), x.index_add(0, far, row)]
+        if device.type == "tpu":
+            torch.tpu.synchronize()
+        return results
+
+    check(program, device)
+
+
 @pytest.mark.parametrize("rows", [0, 3])
 def test_indices_that_select_nothing_together(rows: int, device: torch.device) -> None:
     """No index is looked at where another one leaves nothing of the result."""

@@ -38,6 +38,21 @@ pub(crate) fn check_flat<'b>(cx: &Cx<'b>, index: Value<'b>, x: Value<'b>) -> Res
     Ok(())
 }
 
+/// [`Cx::check_index`] for operators that look at no index where `x` has no elements, unless the dimension itself has none.
+pub(crate) fn check_index_of_elements<'b>(
+    cx: &Cx<'b>,
+    index: Value<'b>,
+    x: Value<'b>,
+    axis: usize,
+    counts: Counts,
+    error: Error,
+) -> Result<()> {
+    if x.numel() == 0 && x.dim(axis) != 0 {
+        return Ok(());
+    }
+    cx.check_index(index, x, axis, counts, error)
+}
+
 /// Checks that the indices of advanced indexing are in range.
 pub(crate) fn check_indices(cx: &Cx<'_>) -> Result<()> {
     let x = cx.tensor("self")?;
@@ -50,7 +65,8 @@ pub(crate) fn check_indices(cx: &Cx<'_>) -> Result<()> {
         match index {
             Some(mask) if is_mask(mask) => axis += mask.rank(),
             Some(index) if axis < x.rank() => {
-                cx.check_index(index, x, axis, Counts::FromBothEnds, out_of_bounds(ErrorKind::Index, x, axis))?;
+                let error = out_of_bounds(ErrorKind::Index, x, axis);
+                check_index_of_elements(cx, index, x, axis, Counts::FromBothEnds, error)?;
                 axis += 1;
             }
             _ => axis += 1,
