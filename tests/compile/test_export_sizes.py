@@ -177,6 +177,7 @@ def test_refuses_what_has_no_bound() -> None:
             return torch.linalg.svd(x @ x.mT)[0]
 
     dims = ({0: Dim("batch", max=8)},)
+    # Singular vectors could lie in the padding.
     with pytest.raises(NotImplementedError, match=r"svd.*bounded"):
         torchtpu.export.to_stablehlo(torch.export.export(Factors(), (x,), dynamic_shapes=dims))
 

@@ -204,7 +204,10 @@ impl Padded {
     /// Whether the value has these factors, or other ones with the same valid positions.
     pub fn is_held_as(&self, axes: &[Vec<PaddedFactor>]) -> bool {
         self.order.len() == axes.len()
-            && self.order.iter().zip(axes).all(|(&axis, factors)| layout(&self.axes[axis]) == layout(factors))
+            && self.order.iter().zip(axes).all(|(&axis, factors)| {
+                let own = &self.axes[axis];
+                own == factors || layout(own) == layout(factors)
+            })
     }
 
     /// Capacity and length of the factors in the order of memory. A factor without padding is merged into the next

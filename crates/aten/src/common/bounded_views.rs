@@ -200,6 +200,15 @@ fn diagonal_mask<'b>(cx: &Cx<'b>, sizes: &[i64], rows: usize, columns: usize) ->
     Ok((index(rows) + cx.int("offset")?).eq(index(columns)))
 }
 
+/// The one element along `axis` that a mask chooses.
+pub(crate) fn chosen_along<'b>(x: Value<'b>, mask: Value<'b>, axis: usize) -> Value<'b> {
+    let chosen = mask.select(x, 0);
+    match x.dtype() {
+        DType::Bool => chosen.reduce_any(&[axis]),
+        _ => chosen.reduce_sum(&[axis]),
+    }
+}
+
 /// `diagonal`: the one element of each row, or column, that is on the diagonal.
 pub(crate) fn diagonal<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
@@ -207,11 +216,7 @@ pub(crate) fn diagonal<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     [rows, columns].iter().for_each(|&axis| x.require_prefix(axis, "a diagonal of merged dimensions"));
     let mask = diagonal_mask(cx, &x.dims(), rows, columns)?;
     let (gone, kept) = if cx.int("offset")? < 0 { (rows, columns) } else { (columns, rows) };
-    let chosen = mask.select(x.whole_along(rows).whole_along(columns), 0);
-    let summed = match x.dtype() {
-        DType::Bool => chosen.reduce_any(&[gone]),
-        _ => chosen.reduce_sum(&[gone]),
-    };
+    let summed = chosen_along(x.whole_along(rows).whole_along(columns), mask, gone);
     let kept = kept - usize::from(gone < kept);
     Ok(cx.resized(0, summed.move_axis(kept, summed.rank() - 1)))
 }

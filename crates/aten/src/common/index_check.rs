@@ -38,19 +38,10 @@ pub(crate) fn check_flat<'b>(cx: &Cx<'b>, index: Value<'b>, x: Value<'b>) -> Res
     Ok(())
 }
 
-/// [`Cx::check_index`] for operators that look at no index where `x` has no elements, unless the dimension itself has none.
-pub(crate) fn check_index_of_elements<'b>(
-    cx: &Cx<'b>,
-    index: Value<'b>,
-    x: Value<'b>,
-    axis: usize,
-    counts: Counts,
-    error: Error,
-) -> Result<()> {
-    if x.numel() == 0 && x.dim(axis) != 0 {
-        return Ok(());
-    }
-    cx.check_index(index, x, axis, counts, error)
+/// Whether indices into dimension `axis` of `x` are looked at. Some operators look at none where `x` has no elements, unless
+/// the dimension itself has none.
+pub(crate) fn looks_at_indices(x: Value<'_>, axis: usize) -> bool {
+    x.numel() != 0 || x.dim(axis) == 0
 }
 
 /// Checks that the indices of advanced indexing are in range.
@@ -65,8 +56,9 @@ pub(crate) fn check_indices(cx: &Cx<'_>) -> Result<()> {
         match index {
             Some(mask) if is_mask(mask) => axis += mask.rank(),
             Some(index) if axis < x.rank() => {
-                let error = out_of_bounds(ErrorKind::Index, x, axis);
-                check_index_of_elements(cx, index, x, axis, Counts::FromBothEnds, error)?;
+                if looks_at_indices(x, axis) {
+                    cx.check_index(index, x, axis, Counts::FromBothEnds, out_of_bounds(ErrorKind::Index, x, axis))?;
+                }
                 axis += 1;
             }
             _ => axis += 1,

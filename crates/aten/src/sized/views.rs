@@ -2,7 +2,7 @@
 
 use stablehlo::{Builder, DType, Extent, Factor, Value};
 
-use crate::common::bounded_views::run_from;
+use crate::common::bounded_views::{chosen_along, run_from};
 use crate::places::Places;
 use crate::spec::Dim;
 use crate::view::{of_parts, parts_of};
@@ -176,12 +176,8 @@ fn positions(x: Value<'_>, axis: usize) -> Value<'_> {
 /// The diagonal of a dimension and the next one, as one dimension.
 fn diagonal_along(x: Value<'_>, axis: usize) -> Value<'_> {
     let (whole, extent) = (x.whole_along(axis).whole_along(axis + 1), x.extent(axis));
-    let chosen = positions(whole, axis).eq(positions(whole, axis + 1)).select(whole, 0);
-    let diagonal = match x.dtype() {
-        DType::Bool => chosen.reduce_any(&[axis + 1]),
-        _ => chosen.reduce_sum(&[axis + 1]),
-    };
-    diagonal.with_extent(axis, extent)
+    let mask = positions(whole, axis).eq(positions(whole, axis + 1));
+    chosen_along(whole, mask, axis + 1).with_extent(axis, extent)
 }
 
 fn extent_of(factors: &[Factor]) -> Extent {

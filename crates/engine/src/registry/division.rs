@@ -137,24 +137,21 @@ pub(super) fn divide_windows(
         let capacity: i64 = run.iter().map(|place| place.factor.capacity).product();
         let is_bounded = run.iter().any(|place| place.factor.size.is_some());
         let are_parts = step == width && covered == length;
-        let of_width = (are_parts && symbols.known(count).is_none()).then(|| symbols.in_use(width)).flatten();
         // A number that is smaller than the width is more likely to stay.
-        let of_width = of_width.or_else(|| {
-            (are_parts && is_bounded && count < width && symbols.known(count).is_none())
-                .then(|| symbols.add(width, (capacity + count - 1) / count))
-        });
-        let (count, step, width) = match of_width {
-            Some(symbol) => {
-                let width = Dim::new(symbols.factor(symbol).capacity, vec![symbol]);
-                (Dim::known(count), width.clone(), width)
-            }
-            None if is_bounded => {
-                let most = (capacity - width) / step + 1;
-                let symbol = symbols.known(count).unwrap_or_else(|| symbols.add(count, most));
-                let count = Dim::new(symbols.factor(symbol).capacity, vec![symbol]);
-                (count, Dim::known(step), Dim::known(width))
-            }
-            None => (Dim::known(count), Dim::known(step), Dim::known(width)),
+        let width_changes = are_parts
+            && symbols.known(count).is_none()
+            && (symbols.in_use(width).is_some() || is_bounded && count < width);
+        let (changing, most) = match width_changes {
+            true => (width, (capacity + count - 1) / count),
+            false => (count, (capacity - width) / step + 1),
+        };
+        if (width_changes || is_bounded) && symbols.known(changing).is_none() {
+            symbols.add(changing, most);
+        }
+        let (count, step, width) = match width_changes {
+            true => (Dim::known(count), symbols.dim(width), symbols.dim(width)),
+            false if is_bounded => (symbols.dim(count), Dim::known(step), Dim::known(width)),
+            false => (Dim::known(count), Dim::known(step), Dim::known(width)),
         };
         // The dimension of windows stands where it stands without that of the elements.
         let axes = (axis - usize::from(within < axis), within);

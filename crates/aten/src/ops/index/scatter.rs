@@ -4,7 +4,7 @@ use stablehlo::{DType, DTypes, Number, Value};
 
 use crate::check::Counts;
 use crate::common::chosen::Chosen;
-use crate::common::index_check::{check_index_of_elements, out_of_bounds, out_of_range};
+use crate::common::index_check::{looks_at_indices, out_of_bounds, out_of_range};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 use crate::places::{Combine, Places, at_least_1d, corner, from_start, narrow, rank_in_mask, take_flat, valid_mask};
@@ -120,7 +120,9 @@ fn slices<'b>(cx: &Cx<'b>, error: Error) -> Result<Target<'b>> {
     let (x, axis) = sliced(cx)?;
     let dims = x.dims();
     let index = cx.tensor("index")?.flatten();
-    check_index_of_elements(cx, index, x, axis, Counts::FromStart, error)?;
+    if looks_at_indices(x, axis) {
+        cx.check_index(index, x, axis, Counts::FromStart, error)?;
+    }
     Ok(Target { places: Places::slices(&dims, axis, narrow(index, dims[axis])), axis })
 }
 
@@ -205,8 +207,9 @@ fn index_fill<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     if cx.ty("value")?.dtype.is_complex() && !x.dtype().is_complex() {
         return Err(Error::runtime("index_fill_(): Converting complex Scalar to non-complex type is not supported"));
     }
-    let error = out_of_bounds(ErrorKind::Index, whole, axis);
-    check_index_of_elements(cx, index, whole, axis, Counts::FromBothEnds, error)?;
+    if looks_at_indices(whole, axis) {
+        cx.check_index(index, whole, axis, Counts::FromBothEnds, out_of_bounds(ErrorKind::Index, whole, axis))?;
+    }
     let index = narrow(from_start(index, whole, axis), size);
     let b = cx.b();
     let (unmarked, marks) = (b.splat(false, DType::Bool, &[size]), b.splat(true, DType::Bool, &index.dims()));

@@ -27,6 +27,7 @@ pub(crate) const ROWS: &[Row] = &[
         let given = cx.tensor("A")?;
         let (a, rank, with_vectors) = (zeroed(given), given.rank(), cx.bool("compute_uv")?);
         if with_vectors {
+            // Those of singular values that are zero could lie in the padding.
             given.require_whole(&[rank - 2, rank - 1], "singular vectors");
         }
         check_svd(cx, a);
