@@ -128,9 +128,12 @@ with torch.tpu.set_eager_mode("strict"):
     faults = [faults_of_a_step() for _ in range(12)]
     # Other threads of the process have page faults too.
     assert min(faults) < 4 * 2048, faults
-    torch.tpu.empty_cache()
-    after = faults_of_a_step()
-    assert after >= 8 * 2048, (after, "what was kept is returned on demand")
+    # A thread of the plugin may free buffers of the last step only after `empty_cache`.
+    faults = []
+    for _ in range(5):
+        torch.tpu.empty_cache()
+        faults.append(faults_of_a_step())
+    assert max(faults) >= 8 * 2048, (faults, "what was kept is returned on demand")
 """)
 
 
