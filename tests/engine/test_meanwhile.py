@@ -108,6 +108,39 @@ print(json.dumps({"first": [len(first.runs), reasons(first)], "second": [len(sec
                   "compiled": len(first.compiles)}))
 """
 
+# Chunks that come once, of operators that other chunks have too; then one of them again and again.
+ONCE = """
+import itertools
+torch.tpu.set_eager_mode("fused")
+operators = [torch.sin, torch.cos, torch.tanh, torch.abs, torch.neg]
+
+def alone(explanation):
+    return sum("operators run by themselves" in run["reason"] for run in explanation.runs)
+
+def both(combination):
+    results = []
+    for device in ("tpu", "cpu"):
+        x = given[device]
+        for operator in combination:
+            x = operator(x)
+        results.append(x)
+    close(*results)
+
+given = {device: torch.linspace(-1, 1, 64).to(device) for device in ("tpu", "cpu")}
+combinations = list(itertools.product(operators, repeat=3))
+with torch.tpu.explain() as first:
+    for combination in combinations:
+        both(combination)
+with torch.tpu.explain() as second:
+    for _ in range(4):
+        both(combinations[-1])
+torch.tpu.cache_stats()
+with torch.tpu.explain() as third:
+    both(combinations[-1])
+print(json.dumps({"combinations": len(combinations), "alone": [alone(each) for each in (first, second, third)],
+                  "compiled": [len(each.compiles) for each in (first, second, third)], "last": len(third.runs)}))
+"""
+
 
 def measure(program: str, **environment: str) -> dict[str, Any]:
     settings = {"XLA_FLAGS": "", "TORCHTPU_COMPILE": "", "TORCHTPU_CACHE": "0", **environment}
@@ -139,3 +172,18 @@ def test_few_operators_many_times_run_at_once() -> None:
 def test_the_host_waits_if_asked_to(program: str) -> None:
     found = measure(program, TORCHTPU_COMPILE="wait")
     assert (found["first"][1], found["second"][1]) == (0, 0)
+
+
+def test_chunks_that_come_once_share_programs() -> None:
+    found = measure(ONCE)
+    first, second, third = found["alone"]
+    assert first > 3 * 80, "a new chunk runs operator by operator"
+    assert found["compiled"][0] < 45
+    assert (second, found["compiled"][1]) == (2 * 3, 1), "a chunk that comes back gets a program"
+    assert (third, found["compiled"][2], found["last"]) == (0, 0, 1)
+
+
+def test_chunks_that_come_once_are_compiled_if_asked_to() -> None:
+    found = measure(ONCE, TORCHTPU_COMPILE="wait")
+    assert found["alone"] == [0, 0, 0]
+    assert found["compiled"][0] >= found["combinations"]

@@ -40,7 +40,7 @@ enum Takeover {
 }
 
 /// A program of several operators that runs this often is used again and again, and is compiled with full effort.
-const RUNS_BEFORE_FULL: u64 = 4;
+pub(crate) const RUNS_BEFORE_FULL: u64 = 4;
 
 impl Quick {
     /// A program of one operator, whose inputs and results take `bytes`.

@@ -36,6 +36,13 @@ impl Chunk {
         Some(self.pieces_of(cuts, &values))
     }
 
+    /// A piece for each operator, in order. The chunk keeps none of its inputs.
+    pub fn each_alone(&mut self) -> Vec<Chunk> {
+        let cuts: Vec<_> = (0..self.nodes.len()).map(|node| node..node + 1).collect();
+        let values = self.values_between(&cuts);
+        self.pieces_of(cuts, &values)
+    }
+
     /// Whether as many results in use depend on one another that the compiler would take long for the whole.
     pub fn is_deep(&self, usage: &Usage) -> bool {
         usage.live.len() > DEPTH_OF_WHOLE as usize && self.cuts(&self.are_live(usage), DEPTH_OF_WHOLE, false).len() > 1

@@ -32,6 +32,8 @@ pub enum Reason {
     LongList,
     /// A program that exists runs in place of one that is being compiled.
     Compiling,
+    /// Most chunks of late were new, and the operators of a new one run by themselves.
+    Once,
 }
 
 impl fmt::Display for Reason {
@@ -65,6 +67,7 @@ impl fmt::Display for Reason {
             Reason::Job => "the network of the host comes after a collective of the program",
             Reason::Pause => "the host has paused, and other ranks may wait for a collective of the program",
             Reason::Compiling => "a program that exists runs, while the one that takes its place is compiled",
+            Reason::Once => "the host reads a tensor, and most programs before were new: operators run by themselves",
             Reason::CollectiveProgram => "a collective is cut from the program, as ranks may run different programs",
         })
     }

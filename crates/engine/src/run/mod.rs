@@ -12,6 +12,7 @@ mod launch;
 pub(crate) mod launcher;
 mod meanwhile;
 pub(crate) mod module_text;
+mod novelty;
 mod programs;
 pub(crate) mod runtime;
 mod units;
@@ -42,6 +43,7 @@ use exact::run_exactly;
 use inspect::inspect;
 use jobs::{Job, Jobs};
 use launch::Launch;
+use novelty::Novelty;
 use programs::{Programs, Wanted};
 use runtime::Runtime;
 
@@ -80,6 +82,7 @@ impl From<Failure> for Error {
 pub(crate) struct Runner {
     runtime: Option<Runtime>,
     pub programs: Programs,
+    novelty: Novelty,
     /// Results that depend on no data, for later calls.
     pub constants: Constants,
     /// The chunks that wait for their executables.
@@ -95,6 +98,7 @@ impl Runner {
         Runner {
             runtime: None,
             programs: Programs::new(limit),
+            novelty: Novelty::default(),
             constants: Constants::default(),
             queues: Vec::new(),
             answers: Vec::new(),
@@ -159,7 +163,12 @@ impl Runner {
         if usage.live.is_empty() {
             return (Ok(()), Some(chunk));
         }
-        if let Some(pieces) = chunk.pieces(&usage) {
+        let once = self.comes_once(&chunk, &usage, reason);
+        let (pieces, reason) = match once {
+            true => (Some(chunk.each_alone()), Reason::Once),
+            false => (chunk.pieces(&usage), reason),
+        };
+        if let Some(pieces) = pieces {
             let mut result = Ok(());
             for piece in pieces {
                 result = result.and(self.run_whole(placement, piece, reason, context).0);
@@ -193,6 +202,9 @@ impl Runner {
     ) -> (Submitted, Option<Chunk>) {
         match self.program(&chunk, &usage, context) {
             Ok((program, is_new)) => {
+                if chunk.nodes.len() > 1 {
+                    self.novelty.note(is_new);
+                }
                 let types = &context.registry.types;
                 let noted = context.observer.note_run(&chunk, &program, is_new, placement, reason, &usage, types);
                 let agreed = self.compare(placement, &chunk, &program, context.registry);

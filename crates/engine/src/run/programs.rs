@@ -114,6 +114,11 @@ impl Programs {
         Ok((program, true))
     }
 
+    /// Whether a program of a chunk of several operators is in memory.
+    pub fn has(&self, chunk: &Chunk, usage: &Usage) -> bool {
+        self.by_key.get(&chunk.key[..]).is_some_and(|programs| programs.iter().any(|(known, _)| known == usage))
+    }
+
     /// A program of a chunk that is made and can run where a usage is wanted, with its own usage.
     pub fn serving(&self, chunk: &Chunk, wanted: &Usage) -> Option<Used> {
         let is_usable = |program: &Program| program.executable.is_made() && !program.executable.is_failed();

@@ -1,0 +1,77 @@
+//! Chunks that come once.
+//!
+//! A test or a notebook reads the results of few operators, and seldom records the same chunk again. A program for each of
+//! these chunks would take longer to compile than the programs of their operators, which other chunks share. Where most
+//! chunks of late were new, a new one therefore runs operator by operator. When it has come back a few times, its program is
+//! made, and the programs of the operators run until it is ready.
+
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::{FxHashMap, FxHasher};
+
+use super::Runner;
+use crate::cache::effort::may_run_others;
+use crate::program::{RUNS_BEFORE_FULL, Usage};
+use crate::record::chunk::Chunk;
+use crate::record::reason::Reason;
+
+/// So many more chunks must have been new than known. The first steps of a training loop have fewer.
+const HIGH: u32 = 32;
+
+/// After a phase of new chunks, so many known ones end it.
+const MOST: u32 = 2 * HIGH;
+
+/// A larger chunk is likely a step of a loop.
+const MOST_OPERATORS: usize = 64;
+
+/// So many keys of chunks are remembered.
+const MOST_SEEN: usize = 1 << 14;
+
+/// How many of the last chunks of several operators were new, and how often which ones ran operator by operator.
+#[derive(Default)]
+pub(super) struct Novelty {
+    balance: u32,
+    seen: FxHashMap<u64, u64>,
+}
+
+impl Novelty {
+    /// Counts a chunk of several operators.
+    pub fn note(&mut self, is_new: bool) {
+        self.balance = if is_new { MOST.min(self.balance + 1) } else { self.balance.saturating_sub(1) };
+    }
+}
+
+impl Runner {
+    /// Whether the operators of a chunk run by themselves, because the host waits for it and it is not likely to come back.
+    pub(super) fn comes_once(&mut self, chunk: &Chunk, usage: &Usage, reason: Reason) -> bool {
+        if self.novelty.balance < HIGH || !matches!(reason, Reason::Read | Reason::Size | Reason::Synchronize) {
+            return false;
+        }
+        let is_dry = self.runtime.as_ref().is_none_or(|runtime| runtime.platform.is_dry);
+        // A step that the user has made one program stays one. All ranks run the same programs.
+        let is_free = chunk.scope == 0 && chunk.group.is_none() && chunk.replicas().is_empty();
+        let is_small = (2..=MOST_OPERATORS).contains(&chunk.nodes.len());
+        if is_dry || !is_free || !is_small || chunk.flags().is_some() || !may_run_others() {
+            return false;
+        }
+        if self.programs.has(chunk, usage) {
+            return false;
+        }
+        if self.novelty.seen.len() > MOST_SEEN {
+            self.novelty.seen.clear();
+        }
+        let runs = self.novelty.seen.entry(digest_of(chunk, usage)).or_default();
+        *runs += 1;
+        let runs = *runs;
+        if runs == 1 {
+            self.novelty.note(true);
+        }
+        runs < RUNS_BEFORE_FULL
+    }
+}
+
+fn digest_of(chunk: &Chunk, usage: &Usage) -> u64 {
+    let mut hasher = FxHasher::default();
+    (&chunk.key, &usage.live, &usage.donated).hash(&mut hasher);
+    hasher.finish()
+}
