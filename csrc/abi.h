@@ -111,7 +111,7 @@ struct TtGenerator {
 };
 
 // One returned tensor that is not an argument. The caller owns `storage`, and wraps it in a DataPtr whose deleter is
-// tt_storage_release. `sizes` and `strides` live as long as the process.
+// release_storage. `sizes` and `strides` live as long as the process.
 struct TtOut {
   void* storage;  // null: an undefined tensor
   void* data;  // what data_ptr() returns: an address that cannot be read or written
@@ -210,6 +210,8 @@ const TtError* tt_last_error();
 // written. *data receives what data_ptr() returns.
 TtStatus tt_storage_new(int32_t device, size_t nbytes, void** storage, void** data);
 void tt_storage_release(void* storage);
+// The size, device and address of a live storage, for the profiler.
+void tt_storage_described(const void* storage, size_t* nbytes, int32_t* device, void** data);
 // The live storage that has the address `data`, and the offset of `data` in it; null if there is none. The caller keeps the
 // storage alive by other means. This is slow: it is for memory that another library has wrapped.
 void* tt_storage_at(const void* data, size_t* byte_offset);

@@ -9,13 +9,30 @@ namespace {
 
 using c10::CachingDeviceAllocator::DeviceStats;
 
+enum class Change { kMade = 1, kReleased = -1 };
+
+// Tells torch.profiler of a storage, if it asks for memory: profile(profile_memory=True).
+void report_memory(const void* storage, Change change) {
+  if (!c10::memoryProfilingEnabled() || storage == nullptr) [[likely]] return;
+  size_t nbytes = 0;
+  int32_t device = 0;
+  void* data = nullptr;
+  tt_storage_described(storage, &nbytes, &device, &data);
+  TtMemory memory{};
+  if (nbytes == 0 || tt_memory(device, &memory) != TT_OK) return;
+  const auto allocated = static_cast<size_t>(memory.allocated);
+  c10::reportMemoryUsageToProfiler(
+      data, static_cast<int64_t>(nbytes) * static_cast<int>(change), allocated, allocated, device_at(device));
+}
+
 struct TpuAllocator final : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t nbytes) override {
     const int32_t device = current_device();
     void* storage = nullptr;
     void* data = nullptr;
     check(tt_storage_new(device, nbytes, &storage, &data));
-    return {data, storage, &tt_storage_release, device_at(device)};
+    report_memory(storage, Change::kMade);
+    return {data, storage, &release_storage, device_at(device)};
   }
 
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }  // the address is not the handle
@@ -87,23 +104,31 @@ c10::Allocator* pinned_allocator() {
   return instance;
 }
 
+void release_storage(void* storage) {
+  report_memory(storage, Change::kReleased);
+  tt_storage_release(storage);
+}
+
 void resize_storage(const c10::Storage& storage, size_t nbytes) {
   auto* impl = storage.unsafeGetStorageImpl();
   c10::DataPtr old = impl->set_data_ptr(c10::DataPtr());
-  TORCH_CHECK(old.get_deleter() == &tt_storage_release, "torchtpu: cannot resize a storage that this backend does not own");
+  TORCH_CHECK(old.get_deleter() == &release_storage, "torchtpu: cannot resize a storage that this backend does not own");
   const c10::Device device = old.device();
   void* data = old.get();
+  report_memory(old.get_context(), Change::kReleased);
   const TtStatus status = tt_storage_resize(old.get_context(), nbytes, &data);
-  impl->set_data_ptr_noswap({data, old.release_context(), &tt_storage_release, device});
+  report_memory(old.get_context(), Change::kMade);
+  impl->set_data_ptr_noswap({data, old.release_context(), &release_storage, device});
   check(status);
   impl->set_nbytes(nbytes);
 }
 
 at::Tensor adopt(const TtOut& out, int32_t device) {
   if (out.storage == nullptr) return {};
+  report_memory(out.storage, Change::kMade);
   auto storage = c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), out.nbytes,
-      c10::DataPtr(out.data, out.storage, &tt_storage_release, device_at(device)), allocator(), /*resizable=*/true);
+      c10::DataPtr(out.data, out.storage, &release_storage, device_at(device)), allocator(), /*resizable=*/true);
   auto tensor = at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
       c10::scalarTypeToTypeMeta(static_cast<c10::ScalarType>(out.dtype)));

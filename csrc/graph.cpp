@@ -105,7 +105,7 @@ static void* storage_of(PyObject* value) {
   HANDLE_TH_ERRORS
   TORCH_CHECK_TYPE(THPVariable_Check(value), "expected a tensor, not ", Py_TYPE(value)->tp_name);
   const at::Tensor& tensor = THPVariable_Unpack(value);
-  TORCH_CHECK(tensor.has_storage() && tensor.storage().data_ptr().get_deleter() == &tt_storage_release,
+  TORCH_CHECK(tensor.has_storage() && tensor.storage().data_ptr().get_deleter() == &torchtpu::release_storage,
               "torchtpu: this backend does not own the memory of a tensor on ", tensor.device());
   return tensor.storage().data_ptr().get_context();
   END_HANDLE_TH_ERRORS

@@ -28,7 +28,7 @@ TtTensor describe(const c10::TensorImpl& tensor) {
                      keys.has(c10::DispatchKey::Negative)};
   if (!tensor.unsafe_storage()) return described;
   const c10::DataPtr& data = tensor.unsafe_storage().data_ptr();
-  if (data.get_deleter() == &tt_storage_release) [[likely]] {
+  if (data.get_deleter() == &release_storage) [[likely]] {
     described.storage = data.get_context();
     return described;
   }

@@ -93,6 +93,8 @@ int32_t index_of(const std::optional<c10::Device>& device);
 
 c10::Allocator* allocator();
 c10::Allocator* pinned_allocator();
+// The deleter of this backend's storages.
+void release_storage(void* storage);
 void resize_storage(const c10::Storage& storage, size_t nbytes);
 // Wraps a result of the core in a tensor, which takes ownership.
 at::Tensor adopt(const TtOut& out, int32_t device);

@@ -33,6 +33,26 @@ def test_profiler(device: torch.device, mode: str, tmp_path: Path) -> None:
     assert any(event.get("name") == "step 1" for event in traced)
 
 
+def test_memory_of_the_device(device: torch.device) -> None:
+    """The profiler is told of each storage that is made or released, and of its size."""
+    x = torch.ones(1024, device=device)
+    with profile(profile_memory=True, record_shapes=True, with_stack=True) as profiled:
+        del x
+        y = torch.ones(64, device=device) + 1
+        y.resize_(512)
+        del y
+    events = [
+        (each.nbytes(), each.device_type())
+        for each in profiled.profiler.kineto_results.events()
+        if each.name() == "[memory]"
+    ]
+    sizes = [size for size, where in events if where == torch.autograd.DeviceType.PrivateUse1]
+    assert sizes[0] == -4096
+    assert sorted(sizes[1:]) == sorted([256, -256, 256, -256, 2048, -2048])
+    timeline = [(action.name, size) for _, action, (_, version), size in profiled._memory_profile().timeline]
+    assert {("PREEXISTING", 4096), ("DESTROY", 4096), ("CREATE", 2048), ("DESTROY", 2048)} <= set(timeline)
+
+
 def test_autograd_profiler(device: torch.device) -> None:
     with torch.autograd.profiler.profile(use_device="tpu") as profile, torch.autograd.profiler.record_function("mine"):
         x = torch.ones(3, device=device, requires_grad=True)

@@ -44,6 +44,28 @@ pub(super) unsafe extern "C" fn tt_storage_release(storage: *mut c_void) {
 }
 
 #[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn tt_storage_described(
+    storage: *const c_void,
+    nbytes: *mut usize,
+    device: *mut i32,
+    data: *mut *mut c_void,
+) {
+    if engine::in_bad_fork() {
+        return;
+    }
+    let _ = guarded(|| {
+        // SAFETY: the ABI promises a live storage and valid pointers for the results.
+        unsafe {
+            let storage = &*storage.cast::<Storage>();
+            *nbytes = storage.nbytes();
+            *device = storage.placement.number() as i32;
+            *data = storage.address() as *mut c_void;
+        }
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn tt_storage_at(data: *const c_void, byte_offset: *mut usize) -> *mut c_void {
     let found = guarded(|| Ok(Storage::at_address(data as usize))).ok().flatten();
     let Some((storage, offset)) = found else { return std::ptr::null_mut() };
