@@ -102,6 +102,7 @@ DEVICE_FILES = (
     "test_out_dtype_op.py",
     "inductor/test_unbacked_symints.py",
     "quantization/core/experimental/test_float8.py",
+    "profiler/test_memory_profiler.py",
     "test_ops_fwd_gradients.py",
     "test_ops_gradients.py",
     "test_ops_jit.py",
