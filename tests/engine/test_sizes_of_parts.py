@@ -63,11 +63,62 @@ def spaced(x: Tensor) -> Tensor:
     )
 
 
+def windows(x: Tensor) -> Tensor:
+    """Parts in two dimensions of a view, of which one has a known length."""
+    return x.view(3, -1, 2, 2).cumsum(2).tanh()
+
+
+def numbered(x: Tensor) -> Tensor:
+    """Numbers for all elements, shown as the tensor is."""
+    return (torch.arange(x.numel(), device=x.device).view(3, -1) * x).tanh()
+
+
+def spectrum(x: Tensor) -> Tensor:
+    """Overlapping windows, whose gradient adds at positions in a new tensor."""
+    return torch.stft(x, 16, 4, window=torch.hann_window(16, device=x.device), return_complex=True).abs()
+
+
 @pytest.mark.parametrize("mode", ["strict", "fused"])
-@pytest.mark.parametrize("program", [halves, groups, patches, frames, downsampled, turned, relative, spaced])
+@pytest.mark.parametrize(
+    "program", [halves, groups, patches, frames, downsampled, turned, relative, spaced, windows, numbered]
+)
 def test_parts_settle(program: Callable[[Tensor], Tensor], device: torch.device, mode: str) -> None:
     torch.tpu.set_eager_mode(mode)
     check_that_it_settles(program, device, (torch.randn(3, 4 * size) for size in SIZES))
+
+
+# Positions in a new tensor take more sizes: those of the batch, of the gradient and of both.
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_spectra_settle(device: torch.device, mode: str) -> None:
+    torch.tpu.set_eager_mode(mode)
+    check_that_it_settles(spectrum, device, (torch.randn(3, 4 * size) for size in (*SIZES, 27, 20, 24)), settled=8)
+
+
+ENDS: dict[str, Callable[[Tensor], Tensor]] = {
+    "first": lambda x: x[:, :5],
+    "last": lambda x: x[:, -5:],
+    "inner": lambda x: x[:, 3:8],
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_a_part_that_stays_is_exact(end: str, device: torch.device, mode: str) -> None:
+    """A few rows of a matrix whose number of rows changes are a known number, which the factorization gives its results."""
+
+    def program(x: Tensor) -> Tensor:
+        return torch.linalg.qr(ENDS[end](x * 2))[1].abs()
+
+    torch.tpu.set_eager_mode(mode)
+    check_that_it_settles(program, device, (torch.randn(4, size, 3) for size in SIZES), settled=3)
+
+
+def test_a_part_that_varies_after_it_stayed(device: torch.device, mode: str) -> None:
+    torch.tpu.set_eager_mode(mode)
+    for length, size in zip((5, 5, 5, 5, 7, 5, 9, 8, 5, 6), (*SIZES, 27), strict=True):
+        x = torch.randn(3, size)
+        y = (x.to(device) * 2)[:, 1 : 1 + length].cumsum(-1)
+        torch.testing.assert_close(y.cpu(), (x * 2)[:, 1 : 1 + length].cumsum(-1))
 
 
 READS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -16,6 +16,7 @@ use stablehlo::{DType, Type};
 
 use crate::call;
 use crate::capacities::{Capacities, Class, Counted};
+use crate::given::Given;
 use crate::lines::Line;
 use crate::padded::{any_live, live_capacity, live_factors};
 use crate::storage::{Storage, TypeId};
@@ -105,6 +106,8 @@ pub(crate) enum Changing {
     Count(i64, i64),
     /// The product of factors of other values.
     Product(i64),
+    /// Not a size that changes, but the length of a part, which stays while the length of the whole changes.
+    Part(i64),
 }
 
 /// How sizes that change are treated.
@@ -148,11 +151,7 @@ pub(crate) struct Growth {
     counted: FxHashMap<i64, Counted>,
     /// The result of a call without tensors, or of many that it joins, that is being defined.
     created: Option<(Place, Vec<i64>)>,
-    /// Sizes that calls of an operator at a line were given for a dimension, each after the changing size of an argument's
-    /// dimension.
-    given: FxHashMap<(Line, u32, usize), VecDeque<(i64, i64)>>,
-    /// The last size that calls of an operator at a line were given for a dimension, and whether there were others.
-    last_given: FxHashMap<(Line, u32, usize), (i64, bool)>,
+    pub given: Given,
 }
 
 impl Growth {
@@ -166,8 +165,7 @@ impl Growth {
             capacities,
             counted: FxHashMap::default(),
             created: None,
-            given: FxHashMap::default(),
-            last_given: FxHashMap::default(),
+            given: Given::default(),
         }
     }
 
@@ -240,8 +238,8 @@ impl Growth {
     /// capacities. `storage` is its storage, if that is known and the tensor may stay.
     ///
     /// A new tensor may become a parameter or a state of an optimizer, which padding would slow down. So its sizes change
-    /// only if live values with padding have them, unless new tensors are asked for. Integers do not become parameters:
-    /// while there are values with padding, other sizes of theirs change too.
+    /// only if live values with padding have them, unless new tensors are asked for. Integers and what a gradient is computed
+    /// with do not become parameters: while there are values with padding, other sizes of theirs change too.
     pub fn changing(
         &mut self,
         line: Line,
@@ -256,7 +254,7 @@ impl Growth {
         let capacities = &mut self.capacities;
         let is_live = |&size: &i64| live_capacity(size).is_some() || live_factors(size).is_some();
         let is_number = call::tensor_dtype(scalar_type).is_ok_and(DType::is_integer);
-        let changes_alone = is_number && any_live() && !sizes.iter().all(is_live);
+        let changes_alone = (is_number || line.is_of_autograd()) && any_live() && !sizes.iter().all(is_live);
         let is_created = matches!(source, Source::Created(_));
         let follows = self.setting == Setting::Dynamic && is_created && !changes_alone;
         let proof = if follows { Proof::One } else { Proof::Two };
@@ -284,43 +282,6 @@ impl Growth {
             Some(capacity) => Some(Some(Changing::Size(size, capacity))),
         };
         sizes.iter().enumerate().filter_map(size).collect::<Option<_>>().unwrap_or_default()
-    }
-
-    /// Whether a size that a call is given for a dimension follows the changing size of an argument there: in a call before,
-    /// with another size, the difference was the same or the ratio, rounded to a whole size, or it is a linear function of
-    /// the size in two calls before; and no call was given the same number with a size of another ratio.
-    pub fn follows(&mut self, line: Line, op: u32, axis: usize, changing: i64, given: i64) -> bool {
-        if !line.is_known() {
-            return false;
-        }
-        let before = self.given.entry((line, op, axis)).or_default();
-        let others = || before.iter().filter(|(size, _)| *size != changing);
-        let is_alike = |size: i64, other: i64| {
-            let (one, two) = (given.saturating_mul(size), other.saturating_mul(changing));
-            other - size == given - changing || one.abs_diff(two) <= size.max(changing).unsigned_abs()
-        };
-        let is_linear = |&(size, other): &(i64, i64)| {
-            others().any(|&(third, number)| {
-                third != size && (given - other) * (third - size) == (number - other) * (changing - size)
-            })
-        };
-        // Rounded sizes may be equal for several of the argument.
-        let is_shown = others().any(|pair| pair.1 != given && (is_alike(pair.0, pair.1) || is_linear(pair)))
-            && !others().any(|&(size, other)| other == given && !is_alike(size, other));
-        if !before.contains(&(changing, given)) {
-            before.push_back((changing, given));
-        }
-        if before.len() > REMEMBERED {
-            before.pop_front();
-        }
-        is_shown
-    }
-
-    /// Whether calls at a line were given several sizes for a dimension.
-    pub fn varies(&mut self, line: Line, op: u32, axis: usize, given: i64) -> bool {
-        let (last, varies) = self.last_given.entry((line, op, axis)).or_insert((given, false));
-        *varies |= *last != given;
-        line.is_known() && *varies
     }
 
     /// The capacity for a number of elements that the data decide. There are `most` at most. All lines share the

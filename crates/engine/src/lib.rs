@@ -50,6 +50,7 @@ mod collective;
 mod engine;
 mod events;
 pub mod export;
+mod given;
 pub mod growth;
 mod host;
 mod host_job;

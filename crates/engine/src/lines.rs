@@ -21,6 +21,8 @@ pub struct Place {
     pub file: Arc<str>,
     pub line: u32,
     pub module: Option<Arc<str>>,
+    /// Whether a thread of autograd makes the call while the line waits for it.
+    pub is_of_autograd: bool,
 }
 
 #[derive(Default)]
@@ -90,6 +92,10 @@ impl Line {
     /// The module of the model that the call is made in; empty if it is not known.
     pub fn module(self) -> String {
         self.place().and_then(|place| place.module).map_or_else(String::new, |module| module.to_string())
+    }
+
+    pub(crate) fn is_of_autograd(self) -> bool {
+        self.place().is_some_and(|place| place.is_of_autograd)
     }
 
     fn place(self) -> Option<Place> {

@@ -103,7 +103,13 @@ impl Engine {
         }
         for (argument, tensor) in tensors.into_iter().enumerate() {
             let (storage, sizes) = (tensor.storage(), tensor.sizes());
-            if storage.has_padding() {
+            if let Some(padded) = storage.padded().filter(|_| storage.has_padding()) {
+                let of = padded.sizes();
+                let stays =
+                    |&(axis, &size): &(usize, &i64)| growth.given.takes_same((line, op, argument, axis), &of, size);
+                if of != sizes {
+                    changing.extend(sizes.iter().enumerate().filter(stays).map(|(_, &size)| Changing::Part(size)));
+                }
                 continue;
             }
             let (source, held) = match storage.base() {
@@ -117,7 +123,13 @@ impl Engine {
                     changing.extend(counted.map(|&size| Changing::Count(size, growth.counted(most, size))));
                     continue;
                 }
-                Ok(whole) => (Source::Part { op, argument, whole }, Weak::new()),
+                Ok(whole) => {
+                    let of = &self.registry.types.get(whole).dims;
+                    for (axis, &size) in sizes.iter().enumerate() {
+                        growth.given.takes_same((line, op, argument, axis), of, size);
+                    }
+                    (Source::Part { op, argument, whole }, Weak::new())
+                }
             };
             changing.extend(growth.changing(line, source, tensor.dtype, sizes, held));
         }
@@ -154,12 +166,12 @@ impl Engine {
                 others.retain(|(actual, _)| *actual != size);
                 for (actual, capacity) in others {
                     let growth = &mut self.registry.growth;
-                    if growth.follows(lines::noted(), op, axis, actual, size) {
+                    if growth.given.follows(lines::noted(), op, axis, actual, size) {
                         let room = || if size <= capacity { capacity } else { growth.room(size) };
                         changing.push(Changing::Size(size, live_capacity(size).unwrap_or_else(room)));
                     }
                 }
-                let varies = self.registry.growth.varies(lines::noted(), op, axis, size);
+                let varies = self.registry.growth.given.varies(lines::noted(), op, axis, size);
                 if let Some(capacity) = live_capacity(size).filter(|_| varies) {
                     changing.push(Changing::Size(size, capacity));
                 }

@@ -62,8 +62,7 @@ fn module(py: Python<'_>) -> PyResult<Option<Arc<str>>> {
 /// The line, and whether the state of a model or an optimizer is moved.
 fn find(py: Python<'_>) -> PyResult<(Option<Place>, bool)> {
     let module = module(py)?;
-    let mut frame = current_frame(py)?;
-    let mut is_main = false;
+    let (mut frame, mut is_of_autograd) = current_frame(py)?;
     let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
     let files = files.get_or_insert_default();
     if files.len() >= MAX_CODES {
@@ -72,11 +71,11 @@ fn find(py: Python<'_>) -> PyResult<(Option<Place>, bool)> {
     let mut is_state = false;
     loop {
         if frame.is_none() {
-            if is_main {
+            if is_of_autograd {
                 return Ok((None, is_state));
             }
             // A thread of autograd may have frames of libraries alone, such as a Function's `backward`.
-            is_main = true;
+            is_of_autograd = true;
             frame = main_frame(py)?;
             continue;
         }
@@ -93,7 +92,7 @@ fn find(py: Python<'_>) -> PyResult<(Option<Place>, bool)> {
         match owner {
             Owner::User(file) => {
                 let line = frame.getattr(intern!(py, "f_lineno"))?.extract()?;
-                return Ok((Some(Place { file, line, module }), is_state));
+                return Ok((Some(Place { file, line, module, is_of_autograd }), is_state));
             }
             Owner::Library { moves_state } => is_state |= moves_state,
         }
@@ -101,12 +100,13 @@ fn find(py: Python<'_>) -> PyResult<(Option<Place>, bool)> {
     }
 }
 
-fn current_frame(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+/// The innermost frame, and whether it is that of the main thread in place of this one's, which has none.
+fn current_frame(py: Python<'_>) -> PyResult<(Bound<'_, PyAny>, bool)> {
     // SAFETY: the GIL is held; the frame is borrowed from the thread, or null on one without frames.
     if let Some(frame) = unsafe { Bound::from_borrowed_ptr_or_opt(py, pyo3::ffi::PyEval_GetFrame().cast()) } {
-        return Ok(frame);
+        return Ok((frame, false));
     }
-    main_frame(py)
+    Ok((main_frame(py)?, true))
 }
 
 fn main_frame(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {

@@ -116,9 +116,14 @@ pub(super) fn divide_windows(
     let runs = pairs.flat_map(|(axis, within)| {
         runs_of(places, innermost, spec.strides[within]).into_iter().map(move |run| (axis, within, run))
     });
-    for (axis, within, run) in runs {
+    let rows = runs.flat_map(|(axis, within, run)| {
+        lengths_of(run, spec, within).into_iter().enumerate().map(move |length| (axis, within, run, length))
+    });
+    let mut rows: Vec<_> = rows.collect();
+    // Rows of a whole run come first.
+    rows.sort_by_key(|&(.., (number, _))| number > 0);
+    for (axis, within, run, (number, length)) in rows {
         let (count, width, stride) = (spec.sizes[axis], spec.sizes[within], spec.strides[within]);
-        let length: i64 = run.iter().map(|place| place.actual).product();
         let step = spec.strides[axis] / stride;
         let covered = (count - 1) * step + width;
         if count < 2 || width < 2 || step < 1 || spec.strides[axis] % stride != 0 || covered > length {
@@ -134,8 +139,14 @@ pub(super) fn divide_windows(
         let Some((division, mut windows)) = divided.or_else(|| divide_windows(places, &rows, symbols)) else {
             continue;
         };
-        let capacity: i64 = run.iter().map(|place| place.factor.capacity).product();
-        let is_bounded = run.iter().any(|place| place.factor.size.is_some());
+        // The capacity, if the length of the rows changes.
+        let capacity = match number {
+            0 if run.iter().all(|place| place.factor.size.is_none()) => None,
+            0 => Some(run.iter().map(|place| place.factor.capacity).product()),
+            _ => symbols.known(length).map(|symbol| symbols.factor(symbol).capacity),
+        };
+        let is_bounded = capacity.is_some();
+        let capacity = capacity.unwrap_or(length);
         let are_parts = step == width && covered == length;
         // A number that is smaller than the width is more likely to stay.
         let width_changes = are_parts
@@ -167,6 +178,15 @@ fn runs_of(places: &[Place], innermost: usize, stride: i64) -> Vec<&[Place]> {
     let place = (0..places.len()).rev().find(|&index| weight(index) == stride && places[index].actual > 1);
     let all = (stride == 1).then(|| &places[innermost..]);
     all.into_iter().chain(place.map(|index| &places[index..=index])).collect()
+}
+
+/// The lengths of the rows that windows of a run may go over: the whole run, or the parts of it that another dimension of
+/// the view counts.
+fn lengths_of(run: &[Place], spec: &TensorSpec, within: usize) -> Vec<i64> {
+    let length: i64 = run.iter().map(|place| place.actual).product();
+    let stride = spec.strides[within];
+    let parts = spec.strides.iter().filter(|&&outer| outer > stride && outer % stride == 0 && outer < length * stride);
+    [length].into_iter().chain(parts.map(|outer| outer / stride)).collect()
 }
 
 /// Splits a factor without padding where a stride begins.
@@ -247,14 +267,18 @@ fn part(piece: &Piece, is_written: bool, symbols: &mut Symbols) -> Part {
         }
         (None, None) => Part { whole, start: Start::At(piece.start), taken: one, step },
         (Some(taken), Some(_)) => {
-            let most = (whole.capacity - 1) / step + 1;
-            let symbol = symbols.known(taken).unwrap_or_else(|| symbols.add(taken, most));
             let start = if piece.start == 0 { Start::At(0) } else { start(symbols) };
-            let taken = match taken {
-                1 => one,
-                _ => symbols.factor(symbol),
+            let stays = taken == 1 || symbols.parts_that_stay.contains(&taken);
+            let most = (whole.capacity - 1) / step + 1;
+            let factor = match symbols.known(taken) {
+                _ if stays => Factor { capacity: taken, size: None },
+                Some(symbol) => symbols.factor(symbol),
+                None => {
+                    let symbol = symbols.add(taken, most);
+                    symbols.factor(symbol)
+                }
             };
-            Part { whole, start, taken, step }
+            Part { whole, start, taken: factor, step }
         }
         (Some(taken), None) => {
             let Some(symbol) = symbols.live(taken) else {

@@ -147,6 +147,7 @@ pub(crate) fn sized_specs(
                 }
             }
             Changing::Count(..) | Changing::Size(..) => {}
+            Changing::Part(size) => symbols.parts_that_stay.push(size),
             Changing::Product(size) => products.extend(symbols.product_in_use(size).map(|places| (size, places))),
         }
     }
@@ -422,9 +423,10 @@ impl SizedCall {
                 let items = items.map(|(spec, arg)| self.arg(arg, spec, is_written, name, types, symbols));
                 ArgSpec::List(items.collect::<Option<_>>()?)
             }
-            ArgSpec::Int(i) if SIZE_ARGUMENTS.contains(&name) && symbols.known(i).is_some() => {
-                ArgSpec::Dim(symbols.dim(i))
-            }
+            ArgSpec::Int(size) if SIZE_ARGUMENTS.contains(&name) => match dim(&self.products, symbols, size) {
+                dim if dim.sizes.is_empty() => ArgSpec::Int(size),
+                dim => ArgSpec::Dim(dim),
+            },
             ArgSpec::Ints(ints) if SIZE_ARGUMENTS.contains(&name) => {
                 let dims: Vec<Dim> = ints.iter().map(|&size| dim(&self.products, symbols, size)).collect();
                 match dims.iter().all(|dim| dim.sizes.is_empty()) {

@@ -22,6 +22,8 @@ pub(super) struct Symbols {
     pub merged: Vec<Vec<Place>>,
     /// The dimensions without padding of arguments with padding: how far from the last one, and the size.
     pub stays: Vec<(usize, i64)>,
+    /// The lengths of parts that stay while the lengths of the wholes change.
+    pub parts_that_stay: Vec<i64>,
     /// Whether other live values with padding tell which sizes change, because no argument has padding.
     pub asks_others: bool,
 }

@@ -3,12 +3,13 @@
 //! Eager PyTorch composes most of them from `empty` and `fill_`. The rows serve graphs, and save the second operator
 //! in eager mode.
 
-use stablehlo::{DType, DTypes, Number, Type, Value};
+use stablehlo::{Builder, DType, DTypes, Factor, Number, Type, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::number_check::Fit;
 use crate::row::{Row, one};
+use crate::spec::Dim;
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["fill.Scalar", "fill.Tensor"], |cx| {
@@ -99,7 +100,7 @@ fn progression<'b>(cx: &Cx<'b>, end_included: bool) -> Result<Value<'b>> {
     if let Some([length]) = cx.result_dims(0)
         && !length.sizes.is_empty()
     {
-        return bounded_progression(cx, length.capacity);
+        return bounded_progression(cx, length);
     }
     if cx.is_input("start") {
         return progression_of_inputs(cx);
@@ -148,16 +149,30 @@ fn shaped<'b>(cx: &Cx<'b>, sequence: Value<'b>) -> Value<'b> {
 }
 
 /// [`progression`] of integers with a bounded length, which PyTorch gives.
-fn bounded_progression<'b>(cx: &Cx<'b>, length: i64) -> Result<Value<'b>> {
+fn bounded_progression<'b>(cx: &Cx<'b>, length: &Dim) -> Result<Value<'b>> {
     let whole = |name: &str| cx.known_number(name).is_none_or(|number| matches!(number, Number::Int(_)));
     if !["start", "end", "step"].into_iter().all(whole) {
         return Err(Error::not_implemented("a progression of fractions with a bounded length"));
     }
     let dtype = cx.dtype_or_none("dtype").unwrap_or(DType::I64);
     let number = |name| if cx.is_none(name) { Ok(None) } else { cx.scalar(name, DType::I64).map(Some) };
-    let index = cx.b().iota(DType::I64, &[length], 0);
+    let index = valid_positions_of(cx.b(), length);
     let scaled = number("step")?.map_or(index, |step| index * step);
     Ok(number("start")?.map_or(scaled, |start| scaled + start).convert(dtype))
+}
+
+/// The position of each element among the valid ones of a dimension: int64.
+fn valid_positions_of<'b>(b: &'b Builder, dim: &Dim) -> Value<'b> {
+    let extent = dim.extent(|size| b.capacity(size));
+    if extent.0.len() < 2 {
+        return b.iota(DType::I64, &[dim.capacity], 0);
+    }
+    let capacities: Vec<i64> = extent.0.iter().map(|factor| factor.capacity).collect();
+    let size = |factor: &Factor| factor.size.map_or_else(|| b.scalar(factor.capacity, DType::I64), |size| b.size(size));
+    let position = extent.0.iter().enumerate().fold(b.splat(0, DType::I64, &capacities), |position, (axis, factor)| {
+        position * size(factor).broadcast_to(&capacities) + b.iota(DType::I64, &capacities, axis)
+    });
+    position.reshape(&[dim.capacity]).with_extent(0, extent)
 }
 
 /// `steps` evenly spaced numbers from `start` to `end`, in the type in which `dtype` is computed. Counts from the

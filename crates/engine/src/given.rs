@@ -1,0 +1,80 @@
+//! The sizes that calls are given: whether they follow sizes that change.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+
+use crate::lines::Line;
+
+/// The number of sizes that are remembered for each line.
+const REMEMBERED: usize = 32;
+
+/// The sizes that calls of an operator at a line were given, by dimension.
+#[derive(Default)]
+pub(crate) struct Given {
+    /// Each after the changing size of an argument's dimension.
+    sizes: FxHashMap<(Line, u32, usize), VecDeque<(i64, i64)>>,
+    /// The last one, and whether there were others.
+    last: FxHashMap<(Line, u32, usize), (i64, bool)>,
+    /// Those of parts of values, by argument and dimension.
+    parts: FxHashMap<(Line, u32, usize, usize), Parts>,
+}
+
+/// The lengths of parts of values.
+struct Parts {
+    size: i64,
+    of: Vec<i64>,
+    /// Whether there were parts of other lengths.
+    varies: bool,
+    /// Whether there were values of other sizes.
+    of_several: bool,
+}
+
+impl Given {
+    /// Whether a size that a call is given for a dimension follows the changing size of an argument there: in a call before,
+    /// with another size, the difference was the same or the ratio, rounded to a whole size, or it is a linear function of
+    /// the size in two calls before; and no call was given the same number with a size of another ratio.
+    pub fn follows(&mut self, line: Line, op: u32, axis: usize, changing: i64, given: i64) -> bool {
+        if !line.is_known() {
+            return false;
+        }
+        let before = self.sizes.entry((line, op, axis)).or_default();
+        let others = || before.iter().filter(|(size, _)| *size != changing);
+        let is_alike = |size: i64, other: i64| {
+            let (one, two) = (given.saturating_mul(size), other.saturating_mul(changing));
+            other - size == given - changing || one.abs_diff(two) <= size.max(changing).unsigned_abs()
+        };
+        let is_linear = |&(size, other): &(i64, i64)| {
+            others().any(|&(third, number)| {
+                third != size && (given - other) * (third - size) == (number - other) * (changing - size)
+            })
+        };
+        // Rounded sizes may be equal for several of the argument.
+        let is_shown = others().any(|pair| pair.1 != given && (is_alike(pair.0, pair.1) || is_linear(pair)))
+            && !others().any(|&(size, other)| other == given && !is_alike(size, other));
+        if !before.contains(&(changing, given)) {
+            before.push_back((changing, given));
+        }
+        if before.len() > REMEMBERED {
+            before.pop_front();
+        }
+        is_shown
+    }
+
+    /// Whether calls at a line were given several sizes for a dimension.
+    pub fn varies(&mut self, line: Line, op: u32, axis: usize, given: i64) -> bool {
+        let (last, varies) = self.last.entry((line, op, axis)).or_insert((given, false));
+        *varies |= *last != given;
+        line.is_known() && *varies
+    }
+
+    /// Whether the parts of values that calls at a line take in a dimension have the same length, while the sizes of
+    /// the values change. `of` are the sizes of the value.
+    pub fn takes_same(&mut self, place: (Line, u32, usize, usize), of: &[i64], size: i64) -> bool {
+        let new = || Parts { size, of: of.to_vec(), varies: false, of_several: false };
+        let seen = self.parts.entry(place).or_insert_with(new);
+        seen.varies |= seen.size != size;
+        seen.of_several |= seen.of != of;
+        place.0.is_known() && seen.of_several && !seen.varies
+    }
+}
