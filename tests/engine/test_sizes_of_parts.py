@@ -78,10 +78,39 @@ def spectrum(x: Tensor) -> Tensor:
     return torch.stft(x, 16, 4, window=torch.hann_window(16, device=x.device), return_complex=True).abs()
 
 
-@pytest.mark.parametrize("mode", ["strict", "fused"])
-@pytest.mark.parametrize(
-    "program", [halves, groups, patches, frames, downsampled, turned, relative, spaced, windows, numbered]
+def unshuffled(x: Tensor) -> Tensor:
+    """Every second pixel of an image in each direction becomes a channel."""
+    return F.pixel_unshuffle(x[:, None, :, None] * x[0], 2).tanh()
+
+
+def joined(x: Tensor) -> Tensor:
+    """A whole and its start, one after another in a new tensor."""
+    return torch.nn.utils.rnn.pad_sequence([x.mT * 2, x.mT[:7] * 3], batch_first=True).tanh()
+
+
+def counted(x: Tensor) -> Tensor:
+    return (x * torch.histc(x.detach(), 4, -1, 1).max() * 0.1).tanh()
+
+
+PROGRAMS = (
+    halves,
+    groups,
+    patches,
+    frames,
+    downsampled,
+    turned,
+    relative,
+    spaced,
+    windows,
+    numbered,
+    unshuffled,
+    joined,
+    counted,
 )
+
+
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_parts_settle(program: Callable[[Tensor], Tensor], device: torch.device, mode: str) -> None:
     torch.tpu.set_eager_mode(mode)
     check_that_it_settles(program, device, (torch.randn(3, 4 * size) for size in SIZES))
@@ -104,7 +133,7 @@ ENDS: dict[str, Callable[[Tensor], Tensor]] = {
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("mode", ["strict", "fused"])
 def test_a_part_that_stays_is_exact(end: str, device: torch.device, mode: str) -> None:
-    """A few rows of a matrix whose number of rows changes are a known number, which the factorization gives its results."""
+    """A few rows of a matrix whose number of rows changes: the factorization has results of this known number."""
 
     def program(x: Tensor) -> Tensor:
         return torch.linalg.qr(ENDS[end](x * 2))[1].abs()

@@ -21,13 +21,14 @@ pub(crate) struct Given {
 }
 
 /// The lengths of parts of values.
+#[derive(Default)]
 struct Parts {
-    size: i64,
+    /// The sizes of the last value.
     of: Vec<i64>,
-    /// Whether there were parts of other lengths.
-    varies: bool,
-    /// Whether there were values of other sizes.
-    of_several: bool,
+    /// The lengths of its parts.
+    lengths: Vec<i64>,
+    /// The lengths that parts of each value before had, if there were other values.
+    common: Option<Vec<i64>>,
 }
 
 impl Given {
@@ -68,13 +69,21 @@ impl Given {
         line.is_known() && *varies
     }
 
-    /// Whether the parts of values that calls at a line take in a dimension have the same length, while the sizes of
-    /// the values change. `of` are the sizes of the value.
-    pub fn takes_same(&mut self, place: (Line, u32, usize, usize), of: &[i64], size: i64) -> bool {
-        let new = || Parts { size, of: of.to_vec(), varies: false, of_several: false };
-        let seen = self.parts.entry(place).or_insert_with(new);
-        seen.varies |= seen.size != size;
-        seen.of_several |= seen.of != of;
-        place.0.is_known() && seen.of_several && !seen.varies
+    /// Whether calls at a line take a part of this length from each value, while the sizes of the values change. `of` are the
+    /// sizes of the value.
+    pub fn takes_same(&mut self, place: (Line, u32, usize, usize), of: &[i64], length: i64) -> bool {
+        let parts = self.parts.entry(place).or_default();
+        if parts.of != of {
+            let lengths = std::mem::take(&mut parts.lengths);
+            parts.common = match parts.common.take() {
+                None => (!parts.of.is_empty()).then_some(lengths),
+                Some(common) => Some(common.into_iter().filter(|length| lengths.contains(length)).collect()),
+            };
+            parts.of = of.to_vec();
+        }
+        if !parts.lengths.contains(&length) {
+            parts.lengths.push(length);
+        }
+        place.0.is_known() && parts.common.as_ref().is_some_and(|common| common.contains(&length))
     }
 }

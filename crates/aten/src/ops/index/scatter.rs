@@ -67,7 +67,8 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     one(&["histc"], histc)
         .takes(&["self"], DTypes::REAL_NUMBERS)
-        .requires(&["min", "max"], |n, _| n[0] == n[1] || n.iter().all(|bound| bound.is_finite())),
+        .requires(&["min", "max"], |n, _| n[0] == n[1] || n.iter().all(|bound| bound.is_finite()))
+        .bounded(),
 ];
 
 /// A mask over all positions of `self`. PyTorch fills expanded tensors as well: an element of memory is filled if any of
@@ -247,9 +248,9 @@ fn histc<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let place = (values - low) * bins / (high - low);
     let place = if dtype.is_float() { place.floor() } else { place };
     let place = values.eq(high).select(place.splat_like(bins - 1), place);
-    let inside = values.ge(low) & values.le(high);
-    let index = inside.select(place, bins).convert(DType::I32);
     let b = cx.b();
+    let inside = (values.ge(low) & values.le(high)).masked(&[0], b.scalar(false, DType::Bool));
+    let index = inside.select(place, bins).convert(DType::I32).without_extents();
     let zeros = b.splat(0, DType::I32, &[bins]);
     let counts = Places::flat(bins, index).write(zeros, b.splat(1, DType::I32, &index.dims()), Combine::Add);
     Ok(counts.convert(x.dtype()))

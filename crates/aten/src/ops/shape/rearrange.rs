@@ -126,15 +126,7 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(split.transpose(&[0, 1, 4, 2, 5, 3]).reshape(&with_image(x, sizes)))
     })
     .bounded(),
-    one(&["pixel_unshuffle"], |cx| {
-        let (x, factor) = (cx.tensor("self")?, cx.int("downscale_factor")?);
-        let (batch, [channels, height, width]) = image(x)?;
-        let (height, width) = (height / factor, width / factor);
-        let split = x.reshape(&[batch, channels, height, factor, width, factor]);
-        let sizes = [channels * factor * factor, height, width];
-        Ok(split.transpose(&[0, 1, 3, 5, 2, 4]).reshape(&with_image(x, sizes)))
-    })
-    .bounded(),
+    one(&["pixel_unshuffle"], pixel_unshuffle).bounded(),
     one(&["channel_shuffle", "native_channel_shuffle"], |cx| {
         let (x, groups) = (cx.tensor("self")?, cx.int("groups")?);
         let dims = x.dims();
@@ -143,6 +135,20 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .bounded(),
 ];
+
+fn pixel_unshuffle<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let (x, factor) = (cx.tensor("self")?, cx.int("downscale_factor")?);
+    // A side that changes has padding behind it, so its parts have padding behind them, too.
+    let whole = (x.rank().saturating_sub(2)..x.rank()).fold(x, |whole, axis| match x.extent(axis).0.len() {
+        1 => whole.whole_along(axis).pad_axis(axis, 0, 0, (-x.dim(axis)).rem_euclid(factor)),
+        _ => whole,
+    });
+    let (batch, [channels, height, width]) = image(whole)?;
+    let (height, width) = (height / factor, width / factor);
+    let split = whole.reshape(&[batch, channels, height, factor, width, factor]);
+    let sizes = [channels * factor * factor, height, width];
+    Ok(cx.resized_like(0, split.transpose(&[0, 1, 3, 5, 2, 4]).reshape(&with_image(x, sizes)), x))
+}
 
 // ---- joining and repeating -----------------------------------------------------------------------
 
