@@ -70,8 +70,11 @@ impl Given {
     }
 
     /// Whether calls at a line take a part of this length from each value, while the sizes of the values change. `of` are the
-    /// sizes of the value.
+    /// sizes of the value. A length that the value has is no part.
     pub fn takes_same(&mut self, place: (Line, u32, usize, usize), of: &[i64], length: i64) -> bool {
+        if length < 2 || of.contains(&length) {
+            return false;
+        }
         let parts = self.parts.entry(place).or_default();
         if parts.of != of {
             let lengths = std::mem::take(&mut parts.lengths);
