@@ -9,8 +9,8 @@ use aten::{Lowered, Output, ParamSource, lower_call};
 use pjrt::Buffer;
 use stablehlo::Type;
 
+use super::execute::upload_extra;
 use super::runtime::Runtime;
-use super::upload_extra;
 use crate::cache::Source;
 use crate::cache::effort::Effort;
 use crate::error::{Error, Result};
