@@ -239,7 +239,8 @@ impl Growth {
     ///
     /// A new tensor may become a parameter or a state of an optimizer, which padding would slow down. So its sizes change
     /// only if live values with padding have them, unless new tensors are asked for. Integers and what a gradient is computed
-    /// with do not become parameters: while there are values with padding, other sizes of theirs change too.
+    /// with do not become parameters: while there are values with padding, other sizes of theirs change too. A gradient
+    /// often has a size of such a value and constants, and then follows it.
     pub fn changing(
         &mut self,
         line: Line,
@@ -254,7 +255,8 @@ impl Growth {
         let capacities = &mut self.capacities;
         let is_live = |&size: &i64| live_capacity(size).is_some() || live_factors(size).is_some();
         let is_number = call::tensor_dtype(scalar_type).is_ok_and(DType::is_integer);
-        let changes_alone = (is_number || line.is_of_autograd()) && any_live() && !sizes.iter().all(is_live);
+        let may_change = is_number && !sizes.iter().all(is_live) || line.is_of_autograd() && !sizes.iter().any(is_live);
+        let changes_alone = may_change && any_live();
         let is_created = matches!(source, Source::Created(_));
         let follows = self.setting == Setting::Dynamic && is_created && !changes_alone;
         let proof = if follows { Proof::One } else { Proof::Two };
