@@ -32,14 +32,19 @@ impl Runner {
         }
     }
 
-    /// Launches the first chunk of a queue by programs that exist. Returns whether there are any.
-    fn launch_otherwise(&mut self, placement: Placement, context: &mut Context<'_>) -> bool {
+    /// Whether other programs than its own may compute a chunk.
+    pub(super) fn may_run_otherwise(&self, chunk: &Chunk) -> bool {
         let is_dry = self.runtime.as_ref().is_none_or(|runtime| runtime.platform.is_dry);
-        let Some(next) = self.queues[placement.device()].front() else { return false };
-        let chunk = &next.chunk;
         // A step that the user has made one program stays one. All ranks run the same programs.
         let is_free = chunk.scope == 0 && chunk.group.is_none() && chunk.replicas().is_empty();
-        if is_dry || !is_free || chunk.flags().is_some() || !may_run_others() {
+        !is_dry && is_free && chunk.flags().is_none() && may_run_others()
+    }
+
+    /// Launches the first chunk of a queue by programs that exist. Returns whether there are any.
+    fn launch_otherwise(&mut self, placement: Placement, context: &mut Context<'_>) -> bool {
+        let Some(next) = self.queues[placement.device()].front() else { return false };
+        let chunk = &next.chunk;
+        if !self.may_run_otherwise(chunk) {
             return false;
         }
         let serving = self.programs.serving(chunk, &next.usage);

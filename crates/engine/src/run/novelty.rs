@@ -10,7 +10,6 @@ use std::hash::{Hash, Hasher};
 use rustc_hash::{FxHashMap, FxHasher};
 
 use super::Runner;
-use crate::cache::effort::may_run_others;
 use crate::program::{RUNS_BEFORE_FULL, Usage};
 use crate::record::chunk::Chunk;
 use crate::record::reason::Reason;
@@ -47,14 +46,8 @@ impl Runner {
         if self.novelty.balance < HIGH || !matches!(reason, Reason::Read | Reason::Size | Reason::Synchronize) {
             return false;
         }
-        let is_dry = self.runtime.as_ref().is_none_or(|runtime| runtime.platform.is_dry);
-        // A step that the user has made one program stays one. All ranks run the same programs.
-        let is_free = chunk.scope == 0 && chunk.group.is_none() && chunk.replicas().is_empty();
         let is_small = (2..=MOST_OPERATORS).contains(&chunk.nodes.len());
-        if is_dry || !is_free || !is_small || chunk.flags().is_some() || !may_run_others() {
-            return false;
-        }
-        if self.programs.has(chunk, usage) {
+        if !is_small || !self.may_run_otherwise(chunk) || self.programs.known(chunk, usage).is_some() {
             return false;
         }
         if self.novelty.seen.len() > MOST_SEEN {

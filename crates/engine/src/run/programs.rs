@@ -82,10 +82,7 @@ impl Programs {
             Some((list, bits)) => {
                 list.lock().iter().find(|(known, _)| *known == bits).map(|(_, program)| Arc::clone(program))
             }
-            None => {
-                let programs = self.by_key.get(&chunk.key[..]).into_iter().flatten();
-                programs.into_iter().find(|(known, _)| known == usage).map(|(_, program)| Arc::clone(program))
-            }
+            None => self.known(chunk, usage).cloned(),
         };
         // A failed program is tried again: memory may have been short.
         if let Some(program) = known.filter(|program| !program.executable.is_failed()) {
@@ -114,9 +111,10 @@ impl Programs {
         Ok((program, true))
     }
 
-    /// Whether a program of a chunk of several operators is in memory.
-    pub fn has(&self, chunk: &Chunk, usage: &Usage) -> bool {
-        self.by_key.get(&chunk.key[..]).is_some_and(|programs| programs.iter().any(|(known, _)| known == usage))
+    /// The program of a chunk of several operators, if it is in memory.
+    pub fn known(&self, chunk: &Chunk, usage: &Usage) -> Option<&Arc<Program>> {
+        let programs = self.by_key.get(&chunk.key[..])?;
+        programs.iter().find(|(known, _)| known == usage).map(|(_, program)| program)
     }
 
     /// A program of a chunk that is made and can run where a usage is wanted, with its own usage.
