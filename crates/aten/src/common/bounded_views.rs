@@ -268,9 +268,8 @@ pub(crate) fn reshape_valid<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[i64], to: Vec
     let (old, new) = (before..x.rank() - behind, before..dims.len() - behind);
     let old_dims = x.dims()[old.clone()].to_vec();
     let new_dims = dims[new.clone()].to_vec();
-    let count: i64 = new_dims.iter().product();
 
-    let position = Radix::of(cx, &new_dims, &to[new]).real(cx, cx.b().iota(DType::I64, &[count], 0));
+    let position = valid_positions(cx, &new_dims, &to[new]);
     let place = Radix::of(cx, &old_dims, &from[old.clone()]).padded(cx, position);
     let place = place.max(0).min((old_dims.iter().product::<i64>() - 1).max(0));
 
@@ -283,15 +282,17 @@ pub(crate) fn reshape_valid<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[i64], to: Vec
     result.without_extents().with_extents(to)
 }
 
+/// For each element of a value, in the order of memory, its position among the valid elements: a vector of int64.
+pub(crate) fn valid_positions<'b>(cx: &Cx<'b>, dims: &[i64], extents: &[Extent]) -> Value<'b> {
+    Radix::of(cx, dims, extents).real(cx, cx.b().iota(DType::I64, &[dims.iter().product()], 0))
+}
+
 /// The first elements of a vector as the valid elements of a value, in order.
 pub(crate) fn spread<'b>(cx: &Cx<'b>, flat: Value<'b>, dims: &[i64], extents: Vec<Extent>) -> Value<'b> {
     let mut inner = dims.iter().zip(&extents).flat_map(|(&dim, extent)| factors(dim, extent)).skip(1);
     let shaped = match inner.any(|factor| factor.size.is_some()) {
         false => flat,
-        true => {
-            let place = cx.b().iota(DType::I64, &flat.dims(), 0);
-            Places::slices(&flat.dims(), 0, Radix::of(cx, dims, &extents).real(cx, place)).read(flat)
-        }
+        true => Places::slices(&flat.dims(), 0, valid_positions(cx, dims, &extents)).read(flat),
     };
     shaped.reshape(dims).with_extents(extents)
 }

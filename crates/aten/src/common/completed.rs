@@ -6,6 +6,7 @@
 use stablehlo::{DType, Extent, Value};
 
 use crate::common::matrices::position_along;
+use crate::places::valid_mask;
 
 /// Square matrices in the last two dimensions, with an identity matrix in the padding. All positions are valid then.
 pub(crate) fn completed(x: Value<'_>) -> Value<'_> {
@@ -46,10 +47,7 @@ pub(crate) fn completed_pivots<'b>(pivots: Value<'b>, matrices: Value<'b>) -> Va
 
 /// A mask of the valid elements.
 fn valid(x: Value<'_>) -> Value<'_> {
-    let b = x.builder();
-    let all = b.splat(1, DType::Bool, &x.dims()).with_extents(x.extents());
-    let axes: Vec<usize> = (0..x.rank()).collect();
-    all.masked(&axes, b.scalar(0, DType::Bool)).without_extents()
+    valid_mask(x.builder().splat(true, DType::Bool, &x.dims()), x)
 }
 
 /// Refuses matrices whose rows and columns have different valid positions, or some with padding between.

@@ -3,8 +3,9 @@
 //! Eager PyTorch composes most of them from `empty` and `fill_`. The rows serve graphs, and save the second operator
 //! in eager mode.
 
-use stablehlo::{Builder, DType, DTypes, Factor, Number, Type, Value};
+use stablehlo::{DType, DTypes, Number, Type, Value};
 
+use crate::common::bounded_views;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::number_check::Fit;
@@ -156,23 +157,15 @@ fn bounded_progression<'b>(cx: &Cx<'b>, length: &Dim) -> Result<Value<'b>> {
     }
     let dtype = cx.dtype_or_none("dtype").unwrap_or(DType::I64);
     let number = |name| if cx.is_none(name) { Ok(None) } else { cx.scalar(name, DType::I64).map(Some) };
-    let index = valid_positions_of(cx.b(), length);
+    let extent = length.extent(|size| cx.b().capacity(size));
+    let index = match extent.0.len() {
+        0 | 1 => cx.b().iota(DType::I64, &[length.capacity], 0),
+        _ => {
+            bounded_views::valid_positions(cx, &[length.capacity], std::slice::from_ref(&extent)).with_extent(0, extent)
+        }
+    };
     let scaled = number("step")?.map_or(index, |step| index * step);
     Ok(number("start")?.map_or(scaled, |start| scaled + start).convert(dtype))
-}
-
-/// The position of each element among the valid ones of a dimension: int64.
-fn valid_positions_of<'b>(b: &'b Builder, dim: &Dim) -> Value<'b> {
-    let extent = dim.extent(|size| b.capacity(size));
-    if extent.0.len() < 2 {
-        return b.iota(DType::I64, &[dim.capacity], 0);
-    }
-    let capacities: Vec<i64> = extent.0.iter().map(|factor| factor.capacity).collect();
-    let size = |factor: &Factor| factor.size.map_or_else(|| b.scalar(factor.capacity, DType::I64), |size| b.size(size));
-    let position = extent.0.iter().enumerate().fold(b.splat(0, DType::I64, &capacities), |position, (axis, factor)| {
-        position * size(factor).broadcast_to(&capacities) + b.iota(DType::I64, &capacities, axis)
-    });
-    position.reshape(&[dim.capacity]).with_extent(0, extent)
 }
 
 /// `steps` evenly spaced numbers from `start` to `end`, in the type in which `dtype` is computed. Counts from the
