@@ -4,10 +4,8 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
+use crate::growth::REMEMBERED;
 use crate::lines::Line;
-
-/// The number of sizes that are remembered for each line.
-const REMEMBERED: usize = 32;
 
 /// The sizes that calls of an operator at a line were given, by dimension.
 #[derive(Default)]
@@ -69,13 +67,15 @@ impl Given {
         line.is_known() && *varies
     }
 
-    /// Whether calls at a line take a part of this length from each value, while the sizes of the values change. `of` are the
-    /// sizes of the value. A length that the value has is no part.
-    pub fn takes_same(&mut self, place: (Line, u32, usize, usize), of: &[i64], length: i64) -> bool {
-        if length < 2 || of.contains(&length) {
-            return false;
-        }
-        let parts = self.parts.entry(place).or_default();
+    /// The lengths of an argument that calls at a line take from each value, while the sizes of the values change. `of` are
+    /// the sizes of the value, and `sizes` those of the argument. A length that the value has is no part.
+    pub fn parts_that_stay(&mut self, place: (Line, u32, usize), of: &[i64], sizes: &[i64]) -> Vec<i64> {
+        let lengths = sizes.iter().copied().enumerate().filter(|(_, length)| *length > 1 && !of.contains(length));
+        lengths.filter(|&(axis, length)| self.takes_same(place, axis, of, length)).map(|(_, length)| length).collect()
+    }
+
+    fn takes_same(&mut self, (line, op, argument): (Line, u32, usize), axis: usize, of: &[i64], length: i64) -> bool {
+        let parts = self.parts.entry((line, op, argument, axis)).or_default();
         if parts.of != of {
             let lengths = std::mem::take(&mut parts.lengths);
             parts.common = match parts.common.take() {
@@ -87,6 +87,6 @@ impl Given {
         if !parts.lengths.contains(&length) {
             parts.lengths.push(length);
         }
-        place.0.is_known() && parts.common.as_ref().is_some_and(|common| common.contains(&length))
+        line.is_known() && parts.common.as_ref().is_some_and(|common| common.contains(&length))
     }
 }

@@ -29,7 +29,7 @@ const SMALL_VALUE: i64 = 64 << 20;
 const MOST_OF_LARGE: i64 = 4;
 
 /// The number of sets of sizes that are remembered for each line.
-const REMEMBERED: usize = 32;
+pub(crate) const REMEMBERED: usize = 32;
 
 /// A tensor that outlives this many later ones of its line stays.
 const STAYS: u64 = 8;
@@ -255,10 +255,10 @@ impl Growth {
         let capacities = &mut self.capacities;
         let is_live = |&size: &i64| live_capacity(size).is_some() || live_factors(size).is_some();
         let is_number = call::tensor_dtype(scalar_type).is_ok_and(DType::is_integer);
-        let may_change = is_number && !sizes.iter().all(is_live) || line.is_of_autograd() && !sizes.iter().any(is_live);
-        let changes_alone = may_change && any_live();
+        let may_change =
+            || is_number && !sizes.iter().all(is_live) || line.is_of_autograd() && !sizes.iter().any(is_live);
         let is_created = matches!(source, Source::Created(_));
-        let follows = self.setting == Setting::Dynamic && is_created && !changes_alone;
+        let follows = self.setting == Setting::Dynamic && is_created && !(any_live() && may_change());
         let proof = if follows { Proof::One } else { Proof::Two };
         let mut all = self.setting.all(sizes);
         let class = match &mut all {

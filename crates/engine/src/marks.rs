@@ -104,12 +104,8 @@ impl Engine {
         for (argument, tensor) in tensors.into_iter().enumerate() {
             let (storage, sizes) = (tensor.storage(), tensor.sizes());
             if let Some(padded) = storage.padded().filter(|_| storage.has_padding()) {
-                let of = padded.sizes();
-                let stays =
-                    |&(axis, &size): &(usize, &i64)| growth.given.takes_same((line, op, argument, axis), &of, size);
-                if of != sizes {
-                    changing.extend(sizes.iter().enumerate().filter(stays).map(|(_, &size)| Changing::Part(size)));
-                }
+                let stay = growth.given.parts_that_stay((line, op, argument), &padded.sizes(), sizes);
+                changing.extend(stay.into_iter().map(Changing::Part));
                 continue;
             }
             let (source, held) = match storage.base() {
@@ -124,10 +120,8 @@ impl Engine {
                     continue;
                 }
                 Ok(whole) => {
-                    let of = &self.registry.types.get(whole).dims;
-                    for (axis, &size) in sizes.iter().enumerate() {
-                        growth.given.takes_same((line, op, argument, axis), of, size);
-                    }
+                    // They show what stays before there is padding.
+                    growth.given.parts_that_stay((line, op, argument), &self.registry.types.get(whole).dims, sizes);
                     (Source::Part { op, argument, whole }, Weak::new())
                 }
             };
