@@ -117,12 +117,12 @@ pub(super) fn divide_windows(
         runs_of(places, innermost, spec.strides[within]).into_iter().map(move |run| (axis, within, run))
     });
     let rows = runs.flat_map(|(axis, within, run)| {
-        lengths_of(run, spec, within).into_iter().enumerate().map(move |length| (axis, within, run, length))
+        lengths_of(run, spec, within).into_iter().map(move |length| (axis, within, run, length))
     });
     let mut rows: Vec<_> = rows.collect();
     // Rows of a whole run come first.
-    rows.sort_by_key(|&(.., (number, _))| number > 0);
-    for (axis, within, run, (number, length)) in rows {
+    rows.sort_by_key(|&(.., (_, is_part))| is_part);
+    for (axis, within, run, (length, is_part)) in rows {
         let (count, width, stride) = (spec.sizes[axis], spec.sizes[within], spec.strides[within]);
         let step = spec.strides[axis] / stride;
         let covered = (count - 1) * step + width;
@@ -140,10 +140,10 @@ pub(super) fn divide_windows(
             continue;
         };
         // The capacity, if the length of the rows changes.
-        let capacity = match number {
-            0 if run.iter().all(|place| place.factor.size.is_none()) => None,
-            0 => Some(run.iter().map(|place| place.factor.capacity).product()),
-            _ => symbols.known(length).map(|symbol| symbols.factor(symbol).capacity),
+        let capacity = match is_part {
+            true => symbols.known(length).map(|symbol| symbols.factor(symbol).capacity),
+            false if run.iter().all(|place| place.factor.size.is_none()) => None,
+            false => Some(run.iter().map(|place| place.factor.capacity).product()),
         };
         let is_bounded = capacity.is_some();
         let capacity = capacity.unwrap_or(length);
@@ -181,12 +181,12 @@ fn runs_of(places: &[Place], innermost: usize, stride: i64) -> Vec<&[Place]> {
 }
 
 /// The lengths of the rows that windows of a run may go over: the whole run, or the parts of it that another dimension of
-/// the view counts.
-fn lengths_of(run: &[Place], spec: &TensorSpec, within: usize) -> Vec<i64> {
+/// the view counts. With whether it is a part.
+fn lengths_of(run: &[Place], spec: &TensorSpec, within: usize) -> Vec<(i64, bool)> {
     let length: i64 = run.iter().map(|place| place.actual).product();
     let stride = spec.strides[within];
     let parts = spec.strides.iter().filter(|&&outer| outer > stride && outer % stride == 0 && outer < length * stride);
-    [length].into_iter().chain(parts.map(|outer| outer / stride)).collect()
+    [(length, false)].into_iter().chain(parts.map(|outer| (outer / stride, true))).collect()
 }
 
 /// Splits a factor without padding where a stride begins.
