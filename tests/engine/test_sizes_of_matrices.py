@@ -8,13 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.engine.settling import check_that_it_settles
+from tests.engine.settling import SIZES, check_that_it_settles
 from tests.helpers import check
 
 pytestmark = pytest.mark.usefixtures("changing_sizes")
-
-# The largest come early: each capacity is a program.
-SIZES = (30, 23, 28, 19, 26, 21, 29, 18, 25)
 
 
 def eye_like(x: Tensor) -> Tensor:
