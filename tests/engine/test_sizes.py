@@ -270,6 +270,15 @@ def test_tensors_that_stay_are_exact(device: torch.device) -> None:
         assert all(new_programs(each) for each in kept[-3:])
 
 
+def test_a_line_that_uploads_very_many_sizes_uploads_data(device: torch.device) -> None:
+    """As a data set does whose samples all stay on the device."""
+    kept = [torch.ones(rows, 53).to(device) for rows in range(2, 202)]
+    assert all(new_programs(each) for each in kept[40:44])
+    assert sum(new_programs(each) for each in kept[100:]) <= 4
+    for each in kept[::50]:
+        assert_same((each * 2).sum(0), torch.full((53,), 2.0 * len(each)))
+
+
 def test_other_lines_are_not_affected(device: torch.device) -> None:
     for length in (5, 9, 13, 7):
         changing = torch.randn(length, 41).to(device)

@@ -4,14 +4,15 @@
 //! change: from the second or third set of sizes on its tensors get padding. Operators on them have programs for all
 //! sizes up to a capacity, and their results have padding too. There are few capacities, so that there are few programs.
 //!
-//! Tensors that stay, such as parameters, do not count, because padding would cost in every step and gain nothing. The
-//! sizes of most uploads of a line stay exact: only other sizes change.
+//! Tensors that stay, such as parameters, do not count, because padding would cost in every step and gain nothing: only a
+//! line that uploads very many different ones uploads data. The sizes of most uploads of a line stay exact: only other
+//! sizes change.
 
 use std::collections::VecDeque;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stablehlo::{DType, Type};
 
 use crate::call;
@@ -33,6 +34,10 @@ pub(crate) const REMEMBERED: usize = 32;
 
 /// A tensor that outlives this many later ones of its line stays.
 const STAYS: u64 = 8;
+
+/// A line whose tensors stay, and differ in the same dimensions, uploads data from this many sets of sizes on. Few models
+/// have as many different parameters.
+const MANY: usize = 64;
 
 /// Sizes of a line's uploads stay exact if they lead the other sizes by this many uploads before any change.
 const USUAL: u32 = 8;
@@ -67,6 +72,8 @@ type Place = (Line, Source, i8, usize);
 struct Tensors {
     number: u64,
     seen: VecDeque<Seen>,
+    /// The sizes of tensors that stay.
+    staying: FxHashSet<Vec<i64>>,
     changing: Vec<Class>,
     /// The sizes of most uploads before any change, and by how many they lead; or those that came often in a row since.
     usual: (Vec<i64>, u32),
@@ -379,7 +386,11 @@ impl Tensors {
         self.number += 1;
         let number = self.number;
         let is_gone = |seen: &Seen| seen.storage.strong_count() == 0 || seen.storage.ptr_eq(&storage);
-        self.seen.retain(|seen| number - seen.number <= STAYS || is_gone(seen));
+        let stays = |seen: &Seen| number - seen.number > STAYS && !is_gone(seen);
+        if self.staying.len() < 4 * MANY {
+            self.staying.extend(self.seen.iter().filter(|&seen| stays(seen)).map(|seen| seen.sizes.clone()));
+        }
+        self.seen.retain(|seen| !stays(seen));
         if self.seen.iter().any(|seen| seen.sizes == sizes) {
             self.remember(sizes, storage);
             return None;
@@ -402,8 +413,22 @@ impl Tensors {
             };
             (!differs.is_empty() && is_shown).then(|| (0..sizes.len()).map(most).collect())
         });
+        let largest = largest.or_else(|| self.largest_of_many(sizes));
         self.remember(sizes, storage);
         largest
+    }
+
+    /// The largest size of each dimension that changes, if many tensors that stay differ from a new one in the same
+    /// dimensions.
+    fn largest_of_many(&self, sizes: &[i64]) -> Option<Vec<Option<i64>>> {
+        let mut alike: FxHashMap<Vec<usize>, Vec<&Vec<i64>>> = FxHashMap::default();
+        for other in self.staying.iter().filter(|_| self.staying.len() >= MANY) {
+            alike.entry(differing(other, sizes)).or_default().push(other);
+        }
+        let (differs, others) =
+            alike.into_iter().find(|(differs, others)| !differs.is_empty() && others.len() >= MANY)?;
+        let most = |axis: usize| others.iter().fold(sizes[axis], |most, other| most.max(other[axis]));
+        Some((0..sizes.len()).map(|axis| differs.contains(&axis).then(|| most(axis))).collect())
     }
 
     fn remember(&mut self, sizes: &[i64], storage: Weak<Storage>) {
