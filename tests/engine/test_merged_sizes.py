@@ -31,6 +31,32 @@ def put(x: Tensor) -> Tensor:
     return y.view(3, -1, x.shape[1]) + 1
 
 
+def by_index(x: Tensor) -> tuple[Tensor, ...]:
+    """Reads and writes at indices that count the valid elements of batch and length together."""
+    last = x.shape[0] - 1
+    rows = torch.tensor([last, 0, 7, 4], device=x.device)
+    rows_of_each = rows.unsqueeze(1).expand(-1, x.shape[1])
+    columns = torch.tensor([1, -1, 0, 2], device=x.device)
+    values = torch.ones(4, x.shape[1], device=x.device)
+    return (
+        x[rows],
+        x[rows - last - 1],
+        x[rows, columns],
+        x[None, rows],
+        x.index_select(0, rows),
+        x.gather(0, rows_of_each),
+        x.index_copy(0, rows, values),
+        x.index_add(0, rows.int(), values, alpha=2),
+        x.index_reduce(0, rows, values, "amax"),
+        x.scatter(0, rows_of_each, values),
+        x.scatter_add(0, rows_of_each, values),
+        x.scatter_reduce(0, rows_of_each, values, "mean", include_self=False),
+        x.index_put((rows, columns), values[:, 0], accumulate=True),
+        x.index_put((columns - 4,), values),
+        x.index_fill(0, rows, 3.0),
+    )
+
+
 # No other test has made tensors of these widths: a call that was made before has a program of its own.
 @pytest.mark.parametrize(
     ("function", "mode", "width"),
@@ -41,6 +67,8 @@ def put(x: Tensor) -> Tensor:
         (scattered, "fused", 53),
         (put, "strict", 55),
         (put, "fused", 57),
+        (by_index, "strict", 63),
+        (by_index, "fused", 65),
     ],
 )
 def test_new_tensors(function: Callable[[Tensor], Tensor], mode: str, width: int, device: torch.device) -> None:
@@ -54,6 +82,19 @@ def test_new_tensors(function: Callable[[Tensor], Tensor], mode: str, width: int
         assert_same(function(on_device.flatten(0, 1)), function(x.flatten(0, 1)))
         made.append(programs_made() - before)
     assert not any(made[3:]), made
+
+
+def test_an_index_behind_the_valid_elements(device: torch.device, mode: str) -> None:
+    """It is out of range, although the padded value has an element there."""
+    for length in LENGTHS:
+        x = torch.ones(3, length, 67).to(device).flatten(0, 1)
+        rows = torch.tensor([0, 3 * length]).to(device)
+        with pytest.raises(
+            IndexError, match=f"index {3 * length} is out of bounds for dimension 0 with size {3 * length}"
+        ):
+            x[rows].cpu()
+        with pytest.raises(IndexError, match=f"index {-3 * length - 1} is out of bounds"):
+            x[-rows - 1].cpu()
 
 
 def test_a_new_tensor_of_this_size_by_chance_is_exact(device: torch.device) -> None:

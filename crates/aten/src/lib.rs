@@ -29,6 +29,7 @@ mod number_check;
 mod ops;
 mod places;
 mod promote;
+mod radix;
 mod row;
 mod sized;
 mod spec;

@@ -2,6 +2,8 @@
 
 use stablehlo::{DType, Gather, Scatter, Value};
 
+use crate::radix::Radix;
+
 /// How an update combines with the existing element.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Combine {
@@ -42,6 +44,8 @@ pub(crate) struct Places<'b> {
     batch: Vec<usize>,
     slice_sizes: Vec<i64>,
     unique: bool,
+    /// Dimensions of the operand with padding between valid positions. The indices are positions in the padded value.
+    opened: Vec<usize>,
 }
 
 impl<'b> Places<'b> {
@@ -67,6 +71,7 @@ impl<'b> Places<'b> {
             batch: Vec::new(),
             slice_sizes: (0..operand.len()).map(|i| if indexed.contains(&i) { 1 } else { operand[i] }).collect(),
             unique: false,
+            opened: Vec::new(),
         }
     }
 
@@ -103,6 +108,7 @@ impl<'b> Places<'b> {
             batch: (0..index.rank()).filter(|&i| i != axis).collect(),
             slice_sizes: vec![1; index.rank()],
             unique: false,
+            opened: Vec::new(),
         }
     }
 
@@ -110,6 +116,36 @@ impl<'b> Places<'b> {
     pub fn unique(mut self) -> Places<'b> {
         self.unique = true;
         self
+    }
+
+    /// The same elements where indices count the valid elements of `operand`, of which dimensions may have been merged.
+    pub fn among_valid(mut self, operand: Value<'b>) -> Places<'b> {
+        let is_merged = |axis: &usize| !operand.extent(*axis).is_prefix();
+        self.opened = self.indexed.iter().copied().filter(is_merged).collect();
+        if self.opened.is_empty() {
+            return self;
+        }
+        let place = |index: Value<'b>, axis: usize| {
+            let (dim, dtype) = (operand.dim(axis), index.dtype());
+            let is_inside = index.ge(0) & index.lt(operand.size(axis, dtype).broadcast_to(&index.dims()));
+            is_inside.select(Radix::of(&[dim], &[operand.extent(axis)]).padded(index), dim)
+        };
+        if self.vector == self.indices.rank() {
+            self.indices = place(self.indices, self.indexed[0]);
+            return self;
+        }
+        let part = |(i, &axis): (usize, &usize)| {
+            let part = self.indices.slice_axis(self.vector, i as i64, i as i64 + 1);
+            if self.opened.contains(&axis) { place(part, axis) } else { part }
+        };
+        let parts: Vec<Value<'b>> = self.indexed.iter().enumerate().map(part).collect();
+        self.indices = operand.builder().concatenate(&parts, self.vector);
+        self
+    }
+
+    /// The operand, all of whose positions are valid in dimensions with indices of padded values.
+    fn opened(&self, operand: Value<'b>) -> Value<'b> {
+        self.opened.iter().fold(operand, |operand, &axis| operand.whole_along(axis))
     }
 
     /// The shape of the gathered elements and of the updates.
@@ -131,7 +167,7 @@ impl<'b> Places<'b> {
             slice_sizes: self.slice_sizes.clone(),
             indices_are_sorted: false,
         };
-        operand.gather(self.indices, &record)
+        self.opened(operand).gather(self.indices, &record)
     }
 
     /// The operand with `updates` written. Sums and products of 16-bit floats accumulate in float32.
@@ -152,7 +188,10 @@ impl<'b> Places<'b> {
         let dtype = operand.dtype();
         let wide = if matches!(combine, Combine::Add | Combine::Multiply) { dtype.opmath() } else { dtype };
         let (operand, updates) = (operand.convert(wide), updates.convert(wide));
-        operand.scatter(self.indices, updates, &record, |old, new| combine.apply(old, new)).convert(dtype)
+        let combine = |old, new| combine.apply(old, new);
+        let written = self.opened(operand).scatter(self.indices, updates, &record, combine);
+        let extents = |written: Value<'b>, &axis: &usize| written.with_extent(axis, operand.extent(axis));
+        self.opened.iter().fold(written, extents).convert(dtype)
     }
 }
 
@@ -178,7 +217,6 @@ pub(crate) fn wrap<'b>(index: Value<'b>, size: i64) -> Value<'b> {
 
 /// Indices into dimension `axis` of `x`, where negative ones count from the end of the valid elements.
 pub(crate) fn from_start<'b>(index: Value<'b>, x: Value<'b>, axis: usize) -> Value<'b> {
-    x.require_prefix(axis, "indices into merged dimensions");
     index.lt(0).select(index + x.size(axis, index.dtype()), index)
 }
 

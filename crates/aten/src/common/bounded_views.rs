@@ -1,10 +1,11 @@
 //! Views of bounded dimensions. The program computes starts and element positions from the sizes.
 
-use stablehlo::{Builder, DType, Extent, Factor, Value};
+use stablehlo::{Builder, DType, Extent, Value};
 
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result};
 use crate::places::Places;
+use crate::radix::{Radix, factors};
 use crate::spec::{ArgSpec, Dim};
 
 /// The argument `dim`, if that dimension of `self` or the slice of it is bounded.
@@ -270,7 +271,7 @@ pub(crate) fn reshape_valid<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[i64], to: Vec
     let new_dims = dims[new.clone()].to_vec();
 
     let position = valid_positions(cx, &new_dims, &to[new]);
-    let place = Radix::of(cx, &old_dims, &from[old.clone()]).padded(cx, position);
+    let place = Radix::of(&old_dims, &from[old.clone()]).padded(position);
     let place = place.max(0).min((old_dims.iter().product::<i64>() - 1).max(0));
 
     let mut whole = x;
@@ -284,7 +285,7 @@ pub(crate) fn reshape_valid<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[i64], to: Vec
 
 /// For each element of a value, in the order of memory, its position among the valid elements: a vector of int64.
 pub(crate) fn valid_positions<'b>(cx: &Cx<'b>, dims: &[i64], extents: &[Extent]) -> Value<'b> {
-    Radix::of(cx, dims, extents).real(cx, cx.b().iota(DType::I64, &[dims.iter().product()], 0))
+    Radix::of(dims, extents).real(cx.b().iota(DType::I64, &[dims.iter().product()], 0))
 }
 
 /// The first elements of a vector as the valid elements of a value, in order.
@@ -295,11 +296,6 @@ pub(crate) fn spread<'b>(cx: &Cx<'b>, flat: Value<'b>, dims: &[i64], extents: Ve
         true => Places::slices(&flat.dims(), 0, valid_positions(cx, dims, &extents)).read(flat),
     };
     shaped.reshape(dims).with_extents(extents)
-}
-
-/// The factors of a dimension, the outermost first.
-pub(crate) fn factors(dim: i64, extent: &Extent) -> Vec<Factor> {
-    if extent.is_whole() { vec![Factor { capacity: dim, size: None }] } else { extent.0.clone() }
 }
 
 /// The arguments with the valid elements of merged dimensions moved to the start. `None` if no argument changes. Few
@@ -356,44 +352,5 @@ fn map_values<'b>(arg: &Arg<'b>, other: &mut impl FnMut(Value<'b>) -> Value<'b>)
         Arg::Value(value) => Arg::Value(other(*value)),
         Arg::List(items) => Arg::List(items.iter().map(|item| map_values(item, other)).collect()),
         arg => arg.clone(),
-    }
-}
-
-/// Converts between the position of an element in the padded value and its position among the valid elements.
-struct Radix<'b>(Vec<(i64, Value<'b>)>);
-
-impl<'b> Radix<'b> {
-    fn of(cx: &Cx<'b>, dims: &[i64], extents: &[Extent]) -> Radix<'b> {
-        let size = |factor: &Factor| match factor.size {
-            Some(size) => cx.b().size(size).convert(DType::I64).max(1),
-            None => cx.b().scalar(factor.capacity, DType::I64),
-        };
-        let factors = dims.iter().zip(extents).flat_map(|(&dim, extent)| factors(dim, extent));
-        Radix(factors.map(|factor| (factor.capacity, size(&factor))).collect())
-    }
-
-    /// From a position in the padded value to the position among the valid elements.
-    fn real(&self, cx: &Cx<'b>, place: Value<'b>) -> Value<'b> {
-        let dims = place.dims();
-        let (mut rest, mut inner) = (place, cx.b().scalar(1, DType::I64));
-        let mut position = place.splat_like(0);
-        for (capacity, size) in self.0.iter().rev() {
-            position = position + (rest % (*capacity).max(1)) * inner.broadcast_to(&dims);
-            (rest, inner) = (rest / (*capacity).max(1), inner * *size);
-        }
-        position
-    }
-
-    /// The inverse of [`Radix::real`].
-    fn padded(&self, cx: &Cx<'b>, position: Value<'b>) -> Value<'b> {
-        let dims = position.dims();
-        let (mut rest, mut inner) = (position, 1);
-        let mut place = cx.b().splat(0, DType::I64, &dims);
-        for (capacity, size) in self.0.iter().rev() {
-            let size = size.broadcast_to(&dims);
-            place = place + (rest % size) * inner;
-            (rest, inner) = (rest / size, inner * capacity);
-        }
-        place
     }
 }

@@ -5,6 +5,7 @@ use stablehlo::{DType, Extent, Target, Value};
 use crate::common::bounded_views;
 use crate::cx::{Arg, Cx};
 use crate::draw::Draw;
+use crate::radix::factors;
 
 /// Random bits for the valid elements, in the order of the elements. The numbers of Philox do not depend on how many are
 /// drawn, so the first ones of a draw for the capacity are those of a draw for the sizes.
@@ -13,7 +14,7 @@ pub(super) fn valid_bits<'b>(cx: &Cx<'b>, dtype: DType, dims: &[i64]) -> Value<'
         cx.b().refuse_bounded("random numbers of unknown sizes");
         return cx.inputs.random_bits(dtype, dims);
     };
-    let factor = |(&dim, extent): (&i64, &Extent)| bounded_views::factors(dim, extent);
+    let factor = |(&dim, extent): (&i64, &Extent)| factors(dim, extent);
     let factors = dims.iter().zip(&extents).flat_map(factor).collect();
     if !cx.inputs.note_draw(Draw { element: dtype.size_bytes() as u64, factors }) {
         cx.b().refuse_bounded("several draws of random numbers");

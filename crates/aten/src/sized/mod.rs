@@ -219,8 +219,12 @@ fn finish<'b>(call: &Call, sizes: &Sizes, cx: &Cx<'b>, row: &Row, values: &[Valu
                 }
                 let old = before.or_else(|| if view.is_all() { None } else { base(inputs, sizes, target.storage) });
                 let new = view.write(old, value);
-                let ty = call.storages[target.storage].base.as_ref();
-                new.reshape(&ty.map_or_else(|| new.dims(), |ty| ty.dims.clone()))
+                match &call.storages[target.storage].base {
+                    Some(ty) => new.reshape(&ty.dims),
+                    // A new storage has the form of a result.
+                    None if view.is_in_order() => new.reshape(&view.capacities()),
+                    None => new,
+                }
             }
         };
         match place {

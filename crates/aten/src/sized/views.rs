@@ -268,6 +268,11 @@ impl Division {
         self.parts.iter().all(Part::is_whole) && self.diagonals().next().is_none()
     }
 
+    /// Whether the view shows all elements in the order of memory.
+    pub(super) fn is_in_order(&self) -> bool {
+        self.is_all() && self.order().is_sorted()
+    }
+
     /// The elements of a storage's value that the view shows.
     pub(super) fn read<'b>(&self, base: Value<'b>) -> Value<'b> {
         let mut value = base.reshape(&self.split());

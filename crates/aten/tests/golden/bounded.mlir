@@ -255,70 +255,67 @@ func.func public @main(%v0: tensor<8xf32> , %v1: tensor<i64> ) -> (tensor<8xf32>
 // parameter 1: Scalar { index: 0, dtype: I64 }
 module @torchtpu {
 func.func public @main(%v0: tensor<2x16xf32> , %v1: tensor<i64> ) -> (tensor<4x8xf32>) {
-%v2 = "stablehlo.constant"() {value = dense<4> : tensor<i64>} : () -> tensor<i64>
-%v3 = "stablehlo.constant"() {value = dense<1> : tensor<i64>} : () -> tensor<i64>
-%v4 = "stablehlo.maximum"(%v1, %v3) {} : (tensor<i64>, tensor<i64>) -> tensor<i64>
-%v5 = "stablehlo.iota"() {iota_dimension = 0 : i64} : () -> tensor<32xi64>
-%v6 = "stablehlo.constant"() {value = dense<1> : tensor<i64>} : () -> tensor<i64>
-%v7 = "stablehlo.constant"() {value = dense<0> : tensor<32xi64>} : () -> tensor<32xi64>
-%v8 = "stablehlo.constant"() {value = dense<8> : tensor<i64>} : () -> tensor<i64>
-%v9 = "stablehlo.broadcast_in_dim"(%v8) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<32xi64>
-%v10 = "stablehlo.remainder"(%v5, %v9) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
-%v11 = "stablehlo.broadcast_in_dim"(%v6) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<32xi64>
-%v12 = "stablehlo.multiply"(%v10, %v11) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
-%v13 = "stablehlo.add"(%v7, %v12) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
-%v14 = "stablehlo.constant"() {value = dense<8> : tensor<i64>} : () -> tensor<i64>
+%v2 = "stablehlo.iota"() {iota_dimension = 0 : i64} : () -> tensor<32xi64>
+%v3 = "stablehlo.constant"() {value = dense<1> : tensor<32xi64>} : () -> tensor<32xi64>
+%v4 = "stablehlo.constant"() {value = dense<0> : tensor<32xi64>} : () -> tensor<32xi64>
+%v5 = "stablehlo.constant"() {value = dense<8> : tensor<i64>} : () -> tensor<i64>
+%v6 = "stablehlo.broadcast_in_dim"(%v5) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<32xi64>
+%v7 = "stablehlo.remainder"(%v2, %v6) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
+%v8 = "stablehlo.multiply"(%v7, %v3) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
+%v9 = "stablehlo.add"(%v4, %v8) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
+%v10 = "stablehlo.constant"() {value = dense<8> : tensor<i64>} : () -> tensor<i64>
+%v11 = "stablehlo.broadcast_in_dim"(%v10) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<32xi64>
+%v12 = "stablehlo.divide"(%v2, %v11) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
+%v13 = "stablehlo.constant"() {value = dense<1> : tensor<i64>} : () -> tensor<i64>
+%v14 = "stablehlo.maximum"(%v1, %v13) {} : (tensor<i64>, tensor<i64>) -> tensor<i64>
 %v15 = "stablehlo.broadcast_in_dim"(%v14) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<32xi64>
-%v16 = "stablehlo.divide"(%v5, %v15) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
-%v17 = "stablehlo.multiply"(%v6, %v4) {} : (tensor<i64>, tensor<i64>) -> tensor<i64>
-%v18 = "stablehlo.constant"() {value = dense<4> : tensor<i64>} : () -> tensor<i64>
-%v19 = "stablehlo.broadcast_in_dim"(%v18) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<32xi64>
-%v20 = "stablehlo.remainder"(%v16, %v19) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
-%v21 = "stablehlo.broadcast_in_dim"(%v17) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<32xi64>
-%v22 = "stablehlo.multiply"(%v20, %v21) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
-%v23 = "stablehlo.add"(%v13, %v22) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
-%v24 = "stablehlo.constant"() {value = dense<4> : tensor<i64>} : () -> tensor<i64>
-%v25 = "stablehlo.broadcast_in_dim"(%v24) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<32xi64>
-%v26 = "stablehlo.divide"(%v16, %v25) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
-%v27 = "stablehlo.multiply"(%v17, %v2) {} : (tensor<i64>, tensor<i64>) -> tensor<i64>
-%v28 = "stablehlo.constant"() {value = dense<2> : tensor<i64>} : () -> tensor<i64>
-%v29 = "stablehlo.constant"() {value = dense<1> : tensor<i64>} : () -> tensor<i64>
-%v30 = "stablehlo.maximum"(%v1, %v29) {} : (tensor<i64>, tensor<i64>) -> tensor<i64>
-%v31 = "stablehlo.constant"() {value = dense<2> : tensor<i64>} : () -> tensor<i64>
-%v32 = "stablehlo.constant"() {value = dense<0> : tensor<32xi64>} : () -> tensor<32xi64>
-%v33 = "stablehlo.broadcast_in_dim"(%v31) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<32xi64>
-%v34 = "stablehlo.remainder"(%v23, %v33) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
+%v16 = "stablehlo.multiply"(%v3, %v15) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
+%v17 = "stablehlo.constant"() {value = dense<4> : tensor<i64>} : () -> tensor<i64>
+%v18 = "stablehlo.broadcast_in_dim"(%v17) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<32xi64>
+%v19 = "stablehlo.remainder"(%v12, %v18) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
+%v20 = "stablehlo.multiply"(%v19, %v16) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
+%v21 = "stablehlo.add"(%v9, %v20) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
+%v22 = "stablehlo.constant"() {value = dense<4> : tensor<i64>} : () -> tensor<i64>
+%v23 = "stablehlo.broadcast_in_dim"(%v22) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<32xi64>
+%v24 = "stablehlo.divide"(%v12, %v23) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
+%v25 = "stablehlo.constant"() {value = dense<4> : tensor<32xi64>} : () -> tensor<32xi64>
+%v26 = "stablehlo.multiply"(%v16, %v25) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
+%v27 = "stablehlo.constant"() {value = dense<0> : tensor<32xi64>} : () -> tensor<32xi64>
+%v28 = "stablehlo.constant"() {value = dense<2> : tensor<32xi64>} : () -> tensor<32xi64>
+%v29 = "stablehlo.remainder"(%v21, %v28) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
+%v30 = "stablehlo.constant"() {value = dense<1> : tensor<i64>} : () -> tensor<i64>
+%v31 = "stablehlo.broadcast_in_dim"(%v30) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<32xi64>
+%v32 = "stablehlo.multiply"(%v29, %v31) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
+%v33 = "stablehlo.add"(%v27, %v32) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
+%v34 = "stablehlo.divide"(%v21, %v28) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
 %v35 = "stablehlo.constant"() {value = dense<1> : tensor<i64>} : () -> tensor<i64>
-%v36 = "stablehlo.broadcast_in_dim"(%v35) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<32xi64>
-%v37 = "stablehlo.multiply"(%v34, %v36) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
-%v38 = "stablehlo.add"(%v32, %v37) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
-%v39 = "stablehlo.divide"(%v23, %v33) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
-%v40 = "stablehlo.broadcast_in_dim"(%v30) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<32xi64>
-%v41 = "stablehlo.remainder"(%v39, %v40) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
-%v42 = "stablehlo.constant"() {value = dense<2> : tensor<i64>} : () -> tensor<i64>
-%v43 = "stablehlo.broadcast_in_dim"(%v42) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<32xi64>
-%v44 = "stablehlo.multiply"(%v41, %v43) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
-%v45 = "stablehlo.add"(%v38, %v44) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
-%v46 = "stablehlo.divide"(%v39, %v40) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
-%v47 = "stablehlo.broadcast_in_dim"(%v28) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<32xi64>
-%v48 = "stablehlo.remainder"(%v46, %v47) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
-%v49 = "stablehlo.constant"() {value = dense<16> : tensor<i64>} : () -> tensor<i64>
-%v50 = "stablehlo.broadcast_in_dim"(%v49) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<32xi64>
-%v51 = "stablehlo.multiply"(%v48, %v50) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
-%v52 = "stablehlo.add"(%v45, %v51) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
-%v53 = "stablehlo.divide"(%v46, %v47) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
-%v54 = "stablehlo.constant"() {value = dense<0> : tensor<i64>} : () -> tensor<i64>
+%v36 = "stablehlo.maximum"(%v1, %v35) {} : (tensor<i64>, tensor<i64>) -> tensor<i64>
+%v37 = "stablehlo.broadcast_in_dim"(%v36) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<32xi64>
+%v38 = "stablehlo.remainder"(%v34, %v37) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
+%v39 = "stablehlo.constant"() {value = dense<2> : tensor<i64>} : () -> tensor<i64>
+%v40 = "stablehlo.broadcast_in_dim"(%v39) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<32xi64>
+%v41 = "stablehlo.multiply"(%v38, %v40) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
+%v42 = "stablehlo.add"(%v33, %v41) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
+%v43 = "stablehlo.divide"(%v34, %v37) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
+%v44 = "stablehlo.constant"() {value = dense<2> : tensor<32xi64>} : () -> tensor<32xi64>
+%v45 = "stablehlo.remainder"(%v43, %v44) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
+%v46 = "stablehlo.constant"() {value = dense<16> : tensor<i64>} : () -> tensor<i64>
+%v47 = "stablehlo.broadcast_in_dim"(%v46) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<32xi64>
+%v48 = "stablehlo.multiply"(%v45, %v47) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
+%v49 = "stablehlo.add"(%v42, %v48) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
+%v50 = "stablehlo.divide"(%v43, %v44) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
+%v51 = "stablehlo.constant"() {value = dense<0> : tensor<i64>} : () -> tensor<i64>
+%v52 = "stablehlo.broadcast_in_dim"(%v51) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<32xi64>
+%v53 = "stablehlo.maximum"(%v49, %v52) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
+%v54 = "stablehlo.constant"() {value = dense<31> : tensor<i64>} : () -> tensor<i64>
 %v55 = "stablehlo.broadcast_in_dim"(%v54) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<32xi64>
-%v56 = "stablehlo.maximum"(%v52, %v55) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
-%v57 = "stablehlo.constant"() {value = dense<31> : tensor<i64>} : () -> tensor<i64>
-%v58 = "stablehlo.broadcast_in_dim"(%v57) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<32xi64>
-%v59 = "stablehlo.minimum"(%v56, %v58) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
-%v60 = "stablehlo.reshape"(%v0) {} : (tensor<2x16xf32>) -> tensor<2x16xf32>
-%v61 = "stablehlo.reshape"(%v60) {} : (tensor<2x16xf32>) -> tensor<2x16xf32>
-%v62 = "stablehlo.reshape"(%v61) {} : (tensor<2x16xf32>) -> tensor<32xf32>
-%v63 = "stablehlo.gather"(%v62, %v59) {dimension_numbers = #stablehlo.gather<offset_dims = [], collapsed_slice_dims = [0], operand_batching_dims = [], start_indices_batching_dims = [], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1>, indices_are_sorted = false} : (tensor<32xf32>, tensor<32xi64>) -> tensor<32xf32>
-%v64 = "stablehlo.reshape"(%v63) {} : (tensor<32xf32>) -> tensor<4x8xf32>
-"func.return"(%v64) : (tensor<4x8xf32>) -> ()
+%v56 = "stablehlo.minimum"(%v53, %v55) {} : (tensor<32xi64>, tensor<32xi64>) -> tensor<32xi64>
+%v57 = "stablehlo.reshape"(%v0) {} : (tensor<2x16xf32>) -> tensor<2x16xf32>
+%v58 = "stablehlo.reshape"(%v57) {} : (tensor<2x16xf32>) -> tensor<2x16xf32>
+%v59 = "stablehlo.reshape"(%v58) {} : (tensor<2x16xf32>) -> tensor<32xf32>
+%v60 = "stablehlo.gather"(%v59, %v56) {dimension_numbers = #stablehlo.gather<offset_dims = [], collapsed_slice_dims = [0], operand_batching_dims = [], start_indices_batching_dims = [], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1>, indices_are_sorted = false} : (tensor<32xf32>, tensor<32xi64>) -> tensor<32xf32>
+%v61 = "stablehlo.reshape"(%v60) {} : (tensor<32xf32>) -> tensor<4x8xf32>
+"func.return"(%v61) : (tensor<4x8xf32>) -> ()
 }
 }
 // output 0: Fresh { base: Type { dtype: F32, dims: [4, 8] }, dtype: F32, sizes: [4, 8], strides: [8, 1], extents: [Extent([]), Extent([Factor { capacity: 8, size: Some(0) }])] }

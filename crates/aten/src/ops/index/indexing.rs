@@ -14,7 +14,7 @@ use crate::common::index_check::{
 use crate::common::pooling::at_capacities;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
-use crate::places::{self, Combine, Places, at_least_1d, narrow, rank_in_mask, take_along, wrap};
+use crate::places::{self, Combine, Places, at_least_1d, corner, narrow, rank_in_mask, wrap};
 use crate::row::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -89,7 +89,7 @@ fn index_select<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
             }
         };
     }
-    Ok(Places::slices(&x.dims(), axis, narrow(index, x.dim(axis))).read(x))
+    Ok(Places::slices(&x.dims(), axis, narrow(index, x.dim(axis))).among_valid(x).read(x))
 }
 
 fn gather<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
@@ -97,7 +97,9 @@ fn gather<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let index = cx.tensor("index")?;
     let axis = cx.axis_arg("dim", x.rank())?;
     cx.check_index(index, x, axis, Counts::FromStart, out_of_bounds(ErrorKind::Runtime, x, axis))?;
-    Ok(take_along(at_least_1d(x), axis, at_least_1d(index)).reshape(&index.dims()))
+    let (x, places) = (at_least_1d(x), at_least_1d(index));
+    let part = corner(x, axis, &places.dims());
+    Ok(Places::along(axis, narrow(places, x.dim(axis))).among_valid(part).read(part).reshape(&index.dims()))
 }
 
 // ---- advanced indexing ---------------------------------------------------------------------------
@@ -285,8 +287,8 @@ struct Rows<'b> {
 }
 
 impl<'b> Rows<'b> {
-    fn write(&self, operand: Value<'b>, updates: Value<'b>, combine: Combine) -> Value<'b> {
-        self.places.write(operand, updates.transpose(&self.order), combine)
+    fn write(self, operand: Value<'b>, updates: Value<'b>, combine: Combine) -> Value<'b> {
+        self.places.among_valid(operand).write(operand, updates.transpose(&self.order), combine)
     }
 }
 
@@ -329,7 +331,7 @@ fn index<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     if let Some((axis, count)) = advanced.count {
         cx.set_count_along(0, axis, count);
     }
-    Ok(advanced.places.read(x))
+    Ok(advanced.places.among_valid(x).read(x))
 }
 
 /// Makes negative indices non-negative in bounded dimensions: they count from the end of the valid elements.
@@ -403,7 +405,7 @@ fn put<'b>(x: Value<'b>, indices: &[Option<Value<'b>>], values: Value<'b>, combi
     let updates = values.broadcast_to(advanced.places.shape());
     Ok(match advanced.rows(x) {
         Some(rows) => rows.write(x, updates, combine),
-        None => advanced.places.write(x, updates, combine),
+        None => advanced.places.among_valid(x).write(x, updates, combine),
     })
 }
 

@@ -107,7 +107,7 @@ fn along<'b>(cx: &Cx<'b>) -> Result<Target<'b>> {
     let axis = cx.axis_arg("dim", dims.len())?;
     let index = at_least_1d(cx.tensor("index")?);
     cx.check_index(index, x, axis, Counts::FromStart, out_of_bounds(ErrorKind::Runtime, x, axis))?;
-    Ok(Target { places: Places::along(axis, narrow(index, dims[axis])), axis })
+    Ok(Target { places: Places::along(axis, narrow(index, dims[axis])).among_valid(x), axis })
 }
 
 /// The tensor that index operators write to, and the dimension `dim`.
@@ -124,7 +124,7 @@ fn slices<'b>(cx: &Cx<'b>, error: Error) -> Result<Target<'b>> {
     if looks_at_indices(x, axis) {
         cx.check_index(index, x, axis, Counts::FromStart, error)?;
     }
-    Ok(Target { places: Places::slices(&dims, axis, narrow(index, dims[axis])), axis })
+    Ok(Target { places: Places::slices(&dims, axis, narrow(index, dims[axis])).among_valid(x), axis })
 }
 
 impl<'b> Target<'b> {
@@ -211,6 +211,7 @@ fn index_fill<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     if looks_at_indices(whole, axis) {
         cx.check_index(index, whole, axis, Counts::FromBothEnds, out_of_bounds(ErrorKind::Index, whole, axis))?;
     }
+    whole.require_prefix(axis, "a mask of indices into merged dimensions");
     let index = narrow(from_start(index, whole, axis), size);
     let b = cx.b();
     let (unmarked, marks) = (b.splat(false, DType::Bool, &[size]), b.splat(true, DType::Bool, &index.dims()));
