@@ -2,7 +2,7 @@
 
 import torch
 
-from tests.helpers import check_refused
+from tests.helpers import check, check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -23,6 +23,24 @@ def test_the_index_of_index_select_is_a_vector(device: torch.device) -> None:
     for shape in [(2, 1), (2, 0), (0, 2), (1, 1, 1)]:
         index = torch.zeros(shape, dtype=torch.long)
         check_refused(lambda on, index=index: torch.ones(3, 3, device=on).index_select(0, index.to(on)), device)
+
+
+def test_values_of_another_dtype_are_refused(device: torch.device) -> None:
+    """A write of one number to all elements of a mask is a fill, which takes other dtypes."""
+    rows, mask = torch.tensor([1]), torch.tensor([True, False, True])
+
+    def written(on: torch.device, index: torch.Tensor, values: torch.Tensor, accumulate: bool = False) -> torch.Tensor:
+        return torch.ones(3, 4, device=on).index_put((index.to(on),), values.to(on), accumulate)
+
+    for given in [
+        (rows, torch.ones(1, 4, dtype=torch.float64)),
+        (rows, torch.ones((), dtype=torch.int64), True),
+        (rows, torch.ones(4, dtype=torch.float16)),
+        (mask, torch.ones(2, 4, dtype=torch.float64)),
+        (mask, torch.ones((), dtype=torch.int64), True),
+    ]:
+        check_refused(lambda on, given=given: written(on, *given), device)
+    check(lambda on: written(on, mask, torch.tensor(7)), device)
 
 
 def test_small_writes_at_separated_indices_move_no_dimension(device: torch.device) -> None:

@@ -13,7 +13,7 @@ use crate::common::index_check::{
 };
 use crate::common::pooling::at_capacities;
 use crate::cx::Cx;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, scalar_type_name};
 use crate::places::{self, Combine, Places, at_least_1d, corner, narrow, rank_in_mask, wrap};
 use crate::row::{Row, one};
 
@@ -362,6 +362,13 @@ fn index_put<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
         check_mask(&shown.dims(), axis, mask, axis)?;
         let filled = anywhere(cx, broadcast_mask(mask.convert(DType::Bool), axis, &shown.dims()));
         return Ok(filled.select(values.reshape(&[]).broadcast_to(&shown.dims()), shown));
+    }
+    let [destination, source] = [shown.dtype(), cx.ty("values")?.dtype].map(scalar_type_name);
+    if destination != source {
+        return Err(Error::runtime(format!(
+            "Index put requires the source and destination dtypes match, got {destination} for the destination and \
+             {source} for the source."
+        )));
     }
     // PyTorch writes to expanded tensors as well: all positions along such a dimension are the same memory.
     let mut x = shown;
