@@ -30,6 +30,11 @@ def test_coordinates_of_a_dimension_lie_beside_each_other(device: torch.device, 
     assert (x.nonzero() * 2).sum(0).tolist() == [2, 6]
 
 
+def test_one_column_has_pytorchs_stride(device: torch.device, mode: str) -> None:
+    for x in (torch.tensor([1.0, 0.0, 2.0]), torch.zeros(3), torch.ones(())):
+        assert x.to(device).nonzero().stride() == x.nonzero().stride()
+
+
 def test_a_number_in_a_tensor(device: torch.device, mode: str) -> None:
     for tests in ([], [1.0, 2.0], [3.0]):
         assert torch.isin(1, torch.tensor(tests, device=device)).tolist() == (1.0 in tests)

@@ -54,12 +54,12 @@ impl Due {
     pub unsafe fn show_sizes(&self, outs: &mut [Out], is_dry: bool) -> Result<()> {
         thread_local! {
             // The caller reads this directly after the call.
-            static SIZES: RefCell<Vec<Vec<i64>>> = const { RefCell::new(Vec::new()) };
+            static SHOWN: RefCell<Vec<[Vec<i64>; 2]>> = const { RefCell::new(Vec::new()) };
         }
         if self.counts.is_empty() {
             return Ok(());
         }
-        SIZES.with_borrow_mut(|kept| {
+        SHOWN.with_borrow_mut(|kept| {
             kept.clear();
             for Count { fresh, axis, number } in &self.counts {
                 let out = &mut outs[*fresh];
@@ -68,17 +68,24 @@ impl Due {
                 let Some(size) = sizes.get_mut(*axis) else {
                     return Err(Error::runtime("internal error: a counted result without dimensions"));
                 };
+                let largest = *size;
                 // SAFETY: `is_dry` says that the value is one of a dry device.
                 *size = if is_dry { unsafe { invented::size(number, *size) }? } else { number.read_i64()? };
                 // SAFETY: `strides` points to `ndim` strides of the instance.
-                let strides = unsafe { std::slice::from_raw_parts(out.strides, out.ndim as usize) };
+                let mut strides = unsafe { std::slice::from_raw_parts(out.strides, out.ndim as usize) }.to_vec();
                 // A user of the whole storage, such as a nested tensor, must get no more elements than the result
                 // has. These are the first ones, unless another dimension has larger steps.
-                if *axis == 0 && sizes.iter().zip(strides).all(|(&size, step)| size <= 1 || *step <= strides[0]) {
+                if *axis == 0 && sizes.iter().zip(&strides).all(|(&size, step)| size <= 1 || *step <= strides[0]) {
                     out.nbytes = sizes.iter().product::<i64>() as usize * call::tensor_dtype(out.dtype)?.size_bytes();
                 }
-                kept.push(sizes);
-                out.sizes = kept[kept.len() - 1].as_ptr();
+                // One column needs no room between columns. Its stride is PyTorch's.
+                let is_behind = |(&size, &step): (&i64, &i64)| size == 1 && step == largest * strides[*axis];
+                if let Some(column) = sizes.iter().zip(&strides).position(is_behind).filter(|column| column != axis) {
+                    strides[column] = sizes[*axis] * strides[*axis];
+                }
+                kept.push([sizes, strides]);
+                let [sizes, strides] = &kept[kept.len() - 1];
+                (out.sizes, out.strides) = (sizes.as_ptr(), strides.as_ptr());
             }
             Ok(())
         })
