@@ -123,8 +123,10 @@ void Call::refuse_tensor(const at::Tensor& tensor, size_t position) {
   const auto here = device_at(device_of(stack));
   // PyTorch compares devices before it calls a kernel of a device, and not before it calls a composite.
   const bool composite = op.handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
-  // A kernel of the CPU would write the arguments that are there.
-  if (tensor.device() != here && composite && op.mutated.empty()) refuse_as_cpu(op, stack, here.index());
+  if (tensor.device() != here && composite && op.mutated.empty()) {
+    std::vector<IValue> given(stack.begin(), stack.end());
+    op.handle.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, given);  // says what it requires
+  }
   TORCH_CHECK(tensor.device() == here, "Expected all tensors to be on the same device, but found at least two devices, ",
               here, " and ", tensor.device(), "! (when checking argument for argument ",
               op.handle.schema().arguments()[position].name(), " in method ", op.name, ")");

@@ -1,5 +1,8 @@
 """Rows of crates/aten/src/ops/shape/rearrange.rs."""
 
+import pytest
+import torch
+
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -39,3 +42,8 @@ test_samples = samples(
     "triu_indices",
     "vstack",
 )
+
+
+def test_block_diag_names_the_devices(device: torch.device) -> None:
+    with pytest.raises(RuntimeError, match=r"must all be on the same device. Input 0 is on device cpu and input 1"):
+        torch.block_diag(torch.ones(2, 2), torch.ones(2, 2, device=device))
