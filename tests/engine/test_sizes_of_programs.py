@@ -114,6 +114,16 @@ def routed(x: Tensor, weight: Tensor) -> Tensor:
     return result
 
 
+def segments(x: Tensor, weight: Tensor) -> Tensor:
+    """Features of graphs, by the number of their nodes and by pairs of nodes."""
+    y = x @ weight
+    lengths = torch.tensor([x.shape[0] - 4, 4]).to(x.device)
+    pairs = torch.arange(0, x.shape[0] + 1, 2).to(x.device)
+    means = torch.segment_reduce(y, "mean", lengths=lengths)
+    largest = torch.segment_reduce(y.tanh(), "max", offsets=pairs, initial=0)
+    return means * largest.mean(0)
+
+
 PROGRAMS = [
     rotary,
     graph_attention,
@@ -128,6 +138,7 @@ PROGRAMS = [
     windows,
     statistics,
     routed,
+    segments,
 ]
 
 

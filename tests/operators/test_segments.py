@@ -1,4 +1,4 @@
-"""segment_reduce (python/torchtpu/operators/decompositions/segments.py): NaN, zeros, negative axes and bad lengths."""
+"""segment_reduce (crates/aten/src/ops/reduce/segments.rs): NaN, zeros, negative axes and bad lengths."""
 
 from __future__ import annotations
 

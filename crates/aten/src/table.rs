@@ -64,6 +64,7 @@ const FAMILIES: &[&[Row]] = &[
     reduce::order_statistics::ROWS,
     reduce::reductions::ROWS,
     reduce::scan::ROWS,
+    reduce::segments::ROWS,
     reduce::sort::ROWS,
     reduce::vector_norm::ROWS,
     shape::factory::ROWS,

@@ -14,7 +14,6 @@ from torchtpu.operators.decompositions import (
     optimizers,
     packed_weights,
     prims,
-    segments,
 )
 from torchtpu.operators.registry import EXTRA
 
@@ -30,5 +29,4 @@ __all__ = [
     "optimizers",
     "packed_weights",
     "prims",
-    "segments",
 ]
