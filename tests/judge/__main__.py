@@ -121,7 +121,9 @@ def main() -> int:
         files = files_of(suite, source / suite.within, options.files.split(","))
     except ValueError as error:
         reader.error(f"argument --files: {error}")
-    report = Report(options.mode, known_differences(), is_whole=not options.tests and options.sample is None)
+    report = Report(
+        options.mode, known_differences(options.mode), is_whole=not options.tests and options.sample is None
+    )
     with ThreadPoolExecutor(options.jobs) as pool:
         for ended in as_completed([pool.submit(judge, suite, source, file, options) for file in files]):
             comparison = ended.result()

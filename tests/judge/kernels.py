@@ -70,7 +70,7 @@ def main() -> int:
     given = [(name, checkout.resolve(), file) for name, checkout, file in suites if checkout is not None]
     if not given:
         parser().error("name a checkout: --helion FOLDER, --pytorch FOLDER")
-    report = Report(options.mode, known_differences(), is_whole=not options.tests)
+    report = Report(options.mode, known_differences(options.mode), is_whole=not options.tests)
     for name, checkout, file in given:
         comparison = judge(name, checkout, file, options)
         report.add(comparison)

@@ -21,10 +21,13 @@ KNOWN = Path(__file__).with_name("known.toml")
 SLOW_SECONDS = 5.0
 
 
-def known_differences() -> dict[str, str]:
-    """The reason for each pattern of tests: "test_torch.py::TestTorchDeviceTypeCPU::test_*"."""
+def known_differences(mode: str) -> dict[str, str]:
+    """The reason for each pattern of tests that fail in a mode: "test_torch.py::TestTorchDeviceTypeCPU::test_*". A
+    difference without `modes` is one of all modes."""
     groups = tomllib.loads(KNOWN.read_text()).get("difference", [])
-    return {pattern: group["reason"] for group in groups for pattern in group["tests"]}
+    return {
+        pattern: each["reason"] for each in groups if mode in each.get("modes", [mode]) for pattern in each["tests"]
+    }
 
 
 @dataclasses.dataclass(frozen=True)
