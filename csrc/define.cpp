@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/TensorIterator.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/Resize.h>
 #include <c10/core/StorageImpl.h>
@@ -116,8 +117,21 @@ std::optional<c10::OperatorHandle> same_shapes_as(const c10::OperatorHandle& op)
   return c10::Dispatcher::singleton().findSchemaOrThrow(("aten::" + name.substr(0, dot)).c_str(), name.substr(dot + 1).c_str());
 }
 
+// PyTorch's reference of `where` gives other strides than its kernels if dimensions of one element leave a choice.
+void run_meta_of_where(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const torch::jit::Stack given(stack->end() - 3, stack->end());
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
+  const auto dtype = stack->back().toTensor().scalar_type();
+  at::TensorIteratorConfig config;
+  config.check_all_same_dtype(false).check_all_same_device(false);
+  config.declare_static_dtype_and_device(dtype, c10::DeviceType::Meta).add_owned_output(at::Tensor());
+  for (const IValue& input : given) config.add_owned_const_input(input.toTensor());
+  stack->back() = config.build().output();
+}
+
 void run_meta(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (const auto other = same_shapes_as(op)) return run_meta(*other, stack);
+  if (short_name(op.schema()) == "where.self") return run_meta_of_where(op, stack);
   const c10::DispatchKeySet key = is_structured(op) ? kStructuredKey : c10::DispatchKeySet(c10::DispatchKey::Meta);
   if (key != kStructuredKey && !op.schema().name().starts_with("aten::_foreach_")) return op.redispatchBoxed(key, stack);
   static const bool registered = [] {

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.helpers import check, check_python, check_refused
+from tests.helpers import assert_same, check, check_python, check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -156,3 +156,13 @@ for shape in ((0,), (1, 0, 3)):
     assert x.cpu().shape == shape
 """
     )
+
+
+def test_strides_of_where_are_those_of_the_kernels(device: torch.device) -> None:
+    """Dimensions of one element leave a choice, which PyTorch's reference makes otherwise."""
+    column = torch.arange(5).reshape(5, 1)
+    row = column.unsqueeze(-1).transpose(0, -1)
+    expected = torch.where(column > 2, row, column)
+    result = torch.where(column.to(device) > 2, row.to(device), column.to(device))
+    assert result.stride() == expected.stride()
+    assert_same(result, expected)
