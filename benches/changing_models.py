@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -80,28 +79,17 @@ def tokens_of(classes: int) -> Callable[[int], tuple[Tensor, Tensor]]:
 
 @dataclass(frozen=True)
 class Work:
-    """A model, its batches by size, and the sizes: the smallest, the largest and how many."""
+    """A model, and its batches by size."""
 
     model: Callable[[], nn.Module]
     batch: Callable[[int], tuple[Tensor, Tensor]]
-    smallest: int
-    largest: int
-    count: int = 20
-
-    def sizes(self, steps: int) -> list[int]:
-        """The size of each step: all sizes in random order, then some of them again."""
-        generator = random.Random(0)
-        sizes = generator.sample(range(self.smallest, self.largest + 1), self.count)
-        return sizes + generator.choices(sizes, k=steps - len(sizes))
 
 
 WORKS = {
-    "length": Work(MODELS["gpt"], tokens_of(VOCABULARY), 17, 250),
-    "batch": Work(MODELS["mlp"], lambda size: (torch.randn(size, 784), torch.randint(CLASSES, (size,))), 2, 64),
-    "image": Work(
-        MODELS["resnet"], lambda size: (torch.randn(4, 3, size, size), torch.randint(CLASSES, (4,))), 16, 48, 12
-    ),
-    "lstm": Work(Recurrent, tokens_of(CLASSES), 5, 40, 12),
-    "mamba": Work(StateSpace, tokens_of(CLASSES), 17, 120),
-    "experts": Work(Mixture, tokens_of(CLASSES), 9, 64, 12),
+    "length": Work(MODELS["gpt"], tokens_of(VOCABULARY)),
+    "batch": Work(MODELS["mlp"], lambda size: (torch.randn(size, 784), torch.randint(CLASSES, (size,)))),
+    "image": Work(MODELS["resnet"], lambda size: (torch.randn(4, 3, size, size), torch.randint(CLASSES, (4,)))),
+    "lstm": Work(Recurrent, tokens_of(CLASSES)),
+    "mamba": Work(StateSpace, tokens_of(CLASSES)),
+    "experts": Work(Mixture, tokens_of(CLASSES)),
 }
