@@ -107,19 +107,9 @@ void skip_computing(const c10::OperatorHandle& op, c10::DispatchKeySet keys, tor
   }
 }
 
-// Other operators only have a Python reference. Their results are those of a structured operator.
-std::optional<c10::OperatorHandle> same_shapes_as(const c10::OperatorHandle& op) {
-  size_t length = 0;
-  const char* found = tt_shapes_like(short_name(op.schema()).c_str(), &length);
-  if (found == nullptr) return std::nullopt;
-  const std::string name(found, length);
-  const size_t dot = name.find('.');
-  return c10::Dispatcher::singleton().findSchemaOrThrow(("aten::" + name.substr(0, dot)).c_str(), name.substr(dot + 1).c_str());
-}
-
-// PyTorch's reference of `where` gives other strides than its kernels if dimensions of one element leave a choice.
-void run_meta_of_where(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  const torch::jit::Stack given(stack->end() - 3, stack->end());
+// The results of an operator with a Python reference whose arguments are tensors that the kernels iterate over together.
+void run_elementwise_meta(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const torch::jit::Stack given = torch::jit::last(*stack, op.schema().arguments().size()).vec();
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
   const auto dtype = stack->back().toTensor().scalar_type();
   at::TensorIteratorConfig config;
@@ -130,8 +120,15 @@ void run_meta_of_where(const c10::OperatorHandle& op, torch::jit::Stack* stack) 
 }
 
 void run_meta(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  if (const auto other = same_shapes_as(op)) return run_meta(*other, stack);
-  if (short_name(op.schema()) == "where.self") return run_meta_of_where(op, stack);
+  // The row says for operators that only have a Python reference, which gives other strides, whose results they have.
+  size_t length = 0;
+  if (const char* found = tt_shapes_like(short_name(op.schema()).c_str(), &length)) {
+    if (length == 0) return run_elementwise_meta(op, stack);
+    const std::string name(found, length);
+    const size_t dot = name.find('.');
+    const std::string base = "aten::" + name.substr(0, dot);
+    return run_meta(c10::Dispatcher::singleton().findSchemaOrThrow(base.c_str(), name.substr(dot + 1).c_str()), stack);
+  }
   const c10::DispatchKeySet key = is_structured(op) ? kStructuredKey : c10::DispatchKeySet(c10::DispatchKey::Meta);
   if (key != kStructuredKey && !op.schema().name().starts_with("aten::_foreach_")) return op.redispatchBoxed(key, stack);
   static const bool registered = [] {

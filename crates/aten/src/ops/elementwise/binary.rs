@@ -50,7 +50,8 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["where.self"], |cx| {
         let (x, y) = cx.pair("self", "other")?;
         Ok(cx.tensor("condition")?.convert(DType::Bool).select(x, y))
-    }),
+    })
+    .shapes_like(&[("where.self", "")]),
     one(&["maximum"], |cx| cx.pair("self", "other").map(|(x, y)| x.max(y))),
     one(&["minimum"], |cx| cx.pair("self", "other").map(|(x, y)| x.min(y))),
     one(&["fmax"], |cx| cx.pair("self", "other").map(|(x, y)| prefer_numbers(x, y, x.max(y)))),

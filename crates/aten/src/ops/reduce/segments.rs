@@ -174,11 +174,8 @@ fn segment_reduce_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
         let missing = segments.count() - value.dim(axis);
         value.slice_axis(axis, 0, value.dim(axis).min(segments.count())).pad_axis(axis, 0, 0, missing.max(0))
     };
-    let (grad, output, data) = (
-        fitted(cx.tensor("grad")?.convert(wide)),
-        fitted(cx.tensor("output")?.convert(wide)),
-        data.convert(wide),
-    );
+    let (grad, output, data) =
+        (fitted(cx.tensor("grad")?.convert(wide)), fitted(cx.tensor("output")?.convert(wide)), data.convert(wide));
     let number = |number: f64| cx.b().scalar(number, wide);
     let of_none = segments.of_each.lt(0)
         | segments.of_each.ge(cx.tensor("grad")?.size(axis, DType::I32).broadcast_to(&segments.of_each.dims()));
