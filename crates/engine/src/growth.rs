@@ -321,10 +321,10 @@ impl Growth {
         self.capacities.found
     }
 
-    /// The capacity for a size that will grow.
+    /// The capacity for a size that will grow. A larger capacity costs programs: some for the steps in which values with the
+    /// old one and with the new one meet, as a list of tokens and the cache behind it.
     pub fn room(&mut self, size: i64) -> i64 {
-        let twice = size.saturating_mul(2);
-        self.capacities.near(size).unwrap_or_else(|| self.capacities.of(twice))
+        self.capacities.of(size.saturating_mul(2))
     }
 }
 
