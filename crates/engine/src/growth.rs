@@ -407,11 +407,8 @@ impl Tensors {
             // One other size is enough where the rest is the same.
             let is_same = sizes.len() == 1 || differs.len() < sizes.len();
             let is_shown = second.is_some() || proof == Proof::One && is_same && is_gone(first);
-            let most = |axis: usize| {
-                let seen = [Some(first), second].into_iter().flatten().map(|seen| seen.sizes[axis]);
-                differs.contains(&axis).then(|| seen.fold(sizes[axis], i64::max))
-            };
-            (!differs.is_empty() && is_shown).then(|| (0..sizes.len()).map(most).collect())
+            let others: Vec<&[i64]> = [Some(first), second].into_iter().flatten().map(|seen| &seen.sizes[..]).collect();
+            (!differs.is_empty() && is_shown).then(|| largest_of(sizes, &others, &differs))
         });
         let largest = largest.or_else(|| self.largest_of_many(sizes));
         self.remember(sizes, storage);
@@ -421,14 +418,15 @@ impl Tensors {
     /// The largest size of each dimension that changes, if many tensors that stay differ from a new one in the same
     /// dimensions.
     fn largest_of_many(&self, sizes: &[i64]) -> Option<Vec<Option<i64>>> {
-        let mut alike: FxHashMap<Vec<usize>, Vec<&Vec<i64>>> = FxHashMap::default();
-        for other in self.staying.iter().filter(|_| self.staying.len() >= MANY) {
+        if self.staying.len() < MANY {
+            return None;
+        }
+        let mut alike: FxHashMap<Vec<usize>, Vec<&[i64]>> = FxHashMap::default();
+        for other in &self.staying {
             alike.entry(differing(other, sizes)).or_default().push(other);
         }
-        let (differs, others) =
-            alike.into_iter().find(|(differs, others)| !differs.is_empty() && others.len() >= MANY)?;
-        let most = |axis: usize| others.iter().fold(sizes[axis], |most, other| most.max(other[axis]));
-        Some((0..sizes.len()).map(|axis| differs.contains(&axis).then(|| most(axis))).collect())
+        let are_many = |(differs, others): &(Vec<usize>, Vec<&[i64]>)| !differs.is_empty() && others.len() >= MANY;
+        alike.into_iter().find(are_many).map(|(differs, others)| largest_of(sizes, &others, &differs))
     }
 
     fn remember(&mut self, sizes: &[i64], storage: Weak<Storage>) {
@@ -448,6 +446,12 @@ impl Tensors {
 fn differing(a: &[i64], b: &[i64]) -> Vec<usize> {
     let differs: Vec<usize> = (0..a.len()).filter(|&axis| a[axis] != b[axis]).collect();
     if differs.iter().any(|&axis| a[axis].min(b[axis]) < 2) { Vec::new() } else { differs }
+}
+
+/// The largest of these sizes and `others` in the dimensions in which they differ; `None` for the rest.
+fn largest_of(sizes: &[i64], others: &[&[i64]], differs: &[usize]) -> Vec<Option<i64>> {
+    let largest = |axis: usize| others.iter().fold(sizes[axis], |most, other| most.max(other[axis]));
+    (0..sizes.len()).map(|axis| differs.contains(&axis).then(|| largest(axis))).collect()
 }
 
 #[cfg(test)]
