@@ -1,6 +1,6 @@
 //! Reading and writing elements of a value by index.
 
-use stablehlo::{DType, Gather, Scatter, Value};
+use stablehlo::{DType, Gather, Number, Scatter, Value};
 
 use crate::radix::Radix;
 
@@ -15,6 +15,16 @@ pub(crate) enum Combine {
 }
 
 impl Combine {
+    /// What changes no element of a type. 0 for [`Combine::Replace`].
+    pub fn identity(self, dtype: DType) -> Number {
+        match self {
+            Combine::Replace | Combine::Add => Number::Int(0),
+            Combine::Multiply => Number::Int(1),
+            Combine::Max => dtype.max_identity(),
+            Combine::Min => dtype.min_identity(),
+        }
+    }
+
     pub fn apply<'b>(self, old: Value<'b>, new: Value<'b>) -> Value<'b> {
         match self {
             Combine::Replace => new,
@@ -261,5 +271,5 @@ pub(crate) fn rank_in_mask(mask: Value<'_>) -> Value<'_> {
 
 /// The running sum of a vector.
 pub(crate) fn running_sum(x: Value<'_>) -> Value<'_> {
-    x.scan(0, stablehlo::Number::Int(0), |a, b| a + b)
+    x.scan(0, Number::Int(0), |a, b| a + b)
 }

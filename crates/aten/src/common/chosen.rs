@@ -1,6 +1,6 @@
 //! Moves the elements that a mask selects to the front.
 
-use stablehlo::{DType, Value};
+use stablehlo::{DType, Number, Value};
 
 use crate::places::{Combine, Places, rank_in_mask};
 
@@ -55,14 +55,16 @@ fn unravel<'b>(positions: Value<'b>, sizes: &[i64]) -> Vec<Value<'b>> {
         .collect()
 }
 
-/// For each of `length` positions, the number of its segment (int32). `starts` has the ascending starts of the
-/// segments. An empty segment has the start of the next one.
+/// For each of `length` positions of the last dimension, the number of its segment (int32). `starts` has the ascending
+/// starts of the segments in its last dimension. An empty segment has the start of the next one.
 pub(crate) fn segment_of_each(starts: Value<'_>, length: i64) -> Value<'_> {
-    let b = starts.builder();
-    let marks = Places::flat(length, crate::places::narrow(starts, length)).write(
-        b.splat(0, DType::I32, &[length]),
+    let (b, mut dims) = (starts.builder(), starts.dims());
+    let last = dims.len() - 1;
+    dims[last] = length;
+    let marks = Places::along(last, crate::places::narrow(starts, length)).write(
+        b.splat(0, DType::I32, &dims),
         b.splat(1, DType::I32, &starts.dims()),
         Combine::Add,
     );
-    crate::places::running_sum(marks) - 1
+    marks.scan(last, Number::Int(0), |a, b| a + b) - 1
 }

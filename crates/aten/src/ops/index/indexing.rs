@@ -363,8 +363,9 @@ fn index_put<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
         let filled = anywhere(cx, broadcast_mask(mask.convert(DType::Bool), axis, &shown.dims()));
         return Ok(filled.select(values.reshape(&[]).broadcast_to(&shown.dims()), shown));
     }
-    let [destination, source] = [shown.dtype(), cx.ty("values")?.dtype].map(scalar_type_name);
-    if destination != source {
+    let given = cx.ty("values")?.dtype;
+    if given != shown.dtype() {
+        let [destination, source] = [shown.dtype(), given].map(scalar_type_name);
         return Err(Error::runtime(format!(
             "Index put requires the source and destination dtypes match, got {destination} for the destination and \
              {source} for the source."

@@ -1,6 +1,6 @@
 //! Writing by index. Indices out of range write nothing, and a check reports them.
 
-use stablehlo::{DType, DTypes, Number, Value};
+use stablehlo::{DType, DTypes, Value};
 
 use crate::check::Counts;
 use crate::common::chosen::Chosen;
@@ -168,13 +168,7 @@ impl<'b> Target<'b> {
         let start = if include_self {
             old
         } else {
-            let identity = match combine {
-                Combine::Multiply => Number::Int(1),
-                Combine::Max => dtype.max_identity(),
-                Combine::Min => dtype.min_identity(),
-                _ => Number::Int(0),
-            };
-            self.combine(old, b.scalar(identity, dtype), Combine::Replace)
+            self.combine(old, b.scalar(combine.identity(dtype), dtype), Combine::Replace)
         };
         let total = self.combine(start, updates, combine);
         if !mean {

@@ -2,9 +2,10 @@
 
 use stablehlo::{DType, DTypes, Number, Value};
 
+use crate::common::chosen::segment_of_each;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::places::{Combine, Places, narrow};
+use crate::places::{Combine, Places};
 use crate::row::{Row, all_bounded, one};
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
@@ -12,37 +13,16 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["_segment_reduce_backward"], segment_reduce_backward).takes(&["data"], DTypes::FLOATS),
 ]);
 
-/// How the elements of a segment are reduced.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Reduction {
-    Sum,
-    Mean,
-    Product,
-    Max,
-    Min,
-}
-
-impl Reduction {
-    fn of(cx: &Cx<'_>) -> Result<Reduction> {
-        Ok(match cx.str("reduce")?.as_str() {
-            "sum" => Reduction::Sum,
-            "mean" => Reduction::Mean,
-            "prod" => Reduction::Product,
-            "max" | "amax" => Reduction::Max,
-            "min" | "amin" => Reduction::Min,
-            other => return Err(Error::runtime(format!("unsupported reduction given! {other}"))),
-        })
-    }
-
-    /// How two elements combine, and what a segment starts from.
-    fn combine(self, dtype: DType) -> (Combine, Number) {
-        match self {
-            Reduction::Sum | Reduction::Mean => (Combine::Add, Number::Int(0)),
-            Reduction::Product => (Combine::Multiply, Number::Int(1)),
-            Reduction::Max => (Combine::Max, dtype.max_identity()),
-            Reduction::Min => (Combine::Min, dtype.min_identity()),
-        }
-    }
+/// How the elements of a segment combine, and whether the result is their mean.
+fn reduction(cx: &Cx<'_>) -> Result<(Combine, bool)> {
+    Ok(match cx.str("reduce")?.as_str() {
+        "sum" => (Combine::Add, false),
+        "mean" => (Combine::Add, true),
+        "prod" => (Combine::Multiply, false),
+        "max" | "amax" => (Combine::Max, false),
+        "min" | "amin" => (Combine::Min, false),
+        other => return Err(Error::runtime(format!("unsupported reduction given! {other}"))),
+    })
 }
 
 /// The segments of a tensor along `axis`. The dimensions before it, which are called leading here, have segments of their own.
@@ -78,15 +58,8 @@ impl<'b> Segments<'b> {
         };
         let count = bounds.dim(axis) - 1;
         let lengths = bounds.slice_axis(axis, 1, count + 1) - bounds.slice_axis(axis, 0, count);
-        let b = cx.b();
-        let dims = data.dims();
-        let marks = Places::along(axis, narrow(bounds, dims[axis])).write(
-            b.splat(0, DType::I32, &dims[..=axis]),
-            b.splat(1, DType::I32, &bounds.dims()),
-            Combine::Add,
-        );
-        let of_each = marks.scan(axis, Number::Int(0), |a, b| a + b) - 1;
-        Ok(Segments { axis, lengths, of_each: of_each.with_extent(axis, data.extent(axis)), dims })
+        let of_each = segment_of_each(bounds, data.dim(axis)).with_extent(axis, data.extent(axis));
+        Ok(Segments { axis, lengths, of_each, dims: data.dims() })
     }
 
     /// The number of segments, or its capacity.
@@ -94,12 +67,17 @@ impl<'b> Segments<'b> {
         self.lengths.dim(self.axis)
     }
 
+    /// The sizes of a value that has one element for each segment along the axis.
+    fn sizes(&self) -> Vec<i64> {
+        let mut sizes = self.dims.clone();
+        sizes[self.axis] = self.count();
+        sizes
+    }
+
     /// Where the segments' elements are in a value of them.
     fn places(&self) -> Places<'b> {
-        let mut dims = self.dims.clone();
-        dims[self.axis] = self.count();
         match self.axis {
-            0 => Places::slices(&dims, 0, self.of_each),
+            0 => Places::slices(&self.sizes(), 0, self.of_each),
             axis => Places::along(axis, self.over_dims(self.of_each, &self.dims)),
         }
     }
@@ -111,10 +89,9 @@ impl<'b> Segments<'b> {
 
     /// The elements of each segment combined with each other and with `start`, 0-d.
     fn combined(&self, data: Value<'b>, start: Value<'b>, combine: Combine) -> Value<'b> {
-        let mut dims = self.dims.clone();
-        dims[self.axis] = self.count();
-        let others = (0..dims.len()).filter(|&axis| axis != self.axis);
-        let room = others.fold(start.broadcast_to(&dims), |room, axis| room.with_extent(axis, data.extent(axis)));
+        let others = (0..self.dims.len()).filter(|&axis| axis != self.axis);
+        let room = start.broadcast_to(&self.sizes());
+        let room = others.fold(room, |room, axis| room.with_extent(axis, data.extent(axis)));
         self.places().write(room, data, combine)
     }
 
@@ -131,7 +108,7 @@ impl<'b> Segments<'b> {
 
 fn segment_reduce<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let data = cx.tensor("data")?;
-    let reduction = Reduction::of(cx)?;
+    let (combine, is_mean) = reduction(cx)?;
     let segments = Segments::of(cx, data)?;
     let axis = segments.axis;
     let given = cx.tensor_or_none("lengths");
@@ -146,11 +123,10 @@ fn segment_reduce<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
         cx.check_none(total.ne(data.size(axis, DType::I64).broadcast_to(&total.dims())), Error::runtime(error));
     }
     let wide = data.dtype().opmath();
-    let (combine, neutral) = reduction.combine(wide);
     let initial = cx.scalar_or_none("initial", wide)?;
-    let start = initial.unwrap_or_else(|| cx.b().scalar(neutral, wide));
+    let start = initial.unwrap_or_else(|| cx.b().scalar(combine.identity(wide), wide));
     let mut result = segments.combined(data.convert(wide), start, combine);
-    if reduction == Reduction::Mean {
+    if is_mean {
         let lengths = segments.over_dims(segments.lengths, &result.dims());
         let empty = initial.unwrap_or_else(|| cx.b().scalar(f64::NAN, wide)).broadcast_to(&result.dims());
         result = lengths.eq(0).select(empty, result / lengths.max(1).convert(wide));
@@ -163,32 +139,29 @@ fn segment_reduce<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 }
 
 fn segment_reduce_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
-    let (data, dtype) = (cx.tensor("data")?, cx.tensor("data")?.dtype());
-    let wide = dtype.opmath();
-    let reduction = Reduction::of(cx)?;
+    let (data, grad, output) = (cx.tensor("data")?, cx.tensor("grad")?, cx.tensor("output")?);
+    let (dtype, wide) = (data.dtype(), data.dtype().opmath());
+    let (combine, is_mean) = reduction(cx)?;
     let segments = Segments::of(cx, data)?;
     let axis = segments.axis;
+    let data = data.convert(wide);
     // Values of segments may have another capacity than the lengths or offsets.
     let fitted = |value: Value<'b>| {
-        let value = value.whole_along(axis);
-        let missing = segments.count() - value.dim(axis);
-        value.slice_axis(axis, 0, value.dim(axis).min(segments.count())).pad_axis(axis, 0, 0, missing.max(0))
+        let whole = value.convert(wide).whole_along(axis);
+        whole.pad_axis(axis, 0, 0, segments.count() - whole.dim(axis))
     };
-    let (grad, output, data) =
-        (fitted(cx.tensor("grad")?.convert(wide)), fitted(cx.tensor("output")?.convert(wide)), data.convert(wide));
     let number = |number: f64| cx.b().scalar(number, wide);
-    let of_none = segments.of_each.lt(0)
-        | segments.of_each.ge(cx.tensor("grad")?.size(axis, DType::I32).broadcast_to(&segments.of_each.dims()));
-    let grad = segments.of_segment(grad);
+    let count = grad.size(axis, DType::I32).broadcast_to(&segments.of_each.dims());
+    let of_none = segments.of_each.lt(0) | segments.of_each.ge(count);
+    let grad = segments.of_segment(fitted(grad));
     let grad = segments.over_dims(of_none, &data.dims()).select(grad.splat_like(0), grad);
-    let result = match reduction {
-        Reduction::Sum => grad,
-        Reduction::Mean => {
+    let result = match combine {
+        Combine::Add if is_mean => {
             let lengths = segments.lengths.max(1).convert(wide);
             let lengths = Places::along(axis, segments.of_each).read(lengths);
             grad / segments.over_dims(lengths, &data.dims())
         }
-        Reduction::Product => {
+        Combine::Multiply => {
             let start = cx.scalar_or_none("initial", wide)?.unwrap_or_else(|| number(1.0));
             let (is_zero, is_nan) = (data.eq(0), data.is_nan());
             // Whether another element of the segment is such.
@@ -201,10 +174,11 @@ fn segment_reduce_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
             let without = others(is_zero).select(without.splat_like(0), without);
             grad * others(is_nan).select(without.splat_like(f64::NAN), without)
         }
-        Reduction::Max | Reduction::Min => {
-            let is_chosen = (data.eq(segments.of_segment(output)) | data.is_nan()).convert(wide);
+        Combine::Max | Combine::Min => {
+            let is_chosen = (data.eq(segments.of_segment(fitted(output))) | data.is_nan()).convert(wide);
             grad * is_chosen / segments.over_segment(is_chosen, number(0.0), Combine::Add).max(1)
         }
+        Combine::Add | Combine::Replace => grad,
     };
     Ok(result.convert(dtype))
 }
