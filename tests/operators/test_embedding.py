@@ -50,3 +50,24 @@ def test_words_of_a_wrong_dtype_are_refused_before_devices_are_compared(device: 
     with pytest.raises(RuntimeError, match="device"):
         torch._foreach_add_([weight], [torch.ones(3, 2, device=device)])
     assert weight.eq(1).all()
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_padded_words(mode: str, device: torch.device) -> None:
+    """Each row of words is a bag. The words are padded within the flat list of them."""
+    weight = torch.arange(36.0).sin().reshape(12, 3)
+    rows = torch.arange(30).reshape(5, 6) * 7 % 12
+    words = rows.to(device)
+    torch.tpu.mark_dynamic(words, 1, max=8)
+    torch.testing.assert_close(
+        F.embedding_bag(words, weight.to(device), mode=mode).cpu(), F.embedding_bag(rows, weight, mode=mode)
+    )
+
+
+def test_segments_of_padded_data(device: torch.device) -> None:
+    rows = torch.arange(30.0).reshape(5, 6).sin()
+    data = rows.to(device)
+    torch.tpu.mark_dynamic(data, 1, max=8)
+    lengths = torch.tensor([4, 0, 17, 9])
+    actual = torch.segment_reduce(data.flatten(), "sum", lengths=lengths.to(device), unsafe=True)
+    torch.testing.assert_close(actual.cpu(), torch.segment_reduce(rows.flatten(), "sum", lengths=lengths))

@@ -2,7 +2,7 @@
 
 use stablehlo::{DType, Number, Value};
 
-use crate::places::{Combine, Places, rank_in_mask};
+use crate::places::{Combine, Places, narrow, rank_in_mask};
 
 /// The true elements of a flat mask, in order.
 pub(crate) struct Chosen<'b> {
@@ -58,13 +58,22 @@ fn unravel<'b>(positions: Value<'b>, sizes: &[i64]) -> Vec<Value<'b>> {
 /// For each of `length` positions of the last dimension, the number of its segment (int32). `starts` has the ascending
 /// starts of the segments in its last dimension. An empty segment has the start of the next one.
 pub(crate) fn segment_of_each(starts: Value<'_>, length: i64) -> Value<'_> {
+    segments_at(Places::along(starts.rank() - 1, narrow(starts, length)), starts, length)
+}
+
+/// The same for each element of `x` along the last dimension of `starts`. The starts count valid elements.
+pub(crate) fn segment_of_each_in<'b>(starts: Value<'b>, x: Value<'b>) -> Value<'b> {
+    let axis = starts.rank() - 1;
+    let length = x.dim(axis);
+    let numbers = segments_at(Places::along(axis, narrow(starts, length)).among_valid(x), starts, length);
+    numbers.with_extent(axis, x.extent(axis))
+}
+
+fn segments_at<'b>(places: Places<'b>, starts: Value<'b>, length: i64) -> Value<'b> {
     let (b, mut dims) = (starts.builder(), starts.dims());
     let last = dims.len() - 1;
     dims[last] = length;
-    let marks = Places::along(last, crate::places::narrow(starts, length)).write(
-        b.splat(0, DType::I32, &dims),
-        b.splat(1, DType::I32, &starts.dims()),
-        Combine::Add,
-    );
+    let ones = b.splat(1, DType::I32, &starts.dims());
+    let marks = places.write(b.splat(0, DType::I32, &dims), ones, Combine::Add);
     marks.scan(last, Number::Int(0), |a, b| a + b) - 1
 }

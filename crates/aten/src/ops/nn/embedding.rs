@@ -3,11 +3,12 @@
 use stablehlo::{DType, DTypes, Number, Value};
 
 use crate::check::{Check, Counts};
+use crate::common::chosen::segment_of_each_in;
 use crate::common::index_check::{out_of_range, size_text};
 use crate::common::reductions::{Order, vector_norm};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::places::{Combine, Places, narrow, running_sum};
+use crate::places::{Combine, Places, narrow};
 use crate::row::{Row, many, one};
 use crate::spec::Dim;
 
@@ -126,8 +127,7 @@ fn embedding_bag<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
 
     // The padding of a vector or matrix of bags is that of their starts.
     let of_bags = |value: Value<'b>| value.with_extent(0, starts.extent(0));
-    let ones = b.splat(1, DType::I32, &[bags]);
-    let bag_of = (running_sum(sums_at(samples, starts, ones)) - 1).bounded_like(words);
+    let bag_of = segment_of_each_in(starts, words);
     let counts = not_padding(cx, words)?;
     let sizes = of_bags(sums_at(bags, bag_of, counts.convert(DType::I32)));
 

@@ -2,7 +2,7 @@
 
 use stablehlo::{DType, DTypes, Number, Value};
 
-use crate::common::chosen::segment_of_each;
+use crate::common::chosen::segment_of_each_in;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::places::{Combine, Places};
@@ -58,7 +58,7 @@ impl<'b> Segments<'b> {
         };
         let count = bounds.dim(axis) - 1;
         let lengths = bounds.slice_axis(axis, 1, count + 1) - bounds.slice_axis(axis, 0, count);
-        let of_each = segment_of_each(bounds, data.dim(axis)).with_extent(axis, data.extent(axis));
+        let of_each = segment_of_each_in(bounds, data);
         Ok(Segments { axis, lengths, of_each, dims: data.dims() })
     }
 
