@@ -86,6 +86,42 @@ def lengths(b: Tensor) -> Tensor:
     return ends
 
 
+def sum_of_one_column(b: Tensor) -> Tensor:
+    """The sum of one element is a reshape."""
+    x = (b + 1).view(-1, 1)
+    y = x.sum(1)
+    y[2:5] = x[1:4].flip(0).flatten()
+    return y
+
+
+def largest_of_one_column(b: Tensor) -> Tensor:
+    x = (b + 1).view(-1, 1)
+    y = x.amax(1)
+    y[2:5] = x[1:4, 0].flip(0)
+    return y
+
+
+def times_one(b: Tensor) -> Tensor:
+    x = b + 1
+    y = x.view(7, -1) * torch.ones((), device=b.device)
+    y[1:3] = x[: 2 * y.shape[1]].flip(0).view(2, -1)
+    return y
+
+
+def one_row(b: Tensor) -> Tensor:
+    x = b + 1
+    y = torch.broadcast_to(x, (1, len(x))).clone()
+    y[0, 2:5] = x[1:4].flip(0)
+    return y
+
+
+def kept_dimension(b: Tensor) -> Tensor:
+    y = b.view(-1, 7).sum(-1, keepdim=True)
+    y[2:5] = y[1:4] - y[1:4].flip(0)
+    return y
+
+
+OF_ANY_LENGTH = (sum_of_one_column, largest_of_one_column, times_one, one_row, kept_dimension)
 CASES: dict[str, Callable[[Tensor], Tensor]] = {
     each.__name__: each
     for each in (
@@ -101,6 +137,7 @@ CASES: dict[str, Callable[[Tensor], Tensor]] = {
         selected,
         at_many_places,
         lengths,
+        *OF_ANY_LENGTH,
     )
 }
 NUMBERS = torch.arange(280.0).sin()
@@ -111,12 +148,22 @@ def test_parts_are_read_before_they_are_overwritten(name: str, device: torch.dev
     check(lambda on: CASES[name](NUMBERS.to(on)), device)
 
 
+@pytest.mark.parametrize("program", OF_ANY_LENGTH)
+def test_of_changing_lengths(program: Callable[[Tensor], Tensor], device: torch.device, mode: str) -> None:
+    for length in (42, 126, 63, 84, 119):
+        numbers = torch.arange(length).sin()
+        check(lambda on, numbers=numbers: program(numbers.to(on)), device)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_in_a_step(name: str, device: torch.device) -> None:
     step = torch.tpu.compile_step(CASES[name])
     torch.testing.assert_close(step(NUMBERS.to(device)).cpu(), CASES[name](NUMBERS))
 
 
-@pytest.mark.parametrize("name", ["cloned", "columns", "scattered", "repeatedly"])
+IN_A_GRAPH = ("cloned", "columns", "scattered", "repeatedly", "sum_of_one_column", "kept_dimension")
+
+
+@pytest.mark.parametrize("name", IN_A_GRAPH)
 def test_in_a_graph(name: str, device: torch.device) -> None:
     check_compiled(CASES[name], device, NUMBERS)

@@ -145,7 +145,7 @@ impl Slices {
         let spread = |v: Value<'b>| v.pad(0, &none, &none, &interior);
         let old = base.dynamic_slice(&starts, &self.spans());
         let new = spread(b.splat(true, DType::Bool, &extents)).select(spread(boxed), old);
-        base.update_slice(new, value, &starts)
+        base.dynamic_update_slice(new, &starts)
     }
 }
 
@@ -359,7 +359,7 @@ impl Piece {
 
     fn write<'b>(&self, flat: Value<'b>, value: Value<'b>, offset: Value<'b>) -> Value<'b> {
         let old = flat.dynamic_slice(&[offset], &[self.length]);
-        flat.update_slice(self.cuts.write(old, value), value, &[offset])
+        flat.dynamic_update_slice(self.cuts.write(old, value), &[offset])
     }
 }
 

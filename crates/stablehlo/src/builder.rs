@@ -5,7 +5,7 @@
 //! as `(x - mean) * rstd`.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt::{self, Write};
 use std::rc::Rc;
 
@@ -72,21 +72,8 @@ pub struct Function {
     pub uniform: Option<Uniform>,
     /// The text of other functions that it calls; see [`Builder::call`].
     pub functions: Vec<String>,
-    /// For each result what memory it may share, in functions for the CPU.
-    pub forms: Vec<Form>,
-    /// The parameters to which a part is written, in functions for the CPU.
-    pub written: Vec<Form>,
     signature: String,
     body: String,
-}
-
-/// The relation of a value to the parameter whose elements it has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Form {
-    /// The parameter, if the value has the same elements as one.
-    pub param: Option<usize>,
-    /// Whether the value is reshaped or transposed from another.
-    pub is_reshaped: bool,
 }
 
 impl Function {
@@ -144,10 +131,6 @@ pub struct Builder {
     pub(crate) reshapes: RefCell<HashMap<u32, u32>>,
     /// The operands and permutations of transposes, by the id of the result.
     pub(crate) transposes: RefCell<HashMap<u32, (u32, Vec<usize>)>>,
-    /// The operands of the operation that made a value.
-    operands: RefCell<HashMap<u32, Vec<u32>>>,
-    /// The values to which a part is written.
-    pub(crate) written: RefCell<Vec<u32>>,
     /// The elements of values that are known to have only one, by the id of the value.
     pub(crate) uniforms: RefCell<HashMap<u32, Uniform>>,
 }
@@ -255,49 +238,7 @@ impl Builder {
         self.check_element_type(name, operands);
         let text =
             format!("\"{name}\"({}) {{{attributes}}} : ({}) -> {ty}", self.names(operands), self.type_list(operands),);
-        let value = self.line(ty, &text);
-        self.note_operands(value.id, operands);
-        value
-    }
-
-    fn note_operands(&self, id: u32, operands: &[Value<'_>]) {
-        self.operands.borrow_mut().insert(id, operands.iter().map(|operand| operand.id).collect());
-    }
-
-    /// The value from which another is reshaped or transposed; itself if it is from none.
-    fn origin(&self, id: u32) -> u32 {
-        let (reshapes, transposes) = (self.reshapes.borrow(), self.transposes.borrow());
-        let before = |id: &u32| reshapes.get(id).copied().or_else(|| transposes.get(id).map(|(from, _)| *from));
-        std::iter::successors(Some(id), before).last().unwrap_or(id)
-    }
-
-    /// Whether a value is computed from another, or is that value.
-    fn depends(&self, id: u32, on: u32) -> bool {
-        let operands = self.operands.borrow();
-        let (mut seen, mut next) = (HashSet::new(), vec![id]);
-        while let Some(id) = next.pop() {
-            if id == on {
-                return true;
-            }
-            if seen.insert(id) {
-                next.extend(operands.get(&id).into_iter().flatten());
-            }
-        }
-        false
-    }
-
-    /// The value to which a part that is made of `part` can be written. XLA's compiler for the CPU may write to the memory
-    /// of a value while it still reads the part from there, if the value is a reshape of what the part is made of.
-    pub(crate) fn writable<'b>(&'b self, whole: Value<'b>, part: Value<'b>) -> Value<'b> {
-        if self.target != Target::Cpu || self.regions.get() > 0 {
-            return whole;
-        }
-        let origin = self.origin(whole.id);
-        if origin != whole.id && self.depends(part.id, origin) {
-            return whole.apart();
-        }
-        self.written.borrow_mut().push(whole.id);
-        whole
+        self.line(ty, &text)
     }
 
     /// Emits an operation with regions and any number of results. Each region is a text from [`Builder::region`].
@@ -332,7 +273,6 @@ impl Builder {
             join(&types),
         );
         let results: Vec<Value<'b>> = types.into_iter().map(|ty| self.value(ty)).collect();
-        results.iter().for_each(|result| self.note_operands(result.id, operands));
         let mut body = self.body.borrow_mut();
         match results.as_slice() {
             [] => {}
@@ -404,16 +344,7 @@ impl Builder {
             _ => None,
         };
         let signature: Vec<String> = params.iter().map(|id| format!("%v{id}")).collect();
-        let form = |id: u32| {
-            let origin = self.origin(id);
-            Form { param: params.iter().position(|&param| param == origin), is_reshaped: origin != id }
-        };
-        let is_cpu = self.target == Target::Cpu;
-        let forms = results.iter().filter(|_| is_cpu).map(|value| form(value.id)).collect();
-        let written = self.written.borrow().iter().map(|&id| form(id)).filter(|form| form.param.is_some()).collect();
         Ok(Function {
-            forms,
-            written,
             params: params.iter().map(|&id| types[id as usize].clone()).collect(),
             results: results.iter().map(|v| types[v.id as usize].clone()).collect(),
             uniform,

@@ -18,7 +18,7 @@ mod structured;
 mod wide;
 
 pub use bounds::{Extent, Factor};
-pub use builder::{Builder, Form, Function, Precision, Target, Type, Uniform, Value};
+pub use builder::{Builder, Function, Precision, Target, Type, Uniform, Value};
 pub use collectives::Groups;
 pub use dot::DotDims;
 pub use dtype::{DType, Number, half_pair};

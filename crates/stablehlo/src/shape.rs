@@ -1,8 +1,8 @@
 //! Operations that move elements.
 
-use crate::Builder;
 use crate::builder::{Type, Value, array};
 use crate::dtype::{DType, Number};
+use crate::{Builder, Target};
 
 impl Builder {
     /// The numbers 0, 1, … along `axis`.
@@ -231,15 +231,6 @@ impl<'b> Value<'b> {
         self.pad(fill, &lows, &highs, &zeros)
     }
 
-    /// An equal value that compilers do not take for the same memory: what they choose by depends on the replica's number.
-    pub fn apart(self) -> Value<'b> {
-        let (b, ty) = (self.builder, self.ty());
-        let replica = b.emit("stablehlo.replica_id", &[], "", Type::new(DType::U32, &[]));
-        let never = replica.eq(i64::from(u32::MAX));
-        let zeros = b.splat(0, ty.dtype, &ty.dims);
-        b.emit("stablehlo.select", &[never, zeros, self], "", ty).with_extents(self.extents())
-    }
-
     /// `stablehlo.optimization_barrier`: XLA does not fuse operations before it with operations after it.
     pub fn barrier(self) -> Value<'b> {
         self.builder.elementwise("stablehlo.optimization_barrier", &[self], "", self.ty())
@@ -266,13 +257,13 @@ impl<'b> Value<'b> {
     }
 
     /// `stablehlo.dynamic_update_slice`: this value with `update` written at `starts`.
+    ///
+    /// XLA's compiler for the CPU writes in place, and may still read from there what it computes the update from: it does
+    /// not see that a reshape has the memory of its operand. So the update is computed before the write.
     pub fn dynamic_update_slice(self, update: Value<'b>, starts: &[Value<'b>]) -> Value<'b> {
-        self.update_slice(update, update, starts)
-    }
-
-    /// [`Value::dynamic_update_slice`], where `update` has old elements of the same places, and new ones of `new`.
-    pub fn update_slice(self, update: Value<'b>, new: Value<'b>, starts: &[Value<'b>]) -> Value<'b> {
-        let mut operands = vec![self.builder.writable(self, new), update];
+        let is_known = self.builder.uniforms.borrow().contains_key(&update.id);
+        let part = if self.builder.target == Target::Cpu && !is_known { update.barrier() } else { update };
+        let mut operands = vec![self, part];
         operands.extend_from_slice(starts);
         let same = |i: usize| self.dim(i) == update.dim(i);
         update.extents_if("an update", same);

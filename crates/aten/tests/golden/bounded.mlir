@@ -167,6 +167,35 @@ func.func public @main(%v0: tensor<2x8xf32> , %v1: tensor<8x5xf32> , %v2: tensor
 // output 0: Fresh { base: Type { dtype: F32, dims: [2, 5] }, dtype: F32, sizes: [2, 5], strides: [5, 1], extents: [] }
 
 // two tensors joined along a bounded dimension: x0 = tensor<2x8xf32>, x1 = tensor<2x8xf32>, size 0 of at most 8 = a number of i64
+// for Cpu:
+// parameter 0: Storage(0)
+// parameter 1: Storage(1)
+// parameter 2: Scalar { index: 0, dtype: I64 }
+module @torchtpu {
+func.func public @main(%v0: tensor<2x8xf32> , %v1: tensor<2x8xf32> , %v2: tensor<i64> ) -> (tensor<2x16xf32>) {
+%v3 = "stablehlo.reshape"(%v0) {} : (tensor<2x8xf32>) -> tensor<2x8xf32>
+%v4 = "stablehlo.reshape"(%v1) {} : (tensor<2x8xf32>) -> tensor<2x8xf32>
+%v5 = "stablehlo.concatenate"(%v3, %v4) {dimension = 1 : i64} : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x16xf32>
+%v6 = "stablehlo.constant"() {value = dense<0> : tensor<i64>} : () -> tensor<i64>
+%v7 = "stablehlo.constant"() {value = dense<0> : tensor<i64>} : () -> tensor<i64>
+%v8 = "stablehlo.optimization_barrier"(%v3) {} : (tensor<2x8xf32>) -> tensor<2x8xf32>
+%v9 = "stablehlo.dynamic_update_slice"(%v5, %v8, %v7, %v6) {} : (tensor<2x16xf32>, tensor<2x8xf32>, tensor<i64>, tensor<i64>) -> tensor<2x16xf32>
+%v10 = "stablehlo.constant"() {value = dense<1> : tensor<i64>} : () -> tensor<i64>
+%v11 = "stablehlo.multiply"(%v10, %v2) {} : (tensor<i64>, tensor<i64>) -> tensor<i64>
+%v12 = "stablehlo.add"(%v6, %v11) {} : (tensor<i64>, tensor<i64>) -> tensor<i64>
+%v13 = "stablehlo.constant"() {value = dense<0> : tensor<i64>} : () -> tensor<i64>
+%v14 = "stablehlo.optimization_barrier"(%v4) {} : (tensor<2x8xf32>) -> tensor<2x8xf32>
+%v15 = "stablehlo.dynamic_update_slice"(%v9, %v14, %v13, %v12) {} : (tensor<2x16xf32>, tensor<2x8xf32>, tensor<i64>, tensor<i64>) -> tensor<2x16xf32>
+%v16 = "stablehlo.constant"() {value = dense<1> : tensor<i64>} : () -> tensor<i64>
+%v17 = "stablehlo.multiply"(%v16, %v2) {} : (tensor<i64>, tensor<i64>) -> tensor<i64>
+%v18 = "stablehlo.add"(%v12, %v17) {} : (tensor<i64>, tensor<i64>) -> tensor<i64>
+%v19 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
+%v20 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
+"func.return"(%v15) : (tensor<2x16xf32>) -> ()
+}
+}
+// output 0: Fresh { base: Type { dtype: F32, dims: [2, 16] }, dtype: F32, sizes: [2, 16], strides: [16, 1], extents: [Extent([]), Extent([Factor { capacity: 8, size: Some(0) }, Factor { capacity: 2, size: None }])] }
+// for Tpu:
 // parameter 0: Storage(0)
 // parameter 1: Storage(1)
 // parameter 2: Scalar { index: 0, dtype: I64 }

@@ -1,4 +1,23 @@
 // add.Tensor over storage 0 = tensor<4x6xf32>: self = tensor<4xf32> in storage 0, strides [6], offset 2, other = Int(1), alpha = Int(1); writes self
+// for Cpu:
+// parameter 0: Storage(0)
+module @torchtpu {
+func.func public @main(%v0: tensor<4x6xf32> ) -> (tensor<4x6xf32>) {
+%v1 = "stablehlo.slice"(%v0) {start_indices = array<i64: 0, 2>, limit_indices = array<i64: 4, 3>, strides = array<i64: 1, 1>} : (tensor<4x6xf32>) -> tensor<4x1xf32>
+%v2 = "stablehlo.reshape"(%v1) {} : (tensor<4x1xf32>) -> tensor<4xf32>
+%v3 = "stablehlo.constant"() {value = dense<0x3F800000> : tensor<f32>} : () -> tensor<f32>
+%v4 = "stablehlo.broadcast_in_dim"(%v3) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<4xf32>
+%v5 = "stablehlo.add"(%v2, %v4) {} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+%v6 = "stablehlo.reshape"(%v5) {} : (tensor<4xf32>) -> tensor<4x1xf32>
+%v7 = "stablehlo.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32>
+%v8 = "stablehlo.constant"() {value = dense<2> : tensor<i32>} : () -> tensor<i32>
+%v9 = "stablehlo.optimization_barrier"(%v6) {} : (tensor<4x1xf32>) -> tensor<4x1xf32>
+%v10 = "stablehlo.dynamic_update_slice"(%v0, %v9, %v7, %v8) {} : (tensor<4x6xf32>, tensor<4x1xf32>, tensor<i32>, tensor<i32>) -> tensor<4x6xf32>
+"func.return"(%v10) : (tensor<4x6xf32>) -> ()
+}
+}
+// output 0: Updated { storage: 0, base: Type { dtype: F32, dims: [4, 6] } }
+// for Tpu:
 // parameter 0: Storage(0)
 module @torchtpu {
 func.func public @main(%v0: tensor<4x6xf32> ) -> (tensor<4x6xf32>) {
@@ -33,8 +52,9 @@ func.func public @main(%v0: tensor<24xf32> , %v1: tensor<i64> ) -> (tensor<24xf3
 %v11 = "stablehlo.divide"(%v1, %v10) {} : (tensor<i64>, tensor<i64>) -> tensor<i64>
 %v12 = "stablehlo.constant"() {value = dense<24> : tensor<i64>} : () -> tensor<i64>
 %v13 = "stablehlo.remainder"(%v11, %v12) {} : (tensor<i64>, tensor<i64>) -> tensor<i64>
-%v14 = "stablehlo.dynamic_update_slice"(%v0, %v9, %v13) {} : (tensor<24xf32>, tensor<6xf32>, tensor<i64>) -> tensor<24xf32>
-"func.return"(%v14) : (tensor<24xf32>) -> ()
+%v14 = "stablehlo.optimization_barrier"(%v9) {} : (tensor<6xf32>) -> tensor<6xf32>
+%v15 = "stablehlo.dynamic_update_slice"(%v0, %v14, %v13) {} : (tensor<24xf32>, tensor<6xf32>, tensor<i64>) -> tensor<24xf32>
+"func.return"(%v15) : (tensor<24xf32>) -> ()
 }
 }
 // output 0: Updated { storage: 0, base: Type { dtype: F32, dims: [24] } }
@@ -105,6 +125,27 @@ func.func public @main(%v0: tensor<4xf32> ) -> (tensor<4xi32>) {
 // output 0: Fresh { base: Type { dtype: I32, dims: [4] }, dtype: I32, sizes: [4], strides: [1], extents: [] }
 
 // _foreach_neg over storage 0 = tensor<4x6xf32>: self = tensor<4x3xf32> in storage 0, strides [6, 1], offset 0 and tensor<4x3xf32> in storage 0, strides [6, 1], offset 3; writes self
+// for Cpu:
+// parameter 0: Storage(0)
+module @torchtpu {
+func.func public @main(%v0: tensor<4x6xf32> ) -> (tensor<4x6xf32>) {
+%v1 = "stablehlo.slice"(%v0) {start_indices = array<i64: 0, 0>, limit_indices = array<i64: 4, 3>, strides = array<i64: 1, 1>} : (tensor<4x6xf32>) -> tensor<4x3xf32>
+%v2 = "stablehlo.negate"(%v1) {} : (tensor<4x3xf32>) -> tensor<4x3xf32>
+%v3 = "stablehlo.slice"(%v0) {start_indices = array<i64: 0, 3>, limit_indices = array<i64: 4, 6>, strides = array<i64: 1, 1>} : (tensor<4x6xf32>) -> tensor<4x3xf32>
+%v4 = "stablehlo.negate"(%v3) {} : (tensor<4x3xf32>) -> tensor<4x3xf32>
+%v5 = "stablehlo.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32>
+%v6 = "stablehlo.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32>
+%v7 = "stablehlo.optimization_barrier"(%v2) {} : (tensor<4x3xf32>) -> tensor<4x3xf32>
+%v8 = "stablehlo.dynamic_update_slice"(%v0, %v7, %v5, %v6) {} : (tensor<4x6xf32>, tensor<4x3xf32>, tensor<i32>, tensor<i32>) -> tensor<4x6xf32>
+%v9 = "stablehlo.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32>
+%v10 = "stablehlo.constant"() {value = dense<3> : tensor<i32>} : () -> tensor<i32>
+%v11 = "stablehlo.optimization_barrier"(%v4) {} : (tensor<4x3xf32>) -> tensor<4x3xf32>
+%v12 = "stablehlo.dynamic_update_slice"(%v8, %v11, %v9, %v10) {} : (tensor<4x6xf32>, tensor<4x3xf32>, tensor<i32>, tensor<i32>) -> tensor<4x6xf32>
+"func.return"(%v12) : (tensor<4x6xf32>) -> ()
+}
+}
+// output 0: Updated { storage: 0, base: Type { dtype: F32, dims: [4, 6] } }
+// for Tpu:
 // parameter 0: Storage(0)
 module @torchtpu {
 func.func public @main(%v0: tensor<4x6xf32> ) -> (tensor<4x6xf32>) {

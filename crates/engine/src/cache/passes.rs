@@ -1,8 +1,7 @@
 //! Passes of XLA's CPU compiler that a program must not have.
 //!
-//! One pass makes a value a reshape of what it is computed from. The compiler then writes a part of the value to the
-//! memory from which it still reads: `x[1:] = x[1:] - x[:-1]` would be wrong where x is a sum of reshapes. Reshapes that
-//! the program has itself are copied (`run::aliases`).
+//! One pass removes optimization barriers before the compiler fuses operations. A write of a part of a value in place
+//! needs its barrier there ([`stablehlo::Value::dynamic_update_slice`]).
 //!
 //! Another pass converts bfloat16 to float32 and back around operations, because few of the compiler's operations compute
 //! in bfloat16. It does so around an update of a part of an array, too, and then a write of a few rows converts the whole
@@ -34,7 +33,7 @@ const MOVES: [&str; 17] = [
 /// XLA's flags for a program on a CPU.
 pub(super) fn flags(text: &str) -> Option<(String, Value)> {
     let left_out = [
-        ("reshape-mover", text.contains("\"stablehlo.dynamic_update_slice\"")),
+        ("cse_barrier_expander", text.contains("\"stablehlo.dynamic_update_slice\"")),
         ("float-normalization-bf16", only_moves_bfloat16(text)),
     ];
     let names: Vec<&str> = left_out.into_iter().filter_map(|(name, is_left_out)| is_left_out.then_some(name)).collect();
@@ -90,9 +89,9 @@ mod tests {
         let update = "%v1 = \"stablehlo.dynamic_update_slice\"(%v0, %v0, %v2) {} : (tensor<8xf32>) -> tensor<8xf32>";
         let passes = |text: &str| flags(text).map(|(_, value)| value);
         let named = |names: &str| Some(Value::Str(names.into()));
-        assert_eq!(passes(update), named("reshape-mover"));
+        assert_eq!(passes(update), named("cse_barrier_expander"));
         assert_eq!(passes(WRITE), named("float-normalization-bf16"));
-        assert_eq!(passes(&update.replace("f32", "bf16")), named("reshape-mover,float-normalization-bf16"));
+        assert_eq!(passes(&update.replace("f32", "bf16")), named("cse_barrier_expander,float-normalization-bf16"));
         assert_eq!(passes(&update.replace("dynamic_update_slice", "negate")), None);
     }
 

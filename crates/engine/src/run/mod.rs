@@ -1,7 +1,6 @@
 //! The runner: launches programs in the order in which they were flushed, each when its executable is ready. The host
 //! continues; later programs wait in the queue of their placement.
 
-mod aliases;
 mod answers;
 pub(crate) mod collectives;
 pub(crate) mod constants;

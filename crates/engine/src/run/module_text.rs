@@ -6,7 +6,6 @@ use aten::ParamSource;
 use rustc_hash::FxHashMap;
 use stablehlo::{DType, Type};
 
-use super::aliases::{Aliases, copy_function};
 use crate::program::Usage;
 use crate::record::chunk::{Chunk, Source};
 use crate::registry::types::Types;
@@ -20,7 +19,6 @@ pub(crate) fn module_text(chunk: &Chunk, types: &Types, usage: &Usage) -> String
     let mut names: FxHashMap<u32, usize> = FxHashMap::default();
     let mut extra_types = vec![Type::new(DType::U64, &[2]); chunk.extras.len()];
     let mut body = String::new();
-    let (mut aliases, mut copies) = (Aliases::default(), Vec::<String>::new());
     for (index, node) in chunk.nodes.iter().enumerate() {
         let Some(function) = node.instance.function() else { continue };
         let next = names.len();
@@ -38,15 +36,7 @@ pub(crate) fn module_text(chunk: &Chunk, types: &Types, usage: &Usage) -> String
                 ParamSource::Storage(_) | ParamSource::RandomState => {}
             }
         }
-        let mut arguments: Vec<String> = sources.iter().map(Source::name).collect();
-        for param in aliases.overwritten(chunk, index) {
-            let (ty, k) = (&function.params[param], copies.len());
-            let Some(copy) = copy_function(ty) else { continue };
-            let _ = writeln!(body, "%c{k} = func.call @copy{k}({}) : ({ty}) -> ({ty})", arguments[param]);
-            arguments[param] = format!("%c{k}");
-            copies.push(copy.print(&format!("copy{k}"), "private", &[]));
-        }
-        aliases.add(chunk, index);
+        let arguments: Vec<String> = sources.iter().map(Source::name).collect();
         let results: Vec<String> =
             (0..function.results.len()).map(|i| format!("%o{}", node.first_output as usize + i)).collect();
         let equals = if results.is_empty() { "" } else { " = " };
@@ -59,7 +49,6 @@ pub(crate) fn module_text(chunk: &Chunk, types: &Types, usage: &Usage) -> String
             list(&function.results)
         );
     }
-    copies.iter().for_each(|text| functions.push_str(text));
     called.sort();
     called.dedup();
     called.into_iter().for_each(|text| functions.push_str(text));
