@@ -256,14 +256,18 @@ impl<'b> Value<'b> {
         self.builder.emit("stablehlo.dynamic_slice", &operands, &attributes, ty).with_extents(extents)
     }
 
-    /// `stablehlo.dynamic_update_slice`: this value with `update` written at `starts`.
+    /// The value itself, to be written to a part of another value.
     ///
     /// XLA's compiler for the CPU writes in place, and may still read from there what it computes the update from: it does
-    /// not see that a reshape has the memory of its operand. So the update is computed before the write.
+    /// not see that a reshape has the memory of its operand. So an update is computed before the write.
+    pub(crate) fn before_write(self) -> Value<'b> {
+        let is_known = self.builder.uniforms.borrow().contains_key(&self.id);
+        if self.builder.target == Target::Cpu && !is_known { self.barrier() } else { self }
+    }
+
+    /// `stablehlo.dynamic_update_slice`: this value with `update` written at `starts`.
     pub fn dynamic_update_slice(self, update: Value<'b>, starts: &[Value<'b>]) -> Value<'b> {
-        let is_known = self.builder.uniforms.borrow().contains_key(&update.id);
-        let part = if self.builder.target == Target::Cpu && !is_known { update.barrier() } else { update };
-        let mut operands = vec![self, part];
+        let mut operands = vec![self, update.before_write()];
         operands.extend_from_slice(starts);
         let same = |i: usize| self.dim(i) == update.dim(i);
         update.extents_if("an update", same);

@@ -355,7 +355,7 @@ impl<'b> Value<'b> {
             self.require_prefix(axis as usize, "an index into merged dimensions");
         }
         let indices = s.without_padded_updates(self, indices, updates);
-        let operands = [self, indices, updates];
+        let operands = [self, indices, updates.before_write()];
         let result =
             self.builder.emit_with_regions("stablehlo.scatter", &operands, &[region], &attributes, vec![self.ty()])[0];
         result.with_extents(self.extents())

@@ -1,7 +1,7 @@
 //! Passes of XLA's CPU compiler that a program must not have.
 //!
 //! One pass removes optimization barriers before the compiler fuses operations. A write of a part of a value in place
-//! needs its barrier there ([`stablehlo::Value::dynamic_update_slice`]).
+//! needs its barrier there (`Value::before_write` in the crate stablehlo).
 //!
 //! Another pass converts bfloat16 to float32 and back around operations, because few of the compiler's operations compute
 //! in bfloat16. It does so around an update of a part of an array, too, and then a write of a few rows converts the whole
@@ -30,10 +30,13 @@ const MOVES: [&str; 17] = [
     "while",
 ];
 
+/// Operations that write a part of a value. XLA makes an update of one place of a scatter of it.
+const WRITES: [&str; 2] = ["\"stablehlo.dynamic_update_slice\"", "\"stablehlo.scatter\""];
+
 /// XLA's flags for a program on a CPU.
 pub(super) fn flags(text: &str) -> Option<(String, Value)> {
     let left_out = [
-        ("cse_barrier_expander", text.contains("\"stablehlo.dynamic_update_slice\"")),
+        ("cse_barrier_expander", WRITES.iter().any(|name| text.contains(name))),
         ("float-normalization-bf16", only_moves_bfloat16(text)),
     ];
     let names: Vec<&str> = left_out.into_iter().filter_map(|(name, is_left_out)| is_left_out.then_some(name)).collect();
@@ -90,7 +93,8 @@ mod tests {
         let passes = |text: &str| flags(text).map(|(_, value)| value);
         let named = |names: &str| Some(Value::Str(names.into()));
         assert_eq!(passes(update), named("cse_barrier_expander"));
-        assert_eq!(passes(WRITE), named("float-normalization-bf16"));
+        assert_eq!(passes(WRITE), named("cse_barrier_expander,float-normalization-bf16"));
+        assert_eq!(passes(&WRITE.replace("scatter", "gather")), named("float-normalization-bf16"));
         assert_eq!(passes(&update.replace("f32", "bf16")), named("cse_barrier_expander,float-normalization-bf16"));
         assert_eq!(passes(&update.replace("dynamic_update_slice", "negate")), None);
     }
