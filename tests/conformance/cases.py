@@ -9,10 +9,11 @@ from typing import NamedTuple, Protocol
 
 import torch
 
+from tests.conformance import padded
 from tests.conformance.places import Trial
 
 EAGER_MODES = ("strict", "fused", "debug")
-MODES = (*EAGER_MODES, "compile")
+MODES = (*EAGER_MODES, "compile", padded.MODE)
 DIRECTIONS = (
     "forward",
     "backward",
@@ -108,10 +109,14 @@ def cases(
                     if direction in possible:
                         chosen = modes[:1] if direction in ONE_MODE_DIRECTIONS else modes
                         yield from (
-                            Case(name, dtype, direction, mode)
-                            for mode in chosen
-                            if mode != "compile" or direction in COMPILED_DIRECTIONS
+                            Case(name, dtype, direction, mode) for mode in chosen if _is_judged(dtype, direction, mode)
                         )
+
+
+def _is_judged(dtype: str, direction: str, mode: str) -> bool:
+    if mode == padded.MODE:
+        return dtype in padded.DTYPES and direction in padded.DIRECTIONS
+    return mode != "compile" or direction in COMPILED_DIRECTIONS
 
 
 def is_for_cuda_only(case: Case) -> bool:

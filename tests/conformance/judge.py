@@ -6,6 +6,7 @@ import dataclasses
 import re
 import time
 import warnings
+from contextlib import nullcontext
 from typing import Any
 from unittest import mock
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from torch.testing._internal import common_utils
 from torch.testing._internal.opinfo import core
 
-from tests.conformance import ahead
+from tests.conformance import ahead, padded
 from tests.conformance.cases import Case, Subject, subjects
 from tests.conformance.exceptions import UNIT_RANGE, is_random
 from tests.conformance.places import CPU, DEVICE, META, PRECISE, TRACED, Place, Trial, widened
@@ -23,6 +24,8 @@ from tests.seeds import seed_everything
 INPUTS = 8
 # The error relative to a double precision result may be this many times the CPU's largest error.
 CPU_ERRORS = 4.0
+# The eager modes in which cases of other modes run.
+EAGER = {"compile": "fused", padded.MODE: "strict"}
 
 
 @dataclasses.dataclass
@@ -73,7 +76,7 @@ def run(case: Case, inputs: int = INPUTS, seed: int = 0) -> Verdict:
                 if case.mode in ahead.TOPOLOGIES:
                     ahead.judge(trial, case.mode)
                 else:
-                    with torch.tpu.set_eager_mode("fused" if case.mode == "compile" else case.mode):
+                    with torch.tpu.set_eager_mode(EAGER.get(case.mode, case.mode)):
                         _judge(trial, subject, expected, case, seed)
                 verdict.passed += 1
             except ahead.NothingToCompileError as error:
@@ -109,6 +112,7 @@ def _drawn(subject: Subject, case: Case, inputs: int, seed: int) -> list[Trial]:
         mock.patch.object(common_utils, "extract_test_fn", return_value=None),
         mock.patch.object(core, "extract_test_fn", return_value=None),
         mock.patch.object(common_utils, "set_rng_seed", set_rng_seed),
+        padded.sizes_with_factors() if case.mode == padded.MODE else nullcontext(),
     ):
         return subject.trials(getattr(torch, case.dtype), case.direction, inputs, seed)
 
@@ -161,7 +165,6 @@ def _judge(trial: Trial, subject: Subject, expected: Any, case: Case, seed: int)
     place = DEVICE if case.dtype == "float32" else dataclasses.replace(DEVICE, kept=[])
     if case.mode == "compile":
         place = dataclasses.replace(place, compiler="tpu")
-    actual = _run(trial, place, seed)
     dtype = getattr(torch, case.dtype)
     precise = widened(dtype) if subject.is_for_cuda_only(dtype) else PRECISE
     # The precise result takes a third run, which most comparisons do not need.
@@ -171,7 +174,10 @@ def _judge(trial: Trial, subject: Subject, expected: Any, case: Case, seed: int)
         subject.tolerance(dtype),
         lambda: _run(trial, precise, seed),
     )
-    comparison.compare(actual, expected, ())
+    if case.mode == padded.MODE:
+        padded.judge(DEVICE.device, lambda place: comparison.compare(_run(trial, place, seed), expected, ()))
+    else:
+        comparison.compare(_run(trial, place, seed), expected, ())
 
 
 @dataclasses.dataclass
