@@ -1,6 +1,7 @@
 """Judges a case with padding, as sizes that change have it: in one dimension of one tensor at a time.
 
-The padding is behind the valid elements, or between them where the dimension was merged of two.
+The padding is behind the valid elements, or between them where the dimension was merged of two. Then a second tensor
+may have as much padding behind its dimensions of that size.
 """
 
 from __future__ import annotations
@@ -31,11 +32,20 @@ class Form(NamedTuple):
 
     tensor: int
     dim: int
+    size: int
     is_merged: bool
+    second: int | None = None
+    """Another tensor with dimensions of that size."""
+
+    @property
+    def capacity(self) -> int:
+        factor = _factor(self.size) if self.is_merged else 1
+        return factor * (self.size // factor + PADDING)
 
     def __str__(self) -> str:
         merged = ", which two were merged to" if self.is_merged else ""
-        return f"padding in dimension {self.dim}{merged} of tensor {self.tensor}"
+        second = "" if self.second is None else f", and behind those of tensor {self.second}"
+        return f"padding in dimension {self.dim}{merged} of tensor {self.tensor}{second}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,17 +57,32 @@ class PaddedPlace(Place):
     """The forms of each tensor that was put there."""
 
     def _put_tensor(self, tensor: Tensor) -> Tensor:
-        number = len(self.possible)
+        number, form = len(self.possible), self.form
         self.possible.append(list(_forms(number, tensor)))
-        if self.form is None or self.form.tensor != number:
+        if form is None or number not in (form.tensor, form.second):
             return super()._put_tensor(tensor)
-        sizes, axis = list(tensor.shape), self.form.dim
-        if self.form.is_merged:
-            sizes[axis : axis + 1] = [_factor(sizes[axis]), sizes[axis] // _factor(sizes[axis])]
+        sizes, axis = list(tensor.shape), form.dim
+        if number == form.second:
+            put = super()._put_tensor(tensor.detach().clone())
+            for dim in {each.dim for each in self.possible[-1] if each.size == form.size}:
+                torch.tpu.mark_dynamic(put, dim, max=form.capacity)
+            return put
+        if form.is_merged:
+            factor = _factor(form.size)
+            sizes[axis : axis + 1] = [factor, form.size // factor]
             axis += 1
         put = super()._put_tensor(tensor.detach().reshape(sizes).clone())
         torch.tpu.mark_dynamic(put, axis, max=sizes[axis] + PADDING)
         return put.reshape(tensor.shape)
+
+    def forms(self) -> Iterator[Form]:
+        """All forms, with and without a second tensor."""
+        for form in (form for forms in self.possible for form in forms):
+            yield form
+            if form.is_merged:
+                sizes = [{each.size for each in forms} for forms in self.possible]
+                seconds = (i for i, found in enumerate(sizes) if i != form.tensor and form.size in found)
+                yield from (form._replace(second=second) for second in seconds)
 
 
 def _forms(number: int, tensor: Tensor) -> Iterator[Form]:
@@ -65,9 +90,9 @@ def _forms(number: int, tensor: Tensor) -> Iterator[Form]:
     if is_plain and tensor.is_contiguous() and tensor.numel():
         for dim, size in enumerate(tensor.shape):
             if size > 1:
-                yield Form(number, dim, False)
+                yield Form(number, dim, size, False)
             if _factor(size) > 1:
-                yield Form(number, dim, True)
+                yield Form(number, dim, size, True)
 
 
 def _factor(size: int) -> int:
@@ -91,7 +116,7 @@ def judge(device: str, check: Callable[[Place], None]) -> None:
     """Checks a trial without padding, and in each form. An error names its form."""
     plain = PaddedPlace(device)
     check(plain)
-    for form in (form for forms in plain.possible for form in forms):
+    for form in plain.forms():
         try:
             check(PaddedPlace(device, form=form))
         except Exception as error:

@@ -233,7 +233,7 @@ pub(crate) fn from_start<'b>(index: Value<'b>, x: Value<'b>, axis: usize) -> Val
 /// A mask over all elements of `x` without padding: that of either is false, and the other elements keep their order.
 pub(crate) fn valid_mask<'b>(mask: Value<'b>, x: Value<'b>) -> Value<'b> {
     let (axes, none) = ((0..mask.rank()).collect::<Vec<_>>(), mask.builder().scalar(false, DType::Bool));
-    let mask = mask.convert(DType::Bool).masked(&axes, none).without_extents();
+    let mask = mask.convert(DType::Bool).masked(&axes, none);
     mask.bounded_like(x).masked(&axes, none).without_extents()
 }
 

@@ -232,12 +232,14 @@ impl<'b> Value<'b> {
         self.with_extent(axis, Extent::default())
     }
 
-    /// This value with the extents of `other`, which has the same shape.
+    /// This value with the extents of `other`, which has the same shape. Refuses it where both have padding, but at other
+    /// positions.
     pub fn bounded_like(self, other: Value<'b>) -> Value<'b> {
-        match other.known_extents() {
-            Some(extents) => self.without_extents().with_extents(extents.to_vec()),
-            None => self,
-        }
+        let Some(extents) = other.known_extents() else { return self };
+        (0..self.rank()).for_each(|axis| {
+            self.common_extent(axis, other, axis);
+        });
+        self.without_extents().with_extents(extents.to_vec())
     }
 
     /// Refuses an operation that counts positions along an axis if there is padding between valid positions.
@@ -355,8 +357,8 @@ impl<'b> Value<'b> {
         Some(extents.to_vec())
     }
 
-    /// The common extents of a dimension of this value and one of another.
-    pub(crate) fn common_extent(self, axis: usize, other: Value<'b>, other_axis: usize) -> Extent {
+    /// The common extents of a dimension of this value and one of another. Refuses padding at different positions.
+    pub fn common_extent(self, axis: usize, other: Value<'b>, other_axis: usize) -> Extent {
         self.extent(axis).merge(&other.extent(other_axis)).unwrap_or_else(|| {
             self.builder.refuse_bounded("dimensions that are bounded differently meet");
             Extent::default()

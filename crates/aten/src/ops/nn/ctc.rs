@@ -49,6 +49,7 @@ impl<'b> Problem<'b> {
         let b = cx.b();
         let log_probs = cx.tensor("log_probs")?;
         log_probs.require_whole(&[1, 2], "the batch or the classes of ctc_loss");
+        log_probs.require_prefix(0, "the times of ctc_loss in merged dimensions");
         let end = log_probs.size(0, DType::I32);
         let log_probs = log_probs.without_extents();
         let dims = log_probs.dims();
@@ -60,6 +61,7 @@ impl<'b> Problem<'b> {
         if targets.rank() == 2 {
             targets.require_whole(&[0], "the batch of ctc_loss");
         }
+        targets.require_prefix(targets.rank() - 1, "the targets of ctc_loss in merged dimensions");
         let targets = targets.without_extents();
         let longest = longest(cx)?;
         let labels = if targets.rank() == 1 {

@@ -162,6 +162,7 @@ fn embedding_bag<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
 
 /// The offset of each bag, and the number of bags at its capacity. The last offset may be the end of the last bag.
 fn starts_of_bags<'b>(cx: &Cx<'b>, offsets: Value<'b>) -> Result<(Value<'b>, i64)> {
+    offsets.require_prefix(0, "the offsets of bags in merged dimensions");
     if !cx.bool("include_last_offset")? {
         return Ok((offsets, offsets.numel()));
     }

@@ -78,7 +78,7 @@ fn max_unpool<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     cx.check_range(valid, elements.splat_like(0), elements, Error::runtime(message));
     let index = index.filled(all, |index| index.builder().scalar(-1, index.dtype()), "merged dimensions");
     let place = if is_known { index } else { in_capacities(cx, index, &sizes) };
-    let flat = |v: Value<'b>| v.reshape(&[planes, count]);
+    let (flat, x) = (|v: Value<'b>| v.reshape(&[planes, count]), x.bounded_like(index));
     let zeros = cx.b().splat(0, x.dtype(), &[planes, plane]);
     let written = Places::along(1, flat(place)).write(zeros, flat(x.without_extents()), Combine::Replace);
     Ok(written.reshape(&[dims, capacities].concat()).with_extents(extents))

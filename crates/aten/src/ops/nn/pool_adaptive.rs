@@ -114,6 +114,7 @@ fn average<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
 
 /// The windows that `output_size` gives, and the extents of the result.
 fn given_bins<'b>(cx: &Cx<'b>, x: Value<'b>, spatial: usize) -> Result<(Vec<Bins<'b>>, Vec<Extent>)> {
+    require_prefixes(x, spatial);
     let sizes = cx.dims("output_size")?;
     let mut bins = Bins::of(&x.dims(), &Dim::capacities(&sizes), spatial)?;
     for (bins, size) in bins.iter_mut().zip(&sizes).filter(|(_, size)| !size.sizes.is_empty()) {
@@ -121,6 +122,11 @@ fn given_bins<'b>(cx: &Cx<'b>, x: Value<'b>, spatial: usize) -> Result<(Vec<Bins
     }
     let extents: Vec<Extent> = sizes.iter().map(|size| size.extent(|number| cx.b().capacity(number))).collect();
     Ok((bins, [&x.extents()[..x.rank() - spatial], &extents].concat()))
+}
+
+/// Refuses padding between the valid elements of a pooled dimension.
+fn require_prefixes(x: Value<'_>, spatial: usize) {
+    (x.rank() - spatial..x.rank()).for_each(|axis| x.require_prefix(axis, "adaptive pooling of merged dimensions"));
 }
 
 fn is_bounded(x: Value<'_>, spatial: usize) -> bool {
@@ -138,6 +144,7 @@ fn weights<'b>(like: Value<'b>, bins: &[Bins<'b>], x: Option<Value<'b>>) -> Vec<
 
 fn average_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     let grad = cx.tensor("grad_output")?;
+    require_prefixes(grad, spatial);
     let mut bins = Bins::of(&cx.ty("self")?.dims, &grad.dims(), spatial)?;
     let first = grad.rank() - spatial;
     for (i, bins) in bins.iter_mut().enumerate().filter(|(i, _)| grad.is_bounded_along(&[first + i])) {
@@ -146,6 +153,7 @@ fn average_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     let is_known = !is_bounded(grad, spatial);
     let wide = fill_padding(grad, spatial, 0).convert(grad.dtype().opmath());
     let x = bounded_self(cx)?.filter(|&x| is_bounded(x, spatial));
+    x.iter().for_each(|&x| require_prefixes(x, spatial));
     let spread = match even_windows(&bins).filter(|_| x.is_none() && is_known) {
         Some(windows) => sum_of_outputs(wide / windows.kernel.iter().product::<i64>(), &windows),
         None => along_last_axes(wide, &weights(wide, &bins, x), 0),
@@ -245,6 +253,7 @@ fn max_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     let (grad, index) = (fill_padding(grad, spatial, 0), fill_padding(index, spatial, -1));
     let bins = Bins::of(&cx.ty("self")?.dims, &grad.dims(), spatial)?;
     let x = bounded_self(cx)?;
+    [grad, index].into_iter().chain(x).for_each(|value| require_prefixes(value, spatial));
     if let Some(windows) = even_windows(&bins).filter(|_| is_known && x.is_none_or(|x| are_known(x, &bins))) {
         return Ok(unpooled(grad, index, &windows, input_positions(cx, &windows, x)));
     }
