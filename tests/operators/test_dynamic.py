@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 import torch
+from torch import Tensor
 
 from tests.helpers import check_refused
 from tests.operators.samples import samples
@@ -30,9 +32,37 @@ def test_coordinates_of_a_dimension_lie_beside_each_other(device: torch.device, 
     assert (x.nonzero() * 2).sum(0).tolist() == [2, 6]
 
 
-def test_one_column_has_pytorchs_stride(device: torch.device, mode: str) -> None:
-    for x in (torch.tensor([1.0, 0.0, 2.0]), torch.zeros(3), torch.ones(())):
+def test_positions_have_pytorchs_strides(device: torch.device, mode: str) -> None:
+    shapes = ([1.0, 0.0, 2.0], 1.0, [[1.0], [0.0], [2.0]], [[1.0, 0.0], [2.0, 3.0]], [[1.0, 1.0]])
+    for x in map(torch.tensor, shapes):
         assert x.to(device).nonzero().stride() == x.nonzero().stride()
+
+
+MASKED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "first": lambda x, m: x[m[:3]],
+    "first of a transpose": lambda x, m: x.permute(0, 2, 1)[m[:3]],
+    "middle": lambda x, m: x[:, m],
+    "middle of a transpose": lambda x, m: x.permute(2, 1, 0)[:, m],
+    "last": lambda x, m: x[..., m[:4]],
+    "two dimensions": lambda x, m: x[:, m.outer(m[:4])],
+    "of a step": lambda x, m: x.movedim(1, -1)[..., ::2][m[:3]],
+    "beside an index": lambda x, m: x[torch.tensor([1], device=x.device), :, m[:4]],
+    "distinct columns": lambda x, m: x.unique(dim=1),
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+@pytest.mark.parametrize("chosen", [0, 1, 3, 6])
+def test_what_masks_choose_is_dense(name: str, chosen: int, device: torch.device, mode: str) -> None:
+    """The memory of a result has the largest size until its number of elements is known."""
+    x = torch.arange(72.0).reshape(3, 6, 4)
+    # The first and the third element, then others.
+    mask = torch.tensor([0, 2, 1, 3, 4, 5]).argsort() < chosen
+    expected = MASKED[name](x, mask)
+    actual = MASKED[name](x.to(device), mask.to(device))
+    torch.testing.assert_close(actual.cpu(), expected)
+    assert expected.numel() == 0 or steps_of(actual) == steps_of(expected)
+    assert actual.untyped_storage().nbytes() == expected.untyped_storage().nbytes()
 
 
 def test_a_number_in_a_tensor(device: torch.device, mode: str) -> None:
@@ -54,3 +84,8 @@ def test_masks_of_masked_select_are_boolean(dtype: torch.dtype, device: torch.de
         lambda device: torch.ones(2, device=device).masked_select(torch.ones(2, dtype=dtype, device=device)), device
     )
     assert "masked_select: expected BoolTensor for mask" in str(error)
+
+
+def steps_of(tensor: Tensor) -> list[int]:
+    """The strides that mean something."""
+    return [step for step, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]

@@ -48,4 +48,4 @@ pub use row::{Requirement, Row, Setting, Varying};
 pub use sized::{Division, Paired, Part, SizedView, Sizes, Start, ViewDim, Windowed, computed_results, lower_sized};
 pub use spec::{ArgSpec, Dim, ResultSpec, ScalarSpec, StorageSpec, TensorSpec};
 pub use stablehlo::{Builder, DType, Extent, Factor, Number, Precision, Target, Type, Value};
-pub use view::{OffsetClass, contiguous_strides, memory_order, offset_class};
+pub use view::{OffsetClass, contiguous_strides, dense_strides, memory_order, offset_class};

@@ -18,6 +18,16 @@ pub fn contiguous_strides(sizes: &[i64]) -> Vec<i64> {
     strides
 }
 
+/// The strides of a dense tensor whose dimensions lie in memory in this order, outermost first.
+pub fn dense_strides(sizes: &[i64], order: &[usize]) -> Vec<i64> {
+    let (mut strides, mut inner) = (vec![1; sizes.len()], 1);
+    for &axis in order.iter().rev() {
+        strides[axis] = inner;
+        inner *= sizes[axis].max(1);
+    }
+    strides
+}
+
 /// The order of dimensions in memory, outermost first, if sizes and strides describe a dense tensor (every element of
 /// `0..numel` exactly once). `None` otherwise.
 pub fn memory_order(sizes: &[i64], strides: &[i64]) -> Option<Vec<usize>> {

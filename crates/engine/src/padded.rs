@@ -193,7 +193,7 @@ impl Padded {
     }
 
     pub fn strides(&self) -> Vec<i64> {
-        dense_strides(&self.sizes(), &self.order)
+        aten::dense_strides(&self.sizes(), &self.order)
     }
 
     /// The factors of each dimension of the value, in the order of memory.
@@ -300,16 +300,6 @@ pub(crate) fn each_run(walks: &[Walk], exact: i64, padded: i64, f: &mut impl FnM
             (0..first.length).for_each(|i| each_run(rest, exact + i * first.exact, padded + i * first.padded, f));
         }
     }
-}
-
-fn dense_strides(sizes: &[i64], order: &[usize]) -> Vec<i64> {
-    let mut strides = vec![1; sizes.len()];
-    let mut inner = 1;
-    for &axis in order.iter().rev() {
-        strides[axis] = inner;
-        inner *= sizes[axis].max(1);
-    }
-    strides
 }
 
 /// Copies a padded value to memory with other strides, without its padding.

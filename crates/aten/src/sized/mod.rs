@@ -17,7 +17,7 @@ use crate::lower::{Lowered, Output, to_arg, written};
 use crate::nodes::lower_nodes;
 use crate::row::Row;
 use crate::spec::{ArgSpec, Dim, ResultSpec, TensorSpec};
-use crate::view::{contiguous_strides, memory_order, shown};
+use crate::view::{contiguous_strides, dense_strides, memory_order, shown};
 
 /// The sizes of each result. `None` for one that is left to the row.
 pub type ResultSizes = Vec<Option<Vec<Dim>>>;
@@ -298,15 +298,6 @@ fn largest_result(cx: &Cx<'_>, i: usize, value: Value<'_>) -> ResultSpec {
     let strides = cx.strides.borrow().iter().find(|(result, _)| *result == i).map(|found| found.1.clone());
     let strides = strides.unwrap_or_else(|| contiguous_strides(&sizes));
     ResultSpec { dtype: value.dtype(), sizes, strides }
-}
-
-fn dense_strides(dims: &[i64], order: &[usize]) -> Vec<i64> {
-    let (mut strides, mut inner) = (vec![1; dims.len()], 1);
-    for &axis in order.iter().rev() {
-        strides[axis] = inner;
-        inner *= dims[axis].max(1);
-    }
-    strides
 }
 
 /// A result with the extents of PyTorch's sizes in the dimensions that the row has not bounded, or has bounded by a size

@@ -3,14 +3,17 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use stablehlo::Type;
+
 use super::chunk::Chunk;
 use super::reason::Reason;
 use crate::call::{self, Out};
 use crate::error::{Error, Result};
 use crate::invented;
 use crate::padded::Padded;
+use crate::registry::instance::Layout;
 use crate::registry::key::CallParts;
-use crate::storage::Value;
+use crate::storage::{Storage, Value};
 
 /// Why a chunk runs now, and its last call.
 pub(crate) struct Due {
@@ -63,25 +66,30 @@ impl Due {
             kept.clear();
             for Count { fresh, axis, number } in &self.counts {
                 let out = &mut outs[*fresh];
-                // SAFETY: `sizes` points to `ndim` sizes of the instance.
-                let mut sizes = unsafe { std::slice::from_raw_parts(out.sizes, out.ndim as usize) }.to_vec();
+                // SAFETY: `sizes` and `strides` point to `ndim` numbers of the instance.
+                let (largest, room) = unsafe {
+                    let (ndim, slice) = (out.ndim as usize, std::slice::from_raw_parts);
+                    (slice(out.sizes, ndim), slice(out.strides, ndim))
+                };
+                let (mut sizes, mut strides) = (largest.to_vec(), room.to_vec());
                 let Some(size) = sizes.get_mut(*axis) else {
                     return Err(Error::runtime("internal error: a counted result without dimensions"));
                 };
-                let largest = *size;
                 // SAFETY: `is_dry` says that the value is one of a dry device.
                 *size = if is_dry { unsafe { invented::size(number, *size) }? } else { number.read_i64()? };
-                // SAFETY: `strides` points to `ndim` strides of the instance.
-                let mut strides = unsafe { std::slice::from_raw_parts(out.strides, out.ndim as usize) }.to_vec();
-                // A user of the whole storage, such as a nested tensor, must get no more elements than the result
-                // has. These are the first ones, unless another dimension has larger steps.
-                if *axis == 0 && sizes.iter().zip(&strides).all(|(&size, step)| size <= 1 || *step <= strides[0]) {
-                    out.nbytes = sizes.iter().product::<i64>() as usize * call::tensor_dtype(out.dtype)?.size_bytes();
-                }
-                // One column needs no room between columns. Its stride is PyTorch's.
-                let is_behind = |(&size, &step): (&i64, &i64)| size == 1 && step == largest * strides[*axis];
-                if let Some(column) = sizes.iter().zip(&strides).position(is_behind).filter(|column| column != axis) {
-                    strides[column] = sizes[*axis] * strides[*axis];
+                if !is_dry && aten::memory_order(largest, room).is_some() {
+                    // One column has a stride, too, as PyTorch's has.
+                    let mut order: Vec<usize> = (0..room.len()).collect();
+                    order.sort_by_key(|&axis| std::cmp::Reverse(room[axis]));
+                    strides = aten::dense_strides(&sizes, &order);
+                    let dtype = call::tensor_dtype(out.dtype)?;
+                    // A user of the whole storage, such as a nested tensor, must get no more elements than the result
+                    // has.
+                    out.nbytes = sizes.iter().product::<i64>() as usize * dtype.size_bytes();
+                    let is_outside = order.iter().take_while(|place| *place != axis).any(|&place| sizes[place] > 1);
+                    if is_outside && out.nbytes > 0 && sizes != largest {
+                        show_part(out, &Layout::in_order(&Type::new(dtype, largest), &sizes, order));
+                    }
                 }
                 kept.push([sizes, strides]);
                 let [sizes, strides] = &kept[kept.len() - 1];
@@ -105,4 +113,15 @@ impl Due {
             }
         }
     }
+}
+
+/// Replaces the storage of a result by one whose value is a part of the old value.
+fn show_part(out: &mut Out, layout: &Layout) {
+    // SAFETY: the call stored its own reference there, and nothing has taken it.
+    let whole = unsafe { Arc::from_raw(out.storage()) };
+    let part = whole.held().map(|value| layout.padded(whole.placement, value));
+    out.set_storage(match part {
+        Some(part) => Storage::with_padded(whole.placement, out.nbytes, part),
+        None => whole,
+    });
 }

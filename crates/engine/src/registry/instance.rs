@@ -76,8 +76,12 @@ impl Layout {
     pub fn of(ty: &Type, actual: &[i64]) -> Layout {
         let factor = |(&capacity, &actual)| vec![PaddedFactor { capacity, actual, is_bounded: capacity != actual }];
         let axes: Axes = ty.dims.iter().zip(actual).map(factor).collect();
-        let order = (0..axes.len()).collect();
-        Layout { dtype: ty.dtype, nbytes: ty.size_bytes(), axes, order }
+        Layout { dtype: ty.dtype, nbytes: ty.size_bytes(), order: (0..axes.len()).collect(), axes }
+    }
+
+    /// The same, where the dimensions lie in memory in this order.
+    pub fn in_order(ty: &Type, actual: &[i64], order: Vec<usize>) -> Layout {
+        Layout { order, ..Layout::of(ty, actual) }
     }
 
     /// The sizes without padding.

@@ -8,6 +8,7 @@ use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::places::{Combine, Places, at_least_1d, rank_in_mask, take_flat, valid_mask};
 use crate::row::{Row, many, one};
+use crate::view::dense_strides;
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["nonzero"], |cx| {
@@ -197,6 +198,10 @@ fn groups_along<'b>(cx: &Cx<'b>, x: Value<'b>, axis: usize, order: Option<Value<
     let groups = Groups::new(differs(rows), order);
     cx.set_count_along(0, axis, groups.chosen.count);
     cx.set_count(2, groups.chosen.count);
+    // As PyTorch's kernels have it: an element along the axis lies in one piece.
+    let mut in_memory: Vec<usize> = (0..moved.rank()).filter(|&other| other != axis).collect();
+    in_memory.insert(0, axis);
+    cx.set_strides(0, dense_strides(&x.dims(), &in_memory));
     let distinct = groups.chosen.pack(rows, rows).reshape(&moved.dims()).move_axis(0, axis);
     Ok(vec![distinct, groups.inverse(), groups.counts()])
 }

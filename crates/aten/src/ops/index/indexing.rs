@@ -11,11 +11,13 @@ use crate::common::chosen::Chosen;
 use crate::common::index_check::{
     check_flat, check_indices, check_mask_counts, count_true, is_mask, out_of_bounds, out_of_range,
 };
+use crate::common::iterator_strides::iterator_strides;
 use crate::common::pooling::at_capacities;
-use crate::cx::Cx;
+use crate::cx::{Arg, Cx};
 use crate::error::{Error, ErrorKind, Result, scalar_type_name};
 use crate::places::{self, Combine, Places, at_least_1d, corner, narrow, rank_in_mask, wrap};
 use crate::row::{Row, one};
+use crate::view::contiguous_strides;
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["index.Tensor"], |cx| {
@@ -236,6 +238,17 @@ impl<'b> Advanced<'b> {
         Ok(Some(Advanced { places, count, indexed, parts, position }))
     }
 
+    /// The strides of the elements that are read from an operand of the given strides.
+    fn strides(&self, operand: &[i64]) -> Vec<i64> {
+        let (shape, index) = (self.places.shape(), self.parts[0].dims());
+        let mut of_operand: Vec<i64> =
+            (0..operand.len()).filter(|axis| !self.indexed.contains(axis)).map(|axis| operand[axis]).collect();
+        of_operand.splice(self.position..self.position, vec![0; index.len()]);
+        let mut of_index = vec![0; shape.len()];
+        of_index[self.position..self.position + index.len()].copy_from_slice(&contiguous_strides(&index));
+        iterator_strides(shape, &[of_operand, of_index])
+    }
+
     /// The places of a small write as rows, if a dimension without an index stands before one that has an index.
     ///
     /// XLA's scatter moves indexed dimensions to the front, which copies the whole operand before and after the write.
@@ -330,6 +343,9 @@ fn index<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     };
     if let Some((axis, count)) = advanced.count {
         cx.set_count_along(0, axis, count);
+        if let Arg::Tensor(spec) = cx.arg("self") {
+            cx.set_strides(0, advanced.strides(&spec.strides));
+        }
     }
     Ok(advanced.places.among_valid(x).read(x))
 }

@@ -59,7 +59,9 @@ fn max_pool_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
 
 /// Puts each element at its index in a plane of zeros.
 fn max_unpool<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
-    let (x, index, sizes) = (cx.tensor("self")?, cx.tensor("indices")?, cx.dims("output_size")?);
+    let (index, sizes) = (cx.tensor("indices")?, cx.dims("output_size")?);
+    let x = cx.tensor("self")?;
+    let x = if x.dims() == index.dims() { x.bounded_like(index) } else { x };
     let extents: Vec<Extent> = sizes.iter().map(|dim| dim.extent(|size| cx.b().capacity(size))).collect();
     let extents = [&x.extents()[..x.rank() - spatial], &extents].concat();
     let capacities = Dim::capacities(&sizes);
@@ -78,7 +80,7 @@ fn max_unpool<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     cx.check_range(valid, elements.splat_like(0), elements, Error::runtime(message));
     let index = index.filled(all, |index| index.builder().scalar(-1, index.dtype()), "merged dimensions");
     let place = if is_known { index } else { in_capacities(cx, index, &sizes) };
-    let (flat, x) = (|v: Value<'b>| v.reshape(&[planes, count]), x.bounded_like(index));
+    let flat = |v: Value<'b>| v.reshape(&[planes, count]);
     let zeros = cx.b().splat(0, x.dtype(), &[planes, plane]);
     let written = Places::along(1, flat(place)).write(zeros, flat(x.without_extents()), Combine::Replace);
     Ok(written.reshape(&[dims, capacities].concat()).with_extents(extents))
