@@ -259,10 +259,12 @@ impl<'b> Value<'b> {
     /// The value itself, to be written to a part of another value.
     ///
     /// XLA's compiler for the CPU writes in place, and may still read from there what it computes the update from: it does
-    /// not see that a reshape has the memory of its operand. So an update is computed before the write.
+    /// not see that a reshape has the memory of its operand. So an update is computed before the write. In a region it is
+    /// not: the compiler makes one kernel of a small loop, in which there are no barriers.
     pub(crate) fn before_write(self) -> Value<'b> {
-        let is_known = self.builder.uniforms.borrow().contains_key(&self.id);
-        if self.builder.target == Target::Cpu && !is_known { self.barrier() } else { self }
+        let b = self.builder;
+        let is_known = b.uniforms.borrow().contains_key(&self.id);
+        if b.target == Target::Cpu && !is_known && !b.is_in_region() { self.barrier() } else { self }
     }
 
     /// `stablehlo.dynamic_update_slice`: this value with `update` written at `starts`.

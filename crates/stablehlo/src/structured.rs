@@ -150,6 +150,12 @@ impl Scatter {
                 operand.builder.refuse_bounded("an update with a bounded window");
             }
         }
+        for (&i, &j) in self.input_batching_dims.iter().zip(&self.scatter_indices_batching_dims) {
+            // The first elements of both have the same places.
+            if !(operand.extent(i as usize).is_prefix() && indices.extent(j as usize).is_prefix()) {
+                operand.common_extent(i as usize, indices, j as usize);
+            }
+        }
         let axes: Vec<usize> = (0..extents.len()).filter(|&i| i != vector && !extents[i].is_whole()).collect();
         match axes.is_empty() {
             true => indices,

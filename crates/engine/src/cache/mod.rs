@@ -18,6 +18,7 @@ mod settings;
 mod target;
 mod writer;
 
+use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -233,11 +234,13 @@ impl Cache {
             // The code is the same, and so is the key.
             options.overrides.extend(effort::flags_of_background(platform.kind));
         }
+        let mut text = Cow::Borrowed(&*source.text);
         if platform.kind == Kind::Cpu {
-            // They follow from the text, which is in the key.
+            // Both follow from the text, which is in the key.
             options.overrides.extend(passes::flags(&source.text));
+            text = passes::without_barriers_in_regions(&source.text);
         }
-        let executable = platform.client.compile(source.text.as_bytes(), &options)?;
+        let executable = platform.client.compile(text.as_bytes(), &options)?;
         making.compiling += start.elapsed();
         if !making.is_improvement {
             self.stats.lock().compiles += 1;

@@ -1,11 +1,14 @@
 //! Passes of XLA's CPU compiler that a program must not have.
 //!
 //! One pass removes optimization barriers before the compiler fuses operations. A write of a part of a value in place
-//! needs its barrier there (`Value::before_write` in the crate stablehlo).
+//! needs its barrier there (`Value::before_write` in the crate stablehlo). Small loops have no code for barriers, so those
+//! in regions are removed first.
 //!
 //! Another pass converts bfloat16 to float32 and back around operations, because few of the compiler's operations compute
 //! in bfloat16. It does so around an update of a part of an array, too, and then a write of a few rows converts the whole
 //! array instead of happening in place. A program that only moves bfloat16 does not need it.
+
+use std::borrow::Cow;
 
 use pjrt::Value;
 
@@ -32,15 +35,34 @@ const MOVES: [&str; 17] = [
 
 /// Operations that write a part of a value. XLA makes an update of one place of a scatter of it.
 const WRITES: [&str; 2] = ["\"stablehlo.dynamic_update_slice\"", "\"stablehlo.scatter\""];
+const BARRIER: &str = "\"stablehlo.optimization_barrier\"";
+
+fn is_written(text: &str) -> bool {
+    WRITES.iter().any(|name| text.contains(name))
+}
 
 /// XLA's flags for a program on a CPU.
 pub(super) fn flags(text: &str) -> Option<(String, Value)> {
-    let left_out = [
-        ("cse_barrier_expander", WRITES.iter().any(|name| text.contains(name))),
-        ("float-normalization-bf16", only_moves_bfloat16(text)),
-    ];
+    let left_out =
+        [("cse_barrier_expander", is_written(text)), ("float-normalization-bf16", only_moves_bfloat16(text))];
     let names: Vec<&str> = left_out.into_iter().filter_map(|(name, is_left_out)| is_left_out.then_some(name)).collect();
     (!names.is_empty()).then(|| ("xla_disable_hlo_passes".to_owned(), Value::Str(names.join(","))))
+}
+
+/// The text of a program that is compiled with these flags.
+pub(super) fn without_barriers_in_regions(text: &str) -> Cow<'_, str> {
+    if !is_written(text) || !text.contains(BARRIER) {
+        return text.into();
+    }
+    let mut depth = 0;
+    let lines = text.split_inclusive('\n').map(|line| {
+        depth -= usize::from(line.starts_with('}')).min(depth);
+        let is_inside = depth > 0;
+        depth += usize::from(line.trim_end().ends_with("({") || line.starts_with("}, {"));
+        // The same value, by a reshape to its own shape.
+        if is_inside { line.replace(BARRIER, "\"stablehlo.reshape\"").into() } else { Cow::Borrowed(line) }
+    });
+    lines.collect::<String>().into()
 }
 
 fn only_moves_bfloat16(text: &str) -> bool {
@@ -97,6 +119,19 @@ mod tests {
         assert_eq!(passes(&WRITE.replace("scatter", "gather")), named("float-normalization-bf16"));
         assert_eq!(passes(&update.replace("f32", "bf16")), named("cse_barrier_expander,float-normalization-bf16"));
         assert_eq!(passes(&update.replace("dynamic_update_slice", "negate")), None);
+    }
+
+    #[test]
+    fn barriers_stay_outside_regions() {
+        let barrier = "%v8 = \"stablehlo.optimization_barrier\"(%v0) {} : (tensor<4xf32>) -> tensor<4xf32>\n";
+        let region = format!(
+            "%v6 = \"stablehlo.while\"(%v0) ({{\n^bb0(%v4: tensor<4xf32>):\n{barrier}}}, {{\n{barrier}}}) {{}}\n"
+        );
+        let update = "%v1 = \"stablehlo.dynamic_update_slice\"(%v0, %v0, %v2) {}\n";
+        let text = format!("{barrier}{region}{update}{barrier}");
+        let changed = without_barriers_in_regions(&text);
+        assert_eq!(changed, format!("{barrier}{}{update}{barrier}", region.replace("optimization_barrier", "reshape")));
+        assert_eq!(without_barriers_in_regions(&region), region);
     }
 
     #[test]
