@@ -152,7 +152,7 @@ fn polynomial<'b>(
         let highest = n.is_finite().select(n, 0).reduce_max(&axes);
         let start = x.builder().scalar(1, x.dtype());
         // The loop may compute anything for padding.
-        let like = if x.is_bounded() { x.bounded_like(n) } else { n };
+        let like = x + n;
         let (x, n) = (x.without_extents(), n.without_extents());
         let (zero, one) = (x.splat_like(0), x.splat_like(1));
         let state = [start, one, first(x), x, n, highest];
