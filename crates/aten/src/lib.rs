@@ -33,6 +33,7 @@ mod radix;
 mod row;
 mod sized;
 mod spec;
+mod strides;
 pub mod table;
 mod view;
 
@@ -48,4 +49,5 @@ pub use row::{Requirement, Row, Setting, Varying};
 pub use sized::{Division, Paired, Part, SizedView, Sizes, Start, ViewDim, Windowed, computed_results, lower_sized};
 pub use spec::{ArgSpec, Dim, ResultSpec, ScalarSpec, StorageSpec, TensorSpec};
 pub use stablehlo::{Builder, DType, Extent, Factor, Number, Precision, Target, Type, Value};
-pub use view::{OffsetClass, contiguous_strides, dense_strides, memory_order, offset_class};
+pub use strides::{contiguous_strides, dense_strides, memory_order};
+pub use view::{OffsetClass, offset_class};

@@ -12,7 +12,8 @@ use crate::inputs::{Inputs, ParamSource};
 use crate::nodes::{lower_graph, lower_nodes};
 use crate::number_check::NumberCheck;
 use crate::spec::{ArgSpec, ResultSpec, TensorSpec};
-use crate::view::{self, contiguous_strides, memory_order};
+use crate::strides::{contiguous_strides, memory_order};
+use crate::view;
 
 /// One result of a lowered function.
 #[derive(Clone, Debug, PartialEq)]

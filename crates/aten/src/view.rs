@@ -8,54 +8,7 @@ use stablehlo::{DType, Type, Value};
 
 use crate::places::{Combine, Places};
 use crate::spec::TensorSpec;
-
-/// The strides of a dense row-major tensor.
-pub fn contiguous_strides(sizes: &[i64]) -> Vec<i64> {
-    let mut strides = vec![1; sizes.len()];
-    for i in (0..sizes.len().saturating_sub(1)).rev() {
-        strides[i] = strides[i + 1] * sizes[i + 1].max(1);
-    }
-    strides
-}
-
-/// The strides of a dense tensor whose dimensions lie in memory in this order, outermost first.
-pub fn dense_strides(sizes: &[i64], order: &[usize]) -> Vec<i64> {
-    let (mut strides, mut inner) = (vec![1; sizes.len()], 1);
-    for &axis in order.iter().rev() {
-        strides[axis] = inner;
-        inner *= sizes[axis].max(1);
-    }
-    strides
-}
-
-/// The order of dimensions in memory, outermost first, if sizes and strides describe a dense tensor (every element of
-/// `0..numel` exactly once). `None` otherwise.
-pub fn memory_order(sizes: &[i64], strides: &[i64]) -> Option<Vec<usize>> {
-    let mut order: Vec<usize> = (0..sizes.len()).collect();
-    if sizes.contains(&0) {
-        return Some(order);
-    }
-    // Dimensions of size 1 stay next to the dimension before them.
-    order.sort_by_key(|&i| {
-        (std::cmp::Reverse(if sizes[i] == 1 { effective_stride(sizes, strides, i) } else { strides[i] }), i)
-    });
-    let mut expected = 1;
-    for &i in order.iter().rev() {
-        if sizes[i] != 1 {
-            if strides[i] != expected {
-                return None;
-            }
-            expected *= sizes[i];
-        }
-    }
-    Some(order)
-}
-
-/// The stride for sorting: a dimension of size 1 may have any stride, so it sorts with the next dimension of size
-/// above 1.
-fn effective_stride(sizes: &[i64], strides: &[i64], i: usize) -> i64 {
-    (i + 1..sizes.len()).find(|&j| sizes[j] != 1).map_or(1, |j| strides[j].saturating_mul(sizes[j]))
-}
+use crate::strides::{contiguous_strides, memory_order};
 
 /// A view in which each dimension steps through one dimension of the base, a different one for each.
 struct Slices {

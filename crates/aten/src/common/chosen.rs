@@ -46,7 +46,7 @@ impl<'b> Chosen<'b> {
 
 /// Coordinates from row-major positions.
 fn unravel<'b>(positions: Value<'b>, sizes: &[i64]) -> Vec<Value<'b>> {
-    let strides = crate::view::contiguous_strides(sizes);
+    let strides = crate::strides::contiguous_strides(sizes);
     (0..sizes.len())
         .map(|i| {
             let coordinate = if strides[i] == 1 { positions } else { positions / strides[i] };

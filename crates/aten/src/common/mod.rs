@@ -7,7 +7,6 @@ pub(crate) mod clamp;
 pub(crate) mod completed;
 pub(crate) mod filters;
 pub(crate) mod index_check;
-pub(crate) mod iterator_strides;
 pub(crate) mod loss_reduction;
 pub(crate) mod matrices;
 pub(crate) mod parameters;

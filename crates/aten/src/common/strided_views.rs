@@ -6,7 +6,8 @@ use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::places::Places;
 use crate::spec::TensorSpec;
-use crate::view::{self, contiguous_strides};
+use crate::strides::contiguous_strides;
+use crate::view;
 
 /// Computes the view that a view operator returns for a dense tensor.
 pub(crate) type MakeView = fn(&Cx<'_>, TensorSpec) -> Result<TensorSpec>;

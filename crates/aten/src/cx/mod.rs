@@ -9,7 +9,7 @@ use crate::graph::Graph;
 use crate::inputs::{Inputs, ParamSource};
 use crate::number_check::{Fit, NumberCheck};
 use crate::spec::{ArgSpec, Dim, ResultSpec, ScalarSpec, TensorSpec};
-use crate::view::contiguous_strides;
+use crate::strides::contiguous_strides;
 
 mod bounded;
 mod checks;

@@ -17,7 +17,8 @@ use crate::lower::{Lowered, Output, to_arg, written};
 use crate::nodes::lower_nodes;
 use crate::row::Row;
 use crate::spec::{ArgSpec, Dim, ResultSpec, TensorSpec};
-use crate::view::{contiguous_strides, dense_strides, memory_order, shown};
+use crate::strides::{contiguous_strides, dense_strides, memory_order};
+use crate::view::shown;
 
 /// The sizes of each result. `None` for one that is left to the row.
 pub type ResultSizes = Vec<Option<Vec<Dim>>>;

@@ -8,7 +8,7 @@ use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::places::{Combine, Places, at_least_1d, rank_in_mask, take_flat, valid_mask};
 use crate::row::{Row, many, one};
-use crate::view::dense_strides;
+use crate::strides::dense_strides;
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["nonzero"], |cx| {

@@ -11,13 +11,12 @@ use crate::common::chosen::Chosen;
 use crate::common::index_check::{
     check_flat, check_indices, check_mask_counts, count_true, is_mask, out_of_bounds, out_of_range,
 };
-use crate::common::iterator_strides::iterator_strides;
 use crate::common::pooling::at_capacities;
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, ErrorKind, Result, scalar_type_name};
 use crate::places::{self, Combine, Places, at_least_1d, corner, narrow, rank_in_mask, wrap};
 use crate::row::{Row, one};
-use crate::view::contiguous_strides;
+use crate::strides::{contiguous_strides, iterator_strides};
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["index.Tensor"], |cx| {

@@ -12,7 +12,7 @@ use crate::common::sorting::sorted;
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, ErrorKind, Result};
 use crate::row::{Row, many, one};
-use crate::view::contiguous_strides;
+use crate::strides::contiguous_strides;
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["linalg_lu_factor_ex"], |cx| {

@@ -15,7 +15,7 @@ use crate::common::parameters::{affine, parameter_dtype, wanted, wide_or_none};
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result};
 use crate::row::{Row, many, one};
-use crate::view;
+use crate::strides::memory_order;
 
 pub(crate) const ROWS: &[Row] = &[
     // These operators write running statistics. The schema of the first does not declare it.
@@ -95,7 +95,7 @@ impl<'b> Channels<'b> {
     fn of(cx: &Cx<'b>, name: &str) -> Result<Channels<'b>> {
         let channels_last = match cx.arg(name) {
             Arg::Tensor(spec) => {
-                let order = view::memory_order(&spec.sizes, &spec.strides);
+                let order = memory_order(&spec.sizes, &spec.strides);
                 order.is_some_and(|order| order.len() > 2 && order.last() == Some(&1))
             }
             _ => false,
