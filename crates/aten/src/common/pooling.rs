@@ -121,8 +121,20 @@ pub(crate) fn unpooled<'b>(grad: Value<'b>, index: Value<'b>, windows: &Windows,
     chosen.reduce(|sum, one| sum + one).unwrap_or(grad).convert(dtype)
 }
 
+/// Refuses an index whose padding is at other places than that of its values.
+pub(crate) fn require_pairs<'b>(values: Value<'b>, index: Value<'b>) {
+    if values.dims() != index.dims() {
+        values.builder().refuse_bounded("indices with other padding than their values");
+        return;
+    }
+    (0..values.rank()).for_each(|axis| {
+        values.common_extent(axis, index, axis);
+    });
+}
+
 /// Adds `values` at the positions `index` of planes of zeros of these sizes.
 pub(crate) fn scattered<'b>(values: Value<'b>, index: Value<'b>, sizes: &[i64]) -> Value<'b> {
+    require_pairs(values, index);
     let mut dims = values.dims();
     let last = dims.split_off(dims.len() - sizes.len());
     let flat = |v: Value<'b>| v.reshape(&[dims.iter().product(), last.iter().product()]);

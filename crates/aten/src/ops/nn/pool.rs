@@ -4,7 +4,8 @@ use stablehlo::{DType, DTypes, Extent, Value};
 
 use crate::check::Check;
 use crate::common::pooling::{
-    bounded_self, fill_padding, input_positions, largest, sum_of_outputs, sum_of_windows, unpooled, valid_positions,
+    bounded_self, fill_padding, input_positions, largest, require_pairs, sum_of_outputs, sum_of_windows, unpooled,
+    valid_positions,
 };
 use crate::common::windows::Windows;
 use crate::cx::Cx;
@@ -59,9 +60,8 @@ fn max_pool_backward<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
 
 /// Puts each element at its index in a plane of zeros.
 fn max_unpool<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
-    let (index, sizes) = (cx.tensor("indices")?, cx.dims("output_size")?);
-    let x = cx.tensor("self")?;
-    let x = if x.dims() == index.dims() { x.bounded_like(index) } else { x };
+    let (x, index, sizes) = (cx.tensor("self")?, cx.tensor("indices")?, cx.dims("output_size")?);
+    require_pairs(x, index);
     let extents: Vec<Extent> = sizes.iter().map(|dim| dim.extent(|size| cx.b().capacity(size))).collect();
     let extents = [&x.extents()[..x.rank() - spatial], &extents].concat();
     let capacities = Dim::capacities(&sizes);
