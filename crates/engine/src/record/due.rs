@@ -78,18 +78,7 @@ impl Due {
                 // SAFETY: `is_dry` says that the value is one of a dry device.
                 *size = if is_dry { unsafe { invented::size(number, *size) }? } else { number.read_i64()? };
                 if !is_dry && aten::memory_order(largest, room).is_some() {
-                    // One column has a stride, too, as PyTorch's has.
-                    let mut order: Vec<usize> = (0..room.len()).collect();
-                    order.sort_by_key(|&axis| std::cmp::Reverse(room[axis]));
-                    strides = aten::dense_strides(&sizes, &order);
-                    let dtype = call::tensor_dtype(out.dtype)?;
-                    // A user of the whole storage, such as a nested tensor, must get no more elements than the result
-                    // has.
-                    out.nbytes = sizes.iter().product::<i64>() as usize * dtype.size_bytes();
-                    let is_outside = order.iter().take_while(|place| *place != axis).any(|&place| sizes[place] > 1);
-                    if is_outside && out.nbytes > 0 && sizes != largest {
-                        show_part(out, &Layout::in_order(&Type::new(dtype, largest), &sizes, order));
-                    }
+                    strides = make_dense(out, [largest, room], &sizes, *axis)?;
                 }
                 kept.push([sizes, strides]);
                 let [sizes, strides] = &kept[kept.len() - 1];
@@ -113,6 +102,27 @@ impl Due {
             }
         }
     }
+}
+
+/// Makes a result of these sizes dense, and returns its strides. Its memory has the `largest` sizes, with the strides
+/// `room`. Dimension `axis` is the one that is shorter.
+fn make_dense(out: &mut Out, [largest, room]: [&[i64]; 2], sizes: &[i64], axis: usize) -> Result<Vec<i64>> {
+    // `memory_order` puts a dimension of size 1 beside the one before it. The stride says where it is.
+    let mut order: Vec<usize> = (0..room.len()).collect();
+    order.sort_by_key(|&axis| std::cmp::Reverse(room[axis]));
+    let outside: Vec<usize> = order.iter().copied().take_while(|&place| place != axis).collect();
+    let mut strides = aten::dense_strides(sizes, &order);
+    if sizes[axis] == 0 && !order.is_sorted() {
+        // As PyTorch has it. In row-major order, an empty dimension counts as one of size 1.
+        outside.iter().for_each(|&place| strides[place] = 0);
+    }
+    let dtype = call::tensor_dtype(out.dtype)?;
+    // A user of the whole storage, such as a nested tensor, must get no more elements than the result has.
+    out.nbytes = sizes.iter().product::<i64>() as usize * dtype.size_bytes();
+    if outside.iter().any(|&place| sizes[place] > 1) && out.nbytes > 0 && sizes != largest {
+        show_part(out, &Layout::in_order(&Type::new(dtype, largest), sizes, order));
+    }
+    Ok(strides)
 }
 
 /// Replaces the storage of a result by one whose value is a part of the old value.

@@ -74,14 +74,14 @@ pub(crate) struct Layout {
 impl Layout {
     /// A value of the dimensions `actual`, at the start of one of this type.
     pub fn of(ty: &Type, actual: &[i64]) -> Layout {
-        let factor = |(&capacity, &actual)| vec![PaddedFactor { capacity, actual, is_bounded: capacity != actual }];
-        let axes: Axes = ty.dims.iter().zip(actual).map(factor).collect();
-        Layout { dtype: ty.dtype, nbytes: ty.size_bytes(), order: (0..axes.len()).collect(), axes }
+        Layout::in_order(ty, actual, (0..actual.len()).collect())
     }
 
     /// The same, where the dimensions lie in memory in this order.
     pub fn in_order(ty: &Type, actual: &[i64], order: Vec<usize>) -> Layout {
-        Layout { order, ..Layout::of(ty, actual) }
+        let factor = |(&capacity, &actual)| vec![PaddedFactor { capacity, actual, is_bounded: capacity != actual }];
+        let axes: Axes = ty.dims.iter().zip(actual).map(factor).collect();
+        Layout { dtype: ty.dtype, nbytes: ty.size_bytes(), axes, order }
     }
 
     /// The sizes without padding.

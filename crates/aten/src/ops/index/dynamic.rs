@@ -8,7 +8,7 @@ use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::places::{Combine, Places, at_least_1d, rank_in_mask, take_flat, valid_mask};
 use crate::row::{Row, many, one};
-use crate::strides::dense_strides;
+use crate::strides::contiguous_strides;
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["nonzero"], |cx| {
@@ -190,7 +190,10 @@ fn lexicographic_order(rows: Value<'_>) -> Value<'_> {
 
 /// The distinct slices along a dimension, with inverse and counts. They are sorted if `order` is given.
 fn groups_along<'b>(cx: &Cx<'b>, x: Value<'b>, axis: usize, order: Option<Value<'b>>) -> Result<Vec<Value<'b>>> {
-    let moved = at_least_1d(x).move_axis(axis, 0);
+    if x.rank() == 0 {
+        return Err(Error::index("Dimension specified as 0 but tensor has no dimensions"));
+    }
+    let moved = x.move_axis(axis, 0);
     let mut rows = rows_of(x, axis);
     if let Some(order) = order {
         rows = Places::slices(&rows.dims(), 0, order).read(rows);
@@ -199,9 +202,10 @@ fn groups_along<'b>(cx: &Cx<'b>, x: Value<'b>, axis: usize, order: Option<Value<
     cx.set_count_along(0, axis, groups.chosen.count);
     cx.set_count(2, groups.chosen.count);
     // As PyTorch's kernels have it: an element along the axis lies in one piece.
-    let mut in_memory: Vec<usize> = (0..moved.rank()).filter(|&other| other != axis).collect();
-    in_memory.insert(0, axis);
-    cx.set_strides(0, dense_strides(&x.dims(), &in_memory));
+    let mut strides = contiguous_strides(&moved.dims());
+    let own = strides.remove(0);
+    strides.insert(axis, own);
+    cx.set_strides(0, strides);
     let distinct = groups.chosen.pack(rows, rows).reshape(&moved.dims()).move_axis(0, axis);
     Ok(vec![distinct, groups.inverse(), groups.counts()])
 }
