@@ -39,13 +39,14 @@ class Form(NamedTuple):
 
     @property
     def capacity(self) -> int:
-        factor = _factor(self.size) if self.is_merged else 1
+        """That of a merged dimension."""
+        factor = _factor(self.size)
         return factor * (self.size // factor + PADDING)
 
     def __str__(self) -> str:
-        merged = ", which two were merged to" if self.is_merged else ""
+        where = "between" if self.is_merged else "behind"
         second = "" if self.second is None else f", and behind those of tensor {self.second}"
-        return f"padding in dimension {self.dim}{merged} of tensor {self.tensor}{second}"
+        return f"padding {where} the elements of dimension {self.dim} of tensor {self.tensor}{second}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -171,10 +171,7 @@ def test_in_a_step(name: str, device: torch.device) -> None:
     torch.testing.assert_close(step(NUMBERS.to(device)).cpu(), CASES[name](NUMBERS))
 
 
-IN_A_GRAPH = ("cloned", "columns", "scattered", "repeatedly")
-
-
-@pytest.mark.parametrize("name", IN_A_GRAPH)
+@pytest.mark.parametrize("name", ["cloned", "columns", "scattered", "repeatedly"])
 def test_in_a_graph(name: str, device: torch.device) -> None:
     check_compiled(CASES[name], device, NUMBERS)
 

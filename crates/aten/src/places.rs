@@ -15,7 +15,8 @@ pub(crate) enum Combine {
 }
 
 impl Combine {
-    /// What changes no element of a type. 0 for [`Combine::Replace`].
+    /// The number that leaves each element of a type as it is when they are combined. [`Combine::Replace`] has no such
+    /// number, and gets 0.
     pub fn identity(self, dtype: DType) -> Number {
         match self {
             Combine::Replace | Combine::Add => Number::Int(0),

@@ -236,9 +236,7 @@ impl<'b> Value<'b> {
     /// positions.
     pub fn bounded_like(self, other: Value<'b>) -> Value<'b> {
         let Some(extents) = other.known_extents() else { return self };
-        (0..self.rank()).for_each(|axis| {
-            self.common_extent(axis, other, axis);
-        });
+        self.require_same_padding(other, 0..self.rank());
         self.without_extents().with_extents(extents.to_vec())
     }
 
@@ -357,8 +355,15 @@ impl<'b> Value<'b> {
         Some(extents.to_vec())
     }
 
+    /// Refuses two values with padding at different positions of these dimensions.
+    pub fn require_same_padding(self, other: Value<'b>, axes: impl IntoIterator<Item = usize>) {
+        for axis in axes {
+            self.common_extent(axis, other, axis);
+        }
+    }
+
     /// The common extents of a dimension of this value and one of another. Refuses padding at different positions.
-    pub fn common_extent(self, axis: usize, other: Value<'b>, other_axis: usize) -> Extent {
+    pub(crate) fn common_extent(self, axis: usize, other: Value<'b>, other_axis: usize) -> Extent {
         self.extent(axis).merge(&other.extent(other_axis)).unwrap_or_else(|| {
             self.builder.refuse_bounded("dimensions that are bounded differently meet");
             Extent::default()

@@ -123,13 +123,11 @@ pub(crate) fn unpooled<'b>(grad: Value<'b>, index: Value<'b>, windows: &Windows,
 
 /// Refuses an index whose padding is at other places than that of its values.
 pub(crate) fn require_pairs<'b>(values: Value<'b>, index: Value<'b>) {
-    if values.dims() != index.dims() {
+    if values.dims() == index.dims() {
+        values.require_same_padding(index, 0..values.rank());
+    } else {
         values.builder().refuse_bounded("indices with other padding than their values");
-        return;
     }
-    (0..values.rank()).for_each(|axis| {
-        values.common_extent(axis, index, axis);
-    });
 }
 
 /// Adds `values` at the positions `index` of planes of zeros of these sizes.

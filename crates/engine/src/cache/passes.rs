@@ -33,7 +33,7 @@ const MOVES: [&str; 17] = [
     "while",
 ];
 
-/// Operations that write a part of a value. XLA makes an update of one place of a scatter of it.
+/// Operations that write a part of a value. A scatter with one index becomes an update of a slice.
 const WRITES: [&str; 2] = ["\"stablehlo.dynamic_update_slice\"", "\"stablehlo.scatter\""];
 const BARRIER: &str = "\"stablehlo.optimization_barrier\"";
 
@@ -49,16 +49,16 @@ pub(super) fn flags(text: &str) -> Option<(String, Value)> {
     (!names.is_empty()).then(|| ("xla_disable_hlo_passes".to_owned(), Value::Str(names.join(","))))
 }
 
-/// The text of a program that is compiled with these flags.
+/// The text to compile with these flags.
 pub(super) fn without_barriers_in_regions(text: &str) -> Cow<'_, str> {
     if !is_written(text) || !text.contains(BARRIER) {
         return text.into();
     }
     let mut depth = 0;
     let lines = text.split_inclusive('\n').map(|line| {
-        depth -= usize::from(line.starts_with('}')).min(depth);
+        depth -= usize::from(ends_regions(line)).min(depth);
         let is_inside = depth > 0;
-        depth += usize::from(line.trim_end().ends_with("({") || line.starts_with("}, {"));
+        depth += usize::from(begins_regions(line));
         // The same value, by a reshape to its own shape.
         if is_inside { line.replace(BARRIER, "\"stablehlo.reshape\"").into() } else { Cow::Borrowed(line) }
     });
@@ -70,7 +70,7 @@ fn only_moves_bfloat16(text: &str) -> bool {
     // The operations with regions that a line is in.
     let mut open: Vec<Option<&str>> = Vec::new();
     for line in text.lines() {
-        let ends = line.starts_with("})").then(|| open.pop().flatten());
+        let ends = ends_regions(line).then(|| open.pop().flatten());
         let name = ends.unwrap_or_else(|| operation(line));
         if line.contains("bf16>") && !line.starts_with("^bb") {
             let is_move = match name {
@@ -84,11 +84,20 @@ fn only_moves_bfloat16(text: &str) -> bool {
             }
             is_moved = true;
         }
-        if line.ends_with("({") {
+        if begins_regions(line) {
             open.push(name);
         }
     }
     is_moved
+}
+
+/// Whether an operation begins in a line and has its regions in the next ones.
+fn begins_regions(line: &str) -> bool {
+    line.trim_end().ends_with("({")
+}
+
+fn ends_regions(line: &str) -> bool {
+    line.starts_with("})")
 }
 
 /// The name of the operation of a line.

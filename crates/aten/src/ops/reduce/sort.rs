@@ -139,9 +139,7 @@ fn insertion_points<'b>(cx: &Cx<'b>, sequence: Value<'b>, values: Value<'b>, rig
     let last = sequence.rank() - 1;
     let highest = cx.b().scalar(sequence.dtype().min_identity(), sequence.dtype());
     let filled = sequence.filled_along(last, highest, "a sequence in merged dimensions");
-    (0..last).for_each(|axis| {
-        sequence.common_extent(axis, values, axis);
-    });
+    sequence.require_same_padding(values, 0..last);
     let places = bisected(cx, filled.without_extents(), values.without_extents(), shared, before).bounded_like(values);
     // Padding comes after each value but those that come after all numbers.
     let places = if sequence.is_bounded_along(&[last]) { places.min(sequence.size(last, DType::I32)) } else { places };
