@@ -69,7 +69,9 @@ class TpuWork final : public c10d::Work {
   int sourceRank() const override { return source_ ? *source_ : -1; }
   Tensors result() override { return results_; }
   uint64_t getSequencenumber() const override { return sequence_; }
+#if TORCHTPU_HAS_FLIGHT_HOOKS
   uint64_t getCompletionKey() const override { return progress_->key; }
+#endif
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
 
  private:

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "shim.h"
+#include "versions.h"
 
 namespace torchtpu {
 
@@ -65,8 +66,8 @@ class HookTable {
 
 // The functions that PyTorch's flight recorder registers on a group. They are called on a thread of the core.
 struct Hooks {
-  HookTable<c10d::CompletionHook> completion;
-  HookTable<c10d::AbortHook> abort;
+  HookTable<CompletionHook> completion;
+  HookTable<AbortHook> abort;
 
   // Runs the work of a call. Reports how long it took, or that it failed.
   void observe(Progress& progress, const std::function<void()>& work) const;

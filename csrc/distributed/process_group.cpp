@@ -26,13 +26,15 @@ class ProcessGroup final : public c10d::Backend {
   uint64_t getSequenceNumberForGroup() override { return sequence_; }
   void abort() override { gloo_->backend().abort(); }
 
+#if TORCHTPU_HAS_FLIGHT_HOOKS
   // The flight recorder of PyTorch.
   bool supportsAbortHooks() const override { return true; }
-  void registerAbortHook(int64_t id, c10d::AbortHook hook) override { hooks_->abort.set(id, std::move(hook)); }
+  void registerAbortHook(int64_t id, AbortHook hook) override { hooks_->abort.set(id, std::move(hook)); }
   void unregisterAbortHook(int64_t id) override { hooks_->abort.remove(id); }
   bool supportsCompletionHooks() const override { return true; }
-  void registerCompletionHook(int64_t id, c10d::CompletionHook hook) override { hooks_->completion.set(id, std::move(hook)); }
+  void registerCompletionHook(int64_t id, CompletionHook hook) override { hooks_->completion.set(id, std::move(hook)); }
   void unregisterCompletionHook(int64_t id) override { hooks_->completion.remove(id); }
+#endif
 
   // What was called is done before the group ends: other ranks wait for it. Messages from other ranks are not waited
   // for, unless a call needs them.
@@ -137,7 +139,7 @@ class ProcessGroup final : public c10d::Backend {
   }
 
   Pointer allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
-    return gather_all(OpType::ALLGATHER_INTO_TENSOR_COALESCED, outputs, inputs, options);
+    return gather_all(kAllGatherCoalesced, outputs, inputs, options);
   }
 
   Pointer gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override {
@@ -219,7 +221,7 @@ class ProcessGroup final : public c10d::Backend {
 
   Pointer reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::ReduceScatterOptions& options) override {
-    return scatter_reduced(OpType::REDUCE_SCATTER_TENSOR_COALESCED, outputs, inputs, options);
+    return scatter_reduced(kReduceScatterCoalesced, outputs, inputs, options);
   }
 
   Pointer alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
