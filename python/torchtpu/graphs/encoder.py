@@ -39,8 +39,10 @@ Numbers = Any
 
 MAX_CONSTANT = 1024
 
-# c10::ScalarType.
-SCALAR_TYPES: dict[torch.dtype, int] = {getattr(torch, name): number for name, (number, _) in _C.scalar_types().items()}
+# c10::ScalarType. Older versions of PyTorch lack the newest dtypes.
+SCALAR_TYPES: dict[torch.dtype, int] = {
+    getattr(torch, name): number for name, (number, _) in _C.scalar_types().items() if hasattr(torch, name)
+}
 
 # c10::MemoryFormat.
 MEMORY_FORMATS: dict[torch.memory_format, int] = {
