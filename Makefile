@@ -24,7 +24,8 @@ ROOT := $(abspath .)
 VENV := $(ROOT)/.venv
 PY := $(VENV)/bin/python
 PROFILE_FOLDER := $(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
-EXTENSION := python/torchtpu/_C.abi3.so
+# The C++ shim includes Python's own headers, so the extension is for one version of Python, and its name says which.
+EXTENSION = python/torchtpu/_C$(shell $(PY) -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
 # What the crates' build scripts need to know, the same for every cargo call so that none rebuilds for another.
 CARGO = eval "$$($(PY) build_backend/torchtpu_build.py)" && cargo
 # Where the peers of `make bench` live; PEERS=none leaves them out.
@@ -292,20 +293,22 @@ docs: build ## docs/operators.md, which must not be stale; documentation of the 
 
 # ---- packaging -------------------------------------------------------------------------------------------------
 
+WHEEL := build/wheel-$(TORCH)-$(notdir $(PYTHON))
+
 # Torch is only compiled and linked against here, so it comes without the packages that running it would need.
-build/wheel-$(TORCH)/.ready: pyproject.toml | tools
-	$(PYTHON) -m venv build/wheel-$(TORCH)
-	build/wheel-$(TORCH)/bin/python -m pip install --quiet --no-deps "torch==$(TORCH)"
-	build/wheel-$(TORCH)/bin/python -m pip install --quiet xla_cpu_pjrt "maturin>=1.7,<2" "libclang>=16"
+$(WHEEL)/.ready: pyproject.toml | tools
+	$(PYTHON) -m venv $(WHEEL)
+	$(WHEEL)/bin/python -m pip install --quiet --no-deps "torch==$(TORCH)"
+	$(WHEEL)/bin/python -m pip install --quiet xla_cpu_pjrt "maturin>=1.7,<2" "libclang>=16"
 	@touch $@
 
 .PHONY: wheel
-wheel: build/wheel-$(TORCH)/.ready ## Build a wheel for one torch (TORCH=2.11.0) into dist/torch-<version>
-	CARGO_TARGET_DIR=$(ROOT)/build/wheel-$(TORCH)/target build/wheel-$(TORCH)/bin/python -m pip wheel --quiet --no-deps \
+wheel: $(WHEEL)/.ready ## Build a wheel for one torch and one Python (TORCH=2.11.0 PYTHON=python3.12) into dist/torch-<version>
+	CARGO_TARGET_DIR=$(ROOT)/$(WHEEL)/target $(WHEEL)/bin/python -m pip wheel --quiet --no-deps \
 		--no-build-isolation --wheel-dir dist/torch-$(TORCH) .
 	@ls -lh dist/torch-$(TORCH)/*.whl
 
 .PHONY: clean
 clean: ## Remove what was built; the virtual environments stay
-	rm -rf target build/docs build/demo build/conformance build/wheel-*/target dist $(EXTENSION) .pytest_cache .ruff_cache .mypy_cache
+	rm -rf target build/docs build/demo build/conformance build/wheel-*/target dist python/torchtpu/*.so .pytest_cache .ruff_cache .mypy_cache
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +

@@ -431,6 +431,9 @@ void* tt_call_graph(const TtGraph* graph, void* inputs);
 // The same for tt_prepare, with a place for its result. Returns whether there is one; else a Python exception is set.
 int32_t tt_prepare_graph(const TtGraph* graph, void* inputs, void* prepared);
 
+// The scope of the calling thread, which is made if there is none, or 0 with a Python exception set. With the GIL held.
+uint64_t tt_scope_of_thread();
+
 // The core's handle of a tensor's storage, borrowed, or null with a Python exception set if the core does not own the
 // memory. `tensor` is a Python object (borrowed). With the GIL held.
 void* tt_storage_of(void* tensor);

@@ -64,6 +64,24 @@ c10::SmallVector<TtArg, 32> convert_inputs(const TtGraph& graph, PyObject* input
   return args;
 }
 
+// An object in the thread-local state, which autograd copies to its own threads.
+const std::string kScope = "torchtpu.scope";
+
+// The address of the thread's object, or 0. Only the address is needed, so the GIL is not.
+uint64_t scope_of_thread() {
+  using Objects = at::impl::ThreadLocalPythonObjects;
+  if (!Objects::contains(kScope)) return 0;
+  return reinterpret_cast<uintptr_t>(Objects::get(kScope)->ptr(getPyInterpreter()));
+}
+
+// Python's torch._C._stash_obj_in_tls is not used: that of older versions of PyTorch takes no reference to the object.
+void make_scope() {
+  Owned object(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)));
+  if (object == nullptr) throw python_error();
+  auto held = std::make_shared<c10::SafePyObject>(object.release(), getPyInterpreter());
+  at::impl::ThreadLocalPythonObjects::set(kScope, std::move(held));
+}
+
 PyObject* call(const TtGraph& graph, PyObject* inputs) {
   const auto args = convert_inputs(graph, inputs);
   if (tt_wants_line()) tt_note_line();
@@ -91,15 +109,16 @@ PyObject* call(const TtGraph& graph, PyObject* inputs) {
 
 }  // namespace
 
-void note_scope() {
-  static const std::string kKey = "torchtpu.scope";
-  using Objects = at::impl::ThreadLocalPythonObjects;
-  // Only the address of the object is needed, so the GIL is not.
-  const bool is_in_one = Objects::contains(kKey);
-  tt_note_scope(is_in_one ? reinterpret_cast<uintptr_t>(Objects::get(kKey)->ptr(getPyInterpreter())) : 0);
-}
+void note_scope() { tt_note_scope(scope_of_thread()); }
 
 }  // namespace torchtpu
+
+uint64_t tt_scope_of_thread() {
+  HANDLE_TH_ERRORS
+  if (torchtpu::scope_of_thread() == 0) torchtpu::make_scope();
+  return torchtpu::scope_of_thread();
+  END_HANDLE_TH_ERRORS_RET(0)
+}
 
 static void* storage_of(PyObject* value) {
   HANDLE_TH_ERRORS

@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import NamedTuple
 
@@ -96,7 +97,7 @@ def build() -> None:
     command = f'eval "$({sys.executable} build_backend/torchtpu_build.py)" && cargo build --package torchtpu --lib'
     environment = {**os.environ, "CARGO_TARGET_DIR": str(ROOT / "build" / "mutants-target")}
     subprocess.run(["bash", "-c", command], cwd=COPY, env=environment, check=True)
-    shutil.copy(ROOT / "build/mutants-target/debug/libtorchtpu.so", COPY / "python/torchtpu/_C.abi3.so")
+    shutil.copy(ROOT / "build/mutants-target/debug/libtorchtpu.so", COPY / f"python/torchtpu/_C{EXTENSION_SUFFIXES[0]}")
 
 
 def first_failure(mutant: Mutant) -> str | None:

@@ -29,7 +29,9 @@ def skip_guard_timing() -> None:
 
 
 def with_quick_compiles(flags: str) -> str:
-    """XLA's flags, after those for quick compiles."""
+    """XLA's flags, after those for quick compiles. Plugins other than the CPU's end at flags that they do not know."""
+    if os.environ.get("TORCHTPU_PLATFORM", "cpu") != "cpu":
+        return flags
     return " ".join((*QUICK_COMPILES, flags)).strip()
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.testing._internal import common_methods_invocations as databases
 from torch.testing._internal.common_device_type import toleranceOverride
-from torch.testing._internal.common_methods_invocations import foreach_op_db, op_db
+from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_utils import SEED as PYTORCHS_SEED
 from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInput
 from torch.utils._pytree import tree_flatten, tree_unflatten
@@ -26,6 +27,9 @@ from tests.conformance.places import Place, Trial, describe, tensors_of
 from tests.conformance.refusals import cast, is_refused, refusal, source_of
 from tests.seeds import seed_everything
 
+# All versions of PyTorch have these lists; foreach_op_db, which is all of them, is new.
+FOREACH_KINDS = ("unary", "binary", "pointwise", "reduce", "other")
+FOREACH = [info for kind in FOREACH_KINDS for info in getattr(databases, f"foreach_{kind}_op_db")]
 # Samples are drawn evenly from the first of them, because some operators have thousands.
 CONSIDERED = 200
 # Directions that do not depend on the dtype's arithmetic only run for some dtypes.
@@ -55,7 +59,7 @@ DIFFERENTIATING = ("backward", "gradgrad", "gradcheck", "gradgradcheck")
 
 
 def operators() -> Iterator[Operator]:
-    return (Operator(info) for info in (*op_db, *foreach_op_db))
+    return (Operator(info) for info in (*op_db, *FOREACH))
 
 
 class Operator:
@@ -64,7 +68,7 @@ class Operator:
     def __init__(self, info: OpInfo) -> None:
         self.info = info
         self.name = f"{info.name}.{info.variant_test_name}" if info.variant_test_name else info.name
-        self.is_foreach = info in foreach_op_db
+        self.is_foreach = info in FOREACH
 
     def directions(self, dtype: torch.dtype) -> tuple[str, ...]:
         info = self.info

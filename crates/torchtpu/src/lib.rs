@@ -11,6 +11,7 @@ mod jobs;
 mod location;
 mod profiler;
 mod registration;
+mod scopes;
 mod warning;
 
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use std::path::PathBuf;
 
 use ::abi::{tt_current_device, tt_default_generator, tt_set_current_device};
 use engine::growth::Setting;
-use engine::{Engine, ErrorKind, Mode, Numbers, Placement, memory, platform};
+use engine::{Engine, ErrorKind, Numbers, Placement, memory, platform};
 use parking_lot::MutexGuard;
 use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -240,60 +241,6 @@ fn set_sizes(py: Python<'_>, setting: &str) -> PyResult<()> {
     })
 }
 
-/// The mode of a scope (0: of the process), and whether results are checked for NaN and infinities.
-#[pyfunction]
-fn get_eager_mode(py: Python<'_>, scope: u64) -> PyResult<(u8, bool)> {
-    let (mode, check_finite) = with_engine(py, move |engine| Ok(engine.mode(scope)))?;
-    Ok((mode as u8, check_finite))
-}
-
-/// Sets the mode of the process.
-#[pyfunction]
-fn set_eager_mode(py: Python<'_>, mode: u8, check_finite: bool) -> PyResult<()> {
-    let mode = mode_of(mode)?;
-    with_engine(py, move |mut engine| engine.set_mode(mode, check_finite))
-}
-
-/// Gives the scope of the calling thread a mode of its own until `end_mode` of the same change.
-#[pyfunction]
-fn begin_mode(py: Python<'_>, scope: u64, change: u64, mode: u8, check_finite: bool) -> PyResult<()> {
-    let mode = mode_of(mode)?;
-    with_engine(py, move |mut engine| {
-        engine.begin_mode(scope, change, mode, check_finite);
-        Ok(())
-    })
-}
-
-#[pyfunction]
-fn end_mode(py: Python<'_>, scope: u64, change: u64) -> PyResult<()> {
-    with_engine(py, move |mut engine| {
-        engine.end_mode(scope, change);
-        Ok(())
-    })
-}
-
-fn mode_of(number: u8) -> PyResult<Mode> {
-    match number {
-        0 => Ok(Mode::Debug),
-        1 => Ok(Mode::Strict),
-        2 => Ok(Mode::Fused),
-        other => Err(PyValueError::new_err(format!("there is no eager mode {other}"))),
-    }
-}
-
-/// Starts a scope: calls in it become one program until `end_join`. A scope is the address of the object that its
-/// threads have under "torchtpu.scope" in the thread-local state that autograd passes to its own threads.
-#[pyfunction]
-#[pyo3(signature = (scope, is_spmd = false))]
-fn begin_join(py: Python<'_>, scope: u64, is_spmd: bool) -> PyResult<()> {
-    with_engine(py, move |mut engine| engine.begin_join(scope, is_spmd))
-}
-
-#[pyfunction]
-fn end_join(py: Python<'_>, scope: u64) -> PyResult<()> {
-    with_engine(py, move |mut engine| engine.end_join(scope))
-}
-
 // ---- memory and counters -------------------------------------------------------------------------
 
 #[pyfunction]
@@ -477,14 +424,15 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         default_generator,
         platform_info,
         plugin_kind,
-        get_eager_mode,
-        set_eager_mode,
+        scopes::scope_of_thread,
+        scopes::get_eager_mode,
+        scopes::set_eager_mode,
         set_sizes,
         mark_dynamic,
-        begin_mode,
-        end_mode,
-        begin_join,
-        end_join,
+        scopes::begin_mode,
+        scopes::end_mode,
+        scopes::begin_join,
+        scopes::end_join,
         memory_stats,
         reset_peak_memory_stats,
         empty_cache,

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, TypeVar, overload
 
 from torchtpu import _C
-from torchtpu.tpu.scopes import scope_of_thread
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -77,7 +76,7 @@ def compile_step(function: Any = None, *, spmd: bool = False, **options: Any) ->
 @contextlib.contextmanager
 def joined(spmd: bool) -> Iterator[None]:
     """A scope whose calls join one program: calls of this thread, and of the autograd threads that work for it."""
-    scope = scope_of_thread()
+    scope = _C.scope_of_thread()
     _C.begin_join(scope, spmd)
     try:
         yield

@@ -9,7 +9,6 @@ import weakref
 from types import TracebackType
 
 from torchtpu import _C
-from torchtpu.tpu.scopes import scope_of_thread
 
 
 class EagerMode(enum.Enum):
@@ -77,7 +76,7 @@ class set_eager_mode:
 
     def __enter__(self) -> None:
         self._give_back()
-        self._entered.append((scope_of_thread(), next(_numbers)))
+        self._entered.append((_C.scope_of_thread(), next(_numbers)))
         _C.begin_mode(*self._entered[-1], *self._chosen)
 
     def __exit__(
@@ -107,4 +106,4 @@ class set_eager_mode:
 
 def get_eager_mode() -> EagerMode:
     """The current mode of this thread, the same as `torch.tpu.eager_mode`."""
-    return EagerMode(_C.get_eager_mode(scope_of_thread())[0])
+    return EagerMode(_C.get_eager_mode(_C.scope_of_thread())[0])
