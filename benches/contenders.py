@@ -30,10 +30,12 @@ class Contender:
     """A system in one of its modes."""
 
     name: str
-    system: str  # "torchtpu", "torch_tpu", "torch_xla", "jax" or "cpu"
+    system: str  # "torchtpu", "torch_tpu", "torch_xla", "jax", "cpu" or "cuda"
     mode: str = ""
     checkout: Path = ROOT
     """The folder that torchtpu is taken from."""
+    platform: str = "cpu"
+    """What it runs on: "cpu" or "cuda"."""
 
 
 CONTENDERS = [
@@ -48,6 +50,16 @@ CONTENDERS = [
     Contender("JAX jit", "jax"),
 ]
 
+# On a CUDA GPU. Each uses the packages of this environment: the peers are PyTorch's own backend and JAX.
+ON_CUDA = [
+    Contender("torchtpu strict", "torchtpu", "strict", platform="cuda"),
+    Contender("torchtpu fused", "torchtpu", "fused", platform="cuda"),
+    Contender("torchtpu compile", "torchtpu", "compile", platform="cuda"),
+    Contender("torch CUDA", "cuda", platform="cuda"),
+    Contender("torch CUDA compile", "cuda", "compile", platform="cuda"),
+    Contender("JAX jit", "jax", platform="cuda"),
+]
+
 # The packages of each peer's environment. torch_tpu uses the torch of .venv; torch_xla needs its own.
 REQUIREMENTS = {
     "torch_tpu": ["torch_tpu==0.2.0", "xla_cpu_pjrt"],
@@ -56,9 +68,9 @@ REQUIREMENTS = {
 }
 
 
-def set_up(system: str) -> Path:
+def set_up(system: str, platform: str = "cpu") -> Path:
     """The interpreter of a system's environment. The first call creates it."""
-    if system in ("torchtpu", "cpu"):
+    if system in ("torchtpu", "cpu") or platform == "cuda":
         return Path(sys.executable)
     folder = ENVIRONMENTS / system
     python, ready = folder / "bin" / "python", folder / ".ready"
@@ -78,11 +90,17 @@ def set_up(system: str) -> Path:
     return python
 
 
-def environment_of(system: str, threads: int, cache: Path, checkout: Path = ROOT) -> dict[str, str]:
-    """The variables of a contender's process. `cache` is its folder for compiled programs, if it has one."""
+def cpu_plugin() -> str:
+    """The path of XLA's CPU plugin."""
     import xla_plugins.xla_cpu_pjrt as package
 
-    plugin = str(Path(next(iter(package.__path__))) / "xla_cpu_pjrt.so")
+    return str(Path(next(iter(package.__path__))) / "xla_cpu_pjrt.so")
+
+
+def environment_of(
+    system: str, threads: int, cache: Path, checkout: Path = ROOT, platform: str = "cpu"
+) -> dict[str, str]:
+    """The variables of a contender's process. `cache` is its folder for compiled programs, if it has one."""
     variables = {
         **os.environ,
         "OMP_NUM_THREADS": str(threads),
@@ -91,10 +109,22 @@ def environment_of(system: str, threads: int, cache: Path, checkout: Path = ROOT
         "PYTHONPATH": str(ROOT / "benches"),
     }
     if system == "torchtpu":
+        variables["TORCHTPU_CACHE_DIR"] = str(cache)
+    if platform == "cuda":
+        before = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
+        variables["PYTHONPATH"] = os.pathsep.join([variables["PYTHONPATH"], *before])
+        return variables | {
+            "TORCHTPU_PLATFORM": "cuda",
+            "JAX_PLATFORMS": "cuda",
+            # PyTorch's products of float32 are exact by default, JAX's are not.
+            "JAX_DEFAULT_MATMUL_PRECISION": "highest",
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        }
+    plugin = cpu_plugin()
+    if system == "torchtpu":
         variables["PYTHONPATH"] = os.pathsep.join([str(checkout / "python"), variables["PYTHONPATH"]])
         variables["TORCHTPU_PLUGIN"] = plugin
         variables["TORCHTPU_NUM_DEVICES"] = "1"
-        variables["TORCHTPU_CACHE_DIR"] = str(cache)
     elif system == "torch_tpu":
         variables["TPU_LIBRARY_PATH"] = plugin
         # It asks for tcmalloc, and gets it if the machine has it.
@@ -116,8 +146,11 @@ class Process:
         self.contender = contender
         self.errors: list[str] = []
         self._process = subprocess.Popen(
-            [str(set_up(contender.system)), str(script), "--serve", contender.system, contender.mode, work],
-            env=environment_of(contender.system, threads, cache, contender.checkout),
+            [
+                str(set_up(contender.system, contender.platform)),
+                *(str(script), "--serve", contender.system, contender.mode, work),
+            ],
+            env=environment_of(contender.system, threads, cache, contender.checkout, contender.platform),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -206,12 +239,14 @@ def _medians(answers: list[Answer]) -> Answer:
     }
 
 
-def chosen(peers: str, against: Path | None = None) -> list[Contender]:
+def chosen(peers: str, against: Path | None = None, platform: str = "cpu") -> list[Contender]:
     """Our contenders and, unless `peers` is "none", those of "all" or of a comma-separated list of systems.
 
     `against` is a checkout of another commit, built there by `make build PROFILE=release`. Its contenders are called
     "before".
     """
+    if platform == "cuda":
+        return [each for each in ON_CUDA if peers == "all" or each.system in ("torchtpu", *peers.split(","))]
     ours = ("torchtpu", "cpu")
     wanted = {"none": set(), "all": set(REQUIREMENTS)}.get(peers, set(peers.split(",")))
     if unknown := wanted - set(REQUIREMENTS):
@@ -232,6 +267,8 @@ def open_torch(system: str, mode: str) -> tuple[Any, Callable[[], None]]:
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     if system == "cpu":
         return torch.device("cpu"), lambda: None
+    if system == "cuda":
+        return torch.device("cuda"), torch.cuda.synchronize
     if system == "torchtpu":
         import torchtpu  # noqa: F401
 

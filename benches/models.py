@@ -6,43 +6,45 @@ import math
 from collections.abc import Callable
 
 import torch
+from shapes import GPTS, Shape
 from torch import Tensor, nn
 
-VOCABULARY, WIDTH, HEADS, HIDDEN, LAYERS, POSITIONS = 512, 128, 4, 512, 4, 256
-BATCH = {"mlp": 64, "gpt": 4, "resnet": 16}
-LENGTH = 128
+VOCABULARY, WIDTH = GPTS["gpt"].vocabulary, GPTS["gpt"].width
+BATCH = {"mlp": 64, "gpt": GPTS["gpt"].batch, "resnet": 16}
 
 
 class Attention(nn.Module):
     """Causal self-attention, written by hand."""
 
-    def __init__(self) -> None:
+    def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.query_key_value = nn.Linear(WIDTH, 3 * WIDTH)
-        self.projection = nn.Linear(WIDTH, WIDTH)
-        self.register_buffer("mask", torch.ones(POSITIONS, POSITIONS, dtype=torch.bool).triu(1))
+        self.heads = shape.heads
+        self.query_key_value = nn.Linear(shape.width, 3 * shape.width)
+        self.projection = nn.Linear(shape.width, shape.width)
+        self.register_buffer("mask", torch.ones(shape.positions, shape.positions, dtype=torch.bool).triu(1))
 
     def forward(self, x: Tensor) -> Tensor:
-        batch, length, _ = x.shape
+        batch, length, width = x.shape
         query, key, value = (
-            each.view(batch, length, HEADS, WIDTH // HEADS).transpose(1, 2)
-            for each in self.query_key_value(x).split(WIDTH, dim=2)
+            each.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
+            for each in self.query_key_value(x).split(width, dim=2)
         )
-        scores = query @ key.transpose(-2, -1) / math.sqrt(WIDTH // HEADS)
+        scores = query @ key.transpose(-2, -1) / math.sqrt(width // self.heads)
         scores = scores.masked_fill(self.mask[:length, :length], float("-inf"))  # type: ignore[index]
         attended = scores.softmax(-1) @ value
-        return self.projection(attended.transpose(1, 2).reshape(batch, length, WIDTH))
+        return self.projection(attended.transpose(1, 2).reshape(batch, length, width))
 
 
 class Block(nn.Module):
     """Pre-norm."""
 
-    def __init__(self) -> None:
+    def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.norm_attention = nn.LayerNorm(WIDTH)
-        self.attention = Attention()
-        self.norm_mlp = nn.LayerNorm(WIDTH)
-        self.mlp = nn.Sequential(nn.Linear(WIDTH, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, WIDTH))
+        width = shape.width
+        self.norm_attention = nn.LayerNorm(width)
+        self.attention = Attention(shape)
+        self.norm_mlp = nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.norm_attention(x))
@@ -52,13 +54,13 @@ class Block(nn.Module):
 class Gpt(nn.Module):
     """Learned positions, untied head."""
 
-    def __init__(self) -> None:
+    def __init__(self, shape: Shape = GPTS["gpt"]) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(VOCABULARY, WIDTH)
-        self.positions = nn.Parameter(torch.randn(POSITIONS, WIDTH) * 0.02)
-        self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
-        self.norm = nn.LayerNorm(WIDTH)
-        self.head = nn.Linear(WIDTH, VOCABULARY)
+        self.tokens = nn.Embedding(shape.vocabulary, shape.width)
+        self.positions = nn.Parameter(torch.randn(shape.positions, shape.width) * 0.02)
+        self.blocks = nn.Sequential(*(Block(shape) for _ in range(shape.layers)))
+        self.norm = nn.LayerNorm(shape.width)
+        self.head = nn.Linear(shape.width, shape.vocabulary)
 
     def forward(self, tokens: Tensor) -> Tensor:
         x = self.tokens(tokens) + self.positions[: tokens.shape[1]]
@@ -102,14 +104,19 @@ def make_mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
 
 
-MODELS: dict[str, Callable[[], nn.Module]] = {"mlp": make_mlp, "gpt": Gpt, "resnet": make_resnet}
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "mlp": make_mlp,
+    "gpt": Gpt,
+    "resnet": make_resnet,
+    "gpt2": lambda: Gpt(GPTS["gpt2"]).to(torch.bfloat16),
+}
 
 
 def make_batch(work: str) -> tuple[Tensor, Tensor]:
     """A fresh batch on the host."""
-    batch = BATCH[work]
-    if work == "gpt":
-        tokens = torch.randint(VOCABULARY, (batch, LENGTH + 1))
+    if work in GPTS:
+        tokens = torch.randint(GPTS[work].vocabulary, (GPTS[work].batch, GPTS[work].length + 1))
         return tokens[:, :-1].contiguous(), tokens[:, 1:].flatten()
+    batch = BATCH[work]
     shape = (batch, 784) if work == "mlp" else (batch, 3, 32, 32)
     return torch.randn(shape), torch.randint(10, (batch,))

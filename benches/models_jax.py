@@ -9,8 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from shapes import GPTS, Shape
 
-VOCABULARY, WIDTH, HEADS, HIDDEN, LAYERS, POSITIONS, LENGTH = 512, 128, 4, 512, 4, 256, 128
+VOCABULARY = GPTS["gpt"].vocabulary
 STAGES = ((16, 16, 1), (16, 32, 2), (32, 64, 2))
 rng = np.random.default_rng(0)
 
@@ -19,7 +20,7 @@ def make_step(work: str) -> Callable[[], None]:
     """One AdamW step per call, on a fresh batch, with a wait."""
     if work == "chain":
         return make_chain()
-    update, state = make_update(work)
+    update, state = make_update(work, "bfloat16" if work == "gpt2" else "float32")
     compiled = jax.jit(update, donate_argnums=(0, 1, 2))
 
     def step() -> None:
@@ -50,7 +51,7 @@ def lower_step(work: str, dtype: str) -> str:
 
 def make_update(work: str, dtype: str = "float32") -> tuple[Callable[..., Any], list[Any]]:
     """The step as a function of parameters, moments, count and batch, and the initial values of the first three."""
-    parameters, forward = {"mlp": make_mlp, "gpt": make_gpt, "resnet": make_resnet}[work]()
+    parameters, forward = make_gpt(GPTS[work]) if work in GPTS else {"mlp": make_mlp, "resnet": make_resnet}[work]()
     parameters = jax.tree.map(lambda p: jnp.asarray(p, dtype), parameters)
     state = [parameters, jax.tree.map(jnp.zeros_like, parameters), jax.tree.map(jnp.zeros_like, parameters), 0.0]
 
@@ -74,8 +75,9 @@ def make_update(work: str, dtype: str = "float32") -> tuple[Callable[..., Any], 
 
 
 def make_batch(work: str) -> tuple[Any, Any]:
-    if work == "gpt":
-        tokens = rng.integers(0, VOCABULARY, (4, LENGTH + 1), dtype=np.int32)
+    if work in GPTS:
+        gpt = GPTS[work]
+        tokens = rng.integers(0, gpt.vocabulary, (gpt.batch, gpt.length + 1), dtype=np.int32)
         return jnp.asarray(tokens[:, :-1]), jnp.asarray(tokens[:, 1:].reshape(-1))
     shape = (64, 784) if work == "mlp" else (16, 3, 32, 32)
     inputs = rng.standard_normal(shape, dtype=np.float32)
@@ -112,33 +114,34 @@ def _layer_norm(p: Any, x: Any) -> Any:
     return centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * p["scale"] + p["bias"]
 
 
-def make_gpt() -> tuple[Any, Callable[[Any, Any], Any]]:
+def make_gpt(shape: Shape) -> tuple[Any, Callable[[Any, Any], Any]]:
+    width = shape.width
     block = lambda: {  # noqa: E731
-        "norm1": _scale(WIDTH),
-        "qkv": _linear(WIDTH, 3 * WIDTH),
-        "out": _linear(WIDTH, WIDTH),
-        "norm2": _scale(WIDTH),
-        "up": _linear(WIDTH, HIDDEN),
-        "down": _linear(HIDDEN, WIDTH),
+        "norm1": _scale(width),
+        "qkv": _linear(width, 3 * width),
+        "out": _linear(width, width),
+        "norm2": _scale(width),
+        "up": _linear(width, 4 * width),
+        "down": _linear(4 * width, width),
     }
     parameters = {
-        "tokens": rng.standard_normal((VOCABULARY, WIDTH), dtype=np.float32),
-        "positions": rng.standard_normal((POSITIONS, WIDTH), dtype=np.float32) * np.float32(0.02),
-        "blocks": [block() for _ in range(LAYERS)],
-        "norm": _scale(WIDTH),
-        "head": _linear(WIDTH, VOCABULARY),
+        "tokens": rng.standard_normal((shape.vocabulary, width), dtype=np.float32),
+        "positions": rng.standard_normal((shape.positions, width), dtype=np.float32) * np.float32(0.02),
+        "blocks": [block() for _ in range(shape.layers)],
+        "norm": _scale(width),
+        "head": _linear(width, shape.vocabulary),
     }
 
     def attention(p: Any, x: Any) -> Any:
         batch, length, _ = x.shape
         heads = [
-            each.reshape(batch, length, HEADS, WIDTH // HEADS).transpose(0, 2, 1, 3)
+            each.reshape(batch, length, shape.heads, width // shape.heads).transpose(0, 2, 1, 3)
             for each in jnp.split(_apply(p["qkv"], x), 3, axis=-1)
         ]
-        scores = heads[0] @ heads[1].transpose(0, 1, 3, 2) / math.sqrt(WIDTH // HEADS)
+        scores = heads[0] @ heads[1].transpose(0, 1, 3, 2) / math.sqrt(width // shape.heads)
         scores = jnp.where(jnp.triu(jnp.ones((length, length), bool), 1), -jnp.inf, scores)
         attended = jax.nn.softmax(scores, -1) @ heads[2]
-        return _apply(p["out"], attended.transpose(0, 2, 1, 3).reshape(batch, length, WIDTH))
+        return _apply(p["out"], attended.transpose(0, 2, 1, 3).reshape(batch, length, width))
 
     def forward(p: Any, tokens: Any) -> Any:
         x = p["tokens"][tokens] + p["positions"][: tokens.shape[1]]
@@ -146,7 +149,7 @@ def make_gpt() -> tuple[Any, Callable[[Any, Any], Any]]:
             x = x + attention(each, _layer_norm(each["norm1"], x))
             hidden = jax.nn.gelu(_apply(each["up"], _layer_norm(each["norm2"], x)), approximate=False)
             x = x + _apply(each["down"], hidden)
-        return _apply(p["head"], _layer_norm(p["norm"], x)).reshape(-1, VOCABULARY)
+        return _apply(p["head"], _layer_norm(p["norm"], x)).reshape(-1, shape.vocabulary)
 
     return parameters, forward
 

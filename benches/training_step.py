@@ -27,6 +27,8 @@ from contenders import Answer, alternate, chosen, open_torch, serve
 STEPS = 12
 ROUND = 1.0
 WORKS = ("mlp", "gpt", "resnet", "chain")
+# Also "gpt2" in bfloat16, which takes minutes on a CPU.
+WORKS_ON_CUDA = (*WORKS, "gpt2")
 
 
 def measure(system: str, mode: str, work: str) -> None:
@@ -61,15 +63,18 @@ def make_torch_step(system: str, mode: str, work: str) -> Callable[[], Any]:
     if work == "chain":
         return make_chain(device, wait, mode)
     model = MODELS[work]().to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    is_compiled_by_inductor = system == "cuda" and mode == "compile"
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=is_compiled_by_inductor)
     criterion = torch.nn.CrossEntropyLoss()
+    if is_compiled_by_inductor:
+        model = torch.compile(model)
 
     def train(inputs: Any, targets: Any) -> None:
         optimizer.zero_grad(set_to_none=True)
         criterion(model(inputs), targets).backward()
         optimizer.step()
 
-    train = torch.tpu.compile_step(train) if mode == "compile" else train
+    train = torch.tpu.compile_step(train) if system == "torchtpu" and mode == "compile" else train
 
     def step() -> None:
         inputs, targets = make_batch(work)
@@ -90,7 +95,8 @@ def make_chain(device: Any, wait: Callable[[], None], mode: str) -> Callable[[],
             x = (x + 0.5) * 0.9
         return x
 
-    links = torch.tpu.compile_step(links) if mode == "compile" else links
+    if mode == "compile":
+        links = torch.tpu.compile_step(links) if device.type == "tpu" else torch.compile(links)
 
     def step() -> None:
         result = links()  # what nothing holds is not computed
@@ -102,9 +108,15 @@ def make_chain(device: Any, wait: Callable[[], None], mode: str) -> Callable[[],
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", choices=[*WORKS, "all"], default="all", help="which model (default: all)")
+    parser.add_argument("--work", choices=[*WORKS_ON_CUDA, "all"], default="all", help="which model (default: all)")
     parser.add_argument(
         "--peers", default="all", help='"all", "none" or some of torch_tpu,torch_xla,jax (default: all)'
+    )
+    parser.add_argument(
+        "--platform",
+        choices=["cpu", "cuda"],
+        default="cpu",
+        help="cuda: on a GPU, beside PyTorch's CUDA backend and JAX, all with the packages of this environment",
     )
     parser.add_argument(
         "--against", type=Path, metavar="FOLDER", help="a built checkout of another commit, to compare with"
@@ -119,10 +131,10 @@ def main() -> int:
         return 0
 
     figures = {}
-    for work in WORKS if options.work == "all" else [options.work]:
-        figures[work] = alternate(
-            chosen(options.peers, options.against), Path(__file__), work, options.rounds, options.threads
-        )
+    all_works = WORKS_ON_CUDA if options.platform == "cuda" else WORKS
+    contenders = chosen(options.peers, options.against, options.platform)
+    for work in all_works if options.work == "all" else [options.work]:
+        figures[work] = alternate(contenders, Path(__file__), work, options.rounds, options.threads)
         print(f"\n{work}: ms per training step, median of {options.rounds} alternating rounds")
         print(f"{'':<20}{'step':>10}{'first':>10}{'warm':>10}")
         for name, answer in figures[work].items():

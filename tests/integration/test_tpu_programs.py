@@ -33,30 +33,31 @@ _C.dump_programs(sys.argv[2])
 digits.train(sys.argv[1], torch.device("tpu"), epochs=1, batch_size=64, seed=0)
 """
 
-# Compiled training steps of a model. Arguments: the model and the folder for the programs.
+# Compiled training steps of a model. Arguments: the model, the dtype of its parameters, and the folder for the programs.
 STEP = """
 import os, sys
 os.environ["TORCHTPU_TARGET"] = "tpu"
 import torch
 from tests.small_models import TASKS
 from torchtpu import _C
-_C.dump_programs(sys.argv[2])
+_C.dump_programs(sys.argv[3])
 task = TASKS[sys.argv[1]]
-model = task.model().to("tpu")
+dtype = getattr(torch, sys.argv[2])
+model = task.model().to("tpu", dtype)
 optimizer = torch.optim.AdamW(model.parameters())
 model = torch.compile(model)
 
 @torch.tpu.compile_step
 def step(inputs, target):
     optimizer.zero_grad()
-    loss = task.loss(model(*inputs), target)
+    loss = task.loss(model(*inputs).float(), target)
     loss.backward()
     optimizer.step()
     return loss.detach()
 
 for _ in range(2):
     inputs, target = task.batch()
-    step([each.to("tpu") for each in inputs], target.to("tpu"))
+    step([each.to("tpu", dtype if each.is_floating_point() else None) for each in inputs], target.to("tpu"))
 torch.tpu.synchronize()
 """
 
@@ -153,7 +154,15 @@ def test_the_demo_compiles_for_tpus(mode: str, tmp_path: Path) -> None:
     "task", [pytest.param(task, marks=() if task in QUICK else pytest.mark.slow) for task in small_models.TASKS]
 )
 def test_compiled_models_compile_for_tpus(task: str, tmp_path: Path) -> None:
-    finished = run_python(STEP, task, tmp_path)
+    finished = run_python(STEP, task, "float32", tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    check_programs(tmp_path)
+
+
+@pytest.mark.timeout(900)
+def test_a_step_in_bfloat16_compiles_for_tpus(tmp_path: Path) -> None:
+    """The compiler for v5e takes no product of bfloat16 in the highest precision if it fuses it in some ways."""
+    finished = run_python(STEP, "gpt", "bfloat16", tmp_path)
     assert finished.returncode == 0, finished.stderr
     check_programs(tmp_path)
 

@@ -61,7 +61,7 @@ impl<'b> Value<'b> {
             axes(&dims.rhs_batch),
             axes(&dims.lhs_contract),
             axes(&dims.rhs_contract),
-            self.precision_attribute(2)
+            self.precision_attribute(other)
         );
         let mut extents: Vec<Extent> =
             dims.lhs_batch.iter().zip(&dims.rhs_batch).map(|(&i, &j)| self.common_extent(i, other, j)).collect();

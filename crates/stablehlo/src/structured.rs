@@ -190,14 +190,21 @@ impl<'b> Value<'b> {
         }
     }
 
-    pub(crate) fn precision_attribute(self, operands: i64) -> String {
-        let name = match self.builder.precision() {
+    /// The precision of a product of this value and another.
+    pub(crate) fn precision_attribute(self, other: Value<'b>) -> String {
+        // The default rounds to bfloat16 at most. Of these dtypes, some chips' compilers take no other precision.
+        let is_exact = |dtype: DType| dtype == DType::BF16 || dtype.is_float8();
+        let precision = match is_exact(self.dtype()) && is_exact(other.dtype()) {
+            true => Precision::Default,
+            false => self.builder.precision(),
+        };
+        let name = match precision {
             Precision::Default => "DEFAULT",
             Precision::High => "HIGH",
             Precision::Highest => "HIGHEST",
         };
         let one = format!("#stablehlo<precision {name}>");
-        format!("precision_config = [{}]", vec![one; operands as usize].join(", "))
+        format!("precision_config = [{one}, {one}]")
     }
 
     /// `stablehlo.convolution` of this input with `kernel`.
@@ -247,7 +254,7 @@ impl<'b> Value<'b> {
             numbers("b", "f", &c.output),
             c.feature_groups,
             c.batch_groups,
-            self.precision_attribute(2)
+            self.precision_attribute(kernel)
         );
         let grouped = c.feature_groups != 1 || c.batch_groups != 1;
         let spatial_bounded = self.is_bounded_along(&c.input[2..]) || kernel.is_bounded_along(&c.kernel[2..]);

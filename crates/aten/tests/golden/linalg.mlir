@@ -46,7 +46,7 @@ func.func public @main(%v0: tensor<2x3xi64> , %v1: tensor<3x4xi64> ) -> (tensor<
 // parameter 1: Storage(1)
 module @torchtpu {
 func.func public @main(%v0: tensor<2x3x4xbf16> , %v1: tensor<2x4x5xbf16> ) -> (tensor<2x3x5xbf16>) {
-%v2 = "stablehlo.dot_general"(%v0, %v1) {dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [1]>, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<2x3x4xbf16>, tensor<2x4x5xbf16>) -> tensor<2x3x5xf32>
+%v2 = "stablehlo.dot_general"(%v0, %v1) {dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [1]>, precision_config = [#stablehlo<precision DEFAULT>, #stablehlo<precision DEFAULT>]} : (tensor<2x3x4xbf16>, tensor<2x4x5xbf16>) -> tensor<2x3x5xf32>
 %v3 = "stablehlo.convert"(%v2) {} : (tensor<2x3x5xf32>) -> tensor<2x3x5xbf16>
 "func.return"(%v3) : (tensor<2x3x5xbf16>) -> ()
 }
@@ -57,7 +57,7 @@ func.func public @main(%v0: tensor<2x3x4xbf16> , %v1: tensor<2x4x5xbf16> ) -> (t
 // parameter 1: Storage(1)
 module @torchtpu {
 func.func public @main(%v0: tensor<2x3x4xbf16> , %v1: tensor<2x4x5xbf16> ) -> (tensor<2x3x5xbf16>) {
-%v2 = "stablehlo.dot_general"(%v0, %v1) {dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [1]>, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<2x3x4xbf16>, tensor<2x4x5xbf16>) -> tensor<2x3x5xbf16>
+%v2 = "stablehlo.dot_general"(%v0, %v1) {dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [1]>, precision_config = [#stablehlo<precision DEFAULT>, #stablehlo<precision DEFAULT>]} : (tensor<2x3x4xbf16>, tensor<2x4x5xbf16>) -> tensor<2x3x5xbf16>
 "func.return"(%v2) : (tensor<2x3x5xbf16>) -> ()
 }
 }
@@ -120,7 +120,7 @@ func.func public @main(%v0: tensor<2x3xf32> , %v1: tensor<5x3xf32> , %v4: tensor
 module @torchtpu {
 func.func public @main(%v0: tensor<2x1x4xbf16> , %v1: tensor<2x3x4xbf16> ) -> (tensor<2x1x3xbf16>) {
 %v2 = "stablehlo.transpose"(%v1) {permutation = array<i64: 0, 2, 1>} : (tensor<2x3x4xbf16>) -> tensor<2x4x3xbf16>
-%v3 = "stablehlo.dot_general"(%v1, %v0) {dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [2]>, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<2x3x4xbf16>, tensor<2x1x4xbf16>) -> tensor<2x3x1xf32>
+%v3 = "stablehlo.dot_general"(%v1, %v0) {dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [2]>, precision_config = [#stablehlo<precision DEFAULT>, #stablehlo<precision DEFAULT>]} : (tensor<2x3x4xbf16>, tensor<2x1x4xbf16>) -> tensor<2x3x1xf32>
 %v4 = "stablehlo.optimization_barrier"(%v3) {} : (tensor<2x3x1xf32>) -> tensor<2x3x1xf32>
 %v5 = "stablehlo.transpose"(%v4) {permutation = array<i64: 0, 2, 1>} : (tensor<2x3x1xf32>) -> tensor<2x1x3xf32>
 %v6 = "stablehlo.convert"(%v5) {} : (tensor<2x1x3xf32>) -> tensor<2x1x3xbf16>
@@ -134,7 +134,7 @@ func.func public @main(%v0: tensor<2x1x4xbf16> , %v1: tensor<2x3x4xbf16> ) -> (t
 module @torchtpu {
 func.func public @main(%v0: tensor<2x1x4xbf16> , %v1: tensor<2x3x4xbf16> ) -> (tensor<2x1x3xbf16>) {
 %v2 = "stablehlo.transpose"(%v1) {permutation = array<i64: 0, 2, 1>} : (tensor<2x3x4xbf16>) -> tensor<2x4x3xbf16>
-%v3 = "stablehlo.dot_general"(%v0, %v2) {dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [1]>, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<2x1x4xbf16>, tensor<2x4x3xbf16>) -> tensor<2x1x3xbf16>
+%v3 = "stablehlo.dot_general"(%v0, %v2) {dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [1]>, precision_config = [#stablehlo<precision DEFAULT>, #stablehlo<precision DEFAULT>]} : (tensor<2x1x4xbf16>, tensor<2x4x3xbf16>) -> tensor<2x1x3xbf16>
 "func.return"(%v3) : (tensor<2x1x3xbf16>) -> ()
 }
 }
@@ -148,7 +148,7 @@ func.func public @main(%v0: tensor<2x3x4xbf16> , %v3: tensor<2x3x5xbf16> ) -> (t
 %v1 = "stablehlo.reshape"(%v0) {} : (tensor<2x3x4xbf16>) -> tensor<6x4xbf16>
 %v2 = "stablehlo.transpose"(%v1) {permutation = array<i64: 1, 0>} : (tensor<6x4xbf16>) -> tensor<4x6xbf16>
 %v4 = "stablehlo.reshape"(%v3) {} : (tensor<2x3x5xbf16>) -> tensor<6x5xbf16>
-%v5 = "stablehlo.dot_general"(%v0, %v3) {dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [0, 1], rhs_contracting_dimensions = [0, 1]>, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<2x3x4xbf16>, tensor<2x3x5xbf16>) -> tensor<4x5xbf16>
+%v5 = "stablehlo.dot_general"(%v0, %v3) {dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [0, 1], rhs_contracting_dimensions = [0, 1]>, precision_config = [#stablehlo<precision DEFAULT>, #stablehlo<precision DEFAULT>]} : (tensor<2x3x4xbf16>, tensor<2x3x5xbf16>) -> tensor<4x5xbf16>
 "func.return"(%v5) : (tensor<4x5xbf16>) -> ()
 }
 }

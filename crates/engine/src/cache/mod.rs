@@ -78,9 +78,13 @@ fn warn(message: String) {
 /// The compile options for a kind of device.
 pub(crate) fn compile_options(kind: Kind) -> CompileOptions {
     let mut options = CompileOptions::default();
-    if kind == Kind::Cpu {
+    let mut disable = |name: &str| options.overrides.push((name.into(), pjrt::Value::Bool(false)));
+    match kind {
         // With fast min and max, XLA drops a NaN in the right operand.
-        options.overrides.push(("xla_cpu_enable_fast_min_max".into(), pjrt::Value::Bool(false)));
+        Kind::Cpu => disable("xla_cpu_enable_fast_min_max"),
+        // With excess precision, XLA leaves out roundings to 16 and 8 bits, and numbers depend on what it fuses.
+        Kind::Tpu | Kind::Cuda => disable("xla_allow_excess_precision"),
+        Kind::Other => {}
     }
     options
 }
