@@ -308,6 +308,17 @@ wheel: $(WHEEL)/.ready ## Build a wheel for one torch and one Python (TORCH=2.11
 		--no-build-isolation --wheel-dir dist/torch-$(TORCH) .
 	@ls -lh dist/torch-$(TORCH)/*.whl
 
+# An environment with that torch, and with what the shortest check imports.
+$(WHEEL)-run/.ready: pyproject.toml | tools
+	$(PYTHON) -m venv $(WHEEL)-run
+	$(WHEEL)-run/bin/python -m pip install "torch==$(TORCH)" xla_cpu_pjrt numpy "pytest>=8" "pytest-timeout>=2.3"
+	@touch $@
+
+.PHONY: smoke-wheel
+smoke-wheel: wheel $(WHEEL)-run/.ready ## The shortest check with another torch or Python (TORCH=2.11.0 PYTHON=python3.12)
+	$(WHEEL)-run/bin/python -m pip install --quiet --no-deps --force-reinstall --no-index --find-links dist/torch-$(TORCH) torchtpu
+	$(WHEEL)-run/bin/python -m pytest tests/smoke --optimized
+
 .PHONY: clean
 clean: ## Remove what was built; the virtual environments stay
 	rm -rf target build/docs build/demo build/conformance build/wheel-*/target dist python/torchtpu/*.so .pytest_cache .ruff_cache .mypy_cache

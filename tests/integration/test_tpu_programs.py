@@ -33,7 +33,7 @@ _C.dump_programs(sys.argv[2])
 digits.train(sys.argv[1], torch.device("tpu"), epochs=1, batch_size=64, seed=0)
 """
 
-# Compiled training steps of a model. Arguments: the model, the dtype of its parameters, and the folder for the programs.
+# Compiled training steps of a model. Arguments: the model, the dtype of its parameters, the folder for the programs.
 STEP = """
 import os, sys
 os.environ["TORCHTPU_TARGET"] = "tpu"
