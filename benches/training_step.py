@@ -66,12 +66,11 @@ def make_torch_step(system: str, mode: str, work: str) -> Callable[[], Any]:
     is_compiled_by_inductor = system == "cuda" and mode == "compile"
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=is_compiled_by_inductor)
     criterion = torch.nn.CrossEntropyLoss()
-    if is_compiled_by_inductor:
-        model = torch.compile(model)
+    forward = torch.compile(model) if is_compiled_by_inductor else model
 
     def train(inputs: Any, targets: Any) -> None:
         optimizer.zero_grad(set_to_none=True)
-        criterion(model(inputs), targets).backward()
+        criterion(forward(inputs), targets).backward()
         optimizer.step()
 
     train = torch.tpu.compile_step(train) if system == "torchtpu" and mode == "compile" else train
