@@ -115,7 +115,8 @@ void note_scope() { tt_note_scope(scope_of_thread()); }
 
 uint64_t tt_scope_of_thread() {
   HANDLE_TH_ERRORS
-  if (torchtpu::scope_of_thread() == 0) torchtpu::make_scope();
+  if (const uint64_t scope = torchtpu::scope_of_thread()) return scope;
+  torchtpu::make_scope();
   return torchtpu::scope_of_thread();
   END_HANDLE_TH_ERRORS_RET(0)
 }

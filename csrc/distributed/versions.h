@@ -1,4 +1,4 @@
-// What PyTorch's newest version has and older ones lack.
+// Names of PyTorch's newest version, defined here for the versions that lack them.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>

@@ -12,12 +12,6 @@ use crate::number_check::Fit;
 use crate::ops::elementwise::complex::logistic;
 use crate::row::{Row, all_bounded, many, one};
 
-/// PyTorch's words: the result does not tell the sign of the input.
-const NO_SLOPE_OF_RESULT: &str = "In-place leakyReLu backward calculation is triggered with a negative slope which is \
-     not supported. This is caused by calling in-place forward function with a negative slope, please call out-of-place \
-     version instead. File an issue at https://github.com/pytorch/pytorch if you do require supporting in-place \
-     leakRelu backward calculation with negative slope";
-
 pub(crate) const ROWS: &[Row] = &all_bounded([
     // Piecewise linear functions.
     one(&["relu"], |cx| Ok(cx.tensor("self")?.max(0))).takes(&["self"], DTypes::REAL_NUMBERS),
@@ -59,13 +53,13 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
         if cx.bool("training")? {
             return cx.pointwise(["grad_output", "noise"], |[grad, noise]| grad * noise);
         }
-        let slope = (cx.number("lower")?.to_f64() + cx.number("upper")?.to_f64()) / 2.0;
-        if cx.bool("self_is_result")? && slope < 0.0 {
-            return Err(Error::runtime(NO_SLOPE_OF_RESULT));
-        }
+        let slope = (number(cx, "lower")? + number(cx, "upper")?) * 0.5;
         cx.pointwise(GRADIENT, |[grad, x]| x.gt(0).select(grad, grad * slope))
     })
-    .baked(&["lower", "upper"]),
+    // The result of a negative slope does not tell the sign of the input.
+    .requires(&["lower", "upper", "training", "self_is_result"], |n, _| {
+        n[2] != 0.0 || n[3] == 0.0 || n[0] + n[1] >= 0.0
+    }),
     one(&["hardsigmoid"], |cx| cx.pointwise(["self"], |[x]| (x + 3.0).clamp(0.0, 6.0) / 6.0))
         .takes(&["self"], DTypes::FLOATS),
     one(&["hardsigmoid_backward"], |cx| {
