@@ -24,8 +24,6 @@ ROOT := $(abspath .)
 VENV := $(ROOT)/.venv
 PY := $(VENV)/bin/python
 PROFILE_FOLDER := $(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
-# The C++ shim includes Python's own headers, so the extension is for one version of Python, and its name says which.
-EXTENSION = python/torchtpu/_C$(shell $(PY) -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
 # What the crates' build scripts need to know, the same for every cargo call so that none rebuilds for another.
 CARGO = eval "$$($(PY) build_backend/torchtpu_build.py)" && cargo
 # Where the peers of `make bench` live; PEERS=none leaves them out.
@@ -67,11 +65,13 @@ venv: $(VENV)/.ready ## Set up .venv
 .PHONY: build
 build: extension $(VENV)/.ready ## Set up .venv and build the extension
 
+# The C++ shim includes Python's own headers, so the extension is for one version of Python, and its name says which.
 .PHONY: extension
 extension: $(VENV)/.ready-build ## Build the extension into python/torchtpu (PROFILE=dev or release)
 	@$(CARGO) build --package torchtpu --lib --profile $(PROFILE)
-	@cmp --silent target/$(PROFILE_FOLDER)/libtorchtpu.so $(EXTENSION) \
-		|| { cp target/$(PROFILE_FOLDER)/libtorchtpu.so $(EXTENSION).new && mv -f $(EXTENSION).new $(EXTENSION); }
+	@extension=python/torchtpu/_C$$($(PY) -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))'); \
+	cmp --silent target/$(PROFILE_FOLDER)/libtorchtpu.so $$extension \
+		|| { cp target/$(PROFILE_FOLDER)/libtorchtpu.so $$extension.new && mv -f $$extension.new $$extension; }
 
 # ---- checks ----------------------------------------------------------------------------------------------------
 

@@ -50,14 +50,11 @@ CONTENDERS = [
     Contender("JAX jit", "jax"),
 ]
 
-# On a CUDA GPU. Each uses the packages of this environment: the peers are PyTorch's own backend and JAX.
+# On a CUDA GPU, all with the packages of this environment.
 ON_CUDA = [
-    Contender("torchtpu strict", "torchtpu", "strict", platform="cuda"),
-    Contender("torchtpu fused", "torchtpu", "fused", platform="cuda"),
-    Contender("torchtpu compile", "torchtpu", "compile", platform="cuda"),
+    *(dataclasses.replace(each, platform="cuda") for each in CONTENDERS if each.system in ("torchtpu", "jax")),
     Contender("torch CUDA", "cuda", platform="cuda"),
     Contender("torch CUDA compile", "cuda", "compile", platform="cuda"),
-    Contender("JAX jit", "jax", platform="cuda"),
 ]
 
 # The packages of each peer's environment. torch_tpu uses the torch of .venv; torch_xla needs its own.
@@ -109,20 +106,18 @@ def environment_of(
         "PYTHONPATH": str(ROOT / "benches"),
     }
     if system == "torchtpu":
+        variables["PYTHONPATH"] = os.pathsep.join([str(checkout / "python"), variables["PYTHONPATH"]])
         variables["TORCHTPU_CACHE_DIR"] = str(cache)
     if platform == "cuda":
-        before = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
-        variables["PYTHONPATH"] = os.pathsep.join([variables["PYTHONPATH"], *before])
-        return variables | {
-            "TORCHTPU_PLATFORM": "cuda",
+        # PyTorch's products of float32 are exact by default, JAX's are not.
+        jax = {
             "JAX_PLATFORMS": "cuda",
-            # PyTorch's products of float32 are exact by default, JAX's are not.
             "JAX_DEFAULT_MATMUL_PRECISION": "highest",
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         }
+        return variables | jax | {"TORCHTPU_PLATFORM": "cuda"}
     plugin = cpu_plugin()
     if system == "torchtpu":
-        variables["PYTHONPATH"] = os.pathsep.join([str(checkout / "python"), variables["PYTHONPATH"]])
         variables["TORCHTPU_PLUGIN"] = plugin
         variables["TORCHTPU_NUM_DEVICES"] = "1"
     elif system == "torch_tpu":
@@ -245,18 +240,19 @@ def chosen(peers: str, against: Path | None = None, platform: str = "cpu") -> li
     `against` is a checkout of another commit, built there by `make build PROFILE=release`. Its contenders are called
     "before".
     """
-    if platform == "cuda":
-        return [each for each in ON_CUDA if peers == "all" or each.system in ("torchtpu", *peers.split(","))]
+    everyone = ON_CUDA if platform == "cuda" else CONTENDERS
     ours = ("torchtpu", "cpu")
-    wanted = {"none": set(), "all": set(REQUIREMENTS)}.get(peers, set(peers.split(",")))
-    if unknown := wanted - set(REQUIREMENTS):
-        raise SystemExit(f"unknown peers: {', '.join(sorted(unknown))} (there are {', '.join(REQUIREMENTS)})")
+    known = {each.system for each in everyone if each.system not in ours}
+    wanted = {"none": set(), "all": known}.get(peers, set(peers.split(",")))
+    if unknown := wanted - known:
+        raise SystemExit(f"unknown peers: {', '.join(sorted(unknown))} (there are {', '.join(sorted(known))})")
     found = []
-    for each in CONTENDERS:
+    for each in everyone:
         if each.system in ours or each.system in wanted:
             found.append(each)
         if against and each.system == "torchtpu":
-            found.append(Contender(each.name.replace("torchtpu", "before"), each.system, each.mode, against.resolve()))
+            name = each.name.replace("torchtpu", "before")
+            found.append(dataclasses.replace(each, name=name, checkout=against.resolve()))
     return found
 
 

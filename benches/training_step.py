@@ -109,7 +109,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", choices=[*WORKS_ON_CUDA, "all"], default="all", help="which model (default: all)")
     parser.add_argument(
-        "--peers", default="all", help='"all", "none" or some of torch_tpu,torch_xla,jax (default: all)'
+        "--peers",
+        default="all",
+        help='"all", "none" or some of torch_tpu,torch_xla,jax; on CUDA of cuda,jax (default: all)',
     )
     parser.add_argument(
         "--platform",
