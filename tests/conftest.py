@@ -122,6 +122,12 @@ def seed(request: pytest.FixtureRequest) -> int:
     return SEED
 
 
+@pytest.fixture(autouse=True)
+def _forget_sizes() -> None:
+    """Forgets the sizes that other tests have used: they decide which sizes are constants of a program."""
+    set_sizes(os.environ.get("TORCHTPU_SIZES", "dynamic"))
+
+
 @contextlib.contextmanager
 def _sizes(setting: str) -> Iterator[None]:
     set_sizes(setting)
@@ -131,14 +137,14 @@ def _sizes(setting: str) -> Iterator[None]:
 
 @pytest.fixture
 def changing_sizes() -> Iterator[None]:
-    """Sizes that change are inputs of programs, whatever the environment says and whatever other tests have left."""
+    """Sizes that change are inputs of programs, whatever the environment says."""
     with _sizes("dynamic"):
         yield
 
 
 @pytest.fixture
 def constant_sizes() -> Iterator[None]:
-    """Sizes are constants of programs, whatever sizes other tests have used before."""
+    """Sizes are constants of programs."""
     with _sizes("static"):
         yield
 
