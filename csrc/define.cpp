@@ -243,6 +243,8 @@ std::optional<torch::jit::Stack> call_on_cpu(const Operator& op, at::ArrayRef<IV
     if (nbytes > kMaxBytes) return std::nullopt;
   }
   torch::jit::Stack stack = Substitutes(c10::DeviceType::CPU).convert(arguments);
+  // Kernels of several results return references to their arguments. PyTorch 2.11 frees the arguments first.
+  const torch::jit::Stack held = stack;
   IgnoredWarnings ignored_warnings;
   c10::WarningUtils::WarningHandlerGuard silence(&ignored_warnings);
   at::AutoDispatchBelowADInplaceOrView below_autograd;
