@@ -1,4 +1,5 @@
 // PyTorch's hooks for an accelerator.
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 
 #include "shim.h"
@@ -30,7 +31,8 @@ struct TpuHooks final : at::PrivateUse1HooksInterface {
   }
 
   c10::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
-  bool isPinnedPtr(const void* data) const override { return tt_is_pinned(data) != 0; }
+  // Where PyTorch has CUDA, `pin_memory=True` takes memory from CUDA.
+  bool isPinnedPtr(const void* data) const override { return tt_is_pinned(data) != 0 || at::detail::getCUDAHooks().isPinnedPtr(data); }
   // All addresses of device memory are in one reservation, which does not tell the device.
   c10::Device getDeviceFromPtr(void*) const override { return device_at(current_device()); }
 
