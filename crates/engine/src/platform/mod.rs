@@ -147,15 +147,17 @@ impl Platform {
     /// # Errors
     /// If there is no such device.
     pub fn memory(&self, device: usize) -> Result<(u64, u64)> {
-        let Some(known) = self.client.addressable_devices().get(device) else {
+        if device >= self.client.addressable_devices().len() {
             return Err(Error::runtime(format!("there is no device tpu:{device}")));
-        };
-        if let Ok(stats) = known.memory_stats() {
-            if let Some(limit) = stats.bytes_limit {
-                return Ok(((limit - stats.bytes_in_use).max(0) as u64, limit as u64));
-            }
         }
-        Ok(host_memory())
+        Ok(self.device_memory(device).unwrap_or_else(host_memory))
+    }
+
+    /// Free and total bytes of a device, if the plugin tells them.
+    pub(crate) fn device_memory(&self, device: usize) -> Option<(u64, u64)> {
+        let stats = self.client.addressable_devices().get(device)?.memory_stats().ok()?;
+        let limit = stats.bytes_limit?;
+        Some(((limit - stats.bytes_in_use).max(0) as u64, limit as u64))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::storage::Value;
 /// The number of number buffers kept for reuse.
 const SCALAR_CACHE: usize = 4096;
 
-/// The least number of bytes of a run for which the host's memory is looked up.
+/// The least number of bytes of a run for which free memory is looked up.
 const LARGE: u64 = 64 << 20;
 
 /// The number of runs in flight from which finished ones are dropped.
@@ -33,7 +33,8 @@ pub(crate) struct Runtime {
     scalars: FxHashMap<(Placement, DType, [u8; 16]), Arc<Buffer>>,
     in_flight: Vec<Vec<Arc<Event>>>,
     collectives: Vec<Collectives>,
-    /// The bytes of large runs since the last wait for all runs. The kernel counts memory only once it is written.
+    /// The bytes of large runs since the last wait for all runs, on the host. The kernel counts memory only once it is
+    /// written.
     unwritten: u64,
     /// The values that were donated to runs that may not be done. A plugin may wait for the run when such a buffer is
     /// dropped.
@@ -166,17 +167,27 @@ impl Runtime {
         std::mem::take(&mut self.in_flight[placement.device()])
     }
 
-    /// Checks that the host has `bytes` for a run, where the device's memory is the host's. The plugin's allocations
-    /// succeed there, and the kernel would end the process when the memory is written.
+    /// Checks that the device has `bytes` for a run, where no call would fail for a lack of memory: on the host, the
+    /// kernel ends the process when the memory is written, and on a GPU the run fails later, with all its results.
     ///
     /// # Errors
     /// Out of memory if they are not free after all earlier runs.
     pub fn make_room(&mut self, placement: Placement, bytes: u64) -> Result<()> {
-        if self.platform.kind != Kind::Cpu || bytes < LARGE {
+        // A TPU reserves memory for the temporary values of its programs. Its numbers do not tell how much.
+        if bytes < LARGE || self.platform.kind == Kind::Tpu {
             return Ok(());
         }
-        self.unwritten += bytes;
-        if self.unwritten <= host_memory().0 / 2 {
+        let memory = |platform: &Platform| match platform.kind {
+            Kind::Cpu => Some(host_memory()),
+            _ => platform.device_memory(placement.device()),
+        };
+        let Some((free, _)) = memory(&self.platform) else { return Ok(()) };
+        if self.platform.kind == Kind::Cpu {
+            self.unwritten += bytes;
+            if self.unwritten <= free / 2 {
+                return Ok(());
+            }
+        } else if bytes <= free {
             return Ok(());
         }
         for run in self.in_flight.iter().flatten() {
@@ -186,7 +197,7 @@ impl Runtime {
         // A plugin may have copied them instead of reusing their memory.
         self.drop_donated();
         return_freed_memory();
-        let (free, total) = host_memory();
+        let (free, total) = memory(&self.platform).unwrap_or_default();
         if total > 0 && bytes > free {
             return Err(out_of_memory(placement, bytes, Some(free)));
         }
