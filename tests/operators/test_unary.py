@@ -152,6 +152,21 @@ def test_reciprocals_of_infinite_complex_numbers(dtype: torch.dtype, device: tor
     check(lambda device: [numbers.to(device).reciprocal(), numbers.to(device).rsqrt()], device)
 
 
+@pytest.mark.parametrize("name", ["abs", "exp", "log", "log2", "log10", "sin", "cos", "sinh", "cosh", "atan", "atanh"])
+def test_parts_that_are_not_finite(name: str, device: torch.device, mode: str) -> None:
+    """As in C, a part that is NaN does not hide the other's infinity, and gives no number."""
+    parts = [math.inf, -math.inf, math.nan, 1.0, 1e30]
+    numbers = torch.tensor([complex(real, imaginary) for real in parts for imaginary in parts], dtype=torch.complex128)
+    expected = torch.stack([getattr(torch, name)(number) for number in numbers])
+    result = getattr(torch, name)(numbers.to(device)).cpu()
+    if result.is_complex():
+        # The sign of an infinity beside NaN is not specified.
+        result, expected = torch.view_as_real(result), torch.view_as_real(expected)
+        beside_nan = expected.isnan().any(-1, keepdim=True)
+        result, expected = (torch.where(beside_nan & x.isinf(), math.inf, x) for x in (result, expected))
+    torch.testing.assert_close(result, expected, equal_nan=True)
+
+
 def test_functions_of_large_imaginary_parts_are_infinite(device: torch.device, mode: str) -> None:
     numbers = torch.tensor([1e20j, -1e20j, 1e20, -1e20, 0j])
     check(lambda d: [numbers.to(d).sin().imag, numbers.to(d).cos()[:2], numbers.to(d).log2()], device)

@@ -192,20 +192,30 @@ func.func public @main(%v0: tensor<3xcomplex<f32>> ) -> (tensor<3xcomplex<f32>>)
 %v5 = "stablehlo.negate"(%v0) {} : (tensor<3xcomplex<f32>>) -> tensor<3xcomplex<f32>>
 %v6 = "stablehlo.select"(%v4, %v0, %v5) {} : (tensor<3xi1>, tensor<3xcomplex<f32>>, tensor<3xcomplex<f32>>) -> tensor<3xcomplex<f32>>
 %v7 = "stablehlo.real"(%v6) {} : (tensor<3xcomplex<f32>>) -> tensor<3xf32>
-%v8 = "stablehlo.constant"() {value = dense<0xFF800000> : tensor<f32>} : () -> tensor<f32>
-%v9 = "stablehlo.broadcast_in_dim"(%v8) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<3xf32>
-%v10 = "stablehlo.compare"(%v7, %v9) {comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xi1>
-%v11 = "stablehlo.constant"() {value = dense<(0x00000000, 0x00000000)> : tensor<3xcomplex<f32>>} : () -> tensor<3xcomplex<f32>>
-%v12 = "stablehlo.exponential"(%v6) {} : (tensor<3xcomplex<f32>>) -> tensor<3xcomplex<f32>>
-%v13 = "stablehlo.select"(%v10, %v11, %v12) {} : (tensor<3xi1>, tensor<3xcomplex<f32>>, tensor<3xcomplex<f32>>) -> tensor<3xcomplex<f32>>
-%v14 = "stablehlo.constant"() {value = dense<(0x3F800000, 0x00000000)> : tensor<complex<f32>>} : () -> tensor<complex<f32>>
-%v15 = "stablehlo.broadcast_in_dim"(%v14) {broadcast_dimensions = array<i64>} : (tensor<complex<f32>>) -> tensor<3xcomplex<f32>>
-%v16 = "stablehlo.select"(%v4, %v13, %v15) {} : (tensor<3xi1>, tensor<3xcomplex<f32>>, tensor<3xcomplex<f32>>) -> tensor<3xcomplex<f32>>
-%v17 = "stablehlo.constant"() {value = dense<(0x3F800000, 0x00000000)> : tensor<complex<f32>>} : () -> tensor<complex<f32>>
-%v18 = "stablehlo.broadcast_in_dim"(%v17) {broadcast_dimensions = array<i64>} : (tensor<complex<f32>>) -> tensor<3xcomplex<f32>>
-%v19 = "stablehlo.add"(%v13, %v18) {} : (tensor<3xcomplex<f32>>, tensor<3xcomplex<f32>>) -> tensor<3xcomplex<f32>>
-%v20 = "stablehlo.divide"(%v16, %v19) {} : (tensor<3xcomplex<f32>>, tensor<3xcomplex<f32>>) -> tensor<3xcomplex<f32>>
-"func.return"(%v20) : (tensor<3xcomplex<f32>>) -> ()
+%v8 = "stablehlo.exponential"(%v6) {} : (tensor<3xcomplex<f32>>) -> tensor<3xcomplex<f32>>
+%v9 = "stablehlo.constant"() {value = dense<0x7F800000> : tensor<f32>} : () -> tensor<f32>
+%v10 = "stablehlo.broadcast_in_dim"(%v9) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<3xf32>
+%v11 = "stablehlo.compare"(%v7, %v10) {comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xi1>
+%v12 = "stablehlo.real"(%v8) {} : (tensor<3xcomplex<f32>>) -> tensor<3xf32>
+%v13 = "stablehlo.compare"(%v12, %v12) {comparison_direction = #stablehlo<comparison_direction NE>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xi1>
+%v14 = "stablehlo.and"(%v11, %v13) {} : (tensor<3xi1>, tensor<3xi1>) -> tensor<3xi1>
+%v15 = "stablehlo.real"(%v8) {} : (tensor<3xcomplex<f32>>) -> tensor<3xf32>
+%v16 = "stablehlo.select"(%v14, %v7, %v15) {} : (tensor<3xi1>, tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
+%v17 = "stablehlo.imag"(%v8) {} : (tensor<3xcomplex<f32>>) -> tensor<3xf32>
+%v18 = "stablehlo.complex"(%v16, %v17) {} : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xcomplex<f32>>
+%v19 = "stablehlo.constant"() {value = dense<0xFF800000> : tensor<f32>} : () -> tensor<f32>
+%v20 = "stablehlo.broadcast_in_dim"(%v19) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<3xf32>
+%v21 = "stablehlo.compare"(%v7, %v20) {comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xi1>
+%v22 = "stablehlo.constant"() {value = dense<(0x00000000, 0x00000000)> : tensor<3xcomplex<f32>>} : () -> tensor<3xcomplex<f32>>
+%v23 = "stablehlo.select"(%v21, %v22, %v18) {} : (tensor<3xi1>, tensor<3xcomplex<f32>>, tensor<3xcomplex<f32>>) -> tensor<3xcomplex<f32>>
+%v24 = "stablehlo.constant"() {value = dense<(0x3F800000, 0x00000000)> : tensor<complex<f32>>} : () -> tensor<complex<f32>>
+%v25 = "stablehlo.broadcast_in_dim"(%v24) {broadcast_dimensions = array<i64>} : (tensor<complex<f32>>) -> tensor<3xcomplex<f32>>
+%v26 = "stablehlo.select"(%v4, %v23, %v25) {} : (tensor<3xi1>, tensor<3xcomplex<f32>>, tensor<3xcomplex<f32>>) -> tensor<3xcomplex<f32>>
+%v27 = "stablehlo.constant"() {value = dense<(0x3F800000, 0x00000000)> : tensor<complex<f32>>} : () -> tensor<complex<f32>>
+%v28 = "stablehlo.broadcast_in_dim"(%v27) {broadcast_dimensions = array<i64>} : (tensor<complex<f32>>) -> tensor<3xcomplex<f32>>
+%v29 = "stablehlo.add"(%v23, %v28) {} : (tensor<3xcomplex<f32>>, tensor<3xcomplex<f32>>) -> tensor<3xcomplex<f32>>
+%v30 = "stablehlo.divide"(%v26, %v29) {} : (tensor<3xcomplex<f32>>, tensor<3xcomplex<f32>>) -> tensor<3xcomplex<f32>>
+"func.return"(%v30) : (tensor<3xcomplex<f32>>) -> ()
 }
 }
 // output 0: Fresh { base: Type { dtype: C64, dims: [3] }, dtype: C64, sizes: [3], strides: [1], extents: [] }

@@ -9,14 +9,32 @@ pub(crate) fn parts<'b>(x: Value<'b>, f: impl Fn(Value<'b>) -> Value<'b>) -> Val
     if x.dtype().is_complex() { f(x.real()).complex(f(x.imag())) } else { f(x) }
 }
 
+/// |z|. As in C, infinite where a part is, also if the other part is NaN.
+pub(crate) fn magnitude(z: Value<'_>) -> Value<'_> {
+    if z.dtype().is_complex() { (!z.is_infinite()).select(z.abs(), f64::INFINITY) } else { z.abs() }
+}
+
+/// log z = log |z| + i arg z.
+pub(crate) fn logarithm(z: Value<'_>) -> Value<'_> {
+    if !z.dtype().is_complex() {
+        return z.log();
+    }
+    let result = z.log();
+    (!z.is_infinite()).select(result.real(), f64::INFINITY).complex(result.imag())
+}
+
 // Exponentials.
 
+/// e^z. XLA multiplies e^a by a cosine, which is NaN if the imaginary part is not finite. As in C, the result is then
+/// zero if a is -∞, and has an infinite real part if a is ∞.
 pub(crate) fn exponential(z: Value<'_>) -> Value<'_> {
-    match z.dtype().is_complex() {
-        // XLA multiplies the zero by a cosine, which is NaN if the imaginary part is not finite.
-        true => z.real().eq(f64::NEG_INFINITY).select(z.splat_like(0), z.exp()),
-        false => z.exp(),
+    if !z.dtype().is_complex() {
+        return z.exp();
     }
+    let (a, result) = (z.real(), z.exp());
+    let is_lost = a.eq(f64::INFINITY) & result.real().is_nan();
+    let result = is_lost.select(a, result.real()).complex(result.imag());
+    a.eq(f64::NEG_INFINITY).select(z.splat_like(0), result)
 }
 
 /// 2^z. XLA's power is NaN where the result is infinite.
@@ -67,7 +85,7 @@ pub(crate) fn sine(z: Value<'_>) -> Value<'_> {
         return z.sin();
     }
     let (a, b) = (z.real(), z.imag());
-    scaled(a.sin(), b.cosh()).complex(scaled(a.cos(), b.sinh()))
+    scaled(a.sin(), b.cosh()).complex(scaled_by_cosine(a.cos(), b, b.sinh()))
 }
 
 pub(crate) fn cosine(z: Value<'_>) -> Value<'_> {
@@ -75,7 +93,7 @@ pub(crate) fn cosine(z: Value<'_>) -> Value<'_> {
         return z.cos();
     }
     let (a, b) = (z.real(), z.imag());
-    scaled(a.cos(), b.cosh()).complex(-scaled(a.sin(), b.sinh()))
+    scaled_by_cosine(a.cos(), b, b.cosh()).complex(-scaled(a.sin(), b.sinh()))
 }
 
 pub(crate) fn hyperbolic_sine(z: Value<'_>) -> Value<'_> {
@@ -96,6 +114,11 @@ fn scaled<'b>(circular: Value<'b>, hyperbolic: Value<'b>) -> Value<'b> {
     let product = circular * hyperbolic;
     let zero = circular.eq(0).select(circular, hyperbolic);
     (product.is_nan() & zero.eq(0)).select(zero, product)
+}
+
+/// The product of a cosine and a hyperbolic function of b. As in C, it is infinite if b is, also where the cosine is NaN.
+fn scaled_by_cosine<'b>(cosine: Value<'b>, b: Value<'b>, hyperbolic: Value<'b>) -> Value<'b> {
+    (cosine.is_nan() & b.is_infinite()).select(hyperbolic, scaled(cosine, hyperbolic))
 }
 
 // Functions with branch cuts. As in C, the sign of a zero says on which side of the cut a number is: the root of
@@ -122,8 +145,14 @@ pub(crate) fn arc_sine(z: Value<'_>) -> Value<'_> {
     odd(z, z.asin())
 }
 
+/// XLA's real part is a number where z is NaN.
 pub(crate) fn arc_tangent(z: Value<'_>) -> Value<'_> {
-    odd(z, z.atan())
+    if !z.dtype().is_complex() {
+        return z.atan();
+    }
+    let (a, b, result) = (z.real(), z.imag(), odd(z, z.atan()));
+    let is_number = !a.is_nan() & (!b.is_nan() | a.is_infinite());
+    is_number.select(result.real(), f64::NAN).complex(result.imag())
 }
 
 pub(crate) fn arc_hyperbolic_sine(z: Value<'_>) -> Value<'_> {
@@ -131,7 +160,7 @@ pub(crate) fn arc_hyperbolic_sine(z: Value<'_>) -> Value<'_> {
 }
 
 pub(crate) fn arc_hyperbolic_tangent(z: Value<'_>) -> Value<'_> {
-    odd(z, z.atanh())
+    if z.dtype().is_complex() { swapped(arc_tangent(swapped(z))) } else { z.atanh() }
 }
 
 /// `result` with an imaginary part of this sign.

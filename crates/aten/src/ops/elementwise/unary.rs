@@ -8,14 +8,14 @@ use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::ops::elementwise::complex::{
     arc_cosine, arc_hyperbolic_cosine, arc_hyperbolic_sine, arc_hyperbolic_tangent, arc_sine, arc_tangent, cosine,
-    exponential, exponential_minus_one, exponential_of_two, hyperbolic_cosine, hyperbolic_sine, logistic, parts,
-    reciprocal, reciprocal_square_root, sine, square_root,
+    exponential, exponential_minus_one, exponential_of_two, hyperbolic_cosine, hyperbolic_sine, logarithm, logistic,
+    magnitude, parts, reciprocal, reciprocal_square_root, sine, square_root,
 };
 use crate::row::{Row, all_bounded, many, one};
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
     // Numbers of any type.
-    one(&["abs"], |cx| Ok(cx.tensor("self")?.abs())),
+    one(&["abs"], |cx| cx.tensor("self").map(magnitude)),
     one(&["neg"], |cx| match cx.tensor("self")? {
         x if x.dtype() == DType::Bool => Err(Error::runtime("neg: a bool tensor has no negation")),
         x => Ok(-x),
@@ -47,10 +47,10 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["exp"], |cx| cx.float_unary(exponential)),
     one(&["exp2"], |cx| cx.float_unary(exponential_of_two)),
     one(&["expm1"], |cx| cx.float_unary(exponential_minus_one)),
-    one(&["log"], |cx| cx.float_unary(|x| x.log())),
+    one(&["log"], |cx| cx.float_unary(logarithm)),
     one(&["log1p"], |cx| cx.float_unary(|x| x.log_1p())),
-    one(&["log2"], |cx| cx.float_unary(|x| parts(x.log(), |part| part / LN_2))),
-    one(&["log10"], |cx| cx.float_unary(|x| parts(x.log(), |part| part / LN_10))),
+    one(&["log2"], |cx| cx.float_unary(|x| parts(logarithm(x), |part| part / LN_2))),
+    one(&["log10"], |cx| cx.float_unary(|x| parts(logarithm(x), |part| part / LN_10))),
     one(&["sigmoid"], |cx| cx.float_unary(logistic)),
     one(&["logit"], |cx| {
         let limit = cx.scalar_or_none("eps", cx.float_dtype(cx.ty("self")?.dtype).opmath())?;
