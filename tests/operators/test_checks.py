@@ -119,6 +119,17 @@ def test_an_index_into_nothing(name: str, device: torch.device) -> None:
     check_refused(lambda on: call(*(each.to(on) for each in none)), device)
 
 
+@pytest.mark.parametrize("index", [5, -1])
+def test_an_index_beside_nothing(index: int, device: torch.device) -> None:
+    """Only some operators look at the indices where the other dimension is empty."""
+    x, place = torch.empty(3, 0), torch.tensor([index])
+    for on in ("cpu", device):
+        with pytest.raises(IndexError, match="index out of range in self"):
+            wait_for(lambda on=on: x.to(on).index_reduce(0, place.to(on), x[:1].to(on), "mean"))
+    for name in ("index_add", "index_copy"):
+        check(lambda on, name=name: getattr(x.to(on), name)(0, place.to(on), x[:1].to(on)), device)
+
+
 def test_no_index_into_nothing(device: torch.device) -> None:
     x, none = torch.empty(2, 0), torch.empty(0, dtype=torch.long)
     calls = (

@@ -21,7 +21,7 @@ pub(crate) const ROWS: &[Row] = &[
         let (x, axis) = sliced(cx)?;
         let mut error = out_of_bounds(ErrorKind::Index, x, axis);
         error.message = format!("index_copy_(): {}", error.message);
-        slices(cx, error)?.write(cx, "source", Combine::Replace)
+        slices(cx, looks_at_indices, error)?.write(cx, "source", Combine::Replace)
     })
     .bounded(),
     one(&["index_add"], |cx| {
@@ -33,10 +33,10 @@ pub(crate) const ROWS: &[Row] = &[
         };
         let (x, axis) = sliced(cx)?;
         let error = if x.rank() > 1 { out_of_bounds(ErrorKind::Runtime, x, axis) } else { out_of_range() };
-        Ok(slices(cx, error)?.combine(cx.tensor("self")?, scaled, Combine::Add))
+        Ok(slices(cx, looks_at_indices, error)?.combine(cx.tensor("self")?, scaled, Combine::Add))
     })
     .bounded(),
-    one(&["index_reduce"], |cx| slices(cx, out_of_range())?.reduce(cx, "source"))
+    one(&["index_reduce"], |cx| slices(cx, |_, _| true, out_of_range())?.reduce(cx, "source"))
         .takes(&["self"], DTypes::REAL_NUMBERS)
         .bounded(),
     one(&["index_fill.int_Scalar", "index_fill.int_Tensor"], index_fill).bounded(),
@@ -116,12 +116,13 @@ fn sliced<'b>(cx: &Cx<'b>) -> Result<(Value<'b>, usize)> {
     Ok((x, cx.axis_arg("dim", x.rank())?))
 }
 
-/// The elements that index operators write: slices along `dim`. `error` is raised for an index out of range.
-fn slices<'b>(cx: &Cx<'b>, error: Error) -> Result<Target<'b>> {
+/// The elements that index operators write: slices along `dim`. `error` is raised for an index out of range, if the
+/// operator looks at the indices into this dimension of the tensor.
+fn slices<'b>(cx: &Cx<'b>, looks: fn(Value<'b>, usize) -> bool, error: Error) -> Result<Target<'b>> {
     let (x, axis) = sliced(cx)?;
     let dims = x.dims();
     let index = cx.tensor("index")?.flatten();
-    if looks_at_indices(x, axis) {
+    if looks(x, axis) {
         cx.check_index(index, x, axis, Counts::FromStart, error)?;
     }
     Ok(Target { places: Places::slices(&dims, axis, narrow(index, dims[axis])).among_valid(x), axis })
