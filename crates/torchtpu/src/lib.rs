@@ -133,14 +133,15 @@ fn invalid_index(device: usize, count: usize) -> engine::Error {
 
 #[pyfunction]
 fn device_properties(py: Python<'_>, device: usize) -> PyResult<Py<PyDict>> {
-    let (name, kind, total) = with_engine(py, move |mut engine| {
+    let (info, total) = with_engine(py, move |mut engine| {
         let info = find_device(engine.platform()?, device)?.clone();
         let (_, total) = engine.platform()?.memory(Placement::numbered(device)?.device())?;
-        Ok((info.name.clone(), info.kind.clone(), total))
+        Ok((info, total))
     })?;
     let properties = PyDict::new(py);
-    properties.set_item("name", name)?;
-    properties.set_item("kind", kind)?;
+    add_attributes(&properties, info.attributes)?;
+    properties.set_item("name", info.name)?;
+    properties.set_item("kind", info.kind)?;
     properties.set_item("total_memory", total)?;
     Ok(properties.unbind())
 }
@@ -209,15 +210,7 @@ fn platform_info(py: Python<'_>) -> PyResult<Py<PyDict>> {
     info.set_item("platform", name)?;
     info.set_item("platform_version", version)?;
     info.set_item("pjrt_api", format!("{}.{}", api.0, api.1))?;
-    for (key, value) in attributes {
-        match value {
-            pjrt::Value::Int(x) => info.set_item(key, x)?,
-            pjrt::Value::Bool(x) => info.set_item(key, x)?,
-            pjrt::Value::Float(x) => info.set_item(key, x)?,
-            pjrt::Value::Str(x) => info.set_item(key, x)?,
-            pjrt::Value::Ints(x) => info.set_item(key, x)?,
-        }
-    }
+    add_attributes(&info, attributes)?;
     let list = PyList::empty(py);
     for (name, kind) in devices {
         let device = PyDict::new(py);
@@ -227,6 +220,20 @@ fn platform_info(py: Python<'_>) -> PyResult<Py<PyDict>> {
     }
     info.set_item("devices", list)?;
     Ok(info.unbind())
+}
+
+/// Adds what a plugin says of itself or of a device.
+fn add_attributes(to: &Bound<'_, PyDict>, attributes: Vec<(String, pjrt::Value)>) -> PyResult<()> {
+    for (key, value) in attributes {
+        match value {
+            pjrt::Value::Int(x) => to.set_item(key, x)?,
+            pjrt::Value::Bool(x) => to.set_item(key, x)?,
+            pjrt::Value::Float(x) => to.set_item(key, x)?,
+            pjrt::Value::Str(x) => to.set_item(key, x)?,
+            pjrt::Value::Ints(x) => to.set_item(key, x)?,
+        }
+    }
+    Ok(())
 }
 
 // ---- modes ---------------------------------------------------------------------------------------

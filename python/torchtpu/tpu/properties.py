@@ -18,6 +18,7 @@ class DeviceProperties:
     name: str
     total_memory: int
     multi_processor_count: int
+    """A GPU's multiprocessors, or a TPU's cores; 1 if the plugin does not tell."""
     attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
     """The plugin's other attributes, under its own names."""
 
@@ -28,7 +29,7 @@ def get_device_properties(device: Device = None) -> DeviceProperties:
     return DeviceProperties(
         name=rest.pop("name"),
         total_memory=rest.pop("total_memory"),
-        multi_processor_count=rest.pop("multi_processor_count", 1),
+        multi_processor_count=rest.get("core_count", rest.get("num_cores", 1)),
         attributes=rest,
     )
 

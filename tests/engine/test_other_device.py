@@ -1,4 +1,4 @@
-"""A device with memory of its own: what does not fit is refused before it runs, so that nothing is lost."""
+"""A device with memory of its own, of which its plugin tells more than the CPU's does."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import pytest
 from tests.helpers import check_python
 from tests.plugins import build_plugin
 
-# Passes everything on to another plugin, but says that it has 256 MiB of memory and that half of it is in use.
+# Passes everything on to another plugin, but says that the device has 132 cores, and 256 MiB of memory, of which half
+# is in use.
 PLUGIN = r"""
 #include "plugin.h"
 
 static PJRT_Error* name_of_platform(PJRT_Client_PlatformName_Args* args) {
-  args->platform_name = "full";
-  args->platform_name_size = 4;
+  args->platform_name = "other";
+  args->platform_name_size = 5;
   return NULL;
 }
 
@@ -26,9 +27,23 @@ static PJRT_Error* stats_of_memory(PJRT_Device_MemoryStats_Args* args) {
   return NULL;
 }
 
+static PJRT_NamedValue attributes[] = {
+  {.struct_size = PJRT_NamedValue_STRUCT_SIZE, .name = "core_count", .name_size = 10,
+   .type = PJRT_NamedValue_kInt64, .int64_value = 132, .value_size = 1},
+  {.struct_size = PJRT_NamedValue_STRUCT_SIZE, .name = "compute_capability", .name_size = 18,
+   .type = PJRT_NamedValue_kString, .string_value = "9.0", .value_size = 3},
+};
+
+static PJRT_Error* attributes_of_device(PJRT_DeviceDescription_Attributes_Args* args) {
+  args->attributes = attributes;
+  args->num_attributes = 2;
+  return NULL;
+}
+
 const PJRT_Api* GetPjrtApi(void) {
   open_real_plugin();
   api.PJRT_Client_PlatformName = name_of_platform;
+  api.PJRT_DeviceDescription_Attributes = attributes_of_device;
   api.PJRT_Device_MemoryStats = stats_of_memory;
   return &api;
 }
@@ -63,7 +78,17 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("mode", ["debug", "strict", "fused"])
 def test_what_does_not_fit_is_refused_before_it_runs(plugin: Path, mode: str) -> None:
+    """Where the plugin refuses it, all results of the run are lost."""
     code = CODE.format(mode=mode)
     refusal, results = check_python(code, TORCHTPU_PLUGIN=str(plugin)).splitlines()
     assert "tried to allocate 0.20 GiB. tpu:0 has a total capacity of 0.25 GiB of which 0.12 GiB is free" in refusal
     assert results == "[3.0, 4.0, 5.0, 6.0] [12.0, 18.0, 24.0, 30.0] (134217728, 268435456)"
+
+
+def test_attributes_of_the_device(plugin: Path) -> None:
+    code = """
+import torch
+properties = torch.tpu.get_device_properties()
+print(properties.multi_processor_count, properties.attributes["compute_capability"], properties.total_memory)
+"""
+    assert check_python(code, TORCHTPU_PLUGIN=str(plugin)) == "132 9.0 268435456\n"
