@@ -14,7 +14,7 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["_cdist_forward"], cdist).requires(&["p"], is_order).baked_if(&["p"], Order::has_own_form).bounded(),
     one(&["_cdist_backward"], |cx| {
         let (x, y) = (cx.tensor("x1")?, cx.tensor("x2")?);
-        let (grad, distance) = (cx.tensor("grad_output")?, cx.tensor("cdist")?);
+        let (grad, distance) = (gradient(cx)?, cx.tensor("cdist")?);
         let last = grad.rank();
         let slopes = slope(Order::of(cx, "p")?, differences(x, y)?, distance.unsqueeze(last)) * grad.unsqueeze(last);
         Ok(slopes.reduce_sum(&[last - 1]))
@@ -29,13 +29,18 @@ pub(crate) const ROWS: &[Row] = &[
     .requires(&["p"], is_order)
     .baked_if(&["p"], Order::has_own_form),
     one(&["_pdist_backward"], |cx| {
-        let (x, grad, distance) = (cx.tensor("self")?, cx.tensor("grad_output")?, cx.tensor("pdist")?);
+        let (x, grad, distance) = (cx.tensor("self")?, gradient(cx)?, cx.tensor("pdist")?);
         let whole = |values| symmetric(x, values).unsqueeze(2);
         let slopes = slope(Order::of(cx, "p")?, differences(x, x)?, whole(distance)) * whole(grad);
         Ok(slopes.reduce_sum(&[1]))
     })
     .baked_if(&["p"], Order::has_own_form),
 ];
+
+/// The gradient of the distances. Before 2.14, PyTorch calls the argument `grad`.
+fn gradient<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    cx.tensor_or_none("grad_output").map_or_else(|| cx.tensor("grad"), Ok)
+}
 
 /// Whether PyTorch takes the order of a distance.
 fn is_order(numbers: &[f64], _: DType) -> bool {

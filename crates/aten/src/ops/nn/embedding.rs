@@ -15,6 +15,9 @@ use crate::spec::Dim;
 pub(crate) const ROWS: &[Row] = &[
     one(&["embedding"], |cx| {
         let (weight, indices) = (cx.tensor("weight")?, cx.tensor("indices")?);
+        if !matches!(indices.dtype(), DType::I32 | DType::I64) {
+            return Err(Error::runtime("embedding: the indices must be integers of 32 or 64 bits"));
+        }
         cx.check_index(indices, weight, 0, Counts::FromStart, out_of_range())?;
         Ok(rows(weight, indices))
     })
