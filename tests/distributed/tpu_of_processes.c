@@ -30,7 +30,7 @@ enum { MOST = 16 };
 static PJRT_Client* client;
 static PJRT_Device* devices[2 * MOST];
 static int own, count = 1, listener = -1, peers[MOST];
-static int seconds = 20;
+static int seconds = 120;
 
 /* ---- calls of the real plugin ---- */
 
