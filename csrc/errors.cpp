@@ -65,9 +65,10 @@ int32_t guarded(const std::function<void()>& work, char* message, size_t capacit
 }
 
 // Meta kernels written in Python raise NotImplementedError, or one of FakeTensor's own classes if the result depends
-// on data.
+// on data. An AttributeError is their own mistake: some take only FakeTensors, and some expect a tensor that is optional.
 static bool python_means_no_metas(PyObject* type) {
   if (PyErr_GivenExceptionMatches(type, PyExc_NotImplementedError)) return true;
+  if (PyErr_GivenExceptionMatches(type, PyExc_AttributeError)) return true;
   return messages::contains_any(PyExceptionClass_Name(type), messages::kDataDecide);
 }
 

@@ -23,10 +23,9 @@ constexpr const char* kDataDecide[] = {"DataDependentOutputException", "DynamicO
                                        "UnsupportedOperatorException"};
 
 // Parts of "Tensor.item() cannot be called on meta tensors", and of torch.library's message about sizes that depend
-// on data. The last two come from meta kernels in Python: some take only FakeTensors, and some refuse deterministic
-// algorithms because of CUDA's kernels. Those of this backend are deterministic.
-constexpr const char* kNoDataInMeta[] = {"meta tensor", "with meta Tensors", "no attribute 'fake_device'",
-                                         "does not have a deterministic implementation"};
+// on data. The last one comes from meta kernels in Python that refuse deterministic algorithms because of CUDA's
+// kernels. Those of this backend are deterministic.
+constexpr const char* kNoDataInMeta[] = {"meta tensor", "with meta Tensors", "does not have a deterministic implementation"};
 
 // The meta kernels of index_add and index_reduce compare the first slices of their tensors, even if there are none.
 constexpr const char* kNoFirstSlice[] = {"select(): index 0 out of range"};
