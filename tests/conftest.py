@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import shutil
@@ -128,25 +127,16 @@ def _forget_sizes() -> None:
     set_sizes(os.environ.get("TORCHTPU_SIZES", "dynamic"))
 
 
-@contextlib.contextmanager
-def _sizes(setting: str) -> Iterator[None]:
-    set_sizes(setting)
-    yield
-    set_sizes(os.environ.get("TORCHTPU_SIZES", "dynamic"))
-
-
 @pytest.fixture
-def changing_sizes() -> Iterator[None]:
+def changing_sizes() -> None:
     """Sizes that change are inputs of programs, whatever the environment says."""
-    with _sizes("dynamic"):
-        yield
+    set_sizes("dynamic")
 
 
 @pytest.fixture
-def constant_sizes() -> Iterator[None]:
+def constant_sizes() -> None:
     """Sizes are constants of programs."""
-    with _sizes("static"):
-        yield
+    set_sizes("static")
 
 
 @pytest.fixture

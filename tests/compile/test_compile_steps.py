@@ -130,7 +130,6 @@ def test_an_upload_does_not_end_a_step(device: torch.device) -> None:
     assert [run["reason"] for run in explanation.runs] == ["the end of a compiled step"], explanation
 
 
-@pytest.mark.usefixtures("constant_sizes")
 def test_other_threads_do_not_join_a_step(mode: str, device: torch.device) -> None:
     model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.5)
