@@ -23,3 +23,10 @@ def build_plugin(source: Path, folder: Path, name: str = "plugin.so") -> Path:
     options = ["-shared", "-fPIC", "-pthread", *folders, f'-DPLUGIN="{behind}"', "-o", built]
     subprocess.run([compiler, *options, source, "-ldl"], check=True)
     return built
+
+
+def build_plugin_of(code: str, folder: Path) -> Path:
+    """Compiles the text of a plugin. See `build_plugin`."""
+    source = folder / "plugin.c"
+    source.write_text(code)
+    return build_plugin(source, folder)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import check_python
-from tests.plugins import build_plugin
+from tests.plugins import build_plugin_of
 
 # Passes everything on to another plugin, but says that the device has 132 cores, and 256 MiB of memory, of which half
 # is in use.
@@ -70,10 +70,7 @@ print(weight.tolist(), weight.grad.tolist(), torch.tpu.mem_get_info())
 
 @pytest.fixture(scope="module")
 def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("plugin")
-    source = folder / "plugin.c"
-    source.write_text(PLUGIN)
-    return build_plugin(source, folder)
+    return build_plugin_of(PLUGIN, tmp_path_factory.mktemp("plugin"))
 
 
 @pytest.mark.parametrize("mode", ["debug", "strict", "fused"])

@@ -7,34 +7,27 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import check_python
-from tests.plugins import build_plugin
+from tests.plugins import build_plugin_of
 
 # Passes everything on to another plugin, but breaks programs over tensors whose first dimension has 16 elements: the
 # least capacity of a dimension that changes.
 PLUGIN = r"""
-#include <dlfcn.h>
-#include <string.h>
-#include "pjrt_c_api.h"
-
-static PJRT_Api api;
-static PJRT_Client_Compile* compile;
+#define _GNU_SOURCE
+#include "plugin.h"
 
 static PJRT_Error* compile_unless_padded(PJRT_Client_Compile_Args* args) {
   const PJRT_Program* given = args->program;
-  if (memmem(given->code, given->code_size, "tensor<16x", 10) == NULL) return compile(args);
+  if (memmem(given->code, given->code_size, "tensor<16x", 10) == NULL) return real.PJRT_Client_Compile(args);
   PJRT_Program broken = *given;
   broken.code_size = 7;
   args->program = &broken;
-  PJRT_Error* error = compile(args);
+  PJRT_Error* error = real.PJRT_Client_Compile(args);
   args->program = given;
   return error;
 }
 
 const PJRT_Api* GetPjrtApi(void) {
-  void* library = dlopen(PLUGIN, RTLD_NOW | RTLD_LOCAL);
-  const PJRT_Api* (*get)(void) = (const PJRT_Api* (*)(void))dlsym(library, "GetPjrtApi");
-  memcpy(&api, get(), get()->struct_size < sizeof(api) ? get()->struct_size : sizeof(api));
-  compile = api.PJRT_Client_Compile;
+  open_real_plugin();
   api.PJRT_Client_Compile = compile_unless_padded;
   return &api;
 }
@@ -60,10 +53,7 @@ print(explanation)
 
 @pytest.fixture(scope="module")
 def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("plugin")
-    source = folder / "plugin.c"
-    source.write_text("#define _GNU_SOURCE\n" + PLUGIN)
-    return build_plugin(source, folder)
+    return build_plugin_of(PLUGIN, tmp_path_factory.mktemp("plugin"))
 
 
 @pytest.mark.parametrize("mode", ["debug", "strict", "fused"])
