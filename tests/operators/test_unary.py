@@ -152,10 +152,13 @@ def test_reciprocals_of_infinite_complex_numbers(dtype: torch.dtype, device: tor
     check(lambda device: [numbers.to(device).reciprocal(), numbers.to(device).rsqrt()], device)
 
 
-@pytest.mark.parametrize("name", ["abs", "exp", "log", "log2", "log10", "sin", "cos", "sinh", "cosh", "atan", "atanh"])
+@pytest.mark.parametrize(
+    "name",
+    "abs sgn sqrt exp log log2 log10 sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh".split(),
+)
 def test_parts_that_are_not_finite(name: str, device: torch.device, mode: str) -> None:
     """As in C, a part that is NaN does not hide the other's infinity, and gives no number."""
-    parts = [math.inf, -math.inf, math.nan, 1.0, 1e30]
+    parts = [math.inf, -math.inf, math.nan, 1.0, 0.0, -0.0, 1e30]
     numbers = torch.tensor([complex(real, imaginary) for real in parts for imaginary in parts], dtype=torch.complex128)
     expected = torch.stack([getattr(torch, name)(number) for number in numbers])
     result = getattr(torch, name)(numbers.to(device)).cpu()

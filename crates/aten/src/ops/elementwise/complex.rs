@@ -1,6 +1,6 @@
 //! Functions that XLA computes otherwise than C for complex numbers. Real numbers keep XLA's form.
 
-use std::f64::consts::LN_2;
+use std::f64::consts::{FRAC_PI_2, LN_2};
 
 use stablehlo::Value;
 
@@ -104,6 +104,24 @@ pub(crate) fn hyperbolic_cosine(z: Value<'_>) -> Value<'_> {
     if z.dtype().is_complex() { cosine(swapped(z)).conjugate() } else { z.cosh() }
 }
 
+/// As in C, real for real numbers, also where they are not finite.
+pub(crate) fn tangent(z: Value<'_>) -> Value<'_> {
+    if !z.dtype().is_complex() {
+        return z.tan();
+    }
+    let result = z.tan();
+    result.real().complex(zero_where_zero(z.imag(), result.imag()))
+}
+
+pub(crate) fn hyperbolic_tangent(z: Value<'_>) -> Value<'_> {
+    if z.dtype().is_complex() { swapped(tangent(swapped(z))) } else { z.tanh() }
+}
+
+/// `result`, but the zero `part` where it is one.
+fn zero_where_zero<'b>(part: Value<'b>, result: Value<'b>) -> Value<'b> {
+    part.eq(0).select(part, result)
+}
+
 /// b + ai of a + bi.
 fn swapped(z: Value<'_>) -> Value<'_> {
     z.imag().complex(z.real())
@@ -124,8 +142,16 @@ fn scaled_by_cosine<'b>(cosine: Value<'b>, b: Value<'b>, hyperbolic: Value<'b>) 
 // Functions with branch cuts. As in C, the sign of a zero says on which side of the cut a number is: the root of
 // -1 - 0i is -i. XLA takes one side for both. The signs of the parts of these results follow from those of the number.
 
+/// As in C, infinite where a part is, also if the other part is NaN.
 pub(crate) fn square_root(z: Value<'_>) -> Value<'_> {
-    if z.dtype().is_complex() { with_imaginary_sign(z.sqrt(), z.imag()) } else { z.sqrt() }
+    if !z.dtype().is_complex() {
+        return z.sqrt();
+    }
+    let (a, b) = (z.real(), z.imag());
+    let result = with_imaginary_sign(z.sqrt(), b);
+    let real = (!(b.is_infinite() | a.eq(f64::INFINITY))).select(result.real(), f64::INFINITY);
+    let imaginary = (!(b.is_nan() & a.eq(f64::NEG_INFINITY))).select(result.imag(), f64::INFINITY);
+    real.complex(b.is_infinite().select(b, imaginary))
 }
 
 /// XLA's form computes a logarithm, a sine and a cosine, and loses small parts.
@@ -134,15 +160,28 @@ pub(crate) fn reciprocal_square_root(z: Value<'_>) -> Value<'_> {
 }
 
 pub(crate) fn arc_cosine(z: Value<'_>) -> Value<'_> {
-    if z.dtype().is_complex() { with_imaginary_sign(z.acos(), -z.imag()) } else { z.acos() }
+    if !z.dtype().is_complex() {
+        return z.acos();
+    }
+    let result = with_imaginary_sign(z.acos(), -z.imag());
+    z.real().ne(0).select(result.real(), FRAC_PI_2).complex(result.imag())
 }
 
 pub(crate) fn arc_hyperbolic_cosine(z: Value<'_>) -> Value<'_> {
-    if z.dtype().is_complex() { with_imaginary_sign(z.acosh(), z.imag()) } else { z.acosh() }
+    if !z.dtype().is_complex() {
+        return z.acosh();
+    }
+    let result = z.acosh();
+    let imaginary = z.real().ne(0).select(result.imag(), FRAC_PI_2);
+    with_imaginary_sign(result.real().complex(imaginary), z.imag())
 }
 
 pub(crate) fn arc_sine(z: Value<'_>) -> Value<'_> {
-    odd(z, z.asin())
+    if !z.dtype().is_complex() {
+        return z.asin();
+    }
+    let result = odd(z, z.asin());
+    zero_where_zero(z.real(), result.real()).complex(result.imag())
 }
 
 /// XLA's real part is a number where z is NaN.
@@ -152,11 +191,11 @@ pub(crate) fn arc_tangent(z: Value<'_>) -> Value<'_> {
     }
     let (a, b, result) = (z.real(), z.imag(), odd(z, z.atan()));
     let is_number = !a.is_nan() & (!b.is_nan() | a.is_infinite());
-    is_number.select(result.real(), f64::NAN).complex(result.imag())
+    is_number.select(result.real(), f64::NAN).complex(zero_where_zero(b, result.imag()))
 }
 
 pub(crate) fn arc_hyperbolic_sine(z: Value<'_>) -> Value<'_> {
-    odd(z, z.asinh())
+    if z.dtype().is_complex() { swapped(arc_sine(swapped(z))) } else { z.asinh() }
 }
 
 pub(crate) fn arc_hyperbolic_tangent(z: Value<'_>) -> Value<'_> {
@@ -170,8 +209,5 @@ fn with_imaginary_sign<'b>(result: Value<'b>, sign: Value<'b>) -> Value<'b> {
 
 /// The result of an odd function of `z`, whose parts have the signs of those of `z`.
 fn odd<'b>(z: Value<'b>, result: Value<'b>) -> Value<'b> {
-    match z.dtype().is_complex() {
-        true => with_imaginary_sign(result.real().copy_sign(z.real()).complex(result.imag()), z.imag()),
-        false => result,
-    }
+    with_imaginary_sign(result.real().copy_sign(z.real()).complex(result.imag()), z.imag())
 }

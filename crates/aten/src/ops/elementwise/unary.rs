@@ -8,8 +8,8 @@ use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::ops::elementwise::complex::{
     arc_cosine, arc_hyperbolic_cosine, arc_hyperbolic_sine, arc_hyperbolic_tangent, arc_sine, arc_tangent, cosine,
-    exponential, exponential_minus_one, exponential_of_two, hyperbolic_cosine, hyperbolic_sine, logarithm, logistic,
-    magnitude, parts, reciprocal, reciprocal_square_root, sine, square_root,
+    exponential, exponential_minus_one, exponential_of_two, hyperbolic_cosine, hyperbolic_sine, hyperbolic_tangent,
+    logarithm, logistic, magnitude, parts, reciprocal, reciprocal_square_root, sine, square_root, tangent,
 };
 use crate::row::{Row, all_bounded, many, one};
 
@@ -66,13 +66,13 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     // Circular and hyperbolic functions.
     one(&["sin"], |cx| cx.float_unary(sine)),
     one(&["cos"], |cx| cx.float_unary(cosine)),
-    one(&["tan"], |cx| cx.float_unary(|x| x.tan())),
+    one(&["tan"], |cx| cx.float_unary(tangent)),
     one(&["asin"], |cx| cx.float_unary(arc_sine)),
     one(&["acos"], |cx| cx.float_unary(arc_cosine)),
     one(&["atan"], |cx| cx.float_unary(arc_tangent)),
     one(&["sinh"], |cx| cx.float_unary(hyperbolic_sine)),
     one(&["cosh"], |cx| cx.float_unary(hyperbolic_cosine)),
-    one(&["tanh"], |cx| cx.float_unary(|x| x.tanh())),
+    one(&["tanh"], |cx| cx.float_unary(hyperbolic_tangent)),
     one(&["asinh"], |cx| cx.float_unary(arc_hyperbolic_sine)),
     one(&["acosh"], |cx| cx.float_unary(arc_hyperbolic_cosine)),
     one(&["atanh"], |cx| cx.float_unary(arc_hyperbolic_tangent)),
@@ -81,13 +81,13 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["sinc"], |cx| cx.float_unary(|x| x.eq(0).select(x.splat_like(1), sine(x * PI) / (x * PI)))),
 ]);
 
-/// -1, 0 or 1; 0 for NaN; the direction of a complex number.
+/// -1, 0 or 1; 0 for NaN; the direction of a complex number, NaN if it is infinite.
 pub(crate) fn sign<'b>(x: Value<'b>) -> Value<'b> {
     match x.dtype() {
         DType::Bool => x,
         t if t.is_complex() => {
-            let magnitude = x.abs();
-            x.eq(0).select(x, parts(x, |part| part / magnitude))
+            let length = (!x.is_infinite()).select(x.abs(), f64::NAN);
+            x.eq(0).select(x, parts(x, |part| part / length))
         }
         t => x.gt(0).convert(t) - x.lt(0).convert(t),
     }
