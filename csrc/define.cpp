@@ -22,7 +22,12 @@ namespace {
 
 using c10::IValue;
 
+bool is_mask(const IValue& index) {
+  return index.isTensor() && (index.toTensor().scalar_type() == at::kBool || index.toTensor().scalar_type() == at::kByte);
+}
+
 // Replaces tensors of this backend by tensors of another device: meta tensors without data, or CPU tensors of zeros.
+// Masks keep their values on the CPU, because the errors of indexing name how many elements are chosen.
 class Substitutes {
  public:
   explicit Substitutes(c10::DeviceType device) : device_(device) {}
@@ -33,7 +38,10 @@ class Substitutes {
     if (value.isGenerator()) return IValue();
     if (!value.isTensorList() && !value.isOptionalTensorList()) return value;
     c10::impl::GenericList list(value.toList().elementType());
-    for (const IValue& item : value.toListRef()) list.push_back(convert(item));
+    const bool keeps_masks = device_ == c10::DeviceType::CPU && value.isOptionalTensorList();
+    for (const IValue& item : value.toListRef()) {
+      list.push_back(keeps_masks && is_mask(item) ? IValue(item.toTensor().cpu()) : convert(item));
+    }
     return list;
   }
 

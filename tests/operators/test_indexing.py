@@ -1,5 +1,6 @@
 """Rows of crates/aten/src/ops/index/indexing.rs."""
 
+import pytest
 import torch
 
 from tests.helpers import check, check_refused
@@ -41,6 +42,11 @@ def test_values_of_another_dtype_are_refused(device: torch.device) -> None:
     ]:
         check_refused(lambda on, given=given: written(on, *given), device)
     check(lambda on: written(on, mask, torch.tensor(7)), device)
+    for count, words in [(2, "source and destination dtypes match"), (3, r"of shape \[3, 4\].* of shape \[2, 4\]")]:
+        values = torch.ones(count, 4, dtype=torch.int64)
+        for on in (torch.device("cpu"), device):
+            with pytest.raises(RuntimeError, match=words):
+                written(on, mask, values)
 
 
 def test_small_writes_at_separated_indices_move_no_dimension(device: torch.device) -> None:
