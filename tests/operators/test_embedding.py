@@ -64,6 +64,14 @@ def test_bags_of_padded_words(mode: str, device: torch.device) -> None:
     )
 
 
+def test_words_out_of_range_have_the_words_of_the_cpu(device: torch.device, mode: str) -> None:
+    weight = torch.ones(10, 2)
+    for words in (torch.tensor([[-1, 1]]), torch.tensor([[3, 12]])):
+        for on in (torch.device("cpu"), device):
+            with pytest.raises(RuntimeError, match="but found idx to be (-1|12)"):
+                F.embedding_bag(words.to(on), weight.to(on), padding_idx=0, mode="max").cpu()
+
+
 def test_segments_of_padded_data(device: torch.device) -> None:
     rows = torch.arange(30.0).reshape(5, 6).sin()
     data = rows.to(device)

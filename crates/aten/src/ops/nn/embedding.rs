@@ -4,7 +4,7 @@ use stablehlo::{DType, DTypes, Number, Value};
 
 use crate::check::{Check, Counts};
 use crate::common::chosen::segment_of_each_in;
-use crate::common::index_check::{out_of_range, size_text};
+use crate::common::index_check::out_of_range;
 use crate::common::reductions::{Order, vector_norm};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -119,9 +119,9 @@ fn embedding_bag<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
         let rank = weight.rank();
         return Err(Error::runtime(format!("weight has to be a 2D Tensor, but got Tensor of dimension {rank}")));
     }
-    let (number, count) = (Check::NUMBER, size_text(weight, &[0]));
-    let error = Error::runtime(format!("input takes value {number} which is not in the valid range [0, {count})"));
-    cx.check_index(words, weight, 0, Counts::FromStart, error)?;
+    let number = Check::NUMBER;
+    let message = format!("embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be {number}");
+    cx.check_index(words, weight, 0, Counts::FromStart, Error::runtime(message))?;
     let mode = mode(cx)?;
     let b = cx.b();
     let (samples, width) = (words.numel(), weight.dim(1));
