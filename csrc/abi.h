@@ -372,11 +372,13 @@ struct TtMemory {
   int64_t allocated, peak_allocated;  // bytes of live storages that hold a value
   int64_t total_allocated, total_freed;
   int64_t live, peak_live;            // count of those storages
+  int64_t total_live, total_released;
   int64_t out_of_memory;              // count of failures
   int64_t free, total;                // bytes of the device, from the plugin or the host
 };
 TtStatus tt_memory(int32_t device, TtMemory* memory);
 TtStatus tt_reset_peak_memory(int32_t device);
+TtStatus tt_reset_memory_totals(int32_t device);  // total_*, and out_of_memory
 TtStatus tt_empty_cache();
 
 // ---- profiler --------------------------------------------------------------------------------

@@ -62,14 +62,17 @@ struct TpuAllocator final : c10::DeviceAllocator {
       stat.freed = memory.total_freed;
     }
     for (auto* count : {&stats.allocation, &stats.active, &stats.segment}) {
-      (*count)[kAll].current = memory.live;
-      (*count)[kAll].peak = memory.peak_live;
+      auto& stat = (*count)[kAll];
+      stat.current = memory.live;
+      stat.peak = memory.peak_live;
+      stat.allocated = memory.total_live;
+      stat.freed = memory.total_released;
     }
     stats.num_ooms = memory.out_of_memory;
     return stats;
   }
 
-  void resetAccumulatedStats(c10::DeviceIndex) override {}
+  void resetAccumulatedStats(c10::DeviceIndex device) override { check(tt_reset_memory_totals(device)); }
   void resetPeakStats(c10::DeviceIndex device) override { check(tt_reset_peak_memory(device)); }
 
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {

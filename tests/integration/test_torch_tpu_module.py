@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -270,6 +271,22 @@ def test_memory_stats_have_the_keys_of_cuda(device: torch.device) -> None:
     ):
         assert isinstance(stats[key], int)
     assert stats["allocated_bytes.all.current"] == torch.tpu.memory_allocated()
+
+
+@pytest.mark.parametrize("module", [torch.tpu, torch.accelerator], ids=["tpu", "accelerator"])
+def test_memory_totals_start_again_at_a_reset(device: torch.device, module: ModuleType) -> None:
+    kept = torch.ones(64, device=device)
+    torch.tpu.synchronize()
+    module.reset_accumulated_memory_stats()
+    x = torch.ones(256, device=device)
+    stats = module.memory_stats()
+    assert (stats["allocated_bytes.all.allocated"], stats["allocated_bytes.all.freed"]) == (1024, 0)
+    assert (stats["allocation.all.allocated"], stats["allocation.all.freed"]) == (1, 0)
+    del x, kept
+    torch.tpu.synchronize()
+    stats = module.memory_stats()
+    assert (stats["allocated_bytes.all.allocated"], stats["allocated_bytes.all.freed"]) == (1024, 1280)
+    assert (stats["allocation.all.allocated"], stats["allocation.all.freed"]) == (1, 2)
 
 
 def test_memory_summary_and_info() -> None:

@@ -18,6 +18,8 @@ pub struct MemoryUse {
     pub total_freed: i64,
     pub live: i64,
     pub peak_live: i64,
+    pub total_live: i64,
+    pub total_released: i64,
     pub out_of_memory: i64,
 }
 
@@ -26,8 +28,12 @@ struct Counters {
     allocated: AtomicI64,
     peak_allocated: AtomicI64,
     total_allocated: AtomicI64,
+    /// What was live when the totals were reset.
+    allocated_at_reset: AtomicI64,
     live: AtomicI64,
     peak_live: AtomicI64,
+    total_live: AtomicI64,
+    live_at_reset: AtomicI64,
     out_of_memory: AtomicI64,
     /// The size of the device's memory; 0 if unknown.
     capacity: AtomicU64,
@@ -76,6 +82,7 @@ pub(crate) fn count_allocation(placement: Placement, nbytes: usize) {
     c.total_allocated.fetch_add(nbytes as i64, Relaxed);
     let live = c.live.fetch_add(1, Relaxed) + 1;
     raise(&c.peak_live, live);
+    c.total_live.fetch_add(1, Relaxed);
 }
 
 /// Raises a peak. Reads first, because the peak rarely rises and a write costs much more.
@@ -98,14 +105,17 @@ pub(crate) fn count_out_of_memory(placement: Placement) {
 /// The memory use of a device now.
 pub fn memory_use(placement: Placement) -> MemoryUse {
     let c = counters(placement);
-    let (allocated, total) = (c.allocated.load(Relaxed), c.total_allocated.load(Relaxed));
+    let (allocated, total_allocated) = (c.allocated.load(Relaxed), c.total_allocated.load(Relaxed));
+    let (live, total_live) = (c.live.load(Relaxed), c.total_live.load(Relaxed));
     MemoryUse {
         allocated,
         peak_allocated: c.peak_allocated.load(Relaxed),
-        total_allocated: total,
-        total_freed: total - allocated,
-        live: c.live.load(Relaxed),
+        total_allocated,
+        total_freed: c.allocated_at_reset.load(Relaxed) + total_allocated - allocated,
+        live,
         peak_live: c.peak_live.load(Relaxed),
+        total_live,
+        total_released: c.live_at_reset.load(Relaxed) + total_live - live,
         out_of_memory: c.out_of_memory.load(Relaxed),
     }
 }
@@ -115,6 +125,16 @@ pub fn reset_peak(placement: Placement) {
     let c = counters(placement);
     c.peak_allocated.store(c.allocated.load(Relaxed), Relaxed);
     c.peak_live.store(c.live.load(Relaxed), Relaxed);
+}
+
+/// Resets the totals, and the count of failures, to zero.
+pub fn reset_totals(placement: Placement) {
+    let c = counters(placement);
+    c.total_allocated.store(0, Relaxed);
+    c.allocated_at_reset.store(c.allocated.load(Relaxed), Relaxed);
+    c.total_live.store(0, Relaxed);
+    c.live_at_reset.store(c.live.load(Relaxed), Relaxed);
+    c.out_of_memory.store(0, Relaxed);
 }
 
 /// Addresses for `data_ptr()`. They are distinct, aligned, and never readable, so that a stray access faults instead

@@ -263,6 +263,8 @@ fn memory_stats(py: Python<'_>, device: usize) -> PyResult<Py<PyDict>> {
         ("total_freed", used.total_freed),
         ("live", used.live),
         ("peak_live", used.peak_live),
+        ("total_live", used.total_live),
+        ("total_released", used.total_released),
         ("out_of_memory", used.out_of_memory),
         ("free", free as i64),
         ("total", total as i64),
@@ -275,6 +277,12 @@ fn memory_stats(py: Python<'_>, device: usize) -> PyResult<Py<PyDict>> {
 #[pyfunction]
 fn reset_peak_memory_stats(device: usize) -> PyResult<()> {
     memory::reset_peak(Placement::numbered(device).map_err(to_python)?);
+    Ok(())
+}
+
+#[pyfunction]
+fn reset_accumulated_memory_stats(device: usize) -> PyResult<()> {
+    memory::reset_totals(Placement::numbered(device).map_err(to_python)?);
     Ok(())
 }
 
@@ -442,6 +450,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         scopes::end_join,
         memory_stats,
         reset_peak_memory_stats,
+        reset_accumulated_memory_stats,
         empty_cache,
         cache_stats,
         reset_cache_stats,

@@ -39,6 +39,7 @@ from torchtpu.tpu.memory import (
     memory_reserved,
     memory_stats,
     memory_summary,
+    reset_accumulated_memory_stats,
     reset_peak_memory_stats,
 )
 from torchtpu.tpu.modes import (
@@ -126,6 +127,7 @@ __all__ = [
     "memory_stats",
     "memory_summary",
     "op_stats",
+    "reset_accumulated_memory_stats",
     "reset_cache_stats",
     "reset_op_stats",
     "reset_peak_memory_stats",

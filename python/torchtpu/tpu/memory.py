@@ -17,6 +17,8 @@ FIGURES = (
     "total_freed",
     "live",
     "peak_live",
+    "total_live",
+    "total_released",
     "out_of_memory",
     "free",
     "total",
@@ -55,6 +57,12 @@ def reset_peak_memory_stats(device: Device = None) -> None:
         _C.reset_peak_memory_stats(get_device_index(device))
 
 
+def reset_accumulated_memory_stats(device: Device = None) -> None:
+    """Resets to zero what was allocated and freed in total, and the count of failures."""
+    if is_initialized():
+        _C.reset_accumulated_memory_stats(get_device_index(device))
+
+
 def empty_cache() -> None:
     """Frees memory that is kept for reuse."""
     if is_initialized():
@@ -70,7 +78,12 @@ def memory_stats(device: Device = None) -> dict[str, int]:
         "allocated": stats["total_allocated"],
         "freed": stats["total_freed"],
     }
-    in_storages = {"current": stats["live"], "peak": stats["peak_live"]}
+    in_storages = {
+        "current": stats["live"],
+        "peak": stats["peak_live"],
+        "allocated": stats["total_live"],
+        "freed": stats["total_released"],
+    }
     flat: dict[str, int] = {}
     for family in ("active_bytes", "allocated_bytes", "requested_bytes", "reserved_bytes"):
         flat.update({f"{family}.all.{statistic}": value for statistic, value in in_bytes.items()})
@@ -91,7 +104,7 @@ def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
     counts = ["storages", f"{stats['live']:,}", f"{stats['peak_live']:,}"]
     if not abbreviated:
         sizes += [_size(stats["total_allocated"]), _size(stats["total_freed"])]
-        counts += ["", ""]
+        counts += [f"{stats['total_live']:,}", f"{stats['total_released']:,}"]
     rows = [columns, sizes, counts]
     widths = [max(len(row[column]) for row in rows) for column in range(len(columns))]
     lines = [_line(row, widths) for row in rows]

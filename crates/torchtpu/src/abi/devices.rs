@@ -126,6 +126,8 @@ pub(super) unsafe extern "C" fn tt_memory(device: i32, out: *mut ::abi::Memory) 
             total_freed: used.total_freed,
             live: used.live,
             peak_live: used.peak_live,
+            total_live: used.total_live,
+            total_released: used.total_released,
             out_of_memory: used.out_of_memory,
             free: free as i64,
             total: total as i64,
@@ -140,6 +142,14 @@ pub(super) unsafe extern "C" fn tt_memory(device: i32, out: *mut ::abi::Memory) 
 pub(super) unsafe extern "C" fn tt_reset_peak_memory(device: i32) -> AbiStatus {
     status(|| {
         memory::reset_peak(placement(device)?);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn tt_reset_memory_totals(device: i32) -> AbiStatus {
+    status(|| {
+        memory::reset_totals(placement(device)?);
         Ok(())
     })
 }
