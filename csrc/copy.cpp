@@ -34,9 +34,14 @@ bool takes_dense(const Tensor& destination, const Tensor& source) {
          destination.sizes() == source.sizes();
 }
 
+// A tensor of the host, with pairs of 4-bit floats as bytes: PyTorch's CPU has no kernel that moves such pairs.
+Tensor as_movable(const Tensor& tensor) {
+  return tensor.scalar_type() == c10::ScalarType::Float4_e2m1fn_x2 ? tensor.view(at::kByte) : tensor;
+}
+
 void host_to_device(const Tensor& destination, const Tensor& source, bool non_blocking) {
-  const Tensor dense =
-      source.to(destination.scalar_type()).expand(destination.sizes()).contiguous().resolve_conj().resolve_neg();
+  const Tensor given = source.scalar_type() == destination.scalar_type() ? as_movable(source) : source.to(destination.scalar_type());
+  const Tensor dense = given.expand(destination.sizes()).contiguous().resolve_conj().resolve_neg();
   const TtTensor target = describe(destination);
   const void* data = dense.const_data_ptr();
   // With non_blocking, the caller must not change pinned memory before the copy is done.
@@ -54,7 +59,12 @@ void device_to_host(const Tensor& destination, const Tensor& source) {
     const NoGil no_gil;
     check(tt_copy_to_host(&from, target.mutable_data_ptr(), target.nbytes()));
   }
-  if (!direct) destination.copy_(target);
+  if (direct) return;
+  if (destination.scalar_type() == target.scalar_type()) {
+    as_movable(destination).copy_(as_movable(target));
+  } else {
+    destination.copy_(target);
+  }
 }
 
 void device_to_device(const Tensor& destination, const Tensor& source, bool non_blocking) {

@@ -61,6 +61,8 @@ struct TpuGuard final : c10::impl::DeviceGuardImplInterface {
   capability.capability_data.supported_scalar_types.has_##name = tt_check_dtype(static_cast<int8_t>(c10::ScalarType::name)) == TT_OK;
     AT_FORALL_SCALAR_TYPES_WITH_COMPLEX_AND_QINTS(HOLDS)
 #undef HOLDS
+    // These are stored, and have no conversions.
+    capability.capability_data.supported_scalar_types.has_Float4_e2m1fn_x2 = false;
     return capability;
   }
 #endif

@@ -1,4 +1,4 @@
-"""Tensors of float8: what PyTorch's CPU does with them, and products with scales."""
+"""Tensors of float8 and of 4-bit floats: what PyTorch's CPU does with them, and products with scales."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 DTYPES = (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
+EXPONENTS, PAIRS = torch.float8_e8m0fnu, torch.float4_e2m1fn_x2
 SOURCES = (torch.float32, torch.float16, torch.float64, torch.bfloat16)
 
 
@@ -23,7 +24,7 @@ def bits_without_nan(x: Tensor) -> Tensor:
     return torch.where(x.float().isnan(), 0x7F, x.view(torch.uint8))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [*DTYPES, EXPONENTS])
 @pytest.mark.parametrize("source", SOURCES)
 def test_conversion(dtype: torch.dtype, source: torch.dtype, device: torch.device, mode: str) -> None:
     x = numbers().to(source)
@@ -44,6 +45,17 @@ def test_conversion_near_middles(dtype: torch.dtype, source: torch.dtype, device
     x = (middles.view(torch.int32)[:, None] + steps).view(torch.float32).to(source)
     result = x.to(device).to(dtype).cpu()
     assert torch.equal(bits_without_nan(result), bits_without_nan(x.to(dtype)))
+
+
+def test_exponents_near_middles(device: torch.device, mode: str) -> None:
+    exact = torch.arange(256, dtype=torch.uint8).view(EXPONENTS)
+    powers = exact.to(device).float().cpu()
+    torch.testing.assert_close(powers, exact.float(), rtol=0, atol=0, equal_nan=True)
+    middles = torch.cat([exact[:-1].float(), exact[:-1].float() * 1.5, torch.tensor([0.0, torch.inf, -3.0])])
+    steps = torch.tensor([0, 1, -1, 2**21, -(2**21)], dtype=torch.int32)
+    x = torch.cat([(middles.view(torch.int32)[:, None] + steps).view(torch.float32).flatten(), torch.tensor([0.0])])
+    result = x.to(device).to(EXPONENTS).cpu()
+    assert torch.equal(result.view(torch.uint8), x.to(EXPONENTS).view(torch.uint8))
 
 
 SERVED: dict[str, Callable[[Tensor, Tensor, Tensor], object]] = {
@@ -88,8 +100,17 @@ def operands(dtype: torch.dtype) -> list[Tensor]:
     return [torch.randn(4, 4).to(dtype), torch.randn(4, 4).to(dtype), torch.tensor([0, 2])]
 
 
-@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2fnuz])
-@pytest.mark.parametrize("name", SERVED)
+# The CPU refuses these of exponents.
+OF_NUMBERS = ("abs", "mm", "pad", "index_put")
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *((name, dtype) for name in SERVED for dtype in (torch.float8_e4m3fn, torch.float8_e5m2fnuz)),
+        *((name, EXPONENTS) for name in SERVED if name not in OF_NUMBERS),
+    ],
+)
 def test_served(name: str, dtype: torch.dtype, device: torch.device, mode: str) -> None:
     call, arguments = SERVED[name], operands(dtype)
     expected = call(*arguments)
@@ -100,6 +121,47 @@ def test_served(name: str, dtype: torch.dtype, device: torch.device, mode: str) 
     torch.testing.assert_close(result.cpu().float(), expected.float(), rtol=0, atol=0)
 
 
+MOVED: dict[str, Callable[[Tensor], Tensor]] = {
+    "copy": lambda x: x.clone(),
+    "cat": lambda x: torch.cat([x, x.flip(0)]),
+    "transposed": lambda x: x.t().contiguous(),
+    "index": lambda x: x[torch.tensor([3, 0], device=x.device)],
+    "slice": lambda x: x[1:, ::2].contiguous(),
+    "stack": lambda x: torch.stack([x, torch.zeros_like(x)]),
+    "assignment": lambda x: torch.zeros_like(x).index_copy_(0, torch.tensor([1, 2], device=x.device), x[:2]),
+    "bytes": lambda x: x.view(torch.uint8) + 1,
+}
+
+
+def pairs(rows: int = 80, width: int = 96) -> Tensor:
+    torch.manual_seed(0)
+    return torch.randint(0, 256, (rows, width), dtype=torch.uint8).view(PAIRS)
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_pairs_of_floats_are_moved(name: str, device: torch.device, mode: str) -> None:
+    """The CPU does not move them in each way, but bytes."""
+    result = MOVED[name](pairs().to(device))
+    expected = MOVED[name](pairs().view(torch.uint8))
+    assert torch.equal(result.view(torch.uint8).cpu(), expected)
+    assert result.dtype == (torch.uint8 if name == "bytes" else PAIRS)
+
+
+def test_pairs_of_floats_that_are_transposed_come_and_go(device: torch.device) -> None:
+    there = pairs().t().to(device)
+    assert torch.equal(there.view(torch.uint8).cpu(), pairs().view(torch.uint8).t())
+    back = pairs(96, 80).t().clone().t()
+    back.t().copy_(there.t().contiguous())
+    assert torch.equal(back.view(torch.uint8), pairs().view(torch.uint8).t())
+
+
+def test_pairs_of_floats_have_no_numbers(device: torch.device) -> None:
+    x = pairs().to(device)
+    for call in (x.float, lambda: x + x, lambda: x.fill_(2.0), lambda: torch.ones(3, device=device).to(PAIRS)):
+        with pytest.raises(NotImplementedError, match="Float4_e2m1fn_x2"):
+            call()
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_as_on_the_cpu(name: str, device: torch.device) -> None:
     call = REFUSED[name]
@@ -108,6 +170,13 @@ def test_refused_as_on_the_cpu(name: str, device: torch.device) -> None:
         call(x, y)
     with pytest.raises(type(expected.value), match="Float8"):
         call(x.to(device), y.to(device))
+
+
+def test_exponents_have_no_products(device: torch.device) -> None:
+    x = torch.ones(2, 2, device=device).to(EXPONENTS)
+    for call in (lambda: x @ x, lambda: x.abs()):
+        with pytest.raises(NotImplementedError, match="not implemented for 'Float8_e8m0fnu'"):
+            call()
 
 
 @pytest.mark.parametrize("bias", [False, True])

@@ -32,6 +32,8 @@ pub(crate) fn scalar_type_name(dtype: DType) -> &'static str {
         DType::F8E5M2 => "Float8_e5m2",
         DType::F8E4M3FNUZ => "Float8_e4m3fnuz",
         DType::F8E5M2FNUZ => "Float8_e5m2fnuz",
+        DType::F8E8M0FNU => "Float8_e8m0fnu",
+        DType::F4E2M1FNX2 => "Float4_e2m1fn_x2",
         DType::F16 => "Half",
         DType::BF16 => "BFloat16",
         DType::F32 => "Float",

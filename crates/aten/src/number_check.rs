@@ -130,6 +130,8 @@ fn c_name(dtype: DType) -> &'static str {
         DType::F8E5M2 => "c10::Float8_e5m2",
         DType::F8E4M3FNUZ => "c10::Float8_e4m3fnuz",
         DType::F8E5M2FNUZ => "c10::Float8_e5m2fnuz",
+        DType::F8E8M0FNU => "c10::Float8_e8m0fnu",
+        DType::F4E2M1FNX2 => "c10::Float4_e2m1fn_x2",
         DType::F16 => "c10::Half",
         DType::BF16 => "c10::BFloat16",
         DType::F32 => "float",

@@ -34,6 +34,7 @@ const FAMILIES: &[&[Row]] = &[
     linalg::ldl::ROWS,
     linalg::lu::ROWS,
     linalg::matmul::ROWS,
+    linalg::scaled::ROWS,
     linalg::qr::ROWS,
     linalg::spectral::ROWS,
     linalg::triangular::ROWS,

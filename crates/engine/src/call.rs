@@ -296,7 +296,7 @@ pub(crate) fn to_spec(meta: &Meta) -> Result<Option<aten::ResultSpec>> {
 
 /// The c10::ScalarType numbers, PyTorch's names, and the element types. `None` if tensors of this backend cannot have
 /// the type. The shim and Python use this list too.
-pub const SCALAR_TYPES: [(i8, &str, Option<DType>); 24] = [
+pub const SCALAR_TYPES: [(i8, &str, Option<DType>); 26] = [
     (0, "uint8", Some(DType::U8)),
     (1, "int8", Some(DType::I8)),
     (2, "int16", Some(DType::I16)),
@@ -320,6 +320,8 @@ pub const SCALAR_TYPES: [(i8, &str, Option<DType>); 24] = [
     (27, "uint16", Some(DType::U16)),
     (28, "uint32", Some(DType::U32)),
     (29, "uint64", Some(DType::U64)),
+    (44, "float8_e8m0fnu", Some(DType::F8E8M0FNU)),
+    (45, "float4_e2m1fn_x2", Some(DType::F4E2M1FNX2)),
     (46, "bcomplex32", None),
 ];
 

@@ -194,6 +194,9 @@ impl Builder {
         }
         let ty = Type::new(dtype, dims);
         let number = number.into();
+        if dtype == DType::F4E2M1FNX2 && !number.is_zero() {
+            self.refuse(Refusal::ElementType(dtype));
+        }
         let literal = number.literal(dtype);
         let text = format!("\"stablehlo.constant\"() {{value = dense<{literal}> : {ty}}} : () -> {ty}");
         let value = self.line(ty, &text);

@@ -19,6 +19,12 @@ pub enum DType {
     F8E5M2,
     F8E4M3FNUZ,
     F8E5M2FNUZ,
+    /// Powers of two, the scales of blocks: the exponent of a float32. Programs have it as the bits of a `U8`, which each
+    /// compiler takes, and convert it by way of `F32`.
+    F8E8M0FNU,
+    /// Pairs of 4-bit floats, the first in the lower half. They are stored and multiplied. Programs have them as the
+    /// bits of a `U8`.
+    F4E2M1FNX2,
     F16,
     BF16,
     F32,
@@ -46,6 +52,7 @@ impl DType {
         match self {
             DType::Bool | DType::U8 | DType::I8 => 1,
             DType::F8E4M3FN | DType::F8E5M2 | DType::F8E4M3FNUZ | DType::F8E5M2FNUZ => 1,
+            DType::F8E8M0FNU | DType::F4E2M1FNX2 => 1,
             DType::U16 | DType::I16 | DType::F16 | DType::BF16 => 2,
             DType::U32 | DType::I32 | DType::F32 | DType::C32 => 4,
             DType::U64 | DType::I64 | DType::F64 | DType::C64 => 8,
@@ -54,12 +61,12 @@ impl DType {
     }
 
     pub const fn is_float(self) -> bool {
-        matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64) || self.is_float8()
+        matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::F4E2M1FNX2) || self.is_float8()
     }
 
     /// Whether this is a type that is stored and multiplied, but has no other arithmetic.
     pub const fn is_float8(self) -> bool {
-        matches!(self, DType::F8E4M3FN | DType::F8E5M2 | DType::F8E4M3FNUZ | DType::F8E5M2FNUZ)
+        matches!(self, DType::F8E4M3FN | DType::F8E5M2 | DType::F8E4M3FNUZ | DType::F8E5M2FNUZ | DType::F8E8M0FNU)
     }
 
     pub const fn is_complex(self) -> bool {
@@ -148,6 +155,8 @@ impl DType {
             DType::F8E4M3FN => 448.0,
             DType::F8E4M3FNUZ => 240.0,
             DType::F8E5M2 | DType::F8E5M2FNUZ => 57344.0,
+            DType::F8E8M0FNU => 2.0f64.powi(127),
+            DType::F4E2M1FNX2 => 6.0,
             DType::F16 => half::f16::MAX.to_f64(),
             DType::BF16 => half::bf16::MAX.to_f64(),
             DType::F32 => f32::MAX.into(),
@@ -170,6 +179,8 @@ impl DType {
         match self.real() {
             DType::F8E4M3FN | DType::F8E4M3FNUZ => 0.125,
             DType::F8E5M2 | DType::F8E5M2FNUZ => 0.25,
+            DType::F8E8M0FNU => 1.0,
+            DType::F4E2M1FNX2 => 0.5,
             DType::F16 => half::f16::EPSILON.to_f64(),
             DType::BF16 => half::bf16::EPSILON.to_f64(),
             DType::F32 => f32::EPSILON.into(),
@@ -182,7 +193,7 @@ impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             DType::Bool => "i1",
-            DType::U8 => "ui8",
+            DType::U8 | DType::F8E8M0FNU | DType::F4E2M1FNX2 => "ui8",
             DType::U16 => "ui16",
             DType::U32 | DType::C32 => "ui32",
             DType::U64 => "ui64",
@@ -256,6 +267,7 @@ impl Number {
                 }
                 format!("({}, {})", float_bits(re, t.real()), float_bits(im, t.real()))
             }
+            DType::F4E2M1FNX2 => (self.to_i64() as u8).to_string(),
             t if t.is_float() => float_bits(self.to_f64(), t),
             DType::U8 => (self.to_i64() as u8).to_string(),
             DType::U16 => (self.to_i64() as u16).to_string(),

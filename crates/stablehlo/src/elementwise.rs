@@ -5,6 +5,7 @@ use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Sub};
 use crate::builder::{Target, Type, Value};
 use crate::dtype::{DType, Number};
 use crate::element_types::DTypes;
+use crate::refusal::Refusal;
 
 /// The direction of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -236,7 +237,7 @@ impl<'b> Value<'b> {
             self
         } else if dtype.is_complex() {
             self.builder.elementwise("stablehlo.abs", &[self], "", Type::new(dtype.real(), &self.dims()))
-        } else if dtype.is_float8() {
+        } else if dtype.is_float8() && dtype != DType::F8E8M0FNU {
             self.convert(DType::F32).abs().convert(dtype)
         } else {
             self.abs_same()
@@ -334,12 +335,27 @@ impl<'b> Value<'b> {
         if from == dtype {
             return self;
         }
+        if from == DType::F4E2M1FNX2 || dtype == DType::F4E2M1FNX2 {
+            self.builder.refuse(Refusal::ElementType(DType::F4E2M1FNX2));
+            return self.builder.splat(0, dtype, &self.dims());
+        }
         if dtype == DType::Bool {
             return self.ne(Number::Int(0));
+        }
+        if from == DType::F8E8M0FNU && dtype == DType::F64 {
+            // float64 has the smallest power as a normal number.
+            let number = self.convert(DType::F32).convert(dtype);
+            return self.bitcast(DType::U8).ne(0).select(number, 2.0f64.powi(-127));
         }
         // As PyTorch does: a double is rounded twice.
         if (from.is_float8() && dtype != DType::F32) || (dtype.is_float8() && from != DType::F32) {
             return self.convert(DType::F32).convert(dtype);
+        }
+        if from == DType::F8E8M0FNU {
+            return self.power_of_exponent();
+        }
+        if dtype == DType::F8E8M0FNU {
+            return self.nearest_exponent();
         }
         if dtype.is_float8() {
             let rounded = self.fit_float8(dtype);
@@ -366,6 +382,25 @@ impl<'b> Value<'b> {
             return self.select(choose(1), choose(0));
         }
         self.builder.elementwise("stablehlo.convert", &[self], "", Type::new(dtype, &self.dims()))
+    }
+
+    /// float32 of exponents. The smallest power is no normal number, and the largest exponent means NaN.
+    fn power_of_exponent(self) -> Value<'b> {
+        let exponent = self.bitcast(DType::U8).convert(DType::U32);
+        let bits = (!exponent.eq(0xFF)).select(exponent.shift_left(23), i64::from(f32::NAN.to_bits()));
+        (!exponent.eq(0)).select(bits, 1 << 22).bitcast(DType::F32)
+    }
+
+    /// The exponent of the nearest power of two, without the sign. Of two that are as near, the larger; of numbers that
+    /// are not normal, the smaller. NaN of infinity.
+    fn nearest_exponent(self) -> Value<'b> {
+        const HALF: i64 = 1 << 22;
+        let bits = self.bitcast(DType::U32);
+        let exponent = bits.shift_right_logical(23) & 0xFF;
+        let fraction = bits & (2 * HALF - 1);
+        let is_nearer_to_next = fraction.gt(HALF) | (fraction.eq(HALF) & exponent.gt(0));
+        let next = exponent + is_nearer_to_next.convert(DType::U32);
+        exponent.eq(0xFF).select(exponent, next).convert(DType::U8).bitcast(DType::F8E8M0FNU)
     }
 
     /// float32 where PyTorch and XLA convert to float8 alike. PyTorch saturates where the type has no infinity but has a

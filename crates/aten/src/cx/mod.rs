@@ -179,7 +179,9 @@ impl<'b> Cx<'b> {
         match scalar.spec.baked {
             Some(number) => self.b().scalar(number, dtype),
             None if dtype == DType::C32 => self.scalar_value(scalar, DType::C64).convert(dtype),
-            None if dtype.is_float8() => self.scalar_value(scalar, DType::F32).convert(dtype),
+            None if dtype.is_float8() || dtype == DType::F4E2M1FNX2 => {
+                self.scalar_value(scalar, DType::F32).convert(dtype)
+            }
             None => {
                 let source = ParamSource::Scalar { index: scalar.index, dtype };
                 self.inputs.param(source, Type::new(dtype, &[]))

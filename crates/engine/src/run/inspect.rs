@@ -55,6 +55,8 @@ fn first_non_finite(bytes: &[u8], dtype: DType) -> Option<&'static str> {
     match dtype.real() {
         DType::F8E4M3FN => bytes.iter().find_map(|&byte| (byte & 0x7f == 0x7f).then_some("NaN")),
         DType::F8E5M2 => bytes.iter().find_map(|&byte| judge(half::f16::from_bits(u16::from(byte) << 8).to_f64())),
+        DType::F8E8M0FNU => bytes.contains(&0xff).then_some("NaN"),
+        DType::F4E2M1FNX2 => None,
         DType::F8E4M3FNUZ | DType::F8E5M2FNUZ => bytes.contains(&0x80).then_some("NaN"),
         DType::F16 => bytes.chunks_exact(2).find_map(|c| judge(half::f16::from_ne_bytes(two(c)).to_f64())),
         DType::BF16 => bytes.chunks_exact(2).find_map(|c| judge(half::bf16::from_ne_bytes(two(c)).to_f64())),

@@ -218,7 +218,7 @@ impl Runtime {
 pub(crate) fn element_type(dtype: DType) -> ElementType {
     match dtype {
         DType::Bool => ElementType::Pred,
-        DType::U8 => ElementType::U8,
+        DType::U8 | DType::F8E8M0FNU | DType::F4E2M1FNX2 => ElementType::U8,
         DType::U16 => ElementType::U16,
         DType::U32 | DType::C32 => ElementType::U32,
         DType::U64 => ElementType::U64,

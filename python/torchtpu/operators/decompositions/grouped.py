@@ -85,16 +85,76 @@ def _grouped_mm(
     return result.to(out_dtype or self.dtype)
 
 
-def _rows_with_matrices(x: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
-    """[T, K] [G, K, N] -> [T, N]."""
+@register("aten::_scaled_grouped_mm")
+def _scaled_grouped_mm(
+    self: Tensor,
+    mat2: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    scale_result: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
+) -> Tensor:
+    """Products of float8, with a scale for each row of `self` and each column of `mat2`. `use_fast_accum` changes
+    nothing: sums are in float32."""
+    if scale_a.dtype != torch.float32:
+        raise NotImplementedError("_scaled_grouped_mm: scales of blocks are not supported on this device")
+    # bfloat16 holds all numbers of float8.
+    left, right = self.to(torch.bfloat16), mat2.to(torch.bfloat16)
+    if offs is None:
+        result = torch.bmm(left, right, out_dtype=torch.float32) * scale_a[..., None] * scale_b[:, None]
+    elif left.dim() == 2 and right.dim() == 3:
+        result = _scaled_rows(left, right, scale_a, scale_b, offs)
+    elif left.dim() == 3:
+        result = _scaled_rows(right.mT, left.mT, scale_b, scale_a, offs).mT
+    else:
+        groups = offs.shape[0]
+        scales = scale_a.view(groups, -1, 1) * scale_b.view(groups, 1, -1)
+        result = _groups_of_columns(left, right, offs) * scales
+    return result.to(out_dtype or torch.bfloat16)
+
+
+@register("aten::_scaled_grouped_mm_v2")
+def _scaled_grouped_mm_v2(
+    self: Tensor,
+    mat2: Tensor,
+    scale_a: list[Tensor],
+    recipe_a: list[int],
+    swizzle_a: list[int],
+    scale_b: list[Tensor],
+    recipe_b: list[int],
+    swizzle_b: list[int],
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    contraction_dim: list[int] | None = None,
+    use_fast_accum: bool = False,
+) -> Tensor:
+    return _scaled_grouped_mm(self, mat2, scale_a[0], scale_b[0], offs, bias, None, out_dtype)
+
+
+def _scaled_rows(x: Tensor, matrices: Tensor, of_rows: Tensor, of_columns: Tensor, ends: Tensor) -> Tensor:
+    """[T, K] [G, K, N] -> [T, N], times a scale for each row, and one for each column of each matrix."""
+    rows = torch.arange(x.shape[0], device=x.device)
+    group = torch.searchsorted(ends, rows, right=True).clamp(max=ends.shape[0] - 1)
+    return _rows_with_matrices(x, matrices, ends, torch.float32) * of_rows[:, None] * of_columns[group]
+
+
+def _rows_with_matrices(x: Tensor, matrices: Tensor, ends: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """[T, K] [G, K, N] -> [T, N], in a dtype."""
+    dtype = dtype or x.dtype
     if x.shape[0] == 0:
-        return x.new_zeros(0, matrices.shape[-1])
-    product = routing.grouped(routing.GROUPED, x, matrices, ends)
+        return x.new_zeros(0, matrices.shape[-1], dtype=dtype)
+    product = routing.grouped(routing.GROUPED, x, matrices, ends) if dtype == x.dtype else None
     if product is not None:
         rows = torch.arange(x.shape[0], device=x.device)
         return torch.where((rows < ends[-1])[:, None], product, 0)
     blocks = _Blocks.of(ends, x.shape[0])
-    return blocks.gather(blocks.lay_out(x) @ matrices[blocks.group], x.shape[0])
+    left, right = blocks.lay_out(x), matrices[blocks.group]
+    products = left @ right if dtype == x.dtype else torch.bmm(left, right, out_dtype=dtype)
+    return blocks.gather(products, x.shape[0])
 
 
 def _groups_of_columns(x: Tensor, y: Tensor, ends: Tensor) -> Tensor:

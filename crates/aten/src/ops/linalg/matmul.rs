@@ -7,7 +7,7 @@ use std::f64::consts::FRAC_1_SQRT_2;
 use stablehlo::{DType, DTypes, DotDims, Target, Value};
 
 use crate::cx::Cx;
-use crate::error::{Error, Result, not_implemented_for, scalar_type_name};
+use crate::error::{Error, Result, not_implemented_for};
 use crate::row::{Row, all_bounded, one};
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
@@ -40,41 +40,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
         let dims = DotDims { lhs_contract: vec![1], rhs_contract: vec![0], ..DotDims::default() };
         Ok(cx.tensor("self")?.dot_general(cx.tensor("mat2")?, &dims, DType::I32))
     }),
-    one(&["_scaled_mm"], scaled_mm),
 ]);
-
-/// A product of float8 matrices whose elements are multiples of scales:
-/// result[i, j] = (sum over k of a[i, k] b[k, j]) * scale_a[i] * scale_b[j] + bias[j], with one scale for all rows or
-/// columns, or one for each. The sum is of float32, so `use_fast_accum` changes nothing.
-fn scaled_mm<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
-    let (a, b) = (cx.tensor("self")?, cx.tensor("mat2")?);
-    for (name, value) in [("mat_a", a), ("mat_b", b)] {
-        if !value.dtype().is_float8() {
-            let dtype = scalar_type_name(value.dtype());
-            return Err(Error::runtime(format!("Expected {name} to be Float8 matrix got {dtype}")));
-        }
-    }
-    let dims = DotDims { lhs_contract: vec![1], rhs_contract: vec![0], ..DotDims::default() };
-    let mut product = a.dot_general(b, &dims, DType::F32);
-    for (name, axis) in [("scale_a", 0), ("scale_b", 1)] {
-        let scale = cx.tensor(name)?.convert(DType::F32);
-        product = product
-            * if scale.numel() == 1 {
-                scale.reshape(&[])
-            } else if scale.numel() == product.dim(axis) && scale.rank() == 2 && scale.dim(axis) == scale.numel() {
-                scale.flatten().broadcast_in_dim(&product.dims(), &[axis])
-            } else {
-                return Err(Error::runtime("Invalid scaling configuration."));
-            };
-    }
-    if let Some(bias) = cx.tensor_or_none("bias") {
-        product = product + bias.convert(DType::F32).broadcast_in_dim(&product.dims(), &[1]);
-    }
-    if let Some(scale) = cx.tensor_or_none("scale_result") {
-        product = product * scale.convert(DType::F32).reshape(&[]);
-    }
-    rounded(cx, product)
-}
 
 /// The product over pairs of dimensions, in PyTorch's accumulation type.
 pub(crate) fn product<'b>(a: Value<'b>, b: Value<'b>, dims: &DotDims) -> Value<'b> {
@@ -100,7 +66,7 @@ fn factors<'b>(
             c_name(b.dtype())
         )));
     }
-    let is_taken = DTypes::NUMBERS.or(DTypes::FLOAT8).contains(a.dtype());
+    let is_taken = a.dtype() != DType::F8E8M0FNU && DTypes::NUMBERS.or(DTypes::FLOAT8).contains(a.dtype());
     let product = if is_taken { product(a, b) } else { product(a.convert(DType::I32), b.convert(DType::I32)) };
     // PyTorch's kernels check the type only if there are elements to multiply, or to add to.
     let is_nothing = (a.numel() == 0 || b.numel() == 0) && (cx.is_none("beta") || product.numel() == 0);
@@ -123,6 +89,8 @@ fn c_name(dtype: DType) -> &'static str {
         DType::F8E5M2 => "c10::Float8_e5m2",
         DType::F8E4M3FNUZ => "c10::Float8_e4m3fnuz",
         DType::F8E5M2FNUZ => "c10::Float8_e5m2fnuz",
+        DType::F8E8M0FNU => "c10::Float8_e8m0fnu",
+        DType::F4E2M1FNX2 => "c10::Float4_e2m1fn_x2",
         DType::F16 => "c10::Half",
         DType::BF16 => "c10::BFloat16",
         DType::F32 => "float",
@@ -157,7 +125,7 @@ fn alone<'b>(cx: &Cx<'b>, a: Value<'b>, b: Value<'b>) -> Value<'b> {
 }
 
 /// Converts a product to the result's type.
-fn rounded<'b>(cx: &Cx<'b>, value: Value<'b>) -> Result<Value<'b>> {
+pub(crate) fn rounded<'b>(cx: &Cx<'b>, value: Value<'b>) -> Result<Value<'b>> {
     Ok(value.convert(cx.dtype_or_none("out_dtype").unwrap_or(cx.ty("self")?.dtype)))
 }
 
@@ -166,7 +134,7 @@ fn addmm<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 }
 
 /// `beta * self + alpha * product`. If `beta` is 0, `self` is ignored, including NaN.
-fn plus_self<'b>(cx: &Cx<'b>, product: Value<'b>) -> Result<Value<'b>> {
+pub(crate) fn plus_self<'b>(cx: &Cx<'b>, product: Value<'b>) -> Result<Value<'b>> {
     let dtype = product.dtype();
     let is = |name: &str, number: f64| cx.known_number(name).is_some_and(|known| known.to_f64() == number);
     let product = if is("alpha", 1.0) { product } else { product * cx.scalar("alpha", dtype)? };

@@ -9,6 +9,7 @@ pub(crate) mod lu;
 pub(crate) mod matmul;
 pub(crate) mod qr;
 pub(crate) mod reduction;
+pub(crate) mod scaled;
 pub(crate) mod secular;
 pub(crate) mod spectral;
 pub(crate) mod svd;
