@@ -70,7 +70,7 @@ pub use events::Event;
 pub use host::{check_last_answers, copy_to_host, synchronize};
 pub use host_job::JobOutput;
 pub use joined::{finish_votes, submit_joined};
-pub use memory::MemoryUse;
+pub use memory::{Figures, MemoryUse};
 pub use mode::Mode;
 pub use observe::{explain, profile};
 pub use operator_call::{Defined, Status};

@@ -9,34 +9,74 @@ use crate::placement::Placement;
 /// The largest number of devices of a process. PyTorch stores device numbers in a signed byte.
 pub const MAX_DEVICES: usize = 127;
 
-/// Bytes and counts of the live storages of one device.
+/// The live storages of one device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MemoryUse {
-    pub allocated: i64,
-    pub peak_allocated: i64,
-    pub total_allocated: i64,
-    pub total_freed: i64,
-    pub live: i64,
-    pub peak_live: i64,
-    pub total_live: i64,
-    pub total_released: i64,
+    pub bytes: Figures,
+    pub storages: Figures,
     pub out_of_memory: i64,
+}
+
+/// What is there now, its peak, and what has come and gone since the totals were reset.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    pub current: i64,
+    pub peak: i64,
+    pub total: i64,
+    pub total_freed: i64,
 }
 
 #[derive(Default)]
 struct Counters {
-    allocated: AtomicI64,
-    peak_allocated: AtomicI64,
-    total_allocated: AtomicI64,
-    /// What was live when the totals were reset.
-    allocated_at_reset: AtomicI64,
-    live: AtomicI64,
-    peak_live: AtomicI64,
-    total_live: AtomicI64,
-    live_at_reset: AtomicI64,
+    bytes: Count,
+    storages: Count,
     out_of_memory: AtomicI64,
     /// The size of the device's memory; 0 if unknown.
     capacity: AtomicU64,
+}
+
+/// What has come and gone since the start.
+#[derive(Default)]
+struct Count {
+    added: AtomicI64,
+    removed: AtomicI64,
+    peak: AtomicI64,
+    added_at_reset: AtomicI64,
+    removed_at_reset: AtomicI64,
+}
+
+impl Count {
+    fn add(&self, amount: i64) {
+        let now = self.added.fetch_add(amount, Relaxed) + amount - self.removed.load(Relaxed);
+        // The peak rarely rises, and a write costs much more than this read.
+        if self.peak.load(Relaxed) < now {
+            self.peak.fetch_max(now, Relaxed);
+        }
+    }
+
+    fn remove(&self, amount: i64) {
+        self.removed.fetch_add(amount, Relaxed);
+    }
+
+    fn figures(&self) -> Figures {
+        let removed = self.removed.load(Relaxed);
+        let added = self.added.load(Relaxed);
+        Figures {
+            current: added - removed,
+            peak: self.peak.load(Relaxed),
+            total: added - self.added_at_reset.load(Relaxed),
+            total_freed: removed - self.removed_at_reset.load(Relaxed),
+        }
+    }
+
+    fn reset_peak(&self) {
+        self.peak.store(self.figures().current, Relaxed);
+    }
+
+    fn reset_totals(&self) {
+        self.added_at_reset.store(self.added.load(Relaxed), Relaxed);
+        self.removed_at_reset.store(self.removed.load(Relaxed), Relaxed);
+    }
 }
 
 fn counters(placement: Placement) -> &'static Counters {
@@ -77,25 +117,14 @@ pub(crate) fn out_of_memory(placement: Placement, bytes: u64, free: Option<u64>)
 
 pub(crate) fn count_allocation(placement: Placement, nbytes: usize) {
     let c = counters(placement);
-    let now = c.allocated.fetch_add(nbytes as i64, Relaxed) + nbytes as i64;
-    raise(&c.peak_allocated, now);
-    c.total_allocated.fetch_add(nbytes as i64, Relaxed);
-    let live = c.live.fetch_add(1, Relaxed) + 1;
-    raise(&c.peak_live, live);
-    c.total_live.fetch_add(1, Relaxed);
-}
-
-/// Raises a peak. Reads first, because the peak rarely rises and a write costs much more.
-fn raise(peak: &AtomicI64, value: i64) {
-    if peak.load(Relaxed) < value {
-        peak.fetch_max(value, Relaxed);
-    }
+    c.bytes.add(nbytes as i64);
+    c.storages.add(1);
 }
 
 pub(crate) fn count_free(placement: Placement, nbytes: usize) {
     let c = counters(placement);
-    c.allocated.fetch_sub(nbytes as i64, Relaxed);
-    c.live.fetch_sub(1, Relaxed);
+    c.bytes.remove(nbytes as i64);
+    c.storages.remove(1);
 }
 
 pub(crate) fn count_out_of_memory(placement: Placement) {
@@ -105,35 +134,21 @@ pub(crate) fn count_out_of_memory(placement: Placement) {
 /// The memory use of a device now.
 pub fn memory_use(placement: Placement) -> MemoryUse {
     let c = counters(placement);
-    let (allocated, total_allocated) = (c.allocated.load(Relaxed), c.total_allocated.load(Relaxed));
-    let (live, total_live) = (c.live.load(Relaxed), c.total_live.load(Relaxed));
-    MemoryUse {
-        allocated,
-        peak_allocated: c.peak_allocated.load(Relaxed),
-        total_allocated,
-        total_freed: c.allocated_at_reset.load(Relaxed) + total_allocated - allocated,
-        live,
-        peak_live: c.peak_live.load(Relaxed),
-        total_live,
-        total_released: c.live_at_reset.load(Relaxed) + total_live - live,
-        out_of_memory: c.out_of_memory.load(Relaxed),
-    }
+    MemoryUse { bytes: c.bytes.figures(), storages: c.storages.figures(), out_of_memory: c.out_of_memory.load(Relaxed) }
 }
 
 /// Resets the peaks to the current use.
 pub fn reset_peak(placement: Placement) {
     let c = counters(placement);
-    c.peak_allocated.store(c.allocated.load(Relaxed), Relaxed);
-    c.peak_live.store(c.live.load(Relaxed), Relaxed);
+    c.bytes.reset_peak();
+    c.storages.reset_peak();
 }
 
 /// Resets the totals, and the count of failures, to zero.
 pub fn reset_totals(placement: Placement) {
     let c = counters(placement);
-    c.total_allocated.store(0, Relaxed);
-    c.allocated_at_reset.store(c.allocated.load(Relaxed), Relaxed);
-    c.total_live.store(0, Relaxed);
-    c.live_at_reset.store(c.live.load(Relaxed), Relaxed);
+    c.bytes.reset_totals();
+    c.storages.reset_totals();
     c.out_of_memory.store(0, Relaxed);
 }
 

@@ -120,14 +120,14 @@ pub(super) unsafe extern "C" fn tt_memory(device: i32, out: *mut ::abi::Memory) 
         let used = memory::memory_use(placement);
         let (free, total) = engine::lock()?.platform()?.memory(placement.device())?;
         let filled = ::abi::Memory {
-            allocated: used.allocated,
-            peak_allocated: used.peak_allocated,
-            total_allocated: used.total_allocated,
-            total_freed: used.total_freed,
-            live: used.live,
-            peak_live: used.peak_live,
-            total_live: used.total_live,
-            total_released: used.total_released,
+            allocated: used.bytes.current,
+            peak_allocated: used.bytes.peak,
+            total_allocated: used.bytes.total,
+            total_freed: used.bytes.total_freed,
+            live: used.storages.current,
+            peak_live: used.storages.peak,
+            total_live: used.storages.total,
+            total_released: used.storages.total_freed,
             out_of_memory: used.out_of_memory,
             free: free as i64,
             total: total as i64,
