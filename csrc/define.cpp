@@ -273,6 +273,17 @@ std::optional<torch::jit::Stack> call_on_cpu(const Operator& op, at::ArrayRef<IV
   return std::nullopt;
 }
 
+// As on CUDA, what is filled in may be a tensor of the CPU without dimensions. Python references of meta tensors compare
+// devices.
+void place_number(const Operator& op, torch::jit::Stack& stack) {
+  const auto& arguments = op.handle.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!stack[i].isTensor() || arguments[i].name() != "value") continue;
+    const at::Tensor& value = stack[i].toTensor();
+    if (value.defined() && value.is_cpu() && value.dim() == 0) stack[i] = value.to(c10::DeviceType::Meta);
+  }
+}
+
 bool has_no_elements(const IValue& argument) {
   if (argument.isTensor()) return argument.toTensor().defined() && argument.toTensor().numel() == 0;
   if (!argument.isIntList() && !argument.isSymIntList()) return false;
@@ -315,6 +326,7 @@ Metas infer(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) 
   if (written_share_memory(op, arguments)) refuse_as_cpu(op, arguments, device);
   Metas result;
   torch::jit::Stack stack = Substitutes(c10::DeviceType::Meta).convert(arguments);
+  place_number(op, stack);
   std::vector<at::Tensor> written;
   for (const uint32_t position : op.mutated) collect(stack[position], written);
   // An argument that was not given (None) returns nothing.

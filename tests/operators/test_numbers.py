@@ -340,3 +340,29 @@ def test_integers_that_int64_does_not_hold(number: int, device: torch.device, mo
     check(lambda d: torch.full((2,), number, dtype=torch.uint64, device=d), device)
     check(lambda d: torch.full((2,), number, dtype=torch.float64, device=d), device)
     check_refused(lambda d: torch.zeros(2, dtype=torch.int64, device=d).fill_(number), device)
+
+
+FILLS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "masked_fill": lambda x, value: x.masked_fill(x > 1, value),
+    "masked_fill_": lambda x, value: x.clone().masked_fill_(x > 1, value),
+    "index_fill": lambda x, value: x.index_fill(0, torch.tensor([1], device=x.device), value),
+    "index_fill_": lambda x, value: x.clone().index_fill_(1, torch.tensor([0, 2], device=x.device), value),
+    "fill_": lambda x, value: x.clone().fill_(value),
+    "fill": lambda x, value: torch.fill(x, value),
+}
+
+
+@pytest.mark.parametrize("name", FILLS)
+def test_tensors_of_the_cpu_without_dimensions_are_filled_in(name: str, device: torch.device, mode: str) -> None:
+    """As on CUDA, whose kernels read the number. Its gradient is on the CPU, too."""
+    fill, x = FILLS[name], torch.arange(6.0).reshape(2, 3)
+    for value in (torch.tensor(7.0), torch.tensor(3), torch.tensor(torch.finfo(torch.float32).min)):
+        assert torch.equal(fill(x.to(device), value).cpu(), fill(x, value))
+    compiled = torch.compile(fill)(x.to(device), torch.tensor(7.0))
+    assert torch.equal(compiled.cpu(), fill(x, torch.tensor(7.0)))
+    gradients = []
+    for place in (torch.device("cpu"), device):
+        value = torch.tensor(2.0, requires_grad=True)
+        fill(x.to(place), value).sum().backward()
+        gradients.append(value.grad)
+    assert torch.equal(*gradients)
