@@ -1,5 +1,6 @@
 // Operators that PyTorch composes of others in a way that has a program for each size. These kernels say the same in
-// operators that have one program for all sizes.
+// operators that have one program for all sizes. One more is an operator with a result that is not replaced.
+#include <ATen/ops/_compute_linear_combination.h>
 #include <ATen/ops/_pad_circular_ops.h>
 #include <ATen/ops/cat.h>
 #include <torch/library.h>
@@ -45,6 +46,11 @@ Tensor pad_circular(const Tensor& self, c10::SymIntArrayRef pad) {
   return result.is_same(self) || result.is_alias_of(self) ? result.clone(at::MemoryFormat::Contiguous) : result.contiguous();
 }
 
+// PyTorch's kernels add to the given result.
+Tensor& linear_combination_out(const Tensor& input, const Tensor& coefficients, Tensor& out) {
+  return out.add_(at::_compute_linear_combination(input, coefficients));
+}
+
 }  // namespace
 
 void register_composites() {
@@ -52,6 +58,8 @@ void register_composites() {
     auto& m = *new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
     m.impl("_pad_circular", TORCH_FN(pad_circular));
   }
+  auto& m = *new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  m.impl("_compute_linear_combination.out", TORCH_FN(linear_combination_out));
 }
 
 }  // namespace torchtpu

@@ -56,3 +56,16 @@ def test_few_rows_times_transposed_matrices(batch: tuple[int, ...], rows: int, d
         return [points, squares, product, product.clone()]
 
     check(program, device)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_linear_combinations_are_added_to_the_result(dtype: torch.dtype, device: torch.device, mode: str) -> None:
+    torch.manual_seed(0)
+    matrices, coefficients = torch.randn(3, 2, 2, dtype=dtype), torch.rand(2, 3)
+
+    def added(on: torch.device) -> list[torch.Tensor]:
+        out = torch.ones(2, 2, 2, dtype=dtype, device=on)
+        torch._compute_linear_combination(matrices.to(on), coefficients.to(on), out=out)
+        return [out, torch._compute_linear_combination(matrices.to(on), coefficients.to(on))]
+
+    check(added, device)

@@ -124,7 +124,7 @@ def _masked_scale(self: Tensor, mask: Tensor, scale: float) -> Tensor:
 
 @register("aten::_compute_linear_combination")
 def _linear_combinations(input: Tensor, coefficients: Tensor) -> Tensor:
-    return torch.tensordot(coefficients, input, 1)
+    return torch.tensordot(coefficients.to(input.dtype), input, 1)
 
 
 @register("aten::dequantize.self")
