@@ -229,6 +229,10 @@ $(CLIENTS)/pytorch:
 judge-kernels: build $(CLIENTS)/.ready $(HELION) $(PYTORCH) ## The tests of helion's and inductor's Pallas kernels (HELION=FOLDER PYTORCH=FOLDER)
 	PYTHONPATH=$(CLIENTS)/packages $(PY) -m tests.judge.kernels --helion $(HELION) --pytorch $(PYTORCH) $(JUDGE)
 
+.PHONY: judge-architectures
+judge-architectures: build $(VENV)/.ready-libraries ## A step of each architecture of transformers, tiny and random, beside the CPU
+	$(PY) -m tests.judge.architectures $(JUDGE)
+
 .PHONY: lint
 lint: lint-rust lint-python ## Formatting, clippy, ruff, mypy, paths in prose
 

@@ -8,6 +8,7 @@
     imports.py     changes modules of the harness when they are imported
     files.py       runs a file in child processes, which may crash or hang
     child.py       the child: pytest, with a journal of what starts and ends
+    alone.py       runs files on "tpu" alone, for the judges that are no tests of PyTorch
     report.py      the comparison, as text and as a page
     known.toml     tests that pass on the CPU and not on "tpu", with reasons
 
