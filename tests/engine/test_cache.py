@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from tests.engine.cache_folders import TRAIN, command, entries, train
-from tests.helpers import run_python, start_python
+from tests.helpers import check_python, run_python, start_python
 from tests.settings import without_quick_compiles
 
 
@@ -411,3 +411,29 @@ def test_a_bundle_is_built_for_a_tpu_that_is_not_there(folder: Path, tmp_path: P
     refused = command(folder, "import", bundle)
     assert refused.returncode == 1
     assert "made for plugin libtpu.so" in refused.stderr
+
+
+# Neighbours with other rights are no one map. The kernel allows a process so many.
+MANY_MAPS = """
+import mmap
+import torch
+
+with open("/proc/sys/vm/max_map_count") as file:
+    wanted = int(file.read()) * 11 // 20
+maps = []
+for i in range(wanted):
+    maps.append(mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ if i % 2 else mmap.PROT_READ | mmap.PROT_WRITE))
+x = torch.arange(2.0, device="tpu")
+for size in range(70):
+    assert torch.zeros(2, size + 1, device="tpu").shape[1] == size + 1 and (x.repeat(size + 1) + 1)[1].item() == 2
+assert torch.tpu.cache_stats()["evictions"] > 0
+print("done")
+"""
+
+
+def test_programs_are_evicted_before_maps_run_out(tmp_path: Path) -> None:
+    """On the CPU plugin each kernel of a program takes some. Without maps, compiling fails and the process ends."""
+    allowed = int(Path("/proc/sys/vm/max_map_count").read_text())
+    if allowed > 1 << 18:
+        pytest.skip(f"the kernel allows {allowed:,} maps, which the test would take")
+    assert check_python(MANY_MAPS, TORCHTPU_CACHE_DIR=str(tmp_path), TORCHTPU_SIZES="static") == "done\n"

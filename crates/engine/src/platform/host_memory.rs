@@ -45,6 +45,15 @@ pub(super) fn memory_under(root: &Path) -> (u64, u64) {
     (free, total)
 }
 
+/// Whether the kernel allows this process few more memory maps. Each kernel of a program on the CPU plugin takes some.
+/// Where no more are left, compiling fails, and the next C++ exception ends the process.
+pub(crate) fn is_short_of_maps() -> bool {
+    let Ok(text) = fs::read_to_string("/proc/sys/vm/max_map_count") else { return false };
+    let allowed = text.trim().parse().unwrap_or(usize::MAX);
+    let maps = fs::read("/proc/self/maps").unwrap_or_default();
+    maps.iter().filter(|&&byte| byte == b'\n').count() > allowed / 2
+}
+
 /// Keeps freed memory for the buffers of the next step, if the device's memory is the host's. By default malloc
 /// returns it to the kernel at once, and every page then costs a fault. At most a sixteenth of the memory is kept.
 /// These settings are glibc's; they have no effect on other allocators.

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::growth::Setting;
 use crate::mode::Mode;
 pub use host_memory::host_memory;
-pub(crate) use host_memory::return_freed_memory;
+pub(crate) use host_memory::{is_short_of_maps, return_freed_memory};
 use machine::Machine;
 pub(crate) use machine::lower_priority;
 

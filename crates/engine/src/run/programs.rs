@@ -11,6 +11,7 @@ use crate::cache::effort::{Effort, first_effort, first_effort_of_several};
 use crate::cache::memory::{self, LastUse, Limit};
 use crate::cache::{Source, Urgency};
 use crate::error::{Error, Result};
+use crate::platform::is_short_of_maps;
 use crate::program::{Program, Quick, Usage};
 use crate::record::chunk::Chunk;
 use crate::registry::Registry;
@@ -33,6 +34,9 @@ pub(crate) enum Wanted {
 /// A program with the usage that it was made for.
 type Used = (Usage, Arc<Program>);
 
+/// After so many new programs, the process's memory maps are counted.
+const PROGRAMS_PER_COUNT_OF_MAPS: usize = 32;
+
 const NOTHING: Limit = Limit { count: 0, bytes: 0 };
 
 pub(crate) struct Programs {
@@ -42,6 +46,7 @@ pub(crate) struct Programs {
     limit: Limit,
     /// A lower bound of the size of the programs in memory.
     held: Limit,
+    built: usize,
     /// The folder in which their texts are written.
     dump_folder: Option<PathBuf>,
     dumped: usize,
@@ -49,7 +54,7 @@ pub(crate) struct Programs {
 
 impl Programs {
     pub fn new(limit: Limit) -> Programs {
-        Programs { by_key: FxHashMap::default(), limit, held: NOTHING, dump_folder: None, dumped: 0 }
+        Programs { by_key: FxHashMap::default(), limit, held: NOTHING, built: 0, dump_folder: None, dumped: 0 }
     }
 
     /// Sets the folder for the texts of programs. Drops the programs built before, so that the folder gets the text
@@ -93,7 +98,10 @@ impl Programs {
         let program = Arc::new(self.build(chunk, usage, runtime, registry, wanted)?);
         if self.held.count >= self.limit.count || self.held.bytes >= self.limit.bytes {
             self.evict(self.limit, registry, stats);
+        } else if self.built % PROGRAMS_PER_COUNT_OF_MAPS == 0 && is_short_of_maps() {
+            self.evict(Limit { count: self.held.count, bytes: self.limit.bytes }, registry, stats);
         }
+        self.built += 1;
         self.held.count += 1;
         self.held.bytes += program.bytes();
         match alone {
