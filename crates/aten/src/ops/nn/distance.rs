@@ -15,9 +15,10 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["_cdist_backward"], |cx| {
         let (x, y) = (cx.tensor("x1")?, cx.tensor("x2")?);
         let (grad, distance) = (gradient(cx)?, cx.tensor("cdist")?);
-        let last = grad.rank();
-        let slopes = slope(Order::of(cx, "p")?, differences(x, y)?, distance.unsqueeze(last)) * grad.unsqueeze(last);
-        Ok(slopes.reduce_sum(&[last - 1]))
+        // Batches are broadcast.
+        let [distance, grad] = [distance, grad].map(|values| values.unsqueeze(values.rank()));
+        let slopes = slope(Order::of(cx, "p")?, differences(x, y)?, distance) * grad;
+        Ok(slopes.reduce_sum(&[slopes.rank() - 2]))
     })
     .baked_if(&["p"], Order::has_own_form)
     .bounded(),
