@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 ROWS, WIDTH, COLUMNS = 160, 192, 96
 TILES = SwizzleType.SWIZZLE_32_4_4
-# What the 4 bits of a float mean.
+# The number of each code of 4 bits.
 FLOAT4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
 
 

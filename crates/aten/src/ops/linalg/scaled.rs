@@ -16,14 +16,12 @@ use crate::row::{Row, all_bounded, one};
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["_scaled_mm"], |cx| {
-        let (a, b) = (Factor::left(cx, "self")?, Factor::right(cx, "mat2")?);
-        let [scales_a, scales_b] = [(&a, "scale_a"), (&b, "scale_b")].map(|(factor, name)| {
-            let scale = cx.tensor(name)?;
-            // Scales of `b` are transposed, as `b` is.
-            let scale = if name == "scale_b" && scale.rank() == 2 { transposed(scale) } else { scale };
-            Ok(vec![(Recipe::of(factor, scale)?, scale)])
-        });
-        let product = with_bias(cx, product(a, &scales_a?, b, &scales_b?)?);
+        let (a, b) = (left(cx, "self")?, right(cx, "mat2")?);
+        let (scale_a, scale_b) = (cx.tensor("scale_a")?, cx.tensor("scale_b")?);
+        // Scales of `b` are transposed, as `b` is.
+        let scale_b = if scale_b.rank() == 2 { transposed(scale_b) } else { scale_b };
+        let (recipe_a, recipe_b) = (Recipe::of(a, scale_a)?, Recipe::of(b, scale_b)?);
+        let product = with_bias(cx, product(a, &[(recipe_a, scale_a)], b, &[(recipe_b, scale_b)])?);
         let product = match cx.tensor_or_none("scale_result") {
             Some(scale) => product * scale.convert(DType::F32).reshape(&[]),
             None => product,
@@ -31,16 +29,16 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
         rounded(cx, product)
     }),
     one(&["_scaled_mm_v2"], |cx| {
-        let (a, b) = (Factor::left(cx, "self")?, Factor::right(cx, "mat2")?);
+        let (a, b) = (left(cx, "self")?, right(cx, "mat2")?);
         rounded(cx, with_bias(cx, product(a, &scales(cx, "a")?, b, &scales(cx, "b")?)?))
     }),
     one(&["_scaled_addmm"], |cx| {
-        let (a, b) = (Factor::left(cx, "mat1")?, Factor::right(cx, "mat2")?);
+        let (a, b) = (left(cx, "mat1")?, right(cx, "mat2")?);
         rounded(cx, plus_self(cx, product(a, &scales(cx, "a")?, b, &scales(cx, "b")?)?)?)
     }),
 ]);
 
-/// Which elements have a scale in common. The order is that of PyTorch's `ScalingType`.
+/// The groups of elements that share a scale, in the order of PyTorch's `ScalingType`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Recipe {
     TensorWise,
@@ -57,8 +55,8 @@ impl Recipe {
     const ALL: [Recipe; 6] = [TensorWise, RowWise, Block1x16, Block1x32, Block1x128, Block128x128];
 
     /// The recipe of a scale, from its type and shape.
-    fn of(factor: &Factor<'_>, scale: Value<'_>) -> Result<Recipe> {
-        let (rows, blocks) = (factor.rows(), factor.blocks(128));
+    fn of(factor: Value<'_>, scale: Value<'_>) -> Result<Recipe> {
+        let (rows, blocks) = (factor.dim(0), count(factor.dim(1), 128));
         match scale.dtype() {
             DType::F8E8M0FNU => return Ok(Block1x32),
             DType::F8E4M3FN => return Ok(Block1x16),
@@ -73,7 +71,7 @@ impl Recipe {
         }
     }
 
-    /// The number of elements along a row with a scale in common.
+    /// The number of neighbours in a row that share a scale.
     fn width(self) -> i64 {
         match self {
             Block1x16 => 16,
@@ -86,10 +84,9 @@ impl Recipe {
 /// The scales that `_scaled_mm_v2` has for a factor, "a" or "b".
 fn scales<'b>(cx: &Cx<'b>, side: &str) -> Result<Vec<(Recipe, Value<'b>)>> {
     let swizzles = cx.ints(&format!("swizzle_{side}"))?;
+    let recipes = cx.ints(&format!("recipe_{side}"))?;
     let mut scales = Vec::new();
-    for (i, (scale, recipe)) in
-        cx.tensors(&format!("scale_{side}"))?.into_iter().zip(cx.ints(&format!("recipe_{side}"))?).enumerate()
-    {
+    for (i, (scale, recipe)) in cx.tensors(&format!("scale_{side}"))?.into_iter().zip(recipes).enumerate() {
         let recipe = usize::try_from(recipe).ok().and_then(|recipe| Recipe::ALL.get(recipe).copied());
         let recipe = recipe.ok_or_else(|| Error::runtime("Invalid scaling configuration."))?;
         let is_swizzled = swizzles.get(i) == Some(&SWIZZLE_32_4_4);
@@ -105,77 +102,63 @@ fn scales<'b>(cx: &Cx<'b>, side: &str) -> Result<Vec<(Recipe, Value<'b>)>> {
 /// PyTorch's `SwizzleType` of scales in tiles.
 const SWIZZLE_32_4_4: i64 = 1;
 
-/// A factor of a product as rows: for the right one, its columns.
-struct Factor<'b> {
-    rows: Value<'b>,
+/// The left factor of a product.
+fn left<'b>(cx: &Cx<'b>, name: &str) -> Result<Value<'b>> {
+    numbers(cx.tensor(name)?, "mat_a")
 }
 
-impl<'b> Factor<'b> {
-    fn left(cx: &Cx<'b>, name: &str) -> Result<Factor<'b>> {
-        Factor::of_rows(cx.tensor(name)?, "mat_a")
-    }
+/// The right factor, transposed: its columns as rows.
+fn right<'b>(cx: &Cx<'b>, name: &str) -> Result<Value<'b>> {
+    numbers(transposed(cx.tensor(name)?), "mat_b")
+}
 
-    fn right(cx: &Cx<'b>, name: &str) -> Result<Factor<'b>> {
-        Factor::of_rows(transposed(cx.tensor(name)?), "mat_b")
-    }
-
-    /// bfloat16 holds all numbers of 8 and 4 bits.
-    fn of_rows(rows: Value<'b>, name: &str) -> Result<Factor<'b>> {
-        if rows.dtype() == DType::F4E2M1FNX2 {
-            return Ok(Factor { rows: unpacked(rows) });
+/// bfloat16 holds all numbers of 8 and 4 bits.
+fn numbers<'b>(factor: Value<'b>, name: &str) -> Result<Value<'b>> {
+    match factor.dtype() {
+        DType::F4E2M1FNX2 => Ok(unpacked(factor)),
+        dtype if dtype.is_float8() => Ok(factor.convert(DType::BF16)),
+        dtype => {
+            let dtype = scalar_type_name(dtype);
+            Err(Error::runtime(format!("Expected {name} to be Float8 matrix got {dtype}")))
         }
-        if !rows.dtype().is_float8() {
-            let dtype = scalar_type_name(rows.dtype());
-            return Err(Error::runtime(format!("Expected {name} to be Float8 matrix got {dtype}")));
-        }
-        Ok(Factor { rows: rows.convert(DType::BF16) })
     }
+}
 
-    fn rows(&self) -> i64 {
-        self.rows.dim(0)
+/// A factor times the scales of its blocks.
+fn scaled<'b>(factor: Value<'b>, recipe: Recipe, scale: Value<'b>) -> Result<Value<'b>> {
+    if matches!(recipe, TensorWise | RowWise) {
+        return Ok(factor);
     }
-
-    /// The number of blocks in a row.
-    fn blocks(&self, width: i64) -> i64 {
-        count(self.rows.dim(1), width)
+    if factor.is_bounded() || scale.is_bounded() {
+        scale.builder().refuse_bounded("scales of blocks");
     }
-
-    /// The factor times the scales of its blocks.
-    fn scaled(self, recipe: Recipe, scale: Value<'b>) -> Result<Factor<'b>> {
-        if matches!(recipe, TensorWise | RowWise) {
-            return Ok(self);
-        }
-        if self.rows.is_bounded() || scale.is_bounded() {
-            scale.builder().refuse_bounded("scales of blocks");
-        }
-        let (width, blocks) = (recipe.width(), self.blocks(recipe.width()));
-        let of_rows = match recipe {
-            Block1x16 | Block1x32 => from_tiles(scale, self.rows(), blocks)?,
-            Block1x128 => oriented(scale, self.rows(), blocks)?,
-            _ => repeated(oriented(scale, count(self.rows(), 128), blocks)?, 0, 128, self.rows()),
-        };
-        // A small float times a scale of 8 bits has at most 8 bits of fraction.
-        let dtype = if of_rows.dtype() == DType::F32 { DType::F32 } else { DType::BF16 };
-        let of_elements = repeated(of_rows.convert(dtype), 1, width, self.rows.dim(1));
-        Ok(Factor { rows: self.rows.convert(dtype) * of_elements })
-    }
+    let (rows, length, width) = (factor.dim(0), factor.dim(1), recipe.width());
+    let blocks = count(length, width);
+    let of_rows = match recipe {
+        Block1x16 | Block1x32 => from_tiles(scale, rows, blocks)?,
+        Block1x128 => oriented(scale, rows, blocks)?,
+        _ => repeated(oriented(scale, count(rows, 128), blocks)?, 0, 128, rows),
+    };
+    // A small float times a scale of 8 bits has at most 8 bits of fraction.
+    let dtype = if of_rows.dtype() == DType::F32 { DType::F32 } else { DType::BF16 };
+    Ok(factor.convert(dtype) * repeated(of_rows.convert(dtype), 1, width, length))
 }
 
 fn product<'b>(
-    mut a: Factor<'b>,
+    mut a: Value<'b>,
     scales_a: &[(Recipe, Value<'b>)],
-    mut b: Factor<'b>,
+    mut b: Value<'b>,
     scales_b: &[(Recipe, Value<'b>)],
 ) -> Result<Value<'b>> {
     for &(recipe, scale) in scales_a {
-        a = a.scaled(recipe, scale)?;
+        a = scaled(a, recipe, scale)?;
     }
     for &(recipe, scale) in scales_b {
-        b = b.scaled(recipe, scale)?;
+        b = scaled(b, recipe, scale)?;
     }
-    let wide = if a.rows.dtype() == b.rows.dtype() { a.rows.dtype() } else { DType::F32 };
+    let wide = if a.dtype() == b.dtype() { a.dtype() } else { DType::F32 };
     let dims = DotDims { lhs_contract: vec![1], rhs_contract: vec![1], ..DotDims::default() };
-    let mut product = a.rows.convert(wide).dot_general(b.rows.convert(wide), &dims, DType::F32);
+    let mut product = a.convert(wide).dot_general(b.convert(wide), &dims, DType::F32);
     for (axis, scales) in [(0, scales_a), (1, scales_b)] {
         for &(recipe, scale) in scales {
             let scale = scale.convert(DType::F32);
