@@ -115,7 +115,7 @@ fn as_streams_print(number: f64) -> String {
 }
 
 /// The C++ type that PyTorch's messages about numbers use for an element type.
-fn c_name(dtype: DType) -> &'static str {
+pub(crate) fn c_name(dtype: DType) -> &'static str {
     match dtype {
         DType::Bool => "bool",
         DType::U8 => "uint8_t",

@@ -64,7 +64,7 @@ impl DType {
         matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::F4E2M1FNX2) || self.is_float8()
     }
 
-    /// Whether this is a type that is stored and multiplied, but has no other arithmetic.
+    /// Whether this is a type of 8 bits. Programs convert it by way of `F32`.
     pub const fn is_float8(self) -> bool {
         matches!(self, DType::F8E4M3FN | DType::F8E5M2 | DType::F8E4M3FNUZ | DType::F8E5M2FNUZ | DType::F8E8M0FNU)
     }

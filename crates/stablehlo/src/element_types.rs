@@ -24,10 +24,10 @@ impl DTypes {
     pub const REAL: DTypes = DTypes::BOOL.or(DTypes::REAL_NUMBERS);
     /// All that have arithmetic.
     pub const ALL: DTypes = DTypes::BOOL.or(DTypes::NUMBERS);
-    pub const FLOAT8: DTypes =
-        DTypes::of(&[DType::F8E4M3FN, DType::F8E5M2, DType::F8E4M3FNUZ, DType::F8E5M2FNUZ, DType::F8E8M0FNU]);
+    /// Numbers of 8 bits, which are multiplied.
+    pub const FLOAT8: DTypes = DTypes::of(&[DType::F8E4M3FN, DType::F8E5M2, DType::F8E4M3FNUZ, DType::F8E5M2FNUZ]);
     /// All that elements can have.
-    pub const STORED: DTypes = DTypes::ALL.or(DTypes::FLOAT8).or(DTypes::of(&[DType::F4E2M1FNX2]));
+    pub const STORED: DTypes = DTypes::ALL.or(DTypes::FLOAT8).or(DTypes::of(&[DType::F8E8M0FNU, DType::F4E2M1FNX2]));
 
     pub const fn of(dtypes: &[DType]) -> DTypes {
         let mut set = 0u32;

@@ -237,7 +237,7 @@ impl<'b> Value<'b> {
             self
         } else if dtype.is_complex() {
             self.builder.elementwise("stablehlo.abs", &[self], "", Type::new(dtype.real(), &self.dims()))
-        } else if dtype.is_float8() && dtype != DType::F8E8M0FNU {
+        } else if DTypes::FLOAT8.contains(dtype) {
             self.convert(DType::F32).abs().convert(dtype)
         } else {
             self.abs_same()

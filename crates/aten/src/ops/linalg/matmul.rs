@@ -8,6 +8,7 @@ use stablehlo::{DType, DTypes, DotDims, Target, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result, not_implemented_for};
+use crate::number_check::c_name;
 use crate::row::{Row, all_bounded, one};
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
@@ -62,42 +63,28 @@ fn factors<'b>(
     if a.dtype() != b.dtype() {
         return Err(Error::runtime(format!(
             "expected both factors to have the same dtype, but got: {} != {}",
-            c_name(a.dtype()),
-            c_name(b.dtype())
+            compiler_name(a.dtype()),
+            compiler_name(b.dtype())
         )));
     }
-    let is_taken = a.dtype() != DType::F8E8M0FNU && DTypes::NUMBERS.or(DTypes::FLOAT8).contains(a.dtype());
+    let is_taken = DTypes::NUMBERS.or(DTypes::FLOAT8).contains(a.dtype());
     let product = if is_taken { product(a, b) } else { product(a.convert(DType::I32), b.convert(DType::I32)) };
     // PyTorch's kernels check the type only if there are elements to multiply, or to add to.
     let is_nothing = (a.numel() == 0 || b.numel() == 0) && (cx.is_none("beta") || product.numel() == 0);
     if is_nothing || is_taken { Ok(product) } else { Err(not_implemented_for(cx.operator, a.dtype())) }
 }
 
-/// The C++ name of an element type in PyTorch's messages.
-fn c_name(dtype: DType) -> &'static str {
+/// The C++ name of an element type in PyTorch's messages about products: integers have the names of the compiler.
+fn compiler_name(dtype: DType) -> &'static str {
     match dtype {
-        DType::Bool => "bool",
         DType::U8 => "unsigned char",
         DType::I8 => "signed char",
         DType::I16 => "short",
-        DType::I32 => "int",
         DType::I64 => "long long",
         DType::U16 => "unsigned short",
         DType::U32 => "unsigned int",
         DType::U64 => "unsigned long long",
-        DType::F8E4M3FN => "c10::Float8_e4m3fn",
-        DType::F8E5M2 => "c10::Float8_e5m2",
-        DType::F8E4M3FNUZ => "c10::Float8_e4m3fnuz",
-        DType::F8E5M2FNUZ => "c10::Float8_e5m2fnuz",
-        DType::F8E8M0FNU => "c10::Float8_e8m0fnu",
-        DType::F4E2M1FNX2 => "c10::Float4_e2m1fn_x2",
-        DType::F16 => "c10::Half",
-        DType::BF16 => "c10::BFloat16",
-        DType::F32 => "float",
-        DType::F64 => "double",
-        DType::C32 => "c10::complex<c10::Half>",
-        DType::C64 => "c10::complex<float>",
-        DType::C128 => "c10::complex<double>",
+        other => c_name(other),
     }
 }
 
