@@ -58,10 +58,15 @@ class _Blocks:
     def gather(self, blocks: Tensor, rows: int) -> Tensor:
         """The inverse of `lay_out`. Rows after the last group are zero."""
         row = torch.arange(rows, device=blocks.device)
-        group = torch.searchsorted(self.ends, row, right=True).clamp(max=self.ends.shape[0] - 1)
+        group = _group_of(row, self.ends)
         place = row - self.starts[group]
         number = (self.first[group] + place // self.block).clamp(max=blocks.shape[0] - 1)
         return torch.where((row < self.ends[-1])[:, None], blocks[number, place % self.block], 0)
+
+
+def _group_of(rows: Tensor, ends: Tensor) -> Tensor:
+    """The group of each row; the last one of those after it."""
+    return torch.searchsorted(ends, rows, right=True).clamp(max=ends.shape[0] - 1)
 
 
 @register("aten::_grouped_mm", "torchtpu::grouped_mm")
@@ -137,8 +142,7 @@ def _scaled_grouped_mm_v2(
 
 def _scaled_rows(x: Tensor, matrices: Tensor, of_rows: Tensor, of_columns: Tensor, ends: Tensor) -> Tensor:
     """[T, K] [G, K, N] -> [T, N], times a scale for each row, and one for each column of each matrix."""
-    rows = torch.arange(x.shape[0], device=x.device)
-    group = torch.searchsorted(ends, rows, right=True).clamp(max=ends.shape[0] - 1)
+    group = _group_of(torch.arange(x.shape[0], device=x.device), ends)
     return _rows_with_matrices(x, matrices, ends, torch.float32) * of_rows[:, None] * of_columns[group]
 
 
