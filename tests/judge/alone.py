@@ -49,15 +49,15 @@ def judge(
     return Comparison(name, expected, outcomes)
 
 
-def show(title: str, comparisons: Iterable[Comparison], options: argparse.Namespace) -> int:
-    """Prints each comparison when it is there, and writes the page. Returns the exit status."""
-    report = Report(options.mode, known_differences(options.mode), is_whole=not options.tests)
+def show(page: str, mode: str, comparisons: Iterable[Comparison], options: argparse.Namespace) -> int:
+    """Prints each comparison when it is there, and writes the page of this name. Returns the exit status."""
+    report = Report(mode, known_differences(mode), is_whole=not options.tests)
     for comparison in comparisons:
         report.add(comparison)
         print(report.text_of(comparison, options.verbose), flush=True)
     options.folder.mkdir(parents=True, exist_ok=True)
-    page = options.folder / f"{title}-{options.mode}.html"
-    page.write_text(report.page(list(report.comparisons)))
+    path = options.folder / f"{page}.html"
+    path.write_text(report.page(list(report.comparisons)))
     print(report.summary())
-    print(page)
+    print(path)
     return 0 if report.is_good else 1

@@ -22,7 +22,8 @@ def main() -> int:
     alone.add_options(parser, seconds=300)
     options = parser.parse_args()
     variables = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
-    return alone.show("architectures", [alone.judge(FILE.name, FILE, options, (ROOT,), variables)], options)
+    comparison = alone.judge(FILE.name, FILE, options, (ROOT,), variables)
+    return alone.show(f"architectures-{options.mode}", options.mode, [comparison], options)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def main() -> int:
     given = [(name, checkout.resolve(), file) for name, checkout, file in suites if checkout is not None]
     if not given:
         parser().error("name a checkout: --helion FOLDER, --pytorch FOLDER")
-    return alone.show("kernels", (judge(*each, options) for each in given), options)
+    return alone.show(f"kernels-{options.mode}", options.mode, (judge(*each, options) for each in given), options)
 
 
 if __name__ == "__main__":

@@ -19,12 +19,11 @@ import xml.etree.ElementTree as ElementTree
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.judge import hub
+from tests.judge import alone, hub
 from tests.judge.files import Outcome
-from tests.judge.report import Comparison, Report, known_differences
+from tests.judge.report import Comparison
 from tests.judge.source import cache_folder
 
-FOLDER = Path("build/judge")
 PACKAGES = "https://pypi.org/simple/vllm/"
 # Files that start an engine and ask it, or its parts that a platform has a say in.
 FILES = (
@@ -66,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--vllm", type=Path, help="a checkout of vLLM, instead of the source package")
     parser.add_argument("--seconds", type=int, default=300, help="what a test may take (300)")
     parser.add_argument("--verbose", action="store_true", help="print the whole messages of failures")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help=f"where the results go ({FOLDER})")
+    parser.add_argument("--folder", type=Path, default=alone.FOLDER, help=f"where the results go ({alone.FOLDER})")
     return parser
 
 
@@ -143,16 +142,8 @@ def main() -> int:
     checkout = options.vllm.resolve() if options.vllm else source()
     texts = sorted((checkout / "tests" / "prompts").glob("*.txt"))
     hub.write(options.folder / "models", [text.read_text() for text in texts])
-    report = Report("strict", known_differences("strict"), is_whole=not options.tests)
-    for file in options.files.split(","):
-        comparison = judge(checkout, file, options)
-        report.add(comparison)
-        print(report.text_of(comparison, options.verbose), flush=True)
-    page = options.folder / "vllm.html"
-    page.write_text(report.page(list(report.comparisons)))
-    print(report.summary())
-    print(page)
-    return 0 if report.is_good else 1
+    comparisons = (judge(checkout, file, options) for file in options.files.split(","))
+    return alone.show("vllm", "strict", comparisons, options)
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ def config(kind: str, left_out: tuple[str, ...], instead: dict[str, Any]) -> Pre
         if isinstance(value, PretrainedConfig) and value.model_type in CONFIG_MAPPING:
             settings[name] = config(value.model_type, left_out, instead).to_dict()
     for name, size in {**SETTINGS, **instead}.items():
-        if name not in left_out and isinstance(getattr(usual, name, None), int | float | None) and hasattr(usual, name):
+        if name not in left_out and hasattr(usual, name) and isinstance(getattr(usual, name), int | float | None):
             settings[name] = size
     return made(**settings)
 
