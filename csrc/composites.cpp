@@ -1,5 +1,5 @@
 // Operators that PyTorch composes of others in a way that has a program for each size. These kernels say the same in
-// operators that have one program for all sizes. One more is an operator with a result that is not replaced.
+// operators that have one program for all sizes. The last operator adds to its given result.
 #include <ATen/ops/_compute_linear_combination.h>
 #include <ATen/ops/_pad_circular_ops.h>
 #include <ATen/ops/cat.h>

@@ -413,7 +413,7 @@ def test_a_bundle_is_built_for_a_tpu_that_is_not_there(folder: Path, tmp_path: P
     assert "made for plugin libtpu.so" in refused.stderr
 
 
-# Neighbours with other rights are no one map. The kernel allows a process so many.
+# The kernel joins neighbours with equal rights to one map. It limits the number of maps of a process.
 MANY_MAPS = """
 import mmap
 import torch

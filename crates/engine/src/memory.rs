@@ -17,7 +17,7 @@ pub struct MemoryUse {
     pub out_of_memory: i64,
 }
 
-/// What is there now, its peak, and what has come and gone since the totals were reset.
+/// The amount now, its peak, and the amounts that were added and removed since the totals were reset.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     pub current: i64,
@@ -35,7 +35,7 @@ struct Counters {
     capacity: AtomicU64,
 }
 
-/// What has come and gone since the start.
+/// The amounts that were added and removed since the start.
 #[derive(Default)]
 struct Count {
     added: AtomicI64,

@@ -96,12 +96,12 @@ impl Programs {
             return Ok((program, false));
         }
         let program = Arc::new(self.build(chunk, usage, runtime, registry, wanted)?);
+        self.built += 1;
         if self.held.count >= self.limit.count || self.held.bytes >= self.limit.bytes {
             self.evict(self.limit, registry, stats);
         } else if self.built % PROGRAMS_PER_COUNT_OF_MAPS == 0 && is_short_of_maps() {
             self.evict(Limit { count: self.held.count, bytes: self.limit.bytes }, registry, stats);
         }
-        self.built += 1;
         self.held.count += 1;
         self.held.bytes += program.bytes();
         match alone {
