@@ -6,6 +6,8 @@ results. These kernels are for the others: one number is read from the device fi
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -19,6 +21,8 @@ def register() -> None:
     library.impl("repeat_interleave.Tensor", _repeat_interleave, "PrivateUse1")
     library.impl("masked_scatter", _masked_scatter, "PrivateUse1")
     library.impl("masked_scatter_", lambda self, *given: self.copy_(_masked_scatter(self, *given)), "PrivateUse1")
+    library.impl("_ctc_loss.Tensor", _ctc_loss, "PrivateUse1")
+    library.impl("_ctc_loss_backward.Tensor", _ctc_loss_backward, "PrivateUse1")
     library.impl("_fused_moving_avg_obs_fq_helper", _observe_and_round, "PrivateUse1")
     _kernels.append(library)
 
@@ -77,6 +81,27 @@ def _repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Te
     room = 1 << (output_size - 1).bit_length() if output_size > 0 else output_size
     positions = torch.arange(room, device=repeats.device)[:output_size]
     return torch.searchsorted(ends, positions, right=True).to(repeats.dtype)
+
+
+def _ctc_loss(
+    log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, *rest: Any
+) -> tuple[Tensor, Tensor]:
+    # The second result has two states for each label of the longest target, and one more.
+    lengths = _lengths(input_lengths, "input_lengths"), _lengths(target_lengths, "target_lengths")
+    return torch.ops.aten._ctc_loss(log_probs, targets, *lengths, *rest)
+
+
+def _ctc_loss_backward(
+    grad: Tensor, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, *rest: Any
+) -> Tensor:
+    lengths = _lengths(input_lengths, "input_lengths"), _lengths(target_lengths, "target_lengths")
+    return torch.ops.aten._ctc_loss_backward(grad, log_probs, targets, *lengths, *rest)
+
+
+def _lengths(lengths: Tensor, name: str) -> list[int]:
+    if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
+        raise RuntimeError(f"{name} must be integral")
+    return lengths.tolist()
 
 
 def _observe_and_round(
