@@ -36,9 +36,11 @@ class Substitutes {
     if (value.isTensor()) return convert(value.toTensor());
     if (value.isDevice()) return c10::Device(device_);
     if (value.isGenerator()) return IValue();
-    if (!value.isTensorList() && !value.isOptionalTensorList()) return value;
+    // TorchScript has a type of its own for lists of optional tensors.
+    if (!value.isList() || std::ranges::none_of(value.toListRef(), [](const IValue& item) { return item.isTensor(); })) return value;
     c10::impl::GenericList list(value.toList().elementType());
-    const bool keeps_masks = device_ == c10::DeviceType::CPU && value.isOptionalTensorList();
+    const bool is_of_optionals = list.elementType()->kind() == c10::TypeKind::OptionalType;
+    const bool keeps_masks = device_ == c10::DeviceType::CPU && is_of_optionals;
     for (const IValue& item : value.toListRef()) {
       list.push_back(keeps_masks && is_mask(item) ? IValue(item.toTensor().cpu()) : convert(item));
     }

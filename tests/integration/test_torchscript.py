@@ -43,6 +43,22 @@ def test_a_scripted_loop(device: torch.device, mode: str) -> None:
     torch.testing.assert_close(module.linear.weight.grad.cpu(), gradient)
 
 
+def chosen(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    mask = x[:, 0] < 0.5
+    places = torch.arange(x.size(0), device=x.device)[mask]
+    written = x.clone()
+    written[places, 1:] = -1.0
+    return x[mask], x[places, 0], written
+
+
+def test_scripted_indices(device: torch.device, mode: str) -> None:
+    """TorchScript makes the lists of indices."""
+    x = torch.rand(7, 3, generator=torch.Generator().manual_seed(0))
+    scripted = torch.jit.script(chosen)
+    for expected, actual in zip(chosen(x), scripted(x.to(device)), strict=True):
+        assert torch.equal(actual.cpu(), expected)
+
+
 LAYERS = {
     "conv1d": (nn.Conv1d(3, 4, 3), (2, 3, 8)),
     "conv2d": (nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.MaxPool2d(2)), (2, 3, 8, 8)),
