@@ -84,6 +84,27 @@ def test_new_tensors(function: Callable[[Tensor], Tensor], mode: str, width: int
     assert not any(made[3:]), made
 
 
+def sequences(x: Tensor) -> tuple[Tensor, ...]:
+    rows, like = x.shape[0], {"device": x.device}
+    steps, diagonal = torch.linspace(-1, 1, rows, **like), torch.eye(rows, **like)
+    whole = torch.linspace(-9, 9, rows, dtype=torch.int64, **like)
+    curve = torch.logspace(0, 2, rows, **like)
+    return steps, steps[:, None] * x, whole, curve, diagonal, diagonal @ x, torch.eye(4, rows, **like) @ x
+
+
+@pytest.mark.parametrize(("mode", "width"), [("strict", 69), ("fused", 71)], indirect=["mode"])
+def test_numbers_that_follow_from_positions(mode: str, width: int, device: torch.device) -> None:
+    """Each line comes to one program for all sizes."""
+    made = []
+    for length in LENGTHS:
+        x = torch.randn(3, length, width)
+        on_device = x.to(device)
+        before = programs_made()
+        assert_same(sequences(on_device.flatten(0, 1)), sequences(x.flatten(0, 1)))
+        made.append(programs_made() - before)
+    assert made[-1] == 0, made
+
+
 def test_an_index_behind_the_valid_elements(device: torch.device, mode: str) -> None:
     """It is out of range, although the padded value has an element there."""
     for length in LENGTHS:

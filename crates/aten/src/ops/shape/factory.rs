@@ -40,12 +40,11 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .bounded(),
     one(&["eye", "eye.m", "eye.out", "eye.m_out"], |cx| {
-        let n = cx.dim("n")?.capacity;
-        let m = if cx.is_none("m") { n } else { cx.dim("m")?.capacity };
-        let ty = Type { dims: vec![n, m], ..cx.result_type(DType::F32)? };
-        let row = cx.b().iota(DType::I32, &ty.dims, 0);
-        let column = cx.b().iota(DType::I32, &ty.dims, 1);
-        Ok(row.eq(column).convert(ty.dtype))
+        let n = cx.dim("n")?;
+        let m = if cx.is_none("m") { n.clone() } else { cx.dim("m")? };
+        let ty = Type { dims: vec![n.capacity, m.capacity], ..cx.result_type(DType::F32)? };
+        let (row, column) = (positions(cx, &n).unsqueeze(1), positions(cx, &m).unsqueeze(0));
+        Ok(row.broadcast_to(&ty.dims).eq(column.broadcast_to(&ty.dims)).convert(ty.dtype))
     })
     .bounded(),
     // The numbers decide the size of the result, so they are constants of the program. Integers that give the same size
@@ -157,15 +156,18 @@ fn bounded_progression<'b>(cx: &Cx<'b>, length: &Dim) -> Result<Value<'b>> {
     }
     let dtype = cx.dtype_or_none("dtype").unwrap_or(DType::I64);
     let number = |name| if cx.is_none(name) { Ok(None) } else { cx.scalar(name, DType::I64).map(Some) };
-    let extent = length.extent(|size| cx.b().capacity(size));
-    let index = match extent.0.len() {
-        0 | 1 => cx.b().iota(DType::I64, &[length.capacity], 0),
-        _ => {
-            bounded_views::valid_positions(cx, &[length.capacity], std::slice::from_ref(&extent)).with_extent(0, extent)
-        }
-    };
+    let index = positions(cx, length);
     let scaled = number("step")?.map_or(index, |step| index * step);
     Ok(number("start")?.map_or(scaled, |start| scaled + start).convert(dtype))
+}
+
+/// The valid positions along a dimension: a vector of int64. A merged dimension has padding between them.
+fn positions<'b>(cx: &Cx<'b>, dim: &Dim) -> Value<'b> {
+    let extent = dim.extent(|size| cx.b().capacity(size));
+    match extent.0.len() {
+        0 | 1 => cx.b().iota(DType::I64, &[dim.capacity], 0),
+        _ => bounded_views::valid_positions(cx, &[dim.capacity], std::slice::from_ref(&extent)).with_extent(0, extent),
+    }
 }
 
 /// `steps` evenly spaced numbers from `start` to `end`, in the type in which `dtype` is computed. Counts from the
@@ -179,7 +181,7 @@ fn spaced<'b>(cx: &Cx<'b>, dtype: DType) -> Result<Value<'b>> {
         Ok(cx.scalar(name, whole)?.convert(work))
     };
     let (start, end) = (end_of("start")?, end_of("end")?);
-    let index = cx.b().iota(DType::I32, &[steps.capacity], 0);
+    let index = positions(cx, &steps).convert(DType::I32);
     let count = cx.size_of(&steps).convert(DType::I32);
     // The barrier keeps XLA from multiplying by the rounded reciprocal of a constant.
     let intervals = (count - 1).max(1).convert(work).barrier();
