@@ -145,12 +145,18 @@ struct TtSchemaArg {
   double default_value;
 };
 
+// What the table says of an operator.
+struct TtRowFacts {
+  uint8_t exists;          // the table has a row for it
+  uint8_t raises_at_call;  // errors of its data are raised at the call, as on a GPU
+};
+
 // Registers an operator and returns its id (>= 0). `name` is "add.Tensor", or "add_.Tensor", or
 // "add.out"; operators outside aten keep their namespace: "quantized::…". `functional` names the
 // operator whose row computes the mutated arguments of an in-place or out= form ("add.Tensor"), or
-// equals `name`. *has_row says whether the table has a row for it. Sets `is_mutated` of arguments that the operator writes
-// although its schema does not say so. It is called for thousands of operators, so it must be fast.
-int32_t tt_register_operator(const char* name, const char* functional, TtSchemaArg* args, size_t n_args, uint8_t* has_row);
+// equals `name`. Sets `is_mutated` of arguments that the operator writes although its schema does not say so. It is called
+// for thousands of operators, so it must be fast.
+int32_t tt_register_operator(const char* name, const char* functional, TtSchemaArg* args, size_t n_args, TtRowFacts* row);
 
 // Calls an operator. `outs` has room for `*n_outs` fresh results (a Tensor[] return is flattened); the
 // count written is in `*n_outs`, or, with TT_NEEDS_ROOM, the room needed. `device` is the index of the device.
@@ -354,8 +360,6 @@ uint8_t tt_is_available();
 uint8_t tt_is_initialized();
 // Flushes recorded calls and waits for all work queued on a device (-1: every device).
 TtStatus tt_synchronize(int32_t device);
-// Whether calls are recorded, to run later in one program: in Fused mode and in compile_step.
-uint8_t tt_records_calls();
 // Submits the calls that are recorded for a device, because the ranks of a group differ in what they call before and after.
 TtStatus tt_part_ranks(int32_t device);
 

@@ -429,10 +429,10 @@ void push_results(const Operator& op, torch::jit::Stack* stack, at::ArrayRef<TtO
   for (IValue& result : results) stack->push_back(std::move(result));
 }
 
-// Raises the errors of the data that the call has asked for, unless calls are recorded: a read raises them then.
+// Raises the errors of the data that the call has asked for.
 void raise_failed_checks(int32_t device) {
   const NoGil no_gil;
-  if (!tt_records_calls()) check(tt_synchronize(device));
+  check(tt_synchronize(device));
 }
 
 }  // namespace
@@ -477,7 +477,7 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
   Call call(op, torch::jit::last(*stack, op.kinds.size()));
   call.convert();
   if (!op.supported) [[unlikely]] return fall_back(call, stack);
-  if (op.draws && op.has_row && draw_nothing(op, stack, call.device)) [[unlikely]] return;
+  if (op.draws && op.row.exists && draw_nothing(op, stack, call.device)) [[unlikely]] return;
 
   const bool located = tt_wants_line();
   if (located) [[unlikely]] tt_note_line();
@@ -497,7 +497,8 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
   }
   if (status == TT_OK) [[likely]] {
     if (!located && tt_wants_line()) [[unlikely]] tt_locate_last_call(call.device);
-    const bool asks = op.check_errors >= 0 && (*stack)[base + static_cast<size_t>(op.check_errors)].toBool();
+    const bool asks =
+        op.row.raises_at_call || (op.check_errors >= 0 && (*stack)[base + static_cast<size_t>(op.check_errors)].toBool());
     push_results(op, stack, {outs.data(), count}, call.device);
     if (asks) [[unlikely]] raise_failed_checks(call.device);
     return;

@@ -219,7 +219,7 @@ Operator::Operator(const OperatorHandle& handle)
     if (argument.name() == "check_errors") check_errors = static_cast<int32_t>(described.size());
     described.push_back(describe(argument));
   }
-  id = tt_register_operator(name.c_str(), short_name(functional.schema()).c_str(), described.data(), described.size(), &has_row);
+  id = tt_register_operator(name.c_str(), short_name(functional.schema()).c_str(), described.data(), described.size(), &row);
   for (uint32_t position = 0; position < described.size(); ++position) {
     if (described[position].is_mutated) mutated.push_back(position);
   }
@@ -260,7 +260,7 @@ void register_operators() {
     if (!wants_kernel(handle)) continue;
     auto kernel = std::make_unique<Kernel>(handle);
     // The composite of a structured operator would call its out= form, which is further from the user's call.
-    if (!kernel->op.supported || !(kernel->op.has_row || is_structured(handle))) continue;
+    if (!kernel->op.supported || !(kernel->op.row.exists || is_structured(handle))) continue;
     // Registered for the life of the process: the handle that would unregister it is leaked.
     new c10::RegistrationHandleRAII(dispatcher.registerImpl(
         handle.operator_name(), DispatchKey::PrivateUse1, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)),

@@ -137,7 +137,7 @@ struct Operator {
   c10::OperatorHandle functional;
   std::string name;
   int32_t id = -1;
-  uint8_t has_row = 0;
+  TtRowFacts row{};
   // Whether the precision of float32 products may decide its program; known after its first definition.
   mutable std::atomic<bool> follows_precision{false};
   bool draws = false;      // may draw random numbers: its generator is locked during the call

@@ -352,6 +352,34 @@ def test_in_a_compiled_graph(device: torch.device) -> None:
         asserted(-x.abs()).cpu()
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a: torch.linalg.eig(a),
+        lambda a: torch.linalg.eigh(a),
+        lambda a: torch.linalg.eigvalsh(a),
+        lambda a: torch.linalg.svd(a),
+        lambda a: torch.linalg.svdvals(a),
+        lambda a: torch.linalg.pinv(a),
+        lambda a: torch.linalg.cholesky(-a.nan_to_num()),
+        lambda a: torch.linalg.cholesky_ex(-a.nan_to_num(), check_errors=True),
+        lambda a: torch.linalg.inv(a.nan_to_num() * 0),
+    ],
+)
+def test_factorizations_raise_at_the_call(
+    function: Callable[[Tensor], object], device: torch.device, mode: str
+) -> None:
+    """Scripts catch the error and try another matrix."""
+    a = torch.eye(3).index_fill(0, torch.tensor(2), math.nan).to(device)
+    raised = False
+    try:
+        function(a)
+    except RuntimeError:
+        raised = True
+    assert raised
+    torch.testing.assert_close(torch.linalg.eigh(a.nan_to_num())[0].cpu(), torch.tensor([0.0, 1.0, 1.0]))
+
+
 def test_many_unread(device: torch.device, mode: str) -> None:
     if mode == "debug":
         pytest.skip("the call itself raises")

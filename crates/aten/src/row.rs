@@ -43,6 +43,8 @@ pub struct Row {
     /// Whether the row gives its results all valid lengths, so that it takes bounded dimensions where PyTorch has no meta
     /// kernel.
     pub(crate) bounds_results: bool,
+    /// Whether the call waits, and raises the errors of its data. In other rows they come at the next read.
+    pub raises_at_call: bool,
 }
 
 impl Row {
@@ -127,6 +129,12 @@ impl Row {
     /// Says that the row gives its results all valid lengths. PyTorch's meta kernel gives them to other rows' results.
     pub(crate) const fn bounds_results(mut self) -> Row {
         self.bounds_results = true;
+        self
+    }
+
+    /// Says that the call raises the errors of its data, because it does so on a GPU too, and scripts catch them.
+    pub(crate) const fn raises_at_call(mut self) -> Row {
+        self.raises_at_call = true;
         self
     }
 
@@ -255,6 +263,7 @@ const fn row(names: &'static [&'static str], lower: Lower) -> Row {
         open_offsets: false,
         grows: false,
         bounds_results: false,
+        raises_at_call: false,
     }
 }
 
@@ -287,6 +296,7 @@ pub(crate) const fn each(element: &'static Row, parameters: &'static [&'static s
         open_offsets: element.open_offsets,
         grows: false,
         bounds_results: false,
+        raises_at_call: false,
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
 
-use aten::Graph;
+use aten::{Graph, Row};
 use parking_lot::{Mutex, MutexGuard};
 use stablehlo::{DType, Precision};
 
@@ -129,8 +129,8 @@ fn max_chunk_bytes(platform: &Platform) -> usize {
 /// What is known of an operator that was registered.
 pub struct Registered<'a> {
     pub id: u32,
-    /// Whether the table lowers it.
-    pub has_row: bool,
+    /// Its row, if the table lowers it.
+    pub row: Option<&'static Row>,
     /// The positions of the arguments that it writes.
     pub mutated: &'a [usize],
 }
@@ -224,11 +224,6 @@ impl Engine {
         self.caller_mode().mode == Mode::Debug
     }
 
-    /// Whether calls of the caller are recorded, to run later in one program.
-    pub fn records_calls(&self) -> bool {
-        self.recorder.has_rhythm(self.caller_mode().mode)
-    }
-
     #[inline]
     pub(crate) fn caller_mode(&self) -> EagerMode {
         self.recorder.scopes.mode_of_caller().unwrap_or(self.eager)
@@ -270,7 +265,7 @@ impl Engine {
     pub fn register(&mut self, name: &str, functional: &str, args: &[SchemaArg]) -> Registered<'_> {
         let id = self.registry.register(name, functional, args);
         let operator = self.registry.operator(id);
-        Registered { id, has_row: operator.row.is_some(), mutated: &operator.mutated }
+        Registered { id, row: operator.row, mutated: &operator.mutated }
     }
 
     /// Registers a compiled graph, which is called like an operator.

@@ -41,11 +41,6 @@ pub(super) unsafe extern "C" fn tt_is_initialized() -> u8 {
 }
 
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn tt_records_calls() -> u8 {
-    u8::from(guarded(|| Ok(engine::lock()?.records_calls())).unwrap_or(false))
-}
-
-#[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn tt_synchronize(device: i32) -> AbiStatus {
     status(|| {
         note_line();

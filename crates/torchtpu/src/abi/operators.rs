@@ -17,7 +17,7 @@ pub(super) unsafe extern "C" fn tt_register_operator(
     functional: *const c_char,
     args: *mut ::abi::SchemaArg,
     n_args: usize,
-    has_row: *mut u8,
+    row: *mut ::abi::RowFacts,
 ) -> i32 {
     let registered = guarded(|| {
         // SAFETY: the ABI promises live C strings and `n_args` arguments.
@@ -29,11 +29,15 @@ pub(super) unsafe extern "C" fn tt_register_operator(
             // SAFETY: the position is that of one of the arguments, which the ABI lets us change.
             unsafe { (*args.add(position)).is_mutated = 1 };
         }
-        Ok((registered.id, registered.has_row))
+        let facts = ::abi::RowFacts {
+            exists: u8::from(registered.row.is_some()),
+            raises_at_call: u8::from(registered.row.is_some_and(|row| row.raises_at_call)),
+        };
+        Ok((registered.id, facts))
     });
-    let Ok((id, row)) = registered else { return -1 };
+    let Ok((id, facts)) = registered else { return -1 };
     // SAFETY: the ABI provides a valid pointer for the result.
-    unsafe { *has_row = u8::from(row) };
+    unsafe { *row = facts };
     id as i32
 }
 

@@ -16,7 +16,8 @@ pub(crate) const ROWS: &[Row] = &[
         cx.check_finite_matrices(a, Error::runtime(message));
         let schur = Schur::of(a);
         Ok(vec![unbatched(schur.values(), a), unbatched(schur.vectors(), a)])
-    }),
+    })
+    .raises_at_call(),
     one(&["_linalg_eigvals", "linalg_eigvals"], |cx| {
         let a = cx.tensor("self")?;
         Ok(unbatched(Schur::of(a).values(), a))

@@ -22,6 +22,7 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(vec![shaped(values, &given.extents(), &[0]), shaped(vectors, &given.extents(), &[0, 1])])
     })
     .takes(&["A"], DTypes::INEXACT)
+    .raises_at_call()
     .bounded(),
     many(&["_linalg_svd"], |cx| {
         let given = cx.tensor("A")?;
@@ -42,6 +43,7 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(vec![none, s, none])
     })
     .takes(&["A"], DTypes::INEXACT)
+    .raises_at_call()
     .bounded(),
     one(&["linalg_pinv.atol_rtol_tensor"], |cx| {
         let given = cx.tensor("self")?;
@@ -61,6 +63,7 @@ pub(crate) const ROWS: &[Row] = &[
         };
         Ok(shaped(inverse, &given.extents(), &[1, 0]))
     })
+    .raises_at_call()
     .bounded(),
     many(&["linalg_lstsq"], least_squares).takes(&["self"], DTypes::INEXACT).baked(&["rcond"]),
     one(&["linalg_matrix_exp"], |cx| {
