@@ -146,7 +146,8 @@ impl<'b> Sampling<'b> {
         let [batch, _, sizes @ ..] = &dims[..] else {
             return Err(Error::runtime(format!("grid_sampler: an image of sizes {dims:?}")));
         };
-        (2..dims.len()).for_each(|axis| input.require_prefix(axis, "a sample of merged dimensions"));
+        let along_grid = (0..dims.len()).filter(|&axis| axis != 1);
+        along_grid.for_each(|axis| input.require_prefix(axis, "a sample of merged dimensions"));
         let spatial = sizes.len();
         if grid.dim(0) != *batch || grid.dim(grid.rank() - 1) != spatial as i64 {
             grid.builder().refuse_bounded("a grid of other sizes than its images");
@@ -215,6 +216,9 @@ fn sample<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 fn sample_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let (input, grid, sampling) = sampling(cx)?;
     let (grad, dtype) = (cx.tensor("grad_output")?, input.dtype());
+    if grad.dims() != [&input.dims()[..2], &grid.dims()[1..grid.rank() - 1]].concat() {
+        cx.b().refuse_bounded("a gradient with other padding than its samples");
+    }
     let grad = grad.zero_filled(0..grad.rank(), "a gradient of merged dimensions");
     // Sums over channels read those of the padding.
     let filled = input.zero_filled([1], "channels of merged dimensions").without_extents();
