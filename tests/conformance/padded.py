@@ -1,7 +1,7 @@
 """Judges a case with padding, as sizes that change have it: in one dimension of one tensor at a time.
 
-The padding is behind the valid elements, or between them where the dimension was merged of two. Then a second tensor
-may have as much padding behind its dimensions of that size.
+The padding is behind the valid elements, or between them where the dimension was merged of two. A second tensor may
+have as much padding behind its dimensions of that size, or behind one of them, which may be another than the first's.
 """
 
 from __future__ import annotations
@@ -36,16 +36,18 @@ class Form(NamedTuple):
     is_merged: bool
     second: int | None = None
     """Another tensor with dimensions of that size."""
+    second_dim: int | None = None
+    """The dimension of the second tensor with padding, if not all of that size have it."""
 
     @property
     def capacity(self) -> int:
-        """That of a merged dimension."""
-        factor = _factor(self.size)
+        factor = _factor(self.size) if self.is_merged else 1
         return factor * (self.size // factor + PADDING)
 
     def __str__(self) -> str:
         where = "between" if self.is_merged else "behind"
-        second = "" if self.second is None else f", and behind those of tensor {self.second}"
+        of_dim = "" if self.second_dim is None else f"dimension {self.second_dim} of "
+        second = "" if self.second is None else f", and behind those of {of_dim}tensor {self.second}"
         return f"padding {where} the elements of dimension {self.dim} of tensor {self.tensor}{second}"
 
 
@@ -66,7 +68,8 @@ class PaddedPlace(Place):
         if number == form.second:
             put = super()._put_tensor(tensor.detach().clone())
             for dim in {each.dim for each in self.possible[-1] if each.size == form.size}:
-                torch.tpu.mark_dynamic(put, dim, max=form.capacity)
+                if form.second_dim in (None, dim):
+                    torch.tpu.mark_dynamic(put, dim, max=form.capacity)
             return put
         if form.is_merged:
             factor = _factor(form.size)
@@ -80,10 +83,14 @@ class PaddedPlace(Place):
         """All forms, with and without a second tensor."""
         for form in (form for forms in self.possible for form in forms):
             yield form
+            same = (each for forms in self.possible for each in forms if each.size == form.size)
+            others = [each for each in same if each.tensor != form.tensor]
             if form.is_merged:
-                sizes = [{each.size for each in forms} for forms in self.possible]
-                seconds = (i for i, found in enumerate(sizes) if i != form.tensor and form.size in found)
+                seconds = dict.fromkeys(each.tensor for each in others)
                 yield from (form._replace(second=second) for second in seconds)
+            else:
+                plain = (each for each in others if not each.is_merged)
+                yield from (form._replace(second=each.tensor, second_dim=each.dim) for each in plain)
 
 
 def _forms(number: int, tensor: Tensor) -> Iterator[Form]:
