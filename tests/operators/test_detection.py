@@ -54,34 +54,11 @@ def test_nms_refuses_other_shapes(device: torch.device) -> None:
         assert str(actual.value).splitlines()[0] in str(expected.value)
 
 
-@pytest.mark.parametrize("aligned", [False, True])
-@pytest.mark.parametrize("sampling", [-1, 2])
-@pytest.mark.parametrize("scale", [1.0, 0.25])
-def test_roi_align(scale: float, sampling: int, aligned: bool, device: torch.device) -> None:
-    """Some regions reach beyond the features, and some are smaller than a bin."""
-    features, grad = torch.randn(2, 3, 9, 13), torch.randn(8, 3, 4, 5)
-    boxes = torch.cat([random_boxes(6, 12 / scale), torch.tensor([[-5.0, -3.0, 40.0, 50.0], [2.0, 2.0, 2.1, 2.1]])])
-    regions = torch.cat([torch.randint(0, 2, (8, 1)).float(), boxes], 1)
-    results = []
-    for place in ("cpu", device):
-        x = features.to(place).detach().clone().requires_grad_()
-        pooled = ops.roi_align(x, regions.to(place), (4, 5), scale, sampling, aligned)
-        pooled.backward(grad.to(place))
-        results.append((pooled.detach().cpu(), x.grad.cpu()))  # type: ignore[union-attr]
-    for expected, actual in zip(*results, strict=True):
-        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_roi_align_of_no_regions(device: torch.device) -> None:
-    pooled = ops.roi_align(torch.randn(1, 2, 5, 5, device=device), torch.empty(0, 5, device=device), 3)
-    assert pooled.cpu().shape == (0, 2, 3, 3)
-
-
 def test_what_has_no_row_says_so(device: torch.device) -> None:
-    """There are rows for the operators of torchvision's own detectors."""
-    regions = torch.tensor([[0.0, 0.0, 0.0, 4.0, 4.0]], device=device)
-    with pytest.raises(NotImplementedError, match="torchvision::roi_pool"):
-        ops.roi_pool(torch.randn(1, 2, 5, 5, device=device), regions, 2)
+    """There are rows for what torchvision's CUDA kernels have, but for one new operator."""
+    boxes = torch.tensor([[2.0, 2.0, 4.0, 4.0, 30.0]], device=device)
+    with pytest.raises(NotImplementedError, match="torchvision::box_iou_rotated"):
+        torch.ops.torchvision.box_iou_rotated(boxes, boxes)
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ pub(crate) mod pooling;
 pub(crate) mod random_bits;
 pub(crate) mod reductions;
 pub(crate) mod reflectors;
+pub(crate) mod sampling;
 pub(crate) mod sort_keys;
 pub(crate) mod sorting;
 pub(crate) mod strided_views;

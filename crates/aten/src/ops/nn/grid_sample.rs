@@ -1,12 +1,12 @@
 //! Samples an image at the points of a grid; gradients.
 
-use stablehlo::{DType, Value};
+use stablehlo::Value;
 
 use crate::common::filters::cubic;
 use crate::common::parameters::wanted;
+use crate::common::sampling::{Sampling, Taps, channel_rows};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::places::{Combine, Places};
 use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -28,15 +28,6 @@ enum Padding {
     Zeros,
     Border,
     Reflection,
-}
-
-/// The input elements of a sample along one dimension. Values are [batch, points, taps].
-struct Taps<'b> {
-    index: Value<'b>,
-    inside: Value<'b>,
-    weight: Value<'b>,
-    /// The derivative of the weight by the grid's coordinate.
-    slope: Value<'b>,
 }
 
 struct Sampler {
@@ -78,10 +69,7 @@ impl Sampler {
             }
             Interpolation::Linear => {
                 let (position, moved) = self.padded(position, size);
-                let below = position.floor();
-                let part = position - below;
-                let along = |taps: [Value<'b>; 2]| b.concatenate(&taps, 2);
-                (along([below, below + 1.0]), along([-part + 1.0, part]), along([-moved, moved]) * half)
+                return Taps::linear(position, moved * half, size);
             }
             Interpolation::Cubic => {
                 // The padding mode applies to each tap, not to the position.
@@ -92,8 +80,7 @@ impl Sampler {
                 (self.padded(below + tap, size).0, cubic(distance.abs(), CUBIC), slope)
             }
         };
-        let inside = place.ge(0.0) & place.le(size - 1);
-        Taps { index: inside.select(place, 0.0).convert(DType::I32), inside, weight, slope }
+        Taps::at(place, size, weight, slope)
     }
 
     /// A position after the padding mode, and its derivative.
@@ -131,82 +118,38 @@ fn cubic_slope<'b>(distance: Value<'b>) -> Value<'b> {
     distance.lt(0.0).select(-slope, slope)
 }
 
-/// For each point, the elements of its sample. Values are [batch, points, elements].
-struct Sampling<'b> {
-    /// One for each spatial dimension of the image.
-    taps: Vec<Taps<'b>>,
-    /// The row of an element among the elements of all images.
-    row: Value<'b>,
-    inside: Value<'b>,
-}
-
-impl<'b> Sampling<'b> {
-    fn new(sampler: &Sampler, input: Value<'b>, grid: Value<'b>) -> Result<Sampling<'b>> {
-        let dims = input.dims();
-        let [batch, _, sizes @ ..] = &dims[..] else {
-            return Err(Error::runtime(format!("grid_sampler: an image of sizes {dims:?}")));
-        };
-        let along_grid = (0..dims.len()).filter(|&axis| axis != 1);
-        along_grid.for_each(|axis| input.require_prefix(axis, "a sample of merged dimensions"));
-        let spatial = sizes.len();
-        if grid.dim(0) != *batch || grid.dim(grid.rank() - 1) != spatial as i64 {
-            grid.builder().refuse_bounded("a grid of other sizes than its images");
-            return Err(Error::not_implemented("a grid of other sizes than its images"));
-        }
-        let points = grid.numel() / (batch * spatial as i64).max(1);
-        let grid = grid.reshape(&[*batch, points, spatial as i64]);
-        // The grid lists x first, which is the image's last dimension.
-        let coordinate = |i: usize| grid.select_axis(2, (spatial - 1 - i) as i64);
-        let taps: Vec<Taps<'b>> =
-            (0..spatial).map(|i| sampler.taps(coordinate(i), input.size(2 + i, grid.dtype()))).collect();
-        let image = grid.builder().iota(DType::I32, &[*batch, points, 1], 0);
-        let row = taps
-            .iter()
-            .zip(sizes)
-            .fold(image, |row, (taps, &size)| combine_pairs(row * size, taps.index, |a, b| a + b));
-        let inside = taps.iter().map(|taps| taps.inside).reduce(|a, b| combine_pairs(a, b, |a, b| a & b));
-        Ok(Sampling { inside: inside.unwrap_or(image.eq(image)), row, taps })
+fn sampling_of<'b>(sampler: &Sampler, input: Value<'b>, grid: Value<'b>) -> Result<Sampling<'b>> {
+    let dims = input.dims();
+    let [batch, _, sizes @ ..] = &dims[..] else {
+        return Err(Error::runtime(format!("grid_sampler: an image of sizes {dims:?}")));
+    };
+    let along_grid = (0..dims.len()).filter(|&axis| axis != 1);
+    along_grid.for_each(|axis| input.require_prefix(axis, "a sample of merged dimensions"));
+    let spatial = sizes.len();
+    if grid.dim(0) != *batch || grid.dim(grid.rank() - 1) != spatial as i64 {
+        grid.builder().refuse_bounded("a grid of other sizes than its images");
+        return Err(Error::not_implemented("a grid of other sizes than its images"));
     }
-
-    /// The product of the weights. If `sloped` is given, the slope replaces the weight of that dimension.
-    fn weight(&self, sloped: Option<usize>) -> Value<'b> {
-        let factors =
-            self.taps.iter().enumerate().map(|(i, taps)| if sloped == Some(i) { taps.slope } else { taps.weight });
-        let product = factors.reduce(|a, b| combine_pairs(a, b, |a, b| a * b)).unwrap_or(self.row);
-        self.inside.select(product, 0)
-    }
-
-    /// The elements: [batch, points, elements, channels]; zero outside the image.
-    fn read(&self, rows: Value<'b>) -> Value<'b> {
-        self.inside.unsqueeze(3).select(Places::slices(&rows.dims(), 0, self.row).read(rows), 0)
-    }
-}
-
-/// Combines all pairs of elements of the last dimensions of `a` and `b` into one dimension.
-fn combine_pairs<'b>(a: Value<'b>, b: Value<'b>, combine: impl Fn(Value<'b>, Value<'b>) -> Value<'b>) -> Value<'b> {
-    let all = combine(a.unsqueeze(3), b.unsqueeze(2));
-    all.reshape(&[all.dim(0), all.dim(1), all.dim(2) * all.dim(3)])
-}
-
-/// [batch, channels, ...] as [batch · elements, channels].
-fn channel_rows<'b>(x: Value<'b>) -> Value<'b> {
-    let (batch, channels) = (x.dim(0), x.dim(1));
-    let elements: i64 = x.dims()[2..].iter().product();
-    x.reshape(&[batch, channels, elements]).swap_axes(1, 2).reshape(&[batch * elements, channels])
+    let points = grid.numel() / (batch * spatial as i64).max(1);
+    let grid = grid.reshape(&[*batch, points, spatial as i64]);
+    // The grid lists x first, which is the image's last dimension.
+    let coordinate = |i: usize| grid.select_axis(2, (spatial - 1 - i) as i64);
+    let taps = (0..spatial).map(|i| sampler.taps(coordinate(i), input.size(2 + i, grid.dtype()))).collect();
+    Ok(Sampling::new(grid.builder(), [*batch, points], sizes, taps))
 }
 
 /// The images, the grid without padding, and the sampling of one at the points of the other.
 fn sampling<'b>(cx: &Cx<'b>) -> Result<(Value<'b>, Value<'b>, Sampling<'b>)> {
     let (input, grid) = (cx.tensor("input")?, cx.tensor("grid")?);
     let filled = grid.zero_filled(0..grid.rank(), "a grid of merged dimensions").convert(input.dtype().opmath());
-    Ok((input, grid, Sampling::new(&Sampler::of(cx)?, input, filled)?))
+    Ok((input, grid, sampling_of(&Sampler::of(cx)?, input, filled)?))
 }
 
 fn sample<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let (input, grid, sampling) = sampling(cx)?;
     let dtype = input.dtype();
     let rows = channel_rows(input.without_extents().convert(dtype.opmath()));
-    let sampled = (sampling.read(rows) * sampling.weight(None).unsqueeze(3)).reduce_sum(&[2]);
+    let sampled = sampling.sampled(rows);
     let spatial = 1..input.rank() - 1;
     let dims = [&input.dims()[..2], &grid.dims()[spatial.clone()]].concat();
     let extents = [&input.extents()[..2], &grid.extents()[spatial]].concat();
@@ -227,14 +170,10 @@ fn sample_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let points = sampling.row.dim(1);
     let grad = channel_rows(grad.convert(dtype.opmath())).reshape(&[batch, points, 1, channels]);
 
-    let share = grad * sampling.weight(None).unsqueeze(3);
-    let spread = Places::slices(&rows.dims(), 0, sampling.row).write(rows.splat_like(0), share, Combine::Add);
-    let of_input =
-        spread.reshape(&[batch, rows.dim(0) / batch.max(1), channels]).swap_axes(1, 2).reshape(&input.dims());
-
-    // The inner product of each element with the gradient, over channels.
-    let agreement = (sampling.read(rows) * grad).reduce_sum(&[3]);
-    let slope = |i: usize| (agreement * sampling.weight(Some(i))).reduce_sum(&[2]).unsqueeze(2);
+    let of_input = sampling.spread(rows, grad).reshape(&[batch, rows.dim(0) / batch.max(1), channels]);
+    let of_input = of_input.swap_axes(1, 2).reshape(&input.dims());
+    let agreement = sampling.agreement(rows, grad);
+    let slope = |i: usize| sampling.slope(agreement, i).unsqueeze(2);
     let slopes: Vec<Value<'b>> = (0..sampling.taps.len()).rev().map(slope).collect();
     let of_grid = cx.b().concatenate(&slopes, 2).reshape(&grid.dims()).with_extents(grid.extents());
     // PyTorch has a gradient of the grid in any case.

@@ -3,6 +3,7 @@
 pub(crate) mod batch_norm;
 pub(crate) mod conv;
 pub(crate) mod ctc;
+pub(crate) mod deform_conv;
 pub(crate) mod detection;
 pub(crate) mod distance;
 pub(crate) mod embedding;
@@ -17,6 +18,7 @@ pub(crate) mod pool;
 pub(crate) mod pool_adaptive;
 pub(crate) mod pool_fractional;
 pub(crate) mod recurrence;
+pub(crate) mod regions;
 pub(crate) mod rnn;
 pub(crate) mod softmax;
 pub(crate) mod unfold;
