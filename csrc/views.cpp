@@ -123,8 +123,6 @@ void record_stream(Tensor&, c10::Stream) {}  // one in-order queue: memory is ne
 bool equal(const Tensor& self, const Tensor& other) {
   TORCH_CHECK(self.device() == other.device(), "Cannot compare two tensors on different devices. Got: ", self.device(), " and ",
               other.device());
-  TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected object of data type ", self.scalar_type(),
-              " but got data type ", other.scalar_type(), " for argument 'other' in call to equal");
   return self.sizes() == other.sizes() && self.eq(other).all().item().toBool();
 }
 

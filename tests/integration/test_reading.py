@@ -73,6 +73,9 @@ def test_equal(device: torch.device) -> None:
             torch.allclose(x, x, equal_nan=True),
             y.equal(y.flip(0).flip(0)),
             torch.equal(y[:0], y[:0]),
+            torch.equal(y, y.double()),
+            torch.equal(y, y.half() + 0.5),
+            torch.equal(y > 0, (y > 0).long()),
         ]
 
     check(program, device)

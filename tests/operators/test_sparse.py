@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -380,3 +382,30 @@ def test_products_of_sparse_numbers(is_coalesced: bool, device: torch.device) ->
         return [*(each._values() for each in products), *(each.to_dense() for each in products)]
 
     check(program, device)
+
+
+@pytest.mark.parametrize(
+    ("indices", "message"),
+    [
+        ([[0, 1], [1, 0]], None),
+        ([[1, 0], [0, 1]], "cannot set is_coalesced to true"),
+        ([[1, 1], [0, 0]], "cannot set is_coalesced to true"),
+        ([[0, 3], [1, 0]], "for dim 0, size is 3 but found index 3"),
+    ],
+)
+def test_invariants_of_coalesced_tensors(indices: list[list[int]], message: str | None, device: torch.device) -> None:
+    given = torch.tensor(indices, device=device), torch.ones(2, device=device)
+    expected = nullcontext() if message is None else pytest.raises(RuntimeError, match=message)
+    with expected:
+        torch._validate_sparse_coo_tensor_args(*given, (3, 3), is_coalesced=True)
+
+
+def test_a_coalesced_tensor_is_loaded(device: torch.device) -> None:
+    """torch.load checks the invariants of what it has loaded to the default device."""
+    file = io.BytesIO()
+    torch.save(torch.eye(3, device=device).to_sparse(), file)
+    file.seek(0)
+    with torch.device(device):
+        loaded = torch.load(file)
+    assert loaded.device.type == device.type and loaded.is_coalesced()
+    assert torch.equal(loaded.to_dense().cpu(), torch.eye(3))
