@@ -57,6 +57,18 @@ def by_index(x: Tensor) -> tuple[Tensor, ...]:
     )
 
 
+def compared(function: Callable[[Tensor], object], width: int, device: torch.device) -> list[int]:
+    """Compares results of each length with the CPU's, and returns how many programs were made."""
+    made = []
+    for length in LENGTHS:
+        x = torch.randn(3, length, width)
+        on_device = x.to(device)
+        before = programs_made()
+        assert_same(function(on_device.flatten(0, 1)), function(x.flatten(0, 1)))
+        made.append(programs_made() - before)
+    return made
+
+
 # No other test has made tensors of these widths: a call that was made before has a program of its own.
 @pytest.mark.parametrize(
     ("function", "mode", "width"),
@@ -74,13 +86,7 @@ def by_index(x: Tensor) -> tuple[Tensor, ...]:
 def test_new_tensors(function: Callable[[Tensor], Tensor], mode: str, width: int, device: torch.device) -> None:
     """After the third length no program is made, and results are exact."""
     torch.tpu.set_eager_mode(mode)
-    made = []
-    for length in LENGTHS:
-        x = torch.randn(3, length, width)
-        on_device = x.to(device)
-        before = programs_made()
-        assert_same(function(on_device.flatten(0, 1)), function(x.flatten(0, 1)))
-        made.append(programs_made() - before)
+    made = compared(function, width, device)
     assert not any(made[3:]), made
 
 
@@ -95,13 +101,7 @@ def sequences(x: Tensor) -> tuple[Tensor, ...]:
 @pytest.mark.parametrize(("mode", "width"), [("strict", 69), ("fused", 71)], indirect=["mode"])
 def test_numbers_that_follow_from_positions(mode: str, width: int, device: torch.device) -> None:
     """Each line comes to one program for all sizes."""
-    made = []
-    for length in LENGTHS:
-        x = torch.randn(3, length, width)
-        on_device = x.to(device)
-        before = programs_made()
-        assert_same(sequences(on_device.flatten(0, 1)), sequences(x.flatten(0, 1)))
-        made.append(programs_made() - before)
+    made = compared(sequences, width, device)
     assert made[-1] == 0, made
 
 

@@ -66,7 +66,9 @@ def test_results_and_gradients(sizes: Sizes, dtype: torch.dtype, device: torch.d
 def test_compiled(device: torch.device) -> None:
     image, offset, weight, *_ = Sizes().tensors(torch.float32)
     compiled = torch.compile(lambda *given: deform_conv2d(*given, padding=1).relu())
-    assert image is not None and offset is not None and weight is not None
+    assert image is not None
+    assert offset is not None
+    assert weight is not None
     actual = compiled(image.to(device), offset.to(device), weight.to(device)).cpu()
     torch.testing.assert_close(actual, deform_conv2d(image, offset, weight, padding=1).relu(), rtol=1e-4, atol=1e-5)
 

@@ -407,5 +407,6 @@ def test_a_coalesced_tensor_is_loaded(device: torch.device) -> None:
     file.seek(0)
     with torch.device(device):
         loaded = torch.load(file)
-    assert loaded.device.type == device.type and loaded.is_coalesced()
+    assert loaded.device.type == device.type
+    assert loaded.is_coalesced()
     assert torch.equal(loaded.to_dense().cpu(), torch.eye(3))

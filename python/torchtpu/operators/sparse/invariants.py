@@ -1,6 +1,6 @@
 """The check of a COO tensor's indices and values before a tensor is made of them.
 
-PyTorch's check of the order of coalesced indices has kernels for the CPU and CUDA alone. The rest of its check runs here.
+PyTorch's check of the order of coalesced indices has kernels for the CPU and CUDA alone.
 """
 
 from __future__ import annotations
