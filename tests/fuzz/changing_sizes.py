@@ -68,6 +68,22 @@ def shape_by_n(g: Generator) -> Step | None:
     return new(g, g.random.choice(forms), MOVES, name)
 
 
+def count_positions(g: Generator) -> Step | None:
+    """Numbers that follow from positions in as many elements as a tensor has: its sizes in one dimension."""
+    name = g.pick(is_of_n)
+    if name is None:
+        return None
+    count = f"{name}.numel()"
+    forms = [
+        f"torch.arange({count}, device=device)",
+        f"torch.linspace(0, {count} - 1, {count}, device=device)",
+        f"torch.linspace(0, {count} - 1, {count}, dtype=torch.int64, device=device).view({name}.shape)",
+        f"torch.eye(3, {count}, device=device).flip(1)",
+        f"{name}.flatten().unsqueeze(0) * torch.eye(2, {count}, dtype={name}.dtype, device=device)",
+    ]
+    return new(g, g.random.choice(forms), EXACT, name)
+
+
 def grow(g: Generator) -> Step | None:
     name = g.pick(is_of_n)
     if name is None:
@@ -125,6 +141,7 @@ def count_by_data(g: Generator) -> Step | None:
 CHANGING: list[tuple[int, Maker]] = [
     (12, upload),
     (3, create),
+    (2, count_positions),
     (8, shape_by_n),
     (3, grow),
     (4, reduce_by_n),
