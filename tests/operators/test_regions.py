@@ -16,10 +16,11 @@ ops = torchvision.ops
 
 
 def random_regions(scale: float) -> Tensor:
-    """Some reach beyond the features, some lie outside, and some are smaller than a bin."""
+    """Some reach beyond the features, some lie outside, some are smaller than a bin, and some end near a half."""
     others = torch.tensor([[-5.0, -3.0, 40.0, 50.0], [2.0, 2.0, 2.1, 2.1], [90.0, 90.0, 99.0, 99.0]])
-    boxes = torch.cat([random_boxes(6, 12 / scale), others])
-    return torch.cat([torch.randint(0, 2, (9, 1)).float(), boxes], 1)
+    halves = torch.tensor([[0.49999997, 2.5, 5.5, 6.4999995], [-0.5, -0.49999997, 3.5, 4.5]]) / scale
+    boxes = torch.cat([random_boxes(6, 12 / scale), others, halves])
+    return torch.cat([torch.randint(0, 2, (len(boxes), 1)).float(), boxes], 1)
 
 
 @pytest.mark.parametrize("aligned", [False, True])

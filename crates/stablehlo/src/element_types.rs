@@ -60,7 +60,7 @@ fn taken(operation: &str) -> DTypes {
         "shift_left" | "shift_right_arithmetic" | "shift_right_logical" | "popcnt" | "count_leading_zeros" => {
             DTypes::INTEGERS
         }
-        "floor" | "ceil" | "round_nearest_even" | "is_finite" => DTypes::FLOATS,
+        "floor" | "ceil" | "round_nearest_even" | "round_nearest_afz" | "is_finite" => DTypes::FLOATS,
         "erf" | "erfc" | "erf_inv" | "lgamma" | "digamma" | "zeta" | "polygamma" | "next_after" | "bessel_i1e" => {
             DTypes::FLOATS
         }

@@ -62,6 +62,7 @@ unary! {
     floor => "stablehlo.floor";
     ceil => "stablehlo.ceil";
     round_even => "stablehlo.round_nearest_even";
+    round_away => "stablehlo.round_nearest_afz";
     sign => "stablehlo.sign";
     popcnt => "stablehlo.popcnt";
     count_leading_zeros => "stablehlo.count_leading_zeros";

@@ -12,29 +12,29 @@ use crate::row::{Row, many, one};
 pub(crate) const ROWS: &[Row] = &[
     one(&["torchvision::roi_align"], |cx| {
         let input = cx.tensor("input")?;
-        let sampling = Sampling::of(cx, &input.dims(), input.dtype(), cx.bool("aligned")?)?;
-        pooled(cx, input, &sampling, Sampling::pool)
+        let pooling = Pooling::of(cx, &input.dims(), input.dtype(), cx.bool("aligned")?)?;
+        pooled(cx, input, &pooling, Pooling::pool)
     }),
     one(&["torchvision::_roi_align_backward"], |cx| {
-        let sampling = Sampling::of(cx, &features(cx)?, cx.tensor("grad")?.dtype(), cx.bool("aligned")?)?;
-        pooled(cx, cx.tensor("grad")?, &sampling, Sampling::spread)
+        let pooling = Pooling::of(cx, &features(cx)?, cx.tensor("grad")?.dtype(), cx.bool("aligned")?)?;
+        pooled(cx, cx.tensor("grad")?, &pooling, Pooling::spread)
     }),
     many(&["torchvision::ps_roi_align"], |cx| {
         let input = cx.tensor("input")?;
-        position_sensitive(cx, &Sampling::of(cx, &input.dims(), input.dtype(), true)?)
+        position_sensitive(cx, &Pooling::of(cx, &input.dims(), input.dtype(), true)?)
     }),
     one(&["torchvision::_ps_roi_align_backward"], |cx| {
-        let sampling = Sampling::of(cx, &features(cx)?, cx.tensor("grad")?.dtype(), true)?;
-        pooled(cx, cx.tensor("grad")?, &sampling, Sampling::spread_by_bin)
+        let pooling = Pooling::of(cx, &features(cx)?, cx.tensor("grad")?.dtype(), true)?;
+        pooled(cx, cx.tensor("grad")?, &pooling, Pooling::spread_by_bin)
     }),
     // The kernels leave the last row and column out of the result, but not out of the gradient.
     many(&["torchvision::ps_roi_pool"], |cx| {
         let input = cx.tensor("input")?;
-        position_sensitive(cx, &Sampling::of_bins(cx, &input.dims(), input.dtype(), 1)?)
+        position_sensitive(cx, &Pooling::of_bins(cx, &input.dims(), input.dtype(), 1)?)
     }),
     one(&["torchvision::_ps_roi_pool_backward"], |cx| {
-        let sampling = Sampling::of_bins(cx, &features(cx)?, cx.tensor("grad")?.dtype(), 0)?;
-        pooled(cx, cx.tensor("grad")?, &sampling, Sampling::spread_by_bin)
+        let pooling = Pooling::of_bins(cx, &features(cx)?, cx.tensor("grad")?.dtype(), 0)?;
+        pooled(cx, cx.tensor("grad")?, &pooling, Pooling::spread_by_bin)
     }),
     many(&["torchvision::roi_pool"], largest_of_regions),
     one(&["torchvision::_roi_pool_backward"], |cx| {
@@ -59,21 +59,21 @@ fn features(cx: &Cx<'_>) -> Result<[i64; 4]> {
 fn pooled<'b>(
     cx: &Cx<'b>,
     x: Value<'b>,
-    sampling: &Sampling<'b>,
-    pool: fn(&Sampling<'b>, Value<'b>) -> Value<'b>,
+    pooling: &Pooling<'b>,
+    pool: fn(&Pooling<'b>, Value<'b>) -> Value<'b>,
 ) -> Result<Value<'b>> {
-    let result = cx.b().with_precision(Precision::Highest, || pool(sampling, x.convert(sampling.dtype())));
+    let result = cx.b().with_precision(Precision::Highest, || pool(pooling, x.convert(pooling.dtype())));
     Ok(result.convert(x.dtype()))
 }
 
 /// The pooled features, and the channel that each bin read.
-fn position_sensitive<'b>(cx: &Cx<'b>, sampling: &Sampling<'b>) -> Result<Vec<Value<'b>>> {
+fn position_sensitive<'b>(cx: &Cx<'b>, pooling: &Pooling<'b>) -> Result<Vec<Value<'b>>> {
     let input = cx.tensor("input")?;
-    let (down, across) = (sampling.rows.dim(1), sampling.columns.dim(1));
+    let (down, across) = (pooling.rows.dim(1), pooling.columns.dim(1));
     if down * across == 0 || input.dim(1) % (down * across) != 0 {
         return Err(Error::runtime("input channels must be a multiple of pooling height * pooling width"));
     }
-    let result = pooled(cx, input, sampling, Sampling::pool_by_bin)?;
+    let result = pooled(cx, input, pooling, Pooling::pool_by_bin)?;
     let bins = result.dims()[1..].to_vec();
     let channel = cx.b().iota(DType::I32, &[bins.iter().product()], 0).reshape(&bins).unsqueeze(0);
     Ok(vec![result, channel.broadcast_to(&result.dims())])
@@ -88,7 +88,7 @@ fn position_sensitive<'b>(cx: &Cx<'b>, sampling: &Sampling<'b>) -> Result<Vec<Va
 /// ```
 ///
 /// A feature that is not finite affects all regions of its channel.
-struct Sampling<'b> {
+struct Pooling<'b> {
     /// Rows: [r, p, b, h]. Columns: [r, q, w].
     rows: Value<'b>,
     columns: Value<'b>,
@@ -96,9 +96,9 @@ struct Sampling<'b> {
     samples: Value<'b>,
 }
 
-impl<'b> Sampling<'b> {
+impl<'b> Pooling<'b> {
     /// From features of dimensions [images, channels, height, width].
-    fn of(cx: &Cx<'b>, dims: &[i64], dtype: DType, is_aligned: bool) -> Result<Sampling<'b>> {
+    fn of(cx: &Cx<'b>, dims: &[i64], dtype: DType, is_aligned: bool) -> Result<Pooling<'b>> {
         let dtype = cx.float_dtype(dtype).opmath();
         let rois = cx.tensor("rois")?.convert(dtype);
         let scale = cx.scalar("spatial_scale", dtype)?;
@@ -114,11 +114,11 @@ impl<'b> Sampling<'b> {
         let (columns, across) = along(1, cx.int("pooled_width")?, dims[3]);
         let (rows, down) = along(2, cx.int("pooled_height")?, dims[2]);
         let rows = rows_of_images(rows, cx.tensor("rois")?, dims[0]);
-        Ok(Sampling { rows, columns, samples: (down * across).max(1) })
+        Ok(Pooling { rows, columns, samples: (down * across).max(1) })
     }
 
     /// Bins of whole positions, each with the same weight. The last `left_out` positions are in no bin.
-    fn of_bins(cx: &Cx<'b>, dims: &[i64], dtype: DType, left_out: i64) -> Result<Sampling<'b>> {
+    fn of_bins(cx: &Cx<'b>, dims: &[i64], dtype: DType, left_out: i64) -> Result<Pooling<'b>> {
         let dtype = cx.float_dtype(dtype).opmath();
         let weights = |bins: Value<'b>| {
             let bins = bins.convert(dtype);
@@ -127,7 +127,7 @@ impl<'b> Sampling<'b> {
         let columns = weights(whole_bins(cx, 1, [dims[3], dims[3] - left_out], dtype, false)?);
         let rows = weights(whole_bins(cx, 2, [dims[2], dims[2] - left_out], dtype, false)?);
         let samples = cx.b().splat(1, dtype, &[columns.dim(0)]);
-        Ok(Sampling { rows: rows_of_images(rows, cx.tensor("rois")?, dims[0]), columns, samples })
+        Ok(Pooling { rows: rows_of_images(rows, cx.tensor("rois")?, dims[0]), columns, samples })
     }
 
     fn dtype(&self) -> DType {
@@ -163,7 +163,7 @@ impl<'b> Sampling<'b> {
         pooled / self.samples_of_each()
     }
 
-    /// The gradient of the features from the gradient of [`Sampling::pool_by_bin`].
+    /// The gradient of the features from the gradient of [`Pooling::pool_by_bin`].
     fn spread_by_bin(&self, grad: Value<'b>) -> Value<'b> {
         let grad = grad / self.samples_of_each();
         let along_columns = DotDims { lhs_batch: vec![0, 3], rhs_batch: vec![0, 1], ..DotDims::default() };
@@ -222,18 +222,13 @@ fn of_bin(length: Value<'_>, bins: i64) -> Value<'_> {
     length / length.builder().scalar(bins, length.dtype()).barrier()
 }
 
-/// The nearest integer, as C's `round`.
-fn half_away(x: Value<'_>) -> Value<'_> {
-    x.sign() * (x.abs() + 0.5).floor()
-}
-
 /// Regions × bins × positions: whether a bin has a position, in a dimension of `size` of which bins may have the
 /// positions before `last`. `side` is the first of two columns of the regions. The ends of a region are whole positions,
 /// the second of which is within it if it is `closed`.
 fn whole_bins<'b>(cx: &Cx<'b>, side: i64, [size, last]: [i64; 2], dtype: DType, closed: bool) -> Result<Value<'b>> {
     let (b, rois, scale) = (cx.b(), cx.tensor("rois")?.convert(dtype), cx.scalar("spatial_scale", dtype)?);
     let bins = cx.int(if side == 1 { "pooled_width" } else { "pooled_height" })?;
-    let at = |side: i64| half_away(rois.select_axis(1, side) * scale);
+    let at = |side: i64| (rois.select_axis(1, side) * scale).round_away();
     let (start, end) = (at(side), at(side + 2));
     let length = of_bin((end - start + if closed { 1.0 } else { 0.0 }).max(1), bins).unsqueeze(1);
     let bin = b.iota(dtype, &[rois.dim(0), bins], 1);
