@@ -145,7 +145,7 @@ struct TtSchemaArg {
   double default_value;
 };
 
-// What the table says of an operator.
+// Facts about an operator's row.
 struct TtRowFacts {
   uint8_t exists;          // the table has a row for it
   uint8_t raises_at_call;  // errors of its data are raised at the call, as on a GPU

@@ -32,14 +32,14 @@ impl<'b> Taps<'b> {
 /// For each point, the elements of its sample. Values are [batch, points, elements].
 pub(crate) struct Sampling<'b> {
     /// One for each spatial dimension of the image.
-    pub taps: Vec<Taps<'b>>,
+    taps: Vec<Taps<'b>>,
     /// The row of an element among the elements of all images.
-    pub row: Value<'b>,
+    row: Value<'b>,
     inside: Value<'b>,
 }
 
 impl<'b> Sampling<'b> {
-    /// Of a batch of images with these spatial sizes, at as many points in each.
+    /// Samples `points` points of each of `batch` images, whose spatial dimensions have `sizes`.
     pub(crate) fn new(b: &'b Builder, [batch, points]: [i64; 2], sizes: &[i64], taps: Vec<Taps<'b>>) -> Sampling<'b> {
         let image = b.iota(DType::I32, &[batch, points, 1], 0);
         let row = taps
@@ -74,14 +74,11 @@ impl<'b> Sampling<'b> {
         Places::slices(&rows.dims(), 0, self.row).write(rows.splat_like(0), share, Combine::Add)
     }
 
-    /// The inner product of each element with the gradient of its sample, over channels.
-    pub(crate) fn agreement(&self, rows: Value<'b>, grad: Value<'b>) -> Value<'b> {
-        (self.read(rows) * grad).reduce_sum(&[3])
-    }
-
-    /// The gradient of the points' coordinates along a dimension: [batch, points].
-    pub(crate) fn slope(&self, agreement: Value<'b>, dimension: usize) -> Value<'b> {
-        (agreement * self.weight(Some(dimension))).reduce_sum(&[2])
+    /// The gradients of the points' coordinates along each dimension, [batch, points], from that of the samples.
+    pub(crate) fn slopes(&self, rows: Value<'b>, grad: Value<'b>) -> Vec<Value<'b>> {
+        // The inner product of each element with the gradient of its sample, over channels.
+        let agreement = (self.read(rows) * grad).reduce_sum(&[3]);
+        (0..self.taps.len()).map(|i| (agreement * self.weight(Some(i))).reduce_sum(&[2])).collect()
     }
 }
 

@@ -358,7 +358,7 @@ impl Recorder {
     }
 
     /// Whether chunks follow the rhythm of a loop. Otherwise each call is its own chunk.
-    pub(crate) fn has_rhythm(&self, mode: Mode) -> bool {
+    fn has_rhythm(&self, mode: Mode) -> bool {
         mode == Mode::Fused || self.scopes.has_joins() && mode != Mode::Debug
     }
 }

@@ -153,11 +153,9 @@ fn backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
         DotDims { lhs_batch: vec![1], rhs_batch: vec![1], lhs_contract: vec![0, 3], rhs_contract: vec![0, 3] };
     let of_weight = grad.dot_general(conv.columns(conv.scaled()), &over_images, conv.dtype);
 
-    let agreement = conv.sampling.agreement(conv.rows, of_sampled);
-    let slopes = [0, 1].map(|i| {
-        let slope = conv.sampling.slope(agreement, i);
-        slope.reshape(&[conv.images, conv.offset_groups, conv.taps, 1, conv.places()])
-    });
+    let of_offset = [conv.images, conv.offset_groups, conv.taps, 1, conv.places()];
+    let slopes = conv.sampling.slopes(conv.rows, of_sampled);
+    let slopes: Vec<Value<'b>> = slopes.into_iter().map(|slope| slope.reshape(&of_offset)).collect();
     let of_mask = match conv.mask {
         Some(_) => (of_scaled * conv.sampled).reduce_sum(&[2]).reshape(&mask.dims()),
         None => mask.splat_like(0),

@@ -145,21 +145,24 @@ fn sampling<'b>(cx: &Cx<'b>) -> Result<(Value<'b>, Value<'b>, Sampling<'b>)> {
     Ok((input, grid, sampling_of(&Sampler::of(cx)?, input, filled)?))
 }
 
+/// Images × channels × the grid's places.
+fn sample_dims(input: Value<'_>, grid: Value<'_>) -> Vec<i64> {
+    [&input.dims()[..2], &grid.dims()[1..grid.rank() - 1]].concat()
+}
+
 fn sample<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let (input, grid, sampling) = sampling(cx)?;
     let dtype = input.dtype();
     let rows = channel_rows(input.without_extents().convert(dtype.opmath()));
     let sampled = sampling.sampled(rows);
-    let spatial = 1..input.rank() - 1;
-    let dims = [&input.dims()[..2], &grid.dims()[spatial.clone()]].concat();
-    let extents = [&input.extents()[..2], &grid.extents()[spatial]].concat();
-    Ok(sampled.swap_axes(1, 2).reshape(&dims).convert(dtype).with_extents(extents))
+    let extents = [&input.extents()[..2], &grid.extents()[1..grid.rank() - 1]].concat();
+    Ok(sampled.swap_axes(1, 2).reshape(&sample_dims(input, grid)).convert(dtype).with_extents(extents))
 }
 
 fn sample_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let (input, grid, sampling) = sampling(cx)?;
     let (grad, dtype) = (cx.tensor("grad_output")?, input.dtype());
-    if grad.dims() != [&input.dims()[..2], &grid.dims()[1..grid.rank() - 1]].concat() {
+    if grad.dims() != sample_dims(input, grid) {
         cx.b().refuse_bounded("a gradient with other padding than its samples");
     }
     let grad = grad.zero_filled(0..grad.rank(), "a gradient of merged dimensions");
@@ -167,14 +170,13 @@ fn sample_backward<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let filled = input.zero_filled([1], "channels of merged dimensions").without_extents();
     let rows = channel_rows(filled.convert(dtype.opmath()));
     let (batch, channels) = (input.dim(0), input.dim(1));
-    let points = sampling.row.dim(1);
+    let points = grid.dims()[1..grid.rank() - 1].iter().product();
     let grad = channel_rows(grad.convert(dtype.opmath())).reshape(&[batch, points, 1, channels]);
 
     let of_input = sampling.spread(rows, grad).reshape(&[batch, rows.dim(0) / batch.max(1), channels]);
     let of_input = of_input.swap_axes(1, 2).reshape(&input.dims());
-    let agreement = sampling.agreement(rows, grad);
-    let slope = |i: usize| sampling.slope(agreement, i).unsqueeze(2);
-    let slopes: Vec<Value<'b>> = (0..sampling.taps.len()).rev().map(slope).collect();
+    let slopes = sampling.slopes(rows, grad);
+    let slopes: Vec<Value<'b>> = slopes.into_iter().rev().map(|slope| slope.unsqueeze(2)).collect();
     let of_grid = cx.b().concatenate(&slopes, 2).reshape(&grid.dims()).with_extents(grid.extents());
     // PyTorch has a gradient of the grid in any case.
     let mut gradients = wanted(cx, &[of_input.convert(dtype).with_extents(input.extents())])?;
