@@ -59,15 +59,32 @@ def test_written_while_it_compiles(device: torch.device) -> None:
     torch.testing.assert_close(y.cpu(), x)
 
 
-def test_a_failure_in_strict_names_the_line(device: torch.device) -> None:
+@pytest.mark.parametrize("is_queued", [False, True], ids=["launched at once", "queued"])
+def test_a_failure_in_strict_names_the_line(device: torch.device, is_queued: bool) -> None:
     (size,) = _new_sizes(1)
     with torch.tpu.set_eager_mode("strict"):
         fine = torch.ones(3, device=device) + 1
-        line = _line() + 2
-        with pytest.raises(RuntimeError, match="memory") as failure:
-            (torch.ones((1 << 30) + size, 1 << 14, device=device) + 1)[7, 7].item()
-        assert re.search(rf"\[at {re.escape(__file__)}:{line}\]", str(failure.value))
+        if is_queued:
+            # Compiles for longer than the lines below need.
+            slow = torch.linalg.qr(torch.ones(size % 89 + 2, size % 97 + 2, device=device))
+        line = _line() + 3
+
+        def read_too_large() -> None:
+            x = torch.ones((1 << 30) + size, 1 << 14, device=device)
+            y = x + 1
+            y[7, 7].item()
+
+        with pytest.raises(torch.OutOfMemoryError) as failure:
+            read_too_large()
+        # A program that is compiled already fails at the call itself.
+        here = next(entry for entry in failure.traceback if entry.name == "read_too_large")
+        if is_queued or here.lineno + 1 == line + 2:
+            assert re.search(rf"\[at {re.escape(__file__)}:{line}\]", str(failure.value))
+        else:
+            assert here.lineno + 1 == line
         assert fine.tolist() == [2.0] * 3
+        if is_queued:
+            assert slow.R.isfinite().all()
 
 
 def test_results_that_would_not_fit_end_a_program() -> None:

@@ -382,13 +382,14 @@ impl Engine {
 
     /// Records the line of the last call's caller, if it was not requested before the call.
     pub fn locate_last_call(&mut self, placement: Placement) {
-        // In Strict, the call is queued already.
-        let chunk = match self.recorder.chunk(placement) {
-            Some(chunk) if !chunk.is_empty() => Some(chunk),
-            _ => self.runner.last_queued(placement),
-        };
-        if let Some(chunk) = chunk.filter(|chunk| chunk.lacks_line()) {
-            chunk.add_line(lines::caller());
+        match self.recorder.chunk(placement) {
+            Some(chunk) if !chunk.is_empty() => {
+                if chunk.lacks_line() {
+                    chunk.add_line(lines::caller());
+                }
+            }
+            // In Strict, the call is queued already.
+            _ => self.runner.add_line(placement, lines::caller()),
         }
         self.update_wanted_lines();
     }

@@ -16,6 +16,7 @@ mod novelty;
 mod programs;
 pub(crate) mod runtime;
 mod units;
+mod unlocated;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -25,6 +26,7 @@ use pjrt::Event;
 use crate::cache::Executable;
 use crate::cache::memory::Limit;
 use crate::error::{Error, ErrorKind, Result};
+use crate::lines::Line;
 use crate::memory;
 use crate::mode::{EagerMode, Mode};
 use crate::observe::Observer;
@@ -45,6 +47,7 @@ use launch::Launch;
 use novelty::Novelty;
 use programs::{Programs, Wanted};
 use runtime::Runtime;
+use unlocated::Unlocated;
 
 /// The number of flushed chunks that may wait for compilers before the host waits.
 const MAX_QUEUE: usize = 1024;
@@ -89,6 +92,8 @@ pub(crate) struct Runner {
     /// Check results that were not read yet.
     answers: Vec<Vec<Answer>>,
     pub jobs: Jobs,
+    /// The failure of the last call, while the line of its caller is not known.
+    unlocated: Option<Unlocated>,
 }
 
 impl Runner {
@@ -102,6 +107,7 @@ impl Runner {
             queues: Vec::new(),
             answers: Vec::new(),
             jobs: Jobs::default(),
+            unlocated: None,
         }
     }
 
@@ -137,14 +143,21 @@ impl Runner {
         self.answers.get_mut(placement.device()).map(std::mem::take).unwrap_or_default()
     }
 
-    /// The chunk that was queued last, if it still waits.
-    pub fn last_queued(&mut self, placement: Placement) -> Option<&mut Chunk> {
-        Some(&mut self.queues.get_mut(placement.device())?.back_mut()?.chunk)
+    /// Whether the line of the last call's caller is missing.
+    pub fn lacks_line(&self) -> bool {
+        self.unlocated.is_some()
+            || self.queues.iter().any(|queue| queue.back().is_some_and(|launch| launch.chunk.lacks_line()))
     }
 
-    /// Whether a line is missing for the last queued operator of a placement.
-    pub fn lacks_line(&self) -> bool {
-        self.queues.iter().any(|queue| queue.back().is_some_and(|launch| launch.chunk.lacks_line()))
+    /// Records the line of the last call's caller, where it is missing: the call is queued, or has failed.
+    pub fn add_line(&mut self, placement: Placement, line: Line) {
+        if let Some(unlocated) = self.unlocated.take() {
+            return unlocated.locate(line);
+        }
+        let last = self.queues.get_mut(placement.device()).and_then(VecDeque::back_mut);
+        if let Some(launch) = last.filter(|launch| launch.chunk.lacks_line()) {
+            launch.chunk.add_line(line);
+        }
     }
 
     /// Runs a chunk, or queues it until its executable is ready. Returns the chunk if it is no longer needed.
@@ -266,6 +279,7 @@ impl Runner {
         launch: Launch,
         context: &mut Context<'_>,
     ) -> (Submitted, Option<Chunk>) {
+        self.unlocated = None;
         if self.queues[placement.device()].is_empty() && self.can_launch(&launch) {
             let (result, chunk) = self.launch(placement, launch, context);
             return (result, Some(chunk));
@@ -422,6 +436,7 @@ impl Runner {
                 } else {
                     let error = error.at(&chunk.line_of(0).name());
                     lose(values.iter().flatten(), &error);
+                    self.unlocated = chunk.lacks_line().then(|| Unlocated::new(&error, values.iter().flatten()));
                     Err(Failure { error, inputs: std::mem::take(&mut chunk.inputs) })
                 }
             }
