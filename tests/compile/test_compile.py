@@ -398,3 +398,19 @@ def test_forgotten_graphs_leave(device: torch.device) -> None:
         assert function(x)[0].item() == 1 + i
         torch._dynamo.reset()
     assert (x + 1).tolist() == [2.0] * 3
+
+
+def test_a_part_behind_the_host_knows_the_sizes_in_a_sum(device: torch.device) -> None:
+    """The host computes with a CPU tensor. The part after it takes only a tensor whose size is a sum of two symbols."""
+    scale = torch.tensor(0.25)
+
+    def scaled(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x = torch.cat([a, b])
+        factor = torch.ops.prims.convert_element_type.default(scale * 1, torch.float64)
+        return (x * factor).sum(1), x.sum(0) * factor
+
+    compiled = torch.compile(scaled, dynamic=True)
+    for sizes in ((3, 4), (5, 9), (6, 11), (2, 30)):
+        a, b = (torch.randn(size, 2) for size in sizes)
+        for result, expected in zip(compiled(a.to(device), b.to(device)), scaled(a, b), strict=True):
+            assert_same(result, expected)

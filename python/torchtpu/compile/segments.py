@@ -16,7 +16,7 @@ import torch
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
 from torch.fx import GraphModule, Node
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import free_symbols, free_unbacked_symbols
 from torch.utils._pytree import tree_map
 
 from torchtpu.graphs.bounds import Bounds, DependsOnSizesError, explain, growth_of
@@ -316,6 +316,7 @@ def _segments(
 ) -> Run:
     from torch.fx.passes.split_module import split_module
 
+    _name_symbols(module)
     levels = _levels(module, places)
     kinds = {levels[node]: place for node, place in places.items()}
     split = split_module(module, module, lambda node: levels[node], keep_original_order=False)
@@ -325,6 +326,17 @@ def _segments(
             part = _Segment(segment, f"{name}, part {level}", rows, flags, int(place), sizes)
             setattr(split, f"submod_{level}", part)
     return lambda inputs: list(split(*inputs))
+
+
+def _name_symbols(module: GraphModule) -> None:
+    """Tells `split_module` which symbols are in a value's sizes. A part that takes the value takes them as inputs, too:
+    it cannot find two symbols in their sum. Symbols that are not inputs of the graph stay unknown."""
+    values = {node: node.meta.get("val") for node in module.graph.nodes}
+    inputs = [value for node, value in values.items() if node.op == "placeholder"]
+    given = {value.node.expr for value in inputs if isinstance(value, torch.SymInt) and value.node.expr.is_symbol}
+    for node, value in values.items():
+        if isinstance(value, torch.Tensor | torch.SymInt) and free_symbols(value) <= given:
+            node.meta["example_value"] = value
 
 
 def _levels(module: GraphModule, places: dict[Node, str]) -> dict[Node, int]:
