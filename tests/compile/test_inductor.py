@@ -132,3 +132,9 @@ def test_inductors_own_entry(device: torch.device) -> None:
     graph = torch.fx.symbolic_trace(lambda x: (x + 1,))
     compiled = torch._inductor.compile(graph, [torch.ones(2, device=device)])
     assert compiled(torch.ones(2, device=device))[0].tolist() == [2.0, 2.0]
+
+
+def test_a_package_of_aotinductor_is_refused(device: torch.device) -> None:
+    program = torch.export.export(torch.nn.Linear(2, 2).to(device), (torch.ones(1, 2, device=device),))
+    with pytest.raises(NotImplementedError, match=r"torchtpu\.export\.to_stablehlo"):
+        torch._inductor.aoti_compile_and_package(program)

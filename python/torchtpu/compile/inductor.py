@@ -23,6 +23,11 @@ from torchtpu.compile.options import warn_no_effect
 # Inductor's option for kernels of tpu tensors. "pallas" is its only value.
 KERNELS = "tpu_backend"
 
+_NO_PACKAGE = (
+    "AOTInductor packages code for CPUs and GPUs, which cannot run on 'tpu'. Use "
+    "torchtpu.export.to_stablehlo(program).save(path) with the program of torch.export, and torchtpu.export.load(path)"
+)
+
 
 def compile_tpu_graphs() -> None:
     """Makes torchtpu compile graphs with tpu tensors that inductor is asked to compile.
@@ -55,6 +60,8 @@ def _with_tpu(inductors: Callable[..., Any]) -> Callable[..., Any]:
         if not arguments and not others and _is_ours(model, example_inputs, config_patches):
             warn_no_effect(config_patches or {})
             return backend.compile_graph(model, example_inputs, ())
+        if _is_package(model, example_inputs, config_patches):
+            raise NotImplementedError(_NO_PACKAGE)
         if compile_region_name is not None:
             others["compile_region_name"] = compile_region_name
         return inductors(model, example_inputs, *arguments, config_patches=config_patches, **others)
@@ -63,12 +70,18 @@ def _with_tpu(inductors: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_ours(model: Any, inputs: Sequence[Any], options: Mapping[str, Any] | None) -> bool:
-    """Whether this is a Dynamo graph with tpu tensors. Inductor handles ahead-of-time exports."""
+    """Whether this is a Dynamo graph with tpu tensors."""
     from torch._inductor.virtualized import V
 
-    return (
-        isinstance(model, GraphModule)
-        and not V.aot_compilation
-        and backend.has_tpu_tensors(model, inputs)
-        and not asks_for_pallas(options)
-    )
+    return not V.aot_compilation and _has_tpu(model, inputs) and not asks_for_pallas(options)
+
+
+def _is_package(model: Any, inputs: Sequence[Any], options: Mapping[str, Any] | None) -> bool:
+    """Whether a graph with tpu tensors is to become a package of AOTInductor."""
+    from torch._inductor.virtualized import V
+
+    return bool(V.aot_compilation) and _has_tpu(model, inputs) and not asks_for_pallas(options)
+
+
+def _has_tpu(model: Any, inputs: Sequence[Any]) -> bool:
+    return isinstance(model, GraphModule) and backend.has_tpu_tensors(model, inputs)
