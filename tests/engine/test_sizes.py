@@ -408,3 +408,15 @@ def test_exact_values_for_a_program_that_takes_sizes(device: torch.device) -> No
     ]
     for make, shape in calls:
         check(functools.partial(gradient, make, shape), device)
+
+
+def test_an_argument_of_several_changing_dimensions_takes_little_memory(device: torch.device) -> None:
+    """The scores of attention: the padding of the length multiplies with itself."""
+    for batch, length in [(4, 1024), (256, 16), (3, 1000), (200, 24), (256, 77), (250, 70)]:
+        x = torch.randn(batch, length, 4)
+        torch.tpu.reset_peak_memory_stats()
+        before = torch.tpu.memory_allocated()
+        given = x.to(device)
+        scores = given @ given.transpose(1, 2)
+        assert_same(scores.softmax(-1) @ given, (x @ x.transpose(1, 2)).softmax(-1) @ x)
+        assert torch.tpu.max_memory_allocated() - before < 16 * scores.numel() * scores.element_size() + (64 << 20)

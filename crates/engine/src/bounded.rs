@@ -17,7 +17,9 @@ use crate::engine::{Engine, lock};
 use crate::error::{Error, Result};
 use crate::operator_call::{Found, Status};
 use crate::overdue;
-use crate::padded::{LiveSizes, Padded, PaddedFactor, copy_exact, padded_factors, same_strides, with_padding};
+use crate::padded::{
+    LiveSizes, Padded, PaddedFactor, copy_exact, held_sizes, padded_factors, same_strides, with_padding,
+};
 use crate::placement::Placement;
 use crate::record::reason::Reason;
 use crate::registry::compiled::{BoundedInput, CompiledGraph};
@@ -247,9 +249,7 @@ impl Engine {
 
     /// Uploads elements as a padded value of this form. All is 0 where there are no elements.
     fn upload_as(&mut self, wanted: &Padded, exact: Option<&HostView<'_>>) -> Result<Arc<Storage>> {
-        let capacity = |factors: &Vec<PaddedFactor>| factors.iter().map(|factor| factor.capacity).product();
-        let dims: Vec<i64> = wanted.held().iter().map(capacity).collect();
-        let (ty, placement) = (Type::new(wanted.dtype, &dims), wanted.storage.placement);
+        let (ty, placement) = (Type::new(wanted.dtype, &held_sizes(&wanted.held())), wanted.storage.placement);
         let buffer = self.runtime()?.upload_kept(placement, &ty, || {
             Ok(match exact {
                 Some(HostView { bytes, offset, strides }) => {

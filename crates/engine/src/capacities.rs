@@ -17,6 +17,12 @@ const FAR: i64 = 4;
 /// A capacity is near one that differs by at most this part of it.
 const NEAR: i64 = 8;
 
+/// Several dimensions take capacities that they have had together if these hold at most this many times the elements.
+const MOST_TOGETHER: i64 = 2 * MOST_PADDING;
+
+/// So many elements cost less than another program, whatever part of them is padding.
+const FEW_ELEMENTS: i64 = 1 << 16;
+
 /// Sizes get closer capacities when they have had far ones this many times. Each operator is compiled again for these.
 const OFTEN_FAR: u32 = 16;
 
@@ -95,12 +101,17 @@ impl Class {
             pairs.all(|(capacity, &size)| capacity.is_none_or(|capacity| serves(capacity, size)))
         };
         let known = self.combined.iter().filter(serves).min_by_key(|padded| volume(padded));
-        let known = known.filter(|_| !self.is_marked());
+        let known = known.filter(|padded| !self.is_marked() && holds_at_most(padded, sizes, MOST_TOGETHER));
         if let Some(known) = known {
             return known.clone();
         }
         let of = |axis: usize| self.known[axis].is_none().then(|| self.capacity(axis, sizes[axis], others));
-        let new: Vec<Option<i64>> = (0..sizes.len()).map(of).collect();
+        let mut new: Vec<Option<i64>> = (0..sizes.len()).map(of).collect();
+        if !self.is_marked() && !holds_at_most(&new, sizes, MOST_PADDING) {
+            // Capacities of other combinations: their padding multiplies.
+            let closest = |(capacity, &size): (&Option<i64>, &i64)| capacity.map(|_| power_of_two(size));
+            new = new.iter().zip(sizes).map(closest).collect();
+        }
         self.note_combined(&new);
         new
     }
@@ -167,14 +178,25 @@ fn is_far(capacity: Option<i64>, size: i64) -> bool {
 
 /// The capacity for a size alone.
 fn next_power(size: i64) -> i64 {
-    size.max(16).unsigned_abs().next_power_of_two() as i64
+    power_of_two(size.max(16))
+}
+
+fn power_of_two(size: i64) -> i64 {
+    size.max(1).unsigned_abs().next_power_of_two() as i64
+}
+
+/// Whether a value of these capacities has at most so many times the elements that its sizes have, or few.
+fn holds_at_most(padded: &[Option<i64>], sizes: &[i64], times: i64) -> bool {
+    let elements = |sizes: &mut dyn Iterator<Item = i64>| sizes.fold(1, i64::saturating_mul);
+    let held = elements(&mut padded.iter().zip(sizes).map(|(capacity, &size)| capacity.unwrap_or(size)));
+    held <= elements(&mut sizes.iter().copied()).saturating_mul(times).max(FEW_ELEMENTS)
 }
 
 /// The capacity of a size that a row computes: the largest that it can be, or a capacity near it. Sizes that differ by a
 /// little, as those of windows do, so have the same capacity, and values of both go together.
 pub(crate) fn of_computed(largest: i64, size: i64, given: &[i64]) -> i64 {
     let distance = |capacity: i64| largest.abs_diff(capacity);
-    let power = largest.max(1).unsigned_abs().next_power_of_two() as i64;
+    let power = power_of_two(largest);
     let near = given.iter().copied().chain([power / 2, power]);
     let near = near.filter(|&capacity| size <= capacity && distance(capacity) as i64 <= capacity / NEAR);
     near.min_by_key(|&capacity| distance(capacity)).unwrap_or(largest)
@@ -236,6 +258,19 @@ mod tests {
         // 64 is beyond 16 times the first one, 16 below the second one.
         assert_eq!(of(3, 60), [Some(16), None, Some(64)]);
         assert_eq!(of(14, 29), [Some(16), None, Some(64)]);
+    }
+
+    #[test]
+    fn the_padding_of_several_dimensions_together_is_bounded() {
+        let (mut class, mut others) = (Class::new(vec![None; 4]), Capacities::default());
+        let mut of =
+            |sizes: [i64; 4]| class.capacities(&sizes, &mut others).into_iter().map(Option::unwrap).collect::<Vec<_>>();
+        assert_eq!(of([256, 4, 16, 16]), [256, 16, 16, 16]);
+        assert_eq!(of([2, 4, 1024, 16]), [2, 4, 1024, 16]);
+        // Each of these capacities is in use and serves, but together they hold 2,048 times the elements.
+        assert_eq!(of([32, 2, 128, 16]), [32, 2, 128, 16]);
+        // A few elements take any.
+        assert_eq!(of([3, 2, 3, 3]), [16, 16, 16, 16]);
     }
 
     #[test]

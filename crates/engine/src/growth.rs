@@ -23,7 +23,12 @@ use crate::padded::{any_live, live_capacity, live_factors};
 use crate::storage::{Storage, TypeId};
 
 /// A value may have this many bytes with padding, however few it has without.
-const SMALL_VALUE: i64 = 64 << 20;
+const SMALL_VALUE: i64 = 4 << 20;
+
+/// Up to so many bytes with padding, a value has at most [`MOST_OF_MEDIUM`] times its bytes.
+const MEDIUM_VALUE: i64 = 64 << 20;
+
+const MOST_OF_MEDIUM: i64 = 128;
 
 /// A larger value has at most this many times its bytes with padding. Each dimension that changes multiplies the padding
 /// of the others, so that five of them could take a million times the memory.
@@ -100,7 +105,8 @@ pub fn is_on() -> bool {
 /// Whether a value may have these dimensions with padding.
 pub(crate) fn is_affordable(padded: &[i64], actual: &[i64], element: usize) -> bool {
     let bytes = |dims: &[i64]| dims.iter().fold(element as i64, |bytes, &size| bytes.saturating_mul(size));
-    bytes(padded) <= SMALL_VALUE.max(bytes(actual).saturating_mul(MOST_OF_LARGE))
+    let times = |most| bytes(actual).saturating_mul(most);
+    bytes(padded) <= SMALL_VALUE.max(times(MOST_OF_MEDIUM).min(MEDIUM_VALUE)).max(times(MOST_OF_LARGE))
 }
 
 /// A size that changes although no argument has padding there.
@@ -462,6 +468,8 @@ mod tests {
     fn padding_of_many_dimensions_is_not_affordable() {
         assert!(is_affordable(&[128, 128], &[9, 9], 4));
         assert!(!is_affordable(&[128; 5], &[9; 5], 4));
+        assert!(is_affordable(&[16, 1024, 1024], &[16, 128, 128], 4));
+        assert!(!is_affordable(&[16, 1024, 1024], &[16, 64, 64], 4));
         assert!(is_affordable(&[1 << 30], &[(1 << 29) + 1], 4));
         assert!(!is_affordable(&[i64::MAX, 2], &[9, 1], 8));
     }

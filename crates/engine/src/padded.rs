@@ -187,6 +187,11 @@ pub(crate) fn actual_sizes(axes: &[Vec<PaddedFactor>]) -> Vec<i64> {
     axes.iter().map(|factors| factors.iter().map(|factor| factor.actual).product()).collect()
 }
 
+/// The sizes with padding.
+pub(crate) fn held_sizes(axes: &[Vec<PaddedFactor>]) -> Vec<i64> {
+    axes.iter().map(|factors| factors.iter().map(|factor| factor.capacity).product()).collect()
+}
+
 impl Padded {
     pub fn sizes(&self) -> Vec<i64> {
         actual_sizes(&self.axes)

@@ -14,7 +14,9 @@ use super::types::Types;
 use crate::cache::memory::LastUse;
 use crate::call::{Meta, Out, scalar_type};
 use crate::growth::is_affordable;
-use crate::padded::{LiveSizes, Padded, PaddedFactor, actual_sizes, copy_runs, padded_factors, walk, with_padding};
+use crate::padded::{
+    LiveSizes, Padded, PaddedFactor, actual_sizes, copy_runs, held_sizes, padded_factors, walk, with_padding,
+};
 use crate::placement::Placement;
 use crate::program::Program;
 use crate::storage::{SMALL, Storage, TypeId, Value};
@@ -59,6 +61,16 @@ pub(crate) struct SizedCall {
     pub wanted: Vec<Option<Axes>>,
     /// The call on exact values.
     pub exact: Call,
+}
+
+impl SizedCall {
+    /// Whether no argument needs too much padding.
+    fn is_affordable(&self) -> bool {
+        self.wanted.iter().zip(&self.exact.storages).all(|(wanted, storage)| {
+            let element = storage.base.as_ref().map_or(size_of::<f32>(), |ty| ty.dtype.size_bytes());
+            wanted.as_ref().is_none_or(|axes| is_affordable(&held_sizes(axes), &actual_sizes(axes), element))
+        })
+    }
 }
 
 /// How a padded value is laid out in its storage.
@@ -249,7 +261,8 @@ impl Instance {
     }
 
     /// The instance for sizes of a call that are inputs of this instance's program. `results` are PyTorch's, first the
-    /// written arguments; empty if PyTorch does not give them. `None` if the program computes other sizes, or if a result would have too much padding.
+    /// written arguments; empty if PyTorch does not give them. `None` if the program computes other sizes,
+    /// or if an argument or a result would have too much padding.
     pub fn at_sizes(
         &self,
         arguments: Vec<String>,
@@ -260,6 +273,9 @@ impl Instance {
     ) -> Option<Instance> {
         let numbers = &sized.numbers;
         let lowered = self.body.as_ref().ok()?;
+        if !sized.is_affordable() {
+            return None;
+        }
         let ty_of_count = types.intern(&Type::new(DType::I64, &[]));
         let mut outputs = Vec::with_capacity(lowered.outputs.len());
         let mut fresh = results.get(written..)?.iter();
