@@ -347,3 +347,49 @@ def test_share_memory_is_harmless(device: torch.device) -> None:
     with contextlib.suppress(RuntimeError, NotImplementedError):  # for CUDA it does nothing
         x.share_memory_()
     assert x.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "imports", ["import safetensors, torch", "import torch, safetensors", "import safetensors.torch"]
+)
+def test_safetensors_reads_onto_the_device(imports: str, tmp_path: Path) -> None:
+    """In each order of the imports, and after a library has only looked for the package."""
+    printed = check_python(
+        f"""
+import importlib.util
+importlib.util.find_spec("safetensors")
+{imports}
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, load_model, save_file
+
+path = {str(tmp_path / "model.safetensors")!r}
+save_file({{"weight": torch.arange(4.0).view(2, 2)}}, path)
+for device in ("tpu", "tpu:0", 0, "cpu"):
+    weight = load_file(path, device=device)["weight"]
+    print(weight.device, weight.tolist())
+with safe_open(path, "pt", device="tpu") as file:
+    part = file.get_slice("weight")[1:]
+    print(part.device, part.tolist())
+model = torch.nn.Linear(2, 2, bias=False, device="tpu")
+print(load_model(model, path, device="tpu"), model.weight.tolist())
+save_file({{"weight": model.weight.detach() + 1}}, path)
+print(load_file(path)["weight"].tolist())
+for device in ("tpu:7", "gpu"):
+    try:
+        load_file(path, device=device)
+    except Exception as error:
+        print(error)
+"""
+    )
+    assert printed.splitlines() == [
+        "tpu:0 [[0.0, 1.0], [2.0, 3.0]]",
+        "tpu:0 [[0.0, 1.0], [2.0, 3.0]]",
+        "tpu:0 [[0.0, 1.0], [2.0, 3.0]]",
+        "cpu [[0.0, 1.0], [2.0, 3.0]]",
+        "tpu:0 [[2.0, 3.0]]",
+        "(set(), []) [[0.0, 1.0], [2.0, 3.0]]",
+        "[[1.0, 2.0], [3.0, 4.0]]",
+        "Invalid device index 7: there is 1 tpu device",
+        "device gpu is invalid",
+    ]
