@@ -311,8 +311,10 @@ pub(crate) fn each_run(walks: &[Walk], exact: i64, padded: i64, f: &mut impl FnM
 pub(crate) fn copy_exact(padded: &Padded, strides: &[i64], exact: &mut [u8]) -> Result<()> {
     let element = padded.dtype.size_bytes();
     let Some(value) = padded.storage.value().filter(|_| !exact.is_empty()) else { return Ok(()) };
+    // A value that could not be computed may be too large for the host, too.
+    let buffer = value.buffer()?;
     let mut bytes = vec![0; padded.bytes()];
-    value.buffer()?.to_host(&mut bytes)?;
+    buffer.to_host(&mut bytes)?;
     copy_runs(&padded.walk(strides), element, &bytes, exact);
     Ok(())
 }

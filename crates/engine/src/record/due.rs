@@ -11,8 +11,8 @@ use crate::call::{self, Out};
 use crate::error::{Error, Result};
 use crate::invented;
 use crate::padded::Padded;
-use crate::registry::instance::Layout;
 use crate::registry::key::CallParts;
+use crate::registry::layout::Layout;
 use crate::storage::{Storage, Value};
 
 /// Why a chunk runs now, and its last call.

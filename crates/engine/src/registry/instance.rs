@@ -9,14 +9,13 @@ use stablehlo::{DType, Extent, Function, Number, Type, Uniform};
 
 use super::compiled::CompiledGraph;
 use super::key::CallParts;
+use super::layout::Layout;
 use super::sizes::Axes;
 use super::types::Types;
 use crate::cache::memory::LastUse;
 use crate::call::{Meta, Out, scalar_type};
 use crate::growth::is_affordable;
-use crate::padded::{
-    LiveSizes, Padded, PaddedFactor, actual_sizes, copy_runs, held_sizes, padded_factors, walk, with_padding,
-};
+use crate::padded::{actual_sizes, held_sizes};
 use crate::placement::Placement;
 use crate::program::Program;
 use crate::storage::{SMALL, Storage, TypeId, Value};
@@ -70,65 +69,6 @@ impl SizedCall {
             let element = storage.base.as_ref().map_or(size_of::<f32>(), |ty| ty.dtype.size_bytes());
             wanted.as_ref().is_none_or(|axes| is_affordable(&held_sizes(axes), &actual_sizes(axes), element))
         })
-    }
-}
-
-/// How a padded value is laid out in its storage.
-pub(crate) struct Layout {
-    dtype: DType,
-    nbytes: usize,
-    /// The factors of each dimension of the tensor.
-    axes: Axes,
-    /// The tensor's dimensions in the order of memory.
-    order: Vec<usize>,
-}
-
-impl Layout {
-    /// A value of the dimensions `actual`, at the start of one of this type.
-    pub fn of(ty: &Type, actual: &[i64]) -> Layout {
-        Layout::in_order(ty, actual, (0..actual.len()).collect())
-    }
-
-    /// The same, where the dimensions lie in memory in this order.
-    pub fn in_order(ty: &Type, actual: &[i64], order: Vec<usize>) -> Layout {
-        let factor = |(&capacity, &actual)| vec![PaddedFactor { capacity, actual, is_bounded: capacity != actual }];
-        let axes: Axes = ty.dims.iter().zip(actual).map(factor).collect();
-        Layout { dtype: ty.dtype, nbytes: ty.size_bytes(), axes, order }
-    }
-
-    /// The sizes without padding.
-    pub fn actual(&self) -> Vec<i64> {
-        actual_sizes(&self.axes)
-    }
-
-    /// The elements of a padded value, without its padding.
-    pub fn without_padding(&self, bytes: &[u8]) -> Vec<u8> {
-        let (axes, order) = (self.axes.clone(), self.order.clone());
-        let (element, sizes) = (self.dtype.size_bytes(), self.actual());
-        let mut exact = vec![0; sizes.iter().product::<i64>() as usize * element];
-        let walks = walk(&axes, &order, &aten::contiguous_strides(&sizes));
-        copy_runs(&walks, element, bytes, &mut exact);
-        exact
-    }
-
-    /// A padded value from elements in the order of memory.
-    pub fn with_padding(&self, ty: &Type, exact: &[u8]) -> Vec<u8> {
-        let sizes = self.actual();
-        let held: Vec<i64> = self.order.iter().map(|&axis| sizes[axis]).collect();
-        let mut strides = vec![0; sizes.len()];
-        self.order.iter().zip(aten::contiguous_strides(&held)).for_each(|(&axis, stride)| strides[axis] = stride);
-        with_padding(&walk(&self.axes, &self.order, &strides), ty, exact)
-    }
-
-    pub fn padded(&self, placement: Placement, value: Arc<Value>) -> Padded {
-        Padded {
-            storage: Storage::with_value(placement, self.nbytes, Some(value)),
-            dtype: self.dtype,
-            axes: self.axes.clone(),
-            order: self.order.clone(),
-            is_origin: true,
-            _live: LiveSizes::of(&self.axes),
-        }
     }
 }
 
@@ -302,7 +242,7 @@ impl Instance {
                         true => fresh.next()?.clone()?,
                         false => {
                             let order = (0..sizes.len()).collect();
-                            let sizes = layout(*dtype, base, sizes, extents, order, numbers).actual();
+                            let sizes = Layout::at(*dtype, base, sizes, extents, order, numbers).actual();
                             ResultSpec { dtype: *dtype, strides: aten::contiguous_strides(&sizes), sizes }
                         }
                     };
@@ -312,8 +252,8 @@ impl Instance {
                         None => aten::contiguous_strides(&spec.sizes),
                     };
                     let order = order.unwrap_or_else(|| (0..sizes.len()).collect());
-                    let layout = layout(*dtype, base, sizes, extents, order, numbers);
-                    if layout.actual() != spec.sizes || !is_affordable(&base.dims, &spec.sizes, dtype.size_bytes()) {
+                    let layout = Layout::at(*dtype, base, sizes, extents, order, numbers);
+                    if layout.actual() != spec.sizes || !layout.is_affordable() {
                         return None;
                     }
                     ResultPlan::Fresh(FreshResult {
@@ -335,7 +275,11 @@ impl Instance {
                         lowered.updates.iter().find(|(place, _)| *place == number).map(|(_, extents)| extents);
                     let extents = extents.filter(|extents| extents.iter().any(|extent| !extent.is_whole()));
                     let order = (0..base.dims.len()).collect();
-                    let layout = extents.map(|extents| layout(base.dtype, base, &base.dims, extents, order, numbers));
+                    let layout =
+                        extents.map(|extents| Layout::at(base.dtype, base, &base.dims, extents, order, numbers));
+                    if layout.as_ref().is_some_and(|layout| !layout.is_affordable()) {
+                        return None;
+                    }
                     ResultPlan::Updated { storage: *storage, ty: types.intern(base), layout }
                 }
                 Output::Check(check) => ResultPlan::Check { check: Arc::new(check.clone()), ty: ty_of_count },
@@ -398,9 +342,7 @@ impl Instance {
 
     /// How the program takes a storage with this type of value. `None` for the exact value.
     pub fn layout_of(&self, storage: usize, ty: &Type) -> Option<Layout> {
-        let axes = self.wanted(storage)?.clone();
-        let order = (0..axes.len()).collect();
-        Some(Layout { dtype: ty.dtype, nbytes: ty.size_bytes(), axes, order })
+        self.wanted(storage).map(|axes| Layout::of_axes(ty, axes.clone()))
     }
 
     /// The call on exact values, if sizes are inputs of the program.
@@ -495,13 +437,6 @@ impl Instance {
 
 fn fresh_results(outputs: &[ResultPlan]) -> usize {
     outputs.iter().filter(|plan| matches!(plan, ResultPlan::Fresh(_) | ResultPlan::Absent)).count()
-}
-
-fn layout(dtype: DType, base: &Type, sizes: &[i64], extents: &[Extent], order: Vec<usize>, numbers: &[i64]) -> Layout {
-    let whole = Extent::default();
-    let extent = |axis: usize| extents.get(axis).unwrap_or(&whole);
-    let axes = (0..sizes.len()).map(|axis| padded_factors(extent(axis), sizes[axis], numbers)).collect();
-    Layout { dtype, nbytes: base.size_bytes(), axes, order }
 }
 
 fn is_number(param: &ParamSource) -> bool {

@@ -4,6 +4,7 @@ pub(crate) mod compiled;
 mod division;
 pub(crate) mod instance;
 pub(crate) mod key;
+pub(crate) mod layout;
 pub(crate) mod operators;
 pub(crate) mod sizes;
 mod symbols;

@@ -16,7 +16,7 @@ use crate::cache::effort::Effort;
 use crate::error::{Error, Result};
 use crate::placement::Placement;
 use crate::record::chunk::{self, Chunk};
-use crate::registry::instance::Layout;
+use crate::registry::layout::Layout;
 use crate::registry::types::Types;
 use crate::storage::ValueState;
 

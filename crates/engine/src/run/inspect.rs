@@ -7,7 +7,7 @@ use stablehlo::DType;
 use crate::error::{Error, Result};
 use crate::program::{Program, Usage};
 use crate::record::chunk::Chunk;
-use crate::registry::instance::Layout;
+use crate::registry::layout::Layout;
 use crate::registry::types::Types;
 use crate::storage::Value;
 

@@ -79,6 +79,9 @@ impl Runtime {
         read: impl FnOnce() -> Result<Vec<u8>>,
     ) -> Result<Arc<Buffer>> {
         if self.keeps_elements(ty) {
+            // The memory of the CPU plugin holds the elements that are read, too.
+            let copies = if self.platform.kind == Kind::Cpu { 2 } else { 1 };
+            self.make_room(placement, copies * ty.size_bytes() as u64)?;
             return self.upload(placement, &read()?, ty.dtype, &ty.dims);
         }
         let client = &self.platform.client;
