@@ -23,6 +23,9 @@ from torchtpu.compile.options import warn_no_effect
 # Inductor's option for kernels of tpu tensors. "pallas" is its only value.
 KERNELS = "tpu_backend"
 
+# A package is a library that PyTorch loads and calls without Python. It holds kernels that inductor has generated, and
+# calls to PyTorch's kernels. A program of the device is compiled and run by a PJRT plugin, for which a package has no
+# place. `torchtpu.export` has the file that does the same.
 _NO_PACKAGE = (
     "AOTInductor packages code for CPUs and GPUs, which cannot run on 'tpu'. Use "
     "torchtpu.export.to_stablehlo(program).save(path) with the program of torch.export, and torchtpu.export.load(path)"
@@ -48,6 +51,8 @@ def asks_for_pallas(options: Mapping[str, Any] | None) -> bool:
 
 
 def _with_tpu(inductors: Callable[..., Any]) -> Callable[..., Any]:
+    from torch._inductor.virtualized import V
+
     @functools.wraps(inductors)
     def compile_fx(
         model: Any,
@@ -57,11 +62,12 @@ def _with_tpu(inductors: Callable[..., Any]) -> Callable[..., Any]:
         compile_region_name: str | None = None,
         **others: Any,
     ) -> Any:
-        if not arguments and not others and _is_ours(model, example_inputs, config_patches):
+        asks_us = V.aot_compilation or not (arguments or others)
+        if asks_us and _is_ours(model, example_inputs, config_patches):
+            if V.aot_compilation:
+                raise NotImplementedError(_NO_PACKAGE)
             warn_no_effect(config_patches or {})
             return backend.compile_graph(model, example_inputs, ())
-        if _is_package(model, example_inputs, config_patches):
-            raise NotImplementedError(_NO_PACKAGE)
         if compile_region_name is not None:
             others["compile_region_name"] = compile_region_name
         return inductors(model, example_inputs, *arguments, config_patches=config_patches, **others)
@@ -71,17 +77,4 @@ def _with_tpu(inductors: Callable[..., Any]) -> Callable[..., Any]:
 
 def _is_ours(model: Any, inputs: Sequence[Any], options: Mapping[str, Any] | None) -> bool:
     """Whether this is a Dynamo graph with tpu tensors."""
-    from torch._inductor.virtualized import V
-
-    return not V.aot_compilation and _has_tpu(model, inputs) and not asks_for_pallas(options)
-
-
-def _is_package(model: Any, inputs: Sequence[Any], options: Mapping[str, Any] | None) -> bool:
-    """Whether a graph with tpu tensors is to become a package of AOTInductor."""
-    from torch._inductor.virtualized import V
-
-    return bool(V.aot_compilation) and _has_tpu(model, inputs) and not asks_for_pallas(options)
-
-
-def _has_tpu(model: Any, inputs: Sequence[Any]) -> bool:
-    return isinstance(model, GraphModule) and backend.has_tpu_tensors(model, inputs)
+    return isinstance(model, GraphModule) and backend.has_tpu_tensors(model, inputs) and not asks_for_pallas(options)
