@@ -382,14 +382,11 @@ impl Engine {
 
     /// Records the line of the last call's caller, if it was not requested before the call.
     pub fn locate_last_call(&mut self, placement: Placement) {
-        match self.recorder.chunk(placement) {
-            Some(chunk) if !chunk.is_empty() => {
-                if chunk.lacks_line() {
-                    chunk.add_line(lines::caller());
-                }
-            }
-            // In Strict, the call is queued already.
-            _ => self.runner.add_line(placement, lines::caller()),
+        match self.recorder.chunk(placement).filter(|chunk| !chunk.is_empty()) {
+            Some(chunk) if chunk.lacks_line() => chunk.add_line(lines::caller()),
+            Some(_) => {}
+            // In Strict, the call is queued already, or has failed.
+            None => self.runner.add_line(placement, lines::caller()),
         }
         self.update_wanted_lines();
     }
