@@ -100,7 +100,7 @@ impl Class {
             let mut pairs = padded.iter().zip(sizes);
             pairs.all(|(capacity, &size)| capacity.is_none_or(|capacity| serves(capacity, size)))
         };
-        let known = self.combined.iter().filter(serves).min_by_key(|padded| volume(padded));
+        let known = self.combined.iter().filter(serves).min_by_key(|padded| elements(padded.iter().flatten().copied()));
         let known = known.filter(|padded| !self.is_marked() && holds_at_most(padded, sizes, MOST_TOGETHER));
         if let Some(known) = known {
             return known.clone();
@@ -187,9 +187,8 @@ fn power_of_two(size: i64) -> i64 {
 
 /// Whether a value of these capacities has at most so many times the elements that its sizes have, or few.
 fn holds_at_most(padded: &[Option<i64>], sizes: &[i64], times: i64) -> bool {
-    let elements = |sizes: &mut dyn Iterator<Item = i64>| sizes.fold(1, i64::saturating_mul);
-    let held = elements(&mut padded.iter().zip(sizes).map(|(capacity, &size)| capacity.unwrap_or(size)));
-    held <= elements(&mut sizes.iter().copied()).saturating_mul(times).max(FEW_ELEMENTS)
+    let held = elements(padded.iter().zip(sizes).map(|(capacity, &size)| capacity.unwrap_or(size)));
+    held <= elements(sizes.iter().copied()).saturating_mul(times).max(FEW_ELEMENTS)
 }
 
 /// The capacity of a size that a row computes: the largest that it can be, or a capacity near it. Sizes that differ by a
@@ -202,8 +201,8 @@ pub(crate) fn of_computed(largest: i64, size: i64, given: &[i64]) -> i64 {
     near.min_by_key(|&capacity| distance(capacity)).unwrap_or(largest)
 }
 
-fn volume(padded: &[Option<i64>]) -> i64 {
-    padded.iter().flatten().fold(1, |volume, &capacity| volume.saturating_mul(capacity))
+fn elements(sizes: impl Iterator<Item = i64>) -> i64 {
+    sizes.fold(1, i64::saturating_mul)
 }
 
 /// The capacities in use.
