@@ -246,27 +246,6 @@ void Call::convert() {
   if (device < 0) device = device_of(stack);
 }
 
-// PyTorch allows index tensors on the CPU. They are moved to the device, in place on the stack.
-void move_indices(const Operator& op, torch::jit::Stack* stack, size_t base) {
-  for (size_t i = 0; i < op.kinds.size(); ++i) {
-    if (op.kinds[i] != ArgKind::kIndexList || !(*stack)[base + i].isList()) continue;
-    IValue& value = (*stack)[base + i];
-    bool moves = false;
-    for (const IValue& item : value.toListRef()) moves |= item.isTensor() && item.toTensor().defined() && item.toTensor().is_cpu();
-    if (!moves) continue;
-    const auto device = device_at(device_of(torch::jit::last(*stack, op.kinds.size())));
-    c10::List<std::optional<at::Tensor>> moved;
-    for (const IValue& item : value.toListRef()) {
-      if (item.isNone() || !item.toTensor().defined()) {
-        moved.push_back(std::nullopt);
-      } else {
-        moved.push_back(item.toTensor().to(device));
-      }
-    }
-    value = std::move(moved);
-  }
-}
-
 // PyTorch's kernels that take no tensor resize a given result themselves. Only arange warns.
 void resize_created(const Operator& op, const at::Tensor& out, at::IntArrayRef sizes) {
   if (op.name == "arange.start_out" && out.numel() > 0) {
@@ -466,11 +445,9 @@ bool call_traced(const Operator& op, torch::jit::Stack* stack) {
 void call_operator(const Operator& op, torch::jit::Stack* stack) {
   if (torch::jit::tracer::getTracingState() && call_traced(op, stack)) [[unlikely]] return;
   const size_t base = stack->size() - op.kinds.size();
-  for (const ArgKind kind : op.kinds) {
-    if (kind == ArgKind::kIndexList) [[unlikely]] {
-      move_indices(op, stack, base);
-      break;
-    }
+  if (op.takes_indices) [[unlikely]] {
+    if (indexes_cpu_tensor(op, *stack)) return op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+    move_indices(op, stack);
   }
   if (op.follows_precision.load(std::memory_order_relaxed)) follow_matmul_precision();
   follow_default_dtype();

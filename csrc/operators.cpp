@@ -216,6 +216,7 @@ Operator::Operator(const OperatorHandle& handle)
   for (const Argument& argument : schema.arguments()) {
     has_out |= is_out(argument);
     kinds.push_back(kind_of(argument));
+    takes_indices |= kinds.back() == ArgKind::kIndexList;
     if (argument.name() == "check_errors") check_errors = static_cast<int32_t>(described.size());
     described.push_back(describe(argument));
   }

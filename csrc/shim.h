@@ -119,7 +119,7 @@ struct TpuGenerator final : c10::GeneratorImpl {
 
 const at::Generator& default_generator(int32_t device);
 
-// ---- operators (operators.cpp, kernels.cpp, define.cpp, decompose.cpp) -------------------------
+// ---- operators (operators.cpp, kernels.cpp, indices.cpp, define.cpp, decompose.cpp) ----------------
 
 enum class ArgKind : uint8_t {
   kValue,      // given by the IValue's tag
@@ -146,6 +146,7 @@ struct Operator {
   bool supported = true;   // returns only tensors
   bool fresh_list = false; // the fresh result is one Tensor[]
   uint32_t fresh = 0;      // count of the other fresh results
+  bool takes_indices = false;  // has an argument of kind kIndexList
   int32_t check_errors = -1;  // position of the argument that asks for errors of the data at the call, if it has one
   c10::SmallVector<ArgKind, 8> kinds;
   c10::SmallVector<uint32_t, 2> mutated;  // positions of the written arguments
@@ -162,6 +163,10 @@ bool is_out(const c10::Argument& argument);
 
 // Runs an operator on the device: takes its arguments off the stack and pushes its results.
 void call_operator(const Operator& op, torch::jit::Stack* stack);
+// Of an operator that takes indices: whether the tensor that they index is on the CPU.
+bool indexes_cpu_tensor(const Operator& op, const torch::jit::Stack& stack);
+// Moves its indices to the device, in place on the stack.
+void move_indices(const Operator& op, torch::jit::Stack* stack);
 // Converts a tensor of this backend, or a 0-d CPU tensor as a number, to an argument. Returns false for other tensors.
 bool convert(TtArg& arg, const at::Tensor& tensor);
 // Read torch.set_float32_matmul_precision and torch.get_default_dtype. These only change PyTorch's own state, so they are

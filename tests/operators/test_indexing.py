@@ -76,3 +76,31 @@ def test_small_writes_at_separated_indices_move_no_dimension(device: torch.devic
         x = torch.zeros(8, 2, 8, width, device=device)
         text = torch.tpu.stablehlo(write, x, index, index, torch.ones(3, 2, width, device=device))
         assert f"scatter_dims_to_operand_dims = {dims}" in text
+
+
+def test_a_tensor_on_the_cpu_is_written_at_indices_of_the_device(device: torch.device) -> None:
+    """PyTorch's kernel moves the indices to the tensor that it writes, on CUDA too."""
+    rows, mask = torch.tensor([1, -1]), torch.tensor([True, False, True])
+
+    def written(on: torch.device) -> torch.Tensor:
+        tensor = torch.zeros(3, 4)
+        tensor[rows.to(on)] = torch.arange(8.0).reshape(2, 4)
+        tensor[:, rows.to(on)] = torch.ones(2)
+        tensor[mask.to(on)] = torch.tensor(5.0, device=on)
+        tensor[rows.to(on), 0] = 7
+        return tensor.index_put_((rows.to(on), rows), torch.ones(2), accumulate=True)
+
+    def added(on: torch.device) -> torch.Tensor:
+        return torch.zeros(3, 4).index_put((rows.to(on),), torch.ones(4), accumulate=True)
+
+    for operation in (written, added):
+        assert operation(device).device.type == "cpu"
+        check(operation, device)
+
+
+def test_a_tensor_on_the_cpu_is_not_read_at_indices_of_the_device(device: torch.device) -> None:
+    tensor, rows = torch.zeros(3, 4), torch.tensor([1, 0], device=device)
+    with pytest.raises(RuntimeError, match=r"either on cpu or on the same device as the indexed tensor \(cpu\)"):
+        tensor[rows]
+    with pytest.raises(RuntimeError, match="on the same device"):
+        tensor[rows] = torch.ones(2, 4, device=device)
