@@ -1,5 +1,9 @@
-// Lists of index tensors, whose device may differ from the device of the tensor that they index.
+// Writes at indices: lists of index tensors, whose device may differ from that of the tensor that they index, and
+// PyTorch's warning.
+#include <ATen/MemoryOverlap.h>
+
 #include <algorithm>
+#include <string_view>
 
 #include "shim.h"
 
@@ -35,6 +39,24 @@ void move_indices(const Operator& op, torch::jit::Stack* stack) {
     }
     (*stack)[stack->size() - op.kinds.size() + i] = std::move(moved);
   }
+}
+
+const char* name_in_warning(const std::string& name) {
+  const auto base = std::string_view(name).substr(0, name.find('.'));
+  if (base == "_index_put_impl_") return "index_put_";
+  for (const char* warned_of : {"index_put_", "index_fill_", "masked_fill_"}) {
+    if (base == warned_of) return warned_of;
+  }
+  return nullptr;
+}
+
+// The words are PyTorch's.
+void warn_of_expanded(const Operator& op, const torch::jit::Stack& stack) {
+  const IValue& written = stack[stack.size() - op.kinds.size()];
+  if (at::has_internal_overlap(written.toTensor()) != at::MemOverlap::Yes) return;
+  TORCH_WARN("Use of ", op.warned_of, " on expanded tensors is deprecated. Please clone() the tensor before performing ",
+             "this operation. This also applies to advanced indexing e.g. ",
+             op.takes_indices ? "tensor[indices] = tensor" : "tensor[mask] = scalar");
 }
 
 }  // namespace torchtpu

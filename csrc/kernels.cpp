@@ -449,6 +449,7 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
     if (indexes_cpu_tensor(op, *stack)) return op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
     move_indices(op, stack);
   }
+  if (op.warned_of != nullptr) [[unlikely]] warn_of_expanded(op, *stack);
   if (op.follows_precision.load(std::memory_order_relaxed)) follow_matmul_precision();
   follow_default_dtype();
   Call call(op, torch::jit::last(*stack, op.kinds.size()));

@@ -208,7 +208,7 @@ bool is_view(const FunctionSchema& schema) {
 }
 
 Operator::Operator(const OperatorHandle& handle)
-    : handle(handle), functional(handle), name(short_name(handle.schema())) {
+    : handle(handle), functional(handle), name(short_name(handle.schema())), warned_of(name_in_warning(name)) {
   const FunctionSchema& schema = handle.schema();
   if (auto found = functional_of(schema)) functional = *found;
 

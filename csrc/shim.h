@@ -147,6 +147,7 @@ struct Operator {
   bool fresh_list = false; // the fresh result is one Tensor[]
   uint32_t fresh = 0;      // count of the other fresh results
   bool takes_indices = false;  // has an argument of kind kIndexList
+  const char* warned_of = nullptr;  // the name in PyTorch's warning that it writes to an expanded tensor, if it has one
   int32_t check_errors = -1;  // position of the argument that asks for errors of the data at the call, if it has one
   c10::SmallVector<ArgKind, 8> kinds;
   c10::SmallVector<uint32_t, 2> mutated;  // positions of the written arguments
@@ -167,6 +168,10 @@ void call_operator(const Operator& op, torch::jit::Stack* stack);
 bool indexes_cpu_tensor(const Operator& op, const torch::jit::Stack& stack);
 // Moves its indices to the device, in place on the stack.
 void move_indices(const Operator& op, torch::jit::Stack* stack);
+// The name of an operator that PyTorch warns of if it writes to an expanded tensor, else null.
+const char* name_in_warning(const std::string& name);
+// Of such an operator: gives the warning.
+void warn_of_expanded(const Operator& op, const torch::jit::Stack& stack);
 // Converts a tensor of this backend, or a 0-d CPU tensor as a number, to an argument. Returns false for other tensors.
 bool convert(TtArg& arg, const at::Tensor& tensor);
 // Read torch.set_float32_matmul_precision and torch.get_default_dtype. These only change PyTorch's own state, so they are

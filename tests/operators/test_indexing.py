@@ -104,3 +104,19 @@ def test_a_tensor_on_the_cpu_is_not_read_at_indices_of_the_device(device: torch.
         tensor[rows]
     with pytest.raises(RuntimeError, match="on the same device"):
         tensor[rows] = torch.ones(2, 4, device=device)
+
+
+def test_writes_to_expanded_tensors_warn_at_each_call(device: torch.device) -> None:
+    rows = torch.tensor([0])
+    for write in [
+        lambda x, rows: x.index_fill_(0, rows, 1.0),
+        lambda x, rows: x.masked_fill_(x > 0, torch.tensor(1.0)),
+        lambda x, rows: x.index_put_((rows,), x.new_ones(1)),
+        lambda x, rows: x.__setitem__(rows, 2.0),
+    ]:
+        words = []
+        for on in (torch.device("cpu"), device, device):
+            with pytest.warns(UserWarning, match="on expanded tensors is deprecated") as given:
+                write(torch.ones(1, device=on).expand(6), rows.to(on))
+            words.append([str(each.message).partition(" (Triggered")[0] for each in given])
+        assert words[0] == words[1] == words[2]
