@@ -108,6 +108,18 @@ def test_operators(layout: torch.layout, mode: str, device: torch.device) -> Non
         assert_same_rows(function(nested(parts, device, layout)), function(nested(parts, "cpu", layout)))
 
 
+def test_normalized_shapes_of_the_strided_layout(mode: str, device: torch.device) -> None:
+    irregular, regular = ([torch.rand(length, 4, 6) for length in lengths] for lengths in ((3, 2, 5), (3, 3)))
+
+    def normed(on: torch.device | str, parts: list[Tensor], shape: tuple[int, ...]) -> Tensor:
+        return nn.LayerNorm(shape, device=on)(nested(parts, on, torch.strided))
+
+    for parts, shape in ((irregular, (4, 6)), (regular, (3, 4, 6)), (regular, (2, 3, 4, 6))):
+        assert_same_rows(normed(device, parts, shape), normed("cpu", parts, shape))
+    for shape in ((3, 4, 6), (5, 6), (2, 6), (24,), (7, 3, 4, 6), (1, 3, 3, 4, 6)):
+        check_refused(lambda on, shape=shape: normed(on, irregular, shape), device)
+
+
 def test_over_the_ragged_dimension(mode: str, device: torch.device) -> None:
     parts = rows(lengths=(3, 2, 5))
     for function in (lambda x: x.sum(1), lambda x: x.mean(1), lambda x: x.amax(1), lambda x: (x > 0).any(1)):

@@ -23,10 +23,23 @@ def _transform_bias_rescale_qkv(qkv: Tensor, qkv_bias: Tensor, num_heads: int) -
 def _native_layer_norm(
     input: Tensor, normalized_shape: list[int], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
+    _check_normalized(input, normalized_shape)
     whole = input.contiguous()
     rows = whole.values().view(-1, *normalized_shape)
     result, mean, rstd = aten.native_layer_norm(rows, normalized_shape, weight, bias, eps)
     return aten._nested_view_from_buffer(result.view(-1), *_places(whole)), mean, rstd
+
+
+def _check_normalized(input: Tensor, normalized_shape: list[int]) -> None:
+    """PyTorch's kernel refuses the same calls."""
+    sizes = input._nested_tensor_size()
+    for i, expected in enumerate(normalized_shape):
+        dim = canonicalize_dim(input.dim(), i - len(normalized_shape))
+        given = set(sizes[:, dim - 1].tolist()) if dim > 0 else {len(sizes)}
+        if len(given) > 1:
+            raise RuntimeError("normalized_shape extends into irregular dimensions for the nested tensor")
+        if given and given != {expected}:
+            raise RuntimeError(f"The shape at dimension {i}of normalized_shape doesn't match the input")
 
 
 def _native_layer_norm_backward(
