@@ -40,7 +40,12 @@ REASONS = {
     "fourier.cpp": {"PyTorch's composites refuse 16-bit floats before a kernel is asked": ["empty"]},
     "gloo.h": {"tensors of the CPU, which Gloo works on": ["empty", "trunc", "view_as_real", "zeros"]},
     "indices.cpp": {
-        "PyTorch's kernels warn of these in their own words": ["_index_put_impl_", "index_fill_", "index_put_", "masked_fill_"],
+        "PyTorch's kernels warn of these in their own words": [
+            "_index_put_impl_",
+            "index_fill_",
+            "index_put_",
+            "masked_fill_",
+        ],
     },
     "kernels.cpp": {
         "PyTorch's kernel warns in its own words of a resize of out=": ["arange.start_out"],
