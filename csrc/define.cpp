@@ -198,8 +198,6 @@ void refuse_overlap(const torch::jit::Stack& arguments, at::ArrayRef<at::Tensor>
   }
 }
 
-bool overlaps_itself(const at::Tensor& tensor) { return at::has_internal_overlap(tensor) == at::MemOverlap::Yes; }
-
 // Suppresses warnings about the replacement tensors.
 struct IgnoredWarnings final : c10::WarningHandler {
   void process(const c10::Warning&) override {}
@@ -293,6 +291,8 @@ bool has_no_elements(const IValue& argument) {
 }
 
 }  // namespace
+
+bool overlaps_itself(const at::Tensor& tensor) { return at::has_internal_overlap(tensor) == at::MemOverlap::Yes; }
 
 // Meta kernels lack some checks of the CPU's kernels and word others differently, in particular those written in
 // Python.

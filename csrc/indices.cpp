@@ -1,7 +1,5 @@
 // Writes at indices: lists of index tensors, whose device may differ from that of the tensor that they index, and
 // PyTorch's warning.
-#include <ATen/MemoryOverlap.h>
-
 #include <algorithm>
 #include <string_view>
 
@@ -53,7 +51,7 @@ const char* name_in_warning(const std::string& name) {
 // The words are PyTorch's.
 void warn_of_expanded(const Operator& op, const torch::jit::Stack& stack) {
   const IValue& written = stack[stack.size() - op.kinds.size()];
-  if (at::has_internal_overlap(written.toTensor()) != at::MemOverlap::Yes) return;
+  if (!overlaps_itself(written.toTensor())) return;
   TORCH_WARN("Use of ", op.warned_of, " on expanded tensors is deprecated. Please clone() the tensor before performing ",
              "this operation. This also applies to advanced indexing e.g. ",
              op.takes_indices ? "tensor[indices] = tensor" : "tensor[mask] = scalar");

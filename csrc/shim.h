@@ -147,7 +147,7 @@ struct Operator {
   bool fresh_list = false; // the fresh result is one Tensor[]
   uint32_t fresh = 0;      // count of the other fresh results
   bool takes_indices = false;  // has an argument of kind kIndexList
-  const char* warned_of = nullptr;  // the name in PyTorch's warning that it writes to an expanded tensor, if it has one
+  const char* warned_of = nullptr;  // its name in PyTorch's warning about expanded tensors, if there is one
   int32_t check_errors = -1;  // position of the argument that asks for errors of the data at the call, if it has one
   c10::SmallVector<ArgKind, 8> kinds;
   c10::SmallVector<uint32_t, 2> mutated;  // positions of the written arguments
@@ -164,13 +164,13 @@ bool is_out(const c10::Argument& argument);
 
 // Runs an operator on the device: takes its arguments off the stack and pushes its results.
 void call_operator(const Operator& op, torch::jit::Stack* stack);
-// Of an operator that takes indices: whether the tensor that they index is on the CPU.
+// Whether the first argument, which an operator that takes indices reads or writes at them, is on the CPU.
 bool indexes_cpu_tensor(const Operator& op, const torch::jit::Stack& stack);
-// Moves its indices to the device, in place on the stack.
+// Moves the indices to the device, in place on the stack.
 void move_indices(const Operator& op, torch::jit::Stack* stack);
-// The name of an operator that PyTorch warns of if it writes to an expanded tensor, else null.
+// PyTorch warns if some operators write to an expanded tensor. Returns the operator's name in the warning, or null.
 const char* name_in_warning(const std::string& name);
-// Of such an operator: gives the warning.
+// Gives the warning if the operator writes to an expanded tensor.
 void warn_of_expanded(const Operator& op, const torch::jit::Stack& stack);
 // Converts a tensor of this backend, or a 0-d CPU tensor as a number, to an argument. Returns false for other tensors.
 bool convert(TtArg& arg, const at::Tensor& tensor);
@@ -193,6 +193,8 @@ struct Metas {
 };
 // Runs the operator on meta tensors, so that an invalid call raises PyTorch's error.
 Metas infer(const Operator& op, at::ArrayRef<c10::IValue> arguments, int32_t device);
+// Whether several elements of the tensor share memory, as those of an expanded tensor do.
+bool overlaps_itself(const at::Tensor& tensor);
 // Throws the error of PyTorch's CPU kernel for a call that the core refused.
 void refuse_as_cpu(const Operator& op, at::ArrayRef<c10::IValue> arguments, int32_t device);
 // Calls an operator that draws random numbers if its results have no elements, else returns false.
