@@ -23,9 +23,6 @@ from torchtpu.compile.options import warn_no_effect
 # Inductor's option for kernels of tpu tensors. "pallas" is its only value.
 KERNELS = "tpu_backend"
 
-# A package is a library that PyTorch loads and calls without Python. It holds kernels that inductor has generated, and
-# calls to PyTorch's kernels. A program of the device is compiled and run by a PJRT plugin, for which a package has no
-# place. `torchtpu.export` has the file that does the same.
 _NO_PACKAGE = (
     "AOTInductor packages code for CPUs and GPUs, which cannot run on 'tpu'. Use "
     "torchtpu.export.to_stablehlo(program).save(path) with the program of torch.export, and torchtpu.export.load(path)"
@@ -65,6 +62,8 @@ def _with_tpu(inductors: Callable[..., Any]) -> Callable[..., Any]:
         asks_us = V.aot_compilation or not (arguments or others)
         if asks_us and _is_ours(model, example_inputs, config_patches):
             if V.aot_compilation:
+                # A package is a library that PyTorch calls without Python. It holds inductor's kernels, and has no
+                # place for a program that a PJRT plugin compiles and runs. `torchtpu.export` has the file for that.
                 raise NotImplementedError(_NO_PACKAGE)
             warn_no_effect(config_patches or {})
             return backend.compile_graph(model, example_inputs, ())
