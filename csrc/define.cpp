@@ -26,11 +26,11 @@ bool is_mask(const IValue& index) {
   return index.isTensor() && (index.toTensor().scalar_type() == at::kBool || index.toTensor().scalar_type() == at::kByte);
 }
 
-// Replaces tensors of this backend by tensors of another device: meta tensors without data, or CPU tensors of zeros.
-// Masks keep their values on the CPU, because the errors of indexing name how many elements are chosen.
+// Replaces tensors of this backend by tensors of another device: meta tensors without data, or CPU tensors whose elements
+// are all `element`. Masks keep their values on the CPU, because the errors of indexing name how many elements are chosen.
 class Substitutes {
  public:
-  explicit Substitutes(c10::DeviceType device) : device_(device) {}
+  explicit Substitutes(c10::DeviceType device, int element = 0) : device_(device), element_(element) {}
 
   IValue convert(const IValue& value) {
     if (value.isTensor()) return convert(value.toTensor());
@@ -58,6 +58,10 @@ class Substitutes {
     if (!tensor.defined() || tensor.device().type() != kDevice) return tensor;
     const auto key = device_ == c10::DeviceType::Meta ? c10::DispatchKey::Meta : c10::DispatchKey::CPU;
     auto substitute = at::detail::make_tensor<c10::TensorImpl>(storage_of(tensor), c10::DispatchKeySet(key), tensor.dtype());
+    if (element_ != 0) {
+      substitute.unsafeGetTensorImpl()->set_sizes_contiguous({static_cast<int64_t>(tensor.storage().nbytes() / tensor.itemsize())});
+      substitute.fill_(element_);
+    }
     substitute.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
     return substitute;
   }
@@ -82,6 +86,7 @@ class Substitutes {
   }
 
   c10::DeviceType device_;
+  int element_;
   c10::SmallVector<std::pair<const c10::StorageImpl*, c10::Storage>, 8> storages_;
 };
 
@@ -239,7 +244,31 @@ bool written_share_memory(const Operator& op, at::ArrayRef<IValue> arguments) {
   return false;
 }
 
-// Calls the CPU's kernel with zeros of the same sizes, and throws its error. Empty if the CPU says nothing about the call.
+// Calls the CPU's kernel with tensors of the same sizes whose elements are all `element`.
+torch::jit::Stack call_on_cpu_with(const Operator& op, at::ArrayRef<IValue> arguments, int element) {
+  IgnoredWarnings ignored_warnings;
+  c10::WarningUtils::WarningHandlerGuard silence(&ignored_warnings);
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  std::optional<RestoredDefaultGenerator> restored;
+  if (op.draws) restored.emplace();
+  torch::jit::Stack stack = Substitutes(c10::DeviceType::CPU, element).convert(arguments);
+  // Kernels of several results return references to their arguments. PyTorch 2.11 frees the arguments first.
+  const torch::jit::Stack held = stack;
+  op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+  return stack;
+}
+
+bool cpu_takes_ones(const Operator& op, at::ArrayRef<IValue> arguments) {
+  try {
+    (void)call_on_cpu_with(op, arguments, 1);
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+// Calls the CPU's kernel with zeros of the same sizes, and throws its error. An error about the zeros themselves, such as
+// a division by zero, does not come for ones. Empty if the CPU says nothing about the call.
 std::optional<torch::jit::Stack> call_on_cpu(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) {
   size_t nbytes = 0;
   std::vector<at::Tensor> tensors;
@@ -250,21 +279,11 @@ std::optional<torch::jit::Stack> call_on_cpu(const Operator& op, at::ArrayRef<IV
     nbytes += std::max(tensor.storage().nbytes(), static_cast<size_t>(tensor.numel()) * tensor.itemsize());
     if (nbytes > kMaxBytes) return std::nullopt;
   }
-  torch::jit::Stack stack = Substitutes(c10::DeviceType::CPU).convert(arguments);
-  // Kernels of several results return references to their arguments. PyTorch 2.11 frees the arguments first.
-  const torch::jit::Stack held = stack;
-  IgnoredWarnings ignored_warnings;
-  c10::WarningUtils::WarningHandlerGuard silence(&ignored_warnings);
-  at::AutoDispatchBelowADInplaceOrView below_autograd;
-  std::optional<RestoredDefaultGenerator> restored;
-  if (op.draws) restored.emplace();
   try {
-    op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
-    return stack;
+    return call_on_cpu_with(op, arguments, 0);
   } catch (const c10::LinAlgError&) {
   } catch (const c10::Error& error) {
-    const char* text = error.what_without_backtrace();
-    if (messages::contains_any(text, messages::kCpuLacks) || messages::contains_any(text, messages::kOfElements)) return std::nullopt;
+    if (messages::contains_any(error.what_without_backtrace(), messages::kCpuLacks) || cpu_takes_ones(op, arguments)) return std::nullopt;
     rethrow_for(device, "cpu");
   } catch (const std::runtime_error&) {  // a number that does not fit into its dtype
     throw;

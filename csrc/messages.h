@@ -33,7 +33,4 @@ constexpr const char* kNoFirstSlice[] = {"select(): index 0 out of range"};
 // Errors about a dtype or an operator that only the CPU lacks.
 constexpr const char* kCpuLacks[] = {"not implemented for 'Half'", "not implemented for 'BFloat16'", "Could not run '"};
 
-// Errors of the CPU's kernels about elements of their arguments, beside the class LinAlgError.
-constexpr const char* kOfElements[] = {"Pivots given to "};
-
 }  // namespace torchtpu::messages

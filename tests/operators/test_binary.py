@@ -166,3 +166,44 @@ def test_strides_of_where_are_those_of_the_kernels(device: torch.device) -> None
     result = torch.where(column.to(device) > 2, row.to(device), column.to(device))
     assert result.stride() == expected.stride()
     assert_same(result, expected)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [lambda x: x[:, 1:3], lambda x: x[:, ::2], lambda x: x.t()[1:], lambda x: x],
+    ids=["columns", "steps", "t", "x"],
+)
+@pytest.mark.parametrize(
+    "divide",
+    [
+        lambda x, y: x.div_(y, rounding_mode="floor"),
+        lambda x, y: x.div_(y, rounding_mode="trunc"),
+        lambda x, y: x.floor_divide_(y),
+        lambda x, y: x.remainder_(y),
+        lambda x, y: x.fmod_(y),
+        lambda x, y: torch.remainder(x * 5, y, out=x),
+    ],
+    ids=["floor", "trunc", "floor_divide", "remainder", "fmod", "out"],
+)
+def test_integers_are_divided_in_parts_of_a_tensor(
+    divide: Callable[[Tensor, Tensor], Tensor], part: Callable[[Tensor], Tensor], device: torch.device, mode: str
+) -> None:
+    """Also by themselves. A divisor of 0 is refused."""
+
+    def program(device: torch.device, divisors: list[int] | None) -> object:
+        whole = torch.arange(-8, 8, device=device).reshape(4, 4) * 2 + 1
+        x = part(whole)
+        return divide(x, x if divisors is None else torch.tensor(divisors, device=device)[: len(x), None]), whole
+
+    check(lambda device: program(device, [3, -2, 1, 5]), device)
+    check(lambda device: program(device, None), device)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        program(device, [3, 0, 1, 5])
+        torch.tpu.synchronize()
+
+
+@pytest.mark.parametrize("part", [slice(None), slice(None, None, 2), slice(0)], ids=["all", "steps", "empty"])
+def test_integers_cannot_hold_the_results_of_floats(part: slice, device: torch.device) -> None:
+    for call in (torch.Tensor.logit_, torch.Tensor.sqrt_, lambda x: x.ldexp_(torch.ones_like(x))):
+        error = check_refused(lambda device: call(torch.ones(4, dtype=torch.int32, device=device)[part]), device)  # noqa: B023
+        assert "can't be cast to the desired output type Int" in str(error)

@@ -3,9 +3,9 @@
 use stablehlo::{DType, DTypes, Value};
 
 use crate::cx::{Arg, Cx};
-use crate::error::{Error, Result, not_implemented_for};
+use crate::error::{Error, Result, cannot_be_cast, not_implemented_for};
 use crate::number_check::Fit;
-use crate::promote::{Category, result_type};
+use crate::promote::{Category, can_cast, result_type};
 
 impl<'b> Cx<'b> {
     /// The common type of tensor and number arguments.
@@ -79,7 +79,9 @@ impl<'b> Cx<'b> {
         names: [&str; N],
         f: impl FnOnce([Value<'b>; N]) -> Value<'b>,
     ) -> Result<Value<'b>> {
-        self.pointwise_in(self.float_dtype(self.promoted(&names)?), names, f)
+        let dtype = self.float_dtype(self.promoted(&names)?);
+        self.check_cast(dtype)?;
+        self.pointwise_in(dtype, names, f)
     }
 
     fn pointwise_in<const N: usize>(
@@ -110,7 +112,16 @@ impl<'b> Cx<'b> {
     pub fn float_unary(&self, f: impl FnOnce(Value<'b>) -> Value<'b>) -> Result<Value<'b>> {
         let x = self.tensor("self")?;
         let dtype = self.float_dtype(x.dtype());
+        self.check_cast(dtype)?;
         Ok(f(x.convert(dtype.opmath())).convert(dtype))
+    }
+
+    /// Refuses a result that the written argument cannot hold. Some of PyTorch's meta kernels do not check it.
+    fn check_cast(&self, dtype: DType) -> Result<()> {
+        match self.result(0) {
+            Some(spec) if !can_cast(dtype, spec.dtype) => Err(cannot_be_cast(dtype, spec.dtype)),
+            _ => Ok(()),
+        }
     }
 }
 
