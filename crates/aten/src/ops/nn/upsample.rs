@@ -209,10 +209,11 @@ impl<'b> Axis<'b> {
             return b.scalar(scale, dtype);
         }
         let (from, to) = (self.inputs.valid.convert(dtype), self.outputs.valid.convert(dtype));
+        // XLA multiplies by the reciprocal of a constant, which is less exact.
         if !self.align_corners {
-            return from / to.max(1);
+            return from / to.max(1).barrier();
         }
-        to.gt(1).select((from - 1) / (to - 1).max(1), 0)
+        to.gt(1).select((from - 1) / (to - 1).max(1).barrier(), 0)
     }
 
     /// The number of each output along the first of these dimensions.
