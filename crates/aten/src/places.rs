@@ -183,6 +183,10 @@ impl<'b> Places<'b> {
 
     /// The operand with `updates` written. Sums and products of 16-bit floats accumulate in float32.
     pub fn write(&self, operand: Value<'b>, updates: Value<'b>, combine: Combine) -> Value<'b> {
+        if updates.dims() != self.shape {
+            operand.builder().refuse_bounded("updates whose number has another capacity than that of the indices");
+            return operand;
+        }
         if self.shape.contains(&0) || operand.numel() == 0 {
             return operand;
         }

@@ -79,6 +79,9 @@ impl<'b> Cx<'b> {
             if result.is_bounded_along(&[axis]) || !changes(axis) {
                 return result;
             }
+            if !dim.extent(|size| self.b().capacity(size)).is_prefix() {
+                self.b().refuse_bounded("a result in merged dimensions, whose padding is not at the end");
+            }
             result.pad_axis(axis, 0, 0, dim.capacity - result.dim(axis))
         })
     }

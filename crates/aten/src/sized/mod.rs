@@ -309,14 +309,18 @@ fn fitted<'b>(value: Value<'b>, expected: Option<&[Dim]>, known: u32) -> Value<'
     for (axis, dim) in dims.iter().enumerate() {
         let [size] = dim.sizes[..] else { continue };
         let b = value.builder();
+        let expected = dim.extent(|_| b.capacity(size));
         // A size that the row computes is PyTorch's.
         let is_own = value.extent(axis).is_prefix() && value.extent(axis).sizes().iter().any(|&own| own >= known);
         if is_own {
+            if !expected.is_prefix() {
+                b.refuse_bounded("a result in merged dimensions, whose padding is not at the end");
+            }
             let missing = (dim.capacity - value.dim(axis)).max(0);
             value = value.whole_along(axis).pad_axis(axis, 0, 0, missing).slice_axis(axis, 0, dim.capacity);
         }
         if value.extent(axis).is_whole() && value.dim(axis) == dim.capacity {
-            value = value.with_extent(axis, dim.extent(|_| b.capacity(size)));
+            value = value.with_extent(axis, expected);
         }
     }
     value
