@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from tests.helpers import check, check_refused
 from tests.operators.samples import samples
@@ -114,3 +115,28 @@ def test_kaiser_window(arguments: tuple[Any, ...], dtype: torch.dtype, device: t
 
 def test_a_kaiser_window_of_negative_length(device: torch.device) -> None:
     check_refused(lambda d: torch.kaiser_window(-1, device=d), device)
+
+
+@pytest.mark.usefixtures("changing_sizes")
+@pytest.mark.parametrize("mode", ["strict", "fused"], indirect=True)
+def test_integers_between_fractions(device: torch.device, mode: str) -> None:
+    """The ends become integers first, whether the dtype is given or that of what is written."""
+    for size in (50, 30, 41, 20, 2):
+
+        def program(device: torch.device) -> list[Tensor]:
+            spaced, powers, part = (torch.zeros(size, 2, dtype=torch.int64).to(device) for _ in range(3))  # noqa: B023
+            torch.linspace(4.3, 1, size, out=spaced[:, 0])  # noqa: B023
+            torch.logspace(0, 1.2, size, out=powers[:, 0])  # noqa: B023
+            part[:, 1].copy_(torch.linspace(-3.9, 8.7, size, dtype=torch.int64, device=device))  # noqa: B023
+            return [spaced, powers, part]
+
+        check(program, device)
+
+
+@pytest.mark.usefixtures("changing_sizes")
+def test_integers_of_any_number_cannot_hold_fractions(device: torch.device) -> None:
+    for size in (5, 9, 13, 7):
+        numbers = torch.ones(size, dtype=torch.int32)
+        for device_ in (torch.device("cpu"), device):
+            with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Int"):
+                numbers.to(device_).logit_()

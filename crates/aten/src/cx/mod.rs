@@ -394,9 +394,19 @@ impl<'b> Cx<'b> {
         self.results.as_ref()?.get(i)?.as_ref()
     }
 
-    /// The element type that PyTorch gives result 0, or `otherwise`.
+    /// The element type that PyTorch gives result 0, or that of the first written argument.
+    pub fn known_dtype(&self) -> Option<DType> {
+        let written = || match &self.args[*self.mutated.first()?].1 {
+            Arg::Tensor(spec) => Some(spec.dtype),
+            Arg::Value(value) => Some(value.dtype()),
+            _ => None,
+        };
+        self.result(0).map(|result| result.dtype).or_else(written)
+    }
+
+    /// [`Cx::known_dtype`], or `otherwise`.
     pub fn result_dtype(&self, otherwise: DType) -> DType {
-        self.result(0).map_or(otherwise, |r| r.dtype)
+        self.known_dtype().unwrap_or(otherwise)
     }
 
     /// The type of the result of a factory function: from PyTorch's meta kernel, else from the arguments `size` or
@@ -412,7 +422,8 @@ impl<'b> Cx<'b> {
             (None, Some(ty)) => ty.dims.clone(),
             (None, None) => Vec::new(),
         };
-        let dtype = self.dtype_or_none("dtype").or(like.map(|ty| ty.dtype)).unwrap_or(otherwise);
+        let given = self.known_dtype().or_else(|| self.dtype_or_none("dtype"));
+        let dtype = given.or(like.map(|ty| ty.dtype)).unwrap_or(otherwise);
         Ok(Type { dtype, dims })
     }
 

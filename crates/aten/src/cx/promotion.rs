@@ -118,8 +118,8 @@ impl<'b> Cx<'b> {
 
     /// Refuses a result that the written argument cannot hold. Some of PyTorch's meta kernels do not check it.
     fn check_cast(&self, dtype: DType) -> Result<()> {
-        match self.result(0) {
-            Some(spec) if !can_cast(dtype, spec.dtype) => Err(cannot_be_cast(dtype, spec.dtype)),
+        match self.known_dtype() {
+            Some(known) if !can_cast(dtype, known) => Err(cannot_be_cast(dtype, known)),
             _ => Ok(()),
         }
     }
