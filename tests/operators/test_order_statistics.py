@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import Tensor
 
-from tests.helpers import check
+from tests.helpers import assert_same, check
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -31,3 +32,15 @@ def test_medians_are_deterministic(device: torch.device) -> None:
         check(program, device)
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("changing_sizes")
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.float32], ids=str)
+def test_medians_of_any_number(dtype: torch.dtype, device: torch.device, mode: str) -> None:
+    """Padding is not counted, also where the dtype has no NaN."""
+    for size in (5, 9, 13, 7, 4):
+        numbers = torch.randint(0, 99, (3, size)).to(dtype)
+        on_cpu, on_device = numbers, numbers.to(device)
+        for median in (torch.median, torch.nanmedian):
+            assert_same(median(on_device, 1).values, median(on_cpu, 1).values)
+            assert_same(median(on_device), median(on_cpu))

@@ -312,7 +312,7 @@ impl<'b> Value<'b> {
         if dtype.is_float() || dtype.is_complex() {
             self.ne(self)
         } else {
-            self.builder.splat(false, DType::Bool, &self.dims())
+            self.builder.splat(false, DType::Bool, &self.dims()).bounded_like(self)
         }
     }
 
@@ -486,7 +486,7 @@ impl<'b> Value<'b> {
 
     pub fn is_finite(self) -> Value<'b> {
         if !self.dtype().is_float() {
-            return self.builder.splat(true, DType::Bool, &self.dims());
+            return self.builder.splat(true, DType::Bool, &self.dims()).bounded_like(self);
         }
         self.builder.elementwise("stablehlo.is_finite", &[self], "", Type::new(DType::Bool, &self.dims()))
     }
@@ -499,7 +499,7 @@ impl<'b> Value<'b> {
         } else if dtype.is_float() {
             self.abs().eq(f64::INFINITY)
         } else {
-            self.builder.splat(false, DType::Bool, &self.dims())
+            self.builder.splat(false, DType::Bool, &self.dims()).bounded_like(self)
         }
     }
 
