@@ -244,23 +244,24 @@ bool written_share_memory(const Operator& op, at::ArrayRef<IValue> arguments) {
   return false;
 }
 
-// Calls the CPU's kernel with tensors of the same sizes whose elements are all `element`.
-torch::jit::Stack call_on_cpu_with(const Operator& op, at::ArrayRef<IValue> arguments, int element) {
+// Calls the CPU's kernel.
+torch::jit::Stack run_on_cpu(const Operator& op, torch::jit::Stack stack) {
+  // Kernels of several results return references to their arguments. PyTorch 2.11 frees the arguments first.
+  const torch::jit::Stack held = stack;
   IgnoredWarnings ignored_warnings;
   c10::WarningUtils::WarningHandlerGuard silence(&ignored_warnings);
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   std::optional<RestoredDefaultGenerator> restored;
   if (op.draws) restored.emplace();
-  torch::jit::Stack stack = Substitutes(c10::DeviceType::CPU, element).convert(arguments);
-  // Kernels of several results return references to their arguments. PyTorch 2.11 frees the arguments first.
-  const torch::jit::Stack held = stack;
   op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
   return stack;
 }
 
+// Whether the CPU's kernel takes ones of the same sizes.
 bool cpu_takes_ones(const Operator& op, at::ArrayRef<IValue> arguments) {
+  torch::jit::Stack ones = Substitutes(c10::DeviceType::CPU, 1).convert(arguments);
   try {
-    (void)call_on_cpu_with(op, arguments, 1);
+    (void)run_on_cpu(op, std::move(ones));
     return true;
   } catch (...) {
     return false;
@@ -279,8 +280,10 @@ std::optional<torch::jit::Stack> call_on_cpu(const Operator& op, at::ArrayRef<IV
     nbytes += std::max(tensor.storage().nbytes(), static_cast<size_t>(tensor.numel()) * tensor.itemsize());
     if (nbytes > kMaxBytes) return std::nullopt;
   }
+  // Not in the `try`: it may read a mask, which raises errors of earlier calls.
+  torch::jit::Stack zeros = Substitutes(c10::DeviceType::CPU).convert(arguments);
   try {
-    return call_on_cpu_with(op, arguments, 0);
+    return run_on_cpu(op, std::move(zeros));
   } catch (const c10::LinAlgError&) {
   } catch (const c10::Error& error) {
     if (messages::contains_any(error.what_without_backtrace(), messages::kCpuLacks) || cpu_takes_ones(op, arguments)) return std::nullopt;
