@@ -185,7 +185,6 @@ impl<'b> Places<'b> {
     pub fn write(&self, operand: Value<'b>, updates: Value<'b>, combine: Combine) -> Value<'b> {
         if updates.dims() != self.shape {
             operand.builder().refuse_bounded("updates whose number has another capacity than that of the indices");
-            return operand;
         }
         if self.shape.contains(&0) || operand.numel() == 0 {
             return operand;
