@@ -410,7 +410,7 @@ impl<'b> Cx<'b> {
     }
 
     /// The type of the result of a factory function: from PyTorch's meta kernel, else from the arguments `size` or
-    /// `self`, and `dtype`.
+    /// `self`, and from what is written or `dtype`.
     pub fn result_type(&self, otherwise: DType) -> Result<Type> {
         if let Some(result) = self.result(0) {
             return Ok(Type::new(result.dtype, &result.sizes));

@@ -310,12 +310,9 @@ fn fitted<'b>(value: Value<'b>, expected: Option<&[Dim]>, known: u32) -> Value<'
         let [size] = dim.sizes[..] else { continue };
         let b = value.builder();
         let expected = dim.extent(|_| b.capacity(size));
-        // A size that the row computes is PyTorch's.
+        // A size that the row computes is PyTorch's, if both have their padding at the end.
         let is_own = value.extent(axis).is_prefix() && value.extent(axis).sizes().iter().any(|&own| own >= known);
-        if is_own {
-            if !expected.is_prefix() {
-                b.refuse_bounded("a result in merged dimensions, whose padding is not at the end");
-            }
+        if is_own && expected.is_prefix() {
             let missing = (dim.capacity - value.dim(axis)).max(0);
             value = value.whole_along(axis).pad_axis(axis, 0, 0, missing).slice_axis(axis, 0, dim.capacity);
         }
