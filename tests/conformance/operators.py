@@ -242,28 +242,30 @@ class Operator:
         return program
 
     def _out(self, sample: SampleInput) -> Callable[[Place], Any]:
-        """Writes to every other element of larger tensors, with other strides, and to empty tensors."""
+        """Writes to tensors of the right size with other strides, to parts of larger ones, and to empty ones."""
 
         def program(place: Place) -> Any:
             input, args, kwargs = self._put(sample, place)
             with place.by_default((input, args, kwargs)):
                 expected = self.info.op(input, *args, **kwargs)
-                strided = _map(_with_gaps, expected)
+                strided, parts = _map(_transposed, expected), _map(_with_gaps, expected)
                 empty = _map(lambda result: torch.empty(0, dtype=result.dtype, device=result.device), expected)
-                returned = [self.info.op(input, *args, **kwargs, out=out) for out in (strided, empty)]
+                returned = [self.info.op(input, *args, **kwargs, out=out) for out in (strided, parts, empty)]
             is_same = [
                 one is other
-                for result, out in zip(returned, (strided, empty), strict=True)
+                for result, out in zip(returned, (strided, parts, empty), strict=True)
                 for one, other in zip(tensors_of(result), tensors_of(out), strict=True)
             ]
-            strides = [tensor.stride() for tensor in tensors_of(strided) if tensor.numel() > 0]
+            # The CPU gives empty parts other strides.
+            with_strides = [*tensors_of(strided), *(part for part in tensors_of(parts) if part.numel() > 0)]
+            strides = [tensor.stride() for tensor in with_strides]
             results = [self._comparable(sample, (input, args, kwargs), result) for result in returned]
             if place.device == "cpu" and not is_random(self.name):
                 # Some CPU kernels assume that their output is contiguous.
                 expected = self._comparable(sample, (input, args, kwargs), expected)
                 for result in results:
                     torch.testing.assert_close(list(tensors_of(result)), list(tensors_of(expected)), equal_nan=True)
-            return results, is_same, strides, [_gaps(tensor) for tensor in tensors_of(strided)]
+            return results, is_same, strides, [_gaps(part) for part in tensors_of(parts)]
 
         return program
 
@@ -346,6 +348,13 @@ def _made_sparse(sample: SampleInput, layout: str) -> SampleInput | None:
     else:
         input = getattr(input, f"to_sparse_{layout}")(*([(1, 1)] if layout.startswith("b") else []))
     return SampleInput(input, args=sample.args, kwargs=sample.kwargs)
+
+
+def _transposed(result: Tensor) -> Tensor:
+    """An output whose last two dimensions are transposed in memory."""
+    if result.dim() < 2:
+        return result.new_empty(result.shape)
+    return result.new_empty(result.mT.shape).mT
 
 
 def _with_gaps(tensor: Tensor) -> Tensor:
