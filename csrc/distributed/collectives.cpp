@@ -68,6 +68,12 @@ class TpuWork final : public c10d::Work {
   }
   int sourceRank() const override { return source_ ? *source_ : -1; }
   Tensors result() override { return results_; }
+  // The flight recorder asks for it when the job has ended before the recorder knows the work.
+  float getDuration() const override {
+    if (ticket_ == 0) return Work::getDuration();
+    TORCH_CHECK(progress_->has_succeeded, "process group tpu: the duration of a collective is known when it has succeeded");
+    return progress_->milliseconds;
+  }
   uint64_t getSequencenumber() const override { return sequence_; }
 #if TORCHTPU_HAS_FLIGHT_HOOKS
   uint64_t getCompletionKey() const override { return progress_->key; }
@@ -125,6 +131,7 @@ void Hooks::observe(Progress& progress, const std::function<void()>& work) const
     throw;
   }
   const std::chrono::duration<float, std::milli> duration = std::chrono::steady_clock::now() - start;
+  progress.milliseconds = duration.count();
   progress.has_succeeded = true;
   for (const auto& [id, hook] : completion.all()) hook({.completionKey = progress.key, .duration_ms = duration.count()});
 }
@@ -154,7 +161,6 @@ Pointer run_program(Call call, const std::vector<int64_t>& processes, int rank, 
     if (tt_wants_line()) tt_note_line();
     check(tt_run_collective(device, &collective));
   }
-  call.progress->has_succeeded = true;
   Tensors results = call.results.empty() ? std::move(call.outputs) : std::move(call.results);
   return c10::make_intrusive<TpuWork>(rank, call, 0, sequence, std::move(results));
 }

@@ -38,6 +38,7 @@ struct Lane {
 struct Progress {
   explicit Progress(uint64_t number) : key(number) {}
   const uint64_t key;
+  float milliseconds = 0;  // set before `has_succeeded`
   std::atomic<bool> has_succeeded{false};
 };
 

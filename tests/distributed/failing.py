@@ -69,6 +69,18 @@ def what_the_flight_recorder_saw(rank: int, tensor: torch.Tensor) -> object:
     return [[entry["profiling_name"], entry["state"], entry.get("duration_ms")] for entry in trace["entries"]]
 
 
+def the_duration_of_a_collective(rank: int, tensor: torch.Tensor) -> object:
+    hosts = group_of_hosts()
+    if rank == 1:
+        dist.barrier(hosts)
+    work = dist.all_reduce(tensor, async_op=True)
+    early = attempt(lambda: work._get_duration()) if rank == 0 else None
+    if rank == 0:
+        dist.barrier(hosts)
+    torch.tpu.synchronize()
+    return [early, work._get_duration()]
+
+
 def the_host_waits_too_short(rank: int, tensor: torch.Tensor) -> object:
     if rank == 1:
         time.sleep(1)

@@ -62,6 +62,13 @@ def test_the_flight_recorder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     assert {path.name for path in tmp_path.iterdir()} == {"rank_0", "rank_1"}
 
 
+def test_the_duration_of_a_collective() -> None:
+    (early, first), (_, second) = seen("the_duration_of_a_collective")
+    assert early.startswith("RuntimeError: process group tpu: the duration of a collective is known when it has succeeded")
+    assert first > 0
+    assert second > 0
+
+
 def test_the_host_waits_too_short() -> None:
     (error, value), (_, other) = seen("the_host_waits_too_short", "fused")
     assert error.startswith("RuntimeError: ALLREDUCE (number 2 of process group '")
