@@ -6,6 +6,7 @@
 mod bounds;
 mod builder;
 mod collectives;
+mod convert;
 mod dot;
 mod dtype;
 mod element_types;
