@@ -127,4 +127,18 @@ impl<'b> Value<'b> {
         let part = |bits: Value<'b>| bits.convert(DType::U16).bitcast(DType::F16).convert(DType::F32);
         part(bits).complex(part(bits.shift_right_logical(16)))
     }
+
+    /// The power of two that is nearest to a positive float, between those of the smallest and the largest normal number.
+    pub fn nearest_power_of_two(self) -> Value<'b> {
+        let exponent_bits = match self.dtype() {
+            DType::F16 => 5,
+            DType::BF16 | DType::F32 => 8,
+            DType::F64 => 11,
+            other => return self.builder.fail(format!("nearest power of two of {other}"), self.ty()),
+        };
+        let bias = (1 << (exponent_bits - 1)) - 1;
+        let attributes = format!("exponent_bits = {exponent_bits} : i32, mantissa_bits = 0 : i32");
+        let rounded = self.builder.elementwise("stablehlo.reduce_precision", &[self], &attributes, self.ty());
+        rounded.max(2.0f64.powi(1 - bias)).min(2.0f64.powi(bias))
+    }
 }

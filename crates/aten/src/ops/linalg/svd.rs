@@ -42,9 +42,7 @@ pub(crate) fn svd(a: Value<'_>, full: bool) -> (Value<'_>, Value<'_>, Value<'_>)
     let order = order.convert(DType::I32);
     let (columns, v) = (columns_at(columns, order), columns_at(v, order));
     // The columns are orthogonal, so their QR factors are their directions. QR also completes the basis where columns
-    // vanish. Their largest elements become one: squares of small numbers would be zero.
-    let largest = columns.abs().reduce_max(&[1]).unsqueeze(1);
-    let columns = columns / largest.gt(0.0).select(largest, 1.0).convert(columns.dtype());
+    // vanish.
     let (q, r) = factors(columns, true);
     let phase = diagonal(r);
     let size = phase.abs().convert(phase.dtype());
