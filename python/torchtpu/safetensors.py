@@ -10,50 +10,19 @@ safetensors is not imported here: its function is replaced after the user's impo
 from __future__ import annotations
 
 import functools
-import sys
-from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
 from typing import Any
 
 import torch
 
-MODULE = "safetensors"
+from torchtpu.when_imported import call_when_imported
 
 
 def take_device(name: str) -> None:
     """Makes safetensors take devices of the type `name`, now or when it is imported."""
-    if (module := sys.modules.get(MODULE)) is not None:
-        _replace(module, name)
-    else:
-        sys.meta_path.insert(0, _Finder(name))
+    call_when_imported("safetensors", lambda module: _replace(module, name))
 
 
-class _Finder(MetaPathFinder):
-    """Finds safetensors where Python does. What it finds replaces `safe_open` after its module has run."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname != MODULE:
-            return None
-        spec = PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            run = spec.loader.exec_module
-
-            def run_and_replace(module: ModuleType) -> None:
-                run(module)
-                _replace(module, self._name)
-
-            spec.loader.exec_module = run_and_replace  # type: ignore[method-assign]
-        return spec
-
-
-def _replace(module: ModuleType, name: str) -> None:
+def _replace(module: Any, name: str) -> None:
     safetensors_open = getattr(module, "safe_open", None)
     if safetensors_open is None:
         return
@@ -65,4 +34,4 @@ def _replace(module: ModuleType, name: str) -> None:
             device = torch.accelerator.current_device_index() if place.index is None else place.index
         return safetensors_open(filename, framework, device, **others)
 
-    module.safe_open = safe_open  # type: ignore[attr-defined]
+    module.safe_open = safe_open
