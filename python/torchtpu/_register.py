@@ -21,12 +21,13 @@ def register() -> None:
     torch.utils.rename_privateuse1_backend(NAME)
     from torchtpu import distributed, dlpack, operators, safetensors, tpu
     from torchtpu.compile.registration import register_with_dynamo
-    from torchtpu.operators import references
+    from torchtpu.operators import opcheck, references
 
     torch._register_device_module(NAME, tpu)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     dlpack.add_tensor_method(NAME)
     safetensors.take_device(NAME)
+    opcheck.take_device(NAME)
     operators.register()
     tpu._lazy_call(references.call_directly)
     tpu._lazy_call(_route)
