@@ -42,9 +42,10 @@ def _replace(module: Any, name: str) -> None:
         if any(isinstance(x, torch.Tensor) and x.requires_grad and id(x) not in inputs for x in outputs):
             raise AssertionError(
                 f"{op.name()}: at least one output of this operator has requires_grad=True but the operator does not "
-                f"have an autograd kernel defined at an autograd key. Its kernel for the device records a graph, which "
-                f"may give wrong gradients. Register the gradient with `torch.library.register_autograd`, or the "
-                f"operator as CompositeImplicitAutograd if it consists of PyTorch's operators"
+                f"have an autograd kernel defined at an autograd key. A kernel for autograd is incorrectly registered "
+                f"as the device's kernel, which may give wrong gradients. Register the gradient with "
+                f"`torch.library.register_autograd`, or the operator as CompositeImplicitAutograd if it consists of "
+                f"PyTorch's operators"
             )
         return None
 
