@@ -129,6 +129,7 @@ impl<'b> Value<'b> {
     }
 
     /// The power of two that is nearest to a positive float, between those of the smallest and the largest normal number.
+    /// Zero for zero.
     pub fn nearest_power_of_two(self) -> Value<'b> {
         let exponent_bits = match self.dtype() {
             DType::F16 => 5,
@@ -139,6 +140,7 @@ impl<'b> Value<'b> {
         let bias = (1 << (exponent_bits - 1)) - 1;
         let attributes = format!("exponent_bits = {exponent_bits} : i32, mantissa_bits = 0 : i32");
         let rounded = self.builder.elementwise("stablehlo.reduce_precision", &[self], &attributes, self.ty());
-        rounded.max(2.0f64.powi(1 - bias)).min(2.0f64.powi(bias))
+        let normal = rounded.max(2.0f64.powi(1 - bias)).min(2.0f64.powi(bias));
+        self.eq(0).select(self, normal)
     }
 }

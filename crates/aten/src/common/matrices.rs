@@ -50,6 +50,22 @@ pub(crate) fn identity<'b>(like: Value<'b>, size: i64) -> Value<'b> {
     row.eq(b.iota(DType::I32, &[size, size], 1)).convert(like.dtype()).broadcast_to(&dims[..rank])
 }
 
+/// `a` divided by a power of two for each of its parts along `axes`, and these powers, real, of size 1 along `axes`. The
+/// largest real or imaginary part of an element is then about one, so that squares neither overflow nor vanish. The power
+/// of zeros is zero.
+pub(crate) fn in_units<'b>(a: Value<'b>, axes: &[usize]) -> (Value<'b>, Value<'b>) {
+    let size = if a.dtype().is_complex() { a.real().abs().max(a.imag().abs()) } else { a.abs() };
+    let largest = axes.iter().fold(size.reduce_max(axes), |x, &axis| x.unsqueeze(axis));
+    let unit = largest.nearest_power_of_two();
+    let divisor = unit.eq(0).select(unit.splat_like(1), unit);
+    (each_part(a, |part| part / divisor), unit)
+}
+
+/// A real function of `x`, or of its real and imaginary parts.
+pub(crate) fn each_part<'b>(x: Value<'b>, function: impl Fn(Value<'b>) -> Value<'b>) -> Value<'b> {
+    if x.dtype().is_complex() { function(x.real()).complex(function(x.imag())) } else { function(x) }
+}
+
 /// LAPACK's `info` of a factorisation: the 1-based number of the first true element of the last dimension, or 0.
 pub(crate) fn first_failure(failed: Value<'_>) -> Value<'_> {
     let axis = failed.rank() - 1;

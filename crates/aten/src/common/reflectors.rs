@@ -8,7 +8,7 @@
 
 use stablehlo::{DType, Type, Value};
 
-use crate::common::matrices::{adjoint, identity, position_along, times, triangle};
+use crate::common::matrices::{adjoint, identity, in_units, position_along, times, triangle};
 
 /// The number of columns of a panel.
 const PANEL: i64 = 64;
@@ -37,8 +37,8 @@ pub(crate) fn reflectors(a: Value<'_>) -> (Value<'_>, Value<'_>) {
     if a.dtype().is_complex() {
         return complex_reflectors(a);
     }
-    let unit = largest_of_columns(a).nearest_power_of_two();
-    let results = a.builder().custom_call("Qr", &[a / unit], "", vec![a.ty(), scales]);
+    let (scaled, unit) = in_units(a, &[a.rank() - 2]);
+    let results = a.builder().custom_call("Qr", &[scaled], "", vec![a.ty(), scales]);
     let packed = results[0];
     let is_reflector = position_along(packed, 0).gt(position_along(packed, 1));
     (is_reflector.select(packed, packed * unit), results[1])
@@ -52,13 +52,6 @@ fn scales_of(a: Value<'_>) -> Type {
         *last = width.min(*last);
     }
     Type::new(a.dtype(), &dims)
-}
-
-/// The largest magnitude of a part of an element in each column, as a row.
-fn largest_of_columns(a: Value<'_>) -> Value<'_> {
-    let axis = a.rank() - 2;
-    let largest = if a.dtype().is_complex() { a.real().abs().max(a.imag().abs()) } else { a.abs() };
-    largest.reduce_max(&[axis]).unsqueeze(axis)
 }
 
 /// By panels of columns: the later columns change once for all reflections of a panel.
@@ -130,9 +123,7 @@ impl<'b> Reflection<'b> {
         let axis = x.rank() - 2;
         let sum = |x: Value<'b>| x.reduce_sum(&[axis]).unsqueeze(axis);
         let row = position_along(x, 0);
-        let rest = row.ge(step).select(x, 0);
-        let unit = largest_of_columns(rest).nearest_power_of_two();
-        let rest = (rest.real() / unit).complex(rest.imag() / unit);
+        let (rest, unit) = in_units(row.ge(step).select(x, 0), &[axis]);
         let alpha = sum(row.eq(step).select(rest, 0));
         let below = row.gt(step).select(rest, 0);
         let squares = |x: Value<'b>| x.real().square() + x.imag().square();

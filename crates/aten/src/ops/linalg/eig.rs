@@ -4,7 +4,9 @@
 
 use stablehlo::{DType, Value};
 
-use crate::common::matrices::{adjoint, batched, diagonal, identity, position_along, times, unbatched};
+use crate::common::matrices::{
+    adjoint, batched, diagonal, each_part, identity, in_units, position_along, times, unbatched,
+};
 use crate::common::reflectors::factors;
 use crate::error::Error;
 use crate::row::{Row, many, one};
@@ -33,8 +35,9 @@ const STEPS_BEFORE_EXCEPTIONAL_SHIFT: i64 = 10;
 /// Replaces a distance of zero between eigenvalues. Small, but its reciprocal does not overflow.
 const SMALLEST_DISTANCE: f64 = 1e-30;
 
-/// The Schur form `A = basis · triangle · basisᴴ`, for a batch of matrices.
+/// The Schur form `A = unit · basis · triangle · basisᴴ`, for a batch of matrices.
 struct Schur<'b> {
+    unit: Value<'b>,
     triangle: Value<'b>,
     basis: Value<'b>,
 }
@@ -46,8 +49,10 @@ impl<'b> Schur<'b> {
         let (batch, size) = (matrix.dim(0), matrix.dim(2));
         let basis = identity(matrix, size);
         if size < 2 || batch == 0 {
-            return Schur { triangle: matrix, basis };
+            let unit = b.splat(1, matrix.dtype().real(), &[batch, 1, 1]);
+            return Schur { unit, triangle: matrix, basis };
         }
+        let (matrix, unit) = in_units(matrix, &[1, 2]);
         // The number of leading rows of each matrix that are not triangular yet, and the number of steps since the
         // last eigenvalue.
         let active = b.splat(size, DType::I32, &[batch, 1, 1]);
@@ -58,11 +63,11 @@ impl<'b> Schur<'b> {
             |state| step(state),
         );
         let upper = position_along(state[3], 0).le(position_along(state[3], 1));
-        Schur { triangle: upper.select(state[3], 0), basis: state[4] }
+        Schur { unit, triangle: upper.select(state[3], 0), basis: state[4] }
     }
 
     fn values(&self) -> Value<'b> {
-        diagonal(self.triangle)
+        each_part(diagonal(self.triangle), |part| part * self.unit.squeeze(2))
     }
 
     /// The eigenvectors of the triangle, all at once by back substitution, transformed to the original basis. Each

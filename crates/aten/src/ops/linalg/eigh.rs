@@ -2,7 +2,7 @@
 
 use stablehlo::{DType, Value};
 
-use crate::common::matrices::{batched, identity, times, unbatched};
+use crate::common::matrices::{batched, identity, in_units, times, unbatched};
 use crate::common::sorting::sorted;
 use crate::ops::linalg::divide;
 use crate::ops::linalg::jacobi::{LARGEST, columns_at, orthogonalized};
@@ -20,16 +20,16 @@ pub(crate) fn eigh(a: Value<'_>) -> (Value<'_>, Value<'_>) {
     if size == 1 {
         return (a.real().reshape(&dims), a.splat_like(1));
     }
-    let matrices = batched(a);
+    let (matrices, unit) = in_units(batched(a), &[1, 2]);
     let (values, vectors) = if size > LARGEST { divided(matrices) } else { rotated(matrices) };
-    (unbatched(values, a), unbatched(vectors, a))
+    (unbatched(values * unit.squeeze(2), a), unbatched(vectors, a))
 }
 
 /// Large matrices: by divide and conquer, after a reduction to a tridiagonal matrix.
 fn divided<'b>(a: Value<'b>) -> (Value<'b>, Value<'b>) {
     let reduced = Tridiagonal::of(a);
     let (values, vectors) = divide::eigh(reduced.diagonal, reduced.beside);
-    (values * reduced.scale, times(reduced.basis, vectors.convert(a.dtype())))
+    (values, times(reduced.basis, vectors.convert(a.dtype())))
 }
 
 /// Small matrices: by Jacobi's method. A multiple of the identity makes them positive definite. Then the rotations that

@@ -88,7 +88,7 @@ fn rotated<'b>(left: Value<'b>, right: Value<'b>, height: i64) -> (Value<'b>, Va
     let (alpha, beta) = (square(left), square(right));
     let inner = (top(left).conjugate() * top(right)).reduce_sum(&[1]);
     let size = inner.abs();
-    let limit = (alpha * beta).sqrt();
+    let limit = alpha.sqrt() * beta.sqrt();
     let cosine = (limit.gt(0.0) & size.gt(0.0)).select(size / limit, 0.0);
     // Orthogonal or zero columns need no rotation.
     let needed = cosine.gt(left.dtype().epsilon());

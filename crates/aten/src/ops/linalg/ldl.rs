@@ -5,8 +5,9 @@
 use stablehlo::{DType, DTypes, Value};
 
 use crate::check::Check;
-use crate::common::matrices::moved_rows;
-use crate::common::matrices::{adjoint, batched, diagonal, position_along, same_batch, transposed, unbatched};
+use crate::common::matrices::{
+    adjoint, batched, diagonal, each_part, in_units, moved_rows, position_along, same_batch, transposed, unbatched,
+};
 use crate::common::sorting::sorted;
 use crate::error::{Error, ErrorKind, Result};
 use crate::row::{Row, many, one};
@@ -38,6 +39,8 @@ fn factors<'b>(a: Value<'b>, is_hermitian: bool) -> Vec<Value<'b>> {
     let b = a.builder();
     let matrix = batched(a);
     let (batch, n) = (matrix.dim(0), matrix.dim(1));
+    // L is the same in these units, and D has them.
+    let (matrix, unit) = in_units(matrix, &[1, 2]);
     let of_row = |x: Value<'b>| x.unsqueeze(2);
     let mirrored = |x| if is_hermitian { adjoint(x) } else { transposed(x) };
     let state = [
@@ -88,8 +91,9 @@ fn factors<'b>(a: Value<'b>, is_hermitian: bool) -> Vec<Value<'b>> {
                 let (row, col) = (position_along(rest, 0), position_along(rest, 1));
                 let rest = (row.gt(of_row(last)) & col.gt(of_row(last))).select(rest, 0);
 
-                let left = index.eq(k).select(top, (index.eq(k + 1) & is_pair).select(side, left));
-                let right = index.eq(k + 1).select(bottom, right);
+                let of_d = |x: Value<'b>| each_part(x, |part| part * unit.squeeze(2));
+                let left = index.eq(k).select(of_d(top), (index.eq(k + 1) & is_pair).select(of_d(side), left));
+                let right = index.eq(k + 1).select(of_d(bottom), right);
                 let packed = col.eq(of_row(k)).select(of_row(left), packed);
                 let packed = (col.eq(of_row(last)) & of_row(is_pair)).select(of_row(right), packed);
                 let number = is_pair.select(-to - 1, to + 1);
@@ -178,16 +182,19 @@ fn solution<'b>(packed: Value<'b>, pivots: Value<'b>, rhs: Value<'b>, is_hermiti
 
     let half = lower.triangular_solve(moved_rows(rhs, rows), true, true, true, false);
     let half = batched(half);
-    let top = diagonal(flat).unsqueeze(2);
+    let block = (row.eq(column) | side_of_d).select(flat, 0);
+    let (block, unit) = in_units(block, &[1, 2]);
+    let top = diagonal(block).unsqueeze(2);
     let below = |x: Value<'b>| x.slice_axis(1, 1, n).pad_axis(1, 0, 0, 1);
     let above = |x: Value<'b>| x.slice_axis(1, 0, n - 1).pad_axis(1, 0, 1, 0);
-    let side = row.eq(column + 1).select(flat, 0).reduce_sum(&[1]).unsqueeze(2);
+    let side = row.eq(column + 1).select(block, 0).reduce_sum(&[1]).unsqueeze(2);
     let mirror = if is_hermitian { side.conjugate() } else { side };
     let determinant = top * below(top) - side * mirror;
     let as_first = (below(top) * half - mirror * below(half)) / determinant;
     let as_second = (above(top) * half - above(side) * above(half)) / above(determinant);
     let (is_first, is_second) = (is_first.unsqueeze(2), is_second.unsqueeze(2));
     let divided = is_first.select(as_first, is_second.select(as_second, half / top));
+    let divided = each_part(divided, |part| part / unit);
 
     let upper = if is_hermitian { adjoint(lower) } else { transposed(lower) };
     let whole = upper.triangular_solve(unbatched(divided, rhs), true, false, true, false);

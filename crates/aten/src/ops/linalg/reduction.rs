@@ -4,15 +4,14 @@
 
 use stablehlo::{DType, Value};
 
-use crate::common::matrices::{adjoint, times, transposed};
+use crate::common::matrices::{adjoint, in_units, times, transposed};
 use crate::common::reflectors::product;
 
 /// The number of steps in a block.
 const BLOCK: i64 = 32;
 
-/// `A = scale · basis · T · basisᴴ` for Hermitian A, batch × size × size. T is real, symmetric and tridiagonal.
+/// `A = basis · T · basisᴴ` for Hermitian A, batch × size × size. T is real, symmetric and tridiagonal.
 pub(crate) struct Tridiagonal<'b> {
-    pub scale: Value<'b>,
     pub basis: Value<'b>,
     pub diagonal: Value<'b>,
     pub beside: Value<'b>,
@@ -20,7 +19,6 @@ pub(crate) struct Tridiagonal<'b> {
 
 impl<'b> Tridiagonal<'b> {
     pub(crate) fn of(a: Value<'b>) -> Tridiagonal<'b> {
-        let (scale, a) = scaled(a);
         // The block is A − V Wᴴ − W Vᴴ.
         let found = reduced(a, [0, 1], [1, 0], |step, [a, _], panels| {
             let (v, w) = (panels[0], panels[1]);
@@ -38,13 +36,12 @@ impl<'b> Tridiagonal<'b> {
             }
         });
         let basis = behind_first(found.vectors[0], found.factors[0]);
-        Tridiagonal { scale, basis, diagonal: found.numbers[0], beside: found.numbers[1] }
+        Tridiagonal { basis, diagonal: found.numbers[0], beside: found.numbers[1] }
     }
 }
 
-/// `A = scale · left · B · rightᴴ` for A, batch × size × size. B is real and upper bidiagonal.
+/// `A = left · B · rightᴴ` for A, batch × size × size. B is real and upper bidiagonal.
 pub(crate) struct Bidiagonal<'b> {
-    pub scale: Value<'b>,
     pub left: Value<'b>,
     pub right: Value<'b>,
     pub diagonal: Value<'b>,
@@ -53,7 +50,6 @@ pub(crate) struct Bidiagonal<'b> {
 
 impl<'b> Bidiagonal<'b> {
     pub(crate) fn of(a: Value<'b>) -> Bidiagonal<'b> {
-        let (scale, a) = scaled(a);
         // The block is A − V Yᴴ − X Uᴴ.
         let found = reduced(a, [0, 3], [2, 1], |step, [a, turned], panels| {
             let (v, u, y, x) = (panels[0], panels[1], panels[2], panels[3]);
@@ -77,15 +73,8 @@ impl<'b> Bidiagonal<'b> {
         });
         let left = product(found.vectors[0], found.factors[0]);
         let right = behind_first(found.vectors[1], found.factors[1]);
-        Bidiagonal { scale, left, right, diagonal: found.numbers[0], above: found.numbers[1] }
+        Bidiagonal { left, right, diagonal: found.numbers[0], above: found.numbers[1] }
     }
-}
-
-/// The largest size of an element, batch × 1, and the matrices divided by it, if it is not zero.
-fn scaled(a: Value<'_>) -> (Value<'_>, Value<'_>) {
-    let scale = a.abs().reduce_max(&[1, 2]).unsqueeze(1);
-    let divisor = scale.eq(0.0).select(scale.splat_like(1), scale);
-    (scale, a / divisor.unsqueeze(2).convert(a.dtype()))
 }
 
 /// The product of reflections that leave the first element as it is.
@@ -220,9 +209,7 @@ impl<'b> Reflection<'b> {
     fn of(x: Value<'b>, first: Value<'b>) -> Reflection<'b> {
         let position = position(x);
         let (is_first, is_behind) = (position.eq(first), position.gt(first));
-        // Relative to the largest element: squares of small numbers would be zero.
-        let largest = position.ge(first).select(x, 0).abs().reduce_max(&[1]).unsqueeze(1);
-        let x = x / largest.gt(0.0).select(largest, 1.0).convert(x.dtype());
+        let (x, unit) = in_units(position.ge(first).select(x, 0), &[1]);
         let alpha = is_first.select(x, 0).reduce_sum(&[1]).unsqueeze(1);
         let behind = is_behind.select(x, 0);
         let rest = behind.abs().square().reduce_sum(&[1]).unsqueeze(1);
@@ -236,7 +223,7 @@ impl<'b> Reflection<'b> {
         let factor = is_done.select(alpha.splat_like(0), (wide(result) - alpha) / wide(divisor));
         let divisor = is_done.select(alpha.splat_like(1), alpha - wide(result));
         let vector = is_first.select(x.splat_like(1), behind / divisor);
-        Reflection { vector, factor, result: result * largest }
+        Reflection { vector, factor, result: result * unit }
     }
 }
 

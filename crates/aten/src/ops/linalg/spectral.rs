@@ -98,7 +98,7 @@ fn check_converges<'b>(cx: &Cx<'b>, a: Value<'b>, function: &str, why: &str) {
 fn above_eigenvalues(x: Value<'_>) -> Value<'_> {
     let rank = x.rank();
     let sums = x.abs().reduce_sum(&[rank - 1]).reduce_max(&[rank - 2]);
-    let bound = (sums * 2 + 1).convert(x.dtype());
+    let bound = sums.eq(0).select(sums.splat_like(1), sums * 2).convert(x.dtype());
     bound.unsqueeze(rank - 2).unsqueeze(rank - 1).broadcast_to(&x.dims())
 }
 

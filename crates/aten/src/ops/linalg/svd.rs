@@ -2,7 +2,7 @@
 
 use stablehlo::{DType, Value};
 
-use crate::common::matrices::{adjoint, batched, diagonal, identity, times, unbatched};
+use crate::common::matrices::{adjoint, batched, diagonal, identity, in_units, times, unbatched};
 use crate::common::reflectors::factors;
 use crate::common::sorting::sorted;
 use crate::ops::linalg::divide;
@@ -17,21 +17,29 @@ pub(crate) fn svd(a: Value<'_>, full: bool) -> (Value<'_>, Value<'_>, Value<'_>)
         let (u, s, vh) = svd(adjoint(a), full);
         return (adjoint(vh), s, adjoint(u));
     }
-    let b = a.builder();
     if a.numel() == 0 {
         let columns = if full { height } else { width };
         let mut dims = a.dims();
         dims.truncate(rank - 2);
         dims.push(width);
         let u = identity(a, height).slice_axis(rank - 1, 0, columns);
-        return (u, b.splat(0, a.dtype().real(), &dims), identity(a, width));
+        return (u, a.builder().splat(0, a.dtype().real(), &dims), identity(a, width));
     }
+    let (a, unit) = in_units(a, &[rank - 2, rank - 1]);
+    let (u, s, vh) = of_tall(a, full);
+    (u, s * unit.squeeze(rank - 1), vh)
+}
+
+/// The same of matrices with as many rows as columns, or more, whose squares are in range.
+fn of_tall(a: Value<'_>, full: bool) -> (Value<'_>, Value<'_>, Value<'_>) {
+    let rank = a.rank();
+    let (height, width) = (a.dim(rank - 2), a.dim(rank - 1));
     if height > width {
         let (q, r) = factors(a, full);
-        let (u, s, vh) = svd(r.slice_axis(rank - 2, 0, width), full);
+        let (u, s, vh) = of_tall(r.slice_axis(rank - 2, 0, width), full);
         let turned = times(q.slice_axis(rank - 1, 0, width), u);
         let rest = q.slice_axis(rank - 1, width, q.dim(rank - 1));
-        return (b.concatenate(&[turned, rest], rank - 1), s, vh);
+        return (a.builder().concatenate(&[turned, rest], rank - 1), s, vh);
     }
     if width > LARGEST {
         return divided(a);
@@ -57,6 +65,6 @@ fn divided<'b>(a: Value<'b>) -> (Value<'b>, Value<'b>, Value<'b>) {
     let (u, s, v) = divide::svd(reduced.diagonal, reduced.above);
     let turned = |basis, x: Value<'b>| times(basis, x.reverse(&[2]).convert(a.dtype()));
     let (u, v) = (turned(reduced.left, u), turned(reduced.right, v));
-    let s = s.reverse(&[1]) * reduced.scale;
+    let s = s.reverse(&[1]);
     (unbatched(u, a), unbatched(s, a), unbatched(adjoint(v), a))
 }
