@@ -22,7 +22,7 @@ def call_when_imported(name: str, function: Callable[[ModuleType], None]) -> Non
 
 
 class _WhenImported(importlib.abc.MetaPathFinder):
-    """Finds one module where Python does. It stays until the module has run: who asks for a spec need not import it."""
+    """Finds one module where Python does. It stays until the module has run: a library may ask for the spec only."""
 
     def __init__(self, name: str, function: Callable[[ModuleType], None]) -> None:
         self._name = name

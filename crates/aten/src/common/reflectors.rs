@@ -8,7 +8,7 @@
 
 use stablehlo::{DType, Type, Value};
 
-use crate::common::matrices::{adjoint, identity, in_units, position_along, times, triangle};
+use crate::common::matrices::{adjoint, batched, identity, in_units, position_along, times, triangle, unbatched};
 
 /// The number of columns of a panel.
 const PANEL: i64 = 64;
@@ -35,7 +35,8 @@ pub(crate) fn reflectors(a: Value<'_>) -> (Value<'_>, Value<'_>) {
     }
     let a = a.without_extents();
     if a.dtype().is_complex() {
-        return complex_reflectors(a);
+        let (packed, scales) = complex_reflectors(batched(a));
+        return (unbatched(packed, a), unbatched(scales, a));
     }
     let (scaled, unit) = in_units(a, &[a.rank() - 2]);
     let results = a.builder().custom_call("Qr", &[scaled], "", vec![a.ty(), scales]);
@@ -54,22 +55,21 @@ fn scales_of(a: Value<'_>) -> Type {
     Type::new(a.dtype(), &dims)
 }
 
-/// By panels of columns: the later columns change once for all reflections of a panel.
+/// For batch × rows × columns, by panels of columns: the later columns change once for all reflections of a panel.
 fn complex_reflectors(a: Value<'_>) -> (Value<'_>, Value<'_>) {
     let b = a.builder();
-    let (last, rows) = (a.rank() - 1, a.rank() - 2);
-    let (height, width) = (a.dim(rows), a.dim(last));
+    let (height, width) = (a.dim(1), a.dim(2));
     if width <= PANEL {
         return panel_of_reflectors(a);
     }
-    let (left, scales) = panel_of_reflectors(a.slice_axis(last, 0, PANEL));
-    let right = reflected(a.slice_axis(last, PANEL, width), left, scales);
+    let (left, scales) = panel_of_reflectors(a.slice_axis(2, 0, PANEL));
+    let right = reflected(a.slice_axis(2, PANEL, width), left, scales);
     if height <= PANEL {
-        return (b.concatenate(&[left, right], last), scales);
+        return (b.concatenate(&[left, right], 2), scales);
     }
-    let (below, more) = complex_reflectors(right.slice_axis(rows, PANEL, height));
-    let right = b.concatenate(&[right.slice_axis(rows, 0, PANEL), below], rows);
-    (b.concatenate(&[left, right], last), b.concatenate(&[scales, more], last - 1))
+    let (below, more) = complex_reflectors(right.slice_axis(1, PANEL, height));
+    let right = b.concatenate(&[right.slice_axis(1, 0, PANEL), below], 1);
+    (b.concatenate(&[left, right], 2), b.concatenate(&[scales, more], 1))
 }
 
 /// (I - V · T · Vᴴ)ᴴ · `x`, where V holds the reflectors of `packed`. T is the factor of the compact WY representation
@@ -77,8 +77,8 @@ fn complex_reflectors(a: Value<'_>) -> (Value<'_>, Value<'_>) {
 fn reflected<'b>(x: Value<'b>, packed: Value<'b>, scales: Value<'b>) -> Value<'b> {
     let (row, column) = (position_along(packed, 0), position_along(packed, 1));
     let reflectors = row.eq(column).select(packed.splat_like(1), row.gt(column).select(packed, 0));
-    let reflectors = reflectors.slice_axis(x.rank() - 1, 0, scales.dim(x.rank() - 2));
-    let scales = scales.conjugate().unsqueeze(x.rank() - 1);
+    let reflectors = reflectors.slice_axis(2, 0, scales.dim(1));
+    let scales = scales.conjugate().unsqueeze(2);
     let lower = scales * times(adjoint(reflectors), reflectors);
     let turned = lower.triangular_solve(scales * times(adjoint(reflectors), x), true, true, true, false);
     x - times(reflectors, turned)
@@ -86,59 +86,69 @@ fn reflected<'b>(x: Value<'b>, packed: Value<'b>, scales: Value<'b>) -> Value<'b
 
 fn panel_of_reflectors(a: Value<'_>) -> (Value<'_>, Value<'_>) {
     let b = a.builder();
-    let last = a.rank() - 1;
     let scales = scales_of(a);
     let state = [b.scalar(0, DType::I32), a, b.splat(0, scales.dtype, &scales.dims)];
     let state = b.while_loop(
         &state,
-        |state| state[0].lt(scales.dims[last - 1]),
+        |state| state[0].lt(scales.dims[1]),
         |state| {
             let [step, a, scales] = [state[0], state[1], state[2]];
+            let Reflection { vector, factor, result } = Reflection::of(column(a, step), step);
             let (row, column) = (position_along(a, 0), position_along(a, 1));
-            let x = column.eq(step).select(a, 0).reduce_sum(&[last]).unsqueeze(last);
-            let reflection = Reflection::of(x, step);
-            // Of the later columns, only the rows from the diagonal on change.
-            let later = times(adjoint(reflection.vector), column.gt(step).select(a, 0));
-            let a = a - reflection.scale.conjugate() * times(reflection.vector, later);
-            let packed = (row.gt(step) & column.eq(step)).select(reflection.vector.broadcast_to(&a.dims()), a);
-            let packed = (row.eq(step) & column.eq(step)).select(reflection.diagonal.broadcast_to(&a.dims()), packed);
-            let place = b.iota(DType::I32, &scales.dims(), last - 1);
-            let scale = reflection.scale.squeeze(last).broadcast_to(&scales.dims());
-            vec![step + 1, packed, place.eq(step).select(scale, scales)]
+            let vector = vector.unsqueeze(2);
+            // The reflection changes the later columns, in the rows from the diagonal on.
+            let later = times(adjoint(vector), column.gt(step).select(a, 0));
+            let a = a - factor.conjugate().unsqueeze(2) * times(vector, later);
+            let packed = (row.gt(step) & column.eq(step)).select(vector.broadcast_to(&a.dims()), a);
+            let diagonal = result.convert(a.dtype()).unsqueeze(2).broadcast_to(&a.dims());
+            let packed = (row.eq(step) & column.eq(step)).select(diagonal, packed);
+            let scales = position(scales).eq(step).select(factor.broadcast_to(&scales.dims()), scales);
+            vec![step + 1, packed, scales]
         },
     );
     (state[1], state[2])
 }
 
-/// I - scale · vector · vectorᴴ, the adjoint of which makes a column zero below the diagonal.
-struct Reflection<'b> {
-    vector: Value<'b>,
-    scale: Value<'b>,
-    diagonal: Value<'b>,
+/// The reflection `1 − factor · vector · vectorᴴ`. Its adjoint turns a vector into `result`, real, at one place, and
+/// zeros behind it. The first element of `vector`, at that place, is one (LAPACK's larfg).
+pub(crate) struct Reflection<'b> {
+    pub vector: Value<'b>,
+    pub factor: Value<'b>,
+    pub result: Value<'b>,
 }
 
 impl<'b> Reflection<'b> {
-    /// Of the complex column `x` whose diagonal element is in the row `step`.
-    fn of(x: Value<'b>, step: Value<'b>) -> Self {
-        let axis = x.rank() - 2;
-        let sum = |x: Value<'b>| x.reduce_sum(&[axis]).unsqueeze(axis);
-        let row = position_along(x, 0);
-        let (rest, unit) = in_units(row.ge(step).select(x, 0), &[axis]);
-        let alpha = sum(row.eq(step).select(rest, 0));
-        let below = row.gt(step).select(rest, 0);
-        let squares = |x: Value<'b>| x.real().square() + x.imag().square();
-        let square = sum(squares(below));
-        let is_done = square.eq(0) & alpha.imag().eq(0);
-        let norm = (square + squares(alpha)).sqrt();
-        let beta = is_done.select(alpha.real(), alpha.real().lt(0).select(norm, -norm));
-        let scale = ((beta - alpha.real()) / beta).complex(-alpha.imag() / beta);
-        let divisor = is_done.select(alpha.splat_like(1), alpha - beta.convert(alpha.dtype()));
-        Self {
-            vector: row.eq(step).select(x.splat_like(1), below / divisor),
-            scale: is_done.select(scale.splat_like(0), scale),
-            diagonal: (beta * unit).convert(x.dtype()),
-        }
+    /// For `x`, batch × size, from the element `first` on.
+    pub(crate) fn of(x: Value<'b>, first: Value<'b>) -> Reflection<'b> {
+        let position = position(x);
+        let (is_first, is_behind) = (position.eq(first), position.gt(first));
+        let (x, unit) = in_units(position.ge(first).select(x, 0), &[1]);
+        let alpha = is_first.select(x, 0).reduce_sum(&[1]).unsqueeze(1);
+        let behind = is_behind.select(x, 0);
+        let rest = behind.abs().square().reduce_sum(&[1]).unsqueeze(1);
+        let real = alpha.real();
+        let length = (alpha.abs().square() + rest).sqrt();
+        // Nothing to turn: a real number with zeros behind it.
+        let is_done = if x.dtype().is_complex() { rest.eq(0.0) & alpha.imag().eq(0.0) } else { rest.eq(0.0) };
+        let result = is_done.select(real, -length.copy_sign(real));
+        let wide = |x: Value<'b>| x.convert(alpha.dtype());
+        let divisor = is_done.select(result.splat_like(1), result);
+        let factor = is_done.select(alpha.splat_like(0), (wide(result) - alpha) / wide(divisor));
+        let divisor = is_done.select(alpha.splat_like(1), alpha - wide(result));
+        let vector = is_first.select(x.splat_like(1), behind / divisor);
+        Reflection { vector, factor, result: result * unit }
     }
+}
+
+/// The number of each element along dimension 1.
+pub(crate) fn position(x: Value<'_>) -> Value<'_> {
+    x.builder().iota(DType::I32, &x.dims(), 1)
+}
+
+/// The column `index` of each matrix, batch × rows.
+pub(crate) fn column<'b>(matrix: Value<'b>, index: Value<'b>) -> Value<'b> {
+    let zero = index.splat_like(0);
+    matrix.dynamic_slice(&[zero, zero, index], &[matrix.dim(0), matrix.dim(1), 1]).squeeze(2)
 }
 
 /// The first columns of the product of the reflectors below the diagonal.

@@ -48,11 +48,10 @@ impl<'b> Schur<'b> {
         let matrix = batched(a).convert(a.dtype().complex());
         let (batch, size) = (matrix.dim(0), matrix.dim(2));
         let basis = identity(matrix, size);
+        let (matrix, unit) = in_units(matrix, &[1, 2]);
         if size < 2 || batch == 0 {
-            let unit = b.splat(1, matrix.dtype().real(), &[batch, 1, 1]);
             return Schur { unit, triangle: matrix, basis };
         }
-        let (matrix, unit) = in_units(matrix, &[1, 2]);
         // The number of leading rows of each matrix that are not triangular yet, and the number of steps since the
         // last eigenvalue.
         let active = b.splat(size, DType::I32, &[batch, 1, 1]);

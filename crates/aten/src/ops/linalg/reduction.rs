@@ -4,8 +4,8 @@
 
 use stablehlo::{DType, Value};
 
-use crate::common::matrices::{adjoint, in_units, times, transposed};
-use crate::common::reflectors::product;
+use crate::common::matrices::{adjoint, times, transposed};
+use crate::common::reflectors::{Reflection, column, position, product};
 
 /// The number of steps in a block.
 const BLOCK: i64 = 32;
@@ -194,46 +194,6 @@ impl<'b> Step<'b> {
     fn recorded(&self, all: Value<'b>, own: Value<'b>) -> Value<'b> {
         all.dynamic_update_slice(own, &[self.index.splat_like(0), self.index])
     }
-}
-
-/// The reflection `1 − factor · vector · vectorᴴ`. Its adjoint turns a vector into `result`, real, at one place, and
-/// zeros behind it. The first element of `vector`, at that place, is one (LAPACK's larfg).
-struct Reflection<'b> {
-    vector: Value<'b>,
-    factor: Value<'b>,
-    result: Value<'b>,
-}
-
-impl<'b> Reflection<'b> {
-    /// For `x`, batch × size, from the element `first` on.
-    fn of(x: Value<'b>, first: Value<'b>) -> Reflection<'b> {
-        let position = position(x);
-        let (is_first, is_behind) = (position.eq(first), position.gt(first));
-        let (x, unit) = in_units(position.ge(first).select(x, 0), &[1]);
-        let alpha = is_first.select(x, 0).reduce_sum(&[1]).unsqueeze(1);
-        let behind = is_behind.select(x, 0);
-        let rest = behind.abs().square().reduce_sum(&[1]).unsqueeze(1);
-        let real = alpha.real();
-        let length = (alpha.abs().square() + rest).sqrt();
-        // Nothing to turn: a real number with zeros behind it.
-        let is_done = if x.dtype().is_complex() { rest.eq(0.0) & alpha.imag().eq(0.0) } else { rest.eq(0.0) };
-        let result = is_done.select(real, -length.copy_sign(real));
-        let wide = |x: Value<'b>| x.convert(alpha.dtype());
-        let divisor = is_done.select(result.splat_like(1), result);
-        let factor = is_done.select(alpha.splat_like(0), (wide(result) - alpha) / wide(divisor));
-        let divisor = is_done.select(alpha.splat_like(1), alpha - wide(result));
-        let vector = is_first.select(x.splat_like(1), behind / divisor);
-        Reflection { vector, factor, result: result * unit }
-    }
-}
-
-fn position(x: Value<'_>) -> Value<'_> {
-    x.builder().iota(DType::I32, &x.dims(), 1)
-}
-
-fn column<'b>(matrix: Value<'b>, index: Value<'b>) -> Value<'b> {
-    let zero = index.splat_like(0);
-    matrix.dynamic_slice(&[zero, zero, index], &[matrix.dim(0), matrix.dim(1), 1]).squeeze(2)
 }
 
 fn row<'b>(matrix: Value<'b>, index: Value<'b>) -> Value<'b> {
