@@ -69,3 +69,13 @@ def test_linear_combinations_are_added_to_the_result(dtype: torch.dtype, device:
         return [out, torch._compute_linear_combination(matrices.to(on), coefficients.to(on))]
 
     check(added, device)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64])
+def test_products_of_long_vectors_keep_their_digits(dtype: torch.dtype, device: torch.device, mode: str) -> None:
+    torch.manual_seed(0)
+    a = torch.rand(10**6, dtype=dtype)
+    wide = a.to(torch.complex128 if dtype.is_complex else torch.float64)
+    exact = torch.dot(wide, wide).to(dtype)
+    result = torch.dot(a.to(device), a.to(device)).cpu()
+    torch.testing.assert_close(result, exact, rtol=max(1e-6, torch.finfo(dtype).eps), atol=0)

@@ -92,8 +92,14 @@ fn mv<'b>(matrix: Value<'b>, vector: Value<'b>) -> Value<'b> {
     contract(matrix, vector, &[1], &[0])
 }
 
+/// The product of vectors. XLA's product of two long vectors on a CPU adds to one number, and so loses digits. Its sum
+/// does not.
 fn dot<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
-    contract(a, b, &[0], &[0])
+    if !(a.dtype().is_float() || a.dtype().is_complex()) {
+        return contract(a, b, &[0], &[0]);
+    }
+    let dtype = a.dtype().opmath();
+    (a.convert(dtype) * b.convert(dtype)).reduce_sum(&[0])
 }
 
 /// Products of matrices, in the accumulation type: [..., m, k] [..., k, n] -> [..., m, n].
