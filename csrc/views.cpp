@@ -156,10 +156,14 @@ void register_views() {
   m.impl("set_.source_Storage", TORCH_FN(static_cast<Tensor& (*)(Tensor&, at::Storage)>(&at::native::set_)));
   m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_));
   m.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
-  m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
   m.impl("is_set_to", TORCH_FN(at::native::is_set_to));
   m.impl("record_stream", TORCH_FN(record_stream));
   m.impl("equal", TORCH_FN(equal));
+  // A composite, which tensors with `__torch_dispatch__` do not see on other devices either.
+  for (const auto key : {c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutogradPrivateUse1}) {
+    auto& composites = *new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+    composites.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
+  }
 }
 
 }  // namespace torchtpu

@@ -17,9 +17,10 @@ _OPERATOR = torch.ops.aten._validate_sparse_coo_tensor_args.default
 
 
 def register() -> None:
-    """Registers the kernel. It takes precedence over PyTorch's composite."""
+    """Registers the kernel. It precedes PyTorch's composite, also for tensors with `__torch_dispatch__`."""
     library = torch.library.Library("aten", "IMPL")
-    library.impl("_validate_sparse_coo_tensor_args", _validate, "PrivateUse1")
+    for key in ("PrivateUse1", "AutogradPrivateUse1"):
+        library.impl("_validate_sparse_coo_tensor_args", _validate, key)
     _libraries.append(library)
 
 
