@@ -187,6 +187,11 @@ impl DType {
             _ => f64::EPSILON,
         }
     }
+
+    /// The smallest positive float32 or float64 with all digits.
+    pub fn smallest_normal(self) -> f64 {
+        if self.real() == DType::F64 { f64::MIN_POSITIVE } else { f32::MIN_POSITIVE.into() }
+    }
 }
 
 impl fmt::Display for DType {

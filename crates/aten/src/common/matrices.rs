@@ -57,8 +57,13 @@ pub(crate) fn in_units<'b>(a: Value<'b>, axes: &[usize]) -> (Value<'b>, Value<'b
     let size = if a.dtype().is_complex() { a.real().abs().max(a.imag().abs()) } else { a.abs() };
     let largest = axes.iter().fold(size.reduce_max(axes), |x, &axis| x.unsqueeze(axis));
     let unit = largest.nearest_power_of_two();
-    let divisor = unit.eq(0).select(unit.splat_like(1), unit);
+    let divisor = or_one(unit);
     (each_part(a, |part| part / divisor), unit)
+}
+
+/// A divisor: `x` with ones in place of zeros.
+pub(crate) fn or_one(x: Value<'_>) -> Value<'_> {
+    x.eq(0).select(x.splat_like(1), x)
 }
 
 /// A real function of `x`, or of its real and imaginary parts.

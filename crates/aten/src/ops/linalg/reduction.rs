@@ -1,13 +1,14 @@
-//! Reduces matrices to tridiagonal and bidiagonal form by Householder reflections from both sides, in blocks: within a
-//! block, a reflection only reads the matrix, and a product of matrices applies the whole block (Dongarra, Hammarling
-//! and Sorensen, "Block reduction of matrices to condensed forms for eigenvalue computations", 1989).
+//! Reduces matrices to tridiagonal, Hessenberg and bidiagonal form by Householder reflections from both sides, in
+//! blocks: within a block, a reflection only reads the matrix, and a product of matrices applies the whole block
+//! (Dongarra, Hammarling and Sorensen, "Block reduction of matrices to condensed forms for eigenvalue computations",
+//! 1989).
 
 use stablehlo::{DType, Value};
 
 use crate::common::matrices::{adjoint, times, transposed};
 use crate::common::reflectors::{Reflection, column, position, product};
 
-/// The number of steps in a block.
+/// The largest number of steps in a block.
 const BLOCK: i64 = 32;
 
 /// `A = basis · T · basisᴴ` for Hermitian A, batch × size × size. T is real, symmetric and tridiagonal.
@@ -20,7 +21,9 @@ pub(crate) struct Tridiagonal<'b> {
 impl<'b> Tridiagonal<'b> {
     pub(crate) fn of(a: Value<'b>) -> Tridiagonal<'b> {
         // The block is A − V Wᴴ − W Vᴴ.
-        let found = reduced(a, [0, 1], [1, 0], |step, [a, _], panels| {
+        let real = a.dtype().real();
+        let plan = Plan { kept: 1, numbers: &[a.dtype(), real, real], left: [0, 1], right: [1, 0], is_hermitian: true };
+        let found = reduced(a, &plan, |step, [a, _], panels| {
             let (v, w) = (panels[0], panels[1]);
             let column = column(a, step.index) - apply(v, step.row(w)) - apply(w, step.row(v));
             let own = step.at(column);
@@ -31,12 +34,44 @@ impl<'b> Tridiagonal<'b> {
             let inner = (x.conjugate() * vector).reduce_sum(&[1]).unsqueeze(1);
             Found {
                 columns: vec![vector, x - vector * (reflection.factor * inner * 0.5)],
-                factors: vec![reflection.factor],
-                numbers: [own.real(), reflection.result],
+                numbers: vec![reflection.factor, own.real(), reflection.result],
             }
         });
-        let basis = behind_first(found.vectors[0], found.factors[0]);
-        Tridiagonal { basis, diagonal: found.numbers[0], beside: found.numbers[1] }
+        let basis = behind_first(found.columns[0], found.numbers[0]);
+        Tridiagonal { basis, diagonal: found.numbers[1], beside: without_last(found.numbers[2]) }
+    }
+}
+
+/// `A = basis · H · basisᴴ` for A, batch × size × size. H is zero below the diagonal beside the main one.
+pub(crate) struct Hessenberg<'b> {
+    pub matrix: Value<'b>,
+    vectors: Value<'b>,
+    factors: Value<'b>,
+}
+
+impl<'b> Hessenberg<'b> {
+    pub(crate) fn of(a: Value<'b>) -> Hessenberg<'b> {
+        // The block is A − V Wᴴ − Y Vᴴ. The second panel has the columns of H.
+        let plan = Plan { kept: 2, numbers: &[a.dtype()], left: [0, 3], right: [2, 0], is_hermitian: false };
+        let found = reduced(a, &plan, |step, [a, turned], panels| {
+            let (v, w, y) = (panels[0], panels[2], panels[3]);
+            let column = column(a, step.index) - apply(v, step.row(w)) - apply(y, step.row(v));
+            let Reflection { vector, factor, result } = Reflection::of(column, step.index + 1);
+            let result = (position(column) - 1).eq(step.index).select(result.convert(column.dtype()), 0);
+            let column = position(column).le(step.index).select(column, result);
+            let inner = apply_adjoint(v, vector);
+            let down = apply(a, vector) - apply(v, apply_adjoint(w, vector)) - apply(y, inner);
+            let across = apply(turned, vector) - apply(w, inner) - apply(v, apply_adjoint(y, vector));
+            let (down, across) = (down * factor, across * factor);
+            let own = (vector * down.conjugate()).reduce_sum(&[1]).unsqueeze(1) * factor;
+            Found { columns: vec![vector, column, across - vector * own, down], numbers: vec![factor] }
+        });
+        Hessenberg { matrix: found.columns[1], vectors: found.columns[0], factors: found.numbers[0] }
+    }
+
+    /// Batch × size × size.
+    pub(crate) fn basis(&self) -> Value<'b> {
+        behind_first(self.vectors, self.factors)
     }
 }
 
@@ -51,7 +86,10 @@ pub(crate) struct Bidiagonal<'b> {
 impl<'b> Bidiagonal<'b> {
     pub(crate) fn of(a: Value<'b>) -> Bidiagonal<'b> {
         // The block is A − V Yᴴ − X Uᴴ.
-        let found = reduced(a, [0, 3], [2, 1], |step, [a, turned], panels| {
+        let (dtype, real) = (a.dtype(), a.dtype().real());
+        let numbers = &[dtype, dtype, real, real];
+        let plan = Plan { kept: 2, numbers, left: [0, 3], right: [2, 1], is_hermitian: false };
+        let found = reduced(a, &plan, |step, [a, turned], panels| {
             let (v, u, y, x) = (panels[0], panels[1], panels[2], panels[3]);
             let column = column(a, step.index) - apply(v, step.row(y)) - apply(x, step.row(u));
             let left = Reflection::of(column, step.index);
@@ -67,14 +105,17 @@ impl<'b> Bidiagonal<'b> {
             let down = step.after(down) * right.factor;
             Found {
                 columns: vec![left.vector, right.vector, across, down],
-                factors: vec![left.factor, right.factor],
-                numbers: [left.result, right.result],
+                numbers: vec![left.factor, right.factor, left.result, right.result],
             }
         });
-        let left = product(found.vectors[0], found.factors[0]);
-        let right = behind_first(found.vectors[1], found.factors[1]);
-        Bidiagonal { left, right, diagonal: found.numbers[0], above: found.numbers[1] }
+        let left = product(found.columns[0], found.numbers[0]);
+        let right = behind_first(found.columns[1], found.numbers[1]);
+        Bidiagonal { left, right, diagonal: found.numbers[2], above: without_last(found.numbers[3]) }
     }
+}
+
+fn without_last(x: Value<'_>) -> Value<'_> {
+    x.slice_axis(1, 0, x.dim(1) - 1)
 }
 
 /// The product of reflections that leave the first element as it is.
@@ -87,80 +128,83 @@ fn behind_first<'b>(vectors: Value<'b>, factors: Value<'b>) -> Value<'b> {
     vectors.builder().concatenate(&[first, inner.pad_axis(2, 0, 1, 0)], 1)
 }
 
-/// The results of a step: its columns of the panels (batch × size), the factors of its reflections (batch × 1), and its
-/// elements on the diagonal and beside it (batch × 1).
-struct Found<'b> {
-    columns: Vec<Value<'b>>,
-    factors: Vec<Value<'b>>,
-    numbers: [Value<'b>; 2],
+/// What a reduction computes. The matrix after a block is A − L Rᴴ, where L and R are the panels of the numbers `left` and
+/// `right` side by side.
+struct Plan<'p> {
+    /// The number of panels, the first ones, whose columns are kept for all steps.
+    kept: usize,
+    /// The types of the numbers of a step.
+    numbers: &'p [DType],
+    left: [usize; 2],
+    right: [usize; 2],
+    is_hermitian: bool,
 }
 
-/// The reflections of all steps: their vectors in the columns (batch × size × size) and their factors (batch × size),
-/// and the elements on the diagonal (batch × size) and beside it (batch × size − 1).
+/// The results of a step: its columns of the panels (batch × size), and its numbers (batch × 1).
+struct Found<'b> {
+    columns: Vec<Value<'b>>,
+    numbers: Vec<Value<'b>>,
+}
+
+/// The results of all steps: the columns of the kept panels (batch × size × size), and the numbers (batch × size).
 struct Reduced<'b> {
-    vectors: Vec<Value<'b>>,
-    factors: Vec<Value<'b>>,
-    numbers: [Value<'b>; 2],
+    columns: Vec<Value<'b>>,
+    numbers: Vec<Value<'b>>,
 }
 
 /// Takes a `step` for each column. It has the matrix at the beginning of its block, its adjoint, and panels, batch × size × block,
-/// whose columns are those that the steps of the block found. The matrix after a block is A − L Rᴴ, where L and R are
-/// the panels of these numbers side by side. The first panels hold the vectors of the reflections.
+/// whose columns are those that the steps of the block found.
 fn reduced<'b>(
     a: Value<'b>,
-    left: [usize; 2],
-    right: [usize; 2],
+    plan: &Plan<'_>,
     step: impl Fn(&Step<'b>, [Value<'b>; 2], &[Value<'b>]) -> Found<'b>,
 ) -> Reduced<'b> {
     let b = a.builder();
     let (batch, size, dtype) = (a.dim(0), a.dim(1), a.dtype());
-    let panels = left.into_iter().chain(right).max().unwrap_or(0) + 1;
-    let kinds = panels / 2;
+    let panels = plan.left.into_iter().chain(plan.right).max().unwrap_or(0) + 1;
+    let block = BLOCK.min(size);
     // Steps behind the last column reflect nothing.
-    let steps = (size + BLOCK - 1) / BLOCK * BLOCK;
-    let vectors = vec![b.splat(0, dtype, &[batch, size, steps]); kinds];
-    let factors = vec![b.splat(0, dtype, &[batch, steps]); kinds];
-    let numbers = vec![b.splat(0, dtype.real(), &[batch, steps]); 2];
-    let start = [vec![b.scalar(0, DType::I32), a], factors, numbers, vectors].concat();
-    let records = kinds + 2;
+    let steps = (size + block - 1) / block * block;
+    let columns = vec![b.splat(0, dtype, &[batch, size, steps]); plan.kept];
+    let numbers = plan.numbers.iter().map(|&dtype| b.splat(0, dtype, &[batch, steps])).collect();
+    let start = [vec![b.scalar(0, DType::I32), a], numbers, columns].concat();
+    let records = plan.numbers.len();
     let state = b.while_loop(
         &start,
         |state| state[0].lt(steps),
         |state| {
             let b = state[0].builder();
-            let empty = vec![b.splat(0, dtype, &[batch, size, BLOCK]); panels];
-            // A Hermitian matrix, which needs one kind of reflections, is its own adjoint. The adjoint is made once for
-            // each block: products by a transposed matrix are slower.
-            let turned = if kinds == 1 { state[1] } else { adjoint(state[1]) };
+            let empty = vec![b.splat(0, dtype, &[batch, size, block]); panels];
+            // A Hermitian matrix is its own adjoint. The adjoint is made once for each block: products by a transposed
+            // matrix are slower.
+            let turned = if plan.is_hermitian { state[1] } else { adjoint(state[1]) };
             let begin = vec![b.scalar(0, DType::I32), state[0], state[1], turned];
             let inner = [begin, state[2..2 + records].to_vec(), empty].concat();
             let inner = b.while_loop(
                 &inner,
-                |inner| inner[0].lt(BLOCK),
+                |inner| inner[0].lt(block),
                 |inner| {
                     let (records, panels) = inner[4..].split_at(records);
                     let at = Step { index: inner[1] + inner[0], place: inner[0] };
                     let found = step(&at, [inner[2], inner[3]], panels);
-                    let found_numbers = found.factors.into_iter().chain(found.numbers);
-                    let records = records.iter().zip(found_numbers).map(|(all, own)| at.recorded(*all, own));
+                    let records = records.iter().zip(found.numbers).map(|(all, own)| at.recorded(*all, own));
                     let panels = panels.iter().zip(found.columns).map(|(panel, own)| at.with_column(*panel, own));
                     [inner[0] + 1, inner[1], inner[2], inner[3]].into_iter().chain(records).chain(panels).collect()
                 },
             );
             let panels = &inner[4 + records..];
             let side = |numbers: [usize; 2]| b.concatenate(&numbers.map(|i| panels[i]), 2);
-            let matrix = inner[2] - times(side(left), adjoint(side(right)));
+            let matrix = inner[2] - times(side(plan.left), adjoint(side(plan.right)));
             let zero = b.scalar(0, DType::I32);
-            let vectors = state[2 + records..].iter().zip(panels);
-            let vectors = vectors.map(|(all, own)| all.dynamic_update_slice(*own, &[zero, zero, state[0]]));
-            [state[0] + BLOCK, matrix].into_iter().chain(inner[4..4 + records].iter().copied()).chain(vectors).collect()
+            let columns = state[2 + records..].iter().zip(panels);
+            let columns = columns.map(|(all, own)| all.dynamic_update_slice(*own, &[zero, zero, state[0]]));
+            [state[0] + block, matrix].into_iter().chain(inner[4..4 + records].iter().copied()).chain(columns).collect()
         },
     );
-    let of_columns = |x: &Value<'b>, count: i64| x.slice_axis(x.rank() - 1, 0, count);
+    let of_steps = |x: &Value<'b>| x.slice_axis(x.rank() - 1, 0, size);
     Reduced {
-        vectors: state[2 + records..].iter().map(|x| of_columns(x, size)).collect(),
-        factors: state[2..2 + kinds].iter().map(|x| of_columns(x, size)).collect(),
-        numbers: [of_columns(&state[2 + kinds], size), of_columns(&state[3 + kinds], size - 1)],
+        columns: state[2 + records..].iter().map(of_steps).collect(),
+        numbers: state[2..2 + records].iter().map(of_steps).collect(),
     }
 }
 

@@ -153,11 +153,7 @@ fn gamma<'b>(cx: &Cx<'b>, shape: Value<'b>) -> Value<'b> {
     let boost = open(cx.random_bits(bits_type(dtype), &shape.dims())).log() / shape;
     let draws = small.select(draws * boost.exp(), draws);
     // The logarithm of zero would be infinite. A shape out of range gives NaN.
-    wanted.select(draws.max(smallest_normal(dtype)), f64::NAN)
-}
-
-fn smallest_normal(dtype: DType) -> f64 {
-    if dtype == DType::F64 { f64::MIN_POSITIVE } else { f32::MIN_POSITIVE.into() }
+    wanted.select(draws.max(dtype.smallest_normal()), f64::NAN)
 }
 
 /// The error of Stirling's formula for `log(x!)` about `x + 1`.
