@@ -116,8 +116,8 @@ fn deflated(both: Value<'_>) -> (Value<'_>, Block<'_>) {
     (is_kept.select(both, 0), Block { first, end })
 }
 
-/// What a sweep begins with, batch × 1: one complex shift, or the two shifts `number ± i · beside` of a real matrix, which are
-/// a conjugate pair, or one real number twice.
+/// The shifts of a sweep, batch × 1. A complex matrix has one, `number`. A real matrix has two, `number ± i · beside`: a
+/// conjugate pair, or the same real number twice.
 struct Shift<'b> {
     number: Value<'b>,
     beside: Value<'b>,
