@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torchtpu._C import set_sizes
 
 from tests.engine.settling import SETTLED, SIZES, check_that_it_settles
 from tests.helpers import programs_made
@@ -118,6 +119,26 @@ def test_parts_settle(program: Callable[[Tensor], Tensor], device: torch.device,
 def test_spectra_settle(device: torch.device, mode: str) -> None:
     torch.tpu.set_eager_mode(mode)
     check_that_it_settles(spectrum, device, (torch.randn(3, 4 * size) for size in (*SIZES, 27, 20, 24)), settled=8)
+
+
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+@pytest.mark.parametrize(("length", "batches"), [(12, (3,)), (8, (10, 2, 3))], ids=["exact", "other padding"])
+def test_spectra_settle_after_other_calls_at_a_size(
+    length: int, batches: tuple[int, ...], device: torch.device, mode: str
+) -> None:
+    """Tensors that another line has made at a size do not decide the padding here. The length of the windows makes the
+    programs differ from those of other tests."""
+
+    def program(x: Tensor) -> Tensor:
+        return torch.stft(x, length, 4, window=torch.hann_window(length, device=x.device), return_complex=True).abs()
+
+    torch.tpu.set_eager_mode(mode)
+    for batch in batches:
+        x = torch.randn(batch, 4 * 25).to(device).requires_grad_()
+        torch.autograd.grad(program(x).sum(), x)
+    if len(batches) > 1:
+        set_sizes("dynamic")
+    check_that_it_settles(program, device, (torch.randn(3, 4 * size) for size in (*SIZES, 27, 20, 24)), settled=8)
 
 
 ENDS: dict[str, Callable[[Tensor], Tensor]] = {

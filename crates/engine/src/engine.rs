@@ -14,7 +14,7 @@ use stablehlo::{DType, Precision};
 use crate::cache::{self, Cache};
 use crate::call::Arg;
 use crate::error::{Error, ErrorKind, Result};
-use crate::growth::{Growth, Setting};
+use crate::growth::Setting;
 use crate::interrupt;
 use crate::lines;
 use crate::memory;
@@ -22,7 +22,6 @@ use crate::mode::{EagerMode, Mode};
 use crate::observe::Observer;
 use crate::observe::explain::Explanation;
 use crate::observe::profile::Profile;
-use crate::padded;
 use crate::placement::{Numbers, Placement};
 use crate::platform::{self, Platform};
 use crate::record::chunk::Chunk;
@@ -311,8 +310,7 @@ impl Engine {
 
     /// Sets how sizes that change are treated, and forgets the sizes that were seen, also those of values that live.
     pub fn set_sizes(&mut self, setting: Setting) {
-        self.registry.growth = Growth::new(setting);
-        padded::forget_live();
+        self.registry.set_sizes(setting);
     }
 
     pub fn reset_op_stats(&mut self) {

@@ -35,6 +35,8 @@ pub(crate) struct CallParts {
     storages: Vec<*const Storage>,
     /// The numbers that are inputs of the program.
     pub scalars: Vec<ScalarInput>,
+    /// Whether the call has no tensors, or has one without a value.
+    pub makes_values: bool,
     /// Whether offsets are left out of the key.
     without_offsets: bool,
     /// Whether ints that vary are left out of the key.
@@ -69,10 +71,12 @@ impl CallParts {
         self.scalars.clear();
         self.offsets.clear();
         self.generator = None;
+        self.makes_values = false;
         self.key.push(u64::from(op) | options << 32);
         for (arg, info) in args.iter().zip(&operator.args) {
             self.arg(arg, *info);
         }
+        self.makes_values |= self.storages.is_empty();
     }
 
     /// A storage of the call, by its number in order of appearance.
@@ -176,7 +180,10 @@ impl CallParts {
             match tensor.storage().base() {
                 _ if takes_padded => self.padded(tensor.storage()),
                 Ok(ty) => self.key.push(u64::from(ty)),
-                Err(nbytes) => self.key.push(nbytes as u64 | NO_VALUE),
+                Err(nbytes) => {
+                    self.key.push(nbytes as u64 | NO_VALUE);
+                    self.makes_values = true;
+                }
             }
         }
         self.offsets.push(tensor.offset);

@@ -23,8 +23,8 @@ use crate::agreement::{Agreement, Called};
 use crate::cache::memory::{self, Limit};
 use crate::call::{Arg, Meta, to_spec};
 use crate::error::Result;
-use crate::growth::Growth;
-use crate::padded::{any_live, live_among};
+use crate::growth::{Growth, Setting};
+use crate::padded::{any_live, forget_live, live_among};
 use crate::platform;
 use crate::storage::Storage;
 use crate::vote::Ballot;
@@ -101,9 +101,13 @@ fn options(follows_precision: bool, precision: Precision, default_dtype: DType) 
     precision | (default_dtype as u64) << 8
 }
 
+/// Ends a key that other values' sizes, or sizes that change at a line, are a part of.
+const LIVE: u64 = 1 << 59;
+
 /// Splits a call into its parts. Sizes that values with padding have at the moment are a part of the key of a call
-/// whose arguments have no padding, because they decide whether its results get padding. Returns the length of the key
-/// without them, if they were looked for.
+/// whose arguments have no padding, because they decide whether its results get padding. A call that makes values may have
+/// sizes that change at its line, so its key is another one than without values with padding. Returns the length of the
+/// key without such parts, if they were looked for.
 fn encode(
     parts: &mut CallParts,
     op: u32,
@@ -120,6 +124,9 @@ fn encode(
     let plain = parts.key.len();
     let live = live_among(&parts.key[1..]);
     parts.key.extend(live);
+    if parts.makes_values || parts.key.len() > plain {
+        parts.key.push(LIVE);
+    }
     Some(plain)
 }
 
@@ -278,6 +285,14 @@ impl Registry {
         let instance = self.families.get(&family.key[..])?.instance.clone()?;
         self.remember(&parts.key, Arc::clone(&instance));
         Some(instance)
+    }
+
+    /// Sets how sizes that change are treated, and forgets the sizes that were seen and what was chosen for them.
+    pub fn set_sizes(&mut self, setting: Setting) {
+        self.growth = Growth::new(setting);
+        forget_live();
+        self.instances.retain(|key, _| key.last() != Some(&LIVE));
+        self.instances.values().for_each(|instance| instance.keeps_sizes.store(0, Relaxed));
     }
 
     /// Makes an instance that takes exact values serve a call while other values have padding.

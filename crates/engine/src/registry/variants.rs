@@ -17,6 +17,7 @@ use crate::call::{Arg, Meta, to_spec};
 use crate::capacities::of_computed;
 use crate::error::Result;
 use crate::growth::Changing;
+use crate::padded::any_live;
 
 /// A program of calls whose arguments are alike but for the actual sizes.
 pub(super) struct Variant {
@@ -159,7 +160,7 @@ impl Registry {
             let Some(instance) = made else { continue };
             let operator = &self.operators[op as usize];
             if operator.follows_precision {
-                encode(parts, op, operator, args, settings, true);
+                encode(parts, op, operator, args, settings, any_live());
             }
             let instance = Arc::new(instance);
             self.remember(&parts.key, Arc::clone(&instance));
