@@ -2,10 +2,17 @@
 // layout are a Python class). The core decides which of PyTorch's kernels are used on this device, and which
 // operators python/torchtpu/operators/layouts.py calls.
 #include <ATen/core/Tensor.h>
+#include <ATen/native/DispatchStub.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
 #include "shim.h"
+
+// PyTorch's header of this function for each device is not installed with it.
+namespace at::native {
+DECLARE_DISPATCH(at::Tensor (*)(const at::Tensor&, c10::IntArrayRef), flatten_indices_stub)
+}  // namespace at::native
 
 namespace torchtpu {
 namespace {
@@ -64,9 +71,19 @@ void register_for(const OperatorHandle& op, const std::string& name, TtLayout la
   }
 }
 
+// The row-major positions of coordinates, given by column. PyTorch compares them to check that a tensor is coalesced.
+at::Tensor flatten_indices(const at::Tensor& indices, c10::IntArrayRef size) {
+  at::Tensor positions = at::zeros({indices.size(1)}, indices.options());
+  for (size_t dim = 0; dim < size.size(); ++dim) {
+    positions = positions.mul(size[dim]).add(indices.select(0, static_cast<int64_t>(dim)));
+  }
+  return positions;
+}
+
 }  // namespace
 
 void register_layouts() {
+  at::native::flatten_indices_stub.set_privateuse1_dispatch_ptr(&flatten_indices);
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& full_name : dispatcher.getAllOpNames()) {
     if (!full_name.name.starts_with("aten::")) continue;

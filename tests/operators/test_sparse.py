@@ -384,20 +384,39 @@ def test_products_of_sparse_numbers(is_coalesced: bool, device: torch.device) ->
     check(program, device)
 
 
+def check_everywhere(indices: Tensor, values: Tensor) -> Tensor:
+    with torch.sparse.check_sparse_tensor_invariants():
+        return torch.sparse_coo_tensor(indices, values, (3, 3), is_coalesced=True)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda i, v: torch._validate_sparse_coo_tensor_args(i, v, (3, 3), is_coalesced=True),
+        lambda i, v: torch.sparse_coo_tensor(i, v, (3, 3), is_coalesced=True, check_invariants=True),
+        check_everywhere,
+    ],
+    ids=["arguments", "tensor", "everywhere"],
+)
 @pytest.mark.parametrize(
     ("indices", "message"),
     [
         ([[0, 1], [1, 0]], None),
+        ([[], []], None),
+        ([[2], [1]], None),
         ([[1, 0], [0, 1]], "cannot set is_coalesced to true"),
         ([[1, 1], [0, 0]], "cannot set is_coalesced to true"),
         ([[0, 3], [1, 0]], "for dim 0, size is 3 but found index 3"),
     ],
 )
-def test_invariants_of_coalesced_tensors(indices: list[list[int]], message: str | None, device: torch.device) -> None:
-    given = torch.tensor(indices, device=device), torch.ones(2, device=device)
-    expected = nullcontext() if message is None else pytest.raises(RuntimeError, match=message)
-    with expected:
-        torch._validate_sparse_coo_tensor_args(*given, (3, 3), is_coalesced=True)
+def test_invariants_of_coalesced_tensors(
+    indices: list[list[int]], message: str | None, make: Callable[[Tensor, Tensor], Tensor], device: torch.device
+) -> None:
+    for on in (device, torch.device("cpu")):
+        given = torch.tensor(indices, dtype=torch.int64, device=on), torch.ones(len(indices[0]), device=on)
+        expected = nullcontext() if message is None else pytest.raises(RuntimeError, match=message)
+        with expected:
+            make(*given)
 
 
 def test_a_coalesced_tensor_is_loaded(device: torch.device) -> None:

@@ -24,12 +24,10 @@ def register() -> None:
     """Registers the kernels written in Python before those of the table: they take precedence."""
     from torchtpu.operators import data_sized, grouped, recurrent, sequences, windows
     from torchtpu.operators.attention import efficient, paged
-    from torchtpu.operators.sparse import invariants
 
     data_sized.register()
     efficient.register()
     grouped.register()
-    invariants.register()
     paged.register()
     recurrent.register()
     sequences.register()
