@@ -52,6 +52,8 @@ fn running<'b>(
     let x = cx.tensor("self")?;
     let x = match cx.dtype_or_none("dtype") {
         Some(dtype) => x.convert(dtype),
+        // In place, booleans have no kernel.
+        None if cx.known_dtype() == Some(x.dtype()) => x,
         None => widened(x),
     };
     cx.check_dtype(x.dtype(), DTypes::NUMBERS)?;
