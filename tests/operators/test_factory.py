@@ -140,3 +140,9 @@ def test_integers_of_any_number_cannot_hold_fractions(device: torch.device) -> N
         for device_ in (torch.device("cpu"), device):
             with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Int"):
                 numbers.to(device_).logit_()
+
+
+@pytest.mark.parametrize("dtype", [torch.bits8, torch.bits16, torch.uint1, torch.uint7, torch.int1, torch.int4])
+def test_a_dtype_without_elements_is_refused_by_its_name(dtype: torch.dtype, device: torch.device) -> None:
+    with pytest.raises(TypeError, match=f"tpu tensors cannot hold dtype {dtype}: supported are uint8, int8"):
+        torch.empty(3, dtype=dtype, device=device)

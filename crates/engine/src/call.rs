@@ -218,8 +218,7 @@ impl fmt::Display for TensorArg {
 }
 
 fn name_of(scalar_type: i8) -> String {
-    let known = SCALAR_TYPES.iter().find(|entry| entry.0 == scalar_type);
-    known.map_or_else(|| format!("c10::ScalarType {scalar_type}"), |entry| entry.1.to_owned())
+    entry(scalar_type).map_or_else(|| format!("c10::ScalarType {scalar_type}"), |(name, _)| name.to_owned())
 }
 
 /// # Safety
@@ -294,40 +293,65 @@ pub(crate) fn to_spec(meta: &Meta) -> Result<Option<aten::ResultSpec>> {
     Ok(Some(aten::ResultSpec { dtype, sizes: sizes.to_vec(), strides: strides.to_vec() }))
 }
 
-/// The c10::ScalarType numbers, PyTorch's names, and the element types. `None` if tensors of this backend cannot have
-/// the type. The shim and Python use this list too.
-pub const SCALAR_TYPES: [(i8, &str, Option<DType>); 26] = [
-    (0, "uint8", Some(DType::U8)),
-    (1, "int8", Some(DType::I8)),
-    (2, "int16", Some(DType::I16)),
-    (3, "int32", Some(DType::I32)),
-    (4, "int64", Some(DType::I64)),
-    (5, "float16", Some(DType::F16)),
-    (6, "float32", Some(DType::F32)),
-    (7, "float64", Some(DType::F64)),
-    (8, "complex32", Some(DType::C32)),
-    (9, "complex64", Some(DType::C64)),
-    (10, "complex128", Some(DType::C128)),
-    (11, "bool", Some(DType::Bool)),
-    (12, "qint8", None),
-    (13, "quint8", None),
-    (14, "qint32", None),
-    (15, "bfloat16", Some(DType::BF16)),
-    (23, "float8_e5m2", Some(DType::F8E5M2)),
-    (24, "float8_e4m3fn", Some(DType::F8E4M3FN)),
-    (25, "float8_e5m2fnuz", Some(DType::F8E5M2FNUZ)),
-    (26, "float8_e4m3fnuz", Some(DType::F8E4M3FNUZ)),
-    (27, "uint16", Some(DType::U16)),
-    (28, "uint32", Some(DType::U32)),
-    (29, "uint64", Some(DType::U64)),
-    (44, "float8_e8m0fnu", Some(DType::F8E8M0FNU)),
-    (45, "float4_e2m1fn_x2", Some(DType::F4E2M1FNX2)),
-    (46, "bcomplex32", None),
+/// PyTorch's names of the `c10::ScalarType`s, in the order of their numbers, and the element types. `None` if tensors of
+/// this backend cannot have the type. The shim and Python use this list too.
+pub const SCALAR_TYPES: [(&str, Option<DType>); 47] = [
+    ("uint8", Some(DType::U8)),
+    ("int8", Some(DType::I8)),
+    ("int16", Some(DType::I16)),
+    ("int32", Some(DType::I32)),
+    ("int64", Some(DType::I64)),
+    ("float16", Some(DType::F16)),
+    ("float32", Some(DType::F32)),
+    ("float64", Some(DType::F64)),
+    ("complex32", Some(DType::C32)),
+    ("complex64", Some(DType::C64)),
+    ("complex128", Some(DType::C128)),
+    ("bool", Some(DType::Bool)),
+    ("qint8", None),
+    ("quint8", None),
+    ("qint32", None),
+    ("bfloat16", Some(DType::BF16)),
+    ("quint4x2", None),
+    ("quint2x4", None),
+    ("bits1x8", None),
+    ("bits2x4", None),
+    ("bits4x2", None),
+    ("bits8", None),
+    ("bits16", None),
+    ("float8_e5m2", Some(DType::F8E5M2)),
+    ("float8_e4m3fn", Some(DType::F8E4M3FN)),
+    ("float8_e5m2fnuz", Some(DType::F8E5M2FNUZ)),
+    ("float8_e4m3fnuz", Some(DType::F8E4M3FNUZ)),
+    ("uint16", Some(DType::U16)),
+    ("uint32", Some(DType::U32)),
+    ("uint64", Some(DType::U64)),
+    ("uint1", None),
+    ("uint2", None),
+    ("uint3", None),
+    ("uint4", None),
+    ("uint5", None),
+    ("uint6", None),
+    ("uint7", None),
+    ("int1", None),
+    ("int2", None),
+    ("int3", None),
+    ("int4", None),
+    ("int5", None),
+    ("int6", None),
+    ("int7", None),
+    ("float8_e8m0fnu", Some(DType::F8E8M0FNU)),
+    ("float4_e2m1fn_x2", Some(DType::F4E2M1FNX2)),
+    ("bcomplex32", None),
 ];
+
+fn entry(scalar_type: i8) -> Option<(&'static str, Option<DType>)> {
+    SCALAR_TYPES.get(usize::try_from(scalar_type).ok()?).copied()
+}
 
 /// The element type of a `c10::ScalarType`; `None` if tensors cannot have it.
 pub fn dtype(scalar_type: i8) -> Option<DType> {
-    SCALAR_TYPES.iter().find(|entry| entry.0 == scalar_type)?.2
+    entry(scalar_type)?.1
 }
 
 /// The element type of a `c10::ScalarType`.
@@ -337,7 +361,7 @@ pub fn dtype(scalar_type: i8) -> Option<DType> {
 pub fn tensor_dtype(scalar_type: i8) -> Result<DType> {
     dtype(scalar_type).ok_or_else(|| {
         let name = name_of(scalar_type);
-        let supported: Vec<&str> = SCALAR_TYPES.iter().filter(|entry| entry.2.is_some()).map(|entry| entry.1).collect();
+        let supported: Vec<&str> = SCALAR_TYPES.iter().filter(|entry| entry.1.is_some()).map(|entry| entry.0).collect();
         // Not a TypeError: Python would treat it as an unsupported operand and drop the message.
         Error::new(
             ErrorKind::NotImplemented,
@@ -348,5 +372,5 @@ pub fn tensor_dtype(scalar_type: i8) -> Result<DType> {
 
 /// The `c10::ScalarType` of an element type.
 pub fn scalar_type(dtype: DType) -> i8 {
-    SCALAR_TYPES.iter().find(|entry| entry.2 == Some(dtype)).map_or(-1, |entry| entry.0)
+    SCALAR_TYPES.iter().position(|entry| entry.1 == Some(dtype)).map_or(-1, |number| number as i8)
 }

@@ -363,7 +363,7 @@ fn has_row(name: &str) -> bool {
 /// PyTorch's names of dtypes, with their numbers, and whether tensors of this backend can have them.
 #[pyfunction]
 fn scalar_types() -> BTreeMap<&'static str, (i8, bool)> {
-    engine::call::SCALAR_TYPES.iter().map(|&(number, name, dtype)| (name, (number, dtype.is_some()))).collect()
+    (0_i8..).zip(engine::call::SCALAR_TYPES).map(|(number, (name, dtype))| (name, (number, dtype.is_some()))).collect()
 }
 
 /// Writes the text of each program that runs from now on into a folder, once for each. `None` stops this.
