@@ -51,6 +51,7 @@ REASONS = {
         "PyTorch's kernel warns in its own words of a resize of out=": ["arange.start_out"],
         "torch.jit.trace records what PyTorch's kernel calls, not the operator": ["_convolution", "convolution"],
     },
+    "layouts.cpp": {"a function of each device, which is no operator, is made of operators": ["zeros"]},
     "operators.cpp": {"an argument's name": ["pin_memory"]},
     "process_group.cpp": {
         "tensors of the CPU, which Gloo works on": ["cat", "empty", "view_as_complex"],
