@@ -374,6 +374,9 @@ impl<'b> Cx<'b> {
         if dims.is_empty() {
             return Ok((0..rank).collect());
         }
+        if rank > 64 {
+            return Err(Error::runtime("only tensors with up to 64 dims are supported"));
+        }
         let mut axes = Vec::with_capacity(dims.len());
         for dim in dims {
             let axis = self.axis(dim, rank)?;

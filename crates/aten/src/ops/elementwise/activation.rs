@@ -40,7 +40,8 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["leaky_relu_backward"], |cx| {
         let slope = number(cx, "negative_slope")?;
         cx.pointwise(GRADIENT, |[grad, x]| x.gt(0).select(grad, grad * slope))
-    }),
+    })
+    .requires(&["negative_slope", "self_is_result"], |n, _| keeps_sign(n[0]) || n[1] == 0.0),
     one(&["_prelu_kernel"], |cx| cx.pointwise(["self", "weight"], |[x, w]| x.gt(0).select(x, x * w)))
         .takes(&["self"], DTypes::FLOATS),
     many(&["_prelu_kernel_backward"], |cx| {
@@ -86,6 +87,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
             x.abs().gt(lambda).select(shrunk, x * 0.0)
         })
     })
+    .requires(&["lambd"], |n, dtype| (0.0..=dtype.real().highest().to_f64()).contains(&n[0]))
     .takes(&["self"], DTypes::FLOATS),
     one(&["hardshrink_backward", "softshrink_backward"], |cx| {
         let lambda = number(cx, "lambd")?;
@@ -98,7 +100,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
         cx.pointwise(["self"], |[x]| x.gt(0).select(x, (x * input_scale).exp_m1() * alpha) * scale)
     })
     .takes(&["self"], DTypes::FLOATS),
-    one(&["elu_backward"], elu_backward),
+    one(&["elu_backward"], elu_backward).requires(&["alpha", "is_result"], |n, _| keeps_sign(n[0]) || n[1] == 0.0),
     one(&["celu"], |cx| {
         let alpha = number(cx, "alpha")?;
         cx.pointwise(["self"], |[x]| x.gt(0).select(x, (x / alpha).exp_m1() * alpha))
@@ -218,6 +220,11 @@ fn is_approximated(cx: &Cx) -> Result<bool> {
         "none" => Ok(false),
         _ => Err(Error::runtime("approximate argument must be either none or tanh.")),
     }
+}
+
+/// Whether an activation of this slope keeps the sign of its input, so that its result in place decides the gradient.
+fn keeps_sign(slope: f64) -> bool {
+    slope.is_nan() || slope >= 0.0
 }
 
 fn elu_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {

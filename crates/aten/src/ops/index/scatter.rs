@@ -67,7 +67,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     one(&["histc"], histc)
         .takes(&["self"], DTypes::REAL_NUMBERS)
-        .requires(&["min", "max"], |n, _| n[0] == n[1] || n.iter().all(|bound| bound.is_finite()))
+        .requires(&["min", "max"], |n, _| n[0] == n[1] || n[0] < n[1] && n.iter().all(|bound| bound.is_finite()))
         .bounded(),
 ];
 
