@@ -57,9 +57,8 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
         let slope = (number(cx, "lower")? + number(cx, "upper")?) * 0.5;
         cx.pointwise(GRADIENT, |[grad, x]| x.gt(0).select(grad, grad * slope))
     })
-    // The result of a negative slope does not tell the sign of the input.
     .requires(&["lower", "upper", "training", "self_is_result"], |n, _| {
-        n[2] != 0.0 || n[3] == 0.0 || n[0] + n[1] >= 0.0
+        keeps_sign(n[0] + n[1]) || n[2] != 0.0 || n[3] == 0.0
     }),
     one(&["hardsigmoid"], |cx| cx.pointwise(["self"], |[x]| (x + 3.0).clamp(0.0, 6.0) / 6.0))
         .takes(&["self"], DTypes::FLOATS),
