@@ -71,7 +71,8 @@ void register_for(const OperatorHandle& op, const std::string& name, TtLayout la
   }
 }
 
-// The row-major positions of coordinates, given by column. PyTorch compares them to check that a tensor is coalesced.
+// The row-major positions of coordinates, given by column. PyTorch compares them to check that a tensor is coalesced. Its
+// at::sparse::flatten_indices asks this function.
 at::Tensor flatten_indices(const at::Tensor& indices, c10::IntArrayRef size) {
   at::Tensor positions = at::zeros({indices.size(1)}, indices.options());
   for (size_t dim = 0; dim < size.size(); ++dim) {
