@@ -134,3 +134,35 @@ def test_views_are_written_under_autograd(dynamic: bool, device: torch.device) -
         return [y.detach(), part.detach().clone(), x.grad]
 
     assert_same(run(torch.compile(function, dynamic=dynamic), device), run(function, "cpu"))
+
+
+RESIZED = {
+    "transposed": torch.arange(16.0).view(4, 4).t(),
+    "channels last": torch.arange(16.0).view(1, 4, 2, 2).contiguous(memory_format=torch.channels_last),
+    "with gaps": torch.arange(32.0).view(4, 8)[:, ::2].t(),
+    "expanded": torch.arange(4.0).expand(4, 4),
+    "booleans": torch.arange(16).view(4, 4).t() % 3 == 0,
+    "integers": torch.arange(16).view(4, 4).t(),
+}
+SIZES = ((2, 2), (4, 4), (1, 4, 2, 2), (5, 7), (3,), (0, 2))
+
+
+@pytest.mark.parametrize("name", RESIZED)
+def test_resized_memory(name: str, device: torch.device) -> None:
+    """The elements keep their order in memory. In deterministic algorithms new memory has eager's fill."""
+    x = RESIZED[name]
+
+    def resized(x: Tensor) -> list[Tensor]:
+        results = [torch.ops.aten.resize(x, size) for size in SIZES]
+        results.append(torch.ops.aten.resize(x, (1, 4, 3, 2), memory_format=torch.channels_last))
+        results.append(torch.ops.aten.resize(x, (1, 2, 2, 2, 3), memory_format=torch.channels_last_3d))
+        results.append(torch.ops.aten.resize_as(x, results[-2], memory_format=torch.preserve_format))
+        return results
+
+    torch.use_deterministic_algorithms(True)
+    try:
+        expected = resized(x)
+        results = torch.compile(resized, fullgraph=True)(x.to(device))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert_same(results, expected)

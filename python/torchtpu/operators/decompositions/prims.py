@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._prims_common import compute_elementwise_output_logical_to_physical_perm, suggest_memory_format
 
 from torchtpu.operators.registry import EXTRA, find, register
 
@@ -51,15 +52,38 @@ def _empty_like(self: Tensor, *, dtype: torch.dtype | None = None, **options: An
 
 @register("aten::resize")
 def _resize(self: Tensor, size: Sequence[int], *, memory_format: torch.memory_format | None = None) -> Tensor:
-    flat, length = aten.reshape.default(self, [-1]), math.prod(size)
-    missing = length - self.numel()
-    flat = aten.constant_pad_nd.default(flat, [0, missing]) if missing > 0 else flat[:length]
+    """A copy of `self` in its order in memory, whose elements then have another size."""
+    if memory_format is None and list(self.shape) == list(size):
+        return aten.clone.default(self)
+    order, _ = compute_elementwise_output_logical_to_physical_perm(self)
+    flat = aten.reshape.default(aten.permute.default(self, order), [-1])
+    missing = math.prod(size) - self.numel()
+    if missing > 0:
+        flat = aten.constant_pad_nd.default(flat, [0, missing], _new_element(self.dtype))
+    else:
+        flat = flat[: math.prod(size)]
+    if memory_format in (torch.channels_last, torch.channels_last_3d):
+        batch, channels, *others = size
+        return aten.permute.default(
+            aten.reshape.default(flat, [batch, *others, channels]), [0, -1, *range(1, len(size) - 1)]
+        )
     return aten.reshape.default(flat, size)
+
+
+def _new_element(dtype: torch.dtype) -> float:
+    """An element of memory that is new, as eager fills it."""
+    if not (torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory):  # type: ignore[attr-defined]
+        return 0
+    if dtype == torch.bool:
+        return 1
+    return math.nan if dtype.is_floating_point or dtype.is_complex else torch.iinfo(dtype).max
 
 
 @register("aten::resize_as")
 def _resize_as(self: Tensor, the_template: Tensor, *, memory_format: torch.memory_format | None = None) -> Tensor:
-    return _resize(self, the_template.shape)
+    if memory_format == torch.preserve_format:
+        memory_format = suggest_memory_format(the_template)
+    return _resize(self, the_template.shape, memory_format=memory_format)
 
 
 @register("aten::copy")
