@@ -259,6 +259,34 @@ def test_sizes_that_the_data_decide(device: torch.device) -> None:
     assert compiled(torch.tensor([3.0, 1, 2], device=device)).item() == 11
 
 
+CHECKED: dict[str, Callable[[Tensor], Tensor]] = {
+    "nonzero": lambda x: x.nonzero(),
+    "index": lambda x: x[x > 0],
+    "masked_select": lambda x: torch.masked_select(x, x > 0),
+    "repeat_interleave": lambda x: torch.repeat_interleave((x > 0).long()),
+}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_sizes_that_a_check_fixes(name: str, device: torch.device) -> None:
+    def function(x: Tensor) -> Tensor:
+        found = CHECKED[name](x)
+        torch._check(found.size(0) == 3)
+        return found * 2
+
+    compiled = torch.compile(function, fullgraph=True)
+    x = torch.tensor([0, 4, 0, 1, 2])
+    torch.testing.assert_close(compiled(x.to(device)).cpu(), function(x))
+    with pytest.raises(RuntimeError, match="assertion failed"):
+        compiled(torch.tensor([0, 0, 0, 0, 3], device=device))
+    torch.testing.assert_close(compiled(x.to(device)).cpu(), function(x))
+
+
+def test_checks_in_a_decomposition(device: torch.device) -> None:
+    check_compiled(lambda x: [*torch.histogram(x, 3)], device, torch.randn(20), fullgraph=True)
+    check_compiled(lambda x: [torch.histogramdd(x, [3, 2])[0]], device, torch.randn(20, 2), fullgraph=True)
+
+
 def test_several_devices() -> None:
     code = """
 import torch
@@ -389,6 +417,8 @@ def test_options_are_flags_of_xla(device: torch.device) -> None:
 def test_errors_are_pytorchs(device: torch.device) -> None:
     with pytest.raises(Exception, match=r"shapes|size"):
         torch.compile(lambda x, y: x @ y)(torch.ones(2, 3, device=device), torch.ones(2, 3, device=device))
+    with pytest.raises(RuntimeError, match="expected mat1 and mat2 to have the same dtype, but got: float != "):
+        torch.compile(torch.mm)(torch.ones(2, 2, device=device), torch.ones(2, 2, device=device).long())
 
 
 def test_forgotten_graphs_leave(device: torch.device) -> None:

@@ -253,6 +253,8 @@ def _place(node: Node) -> str:
         named: Any = node.kwargs.get("device")
         device = named or next(_devices_of(node.all_input_nodes), torch.device("cpu"))
         return str(device.index or 0) if device.type == "tpu" else HOST
+    if node.meta.get("unbacked_bindings"):
+        return HOST  # a number or a size of its result depends on data, even if a check says what it is
     results = list(flatten_tensors(node.meta.get("val")))
     given = (each.meta.get("val") for each in node.all_input_nodes)
     numbers = [each for each in given if isinstance(each, torch.SymInt | torch.SymFloat | torch.SymBool)]

@@ -265,7 +265,7 @@ class GraphEncoder(SizeEncoder):
         """Devices give unused results different shapes, such as the statistics of a batch norm, so their sizes are
         dropped."""
         known = self._result_dims.get(len(self.nodes) - 1)
-        results = node.meta["val"]
+        results = node.meta.get("val")
         if known is not None and isinstance(results, list | tuple) and len(known) == len(results):
             used = {user.args[1] for user in node.users}
             known[:] = [dims if i in used else None for i, dims in enumerate(known)]
