@@ -62,7 +62,7 @@ fn factors<'b>(
     let (a, b) = (cx.tensor(a)?, cx.tensor(b)?);
     if a.dtype() != b.dtype() {
         return Err(Error::runtime(format!(
-            "expected both factors to have the same dtype, but got: {} != {}",
+            "expected mat1 and mat2 to have the same dtype, but got: {} != {}",
             compiler_name(a.dtype()),
             compiler_name(b.dtype())
         )));
