@@ -45,6 +45,27 @@ def test_cond(sign: float, device: torch.device) -> None:
     check_one_program(function, device, sign * torch.rand(3, 3), torch.randn(3, 3), backend="aot_eager")
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_cond_of_sizes(dynamic: bool | None, device: torch.device) -> None:
+    """The condition is a number that the host knows, not a tensor."""
+
+    def function(x: Tensor, index: int) -> tuple[Tensor, ...]:
+        size = x.shape[0]
+        return torch.cond(
+            size > 4 and index < 20, lambda x: (x.sin() * size, x.sum()), lambda x: (x + size, x.mean()), (x,)
+        )
+
+    compiled = torch.compile(function, dynamic=dynamic, fullgraph=True)
+    for size, index in ((3, 1), (5, 1), (9, 30), (30, 4), (2, 30)):
+        on_cpu = torch.randn(size, requires_grad=True)
+        on_device = on_cpu.detach().to(device).requires_grad_()
+        results, expected = compiled(on_device, index), function(on_cpu, index)
+        torch.testing.assert_close([each.detach().cpu() for each in results], [each.detach() for each in expected])
+        for given in (results, expected):
+            (given[0].sum() + given[1]).backward()
+        torch.testing.assert_close(on_device.grad.cpu(), on_cpu.grad)
+
+
 def test_while_loop(device: torch.device) -> None:
     from torch._higher_order_ops.while_loop import while_loop
 

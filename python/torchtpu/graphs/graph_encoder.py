@@ -377,20 +377,26 @@ class GraphEncoder(SizeEncoder):
             before = self.add("torchtpu::replay_random_state", [("state", ("v", saved))], 1)[0]
             self.numbers[node] = self.call_operator(node.args[1], node.args[2:], node.kwargs, None)
             self.add("torchtpu::resume_random_state", [("state", ("v", before))], 1)
+        elif operator.name() == "cond" and not _is_tensor(node.args[0]):
+            predicate, when_true, when_false, operands = node.args
+            # The sizes decide. A condition of bounded sizes raises here, and the graph gets a program for each set.
+            self._call_inside(node, when_true if self.plain(predicate) else when_false, operands)
         elif operator.name() in FUNCTION_CALLERS:
             self._call_with_functions(node, operator.name(), FUNCTION_CALLERS[operator.name()])
         elif operator.name() == "invoke_subgraph":
             function, _, *operands = node.args
-            module = attribute_of(function)  # type: ignore[arg-type]
-            kinds = [_kind_of(each.meta.get("val")) for each in module.graph.find_nodes(op="placeholder")]
-            inputs = [None if kind == "-" else self.number(each) for kind, each in zip(kinds, operands, strict=True)]  # type: ignore[arg-type]
-            self.numbers[node] = [
-                None if each is None else self.numbers.get(each) for each in self.walk(module, inputs)
-            ]
+            self._call_inside(node, function, operands)
         elif operator.name() in DENSE_FORMS:
             self._call_dense_form(node, operator)
         else:
             self._refuse(operator)
+
+    def _call_inside(self, node: Node, function: Any, operands: Any) -> None:
+        """Makes the nodes of a function that is called a part of this graph."""
+        module = attribute_of(function)
+        kinds = [_kind_of(each.meta.get("val")) for each in module.graph.find_nodes(op="placeholder")]
+        inputs = [None if kind == "-" else self.number(each) for kind, each in zip(kinds, operands, strict=True)]
+        self.numbers[node] = [None if each is None else self.numbers.get(each) for each in self.walk(module, inputs)]
 
     def attribute(self, node: Node) -> None:
         if node not in self.numbers and not isinstance(attribute_of(node), GraphModule):
