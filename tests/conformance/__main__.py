@@ -7,7 +7,6 @@ import dataclasses
 import json
 import random
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from tests.conformance.exceptions import expected_failure
 from tests.conformance.judge import INPUTS, Verdict
 from tests.conformance.report import summarize, write_report
 from tests.conformance.workers import Settings, run_all
+from tests.progress import Progress
 
 FOLDER = Path("build/conformance")
 # For at most this many cases, the failures are printed too.
@@ -143,29 +143,6 @@ class Results:
             file.write(json.dumps(dataclasses.asdict(verdict)) + "\n")
 
 
-class Progress:
-    """A line on standard error. It is overwritten on a terminal, and printed rarely elsewhere."""
-
-    def __init__(self, total: int, done: int) -> None:
-        self.total, self.done, self.start, self.failures, self.next = total, done, time.monotonic(), 0, 0.0
-        self.resumed = done
-
-    def step(self, verdict: Verdict) -> None:
-        self.done += 1
-        self.failures += verdict.is_failure
-        is_terminal = sys.stderr.isatty()
-        now = time.monotonic()
-        if now < self.next and self.done < self.total:
-            return
-        self.next = now + (0.2 if is_terminal else 30)
-        left = (now - self.start) / (self.done - self.resumed) * (self.total - self.done)
-        bar = "█" * (20 * self.done // self.total)
-        line = f"{bar:░<20} {self.done}/{self.total}  {self.failures} failed  {left / 60:.0f} min left  {verdict.case}"
-        print(f"\r\x1b[K{line[:118]}" if is_terminal else line, end="" if is_terminal else "\n", file=sys.stderr)
-        if is_terminal and self.done == self.total:
-            print(file=sys.stderr)
-
-
 def main() -> int:
     options = parser().parse_args()
     settle(options)
@@ -188,7 +165,7 @@ def main() -> int:
     progress = Progress(len(chosen), len(chosen) - len(remaining))
     for verdict in run_all(remaining, options.workers, options.timeout, settings):
         results.append(verdict)
-        progress.step(verdict)
+        progress.step(str(verdict.case), is_failure=verdict.is_failure)
         if verdict.is_failure and expected_failure(verdict.case) is None and len(chosen) <= FEW:
             print(f"\n{verdict.status} {verdict.case}\n  on {verdict.inputs}\n  {verdict.why}", file=sys.stderr)
     verdicts = [results.verdicts[str(case)] for case in chosen]

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.progress import Progress
+
 # A child imports torch and a file that may make 50,000 tests, and the machine may be busy.
 START_SECONDS = 1200.0
 MOST_CHILDREN = 100
@@ -52,12 +54,14 @@ class Request:
 def run_file(request: Request, environment: dict[str, str], seconds: float) -> dict[str, Outcome]:
     """What came of each test of a file. `seconds` is what a test may take."""
     done: dict[str, Outcome] = {}
+    progress: Progress | None = None
     for _ in range(MOST_CHILDREN):
         running, problem, names = "", "", None
         with _child(request, list(done), environment) as child:
             for message in child.messages(seconds):
                 if message["event"] == "collected":
                     names = set(message["names"])
+                    progress = progress or Progress(len(names))
                 elif message["event"] == "start":
                     running = message["name"]
                 elif message["event"] == "end":
@@ -65,6 +69,9 @@ def run_file(request: Request, environment: dict[str, str], seconds: float) -> d
                     done[message["name"]] = Outcome(
                         message["name"], message["outcome"], message["message"], message["seconds"]
                     )
+                    if progress is not None:
+                        name = f"{request.file.name}::{message['name']}"
+                        progress.step(name, is_failure=done[message["name"]].is_bad)
                 elif message["event"] == "broken":
                     problem = message["message"]
                 elif message["event"] == "finish" and not message["stopped"]:
