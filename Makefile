@@ -207,6 +207,10 @@ judge: build $(VENV)/.ready-judge ## PyTorch's own test files, downloaded once, 
 judge-distributed: build ## The same for its tests of torch.distributed, on several processes
 	$(PY) -m tests.judge --suite distributed --jobs 1 --seconds 300 $(JUDGE)
 
+.PHONY: judge-compile
+judge-compile: build $(VENV)/.ready-judge ## The same for inductor's tests of torch.compile that any device runs
+	$(PY) -m tests.judge.inductor $(JUDGE)
+
 # Clients of torchtpu.compat: helion and PyTorch's own tests of their Pallas kernels, as published. With
 # HELION=FOLDER and PYTORCH=FOLDER checkouts that are there already are used.
 CLIENTS := $(ROOT)/build/clients

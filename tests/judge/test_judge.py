@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.judge import kernels
+from tests.judge import inductor, kernels
 from tests.judge.child import drawn, on_cpu
 from tests.judge.files import Outcome, Request, run_file
 from tests.judge.report import Comparison, Report
@@ -140,3 +140,33 @@ def test_a_client_of_kernels(tmp_path: Path) -> None:
     assert comparison.counts["passed"] == 1
     assert [(outcome.name, outcome.outcome) for outcome in comparison.bad] == [("Tests::test_fails", "failed")]
     assert "not listed" in comparison.bad[0].message
+
+
+COMPILED = """
+import unittest
+import torch
+from torch._inductor.compile_fx import complex_memory_overlap
+from torch.testing._internal.inductor_utils import GPU_TYPE, HAS_CPU, HAS_GPU
+
+class GPUTests(unittest.TestCase):
+    def test_passes_tpu(self):
+        self.assertEqual((GPU_TYPE, HAS_CPU, HAS_GPU), ("tpu", False, True))
+        x = torch.ones(3, device=GPU_TYPE)
+        self.assertEqual(torch.compile(torch.neg, backend="inductor")(x).tolist(), [-1.0] * 3)
+
+    def test_fails_tpu(self):
+        raise ValueError("not listed")
+
+class TestsOfGeneratedCode(unittest.TestCase):
+    def test_code(self):
+        raise ValueError("not run")
+"""
+
+
+def test_a_file_of_inductors(tmp_path: Path) -> None:
+    """The tests of its generated code are left out."""
+    (tmp_path / "test_compiled.py").write_text(COMPILED)
+    options = inductor.parser().parse_args(["--folder", str(tmp_path / "results")])
+    comparison = inductor.judge(tmp_path, "test_compiled.py", options)
+    assert comparison.counts["passed"] == 1
+    assert [(outcome.name, outcome.outcome) for outcome in comparison.bad] == [("GPUTests::test_fails_cpu", "failed")]
