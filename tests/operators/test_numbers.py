@@ -91,6 +91,34 @@ def test_a_known_program_refuses_a_number_that_does_not_fit(device: torch.device
     assert x.tolist() == [200] * 3
 
 
+def set_one(x: Tensor, number: float) -> Tensor:
+    x[0] = number
+    return x
+
+
+TOO_LARGE: dict[str, Callable[[Tensor, float], Tensor]] = {
+    "an element": set_one,
+    "one element filled": lambda x, number: torch.full((1, 1), number, dtype=x.dtype, device=x.device),
+    "elements filled": lambda x, number: x.fill_(number),
+    "filled by a tensor": lambda x, number: x.fill_(torch.tensor(number)),
+    "filled by a tensor, 8 bits": lambda x, number: x.to(torch.int8).fill_(torch.tensor(300)),
+    "a weight": lambda x, number: torch.lerp(x, 2 * x, number),
+}
+
+
+@pytest.mark.parametrize("number", [70000.0, -1e9, 1e39])
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_numbers_too_large_for_16_bits(name: str, number: float, device: torch.device, mode: str) -> None:
+    """The CPU takes some, which become infinite, and refuses others."""
+    x = torch.ones(3, dtype=torch.float16)
+    expected = outcome(lambda: TOO_LARGE[name](x.clone(), number))
+    actual = outcome(lambda: TOO_LARGE[name](x.to(device), number))
+    if isinstance(expected, type):
+        assert actual is expected
+    else:
+        torch.testing.assert_close(actual, expected)
+
+
 @pytest.mark.parametrize("number", [300, -300, 2**20, -(2**31) - 1, 2**40, -(2**63), 2**64 - 1, 123456, 1234567])
 def test_what_is_said_of_a_bound(number: int, device: torch.device, mode: str) -> None:
     """The number is printed as PyTorch's CPU prints it."""

@@ -35,7 +35,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
         cx.pointwise(["self", "tensor1", "tensor2"], |[x, y, z]| x + times(value, y) / z)
     }),
     one(&["lerp.Scalar"], |cx| {
-        cx.check_number("weight", cx.promoted(&["self"])?, Fit::Converts)?;
+        cx.check_number("weight", cx.promoted(&["self"])?.opmath(), Fit::Converts)?;
         interpolate(cx)
     })
     .takes(&["self"], DTypes::INEXACT),

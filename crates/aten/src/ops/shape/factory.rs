@@ -13,16 +13,17 @@ use crate::row::{Row, one};
 use crate::spec::Dim;
 
 pub(crate) const ROWS: &[Row] = &[
-    one(&["fill.Scalar", "fill.Tensor"], |cx| {
+    one(&["fill.Scalar"], |cx| filled(cx, "value", &cx.ty("self")?)).bounded(),
+    // An element of a tensor converts as in a copy, also that of a CPU tensor, which is a number here.
+    one(&["fill.Tensor"], |cx| {
         let ty = cx.ty("self")?;
-        Ok(uniform(cx, cx.fitting("value", ty.dtype)?.broadcast_to(&ty.dims)))
+        Ok(uniform(cx, cx.operand("value", ty.dtype)?.broadcast_to(&ty.dims)))
     })
     .bounded(),
     one(&["zero", "zeros", "zeros_like", "new_zeros"], |cx| splat(cx, 0)).bounded(),
     one(&["ones", "ones_like", "new_ones"], |cx| splat(cx, 1)).bounded(),
     one(&["full", "full_like", "new_full"], |cx| {
-        let ty = cx.result_type(cx.promoted(&["fill_value"])?)?;
-        Ok(uniform(cx, cx.fitting("fill_value", ty.dtype)?.broadcast_to(&ty.dims)))
+        filled(cx, "fill_value", &cx.result_type(cx.promoted(&["fill_value"])?)?)
     })
     .bounded(),
     // A constant that a graph captured.
@@ -81,6 +82,13 @@ const STEPS: &[&str] = &["start", "end", "step"];
 fn splat<'b>(cx: &Cx<'b>, number: i64) -> Result<Value<'b>> {
     let ty = cx.result_type(DType::F32)?;
     Ok(uniform(cx, cx.b().splat(number, ty.dtype, &ty.dims)))
+}
+
+/// A tensor of one number, which must fit. As on the CPU, a single element of a small float type becomes infinite instead.
+fn filled<'b>(cx: &Cx<'b>, name: &str, ty: &Type) -> Result<Value<'b>> {
+    let may_overflow = ty.numel() == 1 && ty.dtype.is_float() && ty.dtype.size_bytes() < 4;
+    let number = if may_overflow { cx.operand(name, ty.dtype) } else { cx.fitting(name, ty.dtype) };
+    Ok(uniform(cx, number?.broadcast_to(&ty.dims)))
 }
 
 fn uniform<'b>(cx: &Cx<'b>, result: Value<'b>) -> Value<'b> {
