@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
         epilog="Fails if a test fails that known.toml does not list.",
     )
     parser.add_argument("--files", default="*", metavar="PATTERN", help="only files whose names match this")
-    alone.add_options(parser, seconds=120)
+    alone.add_options(parser, seconds=300)
     return parser
 
 
