@@ -5,10 +5,15 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
 
 use crate::api::{Api, Struct};
 use crate::error::{Error, Result};
 use crate::sys;
+
+/// How long to sleep between questions whether work is done, after the plugin failed to wait for it.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// The completion of asynchronous work.
 pub struct Event {
@@ -35,11 +40,16 @@ impl Event {
     /// Waits until the work is done.
     ///
     /// # Errors
-    /// The error of the work.
+    /// The error of the work, or of the wait.
     pub fn wait(&self) -> Result<()> {
         let mut arguments = sys::PJRT_Event_Await_Args { event: self.raw.as_ptr(), ..Struct::new() };
         // SAFETY: the event is live.
-        unsafe { self.api.call(&mut arguments) }
+        let result = unsafe { self.api.call(&mut arguments) };
+        // If the wait itself fails, the work may still write to memory that the caller then frees.
+        while result.is_err() && self.is_ready().is_ok_and(|is_ready| !is_ready) {
+            sleep(PAUSE);
+        }
+        result
     }
 
     /// Whether the work is done, or has failed.
