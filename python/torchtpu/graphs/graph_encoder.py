@@ -379,7 +379,8 @@ class GraphEncoder(SizeEncoder):
             self.add("torchtpu::resume_random_state", [("state", ("v", before))], 1)
         elif operator.name() == "cond" and not _is_tensor(node.args[0]):
             predicate, when_true, when_false, operands = node.args
-            # The sizes decide. A condition of bounded sizes raises here, and the graph gets a program for each set.
+            # The host knows the condition. A condition of a bounded size raises in `plain`, and the graph gets a
+            # program for each set of sizes.
             self._call_inside(node, when_true if self.plain(predicate) else when_false, operands)
         elif operator.name() in FUNCTION_CALLERS:
             self._call_with_functions(node, operator.name(), FUNCTION_CALLERS[operator.name()])
@@ -392,7 +393,7 @@ class GraphEncoder(SizeEncoder):
             self._refuse(operator)
 
     def _call_inside(self, node: Node, function: Any, operands: Any) -> None:
-        """Makes the nodes of a function that is called a part of this graph."""
+        """Adds the nodes of a called function to this graph."""
         module = attribute_of(function)
         kinds = [_kind_of(each.meta.get("val")) for each in module.graph.find_nodes(op="placeholder")]
         inputs = [None if kind == "-" else self.number(each) for kind, each in zip(kinds, operands, strict=True)]

@@ -128,8 +128,8 @@ fn behind_first<'b>(vectors: Value<'b>, factors: Value<'b>) -> Value<'b> {
     vectors.builder().concatenate(&[first, inner.pad_axis(2, 0, 1, 0)], 1)
 }
 
-/// What a reduction computes. A block changes the matrix to A − L Rᴴ. L is the two panels `left`, side by side. R is the two
-/// panels `right`, side by side.
+/// The plan of a reduction. One block changes the matrix from A to A − L Rᴴ. The two panels `left` make L, side by side. The
+/// two panels `right` make R.
 struct Plan<'p> {
     /// The number of panels, the first ones, whose columns are kept for all steps.
     kept: usize,

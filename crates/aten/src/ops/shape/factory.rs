@@ -14,7 +14,7 @@ use crate::spec::Dim;
 
 pub(crate) const ROWS: &[Row] = &[
     one(&["fill.Scalar"], |cx| filled(cx, "value", &cx.ty("self")?)).bounded(),
-    // An element of a tensor converts as in a copy, also that of a CPU tensor, which is a number here.
+    // The value converts as in a copy. A 0-d CPU tensor is a number here.
     one(&["fill.Tensor"], |cx| {
         let ty = cx.ty("self")?;
         Ok(uniform(cx, cx.operand("value", ty.dtype)?.broadcast_to(&ty.dims)))
@@ -84,7 +84,7 @@ fn splat<'b>(cx: &Cx<'b>, number: i64) -> Result<Value<'b>> {
     Ok(uniform(cx, cx.b().splat(number, ty.dtype, &ty.dims)))
 }
 
-/// A tensor of one number, which must fit. As on the CPU, a single element of a small float type becomes infinite instead.
+/// A tensor of one number. The number must fit, but a single element of a small float type becomes infinite, as on the CPU.
 fn filled<'b>(cx: &Cx<'b>, name: &str, ty: &Type) -> Result<Value<'b>> {
     let may_overflow = ty.numel() == 1 && ty.dtype.is_float() && ty.dtype.size_bytes() < 4;
     let number = if may_overflow { cx.operand(name, ty.dtype) } else { cx.fitting(name, ty.dtype) };
