@@ -55,6 +55,12 @@ def run_file(request: Request, environment: dict[str, str], seconds: float) -> d
     """What came of each test of a file. `seconds` is what a test may take."""
     done: dict[str, Outcome] = {}
     progress: Progress | None = None
+
+    def record(outcome: Outcome) -> None:
+        done[outcome.name] = outcome
+        if progress is not None:
+            progress.step(f"{request.file.name}::{outcome.name}", is_failure=outcome.is_bad)
+
     for _ in range(MOST_CHILDREN):
         running, problem, names = "", "", None
         with _child(request, list(done), environment) as child:
@@ -66,12 +72,7 @@ def run_file(request: Request, environment: dict[str, str], seconds: float) -> d
                     running = message["name"]
                 elif message["event"] == "end":
                     running = ""
-                    done[message["name"]] = Outcome(
-                        message["name"], message["outcome"], message["message"], message["seconds"]
-                    )
-                    if progress is not None:
-                        name = f"{request.file.name}::{message['name']}"
-                        progress.step(name, is_failure=done[message["name"]].is_bad)
+                    record(Outcome(message["name"], message["outcome"], message["message"], message["seconds"]))
                 elif message["event"] == "broken":
                     problem = message["message"]
                 elif message["event"] == "finish" and not message["stopped"]:
@@ -84,7 +85,7 @@ def run_file(request: Request, environment: dict[str, str], seconds: float) -> d
             if running:
                 bad = "hang" if child.is_late else "crash"
                 why = f"no end after {seconds:.0f} s" if child.is_late else child.last_words()
-                done[running] = Outcome(running, bad, why, seconds if child.is_late else 0.0)
+                record(Outcome(running, bad, why, seconds if child.is_late else 0.0))
             elif names <= set(done):
                 break
     for name in request.only or ():

@@ -37,7 +37,6 @@ CLASSES = re.compile(
 
 def _device_of_inductor(module: Any) -> None:
     vars(module).update(GPU_TYPE="tpu", HAS_GPU=True, HAS_CPU=False)
-    vars(module).setdefault("HAS_CUDA", False)
 
 
 def pytest_configure() -> None:
