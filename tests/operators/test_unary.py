@@ -182,3 +182,16 @@ def test_functions_of_large_imaginary_parts_are_infinite(device: torch.device, m
 def test_sinc_of_small_complex_numbers(dtype: torch.dtype, device: torch.device, mode: str) -> None:
     numbers = torch.tensor([1e-10 + 1e-10j, -1e-5 + 1e-5j, 1e-15 - 2e-15j, 1e-3 + 1j], dtype=dtype)
     check(lambda device: numbers.to(device).sinc(), device)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", ["sinh", "cosh"])
+def test_hyperbolic_functions_of_large_numbers(name: str, dtype: torch.dtype, device: torch.device, mode: str) -> None:
+    """Their exponents are not rounded: the error stays a few units in the last place."""
+    function, largest = getattr(torch, name), math.log(torch.finfo(dtype).max)
+    x = torch.linspace(-largest, largest, 2001, dtype=dtype)
+    result = function(x.to(device)).cpu()
+    epsilon = torch.finfo(dtype).eps
+    torch.testing.assert_close(result.double(), function(x.double()), rtol=5 * epsilon, atol=0)
+    assert function(torch.tensor(largest + 0.69, dtype=dtype, device=device)).isfinite()
+    assert function(torch.tensor(largest + 0.7, dtype=dtype, device=device)).isinf()

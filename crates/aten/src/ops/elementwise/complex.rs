@@ -85,7 +85,7 @@ pub(crate) fn sine(z: Value<'_>) -> Value<'_> {
         return z.sin();
     }
     let (a, b) = (z.real(), z.imag());
-    scaled(a.sin(), b.cosh()).complex(scaled_by_cosine(a.cos(), b, b.sinh()))
+    scaled(a.sin(), real_cosh(b)).complex(scaled_by_cosine(a.cos(), b, real_sinh(b)))
 }
 
 pub(crate) fn cosine(z: Value<'_>) -> Value<'_> {
@@ -93,15 +93,33 @@ pub(crate) fn cosine(z: Value<'_>) -> Value<'_> {
         return z.cos();
     }
     let (a, b) = (z.real(), z.imag());
-    scaled_by_cosine(a.cos(), b, b.cosh()).complex(-scaled(a.sin(), b.sinh()))
+    scaled_by_cosine(a.cos(), b, real_cosh(b)).complex(-scaled(a.sin(), real_sinh(b)))
 }
 
 pub(crate) fn hyperbolic_sine(z: Value<'_>) -> Value<'_> {
-    if z.dtype().is_complex() { swapped(sine(swapped(z))) } else { z.sinh() }
+    if z.dtype().is_complex() { swapped(sine(swapped(z))) } else { real_sinh(z) }
 }
 
 pub(crate) fn hyperbolic_cosine(z: Value<'_>) -> Value<'_> {
-    if z.dtype().is_complex() { cosine(swapped(z)).conjugate() } else { z.cosh() }
+    if z.dtype().is_complex() { cosine(swapped(z)).conjugate() } else { real_cosh(z) }
+}
+
+fn real_sinh(x: Value<'_>) -> Value<'_> {
+    let [growing, falling] = half_exponentials(x);
+    let large = growing - falling;
+    x.abs().lt(1).select(x.sinh(), x.lt(0).select(-large, large))
+}
+
+fn real_cosh(x: Value<'_>) -> Value<'_> {
+    let [growing, falling] = half_exponentials(x);
+    growing + falling
+}
+
+/// e^|x| / 2 and e^-|x| / 2. The exponent is halved, which is exact: XLA's forms round |x| - ln 2, and an error in the
+/// exponent is a relative error of the result. No factor overflows before the result does.
+fn half_exponentials(x: Value<'_>) -> [Value<'_>; 2] {
+    let root = (x.abs() * 0.5).exp();
+    [root * 0.5 * root, root.recip() * 0.5 / root]
 }
 
 /// As in C, real for real numbers, also where they are not finite.
