@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.engine.settling import SETTLED, SIZES
+from tests.helpers import programs_made
 from tests.operators.test_detection import random_boxes
 
 # `make test` installs it. torchtpu does not need it.
@@ -24,7 +26,7 @@ def random_regions(scale: float) -> Tensor:
 
 
 @pytest.mark.parametrize("aligned", [False, True])
-@pytest.mark.parametrize("sampling", [-1, 2])
+@pytest.mark.parametrize("sampling", [-1, 1, 2, 3])
 @pytest.mark.parametrize("scale", [1.0, 0.25])
 def test_roi_align(scale: float, sampling: int, aligned: bool, device: torch.device) -> None:
     """Some regions reach beyond the features, and some are smaller than a bin."""
@@ -39,6 +41,35 @@ def test_roi_align(scale: float, sampling: int, aligned: bool, device: torch.dev
         results.append((pooled.detach().cpu(), x.grad.cpu()))  # type: ignore[union-attr]
     for expected, actual in zip(*results, strict=True):
         torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["strict", "fused"], indirect=True)
+@pytest.mark.usefixtures("changing_sizes")
+def test_the_number_of_regions_changes(device: torch.device, mode: str) -> None:
+    """A detector proposes another number of regions for each batch. After a few, nothing is compiled."""
+    features = torch.randn(2, 3, 20, 24)
+
+    def pool(place: torch.device | str, regions: Tensor) -> tuple[Tensor, Tensor]:
+        x = features.to(place).detach().requires_grad_()
+        pooled = ops.roi_align(x, regions.to(place), (3, 4), 0.9, 2)
+        (pooled * pooled.detach().cos()).sum().backward()
+        return pooled.detach().cpu(), x.grad.cpu()  # type: ignore[union-attr]
+
+    for number, count in enumerate(SIZES):
+        regions = torch.cat([torch.randint(0, 2, (count, 1)).float(), random_boxes(count, 20)], 1)
+        before = programs_made()
+        results = pool(device, regions)
+        made = programs_made() - before
+        for actual, expected in zip(results, pool("cpu", regions), strict=True):
+            torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
+        assert number < SETTLED or not made, f"{made} programs for {count} regions"
+
+
+def test_regions_outside_of_the_features(device: torch.device) -> None:
+    """They are zero, and read nothing, whatever is there."""
+    features = torch.full((1, 2, 5, 6), torch.inf, device=device)
+    regions = torch.tensor([[0.0, 50.0, 50.0, 60.0, 60.0], [0.0, -40.0, 1.0, -30.0, 4.0]], device=device)
+    assert ops.roi_align(features, regions, 3, sampling_ratio=2).eq(0).all()
 
 
 def test_roi_align_of_no_regions(device: torch.device) -> None:

@@ -41,7 +41,11 @@ pub(crate) struct Sampling<'b> {
 impl<'b> Sampling<'b> {
     /// Samples `points` points of each of `batch` images, whose spatial dimensions have `sizes`.
     pub(crate) fn new(b: &'b Builder, [batch, points]: [i64; 2], sizes: &[i64], taps: Vec<Taps<'b>>) -> Sampling<'b> {
-        let image = b.iota(DType::I32, &[batch, points, 1], 0);
+        Sampling::of(b.iota(DType::I32, &[batch, points, 1], 0), sizes, taps)
+    }
+
+    /// Samples points of images whose numbers are given: [batch, points, 1].
+    pub(crate) fn of(image: Value<'b>, sizes: &[i64], taps: Vec<Taps<'b>>) -> Sampling<'b> {
         let row = taps
             .iter()
             .zip(sizes)

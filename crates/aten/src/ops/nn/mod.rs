@@ -20,6 +20,7 @@ pub(crate) mod pool_fractional;
 pub(crate) mod recurrence;
 pub(crate) mod regions;
 pub(crate) mod rnn;
+mod sampled_regions;
 pub(crate) mod softmax;
 pub(crate) mod unfold;
 pub(crate) mod upsample;

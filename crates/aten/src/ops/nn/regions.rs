@@ -3,6 +3,7 @@
 
 use stablehlo::{DType, DotDims, Precision, Value};
 
+use super::sampled_regions;
 use crate::common::reductions::extreme_with_position;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -12,13 +13,20 @@ use crate::row::{Row, many, one};
 pub(crate) const ROWS: &[Row] = &[
     one(&["torchvision::roi_align"], |cx| {
         let input = cx.tensor("input")?;
-        let pooling = Pooling::of(cx, &input.dims(), input.dtype(), cx.bool("aligned")?)?;
-        pooled(cx, input, &pooling, Pooling::pool)
-    }),
+        if cx.int("sampling_ratio")? > 0 {
+            return sampled_regions::pooled(cx);
+        }
+        pooled(cx, input, &Pooling::of(cx, &input.dims(), input.dtype(), cx.bool("aligned")?)?, Pooling::pool)
+    })
+    .bounded(),
     one(&["torchvision::_roi_align_backward"], |cx| {
-        let pooling = Pooling::of(cx, &features(cx)?, cx.tensor("grad")?.dtype(), cx.bool("aligned")?)?;
-        pooled(cx, cx.tensor("grad")?, &pooling, Pooling::spread)
-    }),
+        if cx.int("sampling_ratio")? > 0 {
+            return sampled_regions::spread(cx);
+        }
+        let grad = cx.tensor("grad")?;
+        pooled(cx, grad, &Pooling::of(cx, &features(cx)?, grad.dtype(), cx.bool("aligned")?)?, Pooling::spread)
+    })
+    .bounded(),
     many(&["torchvision::ps_roi_align"], |cx| {
         let input = cx.tensor("input")?;
         position_sensitive(cx, &Pooling::of(cx, &input.dims(), input.dtype(), true)?)
@@ -99,20 +107,14 @@ struct Pooling<'b> {
 impl<'b> Pooling<'b> {
     /// From features of dimensions [images, channels, height, width].
     fn of(cx: &Cx<'b>, dims: &[i64], dtype: DType, is_aligned: bool) -> Result<Pooling<'b>> {
-        let dtype = cx.float_dtype(dtype).opmath();
-        let rois = cx.tensor("rois")?.convert(dtype);
-        let scale = cx.scalar("spatial_scale", dtype)?;
+        let bins = Bins::of(cx, dtype, is_aligned)?;
         let fixed = cx.int("sampling_ratio")?;
-        let along = |low: i64, bins: i64, size: i64| {
-            let at = |side: i64| rois.select_axis(1, side) * scale - if is_aligned { 0.5 } else { 0.0 };
-            let (start, length) = (at(low), at(low + 2) - at(low));
-            let length = if is_aligned { length } else { length.max(1) };
-            let bin = of_bin(length, bins);
-            let samples = if fixed > 0 { length.splat_like(fixed) } else { bin.ceil() };
-            (weights(start, bin, samples, bins, size), samples)
+        let along = |bins: &Bins<'b>, size: i64| {
+            let samples = if fixed > 0 { bins.length.splat_like(fixed) } else { bins.length.ceil() };
+            (weights(bins, samples, size), samples)
         };
-        let (columns, across) = along(1, cx.int("pooled_width")?, dims[3]);
-        let (rows, down) = along(2, cx.int("pooled_height")?, dims[2]);
+        let (columns, across) = along(&bins[1], dims[3]);
+        let (rows, down) = along(&bins[0], dims[2]);
         let rows = rows_of_images(rows, cx.tensor("rois")?, dims[0]);
         Ok(Pooling { rows, columns, samples: (down * across).max(1) })
     }
@@ -180,14 +182,42 @@ impl<'b> Pooling<'b> {
     }
 }
 
+/// The bins along one dimension of the features.
+pub(super) struct Bins<'b> {
+    /// The number of each region's image.
+    pub image: Value<'b>,
+    /// Where each region starts.
+    pub start: Value<'b>,
+    /// The length of its bins.
+    pub length: Value<'b>,
+    /// The number of its bins.
+    pub count: i64,
+}
+
+impl<'b> Bins<'b> {
+    /// The bins along rows and along columns, in a dtype that accumulates `dtype`.
+    pub fn of(cx: &Cx<'b>, dtype: DType, is_aligned: bool) -> Result<[Bins<'b>; 2]> {
+        let dtype = cx.float_dtype(dtype).opmath();
+        let rois = cx.tensor("rois")?.zero_filled([0], "regions of merged dimensions").convert(dtype);
+        let scale = cx.scalar("spatial_scale", dtype)?;
+        let along = |low: i64, count: i64| {
+            let at = |side: i64| rois.select_axis(1, side) * scale - if is_aligned { 0.5 } else { 0.0 };
+            let length = at(low + 2) - at(low);
+            let length = of_bin(if is_aligned { length } else { length.max(1) }, count);
+            Bins { image: rois.select_axis(1, 0), start: at(low), length, count }
+        };
+        Ok([along(2, cx.int("pooled_height")?), along(1, cx.int("pooled_width")?)])
+    }
+}
+
 /// A batched matrix product, with the region as the batch.
 fn each_region(lhs: usize, rhs: usize) -> DotDims {
     DotDims { lhs_batch: vec![0], rhs_batch: vec![0], lhs_contract: vec![lhs], rhs_contract: vec![rhs] }
 }
 
-/// Regions × bins × positions: the total weight of each position for the samples of a bin. `start`, the bins'
-/// `length` and the number of `samples` are given for each region; `samples` depends on the data.
-fn weights<'b>(start: Value<'b>, length: Value<'b>, samples: Value<'b>, bins: i64, size: i64) -> Value<'b> {
+/// Regions × bins × positions: the total weight of each position for the samples of a bin. The number of `samples` is
+/// given for each region, and depends on the data.
+fn weights<'b>(&Bins { start, length, count: bins, .. }: &Bins<'b>, samples: Value<'b>, size: i64) -> Value<'b> {
     let (b, dtype, count) = (start.builder(), start.dtype(), start.dim(0));
     let dims = [count, bins, size];
     let most = samples.reduce_max(&[0]);
