@@ -191,3 +191,12 @@ def test_a_program_that_fails(device: torch.device) -> None:
         with pytest.raises(RuntimeError, match="donated to a test"):
             failed.cpu()
         assert _C.end_explaining()["runs"]
+
+
+def test_lines_of_libraries_whose_names_begin_with_torch(device: torch.device) -> None:
+    """They are lines of their own, and not a part of torch: sizes that change are remembered by line."""
+    ops = pytest.importorskip("torchvision", reason="torchvision is not installed: pip install torchvision").ops
+    with torch.tpu.set_eager_mode("strict"), torch.tpu.explain() as explanation:
+        ops.box_area(torch.rand(5, 4, device=device)).cpu()
+    lines = {Path(line).name for program in explanation.programs for _, line in program["operators"]}
+    assert any(line.startswith("boxes.py:") for line in lines), lines

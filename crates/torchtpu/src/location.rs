@@ -116,18 +116,22 @@ fn main_frame(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 
 /// Functions of torch that move the state of a model or an optimizer: file or folder, and name. All, if the name is empty.
 const STATE: [(&str, &str); 6] = [
-    ("/nn/modules/module.py", "_apply"),
-    ("/nn/modules/module.py", "load_state_dict"),
-    ("/nn/modules/module.py", "_load_from_state_dict"),
-    ("/serialization.py", ""),
-    ("/optim/", ""),
-    ("/distributed/", ""),
+    ("nn/modules/module.py", "_apply"),
+    ("nn/modules/module.py", "load_state_dict"),
+    ("nn/modules/module.py", "_load_from_state_dict"),
+    ("serialization.py", ""),
+    ("optim/", ""),
+    ("distributed/", ""),
 ];
 
 fn owner(py: Python<'_>, code: &Bound<'_, PyAny>) -> PyResult<Owner> {
     static LIBRARIES: PyOnceLock<[String; 2]> = PyOnceLock::new();
     let libraries = LIBRARIES.get_or_try_init(py, || {
-        let folder = |name: &str| -> PyResult<String> { py.import(name)?.getattr("__path__")?.get_item(0)?.extract() };
+        // With the slash: torchvision is not a part of torch.
+        let folder = |name: &str| -> PyResult<String> {
+            let path: String = py.import(name)?.getattr("__path__")?.get_item(0)?.extract()?;
+            Ok(format!("{path}/"))
+        };
         Ok::<_, PyErr>([folder("torch")?, folder("torchtpu")?])
     })?;
     let file: String = code.getattr(intern!(py, "co_filename"))?.extract()?;

@@ -304,8 +304,9 @@ def _bytes(value: Any) -> int:
     return sum(map(_bytes, value)) if isinstance(value, list | tuple) else 0
 
 
-_OURS = os.path.dirname(__file__)
-_TORCH = os.path.dirname(torch.__file__)
+# With the separator: torchvision is not a part of torch.
+_OURS = os.path.join(os.path.dirname(__file__), "")
+_TORCH = os.path.join(os.path.dirname(torch.__file__), "")
 
 
 def _line() -> str:
