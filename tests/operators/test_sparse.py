@@ -429,3 +429,11 @@ def test_a_coalesced_tensor_is_loaded(device: torch.device) -> None:
     assert loaded.device.type == device.type
     assert loaded.is_coalesced()
     assert torch.equal(loaded.to_dense().cpu(), torch.eye(3))
+
+
+def test_a_product_of_two_dtypes(device: torch.device) -> None:
+    message = "mat1 dtype Double does not match mat2 dtype Float"
+    for place in ("cpu", device):
+        wide, narrow = (torch.eye(3, dtype=dtype).to_sparse().to(place) for dtype in (torch.float64, torch.float32))
+        with pytest.raises(RuntimeError, match=message):
+            torch.sparse.mm(wide, narrow)

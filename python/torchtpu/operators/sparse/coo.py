@@ -394,7 +394,11 @@ def check_product(name: str, mat1: Tensor, mat2: Tensor) -> None:
             f"({mat1.shape[0]}x{mat1.shape[1]} and {mat2.shape[0]}x{mat2.shape[1]})"
         )
     if mat1.dtype != mat2.dtype:
-        raise RuntimeError(f"{name}: expected both matrices to have the same dtype, got {mat1.dtype} and {mat2.dtype}")
+        first, second = (
+            torch.empty(0, dtype=matrix.dtype).type().removeprefix("torch.").removesuffix("Tensor")
+            for matrix in (mat1, mat2)
+        )
+        raise RuntimeError(f"mat1 dtype {first} does not match mat2 dtype {second}")
     for matrix in (mat1, mat2):
         if matrix.layout == torch.sparse_coo and matrix.sparse_dim() != 2:
             raise RuntimeError(f"{name}: expected two sparse dimensions, got {matrix.sparse_dim()}")
