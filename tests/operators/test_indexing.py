@@ -120,3 +120,49 @@ def test_writes_to_expanded_tensors_warn_at_each_call(device: torch.device) -> N
                 write(torch.ones(1, device=on).expand(6), rows.to(on))
             words.append([str(each.message).partition(" (Triggered")[0] for each in given])
         assert words[0] == words[1] == words[2]
+
+
+def with_a_mask(on: torch.device, name: str, rows: int, chosen: int) -> torch.Tensor:
+    """Reads or writes at a mask and at an index that another mask has chosen."""
+    generator = torch.Generator().manual_seed(rows * chosen)
+    x = torch.randn(rows, 7, 6, generator=generator).to(on)
+    order = torch.randperm(rows, generator=generator)
+    places, others = (
+        torch.zeros(rows, dtype=torch.bool).index_fill(0, order[s][:chosen], True)
+        for s in (slice(rows), slice(1, rows))
+    )
+    mask, labels = places.to(on), torch.randint(0, 6, (rows,), generator=generator).to(on)
+    first = (torch.arange(rows) == 3).to(on)
+    column = labels[others.to(on)]
+    if name == "fill":
+        x[mask, column] = 1.0
+    elif name == "write":
+        x[mask, :, column] = x[:, :, 0][others.to(on)]
+    elif name == "add":
+        x.index_put_((mask, column), torch.ones((), device=on), accumulate=True)
+    elif name == "one element of the mask":
+        x[first, column] = 2.0
+    elif name == "one element of the index":
+        x[mask, labels[first]] = 2.0
+    else:
+        return x[mask, :, column]
+    return x
+
+
+@pytest.mark.usefixtures("changing_sizes")
+@pytest.mark.parametrize(
+    "name", ["fill", "write", "add", "read", "one element of the mask", "one element of the index"]
+)
+def test_a_mask_beside_an_index_of_as_many_elements(name: str, device: torch.device, mode: str) -> None:
+    """Detectors assign the labels of the matched boxes so. How many there are depends on the data."""
+    for rows, chosen in [(40, 7), (40, 9), (40, 12), (40, 1), (33, 8), (50, 11), (40, 0)]:
+        check(lambda on, rows=rows, chosen=chosen: with_a_mask(on, name, rows, chosen), device)
+
+
+def test_a_mask_beside_an_index_of_another_number_of_elements(device: torch.device, mode: str) -> None:
+    labels = torch.arange(40, device=device) % 6
+    for chosen in (7, 9, 12):
+        x, mask = torch.zeros(40, 7, device=device), labels.new_zeros(40, dtype=torch.bool)
+        mask[:chosen] = True
+        with pytest.raises(IndexError, match=rf"could not be broadcast together with shapes \[{chosen}\]"):
+            x[mask, labels[labels.roll(1) * mask > 2]].cpu()

@@ -90,8 +90,13 @@ pub(crate) fn check_mask_counts<'b>(cx: &Cx<'b>, values: Option<Value<'b>>) -> R
     };
     let (length, shape) = (shape[shape.len() - 1], &shape[..shape.len() - 1]);
     if length != 1 {
+        let changing = changing_length(given(), length);
+        let (length, other) = match changing {
+            Some(length) => (length, "that of another index".to_owned()),
+            None => (cx.b().scalar(length, DType::I64), format!("[{length}]")),
+        };
         for count in masks.into_iter().map(count_true) {
-            cx.check_that(count.eq(1) | count.eq(length), count, not_together(&format!("[{length}]")));
+            cx.check_that(count.eq(1) | count.eq(length), count, not_together(&other));
         }
         return Ok(());
     }
@@ -123,6 +128,14 @@ pub(crate) fn check_mask_counts<'b>(cx: &Cx<'b>, values: Option<Value<'b>>) -> R
         cx.check_that(joint.eq(length), joint, Error::runtime(error));
     }
     Ok(())
+}
+
+/// The valid length of the last dimension of the indices that are no masks, if it changes (0-d int64). Its capacity is
+/// `length`.
+pub(crate) fn changing_length<'b>(indices: impl Iterator<Item = Value<'b>>, length: i64) -> Option<Value<'b>> {
+    let mut numbers = indices.filter(|&index| !is_mask(index) && index.dims().last() == Some(&length));
+    let index = numbers.find(|index| index.is_bounded_along(&[index.rank() - 1]))?;
+    Some(index.size(index.rank() - 1, DType::I64))
 }
 
 /// The sizes of a result before and behind the dimensions of the broadcast indices.

@@ -9,7 +9,7 @@ use super::scatter::anywhere;
 use crate::check::Counts;
 use crate::common::chosen::Chosen;
 use crate::common::index_check::{
-    check_flat, check_indices, check_mask_counts, count_true, is_mask, out_of_bounds, out_of_range,
+    changing_length, check_flat, check_indices, check_mask_counts, count_true, is_mask, out_of_bounds, out_of_range,
 };
 use crate::common::pooling::at_capacities;
 use crate::cx::{Arg, Cx};
@@ -213,6 +213,10 @@ impl<'b> Advanced<'b> {
             }
         }
         let broadcasts = counts.len() > 1 || known.is_some();
+        let is_as_known = |count: Value<'b>| match changing_length(indices.iter().copied().flatten(), length) {
+            Some(length) => count.eq(length),
+            None => count.eq(length),
+        };
         let parts: Vec<Value<'b>> = by_dim
             .iter()
             .flatten()
@@ -226,7 +230,7 @@ impl<'b> Advanced<'b> {
                     let (count, first) = (counts[mask], fitted.slice_axis(0, 0, 1).broadcast_to(&[length]));
                     let fitted = match known {
                         // With another number of elements, a check fails, and nothing is written.
-                        Some(_) => count.eq(length).select(fitted, fitted.splat_like(fitted.dtype().highest())),
+                        Some(_) => is_as_known(count).select(fitted, fitted.splat_like(fitted.dtype().highest())),
                         None => fitted,
                     };
                     count.eq(1).select(first, fitted).broadcast_to(&shape)
