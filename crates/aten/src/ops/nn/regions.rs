@@ -3,7 +3,7 @@
 
 use stablehlo::{DType, DotDims, Precision, Value};
 
-use super::sampled_regions;
+use super::sampled_regions::{self, Bins, of_bin};
 use crate::common::reductions::extreme_with_position;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -182,34 +182,6 @@ impl<'b> Pooling<'b> {
     }
 }
 
-/// The bins along one dimension of the features.
-pub(super) struct Bins<'b> {
-    /// The number of each region's image.
-    pub image: Value<'b>,
-    /// Where each region starts.
-    pub start: Value<'b>,
-    /// The length of its bins.
-    pub length: Value<'b>,
-    /// The number of its bins.
-    pub count: i64,
-}
-
-impl<'b> Bins<'b> {
-    /// The bins along rows and along columns, in a dtype that accumulates `dtype`.
-    pub fn of(cx: &Cx<'b>, dtype: DType, is_aligned: bool) -> Result<[Bins<'b>; 2]> {
-        let dtype = cx.float_dtype(dtype).opmath();
-        let rois = cx.tensor("rois")?.zero_filled([0], "regions of merged dimensions").convert(dtype);
-        let scale = cx.scalar("spatial_scale", dtype)?;
-        let along = |low: i64, count: i64| {
-            let at = |side: i64| rois.select_axis(1, side) * scale - if is_aligned { 0.5 } else { 0.0 };
-            let length = at(low + 2) - at(low);
-            let length = of_bin(if is_aligned { length } else { length.max(1) }, count);
-            Bins { image: rois.select_axis(1, 0), start: at(low), length, count }
-        };
-        Ok([along(2, cx.int("pooled_height")?), along(1, cx.int("pooled_width")?)])
-    }
-}
-
 /// A batched matrix product, with the region as the batch.
 fn each_region(lhs: usize, rhs: usize) -> DotDims {
     DotDims { lhs_batch: vec![0], rhs_batch: vec![0], lhs_contract: vec![lhs], rhs_contract: vec![rhs] }
@@ -244,12 +216,6 @@ fn rows_of_images<'b>(rows: Value<'b>, rois: Value<'b>, images: i64) -> Value<'b
     let image = rois.select_axis(1, 0).convert(DType::I32).unsqueeze(1);
     let is_image = image.eq(rows.builder().iota(DType::I32, &[rois.dim(0), images], 1));
     rows.unsqueeze(2) * is_image.convert(rows.dtype()).unsqueeze(1).unsqueeze(3)
-}
-
-/// The length of each bin. The barrier keeps XLA from multiplying by the rounded reciprocal of a constant: the result may
-/// be rounded to an integer.
-fn of_bin(length: Value<'_>, bins: i64) -> Value<'_> {
-    length / length.builder().scalar(bins, length.dtype()).barrier()
 }
 
 /// Regions × bins × positions: whether a bin has a position, in a dimension of `size` of which bins may have the

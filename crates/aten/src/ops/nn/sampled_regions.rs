@@ -1,13 +1,58 @@
-//! Regions of interest with a fixed number of bilinear samples in each bin. The cost does not depend on the size of the
-//! images, and the number of regions may change.
+//! Bins of regions of interest, and means of a fixed number of bilinear samples in each. The cost of these does not depend
+//! on the size of the images, and the number of regions may change.
 
 use stablehlo::{DType, Value};
 
-use super::regions::Bins;
 use crate::common::sampling::{Sampling, Taps, channel_rows};
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::spec::Dim;
+
+/// The bins along one dimension of the features.
+pub(super) struct Bins<'b> {
+    /// The number of each region's image.
+    pub image: Value<'b>,
+    /// Where each region starts.
+    pub start: Value<'b>,
+    /// The length of its bins.
+    pub length: Value<'b>,
+    /// The number of its bins.
+    pub count: i64,
+}
+
+impl<'b> Bins<'b> {
+    /// The bins along rows and along columns, in a dtype that accumulates `dtype`.
+    pub fn of(cx: &Cx<'b>, dtype: DType, is_aligned: bool) -> Result<[Bins<'b>; 2]> {
+        let dtype = cx.float_dtype(dtype).opmath();
+        let rois = cx.tensor("rois")?.zero_filled([0], "regions of merged dimensions").convert(dtype);
+        let scale = cx.scalar("spatial_scale", dtype)?;
+        let along = |low: i64, count: i64| {
+            let at = |side: i64| rois.select_axis(1, side) * scale - if is_aligned { 0.5 } else { 0.0 };
+            let length = at(low + 2) - at(low);
+            let length = of_bin(if is_aligned { length } else { length.max(1) }, count);
+            Bins { image: rois.select_axis(1, 0), start: at(low), length, count }
+        };
+        Ok([along(2, cx.int("pooled_height")?), along(1, cx.int("pooled_width")?)])
+    }
+
+    /// The positions of samples in a dimension of `size` elements (0-d), regions × bins × samples. Those that are more
+    /// than one element outside read nothing.
+    fn samples(&self, samples: i64, size: Value<'b>) -> Value<'b> {
+        let (b, dtype) = (self.start.builder(), self.start.dtype());
+        let dims = [self.start.dim(0), self.count, samples];
+        let each = |x: Value<'b>| x.reshape(&[dims[0], 1, 1]).broadcast_to(&dims);
+        let bin = each(self.start) + b.iota(dtype, &dims, 1) * each(self.length);
+        let at = bin + (b.iota(dtype, &dims, 2) + 0.5) * each(self.length / samples);
+        let is_near = at.ge(-1) & at.le(size.broadcast_to(&dims));
+        is_near.select(at.max(0).min((size - 1).broadcast_to(&dims)), -2)
+    }
+}
+
+/// The length of each bin. The barrier keeps XLA from multiplying by the rounded reciprocal of a constant: the result may
+/// be rounded to an integer.
+pub(super) fn of_bin(length: Value<'_>, bins: i64) -> Value<'_> {
+    length / length.builder().scalar(bins, length.dtype()).barrier()
+}
 
 /// The samples of all bins. Their points are bin rows × bin columns × samples of a bin.
 struct Samples<'b> {
@@ -34,20 +79,6 @@ impl<'b> Samples<'b> {
         let image = image.reshape(&[regions, 1, 1]).broadcast_to(&[regions, points, 1]);
         let sampling = Sampling::of(image, &planes, vec![taps(0), taps(1)]);
         Ok(Samples { sampling, dims: [regions, down, across, samples * samples] })
-    }
-}
-
-impl<'b> Bins<'b> {
-    /// The positions of samples in a dimension of `size` elements (0-d), regions × bins × samples. Those that are more
-    /// than one element outside read nothing.
-    fn samples(&self, samples: i64, size: Value<'b>) -> Value<'b> {
-        let (b, dtype) = (self.start.builder(), self.start.dtype());
-        let dims = [self.start.dim(0), self.count, samples];
-        let each = |x: Value<'b>| x.reshape(&[dims[0], 1, 1]).broadcast_to(&dims);
-        let bin = each(self.start) + b.iota(dtype, &dims, 1) * each(self.length);
-        let at = bin + (b.iota(dtype, &dims, 2) + 0.5) * each(self.length / samples);
-        let is_near = at.ge(-1) & at.le(size.broadcast_to(&dims));
-        is_near.select(at.max(0).min((size - 1).broadcast_to(&dims)), -2)
     }
 }
 
