@@ -33,7 +33,7 @@ def test_coordinates_of_a_dimension_lie_beside_each_other(device: torch.device, 
 
 
 def test_positions_have_pytorchs_strides(device: torch.device, mode: str) -> None:
-    few = ([1.0, 0.0, 2.0], 1.0, [[1.0], [0.0], [2.0]], [[1.0, 0.0], [2.0, 3.0]], [[1.0, 1.0]])
+    few = ([1.0, 0.0, 2.0], 1.0, [[1.0], [0.0], [2.0]], [[1.0, 0.0], [2.0, 3.0]], [[1.0, 1.0]], [[1.0]], [[[0.0]]])
     for x in (torch.zeros(3), torch.zeros(2, 2), *map(torch.tensor, few)):
         assert x.to(device).nonzero().stride() == x.nonzero().stride()
 

@@ -437,3 +437,13 @@ def test_a_product_of_two_dtypes(device: torch.device) -> None:
         wide, narrow = (torch.eye(3, dtype=dtype).to_sparse().to(place) for dtype in (torch.float64, torch.float32))
         with pytest.raises(RuntimeError, match=message):
             torch.sparse.mm(wide, narrow)
+
+
+def test_compressed_matrices_of_one_element(device: torch.device) -> None:
+    """Their indices are contiguous, as the checks of invariants ask."""
+    with torch.sparse.check_sparse_tensor_invariants():
+        for layout in (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc):
+            block = {"blocksize": (2, 3)} if layout in (torch.sparse_bsr, torch.sparse_bsc) else {}
+            dense = torch.ones(2, 3) if block else torch.ones(1, 1)
+            sparse = dense.to(device).to_sparse(layout=layout, **block)
+            torch.testing.assert_close(sparse.to_dense().cpu(), dense)

@@ -107,9 +107,10 @@ impl Due {
 /// Makes a result of these sizes dense, and returns its strides. Its memory has the `largest` sizes, with the strides
 /// `room`. Dimension `axis` is the one that is shorter.
 fn make_dense(out: &mut Out, [largest, room]: [&[i64]; 2], sizes: &[i64], axis: usize) -> Result<Vec<i64>> {
-    // `memory_order` puts a dimension of size 1 beside the one before it. The stride says where it is.
+    // `memory_order` puts a dimension of size 1 beside the one before it. The stride says where it is: within a dimension of
+    // the same stride.
     let mut order: Vec<usize> = (0..room.len()).collect();
-    order.sort_by_key(|&axis| std::cmp::Reverse(room[axis]));
+    order.sort_by_key(|&axis| (std::cmp::Reverse(room[axis]), largest[axis] == 1));
     let outside: Vec<usize> = order.iter().copied().take_while(|&place| place != axis).collect();
     let mut strides = aten::dense_strides(sizes, &order);
     if sizes[axis] == 0 && !order.is_sorted() {
