@@ -447,3 +447,40 @@ def test_compressed_matrices_of_one_element(device: torch.device) -> None:
             dense = torch.ones(2, 3) if block else torch.ones(1, 1)
             sparse = dense.to(device).to_sparse(layout=layout, **block)
             torch.testing.assert_close(sparse.to_dense().cpu(), dense)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.complex64], ids=str)
+@pytest.mark.parametrize("accumulates", [False, True])
+def test_projection_of_a_mask(accumulates: bool, dtype: torch.dtype, device: torch.device) -> None:
+    """The elements of the first tensor, with zeros where the mask has none; each may stand more than once."""
+    places = torch.tensor([[0, 0, 1, 1, 1], [0, 0, 1, 0, 1]])
+    first, second = torch.tensor([[0, 0, 1, 1], [0, 1, 1, 1]]), places[:, :0]
+    if dtype == torch.bool and accumulates:
+        first = first[:, :1]
+    for values_of in (lambda n: torch.arange(1, n + 1).to(dtype), lambda n: torch.ones(n, 3).to(dtype)):
+        for one, mask in [(first, places), (places, first), (places, places), (first, second), (second, first)]:
+
+            def project(
+                on: torch.device | str, one: Tensor = one, mask: Tensor = mask, of: Any = values_of
+            ) -> list[Tensor]:
+                given = of(one.shape[1])
+                sparse = torch.sparse_coo_tensor(one, given, (2, 2, *given.shape[1:])).to(on)
+                other = torch.sparse_coo_tensor(mask, of(mask.shape[1]), sparse.shape).to(on)
+                return [torch.ops.aten._sparse_mask_projection(sparse, other, accumulates), sparse.sparse_mask(other)]
+
+            for expected, actual in zip(project("cpu"), project(device), strict=True):
+                assert actual.is_coalesced() == expected.is_coalesced()
+                assert actual._indices().tolist() == expected._indices().tolist()
+                torch.testing.assert_close(actual._values().cpu(), expected._values())
+
+
+def test_the_gradient_of_a_product_of_repeated_elements(device: torch.device) -> None:
+    indices = torch.tensor([[0, 0, 1, 1, 1], [0, 0, 1, 0, 1]])
+    values = torch.arange(1.0, 6.0)
+    gradients = []
+    for place in ("cpu", device):
+        a = torch.sparse_coo_tensor(indices, values, (2, 2)).to(place).requires_grad_()
+        b = torch.sparse_coo_tensor(indices.flip(0), values, (2, 2)).to(place).requires_grad_()
+        torch.sparse.mm(a, b).to_dense().square().sum().backward()
+        gradients.append([x.grad.to_dense().cpu() for x in (a, b)])  # type: ignore[union-attr]
+    torch.testing.assert_close(*gradients)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchtpu.operators.sparse.places import find, flat, look_up, runs, sum_rows, unflat
+from torchtpu.operators.sparse.places import find, flat, look_up, runs, spread, sum_rows, unflat
 
 aten = torch.ops.aten
 
@@ -232,13 +232,29 @@ def _sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
         return self
     if self.layout == torch.strided:
         return with_values(mask, take(self, mask))
-    return _project(self, mask)
+    return _at_elements_of(self, mask)
+
+
+def _at_elements_of(self: Tensor, mask: Tensor) -> Tensor:
+    """The sums of the elements of a COO tensor at each element of another one."""
+    self = coalesce(self)
+    return with_values(mask, look_up(keys_of(self), self._values(), keys_of(mask)))
 
 
 @kernel("_sparse_mask_projection")
 def _project(self: Tensor, mask: Tensor, accumulate_matches: bool = False) -> Tensor:
-    self = coalesce(self)
-    return with_values(mask, look_up(keys_of(self), self._values(), keys_of(mask)))
+    """The elements of `self`, with zeros where `mask` has no element. If matches accumulate, each counts as often as the
+    mask has an element there. This is the gradient of `sparse_mask` and of sparse products."""
+    if self.shape != mask.shape:
+        raise RuntimeError(
+            f"_sparse_mask_projection(): operands have incompatible sizes; self has size {list(self.shape)} but mask "
+            f"has size {list(mask.shape)}"
+        )
+    values, wanted, keys = self._values(), keys_of(self), keys_of(mask).sort().values
+    matches = torch.searchsorted(keys, wanted, right=True) - torch.searchsorted(keys, wanted)
+    if accumulate_matches:
+        values = values * spread(matches, values).to(values.dtype)
+    return with_values(self, values.masked_fill(spread(matches == 0, values), 0))
 
 
 @kernel("index_select")
@@ -312,7 +328,7 @@ def _softmax(is_log: bool, self: Tensor, dim: int, half_to_float: bool) -> Tenso
 
 def _softmax_backward(is_log: bool, grad_output: Tensor, output: Tensor, dim: int, self: Tensor) -> Tensor:
     output, dim = coalesce(output), _wrapped(output, dim)
-    grad, result = _project(grad_output, output)._values(), output._values()
+    grad, result = _at_elements_of(grad_output, output)._values(), output._values()
     weighted = grad if is_log else grad * result
     if dim >= output.sparse_dim():
         sums = weighted.sum(dim - output.sparse_dim() + 1, keepdim=True)

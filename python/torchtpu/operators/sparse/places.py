@@ -42,7 +42,7 @@ def look_up(keys: Tensor, values: Tensor, wanted: Tensor) -> Tensor:
     if len(keys) == 0:
         return values.new_zeros((len(wanted), *values.shape[1:]))
     places = find(keys, wanted)
-    return torch.where(spread(keys[places] == wanted, values), values[places], 0)
+    return values[places].masked_fill(spread(keys[places] != wanted, values), 0)
 
 
 def find(keys: Tensor, wanted: Tensor) -> Tensor:
