@@ -243,8 +243,10 @@ def _at_elements_of(self: Tensor, mask: Tensor) -> Tensor:
 
 @kernel("_sparse_mask_projection")
 def _project(self: Tensor, mask: Tensor, accumulate_matches: bool = False) -> Tensor:
-    """The elements of `self`, with zeros where `mask` has no element. If matches accumulate, each counts as often as the
-    mask has an element there. This is the gradient of `sparse_mask` and of sparse products."""
+    """The elements of `self`, with zeros where `mask` has no element: the gradient of `sparse_mask` and of products.
+
+    If matches accumulate, each counts as often as the mask has an element there.
+    """
     if self.shape != mask.shape:
         raise RuntimeError(
             f"_sparse_mask_projection(): operands have incompatible sizes; self has size {list(self.shape)} but mask "
