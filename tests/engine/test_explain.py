@@ -195,6 +195,7 @@ def test_a_program_that_fails(device: torch.device) -> None:
 
 def test_lines_of_libraries_whose_names_begin_with_torch(device: torch.device) -> None:
     """They are lines of their own, and not a part of torch: sizes that change are remembered by line."""
+    # `make test` installs it, so this test runs there. torchtpu does not need it.
     ops = pytest.importorskip("torchvision", reason="torchvision is not installed: pip install torchvision").ops
     with torch.tpu.set_eager_mode("strict"), torch.tpu.explain() as explanation:
         ops.box_area(torch.rand(5, 4, device=device)).cpu()

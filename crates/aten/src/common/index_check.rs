@@ -90,8 +90,7 @@ pub(crate) fn check_mask_counts<'b>(cx: &Cx<'b>, values: Option<Value<'b>>) -> R
     };
     let (length, shape) = (shape[shape.len() - 1], &shape[..shape.len() - 1]);
     if length != 1 {
-        let changing = changing_length(given(), length);
-        let (length, other) = match changing {
+        let (length, other) = match changing_length(given(), length) {
             Some(length) => (length, "that of another index".to_owned()),
             None => (cx.b().scalar(length, DType::I64), format!("[{length}]")),
         };

@@ -213,9 +213,9 @@ impl<'b> Advanced<'b> {
             }
         }
         let broadcasts = counts.len() > 1 || known.is_some();
-        let is_as_known = |count: Value<'b>| match changing_length(indices.iter().copied().flatten(), length) {
-            Some(length) => count.eq(length),
-            None => count.eq(length),
+        let is_as_known = |count: Value<'b>| {
+            let changing = changing_length(indices.iter().copied().flatten(), length);
+            count.eq(changing.unwrap_or_else(|| count.splat_like(length)))
         };
         let parts: Vec<Value<'b>> = by_dim
             .iter()

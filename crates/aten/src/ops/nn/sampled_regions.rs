@@ -62,7 +62,7 @@ struct Samples<'b> {
 }
 
 impl<'b> Samples<'b> {
-    /// Of features whose last dimensions have the capacities `planes` and the valid lengths `sizes` (0-d).
+    /// `planes` are the capacities of the features' last two dimensions. `sizes` are their valid lengths (0-d).
     fn of(cx: &Cx<'b>, dtype: DType, [images, planes @ ..]: [i64; 3], sizes: [Value<'b>; 2]) -> Result<Samples<'b>> {
         let bins = Bins::of(cx, dtype, cx.bool("aligned")?)?;
         let samples = cx.int("sampling_ratio")?;
