@@ -118,3 +118,21 @@ def test_a_script_that_ends(end: str, status: int, failure: str | None, tmp_path
     assert (found["failure"], found["steps"], found["fits"]) == (failure, 2, True)
     assert [each["reads"] for each in found["assumed"]] == [2]
     assert (f"the script failed: {failure}" in finished.stdout) is bool(status)
+
+
+UNREAD = """
+import torch
+x = torch.randn(4, 4, device="tpu")
+del x
+"""
+
+
+def test_a_script_without_a_program_says_why(tmp_path: Path) -> None:
+    """Nothing reads the tensor, so nothing computes it."""
+    script, out = tmp_path / "unread.py", tmp_path / "out.json"
+    script.write_text(UNREAD)
+    command = [sys.executable, "-m", "torchtpu", "preflight", "--chip", "v5e", "--json", str(out), str(script)]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert finished.returncode == 1, finished.stderr
+    assert "not judged: no program ran on the device." in finished.stdout
+    assert "keep the result" in json.loads(out.read_text())["problems"][0]

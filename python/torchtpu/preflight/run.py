@@ -320,7 +320,14 @@ class _Work:
         return dataclasses.replace(self, deep=self.deep and is_main)
 
 
+_NOTHING_RAN = (
+    "no program ran on the device. Programs compute what the script reads or keeps: print the loss, or keep the result"
+)
+
+
 def _submit(pool: ThreadPoolExecutor, report: Report, work: _Work) -> list[Job]:
+    if not report.recording.programs and not report.recording.failure:
+        report.problems.append(_NOTHING_RAN)
     return [(program, pool.submit(_analyze, program, report, work)) for program in report.recording.programs]
 
 
