@@ -75,6 +75,34 @@ def test_read(view: Callable[[Tensor], Tensor], device: torch.device, mode: str)
     check(program, device)
 
 
+PARTS: dict[str, Callable[[Tensor, int], Tensor]] = {
+    "first": lambda x, i: x[:i],
+    "last": lambda x, i: x[i:],
+    "steps": lambda x, i: x[::i],
+    "transposed": lambda x, i: x[:i].t(),
+    "column": lambda x, i: x[i:, i],
+    "diagonal": lambda x, i: x.diagonal(i),
+    "repeated": lambda x, i: x[:i, None].expand(i, 3, 30),
+    "bits": lambda x, i: x[:i].view(torch.int32),
+    "elements": lambda x, i: x[x > i],
+    "positions": lambda x, i: (x > i).nonzero(),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.usefixtures("constant_sizes")
+def test_a_read_of_a_part_makes_no_program(name: str, device: torch.device, mode: str) -> None:
+    """Parts of other sizes each time. One of another element type has a program for each size."""
+    x = torch.arange(900.0).reshape(30, 30) / 27
+    on_device = x.to(device)
+    torch.tpu.synchronize()
+    for number, i in enumerate((3, 7, 11, 20)):
+        before = programs_made()
+        actual = PARTS[name](on_device, i)
+        assert torch.equal(actual.cpu(), PARTS[name](x, i))
+        assert name == "bits" or number == 0 or programs_made() == before
+
+
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
 def test_write_through_view(view: Callable[[Tensor], Tensor], device: torch.device, mode: str) -> None:
     def program(device: torch.device) -> object:

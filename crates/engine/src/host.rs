@@ -15,7 +15,7 @@ use crate::joined::submit_joined;
 use crate::lines::Line;
 use crate::observe::explain::Waiting;
 use crate::overdue;
-use crate::padded::PaddedFactor;
+use crate::padded::{PaddedFactor, copy_view};
 use crate::placement::Placement;
 use crate::record::reason::Reason;
 use crate::run::runtime::element_type;
@@ -25,6 +25,12 @@ use crate::ticket::Ticket;
 
 /// How long the end of a process waits for jobs of the host and for other ranks.
 const LAST_WAIT: Duration = Duration::from_secs(5);
+
+/// The host reads a value of so many bytes as a whole where a part of it is asked for.
+const SMALL_READ: usize = 64 << 10;
+
+/// It reads a larger value as a whole if that has at most so many times the bytes of the part.
+const MOST_READ: usize = 4;
 
 impl Engine {
     /// Writes dense row-major host data into a tensor. With an `owner`, the data is borrowed until the owner is
@@ -140,6 +146,21 @@ impl Engine {
         Ok(())
     }
 
+    /// The value of which a tensor shows elements, and its number of bytes, if the host reads it and picks the elements.
+    /// So a read of a part of a small value needs no program for the part's sizes. `None` if the tensor is the whole value,
+    /// or a program makes a copy: of a part of a large value, of another element type, or of a value that is not launched.
+    fn shown_value(&self, source: &TensorArg, ty: &Type) -> Option<(Arc<Value>, usize)> {
+        let storage = source.storage();
+        if storage.has_padding() || source.is_lazy() || covers_densely(source, ty) {
+            return None;
+        }
+        let value = storage.value().filter(|value| value.pending().is_none())?;
+        let base = self.registry.types.get(value.ty);
+        let is_small = base.size_bytes() <= SMALL_READ.max(MOST_READ.saturating_mul(ty.size_bytes()));
+        let is_alike = base.dtype == ty.dtype && base.size_bytes() == storage.nbytes();
+        (is_alike && is_small).then(|| (value, base.size_bytes()))
+    }
+
     /// The tensor as a dense, row-major value, which may not be computed yet. None if nothing was written to its
     /// storage.
     pub(crate) fn dense_value(&mut self, source: &TensorArg, ty: &Type) -> Result<Option<Arc<Value>>> {
@@ -188,10 +209,14 @@ fn read_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
         let strides = aten::contiguous_strides(source.sizes());
         return read_to_host(&TensorArg::new(&copy, source.sizes(), &strides, 0, ty.dtype), out);
     }
-    let (value, waiting, is_dry) = {
+    let (value, whole, waiting, is_dry) = {
         let mut engine = lock()?;
         let waiting = engine.observer.begin_wait(Reason::Read);
-        (engine.dense_value(source, &ty)?, waiting, engine.is_dry())
+        let (value, whole) = match engine.shown_value(source, &ty) {
+            Some((value, bytes)) => (Some(value), Some(bytes)),
+            None => (engine.dense_value(source, &ty)?, None),
+        };
+        (value, whole, waiting, engine.is_dry())
     };
     match value {
         Some(value) => {
@@ -200,10 +225,15 @@ fn read_to_host(source: &TensorArg, out: &mut [u8]) -> Result<()> {
             let placement = source.storage().placement;
             overdue::wait_for_value(placement, &value)?;
             let buffer = value.buffer()?;
-            let read = buffer.to_host(out).map_err(|error| overdue::explained(placement, error.into()));
+            let mut bytes = whole.map(|bytes| vec![0; bytes]);
+            let to = bytes.as_deref_mut().unwrap_or(out);
+            let read = buffer.to_host(to).map_err(|error| overdue::explained(placement, error.into()));
             if is_dry {
                 // SAFETY: the buffer is one of the only device, a dry one.
-                unsafe { invented::overwrite(&buffer, out) };
+                unsafe { invented::overwrite(&buffer, to) };
+            }
+            if let Some(bytes) = bytes {
+                copy_view(&ty.dims, source.strides(), source.offset, ty.dtype.size_bytes(), &bytes, out);
             }
             end_wait(waiting);
             if let Err(error) = &read {

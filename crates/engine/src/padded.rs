@@ -273,6 +273,15 @@ pub(crate) fn copy_runs(walks: &[Walk], element: usize, padded: &[u8], exact: &m
     });
 }
 
+/// Copies the elements of a view of `whole` to memory, row-major. The view has these sizes, strides and offset, in
+/// elements of `element` bytes.
+pub(crate) fn copy_view(sizes: &[i64], strides: &[i64], offset: i64, element: usize, whole: &[u8], out: &mut [u8]) {
+    let dense = aten::contiguous_strides(sizes);
+    let walk = |axis: usize| Walk { length: sizes[axis], exact: dense[axis], padded: strides[axis] };
+    let walks: Vec<Walk> = (0..sizes.len()).filter(|&axis| sizes[axis] != 1).map(walk).collect();
+    copy_runs(&walks, element, &whole[offset as usize * element..], out);
+}
+
 /// The byte of padding that the host writes. Floats of this byte are NaN, so that a program that uses padding gives a
 /// visible error.
 const PADDING: u8 = 0xff;
