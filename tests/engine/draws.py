@@ -27,6 +27,8 @@ DRAWS: dict[str, Callable[[torch.device, int], Tensor]] = {
     "normal_": lambda device, n: torch.empty(2, n, device=device).normal_(),
     "uniform_": lambda device, n: torch.empty(n, 2, device=device).uniform_(1, 3),
     "dropout": lambda device, n: torch.dropout(torch.ones(2, n, 3, device=device) * 2, 0.4, True),
+    "randperm": lambda device, n: torch.randperm(n, device=device),
+    "randperm of many": lambda device, n: torch.randperm(501 * n, device=device, dtype=torch.int32),
     "merged": lambda device, n: torch.dropout((torch.ones(2, n, 3, device=device) * 2).flatten(0, 1), 0.4, True),
     "like": lambda device, n: torch.rand_like(torch.ones(3, n, device=device) * 2),
     "bernoulli": lambda device, n: torch.bernoulli(torch.full((3, n), 0.4, device=device)),

@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.helpers import programs_made
+
 # `make test` installs it. torchtpu does not need it.
 torchvision = pytest.importorskip("torchvision", reason="torchvision is not installed: pip install torchvision")
 ops = torchvision.ops
@@ -24,6 +26,23 @@ def test_nms(count: int, dtype: torch.dtype, device: torch.device) -> None:
     for threshold in (0.0, 0.3, 0.5, 0.9):
         expected = ops.nms(boxes, scores, threshold)
         assert torch.equal(ops.nms(boxes.to(device), scores.to(device), threshold).cpu(), expected)
+
+
+@pytest.mark.usefixtures("changing_sizes")
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_nms_of_numbers_that_change(device: torch.device, mode: str) -> None:
+    torch.tpu.set_eager_mode(mode)
+    made = []
+    for count in (50, 37, 61, 44, 58, 39, 64, 5, 33):
+        boxes, scores = random_boxes(count, 10), torch.rand(count)
+        scores[: count // 3] = -torch.inf
+        scores[count // 2] = torch.nan
+        boxes_on_device, scores_on_device = boxes.to(device), scores.to(device)
+        before = programs_made()
+        kept = ops.nms(boxes_on_device, scores_on_device, 0.3).cpu()
+        made.append(programs_made() - before)
+        assert torch.equal(kept, ops.nms(boxes, scores, 0.3))
+    assert sum(made[3:]) == 0, made
 
 
 def test_nms_at_the_threshold(device: torch.device) -> None:

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::places::Places;
 use crate::row::{Row, one};
 
-pub(crate) const ROWS: &[Row] = &[one(&["torchvision::nms"], nms)];
+pub(crate) const ROWS: &[Row] = &[one(&["torchvision::nms"], nms).bounded()];
 
 /// Keeps, in order of decreasing score, each box whose overlap with every better kept box is at most the threshold.
 /// The loop is sequential, because each decision depends on all earlier ones.
@@ -35,24 +35,28 @@ fn nms<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     if count == 0 {
         return Ok(b.splat(0, DType::I64, &[0]));
     }
+    // Padding comes last, and counts as boxes that are gone.
+    let number = scores.size(0, DType::I64);
     let (_, order) = sorted(scores, 0, true);
+    let order = order.without_extents();
     let boxes = Places::slices(&boxes.dims(), 0, order).read(boxes.convert(cx.float_dtype(boxes.dtype()).opmath()));
     let [left, top, right, bottom] = [0, 1, 2, 3].map(|side| boxes.select_axis(1, side));
     // The threshold is a double. In float32, a quotient could round to it.
     let threshold = cx.scalar("iou_threshold", DType::F64)?;
     let state = [
         b.scalar(0, DType::I64),
-        b.splat(false, DType::Bool, &[count]),
+        b.iota(DType::I64, &[count], 0).ge(number),
         left,
         top,
         right,
         bottom,
         (right - left) * (bottom - top),
         threshold,
+        number,
     ];
     let state = b.while_loop(
         &state,
-        |state| state[0].lt(count),
+        |state| state[0].lt(state[8]),
         |state| {
             let (place, gone) = (state[0], state[1]);
             let at = |values: Value<'b>| values.dynamic_slice(&[place], &[1]).broadcast_to(&[count]);

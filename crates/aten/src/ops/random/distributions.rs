@@ -145,20 +145,7 @@ pub(crate) const ROWS: &[Row] = &[
     )
     .varies(&["low", "high"], class_of_range)
     .bounded(),
-    one(&["randperm", "randperm.generator"], |cx| {
-        let n = cx.int("n")?;
-        let dtype = cx.result_dtype(cx.dtype_or_none("dtype").unwrap_or(DType::I64));
-        cx.check_dtype(dtype, DTypes::REAL_NUMBERS)?;
-        let last = if dtype.is_float() { 1 << digits(dtype) } else { dtype.highest().to_i64() };
-        if n - 1 > last && dtype != DType::U64 {
-            let name = scalar_type_name(dtype);
-            return Err(Error::runtime(format!("n cannot be greater than {} for {name} type.", last + 1)));
-        }
-        // Equal keys sort by position. With these widths they are too rare to matter.
-        let keys = cx.random_bits(if n <= 1 << 12 { DType::U32 } else { DType::U64 }, &[n]);
-        let numbers = cx.b().iota(DType::I32, &[n], 0);
-        Ok(cx.b().sort(&[keys, numbers], 0, true, |left, right| left[0].lt(right[0]))[1].convert(dtype))
-    }),
+    one(&["randperm", "randperm.generator"], permutation).bounded(),
     one(&["multinomial"], multinomial).takes(&["self"], DTypes::FLOATS),
     many(&["native_dropout"], |cx| {
         let input = cx.tensor("input")?;
@@ -190,6 +177,25 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .takes(&["self"], DTypes::FLOATS),
 ];
+
+/// The numbers below `n`, in the order of random keys.
+fn permutation<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let n = cx.dim("n")?;
+    let dtype = cx.result_dtype(cx.dtype_or_none("dtype").unwrap_or(DType::I64));
+    cx.check_dtype(dtype, DTypes::REAL_NUMBERS)?;
+    let last = if dtype.is_float() { 1 << digits(dtype) } else { dtype.highest().to_i64() };
+    if n.capacity - 1 > last && dtype != DType::U64 {
+        let name = scalar_type_name(dtype);
+        return Err(Error::runtime(format!("n cannot be greater than {} for {name} type.", last + 1)));
+    }
+    // Equal keys sort by position. With this width they are too rare to matter.
+    let keys = cx.random_bits(DType::U64, &[n.capacity]);
+    let behind = cx.b().scalar(DType::U64.highest(), DType::U64);
+    let sorted = keys.filled_along(0, behind, "a permutation of merged dimensions");
+    let numbers = cx.b().iota(DType::I32, &[n.capacity], 0);
+    let sorted = cx.b().sort(&[sorted, numbers], 0, true, |left, right| left[0].lt(right[0]));
+    Ok(sorted[1].bounded_like(keys).convert(dtype))
+}
 
 /// The error message of PyTorch's CPU.
 fn not_a_probability() -> Error {
