@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tests.engine.settling import SETTLED, check_that_it_settles
+from tests.helpers import programs_made
 
 pytestmark = pytest.mark.usefixtures("changing_sizes")
 
@@ -164,6 +165,40 @@ def test_images_of_the_sizes_of_channels_settle(device: torch.device, mode: str)
     torch.tpu.set_eager_mode(mode)
     sizes = (40, 42, 17, 30, 24, 32, 48, 16, 19, 64, 33, 47)
     check_that_it_settles(halved_twice, device, images((size, size) for size in sizes), settled=2)
+
+
+# Images of a detector are resized to sizes of their own. Their batch is as large as the largest, rounded up.
+RESIZED = ((61, 74), (96, 67), (58, 83), (75, 52), (88, 71), (66, 91), (79, 62), (92, 54), (69, 86), (57, 78), (83, 65))
+
+
+def batched(images: list[Tensor], resized: list[tuple[int, int]], kernel: Tensor) -> list[Tensor]:
+    """Convolution of a batch of resized images, and its gradient."""
+    resize = zip(images, resized, strict=True)
+    parts = [F.interpolate(x[None] * 2 - 1, size=size, mode="bilinear")[0] for x, size in resize]
+    height, width = (-(-max(part.shape[axis] for part in parts) // 8) * 8 for axis in (1, 2))
+    batch = parts[0].new_full((len(parts), 3, height, width), 0)
+    for i, part in enumerate(parts):
+        batch[i, :, : part.shape[1], : part.shape[2]].copy_(part)
+    kernel = kernel.detach().requires_grad_()
+    result = F.relu(F.conv2d(batch, kernel, stride=2, padding=1))
+    return [batch, result.detach(), *torch.autograd.grad(result.square().mean(), kernel)]
+
+
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_batches_of_resized_images_settle(device: torch.device, mode: str) -> None:
+    torch.tpu.set_eager_mode(mode)
+    made, kernel = [], torch.randn(6, 3, 3, 3) * 0.2
+    kernel_on_device = kernel.to(device)
+    for i in range(40):
+        given = [torch.rand(3, *RESIZED[(i + k) % len(RESIZED)][::-1]) for k in (0, 3)]
+        resized = [RESIZED[(7 * i + k) % len(RESIZED)] for k in (0, 5)]
+        before = programs_made()
+        actual = [each.cpu() for each in batched([x.to(device) for x in given], resized, kernel_on_device)]
+        made.append(programs_made() - before)
+        for one, other in zip(actual, batched(given, resized, kernel), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    # A batch that is as high as it is wide has programs of its own.
+    assert sum(made[24:]) == 0, made
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

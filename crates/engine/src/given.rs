@@ -30,9 +30,11 @@ struct Parts {
 }
 
 impl Given {
-    /// Whether a size that a call is given for a dimension follows the changing size of an argument there: in a call before,
-    /// with another size, the difference was the same or the ratio, rounded to a whole size, or it is a linear function of
-    /// the size in two calls before; and no call was given the same number with a size of another ratio.
+    /// Whether a size that a call is given for a dimension changes with the changing size of an argument there. It does if
+    /// in a call before, with another size, the difference was the same or the ratio, rounded to a whole size, or if it is a
+    /// linear function of the size in two calls before; and no call was given the same number with a size of another ratio.
+    /// It does as well if two calls before were given two other numbers, and each of these came with one size only, as
+    /// images are resized to sizes of their own.
     pub fn follows(&mut self, line: Line, op: u32, axis: usize, changing: i64, given: i64) -> bool {
         if !line.is_known() {
             return false;
@@ -48,9 +50,13 @@ impl Given {
                 third != size && (given - other) * (third - size) == (number - other) * (changing - size)
             })
         };
+        let is_repeated = |&(size, given): &(i64, i64)| others().any(|pair| pair.1 == given && pair.0 != size);
+        let free: Vec<_> = others().filter(|pair| pair.1 != given && !is_repeated(pair)).collect();
+        let is_free = free.iter().any(|one| free.iter().any(|two| two.0 != one.0 && two.1 != one.1));
         // Rounded sizes may be equal for several of the argument.
-        let is_shown = others().any(|pair| pair.1 != given && (is_alike(pair.0, pair.1) || is_linear(pair)))
-            && !others().any(|&(size, other)| other == given && !is_alike(size, other));
+        let is_constant = others().any(|&(size, other)| other == given && !is_alike(size, other));
+        let follows = others().any(|pair| pair.1 != given && (is_alike(pair.0, pair.1) || is_linear(pair)));
+        let is_shown = is_free || follows && !is_constant;
         if !before.contains(&(changing, given)) {
             before.push_back((changing, given));
         }

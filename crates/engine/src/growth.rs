@@ -86,6 +86,8 @@ struct Tensors {
     last: (Vec<i64>, u32),
     /// Whether the user has marked dimensions. Their sizes never become exact.
     is_marked: bool,
+    /// Whether a value with padding was written into one of these new tensors: they are data.
+    is_data: bool,
 }
 
 /// The last tensor of these sizes.
@@ -253,7 +255,8 @@ impl Growth {
     /// A new tensor may become a parameter or a state of an optimizer, which padding would slow down. So its sizes change
     /// only if live values with padding have them, unless new tensors are asked for. Integers and what a gradient is computed
     /// with do not become parameters: while there are values with padding, other sizes of theirs change too. A gradient
-    /// often has a size of such a value and constants, and then follows it.
+    /// often has a size of such a value and constants, and then follows it. Neither do tensors of a line into which values
+    /// with padding are written, as images are into a batch.
     pub fn changing(
         &mut self,
         line: Line,
@@ -271,15 +274,14 @@ impl Growth {
         let may_change =
             || is_number && !sizes.iter().all(is_live) || line.is_of_autograd() && !sizes.iter().any(is_live);
         let is_created = matches!(source, Source::Created(_));
-        let follows = self.setting == Setting::Dynamic && is_created && !(any_live() && may_change());
+        let tensors = self.tensors.entry((line, source, scalar_type, sizes.len())).or_default();
+        let may_be_kept = is_created && !tensors.is_data;
+        let follows = self.setting == Setting::Dynamic && may_be_kept && !(any_live() && may_change());
         let proof = if follows { Proof::One } else { Proof::Two };
         let mut all = self.setting.all(sizes);
         let class = match &mut all {
             Some(all) => Some(all),
-            None => {
-                let tensors = self.tensors.entry((line, source, scalar_type, sizes.len())).or_default();
-                tensors.class(sizes, storage, proof, capacities)
-            }
+            None => tensors.class(sizes, storage, proof, capacities),
         };
         let Some(class) = class else {
             self.created = (is_created || source == Source::Joined)
@@ -320,6 +322,14 @@ impl Growth {
         if let (Some(seen), Some(storage)) = (seen, storage) {
             seen.storage = storage.downgrade();
         }
+    }
+
+    /// Notes that a value with padding is written into a tensor. If it is a new tensor of a line, those of the line are
+    /// neither parameters nor states of an optimizer.
+    pub fn note_data(&mut self, storage: &Storage) {
+        let is_it = |seen: &Seen| std::ptr::eq(seen.storage.as_ptr(), storage);
+        let created = self.tensors.iter_mut().filter(|(place, _)| matches!(place.1, Source::Created(_)));
+        created.for_each(|(_, tensors)| tensors.is_data |= !tensors.is_data && tensors.seen.iter().any(is_it));
     }
 
     /// How many lines have been found whose sizes change.

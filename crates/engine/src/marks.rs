@@ -95,6 +95,7 @@ impl Engine {
             let Ok(Some(result)) = to_spec(meta) else { return Vec::new() };
             return self.registry.growth.changing(line, Source::Created(op), meta.dtype, &result.sizes, Weak::new());
         }
+        self.note_data(op, args, &tensors);
         let mut changing = self.sizes_that_follow(op, args, &tensors, metas);
         let growth = &mut self.registry.growth;
         if row.grows && are_many(&tensors) {
@@ -128,6 +129,18 @@ impl Engine {
             changing.extend(growth.changing(line, source, tensor.dtype, sizes, held));
         }
         changing
+    }
+
+    /// Notes which exact tensors a call writes values with padding into.
+    fn note_data(&mut self, op: u32, args: &[Arg], tensors: &[&TensorArg]) {
+        if !tensors.iter().any(|tensor| tensor.storage().has_padding()) {
+            return;
+        }
+        let mut written = Vec::new();
+        self.registry.operator(op).mutated.iter().for_each(|&i| add_tensors(&args[i], &mut written));
+        for tensor in written.iter().filter(|tensor| !tensor.storage().has_padding()) {
+            self.registry.growth.note_data(tensor.storage());
+        }
     }
 
     /// The sizes of results that a call is given as ints, with their capacities: those that follow the changing size of an

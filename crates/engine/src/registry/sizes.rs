@@ -20,7 +20,7 @@ use crate::registry::key::{CallParts, Specs};
 use crate::storage::Storage;
 
 /// The int arguments that may be sizes. Others, such as dimension numbers, are constants of the program.
-pub(crate) const SIZE_ARGUMENTS: [&str; 17] = [
+pub(crate) const SIZE_ARGUMENTS: [&str; 19] = [
     "size",
     "input_size",
     "input_sizes",
@@ -31,6 +31,8 @@ pub(crate) const SIZE_ARGUMENTS: [&str; 17] = [
     "length",
     "N",
     "HxW",
+    "height",
+    "width",
     "pad",
     "shape",
     "sizes",
@@ -129,7 +131,7 @@ pub(crate) fn sized_specs(
         if changing.is_empty() && (!any_live() || search == Search::All) {
             return None;
         }
-        symbols.asks_others = true;
+        symbols.asks_others = changing.is_empty();
     }
     args.iter().for_each(|arg| add_stays(arg, &mut symbols.stays));
     let merged = parts.storages().filter_map(padded_axes).filter_map(|axes| places(&axes, &symbols));
