@@ -57,6 +57,8 @@ pub(crate) struct Places<'b> {
     unique: bool,
     /// Dimensions of the operand with padding between valid positions. The indices are positions in the padded value.
     opened: Vec<usize>,
+    /// Indexed dimensions whose indices are positions in the padded value from the start.
+    positions: Vec<usize>,
 }
 
 impl<'b> Places<'b> {
@@ -83,6 +85,7 @@ impl<'b> Places<'b> {
             slice_sizes: (0..operand.len()).map(|i| if indexed.contains(&i) { 1 } else { operand[i] }).collect(),
             unique: false,
             opened: Vec::new(),
+            positions: Vec::new(),
         }
     }
 
@@ -120,12 +123,19 @@ impl<'b> Places<'b> {
             slice_sizes: vec![1; index.rank()],
             unique: false,
             opened: Vec::new(),
+            positions: Vec::new(),
         }
     }
 
     /// Declares that no two updates have the same index.
     pub fn unique(mut self) -> Places<'b> {
         self.unique = true;
+        self
+    }
+
+    /// Declares that the indices into these dimensions are positions in the padded value, as those of a mask's elements.
+    pub fn at_positions(mut self, axes: &[usize]) -> Places<'b> {
+        self.positions = axes.to_vec();
         self
     }
 
@@ -141,13 +151,17 @@ impl<'b> Places<'b> {
             let is_inside = index.ge(0) & index.lt(operand.size(axis, dtype).broadcast_to(&index.dims()));
             is_inside.select(Radix::of(&[dim], &[operand.extent(axis)]).padded(index), dim)
         };
+        let counts = |axis: usize| self.opened.contains(&axis) && !self.positions.contains(&axis);
+        if !self.indexed.iter().any(|&axis| counts(axis)) {
+            return self;
+        }
         if self.vector == self.indices.rank() {
             self.indices = place(self.indices, self.indexed[0]);
             return self;
         }
         let part = |(i, &axis): (usize, &usize)| {
             let part = self.indices.slice_axis(self.vector, i as i64, i as i64 + 1);
-            if self.opened.contains(&axis) { place(part, axis) } else { part }
+            if counts(axis) { place(part, axis) } else { part }
         };
         let parts: Vec<Value<'b>> = self.indexed.iter().enumerate().map(part).collect();
         self.indices = operand.builder().concatenate(&parts, self.vector);
@@ -234,11 +248,17 @@ pub(crate) fn from_start<'b>(index: Value<'b>, x: Value<'b>, axis: usize) -> Val
     index.lt(0).select(index + x.size(axis, index.dtype()), index)
 }
 
-/// A mask over all elements of `x` without padding: that of either is false, and the other elements keep their order.
-pub(crate) fn valid_mask<'b>(mask: Value<'b>, x: Value<'b>) -> Value<'b> {
+/// A mask over dimensions of `x` from `axis` on, without padding: that of either is false, and the other elements keep their
+/// order.
+pub(crate) fn valid_mask<'b>(mask: Value<'b>, x: Value<'b>, axis: usize) -> Value<'b> {
     let (axes, none) = ((0..mask.rank()).collect::<Vec<_>>(), mask.builder().scalar(false, DType::Bool));
-    let mask = mask.convert(DType::Bool).masked(&axes, none);
-    mask.bounded_like(x).masked(&axes, none).without_extents()
+    let (own, all) = (mask.extents(), x.extents());
+    let of_x = &all[axis..axis + mask.rank()];
+    if own.iter().zip(of_x).any(|(own, of_x)| !own.is_whole() && !of_x.is_whole() && own != of_x) {
+        mask.builder().refuse_bounded("a mask with other padding than the tensor");
+    }
+    let mask = mask.convert(DType::Bool).masked(&axes, none).without_extents();
+    mask.with_extents(of_x.to_vec()).masked(&axes, none).without_extents()
 }
 
 /// The value with at least one dimension.

@@ -47,7 +47,7 @@ pub(crate) fn completed_pivots<'b>(pivots: Value<'b>, matrices: Value<'b>) -> Va
 
 /// A mask of the valid elements.
 fn valid(x: Value<'_>) -> Value<'_> {
-    valid_mask(x.builder().splat(true, DType::Bool, &x.dims()), x)
+    valid_mask(x.builder().splat(true, DType::Bool, &x.dims()), x, 0)
 }
 
 /// Refuses matrices whose rows and columns have different valid positions, or some with padding between.

@@ -99,12 +99,10 @@ pub(crate) fn check_mask_counts<'b>(cx: &Cx<'b>, values: Option<Value<'b>>) -> R
         }
         return Ok(());
     }
-    let is_bounded = x.is_bounded() || values.is_some_and(Value::is_bounded);
-    let values = values.map(Value::dims).unwrap_or_default();
     let (before, behind) = around_indexed(x, &indices);
-    let place = values.len().checked_sub(behind.len() + 1);
-    let length = place.map(|place| values[place]).filter(|&size| size != 1);
-    if others.is_empty() && length.is_none() {
+    let dims = values.map(Value::dims).unwrap_or_default();
+    let place = dims.len().checked_sub(behind.len() + 1).filter(|&place| dims[place] != 1);
+    if others.is_empty() && place.is_none() {
         return Ok(());
     }
     let mut joint = count_true(first);
@@ -113,18 +111,28 @@ pub(crate) fn check_mask_counts<'b>(cx: &Cx<'b>, values: Option<Value<'b>>) -> R
         cx.check_that(holds, count, not_together("that of another mask"));
         joint = joint.eq(1).select(count, joint);
     }
-    if let Some(length) = length {
-        // The check and its message have the sizes as constants.
-        if is_bounded {
-            cx.b().refuse_bounded("a mask and values whose sizes change");
+    if let (Some(place), Some(values)) = (place, values) {
+        // The message has all other sizes as constants.
+        let changes = |axes: Vec<usize>, value: Value<'b>| value.is_bounded_along(&axes);
+        if changes((0..dims.len()).filter(|&axis| axis != place).collect(), values)
+            || changes(axes_without_index(x, &indices), x)
+            || given().any(|index| !is_mask(index) && index.is_bounded())
+        {
+            cx.b().refuse_bounded("a mask and values whose other sizes change");
         }
-        let around = |sizes: &[i64]| sizes.iter().map(i64::to_string).collect::<Vec<_>>();
-        let result = [around(&before), around(shape), vec![Check::NUMBER.to_owned()], around(&behind)].concat();
+        let text = |sizes: &[i64]| sizes.iter().map(i64::to_string).collect::<Vec<_>>();
+        let result = [text(&before), text(shape), vec![Check::NUMBER.to_owned()], text(&behind)].concat();
+        let mut of_values = text(&dims);
+        if values.is_bounded_along(&[place]) {
+            of_values[place] = Check::SIZE.to_owned();
+        }
         let error = format!(
-            "shape mismatch: value tensor of shape {values:?} cannot be broadcast to indexing result of shape [{}]",
+            "shape mismatch: value tensor of shape [{}] cannot be broadcast to indexing result of shape [{}]",
+            of_values.join(", "),
             result.join(", ")
         );
-        cx.check_that(joint.eq(length), joint, Error::runtime(error));
+        let length = values.size(place, DType::I64);
+        cx.check_with_size(joint.eq(length), joint, length, Error::runtime(error));
     }
     Ok(())
 }
@@ -137,16 +145,26 @@ pub(crate) fn changing_length<'b>(indices: impl Iterator<Item = Value<'b>>, leng
     Some(index.size(index.rank() - 1, DType::I64))
 }
 
-/// The sizes of a result before and behind the dimensions of the broadcast indices.
-fn around_indexed(x: Value<'_>, indices: &[Option<Value<'_>>]) -> (Vec<i64>, Vec<i64>) {
+/// Whether each dimension of `x` has an index.
+fn is_indexed(x: Value<'_>, indices: &[Option<Value<'_>>]) -> Vec<bool> {
     let ranks = indices.iter().map(|index| index.map_or((1, false), |i| (if is_mask(i) { i.rank() } else { 1 }, true)));
     let mut is_indexed: Vec<bool> = ranks.flat_map(|(rank, given)| std::iter::repeat_n(given, rank)).collect();
     is_indexed.resize(x.rank(), false);
+    is_indexed
+}
+
+fn axes_without_index(x: Value<'_>, indices: &[Option<Value<'_>>]) -> Vec<usize> {
+    let given = is_indexed(x, indices).into_iter().enumerate();
+    given.filter_map(|(axis, given)| (!given).then_some(axis)).collect()
+}
+
+/// The sizes of a result before and behind the dimensions of the broadcast indices.
+fn around_indexed(x: Value<'_>, indices: &[Option<Value<'_>>]) -> (Vec<i64>, Vec<i64>) {
+    let is_indexed = is_indexed(x, indices);
     let first = is_indexed.iter().position(|&each| each).unwrap_or(0);
     let together = is_indexed.iter().skip(first).skip_while(|&&each| each).all(|&each| !each);
     let position = if together { first } else { 0 };
-    let kept: Vec<i64> =
-        x.dims().into_iter().zip(is_indexed).filter_map(|(size, given)| (!given).then_some(size)).collect();
+    let kept: Vec<i64> = axes_without_index(x, indices).into_iter().map(|axis| x.dim(axis)).collect();
     (kept[..position].to_vec(), kept[position..].to_vec())
 }
 

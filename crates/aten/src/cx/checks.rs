@@ -49,12 +49,17 @@ impl<'b> Cx<'b> {
         let axes: Vec<usize> = (0..dims.len()).collect();
         let worst = wrong.select(numbers, numbers.splat_like(lowest)).reduce_max(&axes);
         let holds = worst.eq(worst.splat_like(lowest));
-        let mut worst = worst.convert(DType::I64);
+        self.check_with_size(holds, worst, high, error);
+    }
+
+    /// [`Cx::check_that`], where [`Check::SIZE`] is `size`, of int32 or int64, 0-d.
+    pub(crate) fn check_with_size(&self, holds: Value<'b>, number: Value<'b>, size: Value<'b>, error: Error) {
+        let mut number = number.convert(DType::I64);
         if error.message.contains(Check::SIZE) {
-            let number = worst.clamp(i64::from(i32::MIN), i64::from(i32::MAX));
-            worst = high.convert(DType::I64) * (1_i64 << 32) + (number & i64::from(u32::MAX));
+            let low = number.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) & i64::from(u32::MAX);
+            number = size.convert(DType::I64) * (1_i64 << 32) + low;
         }
-        self.inputs.add_check(holds.select(worst.splat_like(Check::HOLDS), worst), Check { error });
+        self.check_that(holds, number, error);
     }
 
     /// Checks that each number of `x` is from 0 to 1. NaN is not.

@@ -27,7 +27,7 @@ pub(crate) const ROWS: &[Row] = &[
             return Err(Error::runtime("masked_select: expected BoolTensor for mask"));
         }
         let (x, mask) = cx.tensor("self")?.broadcast_with(cx.tensor("mask")?);
-        let mask = valid_mask(mask, x);
+        let mask = valid_mask(mask, x, 0);
         let chosen = Chosen::new(mask.flatten());
         let elements = x.without_extents().flatten();
         cx.set_count(0, chosen.count);

@@ -14,7 +14,7 @@ use crate::common::index_check::{
 use crate::common::pooling::at_capacities;
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, ErrorKind, Result, scalar_type_name};
-use crate::places::{self, Combine, Places, at_least_1d, corner, narrow, rank_in_mask, wrap};
+use crate::places::{self, Combine, Places, at_least_1d, corner, narrow, rank_in_mask, valid_mask, wrap};
 use crate::row::{Row, one};
 use crate::strides::{contiguous_strides, iterator_strides};
 
@@ -113,9 +113,18 @@ struct Advanced<'b> {
     count: Option<(usize, Value<'b>)>,
     /// Dimensions of the operand that have an index, and the index of each, all of one shape.
     indexed: Vec<usize>,
+    /// Those of them that a mask covers.
+    masked: Vec<usize>,
     parts: Vec<Value<'b>>,
     /// Where the dimensions of the index stand in the result.
     position: usize,
+}
+
+/// The number of elements that masks select, if other indices or the values to write give it.
+struct Length<'b> {
+    capacity: i64,
+    /// 0-d, int64.
+    valid: Value<'b>,
 }
 
 /// An index for one dimension.
@@ -182,7 +191,7 @@ impl<'b> Advanced<'b> {
     fn new(
         operand: &[i64],
         indices: &[Option<Value<'b>>],
-        known_length: impl FnOnce(usize) -> Option<i64>,
+        known_length: impl FnOnce(usize) -> Option<Length<'b>>,
     ) -> Result<Option<Advanced<'b>>> {
         let Selectors { by_dim, counts } = Selectors::new(operand, indices)?;
         let indexed: Vec<usize> = (0..by_dim.len()).filter(|&i| by_dim[i].is_some()).collect();
@@ -201,22 +210,23 @@ impl<'b> Advanced<'b> {
                 Selector::Coordinate { values, .. } => longest = longest.max(values.numel()),
             }
         }
-        let known = shape.last().copied().filter(|&size| size != 1).or_else(|| known_length(behind));
-        let length = known.unwrap_or(longest);
-        let mut count = None;
-        if !counts.is_empty() {
-            shape = broadcast(&shape, &[length])?;
-            if known.is_none() {
-                // A mask that selects one element broadcasts with the others.
-                let joint = counts.iter().copied().reduce(|a, b| a.eq(1).select(b, a));
-                count = joint.map(|count| (position + shape.len() - 1, count));
-            }
-        }
-        let broadcasts = counts.len() > 1 || known.is_some();
-        let is_as_known = |count: Value<'b>| {
-            let changing = changing_length(indices.iter().copied().flatten(), length);
-            count.eq(changing.unwrap_or_else(|| count.splat_like(length)))
+        let of_indices = |capacity: i64| {
+            let changing = changing_length(indices.iter().copied().flatten(), capacity);
+            let valid = changing.or_else(|| counts.first().map(|count| count.splat_like(capacity)))?;
+            Some(Length { capacity, valid })
         };
+        let of_indices = shape.last().copied().filter(|&size| size != 1).and_then(of_indices);
+        let known = of_indices.or_else(|| (!counts.is_empty()).then(|| known_length(behind)).flatten());
+        let length = known.as_ref().map_or(longest, |known| known.capacity);
+        // A mask that selects one element broadcasts with the others.
+        let joint = counts.iter().copied().reduce(|a, b| a.eq(1).select(b, a));
+        let mut count = None;
+        if let Some(joint) = joint {
+            shape = broadcast(&shape, &[length])?;
+            count = known.is_none().then_some((position + shape.len() - 1, joint));
+        }
+        let valid = known.as_ref().map(|known| known.valid).or(joint);
+        let broadcasts = counts.len() > 1 || known.is_some();
         let parts: Vec<Value<'b>> = by_dim
             .iter()
             .flatten()
@@ -228,17 +238,17 @@ impl<'b> Advanced<'b> {
                         return fitted.broadcast_to(&shape);
                     }
                     let (count, first) = (counts[mask], fitted.slice_axis(0, 0, 1).broadcast_to(&[length]));
-                    let fitted = match known {
-                        // With another number of elements, a check fails, and nothing is written.
-                        Some(_) => is_as_known(count).select(fitted, fitted.splat_like(fitted.dtype().highest())),
-                        None => fitted,
-                    };
+                    // With another number of elements, a check fails, and nothing is written.
+                    let nowhere = fitted.splat_like(fitted.dtype().highest());
+                    let fitted = valid.map_or(fitted, |valid| count.eq(valid).select(fitted, nowhere));
                     count.eq(1).select(first, fitted).broadcast_to(&shape)
                 }
             })
             .collect();
-        let places = Places::windows(operand, &indexed, stack(&parts), shape.len(), position);
-        Ok(Some(Advanced { places, count, indexed, parts, position }))
+        let is_of_mask = |&axis: &usize| matches!(by_dim[axis], Some(Selector::Coordinate { .. }));
+        let masked: Vec<usize> = indexed.iter().copied().filter(is_of_mask).collect();
+        let places = Places::windows(operand, &indexed, stack(&parts), shape.len(), position).at_positions(&masked);
+        Ok(Some(Advanced { places, count, indexed, masked, parts, position }))
     }
 
     /// The strides of the elements that are read from an operand of the given strides.
@@ -284,7 +294,7 @@ impl<'b> Advanced<'b> {
             })
             .collect();
         let indexed: Vec<usize> = (0..=last).collect();
-        let places = Places::windows(&dims, &indexed, stack(&components), shape.len(), 0);
+        let places = Places::windows(&dims, &indexed, stack(&components), shape.len(), 0).at_positions(&self.masked);
         // The dimensions of the index first, then those between, then the rest.
         let (from, to) = (self.position, self.position + index.len());
         let mut order: Vec<usize> = (from..to).collect();
@@ -350,19 +360,27 @@ fn index<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
             cx.set_strides(0, advanced.strides(&spec.strides));
         }
     }
-    Ok(advanced.places.among_valid(x).read(x))
+    let result = advanced.places.among_valid(x).read(x);
+    if advanced.count.is_some() && result.is_bounded() {
+        x.builder().refuse_bounded("a mask beside dimensions that change");
+    }
+    Ok(result)
 }
 
-/// Makes negative indices non-negative in bounded dimensions: they count from the end of the valid elements.
+/// Makes negative indices non-negative in bounded dimensions: they count from the end of the valid elements. Masks select
+/// none of the padding.
 fn from_start<'b>(x: Value<'b>, mut indices: Vec<Option<Value<'b>>>) -> Vec<Option<Value<'b>>> {
-    for (axis, place) in indices.iter_mut().enumerate() {
+    let mut axis = 0;
+    for place in &mut indices {
+        let from = axis;
+        axis += place.filter(|&index| is_mask(index)).map_or(1, Value::rank);
         let Some(index) = place else { continue };
         if is_mask(*index) {
-            if x.is_bounded() || index.is_bounded() {
-                x.builder().refuse_bounded("a mask");
+            if axis <= x.rank() && (x.is_bounded() || index.is_bounded()) {
+                *place = Some(valid_mask(*index, x, from));
             }
-        } else if x.is_bounded_along(&[axis]) {
-            *place = Some(places::from_start(*index, x, axis));
+        } else if from < x.rank() && x.is_bounded_along(&[from]) {
+            *place = Some(places::from_start(*index, x, from));
         }
     }
     indices
@@ -423,13 +441,17 @@ fn put<'b>(x: Value<'b>, indices: &[Option<Value<'b>>], values: Value<'b>, combi
         return Ok(broadcast_mask(mask, axis, &x.dims()).select(combine.apply(x, new), x));
     }
     let values_length = |behind: usize| {
-        let axis = values.rank().checked_sub(behind + 1)?;
-        Some(values.dim(axis)).filter(|&size| size != 1)
+        let axis = values.rank().checked_sub(behind + 1).filter(|&axis| values.dim(axis) != 1)?;
+        Some(Length { capacity: values.dim(axis), valid: values.size(axis, DType::I64) })
     };
     let Some(advanced) = Advanced::new(&x.dims(), indices, values_length)? else {
         return Ok(combine.apply(x, values.broadcast_to(&x.dims())));
     };
-    let updates = values.broadcast_to(advanced.places.shape());
+    let mut updates = values.broadcast_to(advanced.places.shape());
+    if !advanced.masked.is_empty() && !advanced.parts[0].is_bounded_along(&[advanced.parts[0].rank() - 1]) {
+        // Behind the masks' elements the indices are out of range.
+        updates = updates.whole_along(advanced.position + advanced.parts[0].rank() - 1);
+    }
     Ok(match advanced.rows(x) {
         Some(rows) => rows.write(x, updates, combine),
         None => advanced.places.among_valid(x).write(x, updates, combine),
@@ -451,11 +473,10 @@ fn place_of_selected(sizes: &[i64], axis: usize, mask: Value<'_>, values: Value<
 
 /// The mask, or nothing of it if it selects another number of elements than the values have. A check then fails.
 fn mask_that_fits<'b>(sizes: &[i64], axis: usize, mask: Value<'b>, values: Value<'b>) -> Value<'b> {
-    let length = place_of_selected(sizes, axis, mask, values).map_or(1, |place| values.dim(place));
-    if length == 1 || values.is_bounded() {
-        return mask;
+    match place_of_selected(sizes, axis, mask, values).filter(|&place| values.dim(place) != 1) {
+        Some(place) => mask & count_true(mask).eq(values.size(place, DType::I64)).broadcast_to(&mask.dims()),
+        None => mask,
     }
-    mask & count_true(mask).eq(length).broadcast_to(&mask.dims())
 }
 
 /// Moves values to the true elements of a mask that covers dimensions of `sizes` from `axis` on. Values that do not
@@ -471,7 +492,7 @@ fn spread_over_mask<'b>(sizes: &[i64], axis: usize, mask: Value<'b>, values: Val
         dims.splice(place..place + 1, vec![1; mask.rank()]);
         values.reshape(&dims)
     } else {
-        Places::slices(&dims, place, rank_in_mask(mask)).read(values)
+        Places::slices(&dims, place, rank_in_mask(mask)).among_valid(values).read(values)
     };
     spread.broadcast_to(sizes)
 }

@@ -52,7 +52,7 @@ pub(crate) const ROWS: &[Row] = &[
         // Only then are the valid elements the first ones.
         let behind: Vec<usize> = (1..source.rank()).collect();
         source.require_whole(&behind, "values to scatter");
-        let mask = valid_mask(mask, x);
+        let mask = valid_mask(mask, x, 0);
         let values = take_flat(source.without_extents().flatten(), rank_in_mask(mask));
         Ok(mask.bounded_like(x).select(values.bounded_like(x), x))
     })
