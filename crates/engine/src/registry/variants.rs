@@ -104,7 +104,8 @@ impl Registry {
         let Some(row) = operator.row.filter(|_| operator.compiled.is_none()) else {
             return Ok(Err(NO_LOWERING.into()));
         };
-        let mut why = String::from("a view does not divide at the sizes that change");
+        // The first reason is that of the arguments as they are.
+        let mut why: Option<String> = None;
         let known: Option<Vec<Option<ResultSpec>>> =
             metas.map(|metas| metas.iter().map(to_spec).collect::<Result<_>>()).transpose()?;
         let results = known.as_deref().unwrap_or_default();
@@ -149,12 +150,12 @@ impl Registry {
                     continue;
                 }
                 if !row.is_bounded() && specs.sizes.is_bounded() {
-                    why = NO_LOWERING.into();
+                    why.get_or_insert_with(|| NO_LOWERING.into());
                     continue;
                 }
                 match self.variant(&key, &call, &specs, &sought) {
                     Ok(instance) => made = Some(instance),
-                    Err(reason) => why = reason,
+                    Err(reason) => _ = why.get_or_insert(reason),
                 }
             }
             let Some(instance) = made else { continue };
@@ -166,7 +167,7 @@ impl Registry {
             self.remember(&parts.key, Arc::clone(&instance));
             return Ok(Ok(instance));
         }
-        Ok(Err(why))
+        Ok(Err(why.unwrap_or_else(|| "a view does not divide at the sizes that change".into())))
     }
 
     /// The instance of a call by a program that exists.
