@@ -37,6 +37,11 @@ def experts(x: Tensor) -> list[Tensor]:
     return [y.detach(), *torch.autograd.grad(y.square().sum(), x)]
 
 
+def halves(x: Tensor) -> Tensor:
+    """Integers, two rows for each row. The length is merged with a 2 before it."""
+    return (x * 1.5).long().view(x.shape[0], 2, 2).transpose(0, 1).flatten(0, 1)
+
+
 COUNTS: dict[str, Callable[[Tensor], object]] = {
     "nonzero": lambda x: (x > 0).nonzero() * 2,
     "columns": lambda x: [column + 1 for column in (x > 0).nonzero(as_tuple=True)],
@@ -44,6 +49,12 @@ COUNTS: dict[str, Callable[[Tensor], object]] = {
     "merged": lambda x: (x.view(x.shape[0], 2, 2).transpose(0, 1).flatten(0, 1) > 0).nonzero() + 1,
     "masked_select": lambda x: x.masked_select(x > 0) * 2,
     "selected_rows": lambda x: x.masked_select(x[:, :1] > 0).view(-1, 4).amax(0),
+    "unique": lambda x: [part * 2 for part in (x * 2).long().unique(return_inverse=True, return_counts=True)],
+    "unique of merged": lambda x: list(halves(x).unique(return_inverse=True, return_counts=True)),
+    "unique rows": lambda x: list((x[:, :2] * 1.5).long().unique(dim=0, return_inverse=True, return_counts=True)),
+    "unique_consecutive": lambda x: list(torch.unique_consecutive((x[:, 0] * 1.5).long(), True, True)),
+    "unique_consecutive of rows": lambda x: list(torch.unique_consecutive((x > 0.8)[:, :2], True, True, dim=0)),
+    "unique_consecutive of merged": lambda x: list(torch.unique_consecutive(halves(x), True, True)),
     "routed": routed,
     "experts": experts,
 }

@@ -7,6 +7,7 @@ pub(crate) mod clamp;
 pub(crate) mod completed;
 pub(crate) mod filters;
 pub(crate) mod index_check;
+pub(crate) mod loops;
 pub(crate) mod loss_reduction;
 pub(crate) mod matrices;
 pub(crate) mod parameters;

@@ -42,6 +42,9 @@ pub(crate) const SIZE_ARGUMENTS: [&str; 19] = [
     "m",
 ];
 
+/// The int argument that is a size of the result, and a constant of the program.
+const SIZE_OF_RESULT: &str = "num_samples";
+
 /// The dimensions of a value in the order of memory, with the factors of each.
 pub(crate) type Axes = Vec<Vec<PaddedFactor>>;
 
@@ -213,8 +216,10 @@ impl SizedSpecs {
         let (views, symbols) = (&self.sizes.views, &mut self.symbols);
         // Sizes that no argument has, such as products, are left to the row.
         let mut known: Vec<i64> = views.iter().flat_map(SizedView::capacities).collect();
-        for (spec, _) in self.args.iter().zip(&operator.names).filter(|(_, name)| SIZE_ARGUMENTS.contains(&&name[..])) {
+        for (spec, name) in self.args.iter().zip(&operator.names) {
             match spec {
+                ArgSpec::Int(size) if name == SIZE_OF_RESULT => known.push(*size),
+                _ if !SIZE_ARGUMENTS.contains(&&name[..]) => {}
                 ArgSpec::Ints(ints) => known.extend(ints),
                 ArgSpec::Dims(dims) => known.extend(Dim::capacities(dims)),
                 _ => {}

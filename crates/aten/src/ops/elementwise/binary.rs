@@ -3,6 +3,7 @@
 use stablehlo::{DType, DTypes, Number, Value};
 
 use crate::common::clamp::clamp_to;
+use crate::common::loops::of_elements;
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result};
 use crate::number_check::Fit;
@@ -101,10 +102,11 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
         cx.pair("abs", "angle").map(|(radius, angle)| (radius * angle.cos()).complex(radius * angle.sin()))
     }),
     // Functions of two integers.
-    one(&["gcd"], |cx| cx.pair("self", "other").map(|(x, y)| gcd(x, y))).takes(&["self", "other"], DTypes::INTEGERS),
+    one(&["gcd"], |cx| cx.pair("self", "other").map(|(x, y)| of_elements([x, y], |[x, y]| gcd(x, y))))
+        .takes(&["self", "other"], DTypes::INTEGERS),
     one(&["lcm"], |cx| {
         let (x, y) = cx.pair("self", "other")?;
-        let divisor = gcd(x, y);
+        let divisor = of_elements([x, y], |[x, y]| gcd(x, y));
         // PyTorch multiplies integers of less than 32 bits as C does: as an int, which is then cut to the type.
         let dtype = if x.dtype().size_bytes() < 4 { DType::I32 } else { x.dtype() };
         // Where the divisor is zero, both are. It is negative where its absolute value has no place in the type.
@@ -263,11 +265,11 @@ fn power<'b>(x: Value<'b>, y: Value<'b>) -> Value<'b> {
         return x.pow(y);
     }
     if x.dtype().is_unsigned() {
-        return natural_power(x, y);
+        return of_elements([x, y], |[x, y]| natural_power(x, y));
     }
     let sign = (y & 1).ne(0).select(x, x * x);
     let is_unit = x.eq(1) | x.eq(-1);
-    y.lt(0).select(is_unit.select(sign, x.splat_like(0)), natural_power(x, y.max(0)))
+    y.lt(0).select(is_unit.select(sign, x.splat_like(0)), of_elements([x, y.max(0)], |[x, y]| natural_power(x, y)))
 }
 
 /// `x` to the power of `y`, modulo two to the power of the type's width. XLA's integer power reads only six bits of

@@ -11,11 +11,16 @@
 use stablehlo::{DType, Value};
 
 use crate::common::chebyshev::MOST_TERMS;
+use crate::common::loops::of_elements;
 use crate::row::{Row, all_bounded, one};
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
-    one(&["_standard_gamma_grad"], |cx| cx.float_pointwise(["self", "output"], |[a, x]| of_gamma(a, x))),
-    one(&["_dirichlet_grad"], |cx| cx.float_pointwise(["x", "alpha", "total"], |[x, a, total]| of_beta(x, a, total))),
+    one(&["_standard_gamma_grad"], |cx| {
+        cx.float_pointwise(["self", "output"], |given| of_elements(given, |[a, x]| of_gamma(a, x)))
+    }),
+    one(&["_dirichlet_grad"], |cx| {
+        cx.float_pointwise(["x", "alpha", "total"], |given| of_elements(given, |[x, a, total]| of_beta(x, a, total)))
+    }),
 ]);
 
 fn of_gamma<'b>(a: Value<'b>, x: Value<'b>) -> Value<'b> {

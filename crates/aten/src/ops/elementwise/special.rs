@@ -5,6 +5,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, PI, SQRT_2};
 use stablehlo::{DType, DTypes, Value};
 
 use crate::common::chebyshev::{ERFCX, MOST_TERMS, chebyshev};
+use crate::common::loops::of_elements;
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::row::{Row, all_bounded, one};
@@ -28,10 +29,14 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["special_zeta", "special_zeta.self_scalar", "special_zeta.other_scalar"], |cx| {
         cx.float_pointwise(["self", "other"], |[x, q]| zeta(x, q))
     }),
-    one(&["igamma"], |cx| cx.float_pointwise(["self", "other"], |[a, x]| incomplete_gamma(a, x).0))
-        .takes(&["self", "other"], DTypes::FLOATS),
-    one(&["igammac"], |cx| cx.float_pointwise(["self", "other"], |[a, x]| incomplete_gamma(a, x).1))
-        .takes(&["self", "other"], DTypes::FLOATS),
+    one(&["igamma"], |cx| {
+        cx.float_pointwise(["self", "other"], |given| of_elements(given, |[a, x]| incomplete_gamma(a, x).0))
+    })
+    .takes(&["self", "other"], DTypes::FLOATS),
+    one(&["igammac"], |cx| {
+        cx.float_pointwise(["self", "other"], |given| of_elements(given, |[a, x]| incomplete_gamma(a, x).1))
+    })
+    .takes(&["self", "other"], DTypes::FLOATS),
 ]);
 
 /// `exp(x²) erfc(x)` (Shepherd and Laframboise, "Chebyshev approximation of (1 + 2x) exp(x²) erfc x in

@@ -34,31 +34,35 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(chosen.pack(elements, elements.splat_like(0)))
     })
     .bounded(),
-    many(&["_unique"], |cx| Ok(sorted_groups(cx, cx.bool("return_inverse")?, false)?[..2].to_vec())),
+    many(&["_unique"], |cx| Ok(sorted_groups(cx, cx.bool("return_inverse")?, false)?[..2].to_vec())).bounded(),
     many(&["_unique2"], |cx| sorted_groups(cx, cx.bool("return_inverse")?, cx.bool("return_counts")?))
-        .takes(&["self"], DTypes::REAL),
+        .takes(&["self"], DTypes::REAL)
+        .bounded(),
     many(&["unique_dim"], |cx| {
         let x = cx.tensor("self")?;
         let axis = cx.axis_arg("dim", x.rank())?;
-        let order = lexicographic_order(rows_of(x, axis));
-        groups_along(cx, x, axis, Some(order))
-    }),
+        groups_along(cx, x, axis, true)
+    })
+    .bounded(),
     many(&["unique_dim_consecutive"], |cx| {
         let x = cx.tensor("self")?;
-        groups_along(cx, x, cx.axis_arg("dim", x.rank())?, None)
-    }),
+        groups_along(cx, x, cx.axis_arg("dim", x.rank())?, false)
+    })
+    .bounded(),
     many(&["unique_consecutive"], |cx| {
         let x = cx.tensor("self")?;
         if !cx.is_none("dim") {
-            return groups_along(cx, x, cx.axis_arg("dim", x.rank())?, None);
+            return groups_along(cx, x, cx.axis_arg("dim", x.rank())?, false);
         }
-        let flat = x.flatten();
-        let groups = Groups::new(differs(flat), None);
+        let flat = Flat::of(x);
+        let groups = Groups::new(differs(flat.elements), flat.order, flat.number);
         cx.set_count(0, groups.chosen.count);
-        let inverse = groups.inverse_or_none(cx.bool("return_inverse")?, &x.dims());
-        Ok(vec![groups.chosen.pack(flat, flat), inverse, groups.counts_or_none(cx, cx.bool("return_counts")?)])
+        let inverse = groups.inverse_or_none(cx.bool("return_inverse")?, x);
+        let counts = groups.counts_or_none(cx, cx.bool("return_counts")?);
+        Ok(vec![groups.chosen.pack(flat.elements, flat.elements), inverse, counts])
     })
-    .takes(&["self"], DTypes::REAL),
+    .takes(&["self"], DTypes::REAL)
+    .bounded(),
     one(&["repeat_interleave.Tensor"], repeat_interleave),
 ];
 
@@ -85,6 +89,27 @@ fn nonzero_static<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 
 // ---- unique --------------------------------------------------------------------------------------
 
+/// The elements of a tensor. Those of one with padding are packed: the valid elements come first.
+struct Flat<'b> {
+    elements: Value<'b>,
+    /// The place of each element in the tensor, and the number of valid elements. `None` without padding.
+    order: Option<Value<'b>>,
+    number: Option<Value<'b>>,
+}
+
+impl<'b> Flat<'b> {
+    fn of(x: Value<'b>) -> Flat<'b> {
+        let flat = x.without_extents().flatten();
+        if !x.is_bounded() {
+            return Flat { elements: flat, order: None, number: None };
+        }
+        let valid = Chosen::new(valid_mask(x.builder().splat(true, DType::Bool, &x.dims()), x, 0).flatten());
+        let place = x.builder().iota(DType::I32, &flat.dims(), 0);
+        let (order, number) = (Some(valid.pack(place, place + flat.numel())), Some(valid.count));
+        Flat { elements: valid.pack(flat, flat), order, number }
+    }
+}
+
 /// Groups of adjacent equal rows.
 struct Groups<'b> {
     /// The first row of each group.
@@ -93,11 +118,15 @@ struct Groups<'b> {
     ids: Value<'b>,
     /// The index of each row before sorting.
     order: Option<Value<'b>>,
+    /// The number of rows, 0-d, if there is padding behind them.
+    number: Option<Value<'b>>,
 }
 
 impl<'b> Groups<'b> {
-    fn new(starts: Value<'b>, order: Option<Value<'b>>) -> Groups<'b> {
-        Groups { chosen: Chosen::new(starts), ids: rank_in_mask(starts), order }
+    fn new(starts: Value<'b>, order: Option<Value<'b>>, number: Option<Value<'b>>) -> Groups<'b> {
+        let row = starts.builder().iota(DType::I64, &starts.dims(), 0);
+        let starts = number.map_or(starts, |number| starts & row.lt(number.broadcast_to(&starts.dims())));
+        Groups { chosen: Chosen::new(starts), ids: rank_in_mask(starts), order, number }
     }
 
     /// The group of each row, in the order before sorting.
@@ -109,8 +138,12 @@ impl<'b> Groups<'b> {
         }
     }
 
-    fn inverse_or_none(&self, wanted: bool, dims: &[i64]) -> Value<'b> {
-        if wanted { self.inverse().reshape(dims) } else { self.ids.builder().splat(0, DType::I64, &[0]) }
+    /// The group of each element of `x`, or nothing.
+    fn inverse_or_none(&self, wanted: bool, x: Value<'b>) -> Value<'b> {
+        match wanted {
+            true => self.inverse().reshape(&x.dims()).bounded_like(x),
+            false => x.builder().splat(0, DType::I64, &[0]),
+        }
     }
 
     /// The number of rows of each group: the distance to the start of the next group.
@@ -120,7 +153,8 @@ impl<'b> Groups<'b> {
         if size == 0 {
             return starts;
         }
-        starts.slice_axis(0, 1, size).pad_axis(0, size, 0, 1) - starts
+        let next = starts.slice_axis(0, 1, size).pad_axis(0, size, 0, 1);
+        self.number.map_or(next, |number| next.min(number.broadcast_to(&next.dims()))) - starts
     }
 
     fn counts_or_none(&self, cx: &Cx<'b>, wanted: bool) -> Value<'b> {
@@ -148,13 +182,22 @@ fn differs(rows: Value<'_>) -> Value<'_> {
 
 /// The distinct elements in ascending order. NaNs are distinct from each other.
 fn sorted_groups<'b>(cx: &Cx<'b>, return_inverse: bool, return_counts: bool) -> Result<Vec<Value<'b>>> {
-    let x = cx.tensor("self")?;
-    let flat = x.flatten();
-    let positions = cx.b().iota(DType::I32, &flat.dims(), 0);
-    let sorted = cx.b().sort(&[flat, positions], 0, true, |a, b| a[0].sorts_before(b[0], false));
-    let groups = Groups::new(differs(sorted[0]), Some(sorted[1]));
+    let (b, x) = (cx.b(), cx.tensor("self")?);
+    let flat = x.without_extents().flatten();
+    let positions = b.iota(DType::I32, &flat.dims(), 0);
+    let (sorted, number) = match x.is_bounded() {
+        false => (b.sort(&[flat, positions], 0, true, |a, b| a[0].sorts_before(b[0], false)), None),
+        true => {
+            let padding = !valid_mask(b.splat(true, DType::Bool, &x.dims()), x, 0).flatten();
+            let sorted = b.sort(&[padding, flat, positions], 0, true, |x, y| {
+                (!x[0] & y[0]) | (x[0].eq(y[0]) & x[1].sorts_before(y[1], false))
+            });
+            (sorted[1..].to_vec(), Some((!padding).convert(DType::I64).reduce_sum(&[0])))
+        }
+    };
+    let groups = Groups::new(differs(sorted[0]), Some(sorted[1]), number);
     cx.set_count(0, groups.chosen.count);
-    let inverse = groups.inverse_or_none(return_inverse, &x.dims());
+    let inverse = groups.inverse_or_none(return_inverse, x);
     Ok(vec![groups.chosen.pack(sorted[0], sorted[0]), inverse, groups.counts_or_none(cx, return_counts)])
 }
 
@@ -188,17 +231,29 @@ fn lexicographic_order(rows: Value<'_>) -> Value<'_> {
     )[1]
 }
 
-/// The distinct slices along a dimension, with inverse and counts. They are sorted if `order` is given.
-fn groups_along<'b>(cx: &Cx<'b>, x: Value<'b>, axis: usize, order: Option<Value<'b>>) -> Result<Vec<Value<'b>>> {
+/// The distinct slices along a dimension, with inverse and counts. Slices that are not sorted are compared with the one
+/// before.
+fn groups_along<'b>(cx: &Cx<'b>, x: Value<'b>, axis: usize, is_sorted: bool) -> Result<Vec<Value<'b>>> {
     if x.rank() == 0 {
         return Err(Error::index("Dimension specified as 0 but tensor has no dimensions"));
     }
-    let moved = x.move_axis(axis, 0);
-    let mut rows = rows_of(x, axis);
+    x.require_prefix(axis, "distinct slices along merged dimensions");
+    let others: Vec<usize> = (0..x.rank()).filter(|&other| other != axis).collect();
+    x.require_whole(&others, "distinct slices");
+    let number = x.is_bounded().then(|| x.size(axis, DType::I64));
+    let moved = x.without_extents().move_axis(axis, 0);
+    let mut rows = rows_of(moved, 0);
+    let order = is_sorted.then(|| lexicographic_order(rows)).map(|order| match number {
+        Some(number) => {
+            let is_padding = order.ge(number.convert(order.dtype()).broadcast_to(&order.dims()));
+            cx.b().sort(&[is_padding, order], 0, true, |x, y| !x[0] & y[0])[1]
+        }
+        None => order,
+    });
     if let Some(order) = order {
         rows = Places::slices(&rows.dims(), 0, order).read(rows);
     }
-    let groups = Groups::new(differs(rows), order);
+    let groups = Groups::new(differs(rows), order, number);
     cx.set_count_along(0, axis, groups.chosen.count);
     cx.set_count(2, groups.chosen.count);
     // As PyTorch's kernels have it: an element along the axis lies in one piece.
@@ -207,7 +262,7 @@ fn groups_along<'b>(cx: &Cx<'b>, x: Value<'b>, axis: usize, order: Option<Value<
     strides.insert(axis, own);
     cx.set_strides(0, strides);
     let distinct = groups.chosen.pack(rows, rows).reshape(&moved.dims()).move_axis(0, axis);
-    Ok(vec![distinct, groups.inverse(), groups.counts()])
+    Ok(vec![distinct, groups.inverse().with_extent(0, x.extent(axis)), groups.counts()])
 }
 
 // ---- repeats -------------------------------------------------------------------------------------

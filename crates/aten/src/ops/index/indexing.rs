@@ -360,11 +360,7 @@ fn index<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
             cx.set_strides(0, advanced.strides(&spec.strides));
         }
     }
-    let result = advanced.places.among_valid(x).read(x);
-    if advanced.count.is_some() && result.is_bounded() {
-        x.builder().refuse_bounded("a mask beside dimensions that change");
-    }
-    Ok(result)
+    Ok(advanced.places.among_valid(x).read(x))
 }
 
 /// Makes negative indices non-negative in bounded dimensions: they count from the end of the valid elements. Masks select

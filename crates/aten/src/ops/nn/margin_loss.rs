@@ -6,9 +6,9 @@ use crate::common::loss_reduction::Reduction;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::places::{take_along, take_flat};
-use crate::row::{Row, many, one};
+use crate::row::{Row, all_bounded, many, one};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["multi_margin_loss"], |cx| {
         let hinge = Hinge::of(cx)?;
         let (target, classes) = (cx.tensor("target")?, hinge.excess.dim(1));
@@ -29,7 +29,8 @@ pub(crate) const ROWS: &[Row] = &[
         let derivative = hinge.is_target.select(-others.reduce_sum(&[1]).unsqueeze(1), others);
         gradient(cx, derivative)
     })
-    .baked(&["p"]),
+    .baked(&["p"])
+    .bounds_results(),
     many(&["multilabel_margin_loss_forward"], |cx| {
         let labels = Labels::of(cx)?;
         let error = Error::runtime("argument #2 'target' is out of range");
@@ -51,8 +52,9 @@ pub(crate) const ROWS: &[Row] = &[
         let own = class.eq(labels.classes.unsqueeze(2)) & labels.present.unsqueeze(2);
         let as_label = own.convert(pairs.dtype()) * pairs.reduce_sum(&[2]).unsqueeze(2);
         gradient(cx, as_other - as_label.reduce_sum(&[1]))
-    }),
-];
+    })
+    .bounds_results(),
+]);
 
 /// Reduces the losses of the samples. The loss of an unbatched sample is 0-d.
 fn reduced<'b>(cx: &Cx<'b>, losses: Value<'b>) -> Result<Value<'b>> {
@@ -73,6 +75,9 @@ fn gradient<'b>(cx: &Cx<'b>, derivative: Value<'b>) -> Result<Value<'b>> {
 /// A value with one row per sample. An unbatched sample becomes a batch of one.
 fn rows<'b>(cx: &Cx<'b>, name: &str) -> Result<Value<'b>> {
     let x = cx.tensor(name)?;
+    if let Some(classes) = x.rank().checked_sub(1) {
+        x.require_whole(&[classes], "a margin loss");
+    }
     Ok(if x.rank() < 2 { x.reshape(&[1, x.numel()]) } else { x })
 }
 

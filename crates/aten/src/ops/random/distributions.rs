@@ -54,7 +54,8 @@ pub(crate) const ROWS: &[Row] = &[
         let normal = standard_normal(cx, dtype, &dims);
         let moved = normal * cx.operand("std", normal.dtype())? + cx.operand("mean", normal.dtype())?;
         Ok(moved.convert(dtype))
-    }),
+    })
+    .bounded(),
     one(&["randn", "randn.generator", "randn_like", "randn_like.generator"], |cx| {
         let ty = cx.result_type(DType::F32)?;
         by_parts(&ty, |dtype, dims| Ok(standard_normal(cx, dtype, dims) * part_deviation(&ty)))
@@ -66,14 +67,16 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(logarithm.exp().convert(ty.dtype))
     })
     .takes(&["self"], DTypes::FLOATS)
-    .requires(&["std"], |n, _| n[0] > 0.0),
+    .requires(&["std"], |n, _| n[0] > 0.0)
+    .bounded(),
     one(&["exponential"], |cx| {
         let ty = cx.ty("self")?;
         let u = uniform_open(cx, ty.dtype, &ty.dims);
         Ok((-u.log() / cx.scalar("lambd", u.dtype())?).convert(ty.dtype))
     })
     .takes(&["self"], DTypes::FLOATS)
-    .requires(&["lambd"], |n, _| n[0] > 0.0),
+    .requires(&["lambd"], |n, _| n[0] > 0.0)
+    .bounded(),
     one(&["cauchy"], |cx| {
         let ty = cx.ty("self")?;
         let u = uniform_open(cx, ty.dtype, &ty.dims);
@@ -82,7 +85,8 @@ pub(crate) const ROWS: &[Row] = &[
         Ok(moved.convert(ty.dtype))
     })
     .takes(&["self"], DTypes::FLOATS)
-    .requires(&["sigma"], |n, _| n[0] > 0.0),
+    .requires(&["sigma"], |n, _| n[0] > 0.0)
+    .bounded(),
     one(&["geometric"], |cx| {
         let ty = cx.ty("self")?;
         let u = uniform_open(cx, ty.dtype, &ty.dims);
@@ -90,7 +94,8 @@ pub(crate) const ROWS: &[Row] = &[
         Ok((u.log() / failure.log_1p()).ceil().max(1).convert(ty.dtype))
     })
     .takes(&["self"], DTypes::REAL_NUMBERS)
-    .requires(&["p"], |n, _| n[0] > 0.0 && n[0] < 1.0),
+    .requires(&["p"], |n, _| n[0] > 0.0 && n[0] < 1.0)
+    .bounded(),
     one(&["bernoulli"], |cx| {
         let p = cx.tensor("self")?;
         cx.check_fractions(p, not_a_probability());
@@ -146,7 +151,7 @@ pub(crate) const ROWS: &[Row] = &[
     .varies(&["low", "high"], class_of_range)
     .bounded(),
     one(&["randperm", "randperm.generator"], permutation).bounded(),
-    one(&["multinomial"], multinomial).takes(&["self"], DTypes::FLOATS),
+    one(&["multinomial"], multinomial).takes(&["self"], DTypes::FLOATS).bounded(),
     many(&["native_dropout"], |cx| {
         let input = cx.tensor("input")?;
         if !cx.is_none("train") && !cx.bool("train")? {
@@ -170,12 +175,14 @@ pub(crate) const ROWS: &[Row] = &[
         let (output, noise) = rrelu(cx)?;
         Ok(vec![noise, output])
     })
-    .takes(&["self"], DTypes::FLOATS),
+    .takes(&["self"], DTypes::FLOATS)
+    .bounded(),
     many(&["rrelu_with_noise_functional", "rrelu_with_noise_"], |cx| {
         let (output, noise) = rrelu(cx)?;
         Ok(vec![output, noise])
     })
-    .takes(&["self"], DTypes::FLOATS),
+    .takes(&["self"], DTypes::FLOATS)
+    .bounded(),
 ];
 
 /// The numbers below `n`, in the order of random keys.
