@@ -52,6 +52,7 @@ COUNTS: dict[str, Callable[[Tensor], object]] = {
     "unique": lambda x: [part * 2 for part in (x * 2).long().unique(return_inverse=True, return_counts=True)],
     "unique of merged": lambda x: list(halves(x).unique(return_inverse=True, return_counts=True)),
     "unique rows": lambda x: list((x[:, :2] * 1.5).long().unique(dim=0, return_inverse=True, return_counts=True)),
+    "unique columns": lambda x: list((x[:, :3] > 0.8).unique(dim=1, return_inverse=True, return_counts=True)),
     "unique_consecutive": lambda x: list(torch.unique_consecutive((x[:, 0] * 1.5).long(), True, True)),
     "unique_consecutive of rows": lambda x: list(torch.unique_consecutive((x > 0.8)[:, :2], True, True, dim=0)),
     "unique_consecutive of merged": lambda x: list(torch.unique_consecutive(halves(x), True, True)),

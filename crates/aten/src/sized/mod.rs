@@ -192,8 +192,12 @@ fn finish<'b>(call: &Call, sizes: &Sizes, cx: &Cx<'b>, row: &Row, values: &[Valu
     if values.len() < targets.len() || results.len() != values.len() {
         return Err(Error::not_implemented("results of unknown sizes"));
     }
-    if counts.iter().any(|(result, ..)| values[*result].is_bounded()) {
-        return Err(Error::not_implemented("a result whose size depends on the data and on other sizes"));
+    let is_counted = |value: Value<'_>, axis: usize| {
+        let mut others = value.extents().into_iter().enumerate();
+        others.all(|(place, extent)| if place == axis { extent.is_whole() } else { extent.is_prefix() })
+    };
+    if !counts.iter().all(|(result, axis, _)| is_counted(values[*result], *axis)) {
+        return Err(Error::not_implemented("a result whose size depends on the data and on merged dimensions"));
     }
     let mut bases: Vec<(usize, Value<'_>)> = Vec::new();
     for (i, (target, view)) in targets.iter().enumerate() {

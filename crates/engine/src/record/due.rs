@@ -46,6 +46,8 @@ impl Replaced {
 pub(crate) struct Count {
     pub fresh: usize,
     pub axis: usize,
+    /// The sizes of other dimensions that are less than the largest.
+    pub others: Vec<(usize, i64)>,
     pub number: Arc<Value>,
 }
 
@@ -64,7 +66,7 @@ impl Due {
         }
         SHOWN.with_borrow_mut(|kept| {
             kept.clear();
-            for Count { fresh, axis, number } in &self.counts {
+            for Count { fresh, axis, others, number } in &self.counts {
                 let out = &mut outs[*fresh];
                 // SAFETY: `sizes` and `strides` point to `ndim` numbers of the instance.
                 let (largest, room) = unsafe {
@@ -72,6 +74,7 @@ impl Due {
                     (slice(out.sizes, ndim), slice(out.strides, ndim))
                 };
                 let (mut sizes, mut strides) = (largest.to_vec(), room.to_vec());
+                others.iter().for_each(|&(other, size)| sizes[other] = size);
                 let Some(size) = sizes.get_mut(*axis) else {
                     return Err(Error::runtime("internal error: a counted result without dimensions"));
                 };
@@ -105,7 +108,7 @@ impl Due {
 }
 
 /// Makes a result of these sizes dense, and returns its strides. Its memory has the `largest` sizes, with the strides
-/// `room`. Dimension `axis` is the one that is shorter.
+/// `room`. Dimension `axis` is the one whose size the data decide.
 fn make_dense(out: &mut Out, [largest, room]: [&[i64]; 2], sizes: &[i64], axis: usize) -> Result<Vec<i64>> {
     // `memory_order` puts a dimension of size 1 beside the one before it. The stride says where it is: within a dimension of
     // the same stride.
@@ -120,7 +123,8 @@ fn make_dense(out: &mut Out, [largest, room]: [&[i64]; 2], sizes: &[i64], axis: 
     let dtype = call::tensor_dtype(out.dtype)?;
     // A user of the whole storage, such as a nested tensor, must get no more elements than the result has.
     out.nbytes = sizes.iter().product::<i64>() as usize * dtype.size_bytes();
-    if outside.iter().any(|&place| sizes[place] > 1) && out.nbytes > 0 && sizes != largest {
+    let innermost = order.iter().rposition(|&place| sizes[place] != largest[place]).unwrap_or(0);
+    if order[..innermost].iter().any(|&place| sizes[place] > 1) && out.nbytes > 0 {
         show_part(out, &Layout::in_order(&Type::new(dtype, largest), sizes, order));
     }
     Ok(strides)

@@ -95,6 +95,8 @@ pub(crate) enum ResultPlan {
     Count {
         fresh: usize,
         axis: usize,
+        /// The sizes of other dimensions of the result that are less than the largest.
+        others: Vec<(usize, i64)>,
         ty: TypeId,
     },
     /// The result of a check of the data.
@@ -165,7 +167,9 @@ impl Instance {
                     ResultPlan::Updated { storage: *storage, ty: types.intern(base), layout: None }
                 }
                 Output::Check(check) => ResultPlan::Check { check: Arc::new(check.clone()), ty: ty_of_count },
-                Output::Count { fresh, axis } => ResultPlan::Count { fresh: *fresh, axis: *axis, ty: ty_of_count },
+                Output::Count { fresh, axis } => {
+                    ResultPlan::Count { fresh: *fresh, axis: *axis, others: Vec::new(), ty: ty_of_count }
+                }
             })
             .collect();
         let result_bytes = body.iter().flat_map(|lowered| &lowered.function.results).map(Type::size_bytes).sum();
@@ -223,10 +227,16 @@ impl Instance {
         let counts = || lowered.outputs.iter().filter(|output| matches!(output, Output::Count { .. }));
         let is_counted =
             |plan: usize| counts().any(|count| matches!(count, Output::Count { fresh, .. } if *fresh == plan));
+        // The sizes of counted results in their other dimensions.
+        let mut beside_counts = Vec::new();
         for (number, output) in lowered.outputs.iter().enumerate() {
             outputs.push(match output {
-                Output::Fresh { base, dtype, sizes, strides, .. } if is_counted(fresh_results(&outputs)) => {
+                Output::Fresh { base, dtype, sizes, strides, extents } if is_counted(fresh_results(&outputs)) => {
                     // Its storage has the largest size.
+                    let actual = Layout::at(*dtype, base, sizes, extents, Vec::new(), numbers).actual();
+                    let changes = |&(axis, actual): &(usize, i64)| actual != sizes[axis];
+                    let others = actual.into_iter().enumerate().filter(changes).collect();
+                    beside_counts.push((fresh_results(&outputs), others));
                     ResultPlan::Fresh(FreshResult {
                         ty: types.intern(base),
                         nbytes: base.size_bytes(),
@@ -283,7 +293,12 @@ impl Instance {
                     ResultPlan::Updated { storage: *storage, ty: types.intern(base), layout }
                 }
                 Output::Check(check) => ResultPlan::Check { check: Arc::new(check.clone()), ty: ty_of_count },
-                Output::Count { fresh, axis } => ResultPlan::Count { fresh: *fresh, axis: *axis, ty: ty_of_count },
+                Output::Count { fresh, axis } => {
+                    let others = beside_counts.iter().find(|(counted, _)| counted == fresh);
+                    let others = others.map(|(_, others): &(usize, Vec<(usize, i64)>)| others.clone());
+                    let others = others.unwrap_or_default();
+                    ResultPlan::Count { fresh: *fresh, axis: *axis, others, ty: ty_of_count }
+                }
             });
         }
         Some(Instance {

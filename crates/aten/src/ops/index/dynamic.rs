@@ -238,10 +238,10 @@ fn groups_along<'b>(cx: &Cx<'b>, x: Value<'b>, axis: usize, is_sorted: bool) -> 
         return Err(Error::index("Dimension specified as 0 but tensor has no dimensions"));
     }
     x.require_prefix(axis, "distinct slices along merged dimensions");
-    let others: Vec<usize> = (0..x.rank()).filter(|&other| other != axis).collect();
-    x.require_whole(&others, "distinct slices");
-    let number = x.is_bounded().then(|| x.size(axis, DType::I64));
-    let moved = x.without_extents().move_axis(axis, 0);
+    let others = (0..x.rank()).filter(|&other| other != axis);
+    let number = x.is_bounded_along(&[axis]).then(|| x.size(axis, DType::I64));
+    let filled = x.zero_filled(others.clone(), "distinct slices of merged dimensions").without_extents();
+    let moved = filled.move_axis(axis, 0);
     let mut rows = rows_of(moved, 0);
     let order = is_sorted.then(|| lexicographic_order(rows)).map(|order| match number {
         Some(number) => {
@@ -262,6 +262,7 @@ fn groups_along<'b>(cx: &Cx<'b>, x: Value<'b>, axis: usize, is_sorted: bool) -> 
     strides.insert(axis, own);
     cx.set_strides(0, strides);
     let distinct = groups.chosen.pack(rows, rows).reshape(&moved.dims()).move_axis(0, axis);
+    let distinct = others.fold(distinct, |distinct, other| distinct.with_extent(other, x.extent(other)));
     Ok(vec![distinct, groups.inverse().with_extent(0, x.extent(axis)), groups.counts()])
 }
 
