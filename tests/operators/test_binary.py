@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import pytest
@@ -207,3 +208,30 @@ def test_integers_cannot_hold_the_results_of_floats(part: slice, device: torch.d
     for call in (torch.Tensor.logit_, torch.Tensor.sqrt_, lambda x: x.ldexp_(torch.ones_like(x))):
         error = check_refused(lambda device: call(torch.ones(4, dtype=torch.int32, device=device)[part]), device)  # noqa: B023
         assert "can't be cast to the desired output type Int" in str(error)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["fmod", "remainder", "trunc"])
+def test_quotients_of_16_bits_are_rounded_as_on_the_cpu(name: str, dtype: torch.dtype, device: torch.device) -> None:
+    """A remainder by a number rounds the number first. A quotient of two elements is rounded before it is truncated."""
+    functions = {"fmod": torch.fmod, "remainder": torch.remainder}
+    function = functions.get(name, functools.partial(torch.div, rounding_mode=name))
+    x, y = (torch.rand(4000) * 20 - 10).to(dtype), (torch.rand(4000) * 4 + 0.1).to(dtype)
+    for other in (2.3, torch.tensor(2.3), torch.tensor(2.3, dtype=dtype), y):
+        on_device = other.to(device) if isinstance(other, torch.Tensor) else other
+        assert torch.equal(function(x.to(device), on_device).cpu(), function(x, other))
+    if name == "remainder":
+        assert torch.equal(torch.remainder(2.3, y.to(device)).cpu(), torch.remainder(2.3, y))
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+@pytest.mark.parametrize("scale", [3.0, 100.0, 10000.0])
+def test_large_complex_powers(scale: float, dtype: torch.dtype, device: torch.device) -> None:
+    """A finite power is finite, also where a factor of it has no place in the type; and no power of these is NaN."""
+    x, y = torch.randn(2000, dtype=dtype) * scale, torch.randn(2000, dtype=dtype) * min(scale, 1000.0)
+    actual, expected = (x.to(device) ** y.to(device)).cpu(), x**y
+    assert not torch.view_as_real(actual).isnan().any()
+    # The last bits of the logarithm decide at the border of the range.
+    assert (actual.isfinite() != expected.isfinite()).sum() <= 2
+    both = actual.isfinite() & expected.isfinite() & (expected.abs() > 1e-30)
+    torch.testing.assert_close(actual[both].abs(), expected[both].abs(), rtol=1e-2 if scale > 3 else 1e-5, atol=0)

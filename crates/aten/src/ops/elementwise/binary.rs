@@ -19,13 +19,16 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["div.Tensor_mode", "div.Scalar_mode"], |cx| match cx.str_or_none("rounding_mode").as_deref() {
         Some(mode) => {
             cx.check_dtype(cx.promoted(&["self", "other"])?, DTypes::REAL_NUMBERS)?;
-            divided(cx, |x, y| if mode == "floor" { floor_divide(x, y) } else { truncated(x / y) })
+            match mode {
+                "floor" => divided(cx, floor_divide),
+                _ => truncated_quotient(cx),
+            }
         }
         None => cx.float_pointwise(["self", "other"], |[x, y]| x / y),
     }),
     one(&["floor_divide", "floor_divide.Scalar"], |cx| divided(cx, floor_divide)),
-    one(&["remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor"], |cx| divided(cx, remainder)),
-    one(&["fmod.Tensor", "fmod.Scalar"], |cx| divided(cx, |x, y| x % y)),
+    one(&["remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor"], |cx| rest(cx, remainder)),
+    one(&["fmod.Tensor", "fmod.Scalar"], |cx| rest(cx, |x, y| x % y)),
     one(&["addcmul"], |cx| {
         let value = factor(cx, "value", "self")?;
         cx.pointwise(["self", "tensor1", "tensor2"], |[x, y, z]| x + times(value, y) * z)
@@ -153,8 +156,34 @@ fn difference<'b>(cx: &Cx<'b>, names: [&str; 2]) -> Result<Value<'b>> {
     }
 }
 
-/// A quotient or remainder. Adds a check that no integer is divided by zero.
+/// A quotient of elements. Integers must not be divided by zero.
 fn divided<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>) -> Result<Value<'b>> {
+    check_divisor(cx)?;
+    cx.pointwise(["self", "other"], |[x, y]| f(x, y))
+}
+
+/// A remainder of elements. As in PyTorch, a number or a 0-d tensor is rounded to a 16-bit type first, which it is not in
+/// other functions.
+fn rest<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>) -> Result<Value<'b>> {
+    check_divisor(cx)?;
+    let (x, y) = cx.pair("self", "other")?;
+    let dtype = x.dtype();
+    Ok(f(x.convert(dtype.opmath()), y.convert(dtype.opmath())).convert(dtype))
+}
+
+/// A quotient rounded towards zero. As in PyTorch, that of two 16-bit elements is rounded to their type before.
+fn truncated_quotient<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let dtype = cx.promoted(&["self", "other"])?;
+    let are_elements = !cx.ty("self")?.dims.is_empty() && !cx.ty("other")?.dims.is_empty();
+    divided(cx, |x, y| {
+        let quotient = x / y;
+        let rounded = if are_elements { quotient.convert(dtype).convert(quotient.dtype()) } else { quotient };
+        if dtype.is_float() { rounded.trunc() } else { rounded }
+    })
+}
+
+/// Adds a check that no integer is divided by zero.
+fn check_divisor(cx: &Cx<'_>) -> Result<()> {
     let dtype = cx.promoted(&["self", "other"])?;
     if dtype.is_integer() && !cx.ty("self")?.dims.contains(&0) {
         match cx.arg("other") {
@@ -162,12 +191,7 @@ fn divided<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>) -
             _ => cx.check_none(cx.operand("other", dtype)?.eq(0), Error::zero_division()),
         }
     }
-    cx.pointwise(["self", "other"], |[x, y]| f(x, y))
-}
-
-/// A quotient rounded towards zero. Integer quotients are rounded already.
-fn truncated<'b>(quotient: Value<'b>) -> Value<'b> {
-    if quotient.dtype().is_float() { quotient.trunc() } else { quotient }
+    Ok(())
 }
 
 /// Whether the remainders of truncating and flooring division differ.
@@ -257,9 +281,8 @@ fn power_of_number<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 /// case.
 fn power<'b>(x: Value<'b>, y: Value<'b>) -> Value<'b> {
     if x.dtype().is_complex() {
-        // XLA multiplies the zero by the infinite logarithm, and returns NaN.
         let (x, y) = x.broadcast_with(y);
-        return (x.eq(0) & y.real().gt(0)).select(x.splat_like(0), x.pow(y));
+        return complex_power(x, y);
     }
     if !x.dtype().is_integer() {
         return x.pow(y);
@@ -270,6 +293,25 @@ fn power<'b>(x: Value<'b>, y: Value<'b>) -> Value<'b> {
     let sign = (y & 1).ne(0).select(x, x * x);
     let is_unit = x.eq(1) | x.eq(-1);
     y.lt(0).select(is_unit.select(sign, x.splat_like(0)), of_elements([x, y.max(0)], |[x, y]| natural_power(x, y)))
+}
+
+/// `exp(y log x)`. XLA's power is closer to it, as a product of powers of the absolute value and of the angle's factor. It is
+/// not used where one of them leaves the range of the type, which the product may not do.
+fn complex_power<'b>(x: Value<'b>, y: Value<'b>) -> Value<'b> {
+    let (logarithm, angle) = (x.abs().log(), x.imag().atan2(x.real()));
+    let (re, im) = (y.real(), y.imag());
+    let (of_size, of_angle) = (re * logarithm, -im * angle);
+    let magnitude = (of_size + of_angle).exp();
+    let turned = im * logarithm + re * angle;
+    let product = |part: Value<'b>| magnitude.eq(0).select(magnitude, magnitude * part);
+    let by_exponential = product(turned.cos()).complex(product(turned.sin()));
+    let far = 0.9 * re.dtype().highest().to_f64().ln();
+    let is_far = of_size.abs().gt(far) | of_angle.abs().gt(far);
+    let is_finite = |z: Value<'b>| z.real().is_finite() & z.imag().is_finite();
+    // The logarithm of zero is infinite.
+    let (is_zero, zero) = (x.eq(0), x.splat_like(0));
+    let power = (is_far & is_finite(x) & is_finite(y) & !is_zero).select(by_exponential, x.pow(y));
+    (is_zero & re.gt(0)).select(zero, power)
 }
 
 /// `x` to the power of `y`, modulo two to the power of the type's width. XLA's integer power reads only six bits of
