@@ -261,6 +261,11 @@ pub(crate) fn valid_mask<'b>(mask: Value<'b>, x: Value<'b>, axis: usize) -> Valu
     mask.with_extents(of_x.to_vec()).masked(&axes, none).without_extents()
 }
 
+/// A mask over `x` of its valid elements.
+pub(crate) fn valid_elements(x: Value<'_>) -> Value<'_> {
+    valid_mask(x.builder().splat(true, DType::Bool, &x.dims()), x, 0)
+}
+
 /// The value with at least one dimension.
 pub(crate) fn at_least_1d(x: Value<'_>) -> Value<'_> {
     if x.rank() == 0 { x.reshape(&[1]) } else { x }

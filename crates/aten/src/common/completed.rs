@@ -3,10 +3,10 @@
 //! A matrix A with padding becomes the larger matrix with A and an identity matrix on its diagonal. Its factors have the
 //! factors of A in their valid positions.
 
-use stablehlo::{DType, Extent, Value};
+use stablehlo::{Extent, Value};
 
 use crate::common::matrices::position_along;
-use crate::places::valid_mask;
+use crate::places::valid_elements;
 
 /// Square matrices in the last two dimensions, with an identity matrix in the padding. All positions are valid then.
 pub(crate) fn completed(x: Value<'_>) -> Value<'_> {
@@ -20,7 +20,7 @@ pub(crate) fn completed_with<'b>(x: Value<'b>, number: impl Fn(Value<'b>) -> Val
     }
     require_square(x);
     let zeroed = zeroed(x);
-    let is_added = position_along(zeroed, 0).eq(position_along(zeroed, 1)) & !valid(x);
+    let is_added = position_along(zeroed, 0).eq(position_along(zeroed, 1)) & !valid_elements(x);
     is_added.select(number(zeroed), zeroed)
 }
 
@@ -42,12 +42,7 @@ pub(crate) fn completed_pivots<'b>(pivots: Value<'b>, matrices: Value<'b>) -> Va
     }
     let own = pivots.builder().iota(pivots.dtype(), &pivots.dims(), last) + 1;
     let is_beyond = whole.gt(matrices.size(rows, pivots.dtype()));
-    valid(pivots).select(is_beyond.select(whole.splat_like(matrices.dim(rows) + 1), whole), own)
-}
-
-/// A mask of the valid elements.
-fn valid(x: Value<'_>) -> Value<'_> {
-    valid_mask(x.builder().splat(true, DType::Bool, &x.dims()), x, 0)
+    valid_elements(pivots).select(is_beyond.select(whole.splat_like(matrices.dim(rows) + 1), whole), own)
 }
 
 /// Refuses matrices whose rows and columns have different valid positions, or some with padding between.

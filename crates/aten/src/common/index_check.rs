@@ -51,17 +51,9 @@ pub(crate) fn check_indices(cx: &Cx<'_>) -> Result<()> {
     if selects_nothing(&indices) {
         return Ok(());
     }
-    let mut axis = 0;
-    for index in indices {
-        match index {
-            Some(mask) if is_mask(mask) => axis += mask.rank(),
-            Some(index) if axis < x.rank() => {
-                if looks_at_indices(x, axis) {
-                    cx.check_index(index, x, axis, Counts::FromBothEnds, out_of_bounds(ErrorKind::Index, x, axis))?;
-                }
-                axis += 1;
-            }
-            _ => axis += 1,
+    for (axis, index) in first_axes(&indices).into_iter().zip(indices) {
+        if let Some(index) = index.filter(|&index| !is_mask(index) && axis < x.rank() && looks_at_indices(x, axis)) {
+            cx.check_index(index, x, axis, Counts::FromBothEnds, out_of_bounds(ErrorKind::Index, x, axis))?;
         }
     }
     Ok(())
@@ -143,6 +135,17 @@ pub(crate) fn changing_length<'b>(indices: impl Iterator<Item = Value<'b>>, leng
     let mut numbers = indices.filter(|&index| !is_mask(index) && index.dims().last() == Some(&length));
     let index = numbers.find(|index| index.is_bounded_along(&[index.rank() - 1]))?;
     Some(index.size(index.rank() - 1, DType::I64))
+}
+
+/// The dimension of each index, which is the first one of a mask.
+pub(crate) fn first_axes(indices: &[Option<Value<'_>>]) -> Vec<usize> {
+    let mut end = 0;
+    let first = |index: &Option<Value<'_>>| {
+        let axis = end;
+        end += index.filter(|&index| is_mask(index)).map_or(1, Value::rank);
+        axis
+    };
+    indices.iter().map(first).collect()
 }
 
 /// Whether each dimension of `x` has an index.

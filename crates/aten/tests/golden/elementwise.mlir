@@ -259,50 +259,49 @@ func.func public @main(%v0: tensor<4xf64> ) -> (tensor<4xf64>) {
 "stablehlo.return"(%v19) : (tensor<f64>) -> ()
 }) {dimensions = array<i64: 0>} : (tensor<4xf64>, tensor<f64>) -> (tensor<f64>)
 %v21 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<f64>} : () -> tensor<f64>
-%v22 = "stablehlo.add"(%v0, %v8) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v23 = "stablehlo.constant"() {value = dense<0x0000000000000000> : tensor<4xf64>} : () -> tensor<4xf64>
-%v24 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<4xf64>} : () -> tensor<4xf64>
-%v25 = "stablehlo.negate"(%v0) {} : (tensor<4xf64>) -> tensor<4xf64>
-%v26 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<f64>} : () -> tensor<f64>
-%v27 = "stablehlo.broadcast_in_dim"(%v26) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
-%v28 = "stablehlo.add"(%v25, %v27) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v62, %v63, %v64, %v65, %v66, %v67 = "stablehlo.while"(%v21, %v24, %v28, %v0, %v8, %v20) ({
-^bb0(%v29: tensor<f64>, %v30: tensor<4xf64>, %v31: tensor<4xf64>, %v32: tensor<4xf64>, %v33: tensor<4xf64>, %v34: tensor<f64>):
-%v35 = "stablehlo.compare"(%v29, %v34) {comparison_direction = #stablehlo<comparison_direction LT>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<f64>, tensor<f64>) -> tensor<i1>
-"stablehlo.return"(%v35) : (tensor<i1>) -> ()
+%v22 = "stablehlo.constant"() {value = dense<0x0000000000000000> : tensor<4xf64>} : () -> tensor<4xf64>
+%v23 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<4xf64>} : () -> tensor<4xf64>
+%v24 = "stablehlo.negate"(%v0) {} : (tensor<4xf64>) -> tensor<4xf64>
+%v25 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<f64>} : () -> tensor<f64>
+%v26 = "stablehlo.broadcast_in_dim"(%v25) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
+%v27 = "stablehlo.add"(%v24, %v26) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+%v61, %v62, %v63, %v64, %v65, %v66 = "stablehlo.while"(%v21, %v23, %v27, %v0, %v8, %v20) ({
+^bb0(%v28: tensor<f64>, %v29: tensor<4xf64>, %v30: tensor<4xf64>, %v31: tensor<4xf64>, %v32: tensor<4xf64>, %v33: tensor<f64>):
+%v34 = "stablehlo.compare"(%v28, %v33) {comparison_direction = #stablehlo<comparison_direction LT>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<f64>, tensor<f64>) -> tensor<i1>
+"stablehlo.return"(%v34) : (tensor<i1>) -> ()
 }, {
-^bb0(%v36: tensor<f64>, %v37: tensor<4xf64>, %v38: tensor<4xf64>, %v39: tensor<4xf64>, %v40: tensor<4xf64>, %v41: tensor<f64>):
-%v42 = "stablehlo.broadcast_in_dim"(%v36) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
-%v43 = "stablehlo.compare"(%v40, %v42) {comparison_direction = #stablehlo<comparison_direction GT>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xi1>
-%v44 = "stablehlo.constant"() {value = dense<0x4000000000000000> : tensor<f64>} : () -> tensor<f64>
-%v45 = "stablehlo.multiply"(%v36, %v44) {} : (tensor<f64>, tensor<f64>) -> tensor<f64>
-%v46 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<f64>} : () -> tensor<f64>
-%v47 = "stablehlo.add"(%v45, %v46) {} : (tensor<f64>, tensor<f64>) -> tensor<f64>
-%v48 = "stablehlo.broadcast_in_dim"(%v47) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
-%v49 = "stablehlo.subtract"(%v48, %v39) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v50 = "stablehlo.multiply"(%v49, %v38) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v51 = "stablehlo.broadcast_in_dim"(%v36) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
-%v52 = "stablehlo.multiply"(%v51, %v37) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v53 = "stablehlo.subtract"(%v50, %v52) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v54 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<f64>} : () -> tensor<f64>
-%v55 = "stablehlo.add"(%v36, %v54) {} : (tensor<f64>, tensor<f64>) -> tensor<f64>
-%v56 = "stablehlo.broadcast_in_dim"(%v55) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
-%v57 = "stablehlo.divide"(%v53, %v56) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v58 = "stablehlo.select"(%v43, %v57, %v38) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v59 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<f64>} : () -> tensor<f64>
-%v60 = "stablehlo.add"(%v36, %v59) {} : (tensor<f64>, tensor<f64>) -> tensor<f64>
-%v61 = "stablehlo.select"(%v43, %v38, %v37) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-"stablehlo.return"(%v60, %v61, %v58, %v39, %v40, %v41) : (tensor<f64>, tensor<4xf64>, tensor<4xf64>, tensor<4xf64>, tensor<4xf64>, tensor<f64>) -> ()
+^bb0(%v35: tensor<f64>, %v36: tensor<4xf64>, %v37: tensor<4xf64>, %v38: tensor<4xf64>, %v39: tensor<4xf64>, %v40: tensor<f64>):
+%v41 = "stablehlo.broadcast_in_dim"(%v35) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
+%v42 = "stablehlo.compare"(%v39, %v41) {comparison_direction = #stablehlo<comparison_direction GT>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xi1>
+%v43 = "stablehlo.constant"() {value = dense<0x4000000000000000> : tensor<f64>} : () -> tensor<f64>
+%v44 = "stablehlo.multiply"(%v35, %v43) {} : (tensor<f64>, tensor<f64>) -> tensor<f64>
+%v45 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<f64>} : () -> tensor<f64>
+%v46 = "stablehlo.add"(%v44, %v45) {} : (tensor<f64>, tensor<f64>) -> tensor<f64>
+%v47 = "stablehlo.broadcast_in_dim"(%v46) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
+%v48 = "stablehlo.subtract"(%v47, %v38) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+%v49 = "stablehlo.multiply"(%v48, %v37) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+%v50 = "stablehlo.broadcast_in_dim"(%v35) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
+%v51 = "stablehlo.multiply"(%v50, %v36) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+%v52 = "stablehlo.subtract"(%v49, %v51) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+%v53 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<f64>} : () -> tensor<f64>
+%v54 = "stablehlo.add"(%v35, %v53) {} : (tensor<f64>, tensor<f64>) -> tensor<f64>
+%v55 = "stablehlo.broadcast_in_dim"(%v54) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
+%v56 = "stablehlo.divide"(%v52, %v55) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+%v57 = "stablehlo.select"(%v42, %v56, %v37) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+%v58 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<f64>} : () -> tensor<f64>
+%v59 = "stablehlo.add"(%v35, %v58) {} : (tensor<f64>, tensor<f64>) -> tensor<f64>
+%v60 = "stablehlo.select"(%v42, %v37, %v36) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+"stablehlo.return"(%v59, %v60, %v57, %v38, %v39, %v40) : (tensor<f64>, tensor<4xf64>, tensor<4xf64>, tensor<4xf64>, tensor<4xf64>, tensor<f64>) -> ()
 }) {} : (tensor<f64>, tensor<4xf64>, tensor<4xf64>, tensor<4xf64>, tensor<4xf64>, tensor<f64>) -> (tensor<f64>, tensor<4xf64>, tensor<4xf64>, tensor<4xf64>, tensor<4xf64>, tensor<f64>)
-%v68 = "stablehlo.constant"() {value = dense<0x0000000000000000> : tensor<f64>} : () -> tensor<f64>
-%v69 = "stablehlo.broadcast_in_dim"(%v68) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
-%v70 = "stablehlo.compare"(%v8, %v69) {comparison_direction = #stablehlo<comparison_direction LT>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xi1>
-%v71 = "stablehlo.constant"() {value = dense<0x0000000000000000> : tensor<f64>} : () -> tensor<f64>
-%v72 = "stablehlo.broadcast_in_dim"(%v71) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
-%v73 = "stablehlo.compare"(%v8, %v72) {comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xi1>
-%v74 = "stablehlo.select"(%v73, %v24, %v64) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v75 = "stablehlo.select"(%v70, %v23, %v74) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-"func.return"(%v75) : (tensor<4xf64>) -> ()
+%v67 = "stablehlo.constant"() {value = dense<0x0000000000000000> : tensor<f64>} : () -> tensor<f64>
+%v68 = "stablehlo.broadcast_in_dim"(%v67) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
+%v69 = "stablehlo.compare"(%v8, %v68) {comparison_direction = #stablehlo<comparison_direction LT>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xi1>
+%v70 = "stablehlo.constant"() {value = dense<0x0000000000000000> : tensor<f64>} : () -> tensor<f64>
+%v71 = "stablehlo.broadcast_in_dim"(%v70) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
+%v72 = "stablehlo.compare"(%v8, %v71) {comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xi1>
+%v73 = "stablehlo.select"(%v72, %v23, %v63) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+%v74 = "stablehlo.select"(%v69, %v22, %v73) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+"func.return"(%v74) : (tensor<4xf64>) -> ()
 }
 }
 // output 0: Fresh { base: Type { dtype: F64, dims: [4] }, dtype: F64, sizes: [4], strides: [1], extents: [] }
@@ -329,50 +328,49 @@ func.func public @main(%v0: tensor<4xf64> ) -> (tensor<4xf64>) {
 "stablehlo.return"(%v16) : (tensor<f64>) -> ()
 }) {dimensions = array<i64: 0>} : (tensor<4xf64>, tensor<f64>) -> (tensor<f64>)
 %v18 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<f64>} : () -> tensor<f64>
-%v19 = "stablehlo.add"(%v0, %v8) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v20 = "stablehlo.constant"() {value = dense<0x0000000000000000> : tensor<4xf64>} : () -> tensor<4xf64>
-%v21 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<4xf64>} : () -> tensor<4xf64>
-%v22 = "stablehlo.negate"(%v0) {} : (tensor<4xf64>) -> tensor<4xf64>
-%v23 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<f64>} : () -> tensor<f64>
-%v24 = "stablehlo.broadcast_in_dim"(%v23) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
-%v25 = "stablehlo.add"(%v22, %v24) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v59, %v60, %v61, %v62, %v63, %v64 = "stablehlo.while"(%v18, %v21, %v25, %v0, %v8, %v17) ({
-^bb0(%v26: tensor<f64>, %v27: tensor<4xf64>, %v28: tensor<4xf64>, %v29: tensor<4xf64>, %v30: tensor<4xf64>, %v31: tensor<f64>):
-%v32 = "stablehlo.compare"(%v26, %v31) {comparison_direction = #stablehlo<comparison_direction LT>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<f64>, tensor<f64>) -> tensor<i1>
-"stablehlo.return"(%v32) : (tensor<i1>) -> ()
+%v19 = "stablehlo.constant"() {value = dense<0x0000000000000000> : tensor<4xf64>} : () -> tensor<4xf64>
+%v20 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<4xf64>} : () -> tensor<4xf64>
+%v21 = "stablehlo.negate"(%v0) {} : (tensor<4xf64>) -> tensor<4xf64>
+%v22 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<f64>} : () -> tensor<f64>
+%v23 = "stablehlo.broadcast_in_dim"(%v22) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
+%v24 = "stablehlo.add"(%v21, %v23) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+%v58, %v59, %v60, %v61, %v62, %v63 = "stablehlo.while"(%v18, %v20, %v24, %v0, %v8, %v17) ({
+^bb0(%v25: tensor<f64>, %v26: tensor<4xf64>, %v27: tensor<4xf64>, %v28: tensor<4xf64>, %v29: tensor<4xf64>, %v30: tensor<f64>):
+%v31 = "stablehlo.compare"(%v25, %v30) {comparison_direction = #stablehlo<comparison_direction LT>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<f64>, tensor<f64>) -> tensor<i1>
+"stablehlo.return"(%v31) : (tensor<i1>) -> ()
 }, {
-^bb0(%v33: tensor<f64>, %v34: tensor<4xf64>, %v35: tensor<4xf64>, %v36: tensor<4xf64>, %v37: tensor<4xf64>, %v38: tensor<f64>):
-%v39 = "stablehlo.broadcast_in_dim"(%v33) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
-%v40 = "stablehlo.compare"(%v37, %v39) {comparison_direction = #stablehlo<comparison_direction GT>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xi1>
-%v41 = "stablehlo.constant"() {value = dense<0x4000000000000000> : tensor<f64>} : () -> tensor<f64>
-%v42 = "stablehlo.multiply"(%v33, %v41) {} : (tensor<f64>, tensor<f64>) -> tensor<f64>
-%v43 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<f64>} : () -> tensor<f64>
-%v44 = "stablehlo.add"(%v42, %v43) {} : (tensor<f64>, tensor<f64>) -> tensor<f64>
-%v45 = "stablehlo.broadcast_in_dim"(%v44) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
-%v46 = "stablehlo.subtract"(%v45, %v36) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v47 = "stablehlo.multiply"(%v46, %v35) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v48 = "stablehlo.broadcast_in_dim"(%v33) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
-%v49 = "stablehlo.multiply"(%v48, %v34) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v50 = "stablehlo.subtract"(%v47, %v49) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v51 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<f64>} : () -> tensor<f64>
-%v52 = "stablehlo.add"(%v33, %v51) {} : (tensor<f64>, tensor<f64>) -> tensor<f64>
-%v53 = "stablehlo.broadcast_in_dim"(%v52) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
-%v54 = "stablehlo.divide"(%v50, %v53) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v55 = "stablehlo.select"(%v40, %v54, %v35) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v56 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<f64>} : () -> tensor<f64>
-%v57 = "stablehlo.add"(%v33, %v56) {} : (tensor<f64>, tensor<f64>) -> tensor<f64>
-%v58 = "stablehlo.select"(%v40, %v35, %v34) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-"stablehlo.return"(%v57, %v58, %v55, %v36, %v37, %v38) : (tensor<f64>, tensor<4xf64>, tensor<4xf64>, tensor<4xf64>, tensor<4xf64>, tensor<f64>) -> ()
+^bb0(%v32: tensor<f64>, %v33: tensor<4xf64>, %v34: tensor<4xf64>, %v35: tensor<4xf64>, %v36: tensor<4xf64>, %v37: tensor<f64>):
+%v38 = "stablehlo.broadcast_in_dim"(%v32) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
+%v39 = "stablehlo.compare"(%v36, %v38) {comparison_direction = #stablehlo<comparison_direction GT>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xi1>
+%v40 = "stablehlo.constant"() {value = dense<0x4000000000000000> : tensor<f64>} : () -> tensor<f64>
+%v41 = "stablehlo.multiply"(%v32, %v40) {} : (tensor<f64>, tensor<f64>) -> tensor<f64>
+%v42 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<f64>} : () -> tensor<f64>
+%v43 = "stablehlo.add"(%v41, %v42) {} : (tensor<f64>, tensor<f64>) -> tensor<f64>
+%v44 = "stablehlo.broadcast_in_dim"(%v43) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
+%v45 = "stablehlo.subtract"(%v44, %v35) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+%v46 = "stablehlo.multiply"(%v45, %v34) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+%v47 = "stablehlo.broadcast_in_dim"(%v32) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
+%v48 = "stablehlo.multiply"(%v47, %v33) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+%v49 = "stablehlo.subtract"(%v46, %v48) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+%v50 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<f64>} : () -> tensor<f64>
+%v51 = "stablehlo.add"(%v32, %v50) {} : (tensor<f64>, tensor<f64>) -> tensor<f64>
+%v52 = "stablehlo.broadcast_in_dim"(%v51) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
+%v53 = "stablehlo.divide"(%v49, %v52) {} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+%v54 = "stablehlo.select"(%v39, %v53, %v34) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+%v55 = "stablehlo.constant"() {value = dense<0x3FF0000000000000> : tensor<f64>} : () -> tensor<f64>
+%v56 = "stablehlo.add"(%v32, %v55) {} : (tensor<f64>, tensor<f64>) -> tensor<f64>
+%v57 = "stablehlo.select"(%v39, %v34, %v33) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+"stablehlo.return"(%v56, %v57, %v54, %v35, %v36, %v37) : (tensor<f64>, tensor<4xf64>, tensor<4xf64>, tensor<4xf64>, tensor<4xf64>, tensor<f64>) -> ()
 }) {} : (tensor<f64>, tensor<4xf64>, tensor<4xf64>, tensor<4xf64>, tensor<4xf64>, tensor<f64>) -> (tensor<f64>, tensor<4xf64>, tensor<4xf64>, tensor<4xf64>, tensor<4xf64>, tensor<f64>)
-%v65 = "stablehlo.constant"() {value = dense<0x0000000000000000> : tensor<f64>} : () -> tensor<f64>
-%v66 = "stablehlo.broadcast_in_dim"(%v65) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
-%v67 = "stablehlo.compare"(%v8, %v66) {comparison_direction = #stablehlo<comparison_direction LT>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xi1>
-%v68 = "stablehlo.constant"() {value = dense<0x0000000000000000> : tensor<f64>} : () -> tensor<f64>
-%v69 = "stablehlo.broadcast_in_dim"(%v68) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
-%v70 = "stablehlo.compare"(%v8, %v69) {comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xi1>
-%v71 = "stablehlo.select"(%v70, %v21, %v61) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-%v72 = "stablehlo.select"(%v67, %v20, %v71) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
-"func.return"(%v72) : (tensor<4xf64>) -> ()
+%v64 = "stablehlo.constant"() {value = dense<0x0000000000000000> : tensor<f64>} : () -> tensor<f64>
+%v65 = "stablehlo.broadcast_in_dim"(%v64) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
+%v66 = "stablehlo.compare"(%v8, %v65) {comparison_direction = #stablehlo<comparison_direction LT>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xi1>
+%v67 = "stablehlo.constant"() {value = dense<0x0000000000000000> : tensor<f64>} : () -> tensor<f64>
+%v68 = "stablehlo.broadcast_in_dim"(%v67) {broadcast_dimensions = array<i64>} : (tensor<f64>) -> tensor<4xf64>
+%v69 = "stablehlo.compare"(%v8, %v68) {comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type FLOAT>} : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xi1>
+%v70 = "stablehlo.select"(%v69, %v20, %v60) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+%v71 = "stablehlo.select"(%v66, %v19, %v70) {} : (tensor<4xi1>, tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+"func.return"(%v71) : (tensor<4xf64>) -> ()
 }
 }
 // output 0: Fresh { base: Type { dtype: F64, dims: [4] }, dtype: F64, sizes: [4], strides: [1], extents: [] }

@@ -227,16 +227,10 @@ impl Instance {
         let counts = || lowered.outputs.iter().filter(|output| matches!(output, Output::Count { .. }));
         let is_counted =
             |plan: usize| counts().any(|count| matches!(count, Output::Count { fresh, .. } if *fresh == plan));
-        // The sizes of counted results in their other dimensions.
-        let mut beside_counts = Vec::new();
         for (number, output) in lowered.outputs.iter().enumerate() {
             outputs.push(match output {
-                Output::Fresh { base, dtype, sizes, strides, extents } if is_counted(fresh_results(&outputs)) => {
+                Output::Fresh { base, dtype, sizes, strides, .. } if is_counted(fresh_results(&outputs)) => {
                     // Its storage has the largest size.
-                    let actual = Layout::at(*dtype, base, sizes, extents, Vec::new(), numbers).actual();
-                    let changes = |&(axis, actual): &(usize, i64)| actual != sizes[axis];
-                    let others = actual.into_iter().enumerate().filter(changes).collect();
-                    beside_counts.push((fresh_results(&outputs), others));
                     ResultPlan::Fresh(FreshResult {
                         ty: types.intern(base),
                         nbytes: base.size_bytes(),
@@ -294,9 +288,7 @@ impl Instance {
                 }
                 Output::Check(check) => ResultPlan::Check { check: Arc::new(check.clone()), ty: ty_of_count },
                 Output::Count { fresh, axis } => {
-                    let others = beside_counts.iter().find(|(counted, _)| counted == fresh);
-                    let others = others.map(|(_, others): &(usize, Vec<(usize, i64)>)| others.clone());
-                    let others = others.unwrap_or_default();
+                    let others = sizes_beside_count(lowered, *fresh, numbers);
                     ResultPlan::Count { fresh: *fresh, axis: *axis, others, ty: ty_of_count }
                 }
             });
@@ -456,4 +448,12 @@ fn fresh_results(outputs: &[ResultPlan]) -> usize {
 
 fn is_number(param: &ParamSource) -> bool {
     matches!(param, ParamSource::Scalar { .. } | ParamSource::Offset(_))
+}
+
+/// The sizes of a counted result that are less than the largest, in the dimensions that are not counted.
+fn sizes_beside_count(lowered: &Lowered, fresh: usize, numbers: &[i64]) -> Vec<(usize, i64)> {
+    let mut results = lowered.outputs.iter().filter(|output| matches!(output, Output::Fresh { .. } | Output::Absent));
+    let Some(Output::Fresh { base, dtype, sizes, extents, .. }) = results.nth(fresh) else { return Vec::new() };
+    let actual = Layout::at(*dtype, base, sizes, extents, Vec::new(), numbers).actual();
+    actual.into_iter().enumerate().filter(|&(axis, actual)| actual != sizes[axis]).collect()
 }

@@ -24,7 +24,8 @@ pub(super) struct Symbols {
     pub stays: Vec<(usize, i64)>,
     /// The lengths of parts that stay while the lengths of the wholes change.
     pub parts_that_stay: Vec<i64>,
-    /// Whether other live values with padding tell which sizes change, because no argument has padding.
+    /// Whether other live values with padding tell which sizes change, because no argument has padding and the line does not
+    /// tell it.
     pub asks_others: bool,
 }
 

@@ -27,8 +27,8 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
         None => cx.float_pointwise(["self", "other"], |[x, y]| x / y),
     }),
     one(&["floor_divide", "floor_divide.Scalar"], |cx| divided(cx, floor_divide)),
-    one(&["remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor"], |cx| rest(cx, remainder)),
-    one(&["fmod.Tensor", "fmod.Scalar"], |cx| rest(cx, |x, y| x % y)),
+    one(&["remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor"], |cx| remainder_of(cx, remainder)),
+    one(&["fmod.Tensor", "fmod.Scalar"], |cx| remainder_of(cx, |x, y| x % y)),
     one(&["addcmul"], |cx| {
         let value = factor(cx, "value", "self")?;
         cx.pointwise(["self", "tensor1", "tensor2"], |[x, y, z]| x + times(value, y) * z)
@@ -164,7 +164,7 @@ fn divided<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>) -
 
 /// A remainder of elements. As in PyTorch, a number or a 0-d tensor is rounded to a 16-bit type first, which it is not in
 /// other functions.
-fn rest<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>) -> Result<Value<'b>> {
+fn remainder_of<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>) -> Result<Value<'b>> {
     check_divisor(cx)?;
     let (x, y) = cx.pair("self", "other")?;
     let dtype = x.dtype();

@@ -2,6 +2,7 @@
 
 use stablehlo::Value;
 
+use crate::common::loops::of_elements;
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::row::{Row, all_bounded, one};
@@ -148,23 +149,23 @@ fn polynomial<'b>(
         let (x, n) = variable(x).broadcast_with(n);
         let n = n.trunc();
         let axes: Vec<usize> = (0..x.rank()).collect();
-        // The loop would not end for an infinite degree.
+        // The loop would not end for an infinite degree, or for that of padding.
         let highest = n.is_finite().select(n, 0).reduce_max(&axes);
         let start = x.builder().scalar(1, x.dtype());
-        // The loop may compute anything for padding.
-        let like = x + n;
-        let (x, n) = (x.without_extents(), n.without_extents());
-        let (zero, one) = (x.splat_like(0), x.splat_like(1));
-        let state = [start, one, first(x), x, n, highest];
-        let continues = |state: &[Value<'b>]| state[0].lt(state[5]);
-        let step = |state: &[Value<'b>]| {
-            let [degree, before, last, x, n, highest] = [state[0], state[1], state[2], state[3], state[4], state[5]];
-            let unfinished = n.gt(degree);
-            let higher = next(Step { degree, x, last, before });
-            let last_or = unfinished.select(higher, last);
-            vec![degree + 1, unfinished.select(last, before), last_or, x, n, highest]
-        };
-        let at_degree = x.builder().while_loop(&state, continues, step)[2];
-        n.lt(0).select(zero, n.eq(0).select(one, at_degree)).bounded_like(like)
+        of_elements([x, n], |[x, n]| {
+            let (zero, one) = (x.splat_like(0), x.splat_like(1));
+            let state = [start, one, first(x), x, n, highest];
+            let continues = |state: &[Value<'b>]| state[0].lt(state[5]);
+            let step = |state: &[Value<'b>]| {
+                let [degree, before, last, x, n, highest] =
+                    [state[0], state[1], state[2], state[3], state[4], state[5]];
+                let unfinished = n.gt(degree);
+                let higher = next(Step { degree, x, last, before });
+                let last_or = unfinished.select(higher, last);
+                vec![degree + 1, unfinished.select(last, before), last_or, x, n, highest]
+            };
+            let at_degree = x.builder().while_loop(&state, continues, step)[2];
+            n.lt(0).select(zero, n.eq(0).select(one, at_degree))
+        })
     })
 }

@@ -6,7 +6,7 @@ use stablehlo::{DType, DTypes, Value};
 use crate::common::chosen::{Chosen, segment_of_each};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::places::{Combine, Places, at_least_1d, rank_in_mask, take_flat, valid_mask};
+use crate::places::{Combine, Places, at_least_1d, rank_in_mask, take_flat, valid_elements, valid_mask};
 use crate::row::{Row, many, one};
 use crate::strides::contiguous_strides;
 
@@ -103,7 +103,7 @@ impl<'b> Flat<'b> {
         if !x.is_bounded() {
             return Flat { elements: flat, order: None, number: None };
         }
-        let valid = Chosen::new(valid_mask(x.builder().splat(true, DType::Bool, &x.dims()), x, 0).flatten());
+        let valid = Chosen::new(valid_elements(x).flatten());
         let place = x.builder().iota(DType::I32, &flat.dims(), 0);
         let (order, number) = (Some(valid.pack(place, place + flat.numel())), Some(valid.count));
         Flat { elements: valid.pack(flat, flat), order, number }
@@ -188,7 +188,7 @@ fn sorted_groups<'b>(cx: &Cx<'b>, return_inverse: bool, return_counts: bool) -> 
     let (sorted, number) = match x.is_bounded() {
         false => (b.sort(&[flat, positions], 0, true, |a, b| a[0].sorts_before(b[0], false)), None),
         true => {
-            let padding = !valid_mask(b.splat(true, DType::Bool, &x.dims()), x, 0).flatten();
+            let padding = !valid_elements(x).flatten();
             let sorted = b.sort(&[padding, flat, positions], 0, true, |x, y| {
                 (!x[0] & y[0]) | (x[0].eq(y[0]) & x[1].sorts_before(y[1], false))
             });

@@ -9,7 +9,8 @@ use super::scatter::anywhere;
 use crate::check::Counts;
 use crate::common::chosen::Chosen;
 use crate::common::index_check::{
-    changing_length, check_flat, check_indices, check_mask_counts, count_true, is_mask, out_of_bounds, out_of_range,
+    changing_length, check_flat, check_indices, check_mask_counts, count_true, first_axes, is_mask, out_of_bounds,
+    out_of_range,
 };
 use crate::common::pooling::at_capacities;
 use crate::cx::{Arg, Cx};
@@ -366,17 +367,14 @@ fn index<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 /// Makes negative indices non-negative in bounded dimensions: they count from the end of the valid elements. Masks select
 /// none of the padding.
 fn from_start<'b>(x: Value<'b>, mut indices: Vec<Option<Value<'b>>>) -> Vec<Option<Value<'b>>> {
-    let mut axis = 0;
-    for place in &mut indices {
-        let from = axis;
-        axis += place.filter(|&index| is_mask(index)).map_or(1, Value::rank);
+    for (axis, place) in first_axes(&indices).into_iter().zip(&mut indices) {
         let Some(index) = place else { continue };
         if is_mask(*index) {
-            if axis <= x.rank() && (x.is_bounded() || index.is_bounded()) {
-                *place = Some(valid_mask(*index, x, from));
+            if axis + index.rank() <= x.rank() && (x.is_bounded() || index.is_bounded()) {
+                *place = Some(valid_mask(*index, x, axis));
             }
-        } else if from < x.rank() && x.is_bounded_along(&[from]) {
-            *place = Some(places::from_start(*index, x, from));
+        } else if axis < x.rank() && x.is_bounded_along(&[axis]) {
+            *place = Some(places::from_start(*index, x, axis));
         }
     }
     indices
