@@ -304,6 +304,25 @@ print(stats["compiles"], stats["disk_hits"])
     assert disk_hits >= 3, "what had left memory was still on disk"
 
 
+def test_explain_says_that_a_program_was_evicted(folder: Path) -> None:
+    code = """
+import torch
+torch.tpu.set_eager_mode("strict")
+ones = [torch.ones(size, device="tpu") for size in range(1, 30)]
+for x in ones:
+    x * 2
+with torch.tpu.explain() as explanation:
+    ones[0] * 2
+    ones[28] * 2
+print(*explanation.compiles[0]["why"], len(explanation.compiles))
+"""
+    settings = {"TORCHTPU_CACHE_DIR": str(folder), "TORCHTPU_CACHE_PROGRAMS": "16", "TORCHTPU_SIZES": "static"}
+    finished = start_python(code, **settings)
+    assert finished.returncode == 0, finished.stderr
+    assert "removed from memory" in finished.stdout, finished.stdout
+    assert finished.stdout.split()[-1] == "1", finished.stdout
+
+
 def test_different_operators_may_share_a_program(device: torch.device) -> None:
     with torch.tpu.set_eager_mode("strict"):
         x = torch.ones(3, 61, device=device)

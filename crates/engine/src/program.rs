@@ -21,6 +21,8 @@ pub(crate) struct Program {
     pub last_use: LastUse,
     /// Approximate size in host memory.
     pub bytes: usize,
+    /// Whether it replaces one that was evicted.
+    pub was_evicted: bool,
 }
 
 /// A program that was compiled quickly at first.
@@ -101,7 +103,7 @@ impl Program {
 }
 
 /// The outputs that are used and the inputs that are donated, by index.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Usage {
     pub live: Vec<u32>,
     pub donated: Vec<bool>,

@@ -17,6 +17,10 @@ use crate::registry::types::Types;
 use crate::run::module_text::module_text;
 use crate::storage::{Storage, Value};
 
+/// Why a program that was evicted is made again.
+const EVICTED: &str = "it was made before and then removed from memory: a process keeps at most \
+    TORCHTPU_CACHE_PROGRAMS programs, and fewer where memory is short";
+
 /// A program that ran: its operators in order, with the lines of their callers.
 pub struct ProgramInfo {
     pub operators: Vec<(Arc<str>, Line)>,
@@ -313,12 +317,15 @@ impl Explanation {
     }
 
     /// Why there was no program for a chunk.
-    pub(crate) fn why(&mut self, chunk: &Chunk, reason: Reason) -> Vec<String> {
+    pub(crate) fn why(&mut self, program: &Program, chunk: &Chunk, reason: Reason) -> Vec<String> {
         let mut why = Vec::new();
         for (index, node) in chunk.nodes.iter().enumerate() {
             if let Some(new) = self.new_calls.remove(&node.instance.id) {
                 why.push(chunk.line_of(index).label(&new));
             }
+        }
+        if program.was_evicted {
+            why.push(EVICTED.into());
         }
         if why.is_empty() {
             why.push(chunk.novelty(reason));

@@ -161,7 +161,7 @@ impl Observer {
             let (line, now) = (lines::caller(), explanation.now());
             let memory = explanation.memory(number, chunk, usage, placement, types);
             if is_new {
-                let why = explanation.why(chunk, reason);
+                let why = explanation.why(program, chunk, reason);
                 let zero = Duration::ZERO;
                 let compile =
                     Compile { program: number, at: now, compiling: zero, loading: zero, waiting: zero, why, line };

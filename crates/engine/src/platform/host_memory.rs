@@ -51,7 +51,7 @@ pub(crate) fn is_short_of_maps() -> bool {
     let Ok(text) = fs::read_to_string("/proc/sys/vm/max_map_count") else { return false };
     let allowed = text.trim().parse().unwrap_or(usize::MAX);
     let maps = fs::read("/proc/self/maps").unwrap_or_default();
-    maps.iter().filter(|&&byte| byte == b'\n').count() > allowed / 2
+    maps.iter().filter(|&&byte| byte == b'\n').count() > allowed / 4 * 3
 }
 
 /// Keeps freed memory for the buffers of the next step, if the device's memory is the host's. By default malloc

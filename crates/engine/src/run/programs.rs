@@ -1,9 +1,10 @@
 //! The programs in memory: found by their keys, or built. The least recently used are evicted.
 
+use std::hash::BuildHasher;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::module_text::{describe, module_text};
 use super::runtime::Runtime;
@@ -43,6 +44,8 @@ pub(crate) struct Programs {
     /// Programs of several operators by the keys of their chunks, each with its usage. A program of one operator is found
     /// through its instance.
     by_key: FxHashMap<Box<[u64]>, Vec<Used>>,
+    /// The hashes of the places of evicted programs.
+    evicted: FxHashSet<u64>,
     limit: Limit,
     /// A lower bound of the size of the programs in memory.
     held: Limit,
@@ -54,7 +57,8 @@ pub(crate) struct Programs {
 
 impl Programs {
     pub fn new(limit: Limit) -> Programs {
-        Programs { by_key: FxHashMap::default(), limit, held: NOTHING, built: 0, dump_folder: None, dumped: 0 }
+        let (by_key, evicted) = (FxHashMap::default(), FxHashSet::default());
+        Programs { by_key, evicted, limit, held: NOTHING, built: 0, dump_folder: None, dumped: 0 }
     }
 
     /// Sets the folder for the texts of programs. Drops the programs built before, so that the folder gets the text
@@ -95,7 +99,12 @@ impl Programs {
             stats.hits += 1;
             return Ok((program, false));
         }
-        let program = Arc::new(self.build(chunk, usage, runtime, registry, wanted)?);
+        let mut program = self.build(chunk, usage, runtime, registry, wanted)?;
+        program.was_evicted = self.evicted.remove(&match alone {
+            Some((_, bits)) => place_alone(&chunk.nodes[0].instance, bits),
+            None => place_by_key(&chunk.key, usage),
+        });
+        let program = Arc::new(program);
         self.built += 1;
         if self.held.count >= self.limit.count || self.held.bytes >= self.limit.bytes {
             self.evict(self.limit, registry, stats);
@@ -158,12 +167,19 @@ impl Programs {
             left.bytes += if stays { program.bytes() } else { 0 };
             stays
         };
-        self.by_key.retain(|_, programs| {
-            programs.retain(|(_, program)| stays(program));
+        let evicted = &mut self.evicted;
+        let mut note = |stays: bool, place: &dyn Fn() -> u64| {
+            if !stays {
+                evicted.insert(place());
+            }
+            stays
+        };
+        self.by_key.retain(|key, programs| {
+            programs.retain(|(usage, program)| note(stays(program), &|| place_by_key(key, usage)));
             !programs.is_empty()
         });
         for instance in instances {
-            instance.alone.lock().retain(|(_, program)| stays(program));
+            instance.alone.lock().retain(|(bits, program)| note(stays(program), &|| place_alone(instance, *bits)));
         }
         self.held = left;
         stats.evictions += (before - left.count) as u64;
@@ -222,8 +238,19 @@ impl Programs {
             digest,
             last_use: LastUse::new(registry.clock()),
             bytes,
+            was_evicted: false,
         })
     }
+}
+
+/// The hash of the place of a program of one operator.
+fn place_alone(instance: &Instance, bits: u64) -> u64 {
+    FxBuildHasher.hash_one((instance.id, bits))
+}
+
+/// The hash of the place of a program of several operators.
+fn place_by_key(key: &[u64], usage: &Usage) -> u64 {
+    FxBuildHasher.hash_one((key, usage))
 }
 
 /// The first bytes of the hash of a text.
