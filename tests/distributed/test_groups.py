@@ -80,3 +80,48 @@ def test_import_loads_no_more_of_torch_distributed() -> None:
     program = "import sys, torch; print(sorted(name for name in sys.modules if 'torch.distributed' in name))"
     without = printed(python(["-c", program], TORCH_DEVICE_BACKEND_AUTOLOAD="0"))
     assert printed(python(["-c", program])) == without
+
+
+BARRIER = """
+import sys
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo", init_method=sys.argv[1], rank=0, world_size=1)
+dist.barrier(device_ids=[0])
+dist.all_reduce(torch.ones(2))
+try:
+    dist.all_reduce(torch.ones(2, device="tpu"))
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_a_group_of_gloo_takes_a_barrier_with_a_devices_number(tmp_path: Path) -> None:
+    """accelerate writes its barriers so, also for the CPU."""
+    script = tmp_path / "script.py"
+    script.write_text(BARRIER)
+    found = printed(python([str(script), f"file://{tmp_path}/store"])).splitlines()
+    assert found[-1] == "ProcessGroupGloo::allreduce: unsupported device type tpu"
+
+
+FAKE = """
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=4)
+x = torch.ones(3, device="tpu")
+dist.all_reduce(x)
+layer = torch.nn.Linear(8, 8).to("tpu")
+fully_shard(layer, mesh=init_device_mesh("tpu", (4,)))
+layer(torch.ones(2, 8, device="tpu")).sum().backward()
+print(x.tolist(), layer.weight.grad.shape, layer.weight.grad.to_local().shape)
+"""
+
+
+def test_a_fake_group_takes_the_device() -> None:
+    assert printed(python(["-c", FAKE])).split("\n")[0] == "[1.0, 1.0, 1.0] torch.Size([8, 8]) torch.Size([2, 8])"

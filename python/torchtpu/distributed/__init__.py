@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from torchtpu.when_imported import call_when_imported
+
 __all__ = ["register", "spmd_safe", "topology_aware_mesh"]
 
 NAMES = ("tpu", "tpu_dist")
@@ -25,6 +27,18 @@ def register() -> None:
     if distributed.is_available() and distributed.is_gloo_available():
         for name in NAMES:
             distributed.Backend.register_backend(name, _create, extended_api=True, devices=["tpu"])
+        # In a group of any backend, `barrier(device_ids=[...])` takes the accelerator's device, and scripts that only
+        # use the CPU call it. Gloo refuses tensors of the device itself.
+        _add_device("gloo")
+        # It registers the backend "fake".
+        call_when_imported("torch.testing._internal.distributed.fake_pg", lambda _: _add_device("fake"))
+
+
+def _add_device(backend: str) -> None:
+    """Makes the groups of a backend of PyTorch's have the device "tpu"."""
+    devices = torch.distributed.Backend.backend_capability.get(backend, ["tpu"])
+    if "tpu" not in devices:
+        devices.append("tpu")
 
 
 def _create(options: Any, backend_options: Any) -> Any:

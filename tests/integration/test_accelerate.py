@@ -1,0 +1,45 @@
+"""accelerate, and the Trainer of transformers, under torchrun. `make test-libraries` installs them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.distributed.launch import torchrun
+
+pytest.importorskip("accelerate", reason="accelerate is not installed: make test-libraries")
+pytest.importorskip("transformers", reason="transformers is not installed: make test-libraries")
+
+SCRIPT = str(Path(__file__).with_name("accelerate_ranks.py"))
+
+
+def _found(how: str, folder: Path, **environment: str) -> list[dict[str, Any]]:
+    folder.mkdir()
+    finished = torchrun([SCRIPT, how, str(folder)], **environment)
+    assert finished.returncode == 0, finished.stderr
+    return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("how", "kind"),
+    [("ddp", "DistributedDataParallel"), ("fsdp2", "FSDPSequential"), ("trainer", "DistributedDataParallel")],
+)
+def test_ranks_train_together(how: str, kind: str, tmp_path: Path) -> None:
+    found = _found(how, tmp_path / "tpu", ACCELERATE_TORCH_DEVICE="tpu")
+    # accelerate shards on no CPU: there the same training is DDP's.
+    on_cpu = _found("ddp" if how == "fsdp2" else how, tmp_path / "cpu", ACCELERATE_USE_CPU="true")
+    assert [each["device"] for each in found] == [torch.device("tpu", rank) for rank in range(2)]
+    assert {each["kind"] for each in found} == {kind}
+    for rank in range(2):
+        torch.testing.assert_close(found[rank]["losses"], on_cpu[0]["losses"], rtol=1e-3, atol=1e-4)
+    for name, weight in on_cpu[0]["weights"].items():
+        torch.testing.assert_close(found[0]["weights"][name], weight, rtol=1e-3, atol=1e-4)
+
+
+def test_a_script_for_the_cpu_stays_there(tmp_path: Path) -> None:
+    """torchtpu is installed, and nothing names its device. accelerate's barrier gives the number of a device."""
+    found = _found("ddp", tmp_path / "found", ACCELERATE_USE_CPU="true")
+    assert {each["device"].type for each in found} == {"cpu"}
