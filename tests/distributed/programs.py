@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 
 from tests.distributed.worker import DEVICE, group_of_hosts
 
@@ -162,7 +163,7 @@ def devices_have_the_numbers_of_local_ranks(how: str) -> dict[str, Any]:
     model = nn.parallel.DistributedDataParallel(nn.Linear(3, 3).to(device), device_ids=[rank])
     model(torch.ones(2, 3).to(rank)).sum().backward()
     total = torch.ones(1, device=DEVICE)
-    dist.all_reduce(total)
+    dist.all_reduce(total, group=init_device_mesh("tpu", (2, 1), mesh_dim_names=("data", "model"))["data"].get_group())
     try:
         torch.ones(1, device=torch.device("tpu", 1 - rank))
         other = ""

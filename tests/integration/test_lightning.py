@@ -126,19 +126,67 @@ def test_what_is_left_out_is_said(device: torch.device, tmp_path: Path) -> None:
         _trainer(tmp_path, accelerator="torchtpu", strategy="torchtpu", devices=torch.tpu.device_count() + 1)
 
 
-def test_two_processes(device: torch.device, tmp_path: Path) -> None:
-    written = []
-    for name, arguments in {"tpu": ["torchtpu", "torchtpu_ddp"], "cpu": ["cpu", "ddp"]}.items():
-        folder = tmp_path / name
-        folder.mkdir()
-        finished = torchrun([str(Path(__file__).with_name("lightning_ranks.py")), *arguments, str(folder)])
-        assert finished.returncode == 0, finished.stderr
-        written.append([torch.load(folder / f"{rank}.pt") for rank in range(2)])
-    on_tpu, on_cpu = written
-    assert [ranks["device"] for ranks in on_tpu] == ["tpu:0", "tpu:1"]
-    assert torch.equal(on_tpu[0]["weight"], on_tpu[1]["weight"])
-    torch.testing.assert_close(on_tpu[0]["weight"], on_cpu[0]["weight"], rtol=1e-4, atol=1e-5)
+def _of_ranks(folder: Path, *arguments: str) -> list[dict[str, Any]]:
+    folder.mkdir()
+    finished = torchrun([str(Path(__file__).with_name("lightning_ranks.py")), *arguments, str(folder)])
+    assert finished.returncode == 0, finished.stderr
+    return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(2)]
+
+
+@pytest.fixture(scope="module")
+def of_the_cpu(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    folder = tmp_path_factory.mktemp("cpu")
+    return {front: _of_ranks(folder / front, front, "cpu", "ddp", "32-true") for front in ("trainer", "fabric")}
+
+
+@pytest.mark.parametrize("strategy", ["torchtpu_ddp", "torchtpu_fsdp", "torchtpu_model_parallel"])
+@pytest.mark.parametrize("front", ["trainer", "fabric"])
+def test_two_processes(front: str, strategy: str, of_the_cpu: dict[str, list[dict[str, Any]]], tmp_path: Path) -> None:
+    on_tpu, on_cpu = _of_ranks(tmp_path / "tpu", front, "torchtpu", strategy, "32-true"), of_the_cpu[front]
+    assert [str(rank["device"]) for rank in on_tpu] == ["tpu:0", "tpu:1"]
     assert on_tpu[0]["losses"] != on_tpu[1]["losses"]  # each rank has batches of its own
+    for found, expected in zip(on_tpu, on_cpu, strict=True):
+        torch.testing.assert_close(found["losses"], expected["losses"], rtol=1e-4, atol=1e-5)
+    weights = on_tpu[0].get("weights", {})
+    assert bool(weights) == (front == "trainer")
+    for name, weight in weights.items():
+        torch.testing.assert_close(weight, on_cpu[0]["weights"][name], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("front", ["trainer", "fabric"])
+@pytest.mark.parametrize("strategy", ["torchtpu_fsdp", "torchtpu_model_parallel"])
+def test_mixed_precision_of_shards(
+    strategy: str, front: str, of_the_cpu: dict[str, list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    found, exact = _of_ranks(tmp_path / "tpu", front, "torchtpu", strategy, "bf16-mixed")[0], of_the_cpu[front][0]
+    torch.testing.assert_close(found["losses"], exact["losses"], rtol=0.03, atol=0.01)
+    assert found["losses"] != exact["losses"]
+    assert found.get("dtypes", {torch.bfloat16}) == {torch.bfloat16}
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "bf16-true"])
+def test_fabric(precision: str, device: torch.device) -> None:
+    from lightning.fabric import Fabric
+
+    def losses(**how: Any) -> list[float]:
+        torch.manual_seed(3)
+        fabric = Fabric(devices=1, precision=precision, **how)
+        model = Classifier().layers
+        model, optimizer = fabric.setup(model, torch.optim.AdamW(model.parameters(), 0.01))
+        found = []
+        for x, y in fabric.setup_dataloaders(_data()):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x), y)
+            fabric.backward(loss)
+            fabric.clip_gradients(model, optimizer, max_norm=1.0)
+            optimizer.step()
+            assert loss.device.type == how["accelerator"].replace("torch", "")
+            found.append(loss.item())
+        return found
+
+    close = {"rtol": 1e-4, "atol": 1e-5} if precision == "32-true" else {"rtol": 0.03, "atol": 0.01}
+    found = losses(accelerator="torchtpu", strategy="torchtpu")
+    torch.testing.assert_close(found, losses(accelerator="cpu"), **close)
 
 
 def test_memory_is_among_the_statistics(device: torch.device) -> None:

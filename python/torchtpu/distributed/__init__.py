@@ -67,6 +67,8 @@ def _create(options: Any, backend_options: Any) -> Any:
     world = distributed_c10d.get_world_size() if distributed_c10d.is_initialized() else options.group_size
     processes.meet(PrefixStore("processes/", attempt_store), options.group_rank, options.group_size, world)
     group = options.process_group
+    # With `init_process_group(device_id=...)` a mesh would split this group. It makes new groups for a group without.
+    group.bound_device_id = None
     cpu = torch.device("cpu")
     if cpu not in group._device_types:
         group._register_backend(cpu, ProcessGroup.BackendType.GLOO, gloo("cpu"))
