@@ -232,6 +232,11 @@ TtStatus tt_copy_from_host(const TtTensor* destination, const void* data, void* 
 TtStatus tt_copy_to_host(const TtTensor* source, void* data, size_t nbytes);
 // Copies between two devices; both dense, same dtype and sizes.
 TtStatus tt_copy_across(const TtTensor* source, const TtTensor* destination);
+// Copies bytes within a device, where both tensors show all bytes of their storages and the value has another element
+// type, which the copy keeps. Otherwise *is_done is 0.
+TtStatus tt_copy_bytes(const TtTensor* source, const TtTensor* destination, uint8_t* is_done);
+// Gives a storage of bytes the element type of a tensor on it.
+TtStatus tt_take_type(const TtTensor* tensor);
 
 // Pinned memory of the host (crates/engine/src/pinned.rs). Without bytes, *data is null.
 TtStatus tt_pinned_new(size_t nbytes, void** data);

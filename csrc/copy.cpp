@@ -67,8 +67,21 @@ void device_to_host(const Tensor& destination, const Tensor& source) {
   }
 }
 
+// Whether the bytes of a whole storage were copied, as PyTorch copies a storage.
+bool copy_bytes(const Tensor& destination, const Tensor& source) {
+  if (source.scalar_type() != at::kByte || destination.scalar_type() != at::kByte) return false;
+  if (source.dim() != 1 || source.numel() == 0) return false;
+  const TtTensor from = describe(source);
+  const TtTensor to = describe(destination);
+  uint8_t is_done = 0;
+  const NoGil no_gil;
+  check(tt_copy_bytes(&from, &to, &is_done));
+  return is_done != 0;
+}
+
 void device_to_device(const Tensor& destination, const Tensor& source, bool non_blocking) {
   if (destination.device() == source.device()) {
+    if (copy_bytes(destination, source)) return;
     static auto* op = new Operator(c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", ""));
     torch::jit::Stack stack{destination, source, non_blocking};
     return call_operator(*op, &stack);

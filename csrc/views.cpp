@@ -109,6 +109,11 @@ Tensor& set_storage_(Tensor& self, at::Storage source, int64_t offset, IntArrayR
     impl->set_sizes_contiguous(size);
   }
   grow_storage(self);
+  if (self.numel() != 0 && self.scalar_type() != at::kByte) {
+    const TtTensor tensor = torchtpu::describe(*impl);
+    const NoGil no_gil;
+    check(tt_take_type(&tensor));
+  }
   return self;
 }
 

@@ -15,6 +15,7 @@ mod mode;
 mod placement;
 pub mod stats;
 mod ticket;
+mod untyped;
 mod vote;
 pub mod vote_tree;
 
@@ -82,4 +83,5 @@ pub use registry::compiled::{BoundedInput, CompiledGraph, SchemaArg};
 pub use run::jobs::{Work, close_lane};
 pub use storage::Storage;
 pub use ticket::Ticket;
+pub use untyped::{copy_bytes, take_type};
 pub use vote::Opinion;

@@ -293,7 +293,7 @@ fn part(piece: &Piece, is_written: bool, symbols: &mut Symbols) -> Part {
 }
 
 /// A dimension of a storage.
-pub(super) enum Around {
+pub(crate) enum Around {
     /// A dimension of a view.
     Shown(usize),
     /// Elements that the view does not show, with this many positions.
@@ -302,16 +302,16 @@ pub(super) enum Around {
 
 /// The dimensions of a storage of `numel` elements, outermost first, of which a view shows some. `None` if the view's
 /// strides do not divide each other.
-pub(super) fn dims_around(spec: &TensorSpec, numel: i64) -> Option<Vec<Around>> {
-    let mut order: Vec<usize> = (0..spec.sizes.len()).collect();
-    order.sort_by_key(|&axis| spec.strides[axis]);
+pub(crate) fn dims_around(sizes: &[i64], strides: &[i64], numel: i64) -> Option<Vec<Around>> {
+    let mut order: Vec<usize> = (0..sizes.len()).collect();
+    order.sort_by_key(|&axis| strides[axis]);
     let (mut dims, mut inner) = (Vec::new(), 1);
     let add_gap = |dims: &mut Vec<Around>, inner: i64, outer: i64| {
         dims.extend((inner < outer).then_some(Around::Other(outer / inner)));
         (outer > 0 && outer % inner == 0).then_some(())
     };
     for axis in order {
-        let (size, stride) = (spec.sizes[axis], spec.strides[axis]);
+        let (size, stride) = (sizes[axis], strides[axis]);
         if size > 1 {
             add_gap(&mut dims, inner, stride)?;
             inner = size * stride;

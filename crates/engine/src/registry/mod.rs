@@ -1,7 +1,7 @@
 //! The registry: operators, the keys of calls, and the instance of each key.
 
 pub(crate) mod compiled;
-mod division;
+pub(crate) mod division;
 pub(crate) mod instance;
 pub(crate) mod key;
 pub(crate) mod layout;

@@ -482,7 +482,7 @@ impl SizedCall {
                 let product = product(&self.products, size).map(<[Place]>::to_vec);
                 product.or_else(|| symbols.merged(size)).unwrap_or_else(|| vec![fixed(size)])
             };
-            let axes = dims_around(&spec, numel)?.into_iter().map(|dim| match dim {
+            let axes = dims_around(&spec.sizes, &spec.strides, numel)?.into_iter().map(|dim| match dim {
                 Around::Shown(axis) => place(axis),
                 Around::Other(size) => vec![fixed(size)],
             });

@@ -26,8 +26,8 @@ use self::operators::{
     tt_set_matmul_precision, tt_shapes_like, tt_wants_line, tt_wants_scope,
 };
 use self::storages::{
-    tt_copy_across, tt_copy_from_host, tt_copy_to_host, tt_is_pinned, tt_pinned_new, tt_pinned_release, tt_storage_at,
-    tt_storage_described, tt_storage_new, tt_storage_release, tt_storage_resize,
+    tt_copy_across, tt_copy_bytes, tt_copy_from_host, tt_copy_to_host, tt_is_pinned, tt_pinned_new, tt_pinned_release,
+    tt_storage_at, tt_storage_described, tt_storage_new, tt_storage_release, tt_storage_resize, tt_take_type,
 };
 use crate::jobs::{
     tt_close_group, tt_close_lane, tt_finish_lanes, tt_is_synchronous, tt_open_group, tt_open_lane, tt_post_job,

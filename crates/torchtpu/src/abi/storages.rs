@@ -154,6 +154,29 @@ pub(super) unsafe extern "C" fn tt_copy_across(
 }
 
 #[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn tt_copy_bytes(
+    source: *const ::abi::Tensor,
+    destination: *const ::abi::Tensor,
+    is_done: *mut u8,
+) -> AbiStatus {
+    status(|| {
+        note_line();
+        // SAFETY: the ABI promises both tensors, and a valid pointer for the result.
+        unsafe { *is_done = u8::from(engine::copy_bytes(tensor(source), tensor(destination))?) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn tt_take_type(of: *const ::abi::Tensor) -> AbiStatus {
+    status(|| {
+        note_line();
+        // SAFETY: the ABI promises the tensor.
+        unsafe { engine::take_type(tensor(of)) }
+    })
+}
+
+#[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn tt_pinned_new(nbytes: usize, data: *mut *mut c_void) -> AbiStatus {
     status(|| {
         let block = pinned::allocate(nbytes)?;
