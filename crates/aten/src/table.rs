@@ -21,6 +21,7 @@ const FAMILIES: &[&[Row]] = &[
     elementwise::binary::ROWS,
     elementwise::compare::ROWS,
     elementwise::gamma_gradient::ROWS,
+    elementwise::logarithms::ROWS,
     elementwise::polynomial::ROWS,
     elementwise::quantize::ROWS,
     elementwise::special::ROWS,

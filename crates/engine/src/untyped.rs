@@ -41,11 +41,7 @@ pub fn take_type(tensor: &TensorArg) -> Result<()> {
     let element = ty.dtype.size_bytes();
     let is_dry = {
         let engine = lock()?;
-        if ty.dtype == DType::U8
-            || ty.numel() == 0
-            || !storage.nbytes().is_multiple_of(element)
-            || !engine.has_bytes(storage)
-        {
+        if ty.dtype == DType::U8 || ty.numel() == 0 || storage.nbytes() % element != 0 || !engine.has_bytes(storage) {
             return Ok(());
         }
         engine.is_dry()

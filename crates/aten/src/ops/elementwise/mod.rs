@@ -6,6 +6,7 @@ pub(crate) mod binary;
 pub(crate) mod compare;
 pub(crate) mod complex;
 pub(crate) mod gamma_gradient;
+pub(crate) mod logarithms;
 pub(crate) mod polynomial;
 pub(crate) mod quantize;
 pub(crate) mod special;

@@ -1,6 +1,6 @@
 //! Functions of one value.
 
-use std::f64::consts::{LN_2, LN_10, PI};
+use std::f64::consts::PI;
 
 use stablehlo::{DType, DTypes, Value};
 
@@ -49,8 +49,6 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["expm1"], |cx| cx.float_unary(exponential_minus_one)),
     one(&["log"], |cx| cx.float_unary(logarithm)),
     one(&["log1p"], |cx| cx.float_unary(|x| x.log_1p())),
-    one(&["log2"], |cx| cx.float_unary(|x| parts(logarithm(x), |part| part / LN_2))),
-    one(&["log10"], |cx| cx.float_unary(|x| parts(logarithm(x), |part| part / LN_10))),
     one(&["sigmoid"], |cx| cx.float_unary(logistic)),
     one(&["logit"], |cx| {
         let limit = cx.scalar_or_none("eps", cx.float_dtype(cx.ty("self")?.dtype).opmath())?;
