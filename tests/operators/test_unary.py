@@ -1,6 +1,7 @@
 """Rows of crates/aten/src/ops/elementwise/unary.rs."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -195,3 +196,26 @@ def test_hyperbolic_functions_of_large_numbers(name: str, dtype: torch.dtype, de
     torch.testing.assert_close(result.double(), function(x.double()), rtol=5 * epsilon, atol=0)
     assert function(torch.tensor(largest + 0.69, dtype=dtype, device=device)).isfinite()
     assert function(torch.tensor(largest + 0.7, dtype=dtype, device=device)).isinf()
+
+
+@pytest.mark.parametrize("function", [torch.tan, torch.tanh])
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_complex_tangents(
+    function: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype, device: torch.device
+) -> None:
+    """Near the poles, on the axes, and far from them."""
+    generator = torch.Generator().manual_seed(0)
+    numbers = torch.randn(4000, 2, generator=generator, dtype=torch.float64)
+    pole = torch.tensor([math.pi / 2, 0.0])
+    for near in (numbers * 0.1 + pole, numbers * 1e-3 - pole, numbers * 1e-6 + pole, numbers * 3, numbers * 20):
+        parts = near if function is torch.tan else near.flip(1)
+        z = torch.view_as_complex(parts.contiguous()).to(dtype)
+        found, exact = function(z.to(device)).cpu(), function(z.to(torch.complex128))
+        error = (found - exact).abs() / exact.abs()
+        assert error.max() < (1e-6 if dtype == torch.complex64 else 1e-14)
+    on_axis = torch.tensor(
+        [0j, -0.0 + 1j, complex(-0.0, -0.0), 1 + 0j, complex(1, -0.0), complex(300, -1)], dtype=dtype
+    )
+    found, expected = function(on_axis.to(device)).cpu(), function(on_axis)
+    torch.testing.assert_close(found, expected)
+    assert torch.equal(torch.view_as_real(found).signbit(), torch.view_as_real(expected).signbit())

@@ -2,7 +2,7 @@
 
 use std::f64::consts::{FRAC_PI_2, LN_2};
 
-use stablehlo::Value;
+use stablehlo::{DType, Value};
 
 /// Applies `f` to a real value, or to both parts of a complex one.
 pub(crate) fn parts<'b>(x: Value<'b>, f: impl Fn(Value<'b>) -> Value<'b>) -> Value<'b> {
@@ -122,13 +122,29 @@ fn half_exponentials(x: Value<'_>) -> [Value<'_>; 2] {
     [root * 0.5 * root, root.recip() * 0.5 / root]
 }
 
-/// As in C, real for real numbers, also where they are not finite.
+/// As in C, real for real numbers, also where they are not finite. XLA's tangent loses its digits near a pole.
 pub(crate) fn tangent(z: Value<'_>) -> Value<'_> {
     if !z.dtype().is_complex() {
         return z.tan();
     }
-    let result = z.tan();
-    result.real().complex(zero_where_zero(z.imag(), result.imag()))
+    let (a, b) = (z.real(), z.imag());
+    let of_xla = z.tan();
+    let of_xla = of_xla.real().complex(zero_where_zero(b, of_xla.imag()));
+    (a.is_finite() & b.is_finite()).select(finite_tangent(a, b), of_xla)
+}
+
+/// The tangent of a + bi, for finite numbers (Kahan, "Branch cuts for complex elementary functions", 1987): with t = tan a
+/// and s = sinh b, (t + i (1 + t²) s cosh b) / (1 + (1 + t²) s²). Far from the real axis, t / (1 + t²) is multiplied by
+/// 4 e^-2|b|.
+fn finite_tangent<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
+    let far = if a.dtype() == DType::F64 { 20.0 } else { 10.0 };
+    let (t, s) = (a.tan(), real_sinh(b.clamp(-far, far)));
+    let (slope, square) = (t * t + 1.0, s * s);
+    let below = slope * square + 1.0;
+    let is_far = b.abs().gt(far);
+    let real = is_far.select(t / slope * 4.0 * (b.abs() * -2.0).exp(), t / below);
+    let imag = is_far.select(b.sign(), slope * s * (square + 1.0).sqrt() / below);
+    real.complex(imag)
 }
 
 pub(crate) fn hyperbolic_tangent(z: Value<'_>) -> Value<'_> {

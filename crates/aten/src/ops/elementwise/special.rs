@@ -148,7 +148,9 @@ fn gamma_density<'b>(a: Value<'b>, x: Value<'b>) -> Value<'b> {
     let direct = (a * x.log() - x - a.lgamma()).exp();
     let excess = (x - a) / a;
     let inverse = a.recip();
-    let correction = inverse * (inverse * inverse * (inverse * inverse / 1260.0 - 1.0 / 360.0) + 1.0 / 12.0);
+    let square = inverse * inverse;
+    let terms = [1.0 / 1188.0, -1.0 / 1680.0, 1.0 / 1260.0, -1.0 / 360.0, 1.0 / 12.0];
+    let correction = terms.into_iter().fold(a.splat_like(0), |sum, term| sum * square + term) * inverse;
     let stirling = (a * (excess.log_1p() - excess) - correction).exp() * (a / (2.0 * PI)).sqrt();
     a.lt(10.0).select(direct, stirling)
 }
@@ -179,7 +181,7 @@ fn continued_fraction<'b>(a: Value<'b>, x: Value<'b>) -> Value<'b> {
     let continues =
         |state: &[Value<'b>]| state[0].lt(MOST_TERMS) & (state[2] - 1.0).abs().gt(epsilon).reduce_any(&axes);
     let step = |state: &[Value<'b>]| {
-        let [count, value, _, c, d, denominator, a] =
+        let [count, value, last, c, d, denominator, a] =
             [state[0], state[1], state[2], state[3], state[4], state[5], state[6]];
         let count = count + 1;
         let index = count.convert(a.dtype());
@@ -187,7 +189,8 @@ fn continued_fraction<'b>(a: Value<'b>, x: Value<'b>) -> Value<'b> {
         let denominator = denominator + 2.0;
         let d = (numerator * d + denominator).recip();
         let c = denominator + numerator / c;
-        let factor = c * d;
+        // The factors of an element that is done differ from one by rounding, and other elements need many.
+        let factor = (last - 1.0).abs().gt(epsilon).select(c * d, 1);
         vec![count, value * factor, factor, c, d, denominator, a]
     };
     builder.while_loop(&state, continues, step)[1]
