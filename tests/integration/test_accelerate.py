@@ -43,3 +43,19 @@ def test_a_script_for_the_cpu_stays_there(tmp_path: Path) -> None:
     """torchtpu is installed, and nothing names its device. accelerate's barrier gives the number of a device."""
     found = _found("ddp", tmp_path / "found", ACCELERATE_USE_CPU="true")
     assert {each["device"].type for each in found} == {"cpu"}
+
+
+def test_a_batch_that_does_not_fit_is_made_smaller(device: torch.device) -> None:
+    from accelerate.utils import find_executable_batch_size
+
+    tried = []
+
+    @find_executable_batch_size(starting_batch_size=8)
+    def train(batch_size: int) -> int:
+        tried.append(batch_size)
+        if batch_size > 3:
+            torch.empty(10**12 * batch_size, device=device)
+        return batch_size
+
+    assert train() < 4
+    assert tried[0] == 8

@@ -102,13 +102,13 @@ pub fn check_capacity(placement: Placement, nbytes: usize) -> Result<()> {
     Err(out_of_memory(placement, nbytes as u64, None))
 }
 
-/// The error for an allocation of `bytes`, when `free` bytes are left.
+/// The error for an allocation of `bytes`, when `free` bytes are left. In the words of CUDA, by which libraries know it.
 pub(crate) fn out_of_memory(placement: Placement, bytes: u64, free: Option<u64>) -> Error {
     let gib = |bytes: u64| format!("{:.2} GiB", bytes as f64 / f64::from(1 << 30));
     let capacity = counters(placement).capacity.load(Relaxed);
     let free = free.map(|free| format!(" of which {} is free", gib(free))).unwrap_or_default();
     let message = format!(
-        "tpu out of memory: tried to allocate {}. {placement} has a total capacity of {}{free}",
+        "tpu out of memory. Tried to allocate {}. {placement} has a total capacity of {}{free}",
         gib(bytes),
         gib(capacity)
     );

@@ -76,7 +76,7 @@ impl Error {
 impl From<Error> for error::Error {
     fn from(error: Error) -> Self {
         if error.is_out_of_memory() {
-            return Self::new(error::ErrorKind::OutOfMemory, format!("tpu out of memory: {error}"));
+            return Self::new(error::ErrorKind::OutOfMemory, format!("tpu out of memory. {error}"));
         }
         Self::runtime(error.to_string())
     }
