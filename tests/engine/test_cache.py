@@ -438,7 +438,7 @@ import mmap
 import torch
 
 with open("/proc/sys/vm/max_map_count") as file:
-    wanted = int(file.read()) * 11 // 20
+    wanted = int(file.read()) * 4 // 5
 maps = []
 for i in range(wanted):
     maps.append(mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ if i % 2 else mmap.PROT_READ | mmap.PROT_WRITE))
