@@ -109,11 +109,12 @@ Tensor& set_storage_(Tensor& self, at::Storage source, int64_t offset, IntArrayR
     impl->set_sizes_contiguous(size);
   }
   grow_storage(self);
-  if (self.numel() != 0 && self.scalar_type() != at::kByte) {
-    const TtTensor tensor = torchtpu::describe(*impl);
-    const NoGil no_gil;
-    check(tt_take_type(&tensor));
-  }
+  if (self.numel() == 0 || self.scalar_type() == at::kByte) return self;
+  const TtTensor tensor = torchtpu::describe(*impl);
+  // The storage of a wrapper has no memory of the device.
+  if (tensor.storage == nullptr) return self;
+  const NoGil no_gil;
+  check(tt_take_type(&tensor));
   return self;
 }
 

@@ -154,3 +154,14 @@ def test_safetensors_have_the_programs_of_other_tensors(device: torch.device, tm
             found["a"].cos().cpu()
             stats = torch.tpu.cache_stats()
         assert stats["compiles"] + stats["disk_hits"] == 0
+
+
+@pytest.mark.parametrize("how", COPIES)
+def test_a_copy_and_its_source_in_one_operator(how: str, mode: torch.device) -> None:
+    x = torch.arange(5000.0, device=mode) * 2
+    y = COPIES[how](x)
+    assert (x == y).all().item()
+    y.add_(x)
+    x.mul_(y)
+    assert torch.equal(y.cpu(), torch.arange(5000.0) * 4)
+    assert torch.equal(x.cpu(), torch.arange(5000.0) ** 2 * 8)

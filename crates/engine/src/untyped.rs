@@ -7,27 +7,37 @@
 use stablehlo::{DType, Type};
 
 use crate::call::TensorArg;
-use crate::engine::{Engine, lock};
+use crate::engine::{Engine, lock, lock_when_launched};
 use crate::error::Result;
 use crate::host::{copy_to_host, type_of};
+use crate::record::reason::Reason;
 use crate::registry::division::{Around, dims_around};
-use crate::storage::Storage;
+use crate::storage::{Storage, Value, ValueState};
 
 /// Copies the bytes of a storage to another one of the same device, which takes the value with its type. Both tensors are
 /// bytes. Returns false if one of them does not show its whole storage, or if the value has bytes as its elements.
+///
+/// # Errors
+/// If the value could not be computed.
 pub fn copy_bytes(source: &TensorArg, destination: &TensorArg) -> Result<bool> {
     let (from, to) = (source.storage(), destination.storage());
     if !shows_all_bytes(source) || !shows_all_bytes(destination) || from.nbytes() != to.nbytes() {
         return Ok(false);
     }
-    let mut engine = lock()?;
-    engine.unpad_storage(from)?;
-    let Some(value) = from.value() else { return Ok(false) };
-    let is_typed = engine.registry.types.get(value.ty).dtype != DType::U8;
-    if is_typed {
-        to.set_value(Some(value));
-    }
-    Ok(is_typed)
+    let value = {
+        let mut engine = lock()?;
+        engine.unpad_storage(from)?;
+        let Some(value) = from.value() else { return Ok(false) };
+        if engine.registry.types.get(value.ty).dtype == DType::U8 {
+            return Ok(false);
+        }
+        value
+    };
+    lock_when_launched(from.placement, Reason::Read)?.1?;
+    // A value belongs to one storage. The two values have one buffer, which is not donated then.
+    let buffer = value.buffer()?;
+    to.set_value(Some(Value::new(value.ty, ValueState::Ready(buffer))));
+    Ok(true)
 }
 
 /// Gives a value whose elements are bytes the element type of a tensor that shows it, by way of the host. It then has the
