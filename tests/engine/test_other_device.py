@@ -78,7 +78,8 @@ def test_what_does_not_fit_is_refused_before_it_runs(plugin: Path, mode: str) ->
     """Where the plugin refuses it, all results of the run are lost."""
     code = CODE.format(mode=mode)
     refusal, results = check_python(code, TORCHTPU_PLUGIN=str(plugin)).splitlines()
-    assert "tried to allocate 0.20 GiB. tpu:0 has a total capacity of 0.25 GiB of which 0.12 GiB is free" in refusal
+    assert "tpu out of memory. Tried to allocate 0.20 GiB." in refusal
+    assert "tpu:0 has a total capacity of 0.25 GiB of which 0.12 GiB is free" in refusal
     assert results == "[3.0, 4.0, 5.0, 6.0] [12.0, 18.0, 24.0, 30.0] (134217728, 268435456)"
 
 
