@@ -31,6 +31,7 @@ class Regression(pl.LightningModule):
         self.is_sharded = is_sharded
         self.losses: list[float] = []
         self.dtypes: set[torch.dtype] = set()
+        self.has_autocast = False
 
     def configure_model(self) -> None:
         if self.is_sharded:
@@ -39,6 +40,7 @@ class Regression(pl.LightningModule):
     def training_step(self, batch: Any, index: int) -> Tensor:
         found = self.layers(batch[0])
         self.dtypes.add(found.dtype)
+        self.has_autocast = torch.is_autocast_enabled("tpu")
         loss = (found - batch[1]).square().mean()
         self.losses.append(loss.item())
         return loss
@@ -69,7 +71,7 @@ def in_trainer(folder: str, **how: Any) -> dict[str, Any]:
     trainer.save_checkpoint(Path(folder) / "model.ckpt")
     weights = {name: whole(value) for name, value in trainer.strategy.lightning_module_state_dict().items()}
     found = {"rank": trainer.global_rank, "device": trainer.strategy.root_device, "losses": model.losses}
-    return {**found, "dtypes": model.dtypes, "weights": weights}
+    return {**found, "dtypes": model.dtypes, "has_autocast": model.has_autocast, "weights": weights}
 
 
 def in_fabric(folder: str, **how: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 pl = pytest.importorskip("lightning.pytorch", reason="lightning is not installed: make test-libraries")
 
 from torchtpu.integrations.lightning import TpuAccelerator, TpuStrategy  # noqa: E402
+from torchtpu.integrations.lightning.precision import on_tpu  # noqa: E402
 
 from tests.distributed.launch import torchrun  # noqa: E402
 
@@ -162,6 +164,20 @@ def test_mixed_precision_of_shards(
     torch.testing.assert_close(found["losses"], exact["losses"], rtol=0.03, atol=0.01)
     assert found["losses"] != exact["losses"]
     assert found.get("dtypes", {torch.bfloat16}) == {torch.bfloat16}
+    assert found.get("has_autocast", True)
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed", "32-true"])
+@pytest.mark.parametrize("front", ["lightning.pytorch", "lightning.fabric"])
+def test_the_precision_of_shards_is_the_devices(front: str, precision: str, device: torch.device) -> None:
+    theirs = importlib.import_module(f"{front}.plugins.precision").FSDPPrecision(precision)
+    ours = on_tpu(theirs)
+    assert isinstance(ours, type(theirs))
+    with ours.forward_context():
+        assert torch.is_autocast_enabled("tpu") == ("mixed" in precision)
+    assert (ours.scaler is not None) == (precision == "16-mixed")
+    assert ours.scaler is None or ours.scaler._device == "tpu"
+    assert on_tpu(ours) is ours
 
 
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "bf16-true"])

@@ -18,10 +18,8 @@ def on_tpu(plugin: Any) -> Any:
     if isinstance(plugin, _fabric.MixedPrecision | _pytorch.MixedPrecision) and plugin.device != "tpu":
         scaler = torch.amp.GradScaler("tpu") if plugin.precision == "16-mixed" else None
         return type(plugin)(plugin.precision, "tpu", scaler)
-    for mine in (FabricFSDPPrecision, FSDPPrecision):
-        if type(plugin) is mine.__base__:
-            return mine(plugin.precision)
-    return plugin
+    sharded = {_pytorch.FSDPPrecision: FSDPPrecision, _fabric.FSDPPrecision: FabricFSDPPrecision}.get(type(plugin))
+    return plugin if sharded is None else sharded(plugin.precision)
 
 
 class _Sharded:
