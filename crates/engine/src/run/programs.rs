@@ -38,13 +38,16 @@ type Used = (Usage, Arc<Program>);
 /// After so many new programs, the process's memory maps are counted.
 const PROGRAMS_PER_COUNT_OF_MAPS: usize = 32;
 
+/// After so many evicted programs, those before are forgotten.
+const MOST_EVICTED: usize = 1 << 16;
+
 const NOTHING: Limit = Limit { count: 0, bytes: 0 };
 
 pub(crate) struct Programs {
     /// Programs of several operators by the keys of their chunks, each with its usage. A program of one operator is found
     /// through its instance.
     by_key: FxHashMap<Box<[u64]>, Vec<Used>>,
-    /// The hashes of the places of evicted programs.
+    /// The hashes of the places of evicted programs, for explanations.
     evicted: FxHashSet<u64>,
     limit: Limit,
     /// A lower bound of the size of the programs in memory.
@@ -159,27 +162,28 @@ impl Programs {
         }
         let before = uses.len();
         let deadline = memory::deadline(uses, limit);
+        if self.evicted.len() > MOST_EVICTED {
+            self.evicted.clear();
+        }
         // Count again: evicted instances have dropped their programs too.
         let mut left = NOTHING;
-        let mut stays = |program: &Program| {
-            let stays = program.last_use.get() > deadline;
-            left.count += usize::from(stays);
-            left.bytes += if stays { program.bytes() } else { 0 };
-            stays
-        };
         let evicted = &mut self.evicted;
-        let mut note = |stays: bool, place: &dyn Fn() -> u64| {
-            if !stays {
+        let mut stays = |program: &Program, place: &dyn Fn() -> u64| {
+            let stays = program.last_use.get() > deadline;
+            if stays {
+                left.count += 1;
+                left.bytes += program.bytes();
+            } else {
                 evicted.insert(place());
             }
             stays
         };
         self.by_key.retain(|key, programs| {
-            programs.retain(|(usage, program)| note(stays(program), &|| place_by_key(key, usage)));
+            programs.retain(|(usage, program)| stays(program, &|| place_by_key(key, usage)));
             !programs.is_empty()
         });
         for instance in instances {
-            instance.alone.lock().retain(|(bits, program)| note(stays(program), &|| place_alone(instance, *bits)));
+            instance.alone.lock().retain(|(bits, program)| stays(program, &|| place_alone(instance, *bits)));
         }
         self.held = left;
         stats.evictions += (before - left.count) as u64;
