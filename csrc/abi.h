@@ -235,7 +235,7 @@ TtStatus tt_copy_across(const TtTensor* source, const TtTensor* destination);
 // Copies bytes within a device, where both tensors show all bytes of their storages and the value has another element
 // type, which the copy keeps. Otherwise *is_done is 0.
 TtStatus tt_copy_bytes(const TtTensor* source, const TtTensor* destination, uint8_t* is_done);
-// Gives a storage of bytes the element type of a tensor on it.
+// Gives a storage of bytes the element type of a tensor on it that has elements.
 TtStatus tt_take_type(const TtTensor* tensor);
 
 // Pinned memory of the host (crates/engine/src/pinned.rs). Without bytes, *data is null.

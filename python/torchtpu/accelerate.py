@@ -37,6 +37,6 @@ def _replace(module: Any, name: str) -> None:
         if cpu or sagemaker_dp or local is None or self.device is None or self.device.type != name:
             return prepare(self, cpu, sagemaker_dp, backend)
         self.device = torch.device(name, int(local))
-        return backend or f"cpu:gloo,{name}:{name}", kind
+        return backend or name, kind
 
     state._prepare_backend = _prepare_backend

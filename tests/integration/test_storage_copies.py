@@ -141,7 +141,7 @@ def test_a_failed_value_raises_where_it_is_copied(device: torch.device) -> None:
 
 
 def test_safetensors_have_the_programs_of_other_tensors(device: torch.device, tmp_path: Path) -> None:
-    safetensors = pytest.importorskip("safetensors.torch", reason="safetensors is not installed")
+    safetensors = pytest.importorskip("safetensors.torch", reason="safetensors is not installed: make test-libraries")
     cpu = {"a": torch.randn(37, 41), "b": torch.arange(7, dtype=torch.uint8), "c": torch.randn(3).bfloat16()}
     path = str(tmp_path / "model.safetensors")
     safetensors.save_file(cpu, path)

@@ -40,8 +40,8 @@ pub fn copy_bytes(source: &TensorArg, destination: &TensorArg) -> Result<bool> {
     Ok(true)
 }
 
-/// Gives a value whose elements are bytes the element type of a tensor that shows it, by way of the host. It then has the
-/// tensor's dimensions, in the order of memory.
+/// Gives a value whose elements are bytes the element type of a tensor that shows it and has elements, by way of the host. It
+/// then has the tensor's dimensions, in the order of memory.
 ///
 /// # Errors
 /// If the value could not be computed.
@@ -51,7 +51,7 @@ pub fn take_type(tensor: &TensorArg) -> Result<()> {
     let element = ty.dtype.size_bytes();
     let is_dry = {
         let engine = lock()?;
-        if ty.dtype == DType::U8 || ty.numel() == 0 || storage.nbytes() % element != 0 || !engine.has_bytes(storage) {
+        if ty.dtype == DType::U8 || storage.nbytes() % element != 0 || !engine.has_bytes(storage) {
             return Ok(());
         }
         engine.is_dry()
