@@ -141,6 +141,22 @@ print(json.dumps({"combinations": len(combinations), "alone": [alone(each) for e
                   "compiled": [len(each.compiles) for each in (first, second, third)], "last": len(third.runs)}))
 """
 
+# After chunks that come once: a function of each row, whose calls are many and whose operators are few.
+ROWS = """
+torch.tpu.set_eager_mode("fused")
+for length in range(2, 42):
+    close(torch.ones(length, 3, device="tpu").mul(2).sum(), torch.ones(length, 3).mul(2).sum())
+
+torch.manual_seed(0)
+rows = torch.rand(300, 5)
+with torch.tpu.explain() as explanation:
+    for function in (torch.sin, torch.exp):
+        close(torch.stack([function(row) for row in rows.to("tpu")]), function(rows))
+torch.tpu.cache_stats()
+reasons = [run["reason"] for run in explanation.runs if "operators run by themselves" not in run["reason"]]
+print(json.dumps({"runs": len(explanation.runs), "compiled": len(explanation.compiles), "others": reasons}))
+"""
+
 
 def measure(program: str, **environment: str) -> dict[str, Any]:
     settings = {"XLA_FLAGS": "", "TORCHTPU_COMPILE": "", "TORCHTPU_CACHE": "0", **environment}
@@ -187,3 +203,10 @@ def test_chunks_that_come_once_are_compiled_if_asked_to() -> None:
     found = measure(ONCE, TORCHTPU_COMPILE="wait")
     assert found["alone"] == [0, 0, 0]
     assert found["compiled"][0] >= found["combinations"]
+
+
+def test_many_calls_of_few_operators_that_come_once_share_programs() -> None:
+    found = measure(ROWS)
+    assert found["runs"] > 2 * 300
+    assert found["compiled"] < 20
+    assert len(found["others"]) < 10, "no program of hundreds of operators is compiled"

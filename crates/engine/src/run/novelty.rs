@@ -7,7 +7,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use super::Runner;
 use crate::program::{RUNS_BEFORE_FULL, Usage};
@@ -20,7 +20,7 @@ const HIGH: u32 = 32;
 /// After a phase of new chunks, so many known ones end it.
 const MOST: u32 = 2 * HIGH;
 
-/// A larger chunk is likely a step of a loop.
+/// A chunk of more different operators is likely a step of a loop.
 const MOST_OPERATORS: usize = 64;
 
 /// So many keys of chunks are remembered.
@@ -46,8 +46,7 @@ impl Runner {
         if self.novelty.balance < HIGH || !matches!(reason, Reason::Read | Reason::Size | Reason::Synchronize) {
             return false;
         }
-        let is_small = (2..=MOST_OPERATORS).contains(&chunk.nodes.len());
-        if !is_small || !self.may_run_otherwise(chunk) || self.programs.known(chunk, usage).is_some() {
+        if chunk.nodes.len() < 2 || !chunk.has_few_operators() || !self.may_run_otherwise(chunk) || self.programs.known(chunk, usage).is_some() {
             return false;
         }
         if self.novelty.seen.len() > MOST_SEEN {
@@ -60,6 +59,17 @@ impl Runner {
             self.novelty.note(true);
         }
         runs < RUNS_BEFORE_FULL
+    }
+}
+
+impl Chunk {
+    /// Whether few programs of operators compute it. A function that is applied to each row of a tensor records many calls of few.
+    fn has_few_operators(&self) -> bool {
+        let mut different = FxHashSet::default();
+        self.nodes.iter().all(|node| {
+            different.insert(node.instance.id);
+            different.len() <= MOST_OPERATORS
+        })
     }
 }
 
