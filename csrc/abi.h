@@ -383,6 +383,7 @@ struct TtMemory {
   int64_t live, peak_live;            // count of those storages
   int64_t total_live, total_released;
   int64_t out_of_memory;              // count of failures
+  int64_t last_refused;               // bytes that the last failure asked for; 0 if unknown
   int64_t free, total;                // bytes of the device, from the plugin or the host
 };
 TtStatus tt_memory(int32_t device, TtMemory* memory);
@@ -454,6 +455,10 @@ void* tt_storage_of(void* tensor);
 // Python objects. `processes` are those of the ranks in the plugin's client; none if it has one process only. Called with the
 // GIL held.
 void* tt_process_group(void* gloo, void* store, int64_t timeout_milliseconds, const int64_t* processes, size_t n_processes);
+
+// A new reference to a dict of Python functions that record and return the history of memory, or null with a Python
+// exception set. With the GIL held.
+void* tt_memory_history();
 
 int32_t tt_current_device();
 void tt_set_current_device(int32_t device);

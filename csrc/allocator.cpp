@@ -9,17 +9,18 @@ namespace {
 
 using c10::CachingDeviceAllocator::DeviceStats;
 
-enum class Change { kMade = 1, kReleased = -1 };
-
-// Tells torch.profiler of a storage, if it asks for memory: profile(profile_memory=True).
+// Tells torch.profiler of a storage, if it asks for memory: profile(profile_memory=True). Tells the history of memory, too.
 void report_memory(const void* storage, Change change) {
-  if (!c10::memoryProfilingEnabled() || storage == nullptr) [[likely]] return;
+  const bool is_profiled = c10::memoryProfilingEnabled();
+  if ((!is_profiled && !records_memory.load(std::memory_order_relaxed)) || storage == nullptr) [[likely]] return;
   size_t nbytes = 0;
   int32_t device = 0;
   void* data = nullptr;
   tt_storage_described(storage, &nbytes, &device, &data);
+  if (nbytes == 0) return;
+  if (records_memory) note_memory(change, data, nbytes, device);
   TtMemory memory{};
-  if (nbytes == 0 || tt_memory(device, &memory) != TT_OK) return;
+  if (!is_profiled || tt_memory(device, &memory) != TT_OK) return;
   const auto allocated = static_cast<size_t>(memory.allocated);
   c10::reportMemoryUsageToProfiler(
       data, static_cast<int64_t>(nbytes) * static_cast<int>(change), allocated, allocated, device_at(device));

@@ -34,7 +34,7 @@ void throw_last_error() {
   const TtError* error = tt_last_error();
   switch (error->kind) {
     case TT_NOT_IMPLEMENTED: C10_THROW_ERROR(NotImplementedError, message);
-    case TT_OUT_OF_MEMORY: C10_THROW_ERROR(OutOfMemoryError, message);
+    case TT_OUT_OF_MEMORY: note_out_of_memory(); C10_THROW_ERROR(OutOfMemoryError, message);
     case TT_INDEX_ERROR: C10_THROW_ERROR(IndexError, message);
     case TT_TYPE_ERROR: C10_THROW_ERROR(TypeError, message);
     case TT_VALUE_ERROR: C10_THROW_ERROR(ValueError, message);

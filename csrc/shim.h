@@ -89,7 +89,14 @@ int32_t current_device();
 // The device's index, or the current device's for a device named without one.
 int32_t index_of(const std::optional<c10::Device>& device);
 
-// ---- memory (allocator.cpp) ------------------------------------------------------------------
+// ---- memory (allocator.cpp, memory_history.cpp) ------------------------------------------------------
+
+enum class Change { kRefused = 0, kMade = 1, kReleased = -1 };
+// Whether a history of memory is recorded.
+extern std::atomic<bool> records_memory;
+void note_memory(Change change, const void* address, size_t nbytes, int32_t device);
+// Adds the error of a device without memory, if a history is recorded.
+void note_out_of_memory();
 
 c10::Allocator* allocator();
 c10::Allocator* pinned_allocator();

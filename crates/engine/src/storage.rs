@@ -229,6 +229,12 @@ impl Storage {
         LIVE.lock().places.iter().flatten().filter_map(Weak::upgrade).collect()
     }
 
+    /// The address and size in bytes of the live storages of a placement that have memory.
+    pub fn live_at(placement: Placement) -> Vec<(usize, usize)> {
+        let there = Storage::all_live().into_iter().filter(|storage| storage.placement == placement);
+        there.map(|storage| (storage.address(), storage.nbytes())).filter(|&(_, nbytes)| nbytes > 0).collect()
+    }
+
     /// The addresses of live storages, by the addresses of their values.
     pub(crate) fn addresses() -> FxHashMap<usize, usize> {
         let address = |storage: Arc<Storage>| Some((Arc::as_ptr(&storage.held()?) as usize, storage.address()));

@@ -9,6 +9,7 @@ mod explain;
 mod graph;
 mod jobs;
 mod location;
+mod memory;
 mod profiler;
 mod registration;
 mod scopes;
@@ -19,7 +20,7 @@ use std::path::PathBuf;
 
 use ::abi::{tt_current_device, tt_default_generator, tt_set_current_device};
 use engine::growth::Setting;
-use engine::{Engine, ErrorKind, Numbers, Placement, memory, platform};
+use engine::{Engine, ErrorKind, Numbers, Placement, platform};
 use parking_lot::MutexGuard;
 use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -248,51 +249,7 @@ fn set_sizes(py: Python<'_>, setting: &str) -> PyResult<()> {
     })
 }
 
-// ---- memory and counters -------------------------------------------------------------------------
-
-#[pyfunction]
-fn memory_stats(py: Python<'_>, device: usize) -> PyResult<Py<PyDict>> {
-    let placement = Placement::numbered(device).map_err(to_python)?;
-    let (free, total) = with_engine(py, move |mut engine| engine.platform()?.memory(placement.device()))?;
-    let used = memory::memory_use(placement);
-    let stats = PyDict::new(py);
-    for (name, value) in [
-        ("allocated", used.bytes.current),
-        ("peak_allocated", used.bytes.peak),
-        ("total_allocated", used.bytes.total),
-        ("total_freed", used.bytes.total_freed),
-        ("live", used.storages.current),
-        ("peak_live", used.storages.peak),
-        ("total_live", used.storages.total),
-        ("total_released", used.storages.total_freed),
-        ("out_of_memory", used.out_of_memory),
-        ("free", free as i64),
-        ("total", total as i64),
-    ] {
-        stats.set_item(name, value)?;
-    }
-    Ok(stats.unbind())
-}
-
-#[pyfunction]
-fn reset_peak_memory_stats(device: usize) -> PyResult<()> {
-    memory::reset_peak(Placement::numbered(device).map_err(to_python)?);
-    Ok(())
-}
-
-#[pyfunction]
-fn reset_accumulated_memory_stats(device: usize) -> PyResult<()> {
-    memory::reset_totals(Placement::numbered(device).map_err(to_python)?);
-    Ok(())
-}
-
-#[pyfunction]
-fn empty_cache(py: Python<'_>) -> PyResult<()> {
-    with_engine(py, |mut engine| {
-        engine.empty_cache();
-        Ok(())
-    })
-}
+// ---- counters ------------------------------------------------------------------------------------
 
 #[pyfunction]
 fn cache_stats(py: Python<'_>) -> PyResult<Py<PyDict>> {
@@ -448,10 +405,12 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         scopes::end_mode,
         scopes::begin_join,
         scopes::end_join,
-        memory_stats,
-        reset_peak_memory_stats,
-        reset_accumulated_memory_stats,
-        empty_cache,
+        memory::memory_stats,
+        memory::reset_peak_memory_stats,
+        memory::reset_accumulated_memory_stats,
+        memory::empty_cache,
+        memory::live_storages,
+        memory::memory_history,
         cache_stats,
         reset_cache_stats,
         op_stats,

@@ -9,6 +9,10 @@ from __future__ import annotations
 from torchtpu import _C
 from torchtpu.tpu.devices import Device, get_device_index
 from torchtpu.tpu.lazy import is_initialized
+from torchtpu.tpu.memory_history import _dump_snapshot as _dump_snapshot
+from torchtpu.tpu.memory_history import _record_memory_history as _record_memory_history
+from torchtpu.tpu.memory_history import _snapshot as _snapshot
+from torchtpu.tpu.memory_history import memory_snapshot as memory_snapshot
 
 FIGURES = (
     "allocated",

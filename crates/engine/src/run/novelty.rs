@@ -46,7 +46,11 @@ impl Runner {
         if self.novelty.balance < HIGH || !matches!(reason, Reason::Read | Reason::Size | Reason::Synchronize) {
             return false;
         }
-        if chunk.nodes.len() < 2 || !chunk.has_few_operators() || !self.may_run_otherwise(chunk) || self.programs.known(chunk, usage).is_some() {
+        if chunk.nodes.len() < 2
+            || !chunk.has_few_operators()
+            || !self.may_run_otherwise(chunk)
+            || self.programs.known(chunk, usage).is_some()
+        {
             return false;
         }
         if self.novelty.seen.len() > MOST_SEEN {

@@ -124,6 +124,7 @@ pub(super) unsafe extern "C" fn tt_memory(device: i32, out: *mut ::abi::Memory) 
             total_live: used.storages.total,
             total_released: used.storages.total_freed,
             out_of_memory: used.out_of_memory,
+            last_refused: used.last_refused as i64,
             free: free as i64,
             total: total as i64,
         };

@@ -1,0 +1,167 @@
+// The history of memory: when storages are made and released, and the lines of Python that do so.
+#include <torch/csrc/profiler/combined_traceback.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <chrono>
+#include <deque>
+#include <mutex>
+#include <unordered_map>
+
+#include "shim.h"
+
+namespace torchtpu {
+
+std::atomic<bool> records_memory{false};
+
+namespace {
+
+using Stack = std::shared_ptr<torch::CapturedTraceback>;
+
+// Which calls keep their stack, as the `context` of torch.cuda.memory._record_memory_history.
+enum class Context { kNone, kMade, kReleased };
+
+struct Event {
+  const char* action;  // of PyTorch's snapshots of memory: "alloc", "free_completed" or "oom"
+  const void* address;
+  size_t nbytes;
+  int32_t device;
+  int64_t microseconds;  // since 1970
+  Stack stack;
+};
+
+class History {
+ public:
+  // Records changes of live storages, and up to `most` events. The events of before stay unless `clear` is true.
+  void begin(Context context, size_t most, bool clear) {
+    const std::lock_guard lock(mutex_);
+    if (clear) forget();
+    context_ = context;
+    most_ = most;
+    shorten();
+    records_memory = true;
+  }
+
+  void end() {
+    const std::lock_guard lock(mutex_);
+    records_memory = false;
+    forget();
+  }
+
+  void note(const char* action, Change change, const void* address, size_t nbytes, int32_t device) {
+    const auto since = std::chrono::system_clock::now().time_since_epoch();
+    Event event{action, address, nbytes, device, std::chrono::duration_cast<std::chrono::microseconds>(since).count(), {}};
+    // The stack takes the GIL, so it comes before the lock.
+    if (keeps_stack(change)) event.stack = torch::CapturedTraceback::gather(/*python=*/true, /*script=*/false, /*cpp=*/false);
+    const std::lock_guard lock(mutex_);
+    if (!records_memory) return;
+    if (change == Change::kMade) live_[address] = event.stack;
+    if (change == Change::kReleased) live_.erase(address);
+    events_.push_back(std::move(event));
+    shorten();
+  }
+
+  // The events: device, action, address, bytes, time and frames of each. Then the frames of the calls that made the live
+  // storages, by their addresses. With the GIL held.
+  py::tuple snapshot() {
+    std::deque<Event> events;
+    std::unordered_map<const void*, Stack> live;
+    {
+      const std::lock_guard lock(mutex_);
+      events = events_;
+      live = live_;
+    }
+    std::vector<torch::CapturedTraceback*> stacks;
+    for (const Event& event : events) add(stacks, event.stack);
+    for (const auto& [address, stack] : live) add(stacks, stack);
+    const torch::SymbolizedTracebacks symbolized = torch::symbolize(stacks);
+    std::vector<py::dict> frames;
+    for (const auto& frame : symbolized.all_frames) {
+      py::dict entry;
+      entry["name"] = frame.funcname;
+      entry["filename"] = frame.filename;
+      entry["line"] = frame.lineno;
+      frames.push_back(std::move(entry));
+    }
+    size_t next = 0;
+    const auto frames_of = [&](const Stack& stack) {
+      py::list found;
+      if (stack) {
+        for (const uint64_t frame : symbolized.tracebacks[next++]) found.append(frames[frame]);
+      }
+      return found;
+    };
+    py::list described;
+    for (const Event& event : events) {
+      described.append(py::make_tuple(event.device, event.action, reinterpret_cast<uintptr_t>(event.address), event.nbytes,
+                                      event.microseconds, frames_of(event.stack)));
+    }
+    py::dict made;
+    for (const auto& [address, stack] : live) made[py::int_(reinterpret_cast<uintptr_t>(address))] = frames_of(stack);
+    return py::make_tuple(std::move(described), std::move(made));
+  }
+
+ private:
+  static void add(std::vector<torch::CapturedTraceback*>& stacks, const Stack& stack) {
+    if (stack) stacks.push_back(stack.get());
+  }
+
+  bool keeps_stack(Change change) const {
+    const Context context = context_;
+    return change == Change::kReleased ? context == Context::kReleased : context != Context::kNone;
+  }
+
+  void shorten() {
+    while (events_.size() > most_) events_.pop_front();
+  }
+
+  void forget() {
+    events_.clear();
+    live_.clear();
+  }
+
+  std::mutex mutex_;
+  std::atomic<Context> context_{Context::kNone};
+  size_t most_ = 0;
+  std::deque<Event> events_;
+  std::unordered_map<const void*, Stack> live_;
+};
+
+History& history() {
+  static auto* instance = new History();
+  return *instance;
+}
+
+}  // namespace
+
+void note_memory(Change change, const void* address, size_t nbytes, int32_t device) {
+  history().note(change == Change::kMade ? "alloc" : "free_completed", change, address, nbytes, device);
+}
+
+void note_out_of_memory() {
+  if (!records_memory) return;
+  const int32_t device = current_device();
+  TtMemory memory{};
+  if (tt_memory(device, &memory) != TT_OK) return;
+  // The viewer reads the free bytes of the device in place of an address.
+  const void* free = reinterpret_cast<const void*>(memory.free);
+  history().note("oom", Change::kRefused, free, static_cast<size_t>(memory.last_refused), device);
+}
+
+}  // namespace torchtpu
+
+void* tt_memory_history() {
+  using namespace torchtpu;
+  try {
+    py::dict functions;
+    functions["begin"] = py::cpp_function([](const std::string& context, size_t most, bool clear) {
+      const Context kept = context == "none" ? Context::kNone : context == "alloc" ? Context::kMade : Context::kReleased;
+      history().begin(kept, most, clear);
+    });
+    functions["end"] = py::cpp_function([] { history().end(); });
+    functions["snapshot"] = py::cpp_function([] { return history().snapshot(); });
+    return functions.release().ptr();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+  return nullptr;
+}
