@@ -215,7 +215,7 @@ impl Runner {
         match self.program(&chunk, &usage, context) {
             Ok((program, is_new)) => {
                 if chunk.nodes.len() > 1 {
-                    self.novelty.note(is_new);
+                    self.novelty.note(is_new, chunk.nodes.len());
                 }
                 let types = &context.registry.types;
                 let noted = context.observer.note_run(&chunk, &program, is_new, placement, reason, &usage, types);

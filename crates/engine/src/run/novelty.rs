@@ -14,8 +14,15 @@ use crate::program::{RUNS_BEFORE_FULL, Usage};
 use crate::record::chunk::Chunk;
 use crate::record::reason::Reason;
 
-/// So many more chunks must have been new than known. The first steps of a training loop have fewer.
+/// So many more chunks must have been new than known. The first steps of a training loop have fewer. A large chunk, which takes
+/// longer to compile, counts for several.
 const HIGH: u32 = 32;
+
+/// A new chunk counts once more for each so many operators.
+const OPERATORS: usize = 16;
+
+/// A new chunk counts for at most so many.
+const MOST_COUNTS: usize = 4;
 
 /// After a phase of new chunks, so many known ones end it.
 const MOST: u32 = 2 * HIGH;
@@ -35,8 +42,9 @@ pub(super) struct Novelty {
 
 impl Novelty {
     /// Counts a chunk of several operators.
-    pub fn note(&mut self, is_new: bool) {
-        self.balance = if is_new { MOST.min(self.balance + 1) } else { self.balance.saturating_sub(1) };
+    pub fn note(&mut self, is_new: bool, operators: usize) {
+        let counts = (1 + operators / OPERATORS).min(MOST_COUNTS) as u32;
+        self.balance = if is_new { MOST.min(self.balance + counts) } else { self.balance.saturating_sub(1) };
     }
 }
 
@@ -60,7 +68,7 @@ impl Runner {
         *runs += 1;
         let runs = *runs;
         if runs == 1 {
-            self.novelty.note(true);
+            self.novelty.note(true, chunk.nodes.len());
         }
         runs < RUNS_BEFORE_FULL
     }
