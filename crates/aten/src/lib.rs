@@ -50,4 +50,4 @@ pub use sized::{Division, Paired, Part, SizedView, Sizes, Start, ViewDim, Window
 pub use spec::{ArgSpec, Dim, ResultSpec, ScalarSpec, StorageSpec, TensorSpec};
 pub use stablehlo::{Builder, DType, Extent, Factor, Number, Precision, Target, Type, Value};
 pub use strides::{contiguous_strides, dense_strides, memory_order};
-pub use view::{OffsetClass, offset_class};
+pub use view::{OffsetClass, offset_class, stored_type};

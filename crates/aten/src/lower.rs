@@ -186,8 +186,9 @@ impl<'b> Outputs<'_, 'b> {
             if self.inputs.is_base(storage, value) {
                 continue;
             }
-            self.outputs.push(Output::Updated { storage, base: value.ty() });
-            self.values.push(value);
+            let stored = view::stored(value);
+            self.outputs.push(Output::Updated { storage, base: stored.ty() });
+            self.values.push(stored);
         }
         Ok(())
     }
@@ -218,6 +219,7 @@ impl<'b> Outputs<'_, 'b> {
                 _ => ((0..sizes.len()).collect(), contiguous_strides(&sizes), sizes.clone()),
             };
             let stored = value.slice(&vec![0; held.len()], &held, &vec![1; held.len()]).transpose(&order);
+            let stored = view::stored(stored);
             let extents = if value.is_bounded() { value.extents() } else { Vec::new() };
             self.outputs.push(Output::Fresh { base: stored.ty(), dtype: value.dtype(), sizes, strides, extents });
             self.values.push(stored);

@@ -394,6 +394,17 @@ pub fn write<'b>(
     whole.reshape(&ty.dims)
 }
 
+/// The form in which a storage holds a value. One element has no dimensions, so that programs do not depend on the number of
+/// dimensions of the view that made it: `cat` of losses and of `loss.view(1)` is one program.
+pub fn stored(value: Value<'_>) -> Value<'_> {
+    if value.is_bounded() { value } else { value.reshape(&stored_type(&value.ty()).dims) }
+}
+
+/// The type of [`stored`] values.
+pub fn stored_type(ty: &Type) -> Type {
+    if ty.dims.iter().all(|&size| size == 1) { Type::new(ty.dtype, &[]) } else { ty.clone() }
+}
+
 /// Whether [`write`] needs the old value.
 pub fn write_reads_base(base: Option<&Type>, nbytes: usize, spec: &TensorSpec) -> bool {
     match base {

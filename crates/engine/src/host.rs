@@ -350,9 +350,10 @@ fn check_answers(placement: Placement) -> Result<()> {
     look(&answers)
 }
 
+/// The type of the value of a new storage with a tensor's elements.
 pub(crate) fn type_of(tensor: &TensorArg) -> Result<Type> {
     let dtype = call::tensor_dtype(tensor.dtype)?;
-    Ok(Type::new(dtype, tensor.sizes()))
+    Ok(aten::stored_type(&Type::new(dtype, tensor.sizes())))
 }
 
 /// Whether a tensor covers its whole storage, row-major.
@@ -360,5 +361,5 @@ fn covers_densely(tensor: &TensorArg, ty: &Type) -> bool {
     tensor.offset == 0
         && !tensor.is_lazy()
         && tensor.storage().nbytes() == ty.size_bytes()
-        && tensor.strides() == aten::contiguous_strides(&ty.dims)
+        && (ty.dims.is_empty() || tensor.strides() == aten::contiguous_strides(&ty.dims))
 }

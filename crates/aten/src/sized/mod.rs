@@ -18,7 +18,7 @@ use crate::nodes::lower_nodes;
 use crate::row::Row;
 use crate::spec::{ArgSpec, Dim, ResultSpec, TensorSpec};
 use crate::strides::{contiguous_strides, dense_strides, memory_order};
-use crate::view::shown;
+use crate::view::{self, shown};
 
 /// The sizes of each result. `None` for one that is left to the row.
 pub type ResultSizes = Vec<Option<Vec<Dim>>>;
@@ -257,7 +257,7 @@ fn finish<'b>(call: &Call, sizes: &Sizes, cx: &Cx<'b>, row: &Row, values: &[Valu
             return Err(Error::not_implemented("a result of another rank"));
         }
         let order = memory_order(&spec.sizes, &spec.strides).unwrap_or_else(|| (0..value.rank()).collect());
-        let stored = value.transpose(&order);
+        let stored = view::stored(value.transpose(&order));
         let dims = value.dims();
         outputs.push(Output::Fresh {
             base: stored.ty(),
