@@ -37,6 +37,14 @@ def experts(x: Tensor) -> list[Tensor]:
     return [y.detach(), *torch.autograd.grad(y.square().sum(), x)]
 
 
+def segments(x: Tensor) -> list[Tensor]:
+    """Means of the rows of each segment, in new tensors with a row for each segment."""
+    values, places, counts = (x[:, 0] * 4).long().unique(return_inverse=True, return_counts=True)
+    sums = torch.zeros(len(values), 4, device=x.device).index_add_(0, places, x)
+    most = x.new_full((len(values), 4), -9.0).scatter_reduce(0, places[:, None].expand_as(x), x, "amax")
+    return [sums / counts[:, None], most]
+
+
 def halves(x: Tensor) -> Tensor:
     """Integers, two rows for each row. The length is merged with a 2 before it."""
     return (x * 1.5).long().view(x.shape[0], 2, 2).transpose(0, 1).flatten(0, 1)
@@ -58,6 +66,7 @@ COUNTS: dict[str, Callable[[Tensor], object]] = {
     "unique_consecutive of merged": lambda x: list(torch.unique_consecutive(halves(x), True, True)),
     "routed": routed,
     "experts": experts,
+    "segments": segments,
 }
 
 
@@ -88,6 +97,22 @@ def check_first_counts(device: torch.device) -> None:
     assert sum(made[1:]) == 0, made
 
 
+def check_segments(device: torch.device) -> None:
+    """New tensors get a number of rows that the data decide, while all arguments keep their sizes."""
+    x, made = torch.randn(253, 4), []
+    on_device = x.to(device)
+    for number in (37, 13, 23, 11, 30, 18, 26):
+        groups = torch.randint(number, (253,))
+        before = programs_made()
+        results = []
+        for rows, ids in ((x, groups), (on_device, groups.to(device))):
+            values, places = ids.unique(return_inverse=True)
+            results.append(torch.zeros(len(values), 4, device=rows.device).index_add_(0, places, rows).sum(0))
+        torch.testing.assert_close(results[1].cpu(), results[0], rtol=1e-4, atol=1e-4)
+        made.append(programs_made() - before)
+    assert sum(made[3:]) == 0, made
+
+
 def to_host(value: object) -> object:
     if isinstance(value, Tensor):
         return value.cpu()
@@ -100,5 +125,7 @@ if __name__ == "__main__":
     set_sizes("dynamic")
     if sys.argv[1] == "first":
         check_first_counts(torch.device("tpu"))
+    elif sys.argv[1] == "rows":
+        check_segments(torch.device("tpu"))
     else:
         check_counts(sys.argv[1], torch.device("tpu"), sys.argv[2])

@@ -9,6 +9,6 @@ from tests.helpers import check_module
 
 
 @pytest.mark.parametrize("mode", ["strict", "fused"])
-@pytest.mark.parametrize("name", [*counts.COUNTS, "first"])
+@pytest.mark.parametrize("name", [*counts.COUNTS, "first", "rows"])
 def test_counts(name: str, mode: str) -> None:
     check_module("tests.engine.counts", name, mode)

@@ -307,6 +307,11 @@ impl Growth {
         self.counted.entry(most).or_default().capacity(number, most, &mut self.capacities)
     }
 
+    /// The same for a result with these largest sizes.
+    pub fn count(&mut self, largest: &[i64], number: i64) -> i64 {
+        self.counted(largest.iter().copied().max().unwrap_or_default(), number)
+    }
+
     /// Notes the storage of the result of the call that was just defined: the result may stay.
     #[inline]
     pub fn note_created(&mut self, storage: Option<&Storage>) {

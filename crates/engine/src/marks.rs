@@ -116,8 +116,7 @@ impl Engine {
                     let whole = self.registry.types.get(whole);
                     let counted = sizes.iter().filter(|size| **size > 1 && !whole.dims.contains(size));
                     // The positions of elements are a line for each dimension.
-                    let most = whole.dims.iter().copied().max().unwrap_or_default();
-                    changing.extend(counted.map(|&size| Changing::Count(size, growth.counted(most, size))));
+                    changing.extend(counted.map(|&size| Changing::Count(size, growth.count(&whole.dims, size))));
                     continue;
                 }
                 Ok(whole) => {

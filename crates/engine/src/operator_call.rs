@@ -399,7 +399,8 @@ impl Engine {
         let is_dry = self.is_dry();
         let waiting = if due.counts.is_empty() { None } else { self.observer.begin_wait(due.reason) };
         // SAFETY: `is_dry` is that of the device that the call ran on.
-        let shown = submitted.and_then(|()| unsafe { due.show_sizes(outs, is_dry) }.map_err(Failure::from));
+        let shown = submitted
+            .and_then(|()| unsafe { due.show_sizes(outs, is_dry, &mut self.registry.growth) }.map_err(Failure::from));
         if let Some(waiting) = waiting {
             self.observer.end_wait(waiting, Instant::now());
         }

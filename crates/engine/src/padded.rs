@@ -79,6 +79,11 @@ impl LiveSizes {
         }
         LiveSizes { generation: live.generation, sizes, merged }
     }
+
+    /// The size of a dimension that the data decided.
+    pub fn of_count(actual: i64, capacity: i64) -> LiveSizes {
+        LiveSizes::of(&[vec![PaddedFactor { capacity, actual, is_bounded: true }]])
+    }
 }
 
 impl Drop for LiveSizes {

@@ -4,14 +4,14 @@ use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::error::{Error, Result};
 use crate::memory;
-use crate::padded::Padded;
+use crate::padded::{LiveSizes, Padded};
 use crate::placement::Placement;
 use crate::ticket::Ticket;
 
@@ -168,8 +168,8 @@ pub struct Storage {
     only_padded: AtomicBool,
     /// Whether its value was made with padding. It may have an exact value too, made from the padded one.
     has_padding: AtomicBool,
-    /// See [`Storage::is_counted`].
-    is_counted: AtomicBool,
+    /// The size that the data decided, if they did. See [`Storage::is_counted`].
+    counted: OnceLock<LiveSizes>,
 }
 
 /// Every live storage, by slot. Slots of dropped storages are reused. Only searched to find the storage of an
@@ -207,7 +207,7 @@ impl Storage {
             state,
             only_padded: AtomicBool::new(false),
             has_padding: AtomicBool::new(false),
-            is_counted: AtomicBool::new(false),
+            counted: OnceLock::new(),
         });
         let entry = Some(Arc::downgrade(&storage));
         match live.places.get_mut(place as usize) {
@@ -358,13 +358,13 @@ impl Storage {
         self.has_padding.load(Acquire)
     }
 
-    pub(crate) fn set_counted(&self) {
-        self.is_counted.store(true, Release);
+    pub(crate) fn set_counted(&self, size: LiveSizes) {
+        let _ = self.counted.set(size);
     }
 
     /// Whether the data decided how many of its elements a tensor shows.
     pub(crate) fn is_counted(&self) -> bool {
-        self.is_counted.load(Acquire)
+        self.counted.get().is_some()
     }
 
     /// A reference that does not keep the storage alive.

@@ -9,8 +9,9 @@ use super::chunk::Chunk;
 use super::reason::Reason;
 use crate::call::{self, Out};
 use crate::error::{Error, Result};
+use crate::growth::Growth;
 use crate::invented;
-use crate::padded::Padded;
+use crate::padded::{LiveSizes, Padded};
 use crate::registry::key::CallParts;
 use crate::registry::layout::Layout;
 use crate::storage::{Storage, Value};
@@ -52,11 +53,12 @@ pub(crate) struct Count {
 }
 
 impl Due {
-    /// Sets the sizes of results that depend on the data. Their storages have the largest possible size.
+    /// Sets the sizes of results that depend on the data. Their storages have the largest possible size. As long as they live,
+    /// other values of such a size have its capacity.
     ///
     /// # Safety
     /// `is_dry` only if the call ran on a dry device.
-    pub unsafe fn show_sizes(&self, outs: &mut [Out], is_dry: bool) -> Result<()> {
+    pub unsafe fn show_sizes(&self, outs: &mut [Out], is_dry: bool, growth: &mut Growth) -> Result<()> {
         thread_local! {
             // The caller reads this directly after the call.
             static SHOWN: RefCell<Vec<[Vec<i64>; 2]>> = const { RefCell::new(Vec::new()) };
@@ -80,6 +82,14 @@ impl Due {
                 };
                 // SAFETY: `is_dry` says that the value is one of a dry device.
                 *size = if is_dry { unsafe { invented::size(number, *size) }? } else { number.read_i64()? };
+                // SAFETY: the plan of the result has stored its storage.
+                if let Some(storage) = unsafe { out.storage().as_ref() } {
+                    let size = sizes[*axis];
+                    // A whole dimension's size is one of other values, which stays.
+                    let is_part = !largest.contains(&size);
+                    let live = is_part.then(|| LiveSizes::of_count(size, growth.count(largest, size)));
+                    storage.set_counted(live.unwrap_or_default());
+                }
                 if !is_dry && aten::memory_order(largest, room).is_some() {
                     strides = make_dense(out, [largest, room], &sizes, *axis)?;
                 }

@@ -271,10 +271,6 @@ impl Recorder {
                     chunk.checks.push(DataCheck { number, check: Arc::clone(check), node: chunk.nodes.len() - 1 });
                 }
                 ResultPlan::Count { fresh, axis, others, ty } => {
-                    // SAFETY: the plan of the result came before, and has stored its storage.
-                    if let Some(storage) = unsafe { outs[*fresh].storage().as_ref() } {
-                        storage.set_counted();
-                    }
                     let (fresh, axis, others) = (*fresh, *axis, others.clone());
                     counts.push(Count { fresh, axis, others, number: chunk.add_output(*ty) });
                 }
