@@ -2,8 +2,8 @@
 //!
 //! A test or a notebook reads the results of few operators, and seldom records the same chunk again. A program for each of
 //! these chunks would take longer to compile than the programs of their operators, which other chunks share. Where most
-//! chunks of late were new, a new one therefore runs operator by operator. When it has come back a few times, its program is
-//! made, and the programs of the operators run until it is ready.
+//! chunks of late were new, a new one therefore runs operator by operator. When it has come back a few times, or once if it
+//! is large, its program is made, and the programs of the operators run until it is ready.
 
 use std::hash::{Hash, Hasher};
 
@@ -18,8 +18,11 @@ use crate::record::reason::Reason;
 /// longer to compile, counts for several.
 const HIGH: u32 = 32;
 
-/// A new chunk counts once more for each so many operators.
+/// A new chunk counts once more for each so many operators. One with more is large.
 const OPERATORS: usize = 16;
+
+/// From this run on, a large chunk has a program of its own.
+const RUNS_OF_LARGE: u64 = 2;
 
 /// A new chunk counts for at most so many.
 const MOST_COUNTS: usize = 4;
@@ -70,7 +73,8 @@ impl Runner {
         if runs == 1 {
             self.novelty.note(true, chunk.nodes.len());
         }
-        runs < RUNS_BEFORE_FULL
+        // One program instead of many saves more than it costs sooner.
+        runs < if chunk.nodes.len() > OPERATORS { RUNS_OF_LARGE } else { RUNS_BEFORE_FULL }
     }
 }
 
