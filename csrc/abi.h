@@ -383,10 +383,11 @@ struct TtMemory {
   int64_t live, peak_live;            // count of those storages
   int64_t total_live, total_released;
   int64_t out_of_memory;              // count of failures
-  int64_t last_refused;               // bytes that the last failure asked for; 0 if unknown
   int64_t free, total;                // bytes of the device, from the plugin or the host
 };
 TtStatus tt_memory(int32_t device, TtMemory* memory);
+// The bytes that the last failure on a device asked for, once; 0 if they are unknown.
+int64_t tt_take_refused(int32_t device);
 TtStatus tt_reset_peak_memory(int32_t device);
 TtStatus tt_reset_memory_totals(int32_t device);  // total_*, and out_of_memory
 TtStatus tt_empty_cache();

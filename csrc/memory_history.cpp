@@ -138,13 +138,13 @@ void note_memory(Change change, const void* address, size_t nbytes, int32_t devi
 }
 
 void note_out_of_memory() {
-  if (!records_memory) return;
   const int32_t device = current_device();
+  const auto refused = static_cast<size_t>(tt_take_refused(device));
   TtMemory memory{};
-  if (tt_memory(device, &memory) != TT_OK) return;
+  if (!records_memory || tt_memory(device, &memory) != TT_OK) return;
   // The viewer reads the free bytes of the device in place of an address.
   const void* free = reinterpret_cast<const void*>(memory.free);
-  history().note("oom", Change::kRefused, free, static_cast<size_t>(memory.last_refused), device);
+  history().note("oom", Change::kRefused, free, refused, device);
 }
 
 }  // namespace torchtpu

@@ -11,6 +11,8 @@ import pytest
 import torch
 from torch.cuda import _memory_viz
 
+from tests.helpers import check_python
+
 
 @pytest.fixture(autouse=True)
 def _ends() -> Iterator[None]:
@@ -116,6 +118,16 @@ def test_the_viewer_of_pytorch_reads_the_file(tmp_path: Path) -> None:
     assert "MiB" in _memory_viz.segsum(snapshot)
     assert "<html" in _memory_viz.trace_plot(snapshot) or "<script" in _memory_viz.trace_plot(snapshot)
     assert tensor.sum().item() == 1 << 20
+
+
+def test_a_process_ends_while_memory_is_recorded() -> None:
+    program = """
+import torch
+torch.tpu.memory._record_memory_history()
+kept = [torch.ones(n, device="tpu").square_() for n in range(1, 50)]
+print(len(torch.tpu.memory._snapshot()["segments"]))
+"""
+    assert check_python(program).split() == ["49"]
 
 
 @pytest.mark.parametrize("arguments", [{"enabled": "some"}, {"context": "some"}, {"stacks": "some"}])

@@ -15,8 +15,6 @@ pub struct MemoryUse {
     pub bytes: Figures,
     pub storages: Figures,
     pub out_of_memory: i64,
-    /// The bytes that the last failure asked for; 0 if the plugin did not say.
-    pub last_refused: u64,
 }
 
 /// The amount now, its peak, and the amounts that were added and removed since the totals were reset.
@@ -33,7 +31,8 @@ struct Counters {
     bytes: Count,
     storages: Count,
     out_of_memory: AtomicI64,
-    last_refused: AtomicU64,
+    /// The bytes that the last failure asked for, until they are taken.
+    refused: AtomicU64,
     /// The size of the device's memory; 0 if unknown.
     capacity: AtomicU64,
 }
@@ -109,7 +108,7 @@ pub fn check_capacity(placement: Placement, nbytes: usize) -> Result<()> {
 pub(crate) fn out_of_memory(placement: Placement, bytes: u64, free: Option<u64>) -> Error {
     let gib = |bytes: u64| format!("{:.2} GiB", bytes as f64 / f64::from(1 << 30));
     let capacity = counters(placement).capacity.load(Relaxed);
-    counters(placement).last_refused.store(bytes, Relaxed);
+    counters(placement).refused.store(bytes, Relaxed);
     let free = free.map(|free| format!(" of which {} is free", gib(free))).unwrap_or_default();
     let message = format!(
         "tpu out of memory. Tried to allocate {}. {placement} has a total capacity of {}{free}",
@@ -135,15 +134,15 @@ pub(crate) fn count_out_of_memory(placement: Placement) {
     counters(placement).out_of_memory.fetch_add(1, Relaxed);
 }
 
+/// The bytes that the last failure on a device asked for, once. 0 if the plugin did not say.
+pub fn take_refused(placement: Placement) -> u64 {
+    counters(placement).refused.swap(0, Relaxed)
+}
+
 /// The memory use of a device now.
 pub fn memory_use(placement: Placement) -> MemoryUse {
     let c = counters(placement);
-    MemoryUse {
-        bytes: c.bytes.figures(),
-        storages: c.storages.figures(),
-        out_of_memory: c.out_of_memory.load(Relaxed),
-        last_refused: c.last_refused.load(Relaxed),
-    }
+    MemoryUse { bytes: c.bytes.figures(), storages: c.storages.figures(), out_of_memory: c.out_of_memory.load(Relaxed) }
 }
 
 /// Resets the peaks to the current use.

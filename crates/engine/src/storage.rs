@@ -169,7 +169,7 @@ pub struct Storage {
     /// Whether its value was made with padding. It may have an exact value too, made from the padded one.
     has_padding: AtomicBool,
     /// The size that the data decided, if they did. See [`Storage::is_counted`].
-    counted: OnceLock<LiveSizes>,
+    counted: OnceLock<Box<LiveSizes>>,
 }
 
 /// Every live storage, by slot. Slots of dropped storages are reused. Only searched to find the storage of an
@@ -359,7 +359,7 @@ impl Storage {
     }
 
     pub(crate) fn set_counted(&self, size: LiveSizes) {
-        let _ = self.counted.set(size);
+        let _ = self.counted.set(Box::new(size));
     }
 
     /// Whether the data decided how many of its elements a tensor shows.

@@ -6,6 +6,7 @@ storage counts from the call that makes it, also where the device computes its v
 
 from __future__ import annotations
 
+import atexit
 import pickle
 import sys
 from functools import cache
@@ -21,7 +22,10 @@ CONTEXTS = (None, "state", "alloc", "all")
 
 @cache
 def _history() -> dict[str, Any]:
-    return _C.memory_history()
+    history = _C.memory_history()
+    # Storages that are released after the interpreter's end have no lines.
+    atexit.register(history["end"])
+    return history
 
 
 def _record_memory_history(

@@ -124,7 +124,6 @@ pub(super) unsafe extern "C" fn tt_memory(device: i32, out: *mut ::abi::Memory) 
             total_live: used.storages.total,
             total_released: used.storages.total_freed,
             out_of_memory: used.out_of_memory,
-            last_refused: used.last_refused as i64,
             free: free as i64,
             total: total as i64,
         };
@@ -132,6 +131,11 @@ pub(super) unsafe extern "C" fn tt_memory(device: i32, out: *mut ::abi::Memory) 
         unsafe { *out = filled };
         Ok(())
     })
+}
+
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn tt_take_refused(device: i32) -> i64 {
+    guarded(|| Ok(memory::take_refused(placement(device)?))).unwrap_or_default() as i64
 }
 
 #[unsafe(no_mangle)]

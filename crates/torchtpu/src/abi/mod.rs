@@ -18,7 +18,7 @@ pub(crate) use self::devices::shown_devices;
 use self::devices::{
     tt_device_count, tt_empty_cache, tt_event_elapsed, tt_event_new, tt_event_query, tt_event_release, tt_event_wait,
     tt_first_device, tt_is_available, tt_is_initialized, tt_memory, tt_part_ranks, tt_reset_memory_totals,
-    tt_reset_peak_memory, tt_synchronize,
+    tt_reset_peak_memory, tt_synchronize, tt_take_refused,
 };
 use self::operators::{
     tt_call, tt_check_dtype, tt_define, tt_fall_back, tt_locate_last_call, tt_note_line, tt_note_scope,
