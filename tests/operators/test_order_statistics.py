@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.helpers import assert_same, check
+from tests.helpers import assert_same, check, programs_made
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -32,6 +32,21 @@ def test_medians_are_deterministic(device: torch.device) -> None:
         check(program, device)
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+def test_ranks_that_vary_share_a_program(device: torch.device, mode: str) -> None:
+    numbers = torch.randn(11, 47)
+    on_device = numbers.to(device)
+    made = []
+    for rank in (5, 9, 1, 47, 30, 22, 46, 13, 2, 38):
+        before = programs_made()
+        found = [part.cpu() for part in on_device.kthvalue(rank, keepdim=True)]
+        made.append(programs_made() - before)
+        assert_same(found, list(numbers.kthvalue(rank, keepdim=True)))
+    assert not any(made[6:]), made
+    for rank in (0, 48, -1):
+        with pytest.raises(RuntimeError, match="selected number k out of range for dimension 1"):
+            on_device.kthvalue(rank)
 
 
 @pytest.mark.usefixtures("changing_sizes")

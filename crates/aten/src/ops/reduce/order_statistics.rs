@@ -12,9 +12,10 @@ use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["kthvalue"], |cx| {
-        let rank = cx.int("k")? - 1;
-        along(cx, |x, axis| at_rank(x, axis, x.builder().scalar(rank, DType::I32)))
+        let rank = (cx.scalar("k", DType::I64)? - 1).convert(DType::I32);
+        along(cx, |x, axis| at_rank(x, axis, rank))
     })
+    .varies(&["k"], |n, setting| (1..=setting.size()?).contains(&n[0]).then(Vec::new))
     .bounded(),
     many(&["median.dim"], |cx| along(cx, |x, axis| at_rank(x, axis, median_rank(x, &[axis]))))
         .takes(&["self"], DTypes::REAL)
