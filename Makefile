@@ -139,7 +139,8 @@ $(VENV)/.ready-libraries: pyproject.toml | $(VENV)/.ready
 .PHONY: test-libraries
 test-libraries: build $(VENV)/.ready-libraries ## Models and trainers of transformers, diffusers, timm, torchao, Lightning, torchtitan, PyG, GPyTorch, Pyro, kornia and others
 	HF_HUB_OFFLINE=1 $(PY) -m pytest -n 2 tests/integration/test_libraries.py tests/integration/test_domain_libraries.py \
-		tests/integration/test_lightning.py tests/integration/test_accelerate.py tests/operators/test_detection.py
+		tests/integration/test_lightning.py tests/integration/test_accelerate.py tests/operators/test_detection.py \
+		tests/integration/test_storage_copies.py
 
 # vLLM and what it needs, in a folder of their own: it asks for another torch and an older transformers than .venv has.
 SERVING := $(ROOT)/build/serving
