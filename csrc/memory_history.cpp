@@ -17,11 +17,18 @@ namespace {
 
 using Stack = std::shared_ptr<torch::CapturedTraceback>;
 
-// Which calls keep their stack, as the `context` of torch.cuda.memory._record_memory_history.
-enum class Context { kNone, kMade, kReleased };
+// The name of a change in PyTorch's snapshots of memory.
+const char* name_of(Change change) {
+  switch (change) {
+    case Change::kMade: return "alloc";
+    case Change::kReleased: return "free_completed";
+    case Change::kRefused: break;
+  }
+  return "oom";
+}
 
 struct Event {
-  const char* action;  // of PyTorch's snapshots of memory: "alloc", "free_completed" or "oom"
+  Change change;
   const void* address;
   size_t nbytes;
   int32_t device;
@@ -31,11 +38,13 @@ struct Event {
 
 class History {
  public:
-  // Records changes of live storages, and up to `most` events. The events of before stay unless `clear` is true.
-  void begin(Context context, size_t most, bool clear) {
+  // Records live storages, and up to `most` events. Calls that make storages, or release them, keep their stack if the first
+  // arguments say so. The events of before stay unless `clear` is true.
+  void begin(bool keeps_made, bool keeps_released, size_t most, bool clear) {
     const std::lock_guard lock(mutex_);
     if (clear) forget();
-    context_ = context;
+    keeps_made_ = keeps_made;
+    keeps_released_ = keeps_released;
     most_ = most;
     shorten();
     records_memory = true;
@@ -47,11 +56,12 @@ class History {
     forget();
   }
 
-  void note(const char* action, Change change, const void* address, size_t nbytes, int32_t device) {
+  void note(Change change, const void* address, size_t nbytes, int32_t device) {
     const auto since = std::chrono::system_clock::now().time_since_epoch();
-    Event event{action, address, nbytes, device, std::chrono::duration_cast<std::chrono::microseconds>(since).count(), {}};
+    Event event{change, address, nbytes, device, std::chrono::duration_cast<std::chrono::microseconds>(since).count(), {}};
     // The stack takes the GIL, so it comes before the lock.
-    if (keeps_stack(change)) event.stack = torch::CapturedTraceback::gather(/*python=*/true, /*script=*/false, /*cpp=*/false);
+    const bool keeps_stack = change == Change::kReleased ? keeps_released_ : keeps_made_;
+    if (keeps_stack) event.stack = torch::CapturedTraceback::gather(/*python=*/true, /*script=*/false, /*cpp=*/false);
     const std::lock_guard lock(mutex_);
     if (!records_memory) return;
     if (change == Change::kMade) live_[address] = event.stack;
@@ -60,7 +70,7 @@ class History {
     shorten();
   }
 
-  // The events: device, action, address, bytes, time and frames of each. Then the frames of the calls that made the live
+  // The events: device, name, address, bytes, time and frames of each. Then the frames of the calls that made the live
   // storages, by their addresses. With the GIL held.
   py::tuple snapshot() {
     std::deque<Event> events;
@@ -92,8 +102,8 @@ class History {
     };
     py::list described;
     for (const Event& event : events) {
-      described.append(py::make_tuple(event.device, event.action, reinterpret_cast<uintptr_t>(event.address), event.nbytes,
-                                      event.microseconds, frames_of(event.stack)));
+      described.append(py::make_tuple(event.device, name_of(event.change), reinterpret_cast<uintptr_t>(event.address),
+                                      event.nbytes, event.microseconds, frames_of(event.stack)));
     }
     py::dict made;
     for (const auto& [address, stack] : live) made[py::int_(reinterpret_cast<uintptr_t>(address))] = frames_of(stack);
@@ -103,11 +113,6 @@ class History {
  private:
   static void add(std::vector<torch::CapturedTraceback*>& stacks, const Stack& stack) {
     if (stack) stacks.push_back(stack.get());
-  }
-
-  bool keeps_stack(Change change) const {
-    const Context context = context_;
-    return change == Change::kReleased ? context == Context::kReleased : context != Context::kNone;
   }
 
   void shorten() {
@@ -120,7 +125,8 @@ class History {
   }
 
   std::mutex mutex_;
-  std::atomic<Context> context_{Context::kNone};
+  std::atomic<bool> keeps_made_{false};
+  std::atomic<bool> keeps_released_{false};
   size_t most_ = 0;
   std::deque<Event> events_;
   std::unordered_map<const void*, Stack> live_;
@@ -134,7 +140,7 @@ History& history() {
 }  // namespace
 
 void note_memory(Change change, const void* address, size_t nbytes, int32_t device) {
-  history().note(change == Change::kMade ? "alloc" : "free_completed", change, address, nbytes, device);
+  history().note(change, address, nbytes, device);
 }
 
 void note_out_of_memory() {
@@ -144,7 +150,7 @@ void note_out_of_memory() {
   if (!records_memory || tt_memory(device, &memory) != TT_OK) return;
   // The viewer reads the free bytes of the device in place of an address.
   const void* free = reinterpret_cast<const void*>(memory.free);
-  history().note("oom", Change::kRefused, free, refused, device);
+  history().note(Change::kRefused, free, refused, device);
 }
 
 }  // namespace torchtpu
@@ -153,9 +159,8 @@ void* tt_memory_history() {
   using namespace torchtpu;
   try {
     py::dict functions;
-    functions["begin"] = py::cpp_function([](const std::string& context, size_t most, bool clear) {
-      const Context kept = context == "none" ? Context::kNone : context == "alloc" ? Context::kMade : Context::kReleased;
-      history().begin(kept, most, clear);
+    functions["begin"] = py::cpp_function([](bool keeps_made, bool keeps_released, size_t most, bool clear) {
+      history().begin(keeps_made, keeps_released, most, clear);
     });
     functions["end"] = py::cpp_function([] { history().end(); });
     functions["snapshot"] = py::cpp_function([] { return history().snapshot(); });

@@ -59,8 +59,8 @@ def _record_memory_history(
     if stacks not in ("python", "all"):
         raise ValueError(f'expected stacks to be "python" or "all", got {stacks!r}')
     get_device_index(device)
-    kept = {None: "none", "state": "alloc"}.get(context, context)
-    _history()["begin"](kept, 0 if enabled == "state" else max_entries, clear_history)
+    most = 0 if enabled == "state" else max_entries
+    _history()["begin"](context is not None, context == "all", most, clear_history)
 
 
 def _snapshot(device: Device = None, **_others: Any) -> dict[str, Any]:
