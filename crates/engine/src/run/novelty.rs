@@ -21,11 +21,11 @@ const HIGH: u32 = 32;
 /// A new chunk counts once more for each so many operators. One with more is large.
 const OPERATORS: usize = 16;
 
-/// From this run on, a large chunk has a program of its own.
-const RUNS_OF_LARGE: u64 = 2;
-
 /// A new chunk counts for at most so many.
 const MOST_COUNTS: usize = 4;
+
+/// From this run on, a large chunk has a program of its own.
+const RUNS_OF_LARGE: u64 = 2;
 
 /// After a phase of new chunks, so many known ones end it.
 const MOST: u32 = 2 * HIGH;
@@ -58,9 +58,9 @@ impl Runner {
             return false;
         }
         if chunk.nodes.len() < 2
-            || !chunk.has_few_operators()
             || !self.may_run_otherwise(chunk)
             || self.programs.known(chunk, usage).is_some()
+            || !chunk.has_few_operators()
         {
             return false;
         }
@@ -73,7 +73,7 @@ impl Runner {
         if runs == 1 {
             self.novelty.note(true, chunk.nodes.len());
         }
-        // One program instead of many saves more than it costs sooner.
+        // The program of a large chunk takes the place of many, so fewer runs are worth it.
         runs < if chunk.nodes.len() > OPERATORS { RUNS_OF_LARGE } else { RUNS_BEFORE_FULL }
     }
 }
