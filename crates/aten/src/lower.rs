@@ -218,8 +218,8 @@ impl<'b> Outputs<'_, 'b> {
                 Some(order) if !(repeats && value.is_bounded()) => (order, strides, held),
                 _ => ((0..sizes.len()).collect(), contiguous_strides(&sizes), sizes.clone()),
             };
-            let stored = value.slice(&vec![0; held.len()], &held, &vec![1; held.len()]).transpose(&order);
-            let stored = view::stored(stored);
+            let dense = value.slice(&vec![0; held.len()], &held, &vec![1; held.len()]).transpose(&order);
+            let stored = view::stored(dense);
             let extents = if value.is_bounded() { value.extents() } else { Vec::new() };
             self.outputs.push(Output::Fresh { base: stored.ty(), dtype: value.dtype(), sizes, strides, extents });
             self.values.push(stored);

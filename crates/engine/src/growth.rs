@@ -301,15 +301,12 @@ impl Growth {
         sizes.iter().enumerate().filter_map(size).collect::<Option<_>>().unwrap_or_default()
     }
 
-    /// The capacity for a number of elements that the data decide. There are `most` at most. All lines share the
+    /// The capacity for a number of elements that the data decide, in a result with these largest sizes. All lines share the
     /// capacities: a program may take several such numbers, and each combination of capacities is another program.
-    pub fn counted(&mut self, most: i64, number: i64) -> i64 {
+    pub fn counted(&mut self, largest: &[i64], number: i64) -> i64 {
+        // The positions of elements are a line for each dimension.
+        let most = largest.iter().copied().max().unwrap_or_default();
         self.counted.entry(most).or_default().capacity(number, most, &mut self.capacities)
-    }
-
-    /// The same for a result with these largest sizes.
-    pub fn count(&mut self, largest: &[i64], number: i64) -> i64 {
-        self.counted(largest.iter().copied().max().unwrap_or_default(), number)
     }
 
     /// Notes the storage of the result of the call that was just defined: the result may stay.

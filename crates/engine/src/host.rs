@@ -350,13 +350,13 @@ fn check_answers(placement: Placement) -> Result<()> {
     look(&answers)
 }
 
-/// The type of the value of a new storage with a tensor's elements.
+/// The type in which a new storage holds a tensor's elements.
 pub(crate) fn type_of(tensor: &TensorArg) -> Result<Type> {
     let dtype = call::tensor_dtype(tensor.dtype)?;
     Ok(aten::stored_type(&Type::new(dtype, tensor.sizes())))
 }
 
-/// Whether a tensor covers its whole storage, row-major.
+/// Whether a tensor, whose storage would hold it as `ty`, covers its whole storage, row-major. One element has any strides.
 fn covers_densely(tensor: &TensorArg, ty: &Type) -> bool {
     tensor.offset == 0
         && !tensor.is_lazy()

@@ -115,8 +115,7 @@ impl Engine {
                 Ok(whole) if storage.is_counted() => {
                     let whole = self.registry.types.get(whole);
                     let counted = sizes.iter().filter(|size| **size > 1 && !whole.dims.contains(size));
-                    // The positions of elements are a line for each dimension.
-                    changing.extend(counted.map(|&size| Changing::Count(size, growth.count(&whole.dims, size))));
+                    changing.extend(counted.map(|&size| Changing::Count(size, growth.counted(&whole.dims, size))));
                     continue;
                 }
                 Ok(whole) => {

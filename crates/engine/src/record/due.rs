@@ -87,7 +87,7 @@ impl Due {
                     let size = sizes[*axis];
                     // A whole dimension's size is one of other values, which stays.
                     let is_part = !largest.contains(&size);
-                    let live = is_part.then(|| LiveSizes::of_count(size, growth.count(largest, size)));
+                    let live = is_part.then(|| LiveSizes::of_count(size, growth.counted(largest, size)));
                     storage.set_counted(live.unwrap_or_default());
                 }
                 if !is_dry && aten::memory_order(largest, room).is_some() {
