@@ -40,6 +40,11 @@ pub struct Call {
 }
 
 impl Call {
+    /// See [`crate::Row::own_inputs`].
+    pub(crate) fn has_own_inputs(&self) -> bool {
+        matches!(self.body, Body::Row(row) if row.own_inputs)
+    }
+
     /// The tensors that the call writes, in schema order with lists flattened.
     pub fn written_tensors(&self) -> Vec<&TensorSpec> {
         fn collect<'a>(arg: &'a ArgSpec, into: &mut Vec<&'a TensorSpec>) {

@@ -48,6 +48,8 @@ pub struct Lowered {
     pub draw: Option<Draw>,
     /// Whether the function depends on [`Call::precision`].
     pub follows_precision: bool,
+    /// See [`crate::Row::own_inputs`].
+    pub own_inputs: bool,
 }
 
 /// Lowers one call.
@@ -104,6 +106,7 @@ fn lower_with<'b>(call: &'b Call, builder: &'b Builder, inputs: &'b Inputs<'b>) 
         random_blocks: inputs.random_blocks(),
         draw: None,
         follows_precision: builder.follows_precision(),
+        own_inputs: call.has_own_inputs(),
     })
 }
 

@@ -38,6 +38,8 @@ pub struct Row {
     pub writes: &'static [&'static str],
     /// Whether the offsets of views are inputs of the program from the first call on.
     pub open_offsets: bool,
+    /// Whether each tensor of a list is an input of its own, whichever values the tensors have.
+    pub own_inputs: bool,
     /// Whether the result is larger than an argument that may be the last call's result, as that of a cache that grows.
     pub grows: bool,
     /// Whether the row gives its results all valid lengths, so that it takes bounded dimensions where PyTorch has no meta
@@ -116,6 +118,13 @@ impl Row {
     /// program.
     pub(crate) const fn open_offsets(mut self) -> Row {
         self.open_offsets = true;
+        self
+    }
+
+    /// Each tensor of a list that is a whole storage is an input of the program of its own. For lists in which the same tensor
+    /// may come several times: a program serves all patterns of equal tensors.
+    pub(crate) const fn own_inputs(mut self) -> Row {
+        self.own_inputs = true;
         self
     }
 
@@ -261,6 +270,7 @@ const fn row(names: &'static [&'static str], lower: Lower) -> Row {
         is_by_element: false,
         writes: &[],
         open_offsets: false,
+        own_inputs: false,
         grows: false,
         bounds_results: false,
         raises_at_call: false,
@@ -294,6 +304,7 @@ pub(crate) const fn each(element: &'static Row, parameters: &'static [&'static s
         is_by_element: true,
         writes: &[],
         open_offsets: element.open_offsets,
+        own_inputs: false,
         grows: false,
         bounds_results: false,
         raises_at_call: false,

@@ -294,6 +294,7 @@ fn finish<'b>(call: &Call, sizes: &Sizes, cx: &Cx<'b>, row: &Row, values: &[Valu
         random_blocks: inputs.random_blocks(),
         draw: inputs.draw(),
         follows_precision: builder.follows_precision(),
+        own_inputs: call.has_own_inputs(),
     })
 }
 

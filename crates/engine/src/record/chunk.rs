@@ -168,11 +168,12 @@ impl Chunk {
     pub fn record(&mut self, instance: &Arc<Instance>, parts: &CallParts, random_state: [u64; 2]) {
         self.bytes += instance.result_bytes;
         let first_source = self.sources.len();
+        let has_own_inputs = instance.has_own_inputs();
         for param in instance.params() {
             let source = match *param {
                 // A storage without a value is never a parameter.
                 ParamSource::Storage(i) => match instance.value_of(i, parts.storage(i)) {
-                    Some(value) => self.source_of(value),
+                    Some(value) => self.source_of(value, has_own_inputs),
                     None => continue,
                 },
                 ParamSource::Size(i) => self.extra(Extra::Size(instance.size(i))),
@@ -249,18 +250,20 @@ impl Chunk {
         Source::Extra(self.extras.len() as u32 - 1)
     }
 
-    fn source_of(&mut self, value: Arc<Value>) -> Source {
+    /// The source of a value. If it is an input of its own, it is so whichever inputs the chunk has already.
+    fn source_of(&mut self, value: Arc<Value>, is_own_input: bool) -> Source {
         if let Some(output) = value.pending() {
             return Source::Output(output);
         }
-        if let Some(index) = self.input_index(&value) {
+        if let Some(index) = self.input_index(&value).filter(|_| !is_own_input) {
             return Source::Input(index);
         }
         self.takes_job |= value.is_of_job;
-        let index = self.inputs.len() as u64;
-        value.mark.store(self.number << 24 | index, Relaxed);
+        if !is_own_input {
+            value.mark.store(self.number << 24 | self.inputs.len() as u64, Relaxed);
+        }
         self.inputs.push(value);
-        Source::Input(index as u32)
+        Source::Input(self.inputs.len() as u32 - 1)
     }
 
     /// The number of a value among the inputs.
@@ -382,14 +385,16 @@ impl Chunk {
     pub fn alone(&self, node: usize, values: &[Arc<Value>]) -> Chunk {
         let mut alone = Chunk::new(self.number);
         let mut inputs: Vec<u64> = Vec::new();
+        let has_own_inputs = self.nodes[node].instance.has_own_inputs();
         let sources = self.sources_of(node).iter().map(|source| {
             let value = match *source {
                 Source::Extra(k) => return alone.extra(self.extras[k as usize]),
                 Source::Input(k) => &self.inputs[k as usize],
                 Source::Output(k) => &values[k as usize],
             };
-            // As when the operator is recorded by itself: a value is one input.
-            if let Some(known) = inputs.iter().position(|input| *input == source.token()) {
+            // As when the operator is recorded by itself: a value is one input, or each input is one of its own.
+            let known = inputs.iter().position(|input| *input == source.token());
+            if let Some(known) = known.filter(|_| !has_own_inputs) {
                 return Source::Input(known as u32);
             }
             inputs.push(source.token());
@@ -414,19 +419,22 @@ impl Chunk {
                 continue;
             }
             let (mut known, mut donated, mut last): (Vec<u64>, Vec<bool>, Vec<u32>) = Default::default();
+            // Two inputs of its own may have one buffer, which cannot be donated.
+            let has_own_inputs = node.instance.has_own_inputs();
             for source in self.sources_of(index) {
-                if matches!(source, Source::Extra(_)) || known.contains(&source.token()) {
+                if matches!(source, Source::Extra(_)) || !has_own_inputs && known.contains(&source.token()) {
                     continue;
                 }
                 known.push(source.token());
-                donated.push(match *source {
+                let is_last = match *source {
                     Source::Input(input) => std::mem::take(&mut may_donate[input as usize]),
                     Source::Output(output) if !std::mem::replace(&mut is_used[output as usize], true) => {
                         last.push(output);
                         true
                     }
                     _ => false,
-                });
+                };
+                donated.push(is_last && !has_own_inputs);
             }
             alone.push((index, Usage { live, donated }, last));
         }

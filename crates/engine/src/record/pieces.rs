@@ -78,9 +78,12 @@ impl Chunk {
         }
         for (piece, first) in all.into_iter().zip(firsts).rev() {
             let is_collective = !piece.replicas().is_empty();
+            let mut times: FxHashMap<*const Value, usize> = FxHashMap::default();
+            piece.inputs.iter().for_each(|input| *times.entry(Arc::as_ptr(input)).or_default() += 1);
             let donated = piece.inputs.iter().map(|input| {
                 let is_large = types.get(input.ty).size_bytes() > SMALL;
-                given_up.remove(&Arc::as_ptr(input)) && is_large && !is_collective
+                let is_one_input = times[&Arc::as_ptr(input)] == 1;
+                given_up.remove(&Arc::as_ptr(input)) && is_large && is_one_input && !is_collective
             });
             let donated = donated.collect();
             let live = (0..piece.outputs.len()).filter(|output| is_collective || is_used[first + output]);
@@ -168,14 +171,20 @@ impl Chunk {
             let sources = self.sources_of(index).iter().map(|source| match *source {
                 Source::Output(output) if output >= first_output => Source::Output(output - first_output),
                 Source::Extra(extra) => piece.extra(self.extras[extra as usize]),
-                outer => *inputs.entry(outer.token()).or_insert_with(|| match outer {
-                    Source::Input(input) => piece.input(&self.inputs[input as usize]),
-                    Source::Output(output) => match &values[output as usize] {
-                        Some(value) => piece.input(value),
-                        None => unreachable!("values_between has made what later pieces take"),
-                    },
-                    Source::Extra(_) => outer,
-                }),
+                outer => {
+                    let mut input = || match outer {
+                        Source::Input(input) => piece.input(&self.inputs[input as usize]),
+                        Source::Output(output) => match &values[output as usize] {
+                            Some(value) => piece.input(value),
+                            None => unreachable!("values_between has made what later pieces take"),
+                        },
+                        Source::Extra(_) => outer,
+                    };
+                    match node.instance.has_own_inputs() {
+                        true => input(),
+                        false => *inputs.entry(outer.token()).or_insert_with(input),
+                    }
+                }
             });
             let sources: Vec<Source> = sources.collect();
             piece.append(&node.instance, &sources);

@@ -322,6 +322,11 @@ impl Instance {
         self.sized.as_ref().and_then(|sized| sized.wanted[storage].as_ref())
     }
 
+    /// Whether each of its tensors is an input of the chunk of its own.
+    pub fn has_own_inputs(&self) -> bool {
+        self.body.as_ref().is_ok_and(|lowered| lowered.own_inputs)
+    }
+
     /// The programs of this instance alone.
     pub fn programs(&self) -> &Arc<Alone> {
         &self.alone

@@ -5,7 +5,7 @@ use stablehlo::{DType, Number, Type};
 
 use super::operators::{ArgInfo, Operator};
 use super::types::Types;
-use crate::call::{self, Arg, Generator, Tag};
+use crate::call::{self, Arg, Generator, Tag, TensorArg};
 use crate::error::{Error, Result};
 use crate::storage::Storage;
 
@@ -26,13 +26,37 @@ impl ScalarInput {
     }
 }
 
+/// The storages of the tensor arguments, in order of appearance. A storage comes once more for each argument that is an
+/// input of its own.
+#[derive(Default)]
+struct Storages(Vec<*const Storage>);
+
+impl Storages {
+    /// The number of a tensor's storage, and whether it is new.
+    fn number(&mut self, tensor: &TensorArg, info: ArgInfo) -> (usize, bool) {
+        let storage: *const Storage = tensor.storage();
+        let is_own = info.is_own_input && is_whole(tensor);
+        let known = self.0.iter().position(|&known| std::ptr::eq(known, storage)).filter(|_| !is_own);
+        if let Some(known) = known {
+            return (known, false);
+        }
+        self.0.push(storage);
+        (self.0.len() - 1, true)
+    }
+}
+
+/// Whether a tensor has as many elements as its storage. Parts of a storage stay parts of one input.
+fn is_whole(tensor: &TensorArg) -> bool {
+    let numel: i64 = tensor.sizes().iter().product();
+    call::tensor_dtype(tensor.dtype).is_ok_and(|dtype| numel as usize * dtype.size_bytes() == tensor.storage().nbytes())
+}
+
 /// A call split into its key and the parts that differ between calls with the same key. Only used while the arguments
 /// live.
 #[derive(Default)]
 pub(crate) struct CallParts {
     pub key: Vec<u64>,
-    /// The distinct storages of the tensor arguments, in order of appearance.
-    storages: Vec<*const Storage>,
+    storages: Storages,
     /// The numbers that are inputs of the program.
     pub scalars: Vec<ScalarInput>,
     /// Whether the call has no tensors, or has one without a value.
@@ -67,7 +91,7 @@ impl CallParts {
     /// program depends on.
     pub fn encode(&mut self, op: u32, operator: &Operator, args: &[Arg], options: u64) {
         self.key.clear();
-        self.storages.clear();
+        self.storages.0.clear();
         self.scalars.clear();
         self.offsets.clear();
         self.generator = None;
@@ -76,20 +100,20 @@ impl CallParts {
         for (arg, info) in args.iter().zip(&operator.args) {
             self.arg(arg, *info);
         }
-        self.makes_values |= self.storages.is_empty();
+        self.makes_values |= self.storages.0.is_empty();
     }
 
     /// A storage of the call, by its number in order of appearance.
     #[inline]
     pub fn storage(&self, index: usize) -> &Storage {
         // SAFETY: the storages are those of the call's tensor arguments, which live as long as the parts are used.
-        unsafe { &*self.storages[index] }
+        unsafe { &*self.storages.0[index] }
     }
 
-    /// The distinct storages of the call.
+    /// The storages of the call.
     #[inline]
     pub fn storages(&self) -> impl Iterator<Item = &Storage> {
-        (0..self.storages.len()).map(|index| self.storage(index))
+        (0..self.storages.0.len()).map(|index| self.storage(index))
     }
 
     fn arg(&mut self, arg: &Arg, info: ArgInfo) {
@@ -102,7 +126,7 @@ impl CallParts {
             }
         }
         match arg.tag {
-            Tag::Tensor => self.tensor(arg),
+            Tag::Tensor => self.tensor(arg, info),
             Tag::ScalarTensor => {
                 self.key.push(head | (arg.dtype as u64) << 8 | u64::from(arg.wrapped) << 16);
                 self.scalars.push(ScalarInput(arg.number()));
@@ -165,17 +189,14 @@ impl CallParts {
         }
     }
 
-    fn tensor(&mut self, arg: &Arg) {
+    fn tensor(&mut self, arg: &Arg, info: ArgInfo) {
         let tensor = arg.tensor();
-        let storage: *const Storage = tensor.storage();
-        let place = self.storages.iter().position(|&known| std::ptr::eq(known, storage));
-        let index = place.unwrap_or(self.storages.len());
+        let (index, is_new) = self.storages.number(tensor, info);
         let (sizes, strides) = (tensor.sizes(), tensor.strides());
         let head = Tag::Tensor as u64 | (tensor.dtype as u64) << 8 | (sizes.len() as u64) << 16 | (index as u64) << 32;
         let lazy = u64::from(tensor.is_conj) << 62 | u64::from(tensor.is_neg) << 63;
         self.key.push(head | lazy);
-        if place.is_none() {
-            self.storages.push(storage);
+        if is_new {
             let takes_padded = !self.is_exact && tensor.storage().has_padding();
             match tensor.storage().base() {
                 _ if takes_padded => self.padded(tensor.storage()),
@@ -207,7 +228,7 @@ fn number_dtype(number: Number) -> DType {
 pub(crate) struct Specs<'a> {
     pub types: &'a Types,
     pub storages: Vec<StorageSpec>,
-    seen: Vec<*const Storage>,
+    seen: Storages,
     /// Whether offsets become inputs of the program if possible.
     open_offsets: bool,
     /// Whether that holds for views at the start of their storage too.
@@ -220,7 +241,15 @@ pub(crate) struct Specs<'a> {
 
 impl<'a> Specs<'a> {
     pub fn new(types: &'a Types, open_offsets: bool, from_start: bool) -> Specs<'a> {
-        Specs { types, storages: Vec::new(), seen: Vec::new(), open_offsets, from_start, open_ints: false, offsets: 0 }
+        Specs {
+            types,
+            storages: Vec::new(),
+            seen: Storages::default(),
+            open_offsets,
+            from_start,
+            open_ints: false,
+            offsets: 0,
+        }
     }
 
     pub fn arg(&mut self, arg: &Arg, info: ArgInfo, ty: &str) -> Result<ArgSpec> {
@@ -237,7 +266,7 @@ impl<'a> Specs<'a> {
         }
         Ok(match arg.tag {
             Tag::None | Tag::Generator | Tag::Ignored => ArgSpec::None,
-            Tag::Tensor => ArgSpec::Tensor(self.tensor(arg)?),
+            Tag::Tensor => ArgSpec::Tensor(self.tensor(arg, info)?),
             Tag::ScalarTensor => ArgSpec::Scalar(ScalarSpec {
                 dtype: call::tensor_dtype(arg.dtype)?,
                 wrapped: arg.wrapped != 0,
@@ -260,13 +289,11 @@ impl<'a> Specs<'a> {
         })
     }
 
-    fn tensor(&mut self, arg: &Arg) -> Result<TensorSpec> {
+    fn tensor(&mut self, arg: &Arg, info: ArgInfo) -> Result<TensorSpec> {
         let tensor = arg.tensor();
         let storage = tensor.storage();
-        let place = self.seen.iter().position(|&known| std::ptr::eq(known, storage));
-        let index = place.unwrap_or(self.seen.len());
-        if place.is_none() {
-            self.seen.push(storage);
+        let (index, is_new) = self.seen.number(tensor, info);
+        if is_new {
             let base = storage.base().ok().map(|id| self.types.get(id).clone());
             self.storages.push(StorageSpec { base, nbytes: storage.nbytes() });
         }
@@ -325,10 +352,10 @@ impl FamilyKey {
         self.key.extend(class);
     }
 
-    fn add(&mut self, arg: &Arg, specs: &mut Specs<'_>) -> Option<()> {
+    fn add(&mut self, arg: &Arg, info: ArgInfo, specs: &mut Specs<'_>) -> Option<()> {
         match arg.tag {
             Tag::Tensor => {
-                let spec = specs.tensor(arg).ok()?;
+                let spec = specs.tensor(arg, info).ok()?;
                 match specs.offset_class(&spec) {
                     Some(class) => {
                         self.open(class.tokens.into_iter());
@@ -337,7 +364,7 @@ impl FamilyKey {
                     None => self.key.push(spec.offset as u64),
                 }
             }
-            Tag::List => arg.list().iter().try_for_each(|item| self.add(item, specs))?,
+            Tag::List => arg.list().iter().try_for_each(|item| self.add(item, info, specs))?,
             _ => {}
         }
         Some(())
@@ -359,7 +386,7 @@ pub(crate) fn family_key(parts: &CallParts, operator: &Operator, args: &[Arg], t
     let mut specs = Specs::new(types, false, from_start);
     let length = plain.key.len();
     let mut family = FamilyKey { key: plain.key, is_cheap: true };
-    args.iter().try_for_each(|arg| family.add(arg, &mut specs))?;
+    args.iter().zip(&operator.args).try_for_each(|(arg, info)| family.add(arg, *info, &mut specs))?;
     if let Some(class) = class {
         family.open(class.iter().map(|&n| n as u64));
     }

@@ -38,6 +38,8 @@ pub(crate) struct ArgInfo {
     pub special: Option<fn(Number) -> bool>,
     /// Ints that may be inputs of a program as offsets of views are.
     pub varies: bool,
+    /// Whether each tensor that is a whole storage is an input of its own.
+    pub is_own_input: bool,
 }
 
 impl ArgInfo {
@@ -61,7 +63,8 @@ impl Operator {
             let special = row.and_then(|row| row.special).filter(|_| baked);
             let varies = row.and_then(|row| row.varying).is_some_and(|ints| ints.names.contains(&arg.name.as_str()));
             let dynamic = number && (!baked || special.is_some()) || is_input;
-            ArgInfo { dynamic, default: arg.default, special, varies }
+            let is_own_input = row.is_some_and(|row| row.own_inputs);
+            ArgInfo { dynamic, default: arg.default, special, varies, is_own_input }
         };
         let writes = row.map_or(&[][..], |row| row.writes);
         let position = |name: &&str| args.iter().position(|arg| arg.name == *name);
@@ -91,7 +94,13 @@ impl Operator {
             row: None,
             names: (0..graph.args.len()).map(|i| i.to_string()).collect(),
             args: (graph.args.iter())
-                .map(|arg| ArgInfo { dynamic: arg.ty != "Tensor", default: None, special: None, varies: false })
+                .map(|arg| ArgInfo {
+                    dynamic: arg.ty != "Tensor",
+                    default: None,
+                    special: None,
+                    varies: false,
+                    is_own_input: false,
+                })
                 .collect(),
             types: graph.args.iter().map(|arg| arg.ty.clone()).collect(),
             mutated: (0..graph.args.len()).filter(|&i| graph.args[i].is_mutated).collect(),

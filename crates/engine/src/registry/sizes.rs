@@ -166,7 +166,7 @@ pub(crate) fn sized_specs(
             false => Some(exact(storage, types, &symbols, search == Search::All && !is_written(storage))),
         })
         .collect();
-    let mut call = SizedCall { held: held?, products, seen: Vec::new(), views: Vec::new() };
+    let mut call = SizedCall { held: held?, products, views: Vec::new() };
     let mut specs = Specs::new(types, false, false);
     let opens = operator.opens_offsets() && operator.class(args).is_some();
     let mut lowered = Vec::with_capacity(args.len());
@@ -407,8 +407,6 @@ struct SizedCall {
     held: Vec<Option<Held>>,
     /// The factors of sizes that are products.
     products: Vec<(i64, Vec<Place>)>,
-    /// The storages of the arguments so far, in order of appearance.
-    seen: Vec<*const Storage>,
     /// The view of each tensor argument, and whether the call writes it.
     views: Vec<(SizedView, bool)>,
 }
@@ -453,17 +451,12 @@ impl SizedCall {
         types: &Types,
         symbols: &mut Symbols,
     ) -> Option<TensorSpec> {
-        let storage: *const Storage = tensor.storage();
-        let place = self.seen.iter().position(|&known| std::ptr::eq(known, storage));
-        let index = place.unwrap_or_else(|| {
-            self.seen.push(storage);
-            self.seen.len() - 1
-        });
+        let index = spec.storage;
         let dtype = storage_dtype(tensor.storage(), types)?;
         if spec.sizes.contains(&0) {
             self.held[index].as_ref().filter(|held| !held.is_bounded() && !is_written)?;
             self.views.push((SizedView::Fixed(spec.sizes.clone()), is_written));
-            return Some(TensorSpec { storage: index, ..spec });
+            return Some(spec);
         }
         let is_lazy = tensor.is_lazy();
         let other = dtype.filter(|&dtype| dtype != spec.dtype);
@@ -503,11 +496,11 @@ impl SizedCall {
                 return None;
             }
             self.views.push((SizedView::Fixed(spec.sizes.clone()), is_written));
-            return Some(TensorSpec { storage: index, ..spec });
+            return Some(spec);
         };
         let sizes = view.capacities();
         let strides = aten::contiguous_strides(&sizes);
         self.views.push((view, is_written));
-        Some(TensorSpec { storage: index, sizes, strides, offset: 0, ..spec })
+        Some(TensorSpec { sizes, strides, offset: 0, ..spec })
     }
 }

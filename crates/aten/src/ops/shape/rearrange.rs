@@ -47,6 +47,7 @@ pub(crate) const ROWS: &[Row] = &[
             }
         }
     })
+    .own_inputs()
     .bounded()
     .grows(),
     one(&["block_diag"], block_diag),
