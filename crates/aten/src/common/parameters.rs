@@ -3,7 +3,7 @@
 use stablehlo::{DType, Value};
 
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{Error, Result, scalar_type_name};
 
 /// An optional tensor in the type of the computation.
 pub(crate) fn wide_or_none<'b>(cx: &Cx<'b>, name: &str, dtype: DType) -> Option<Value<'b>> {
@@ -29,4 +29,16 @@ pub(crate) fn wanted<'b>(cx: &Cx<'b>, gradients: &[Value<'b>]) -> Result<Vec<Val
 /// The type of a parameter's gradient.
 pub(crate) fn parameter_dtype(cx: &Cx<'_>, name: &str, otherwise: DType) -> DType {
     cx.ty(name).map_or(otherwise, |ty| ty.dtype)
+}
+
+/// Refuses a value of another dtype, as PyTorch's kernels do that read all arguments as elements of one dtype.
+///
+/// # Errors
+/// PyTorch's RuntimeError.
+pub(crate) fn check_scalar_type(value: Value<'_>, expected: DType) -> Result<()> {
+    if value.dtype() != expected {
+        let [expected, found] = [expected, value.dtype()].map(scalar_type_name);
+        return Err(Error::runtime(format!("expected scalar type {expected} but found {found}")));
+    }
+    Ok(())
 }

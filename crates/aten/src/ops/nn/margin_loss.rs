@@ -3,6 +3,7 @@
 use stablehlo::{DType, DTypes, Value};
 
 use crate::common::loss_reduction::Reduction;
+use crate::common::parameters::check_scalar_type;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::places::{take_along, take_flat};
@@ -101,7 +102,10 @@ impl<'b> Hinge<'b> {
         let margin = cx.scalar("margin", scores.dtype())?;
         let excess = (margin - take_along(scores, 1, target) + scores).max(0.0);
         let weight = match cx.tensor_or_none("weight") {
-            Some(weight) => take_flat(weight.convert(scores.dtype()), target),
+            Some(weight) => {
+                check_scalar_type(weight, cx.tensor("self")?.dtype())?;
+                take_flat(weight.convert(scores.dtype()), target)
+            }
             None => cx.b().scalar(1.0, scores.dtype()),
         };
         let squared = !cx.is_none("p") && cx.number("p")?.to_f64() == 2.0;

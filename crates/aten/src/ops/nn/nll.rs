@@ -4,6 +4,7 @@ use stablehlo::{DType, DTypes, Value};
 
 use crate::check::{Check, Counts};
 use crate::common::loss_reduction::Reduction;
+use crate::common::parameters::check_scalar_type;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::places::{take_along, take_flat};
@@ -43,7 +44,10 @@ impl<'b> Targets<'b> {
         let classes = named.convert(DType::I32);
         let dtype = prediction.dtype();
         let weights = match cx.tensor_or_none("weight") {
-            Some(weight) => counts.select(take_flat(weight.convert(dtype), classes), 0),
+            Some(weight) => {
+                check_scalar_type(weight, cx.tensor("self")?.dtype())?;
+                counts.select(take_flat(weight.convert(dtype), classes), 0)
+            }
             None => counts.convert(dtype),
         };
         Ok(Targets { axis, named, classes, counts, weights })

@@ -10,12 +10,12 @@
 //!
 //! Statistics are computed and saved in float32 for 16-bit inputs.
 
-use stablehlo::{DType, DTypes, Value};
+use stablehlo::{DTypes, Value};
 
-use crate::common::parameters::{affine, parameter_dtype, wanted, wide_or_none};
+use crate::common::parameters::{affine, check_scalar_type, parameter_dtype, wanted, wide_or_none};
 use crate::common::reductions::{Order, mean, moments, vector_norm};
 use crate::cx::Cx;
-use crate::error::{Error, Result, scalar_type_name};
+use crate::error::{Error, Result};
 use crate::row::{Row, many};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -167,15 +167,6 @@ fn axes_beside_dim(cx: &Cx<'_>, rank: usize) -> Result<Vec<usize>> {
         return Err(Error::runtime(format!("{}: there is no dimension {dim} of {rank}", cx.operator)));
     }
     Ok((0..rank).filter(|&axis| axis as i64 != dim).collect())
-}
-
-/// PyTorch's kernels read all arguments of a weight norm as elements of one dtype, and norms as its accumulation type.
-fn check_scalar_type(value: Value<'_>, expected: DType) -> Result<()> {
-    if value.dtype() != expected {
-        let [expected, found] = [expected, value.dtype()].map(scalar_type_name);
-        return Err(Error::runtime(format!("expected scalar type {expected} but found {found}")));
-    }
-    Ok(())
 }
 
 fn weight_norm<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
