@@ -6,6 +6,7 @@
     jagged.py      those of operators on jagged tensors, from njt_op_db
     modules.py     those of modules, from module_db, and of optimizers, from optim_db
     refusals.py    operators with dtypes that the CPU has no kernel for
+    mixed.py       operators with one tensor of another dtype than the rest
     places.py      where a program runs: the CPU, the CPU in double precision, the device
     judge.py       runs a case and reports whether it passes, and why not
     ahead.py       compiles the programs of a case with a TPU's compiler instead

@@ -23,6 +23,7 @@ DIRECTIONS = (
     "inplace",
     "sparse",
     "errors",
+    "mixed",
     "refused",
     "step",
     "gradcheck",

@@ -16,6 +16,7 @@ from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInpu
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from tests.conformance.cases import FINITE_DIFFERENCES
+from tests.conformance import mixed
 from tests.conformance.exceptions import (
     CHOOSES_AMONG_EQUALS,
     IN_ANY_ORDER,
@@ -41,6 +42,7 @@ ONLY_FOR = {
     "inplace": (torch.float32, torch.int64),
     "sparse": (torch.float32, torch.int64, torch.complex64),
     "errors": (torch.float32,),
+    "mixed": (torch.float32,),
     "gradcheck": (torch.float64,),
     "gradgradcheck": (torch.float64,),
 }
@@ -88,6 +90,7 @@ class Operator:
             "inplace": runs and info.get_inplace() is not None,
             "sparse": runs and any(getattr(info, supports) for supports in LAYOUTS.values()),
             "errors": info.error_inputs_func is not None,
+            "mixed": runs and not self.is_foreach,
             "refused": is_refused(info, dtype),
             "gradcheck": checks,
             "gradgradcheck": checks and info.supports_gradgrad,
@@ -122,6 +125,11 @@ class Operator:
                 for each in evenly(samples_of(self.info.sample_inputs_func, self.info, "cpu", source, False), count)
             ]
             programs = [(_describe(sample), refusal(self._forward(sample))) for sample in samples]
+            return [Trial(inputs, program) for inputs, program in programs if program]
+        if direction == "mixed":
+            samples = samples_of(self.info.sample_inputs_func, self.info, "cpu", dtype, False)
+            variants = (each for sample in evenly(samples, count) for each in mixed.variants(sample, dtype))
+            programs = ((_describe(sample), mixed.judged(self._forward(sample))) for sample in evenly(variants, count))
             return [Trial(inputs, program) for inputs, program in programs if program]
         if direction == "sparse":
             return [Trial(_describe(sample), self._forward(sample)) for sample in self._sparse_samples(dtype, count)]

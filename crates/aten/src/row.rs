@@ -2,6 +2,7 @@
 
 use stablehlo::{DType, DTypes, Number, Refusal, Value};
 
+use crate::common::parameters::check_one_dtype;
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result, cannot_be_cast, not_implemented_for};
 use crate::promote::can_cast;
@@ -29,6 +30,7 @@ pub struct Row {
     pub varying: Option<Varying>,
     pub requirement: Option<Requirement>,
     pub(crate) takes: Option<Takes>,
+    one_dtype: &'static [&'static str],
     /// Whether the row takes values with bounded dimensions: the valid elements of its results do not depend on
     /// padding, and it uses no capacity as a size. The builder checks the operations as well.
     pub(crate) bounded: bool,
@@ -84,6 +86,13 @@ impl Row {
     /// does not take are refused without this.
     pub(crate) const fn takes(mut self, names: &'static [&'static str], dtypes: DTypes) -> Row {
         self.takes = Some(Takes { names, dtypes });
+        self
+    }
+
+    /// Refuses calls in which these arguments have different types, with the error of kernels that read all of them as
+    /// elements of one type.
+    pub(crate) const fn one_dtype(mut self, names: &'static [&'static str]) -> Row {
+        self.one_dtype = names;
         self
     }
 
@@ -166,6 +175,7 @@ impl std::fmt::Debug for Row {
 
 impl Row {
     pub(crate) fn lower<'b>(&self, cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
+        check_one_dtype(cx, self.one_dtype)?;
         if let Some(takes) = &self.takes {
             takes.check(cx)?;
         }
@@ -265,6 +275,7 @@ const fn row(names: &'static [&'static str], lower: Lower) -> Row {
         varying: None,
         requirement: None,
         takes: None,
+        one_dtype: &[],
         bounded: false,
         shapes_like: &[],
         is_by_element: false,
@@ -299,6 +310,7 @@ pub(crate) const fn each(element: &'static Row, parameters: &'static [&'static s
         varying: None,
         requirement: None,
         takes: None,
+        one_dtype: &[],
         bounded: false,
         shapes_like: &[],
         is_by_element: true,

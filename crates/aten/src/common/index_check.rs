@@ -48,6 +48,10 @@ pub(crate) fn looks_at_indices(x: Value<'_>, axis: usize) -> bool {
 pub(crate) fn check_indices(cx: &Cx<'_>) -> Result<()> {
     let x = cx.tensor("self")?;
     let indices = cx.tensors_or_none("indices")?;
+    let is_index = |index: &Value<'_>| matches!(index.dtype(), DType::I64 | DType::I32 | DType::U8 | DType::Bool);
+    if !indices.iter().flatten().all(is_index) {
+        return Err(Error::index("tensors used as indices must be long, int, byte or bool tensors"));
+    }
     if selects_nothing(&indices) {
         return Ok(());
     }

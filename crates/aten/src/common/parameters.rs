@@ -31,6 +31,23 @@ pub(crate) fn parameter_dtype(cx: &Cx<'_>, name: &str, otherwise: DType) -> DTyp
     cx.ty(name).map_or(otherwise, |ty| ty.dtype)
 }
 
+/// Refuses arguments of different dtypes. An argument may be absent.
+pub(crate) fn check_one_dtype(cx: &Cx<'_>, names: &[&str]) -> Result<()> {
+    let mut values = names.iter().filter_map(|name| cx.tensor_or_none(name));
+    let Some(first) = values.next() else { return Ok(()) };
+    values.try_for_each(|value| check_scalar_type(value, first.dtype()))
+}
+
+/// Refuses parameters of a normalization whose dtype is neither that of the input nor PyTorch's accumulation type for it.
+/// A parameter may be absent.
+pub(crate) fn check_parameters(cx: &Cx<'_>, input: DType, names: &[&str]) -> Result<()> {
+    let mut values = names.iter().filter_map(|name| cx.tensor_or_none(name));
+    values.try_for_each(|value| match value.dtype() == input.opmath() {
+        true => Ok(()),
+        false => check_scalar_type(value, input),
+    })
+}
+
 /// Refuses a value of another dtype, as PyTorch's kernels do that read all arguments as elements of one dtype.
 ///
 /// # Errors

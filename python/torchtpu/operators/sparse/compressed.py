@@ -277,6 +277,12 @@ def _sampled_addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1,
     for name, matrix in (("mat1", mat1), ("mat2", mat2)):
         if matrix.layout != torch.strided:
             raise RuntimeError(f"sampled_addmm: Expected {name} to have strided layout, but got {matrix.layout}")
+    for names, one, other in (("mat1 and mat2", mat1, mat2), ("mat1 and self", mat1, self)):
+        if one.dtype != other.dtype:
+            raise RuntimeError(
+                f"sampled_addmm: Expected {names} to have the same dtype, but got {_scalar_type(one)} and "
+                f"{_scalar_type(other)}"
+            )
     if mat1.shape[:-2] != mat2.shape[:-2] or mat1.shape[:-2] != self.shape[:-2]:
         raise RuntimeError("sampled_addmm: Expected self, mat1 and mat2 to have the same batch sizes")
     if mat1.shape[-1] != mat2.shape[-2]:
@@ -292,6 +298,11 @@ def _sampled_addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1,
     left, right = mat1[tuple(where) + (rows,)], mat2.mT[tuple(where) + (columns,)]
     products = (left * right).sum(-1).view(self.values().shape)
     return with_values(self, scaled_sum(self.values(), products, beta, alpha))
+
+
+def _scalar_type(tensor: Tensor) -> str:
+    """PyTorch's name of the dtype in messages of its kernels, such as "Float"."""
+    return tensor.type().rpartition(".")[2].removesuffix("Tensor")
 
 
 def _elements(self: Tensor) -> tuple[Tensor, Tensor]:
@@ -311,6 +322,11 @@ def _mm_reduce(self: Tensor, other: Tensor, reduce: str) -> tuple[Tensor, Tensor
     if not self.is_floating_point():
         # PyTorch has no kernel for these dtypes on any device.
         raise NotImplementedError(f"torch.sparse.mm with a reduction is not implemented for {self.dtype}")
+    if self.dtype != other.dtype:
+        raise RuntimeError(
+            f"Expected tensor for argument #1 'other' to have scalar type {_scalar_type(self)}; but got {other.type()} "
+            "instead (while checking arguments for sparse_mm_reduce)"
+        )
     rows, columns = _elements(self)
     products = self.values().unsqueeze(1) * other[columns]
     size = (self.shape[0], other.shape[1])

@@ -30,12 +30,12 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor"], |cx| remainder_of(cx, remainder)),
     one(&["fmod.Tensor", "fmod.Scalar"], |cx| remainder_of(cx, |x, y| x % y)),
     one(&["addcmul"], |cx| {
-        let value = factor(cx, "value", "self")?;
+        let value = factor(cx, "value", &["self", "tensor1", "tensor2"])?;
         cx.pointwise(["self", "tensor1", "tensor2"], |[x, y, z]| x + times(value, y) * z)
     })
     .takes(&["self", "tensor1", "tensor2"], DTypes::NUMBERS),
     one(&["addcdiv"], |cx| {
-        let value = factor(cx, "value", "self")?;
+        let value = factor(cx, "value", &["self", "tensor1", "tensor2"])?;
         cx.pointwise(["self", "tensor1", "tensor2"], |[x, y, z]| x + times(value, y) / z)
     }),
     one(&["lerp.Scalar"], |cx| {
@@ -120,11 +120,11 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
 ]);
 
 /// A factor in the type of the computation. `None` if it is known to be 1.
-fn factor<'b>(cx: &Cx<'b>, name: &str, like: &str) -> Result<Option<Value<'b>>> {
+fn factor<'b>(cx: &Cx<'b>, name: &str, operands: &[&str]) -> Result<Option<Value<'b>>> {
     if cx.is_none(name) || cx.known_number(name).is_some_and(|n| n == Number::Int(1) || n == Number::Float(1.0)) {
         return Ok(None);
     }
-    cx.scalar(name, cx.promoted(&[like])?.opmath()).map(Some)
+    cx.scalar(name, cx.promoted(operands)?.opmath()).map(Some)
 }
 
 fn times<'b>(factor: Option<Value<'b>>, x: Value<'b>) -> Value<'b> {

@@ -46,6 +46,18 @@ pub(crate) const ROWS: &[Row] = &[
     .bounded(),
     one(&["put", "put_"], |cx| {
         let x = cx.tensor("self")?;
+        let [own, index, source] = [x.dtype(), cx.ty("index")?.dtype, cx.ty("source")?.dtype];
+        if index != DType::I64 {
+            let index = scalar_type_name(index);
+            return Err(Error::runtime(format!("put_(): Expected a long tensor for index, but got {index}")));
+        }
+        if own != source {
+            let [own, source] = [own, source].map(scalar_type_name);
+            return Err(Error::runtime(format!(
+                "put_(): self and source expected to have the same dtype, but got self.dtype = {own} and source.dtype = \
+                 {source}"
+            )));
+        }
         let flat = x.without_extents().flatten();
         let (index, source) = (flat_index(cx, x)?.flatten(), cx.operand("source", x.dtype())?.flatten());
         let combine = if cx.bool("accumulate")? { Combine::Add } else { Combine::Replace };

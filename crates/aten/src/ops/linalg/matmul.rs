@@ -7,7 +7,7 @@ use std::f64::consts::FRAC_1_SQRT_2;
 use stablehlo::{DType, DTypes, DotDims, Target, Value};
 
 use crate::cx::Cx;
-use crate::error::{Error, Result, not_implemented_for};
+use crate::error::{Error, Result, not_implemented_for, scalar_type_name};
 use crate::number_check::c_name;
 use crate::row::{Row, all_bounded, one};
 
@@ -20,6 +20,11 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["addmm", "addmm.dtype"], |cx| rounded(cx, addmm(cx)?)),
     one(&["baddbmm", "baddbmm.dtype"], |cx| rounded(cx, plus_self(cx, factors(cx, "batch1", "batch2", bmm)?)?)),
     one(&["addbmm"], |cx| {
+        let [own, other] = [cx.ty("self")?.dtype, cx.ty("batch2")?.dtype];
+        if own != other {
+            let [own, other] = [own, other].map(scalar_type_name);
+            return Err(Error::runtime(format!("self and mat2 must have the same dtype, but got {own} and {other}")));
+        }
         // The sum over the batch is part of the contraction.
         let summed = factors(cx, "batch1", "batch2", |a, b| contract(a, b, &[0, 2], &[0, 1]))?;
         rounded(cx, plus_self(cx, summed)?)

@@ -1,6 +1,6 @@
 //! Triangular systems, Cholesky factors and cross products.
 
-use stablehlo::{DType, Value};
+use stablehlo::{DType, DTypes, Value};
 
 use crate::check::Check;
 use crate::common::completed::{completed, shaped, solution_extents, zeroed};
@@ -11,12 +11,15 @@ use crate::row::{Row, all_bounded, many, one};
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["linalg_solve_triangular"], |cx| {
-        let (a, b) = same_batch(cx.tensor("self")?, cx.tensor("B")?)?;
+        // PyTorch copies `B` into a result of the type of `self`.
+        let a = cx.tensor("self")?;
+        let (a, b) = same_batch(a, cx.tensor("B")?.convert(a.dtype()))?;
         let (left, unit) = (cx.bool("left")?, cx.bool("unitriangular")?);
         let extents = solution_extents(a, b, left);
         let solution = completed(a).triangular_solve(zeroed(b), left, !cx.bool("upper")?, unit, false);
         Ok(shaped(solution, &extents, &[0, 1]))
-    }),
+    })
+    .takes(&["self"], DTypes::INEXACT),
     many(&["triangular_solve"], |cx| {
         let (a, b) = same_batch(cx.tensor("A")?, cx.tensor("self")?)?;
         let (upper, transpose) = (cx.bool("upper")?, cx.bool("transpose")?);
@@ -58,7 +61,8 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
         let axis = cx.axis_arg("dim", a.rank())?;
         [a, b].iter().for_each(|x| x.require_whole(&[axis], "a cross product"));
         Ok(rotate_axis(a, axis, 1) * rotate_axis(b, axis, 2) - rotate_axis(a, axis, 2) * rotate_axis(b, axis, 1))
-    }),
+    })
+    .one_dtype(&["self", "other"]),
 ]);
 
 /// LAPACK's `info` of a Cholesky factorization: the order of the first leading minor that is not positive, or 0. XLA

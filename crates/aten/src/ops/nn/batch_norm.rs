@@ -11,7 +11,7 @@
 
 use stablehlo::{DType, DTypes, Value};
 
-use crate::common::parameters::{affine, parameter_dtype, wanted, wide_or_none};
+use crate::common::parameters::{affine, check_parameters, parameter_dtype, wanted, wide_or_none};
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result};
 use crate::row::{Row, many, one};
@@ -185,6 +185,7 @@ struct BatchNorm<'b> {
 impl<'b> BatchNorm<'b> {
     fn of(cx: &Cx<'b>, training: bool) -> Result<BatchNorm<'b>> {
         let x = Channels::of(cx, "input")?;
+        check_parameters(cx, x.dtype, &["weight", "bias", "running_mean", "running_var"])?;
         let epsilon = cx.scalar("eps", x.wide())?;
         let (mean, variance, running) = if training {
             let (mean, squares) = x.moments();

@@ -43,12 +43,13 @@ pub(crate) const ROWS: &[Row] = &[
             Some(bias) => {
                 let mut dims = vec![1; y.rank()];
                 dims[1] = bias.numel();
-                y + bias.reshape(&dims)
+                y + bias.convert(y.dtype()).reshape(&dims)
             }
             None => y,
         };
         Ok(cx.resized_like(0, y, input))
     })
+    .one_dtype(&["input", "weight"])
     .takes(&["input"], DTypes::NUMBERS)
     .bounded(),
     many(&["convolution_backward", "convolution_backward_overrideable"], gradients).bounded(),

@@ -3,7 +3,7 @@
 //!
 //! Blanks are inserted before, between and after the labels: S labels give 2 · S + 1 states.
 
-use stablehlo::{DType, DotDims, Number, Value};
+use stablehlo::{DType, DTypes, DotDims, Number, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -11,7 +11,12 @@ use crate::places::{running_sum, take_along, take_flat};
 use crate::row::{Row, Setting, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
-    many(&["_ctc_loss"], forward).inputs(&["blank"]).varies(LENGTHS, longest_target).open_offsets().bounded(),
+    many(&["_ctc_loss"], forward)
+        .takes(&["log_probs"], DTypes::of(&[DType::F32, DType::F64]))
+        .inputs(&["blank"])
+        .varies(LENGTHS, longest_target)
+        .open_offsets()
+        .bounded(),
     one(&["_ctc_loss_backward"], backward)
         .inputs(&["blank"])
         .varies(LENGTHS, longest_target)

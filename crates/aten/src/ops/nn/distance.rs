@@ -11,7 +11,11 @@ use crate::places::{Combine, Places, take_flat};
 use crate::row::{Row, one};
 
 pub(crate) const ROWS: &[Row] = &[
-    one(&["_cdist_forward"], cdist).requires(&["p"], is_order).baked_if(&["p"], Order::has_own_form).bounded(),
+    one(&["_cdist_forward"], cdist)
+        .one_dtype(&["x1", "x2"])
+        .requires(&["p"], is_order)
+        .baked_if(&["p"], Order::has_own_form)
+        .bounded(),
     one(&["_cdist_backward"], |cx| {
         let (x, y) = (cx.tensor("x1")?, cx.tensor("x2")?);
         let (grad, distance) = (gradient(cx)?, cx.tensor("cdist")?);

@@ -7,7 +7,7 @@ use crate::common::chosen::segment_of_each_in;
 use crate::common::index_check::out_of_range;
 use crate::common::reductions::{Order, vector_norm};
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, scalar_type_name};
 use crate::places::{Combine, Places, narrow};
 use crate::row::{Row, many, one};
 use crate::spec::Dim;
@@ -118,6 +118,13 @@ fn embedding_bag<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     if weight.rank() != 2 {
         let rank = weight.rank();
         return Err(Error::runtime(format!("weight has to be a 2D Tensor, but got Tensor of dimension {rank}")));
+    }
+    if let Some(weights) = cx.tensor_or_none("per_sample_weights").filter(|each| each.dtype() != weight.dtype()) {
+        let [own, other] = [weight.dtype(), weights.dtype()].map(scalar_type_name);
+        return Err(Error::runtime(format!(
+            "Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 \
+             'per_sample_weights'; but type {own} does not equal {other} (while checking arguments for embedding_bag)"
+        )));
     }
     let number = Check::NUMBER;
     let message = format!("embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be {number}");

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
-    one(&["grid_sampler_2d", "grid_sampler_3d"], sample).bounded(),
+    one(&["grid_sampler_2d", "grid_sampler_3d"], sample).one_dtype(&["input", "grid"]).bounded(),
     many(&["grid_sampler_2d_backward", "grid_sampler_3d_backward"], sample_backward).bounded(),
 ];
 

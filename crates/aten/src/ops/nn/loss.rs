@@ -5,7 +5,7 @@ use stablehlo::{DType, DTypes, Value};
 use crate::common::loss_reduction::Reduction;
 use crate::common::parameters::wide_or_none;
 use crate::cx::Cx;
-use crate::error::{Error, Result, cannot_be_cast};
+use crate::error::{Error, Result, cannot_be_cast, scalar_type_name};
 use crate::row::{Row, all_bounded, one};
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
@@ -26,12 +26,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
         })
     }),
     one(&["huber_loss"], |cx| {
-        let (own, promoted) = (cx.ty("self")?.dtype, cx.promoted(&["self", "target"])?);
-        if !own.is_float() {
-            // PyTorch allocates the result in the prediction's dtype.
-            return Err(cannot_be_cast(promoted, own));
-        }
-        loss(cx, |x, target| {
+        loss_of_prediction(cx, |x, target| {
             let (distance, delta) = ((x - target).abs(), cx.scalar("delta", x.dtype())?);
             Ok(distance.le(delta).select(distance.square() * 0.5, delta * (distance - delta * 0.5)))
         })
@@ -43,9 +38,14 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
             Ok((x - target).clamp(-delta, delta))
         })
     }),
-    one(&["soft_margin_loss"], |cx| loss(cx, |x, target| Ok(softplus(-(x * target))))),
+    one(&["soft_margin_loss"], |cx| loss_of_prediction(cx, |x, target| Ok(softplus(-(x * target))))),
     one(&["soft_margin_loss_backward"], |cx| gradient(cx, |x, target| Ok(-(target * (-(x * target)).logistic())))),
     one(&["binary_cross_entropy"], |cx| {
+        let [expected, found] = [cx.ty("self")?.dtype, cx.ty("target")?.dtype];
+        if expected != found {
+            let [expected, found] = [expected, found].map(scalar_type_name);
+            return Err(Error::runtime(format!("Found dtype {found} but expected {expected}")));
+        }
         loss(cx, |x, target| {
             for (numbers, name) in [(x, "input"), (target, "target")] {
                 let message = format!("all elements of {name} should be between 0 and 1");
@@ -72,7 +72,8 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
             };
             Ok(weighted(cx, (one - target) * x + no))
         })
-    }),
+    })
+    .takes(&["self"], DTypes::FLOATS),
 ]);
 
 /// `log(1 + exp x)` without overflow.
@@ -96,6 +97,15 @@ fn loss<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, Value<'b>) -> Result<Value<'b
     let wide = dtype.opmath();
     let elements = f(cx.operand("self", wide)?, cx.operand("target", wide)?)?;
     Ok(Reduction::of(cx)?.apply(elements).convert(dtype))
+}
+
+/// [`loss`] of a prediction of floats: PyTorch allocates the result in the prediction's type.
+fn loss_of_prediction<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, Value<'b>) -> Result<Value<'b>>) -> Result<Value<'b>> {
+    let (own, promoted) = (cx.ty("self")?.dtype, common_dtype(cx)?);
+    match own.is_float() {
+        true => loss(cx, f),
+        false => Err(cannot_be_cast(promoted, own)),
+    }
 }
 
 /// `grad_output` times the elementwise derivative `f` of `self` and `target`.

@@ -18,6 +18,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
         let losses = (powered * hinge.weight).reduce_sum(&[1]) / hinge.excess.dim(1) as f64;
         reduced(cx, losses)
     })
+    .one_dtype(&["self", "weight"])
     .takes(&["self"], DTypes::FLOATS)
     .baked(&["p"]),
     one(&["multi_margin_loss_backward"], |cx| {
@@ -30,9 +31,11 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
         let derivative = hinge.is_target.select(-others.reduce_sum(&[1]).unsqueeze(1), others);
         gradient(cx, derivative)
     })
+    .one_dtype(&["self", "grad_output", "weight"])
     .baked(&["p"])
     .bounds_results(),
     many(&["multilabel_margin_loss_forward"], |cx| {
+        check_scalar_type(cx.tensor("target")?, DType::I64)?;
         let labels = Labels::of(cx)?;
         let error = Error::runtime("argument #2 'target' is out of range");
         cx.check_from_to(cx.tensor("target")?, -1, labels.scores.dim(1) - 1, error);
@@ -102,10 +105,7 @@ impl<'b> Hinge<'b> {
         let margin = cx.scalar("margin", scores.dtype())?;
         let excess = (margin - take_along(scores, 1, target) + scores).max(0.0);
         let weight = match cx.tensor_or_none("weight") {
-            Some(weight) => {
-                check_scalar_type(weight, cx.tensor("self")?.dtype())?;
-                take_flat(weight.convert(scores.dtype()), target)
-            }
+            Some(weight) => take_flat(weight.convert(scores.dtype()), target),
             None => cx.b().scalar(1.0, scores.dtype()),
         };
         let squared = !cx.is_none("p") && cx.number("p")?.to_f64() == 2.0;

@@ -4,7 +4,6 @@ use stablehlo::{DType, DTypes, Value};
 
 use crate::check::{Check, Counts};
 use crate::common::loss_reduction::Reduction;
-use crate::common::parameters::check_scalar_type;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::places::{take_along, take_flat};
@@ -12,9 +11,12 @@ use crate::row::{Row, all_bounded, many, one};
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
     many(&["nll_loss_forward", "nll_loss2d_forward"], forward)
+        .one_dtype(&["self", "weight"])
         .takes(&["self"], DTypes::FLOATS)
         .inputs(&["ignore_index"]),
-    one(&["nll_loss_backward", "nll_loss2d_backward"], backward).inputs(&["ignore_index"]),
+    one(&["nll_loss_backward", "nll_loss2d_backward"], backward)
+        .one_dtype(&["self", "grad_output", "weight"])
+        .inputs(&["ignore_index"]),
 ]);
 
 /// The target classes of a prediction whose dimension `axis` is the class.
@@ -44,10 +46,7 @@ impl<'b> Targets<'b> {
         let classes = named.convert(DType::I32);
         let dtype = prediction.dtype();
         let weights = match cx.tensor_or_none("weight") {
-            Some(weight) => {
-                check_scalar_type(weight, cx.tensor("self")?.dtype())?;
-                counts.select(take_flat(weight.convert(dtype), classes), 0)
-            }
+            Some(weight) => counts.select(take_flat(weight.convert(dtype), classes), 0),
             None => counts.convert(dtype),
         };
         Ok(Targets { axis, named, classes, counts, weights })

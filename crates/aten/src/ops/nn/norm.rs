@@ -12,7 +12,7 @@
 
 use stablehlo::{DTypes, Value};
 
-use crate::common::parameters::{affine, check_scalar_type, parameter_dtype, wanted, wide_or_none};
+use crate::common::parameters::{affine, check_parameters, check_scalar_type, parameter_dtype, wanted, wide_or_none};
 use crate::common::reductions::{Order, mean, moments, vector_norm};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -46,6 +46,7 @@ fn mean_and_rstd<'b>(cx: &Cx<'b>, x: Value<'b>, axes: &[usize]) -> Result<(Value
 
 fn layer_norm<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let input = cx.tensor("input")?;
+    check_parameters(cx, input.dtype(), &["weight", "bias"])?;
     let wide = input.dtype().opmath();
     let x = input.convert(wide);
     let (_, inner) = outer_and_inner(cx, x.rank())?;
@@ -95,6 +96,7 @@ const GROUP: [usize; 2] = [2, 3];
 
 fn group_norm<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let input = cx.tensor("input")?;
+    check_parameters(cx, input.dtype(), &["weight", "bias"])?;
     let wide = input.dtype().opmath();
     let dims = by_group(cx, input)?;
     let x = input.convert(wide).reshape(&dims);

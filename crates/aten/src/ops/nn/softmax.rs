@@ -26,10 +26,12 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
             product - output * product.reduce_sum(axes).keep_dims(axes)
         })
     })
+    .one_dtype(&["grad_output", "output"])
     .takes(&["output"], DTypes::FLOATS),
     one(&["_log_softmax_backward_data"], |cx| {
         backward(cx, |grad, output, axes| grad - output.exp() * grad.reduce_sum(axes).keep_dims(axes))
     })
+    .one_dtype(&["grad_output", "output"])
     .takes(&["output"], DTypes::FLOATS),
     one(&["_masked_softmax"], |cx| {
         let x = cx.tensor("self")?;

@@ -5,7 +5,7 @@ use stablehlo::{DType, DTypes, Value};
 use crate::check::Counts;
 use crate::common::sorting::sorted;
 use crate::cx::Cx;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, scalar_type_name};
 use crate::places::{take_along, take_flat};
 use crate::row::{Row, many, one};
 
@@ -23,6 +23,12 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["searchsorted.Tensor", "searchsorted.Scalar"], |cx| {
         let (mut sequence, values) = cx.pair("sorted_sequence", "self")?;
         if let Some(sorter) = cx.tensor_or_none("sorter") {
+            if sorter.dtype() != DType::I64 {
+                let found = scalar_type_name(sorter.dtype());
+                return Err(Error::runtime(format!(
+                    "torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {found}"
+                )));
+            }
             let last = sequence.rank().saturating_sub(1);
             let error = Error::runtime("torch.searchsorted(): sorter index out of range");
             cx.check_index(sorter, sequence, last, Counts::FromStart, error)?;
