@@ -15,8 +15,8 @@ from torch.testing._internal.common_utils import SEED as PYTORCHS_SEED
 from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInput
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from tests.conformance.cases import FINITE_DIFFERENCES
 from tests.conformance import mixed
+from tests.conformance.cases import FINITE_DIFFERENCES
 from tests.conformance.exceptions import (
     CHOOSES_AMONG_EQUALS,
     IN_ANY_ORDER,

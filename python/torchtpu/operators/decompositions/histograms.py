@@ -67,20 +67,16 @@ def histogram_of_edges(
 def _histogram(points: Tensor, edges: Sequence[Tensor], weight: Tensor | None, density: bool) -> Tensor:
     torch._check(points.is_floating_point(), lambda: f"histogram: expected floating point input, not {points.dtype}")
     for dimension, limits in enumerate(edges):
-        torch._check(
-            limits.dtype == points.dtype,
-            lambda dimension=dimension, limits=limits: (
+        if limits.dtype != points.dtype:
+            raise RuntimeError(
                 "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype "
                 f"{points.dtype} and bins for dimension {dimension} with dtype {limits.dtype}"
-            ),
+            )
+    if weight is not None and weight.dtype != points.dtype:
+        raise RuntimeError(
+            "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same "
+            f"dtype, but got input({points.dtype}), and weight({weight.dtype})"
         )
-    torch._check(
-        weight is None or weight.dtype == points.dtype,
-        lambda: (
-            "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same dtype, "
-            f"but got input({points.dtype}), and weight({weight.dtype if weight is not None else None})"
-        ),
-    )
     points = points.reshape(-1, points.shape[-1])
     sizes = [each.shape[0] - 1 for each in edges]
     place = torch.zeros(points.shape[0], dtype=torch.int64, device=points.device)
