@@ -7,7 +7,7 @@ import functools
 import pytest
 import torch
 
-from tests.helpers import check
+from tests.helpers import check, check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -47,3 +47,13 @@ def test_groups_of_other_numbers_of_channels(inputs: int, is_transposed: bool, d
 
     for sizes in ((4, 4, 3), (2, 8, 5), (1, 6, 9), (3, 12, 4)):
         check(functools.partial(program, *sizes), device)
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_a_negative_output_padding_is_refused(dims: int, device: torch.device) -> None:
+    def run(d: torch.device) -> torch.Tensor:
+        conv = getattr(torch.nn.functional, f"conv_transpose{dims}d")
+        x, weight = torch.ones(1, 3, *[4] * dims, device=d), torch.ones(3, 2, *[3] * dims, device=d)
+        return conv(x, weight, stride=2, padding=1, output_padding=-1)
+
+    assert "negative output_padding is not supported" in str(check_refused(run, device))

@@ -1,5 +1,10 @@
 """Rows of crates/aten/src/ops/nn/loss.rs."""
 
+from __future__ import annotations
+
+import torch
+
+from tests.helpers import check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -14,3 +19,14 @@ test_samples = samples(
     "nn.functional.smooth_l1_loss",
     "nn.functional.soft_margin_loss",
 )
+
+
+def test_a_negative_beta_is_refused(device: torch.device) -> None:
+    """Also if the program of another beta exists."""
+    x = torch.ones(3, device=device)
+    torch.nn.functional.smooth_l1_loss(x, x, beta=2.0)
+
+    def run(d: torch.device) -> torch.Tensor:
+        return torch.nn.functional.smooth_l1_loss(torch.ones(3, device=d), torch.ones(3, device=d), beta=-2.0)
+
+    assert "does not support negative values for beta" in str(check_refused(run, device))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.helpers import check_refused
+from tests.helpers import check, check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -22,3 +22,15 @@ test_samples = samples(
 def test_maxima_of_integers_are_refused(dims: int, device: torch.device) -> None:
     pool = getattr(torch.nn.functional, f"adaptive_max_pool{dims}d")
     check_refused(lambda device: pool(torch.ones(2, *[4] * (dims + 1), dtype=torch.int16, device=device), 2), device)
+
+
+@pytest.mark.parametrize("kind", ["avg", "max"])
+def test_outputs_of_size_0(kind: str, device: torch.device) -> None:
+    """Also of inputs whose sizes change."""
+
+    def run(device: torch.device) -> list[torch.Tensor]:
+        pool = getattr(torch.nn.functional, f"adaptive_{kind}_pool2d")
+        images = [torch.ones(1, 2, size, size).to(device) + 1 for size in (4, 5, 6, 7, 8, 9)]
+        return [pool(image, output) for image in images for output in ((0, 3), (2, 0), (0, 0))]
+
+    check(run, device)

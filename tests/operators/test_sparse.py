@@ -287,6 +287,21 @@ def test_mm_reduce(reduce: str, device: torch.device) -> None:
     check(program, device)
 
 
+def test_products_with_other_dimensions_are_refused(device: torch.device) -> None:
+    def matrix(d: torch.device) -> Tensor:
+        return torch.eye(3).to_sparse_csr().to(d)
+
+    for other in (torch.ones(3), torch.ones(1, 3, 2), torch.ones(2, 3), torch.ones(())):
+        check_refused(lambda d, other=other: torch.sparse.mm(matrix(d), other.to(d), "amax"), device)
+    for one in (torch.ones(3), torch.ones(())):
+        check_refused(
+            lambda d, one=one: torch.sparse.sampled_addmm(matrix(d), one.to(d), torch.eye(3, device=d)), device
+        )
+        check_refused(
+            lambda d, one=one: torch.sparse.sampled_addmm(matrix(d), torch.eye(3, device=d), one.to(d)), device
+        )
+
+
 def test_triangular_solve_of_a_matrix_without_elements(device: torch.device) -> None:
     solved = torch.triangular_solve(torch.ones(3, 2, device=device), torch.zeros(3, 3, device=device).to_sparse_csr())
     assert solved.solution.isnan().all()

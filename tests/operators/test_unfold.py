@@ -1,7 +1,22 @@
 """Rows of crates/aten/src/ops/nn/unfold.rs."""
 
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.helpers import check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
     "nn.functional.unfold",
 )
+
+
+@pytest.mark.parametrize("padding", [(-1, 1), (1, -1)])
+@pytest.mark.parametrize("batch", [0, 2])
+def test_a_negative_padding_is_refused(padding: tuple[int, int], batch: int, device: torch.device) -> None:
+    def run(d: torch.device) -> torch.Tensor:
+        return torch.nn.functional.unfold(torch.ones(batch, 1, 5, 5, device=d), 2, padding=padding)
+
+    assert "padding should be non-negative" in str(check_refused(run, device))

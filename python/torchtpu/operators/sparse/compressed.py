@@ -277,6 +277,8 @@ def _sampled_addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1,
     for name, matrix in (("mat1", mat1), ("mat2", mat2)):
         if matrix.layout != torch.strided:
             raise RuntimeError(f"sampled_addmm: Expected {name} to have strided layout, but got {matrix.layout}")
+        if matrix.dim() < 2:
+            raise RuntimeError(f"sampled_addmm: Expected {name} to be a matrix, got {matrix.dim()}-D tensor")
     for names, one, other in (("mat1 and mat2", mat1, mat2), ("mat1 and self", mat1, self)):
         if one.dtype != other.dtype:
             raise RuntimeError(
@@ -326,6 +328,12 @@ def _mm_reduce(self: Tensor, other: Tensor, reduce: str) -> tuple[Tensor, Tensor
         raise RuntimeError(
             f"Expected tensor for argument #1 'other' to have scalar type {_scalar_type(self)}; but got {other.type()} "
             "instead (while checking arguments for sparse_mm_reduce)"
+        )
+    if other.dim() != 2 or other.shape[0] != self.shape[1]:
+        given = f"dimension {other.dim()} and tensor.size[0] = {other.size(0)}"
+        raise RuntimeError(
+            f"Expected a tensor of dimension 2 and tensor.size[0] == {self.shape[1]} but got: {given} "
+            "(while checking arguments for sparse_mm_reduce)"
         )
     rows, columns = _elements(self)
     products = self.values().unsqueeze(1) * other[columns]

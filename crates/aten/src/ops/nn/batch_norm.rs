@@ -148,6 +148,8 @@ impl<'b> Channels<'b> {
     /// One value per channel, shaped to broadcast with `value`.
     fn spread(&self, per_channel: Value<'b>) -> Value<'b> {
         let wide = per_channel.convert(self.wide());
+        // PyTorch counts the elements of a parameter, whichever dimensions they have.
+        let wide = if wide.rank() == 1 { wide } else { wide.flatten() };
         if self.channels_last { wide } else { wide.unsqueeze(1) }
     }
 

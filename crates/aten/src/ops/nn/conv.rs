@@ -113,6 +113,9 @@ impl Geometry {
         if geometry.padding.iter().any(|&size| size < 0) {
             return Err(Error::runtime("negative padding is not supported"));
         }
+        if cx.ints("output_padding")?.iter().any(|&size| size < 0) {
+            return Err(Error::runtime("negative output_padding is not supported"));
+        }
         Ok(geometry)
     }
 

@@ -18,6 +18,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
             Ok(distance.lt(beta).select(near, distance - beta * 0.5))
         })
     })
+    .requires(&["beta"], |numbers, _| numbers[0] >= 0.0)
     .takes(&["self", "target"], DTypes::FLOATS),
     one(&["smooth_l1_loss_backward"], |cx| {
         gradient(cx, |x, target| {

@@ -63,7 +63,8 @@ impl<'b> Bins<'b> {
 
     /// The most that [`Bins::widest`] can be for any number of inputs up to this.
     fn widest_of_fewer(&self) -> i64 {
-        self.inputs.min((self.inputs + self.outputs - 1) / self.outputs + 1)
+        let outputs = self.outputs.max(1);
+        self.inputs.min((self.inputs + outputs - 1) / outputs + 1)
     }
 
     /// Start and end of each output's window, from the valid length of the input (0-d, int64).

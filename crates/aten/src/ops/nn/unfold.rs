@@ -15,6 +15,13 @@ pub(crate) const ROWS: &[Row] = &[one(&["im2col"], im2col).bounded(), one(&["col
 /// [..., channels, height, width] -> [..., channels · window, windows].
 fn im2col<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
+    if let [height, width] = cx.ints("padding")?[..]
+        && height.min(width) < 0
+    {
+        return Err(Error::runtime(format!(
+            "padding should be non-negative, but got pad_height: {height} pad_width: {width}"
+        )));
+    }
     let windows = Windows::of_pool(cx, &x.dims(), 2)?;
     let place = x.rank() - 2;
     let extended = windows.extend(fill_padding(x, 2, 0), Number::Int(0));
