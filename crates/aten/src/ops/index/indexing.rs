@@ -58,6 +58,16 @@ pub(crate) const ROWS: &[Row] = &[
                  {source}"
             )));
         }
+        let [source, index] = ["source", "index"].map(|name| cx.tensor(name));
+        let (source, index) = (source?, index?);
+        if source.numel() != index.numel() && !source.is_bounded() && !index.is_bounded() {
+            return Err(Error::index(format!(
+                "put_(): Expected source and index to have the same number of elements, but got source.numel() = {}, \
+                 index.numel() = {}",
+                source.numel(),
+                index.numel()
+            )));
+        }
         let flat = x.without_extents().flatten();
         let (index, source) = (flat_index(cx, x)?.flatten(), cx.operand("source", x.dtype())?.flatten());
         let combine = if cx.bool("accumulate")? { Combine::Add } else { Combine::Replace };

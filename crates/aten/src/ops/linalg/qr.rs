@@ -1,10 +1,11 @@
 //! QR factors. [`crate::common::reflectors`] computes them.
 
-use stablehlo::DTypes;
+use stablehlo::{DTypes, Value};
 
 use crate::common::completed::{shaped, zeroed};
 use crate::common::matrices::{adjoint, times};
 use crate::common::reflectors::{factors, product, reflectors, widened};
+use crate::error::Error;
 use crate::row::{Row, many, one};
 use crate::spec::Dim;
 
@@ -19,6 +20,13 @@ pub(crate) const ROWS: &[Row] = &[
         .takes(&["input"], DTypes::INEXACT),
     one(&["ormqr"], |cx| {
         let (packed, scales, other) = (cx.tensor("self")?, cx.tensor("input2")?, cx.tensor("input3")?);
+        let side = if cx.bool("left")? { 2 } else { 1 };
+        let of = |value: Value<'_>, from_end: usize| value.dims().iter().rev().nth(from_end - 1).copied().unwrap_or(0);
+        if of(scales, 1) != of(other, side).min(of(packed, 1)) {
+            return Err(Error::runtime(format!(
+                "torch.ormqr: tau.shape[-1] must be equal to min(other.shape[-{side}], input.shape[-1])"
+            )));
+        }
         let height = packed.dim(packed.rank() - 2);
         let q = product(widened(packed, height), scales);
         let q = if cx.bool("transpose")? { adjoint(q) } else { q };

@@ -27,6 +27,7 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["convolution", "convolution_overrideable"], |cx| {
         let (input, weight) = (cx.tensor("input")?, cx.tensor("weight")?);
         let x = zero_filled(input);
+        check_sizes(cx, x, weight)?;
         // PyTorch gives an input without channels a result without channels.
         if let (Some(0), Some(spec)) = (x.dims().get(1), cx.result(0)) {
             return Ok(cx.b().splat(0, x.dtype(), &spec.sizes));
@@ -54,6 +55,34 @@ pub(crate) const ROWS: &[Row] = &[
     .bounded(),
     many(&["convolution_backward", "convolution_backward_overrideable"], gradients).bounded(),
 ];
+
+/// PyTorch's meta kernel checks all sizes but these.
+fn check_sizes(cx: &Cx<'_>, x: Value<'_>, weight: Value<'_>) -> Result<()> {
+    if spatial(x).contains(&0) {
+        let sizes = x.dims();
+        return Err(Error::runtime(format!(
+            "Only zero batch or zero channel inputs are supported, but got input shape: {sizes:?}"
+        )));
+    }
+    if cx.bool("transposed")? {
+        return Ok(());
+    }
+    let (groups, sizes) = (cx.int("groups")?, weight.dims());
+    if sizes[0] < groups {
+        return Err(Error::runtime(format!(
+            "Given groups={groups}, expected weight to be at least {groups} at dimension 0, but got weight of size {sizes:?} \
+             instead"
+        )));
+    }
+    match cx.tensor_or_none("bias").map(|bias| bias.dims()) {
+        Some(bias) if bias != [sizes[0]] => Err(Error::runtime(format!(
+            "Given weight of size {sizes:?}, expected bias to be 1-dimensional with {} elements, but got bias of size \
+             {bias:?} instead",
+            sizes[0]
+        ))),
+        _ => Ok(()),
+    }
+}
 
 fn gradients<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let (grad, x) = (zero_filled(cx.tensor("grad_output")?), zero_filled(cx.tensor("input")?));

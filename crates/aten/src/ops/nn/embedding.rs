@@ -77,6 +77,13 @@ fn embedding_dense_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 /// with the same values.
 fn embedding_renorm<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let weight = cx.tensor("self")?;
+    if weight.rank() != 2 {
+        let rank = weight.rank();
+        return Err(Error::runtime(format!(
+            "Expected 2-dimensional tensor, but got {rank}-dimensional tensor for argument #1 'self' (while checking \
+             arguments for embedding_renorm_)"
+        )));
+    }
     let places = Places::slices(&weight.dims(), 0, narrow(cx.tensor("indices")?.flatten(), weight.dim(0)));
     let wide = weight.dtype().opmath();
     let named = places.read(weight).convert(wide);

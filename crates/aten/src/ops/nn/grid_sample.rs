@@ -152,6 +152,13 @@ fn sample_dims(input: Value<'_>, grid: Value<'_>) -> Vec<i64> {
 
 fn sample<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let (input, grid, sampling) = sampling(cx)?;
+    let sizes = input.dims();
+    if let Some(axis) = (2..sizes.len()).find(|&axis| sizes[axis] == 0) {
+        return Err(Error::runtime(format!(
+            "grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes {sizes:?} with \
+             dimension {axis} being empty"
+        )));
+    }
     let dtype = input.dtype();
     let rows = channel_rows(input.without_extents().convert(dtype.opmath()));
     let sampled = sampling.sampled(rows);

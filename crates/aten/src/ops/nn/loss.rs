@@ -1,6 +1,6 @@
 //! Elementwise losses of a prediction and a target.
 
-use stablehlo::{DType, DTypes, Value};
+use stablehlo::{DType, DTypes, Value, broadcast_dims};
 
 use crate::common::loss_reduction::Reduction;
 use crate::common::parameters::wide_or_none;
@@ -96,17 +96,33 @@ fn common_dtype(cx: &Cx<'_>) -> Result<DType> {
 fn loss<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, Value<'b>) -> Result<Value<'b>>) -> Result<Value<'b>> {
     let dtype = common_dtype(cx)?;
     let wide = dtype.opmath();
-    let elements = f(cx.operand("self", wide)?, cx.operand("target", wide)?)?;
+    let (x, target) = (cx.operand("self", wide)?, cx.operand("target", wide)?);
+    let elements = f(x, target)?;
+    // A weight does not make the loss larger.
+    check_shape(elements, &broadcast_dims(&x.dims(), &target.dims()).unwrap_or_else(|| elements.dims()))?;
     Ok(Reduction::of(cx)?.apply(elements).convert(dtype))
 }
 
-/// [`loss`] of a prediction of floats: PyTorch allocates the result in the prediction's type.
+/// Refuses a loss of another shape than the memory that PyTorch allocates for it.
+fn check_shape(elements: Value<'_>, allocated: &[i64]) -> Result<()> {
+    let dims = elements.dims();
+    if dims == allocated {
+        return Ok(());
+    }
+    Err(Error::runtime(format!("output with shape {allocated:?} doesn't match the broadcast shape {dims:?}")))
+}
+
+/// [`loss`] of a prediction of floats: PyTorch allocates the result with the prediction's type and shape.
 fn loss_of_prediction<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, Value<'b>) -> Result<Value<'b>>) -> Result<Value<'b>> {
     let (own, promoted) = (cx.ty("self")?.dtype, common_dtype(cx)?);
-    match own.is_float() {
-        true => loss(cx, f),
-        false => Err(cannot_be_cast(promoted, own)),
+    if !own.is_float() {
+        return Err(cannot_be_cast(promoted, own));
     }
+    let dims = cx.ty("self")?.dims;
+    loss(cx, |x, target| {
+        let elements = f(x, target)?;
+        check_shape(elements, &dims).map(|()| elements)
+    })
 }
 
 /// `grad_output` times the elementwise derivative `f` of `self` and `target`.
