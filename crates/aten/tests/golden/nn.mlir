@@ -3,20 +3,20 @@
 // parameter 1: Storage(1)
 // parameter 2: Storage(2)
 module @torchtpu {
-func.func public @main(%v0: tensor<1x4x8x8xf32> , %v1: tensor<6x2x3x3xf32> , %v12: tensor<6xf32> ) -> (tensor<1x6x4x4xf32>) {
-%v2 = "stablehlo.reshape"(%v1) {} : (tensor<6x2x3x3xf32>) -> tensor<2x3x2x3x3xf32>
-%v3 = "stablehlo.broadcast_in_dim"(%v2) {broadcast_dimensions = array<i64: 0, 1, 3, 4, 5>} : (tensor<2x3x2x3x3xf32>) -> tensor<2x3x2x2x3x3xf32>
-%v4 = "stablehlo.iota"() {iota_dimension = 0 : i64} : () -> tensor<2x3x2x2x3x3xi32>
-%v5 = "stablehlo.iota"() {iota_dimension = 2 : i64} : () -> tensor<2x3x2x2x3x3xi32>
-%v6 = "stablehlo.compare"(%v4, %v5) {comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<2x3x2x2x3x3xi32>, tensor<2x3x2x2x3x3xi32>) -> tensor<2x3x2x2x3x3xi1>
-%v7 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
-%v8 = "stablehlo.broadcast_in_dim"(%v7) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<2x3x2x2x3x3xf32>
-%v9 = "stablehlo.select"(%v6, %v3, %v8) {} : (tensor<2x3x2x2x3x3xi1>, tensor<2x3x2x2x3x3xf32>, tensor<2x3x2x2x3x3xf32>) -> tensor<2x3x2x2x3x3xf32>
-%v10 = "stablehlo.reshape"(%v9) {} : (tensor<2x3x2x2x3x3xf32>) -> tensor<6x4x3x3xf32>
-%v11 = "stablehlo.convolution"(%v0, %v10) {window_strides = array<i64: 2, 2>, padding = dense<[[1, 0], [1, 0]]> : tensor<2x2xi64>, lhs_dilation = array<i64: 1, 1>, rhs_dilation = array<i64: 1, 1>, window_reversal = array<i1: false, false>, dimension_numbers = #stablehlo.conv<[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]>, feature_group_count = 1 : i64, batch_group_count = 1 : i64, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<1x4x8x8xf32>, tensor<6x4x3x3xf32>) -> tensor<1x6x4x4xf32>
-%v13 = "stablehlo.reshape"(%v12) {} : (tensor<6xf32>) -> tensor<1x6x1x1xf32>
+func.func public @main(%v0: tensor<1x4x8x8xf32> , %v1: tensor<6x2x3x3xf32> , %v2: tensor<6xf32> ) -> (tensor<1x6x4x4xf32>) {
+%v3 = "stablehlo.reshape"(%v1) {} : (tensor<6x2x3x3xf32>) -> tensor<2x3x2x3x3xf32>
+%v4 = "stablehlo.broadcast_in_dim"(%v3) {broadcast_dimensions = array<i64: 0, 1, 3, 4, 5>} : (tensor<2x3x2x3x3xf32>) -> tensor<2x3x2x2x3x3xf32>
+%v5 = "stablehlo.iota"() {iota_dimension = 0 : i64} : () -> tensor<2x3x2x2x3x3xi32>
+%v6 = "stablehlo.iota"() {iota_dimension = 2 : i64} : () -> tensor<2x3x2x2x3x3xi32>
+%v7 = "stablehlo.compare"(%v5, %v6) {comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<2x3x2x2x3x3xi32>, tensor<2x3x2x2x3x3xi32>) -> tensor<2x3x2x2x3x3xi1>
+%v8 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
+%v9 = "stablehlo.broadcast_in_dim"(%v8) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<2x3x2x2x3x3xf32>
+%v10 = "stablehlo.select"(%v7, %v4, %v9) {} : (tensor<2x3x2x2x3x3xi1>, tensor<2x3x2x2x3x3xf32>, tensor<2x3x2x2x3x3xf32>) -> tensor<2x3x2x2x3x3xf32>
+%v11 = "stablehlo.reshape"(%v10) {} : (tensor<2x3x2x2x3x3xf32>) -> tensor<6x4x3x3xf32>
+%v12 = "stablehlo.convolution"(%v0, %v11) {window_strides = array<i64: 2, 2>, padding = dense<[[1, 0], [1, 0]]> : tensor<2x2xi64>, lhs_dilation = array<i64: 1, 1>, rhs_dilation = array<i64: 1, 1>, window_reversal = array<i1: false, false>, dimension_numbers = #stablehlo.conv<[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]>, feature_group_count = 1 : i64, batch_group_count = 1 : i64, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<1x4x8x8xf32>, tensor<6x4x3x3xf32>) -> tensor<1x6x4x4xf32>
+%v13 = "stablehlo.reshape"(%v2) {} : (tensor<6xf32>) -> tensor<1x6x1x1xf32>
 %v14 = "stablehlo.broadcast_in_dim"(%v13) {broadcast_dimensions = array<i64: 0, 1, 2, 3>} : (tensor<1x6x1x1xf32>) -> tensor<1x6x4x4xf32>
-%v15 = "stablehlo.add"(%v11, %v14) {} : (tensor<1x6x4x4xf32>, tensor<1x6x4x4xf32>) -> tensor<1x6x4x4xf32>
+%v15 = "stablehlo.add"(%v12, %v14) {} : (tensor<1x6x4x4xf32>, tensor<1x6x4x4xf32>) -> tensor<1x6x4x4xf32>
 "func.return"(%v15) : (tensor<1x6x4x4xf32>) -> ()
 }
 }
@@ -28,20 +28,20 @@ func.func public @main(%v0: tensor<1x4x8x8xf32> , %v1: tensor<6x2x3x3xf32> , %v1
 // parameter 1: Storage(1)
 // parameter 2: Storage(2)
 module @torchtpu {
-func.func public @main(%v0: tensor<1x4x8x8xi64> , %v1: tensor<6x2x3x3xi64> , %v12: tensor<6xi64> ) -> (tensor<1x6x4x4xi64>) {
-%v2 = "stablehlo.reshape"(%v1) {} : (tensor<6x2x3x3xi64>) -> tensor<2x3x2x3x3xi64>
-%v3 = "stablehlo.broadcast_in_dim"(%v2) {broadcast_dimensions = array<i64: 0, 1, 3, 4, 5>} : (tensor<2x3x2x3x3xi64>) -> tensor<2x3x2x2x3x3xi64>
-%v4 = "stablehlo.iota"() {iota_dimension = 0 : i64} : () -> tensor<2x3x2x2x3x3xi32>
-%v5 = "stablehlo.iota"() {iota_dimension = 2 : i64} : () -> tensor<2x3x2x2x3x3xi32>
-%v6 = "stablehlo.compare"(%v4, %v5) {comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<2x3x2x2x3x3xi32>, tensor<2x3x2x2x3x3xi32>) -> tensor<2x3x2x2x3x3xi1>
-%v7 = "stablehlo.constant"() {value = dense<0> : tensor<i64>} : () -> tensor<i64>
-%v8 = "stablehlo.broadcast_in_dim"(%v7) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<2x3x2x2x3x3xi64>
-%v9 = "stablehlo.select"(%v6, %v3, %v8) {} : (tensor<2x3x2x2x3x3xi1>, tensor<2x3x2x2x3x3xi64>, tensor<2x3x2x2x3x3xi64>) -> tensor<2x3x2x2x3x3xi64>
-%v10 = "stablehlo.reshape"(%v9) {} : (tensor<2x3x2x2x3x3xi64>) -> tensor<6x4x3x3xi64>
-%v11 = "stablehlo.convolution"(%v0, %v10) {window_strides = array<i64: 2, 2>, padding = dense<[[1, 0], [1, 0]]> : tensor<2x2xi64>, lhs_dilation = array<i64: 1, 1>, rhs_dilation = array<i64: 1, 1>, window_reversal = array<i1: false, false>, dimension_numbers = #stablehlo.conv<[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]>, feature_group_count = 1 : i64, batch_group_count = 1 : i64, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<1x4x8x8xi64>, tensor<6x4x3x3xi64>) -> tensor<1x6x4x4xi64>
-%v13 = "stablehlo.reshape"(%v12) {} : (tensor<6xi64>) -> tensor<1x6x1x1xi64>
+func.func public @main(%v0: tensor<1x4x8x8xi64> , %v1: tensor<6x2x3x3xi64> , %v2: tensor<6xi64> ) -> (tensor<1x6x4x4xi64>) {
+%v3 = "stablehlo.reshape"(%v1) {} : (tensor<6x2x3x3xi64>) -> tensor<2x3x2x3x3xi64>
+%v4 = "stablehlo.broadcast_in_dim"(%v3) {broadcast_dimensions = array<i64: 0, 1, 3, 4, 5>} : (tensor<2x3x2x3x3xi64>) -> tensor<2x3x2x2x3x3xi64>
+%v5 = "stablehlo.iota"() {iota_dimension = 0 : i64} : () -> tensor<2x3x2x2x3x3xi32>
+%v6 = "stablehlo.iota"() {iota_dimension = 2 : i64} : () -> tensor<2x3x2x2x3x3xi32>
+%v7 = "stablehlo.compare"(%v5, %v6) {comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<2x3x2x2x3x3xi32>, tensor<2x3x2x2x3x3xi32>) -> tensor<2x3x2x2x3x3xi1>
+%v8 = "stablehlo.constant"() {value = dense<0> : tensor<i64>} : () -> tensor<i64>
+%v9 = "stablehlo.broadcast_in_dim"(%v8) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<2x3x2x2x3x3xi64>
+%v10 = "stablehlo.select"(%v7, %v4, %v9) {} : (tensor<2x3x2x2x3x3xi1>, tensor<2x3x2x2x3x3xi64>, tensor<2x3x2x2x3x3xi64>) -> tensor<2x3x2x2x3x3xi64>
+%v11 = "stablehlo.reshape"(%v10) {} : (tensor<2x3x2x2x3x3xi64>) -> tensor<6x4x3x3xi64>
+%v12 = "stablehlo.convolution"(%v0, %v11) {window_strides = array<i64: 2, 2>, padding = dense<[[1, 0], [1, 0]]> : tensor<2x2xi64>, lhs_dilation = array<i64: 1, 1>, rhs_dilation = array<i64: 1, 1>, window_reversal = array<i1: false, false>, dimension_numbers = #stablehlo.conv<[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]>, feature_group_count = 1 : i64, batch_group_count = 1 : i64, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<1x4x8x8xi64>, tensor<6x4x3x3xi64>) -> tensor<1x6x4x4xi64>
+%v13 = "stablehlo.reshape"(%v2) {} : (tensor<6xi64>) -> tensor<1x6x1x1xi64>
 %v14 = "stablehlo.broadcast_in_dim"(%v13) {broadcast_dimensions = array<i64: 0, 1, 2, 3>} : (tensor<1x6x1x1xi64>) -> tensor<1x6x4x4xi64>
-%v15 = "stablehlo.add"(%v11, %v14) {} : (tensor<1x6x4x4xi64>, tensor<1x6x4x4xi64>) -> tensor<1x6x4x4xi64>
+%v15 = "stablehlo.add"(%v12, %v14) {} : (tensor<1x6x4x4xi64>, tensor<1x6x4x4xi64>) -> tensor<1x6x4x4xi64>
 "func.return"(%v15) : (tensor<1x6x4x4xi64>) -> ()
 }
 }
@@ -95,51 +95,51 @@ func.func public @main(%v0: tensor<1x1x4x4xf32> ) -> (tensor<1x1x2x2xf32>, tenso
 
 // native_layer_norm: input = tensor<2x8xbf16>, normalized_shape = [8], weight = tensor<8xbf16>, bias = tensor<8xbf16>, eps = a number of f64
 // parameter 0: Storage(0)
-// parameter 1: Scalar { index: 0, dtype: F32 }
-// parameter 2: Storage(1)
-// parameter 3: Storage(2)
+// parameter 1: Storage(1)
+// parameter 2: Storage(2)
+// parameter 3: Scalar { index: 0, dtype: F32 }
 // NumberCheck { index: 0, dtype: F32, fit: Converts }
 module @torchtpu {
-func.func public @main(%v0: tensor<2x8xbf16> , %v23: tensor<f32> , %v31: tensor<8xbf16> , %v33: tensor<8xbf16> ) -> (tensor<2x8xbf16>, tensor<2x1xf32>, tensor<2x1xf32>) {
-%v1 = "stablehlo.convert"(%v0) {} : (tensor<2x8xbf16>) -> tensor<2x8xf32>
-%v2 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
-%v6 = "stablehlo.reduce"(%v1, %v2) ({
-^bb0(%v3: tensor<f32>, %v4: tensor<f32>):
-%v5 = "stablehlo.add"(%v3, %v4) {} : (tensor<f32>, tensor<f32>) -> tensor<f32>
-"stablehlo.return"(%v5) : (tensor<f32>) -> ()
+func.func public @main(%v0: tensor<2x8xbf16> , %v1: tensor<8xbf16> , %v2: tensor<8xbf16> , %v25: tensor<f32> ) -> (tensor<2x8xbf16>, tensor<2x1xf32>, tensor<2x1xf32>) {
+%v3 = "stablehlo.convert"(%v0) {} : (tensor<2x8xbf16>) -> tensor<2x8xf32>
+%v4 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
+%v8 = "stablehlo.reduce"(%v3, %v4) ({
+^bb0(%v5: tensor<f32>, %v6: tensor<f32>):
+%v7 = "stablehlo.add"(%v5, %v6) {} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+"stablehlo.return"(%v7) : (tensor<f32>) -> ()
 }) {dimensions = array<i64: 1>} : (tensor<2x8xf32>, tensor<f32>) -> (tensor<2xf32>)
-%v7 = "stablehlo.constant"() {value = dense<0x41000000> : tensor<f32>} : () -> tensor<f32>
-%v8 = "stablehlo.broadcast_in_dim"(%v7) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<2xf32>
-%v9 = "stablehlo.divide"(%v6, %v8) {} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
-%v10 = "stablehlo.reshape"(%v9) {} : (tensor<2xf32>) -> tensor<2x1xf32>
-%v11 = "stablehlo.broadcast_in_dim"(%v10) {broadcast_dimensions = array<i64: 0, 1>} : (tensor<2x1xf32>) -> tensor<2x8xf32>
-%v12 = "stablehlo.subtract"(%v1, %v11) {} : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
-%v13 = "stablehlo.multiply"(%v12, %v12) {} : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
-%v14 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
-%v18 = "stablehlo.reduce"(%v13, %v14) ({
-^bb0(%v15: tensor<f32>, %v16: tensor<f32>):
-%v17 = "stablehlo.add"(%v15, %v16) {} : (tensor<f32>, tensor<f32>) -> tensor<f32>
-"stablehlo.return"(%v17) : (tensor<f32>) -> ()
+%v9 = "stablehlo.constant"() {value = dense<0x41000000> : tensor<f32>} : () -> tensor<f32>
+%v10 = "stablehlo.broadcast_in_dim"(%v9) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<2xf32>
+%v11 = "stablehlo.divide"(%v8, %v10) {} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+%v12 = "stablehlo.reshape"(%v11) {} : (tensor<2xf32>) -> tensor<2x1xf32>
+%v13 = "stablehlo.broadcast_in_dim"(%v12) {broadcast_dimensions = array<i64: 0, 1>} : (tensor<2x1xf32>) -> tensor<2x8xf32>
+%v14 = "stablehlo.subtract"(%v3, %v13) {} : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+%v15 = "stablehlo.multiply"(%v14, %v14) {} : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+%v16 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
+%v20 = "stablehlo.reduce"(%v15, %v16) ({
+^bb0(%v17: tensor<f32>, %v18: tensor<f32>):
+%v19 = "stablehlo.add"(%v17, %v18) {} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+"stablehlo.return"(%v19) : (tensor<f32>) -> ()
 }) {dimensions = array<i64: 1>} : (tensor<2x8xf32>, tensor<f32>) -> (tensor<2xf32>)
-%v19 = "stablehlo.reshape"(%v18) {} : (tensor<2xf32>) -> tensor<2x1xf32>
-%v20 = "stablehlo.constant"() {value = dense<0x41000000> : tensor<f32>} : () -> tensor<f32>
-%v21 = "stablehlo.broadcast_in_dim"(%v20) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<2x1xf32>
-%v22 = "stablehlo.divide"(%v19, %v21) {} : (tensor<2x1xf32>, tensor<2x1xf32>) -> tensor<2x1xf32>
-%v24 = "stablehlo.broadcast_in_dim"(%v23) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<2x1xf32>
-%v25 = "stablehlo.add"(%v22, %v24) {} : (tensor<2x1xf32>, tensor<2x1xf32>) -> tensor<2x1xf32>
-%v26 = "stablehlo.rsqrt"(%v25) {} : (tensor<2x1xf32>) -> tensor<2x1xf32>
-%v27 = "stablehlo.broadcast_in_dim"(%v10) {broadcast_dimensions = array<i64: 0, 1>} : (tensor<2x1xf32>) -> tensor<2x8xf32>
-%v28 = "stablehlo.subtract"(%v1, %v27) {} : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
-%v29 = "stablehlo.broadcast_in_dim"(%v26) {broadcast_dimensions = array<i64: 0, 1>} : (tensor<2x1xf32>) -> tensor<2x8xf32>
-%v30 = "stablehlo.multiply"(%v28, %v29) {} : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
-%v32 = "stablehlo.convert"(%v31) {} : (tensor<8xbf16>) -> tensor<8xf32>
-%v34 = "stablehlo.convert"(%v33) {} : (tensor<8xbf16>) -> tensor<8xf32>
-%v35 = "stablehlo.broadcast_in_dim"(%v32) {broadcast_dimensions = array<i64: 1>} : (tensor<8xf32>) -> tensor<2x8xf32>
-%v36 = "stablehlo.multiply"(%v30, %v35) {} : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+%v21 = "stablehlo.reshape"(%v20) {} : (tensor<2xf32>) -> tensor<2x1xf32>
+%v22 = "stablehlo.constant"() {value = dense<0x41000000> : tensor<f32>} : () -> tensor<f32>
+%v23 = "stablehlo.broadcast_in_dim"(%v22) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<2x1xf32>
+%v24 = "stablehlo.divide"(%v21, %v23) {} : (tensor<2x1xf32>, tensor<2x1xf32>) -> tensor<2x1xf32>
+%v26 = "stablehlo.broadcast_in_dim"(%v25) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<2x1xf32>
+%v27 = "stablehlo.add"(%v24, %v26) {} : (tensor<2x1xf32>, tensor<2x1xf32>) -> tensor<2x1xf32>
+%v28 = "stablehlo.rsqrt"(%v27) {} : (tensor<2x1xf32>) -> tensor<2x1xf32>
+%v29 = "stablehlo.broadcast_in_dim"(%v12) {broadcast_dimensions = array<i64: 0, 1>} : (tensor<2x1xf32>) -> tensor<2x8xf32>
+%v30 = "stablehlo.subtract"(%v3, %v29) {} : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+%v31 = "stablehlo.broadcast_in_dim"(%v28) {broadcast_dimensions = array<i64: 0, 1>} : (tensor<2x1xf32>) -> tensor<2x8xf32>
+%v32 = "stablehlo.multiply"(%v30, %v31) {} : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+%v33 = "stablehlo.convert"(%v1) {} : (tensor<8xbf16>) -> tensor<8xf32>
+%v34 = "stablehlo.convert"(%v2) {} : (tensor<8xbf16>) -> tensor<8xf32>
+%v35 = "stablehlo.broadcast_in_dim"(%v33) {broadcast_dimensions = array<i64: 1>} : (tensor<8xf32>) -> tensor<2x8xf32>
+%v36 = "stablehlo.multiply"(%v32, %v35) {} : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
 %v37 = "stablehlo.broadcast_in_dim"(%v34) {broadcast_dimensions = array<i64: 1>} : (tensor<8xf32>) -> tensor<2x8xf32>
 %v38 = "stablehlo.add"(%v36, %v37) {} : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
 %v39 = "stablehlo.convert"(%v38) {} : (tensor<2x8xf32>) -> tensor<2x8xbf16>
-"func.return"(%v39, %v10, %v26) : (tensor<2x8xbf16>, tensor<2x1xf32>, tensor<2x1xf32>) -> ()
+"func.return"(%v39, %v12, %v28) : (tensor<2x8xbf16>, tensor<2x1xf32>, tensor<2x1xf32>) -> ()
 }
 }
 // output 0: Fresh { base: Type { dtype: BF16, dims: [2, 8] }, dtype: BF16, sizes: [2, 8], strides: [8, 1], extents: [] }
@@ -211,31 +211,31 @@ func.func public @main(%v0: tensor<2x3xf16> ) -> (tensor<2x3xf16>) {
 
 // nll_loss_forward: self = tensor<2x3xf32>, target = tensor<2xi64>, weight = tensor<3xf32>, reduction = 1, ignore_index = -100
 // parameter 0: Storage(0)
-// parameter 1: Storage(1)
-// parameter 2: Storage(2)
+// parameter 1: Storage(2)
+// parameter 2: Storage(1)
 module @torchtpu {
-func.func public @main(%v0: tensor<2x3xf32> , %v1: tensor<2xi64> , %v10: tensor<3xf32> ) -> (tensor<f32>, tensor<f32>, tensor<i64>) {
-%v2 = "stablehlo.reshape"(%v1) {} : (tensor<2xi64>) -> tensor<2x1xi64>
-%v3 = "stablehlo.constant"() {value = dense<-100> : tensor<i64>} : () -> tensor<i64>
-%v4 = "stablehlo.broadcast_in_dim"(%v3) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<2x1xi64>
-%v5 = "stablehlo.compare"(%v2, %v4) {comparison_direction = #stablehlo<comparison_direction NE>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<2x1xi64>, tensor<2x1xi64>) -> tensor<2x1xi1>
-%v6 = "stablehlo.constant"() {value = dense<0> : tensor<i64>} : () -> tensor<i64>
-%v7 = "stablehlo.broadcast_in_dim"(%v6) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<2x1xi64>
-%v8 = "stablehlo.select"(%v5, %v2, %v7) {} : (tensor<2x1xi1>, tensor<2x1xi64>, tensor<2x1xi64>) -> tensor<2x1xi64>
-%v9 = "stablehlo.convert"(%v8) {} : (tensor<2x1xi64>) -> tensor<2x1xi32>
-%v11 = "stablehlo.gather"(%v10, %v9) {dimension_numbers = #stablehlo.gather<offset_dims = [], collapsed_slice_dims = [0], operand_batching_dims = [], start_indices_batching_dims = [], start_index_map = [0], index_vector_dim = 2>, slice_sizes = array<i64: 1>, indices_are_sorted = false} : (tensor<3xf32>, tensor<2x1xi32>) -> tensor<2x1xf32>
+func.func public @main(%v0: tensor<2x3xf32> , %v1: tensor<3xf32> , %v2: tensor<2xi64> ) -> (tensor<f32>, tensor<f32>, tensor<i64>) {
+%v3 = "stablehlo.reshape"(%v2) {} : (tensor<2xi64>) -> tensor<2x1xi64>
+%v4 = "stablehlo.constant"() {value = dense<-100> : tensor<i64>} : () -> tensor<i64>
+%v5 = "stablehlo.broadcast_in_dim"(%v4) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<2x1xi64>
+%v6 = "stablehlo.compare"(%v3, %v5) {comparison_direction = #stablehlo<comparison_direction NE>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<2x1xi64>, tensor<2x1xi64>) -> tensor<2x1xi1>
+%v7 = "stablehlo.constant"() {value = dense<0> : tensor<i64>} : () -> tensor<i64>
+%v8 = "stablehlo.broadcast_in_dim"(%v7) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<2x1xi64>
+%v9 = "stablehlo.select"(%v6, %v3, %v8) {} : (tensor<2x1xi1>, tensor<2x1xi64>, tensor<2x1xi64>) -> tensor<2x1xi64>
+%v10 = "stablehlo.convert"(%v9) {} : (tensor<2x1xi64>) -> tensor<2x1xi32>
+%v11 = "stablehlo.gather"(%v1, %v10) {dimension_numbers = #stablehlo.gather<offset_dims = [], collapsed_slice_dims = [0], operand_batching_dims = [], start_indices_batching_dims = [], start_index_map = [0], index_vector_dim = 2>, slice_sizes = array<i64: 1>, indices_are_sorted = false} : (tensor<3xf32>, tensor<2x1xi32>) -> tensor<2x1xf32>
 %v12 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
 %v13 = "stablehlo.broadcast_in_dim"(%v12) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<2x1xf32>
-%v14 = "stablehlo.select"(%v5, %v11, %v13) {} : (tensor<2x1xi1>, tensor<2x1xf32>, tensor<2x1xf32>) -> tensor<2x1xf32>
+%v14 = "stablehlo.select"(%v6, %v11, %v13) {} : (tensor<2x1xi1>, tensor<2x1xf32>, tensor<2x1xf32>) -> tensor<2x1xf32>
 %v15 = "stablehlo.constant"() {value = dense<3> : tensor<i64>} : () -> tensor<i64>
 %v16 = "stablehlo.constant"() {value = dense<0> : tensor<i64>} : () -> tensor<i64>
 %v17 = "stablehlo.broadcast_in_dim"(%v16) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<2x1xi64>
-%v18 = "stablehlo.compare"(%v8, %v17) {comparison_direction = #stablehlo<comparison_direction LT>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<2x1xi64>, tensor<2x1xi64>) -> tensor<2x1xi1>
+%v18 = "stablehlo.compare"(%v9, %v17) {comparison_direction = #stablehlo<comparison_direction LT>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<2x1xi64>, tensor<2x1xi64>) -> tensor<2x1xi1>
 %v19 = "stablehlo.broadcast_in_dim"(%v15) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<2x1xi64>
-%v20 = "stablehlo.compare"(%v8, %v19) {comparison_direction = #stablehlo<comparison_direction GE>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<2x1xi64>, tensor<2x1xi64>) -> tensor<2x1xi1>
+%v20 = "stablehlo.compare"(%v9, %v19) {comparison_direction = #stablehlo<comparison_direction GE>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<2x1xi64>, tensor<2x1xi64>) -> tensor<2x1xi1>
 %v21 = "stablehlo.or"(%v18, %v20) {} : (tensor<2x1xi1>, tensor<2x1xi1>) -> tensor<2x1xi1>
 %v22 = "stablehlo.constant"() {value = dense<-9223372036854775808> : tensor<2x1xi64>} : () -> tensor<2x1xi64>
-%v23 = "stablehlo.select"(%v21, %v8, %v22) {} : (tensor<2x1xi1>, tensor<2x1xi64>, tensor<2x1xi64>) -> tensor<2x1xi64>
+%v23 = "stablehlo.select"(%v21, %v9, %v22) {} : (tensor<2x1xi1>, tensor<2x1xi64>, tensor<2x1xi64>) -> tensor<2x1xi64>
 %v24 = "stablehlo.constant"() {value = dense<-9223372036854775808> : tensor<i64>} : () -> tensor<i64>
 %v28 = "stablehlo.reduce"(%v23, %v24) ({
 ^bb0(%v25: tensor<i64>, %v26: tensor<i64>):
@@ -246,12 +246,12 @@ func.func public @main(%v0: tensor<2x3xf32> , %v1: tensor<2xi64> , %v10: tensor<
 %v30 = "stablehlo.compare"(%v28, %v29) {comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<i64>, tensor<i64>) -> tensor<i1>
 %v31 = "stablehlo.constant"() {value = dense<-9223372036854775808> : tensor<i64>} : () -> tensor<i64>
 %v32 = "stablehlo.select"(%v30, %v31, %v28) {} : (tensor<i1>, tensor<i64>, tensor<i64>) -> tensor<i64>
-%v33 = "stablehlo.gather"(%v0, %v9) {dimension_numbers = #stablehlo.gather<offset_dims = [], collapsed_slice_dims = [1], operand_batching_dims = [0], start_indices_batching_dims = [0], start_index_map = [1], index_vector_dim = 2>, slice_sizes = array<i64: 1, 1>, indices_are_sorted = false} : (tensor<2x3xf32>, tensor<2x1xi32>) -> tensor<2x1xf32>
+%v33 = "stablehlo.gather"(%v0, %v10) {dimension_numbers = #stablehlo.gather<offset_dims = [], collapsed_slice_dims = [1], operand_batching_dims = [0], start_indices_batching_dims = [0], start_index_map = [1], index_vector_dim = 2>, slice_sizes = array<i64: 1, 1>, indices_are_sorted = false} : (tensor<2x3xf32>, tensor<2x1xi32>) -> tensor<2x1xf32>
 %v34 = "stablehlo.negate"(%v33) {} : (tensor<2x1xf32>) -> tensor<2x1xf32>
 %v35 = "stablehlo.multiply"(%v34, %v14) {} : (tensor<2x1xf32>, tensor<2x1xf32>) -> tensor<2x1xf32>
 %v36 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
 %v37 = "stablehlo.broadcast_in_dim"(%v36) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<2x1xf32>
-%v38 = "stablehlo.select"(%v5, %v35, %v37) {} : (tensor<2x1xi1>, tensor<2x1xf32>, tensor<2x1xf32>) -> tensor<2x1xf32>
+%v38 = "stablehlo.select"(%v6, %v35, %v37) {} : (tensor<2x1xi1>, tensor<2x1xf32>, tensor<2x1xf32>) -> tensor<2x1xf32>
 %v39 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
 %v43 = "stablehlo.reduce"(%v14, %v39) ({
 ^bb0(%v40: tensor<f32>, %v41: tensor<f32>):
