@@ -23,7 +23,8 @@ pub(crate) fn along_last_axes<'b>(x: Value<'b>, matrices: &[Value<'b>], summed: 
     let kinds = x.gt(0).select(code(1), x.is_nan().select(code(2), code(-1)));
     let kinds = is_finite.select(code(0), kinds).without_extents();
     let has_others = kinds.ne(0).reduce_any(&(0..kinds.rank()).collect::<Vec<_>>());
-    let state = [&[has_others, sums.without_extents(), kinds], matrices].concat();
+    let weights: Vec<Value<'b>> = matrices.iter().map(|matrix| matrix.without_extents()).collect();
+    let state = [&[has_others, sums.without_extents(), kinds], &weights[..]].concat();
     // Runs once if there are such elements, else not at all.
     let state = x.builder().while_loop(
         &state,
