@@ -35,9 +35,9 @@ impl Storages {
     /// The number of a tensor's storage, and whether it is new.
     fn number(&mut self, tensor: &TensorArg, info: ArgInfo) -> (usize, bool) {
         let storage: *const Storage = tensor.storage();
-        let is_own = info.is_own_input && is_whole(tensor);
-        let known = self.0.iter().position(|&known| std::ptr::eq(known, storage)).filter(|_| !is_own);
-        if let Some(known) = known {
+        if !(info.is_own_input && is_whole(tensor))
+            && let Some(known) = self.0.iter().position(|&known| std::ptr::eq(known, storage))
+        {
             return (known, false);
         }
         self.0.push(storage);
