@@ -11,7 +11,7 @@ from torch.testing._internal.opinfo.core import SampleInput
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from tests.conformance.places import CPU, Place
-from tests.conformance.refusals import refusal
+from tests.conformance.refusals import refused_with
 
 # The dtypes that a tensor of a sample gets.
 OTHERS = (torch.float64, torch.float16, torch.int64, torch.bool)
@@ -31,12 +31,12 @@ def variants(sample: SampleInput, dtype: torch.dtype) -> Iterator[SampleInput]:
 
 
 def judged(program: Callable[[Place], Any]) -> Callable[[Place], Any] | None:
-    """The program, or one that reports whether the device refuses it as the CPU does. None if only the CPU lacks a
-    kernel for the dtype: the device may compute there."""
+    """The program, or one that reports whether the device refuses it as the CPU does. None if it is not judged."""
     try:
         program(CPU)
     except NotImplementedError:
+        # The CPU has no kernel for a dtype, which says nothing about the mixture: CUDA, and this device, may have one.
         return None
-    except Exception:
-        return refusal(program)
+    except Exception as error:
+        return refused_with(type(error), program)
     return program

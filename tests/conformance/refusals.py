@@ -47,9 +47,12 @@ def refusal(program: Callable[[Place], Any]) -> Callable[[Place], str] | None:
     try:
         program(CPU)
     except Exception as error:
-        kind = type(error)
-    else:
-        return None
+        return refused_with(type(error), program)
+    return None
+
+
+def refused_with(kind: type[Exception], program: Callable[[Place], Any]) -> Callable[[Place], str]:
+    """A program that reports whether another one is refused with an error of this kind."""
 
     def refused(place: Place) -> str:
         try:
