@@ -12,7 +12,7 @@ from tests.helpers import check, programs_made
 
 pytestmark = pytest.mark.usefixtures("mode")
 
-# Which of six tensors each list has.
+# A list has the tensors with these numbers. There are six tensors.
 PATTERNS = [[random.Random(seed).randrange(6) for _ in range(9)] for seed in range(8)]
 
 
