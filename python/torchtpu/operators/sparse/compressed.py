@@ -16,6 +16,7 @@ from torchtpu.operators.sparse.coo import (
     coalesce,
     into,
     is_compressed,
+    scalar_type,
     scaled,
     scaled_sum,
     times,
@@ -282,8 +283,8 @@ def _sampled_addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1,
     for names, one, other in (("mat1 and mat2", mat1, mat2), ("mat1 and self", mat1, self)):
         if one.dtype != other.dtype:
             raise RuntimeError(
-                f"sampled_addmm: Expected {names} to have the same dtype, but got {_scalar_type(one)} and "
-                f"{_scalar_type(other)}"
+                f"sampled_addmm: Expected {names} to have the same dtype, but got {scalar_type(one)} and "
+                f"{scalar_type(other)}"
             )
     if mat1.shape[:-2] != mat2.shape[:-2] or mat1.shape[:-2] != self.shape[:-2]:
         raise RuntimeError("sampled_addmm: Expected self, mat1 and mat2 to have the same batch sizes")
@@ -300,11 +301,6 @@ def _sampled_addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1,
     left, right = mat1[tuple(where) + (rows,)], mat2.mT[tuple(where) + (columns,)]
     products = (left * right).sum(-1).view(self.values().shape)
     return with_values(self, scaled_sum(self.values(), products, beta, alpha))
-
-
-def _scalar_type(tensor: Tensor) -> str:
-    """PyTorch's name of the dtype in messages of its kernels, such as "Float"."""
-    return tensor.type().rpartition(".")[2].removesuffix("Tensor")
 
 
 def _elements(self: Tensor) -> tuple[Tensor, Tensor]:
@@ -326,7 +322,7 @@ def _mm_reduce(self: Tensor, other: Tensor, reduce: str) -> tuple[Tensor, Tensor
         raise NotImplementedError(f"torch.sparse.mm with a reduction is not implemented for {self.dtype}")
     if self.dtype != other.dtype:
         raise RuntimeError(
-            f"Expected tensor for argument #1 'other' to have scalar type {_scalar_type(self)}; but got {other.type()} "
+            f"Expected tensor for argument #1 'other' to have scalar type {scalar_type(self)}; but got {other.type()} "
             "instead (while checking arguments for sparse_mm_reduce)"
         )
     if other.dim() != 2 or other.shape[0] != self.shape[1]:

@@ -403,6 +403,11 @@ def scaled_sum(self: Tensor, product: Tensor, beta: float, alpha: float) -> Tens
     return product if beta == 0 else product + scaled(self, beta)
 
 
+def scalar_type(tensor: Tensor) -> str:
+    """PyTorch's name of the dtype in messages of its kernels, such as "Float"."""
+    return torch.empty(0, dtype=tensor.dtype).type().removeprefix("torch.").removesuffix("Tensor")
+
+
 def check_product(name: str, mat1: Tensor, mat2: Tensor) -> None:
     if mat1.dim() != 2 or mat2.dim() != 2:
         raise RuntimeError(f"{name}: matrices expected, got {mat1.dim()}D and {mat2.dim()}D tensors")
@@ -412,11 +417,7 @@ def check_product(name: str, mat1: Tensor, mat2: Tensor) -> None:
             f"({mat1.shape[0]}x{mat1.shape[1]} and {mat2.shape[0]}x{mat2.shape[1]})"
         )
     if mat1.dtype != mat2.dtype:
-        first, second = (
-            torch.empty(0, dtype=matrix.dtype).type().removeprefix("torch.").removesuffix("Tensor")
-            for matrix in (mat1, mat2)
-        )
-        raise RuntimeError(f"mat1 dtype {first} does not match mat2 dtype {second}")
+        raise RuntimeError(f"mat1 dtype {scalar_type(mat1)} does not match mat2 dtype {scalar_type(mat2)}")
     for matrix in (mat1, mat2):
         if matrix.layout == torch.sparse_coo and matrix.sparse_dim() != 2:
             raise RuntimeError(f"{name}: expected two sparse dimensions, got {matrix.sparse_dim()}")
