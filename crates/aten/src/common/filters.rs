@@ -50,7 +50,8 @@ pub(crate) fn along_last_axes<'b>(x: Value<'b>, matrices: &[Value<'b>], summed: 
     state[1].with_extents(sums.extents())
 }
 
-fn products<'b>(x: Value<'b>, matrices: &[Value<'b>], summed: usize) -> Value<'b> {
+/// The same for elements that are all finite.
+pub(crate) fn products<'b>(x: Value<'b>, matrices: &[Value<'b>], summed: usize) -> Value<'b> {
     let first = x.rank() - matrices.len();
     matrices.iter().fold(x, |x, &matrix| {
         // Each round contracts the first of the dimensions and appends the result as the last, so the order is

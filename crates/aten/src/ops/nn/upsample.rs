@@ -12,7 +12,7 @@
 
 use stablehlo::{Builder, DType, DTypes, Extent, Value};
 
-use crate::common::filters::{along_last_axes, cubic};
+use crate::common::filters::{along_last_axes, cubic, products};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::places::Places;
@@ -162,7 +162,7 @@ fn resize<'b>(cx: &Cx<'b>, filter: Filter) -> Result<Value<'b>> {
     let resized = resized.fold(x.convert(work), |x, (i, matrix)| {
         let axis = x.rank() - matrices.len() + i;
         let last = x.rank() - 1;
-        let resized = along_last_axes(x.move_axis(axis, last), &[matrix], 1).move_axis(last, axis);
+        let resized = products(x.move_axis(axis, last), &[matrix], 1).move_axis(last, axis);
         (resized + 0.5).floor().clamp(dtype.lowest(), dtype.highest())
     });
     Ok(resized.convert(dtype))
