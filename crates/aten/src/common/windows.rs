@@ -189,3 +189,14 @@ impl Windows {
         x.slice(&self.widened(x, starts, 0), &[self.leading(x).as_slice(), limits].concat(), &self.widened(x, steps, 1))
     }
 }
+
+/// Refuses an input with an empty dimension from `first` on. `expected` is the start of PyTorch's message.
+pub(crate) fn check_not_empty(x: Value<'_>, first: usize, expected: &str) -> Result<()> {
+    let sizes = x.dims();
+    match (first..sizes.len()).find(|&axis| sizes[axis] == 0) {
+        Some(axis) => {
+            Err(Error::runtime(format!("{expected}, but input has sizes {sizes:?} with dimension {axis} being empty")))
+        }
+        None => Ok(()),
+    }
+}

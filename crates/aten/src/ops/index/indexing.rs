@@ -45,37 +45,38 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .bounded(),
     one(&["put", "put_"], |cx| {
-        let x = cx.tensor("self")?;
-        let [own, index, source] = [x.dtype(), cx.ty("index")?.dtype, cx.ty("source")?.dtype];
-        if index != DType::I64 {
-            let index = scalar_type_name(index);
-            return Err(Error::runtime(format!("put_(): Expected a long tensor for index, but got {index}")));
-        }
-        if own != source {
-            let [own, source] = [own, source].map(scalar_type_name);
-            return Err(Error::runtime(format!(
-                "put_(): self and source expected to have the same dtype, but got self.dtype = {own} and source.dtype = \
-                 {source}"
-            )));
-        }
-        let [source, index] = ["source", "index"].map(|name| cx.tensor(name));
-        let (source, index) = (source?, index?);
-        if source.numel() != index.numel() && !source.is_bounded() && !index.is_bounded() {
-            return Err(Error::index(format!(
-                "put_(): Expected source and index to have the same number of elements, but got source.numel() = {}, \
-                 index.numel() = {}",
-                source.numel(),
-                index.numel()
-            )));
-        }
+        let (x, source) = (cx.tensor("self")?, cx.tensor("source")?);
+        check_put(x, cx.tensor("index")?, source)?;
         let flat = x.without_extents().flatten();
-        let (index, source) = (flat_index(cx, x)?.flatten(), cx.operand("source", x.dtype())?.flatten());
+        let (index, source) = (flat_index(cx, x)?.flatten(), source.flatten());
         let combine = if cx.bool("accumulate")? { Combine::Add } else { Combine::Replace };
         let written = Places::flat(flat.numel(), index).write(flat, source, combine);
         Ok(written.reshape(&x.dims()).with_extents(x.extents()))
     })
     .bounded(),
 ];
+
+/// Refuses what PyTorch's kernel of `put` refuses.
+fn check_put(x: Value<'_>, index: Value<'_>, source: Value<'_>) -> Result<()> {
+    if index.dtype() != DType::I64 {
+        let found = scalar_type_name(index.dtype());
+        return Err(Error::runtime(format!("put_(): Expected a long tensor for index, but got {found}")));
+    }
+    if x.dtype() != source.dtype() {
+        let [own, other] = [x.dtype(), source.dtype()].map(scalar_type_name);
+        return Err(Error::runtime(format!(
+            "put_(): self and source expected to have the same dtype, but got self.dtype = {own} and source.dtype = {other}"
+        )));
+    }
+    let (given, wanted) = (source.numel(), index.numel());
+    if given != wanted && !source.is_bounded() && !index.is_bounded() {
+        return Err(Error::index(format!(
+            "put_(): Expected source and index to have the same number of elements, but got source.numel() = {given}, \
+             index.numel() = {wanted}"
+        )));
+    }
+    Ok(())
+}
 
 /// The argument `index` of `take` and `put`, from the start of the flat `x` at its capacities. Indices count from both ends.
 fn flat_index<'b>(cx: &Cx<'b>, x: Value<'b>) -> Result<Value<'b>> {

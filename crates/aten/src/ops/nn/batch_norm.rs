@@ -188,9 +188,10 @@ impl<'b> BatchNorm<'b> {
     fn of(cx: &Cx<'b>, training: bool) -> Result<BatchNorm<'b>> {
         let x = Channels::of(cx, "input")?;
         check_parameters(cx, x.dtype, &["weight", "bias", "running_mean", "running_var"])?;
-        let mut running = ["running_mean", "running_var"].into_iter().filter_map(|name| cx.tensor_or_none(name));
-        if let Some(rank) = running.find_map(|value| (value.rank() != 1).then_some(value.rank())) {
-            return Err(Error::runtime(format!("TensorAccessor expected 1 dims but tensor has {rank}")));
+        for rank in ["running_mean", "running_var"].iter().filter_map(|name| Some(cx.tensor_or_none(name)?.rank())) {
+            if rank != 1 {
+                return Err(Error::runtime(format!("TensorAccessor expected 1 dims but tensor has {rank}")));
+            }
         }
         let epsilon = cx.scalar("eps", x.wide())?;
         let (mean, variance, running) = if training {

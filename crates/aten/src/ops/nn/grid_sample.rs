@@ -5,6 +5,7 @@ use stablehlo::Value;
 use crate::common::filters::cubic;
 use crate::common::parameters::wanted;
 use crate::common::sampling::{Sampling, Taps, channel_rows};
+use crate::common::windows::check_not_empty;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::row::{Row, many, one};
@@ -152,13 +153,7 @@ fn sample_dims(input: Value<'_>, grid: Value<'_>) -> Vec<i64> {
 
 fn sample<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let (input, grid, sampling) = sampling(cx)?;
-    let sizes = input.dims();
-    if let Some(axis) = (2..sizes.len()).find(|&axis| sizes[axis] == 0) {
-        return Err(Error::runtime(format!(
-            "grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes {sizes:?} with \
-             dimension {axis} being empty"
-        )));
-    }
+    check_not_empty(input, 2, "grid_sampler(): expected input to have non-empty spatial dimensions")?;
     let dtype = input.dtype();
     let rows = channel_rows(input.without_extents().convert(dtype.opmath()));
     let sampled = sampling.sampled(rows);

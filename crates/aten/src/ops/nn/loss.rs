@@ -114,14 +114,13 @@ fn check_shape(elements: Value<'_>, allocated: &[i64]) -> Result<()> {
 
 /// [`loss`] of a prediction of floats: PyTorch allocates the result with the prediction's type and shape.
 fn loss_of_prediction<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, Value<'b>) -> Result<Value<'b>>) -> Result<Value<'b>> {
-    let (own, promoted) = (cx.ty("self")?.dtype, common_dtype(cx)?);
-    if !own.is_float() {
-        return Err(cannot_be_cast(promoted, own));
+    let own = cx.ty("self")?;
+    if !own.dtype.is_float() {
+        return Err(cannot_be_cast(common_dtype(cx)?, own.dtype));
     }
-    let dims = cx.ty("self")?.dims;
     loss(cx, |x, target| {
         let elements = f(x, target)?;
-        check_shape(elements, &dims).map(|()| elements)
+        check_shape(elements, &own.dims).map(|()| elements)
     })
 }
 

@@ -7,7 +7,7 @@ use crate::common::pooling::{
     at_capacities, bounded_self, fill_padding, input_positions, larger, largest, scattered, sum_of_outputs,
     sum_of_windows, unpooled, valid_positions,
 };
-use crate::common::windows::Windows;
+use crate::common::windows::{Windows, check_not_empty};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::places::Places;
@@ -103,13 +103,9 @@ fn even_windows(bins: &[Bins<'_>]) -> Option<Windows> {
 
 fn average<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
-    let sizes = x.dims();
-    if let Some(axis) = (sizes.len().saturating_sub(spatial)..sizes.len()).find(|&axis| sizes[axis] == 0) {
-        return Err(Error::runtime(format!(
-            "adaptive_avg_pool{spatial}d(): Expected input to have non-zero size for non-batch dimensions, but input has \
-             sizes {sizes:?} with dimension {axis} being empty"
-        )));
-    }
+    let expected =
+        format!("adaptive_avg_pool{spatial}d(): Expected input to have non-zero size for non-batch dimensions");
+    check_not_empty(x, x.rank().saturating_sub(spatial), &expected)?;
     let (bins, extents) = given_bins(cx, x, spatial)?;
     let is_known = !is_bounded(x, spatial) && bins.iter().all(|bins| bins.number.is_none());
     let wide = x.convert(x.dtype().opmath());
