@@ -77,6 +77,24 @@ def test_sizes_that_change(device: torch.device) -> None:
     check(run, device)
 
 
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic", "area"])
+@pytest.mark.parametrize("scale", [0.6, 1.3])
+def test_gradients_of_sizes_that_change(device: torch.device, mode: str, scale: float) -> None:
+    """The images are finite. What is behind their elements in memory is not."""
+
+    def run(d: torch.device) -> list[Tensor]:
+        results = []
+        for n in (4, 5, 6, 7, 9, 8, 11):
+            x = torch.linspace(-1, 1, 2 * n * (n + 2)).view(1, 2, n, n + 2).to(d).requires_grad_()
+            y = F.interpolate(x, scale_factor=scale, mode=mode)
+            size = y.numel()
+            y.backward(torch.linspace(1, 3, size).view(y.shape).to(d))
+            results.append(x.grad)
+        return results
+
+    check(run, device)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_other_dtypes(device: torch.device, dtype: torch.dtype) -> None:
     check(lambda d: F.interpolate(image().to(d, dtype), (7, 8), mode="nearest"), device)

@@ -21,8 +21,11 @@ pub(crate) fn along_last_axes<'b>(x: Value<'b>, matrices: &[Value<'b>], summed: 
     let code = |number: i64| x.splat_like(number).convert(DType::I8);
     // 0 for a number, 1 and -1 for infinite ones, 2 for NaN.
     let kinds = x.gt(0).select(code(1), x.is_nan().select(code(2), code(-1)));
-    let kinds = is_finite.select(code(0), kinds).without_extents();
-    let has_others = kinds.ne(0).reduce_any(&(0..kinds.rank()).collect::<Vec<_>>());
+    let kinds = is_finite.select(code(0), kinds);
+    // Padding may hold any number.
+    let axes: Vec<usize> = (0..kinds.rank()).collect();
+    let kinds = kinds.masked(&axes, kinds.builder().scalar(0, DType::I8)).without_extents();
+    let has_others = kinds.ne(0).reduce_any(&axes);
     let weights: Vec<Value<'b>> = matrices.iter().map(|matrix| matrix.without_extents()).collect();
     let state = [&[has_others, sums.without_extents(), kinds], &weights[..]].concat();
     // Runs once if there are such elements, else not at all.
