@@ -19,6 +19,10 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["_cdist_backward"], |cx| {
         let (x, y) = (cx.tensor("x1")?, cx.tensor("x2")?);
         let (grad, distance) = (gradient(cx)?, cx.tensor("cdist")?);
+        // PyTorch sums over broadcast batches itself, but not where there is no distance.
+        if distance.numel() == 0 || x.numel() == 0 {
+            return Ok(x.splat_like(0));
+        }
         // Batches are broadcast.
         let [distance, grad] = [distance, grad].map(|values| values.unsqueeze(values.rank()));
         let slopes = slope(Order::of(cx, "p")?, differences(x, y)?, distance) * grad;
