@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from tests.operators.samples import samples
@@ -50,3 +51,12 @@ def test_incomplete_gamma_functions_of_doubles(device: torch.device) -> None:
     found = torch.igamma(a.to(device), x.to(device)).cpu()
     torch.testing.assert_close(found, expected, rtol=2e-15, atol=0)
     torch.testing.assert_close(torch.igammac(a.to(device), x.to(device)).cpu(), 1 - expected, rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_zeta_of_large_exponents(device: torch.device, dtype: torch.dtype) -> None:
+    x = torch.tensor([100.0, 149.0, 151.0, 300.0, 1e4, 1e9], dtype=dtype)[:, None]
+    q = torch.tensor([0.1, 0.5, 0.99, 1.0, 1.01, 1.5, 2.0, 100.0, 1e6], dtype=dtype)
+    expected, actual = torch.special.zeta(x, q), torch.special.zeta(x.to(device), q.to(device)).cpu()
+    # The smallest powers are subnormal, which XLA rounds to zero.
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=torch.finfo(dtype).tiny)

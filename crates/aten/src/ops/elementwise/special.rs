@@ -87,14 +87,22 @@ fn zeta<'b>(x: Value<'b>, q: Value<'b>) -> Value<'b> {
     // A negative q is allowed if x is an integer. The terms from q up to its fractional part are another sum, which
     // is subtracted.
     let negative = q.lt(0);
-    let above = |start: Value<'b>| x.zeta(negative.select(start, start.splat_like(1)));
+    let above = |start: Value<'b>| summed_powers(x, negative.select(start, start.splat_like(1)));
     let is_odd = (x * 0.5).floor().ne(x * 0.5);
     let mirrored = above(q.ceil() - q) - above(-q + 1.0);
     let below = is_odd.select(-mirrored, mirrored) + above(q - q.floor());
     let below = x.floor().eq(x).select(below, f64::NAN);
-    let value = negative.select(below, x.zeta(q));
+    let value = negative.select(below, summed_powers(x, q));
     let value = pole.select(q.splat_like(f64::INFINITY), value);
     x.lt(1).select(q.splat_like(f64::NAN), value)
+}
+
+/// The sum of `(q + n)⁻ˣ` over all n from 0 on, for positive q.
+fn summed_powers<'b>(x: Value<'b>, q: Value<'b>) -> Value<'b> {
+    // From here on, powers of 2 and larger numbers are 0 beside the first summand. XLA's expansion overflows there.
+    let large = if x.dtype() == DType::F64 { 1100.0 } else { 150.0 };
+    let is_large = x.gt(large) & x.is_finite() & q.is_finite();
+    is_large.select(q.pow(-x), x.zeta(q))
 }
 
 fn polygamma<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
