@@ -393,7 +393,12 @@ fn multinomial<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     check_weights(cx, weights, draws_again);
     let mut sample_dims = dims.clone();
     sample_dims[axis] = samples;
+    let is_bounded = weights.is_bounded_along(&[axis]);
     if draws_again {
+        if is_bounded && samples == dims[axis] {
+            b.refuse_bounded("as many samples as the capacity of the categories");
+        }
+        let weights = weights.zero_filled([axis], "categories of merged dimensions");
         // Inverts the distribution function: counts the running sums that are below a uniform number.
         let sums = weights.scan(axis, Number::Int(0), |a, x| a + x);
         let total = sums.slice_axis(axis, dims[axis] - 1, dims[axis]);
@@ -405,9 +410,12 @@ fn multinomial<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     // Exponential races (Efraimidis and Spirakis, 2006): the categories with the first arrivals are a sample without
     // replacement.
     let arrival = -uniform_open(cx, dtype, &dims).log().convert(dtype) / weights;
+    // Padding arrives last.
+    let never = b.scalar(dtype.min_identity(), dtype);
+    let arrival = arrival.filled([axis], |_| never, "categories of merged dimensions");
     let category = b.iota(DType::I32, &dims, axis);
     let first = if samples == 1 {
-        let start = [b.scalar(dtype.min_identity(), dtype), b.scalar(i64::from(i32::MAX), DType::I32)];
+        let start = [never, b.scalar(i64::from(i32::MAX), DType::I32)];
         b.reduce(&[arrival, category], &start, &[axis], |a, x| {
             let earlier = a[0].lt(x[0]) | (a[0].eq(x[0]) & a[1].lt(x[1]));
             vec![earlier.select(a[0], x[0]), earlier.select(a[1], x[1])]
