@@ -76,11 +76,16 @@ pub(crate) fn split<'b>(cx: &Cx<'b>, x: Value<'b>, axis: usize, sizes: &[Dim]) -
     lengths.enumerate().map(part).collect()
 }
 
+/// The argument `step`. It is only an input of the program where it is 1.
+fn step_of(cx: &Cx<'_>) -> i64 {
+    if cx.is_input("step") { 1 } else { cx.int_or_none("step").unwrap_or(1) }
+}
+
 /// A part with its padding filled with zeros, and with zeros between its elements if the argument `step` is above 1.
 fn in_steps<'b>(cx: &Cx<'b>, part: Value<'b>, axis: usize) -> Value<'b> {
     let filled = part.zero_filled([axis], "a slice of merged dimensions");
     let (none, mut between) = (vec![0; part.rank()], vec![0; part.rank()]);
-    between[axis] = cx.int_or_none("step").unwrap_or(1) - 1;
+    between[axis] = step_of(cx) - 1;
     filled.pad(0, &none, &none, &between)
 }
 
@@ -95,7 +100,7 @@ pub(crate) fn scatter<'b>(cx: &Cx<'b>, is_index: bool) -> Result<Value<'b>> {
         true => (src.unsqueeze(axis), place_in(cx, size, "index")?),
         false => (src, start_of(cx, size)?),
     };
-    let step = cx.int_or_none("step").unwrap_or(1);
+    let step = step_of(cx);
     let zeros = cx.b().splat(0, x.dtype(), &x.dims());
     let moved = write_padded(zeros, in_steps(cx, src, axis), axis, start);
     let place = cx.b().iota(DType::I64, &[x.dim(axis)], 0) - start.broadcast_to(&[x.dim(axis)]);

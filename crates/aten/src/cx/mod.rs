@@ -222,7 +222,12 @@ impl<'b> Cx<'b> {
 
     /// Whether an int argument, or a list of ints, is an input of the program.
     pub fn is_input(&self, name: &str) -> bool {
-        matches!(self.arg(name), Arg::Plain(ArgSpec::Input(_) | ArgSpec::Inputs(..)))
+        match self.arg(name) {
+            Arg::Plain(ArgSpec::Input(_) | ArgSpec::Inputs(..)) => true,
+            Arg::Plain(ArgSpec::Dim(dim)) => !dim.sizes.is_empty(),
+            Arg::Plain(ArgSpec::Dims(dims)) => dims.iter().any(|dim| !dim.sizes.is_empty()),
+            _ => false,
+        }
     }
 
     /// A list of ints as a vector of int64, whether they are constants or inputs of the program.

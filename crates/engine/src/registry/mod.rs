@@ -78,6 +78,8 @@ pub(crate) struct Registry {
     pub growth: Growth,
     /// The programs of calls with sizes as inputs, by a description of the arguments without these sizes.
     sized: FxHashMap<String, Vec<Variant>>,
+    /// The descriptions of such calls with ints as constants that are inputs of other calls, by the description of these.
+    own_ints: FxHashMap<String, Vec<String>>,
     /// The keys of calls that take padded values but need exact ones.
     exact: FxHashSet<Box<[u64]>>,
     /// Traced decompositions that are not lowered yet, by handle.
@@ -141,6 +143,7 @@ impl Registry {
             families: FxHashMap::default(),
             growth: Growth::new(platform::sizes()),
             sized: FxHashMap::default(),
+            own_ints: FxHashMap::default(),
             exact: FxHashSet::default(),
             graphs: HashMap::new(),
             groups: FxHashMap::default(),
@@ -317,6 +320,7 @@ impl Registry {
                 variants.retain(Variant::is_in_use);
                 !variants.is_empty()
             });
+            self.own_ints.clear();
             self.exact.clear();
             self.evictions += (before - self.instances.len()) as u64;
         }

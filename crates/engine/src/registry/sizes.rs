@@ -108,7 +108,8 @@ pub(crate) enum Search {
 }
 
 /// The arguments of a call with its changing sizes as inputs. `changing` are sizes that change although no argument has
-/// padding, and their capacities. `None` if it has none, or if a view does not divide into parts.
+/// padding, and their capacities. `open_ints` makes ints that vary inputs as well. `None` if it has no such sizes, or if a
+/// view does not divide into parts.
 pub(crate) fn sized_specs(
     args: &[Arg],
     operator: &Operator,
@@ -116,6 +117,7 @@ pub(crate) fn sized_specs(
     types: &Types,
     search: Search,
     changing: &[Changing],
+    open_ints: bool,
 ) -> Option<SizedSpecs> {
     let mut symbols = Symbols::default();
     for factor in parts.storages().filter_map(padded_axes).flatten().flatten().filter(|factor| factor.is_bounded) {
@@ -168,18 +170,20 @@ pub(crate) fn sized_specs(
         .collect();
     let mut call = SizedCall { held: held?, products, views: Vec::new() };
     let mut specs = Specs::new(types, false, false);
-    let opens = operator.opens_offsets() && operator.class(args).is_some();
     let mut lowered = Vec::with_capacity(args.len());
     for (i, (arg, info)) in args.iter().zip(&operator.args).enumerate() {
         let spec = specs.arg(arg, *info, &operator.types[i]).ok()?;
         let is_written = operator.mutated.contains(&i);
         lowered.push(match spec {
-            ArgSpec::Ints(ints) if info.varies && opens => ArgSpec::Dims(symbols.numbers(&ints)),
+            ArgSpec::Ints(ints) if info.varies && open_ints => {
+                ArgSpec::Dims(symbols.numbers(&ints, operator.opens_offsets()))
+            }
+            ArgSpec::Int(int) if info.varies && open_ints => ArgSpec::Dim(symbols.number(int)),
             spec => call.arg(arg, spec, is_written, &operator.names[i], types, &mut symbols)?,
         });
     }
     // The number of arguments that are joined may be the only size that changes.
-    if symbols.list.is_empty() && search != Search::Grown {
+    if !symbols.has_sizes() && search != Search::Grown {
         return None;
     }
     let held: Vec<Held> = call.held.into_iter().collect::<Option<_>>()?;

@@ -96,10 +96,19 @@ impl Symbols {
         self.list.len() as u32 - 1
     }
 
-    /// Numbers that are inputs, but no sizes.
-    pub fn numbers(&mut self, ints: &[i64]) -> Vec<Dim> {
-        let number = |&number: &i64| Dim::new(ANY, vec![self.add_start(number, ANY)]);
+    /// Numbers that are inputs, but no sizes. Zeros may be constants.
+    pub fn numbers(&mut self, ints: &[i64], also_zeros: bool) -> Vec<Dim> {
+        let number = |&int: &i64| if int != 0 || also_zeros { self.number(int) } else { Dim::known(0) };
         ints.iter().map(number).collect()
+    }
+
+    /// A number that is an input, but no size.
+    pub fn number(&mut self, int: i64) -> Dim {
+        Dim::new(ANY, vec![self.add_start(int, ANY)])
+    }
+
+    pub fn has_sizes(&self) -> bool {
+        self.list.iter().any(|symbol| !symbol.is_start)
     }
 
     pub fn add_start(&mut self, actual: i64, capacity: i64) -> u32 {

@@ -12,7 +12,7 @@ use super::instance::{Instance, SizedCall};
 use super::key::CallParts;
 use super::sizes::{Search, SizedSpecs, exact_specs, sized_specs};
 use super::types::Types;
-use super::{Registry, encode, options, unfitting_results};
+use super::{OWN_OFFSETS, Registry, encode, options, unfitting_results};
 use crate::call::{Arg, Meta, to_spec};
 use crate::capacities::of_computed;
 use crate::error::Result;
@@ -87,6 +87,17 @@ struct Sought<'a> {
     written: usize,
 }
 
+/// Whether a call whose ints are constants has a program of its own, as the first few have. `known` are those that do, by
+/// description.
+fn has_own_program(known: &mut Vec<String>, description: &str) -> bool {
+    let is_known = known.iter().any(|each| each == description);
+    let is_first = !is_known && known.len() < OWN_OFFSETS as usize;
+    if is_first {
+        known.push(description.into());
+    }
+    is_known || is_first
+}
+
 impl Registry {
     /// The instance of a new key, which [`Registry::find`] has put into `parts`, if its changing sizes can be inputs of
     /// a program; else why they cannot. Calls that differ only in these sizes share the program.
@@ -136,8 +147,21 @@ impl Registry {
         let sought = Sought { op, results, arguments, exact, written };
         for search in [if row.grows { Search::Grown } else { Search::Padded }, Search::All, Search::Computed] {
             let operator = &self.operators[op as usize];
-            let Some(mut specs) = sized_specs(args, operator, parts, &self.types, search, changing) else { continue };
-            let key = format!("{op} {settings} {:?} {:?} {:?} {layouts:?}", specs.args, specs.storages, specs.sizes);
+            let opens = operator.class(args).is_some();
+            let make = |opens| {
+                let specs = sized_specs(args, operator, parts, &self.types, search, changing, opens)?;
+                let key =
+                    format!("{op} {settings} {:?} {:?} {:?} {layouts:?}", specs.args, specs.storages, specs.sizes);
+                Some((specs, key))
+            };
+            let Some((mut specs, mut key)) = make(opens) else { continue };
+            if opens
+                && !operator.opens_offsets()
+                && let Some(own) = make(false)
+                && has_own_program(self.own_ints.entry(key.clone()).or_default(), &own.1)
+            {
+                (specs, key) = own;
+            }
             let call = Call { args: specs.args.clone(), storages: specs.storages.clone(), ..sought.exact.clone() };
             let mut made = self.known_variant(&key, &specs, &sought);
             if made.is_none() && search == Search::Padded && specs.sizes.is_bounded() && row.is_bounded() {

@@ -187,10 +187,19 @@ fn roll<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
         let shifts = cx.vector("shifts")?;
         let shift = |i: usize| shifts.select_axis(0, i as i64);
         if dims.is_empty() {
+            if x.is_bounded() {
+                cx.b().refuse_bounded("a roll of merged dimensions");
+            }
             return Ok(rolled_by_input(x.flatten(), 0, shift(0)).reshape(&x.dims()));
         }
         let mut axes = dims.iter().map(|&dim| cx.axis(dim, x.rank())).enumerate().filter(|_| x.rank() > 0);
-        return axes.try_fold(x, |x, (i, axis)| Ok(rolled_by_input(x, axis?, shift(i))));
+        return axes.try_fold(x, |x, (i, axis)| {
+            let axis = axis?;
+            Ok(match x.is_bounded_along(&[axis]) {
+                true => roll_bounded(x, axis, shift(i)),
+                false => rolled_by_input(x, axis, shift(i)),
+            })
+        });
     }
     let shifts = cx.ints("shifts")?;
     if dims.is_empty() {
@@ -201,7 +210,7 @@ fn roll<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     for (&shift, &dim) in shifts.iter().zip(&dims) {
         let axis = cx.axis(dim, x.rank())?;
         if x.is_bounded_along(&[axis]) {
-            result = roll_bounded(result, axis, shift);
+            result = roll_bounded(result, axis, cx.b().scalar(shift, DType::I64));
         } else if x.rank() > 0 {
             result = rolled(result, axis, shift);
         }
@@ -228,11 +237,11 @@ fn rolled_by_input<'b>(x: Value<'b>, axis: usize, shift: Value<'b>) -> Value<'b>
 }
 
 /// Concatenates the bounded dimension with itself and takes a slice that starts at the shift.
-fn roll_bounded(x: Value<'_>, axis: usize, shift: i64) -> Value<'_> {
+fn roll_bounded<'b>(x: Value<'b>, axis: usize, shift: Value<'b>) -> Value<'b> {
     let twice = bounded_views::join(x.builder(), &[x, x], axis);
     let size = x.size(axis, DType::I64);
     // `max(1)`, because the remainder by zero is undefined.
-    let start = ((-size.splat_like(shift) % size.max(1)) + size) % size.max(1);
+    let start = ((-shift % size.max(1)) + size) % size.max(1);
     bounded_views::run_from(twice, axis, start, x.dim(axis)).with_extents(x.extents())
 }
 
