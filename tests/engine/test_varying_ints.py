@@ -56,6 +56,7 @@ CALLS: dict[str, Callable[[Tensor, int], Tensor]] = {
     "arange from below": lambda x, i: torch.arange(i - 20, i - 12, device=x.device, dtype=torch.int32),
     "arange of floats": lambda x, i: torch.arange(3 * i, 3 * i + 15, 2, device=x.device, dtype=torch.float32),
     "arange backwards": lambda x, i: torch.arange(8 * i + 8, 0, -i - 1, device=x.device),
+    "padding": lambda x, i: F.pad(x.view(40, 7), (i % 8, 9 - i % 8, -(i % 5), i % 5 - 4)),
     "roll": lambda x, i: x.view(40, 7).roll(3 - i, 0) + x.view(40, 7).roll((i, 2 * i), (1, -2)),
     "roll of all": lambda x, i: x.view(40, 7).roll(29 * i),
     "zero points": lambda x, i: torch.fake_quantize_per_tensor_affine(x, 0.1 + i / 100, i, 0, 255),

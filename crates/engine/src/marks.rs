@@ -159,10 +159,15 @@ impl Engine {
                 _ => Vec::new(),
             })
             .collect();
+        // Padding gives a size by its difference from that of the tensor.
+        let by_padding = operator.names.iter().any(|name| name == "pad");
+        let is_given = |axis: usize, size: i64| {
+            given.contains(&size) || by_padding && tensors[0].sizes().get(axis).is_some_and(|&own| own != size)
+        };
         let mut changing = Vec::new();
         for result in metas.unwrap_or_default().iter().filter_map(|meta| to_spec(meta).ok().flatten()) {
-            for (axis, &size) in result.sizes.iter().enumerate().filter(|(_, size)| **size > 1 && given.contains(size))
-            {
+            let sizes = result.sizes.iter().enumerate();
+            for (axis, &size) in sizes.filter(|&(axis, &size)| size > 1 && is_given(axis, size)) {
                 let alike = tensors.iter().filter(|tensor| tensor.sizes().len() == result.sizes.len());
                 let mut others: Vec<_> = alike.clone().filter_map(|tensor| capacity_of(tensor, axis)).collect();
                 if alike.count() == 0 {

@@ -7,7 +7,7 @@ use stablehlo::{DType, Value};
 use crate::common::bounded_views;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::row::{Row, one};
+use crate::row::{Row, Setting, one};
 use crate::spec::Dim;
 
 pub(crate) const ROWS: &[Row] = &[
@@ -15,7 +15,11 @@ pub(crate) const ROWS: &[Row] = &[
         let x = cx.tensor("self")?;
         let fill = cx.scalar("value", x.dtype())?;
         if let Some(dims) = cx.result_dims(0) {
-            return bounded(cx, x, dims, fill);
+            return with_sizes(cx, x, dims, fill);
+        }
+        if cx.is_input("pad") {
+            let dims: Vec<Dim> = cx.result_type(x.dtype())?.dims.into_iter().map(Dim::known).collect();
+            return with_sizes(cx, x, &dims, fill);
         }
         let (mut low, mut high) = (vec![0; x.rank()], vec![0; x.rank()]);
         for (axis, before, after) in by_axis(&cx.ints("pad")?, x.rank())? {
@@ -23,6 +27,7 @@ pub(crate) const ROWS: &[Row] = &[
         }
         Ok(x.pad_with(fill, &low, &high, &vec![0; x.rank()]))
     })
+    .varies(&["pad"], class_of_pads)
     .bounded(),
     one(&["reflection_pad1d", "reflection_pad2d", "reflection_pad3d"], |cx| forward(cx, Edge::Reflect)).bounded(),
     one(&["replication_pad1d", "replication_pad2d", "replication_pad3d"], |cx| forward(cx, Edge::Replicate)).bounded(),
@@ -53,27 +58,70 @@ fn by_axis<T: Clone + Debug>(pads: &[T], rank: usize) -> Result<Vec<(usize, T, T
     Ok(pads.chunks(2).enumerate().map(|(i, pair)| (rank - 1 - i, pair[0].clone(), pair[1].clone())).collect())
 }
 
-/// `constant_pad_nd` if sizes of the tensor or of the padding are bounded. `dims` are the sizes of the result.
-fn bounded<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[Dim], fill: Value<'b>) -> Result<Value<'b>> {
+/// Paddings of the same class give the same sizes, other than those of the tensor in each dimension that they change.
+/// Programs with sizes as inputs do not depend on the padding at the end, so without padding at the start there is no class.
+fn class_of_pads(pads: &[i64], setting: &Setting<'_>) -> Option<Vec<i64>> {
+    let (mut sizes, mut has_start) = (setting.sizes.to_vec(), false);
+    for (axis, before, after) in by_axis(pads, sizes.len()).ok()? {
+        let size = sizes[axis] + before + after;
+        let fits = size > 0 && (-sizes[axis]..=size).contains(&before);
+        if !fits || (before != 0 && size == sizes[axis]) {
+            return None;
+        }
+        sizes[axis] = size;
+        has_start |= before != 0;
+    }
+    has_start.then_some(sizes)
+}
+
+/// The padding at one side of a dimension.
+#[derive(Clone, Copy, Debug)]
+enum Pad<'b> {
+    Known(i64),
+    /// Int64, 0-d.
+    Input(Value<'b>),
+}
+
+fn pads<'b>(cx: &Cx<'b>) -> Result<Vec<Pad<'b>>> {
+    match cx.dims("pad") {
+        Ok(dims) => Ok(dims
+            .iter()
+            .map(|dim| if dim.sizes.is_empty() { Pad::Known(dim.capacity) } else { Pad::Input(cx.size_of(dim)) })
+            .collect()),
+        Err(_) => {
+            let all = cx.vector("pad")?;
+            Ok((0..all.dim(0)).map(|i| Pad::Input(all.select_axis(0, i))).collect())
+        }
+    }
+}
+
+/// `constant_pad_nd` if sizes of the tensor or of the padding are inputs. `dims` are the sizes of the result.
+fn with_sizes<'b>(cx: &Cx<'b>, x: Value<'b>, dims: &[Dim], fill: Value<'b>) -> Result<Value<'b>> {
     let mut result = x;
-    for (axis, before, after) in by_axis(&cx.dims("pad")?, x.rank())? {
-        let is_known = before.sizes.is_empty() && after.sizes.is_empty();
-        if is_known && (before.capacity, after.capacity) == (0, 0) {
+    for (axis, before, after) in by_axis(&pads(cx)?, x.rank())? {
+        let length = dims[axis].capacity;
+        let is_whole = dims[axis].sizes.is_empty() && !x.is_bounded_along(&[axis]);
+        let is_same = match (before, after) {
+            (Pad::Known(before), Pad::Known(after)) => (before, after) == (0, 0),
+            _ => is_whole && length == x.dim(axis),
+        };
+        if is_same {
             continue;
         }
         // Fills the bounded dimension's own padding with the fill value.
         result = result.filled([axis], |_| fill, "padding of merged dimensions");
-        let length = dims[axis].capacity;
         let mut room = (vec![0; x.rank()], vec![0; x.rank()]);
-        if before.sizes.is_empty() {
-            (room.0[axis], room.1[axis]) = (before.capacity, length - before.capacity - result.dim(axis));
-            result = result.pad_with(fill, &room.0, &room.1, &vec![0; x.rank()]);
-        } else {
-            // The padding before may be negative; elements are then sliced off.
-            (room.0[axis], room.1[axis]) = (length, length);
-            let start = -cx.size_of(&before) + length;
-            let padded = result.pad_with(fill, &room.0, &room.1, &vec![0; x.rank()]);
-            result = bounded_views::run_from(padded, axis, start, length);
+        match before {
+            Pad::Known(before) => {
+                (room.0[axis], room.1[axis]) = (before, length - before - result.dim(axis));
+                result = result.pad_with(fill, &room.0, &room.1, &vec![0; x.rank()]);
+            }
+            Pad::Input(before) => {
+                // The padding before may be negative; elements are then sliced off.
+                (room.0[axis], room.1[axis]) = (length, length);
+                let padded = result.pad_with(fill, &room.0, &room.1, &vec![0; x.rank()]);
+                result = bounded_views::run_from(padded, axis, -before + length, length);
+            }
         }
     }
     Ok(result)
