@@ -20,7 +20,7 @@ use crate::registry::key::{CallParts, Specs};
 use crate::storage::Storage;
 
 /// The int arguments that may be sizes. Others, such as dimension numbers, are constants of the program.
-pub(crate) const SIZE_ARGUMENTS: [&str; 19] = [
+pub(crate) const SIZE_ARGUMENTS: [&str; 20] = [
     "size",
     "input_size",
     "input_sizes",
@@ -40,6 +40,7 @@ pub(crate) const SIZE_ARGUMENTS: [&str; 19] = [
     "steps",
     "n",
     "m",
+    "k",
 ];
 
 /// The int argument that is a size of the result, and a constant of the program.

@@ -1,6 +1,6 @@
 //! Sorting and searching.
 
-use stablehlo::{DType, DTypes, Value};
+use stablehlo::{DType, DTypes, Target, Value};
 
 use crate::check::Counts;
 use crate::common::sorting::sorted;
@@ -73,16 +73,28 @@ pub(crate) const ROWS: &[Row] = &[
     .bounded(),
 ];
 
+/// On a CPU, `top_k` of more than one in this many elements takes longer than a sort of all.
+const FEW: i64 = 5;
+
 fn top_k<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let x = cx.tensor("self")?;
-    let (axis, count, largest) = (cx.axis_arg("dim", x.rank())?, cx.int("k")?, cx.bool("largest")?);
     if x.rank() == 0 {
         return Ok(vec![x, cx.b().scalar(0, DType::I64)]);
     }
-    if count == 0 || !fits_float32(x.dtype()) {
+    let (axis, k, largest) = (cx.axis_arg("dim", x.rank())?, cx.dim("k")?, cx.bool("largest")?);
+    let count = k.capacity.min(x.dim(axis));
+    // The capacity of `k` may be larger than that of the dimension.
+    let placed = |first: Value<'b>| {
+        let extent = k.extent(|size| cx.b().capacity(size));
+        let padded = if k.capacity > count { first.pad_axis(axis, 0, 0, k.capacity - count) } else { first };
+        padded.with_extent(axis, extent)
+    };
+    let most = if cx.b().target() == Target::Tpu { x.dim(axis) - 1 } else { x.dim(axis) / FEW };
+    if count == 0 || count > most || !fits_float32(x.dtype()) {
         let (values, positions) = sorted(x, axis, largest);
         // Padding sorts last.
-        return Ok([values, positions].map(|all| all.whole_along(axis).slice_axis(axis, 0, count)).to_vec());
+        let first = |all: Value<'b>| placed(all.whole_along(axis).slice_axis(axis, 0, count));
+        return Ok(vec![first(values), first(positions)]);
     }
     // XLA's top_k for float32 does not sort all elements.
     let last = x.rank() - 1;
@@ -92,7 +104,8 @@ fn top_k<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let lowest = cx.b().scalar(0xffc0_0000_i64, DType::U32).bitcast(DType::F32);
     let (values, positions) = ordered.filled_along(last, lowest, "topk of merged dimensions").top_k(count);
     let values = if largest { values } else { -values };
-    Ok(vec![values.convert(x.dtype()).move_axis(last, axis), positions.convert(DType::I64).move_axis(last, axis)])
+    let first = |all: Value<'b>, dtype: DType| placed(all.convert(dtype).move_axis(last, axis));
+    Ok(vec![first(values, x.dtype()), first(positions, DType::I64)])
 }
 
 fn fits_float32(dtype: DType) -> bool {
