@@ -491,6 +491,7 @@ void call_operator(const Operator& op, torch::jit::Stack* stack) {
     infer(op, call.stack, call.device);  // throws if PyTorch's meta kernel refuses the call too
     refuse(call);
   }
+  TORCH_CHECK(status != TT_OTHER_SIZES, op.name, ": the tensor that it writes to has other sizes than the result");
   TORCH_CHECK(status == TT_ERROR, "internal error: ", op.name, " ended with status ", static_cast<int>(status));
   throw_last_error();
 }

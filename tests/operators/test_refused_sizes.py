@@ -47,3 +47,11 @@ def test_refused_as_on_the_cpu(device: torch.device, name: str) -> None:
     with pytest.raises(type(error)) as on_cpu:
         REFUSED[name](lambda *sizes: torch.ones(sizes))
     assert str(error).split(" [", 1)[0] == str(on_cpu.value).split(" [", 1)[0]
+
+
+@pytest.mark.parametrize("sizes", [(), (1,)], ids=str)
+def test_a_written_tensor_of_other_sizes(device: torch.device, sizes: tuple[int, ...]) -> None:
+    """PyTorch's meta kernel would resize it."""
+    written = torch.ones(sizes, device=device)
+    check_refused(lambda d: written.to(d).addr_(torch.ones(5, device=d), torch.ones(4, device=d)), device)
+    assert (written * 2).cpu().tolist() == torch.full(sizes, 2.0).tolist()
