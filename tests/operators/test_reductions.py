@@ -1,5 +1,12 @@
 """Rows of crates/aten/src/ops/reduce/reductions.rs."""
 
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.helpers import check
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -39,3 +46,28 @@ test_samples = samples(
     "var_mean",
     "var_mean.unbiased",
 )
+
+
+FLOATS = (torch.float16, torch.float64)
+NUMBERS = (torch.int64, torch.int8, torch.complex64, *FLOATS)
+TYPES_OF_OUT = {
+    "sum": (torch.bool, *NUMBERS),
+    "prod": (torch.bool, *NUMBERS),
+    "nansum": FLOATS,
+    "cumsum": NUMBERS,
+    "cumprod": NUMBERS,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [(name, dtype) for name, dtypes in TYPES_OF_OUT.items() for dtype in dtypes]
+)
+def test_the_type_of_out_is_that_of_the_computation(name: str, dtype: torch.dtype, device: torch.device) -> None:
+    def run(d: torch.device) -> list[Tensor]:
+        outs = [torch.empty(0, dtype=dtype, device=d) for _ in range(2)]
+        x = torch.tensor([[1.6, 1.6, -0.7, 2.5], [0.5, -0.5, 1e-9, 0.25]], device=d)
+        getattr(torch, name)(x, 1, out=outs[0])
+        getattr(torch, name)(x[0] > 1, 0, out=outs[1])
+        return outs
+
+    check(run, device)

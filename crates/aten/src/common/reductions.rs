@@ -20,12 +20,12 @@ pub(crate) fn keep<'b>(cx: &Cx<'b>, reduced: Value<'b>, axes: &[usize]) -> Resul
     Ok(if cx.bool("keepdim")? { reduced.keep_dims(axes) } else { reduced })
 }
 
-/// Integers and booleans as int64, the type in which PyTorch adds and multiplies them.
-pub(crate) fn widened(x: Value<'_>) -> Value<'_> {
-    match x.dtype() {
-        t if t.is_integer() || t == DType::Bool => x.convert(DType::I64),
-        _ => x,
-    }
+/// The argument `self` in the type in which PyTorch adds or multiplies its elements: that of the argument `dtype`, else
+/// that of the result, which `out` decides, else int64 for integers and booleans.
+pub(crate) fn summands<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
+    let x = cx.tensor("self")?;
+    let own = if x.dtype().is_integer() || x.dtype() == DType::Bool { DType::I64 } else { x.dtype() };
+    Ok(x.convert(cx.dtype_or_none("dtype").or(cx.known_dtype()).unwrap_or(own)))
 }
 
 /// The mean; NaN if there are no elements.

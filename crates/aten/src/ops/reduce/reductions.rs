@@ -3,7 +3,7 @@
 use stablehlo::{DType, DTypes, Value};
 
 use crate::common::pooling::valid_positions;
-use crate::common::reductions::{Extreme, extreme_with_position, keep, log_sum_exp, mean, moments, reduced, widened};
+use crate::common::reductions::{Extreme, extreme_with_position, keep, log_sum_exp, mean, moments, reduced, summands};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::row::{Row, all_bounded, many, one};
@@ -66,12 +66,9 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
 
 /// A reduction whose result has the type of the argument `dtype`, or the type of `self` (int64 for integers).
 fn accumulated<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, &[usize]) -> Value<'b>) -> Result<Value<'b>> {
-    let x = cx.tensor("self")?;
-    let x = match cx.dtype_or_none("dtype") {
-        Some(dtype) => x.convert(dtype),
-        None => widened(x),
-    };
-    Ok(reduced(cx, x.convert(x.dtype().opmath()), f)?.convert(x.dtype()))
+    let x = summands(cx)?;
+    let work = if x.dtype() == DType::Bool { DType::I64 } else { x.dtype().opmath() };
+    Ok(reduced(cx, x.convert(work), f)?.convert(x.dtype()))
 }
 
 /// The number of elements of `x` that are reduced to one result over `axes`.

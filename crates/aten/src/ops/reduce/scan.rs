@@ -2,7 +2,7 @@
 
 use stablehlo::{DType, DTypes, Number, Value};
 
-use crate::common::reductions::widened;
+use crate::common::reductions::summands;
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::row::{Row, all_bounded, many, one};
@@ -43,19 +43,14 @@ fn scan_along<'b>(
     Ok(if x.rank() == 0 { x } else { x.scan(axis, identity, combine) })
 }
 
-/// A scan whose result has the type of the argument `dtype`, or that of `self` (int64 for integers).
+/// A scan in the type of [`summands`].
 fn running<'b>(
     cx: &Cx<'b>,
     identity: Number,
     combine: impl FnOnce(Value<'b>, Value<'b>) -> Value<'b>,
 ) -> Result<Value<'b>> {
-    let x = cx.tensor("self")?;
-    let x = match cx.dtype_or_none("dtype") {
-        Some(dtype) => x.convert(dtype),
-        // In place, booleans have no kernel.
-        None if cx.known_dtype() == Some(x.dtype()) => x,
-        None => widened(x),
-    };
+    let x = summands(cx)?;
+    // In place, booleans have no kernel.
     cx.check_dtype(x.dtype(), DTypes::NUMBERS)?;
     Ok(scan_along(cx, x.convert(x.dtype().opmath()), identity, combine)?.convert(x.dtype()))
 }
