@@ -379,3 +379,15 @@ def test_initialisation(mode: str, device: torch.device) -> None:
     ):
         filled = fill(torch.empty(200, 100, device=device)).cpu()
         assert _distance(filled, _normal_cdf(0, deviation)) < FAR
+
+
+@pytest.mark.usefixtures("changing_sizes")
+@pytest.mark.parametrize("replacement", [False, True])
+def test_multinomial_of_categories_in_two_dimensions_that_change(replacement: bool, device: torch.device) -> None:
+    for rows, columns in ((5, 7), (7, 5), (6, 8), (9, 4), (8, 8)):
+        weights = torch.arange(1.0, rows * columns + 1).view(rows, columns)
+        flat = weights.to(device).mul(2).flatten()
+        torch.manual_seed(1)
+        drawn = torch.multinomial(flat, 3, replacement)
+        torch.manual_seed(1)
+        assert drawn.tolist() == torch.multinomial((weights * 2).flatten().to(device), 3, replacement).tolist()

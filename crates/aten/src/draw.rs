@@ -12,6 +12,11 @@ pub struct Draw {
 }
 
 impl Draw {
+    /// The sizes that the number of elements depends on.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = u32> {
+        self.factors.iter().filter_map(|factor| factor.size)
+    }
+
     /// The number of 128-bit blocks at these sizes.
     pub fn blocks(&self, sizes: &[i64]) -> u64 {
         let length = |factor: &Factor| factor.size.map_or(factor.capacity, |size| sizes[size as usize]);

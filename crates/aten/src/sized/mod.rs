@@ -181,6 +181,9 @@ fn finish<'b>(call: &Call, sizes: &Sizes, cx: &Cx<'b>, row: &Row, values: &[Valu
         return Err(Error::not_implemented("random numbers, which depend on all sizes"));
     }
     let known = sizes.capacities.len() as u32;
+    if inputs.draw().is_some_and(|draw| draw.sizes().any(|size| size >= known)) {
+        return Err(Error::not_implemented("random numbers of sizes that the program computes"));
+    }
     let (mut returned, mut outputs) = (Vec::new(), Vec::new());
     let targets = written_views(call, sizes);
     let counts = cx.counts.borrow();
