@@ -1,8 +1,12 @@
 """Rows of crates/aten/src/ops/shape/rearrange.rs."""
 
+import functools
+
 import pytest
 import torch
+from torch import Tensor
 
+from tests.helpers import check
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -47,3 +51,17 @@ test_samples = samples(
 def test_block_diag_names_the_devices(device: torch.device) -> None:
     with pytest.raises(RuntimeError, match=r"must all be on the same device. Input 0 is on device cpu and input 1"):
         torch.block_diag(torch.ones(2, 2), torch.ones(2, 2, device=device))
+
+
+@pytest.mark.usefixtures("changing_sizes")
+@pytest.mark.parametrize("dim", [0, -1])
+def test_select_scatter_beside_merged_dimensions(device: torch.device, dim: int) -> None:
+    """The source has no padding where the tensor has some between its elements."""
+
+    def run(length: int, d: torch.device) -> Tensor:
+        x = torch.arange(4.0 * 2 * length * 3).view(4, 2, length, 3)
+        sizes = {0: (2 * length, 3), -1: (4, 2 * length)}[dim]
+        return torch.select_scatter(x.to(d).flatten(1, 2), -torch.ones(sizes).to(d), dim, 1)
+
+    for length in (7, 4, 6, 5, 3):
+        check(functools.partial(run, length), device)

@@ -119,6 +119,10 @@ pub(crate) fn select_back<'b>(cx: &Cx<'b>, zeros: Value<'b>, axis: usize, size: 
 
 /// `zeros` with `part` written at `start`. `part` may reach beyond the end.
 fn write_padded<'b>(zeros: Value<'b>, part: Value<'b>, axis: usize, start: Value<'b>) -> Value<'b> {
+    // A part without the padding of merged dimensions would come to other places.
+    if (0..zeros.rank()).any(|i| i != axis && part.dim(i) != zeros.dim(i)) {
+        zeros.builder().refuse_bounded("a slice with other padding");
+    }
     let room = zeros.pad_axis(axis, 0, 0, part.dim(axis));
     write_at(room, part, axis, start).slice_axis(axis, 0, zeros.dim(axis))
 }
