@@ -95,3 +95,17 @@ def steps_of(tensor: Tensor) -> list[int]:
 def test_a_number_has_no_dimension(distinct: Callable[..., Tensor], device: torch.device) -> None:
     error = check_refused(lambda device: distinct(torch.tensor(3.0, device=device), dim=0), device)
     assert "Dimension specified as 0 but tensor has no dimensions" in str(error)
+
+
+@pytest.mark.usefixtures("changing_sizes")
+@pytest.mark.parametrize("distinct", [torch.unique, torch.unique_consecutive])
+def test_distinct_columns_of_rows_in_two_dimensions_that_change(
+    device: torch.device, distinct: Callable[..., tuple[Tensor, ...]]
+) -> None:
+    for rows, columns in ((5, 7), (7, 5), (6, 8), (9, 4), (8, 8)):
+        x = torch.ones(rows, columns, 4).cumsum(0)
+        x[..., 2:] += 1
+        found = distinct(x.to(device).flatten(0, 1), return_inverse=True, return_counts=True, dim=1)
+        expected = distinct(x.flatten(0, 1), return_inverse=True, return_counts=True, dim=1)
+        for actual, wanted in zip(found, expected, strict=True):
+            assert actual.tolist() == wanted.tolist()

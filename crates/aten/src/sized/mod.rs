@@ -197,7 +197,8 @@ fn finish<'b>(call: &Call, sizes: &Sizes, cx: &Cx<'b>, row: &Row, values: &[Valu
     }
     let is_counted = |value: Value<'_>, axis: usize| {
         let mut others = value.extents().into_iter().enumerate();
-        others.all(|(place, extent)| if place == axis { extent.is_whole() } else { extent.is_prefix() })
+        let is_given = |extent: &Extent| extent.is_prefix() && extent.sizes().iter().all(|&size| size < known);
+        others.all(|(place, extent)| if place == axis { extent.is_whole() } else { is_given(&extent) })
     };
     if !counts.iter().all(|(result, axis, _)| is_counted(values[*result], *axis)) {
         return Err(Error::not_implemented("a result whose size depends on the data and on merged dimensions"));
