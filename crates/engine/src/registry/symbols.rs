@@ -96,7 +96,7 @@ impl Symbols {
         self.list.len() as u32 - 1
     }
 
-    /// Numbers that are inputs, but no sizes. Zeros may be constants.
+    /// Numbers that are inputs, but no sizes. Zeros may be constants: padding by none costs nothing then.
     pub fn numbers(&mut self, ints: &[i64], also_zeros: bool) -> Vec<Dim> {
         let number = |&int: &i64| if int != 0 || also_zeros { self.number(int) } else { Dim::known(0) };
         ints.iter().map(number).collect()

@@ -145,17 +145,17 @@ impl Registry {
         let arguments: Vec<String> = args.iter().map(Arg::to_string).collect();
         let written = exact.written_tensors().len();
         let sought = Sought { op, results, arguments, exact, written };
+        let varies = operator.class(args).is_some();
         for search in [if row.grows { Search::Grown } else { Search::Padded }, Search::All, Search::Computed] {
             let operator = &self.operators[op as usize];
-            let opens = operator.class(args).is_some();
-            let make = |opens| {
-                let specs = sized_specs(args, operator, parts, &self.types, search, changing, opens)?;
+            let make = |open_ints| {
+                let specs = sized_specs(args, operator, parts, &self.types, search, changing, open_ints)?;
                 let key =
                     format!("{op} {settings} {:?} {:?} {:?} {layouts:?}", specs.args, specs.storages, specs.sizes);
                 Some((specs, key))
             };
-            let Some((mut specs, mut key)) = make(opens) else { continue };
-            if opens
+            let Some((mut specs, mut key)) = make(varies) else { continue };
+            if varies
                 && !operator.opens_offsets()
                 && let Some(own) = make(false)
                 && has_own_program(self.own_ints.entry(key.clone()).or_default(), &own.1)
