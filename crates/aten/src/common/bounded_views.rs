@@ -165,7 +165,7 @@ pub(crate) fn select<'b>(cx: &Cx<'b>, axis: usize) -> Result<Value<'b>> {
 /// A slice of a bounded dimension. PyTorch gives its length.
 pub(crate) fn slice<'b>(cx: &Cx<'b>, axis: usize) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
-    let step = cx.int_or_none("step").unwrap_or(1);
+    let step = step_of(cx);
     let Some(length) = cx.result_dims(0).and_then(|dims| dims.get(axis)).cloned() else {
         return Err(Error::not_implemented("a slice of unknown length"));
     };
