@@ -393,9 +393,8 @@ fn multinomial<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     check_weights(cx, weights, draws_again);
     let mut sample_dims = dims.clone();
     sample_dims[axis] = samples;
-    let is_bounded = weights.is_bounded_along(&[axis]);
     if draws_again {
-        if is_bounded && samples == dims[axis] {
+        if weights.is_bounded_along(&[axis]) && samples == dims[axis] {
             b.refuse_bounded("as many samples as the capacity of the categories");
         }
         let weights = weights.zero_filled([axis], "categories of merged dimensions");

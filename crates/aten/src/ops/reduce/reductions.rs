@@ -64,7 +64,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     }),
 ]);
 
-/// A reduction whose result has the type of the argument `dtype`, or the type of `self` (int64 for integers).
+/// A reduction in the type of [`summands`].
 fn accumulated<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, &[usize]) -> Value<'b>) -> Result<Value<'b>> {
     let x = summands(cx)?;
     let work = if x.dtype() == DType::Bool { DType::I64 } else { x.dtype().opmath() };
