@@ -18,14 +18,18 @@ std::string last_error_message() {
   return {error->message, error->length};
 }
 
+// Throws the Python exception that is set in this thread. Needs the GIL.
+[[noreturn]] static void throw_python_exception() {
+  python_error error;
+  error.persist();
+  throw error;
+}
+
 // Throws the Python exception of this thread if there is one: the core ends a wait where a signal handler has raised.
 static void throw_exception_of_signal_handler() {
   if (!Py_IsInitialized()) return;
   pybind11::gil_scoped_acquire gil;
-  if (!PyErr_Occurred()) return;
-  python_error error;
-  error.persist();
-  throw error;
+  if (PyErr_Occurred()) throw_python_exception();
 }
 
 void throw_last_error() {
@@ -124,6 +128,14 @@ static std::string renamed(std::string message, std::string_view substitute, con
   return message;
 }
 
+// Sets an exception of the same type with the renamed message, and says whether the message differs. Needs the GIL.
+static bool rename_python(PyObject* type, const std::string& before, std::string_view substitute, int32_t device) {
+  const std::string message = renamed(before, substitute, device_at(device).str());
+  if (message == before) return false;
+  PyErr_SetString(type, message.c_str());
+  return true;
+}
+
 void rethrow_for(int32_t device, std::string_view substitute) {
   try {
     throw;
@@ -137,7 +149,16 @@ void rethrow_for(int32_t device, std::string_view substitute) {
     if (dynamic_cast<const c10::LinAlgError*>(&error)) C10_THROW_ERROR(LinAlgError, message);
     if (dynamic_cast<const c10::NotImplementedError*>(&error)) C10_THROW_ERROR(NotImplementedError, message);
     C10_THROW_ERROR(Error, message);
+  } catch (python_error& error) {
+    pybind11::gil_scoped_acquire gil;
+    error.persist();
+    if (!rename_python(error.type, error.message, substitute, device)) throw;
+  } catch (pybind11::error_already_set& error) {
+    pybind11::gil_scoped_acquire gil;
+    if (!rename_python(error.type().ptr(), pybind11::str(error.value()), substitute, device)) throw;
   }
+  pybind11::gil_scoped_acquire gil;
+  throw_python_exception();
 }
 
 NoGil::NoGil() : state_(PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}

@@ -125,7 +125,10 @@ void Call::refuse_tensor(const at::Tensor& tensor, size_t position) {
   const bool composite = op.handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
   if (tensor.device() != here && composite && op.mutated.empty()) {
     std::vector<IValue> given(stack.begin(), stack.end());
-    op.handle.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, given);  // says what it requires
+    try {
+      op.handle.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, given);  // says what it requires
+    } catch (const c10::NotImplementedError&) {  // the kernel asks each backend for one of its own
+    }
   }
   TORCH_CHECK(tensor.device() == here, "Expected all tensors to be on the same device, but found at least two devices, ",
               here, " and ", tensor.device(), "! (when checking argument for argument ",

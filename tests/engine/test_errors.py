@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
 import re
@@ -131,6 +132,36 @@ def test_another_device_is_refused(device: torch.device, mode: str) -> None:
     # PyTorch accepts these.
     assert (x + torch.tensor(2)).tolist() == [3, 3, 3]
     assert x[torch.tensor([0, 2])].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        torch.nn.Conv1d(4, 4, 1),
+        torch.nn.Conv1d(4, 4, 1, bias=False),
+        torch.nn.ConvTranspose1d(4, 4, 1),
+        torch.nn.Linear(4, 4),
+        torch.nn.BatchNorm1d(4),
+        torch.nn.LayerNorm(4),
+        torch.nn.PReLU(),
+    ],
+    ids=repr,
+)
+def test_a_layer_that_is_on_the_cpu_is_refused(device: torch.device, layer: torch.nn.Module) -> None:
+    x = torch.ones(1, 4, 4, device=device)
+    with pytest.raises(RuntimeError, match=r"Expected all tensors to be on the same device.*tpu:0 and cpu"):
+        layer(x)
+    with pytest.raises(RuntimeError, match=r"Expected all tensors to be on the same device.*tpu:0 and cpu"):
+        copy.deepcopy(layer).to(device)(x.cpu())
+    assert layer(x.cpu()).shape == x.shape
+
+
+def test_the_device_of_a_number_that_is_refused_is_named(device: torch.device) -> None:
+    x, number = torch.ones(2, 2, device=device), torch.tensor(1.0)
+    with pytest.raises(RuntimeError, match="Input 0 is on device tpu:0 and input 1 is on device cpu"):
+        torch.block_diag(x, number)
+    with pytest.raises(RuntimeError, match="Tensor on device tpu:0 is not on the expected device cpu"):
+        torch.addr(number, x[0], x[0])
 
 
 def test_numbers_out_of_range_are_refused_by_a_program_that_is_known(device: torch.device) -> None:
