@@ -140,3 +140,33 @@ def test_better_code_takes_over_memory_that_is_given_away(tmp_path: Path) -> Non
     assert answer["quick"] == answer["steps"] - 1 >= 4
     assert answer["runs"] == [1], "each step ran once"
     assert len(answer["held"]) == 1, "no step keeps memory"
+
+
+# Without limits the compiler computes each value again for each use: 60 steps took minutes.
+SIMULATION = """
+import torch
+
+def lorenz(state):
+    x, y, z = state.unbind(-1)
+    for _ in range(60):
+        x, y, z = x + 0.1 * (y - x), y + 0.01 * (x * (28 - z) - y), z + 0.01 * (x * y - 2.7 * z)
+    return torch.stack([x, y, z], -1)
+
+torch.manual_seed(0)
+start = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+expected = lorenz(start)
+expected.sum().backward()
+for simulate in (lorenz, torch.compile(lorenz)):
+    with torch.tpu.set_eager_mode("fused"):
+        on_device = start.detach().to("tpu").requires_grad_()
+        end = simulate(on_device)
+        end.sum().backward()
+        torch.testing.assert_close(end.cpu(), expected)
+        torch.testing.assert_close(on_device.grad.cpu(), start.grad)
+"""
+
+
+@pytest.mark.timeout(100)
+def test_the_compiler_repeats_no_work_of_loops(tmp_path: Path) -> None:
+    finished = run_python(SIMULATION, TORCHTPU_CACHE_DIR=str(tmp_path), TORCHTPU_COMPILE="wait")
+    assert (finished.returncode, finished.stderr) == (0, "")

@@ -12,6 +12,7 @@ pub(crate) mod effort;
 mod entry;
 mod executable;
 mod folder;
+mod fusion;
 pub(crate) mod memory;
 mod passes;
 mod settings;
@@ -240,9 +241,11 @@ impl Cache {
         }
         let mut text = Cow::Borrowed(&*source.text);
         if platform.kind == Kind::Cpu {
-            // Both follow from the text, which is in the key.
-            options.overrides.extend(passes::flags(&source.text));
+            // All follow from the text, which is in the key.
             text = passes::without_barriers_in_regions(&source.text);
+            let limited = fusion::with_barriers(&text);
+            options.overrides.extend(passes::flags(&source.text, matches!(limited, Cow::Owned(_))));
+            text = Cow::Owned(limited.into_owned());
         }
         let executable = platform.client.compile(text.as_bytes(), &options)?;
         making.compiling += start.elapsed();

@@ -41,10 +41,12 @@ fn is_written(text: &str) -> bool {
     WRITES.iter().any(|name| text.contains(name))
 }
 
-/// XLA's flags for a program on a CPU.
-pub(super) fn flags(text: &str) -> Option<(String, Value)> {
-    let left_out =
-        [("cse_barrier_expander", is_written(text)), ("float-normalization-bf16", only_moves_bfloat16(text))];
+/// XLA's flags for a program on a CPU. `needs_barriers`: where the program writes no part of a value, too.
+pub(super) fn flags(text: &str, needs_barriers: bool) -> Option<(String, Value)> {
+    let left_out = [
+        ("cse_barrier_expander", needs_barriers || is_written(text)),
+        ("float-normalization-bf16", only_moves_bfloat16(text)),
+    ];
     let names: Vec<&str> = left_out.into_iter().filter_map(|(name, is_left_out)| is_left_out.then_some(name)).collect();
     (!names.is_empty()).then(|| ("xla_disable_hlo_passes".to_owned(), Value::Str(names.join(","))))
 }
@@ -92,16 +94,16 @@ fn only_moves_bfloat16(text: &str) -> bool {
 }
 
 /// Whether an operation begins in a line and has its regions in the next ones.
-fn begins_regions(line: &str) -> bool {
+pub(super) fn begins_regions(line: &str) -> bool {
     line.trim_end().ends_with("({")
 }
 
-fn ends_regions(line: &str) -> bool {
+pub(super) fn ends_regions(line: &str) -> bool {
     line.starts_with("})")
 }
 
 /// The name of the operation of a line.
-fn operation(line: &str) -> Option<&str> {
+pub(super) fn operation(line: &str) -> Option<&str> {
     line.split_once("\"stablehlo.")?.1.split_once('"').map(|(name, _)| name)
 }
 
@@ -121,7 +123,7 @@ mod tests {
     #[test]
     fn passes_are_left_out() {
         let update = "%v1 = \"stablehlo.dynamic_update_slice\"(%v0, %v0, %v2) {} : (tensor<8xf32>) -> tensor<8xf32>";
-        let passes = |text: &str| flags(text).map(|(_, value)| value);
+        let passes = |text: &str| flags(text, false).map(|(_, value)| value);
         let named = |names: &str| Some(Value::Str(names.into()));
         assert_eq!(passes(update), named("cse_barrier_expander"));
         assert_eq!(passes(WRITE), named("cse_barrier_expander,float-normalization-bf16"));
