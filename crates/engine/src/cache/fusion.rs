@@ -4,6 +4,9 @@
 //! computes it again. A loop whose values are used twice in each round then has kernels whose sizes double with every
 //! round: sixty steps of a simulation took minutes to compile. So a value that is used more than once, and whose
 //! computation has become large, gets an optimization barrier: it is computed once, and kept in memory.
+//!
+//! Where many operations each write a part of a value, the kernel that reads it has a case for each of them. So a value
+//! gets a barrier after some tens of such writes, too.
 
 use std::borrow::Cow;
 
@@ -13,6 +16,12 @@ use super::passes::{begins_regions, ends_regions, operation};
 
 /// The number of operations that kernels may repeat for a value.
 const MOST: u64 = 200;
+
+/// Operations that compute different elements in different ways. The code for them grows with the square of their number.
+const PARTS: [&str; 3] = ["concatenate", "dynamic_update_slice", "pad"];
+
+/// The number of such operations in the computation of a value.
+const MOST_PARTS: u64 = 32;
 
 /// Operations whose results are kept in memory in any case.
 const KEPT: [&str; 14] = [
@@ -36,6 +45,8 @@ const KEPT: [&str; 14] = [
 #[derive(Clone, Default)]
 struct Work {
     operations: u64,
+    /// How many of them are of [`PARTS`].
+    parts: u64,
     /// How often each parameter of the function is read.
     params: FxHashMap<usize, u64>,
 }
@@ -47,13 +58,14 @@ impl Work {
 
     fn add(&mut self, times: u64, other: &Work) {
         self.operations = self.operations.saturating_add(times.saturating_mul(other.operations));
+        self.parts = self.parts.saturating_add(times.saturating_mul(other.parts));
         for (&param, &count) in &other.params {
             let sum = self.params.entry(param).or_default();
             *sum = sum.saturating_add(times.saturating_mul(count));
         }
         // Only whether it is more matters, and the table would grow with each value of a long program.
         if self.params.len() as u64 > MOST {
-            *self = Work { operations: self.total(), params: FxHashMap::default() };
+            *self = Work { operations: self.total(), parts: self.parts, params: FxHashMap::default() };
         }
     }
 }
@@ -120,16 +132,17 @@ impl<'a> Module<'a> {
             if index == 0 {
                 params = used;
                 for (param, name) in params.iter().enumerate() {
-                    known.insert(name, Work { operations: 0, params: [(param, 1)].into_iter().collect() });
+                    known.insert(name, Work { params: [(param, 1)].into_iter().collect(), ..Work::default() });
                 }
             } else if depth == 0 && line.contains("\"func.return\"") {
                 results = used.iter().map(|name| known.get(name).cloned().unwrap_or_default()).collect();
             } else if depth == 0 {
                 for (at, name) in defined.iter().enumerate() {
                     let mut work = self.work(line, at, &used, &known);
-                    if work.total() > MOST && uses.get(name).is_some_and(|&count| count > 1) && gives_arrays(line) {
+                    let is_repeated = work.total() > MOST && uses.get(name).is_some_and(|&count| count > 1);
+                    if (is_repeated || work.parts > MOST_PARTS) && gives_arrays(line) {
                         barriers.push((at, *name));
-                        work = Work { operations: 1, params: FxHashMap::default() };
+                        work = Work { operations: 1, ..Work::default() };
                     }
                     known.insert(name, work);
                 }
@@ -169,19 +182,16 @@ impl<'a> Module<'a> {
         if let Some(summary) = self.called(line) {
             let Some(result) = summary.results.get(at) else { return work };
             result.params.iter().for_each(|(&param, &times)| add(times, used.get(param)));
-            work.operations = work.operations.saturating_add(result.operations);
+            work.add(1, &Work { params: FxHashMap::default(), ..*result });
             return work;
         }
-        if operation(line).is_none_or(|name| !is_kept(name)) && !begins_regions(line) {
+        let is_any_of = |names: &[&str]| operation(line).is_some_and(|name| names.contains(&name));
+        if !is_any_of(&KEPT) && !begins_regions(line) {
             used.iter().for_each(|name| add(1, Some(name)));
         }
-        work.operations = work.operations.saturating_add(1);
+        work.add(1, &Work { operations: 1, parts: u64::from(is_any_of(&PARTS)), ..Work::default() });
         work
     }
-}
-
-fn is_kept(name: &str) -> bool {
-    KEPT.contains(&name)
 }
 
 fn is_call(line: &str) -> bool {
@@ -275,6 +285,16 @@ mod tests {
         assert!(changed.contains(&kept), "{changed}");
         // The work is that of one operation again: seven more rounds until the next one.
         assert_eq!(count(&doubling(60)), 8);
+    }
+
+    #[test]
+    fn values_of_many_parts_are_kept() {
+        let written = |rounds| {
+            doubling(rounds).replace("stablehlo.add\"(%v0, %v0)", "stablehlo.dynamic_update_slice\"(%v0, %v2)")
+        };
+        assert_eq!(count(&written(32)), 0);
+        assert_eq!(count(&written(33)), 1);
+        assert_eq!(count(&written(100)), 3);
     }
 
     #[test]
