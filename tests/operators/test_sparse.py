@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -199,6 +200,32 @@ def test_spdiags(device: torch.device) -> None:
     diagonals = torch.randn(3, 5)
     for layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc):
         check(lambda d, to=layout: torch.sparse.spdiags(diagonals.to(d), torch.tensor([-2, 0, 3]), (5, 5), to), device)
+
+
+@pytest.mark.parametrize("dims", [(), (0,), (1,), (2,), (0, 1), (0, 2), (0, 1, 2)], ids=str)
+def test_gradients_of_sums_of_repeated_elements(dims: tuple[int, ...], device: torch.device) -> None:
+    places = torch.tensor([[0, 2, 0, 2, 1, 0], [1, 1, 1, 0, 0, 1]])
+    values, weights = torch.randn(6, 3), torch.randn(4, 3, 3)
+
+    def program(d: torch.device) -> Tensor | None:
+        x = torch.sparse_coo_tensor(places, values, (4, 3, 3)).to(d).requires_grad_()
+        total = torch.sparse.sum(x, dims) if dims else torch.sparse.sum(x)
+        total = total.to_dense() if total.is_sparse else total
+        (total * weights.sum(dims).to(d)).sum().backward()
+        assert x.grad is not None
+        return x.grad.coalesce()
+
+    check(program, device)
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr], ids=str)
+def test_products_that_are_refused(layout: torch.layout, device: torch.device) -> None:
+    dense = torch.ones(3, 3, device=device)
+    sparse = dense.to_sparse(layout=layout)
+    with pytest.raises(RuntimeError, match="addmm: mat2 must be a matrix, got 3-D tensor"):
+        torch.addmm(dense, sparse, dense[None])
+    with pytest.raises(RuntimeError, match=re.escape("{[1, 3, 3]}, size=[3, 3])")):
+        torch.addmm(dense[None], sparse, dense)
 
 
 def test_gradients_of_products(device: torch.device) -> None:

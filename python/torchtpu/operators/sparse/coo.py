@@ -289,6 +289,8 @@ def _wrapped(self: Tensor, dim: int) -> int:
 
 @kernel("_sparse_sum_backward")
 def _sparse_sum_backward(grad: Tensor, self: Tensor, dims: Sequence[int]) -> Tensor:
+    # Elements at the same place are one element: the gradient has it once.
+    self = coalesce(self)
     summed = {_wrapped(self, dim) for dim in dims}
     sparse_dim = self.sparse_dim()
     kept = [dim for dim in range(sparse_dim) if dim not in summed]
@@ -400,6 +402,8 @@ def scaled(self: Tensor, factor: float) -> Tensor:
 def scaled_sum(self: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
     """`beta * self + alpha * product`, as in addmm: `self` is not read if beta is 0."""
     product = scaled(product, alpha)
+    if self.layout == torch.strided:
+        torch.empty((), dtype=self.dtype).expand(self.shape).expand(product.shape)  # refuses in the CPU's words
     return product if beta == 0 else product + scaled(self, beta)
 
 
@@ -409,8 +413,9 @@ def scalar_type(tensor: Tensor) -> str:
 
 
 def check_product(name: str, mat1: Tensor, mat2: Tensor) -> None:
-    if mat1.dim() != 2 or mat2.dim() != 2:
-        raise RuntimeError(f"{name}: matrices expected, got {mat1.dim()}D and {mat2.dim()}D tensors")
+    for what, matrix in (("mat1", mat1), ("mat2", mat2)):
+        if matrix.dim() != 2:
+            raise RuntimeError(f"{name}: {what} must be a matrix, got {matrix.dim()}-D tensor")
     if mat1.shape[1] != mat2.shape[0]:
         raise RuntimeError(
             f"{name}: mat1 and mat2 shapes cannot be multiplied "
