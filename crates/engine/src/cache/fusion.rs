@@ -140,7 +140,7 @@ impl<'a> Module<'a> {
                 for (at, name) in defined.iter().enumerate() {
                     let mut work = self.work(line, at, &used, &known);
                     let is_repeated = work.total() > MOST && uses.get(name).is_some_and(|&count| count > 1);
-                    if (is_repeated || work.parts > MOST_PARTS) && gives_arrays(line) {
+                    if (is_repeated || work.parts > MOST_PARTS) && gives_arrays(line, defined.len()) {
                         barriers.push((at, *name));
                         work = Work { operations: 1, ..Work::default() };
                     }
@@ -204,10 +204,10 @@ fn symbol(line: &str) -> &str {
     &rest[..rest.find('(').unwrap_or(rest.len())]
 }
 
-/// Whether all results of an operation are arrays of constant sizes.
-fn gives_arrays(line: &str) -> bool {
+/// Whether all results of an operation have names of their own, and are arrays of constant sizes.
+fn gives_arrays(line: &str, names: usize) -> bool {
     let types = result_types(line);
-    types.iter().all(|ty| ty.starts_with("tensor<") && !ty.contains('?'))
+    types.len() == names && types.iter().all(|ty| ty.starts_with("tensor<") && !ty.contains('?'))
 }
 
 /// The values that a line defines, and those that it uses.
@@ -310,7 +310,8 @@ mod tests {
         write_line(&mut text, two, &[(1, "b")]);
         let kept = "%b = \"stablehlo.optimization_barrier\"(%b_before) {} : (tensor<3xf32>) -> tensor<3xf32>\n";
         assert_eq!(text, two.replace("%b", "%b_before") + kept);
-        assert!(!gives_arrays(two) && gives_arrays(kept));
+        assert!(!gives_arrays(two, 2) && gives_arrays(kept, 1));
+        assert!(!gives_arrays("%0:2 = \"stablehlo.while\"(%1, %2) {} : () -> (tensor<4xf32>, tensor<4xf32>)\n", 1));
     }
 
     #[test]
