@@ -8,14 +8,12 @@
 //! Where many operations each write a part of a value, the kernel that reads it has a case for each of them. So a value
 //! gets a barrier after some tens of such writes, too.
 
-use std::borrow::Cow;
-
 use rustc_hash::FxHashMap;
 
-use super::passes::{begins_regions, ends_regions, operation};
+use super::passes::{BARRIER, begins_regions, ends_regions, operation};
 
 /// The number of operations that kernels may repeat for a value.
-const MOST: u64 = 200;
+const MOST_OPERATIONS: u64 = 200;
 
 /// Operations that compute different elements in different ways. The code for them grows with the square of their number.
 const PARTS: [&str; 3] = ["concatenate", "dynamic_update_slice", "pad"];
@@ -23,8 +21,9 @@ const PARTS: [&str; 3] = ["concatenate", "dynamic_update_slice", "pad"];
 /// The number of such operations in the computation of a value.
 const MOST_PARTS: u64 = 32;
 
-/// Operations whose results are kept in memory in any case.
-const KEPT: [&str; 14] = [
+/// Operations after which the count of a value's operations starts again. Kernels do not repeat what comes before them, or
+/// nothing does. Operations with regions, such as reductions, are treated the same.
+const FIRST: [&str; 14] = [
     "all_gather",
     "all_reduce",
     "case",
@@ -64,19 +63,65 @@ impl Work {
             *sum = sum.saturating_add(times.saturating_mul(count));
         }
         // Only whether it is more matters, and the table would grow with each value of a long program.
-        if self.params.len() as u64 > MOST {
+        if self.params.len() as u64 > MOST_OPERATIONS {
             *self = Work { operations: self.total(), parts: self.parts, params: FxHashMap::default() };
         }
     }
 }
 
-/// What the callers of a function need to know.
+/// A line of a function, and the names of its values.
+struct Line<'a> {
+    text: &'a str,
+    defined: Vec<&'a str>,
+    used: Vec<&'a str>,
+    /// The function that it calls.
+    called: Option<&'a str>,
+}
+
+impl<'a> Line<'a> {
+    fn read(text: &'a str) -> Self {
+        let (left, right) = match text.split_once(" = ") {
+            Some((left, right)) if left.starts_with('%') => (left, right),
+            _ => ("", text),
+        };
+        let called = right.starts_with("func.call @").then(|| symbol(right));
+        Self { text, defined: names(left), used: names(right), called }
+    }
+
+    fn is_any_of(&self, operations: &[&str]) -> bool {
+        operation(self.text).is_some_and(|name| operations.contains(&name))
+    }
+
+    /// Whether all results have names of their own, and are arrays of constant sizes.
+    fn gives_arrays(&self) -> bool {
+        let types = result_types(self.text);
+        types.len() == self.defined.len() && types.iter().all(|ty| ty.starts_with("tensor<") && !ty.contains('?'))
+    }
+
+    /// Writes the line, and a barrier for each of these results.
+    fn write(&self, text: &mut String, barriers: &[usize]) {
+        let Some((_, right)) = self.text.split_once(" = ").filter(|_| !barriers.is_empty()) else {
+            text.push_str(self.text);
+            return;
+        };
+        let end = |at: usize| if barriers.contains(&at) { "_before" } else { "" };
+        let defined = self.defined.iter().enumerate().map(|(at, name)| format!("%{name}{}", end(at)));
+        text.push_str(&format!("{} = {right}", defined.collect::<Vec<_>>().join(", ")));
+        let types = result_types(right);
+        for &at in barriers {
+            let (name, ty) = (self.defined[at], &types[at]);
+            text.push_str(&format!("%{name} = {BARRIER}(%{name}_before) {{}} : ({ty}) -> {ty}\n"));
+        }
+    }
+}
+
+/// A function with barriers, and what its callers need to know of it.
 struct Summary {
-    /// Of each result.
+    text: String,
+    /// The work of each result.
     results: Vec<Work>,
     /// How many operations use each parameter.
     uses: Vec<usize>,
-    text: String,
 }
 
 struct Module<'a> {
@@ -84,8 +129,8 @@ struct Module<'a> {
     summaries: FxHashMap<&'a str, Summary>,
 }
 
-/// The text with barriers, if it needs any.
-pub(super) fn with_barriers(text: &str) -> Cow<'_, str> {
+/// The text with barriers, or None if it needs none.
+pub(super) fn with_barriers(text: &str) -> Option<String> {
     let mut module = Module { functions: FxHashMap::default(), summaries: FxHashMap::default() };
     // Names of functions, each after the text before it.
     let mut order = Vec::new();
@@ -102,7 +147,7 @@ pub(super) fn with_barriers(text: &str) -> Cow<'_, str> {
         changed.extend([before, &module.summaries[name].text]);
     }
     changed.push_str(rest);
-    if changed.len() == text.len() { text.into() } else { changed.into() }
+    (changed.len() > text.len()).then_some(changed)
 }
 
 impl<'a> Module<'a> {
@@ -110,56 +155,57 @@ impl<'a> Module<'a> {
         if self.summaries.contains_key(name) {
             return;
         }
-        let function = self.functions[name];
-        for line in function.lines().filter(|line| is_call(line)) {
-            if self.functions.contains_key(symbol(line)) {
-                self.summarize(symbol(line));
+        let lines: Vec<Line<'a>> = self.functions[name].split_inclusive('\n').map(Line::read).collect();
+        for called in lines.iter().filter_map(|line| line.called) {
+            if self.functions.contains_key(called) {
+                self.summarize(called);
             }
         }
-        let summary = self.summary(function);
+        let summary = self.summary(&lines);
         self.summaries.insert(name, summary);
     }
 
-    fn summary(&self, function: &str) -> Summary {
-        let uses = self.uses(function);
-        let mut known: FxHashMap<&str, Work> = FxHashMap::default();
-        let (mut results, mut text, mut depth) = (Vec::new(), String::new(), 0);
-        let mut params = Vec::new();
-        for (index, line) in function.split_inclusive('\n').enumerate() {
-            depth -= usize::from(ends_regions(line)).min(depth);
-            let (defined, used) = values(line);
+    /// Of a function whose calls are summarized.
+    fn summary(&self, lines: &[Line<'_>]) -> Summary {
+        let Some((signature, body)) = lines.split_first() else {
+            return Summary { text: String::new(), results: Vec::new(), uses: Vec::new() };
+        };
+        let uses = self.uses(body);
+        let params = signature.used.iter().enumerate();
+        let mut known: FxHashMap<&str, Work> = params
+            .map(|(param, &name)| (name, Work { params: [(param, 1)].into_iter().collect(), ..Work::default() }))
+            .collect();
+        let (mut results, mut text, mut depth) = (Vec::new(), signature.text.to_owned(), 0);
+        for line in body {
+            depth -= usize::from(ends_regions(line.text)).min(depth);
             let mut barriers = Vec::new();
-            if index == 0 {
-                params = used;
-                for (param, name) in params.iter().enumerate() {
-                    known.insert(name, Work { params: [(param, 1)].into_iter().collect(), ..Work::default() });
-                }
-            } else if depth == 0 && line.contains("\"func.return\"") {
-                results = used.iter().map(|name| known.get(name).cloned().unwrap_or_default()).collect();
+            if depth == 0 && line.text.contains("\"func.return\"") {
+                results = line.used.iter().map(|name| known.get(name).cloned().unwrap_or_default()).collect();
             } else if depth == 0 {
-                for (at, name) in defined.iter().enumerate() {
-                    let mut work = self.work(line, at, &used, &known);
-                    let is_repeated = work.total() > MOST && uses.get(name).is_some_and(|&count| count > 1);
-                    if (is_repeated || work.parts > MOST_PARTS) && gives_arrays(line, defined.len()) {
-                        barriers.push((at, *name));
+                for (at, name) in line.defined.iter().enumerate() {
+                    let mut work = self.work(line, at, &known);
+                    let is_shared = uses.get(name).is_some_and(|&count| count > 1);
+                    let is_large = work.parts > MOST_PARTS || (is_shared && work.total() > MOST_OPERATIONS);
+                    if is_large && line.gives_arrays() {
+                        barriers.push(at);
                         work = Work { operations: 1, ..Work::default() };
                     }
                     known.insert(name, work);
                 }
             }
-            depth += usize::from(begins_regions(line));
-            write_line(&mut text, line, &barriers);
+            depth += usize::from(begins_regions(line.text));
+            line.write(&mut text, &barriers);
         }
-        let uses = params.iter().map(|name| uses.get(name).copied().unwrap_or(0)).collect();
-        Summary { results, uses, text }
+        let uses = signature.used.iter().map(|name| uses.get(name).copied().unwrap_or(0)).collect();
+        Summary { text, results, uses }
     }
 
     /// How many operations use each value, those in called functions included.
-    fn uses<'f>(&self, function: &'f str) -> FxHashMap<&'f str, usize> {
+    fn uses<'f>(&self, body: &[Line<'f>]) -> FxHashMap<&'f str, usize> {
         let mut uses: FxHashMap<&str, usize> = FxHashMap::default();
-        for line in function.lines().skip(1) {
+        for line in body {
             let called = self.called(line);
-            for (at, name) in values(line).1.into_iter().enumerate() {
+            for (at, name) in line.used.iter().enumerate() {
                 *uses.entry(name).or_default() +=
                     called.and_then(|summary| summary.uses.get(at)).map_or(1, |&count| count);
             }
@@ -167,12 +213,12 @@ impl<'a> Module<'a> {
         uses
     }
 
-    fn called(&self, line: &str) -> Option<&Summary> {
-        is_call(line).then(|| self.summaries.get(symbol(line))).flatten()
+    fn called(&self, line: &Line<'_>) -> Option<&Summary> {
+        self.summaries.get(line.called?)
     }
 
-    /// The work of result `at` of the operation in a line.
-    fn work(&self, line: &str, at: usize, used: &[&str], known: &FxHashMap<&str, Work>) -> Work {
+    /// The work of result `at` of a line.
+    fn work(&self, line: &Line<'_>, at: usize, known: &FxHashMap<&str, Work>) -> Work {
         let mut work = Work::default();
         let mut add = |times: u64, name: Option<&&str>| {
             if let Some(of_operand) = name.and_then(|name| known.get(name)) {
@@ -181,73 +227,37 @@ impl<'a> Module<'a> {
         };
         if let Some(summary) = self.called(line) {
             let Some(result) = summary.results.get(at) else { return work };
-            result.params.iter().for_each(|(&param, &times)| add(times, used.get(param)));
+            result.params.iter().for_each(|(&param, &times)| add(times, line.used.get(param)));
             work.add(1, &Work { params: FxHashMap::default(), ..*result });
             return work;
         }
-        let is_any_of = |names: &[&str]| operation(line).is_some_and(|name| names.contains(&name));
-        if !is_any_of(&KEPT) && !begins_regions(line) {
-            used.iter().for_each(|name| add(1, Some(name)));
+        if !line.is_any_of(&FIRST) && !begins_regions(line.text) {
+            line.used.iter().for_each(|name| add(1, Some(name)));
         }
-        work.add(1, &Work { operations: 1, parts: u64::from(is_any_of(&PARTS)), ..Work::default() });
+        work.add(1, &Work { operations: 1, parts: u64::from(line.is_any_of(&PARTS)), ..Work::default() });
         work
     }
 }
 
-fn is_call(line: &str) -> bool {
-    line.contains("func.call @")
-}
-
-/// The first name of a function in a line, without "@".
-fn symbol(line: &str) -> &str {
-    let rest = line.split_once('@').map_or("", |(_, rest)| rest);
+/// The first name of a function in a text, without "@".
+fn symbol(text: &str) -> &str {
+    let rest = text.split_once('@').map_or("", |(_, rest)| rest);
     &rest[..rest.find('(').unwrap_or(rest.len())]
 }
 
-/// Whether all results of an operation have names of their own, and are arrays of constant sizes.
-fn gives_arrays(line: &str, names: usize) -> bool {
-    let types = result_types(line);
-    types.len() == names && types.iter().all(|ty| ty.starts_with("tensor<") && !ty.contains('?'))
-}
-
-/// The values that a line defines, and those that it uses.
-fn values(line: &str) -> (Vec<&str>, Vec<&str>) {
-    let (left, right) = match line.split_once(" = ") {
-        Some((left, right)) if left.starts_with('%') => (left, right),
-        _ => ("", line),
-    };
-    (names(left), names(right))
-}
-
+/// The names of values in a text, without "%".
 fn names(text: &str) -> Vec<&str> {
     let end = |name: &str| name.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(name.len());
+    // What comes before the first "%" is no name.
     text.split('%').skip(1).map(|name| &name[..end(name)]).collect()
 }
 
-/// Writes a line, and a barrier for each of these results: `at` is the number of the result.
-fn write_line(text: &mut String, line: &str, barriers: &[(usize, &str)]) {
-    let Some((left, right)) = line.split_once(" = ").filter(|_| !barriers.is_empty()) else {
-        text.push_str(line);
-        return;
-    };
-    let mut defined: Vec<String> = left.split(", ").map(str::to_owned).collect();
-    for &(at, name) in barriers {
-        defined[at] = format!("%{name}_before");
-    }
-    text.push_str(&format!("{} = {right}", defined.join(", ")));
-    let types = result_types(right);
-    for &(at, name) in barriers {
-        let ty = &types[at];
-        text.push_str(&format!("%{name} = \"stablehlo.optimization_barrier\"(%{name}_before) {{}} : ({ty}) -> {ty}\n"));
-    }
-}
-
-/// The types of an operation's results, from the right side of its line.
-fn result_types(right: &str) -> Vec<String> {
-    let types = right.rsplit_once("->").map_or("", |(_, types)| types.trim());
+/// The types of an operation's results.
+fn result_types(text: &str) -> Vec<String> {
+    let types = text.rsplit_once("->").map_or("", |(_, types)| types.trim());
     let types = types.strip_prefix('(').and_then(|types| types.strip_suffix(')')).unwrap_or(types);
-    let begins = |(at, ty): (usize, &str)| if at == 0 { ty.to_owned() } else { format!("tensor<{ty}") };
-    types.split(", tensor<").enumerate().map(begins).collect()
+    let whole = |(at, ty): (usize, &str)| if at == 0 { ty.to_owned() } else { format!("tensor<{ty}") };
+    types.split(", tensor<").enumerate().map(whole).collect()
 }
 
 #[cfg(test)]
@@ -269,14 +279,14 @@ mod tests {
     }
 
     fn count(text: &str) -> usize {
-        with_barriers(text).matches("optimization_barrier").count()
+        with_barriers(text).map_or(0, |text| text.matches("optimization_barrier").count())
     }
 
     #[test]
     fn values_whose_work_doubles_are_kept() {
         assert_eq!(count(&doubling(6)), 0);
         let text = doubling(8);
-        let changed = with_barriers(&text);
+        let changed = with_barriers(&text).expect("barriers");
         let kept = format!(
             "%o7_before = func.call @op0(%o6) : ({TY}) -> ({TY})\n\
              %o7 = \"stablehlo.optimization_barrier\"(%o7_before) {{}} : ({TY}) -> {TY}\n\
@@ -307,11 +317,12 @@ mod tests {
     fn one_of_two_results_is_kept() {
         let two = "%a, %b = func.call @op(%c) : (tensor<1xf32>) -> (tensor<?x2xf32, #stablehlo.bounds<4, ?>>, tensor<3xf32>)\n";
         let mut text = String::new();
-        write_line(&mut text, two, &[(1, "b")]);
+        Line::read(two).write(&mut text, &[1]);
         let kept = "%b = \"stablehlo.optimization_barrier\"(%b_before) {} : (tensor<3xf32>) -> tensor<3xf32>\n";
         assert_eq!(text, two.replace("%b", "%b_before") + kept);
-        assert!(!gives_arrays(two, 2) && gives_arrays(kept, 1));
-        assert!(!gives_arrays("%0:2 = \"stablehlo.while\"(%1, %2) {} : () -> (tensor<4xf32>, tensor<4xf32>)\n", 1));
+        assert!(!Line::read(two).gives_arrays() && Line::read(kept).gives_arrays());
+        let together = "%0:2 = \"stablehlo.while\"(%1, %2) {} : () -> (tensor<4xf32>, tensor<4xf32>)\n";
+        assert!(!Line::read(together).gives_arrays());
     }
 
     #[test]

@@ -242,10 +242,10 @@ impl Cache {
         let mut text = Cow::Borrowed(&*source.text);
         if platform.kind == Kind::Cpu {
             // All follow from the text, which is in the key.
-            text = passes::without_barriers_in_regions(&source.text);
-            let limited = fusion::with_barriers(&text);
-            options.overrides.extend(passes::flags(&source.text, matches!(limited, Cow::Owned(_))));
-            text = Cow::Owned(limited.into_owned());
+            let safe = passes::without_barriers_in_regions(&source.text);
+            let limited = fusion::with_barriers(&safe);
+            options.overrides.extend(passes::flags(&source.text, limited.is_some()));
+            text = limited.map_or(safe, Cow::Owned);
         }
         let executable = platform.client.compile(text.as_bytes(), &options)?;
         making.compiling += start.elapsed();

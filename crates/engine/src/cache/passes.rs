@@ -35,7 +35,7 @@ const MOVES: [&str; 17] = [
 
 /// Operations that write a part of a value. A scatter with one index becomes an update of a slice.
 const WRITES: [&str; 2] = ["\"stablehlo.dynamic_update_slice\"", "\"stablehlo.scatter\""];
-const BARRIER: &str = "\"stablehlo.optimization_barrier\"";
+pub(super) const BARRIER: &str = "\"stablehlo.optimization_barrier\"";
 
 fn is_written(text: &str) -> bool {
     WRITES.iter().any(|name| text.contains(name))
