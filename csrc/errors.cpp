@@ -128,12 +128,12 @@ static std::string renamed(std::string message, std::string_view substitute, con
   return message;
 }
 
-// Sets an exception of the same type with the renamed message, and says whether the message differs. Needs the GIL.
-static bool rename_python(PyObject* type, const std::string& before, std::string_view substitute, int32_t device) {
+// Throws a Python exception of the same type with the renamed message, if that differs. Needs the GIL.
+static void throw_renamed(PyObject* type, const std::string& before, std::string_view substitute, int32_t device) {
   const std::string message = renamed(before, substitute, device_at(device).str());
-  if (message == before) return false;
+  if (message == before) return;
   PyErr_SetString(type, message.c_str());
-  return true;
+  throw_python_exception();
 }
 
 void rethrow_for(int32_t device, std::string_view substitute) {
@@ -152,13 +152,13 @@ void rethrow_for(int32_t device, std::string_view substitute) {
   } catch (python_error& error) {
     pybind11::gil_scoped_acquire gil;
     error.persist();
-    if (!rename_python(error.type, error.message, substitute, device)) throw;
+    throw_renamed(error.type, error.message, substitute, device);
+    throw;
   } catch (pybind11::error_already_set& error) {
     pybind11::gil_scoped_acquire gil;
-    if (!rename_python(error.type().ptr(), pybind11::str(error.value()), substitute, device)) throw;
+    throw_renamed(error.type().ptr(), pybind11::str(error.value()), substitute, device);
+    throw;
   }
-  pybind11::gil_scoped_acquire gil;
-  throw_python_exception();
 }
 
 NoGil::NoGil() : state_(PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
