@@ -127,7 +127,8 @@ void Call::refuse_tensor(const at::Tensor& tensor, size_t position) {
     std::vector<IValue> given(stack.begin(), stack.end());
     try {
       op.handle.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, given);  // says what it requires
-    } catch (const c10::NotImplementedError&) {  // the kernel asks each backend for one of its own
+    } catch (const c10::NotImplementedError&) {
+      // The composite kernel asks for a kernel of the backend, and says nothing of devices. The check below does.
     }
   }
   TORCH_CHECK(tensor.device() == here, "Expected all tensors to be on the same device, but found at least two devices, ",
