@@ -54,6 +54,9 @@ pub struct Dim {
 }
 
 impl Dim {
+    /// The capacity of an int of an eager call that is an input of the program and no size, such as a start.
+    pub const ANY: i64 = i32::MAX as i64;
+
     /// A size without a part outside of the sizes.
     pub fn new(capacity: i64, sizes: Vec<u32>) -> Dim {
         Dim { capacity, sizes, outer: 1 }

@@ -51,7 +51,7 @@ pub(crate) fn bounded_input<'b>(cx: &Cx<'b>) -> Result<Option<(usize, Value<'b>)
 
 /// The gradient of [`slice`].
 pub(crate) fn slice_back<'b>(cx: &Cx<'b>, zeros: Value<'b>, axis: usize, size: &Value<'b>) -> Result<Value<'b>> {
-    let part = in_steps(cx, cx.tensor("grad_output")?, axis);
+    let part = in_steps(cx, cx.tensor("grad_output")?, axis)?;
     Ok(write_padded(zeros, part, axis, start_of(cx, *size)?))
 }
 
@@ -76,17 +76,22 @@ pub(crate) fn split<'b>(cx: &Cx<'b>, x: Value<'b>, axis: usize, sizes: &[Dim]) -
     lengths.enumerate().map(part).collect()
 }
 
-/// The argument `step`. It is only an input of the program where it is 1.
-fn step_of(cx: &Cx<'_>) -> i64 {
-    if cx.is_input("step") { 1 } else { cx.int_or_none("step").unwrap_or(1) }
+/// The argument `step`. Eager modes make it an input of the program only where it is 1. In a graph it may be a symbol.
+fn step_of(cx: &Cx<'_>) -> Result<i64> {
+    match cx.arg("step") {
+        Arg::Plain(ArgSpec::Input(_)) => Ok(1),
+        Arg::Plain(ArgSpec::Dim(step)) if step.capacity == Dim::ANY => Ok(1),
+        _ if cx.is_input("step") => Err(Error::not_implemented("a slice whose step changes")),
+        _ => Ok(cx.int_or_none("step").unwrap_or(1)),
+    }
 }
 
 /// A part with its padding filled with zeros, and with zeros between its elements if the argument `step` is above 1.
-fn in_steps<'b>(cx: &Cx<'b>, part: Value<'b>, axis: usize) -> Value<'b> {
+fn in_steps<'b>(cx: &Cx<'b>, part: Value<'b>, axis: usize) -> Result<Value<'b>> {
     let filled = part.zero_filled([axis], "a slice of merged dimensions");
     let (none, mut between) = (vec![0; part.rank()], vec![0; part.rank()]);
-    between[axis] = step_of(cx) - 1;
-    filled.pad(0, &none, &none, &between)
+    between[axis] = step_of(cx)? - 1;
+    Ok(filled.pad(0, &none, &none, &between))
 }
 
 /// `self` with the argument `src` written to a slice of it, or to one index if `is_index`.
@@ -100,9 +105,9 @@ pub(crate) fn scatter<'b>(cx: &Cx<'b>, is_index: bool) -> Result<Value<'b>> {
         true => (src.unsqueeze(axis), place_in(cx, size, "index")?),
         false => (src, start_of(cx, size)?),
     };
-    let step = step_of(cx);
+    let step = step_of(cx)?;
     let zeros = cx.b().splat(0, x.dtype(), &x.dims());
-    let moved = write_padded(zeros, in_steps(cx, src, axis), axis, start);
+    let moved = write_padded(zeros, in_steps(cx, src, axis)?, axis, start);
     let place = cx.b().iota(DType::I64, &[x.dim(axis)], 0) - start.broadcast_to(&[x.dim(axis)]);
     let mut is_replaced = place.ge(0) & place.lt((src.size(axis, DType::I64) * step).broadcast_to(&[x.dim(axis)]));
     if step != 1 {
@@ -165,7 +170,7 @@ pub(crate) fn select<'b>(cx: &Cx<'b>, axis: usize) -> Result<Value<'b>> {
 /// A slice of a bounded dimension. PyTorch gives its length.
 pub(crate) fn slice<'b>(cx: &Cx<'b>, axis: usize) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
-    let step = step_of(cx);
+    let step = step_of(cx)?;
     let Some(length) = cx.result_dims(0).and_then(|dims| dims.get(axis)).cloned() else {
         return Err(Error::not_implemented("a slice of unknown length"));
     };

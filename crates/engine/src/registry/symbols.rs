@@ -11,9 +11,6 @@ pub(super) struct Symbol {
     is_start: bool,
 }
 
-/// The capacity of a number that is no size.
-const ANY: i64 = i32::MAX as i64;
-
 /// The sizes of a call that change.
 #[derive(Default)]
 pub(super) struct Symbols {
@@ -104,7 +101,7 @@ impl Symbols {
 
     /// A number that is an input, but no size.
     pub fn number(&mut self, int: i64) -> Dim {
-        Dim::new(ANY, vec![self.add_start(int, ANY)])
+        Dim::new(Dim::ANY, vec![self.add_start(int, Dim::ANY)])
     }
 
     pub fn has_sizes(&self) -> bool {
