@@ -19,7 +19,7 @@ def register() -> None:
     _check_no_other_backend()
     extension = _load_extension()
     torch.utils.rename_privateuse1_backend(NAME)
-    from torchtpu import accelerate, distributed, dlpack, operators, safetensors, tpu
+    from torchtpu import accelerate, distributed, dlpack, multiprocessing, operators, safetensors, tpu
     from torchtpu.compile.registration import register_with_dynamo
     from torchtpu.operators import opcheck, references
 
@@ -27,6 +27,7 @@ def register() -> None:
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     dlpack.add_tensor_method(NAME)
     accelerate.take_device(NAME)
+    multiprocessing.take_device(NAME)
     safetensors.take_device(NAME)
     opcheck.take_device(NAME)
     operators.register()
