@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
-from tests.helpers import check_refused
+from tests.helpers import check, check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -30,3 +31,16 @@ def test_a_negative_beta_is_refused(device: torch.device) -> None:
         return torch.nn.functional.smooth_l1_loss(torch.ones(3, device=d), torch.ones(3, device=d), beta=-2.0)
 
     assert "does not support negative values for beta" in str(check_refused(run, device))
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_huber_loss_of_a_larger_target(reduction: str, device: torch.device, mode: str) -> None:
+    """vmap calls it so."""
+    prediction, targets = torch.arange(5.0), torch.arange(10.0).reshape(2, 5).sqrt()
+
+    def run(d: torch.device) -> torch.Tensor:
+        each = torch.vmap(torch.nn.functional.huber_loss, (None, 0))
+        return each(prediction.to(d), targets.to(d), reduction=reduction)
+
+    check(run, device)

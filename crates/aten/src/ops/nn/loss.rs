@@ -39,7 +39,12 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
             Ok((x - target).clamp(-delta, delta))
         })
     }),
-    one(&["soft_margin_loss"], |cx| loss_of_prediction(cx, |x, target| Ok(softplus(-(x * target))))),
+    one(&["soft_margin_loss"], |cx| {
+        loss_of_prediction(cx, |x, target| {
+            let elements = softplus(-(x * target));
+            check_shape(elements, &cx.ty("self")?.dims).map(|()| elements)
+        })
+    }),
     one(&["soft_margin_loss_backward"], |cx| gradient(cx, |x, target| Ok(-(target * (-(x * target)).logistic())))),
     one(&["binary_cross_entropy"], |cx| {
         let [expected, found] = [cx.ty("self")?.dtype, cx.ty("target")?.dtype];
@@ -112,16 +117,13 @@ fn check_shape(elements: Value<'_>, allocated: &[i64]) -> Result<()> {
     Err(Error::runtime(format!("output with shape {allocated:?} doesn't match the broadcast shape {dims:?}")))
 }
 
-/// [`loss`] of a prediction of floats: PyTorch allocates the result with the prediction's type and shape.
+/// [`loss`] of a prediction of floats: PyTorch allocates the result with the prediction's type.
 fn loss_of_prediction<'b>(cx: &Cx<'b>, f: impl FnOnce(Value<'b>, Value<'b>) -> Result<Value<'b>>) -> Result<Value<'b>> {
     let own = cx.ty("self")?;
     if !own.dtype.is_float() {
         return Err(cannot_be_cast(common_dtype(cx)?, own.dtype));
     }
-    loss(cx, |x, target| {
-        let elements = f(x, target)?;
-        check_shape(elements, &own.dims).map(|()| elements)
-    })
+    loss(cx, f)
 }
 
 /// `grad_output` times the elementwise derivative `f` of `self` and `target`.
