@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tests.distributed.launch import torchrun
+from tests.helpers import check_python
 
 pytest.importorskip("accelerate", reason="accelerate is not installed: make test-libraries")
 pytest.importorskip("transformers", reason="transformers is not installed: make test-libraries")
@@ -59,3 +60,32 @@ def test_a_batch_that_does_not_fit_is_made_smaller(device: torch.device) -> None
 
     assert train() < 4
     assert tried[0] == 8
+
+
+PLACED = """
+import torch
+from accelerate import dispatch_model, infer_auto_device_map
+from accelerate.utils import get_balanced_memory
+
+def placed(**options):
+    model = torch.nn.Sequential(*(torch.nn.Linear(100, 100) for _ in range(4)))
+    places = infer_auto_device_map(model, get_balanced_memory(model, **options))
+    x = torch.randn(2, 100)
+    expected = model(x)
+    torch.testing.assert_close(dispatch_model(model, places, force_hooks=True)(x).cpu(), expected)
+    return set(map(str, places.values()))
+"""
+
+
+@pytest.mark.parametrize("count", ["1", "2"])
+def test_a_model_is_placed_on_the_devices(count: str) -> None:
+    code = f"""{PLACED}
+assert placed() == {{str(index) for index in range({count})}}
+assert placed(max_memory={{0: "100KB", "cpu": "1GB"}}) == {{"0", "cpu"}}
+"""
+    printed = check_python(code, ACCELERATE_TORCH_DEVICE="tpu", TORCHTPU_NUM_DEVICES=count)
+    assert "is not available" not in printed
+
+
+def test_a_model_stays_on_the_cpu_without_the_variable() -> None:
+    check_python(f"{PLACED}assert placed() == {{'cpu'}}")
