@@ -53,6 +53,15 @@ pub(crate) fn log_sum_exp<'b>(x: Value<'b>, axes: &[usize]) -> Value<'b> {
     (x - shift.keep_dims(axes)).exp().reduce_sum(axes).log() + shift
 }
 
+/// `log(base^x + base^y) / log(base)` without overflow, where `rate` is the natural logarithm of the base.
+pub(crate) fn log_add_exp<'b>(x: Value<'b>, y: Value<'b>, rate: f64) -> Value<'b> {
+    let first = x.real().ge(y.real());
+    let (large, small) = (first.select(x, y), first.select(y, x));
+    // The difference of equal infinities is NaN.
+    let difference = large.eq(small).select(large.splat_like(0), small - large);
+    large + (difference * rate).exp().log_1p() / rate
+}
+
 pub(crate) type Extreme = for<'b> fn(Value<'b>, &[usize]) -> Value<'b>;
 
 /// The extreme elements along the axis and their positions (int64). Equal elements give the first position; NaN is

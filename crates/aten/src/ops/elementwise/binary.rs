@@ -4,6 +4,7 @@ use stablehlo::{DType, DTypes, Number, Value};
 
 use crate::common::clamp::clamp_to;
 use crate::common::loops::of_elements;
+use crate::common::reductions::log_add_exp;
 use crate::cx::{Arg, Cx};
 use crate::error::{Error, Result};
 use crate::number_check::Fit;
@@ -360,15 +361,6 @@ fn prefer_numbers<'b>(x: Value<'b>, y: Value<'b>, chosen: Value<'b>) -> Value<'b
 fn clamp<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let dtype = cx.promoted(&["self", "min", "max"])?;
     clamp_to(cx, cx.operand("self", dtype)?, ["min", "max"])
-}
-
-/// `log(base^x + base^y) / log(base)`, where `rate` is the natural logarithm of the base.
-fn log_add_exp<'b>(x: Value<'b>, y: Value<'b>, rate: f64) -> Value<'b> {
-    let first = x.real().ge(y.real());
-    let (large, small) = (first.select(x, y), first.select(y, x));
-    let sum = large + ((small - large) * rate).exp().log_1p() / rate;
-    // The difference of equal infinities is NaN.
-    (x.eq(y) & x.is_infinite()).select(x, sum)
 }
 
 /// `x · f(y)`: zero where `x` is zero, unless `y` is NaN.

@@ -12,11 +12,10 @@
 use stablehlo::{DType, Value};
 
 use crate::check::Check;
-use crate::common::reductions::log_sum_exp;
+use crate::common::reductions::{log_add_exp, log_sum_exp};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::ops::nn::ctc::{at_time, with_time};
-use crate::ops::reduce::scan::log_add_exp;
 use crate::places::take_along;
 use crate::row::{Row, many};
 
@@ -147,7 +146,7 @@ fn alphas<'b>(problem: &Problem<'b>, [blanks, labels]: [Value<'b>; 2]) -> Value<
         |state| {
             let (place, alpha, before) = (state[0], state[1], state[0] - 1);
             let by_label = (alpha + at_time(state[4], before)).pad_axis(1, NEVER, 1, -1);
-            let next = log_add_exp(alpha + at_time(state[3], before), by_label);
+            let next = log_add_exp(alpha + at_time(state[3], before), by_label, 1.0);
             vec![place + 1, next, with_time(state[2], place, next), state[3], state[4], state[5]]
         },
     );
@@ -168,7 +167,7 @@ fn betas<'b>(problem: &Problem<'b>, [blanks, labels]: [Value<'b>; 2]) -> Value<'
             let (place, beta) = (state[0], state[1]);
             let after_blank = at_time(state[5], place).max(beta);
             let by_label = at_time(state[4], place) + beta.pad_axis(1, NEVER, -1, 1);
-            let next = log_add_exp(at_time(state[3], place) + after_blank, by_label);
+            let next = log_add_exp(at_time(state[3], place) + after_blank, by_label, 1.0);
             vec![place - 1, next, with_time(state[2], place, next), state[3], state[4], state[5]]
         },
     );

@@ -2,7 +2,7 @@
 
 use stablehlo::{DType, DTypes, Number, Value};
 
-use crate::common::reductions::summands;
+use crate::common::reductions::{log_add_exp, summands};
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::row::{Row, all_bounded, many, one};
@@ -20,7 +20,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     }),
     one(&["logcumsumexp", "_logcumsumexp"], |cx| {
         let x = cx.tensor("self")?;
-        let scanned = |x| scan_along(cx, x, Number::Float(f64::NEG_INFINITY), log_add_exp);
+        let scanned = |x| scan_along(cx, x, Number::Float(f64::NEG_INFINITY), |a, x| log_add_exp(a, x, 1.0));
         let wide = x.dtype().opmath();
         if wide == x.dtype() {
             return scanned(x);
@@ -72,13 +72,4 @@ fn running_extreme<'b>(
     let records = (x.eq(values) | x.is_nan()).select(position, 0);
     let positions = records.scan(axis, Number::Int(0), |a, x| a.max(x));
     Ok(vec![values, positions.convert(DType::I64)])
-}
-
-/// `log(exp a + exp b)` without overflow.
-pub(crate) fn log_add_exp<'b>(a: Value<'b>, b: Value<'b>) -> Value<'b> {
-    let first = a.real().ge(b.real());
-    let (larger, smaller) = (first.select(a, b), first.select(b, a));
-    // The difference of equal infinities is NaN.
-    let difference = larger.eq(smaller).select(larger.splat_like(0), smaller - larger);
-    larger + difference.exp().log_1p()
 }
