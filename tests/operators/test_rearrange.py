@@ -65,3 +65,29 @@ def test_select_scatter_beside_merged_dimensions(device: torch.device, dim: int)
 
     for length in (7, 4, 6, 5, 3):
         check(functools.partial(run, length), device)
+
+
+@pytest.mark.usefixtures("changing_sizes")
+@pytest.mark.parametrize("dims", [(0, -1), (-1, 0), (-2, -1), (0, 1)])
+def test_diag_embed_of_sizes_that_change(device: torch.device, dims: tuple[int, int]) -> None:
+    """Sizes of the result that were not given were taken for none."""
+
+    def run(length: int, d: torch.device) -> list[Tensor]:
+        x = torch.arange(3.0 * length).view(3, length).to(d)
+        return [torch.diag_embed(x, 0, *dims), torch.diag_embed(x[:, 1], 1, *dims)]
+
+    for length in (5, 7, 4, 9, 6, 3):
+        check(functools.partial(run, length), device)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_unfold_backward_of_one_row(device: torch.device, mode: str, rows: int, dim: int) -> None:
+    """The gradient of one row is that of every row. PyTorch's `istft` for other devices calls it so."""
+
+    def run(d: torch.device) -> Tensor:
+        grad = torch.arange(rows * 6.0 * 10).view(rows, 6, 10).to(d)
+        sizes = (3, 20) if dim == 1 else (20, 3)
+        return torch.ops.aten.unfold_backward(grad if dim == 1 else grad.transpose(0, 1), sizes, dim, 10, 2)
+
+    check(run, device)

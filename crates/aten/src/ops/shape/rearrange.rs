@@ -320,7 +320,10 @@ fn indices<'b>(cx: &Cx<'b>, part: Triangle) -> Result<Value<'b>> {
 fn diag_embed<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     if cx.b().is_bounded() {
-        return bounded_views::embed_diagonal(cx, x, &Dim::capacities(cx.result_dims(0).unwrap_or_default()));
+        let Some(dims) = cx.result_dims(0) else {
+            return Err(Error::not_implemented("diag_embed of unknown sizes"));
+        };
+        return bounded_views::embed_diagonal(cx, x, &Dim::capacities(dims));
     }
     let rank = x.rank() + 1;
     let offset = cx.int("offset")?;
@@ -372,6 +375,10 @@ fn unfold_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let whole = cx.b().splat(0, grad.dtype(), &sizes);
     // The capacity of the result may have more windows than the gradient, or fewer.
     let grad = grad.pad_axis(axis, 0, 0, places.shape()[axis] - grad.dim(axis));
+    // A gradient of one row is that of every row.
+    let rows = |i: usize| if i != axis && grad.dim(i) == 1 { sizes[i] } else { grad.dim(i) };
+    let dims: Vec<i64> = (0..sizes.len()).map(rows).chain([grad.dim(sizes.len())]).collect();
+    let grad = grad.broadcast_to(&dims);
     Ok(places.write(whole, grad.move_axis(grad.rank() - 1, axis + 1), Combine::Add))
 }
 
