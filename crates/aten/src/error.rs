@@ -1,4 +1,4 @@
-//! Errors for element types that an operator does not support.
+//! Errors for arguments that an operator does not support.
 
 pub use ::error::{Error, ErrorKind, Result};
 use stablehlo::DType;
@@ -14,6 +14,11 @@ pub(crate) fn not_implemented_for(operator: &str, dtype: DType) -> Error {
 pub(crate) fn cannot_be_cast(from: DType, to: DType) -> Error {
     let [from, to] = [from, to].map(scalar_type_name);
     Error::runtime(format!("result type {from} can't be cast to the desired output type {to}"))
+}
+
+/// A RuntimeError with this message where `holds` is false.
+pub(crate) fn require(holds: bool, message: &str) -> Result<()> {
+    if holds { Ok(()) } else { Err(Error::runtime(message)) }
 }
 
 /// PyTorch's name of the `c10::ScalarType`.

@@ -118,6 +118,12 @@ impl<'b> Cx<'b> {
         }
     }
 
+    /// Checks that the longest of `lengths` is `size`, 0-d. [`Check::NUMBER`] is the longest.
+    pub(crate) fn check_longest(&self, lengths: Value<'b>, size: Value<'b>, error: Error) {
+        let longest = lengths.convert(DType::I64).reduce_max(&[0]);
+        self.check_that(longest.eq(size.convert(DType::I64)), longest, error);
+    }
+
     /// Checks that no element of `wrong` is true.
     pub(crate) fn check_none(&self, wrong: Value<'b>, error: Error) {
         if wrong.numel() == 0 || !self.inputs.is_checked() {

@@ -7,7 +7,7 @@ use stablehlo::{DType, Value};
 
 use crate::check::Check;
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, require};
 use crate::places::{take_along, take_flat};
 use crate::row::{Row, many};
 
@@ -28,8 +28,7 @@ fn align<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     for (lengths, size, message) in
         [("input_lengths", times, "input length mismatch"), ("target_lengths", labels, "target length mismatch")]
     {
-        let lengths = cx.tensor(lengths)?.convert(DType::I64).reduce_max(&[0]);
-        cx.check_that(lengths.eq(size.convert(DType::I64)), lengths, Error::runtime(message));
+        cx.check_longest(cx.tensor(lengths)?, size, Error::runtime(message));
     }
     let given = targets.without_extents().reshape(&[targets.dim(1)]);
     check_fits(cx, given, times, labels);
@@ -62,7 +61,6 @@ fn align<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
 
 /// Refuses what torchaudio's kernels refuse.
 fn check_arguments<'b>(cx: &Cx<'b>, log_probs: Value<'b>, targets: Value<'b>) -> Result<()> {
-    let require = |holds: bool, message: &str| if holds { Ok(()) } else { Err(Error::runtime(message)) };
     let is_taken = matches!(log_probs.dtype(), DType::F16 | DType::F32 | DType::F64);
     require(is_taken, "log_probs must be float64, float32 or float16 (half) type")?;
     require(matches!(targets.dtype(), DType::I32 | DType::I64), "targets must be int32 or int64 type")?;
@@ -116,7 +114,7 @@ fn forward<'b>(emissions: Value<'b>, can_skip: Value<'b>, times: Value<'b>) -> (
                 [state[0], state[1], state[2], state[3], state[4], state[5]];
             let goes = stays.pad_axis(0, NEVER, 1, -1);
             let skips = can_skip.select(stays.pad_axis(0, NEVER, 2, -2), NEVER);
-            // Of equally good paths, the one that stays is taken, then the one that skips none.
+            // Where paths are equally good, the path that stays comes first, then the path that skips no state.
             let is_skip = skips.gt(goes) & skips.gt(stays);
             let is_step = !is_skip & goes.gt(stays);
             let best = is_skip.select(skips, is_step.select(goes, stays));

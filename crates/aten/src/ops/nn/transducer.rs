@@ -14,7 +14,7 @@ use stablehlo::{DType, Value};
 use crate::check::Check;
 use crate::common::reductions::{log_add_exp, log_sum_exp};
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, require};
 use crate::ops::nn::ctc::{at_time, with_time};
 use crate::places::take_along;
 use crate::row::{Row, many};
@@ -52,8 +52,8 @@ impl<'b> Problem<'b> {
             value.require_prefix(axis, "the times or the labels of rnnt_loss in merged dimensions");
         }
         let (count, states) = (targets.size(1, DType::I32), logits.size(2, DType::I32));
-        check_longest(cx, times, logits.size(1, DType::I32), "input length mismatch");
-        check_longest(cx, labels + 1, states, "output length mismatch");
+        cx.check_longest(times, logits.size(1, DType::I32), Error::runtime("input length mismatch"));
+        cx.check_longest(labels + 1, states, Error::runtime("output length mismatch"));
         cx.check_that((count + 1).eq(states), count, Error::runtime("target length mismatch"));
 
         let b = cx.b();
@@ -93,7 +93,6 @@ impl<'b> Problem<'b> {
 
 /// Refuses what torchaudio's kernels refuse.
 fn check_arguments<'b>(cx: &Cx<'b>, logits: Value<'b>, targets: Value<'b>, lengths: [Value<'b>; 2]) -> Result<()> {
-    let require = |holds: bool, message: &str| if holds { Ok(()) } else { Err(Error::runtime(message)) };
     require(matches!(logits.dtype(), DType::F32 | DType::F16), "logits must be float32 or float16 (half) type")?;
     require(targets.dtype() == DType::I32, "targets must be int32 type")?;
     require(logits.rank() == 4, "logits must be 4-D (batch, time, target, class)")?;
@@ -108,12 +107,6 @@ fn check_arguments<'b>(cx: &Cx<'b>, logits: Value<'b>, targets: Value<'b>, lengt
     let blank = cx.int("blank")?;
     require(blank >= 0 && blank < logits.dim(3), "blank must be within [0, logits.shape[-1])")?;
     require(logits.numel() > 0, "logits must have elements")
-}
-
-/// Checks that the longest of the lengths is the size.
-fn check_longest<'b>(cx: &Cx<'b>, lengths: Value<'b>, size: Value<'b>, message: &str) {
-    let longest = lengths.reduce_max(&[0]);
-    cx.check_that(longest.eq(size), longest, Error::runtime(message));
 }
 
 /// A [batch, t, u] value by diagonals, [diagonal, batch, u]. States that a diagonal does not have are `NEVER`.
