@@ -165,7 +165,7 @@ impl<'a> Module<'a> {
         self.summaries.insert(name, summary);
     }
 
-    /// Of a function whose calls are summarized.
+    /// The summary of a function. The functions that it calls have their summaries already.
     fn summary(&self, lines: &[Line<'_>]) -> Summary {
         let Some((signature, body)) = lines.split_first() else {
             return Summary { text: String::new(), results: Vec::new(), uses: Vec::new() };
@@ -248,7 +248,7 @@ fn symbol(text: &str) -> &str {
 /// The names of values in a text, without "%".
 fn names(text: &str) -> Vec<&str> {
     let end = |name: &str| name.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(name.len());
-    // What comes before the first "%" is no name.
+    // The names follow a "%" each. The text before the first one has none.
     text.split('%').skip(1).map(|name| &name[..end(name)]).collect()
 }
 
