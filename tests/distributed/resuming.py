@@ -3,16 +3,17 @@ and they go on from the last checkpoint.
 
     python -m tests.distributed.resuming FOLDER
 
-starts the agent. Its ranks are forks, which take no seconds to import.
+starts the agent. Its ranks are forks of one process that has imported torch, and not of the agent: threads of the
+agent's store hold locks of the C library for moments, and a fork inherits a held lock for ever.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
 from pathlib import Path
-from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -83,17 +84,16 @@ def losses_of_one_process() -> list[float]:
 
 
 def main(folder: Path) -> None:
-    # It would count the devices, which opens the plugin, and a fork of that process could not use it.
-    with mock.patch.object(torch.accelerator, "is_available", return_value=False):
-        config = LaunchConfig(
-            min_nodes=1,
-            max_nodes=1,
-            nproc_per_node=2,
-            rdzv_backend="c10d",
-            rdzv_endpoint="localhost:0",
-            max_restarts=1,
-            start_method="fork",
-        )
+    multiprocessing.set_forkserver_preload(["torch.distributed.fsdp", "torch.distributed.checkpoint.state_dict"])
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=2,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        max_restarts=1,
+        start_method="forkserver",
+    )
     elastic_launch(config, train)(folder)
 
 
