@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import atexit
 import builtins
+import contextlib
+import faulthandler
 import functools
 import gc
 import importlib
@@ -21,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import traceback
 import types
 from pathlib import Path
@@ -29,6 +32,8 @@ from typing import Any, NoReturn
 from tests.settings import skip_guard_timing
 
 SECONDS = 240.0
+# A fork and its own forks print the stacks of their threads at this signal.
+STACKS = signal.SIGUSR2
 # With torch. An optimizer imports the first, a compiled function the others; together they take about 3 seconds.
 IMPORTED = ("torch._dynamo", "functorch.compile", "networkx")
 
@@ -55,10 +60,13 @@ class Server:
             try:
                 status = self._answer(SECONDS)
             except TimeoutError:
+                for process in _group(child):
+                    os.kill(process, STACKS)
+                    time.sleep(0.5)  # the stacks of one process after the other
                 os.killpg(child, signal.SIGKILL)
                 self._answer(SECONDS)
-                raise subprocess.TimeoutExpired(arguments, SECONDS) from None
-            texts = [open(file, errors="replace").read() for file in files]  # noqa: SIM115 (gone with the folder)
+                raise AssertionError(f"{arguments} did not end in {SECONDS:.0f} s:\n{_text(files[1])}") from None
+            texts = [_text(file) for file in files]
         return subprocess.CompletedProcess(arguments, status, *texts)
 
     def _answer(self, seconds: float) -> int:
@@ -67,6 +75,20 @@ class Server:
             if not selector.select(seconds):
                 raise TimeoutError
         return int(self.process.stdout.readline())
+
+
+def _group(leader: int) -> list[int]:
+    """The processes of a group."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(int(folder.name)) == leader:
+                found.append(int(folder.name))
+    return found
+
+
+def _text(file: str) -> str:
+    return Path(file).read_text(errors="replace")
 
 
 @functools.cache
@@ -80,6 +102,7 @@ def serve() -> None:
     answers = os.dup(1)
     os.dup2(2, 1)
     skip_guard_timing()
+    faulthandler.register(STACKS, file=2)
     for name in IMPORTED:
         importlib.import_module(name)
 
