@@ -146,3 +146,9 @@ def test_integers_of_any_number_cannot_hold_fractions(device: torch.device) -> N
 def test_a_dtype_without_elements_is_refused_by_its_name(dtype: torch.dtype, device: torch.device) -> None:
     with pytest.raises(TypeError, match=f"tpu tensors cannot hold dtype {dtype}: supported are uint8, int8"):
         torch.empty(3, dtype=dtype, device=device)
+
+
+@pytest.mark.parametrize("ends", [(-(2**63), 5), (5, 2**63 - 1), (-(2**63), 2**63 - 1)])
+def test_a_sequence_longer_than_int64_is_refused(ends: tuple[int, int], device: torch.device) -> None:
+    error = check_refused(lambda device: torch.arange(*ends, device=device), device)
+    assert "internal error" not in str(error)

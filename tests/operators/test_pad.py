@@ -59,3 +59,9 @@ def test_circular(sizes: tuple[int, ...], is_last: bool, device: torch.device) -
 @pytest.mark.parametrize("sizes", [(6, 0), (-3, -3), (0, 0, 0, 0, 0, 0)])
 def test_circular_padding_is_refused(sizes: tuple[int, ...], device: torch.device) -> None:
     check_refused(lambda d: torch.ops.aten._pad_circular(torch.ones(2, 3, 5, device=d), sizes), device)
+
+
+@pytest.mark.parametrize("sizes", [(2**62, 2**62), (2**63 - 1, 1), (-(2**63), -1)])
+def test_sizes_whose_sum_is_no_int64_are_refused(sizes: tuple[int, int], device: torch.device) -> None:
+    error = check_refused(lambda device: torch.nn.functional.pad(torch.ones(3, device=device), sizes), device)
+    assert "internal error" not in str(error)

@@ -34,3 +34,17 @@ def test_outputs_of_size_0(kind: str, device: torch.device) -> None:
         return [pool(image, output) for image in images for output in ((0, 3), (2, 0), (0, 0))]
 
     check(run, device)
+
+
+@pytest.mark.parametrize("inputs", range(1, 13))
+def test_windows_of_different_lengths(inputs: int, device: torch.device) -> None:
+    def run(device: torch.device) -> list[torch.Tensor]:
+        image = torch.linspace(-1, 1, inputs).square().view(1, 1, inputs).to(device)
+        return [torch.nn.functional.adaptive_max_pool1d(image, outputs) for outputs in range(1, 16)]
+
+    check(run, device)
+
+
+def test_more_outputs_than_memory(device: torch.device) -> None:
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.nn.functional.adaptive_max_pool1d(torch.ones(1, 1, 7, device=device), 2**40).sum().item()

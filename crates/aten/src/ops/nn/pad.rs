@@ -63,7 +63,7 @@ fn by_axis<T: Clone + Debug>(pads: &[T], rank: usize) -> Result<Vec<(usize, T, T
 fn class_of_pads(pads: &[i64], setting: &Setting<'_>) -> Option<Vec<i64>> {
     let (mut sizes, mut has_start) = (setting.sizes.to_vec(), false);
     for (axis, before, after) in by_axis(pads, sizes.len()).ok()? {
-        let size = sizes[axis] + before + after;
+        let size = sizes[axis].checked_add(before)?.checked_add(after)?;
         let fits = size > 0 && (-sizes[axis]..=size).contains(&before);
         if !fits || (before != 0 && size == sizes[axis]) {
             return None;

@@ -49,16 +49,20 @@ impl<'b> Bins<'b> {
         self.outputs > 0 && self.inputs % self.outputs == 0
     }
 
-    fn start(&self, output: i64) -> i64 {
-        output * self.inputs / self.outputs
-    }
-
-    fn end(&self, output: i64) -> i64 {
-        ((output + 1) * self.inputs + self.outputs - 1) / self.outputs
-    }
-
+    /// The length of the longest window.
     fn widest(&self) -> i64 {
-        (0..self.outputs).map(|output| self.end(output) - self.start(output)).max().unwrap_or(0)
+        if self.outputs == 0 {
+            return 0;
+        }
+        // Window `i` starts at the whole part of `i · inputs / outputs`. The fractions of these quotients are the multiples
+        // of `step / outputs`.
+        let (whole, rest) = (self.inputs / self.outputs, self.inputs % self.outputs);
+        let step = greatest_common_divisor(self.inputs, self.outputs);
+        match rest {
+            0 => whole,
+            _ if rest == step => whole + 1,
+            _ => whole + 2,
+        }
     }
 
     /// The most that [`Bins::widest`] can be for any number of inputs up to this.
@@ -84,6 +88,10 @@ impl<'b> Bins<'b> {
         let weight = b.scalar(1, like.dtype()) / (end - start).convert(like.dtype());
         (input.ge(start) & input.lt(end)).select(weight, 0)
     }
+}
+
+fn greatest_common_divisor(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 /// Bins of equal size are ordinary windows.

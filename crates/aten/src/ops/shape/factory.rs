@@ -98,9 +98,11 @@ fn uniform<'b>(cx: &Cx<'b>, result: Value<'b>) -> Value<'b> {
 /// The number of integers from `start` up to `end`, if they are 32-bit numbers, for which PyTorch's count in float64 is
 /// exact.
 fn length(start: i64, end: i64, step: i64) -> Option<i64> {
-    let is_small = [start, end, step].iter().all(|&n| i32::try_from(n).is_ok());
+    if step == 0 || [start, end, step].iter().any(|&n| i32::try_from(n).is_err()) {
+        return None;
+    }
     let distance = if step > 0 { end - start } else { start - end };
-    (is_small && step != 0 && distance > 0).then(|| (distance + step.abs() - 1) / step.abs())
+    (distance > 0).then(|| (distance + step.abs() - 1) / step.abs())
 }
 
 /// `start + i · step`, up to `end`. `end` itself is only included if `end_included`.
