@@ -71,3 +71,24 @@ def test_the_type_of_out_is_that_of_the_computation(name: str, dtype: torch.dtyp
         return outs
 
     check(run, device)
+
+
+@pytest.mark.parametrize("sizes", [(5, 4096), (3, 1100), (2, 1089), (7, 1031), (40, 24), (2, 3, 1120)], ids=str)
+def test_sums_of_many_elements(sizes: tuple[int, ...], device: torch.device) -> None:
+    """On a CPU, sums along the last dimension are sums of blocks where a block divides it."""
+
+    def run(d: torch.device) -> list[Tensor]:
+        numbers = torch.arange(2 * sizes[-1] * sizes[0] * len(sizes))[: torch.Size(sizes).numel()].view(sizes).to(d)
+        signs = numbers % 3 - 1
+        odd, last = numbers % 2 == 1, len(sizes) - 1
+        exact = [
+            each
+            for x in (odd, signs, signs.to(torch.int8), signs.to(torch.bfloat16))
+            for each in (x.sum(), x.sum(last))
+        ]
+        exact += [signs.sum(0), odd.sum((0, last)), odd.count_nonzero(), signs.transpose(0, last).sum(last)]
+        extremes = [each for x in (numbers.bfloat16(), numbers.half()) for each in (x.amax(last), x.amin(0), x.amax())]
+        halves = numbers.float() / 2
+        return [*exact, *extremes, halves.mean(last), halves.double().var(last), (odd & (numbers > 7)).any(last)]
+
+    check(run, device)

@@ -6,6 +6,9 @@ use crate::builder::{Target, Type, Value, array};
 use crate::dtype::{DType, Number};
 use crate::structured::Window;
 
+/// The most elements of a reduction that XLA's CPU compiler does not split.
+const BLOCK: i64 = 32;
+
 impl Builder {
     /// `stablehlo.reduce` of several operands of one shape over `axes`, which are removed. `combine` gets the
     /// accumulators and then the elements, as 0-d values.
@@ -101,9 +104,31 @@ impl<'b> Value<'b> {
         self.builder.reduce(&[self], &[initial], axes, |a, x| vec![combine(a[0], x[0])])[0]
     }
 
+    /// This value with its last dimension as two, and the second of them, where sums over that one come first.
+    ///
+    /// XLA's CPU compiler splits a sum of more than [`BLOCK`] elements, and stores what it sums. Sums of so few are not
+    /// split: their summands are computed where they are added. This is many times faster where the summands are converted
+    /// or computed. The sums over the other dimensions and over few blocks are faster as they are.
+    fn in_blocks(self, axes: &[usize]) -> Option<(Value<'b>, usize)> {
+        let b = self.builder;
+        if b.target != Target::Cpu || b.is_in_region() || self.is_bounded() {
+            return None;
+        }
+        let last = self.rank().checked_sub(1).filter(|last| axes.contains(last))?;
+        let mut dims = self.dims();
+        let block = (8..=BLOCK).rev().find(|block| dims[last] % block == 0)?;
+        dims.splice(last.., [dims[last] / block, block]);
+        axes.iter().any(|&axis| dims[axis] > BLOCK).then(|| (self.reshape(&dims), last + 1))
+    }
+
     /// The sum over `axes`, in this value's type. Convert first if that type is too small.
     pub fn reduce_sum(self, axes: &[usize]) -> Value<'b> {
-        self.reduce_one(axes, Number::Int(0), |a, x| a + x)
+        let sum = |x: Value<'b>, axes: &[usize]| x.reduce_one(axes, Number::Int(0), |a, x| a + x);
+        match self.in_blocks(axes) {
+            // XLA would join two sums without a barrier.
+            Some((blocks, axis)) => sum(sum(blocks, &[axis]).barrier(), axes),
+            None => sum(self, axes),
+        }
     }
 
     pub fn reduce_prod(self, axes: &[usize]) -> Value<'b> {
@@ -134,17 +159,25 @@ impl<'b> Value<'b> {
         }
     }
 
+    /// This value in a type that a CPU compares: it would convert floats of 16 bits at each comparison.
+    fn comparable(self) -> Value<'b> {
+        let is_narrow = self.reduces_by_selection() && self.dtype().size_bytes() < 4;
+        if is_narrow { self.convert(DType::F32) } else { self }
+    }
+
     fn reduces_by_selection(self) -> bool {
         self.builder.target == Target::Cpu && self.dtype().is_float()
     }
 
     /// The largest element; NaN if any element is NaN; minus infinity (or the lowest integer) if there are none.
     pub fn reduce_max(self, axes: &[usize]) -> Value<'b> {
-        self.reduce_one(axes, self.dtype().max_identity(), |a, x| a.larger(x))
+        let wide = self.comparable();
+        wide.reduce_one(axes, wide.dtype().max_identity(), |a, x| a.larger(x)).convert(self.dtype())
     }
 
     pub fn reduce_min(self, axes: &[usize]) -> Value<'b> {
-        self.reduce_one(axes, self.dtype().min_identity(), |a, x| a.smaller(x))
+        let wide = self.comparable();
+        wide.reduce_one(axes, wide.dtype().min_identity(), |a, x| a.smaller(x)).convert(self.dtype())
     }
 
     /// For booleans, or the bits of integers.
