@@ -294,7 +294,7 @@ pub(crate) fn take_flat<'b>(flat: Value<'b>, positions: Value<'b>) -> Value<'b> 
 
 /// For each true element of a mask, the number of true elements before it.
 pub(crate) fn rank_in_mask(mask: Value<'_>) -> Value<'_> {
-    let dtype = if mask.numel() < i32::MAX.into() { DType::I32 } else { DType::I64 };
+    let dtype = DType::of_counts(mask.numel());
     (running_sum(mask.flatten().convert(dtype)) - 1).reshape(&mask.dims())
 }
 

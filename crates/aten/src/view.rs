@@ -98,7 +98,10 @@ impl Slices {
         }
         let starts = match offset {
             Some(offset) => self.starts_at(offset),
-            None => self.starts.iter().map(|&s| b.scalar(s, DType::I32)).collect(),
+            None => {
+                let dtype = DType::of_counts(self.dims.iter().copied().max().unwrap_or(0));
+                self.starts.iter().map(|&start| b.scalar(start, dtype)).collect()
+            }
         };
         if self.steps.iter().all(|&step| step == 1) {
             return base.dynamic_update_slice(boxed, &starts);
@@ -232,7 +235,7 @@ fn update_axis<'b>(whole: Value<'b>, axis: usize, start: i64, part: Value<'b>) -
 /// The flat positions of a view's elements, with the view's shape.
 fn positions<'b>(base: Value<'b>, spec: &TensorSpec) -> Value<'b> {
     let b = base.builder();
-    let dtype = if base.numel() < i32::MAX.into() { DType::I32 } else { DType::I64 };
+    let dtype = DType::of_counts(base.numel());
     let mut index = b.splat(spec.offset, dtype, &spec.sizes);
     for (i, &stride) in spec.strides.iter().enumerate() {
         if stride != 0 && spec.sizes[i] > 1 {

@@ -134,6 +134,11 @@ impl DType {
         }
     }
 
+    /// The integers for counts up to `most` and for positions before it: int32 where it holds them, else int64.
+    pub fn of_counts(most: i64) -> DType {
+        if most <= i32::MAX.into() { DType::I32 } else { DType::I64 }
+    }
+
     /// The largest finite value.
     pub fn highest(self) -> Number {
         match self {

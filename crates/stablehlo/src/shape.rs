@@ -246,10 +246,16 @@ impl<'b> Value<'b> {
         self.builder.emit("stablehlo.reverse", &[self], &attributes, self.ty()).with_extents(extents)
     }
 
+    /// Starts in a type that holds the sizes of this value, because XLA compares them.
+    fn starts_in(self, starts: &[Value<'b>]) -> Vec<Value<'b>> {
+        let is_wide = self.dims().into_iter().any(|dim| DType::of_counts(dim) == DType::I64);
+        starts.iter().map(|&start| if is_wide { start.convert(DType::I64) } else { start }).collect()
+    }
+
     /// `stablehlo.dynamic_slice` with 0-d integer starts.
     pub fn dynamic_slice(self, starts: &[Value<'b>], sizes: &[i64]) -> Value<'b> {
         let mut operands = vec![self];
-        operands.extend_from_slice(starts);
+        operands.extend(self.starts_in(starts));
         let attributes = format!("slice_sizes = {}", array(sizes));
         let extents = self.extents_if("a slice", |i| self.dim(i) == sizes[i]);
         let ty = Type::new(self.dtype(), sizes);
@@ -270,7 +276,7 @@ impl<'b> Value<'b> {
     /// `stablehlo.dynamic_update_slice`: this value with `update` written at `starts`.
     pub fn dynamic_update_slice(self, update: Value<'b>, starts: &[Value<'b>]) -> Value<'b> {
         let mut operands = vec![self, update.before_write()];
-        operands.extend_from_slice(starts);
+        operands.extend(self.starts_in(starts));
         let same = |i: usize| self.dim(i) == update.dim(i);
         update.extents_if("an update", same);
         let extents = (0..self.rank()).map(|i| if same(i) { self.common_extent(i, update, i) } else { self.extent(i) });

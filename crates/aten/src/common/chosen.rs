@@ -16,7 +16,7 @@ pub(crate) struct Chosen<'b> {
 impl<'b> Chosen<'b> {
     pub fn new(mask: Value<'b>) -> Chosen<'b> {
         let size = mask.numel();
-        let dtype = if size < i64::from(i32::MAX) / 2 { DType::I32 } else { DType::I64 };
+        let dtype = DType::of_counts(2 * size);
         let count = mask.convert(dtype).reduce_sum(&[0]).convert(DType::I64);
         let behind = mask.builder().iota(dtype, &[size], 0) + size;
         Chosen { targets: mask.select(rank_in_mask(mask).convert(dtype), behind), count }
@@ -73,7 +73,8 @@ fn segments_at<'b>(places: Places<'b>, starts: Value<'b>, length: i64) -> Value<
     let (b, mut dims) = (starts.builder(), starts.dims());
     let last = dims.len() - 1;
     dims[last] = length;
-    let ones = b.splat(1, DType::I32, &starts.dims());
-    let marks = places.write(b.splat(0, DType::I32, &dims), ones, Combine::Add);
+    let dtype = DType::of_counts(starts.dim(last));
+    let ones = b.splat(1, dtype, &starts.dims());
+    let marks = places.write(b.splat(0, dtype, &dims), ones, Combine::Add);
     marks.scan(last, Number::Int(0), |a, b| a + b) - 1
 }

@@ -9,7 +9,8 @@ use crate::places::{Combine, Places};
 
 /// The row-major position of each element in a plane of these sizes.
 pub(crate) fn positions<'b>(b: &'b Builder, sizes: &[i64]) -> Value<'b> {
-    b.iota(DType::I32, &[sizes.iter().product()], 0).reshape(sizes)
+    let count = sizes.iter().product();
+    b.iota(DType::of_counts(count), &[count], 0).reshape(sizes)
 }
 
 /// [`positions`] in the planes of a tensor whose last dimensions may be bounded.
@@ -19,9 +20,10 @@ pub(crate) fn valid_positions<'b>(x: Value<'b>, spatial: usize) -> Value<'b> {
     if (leading + 1..x.rank()).all(|axis| !x.is_bounded_along(&[axis])) {
         return positions(b, sizes);
     }
-    (0..spatial).fold(b.splat(0, DType::I32, sizes), |position, i| {
-        let size = x.size(leading + i, DType::I32).broadcast_to(sizes);
-        position * size + b.iota(DType::I32, sizes, i)
+    let dtype = DType::of_counts(sizes.iter().product());
+    (0..spatial).fold(b.splat(0, dtype, sizes), |position, i| {
+        let size = x.size(leading + i, dtype).broadcast_to(sizes);
+        position * size + b.iota(dtype, sizes, i)
     })
 }
 

@@ -80,7 +80,7 @@ pub(crate) fn extreme_with_position<'b>(x: Value<'b>, axis: usize, extreme: Extr
 pub(crate) fn first_position(found: Value<'_>, axis: usize) -> Value<'_> {
     found.require_prefix(axis, "a position in merged dimensions");
     let dims = found.dims();
-    let dtype = if dims[axis] <= i32::MAX.into() { DType::I32 } else { DType::I64 };
+    let dtype = DType::of_counts(dims[axis]);
     let positions = found.builder().iota(dtype, &dims, axis);
     found.select(positions, dtype.highest()).reduce_min(&[axis]).convert(DType::I64)
 }

@@ -18,8 +18,7 @@ pub(crate) fn sorted(x: Value<'_>, axis: usize, descending: bool) -> (Value<'_>,
     let (dims, dtype) = (x.dims(), x.dtype());
     let keys = sort_keys::keys(x).filter(|keys| keys.dtype() != DType::U64 && dims[axis] < 1 << 31);
     let Some(keys) = keys else {
-        let position = if dims[axis] < 1 << 31 { DType::I32 } else { DType::I64 };
-        let pairs = [x, b.iota(position, &dims, axis)];
+        let pairs = [x, b.iota(DType::of_counts(dims[axis]), &dims, axis)];
         let sorted = b.sort(&pairs, axis, true, |left, right| left[0].sorts_before(right[0], descending));
         return (sorted[0], sorted[1].convert(DType::I64));
     };

@@ -110,6 +110,6 @@ pub(crate) fn from_start(index: i64, size: i64) -> i64 {
 /// The windows of `unfold`: dimension `axis` becomes the window's number and the element in the window.
 pub(crate) fn windows<'b>(b: &'b Builder, sizes: &[i64], axis: usize, size: i64, step: i64) -> Places<'b> {
     let count = (sizes[axis] - size) / step.max(1) + 1;
-    let starts = b.iota(DType::I32, &[count.max(0)], 0) * step;
+    let starts = b.iota(DType::of_counts(sizes[axis]), &[count.max(0)], 0) * step;
     Places::runs(sizes, axis, starts, size)
 }

@@ -77,7 +77,8 @@ impl Windowed {
         let room = if self.width.sizes.is_empty() { 0 } else { width };
         let value = value.whole_along(axis).pad_axis(axis, 0, 0, room);
         let step = self.step.sizes.first().map_or(b.scalar(self.step.capacity, DType::I64), |&size| b.size(size));
-        let starts = b.iota(DType::I32, &[self.count.capacity], 0) * step.convert(DType::I32);
+        let dtype = DType::of_counts(value.dim(axis));
+        let starts = b.iota(dtype, &[self.count.capacity], 0) * step.convert(dtype);
         let starts = starts.min((value.dim(axis) - width).max(0));
         let starts = starts.with_extents(vec![count]);
         let windows = Places::runs(&value.dims(), axis, starts, width).read(value);
@@ -170,7 +171,7 @@ impl Part {
 
 /// The position of each element along a dimension.
 fn positions(x: Value<'_>, axis: usize) -> Value<'_> {
-    x.builder().iota(DType::I32, &x.dims(), axis)
+    x.builder().iota(DType::of_counts(x.dim(axis)), &x.dims(), axis)
 }
 
 /// The diagonal of a dimension and the next one, as one dimension.
@@ -371,7 +372,7 @@ impl Division {
             if let &ViewDim::Diagonal(rows, columns) = dim {
                 let [along, across] = [rows, columns].map(|axis| {
                     let places = positions(boxed, axis);
-                    shifts[axis].map_or(places, |shift| places - shift.convert(DType::I32))
+                    shifts[axis].map_or(places, |shift| places - shift.convert(places.dtype()))
                 });
                 boxed = along.eq(across).select(boxed, kept);
             }

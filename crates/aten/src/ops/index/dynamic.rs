@@ -104,7 +104,7 @@ impl<'b> Flat<'b> {
             return Flat { elements: flat, order: None, number: None };
         }
         let valid = Chosen::new(valid_elements(x).flatten());
-        let place = x.builder().iota(DType::I32, &flat.dims(), 0);
+        let place = x.builder().iota(DType::of_counts(2 * flat.numel()), &flat.dims(), 0);
         let (order, number) = (Some(valid.pack(place, place + flat.numel())), Some(valid.count));
         Flat { elements: valid.pack(flat, flat), order, number }
     }
@@ -184,7 +184,7 @@ fn differs(rows: Value<'_>) -> Value<'_> {
 fn sorted_groups<'b>(cx: &Cx<'b>, return_inverse: bool, return_counts: bool) -> Result<Vec<Value<'b>>> {
     let (b, x) = (cx.b(), cx.tensor("self")?);
     let flat = x.without_extents().flatten();
-    let positions = b.iota(DType::I32, &flat.dims(), 0);
+    let positions = b.iota(DType::of_counts(flat.numel()), &flat.dims(), 0);
     let (sorted, number) = match x.is_bounded() {
         false => (b.sort(&[flat, positions], 0, true, |a, b| a[0].sorts_before(b[0], false)), None),
         true => {
@@ -213,7 +213,7 @@ fn rows_of(x: Value<'_>, axis: usize) -> Value<'_> {
 fn lexicographic_order(rows: Value<'_>) -> Value<'_> {
     let b = rows.builder();
     let (size, width) = (rows.dim(0), rows.dim(1));
-    let order = b.iota(DType::I32, &[size], 0);
+    let order = b.iota(DType::of_counts(size), &[size], 0);
     if rows.numel() == 0 {
         return order;
     }

@@ -199,7 +199,7 @@ fn permutation<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let keys = cx.random_bits(DType::U64, &[n.capacity]);
     let behind = cx.b().scalar(DType::U64.highest(), DType::U64);
     let sorted = keys.filled_along(0, behind, "a permutation of merged dimensions");
-    let numbers = cx.b().iota(DType::I32, &[n.capacity], 0);
+    let numbers = cx.b().iota(DType::of_counts(n.capacity), &[n.capacity], 0);
     let sorted = cx.b().sort(&[sorted, numbers], 0, true, |left, right| left[0].lt(right[0]));
     Ok(sorted[1].bounded_like(keys).convert(dtype))
 }

@@ -12,7 +12,7 @@ use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["kthvalue"], |cx| {
-        let rank = (cx.scalar("k", DType::I64)? - 1).convert(DType::I32);
+        let rank = cx.scalar("k", DType::I64)? - 1;
         along(cx, |x, axis| at_rank(x, axis, rank))
     })
     .varies(&["k"], |n, setting| (1..=setting.size()?).contains(&n[0]).then(Vec::new))
@@ -56,23 +56,28 @@ fn of_all<'b>(x: Value<'b>, rank: impl FnOnce(Value<'b>, &[usize]) -> Value<'b>)
     }
 }
 
+fn count_dtype(x: Value<'_>, axes: &[usize]) -> DType {
+    DType::of_counts(axes.iter().map(|&axis| x.dim(axis)).product())
+}
+
 /// The rank of the lower median. NaN sorts last, and is the median if there is any.
 fn median_rank<'b>(x: Value<'b>, axes: &[usize]) -> Value<'b> {
-    let last = x.count(axes, DType::I32) - 1;
+    let last = x.count(axes, count_dtype(x, axes)) - 1;
     x.is_nan().reduce_any(axes).select(last, last / 2)
 }
 
 /// The rank of the lower median of the elements that are not NaN.
 fn nan_median_rank<'b>(x: Value<'b>, axes: &[usize]) -> Value<'b> {
-    let numbers = (!x.is_nan()).convert(DType::I32).reduce_sum(axes);
+    let numbers = (!x.is_nan()).convert(count_dtype(x, axes)).reduce_sum(axes);
     (numbers - 1).max(0) / 2
 }
 
-/// The element of index `rank` (int32, from 0) of the sorted `axis`, and its first position.
+/// The element of index `rank` (an integer, from 0) of the sorted `axis`, and its first position.
 fn at_rank<'b>(x: Value<'b>, axis: usize, rank: Value<'b>) -> (Value<'b>, Value<'b>) {
     let x = x.filled([axis], |x| last_value(x, false), "a rank along merged dimensions");
     let mut dims = x.dims();
     dims[axis] = 1;
+    let rank = rank.convert(count_dtype(x, &[axis]));
     let rank = if rank.rank() == 0 { rank.broadcast_to(&dims) } else { rank.unsqueeze(axis) };
     let value = match sort_keys::keys(x.without_extents()) {
         // In the other dimensions, padding stays padding.
@@ -80,7 +85,7 @@ fn at_rank<'b>(x: Value<'b>, axis: usize, rank: Value<'b>) -> (Value<'b>, Value<
             .with_extents(x.is_bounded().then(|| x.extents())),
         None => {
             let (ordered, _) = sorted(x, axis, false);
-            let chosen = x.builder().iota(DType::I32, &x.dims(), axis).eq(rank);
+            let chosen = x.builder().iota(rank.dtype(), &x.dims(), axis).eq(rank);
             chosen.select(ordered, x.dtype().max_identity()).reduce_max(&[axis]).unsqueeze(axis)
         }
     };
@@ -101,7 +106,7 @@ fn key_at_rank<'b>(keys: Value<'b>, axis: usize, rank: Value<'b>) -> Value<'b> {
         |state| {
             let [bit, prefix, keys, rank] = [state[0], state[1], state[2], state[3]];
             let candidate = prefix | bit;
-            let below = keys.lt(candidate).convert(DType::I32).reduce_sum(&[axis]).unsqueeze(axis);
+            let below = keys.lt(candidate).convert(rank.dtype()).reduce_sum(&[axis]).unsqueeze(axis);
             vec![bit.shift_right_logical(1), below.le(rank).select(candidate, prefix), keys, rank]
         },
     );
@@ -114,12 +119,12 @@ fn mode<'b>(x: Value<'b>, axis: usize) -> (Value<'b>, Value<'b>) {
     let (ordered, positions) = sorted(x, axis, false);
     let (ordered, positions) = (ordered.whole_along(axis), positions.whole_along(axis));
     let (dims, size) = (x.dims(), x.dim(axis));
-    let place = b.iota(DType::I32, &dims, axis);
+    let place = b.iota(DType::of_counts(size), &dims, axis);
     let previous = ordered.slice_axis(axis, 0, size - 1).pad_axis(axis, 0, 1, 0);
     let starts = ordered.ne(previous) | place.eq(0);
     let start = starts.select(place, 0).scan(axis, Number::Int(0), |a, x| a.max(x));
     let run = match x.is_bounded_along(&[axis]) {
-        true => place.lt(x.size(axis, DType::I32)).select(place - start, -1),
+        true => place.lt(x.size(axis, place.dtype())).select(place - start, -1),
         false => place - start,
     };
     // The first of the longest runs reaches its full length at its last element.

@@ -138,7 +138,7 @@ fn position_among_all<'b>(x: Value<'b>, extreme: Extreme) -> Value<'b> {
     axes.iter().for_each(|&axis| x.require_prefix(axis, "a position in merged dimensions"));
     let found = x.eq(extreme(x, &axes)) | x.is_nan();
     let position = valid_positions(x, x.rank());
-    found.select(position, DType::I32.highest()).reduce_min(&axes).convert(DType::I64)
+    found.select(position, position.dtype().highest()).reduce_min(&axes).convert(DType::I64)
 }
 
 /// A logical reduction. The result is uint8 for uint8, from the time when PyTorch had no booleans.

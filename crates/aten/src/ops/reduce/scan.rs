@@ -67,7 +67,7 @@ fn running_extreme<'b>(
         return Ok(vec![x, cx.b().scalar(0, DType::I64)]);
     }
     let axis = cx.axis_arg("dim", x.rank())?;
-    let position = cx.b().iota(DType::I32, &x.dims(), axis);
+    let position = cx.b().iota(DType::of_counts(x.dim(axis)), &x.dims(), axis);
     // Marks the elements that equal the extreme so far; the running maximum of their positions is the result.
     let records = (x.eq(values) | x.is_nan()).select(position, 0);
     let positions = records.scan(axis, Number::Int(0), |a, x| a.max(x));

@@ -102,10 +102,27 @@ fn top_k<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
     let nan = cx.b().scalar(if largest { 0x7fc0_0000 } else { 0xffc0_0000_i64 }, DType::U32).bitcast(DType::F32);
     let ordered = y.is_nan().select(nan, if largest { y } else { -y });
     let lowest = cx.b().scalar(0xffc0_0000_i64, DType::U32).bitcast(DType::F32);
-    let (values, positions) = ordered.filled_along(last, lowest, "topk of merged dimensions").top_k(count);
+    let (values, positions) = largest_of(ordered.filled_along(last, lowest, "topk of merged dimensions"), count);
     let values = if largest { values } else { -values };
     let first = |all: Value<'b>, dtype: DType| placed(all.convert(dtype).move_axis(last, axis));
     Ok(vec![first(values, x.dtype()), first(positions, DType::I64)])
+}
+
+/// `Value::top_k`, whose positions are int32, for dimensions of any size.
+fn largest_of(x: Value<'_>, k: i64) -> (Value<'_>, Value<'_>) {
+    let (last, b) = (x.rank() - 1, x.builder());
+    let size = x.dim(last);
+    if DType::of_counts(size) == DType::I32 {
+        return x.top_k(k);
+    }
+    let parts = [(0, size / 2), (size / 2, size)].map(|(start, end)| {
+        let (values, positions) = largest_of(x.slice_axis(last, start, end), k.min(end - start));
+        (values, positions.convert(DType::I64) + start)
+    });
+    let values = b.concatenate(&parts.map(|part| part.0), last);
+    let positions = b.concatenate(&parts.map(|part| part.1), last);
+    let (values, found) = largest_of(values, k);
+    (values, take_along(positions, last, found))
 }
 
 fn fits_float32(dtype: DType) -> bool {
@@ -132,7 +149,7 @@ fn is_among<'b>(cx: &Cx<'b>, elements: Value<'b>, tests: Value<'b>) -> Value<'b>
     let (sequence, _) = sorted(tests, 0, false);
     // No comparison with NaN holds, and NaN stands at the end.
     let place = bisected(cx, sequence, elements, true, |element, value| element.lt(value));
-    place.lt(size as i32) & take_flat(sequence, place.min(size as i32 - 1)).eq(elements)
+    place.lt(size) & take_flat(sequence, place.min(size - 1)).eq(elements)
 }
 
 /// For each of `values`, the number of elements of the sorted last dimension of `sequence` that are smaller (or, if
@@ -161,7 +178,8 @@ fn insertion_points<'b>(cx: &Cx<'b>, sequence: Value<'b>, values: Value<'b>, rig
     sequence.require_same_padding(values, 0..last);
     let places = bisected(cx, filled.without_extents(), values.without_extents(), shared, before).bounded_like(values);
     // Padding comes after each value but those that come after all numbers.
-    let places = if sequence.is_bounded_along(&[last]) { places.min(sequence.size(last, DType::I32)) } else { places };
+    let places =
+        if sequence.is_bounded_along(&[last]) { places.min(sequence.size(last, places.dtype())) } else { places };
     Ok(places.convert(dtype))
 }
 
@@ -176,9 +194,10 @@ fn bisected<'b>(
 ) -> Value<'b> {
     let size = sequence.dims().last().copied().unwrap_or(1);
     // `found` grows by halving steps while the element at its end is before the value.
-    let first_step = 1 << (63 - size.leading_zeros());
-    let found = cx.b().splat(0, DType::I32, &values.dims());
-    let state = [cx.b().scalar(first_step, DType::I32), found, sequence, values];
+    let first_step = 1_i64 << (63 - size.leading_zeros());
+    let dtype = DType::of_counts(2 * size);
+    let found = cx.b().splat(0, dtype, &values.dims());
+    let state = [cx.b().scalar(first_step, dtype), found, sequence, values];
     let state = cx.b().while_loop(
         &state,
         |state| state[0].gt(0),
