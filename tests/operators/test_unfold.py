@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.helpers import check_refused
+from tests.helpers import check, check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -20,3 +20,13 @@ def test_a_negative_padding_is_refused(padding: tuple[int, int], batch: int, dev
         return torch.nn.functional.unfold(torch.ones(batch, 1, 5, 5, device=d), 2, padding=padding)
 
     assert "padding should be non-negative" in str(check_refused(run, device))
+
+
+def test_strides_near_the_end_of_int64(device: torch.device) -> None:
+    def run(stride: int, d: torch.device) -> torch.Tensor:
+        return torch.nn.functional.unfold(torch.arange(50.0).view(2, 1, 5, 5).to(d), 2, stride=stride)
+
+    check(lambda d: run(2**62, d), device)
+    # PyTorch's own number of windows overflows.
+    with pytest.raises(RuntimeError, match="PyTorch expects|possible overflow"):
+        run(2**63 - 1, device)

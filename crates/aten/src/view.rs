@@ -4,7 +4,7 @@
 //! slices of the value where the strides allow it, which is nearly always: a flat buffer would force a TPU to change
 //! the layout.
 
-use stablehlo::{DType, Type, Value};
+use stablehlo::{DType, Type, Value, count_by};
 
 use crate::places::{Combine, Places};
 use crate::spec::TensorSpec;
@@ -88,9 +88,8 @@ impl Slices {
     }
 
     fn write<'b>(&self, base: Value<'b>, value: Value<'b>, offset: Option<Value<'b>>) -> Value<'b> {
-        let extents: Vec<i64> = (0..self.dims.len())
-            .map(|j| (self.limits[j] - self.starts[j] + self.steps[j] - 1) / self.steps[j])
-            .collect();
+        let extents: Vec<i64> =
+            (0..self.dims.len()).map(|j| count_by(self.limits[j] - self.starts[j], self.steps[j])).collect();
         let boxed = to_walked(value, &self.axes, &self.walked()).reshape(&extents);
         let b = base.builder();
         if extents == self.dims {

@@ -26,4 +26,5 @@ pub use dtype::{DType, Number, half_pair};
 pub use element_types::DTypes;
 pub use elementwise::{Comparison, broadcast_dims};
 pub use refusal::Refusal;
+pub use shape::count_by;
 pub use structured::{Convolution, Fft, Gather, Scatter, Window};

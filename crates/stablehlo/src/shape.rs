@@ -4,6 +4,11 @@ use crate::builder::{Type, Value, array};
 use crate::dtype::{DType, Number};
 use crate::{Builder, Target};
 
+/// The number of positions 0, `step`, 2 · `step`, … below `length`.
+pub fn count_by(length: i64, step: i64) -> i64 {
+    length / step + i64::from(length % step != 0)
+}
+
 impl Builder {
     /// The numbers 0, 1, … along `axis`.
     pub fn iota(&self, dtype: DType, dims: &[i64], axis: usize) -> Value<'_> {
@@ -168,7 +173,7 @@ impl<'b> Value<'b> {
         if !valid {
             return self.builder.fail(format!("slice of {self:?} at {starts:?}..{limits:?} by {steps:?}"), self.ty());
         }
-        let dims: Vec<i64> = (0..from.len()).map(|i| (limits[i] - starts[i] + steps[i] - 1) / steps[i]).collect();
+        let dims: Vec<i64> = (0..from.len()).map(|i| count_by(limits[i] - starts[i], steps[i])).collect();
         let attributes =
             format!("start_indices = {}, limit_indices = {}, strides = {}", array(starts), array(limits), array(steps));
         let extents = self.extents_if("a slice", |i| dims[i] == from[i]);

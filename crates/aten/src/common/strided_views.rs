@@ -1,6 +1,6 @@
 //! View operators as strides over a dense tensor.
 
-use stablehlo::{Builder, DType, Value};
+use stablehlo::{Builder, DType, Value, count_by};
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -56,8 +56,9 @@ pub(crate) fn sliced(cx: &Cx<'_>, mut spec: TensorSpec) -> Result<TensorSpec> {
     let start = from_start(cx.int_or_none("start").unwrap_or(0), size).clamp(0, size);
     let end = from_start(cx.int_or_none("end").unwrap_or(i64::MAX), size).clamp(start, size);
     spec.offset += start * spec.strides[axis];
-    spec.sizes[axis] = (end - start + step - 1) / step;
-    spec.strides[axis] *= step;
+    spec.sizes[axis] = count_by(end - start, step);
+    // A dimension of one element takes any stride.
+    spec.strides[axis] = spec.strides[axis].saturating_mul(step);
     Ok(spec)
 }
 
