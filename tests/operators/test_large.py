@@ -12,6 +12,7 @@ SIZE = 2**31 + 8
 
 
 def need(bytes_per_element: int) -> None:
+    """Skips a test where memory is short: the kernel would end the process, and with it the tests after this one."""
     needed = bytes_per_element * SIZE
     if torch.tpu.mem_get_info()[0] < needed:
         pytest.skip(f"needs {needed / 2**30:.0f} GiB of free memory")
