@@ -227,15 +227,11 @@ fn numbers(dims: &[usize]) -> Vec<i64> {
     dims.iter().map(|&i| i as i64).collect()
 }
 
-/// Indices into a dimension of `size`, as i32 if that is large enough. Indices out of range stay out of range.
+/// Indices into a dimension of `size`, as int32 if that is large enough. Indices out of range stay out of range.
 pub(crate) fn narrow<'b>(index: Value<'b>, size: i64) -> Value<'b> {
-    if size >= i32::MAX.into() {
-        index.convert(DType::I64)
-    } else if index.dtype() == DType::I64 {
-        index.clamp(-1, size).convert(DType::I32)
-    } else {
-        index.convert(DType::I32)
-    }
+    let dtype = DType::of_counts(size);
+    let may_overflow = index.dtype() == DType::I64 && dtype == DType::I32;
+    if may_overflow { index.clamp(-1, size).convert(dtype) } else { index.convert(dtype) }
 }
 
 /// [`narrow`], where negative indices count from the end.

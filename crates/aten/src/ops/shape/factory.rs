@@ -3,7 +3,7 @@
 //! Eager PyTorch composes most of them from `empty` and `fill_`. The rows serve graphs, and save the second operator
 //! in eager mode.
 
-use stablehlo::{DType, DTypes, Number, Type, Value};
+use stablehlo::{DType, DTypes, Number, Type, Value, count_by};
 
 use crate::common::bounded_views;
 use crate::cx::Cx;
@@ -102,7 +102,7 @@ fn length(start: i64, end: i64, step: i64) -> Option<i64> {
         return None;
     }
     let distance = if step > 0 { end - start } else { start - end };
-    (distance > 0).then(|| (distance + step.abs() - 1) / step.abs())
+    (distance > 0).then(|| count_by(distance, step.abs()))
 }
 
 /// `start + i · step`, up to `end`. `end` itself is only included if `end_included`.
