@@ -182,11 +182,11 @@ void tt_locate_last_call(int32_t device);
 // *n_metas of them, and their number to *n_metas.
 TtStatus tt_result_metas(int32_t op, const TtArg* args, size_t n_args, TtMeta* metas, size_t* n_metas);
 
-// Lowers a new key. `metas` may be null (no meta kernel, or sizes that depend on data). `graph` is 0 or
+// Lowers a new key of a call on a device. `metas` may be null (no meta kernel, or sizes that depend on data). `graph` is 0 or
 // the handle that the Python tracer returned. Nothing is compiled before the flush. *follows_precision says whether a lowering
 // of the operator has depended on tt_set_matmul_precision so far.
 TtStatus tt_define(int32_t op, const TtArg* args, size_t n_args, const TtMeta* metas, size_t n_metas,
-                   uint64_t graph, uint8_t* follows_precision);
+                   uint64_t graph, int32_t device, uint8_t* follows_precision);
 
 // Fails if tensors cannot be of this c10::ScalarType. The error names those that they can be of.
 TtStatus tt_check_dtype(int8_t scalar_type);

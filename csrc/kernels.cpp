@@ -306,7 +306,8 @@ TtStatus call_core(Call& call, c10::SmallVector<TtOut, 4>& outs, size_t& count) 
 
 // Throws the error of PyTorch's CPU kernel for a call that the core refuses, else the core's error.
 [[noreturn]] void refuse(const Call& call) {
-  if (tt_last_error()->kind != TT_NOT_IMPLEMENTED) refuse_as_cpu(call.op, call.stack, call.device);
+  const auto kind = tt_last_error()->kind;
+  if (kind != TT_NOT_IMPLEMENTED && kind != TT_OUT_OF_MEMORY) refuse_as_cpu(call.op, call.stack, call.device);
   throw_last_error();
 }
 
@@ -321,7 +322,7 @@ bool define(const Call& call) {
   const auto lower = [&](uint64_t graph) {
     uint8_t follows_precision = 0;
     const TtStatus status = tt_define(call.op.id, call.args.data(), call.args.size(), known, metas.metas.size(), graph,
-                                      &follows_precision);
+                                      call.device, &follows_precision);
     if (follows_precision) call.op.follows_precision.store(true, std::memory_order_relaxed);
     return status;
   };

@@ -62,6 +62,8 @@ def test_written_while_it_compiles(device: torch.device) -> None:
 @pytest.mark.parametrize("is_queued", [False, True], ids=["launched at once", "queued"])
 def test_a_failure_in_strict_names_the_line(device: torch.device, is_queued: bool) -> None:
     (size,) = _new_sizes(1)
+    # Four bytes for each byte of the device: a program could compute with it, but not store it.
+    rows = (torch.tpu.mem_get_info()[1] >> 14) + size
     with torch.tpu.set_eager_mode("strict"):
         fine = torch.ones(3, device=device) + 1
         if is_queued:
@@ -70,7 +72,7 @@ def test_a_failure_in_strict_names_the_line(device: torch.device, is_queued: boo
         line = _line() + 3
 
         def read_too_large() -> None:
-            x = torch.ones((1 << 30) + size, 1 << 14, device=device)
+            x = torch.ones(rows, 1 << 14, device=device)
             y = x + 1
             y[7, 7].item()
 

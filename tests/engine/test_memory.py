@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import resource
 import sys
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 from tests.helpers import check, check_python
 
@@ -41,6 +44,8 @@ import sys
 import time
 
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 from torch import nn
 
 sys.path.insert(0, "examples")
@@ -138,6 +143,7 @@ with torch.tpu.set_eager_mode("strict"):
 
 
 def test_more_than_the_device_can_ever_hold(device: torch.device) -> None:
+    gc.collect()  # tensors in the errors of earlier tests
     before = torch.tpu.memory_allocated()
     # accelerate and others look for " out of memory."
     message = r"tpu out of memory\. Tried to allocate 3725.29 GiB. tpu:0 has a total capacity of"
@@ -147,6 +153,34 @@ def test_more_than_the_device_can_ever_hold(device: torch.device) -> None:
         torch.ones(2, device=device).resize_(10**12)
     assert torch.tpu.memory_allocated() == before
     assert torch.ones(2, device=device).sum().item() == 2
+
+
+@pytest.mark.one_mode
+@pytest.mark.parametrize("mode", ["debug", "strict", "fused"])
+@pytest.mark.parametrize(
+    ("name", "call"),
+    {
+        "nearest": lambda x: F.interpolate(x, size=2**40),
+        "nearest, sum": lambda x: F.interpolate(x[..., :1], size=2**40).sum(),
+        "linear": lambda x: F.interpolate(x, size=2**40, mode="linear"),
+        "convolution": lambda x: F.conv1d(x, x, padding=2**40),
+        "transposed convolution": lambda x: F.conv_transpose1d(x, x, stride=2**40),
+        "pad": lambda x: F.pad(x, (2**40, 0)),
+        "given result": lambda x: torch.add(x, x.expand(2**40, 1, 4), out=x.new_empty(0)),
+        "repeat_interleave": lambda x: x.repeat_interleave(2**40),
+    }.items(),
+)
+def test_results_that_no_program_can_compute(
+    device: torch.device, name: str, call: Callable[[Tensor], Tensor], mode: str
+) -> None:
+    """They are refused at the call, before anything is compiled."""
+    with torch.tpu.set_eager_mode(mode):
+        x = torch.arange(4.0, device=device).view(1, 1, 4)
+        before = torch.tpu.memory_stats()["num_ooms"]
+        with pytest.raises(torch.OutOfMemoryError, match=r"tpu out of memory\. Tried to allocate \d+.00 GiB"):
+            call(x)
+        assert torch.tpu.memory_stats()["num_ooms"] == before + 1, name
+        assert (x + 1).flatten().tolist() == [1, 2, 3, 4]
 
 
 @pytest.mark.one_mode
@@ -172,6 +206,8 @@ def test_a_program_without_memory_raises_once(mode: str) -> None:
     code = f"""
 import resource
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 torch.tpu.eager_mode = {mode!r}
 x = torch.arange(4.0, device="tpu")

@@ -9,6 +9,8 @@ pub use abi::{Generator, Meta, Tag};
 use stablehlo::{DType, Number};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::memory;
+use crate::placement::Placement;
 use crate::storage::Storage;
 
 /// A strided view of a storage.
@@ -291,6 +293,20 @@ pub(crate) fn to_spec(meta: &Meta) -> Result<Option<aten::ResultSpec>> {
     let (sizes, strides) = unsafe { (slice_of(meta.sizes, ndim), slice_of(meta.strides, ndim)) };
     let dtype = tensor_dtype(meta.dtype)?;
     Ok(Some(aten::ResultSpec { dtype, sizes: sizes.to_vec(), strides: strides.to_vec() }))
+}
+
+/// Checks the sizes of a call's results.
+///
+/// # Errors
+/// Out of memory for the first that no program can compute.
+pub fn check_results(placement: Placement, results: &[Meta]) -> Result<()> {
+    for result in results {
+        let Some(result) = to_spec(result)? else { continue };
+        let element = result.dtype.size_bytes() as u64;
+        let sizes = result.sizes.iter().map(|&size| u64::try_from(size).unwrap_or(0));
+        memory::check_result(placement, sizes.fold(element, u64::saturating_mul))?;
+    }
+    Ok(())
 }
 
 /// PyTorch's names of the `c10::ScalarType`s, in the order of their numbers, and the element types. `None` if tensors of

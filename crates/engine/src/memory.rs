@@ -104,6 +104,23 @@ pub fn check_capacity(placement: Placement, nbytes: usize) -> Result<()> {
     Err(out_of_memory(placement, nbytes as u64, None))
 }
 
+/// A result of more than so many times a device's memory is refused when its call is new. A smaller one may be a value
+/// between operators of one program, which is never stored.
+const NEVER_STORED: u64 = 16;
+
+/// Checks that a result is no larger than what a program can compute with.
+///
+/// # Errors
+/// Out of memory if it is.
+pub(crate) fn check_result(placement: Placement, nbytes: u64) -> Result<()> {
+    let capacity = counters(placement).capacity.load(Relaxed);
+    if capacity == 0 || nbytes <= capacity.saturating_mul(NEVER_STORED) {
+        return Ok(());
+    }
+    count_out_of_memory(placement);
+    Err(out_of_memory(placement, nbytes, None))
+}
+
 /// The error for an allocation of `bytes`, when `free` bytes are left. In the words of CUDA, by which libraries know it.
 pub(crate) fn out_of_memory(placement: Placement, bytes: u64, free: Option<u64>) -> Error {
     let gib = |bytes: u64| format!("{:.2} GiB", bytes as f64 / f64::from(1 << 30));

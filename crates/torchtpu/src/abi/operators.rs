@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 
 use ::abi::Status as AbiStatus;
 use aten::layouts::{self, Layout, Owner};
-use engine::call::{Arg, Generator, Meta, Out, Tag};
+use engine::call::{self, Arg, Generator, Meta, Out, Tag};
 use engine::{Defined, Prepared, SchemaArg, Status};
 use stablehlo::{Number, Precision};
 
@@ -165,6 +165,7 @@ pub(super) unsafe extern "C" fn tt_define(
     metas: *const Meta,
     n_metas: usize,
     graph: u64,
+    device: i32,
     follows_precision: *mut u8,
 ) -> AbiStatus {
     let defined = guarded(|| {
@@ -175,6 +176,7 @@ pub(super) unsafe extern "C" fn tt_define(
             location::note();
         }
         let mut engine = engine::lock()?;
+        call::check_results(placement(device)?, metas.unwrap_or_default())?;
         let status = engine.define(op as u32, args, metas, graph)?;
         // SAFETY: the ABI provides a valid pointer for the result.
         unsafe { *follows_precision = u8::from(engine.follows_precision(op as u32)) };
@@ -202,14 +204,14 @@ pub(super) unsafe extern "C" fn tt_set_matmul_precision(precision: ::abi::Precis
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn tt_set_default_dtype(scalar_type: i8) {
     let _ = guarded(|| {
-        engine::lock()?.set_default_dtype(engine::call::tensor_dtype(scalar_type)?);
+        engine::lock()?.set_default_dtype(call::tensor_dtype(scalar_type)?);
         Ok(())
     });
 }
 
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn tt_check_dtype(scalar_type: i8) -> AbiStatus {
-    status(|| engine::call::tensor_dtype(scalar_type).map(|_| ()))
+    status(|| call::tensor_dtype(scalar_type).map(|_| ()))
 }
 
 #[unsafe(no_mangle)]
