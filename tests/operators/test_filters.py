@@ -43,6 +43,23 @@ def test_the_other_results_are_numbers(device: torch.device, mode: str, size: tu
     assert_same(actual[infinite], expected[infinite])
 
 
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+def test_repeated_and_skipped_pixels(device: torch.device, mode: str) -> None:
+    """All factors of small sizes. Sizes of which float32 does not hold every position."""
+
+    def run(d: torch.device) -> list[Tensor]:
+        pixels = torch.arange(1.0, 13.0).to(d)
+        small = [
+            F.interpolate(pixels[None, None, :inputs], size=outputs, mode=mode).flatten()
+            for inputs in range(1, 13)
+            for outputs in {1, inputs, 2 * inputs, 3 * inputs, 7 * inputs, max(1, inputs // 2), max(1, inputs // 3)}
+        ]
+        large = F.interpolate(pixels[None, None, :3].byte(), size=3 * 2**24, mode=mode)[0, 0]
+        return [torch.cat(small), large[:: 2**22], large[2**24 - 2 : 2**24 + 2], large[-3:]]
+
+    check(run, device)
+
+
 def test_signs_of_weights(device: torch.device) -> None:
     """An infinite element times a negative weight is infinite with the other sign; both signs make NaN."""
 

@@ -321,12 +321,14 @@ impl Axis<'_> {
             let source = ((output as f32 + offset) * scale as f32).floor() as i64;
             source.clamp(0, (inputs - 1).max(0))
         };
-        let walks = |step: &dyn Fn(i64) -> i64| (0..outputs).all(|output| source(output) == step(output));
         let (first, factor) = (source(0), outputs / inputs.max(1));
         let skip = if outputs > 1 { source(1) - first } else { 1 };
-        if inputs > 0 && factor * inputs == outputs && walks(&|output| output / factor) {
+        // Neither decreases along the outputs, so they agree where they agree at both ends of each input's outputs.
+        let repeats = |input: i64| source(input * factor) == input && source((input + 1) * factor - 1) == input;
+        if factor > 0 && factor * inputs == outputs && (0..inputs).all(repeats) {
             Some(Step::Repeat(factor))
-        } else if skip > 0 && walks(&|output| first + output * skip) {
+        } else if skip > 0 && (0..outputs).all(|output| source(output) == first + output * skip) {
+            // It ends at the last input at the latest.
             Some(Step::Skip(first, skip))
         } else {
             None
