@@ -109,3 +109,15 @@ def test_distinct_columns_of_rows_in_two_dimensions_that_change(
         expected = distinct(x.flatten(0, 1), return_inverse=True, return_counts=True, dim=1)
         for actual, wanted in zip(found, expected, strict=True):
             assert actual.tolist() == wanted.tolist()
+
+
+def test_a_number_of_positions_that_no_memory_holds(device: torch.device) -> None:
+    """XLA's compiler threw an exception, which ended the process."""
+    number, vector = torch.ones((), device=device), torch.ones(3, device=device)
+    assert torch.nonzero_static(number, size=2**40).shape == (2**40, 0)
+    with pytest.raises(RuntimeError, match=r"Storage size .* overflowed with sizes=\[4611686018427387904, 0\]"):
+        torch.nonzero_static(number, size=2**62)
+    for size in (2**40, 2**62):
+        with pytest.raises(torch.OutOfMemoryError, match="Tried to allocate"):
+            torch.nonzero_static(vector, size=size)
+    assert torch.nonzero_static(vector, size=2).tolist() == [[0], [1]]

@@ -1,6 +1,6 @@
 //! A row of the table: the operators that share a lowering, and the lowering.
 
-use stablehlo::{DType, DTypes, Number, Refusal, Value};
+use stablehlo::{DType, DTypes, Number, Refusal, Value, overflow_of};
 
 use crate::common::parameters::check_one_dtype;
 use crate::cx::{Arg, Cx};
@@ -190,6 +190,7 @@ impl Row {
             Some(Refusal::Bounded(what)) => {
                 Err(Error::not_implemented(format!("{} with bounded dimensions: {what}", cx.operator)))
             }
+            Some(Refusal::Sizes(sizes)) => Err(overflow_of(&sizes)),
             Some(Refusal::ElementType(dtype)) => Err(not_implemented_for(cx.operator, dtype)),
             // Sizes that are equal at the call may be inputs in one argument and constants in another.
             Some(Refusal::Mistake(what)) if cx.b().is_bounded() => {

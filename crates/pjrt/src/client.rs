@@ -294,6 +294,9 @@ pub(crate) fn mlir_program(program: &[u8]) -> sys::PJRT_Program {
 /// Bytes of a dense array; `None` if a dimension is negative or the product overflows.
 #[inline]
 pub(crate) fn byte_size(element_type: ElementType, dims: &[i64]) -> Option<usize> {
+    if dims.contains(&0) {
+        return Some(0);
+    }
     dims.iter().try_fold(element_type.size_bytes(), |size, dim| size.checked_mul(usize::try_from(*dim).ok()?))
 }
 

@@ -13,7 +13,7 @@ use error::{Error, Result};
 
 use crate::bounds::Extent;
 use crate::dtype::{DType, Number};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, overflow_of};
 
 /// The precision of float32 matrix products and convolutions (XLA's precision config).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -36,12 +36,20 @@ impl Type {
         Type { dtype, dims: dims.to_vec() }
     }
 
+    /// The number of elements; the largest integer if there are more.
     pub fn numel(&self) -> i64 {
-        self.dims.iter().product()
+        self.dims.iter().fold(1, |product, &dim| product.saturating_mul(dim))
     }
 
     pub fn size_bytes(&self) -> usize {
-        self.numel() as usize * self.dtype.size_bytes()
+        (self.numel() as usize).saturating_mul(self.dtype.size_bytes())
+    }
+
+    /// Whether an int64 does not hold its size in bytes, or would not if each dimension had an element. XLA refuses such
+    /// a type, or throws an exception.
+    fn is_beyond_addresses(&self) -> bool {
+        let sizes = self.dims.iter().map(|&dim| dim.max(1));
+        sizes.fold(self.dtype.size_bytes() as i64, i64::saturating_mul) == i64::MAX
     }
 }
 
@@ -338,6 +346,9 @@ impl Builder {
         if let Some(Refusal::Mistake(message)) = self.refusal() {
             return Err(Error::runtime(format!("internal error in a lowering: {message}")));
         }
+        if let Some(Refusal::Sizes(sizes)) = self.refusal() {
+            return Err(overflow_of(&sizes));
+        }
         let mut body = self.body.take();
         let _ = writeln!(body, "\"func.return\"({}) : ({}) -> ()", self.names(results), self.type_list(results));
         let types = self.types.borrow();
@@ -358,6 +369,9 @@ impl Builder {
     }
 
     fn value(&self, ty: Type) -> Value<'_> {
+        if ty.is_beyond_addresses() {
+            self.refuse(Refusal::Sizes(ty.dims.clone()));
+        }
         let mut types = self.types.borrow_mut();
         types.push(ty);
         Value { builder: self, id: types.len() as u32 - 1 }

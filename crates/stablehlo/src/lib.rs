@@ -25,6 +25,6 @@ pub use dot::DotDims;
 pub use dtype::{DType, Number, half_pair};
 pub use element_types::DTypes;
 pub use elementwise::{Comparison, broadcast_dims};
-pub use refusal::Refusal;
+pub use refusal::{Refusal, overflow_of};
 pub use shape::count_by;
 pub use structured::{Convolution, Fft, Gather, Scatter, Window};

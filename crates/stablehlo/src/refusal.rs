@@ -2,6 +2,8 @@
 //!
 //! The builder keeps one reason and continues. The caller asks for the reason and raises the error.
 
+use error::Error;
+
 use crate::builder::{Builder, Value};
 use crate::dtype::DType;
 
@@ -14,6 +16,8 @@ pub enum Refusal {
     Target(&'static str),
     /// The builder was used wrongly: the function would not be valid.
     Mistake(String),
+    /// The number of bytes of a value of these sizes overflows.
+    Sizes(Vec<i64>),
     /// An operation does not support this element type.
     ElementType(DType),
     /// An operation does not support a bounded dimension here.
@@ -25,10 +29,16 @@ impl Refusal {
         match self {
             Refusal::Target(_) => 0,
             Refusal::Mistake(_) => 1,
-            Refusal::ElementType(_) => 2,
-            Refusal::Bounded(_) => 3,
+            Refusal::Sizes(_) => 2,
+            Refusal::ElementType(_) => 3,
+            Refusal::Bounded(_) => 4,
         }
     }
+}
+
+/// The error of [`Refusal::Sizes`], in PyTorch's words.
+pub fn overflow_of(sizes: &[i64]) -> Error {
+    Error::runtime(format!("Storage size calculation overflowed with sizes={sizes:?}"))
 }
 
 impl Builder {
@@ -76,9 +86,23 @@ mod tests {
         b.refuse(Refusal::ElementType(DType::I8));
         b.refuse(Refusal::Mistake("two shapes".into()));
         assert_eq!(b.refusal(), Some(Refusal::ElementType(DType::Bool)));
+        b.refuse(Refusal::Sizes(vec![1 << 62, 0]));
+        assert_eq!(b.refusal(), Some(Refusal::ElementType(DType::Bool)));
         b.refuse_bounded("a sort");
         assert_eq!(b.refusal(), Some(Refusal::Bounded("a sort".into())));
         b.reset_refusal(earlier.clone());
         assert_eq!(b.refusal(), earlier);
+    }
+    #[test]
+    fn sizes_whose_bytes_overflow() {
+        let b = Builder::default();
+        let _ = b.splat(0, DType::I64, &[1 << 31, 1 << 28]);
+        assert_eq!(b.refusal(), None);
+        let _ = b.splat(0, DType::I64, &[1 << 60, 0]);
+        assert_eq!(b.refusal(), Some(Refusal::Sizes(vec![1 << 60, 0])));
+        assert_eq!(
+            b.finish(&[]).map(|_| ()).map_err(|error| error.to_string()),
+            Err("Storage size calculation overflowed with sizes=[1152921504606846976, 0]".to_string())
+        );
     }
 }

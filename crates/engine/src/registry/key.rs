@@ -297,10 +297,12 @@ impl<'a> Specs<'a> {
             let base = storage.base().ok().map(|id| self.types.get(id).clone());
             self.storages.push(StorageSpec { base, nbytes: storage.nbytes() });
         }
-        let reach: i64 =
-            tensor.sizes().iter().zip(tensor.strides()).map(|(size, stride)| (size - 1).max(0) * stride).sum();
         let element = call::tensor_dtype(tensor.dtype)?.size_bytes();
-        let needed = (tensor.offset + reach + 1) as usize * element;
+        let dims = tensor.sizes().iter().zip(tensor.strides());
+        let last = dims.fold(tensor.offset, |last, (&size, &stride)| {
+            last.saturating_add((size - 1).max(0).saturating_mul(stride))
+        });
+        let needed = (last as usize).saturating_add(1).saturating_mul(element);
         if !tensor.sizes().contains(&0) && needed > storage.nbytes() {
             return Err(Error::runtime(format!(
                 "setStorage: sizes {:?}, strides {:?}, storage offset {}, and itemsize {element} requiring a storage \

@@ -80,6 +80,9 @@ fn table<'b>(cx: &Cx<'b>, rows: i64, coordinates: &[Value<'b>]) -> Value<'b> {
 fn nonzero_static<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let x = cx.tensor("self")?;
     let size = cx.int("size")?;
+    if x.rank() == 0 {
+        return Ok(table(cx, size, &[]));
+    }
     let chosen = Chosen::new(x.convert(DType::Bool).flatten());
     let found = table(cx, x.numel(), &chosen.coordinates(&x.dims()));
     let kept = found.slice_axis(0, 0, size.min(x.numel())).pad_axis(0, 0, 0, (size - x.numel()).max(0));
