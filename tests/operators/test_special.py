@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mpmath
 import pytest
 import torch
 
@@ -60,3 +61,21 @@ def test_zeta_of_large_exponents(device: torch.device, dtype: torch.dtype) -> No
     expected, actual = torch.special.zeta(x, q), torch.special.zeta(x.to(device), q.to(device)).cpu()
     # The smallest powers are subnormal, which XLA rounds to zero.
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=torch.finfo(dtype).tiny)
+
+
+@pytest.mark.parametrize("order", [2, 3, 4, 10, 11, 20])
+def test_polygamma_between_its_poles(device: torch.device, order: int) -> None:
+    """At the halves, nearly all terms cancel if the order is even. In double precision, the CPU has 7 digits there."""
+    x = [-0.5, -1.5, -2.5, -7.5, -0.25, -1.25, -3.75, 0.5, 2.5]
+    with mpmath.workdps(50):
+        expected = torch.tensor([float(mpmath.polygamma(order, number)) for number in x], dtype=torch.float64)
+    for dtype, rtol in ((torch.float32, 2e-5), (torch.float64, 1e-13)):
+        actual = torch.polygamma(order, torch.tensor(x, dtype=dtype, device=device)).cpu()
+        torch.testing.assert_close(actual.double(), expected, rtol=rtol, atol=0)
+
+
+def test_polygamma_of_a_huge_order(device: torch.device) -> None:
+    """Its factorial is infinite. The CPU takes the order as an int32."""
+    x = torch.tensor([0.5, 1.0, 2.0], device=device)
+    assert str(torch.polygamma(2**40, x).tolist()) == "[-inf, -inf, nan]"
+    assert str(torch.polygamma(2**63 - 1, x).tolist()) == "[inf, inf, nan]"

@@ -85,12 +85,13 @@ fn zeta<'b>(x: Value<'b>, q: Value<'b>) -> Value<'b> {
     let (x, q) = x.broadcast_with(q);
     let pole = x.eq(1) | (q.le(0) & q.floor().eq(q));
     // A negative q is allowed if x is an integer. The terms from q up to its fractional part are another sum, which
-    // is subtracted.
+    // is subtracted. Equal sums cancel before anything is added that is smaller than their rounding.
     let negative = q.lt(0);
     let above = |start: Value<'b>| summed_powers(x, negative.select(start, start.splat_like(1)));
     let is_odd = (x * 0.5).floor().ne(x * 0.5);
-    let mirrored = above(q.ceil() - q) - above(-q + 1.0);
-    let below = is_odd.select(-mirrored, mirrored) + above(q - q.floor());
+    let (fraction, mirrored, beyond) = (above(q - q.floor()), above(q.ceil() - q), above(-q + 1.0));
+    let difference = fraction.ne(mirrored).select(fraction - mirrored, 0.0);
+    let below = is_odd.select(difference + beyond, fraction + (mirrored - beyond));
     let below = x.floor().eq(x).select(below, f64::NAN);
     let value = negative.select(below, summed_powers(x, q));
     let value = pole.select(q.splat_like(f64::INFINITY), value);
@@ -118,9 +119,10 @@ fn polygamma<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
             reflected.select((sine * sine).recip() - value, value)
         }
         _ => {
-            let factorial: f64 = (1..=order).map(|i| i as f64).product();
+            // Larger factorials are infinite.
+            let factorial: f64 = (1..=order.min(171)).map(|i| i as f64).product();
             let sign = if order % 2 == 0 { -1.0 } else { 1.0 };
-            zeta(x.splat_like(order + 1), x) * (sign * factorial)
+            zeta(x.splat_like(order as f64 + 1.0), x) * (sign * factorial)
         }
     })
 }
