@@ -31,6 +31,12 @@ fn pool<'b>(cx: &Cx<'b>, spatial: usize) -> Result<Vec<Value<'b>>> {
     let b = cx.b();
     let (leading, inputs) = sizes(cx, spatial)?;
     let (kernel, outputs) = (cx.ints("kernel_size")?, cx.ints("output_size")?);
+    // PyTorch's own check adds the two sizes, which overflows.
+    if let Some(i) = (0..spatial).find(|&i| kernel[i] > inputs[i]) {
+        let (window, pixels) = (kernel[i], inputs[i]);
+        let message = format!("fractional_max_pool{spatial}d: a window of {window} elements is larger than {pixels}");
+        return Err(Error::runtime(message));
+    }
     let planes: i64 = leading.iter().product();
     let samples = cx.tensor("random_samples")?;
     // An unbatched input takes the first sample of a batch.
