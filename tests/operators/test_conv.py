@@ -57,3 +57,42 @@ def test_a_negative_output_padding_is_refused(dims: int, device: torch.device) -
         return conv(x, weight, stride=2, padding=1, output_padding=-1)
 
     assert "negative output_padding is not supported" in str(check_refused(run, device))
+
+
+@pytest.mark.parametrize("number", [0, -1])
+@pytest.mark.parametrize("argument", ["stride", "padding", "dilation", "groups", "output_padding"])
+@pytest.mark.parametrize(
+    "name", ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
+)
+def test_numbers_that_no_convolution_takes(device: torch.device, name: str, argument: str, number: int) -> None:
+    """XLA's compiler does not see them."""
+    spatial = [5] * int(name[-2])
+
+    def run(d: torch.device) -> torch.Tensor:
+        x, weight = torch.ones(1, 2, *spatial, device=d), torch.ones(2, 2, *spatial, device=d)
+        return getattr(torch.nn.functional, name)(x, weight, **{argument: number})
+
+    is_transposed = "transpose" in name
+    if argument == "output_padding" and not is_transposed:
+        return
+    if number == 0 and argument in ("padding", "output_padding"):
+        check(run, device)
+        return
+    refusal = {
+        "stride": "non-positive stride is not supported",
+        "padding": "negative padding is not supported",
+        "dilation": ("dilation should be greater than zero", "non-positive dilation is not supported"),
+        "groups": "non-positive groups is not supported",
+        "output_padding": "negative output_padding is not supported",
+    }
+    # For some of them, the CPU has an error of its library instead.
+    assert str(check_refused(run, device)).startswith(refusal[argument])
+
+
+@pytest.mark.parametrize("spatial", [1, 2, 3])
+def test_a_transposed_convolution_without_outputs(device: torch.device, spatial: int) -> None:
+    def run(d: torch.device) -> torch.Tensor:
+        x, weight = torch.ones(1, 2, *[2] * spatial, device=d), torch.ones(2, 2, *[1] * spatial, device=d)
+        return getattr(torch.nn.functional, f"conv_transpose{spatial}d")(x, weight, padding=1)
+
+    assert "Output size is too small" in str(check_refused(run, device))

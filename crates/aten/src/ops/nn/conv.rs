@@ -139,11 +139,15 @@ impl Geometry {
             dilation: list("dilation")?,
             groups: cx.int("groups")?,
         };
-        if geometry.padding.iter().any(|&size| size < 0) {
-            return Err(Error::runtime("negative padding is not supported"));
-        }
-        if cx.ints("output_padding")?.iter().any(|&size| size < 0) {
-            return Err(Error::runtime("negative output_padding is not supported"));
+        let least = [
+            (&geometry.strides, 1, "non-positive stride is not supported"),
+            (&geometry.padding, 0, "negative padding is not supported"),
+            (&cx.ints("output_padding")?, 0, "negative output_padding is not supported"),
+            (&geometry.dilation, 1, "dilation should be greater than zero"),
+            (&vec![geometry.groups], 1, "non-positive groups is not supported"),
+        ];
+        if let Some((.., refusal)) = least.iter().find(|(given, least, _)| given.iter().any(|number| number < least)) {
+            return Err(Error::runtime(*refusal));
         }
         Ok(geometry)
     }
@@ -171,7 +175,12 @@ impl Geometry {
                 + 1
                 + extra.get(i).or(extra.first()).copied().unwrap_or(0)
         };
-        Ok((0..self.spatial()).map(size).collect())
+        let sizes: Vec<i64> = (0..self.spatial()).map(size).collect();
+        if sizes.iter().any(|&size| size < 1) {
+            let message = format!("Calculated output size per channel: {sizes:?}. Output size is too small");
+            return Err(Error::runtime(message));
+        }
+        Ok(sizes)
     }
 
     /// The forward convolution (a cross-correlation). `sizes` are the spatial sizes of the output; `weight` is
