@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tests.helpers import check, check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -35,3 +36,19 @@ def test_lengths_have_to_be_integers(which: int) -> None:
     name = {2: "input_lengths", 3: "target_lengths"}[which]
     with pytest.raises(RuntimeError, match=f"{name} must be integral"):
         torch._ctc_loss(*given)
+
+
+@pytest.mark.parametrize("wrong", [((12, -1, 4), (5, 3, 4)), ((12, 10, 4), (5, -1, 4)), ((13, 10, 4), (5, 3, 4))])
+def test_lengths_that_are_inputs_of_a_program(
+    wrong: tuple[tuple[int, ...], tuple[int, ...]], device: torch.device
+) -> None:
+    """After the first few calls, other lengths share a program."""
+    log_probs, targets, *_ = problem("cpu")
+
+    def run(on: torch.device, inputs: tuple[int, ...], lengths: tuple[int, ...]) -> torch.Tensor:
+        return F.ctc_loss(log_probs.to(on), targets.to(on), inputs, lengths, reduction="none")
+
+    for middle in range(3, 10):
+        for length in (0, 1, 3):
+            check(lambda on, n=middle, length=length: run(on, (12, n, 4), (5, length, 4)), device)
+    assert "to have value at" in str(check_refused(lambda on: run(on, *wrong), device))

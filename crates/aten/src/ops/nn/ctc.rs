@@ -14,7 +14,11 @@ pub(crate) const ROWS: &[Row] = &[
     many(&["_ctc_loss"], forward)
         .takes(&["log_probs"], DTypes::of(&[DType::F32, DType::F64]))
         .inputs(&["blank"])
-        .varies(LENGTHS, longest_target)
+        .varies(LENGTHS, |lengths, setting| {
+            let (inputs, _) = lengths.split_at(lengths.len() / 2);
+            let times = 0..=*setting.sizes.first()?;
+            longest_target(lengths, setting).filter(|_| inputs.iter().all(|length| times.contains(length)))
+        })
         .open_offsets()
         .bounded(),
     one(&["_ctc_loss_backward"], backward)
@@ -27,10 +31,12 @@ pub(crate) const ROWS: &[Row] = &[
 
 const LENGTHS: &[&str] = &["input_lengths", "target_lengths"];
 
-/// The number of states follows from the longest target. Other lengths are inputs of the program.
+/// The number of states follows from the longest target. Other lengths are inputs of the program, where PyTorch takes
+/// them.
 fn longest_target(lengths: &[i64], _: &Setting<'_>) -> Option<Vec<i64>> {
     let (_, targets) = lengths.split_at(lengths.len() / 2);
-    targets.iter().max().map(|longest| vec![*longest])
+    let longest = targets.iter().max().map(|longest| vec![*longest]);
+    longest.filter(|_| lengths.iter().all(|&length| length >= 0))
 }
 
 const NEVER: f64 = f64::NEG_INFINITY;
