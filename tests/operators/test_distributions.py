@@ -52,3 +52,18 @@ def test_bernoulli_into_another_dtype(dtype: torch.dtype, device: torch.device, 
         return torch.bernoulli(torch.tensor([0.0, 1.0, 1.0], device=on), out=out)
 
     check(drawn, device)
+
+
+@pytest.mark.usefixtures("changing_sizes")
+def test_more_samples_than_categories(device: torch.device, mode: str) -> None:
+    """The capacity of the categories is larger than their number."""
+
+    def run(on: torch.device, number: int) -> Tensor:
+        return torch.multinomial(torch.ones(number, device=on) * 2, 5).sort().values
+
+    for number in (9, 10, 11, 12, 9):
+        assert len(set(run(device, number).tolist())) == 5
+    for number in (4, 3):
+        with pytest.raises(RuntimeError, match="cannot sample n_sample > prob_dist.size"):
+            run(device, number).cpu()
+    assert run(device, 5).tolist() == [0, 1, 2, 3, 4]

@@ -406,6 +406,16 @@ fn multinomial<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
         let count = passed.convert(DType::I32).reduce_sum(&[axis + 1]);
         return Ok(count.min(last_possible(weights, axis)).convert(DType::I64));
     }
+    if !cx.bool("replacement")? {
+        let too_many = Error::runtime("cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+        if samples > dims[axis] {
+            return Err(too_many);
+        }
+        // The capacity of the categories may be larger than their number.
+        if weights.is_bounded_along(&[axis]) {
+            cx.check_none(weights.size(axis, DType::I64).lt(samples), too_many);
+        }
+    }
     // Exponential races (Efraimidis and Spirakis, 2006): the categories with the first arrivals are a sample without
     // replacement.
     let arrival = -uniform_open(cx, dtype, &dims).log().convert(dtype) / weights;
