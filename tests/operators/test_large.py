@@ -62,6 +62,13 @@ CASES: dict[str, tuple[Callable[[Tensor], object], object]] = {
         lambda x: [x[at(x, -2, 2**31)].tolist(), x.gather(0, at(x, 2**31 + 2)).tolist(), x[2**31 - 1 :: 3].tolist()],
         [[7, 1], [3], [0, 3, 6]],
     ),
+    "triangles": (
+        lambda x: [
+            x[None].tril(2**31 + 1)[0, -8:].tolist(),
+            x[None].triu(2**31 + 1)[0, -8:].tolist(),
+        ],
+        [[1, 2, 0, 0, 0, 0, 0, 0], [0, 2, 3, 4, 5, 6, 7, 8]],
+    ),
     "windows": (lambda x: x.unfold(0, 4, 2**31 + 2).tolist(), [[0, 0, 0, 0], [3, 4, 5, 6]]),
     "searchsorted": (lambda x: torch.searchsorted(x, two(x)).tolist(), [2**31 + 6, SIZE]),
 }

@@ -1,12 +1,13 @@
 """Rows of crates/aten/src/ops/shape/rearrange.rs."""
 
 import functools
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
-from tests.helpers import check
+from tests.helpers import assert_same, check
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -91,3 +92,12 @@ def test_unfold_backward_of_one_row(device: torch.device, mode: str, rows: int, 
         return torch.ops.aten.unfold_backward(grad if dim == 1 else grad.transpose(0, 1), sizes, dim, 10, 2)
 
     check(run, device)
+
+
+@pytest.mark.parametrize("indices", [torch.tril_indices, torch.triu_indices])
+def test_indices_of_triangles(device: torch.device, indices: Callable[..., Tensor]) -> None:
+    """Rows and columns without elements in the triangle take no memory."""
+    offsets = (-(2**62), -9, -5, -3, -1, 0, 1, 2, 4, 8)
+    small = [(r, c, o) for r in (0, 1, 2, 5) for c in (0, 1, 3, 7) for o in offsets]
+    for case in (*small, (2**40, 4, -1) if indices is torch.triu_indices else (4, 2**40, -1)):
+        assert_same(indices(*case, device=device).cpu(), indices(*case))

@@ -1,5 +1,7 @@
 //! Operators that copy, join and rearrange elements.
 
+use std::ops::Range;
+
 use stablehlo::{Builder, DType, Value};
 
 use crate::common::bounded_views;
@@ -277,10 +279,10 @@ impl Triangle {
     /// A mask of the elements in the triangle. `offset` (0-d, int64) is the distance of the diagonal to the right of the
     /// main one.
     fn mask<'b>(self, b: &'b Builder, rows: i64, columns: i64, offset: Value<'b>) -> Value<'b> {
-        let dims = [rows, columns];
-        let offset = offset.max(-rows).min(columns).convert(DType::I32);
-        let diagonal = b.iota(DType::I32, &dims, 0) + offset.broadcast_to(&dims);
-        let column = b.iota(DType::I32, &dims, 1);
+        let (dims, dtype) = ([rows, columns], DType::of_counts(rows.saturating_add(columns)));
+        let offset = offset.max(-rows).min(columns).convert(dtype);
+        let diagonal = b.iota(dtype, &dims, 0) + offset.broadcast_to(&dims);
+        let column = b.iota(dtype, &dims, 1);
         match self {
             Triangle::Lower => column.le(diagonal),
             Triangle::Upper => column.ge(diagonal),
@@ -289,11 +291,27 @@ impl Triangle {
 
     /// The number of elements in the triangle.
     fn count(self, rows: i64, columns: i64, offset: i64) -> i64 {
-        let length = |row: i64| match self {
-            Triangle::Lower => (row + offset + 1).clamp(0, columns),
-            Triangle::Upper => columns - (row + offset).clamp(0, columns),
+        let [rows, columns, offset] = [rows, columns, offset].map(i128::from);
+        // The elements before column `row + first`, over all rows.
+        let before = |first: i128| {
+            let (none, all) = ((-first).clamp(0, rows), (columns - first).clamp(0, rows));
+            (all - none) * (none + all - 1 + 2 * first) / 2 + (rows - all) * columns
         };
-        (0..rows).map(length).sum()
+        let count = match self {
+            Triangle::Lower => before(offset + 1),
+            Triangle::Upper => rows * columns - before(offset),
+        };
+        i64::try_from(count).unwrap_or(i64::MAX)
+    }
+
+    /// The rows and the columns that have elements in the triangle.
+    fn bounds(self, rows: i64, columns: i64, offset: i64) -> [Range<i64>; 2] {
+        match self {
+            Triangle::Lower => {
+                [offset.saturating_neg().clamp(0, rows)..rows, 0..rows.saturating_add(offset).clamp(0, columns)]
+            }
+            Triangle::Upper => [0..columns.saturating_sub(offset).clamp(0, rows), offset.clamp(0, columns)..columns],
+        }
     }
 }
 
@@ -310,10 +328,17 @@ fn masked<'b>(cx: &Cx<'b>, part: Triangle) -> Result<Value<'b>> {
 /// The rows and columns of the elements of a triangle, as a matrix with two rows.
 fn indices<'b>(cx: &Cx<'b>, part: Triangle) -> Result<Value<'b>> {
     let (rows, columns, offset) = (cx.int("row")?, cx.int("col")?, cx.int("offset")?);
-    let within = Chosen::new(part.mask(cx.b(), rows, columns, cx.b().scalar(offset, DType::I64)).flatten());
-    let count = part.count(rows, columns, offset);
-    let lines: Vec<Value<'b>> =
-        within.coordinates(&[rows, columns]).iter().map(|c| c.slice_axis(0, 0, count).unsqueeze(0)).collect();
+    // The mask has no more than twice the elements of the triangle.
+    let [within_rows, within_columns] = part.bounds(rows, columns, offset);
+    let dims = [&within_rows, &within_columns].map(|range| range.end - range.start);
+    let (mask_offset, count) = (offset + within_rows.start - within_columns.start, part.count(rows, columns, offset));
+    let mask = part.mask(cx.b(), dims[0], dims[1], cx.b().scalar(mask_offset, DType::I64));
+    let found = Chosen::new(mask.flatten()).coordinates(&dims);
+    let lines = found
+        .into_iter()
+        .zip([within_rows, within_columns])
+        .map(|(place, range)| (place.slice_axis(0, 0, count).convert(DType::I64) + range.start).unsqueeze(0));
+    let lines: Vec<Value<'b>> = lines.collect();
     Ok(cx.b().concatenate(&lines, 0).convert(cx.dtype_or_none("dtype").unwrap_or(DType::I64)))
 }
 
