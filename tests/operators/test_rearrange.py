@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.helpers import assert_same, check
+from tests.helpers import assert_same, check, check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -101,3 +101,11 @@ def test_indices_of_triangles(device: torch.device, indices: Callable[..., Tenso
     small = [(r, c, o) for r in (0, 1, 2, 5) for c in (0, 1, 3, 7) for o in offsets]
     for case in (*small, (2**40, 4, -1) if indices is torch.triu_indices else (4, 2**40, -1)):
         assert_same(indices(*case, device=device).cpu(), indices(*case))
+
+
+def test_as_strided_scatter_writes_each_element_once(device: torch.device) -> None:
+    def run(d: torch.device) -> Tensor:
+        return torch.arange(6.0, device=d).as_strided_scatter(torch.ones(2, 3, device=d), (2, 3), (0, 1))
+
+    assert "more than one element of the written-to tensor" in str(check_refused(run, device))
+    check(lambda d: torch.arange(6.0, device=d).as_strided_scatter(torch.ones(1, 3, device=d), (1, 3), (0, 2)), device)
