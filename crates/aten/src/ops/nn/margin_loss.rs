@@ -60,6 +60,11 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     .bounds_results(),
 ]);
 
+/// The elements that are larger than zero, and zeros elsewhere. As in PyTorch, NaN is not larger.
+fn above_zero<'b>(x: Value<'b>) -> Value<'b> {
+    x.gt(0).select(x, 0)
+}
+
 /// Reduces the losses of the samples. The loss of an unbatched sample is 0-d.
 fn reduced<'b>(cx: &Cx<'b>, losses: Value<'b>) -> Result<Value<'b>> {
     let ty = cx.ty("self")?;
@@ -103,7 +108,7 @@ impl<'b> Hinge<'b> {
         let class = cx.b().iota(DType::I32, &scores.dims(), 1);
         let is_target = class.eq(target.convert(DType::I32));
         let margin = cx.scalar("margin", scores.dtype())?;
-        let excess = (margin - take_along(scores, 1, target) + scores).max(0.0);
+        let excess = above_zero(margin - take_along(scores, 1, target) + scores);
         let weight = match cx.tensor_or_none("weight") {
             Some(weight) => take_flat(weight.convert(scores.dtype()), target),
             None => cx.b().scalar(1.0, scores.dtype()),
@@ -143,7 +148,7 @@ impl<'b> Labels<'b> {
     /// that is not a label.
     fn excess(&self) -> Value<'b> {
         let label = take_along(self.scores, 1, self.classes).unsqueeze(2);
-        let excess = (self.scores.unsqueeze(1) - label + 1.0).max(0.0);
+        let excess = above_zero(self.scores.unsqueeze(1) - label + 1.0);
         let pair = self.present.unsqueeze(2) & !self.is_target.unsqueeze(1);
         pair.select(excess, 0)
     }
