@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.helpers import assert_same
+from tests.helpers import assert_same, check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -24,3 +24,11 @@ def test_isin_of_nan_and_infinity(device: torch.device, count: int) -> None:
         for invert in (False, True):
             result = torch.isin(elements.to(device), tests.to(device), invert=invert)
             assert_same(result, torch.isin(elements, tests, invert=invert))
+
+
+@pytest.mark.parametrize("sizes", [(), (0,), (3,)], ids=str)
+def test_searchsorted_knows_two_sides(device: torch.device, sizes: tuple[int, ...]) -> None:
+    def run(d: torch.device) -> torch.Tensor:
+        return torch.searchsorted(torch.arange(3.0, device=d), torch.ones(sizes, device=d), side="middle")
+
+    assert "side can only be 'left' or 'right' but got middle" in str(check_refused(run, device))

@@ -34,7 +34,13 @@ pub(crate) const ROWS: &[Row] = &[
             cx.check_index(sorter, sequence, last, Counts::FromStart, error)?;
             sequence = take_along(sequence, last, sorter);
         }
-        let right = cx.bool("right")? || cx.str_or_none("side").is_some_and(|side| side == "right");
+        let side = cx.str_or_none("side");
+        if let Some(other) = side.as_ref().filter(|side| !["left", "right"].contains(&side.as_str())) {
+            return Err(Error::runtime(format!(
+                "torch.searchsorted(): side can only be 'left' or 'right' but got {other}"
+            )));
+        }
+        let right = cx.bool("right")? || side.is_some_and(|side| side == "right");
         insertion_points(cx, sequence, values, right)
     })
     .takes(&["sorted_sequence", "self"], DTypes::REAL_NUMBERS)
