@@ -43,7 +43,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Numbers, list[Numbers]]] = {
     "elu_": (gradient_in_place(F.elu_), (0.1,), [(-0.1,)]),
     "renorm": (lambda x, p, most: torch.renorm(x, p, 0, most), (2.0, 1.0), [(2.0, -1.0), (-2.0, 1.0)]),
     "celu": (F.celu, (1.0,), [(0.0,)]),
-    "huber_loss": (lambda x, delta: F.huber_loss(x, x * 2, delta=delta), (1.0,), [(-1.0,), (0.0,)]),
+    "huber_loss": (lambda x, delta: F.huber_loss(x, x * 2, delta=delta), (1.0,), [(-1.0,), (0.0,), (math.nan,)]),
     "dropout": (F.dropout, (0.5,), [(1.5,), (-0.5,)]),
     "native_dropout": (lambda x, p: torch.native_dropout(x, p, True), (0.5,), [(1.5,)]),
     "uniform_": (lambda x, low, high: x.clone().uniform_(low, high), (0.0, 1.0), [(2.0, 1.0), (0.0, 1e39)]),
@@ -84,6 +84,24 @@ def test_numbers_of_a_known_call(name: str, device: torch.device, mode: str) -> 
     for bad in refused:
         check_refused(lambda on, bad=bad: program(x.to(on), *bad), device)
     program(x.to(device), *good)
+
+
+# A function of a tensor and a number, and numbers that it refuses.
+AFTER_OTHERS: dict[str, tuple[Callable[[Tensor, float], Tensor], tuple[float, ...]]] = {
+    "huber_loss": (lambda x, delta: F.huber_loss(x, x * 2, delta=delta), (-1.0, 0.0, -math.inf, math.nan)),
+    "smooth_l1_loss": (lambda x, beta: F.smooth_l1_loss(x, x * 2, beta=beta), (-1.0, -math.inf)),
+}
+
+
+@pytest.mark.parametrize("name", AFTER_OTHERS)
+def test_numbers_after_several_others(name: str, device: torch.device, mode: str) -> None:
+    """The first few numbers may be constants of programs."""
+    call, refused = AFTER_OTHERS[name]
+    x = torch.rand(4, 6) + 0.1
+    for number in (0.5, 0.75, 1.5, 2.5, 0.25):
+        call(x.to(device), number)
+    for bad in refused:
+        check_refused(lambda on, bad=bad: call(x.to(on), bad), device)
 
 
 def test_a_reduction_of_many_dimensions(device: torch.device, mode: str) -> None:

@@ -32,6 +32,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
             Ok(distance.le(delta).select(distance.square() * 0.5, delta * (distance - delta * 0.5)))
         })
     })
+    .requires(&["delta"], |numbers, _| numbers[0] > 0.0)
     .takes(&["self", "target"], DTypes::FLOATS),
     one(&["huber_loss_backward"], |cx| {
         gradient(cx, |x, target| {
