@@ -74,6 +74,15 @@ def test_polygamma_between_its_poles(device: torch.device, order: int) -> None:
         torch.testing.assert_close(actual.double(), expected, rtol=rtol, atol=0)
 
 
+def test_polygamma_of_a_factorial_beyond_float32(device: torch.device) -> None:
+    x = [4.6, 4.9, 60.0, -3.5]
+    with mpmath.workdps(50):
+        expected = torch.tensor([float(mpmath.polygamma(64, number)) for number in x])
+    assert expected.isinf().tolist() == [True, True, False, True]
+    actual = torch.polygamma(64, torch.tensor(x, device=device)).cpu()
+    torch.testing.assert_close(actual, expected, rtol=2e-5, atol=0)
+
+
 def test_polygamma_of_a_huge_order(device: torch.device) -> None:
     """Its factorial is infinite. The CPU takes the order as an int32."""
     x = torch.tensor([0.5, 1.0, 2.0], device=device)

@@ -122,7 +122,10 @@ fn polygamma<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
             // Larger factorials are infinite.
             let factorial: f64 = (1..=order.min(171)).map(|i| i as f64).product();
             let sign = if order % 2 == 0 { -1.0 } else { 1.0 };
-            zeta(x.splat_like(order as f64 + 1.0), x) * (sign * factorial)
+            // Where no float32 holds the factorial, the sum may be too small for one.
+            let fits = factorial <= f32::MAX.into();
+            let wide = if fits { x } else { x.convert(DType::F64) };
+            (zeta(wide.splat_like(order as f64 + 1.0), wide) * (sign * factorial)).convert(x.dtype())
         }
     })
 }
