@@ -109,3 +109,12 @@ def test_as_strided_scatter_writes_each_element_once(device: torch.device) -> No
 
     assert "more than one element of the written-to tensor" in str(check_refused(run, device))
     check(lambda d: torch.arange(6.0, device=d).as_strided_scatter(torch.ones(1, 3, device=d), (1, 3), (0, 2)), device)
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_the_gradient_of_windows_of_a_number(device: torch.device, size: int) -> None:
+    def run(d: torch.device) -> Tensor:
+        x = torch.tensor(3.0, device=d, requires_grad=True)
+        return torch.autograd.grad((x.unfold(0, size, 1) * 2).sum(), x)[0]
+
+    check(run, device)

@@ -404,7 +404,8 @@ fn unfold_backward<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
     let grad = grad.zero_filled(0..grad.rank(), "windows over merged dimensions");
     let sizes = cx.capacities("input_sizes")?;
     if sizes.is_empty() {
-        return Ok(grad.reshape(&[]));
+        // A number has one window, of one element or of none.
+        return Ok(grad.reduce_sum(&[0]));
     }
     let axis = cx.axis_arg("dim", sizes.len())?;
     let places = strided_views::windows(cx.b(), &sizes, axis, cx.int("size")?, cx.int("step")?);
