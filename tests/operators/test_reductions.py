@@ -92,3 +92,18 @@ def test_sums_of_many_elements(sizes: tuple[int, ...], device: torch.device) -> 
         return [*exact, *extremes, halves.mean(last), halves.double().var(last), (odd & (numbers > 7)).any(last)]
 
     check(run, device)
+
+
+@pytest.mark.usefixtures("changing_sizes")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32])
+def test_long_sums_of_sizes_that_change(dtype: torch.dtype, device: torch.device) -> None:
+    """What lies in the padding is not summed: here it is infinite."""
+
+    def run(d: torch.device, rows: int, columns: int) -> list[Tensor]:
+        x = (torch.arange(rows * columns).reshape(rows, columns) % 3 - 1).to(dtype).to(d)
+        y = (1 / (x * x)).where(x != 0, 0.5) if dtype.is_floating_point else x * x + 1
+        sums = [y.sum(), y.sum(-1), y.sum(0), y.sum((0, 1), keepdim=True), (y > 0.5).sum(-1), y[:, 1:].sum(-1)]
+        return [*sums, y.double().norm(), y.double().var(-1), y.float().mean(-1)]
+
+    for sizes in ((40, 3000), (50, 3000), (45, 3100), (41, 2900), (1, 3001), (3, 2500)):
+        check(lambda d, sizes=sizes: run(d, *sizes), device)

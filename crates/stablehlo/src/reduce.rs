@@ -111,14 +111,18 @@ impl<'b> Value<'b> {
     /// or computed. The sums over the other dimensions and over few blocks are faster as they are.
     fn in_blocks(self, axes: &[usize]) -> Option<(Value<'b>, usize)> {
         let b = self.builder;
-        if b.target != Target::Cpu || b.is_in_region() || self.is_bounded() {
+        if b.target != Target::Cpu || b.is_in_region() {
             return None;
         }
         let last = self.rank().checked_sub(1).filter(|last| axes.contains(last))?;
         let mut dims = self.dims();
         let block = (8..=BLOCK).rev().find(|block| dims[last] % block == 0)?;
         dims.splice(last.., [dims[last] / block, block]);
-        axes.iter().any(|&axis| dims[axis] > BLOCK).then(|| (self.reshape(&dims), last + 1))
+        if axes.iter().all(|&axis| dims[axis] <= BLOCK) {
+            return None;
+        }
+        let masked = self.masked(axes, b.scalar(Number::Int(0), self.dtype()));
+        Some((masked.without_extents().reshape(&dims), last + 1))
     }
 
     /// The sum over `axes`, in this value's type. Convert first if that type is too small.
@@ -126,7 +130,11 @@ impl<'b> Value<'b> {
         let sum = |x: Value<'b>, axes: &[usize]| x.reduce_one(axes, Number::Int(0), |a, x| a + x);
         match self.in_blocks(axes) {
             // XLA would join two sums without a barrier.
-            Some((blocks, axis)) => sum(sum(blocks, &[axis]).barrier(), axes),
+            Some((blocks, axis)) => {
+                let kept = self.extents().into_iter().enumerate().filter(|(axis, _)| !axes.contains(axis));
+                let kept: Vec<Extent> = kept.map(|(_, extent)| extent).collect();
+                sum(sum(blocks, &[axis]).barrier(), axes).with_extents(kept)
+            }
             None => sum(self, axes),
         }
     }
