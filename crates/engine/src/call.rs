@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::{fmt, ptr, slice};
 
 pub use abi::{Generator, Meta, Tag};
-use stablehlo::{DType, Number};
+use stablehlo::{DType, Number, Type};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory;
@@ -302,9 +302,7 @@ pub(crate) fn to_spec(meta: &Meta) -> Result<Option<aten::ResultSpec>> {
 pub fn check_results(placement: Placement, results: &[Meta]) -> Result<()> {
     for result in results {
         let Some(result) = to_spec(result)? else { continue };
-        let element = result.dtype.size_bytes() as u64;
-        let sizes = result.sizes.iter().map(|&size| u64::try_from(size).unwrap_or(0));
-        memory::check_result(placement, sizes.fold(element, u64::saturating_mul))?;
+        memory::check_result(placement, Type::new(result.dtype, &result.sizes).size_bytes())?;
     }
     Ok(())
 }

@@ -96,12 +96,7 @@ pub(crate) fn set_capacity(placement: Placement, bytes: u64) {
 /// # Errors
 /// Out of memory if it has less.
 pub fn check_capacity(placement: Placement, nbytes: usize) -> Result<()> {
-    let capacity = counters(placement).capacity.load(Relaxed);
-    if capacity == 0 || nbytes as u64 <= capacity {
-        return Ok(());
-    }
-    count_out_of_memory(placement);
-    Err(out_of_memory(placement, nbytes as u64, None))
+    check_within(placement, nbytes, 1)
 }
 
 /// A result of more than so many times a device's memory is refused when its call is new. A smaller one may be a value
@@ -112,9 +107,14 @@ const NEVER_STORED: u64 = 16;
 ///
 /// # Errors
 /// Out of memory if it is.
-pub(crate) fn check_result(placement: Placement, nbytes: u64) -> Result<()> {
-    let capacity = counters(placement).capacity.load(Relaxed);
-    if capacity == 0 || nbytes <= capacity.saturating_mul(NEVER_STORED) {
+pub(crate) fn check_result(placement: Placement, nbytes: usize) -> Result<()> {
+    check_within(placement, nbytes, NEVER_STORED)
+}
+
+/// Checks that so many times a device's memory, if that is known, holds `nbytes`.
+fn check_within(placement: Placement, nbytes: usize, times: u64) -> Result<()> {
+    let (nbytes, capacity) = (nbytes as u64, counters(placement).capacity.load(Relaxed));
+    if capacity == 0 || nbytes <= capacity.saturating_mul(times) {
         return Ok(());
     }
     count_out_of_memory(placement);
