@@ -97,7 +97,7 @@ def test_sums_of_many_elements(sizes: tuple[int, ...], device: torch.device) -> 
 @pytest.mark.usefixtures("changing_sizes")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32])
 def test_long_sums_of_sizes_that_change(dtype: torch.dtype, device: torch.device) -> None:
-    """What lies in the padding is not summed: here it is infinite."""
+    """The padding is not summed: `y` is 0.5 or 1 there."""
 
     def run(d: torch.device, rows: int, columns: int) -> list[Tensor]:
         x = (torch.arange(rows * columns).reshape(rows, columns) % 3 - 1).to(dtype).to(d)

@@ -104,7 +104,8 @@ impl<'b> Value<'b> {
         self.builder.reduce(&[self], &[initial], axes, |a, x| vec![combine(a[0], x[0])])[0]
     }
 
-    /// This value with its last dimension as two, and the second of them, where sums over that one come first.
+    /// This value with its last dimension as two, and the second of them, where sums over that one come first. Padding
+    /// along `axes` is zero.
     ///
     /// XLA's CPU compiler splits a sum of more than [`BLOCK`] elements, and stores what it sums. Sums of so few are not
     /// split: their summands are computed where they are added. This is many times faster where the summands are converted
@@ -121,8 +122,11 @@ impl<'b> Value<'b> {
         if axes.iter().all(|&axis| dims[axis] <= BLOCK) {
             return None;
         }
-        let masked = self.masked(axes, b.scalar(Number::Int(0), self.dtype()));
-        Some((masked.without_extents().reshape(&dims), last + 1))
+        let whole = match self.is_bounded() {
+            true => self.masked(axes, b.scalar(0, self.dtype())).without_extents(),
+            false => self,
+        };
+        Some((whole.reshape(&dims), last + 1))
     }
 
     /// The sum over `axes`, in this value's type. Convert first if that type is too small.
