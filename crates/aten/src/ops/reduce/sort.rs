@@ -34,13 +34,15 @@ pub(crate) const ROWS: &[Row] = &[
             cx.check_index(sorter, sequence, last, Counts::FromStart, error)?;
             sequence = take_along(sequence, last, sorter);
         }
-        let side = cx.str_or_none("side");
-        if let Some(other) = side.as_ref().filter(|side| !["left", "right"].contains(&side.as_str())) {
-            return Err(Error::runtime(format!(
-                "torch.searchsorted(): side can only be 'left' or 'right' but got {other}"
-            )));
-        }
-        let right = cx.bool("right")? || side.is_some_and(|side| side == "right");
+        let right = match cx.str_or_none("side").as_deref() {
+            None | Some("left") => cx.bool("right")?,
+            Some("right") => true,
+            Some(other) => {
+                return Err(Error::runtime(format!(
+                    "torch.searchsorted(): side can only be 'left' or 'right' but got {other}"
+                )));
+            }
+        };
         insertion_points(cx, sequence, values, right)
     })
     .takes(&["sorted_sequence", "self"], DTypes::REAL_NUMBERS)
