@@ -59,34 +59,39 @@ def test_a_negative_output_padding_is_refused(dims: int, device: torch.device) -
     assert "negative output_padding is not supported" in str(check_refused(run, device))
 
 
-@pytest.mark.parametrize("number", [0, -1])
-@pytest.mark.parametrize("argument", ["stride", "padding", "dilation", "groups", "output_padding"])
-@pytest.mark.parametrize(
-    "name", ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
-)
+# Numbers of arguments that no convolution takes, and how the CPU refuses them. For some, it has an error of its library
+# instead.
+REFUSED = {
+    ("stride", 0): "non-positive stride is not supported",
+    ("stride", -1): "non-positive stride is not supported",
+    ("padding", -1): "negative padding is not supported",
+    ("dilation", 0): ("dilation should be greater than zero", "non-positive dilation is not supported"),
+    ("dilation", -1): ("dilation should be greater than zero", "non-positive dilation is not supported"),
+    ("groups", 0): "non-positive groups is not supported",
+    ("groups", -1): "non-positive groups is not supported",
+    ("output_padding", -1): "negative output_padding is not supported",
+}
+NAMES = [f"conv{transposed}{spatial}d" for transposed in ("", "_transpose") for spatial in (1, 2, 3)]
+CASES = [(name, *case) for name in NAMES for case in REFUSED if "transpose" in name or case[0] != "output_padding"]
+
+
+def with_number(name: str, argument: str, number: int, device: torch.device) -> torch.Tensor:
+    spatial = [5] * int(name[-2])
+    x, weight = torch.ones(1, 2, *spatial, device=device), torch.ones(2, 2, *spatial, device=device)
+    return getattr(torch.nn.functional, name)(x, weight, **{argument: number})
+
+
+@pytest.mark.parametrize(("name", "argument", "number"), CASES)
 def test_numbers_that_no_convolution_takes(device: torch.device, name: str, argument: str, number: int) -> None:
     """XLA's compiler does not see them."""
-    spatial = [5] * int(name[-2])
+    error = check_refused(functools.partial(with_number, name, argument, number), device)
+    assert str(error).startswith(REFUSED[argument, number])
 
-    def run(d: torch.device) -> torch.Tensor:
-        x, weight = torch.ones(1, 2, *spatial, device=d), torch.ones(2, 2, *spatial, device=d)
-        return getattr(torch.nn.functional, name)(x, weight, **{argument: number})
 
-    is_transposed = "transpose" in name
-    if argument == "output_padding" and not is_transposed:
-        return
-    if number == 0 and argument in ("padding", "output_padding"):
-        check(run, device)
-        return
-    refusal = {
-        "stride": "non-positive stride is not supported",
-        "padding": "negative padding is not supported",
-        "dilation": ("dilation should be greater than zero", "non-positive dilation is not supported"),
-        "groups": "non-positive groups is not supported",
-        "output_padding": "negative output_padding is not supported",
-    }
-    # For some of them, the CPU has an error of its library instead.
-    assert str(check_refused(run, device)).startswith(refusal[argument])
+@pytest.mark.parametrize("name", NAMES)
+def test_no_padding(device: torch.device, name: str) -> None:
+    for argument in ("padding", "output_padding") if "transpose" in name else ("padding",):
+        check(functools.partial(with_number, name, argument, 0), device)
 
 
 @pytest.mark.parametrize("spatial", [1, 2, 3])
