@@ -122,7 +122,25 @@ void skip_computing(const c10::OperatorHandle& op, c10::DispatchKeySet keys, tor
   }
 }
 
-// The results of an operator with a Python reference whose arguments are tensors that the kernels iterate over together.
+// The operator whose meta kernel the row names instead of `op`'s. It is empty for one whose arguments are a condition and
+// tensors, all of which the kernels iterate over together.
+std::optional<std::string_view> shapes_like(const c10::OperatorHandle& op) {
+  size_t length = 0;
+  const char* found = tt_shapes_like(short_name(op.schema()).c_str(), &length);
+  return found == nullptr ? std::nullopt : std::optional(std::string_view(found, length));
+}
+
+// PyTorch's kernels take bytes as a condition. Its Python reference does not. The words are PyTorch's.
+void convert_condition(const Operator& op, torch::jit::Stack& arguments) {
+  if (const auto like = shapes_like(op.functional); !like || !like->empty()) return;
+  IValue& condition = arguments.front();
+  if (condition.toTensor().scalar_type() != at::kByte) return;
+  TORCH_WARN_ONCE("where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future "
+                  "version of PyTorch. Use a boolean condition instead.");
+  condition = condition.toTensor().to(at::kBool);
+}
+
+// The results of an operator with a Python reference whose arguments the kernels iterate over together.
 void run_elementwise_meta(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const torch::jit::Stack given = torch::jit::last(*stack, op.schema().arguments().size()).vec();
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
@@ -136,10 +154,9 @@ void run_elementwise_meta(const c10::OperatorHandle& op, torch::jit::Stack* stac
 
 void run_meta(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   // The row says for operators that only have a Python reference, which gives other strides, whose results they have.
-  size_t length = 0;
-  if (const char* found = tt_shapes_like(short_name(op.schema()).c_str(), &length)) {
-    if (length == 0) return run_elementwise_meta(op, stack);
-    const std::string name(found, length);
+  if (const auto like = shapes_like(op)) {
+    if (like->empty()) return run_elementwise_meta(op, stack);
+    const std::string name(*like);
     const size_t dot = name.find('.');
     const std::string base = "aten::" + name.substr(0, dot);
     return run_meta(c10::Dispatcher::singleton().findSchemaOrThrow(base.c_str(), name.substr(dot + 1).c_str()), stack);
@@ -351,6 +368,7 @@ Metas infer(const Operator& op, at::ArrayRef<IValue> arguments, int32_t device) 
   Metas result;
   torch::jit::Stack stack = Substitutes(c10::DeviceType::Meta).convert(arguments);
   place_number(op, stack);
+  convert_condition(op, stack);
   std::vector<at::Tensor> written;
   for (const uint32_t position : op.mutated) collect(stack[position], written);
   // An argument that was not given (None) returns nothing.

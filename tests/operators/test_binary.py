@@ -169,6 +169,23 @@ def test_strides_of_where_are_those_of_the_kernels(device: torch.device) -> None
     assert_same(result, expected)
 
 
+def test_bytes_as_a_condition(device: torch.device) -> None:
+    """PyTorch takes them, with a warning."""
+    condition = torch.tensor([[1, 0, 255]], dtype=torch.uint8)
+
+    def program(d: torch.device) -> list[Tensor]:
+        x, chosen = torch.arange(6.0, device=d).reshape(2, 3), condition.to(d)
+        out = torch.zeros(2, 3, device=d)
+        torch.where(chosen, x, -x, out=out)
+        return [out, torch.where(chosen, x, 0), x.where(chosen.t()[:2] > 0, -1), torch.where(chosen.t(), 1, x[0])]
+
+    check(program, device)
+    for other in (torch.int32, torch.float32):
+        wrong = condition.to(other)
+        error = check_refused(lambda d, wrong=wrong: torch.where(wrong.to(d), 1.0, torch.zeros(3, device=d)), device)
+        assert "boolean tensor" in str(error)
+
+
 @pytest.mark.parametrize(
     "part",
     [lambda x: x[:, 1:3], lambda x: x[:, ::2], lambda x: x.t()[1:], lambda x: x],

@@ -98,7 +98,8 @@ impl Row {
 
     /// For each operator, another one whose meta kernel gives the same results. PyTorch has only Python references
     /// for these operators, with other strides and error messages than the kernels of any device. Without a name, all
-    /// arguments are tensors, and the strides are those of PyTorch's `TensorIterator` over them.
+    /// arguments are tensors, the first of which is a condition, and the strides are those of PyTorch's `TensorIterator`
+    /// over them.
     pub(crate) const fn shapes_like(mut self, operators: &'static [(&'static str, &'static str)]) -> Row {
         self.shapes_like = operators;
         self
