@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 
 import pytest
@@ -187,6 +188,14 @@ def test_bytes_as_a_condition(device: torch.device) -> None:
         wrong = condition.to(other)
         error = check_refused(lambda d, wrong=wrong: torch.where(wrong.to(d), 1.0, torch.zeros(3, device=d)), device)
         assert "boolean tensor" in str(error)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+def test_infinite_exponents_of_ldexp(device: torch.device, dtype: torch.dtype) -> None:
+    infinity = math.inf
+    exponents = torch.tensor([infinity, -infinity, math.nan, 3, -2, 0], dtype=dtype)
+    x = torch.tensor([1, -2, 0, infinity, math.nan], dtype=dtype)[:, None]
+    check(lambda d: torch.ldexp(x.to(d), exponents.to(d)), device)
 
 
 @pytest.mark.parametrize(

@@ -343,6 +343,8 @@ fn ldexp<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
         if x.dtype().is_complex() {
             return x * two.pow(exponent);
         }
+        // Beyond these bounds, the halves of the power are 0 or infinite for every type. An infinity has no halves.
+        let exponent = exponent.clamp(-8192, 8192);
         let half = (exponent * 0.5).floor();
         x * two.pow(half) * two.pow(exponent - half)
     })
