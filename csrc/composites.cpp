@@ -1,7 +1,9 @@
-// Operators that PyTorch composes of others in a way that has a program for each size. These kernels say the same in
-// operators that have one program for all sizes. The last operator adds to its given result.
+// Operators that PyTorch composes of others. Some of its composites have a program for each size: these kernels say the
+// same in operators that have one program for all sizes. Others keep PyTorch's composite although they have a row.
 #include <ATen/ops/_compute_linear_combination.h>
 #include <ATen/ops/_pad_circular_ops.h>
+#include <ATen/ops/as_strided_copy_ops.h>
+#include <ATen/ops/as_strided_scatter_ops.h>
 #include <ATen/ops/cat.h>
 #include <torch/library.h>
 
@@ -14,9 +16,11 @@ namespace {
 
 using at::Tensor;
 
+// A composite is registered for every device's key.
+constexpr c10::DispatchKeySet kOtherBackend(c10::DispatchKey::CPU);
+
 Tensor pad_circular_composite(const Tensor& self, c10::SymIntArrayRef pad) {
-  // A composite is registered for every device's key.
-  return at::_ops::_pad_circular::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), self, pad);
+  return at::_ops::_pad_circular::redispatch(kOtherBackend, self, pad);
 }
 
 // The parts of each dimension that are repeated before and after it, joined to it. PyTorch's composite writes them into
@@ -51,6 +55,16 @@ Tensor& linear_combination_out(const Tensor& input, const Tensor& coefficients, 
   return out.add_(at::_compute_linear_combination(input, coefficients));
 }
 
+// These read and write the memory of a tensor, whose strides a row does not see. PyTorch's composites do so through views.
+Tensor strided_copy(const Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<c10::SymInt> offset) {
+  return at::_ops::as_strided_copy::redispatch(kOtherBackend, self, size, stride, std::move(offset));
+}
+
+Tensor strided_scatter(const Tensor& self, const Tensor& source, c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
+                       std::optional<c10::SymInt> offset) {
+  return at::_ops::as_strided_scatter::redispatch(kOtherBackend, self, source, size, stride, std::move(offset));
+}
+
 }  // namespace
 
 void register_composites() {
@@ -59,6 +73,8 @@ void register_composites() {
     m.impl("_pad_circular", TORCH_FN(pad_circular));
   }
   auto& m = *new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  m.impl("as_strided_copy", TORCH_FN(strided_copy));
+  m.impl("as_strided_scatter", TORCH_FN(strided_scatter));
   m.impl("_compute_linear_combination.out", TORCH_FN(linear_combination_out));
 }
 

@@ -35,6 +35,7 @@ REASONS = {
     "define.cpp": {"results without elements, which no program computes": ["empty_strided"]},
     "composites.cpp": {
         "what PyTorch composes of others, and differentiates through them, arrives at no row": ["_pad_circular", "cat"],
+        "they read and write memory by strides, which no row sees": ["as_strided_copy", "as_strided_scatter"],
         "it adds to out=, which rows replace": ["_compute_linear_combination", "_compute_linear_combination.out"],
     },
     "fourier.cpp": {"PyTorch's composites refuse 16-bit floats before a kernel is asked": ["empty"]},

@@ -113,3 +113,30 @@ def test_unsafe_splits_share_memory(split: Callable[[torch.Tensor], list[torch.T
         return x, parts
 
     check(program, device)
+
+
+PARTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "t": lambda x: x.t(),
+    "rows": lambda x: x[1:],
+    "columns": lambda x: x[:, ::2],
+    "expanded": lambda x: x[:, :1].expand(4, 4),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_strided_copies_of_what_is_not_dense(device: torch.device, name: str) -> None:
+    """They read and write the memory of a tensor, not its elements in order."""
+
+    def program(d: torch.device) -> list[torch.Tensor]:
+        x = PARTS[name](torch.arange(16.0, device=d).reshape(4, 4))
+        source = -torch.ones(2, 2, device=d)
+        results = [torch.as_strided_copy(x, (2, 2), (1, 2)), torch.as_strided_copy(x, (2, 2), (2, 1), 1)]
+        if name != "expanded":
+            results.append(torch.as_strided_scatter(x, source, (2, 2), (1, 2)))
+        if x.is_contiguous():
+            x, source = x.requires_grad_(), source.requires_grad_()
+            scattered = torch.as_strided_scatter(x, source, (2, 2), (1, 2))
+            results += torch.autograd.grad(scattered.square().sum(), (x, source))
+        return results
+
+    check(program, device)
