@@ -101,3 +101,63 @@ def test_a_transposed_convolution_without_outputs(device: torch.device, spatial:
         return getattr(torch.nn.functional, f"conv_transpose{spatial}d")(x, weight, padding=1)
 
     assert "Output size is too small" in str(check_refused(run, device))
+
+
+# Tensors that no convolution takes: the shapes of input and weight, and how the CPU refuses them. For some, it has an
+# error of its library instead.
+def tensors(name: str, case: str) -> tuple[torch.Tensor, torch.Tensor]:
+    spatial = int(name[-2])
+    x, weight = torch.ones(1, 3, *[4] * spatial), torch.ones(3, 3, *[3] * spatial)
+    match case:
+        case "no kernel":
+            return x, weight[..., :0]
+        case "no row of a kernel":
+            return x, weight[:, :, :0]
+        case "more dimensions":
+            return x, weight[None]
+        case "no channel":
+            return x[:, :0], weight
+        case "no channel, unbatched":
+            return x[0, :0], weight
+        case _:
+            return x[:, :0], weight[:, :0]
+
+
+CASES = ["no kernel", "no row of a kernel", "more dimensions", "no channel", "no channel, unbatched", "no channels"]
+NO_KERNEL = ("kernel size should be greater than zero, but got", "non-empty 5D")
+TAKEN = {(f"conv{spatial}d", "no channels") for spatial in (1, 2, 3)}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("name", NAMES)
+def test_tensors_that_no_convolution_takes(device: torch.device, name: str, case: str) -> None:
+    x, weight = tensors(name, case)
+
+    def run(d: torch.device) -> torch.Tensor:
+        return getattr(torch.nn.functional, name)(x.to(d), weight.to(d))
+
+    if (name, case) in TAKEN:
+        return check(run, device)
+    message = str(check_refused(run, device))
+    with pytest.raises(RuntimeError) as on_cpu:
+        run(torch.device("cpu"))
+    if "row" in case or "no kernel" in case:
+        assert message.startswith(NO_KERNEL)
+        assert str(on_cpu.value).startswith(NO_KERNEL)
+    else:
+        assert message == str(on_cpu.value)
+
+
+@pytest.mark.parametrize("spatial", [1, 2])
+def test_the_dtype_of_a_bias(device: torch.device, spatial: int) -> None:
+    """A transposed convolution adds it, where that does not lose a part of a complex number."""
+    convolve = getattr(torch.nn.functional, f"conv_transpose{spatial}d")
+
+    def run(dtype: torch.dtype, d: torch.device) -> torch.Tensor:
+        x, weight = torch.ones(1, 3, *[4] * spatial, device=d), torch.ones(3, 3, *[3] * spatial, device=d)
+        return convolve(x, weight, torch.full((3,), 2, dtype=dtype, device=d))
+
+    for dtype in (torch.int64, torch.float16):
+        check(functools.partial(run, dtype), device)
+    error = check_refused(functools.partial(run, torch.complex64), device)
+    assert "ComplexFloat can't be cast to the desired output type Float" in str(error)

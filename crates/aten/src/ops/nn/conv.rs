@@ -20,7 +20,8 @@ use stablehlo::{Convolution, DType, DTypes, Number, Value};
 use crate::common::parameters::wanted;
 use crate::common::windows::Windows;
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, cannot_be_cast};
+use crate::promote::can_cast;
 use crate::row::{Row, many, one};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -64,10 +65,19 @@ fn check_sizes(cx: &Cx<'_>, x: Value<'_>, weight: Value<'_>) -> Result<()> {
             "Only zero batch or zero channel inputs are supported, but got input shape: {sizes:?}"
         )));
     }
-    if cx.bool("transposed")? {
-        return Ok(());
-    }
     let (groups, sizes) = (cx.int("groups")?, weight.dims());
+    check_kernel(cx, x, &sizes)?;
+    if cx.bool("transposed")? {
+        let (channels, expected, given) = (x.dim(1), sizes[0], x.dims());
+        return match cx.tensor_or_none("bias") {
+            _ if channels != expected => Err(Error::runtime(format!(
+                "Given transposed=1, weight of size {sizes:?}, expected input{given:?} to have {expected} channels, but \
+                 got {channels} channels instead"
+            ))),
+            Some(bias) if !can_cast(bias.dtype(), x.dtype()) => Err(cannot_be_cast(bias.dtype(), x.dtype())),
+            _ => Ok(()),
+        };
+    }
     if sizes[0] < groups {
         return Err(Error::runtime(format!(
             "Given groups={groups}, expected weight to be at least {groups} at dimension 0, but got weight of size {sizes:?} \
@@ -82,6 +92,32 @@ fn check_sizes(cx: &Cx<'_>, x: Value<'_>, weight: Value<'_>) -> Result<()> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// The kernel has the dimensions of the input, and elements along each.
+fn check_kernel(cx: &Cx<'_>, x: Value<'_>, sizes: &[i64]) -> Result<()> {
+    let (dims, rank, strides) = (x.dims(), x.rank(), cx.ints("stride")?);
+    let spatial = sizes.len().saturating_sub(2);
+    let message = match sizes[2..] {
+        _ if sizes.len() != rank && ![1, spatial].contains(&strides.len()) => format!(
+            "expected stride to be a single integer value or a list of {spatial} values to match the convolution \
+             dimensions, but got stride={strides:?}"
+        ),
+        _ if sizes.len() != rank => format!(
+            "Expected {0}-dimensional input for {0}-dimensional weight {sizes:?}, but got {rank}-dimensional input of \
+             size {dims:?} instead",
+            sizes.len()
+        ),
+        [0] => "kernel size should be greater than zero, but got kernel_height: 1 kernel_width: 0".into(),
+        [height, width] if height * width == 0 => {
+            format!("kernel size should be greater than zero, but got kernel_height: {height} kernel_width: {width}")
+        }
+        [depth, height, width] if depth * height * width == 0 => {
+            format!("kernel size should be greater than zero, but got: {depth} x {height} x {width} (TxHxW)")
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::runtime(message))
 }
 
 fn gradients<'b>(cx: &Cx<'b>) -> Result<Vec<Value<'b>>> {
