@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.helpers import check
+from tests.helpers import check, check_refused
 from tests.operators.samples import samples
 
 test_samples = samples(
@@ -72,3 +72,9 @@ def test_columns_of_all_scales(device: torch.device, dtype: torch.dtype, shape: 
     scale = a.abs().amax(-2, keepdim=True)
     scale = torch.where(scale == 0, 1, scale)
     torch.testing.assert_close(q @ (r / scale), a / scale, rtol=0, atol=close)
+
+
+def test_geqrf_takes_matrices(device: torch.device) -> None:
+    for sizes in ((3,), ()):
+        error = check_refused(lambda d, sizes=sizes: torch.geqrf(torch.ones(sizes, device=d)), device)
+        assert "must have at least 2 dimensions" in str(error)

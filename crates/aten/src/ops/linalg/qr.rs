@@ -5,13 +5,15 @@ use stablehlo::{DTypes, Value};
 use crate::common::completed::{shaped, zeroed};
 use crate::common::matrices::{adjoint, times};
 use crate::common::reflectors::{factors, product, reflectors, widened};
-use crate::error::Error;
+use crate::error::{Error, require};
 use crate::row::{Row, many, one};
 use crate::spec::Dim;
 
 pub(crate) const ROWS: &[Row] = &[
     many(&["geqrf"], |cx| {
-        let (packed, scales) = reflectors(cx.tensor("self")?);
+        let a = cx.tensor("self")?;
+        require(a.rank() >= 2, "torch.geqrf: input must have at least 2 dimensions.")?;
+        let (packed, scales) = reflectors(a);
         cx.set_column_major(0, packed);
         Ok(vec![packed, scales])
     })
