@@ -1,5 +1,7 @@
 """Rows of crates/aten/src/ops/linalg/spectral.rs."""
 
+import math
+
 import pytest
 import torch
 
@@ -167,3 +169,23 @@ def test_batches_of_large_matrices(device: torch.device) -> None:
     h = a @ a.mT
     values, vectors = (x.cpu() for x in torch.linalg.eigh(h.to(device)))
     torch.testing.assert_close((vectors * values.unsqueeze(1)) @ vectors.mT, h, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("tolerance", [(), (2,), (3, 1), (4, 3, 2)], ids=str)
+def test_tolerances_of_pinv(device: torch.device, tolerance: tuple[int, ...]) -> None:
+    """There may be several for a matrix, and a tolerance removes the smaller singular values."""
+    a = torch.diag(torch.tensor([4.0, 2.0, 1.0])).expand(2, 3, 3)
+    values = torch.linspace(0.1, 0.6, max(math.prod(tolerance), 1)).reshape(tolerance)
+    for tolerances in [{"rtol": values}, {"atol": values * 4}, {"atol": values, "rtol": values * 0.5}]:
+
+        def program(d: torch.device, tolerances: dict[str, torch.Tensor] = tolerances) -> list[torch.Tensor]:
+            moved = {name: each.to(d) for name, each in tolerances.items()}
+            return [torch.linalg.pinv(a.to(d), hermitian=hermitian, **moved) for hermitian in (False, True)]
+
+        check(program, device)
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (2, 0, 5), (0, 3, 3)], ids=str)
+@pytest.mark.parametrize("hermitian", [False, True])
+def test_pinv_of_nothing(device: torch.device, shape: tuple[int, ...], hermitian: bool) -> None:
+    check(lambda d: torch.linalg.pinv(torch.ones(shape, device=d), hermitian=hermitian), device)

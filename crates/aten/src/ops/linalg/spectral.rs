@@ -47,6 +47,9 @@ pub(crate) const ROWS: &[Row] = &[
     .bounded(),
     one(&["linalg_pinv.atol_rtol_tensor"], |cx| {
         let given = cx.tensor("self")?;
+        if let (0, Some(spec)) = (given.numel(), cx.result(0)) {
+            return Ok(cx.b().splat(0, given.dtype(), &spec.sizes));
+        }
         let (a, rank) = (zeroed(given), given.rank());
         let tolerances = (cx.tensor_or_none("atol"), cx.tensor_or_none("rtol"));
         let sizes = [rank - 2, rank - 1].map(|axis| given.size(axis, a.dtype().real()));
@@ -121,17 +124,24 @@ fn pseudo_inverse<'b>(
     usual: Value<'b>,
     (absolute, relative): (Option<Value<'b>>, Option<Value<'b>>),
 ) -> Value<'b> {
-    if s.numel() == 0 {
-        return times(adjoint(vh), adjoint(u));
-    }
-    let size = s.abs();
-    let last = s.rank() - 1;
-    let largest = size.reduce_max(&[last]).unsqueeze(last);
     let wide = |x: Value<'b>| {
         let x = x.convert(s.dtype());
         x.unsqueeze(x.rank())
     };
-    let limit = match (absolute.map(wide), relative.map(wide)) {
+    let tolerances = [absolute, relative].map(|tolerance| tolerance.map(wide));
+    // There may be several tolerances for a matrix.
+    let s = tolerances.into_iter().flatten().fold(s, |s, tolerance| s.broadcast_with(tolerance).0);
+    let last = s.rank() - 1;
+    let for_each = |x: Value<'b>| {
+        let dims = x.dims();
+        x.broadcast_to(&[&s.dims()[..last], &dims[dims.len() - 2..]].concat())
+    };
+    let (u, vh) = (for_each(u), for_each(vh));
+    let [absolute, relative] =
+        tolerances.map(|each| each.map(|each| each.broadcast_to(&[&s.dims()[..last], &[1]].concat())));
+    let size = s.abs();
+    let largest = size.reduce_max(&[last]).unsqueeze(last);
+    let limit = match (absolute, relative) {
         (None, None) => largest * usual,
         (Some(absolute), None) => absolute.gt(0).select(absolute, largest * usual),
         (None, Some(relative)) => largest * relative,
