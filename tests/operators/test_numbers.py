@@ -394,3 +394,37 @@ def test_tensors_of_the_cpu_without_dimensions_are_filled_in(name: str, device: 
         fill(x.to(place), value).sum().backward()
         gradients.append(value.grad)
     assert torch.equal(*gradients)
+
+
+INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_floats_at_the_ends_of_integers(device: torch.device, dtype: torch.dtype) -> None:
+    """They are rounded towards zero."""
+    limits = torch.iinfo(dtype)
+    large = limits.bits == 64
+    numbers = [limits.max + 0.5, limits.max + 1.0, limits.min - 0.5, limits.min - 1.0, limits.max - 0.5]
+    for number in [2.0**63, 2.0**64, 1e19, 9e18, -(2.0**63), -9e18, -1e19] if large else numbers:
+        x, mine = torch.zeros(2, dtype=dtype), torch.zeros(2, dtype=dtype, device=device)
+        expected = outcome(lambda x=x, number=number: x.fill_(number))
+        actual = outcome(lambda mine=mine, number=number: mine.fill_(number))
+        assert actual is expected or torch.equal(actual[0], expected[0]), number
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float32, torch.uint8], ids=str
+)
+def test_a_complex_number_is_no_real_one(device: torch.device, dtype: torch.dtype) -> None:
+    for sizes in ((), (1,), (2,)):
+        check_refused(lambda d, sizes=sizes: torch.full(sizes, 1j, dtype=dtype, device=d), device)
+    check_refused(lambda d: torch.scalar_tensor(1j, dtype=dtype, device=d), device)
+    check_refused(lambda d: set_one(torch.zeros(2, dtype=dtype, device=d), 1j), device)
+
+
+@pytest.mark.parametrize("number", [1e9, 1e300, 1e300j, 2.5])
+def test_large_numbers_of_complex32(device: torch.device, number: complex) -> None:
+    for sizes in ((), (1,), (2,)):
+        x = outcome(lambda sizes=sizes: torch.full(sizes, number, dtype=torch.complex32))
+        mine = outcome(lambda sizes=sizes: torch.full(sizes, number, dtype=torch.complex32, device=device))
+        assert mine is x or str(mine) == str(x)

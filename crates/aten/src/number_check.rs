@@ -39,10 +39,7 @@ impl Fit {
     /// A RuntimeError in PyTorch's words where the number does not fit.
     pub fn check(self, number: Number, dtype: DType) -> Result<()> {
         match self {
-            Fit::Converts if !converts(number, dtype) => {
-                let name = c_name(dtype);
-                Err(Error::runtime(format!("value cannot be converted to type {name} without overflow")))
-            }
+            Fit::Converts if !converts(number, dtype) => Err(does_not_convert(dtype)),
             Fit::LowerBound if is_above(number, dtype) => Err(outside("min", number, dtype)),
             Fit::UpperBound if !is_above(number, dtype) && number.to_i64() < dtype.lowest().to_i64() => {
                 Err(outside("max", number, dtype))
@@ -70,8 +67,7 @@ fn converts(number: Number, dtype: DType) -> bool {
         }
         _ if dtype.is_integer() => {
             let float = number.to_f64();
-            // The end of the range may be rounded up, as in a C++ comparison.
-            float >= dtype.lowest().to_f64() && float <= integer_end(dtype)
+            float >= dtype.lowest().to_f64() && float < integer_end(dtype)
         }
         _ => {
             let float = number.to_f64();
@@ -87,8 +83,15 @@ fn is_above(number: Number, dtype: DType) -> bool {
     }
 }
 
+/// The first number above all integers of the type: floats are rounded towards zero.
 fn integer_end(dtype: DType) -> f64 {
-    if dtype == DType::U64 { u64::MAX as f64 } else { dtype.highest().to_f64() }
+    let bits = 8 * dtype.size_bytes() - usize::from(!dtype.is_unsigned());
+    2_f64.powi(bits as i32)
+}
+
+/// PyTorch's error for a number, or an element, that does not fit into the type.
+pub(crate) fn does_not_convert(dtype: DType) -> Error {
+    Error::runtime(format!("value cannot be converted to type {} without overflow", c_name(dtype)))
 }
 
 fn outside(bound: &str, number: Number, dtype: DType) -> Error {

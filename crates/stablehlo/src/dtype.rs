@@ -255,6 +255,14 @@ impl Number {
         }
     }
 
+    /// The number as an unsigned integer: negative numbers wrap.
+    pub fn to_u64(self) -> u64 {
+        match self {
+            Number::Float(f) | Number::Complex(f, _) if f >= 0.0 => f as u64,
+            other => other.to_i64() as u64,
+        }
+    }
+
     pub fn is_zero(self) -> bool {
         match self {
             Number::Complex(re, im) => re == 0.0 && im == 0.0,
@@ -282,7 +290,7 @@ impl Number {
             DType::U8 => (self.to_i64() as u8).to_string(),
             DType::U16 => (self.to_i64() as u16).to_string(),
             DType::U32 => (self.to_i64() as u32).to_string(),
-            DType::U64 => (self.to_i64() as u64).to_string(),
+            DType::U64 => self.to_u64().to_string(),
             DType::I8 => (self.to_i64() as i8).to_string(),
             DType::I16 => (self.to_i64() as i16).to_string(),
             DType::I32 => (self.to_i64() as i32).to_string(),

@@ -5,6 +5,7 @@ use stablehlo::{DType, Value};
 use crate::check::{Check, Counts};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
+use crate::number_check::does_not_convert;
 
 impl<'b> Cx<'b> {
     /// Checks that each number of `index` is an index into dimension `axis` of `x`. A dimension without elements has no
@@ -122,6 +123,20 @@ impl<'b> Cx<'b> {
     pub(crate) fn check_longest(&self, lengths: Value<'b>, size: Value<'b>, error: Error) {
         let longest = lengths.convert(DType::I64).reduce_max(&[0]);
         self.check_that(longest.eq(size.convert(DType::I64)), longest, error);
+    }
+
+    /// Checks that each element of `x` fits into an integer type of less than 64 bits, as [`Fit::Converts`] does for
+    /// numbers.
+    pub(crate) fn check_fits(&self, x: Value<'b>, dtype: DType) {
+        let from = x.dtype();
+        let is_wider = from.is_float() || from.is_integer() && from != dtype && from.size_bytes() >= dtype.size_bytes();
+        if !is_wider || !dtype.is_integer() || dtype.size_bytes() == 8 {
+            return;
+        }
+        let end = dtype.highest().to_i64() + 1;
+        let low = if from.is_integer() && dtype.is_unsigned() { 1 - end } else { dtype.lowest().to_i64() };
+        let x = x.convert(if from.is_float() { DType::F64 } else { DType::I64 });
+        self.check_none(!(x.ge(low) & x.lt(end)), does_not_convert(dtype));
     }
 
     /// Checks that no element of `wrong` is true.

@@ -45,9 +45,12 @@ impl<'b> Cx<'b> {
         }
     }
 
-    /// A tensor or number argument as a value of type `dtype`. Fails if a number does not fit.
+    /// A tensor or number argument as a value of type `dtype`. Fails if a number, or an element, does not fit.
     pub fn fitting(&self, name: &str, dtype: DType) -> Result<Value<'b>> {
         self.check_number(name, dtype, Fit::Converts)?;
+        if !matches!(self.arg(name), Arg::Scalar(_)) {
+            self.check_fits(self.tensor(name)?, dtype);
+        }
         self.operand(name, dtype)
     }
 

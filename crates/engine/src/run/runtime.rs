@@ -266,6 +266,7 @@ fn encode(number: Number, dtype: DType) -> [u8; 16] {
                 put(&[re.to_ne_bytes(), im.to_ne_bytes()].concat());
             }
         }
+        DType::U64 => put(&number.to_u64().to_le_bytes()),
         // C converts between integers by truncation to the low bytes.
         _ => put(&number.to_i64().to_le_bytes()[..dtype.size_bytes()]),
     }

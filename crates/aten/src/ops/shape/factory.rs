@@ -36,8 +36,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     one(&["scalar_tensor"], |cx| {
         let ty = cx.result_type(DType::F32)?;
-        // A number too large for 16 bits becomes infinite here, unlike in `fill_`.
-        if ty.dtype.opmath() == ty.dtype { cx.fitting("s", ty.dtype) } else { cx.operand("s", ty.dtype) }
+        filled(cx, "s", &ty)
     })
     .bounded(),
     one(&["eye", "eye.m", "eye.out", "eye.m_out"], |cx| {
@@ -84,11 +83,16 @@ fn splat<'b>(cx: &Cx<'b>, number: i64) -> Result<Value<'b>> {
     Ok(uniform(cx, cx.b().splat(number, ty.dtype, &ty.dims)))
 }
 
-/// A tensor of one number. The number must fit, but a single element of a small float type becomes infinite, as on the CPU.
+/// A tensor of one number. The number must fit. As on the CPU, it need not fit into a small float type for a single
+/// element, nor into complex32 for several: it becomes infinite.
 fn filled<'b>(cx: &Cx<'b>, name: &str, ty: &Type) -> Result<Value<'b>> {
-    let may_overflow = ty.numel() == 1 && ty.dtype.is_float() && ty.dtype.size_bytes() < 4;
-    let number = if may_overflow { cx.operand(name, ty.dtype) } else { cx.fitting(name, ty.dtype) };
-    Ok(uniform(cx, number?.broadcast_to(&ty.dims)))
+    let fits = match (ty.dtype, ty.numel()) {
+        (DType::C32, 2..) => DType::C64,
+        (dtype, 1) if dtype.is_float() && dtype.size_bytes() < 4 => DType::F64,
+        (dtype, _) => dtype,
+    };
+    cx.check_number(name, fits, Fit::Converts)?;
+    Ok(uniform(cx, cx.operand(name, ty.dtype)?.broadcast_to(&ty.dims)))
 }
 
 fn uniform<'b>(cx: &Cx<'b>, result: Value<'b>) -> Value<'b> {
