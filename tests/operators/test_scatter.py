@@ -85,3 +85,23 @@ def test_integers_filled_by_a_tensor(device: torch.device, mode: str, name: str,
         else:
             torch.testing.assert_close(fill(x.to(device), value.to(device)).cpu(), expected)
         torch.tpu.synchronize()
+
+
+def test_weights_of_histograms(device: torch.device) -> None:
+    points = torch.arange(6.0).reshape(2, 3)
+
+    def of_one(weight: Tensor) -> Callable[[torch.device], object]:
+        return lambda d: torch.histogram(points.to(d), torch.tensor([0.0, 3.0, 6.0], device=d), weight=weight.to(d))
+
+    def of_all(weight: Tensor) -> Callable[[torch.device], object]:
+        return lambda d: torch.histogramdd(points.to(d), (1, 2, 1), weight=weight.to(d))
+
+    check(of_one(torch.arange(6.0).reshape(2, 3)), device)
+    check(of_one(torch.arange(6.0).reshape(3, 2)), device)
+    check(of_all(torch.ones(2)), device)
+    for program in (of_one(torch.ones(5)), of_all(torch.ones(1, 2)), of_all(torch.ones(3))):
+        assert "should have the same shape as the input tensor" in str(check_refused(program, device))
+
+
+def test_bins_of_nothing_do_not_look_at_weights(device: torch.device) -> None:
+    check(lambda d: torch.bincount(torch.zeros(0, dtype=torch.int64, device=d), torch.ones(3, device=d), 2), device)

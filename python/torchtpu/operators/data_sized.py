@@ -35,10 +35,10 @@ def _bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         raise NotImplementedError(f"bincount is not implemented for {self.dtype}")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
-    if weights is not None and weights.shape != self.shape:
-        raise RuntimeError("weights should be 1-d and have the same length as input")
     if self.numel() == 0:
         return torch.zeros(minlength, dtype=torch.int64, device=self.device)
+    if weights is not None and weights.shape != self.shape:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
     lowest, highest = torch.stack(self.aminmax()).tolist()
     if lowest < 0:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")

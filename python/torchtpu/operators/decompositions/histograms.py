@@ -18,14 +18,18 @@ def histogram_with_count(
     self: Tensor, bins: int = 100, *, range: Range = None, weight: Tensor | None = None, density: bool = False
 ) -> tuple[Tensor, Tensor]:
     edges = bin_edges(self.reshape(-1, 1), [bins], range=range)
-    return _histogram(self.reshape(-1, 1), edges, weight, density), edges[0]
+    return _histogram(self.reshape(-1, 1), edges, _flat(weight), density), edges[0]
 
 
 @register("aten::histogram.bins_tensor")
 def histogram_with_edges(
     self: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: bool = False
 ) -> tuple[Tensor, Tensor]:
-    return _histogram(self.reshape(-1, 1), [bins], weight, density), bins.clone()
+    return _histogram(self.reshape(-1, 1), [bins], _flat(weight), density), bins.clone()
+
+
+def _flat(weight: Tensor | None) -> Tensor | None:
+    return None if weight is None else weight.reshape(-1)
 
 
 @register("aten::_histogramdd_bin_edges")
@@ -76,6 +80,12 @@ def _histogram(points: Tensor, edges: Sequence[Tensor], weight: Tensor | None, d
         raise RuntimeError(
             "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same "
             f"dtype, but got input({points.dtype}), and weight({weight.dtype})"
+        )
+    if weight is not None and weight.shape != points.shape[:-1]:
+        raise RuntimeError(
+            "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor "
+            f"excluding its innermost dimension, but got input with shape {list(points.shape)} and weight with shape "
+            f"{list(weight.shape)}"
         )
     points = points.reshape(-1, points.shape[-1])
     sizes = [each.shape[0] - 1 for each in edges]
