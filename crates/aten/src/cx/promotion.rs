@@ -37,6 +37,22 @@ impl<'b> Cx<'b> {
         if taken.contains(dtype) { Ok(()) } else { Err(not_implemented_for(self.operator, dtype)) }
     }
 
+    /// Refuses a difference of booleans.
+    pub(crate) fn check_difference(&self, names: [&str; 2]) -> Result<()> {
+        let is_bool = |name| Ok::<_, Error>(self.ty(name)?.dtype == DType::Bool);
+        match (is_bool(names[0])?, is_bool(names[1])?) {
+            (false, false) => Ok(()),
+            (true, true) => Err(Error::not_implemented(
+                "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` \
+                 operator instead.",
+            )),
+            _ => Err(Error::not_implemented(
+                "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, \
+                 use the `~` or `logical_not()` operator instead.",
+            )),
+        }
+    }
+
     /// A tensor or number argument as a value of type `dtype`. A number converts as a tensor's elements do.
     pub fn operand(&self, name: &str, dtype: DType) -> Result<Value<'b>> {
         match self.arg(name) {

@@ -143,24 +143,8 @@ fn scaled<'b>(cx: &Cx<'b>, names: [&str; 2], f: impl FnOnce(Value<'b>, Value<'b>
 
 /// The first operand minus `alpha` times the second. Refuses booleans.
 fn difference<'b>(cx: &Cx<'b>, names: [&str; 2]) -> Result<Value<'b>> {
-    refuse_booleans(cx, names)?;
+    cx.check_difference(names)?;
     scaled(cx, names, |x, y| x - y)
-}
-
-/// Refuses a subtraction of booleans.
-pub(crate) fn refuse_booleans(cx: &Cx<'_>, names: [&str; 2]) -> Result<()> {
-    let is_bool = |name| Ok::<_, Error>(cx.ty(name)?.dtype == DType::Bool);
-    match (is_bool(names[0])?, is_bool(names[1])?) {
-        (false, false) => Ok(()),
-        (true, true) => Err(Error::not_implemented(
-            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` \
-             operator instead.",
-        )),
-        _ => Err(Error::not_implemented(
-            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, \
-             use the `~` or `logical_not()` operator instead.",
-        )),
-    }
 }
 
 /// A quotient of elements. Integers must not be divided by zero.

@@ -5,7 +5,6 @@ use stablehlo::{DType, DTypes, Value};
 use crate::common::reductions::{Order, reduced, vector_norm};
 use crate::cx::Cx;
 use crate::error::Result;
-use crate::ops::elementwise::binary::refuse_booleans;
 use crate::row::{Row, all_bounded, one};
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
@@ -18,7 +17,7 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
     .takes(&["self"], DTypes::INEXACT)
     .baked_if(&["p"], Order::has_own_form),
     one(&["dist"], |cx| {
-        refuse_booleans(cx, ["self", "other"])?;
+        cx.check_difference(["self", "other"])?;
         let (x, y) = cx.float_pair("self", "other")?;
         let difference = x.convert(x.dtype().opmath()) - y.convert(y.dtype().opmath());
         let axes: Vec<usize> = (0..difference.rank()).collect();
