@@ -63,11 +63,13 @@ impl<'b> Cx<'b> {
 
     /// A tensor or number argument as a value of type `dtype`. Fails if a number, or an element, does not fit.
     pub fn fitting(&self, name: &str, dtype: DType) -> Result<Value<'b>> {
-        self.check_number(name, dtype, Fit::Converts)?;
-        if !matches!(self.arg(name), Arg::Scalar(_)) {
-            self.check_fits(self.tensor(name)?, dtype);
+        if let Arg::Scalar(scalar) = self.arg(name) {
+            self.check_number(name, dtype, Fit::Converts)?;
+            return Ok(self.scalar_value(&scalar, dtype));
         }
-        self.operand(name, dtype)
+        let value = self.tensor(name)?;
+        self.check_fits(value, dtype);
+        Ok(value.convert(dtype))
     }
 
     /// Two arguments in their common type.
