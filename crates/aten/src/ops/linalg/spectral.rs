@@ -47,8 +47,8 @@ pub(crate) const ROWS: &[Row] = &[
     .bounded(),
     one(&["linalg_pinv.atol_rtol_tensor"], |cx| {
         let given = cx.tensor("self")?;
-        if let (0, Some(spec)) = (given.numel(), cx.result(0)) {
-            return Ok(cx.b().splat(0, given.dtype(), &spec.sizes));
+        if given.numel() == 0 {
+            return Ok(adjoint(given));
         }
         let (a, rank) = (zeroed(given), given.rank());
         let tolerances = (cx.tensor_or_none("atol"), cx.tensor_or_none("rtol"));
@@ -124,31 +124,24 @@ fn pseudo_inverse<'b>(
     usual: Value<'b>,
     (absolute, relative): (Option<Value<'b>>, Option<Value<'b>>),
 ) -> Value<'b> {
+    let size = s.abs();
+    let last = s.rank() - 1;
+    let largest = size.reduce_max(&[last]).unsqueeze(last);
     let wide = |x: Value<'b>| {
         let x = x.convert(s.dtype());
         x.unsqueeze(x.rank())
     };
-    let tolerances = [absolute, relative].map(|tolerance| tolerance.map(wide));
-    // There may be several tolerances for a matrix.
-    let s = tolerances.into_iter().flatten().fold(s, |s, tolerance| s.broadcast_with(tolerance).0);
-    let last = s.rank() - 1;
-    let for_each = |x: Value<'b>| {
-        let dims = x.dims();
-        x.broadcast_to(&[&s.dims()[..last], &dims[dims.len() - 2..]].concat())
-    };
-    let (u, vh) = (for_each(u), for_each(vh));
-    let [absolute, relative] =
-        tolerances.map(|each| each.map(|each| each.broadcast_to(&[&s.dims()[..last], &[1]].concat())));
-    let size = s.abs();
-    let largest = size.reduce_max(&[last]).unsqueeze(last);
-    let limit = match (absolute, relative) {
+    let limit = match (absolute.map(wide), relative.map(wide)) {
         (None, None) => largest * usual,
         (Some(absolute), None) => absolute.gt(0).select(absolute, largest * usual),
         (None, Some(relative)) => largest * relative,
         (Some(absolute), Some(relative)) => absolute.max(largest * relative),
     };
     let inverse = size.gt(limit).select(s.splat_like(1) / s, 0).convert(u.dtype());
-    times(adjoint(vh) * inverse.unsqueeze(last), adjoint(u))
+    // There may be several tolerances for a matrix.
+    let (scaled, uh) = (adjoint(vh) * inverse.unsqueeze(inverse.rank() - 1), adjoint(u));
+    let batch = &scaled.dims()[..scaled.rank() - 2];
+    times(scaled, uh.broadcast_to(&[batch, &uh.dims()[last..]].concat()))
 }
 
 /// The least-norm solution by singular values, for every driver. PyTorch decides from driver and shape how many of
