@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::places::Combine;
 use crate::promote::promote_types;
 use crate::row::{Row, one};
-use crate::spec::{Dim, TensorSpec};
+use crate::spec::Dim;
 use crate::view;
 
 pub(crate) const ROWS: &[Row] = &[
@@ -98,7 +98,7 @@ pub(crate) const ROWS: &[Row] = &[
     .varies(&["index"], |n, setting| (0..setting.size()?).contains(&n[0]).then(Vec::new))
     .bounded(),
     one(&["diagonal_scatter"], |cx| replaced(cx, cx.tensor("self")?, "src", strided_views::diagonal)),
-    one(&["as_strided_scatter"], |cx| replaced(cx, cx.tensor("self")?, "src", strided_once)),
+    one(&["as_strided_scatter"], |cx| replaced(cx, cx.tensor("self")?, "src", strided_views::strided)),
     one(&["slice_backward"], |cx| match bounded_views::bounded_input(cx)? {
         Some((axis, size)) => bounded_views::slice_back(cx, zeros(cx)?, axis, &size),
         None if cx.is_input("start") => replaced_at_input(cx, zeros(cx)?, "grad_output", "start"),
@@ -372,17 +372,6 @@ fn diag_embed<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
 fn replaced<'b>(cx: &Cx<'b>, base: Value<'b>, source: &str, make: MakeView) -> Result<Value<'b>> {
     let spec = make(cx, whole(base))?;
     Ok(written(base, &spec, cx.tensor(source)?))
-}
-
-/// [`strided_views::strided`] of a part that is written: no stride repeats an element.
-fn strided_once(cx: &Cx<'_>, spec: TensorSpec) -> Result<TensorSpec> {
-    let part = strided_views::strided(cx, spec)?;
-    if part.sizes.iter().zip(&part.strides).any(|(&size, &stride)| size > 1 && stride == 0) {
-        return Err(Error::runtime(
-            "unsupported operation: more than one element of the written-to tensor refers to a single memory location",
-        ));
-    }
-    Ok(part)
 }
 
 /// [`replaced`], where the part begins at an int that is an input of the program. It is in range.
