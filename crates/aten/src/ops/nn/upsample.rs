@@ -10,7 +10,7 @@
 //! A product spreads an infinity or NaN over its row. Nearest neighbours with integer factors avoid that. So do those
 //! whose sizes change: the program reads them by index.
 
-use stablehlo::{Builder, DType, DTypes, Extent, Value};
+use stablehlo::{Builder, DType, DTypes, Extent, Number, Value};
 
 use crate::common::filters::{along_last_axes, cubic, products};
 use crate::cx::Cx;
@@ -24,23 +24,29 @@ const PIXELS: DTypes = DTypes::FLOATS.or(DTypes::of(&[DType::U8]));
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
     one(&["upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"], |cx| resize(cx, Filter::Nearest))
-        .baked(SCALES),
+        .baked_if(SCALES, is_whole),
     one(&["_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"], |cx| {
         resize(cx, Filter::NearestExact)
     })
-    .baked(SCALES),
+    .baked_if(SCALES, is_whole),
     one(&["upsample_linear1d", "upsample_trilinear3d"], |cx| resize(cx, Filter::Linear))
         .takes(&["self"], DTypes::FLOATS)
-        .baked(SCALES),
-    one(&["upsample_bilinear2d"], |cx| resize(cx, Filter::Linear)).takes(&["self"], PIXELS).baked(SCALES),
-    one(&["upsample_bicubic2d"], |cx| resize(cx, Filter::Cubic)).takes(&["self"], PIXELS).baked(SCALES),
-    one(&["_upsample_bilinear2d_aa"], |cx| resize(cx, Filter::SmoothLinear)).takes(&["self"], PIXELS).baked(SCALES),
-    one(&["_upsample_bicubic2d_aa"], |cx| resize(cx, Filter::SmoothCubic)).takes(&["self"], PIXELS).baked(SCALES),
-    one(&["_upsample_lanczos2d_aa"], |cx| resize(cx, Filter::SmoothLanczos)).takes(&["self"], PIXELS).baked(SCALES),
+        .baked_if(SCALES, is_whole),
+    one(&["upsample_bilinear2d"], |cx| resize(cx, Filter::Linear)).takes(&["self"], PIXELS).baked_if(SCALES, is_whole),
+    one(&["upsample_bicubic2d"], |cx| resize(cx, Filter::Cubic)).takes(&["self"], PIXELS).baked_if(SCALES, is_whole),
+    one(&["_upsample_bilinear2d_aa"], |cx| resize(cx, Filter::SmoothLinear))
+        .takes(&["self"], PIXELS)
+        .baked_if(SCALES, is_whole),
+    one(&["_upsample_bicubic2d_aa"], |cx| resize(cx, Filter::SmoothCubic))
+        .takes(&["self"], PIXELS)
+        .baked_if(SCALES, is_whole),
+    one(&["_upsample_lanczos2d_aa"], |cx| resize(cx, Filter::SmoothLanczos))
+        .takes(&["self"], PIXELS)
+        .baked_if(SCALES, is_whole),
     one(&["upsample_nearest1d_backward", "upsample_nearest2d_backward", "upsample_nearest3d_backward"], |cx| {
         resize_backward(cx, Filter::Nearest)
     })
-    .baked(SCALES),
+    .baked_if(SCALES, is_whole),
     one(
         &[
             "_upsample_nearest_exact1d_backward",
@@ -49,16 +55,24 @@ pub(crate) const ROWS: &[Row] = &all_bounded([
         ],
         |cx| resize_backward(cx, Filter::NearestExact),
     )
-    .baked(SCALES),
+    .baked_if(SCALES, is_whole),
     one(&["upsample_linear1d_backward", "upsample_bilinear2d_backward", "upsample_trilinear3d_backward"], |cx| {
         resize_backward(cx, Filter::Linear)
     })
-    .baked(SCALES),
-    one(&["upsample_bicubic2d_backward"], |cx| resize_backward(cx, Filter::Cubic)).baked(SCALES),
-    one(&["_upsample_bilinear2d_aa_backward"], |cx| resize_backward(cx, Filter::SmoothLinear)).baked(SCALES),
-    one(&["_upsample_bicubic2d_aa_backward"], |cx| resize_backward(cx, Filter::SmoothCubic)).baked(SCALES),
-    one(&["_upsample_lanczos2d_aa_backward"], |cx| resize_backward(cx, Filter::SmoothLanczos)).baked(SCALES),
+    .baked_if(SCALES, is_whole),
+    one(&["upsample_bicubic2d_backward"], |cx| resize_backward(cx, Filter::Cubic)).baked_if(SCALES, is_whole),
+    one(&["_upsample_bilinear2d_aa_backward"], |cx| resize_backward(cx, Filter::SmoothLinear))
+        .baked_if(SCALES, is_whole),
+    one(&["_upsample_bicubic2d_aa_backward"], |cx| resize_backward(cx, Filter::SmoothCubic)).baked_if(SCALES, is_whole),
+    one(&["_upsample_lanczos2d_aa_backward"], |cx| resize_backward(cx, Filter::SmoothLanczos))
+        .baked_if(SCALES, is_whole),
 ]);
+
+/// Whether a scale is a whole number of outputs for each input, or of inputs for each output; or is none.
+fn is_whole(scale: Number) -> bool {
+    let scale = scale.to_f64();
+    scale.is_nan() || scale <= 0.0 || scale.fract() == 0.0 || scale.recip().fract() == 0.0
+}
 
 /// The `Smooth` filters (antialias) become wider when an image shrinks.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -78,8 +92,17 @@ struct Axis<'b> {
     align_corners: bool,
     inputs: Length<'b>,
     outputs: Length<'b>,
-    /// Input elements per output element. `None` if that depends on sizes that change.
-    scale: Option<f64>,
+    scale: Scale<'b>,
+}
+
+/// Input elements per output element.
+#[derive(Clone, Copy)]
+enum Scale<'b> {
+    Known(f64),
+    /// 0-d, float64.
+    Given(Value<'b>),
+    /// That of the sizes, which change.
+    OfSizes,
 }
 
 /// The size of a dimension.
@@ -119,22 +142,32 @@ fn axes<'b>(
     }
     let align_corners = cx.bool("align_corners")?;
     let names = if spatial == 1 { &SCALES[..1] } else { &SCALES[4 - spatial..] };
-    Ok((0..spatial)
-        .map(|i| {
-            let (inputs, outputs) = (inputs(rank - spatial + i), outputs(i));
-            let given = cx.known_number(names[i]).map(|number| number.to_f64()).filter(|&scale| scale > 0.0);
-            let known = inputs.extent.is_whole() && outputs.extent.is_whole();
-            let (from, to) = (inputs.capacity as f64, outputs.capacity as f64);
-            let scale = match given {
-                Some(scale) if !align_corners => Some(1.0 / scale),
-                _ if !known => None,
-                _ if align_corners && to == 1.0 => Some(0.0),
-                _ if align_corners => Some((from - 1.0) / (to - 1.0).max(1.0)),
-                _ => Some(from / to.max(1.0)),
-            };
-            Axis { filter, align_corners, inputs, outputs, scale }
-        })
-        .collect())
+    let axis = |i: usize| {
+        let (inputs, outputs) = (inputs(rank - spatial + i), outputs(i));
+        let given = if align_corners { None } else { given_scale(cx, names[i])? };
+        let known = inputs.extent.is_whole() && outputs.extent.is_whole();
+        let (from, to) = (inputs.capacity as f64, outputs.capacity as f64);
+        let scale = match given {
+            Some(scale) => scale,
+            None if !known => Scale::OfSizes,
+            None if align_corners && to == 1.0 => Scale::Known(0.0),
+            None if align_corners => Scale::Known((from - 1.0) / (to - 1.0).max(1.0)),
+            None => Scale::Known(from / to.max(1.0)),
+        };
+        Ok(Axis { filter, align_corners, inputs, outputs, scale })
+    };
+    (0..spatial).map(axis).collect()
+}
+
+/// The scale of a call that is given output elements per input element.
+fn given_scale<'b>(cx: &Cx<'b>, name: &str) -> Result<Option<Scale<'b>>> {
+    if cx.is_none(name) {
+        return Ok(None);
+    }
+    Ok(match cx.known_number(name) {
+        Some(number) => Some(1.0 / number.to_f64()).filter(|&scale| scale > 0.0).map(Scale::Known),
+        None => Some(Scale::Given(cx.scalar(name, DType::F64)?.recip())),
+    })
 }
 
 fn resize<'b>(cx: &Cx<'b>, filter: Filter) -> Result<Value<'b>> {
@@ -205,8 +238,10 @@ impl<'b> Axis<'b> {
 
     /// Input elements per output element, 0-d.
     fn scale(&self, b: &'b Builder, dtype: DType) -> Value<'b> {
-        if let Some(scale) = self.scale {
-            return b.scalar(scale, dtype);
+        match self.scale {
+            Scale::Known(scale) => return b.scalar(scale, dtype),
+            Scale::Given(scale) => return scale.convert(dtype),
+            Scale::OfSizes => {}
         }
         let (from, to) = (self.inputs.valid.convert(dtype), self.outputs.valid.convert(dtype));
         // XLA multiplies by the reciprocal of a constant, which is less exact.
@@ -310,7 +345,10 @@ fn whole_steps(axes: &[Axis<'_>]) -> Option<Vec<Step>> {
 
 impl Axis<'_> {
     fn whole_step(&self) -> Option<Step> {
-        let scale = self.scale.filter(|_| !self.changes())?;
+        let Scale::Known(scale) = self.scale else { return None };
+        if self.changes() {
+            return None;
+        }
         let (inputs, outputs) = (self.inputs.capacity, self.outputs.capacity);
         let offset = match self.filter {
             Filter::Nearest => 0.0,
