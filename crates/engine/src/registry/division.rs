@@ -129,12 +129,16 @@ pub(super) fn divide_windows(
         if count < 2 || width < 2 || step < 1 || spec.strides[axis] % stride != 0 || covered > length {
             continue;
         }
+        // Windows of a part of the row, which begins behind its start.
+        let begins_inside = spec.offset % (length * stride) != 0;
+        let is_known = run.iter().all(|place| place.factor.size.is_none());
+        if begins_inside && (is_part || !is_known) {
+            continue;
+        }
+        let length = if begins_inside { covered } else { length };
         let mut rows = spec.clone();
         (rows.sizes[axis], rows.strides[axis]) = (length, stride);
         (_, _) = (rows.sizes.remove(within), rows.strides.remove(within));
-        if spec.offset % (length * stride) != 0 {
-            continue;
-        }
         let divided = divide(places, &rows, false, symbols).map(|division| (division, Vec::new()));
         let Some((division, mut windows)) = divided.or_else(|| divide_windows(places, &rows, symbols)) else {
             continue;
@@ -142,16 +146,21 @@ pub(super) fn divide_windows(
         // The capacity, if the length of the rows changes.
         let capacity = match is_part {
             true => symbols.known(length).map(|symbol| symbols.factor(symbol).capacity),
-            false if run.iter().all(|place| place.factor.size.is_none()) => None,
+            false if is_known => None,
             false => Some(run.iter().map(|place| place.factor.capacity).product()),
         };
         let is_bounded = capacity.is_some();
         let capacity = capacity.unwrap_or(length);
-        let are_parts = step == width && covered == length;
-        // A number that is smaller than the width is more likely to stay.
-        let width_changes = are_parts
+        // A number that is smaller than the width is more likely to stay, unless calls before show which does.
+        let stays = |length: i64| symbols.parts_that_stay.contains(&length);
+        let (count_stays, width_stays) = (stays(count), stays(width));
+        let width_changes = step == width
             && symbols.known(count).is_none()
-            && (symbols.in_use(width).is_some() || is_bounded && count < width);
+            && match covered == length {
+                true if width_stays && !count_stays => false,
+                true => symbols.in_use(width).is_some() || is_bounded && count < width,
+                false => is_bounded && count_stays && !width_stays,
+            };
         let (changing, most) = match width_changes {
             true => (width, (capacity + count - 1) / count),
             false => (count, (capacity - width) / step + 1),

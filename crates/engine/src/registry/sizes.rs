@@ -139,7 +139,7 @@ pub(crate) fn sized_specs(
         }
         symbols.asks_others = changing.is_empty();
     }
-    args.iter().for_each(|arg| add_stays(arg, &mut symbols.stays));
+    args.iter().for_each(|arg| add_views(arg, &mut symbols));
     let merged = parts.storages().filter_map(padded_axes).filter_map(|axes| places(&axes, &symbols));
     symbols.merged = merged.map(|axes| axes.concat()).collect();
     let mut products = Vec::new();
@@ -336,19 +336,23 @@ fn add_sizes<'a>(arg: &'a Arg, into: &mut Vec<&'a [i64]>) {
     }
 }
 
-/// The dimensions without padding of whole values with padding among the tensors of an argument.
-fn add_stays(arg: &Arg, into: &mut Vec<(usize, i64)>) {
+/// The dimensions without padding of whole values with padding among the tensors of an argument, and the factors of
+/// dimensions that their views need.
+fn add_views(arg: &Arg, symbols: &mut Symbols) {
     match arg.tag {
         Tag::Tensor => {
             let (storage, sizes) = (arg.tensor().storage(), arg.tensor().sizes());
+            if let Some(axes) = padded_axes(storage) {
+                symbols.choose_factors(&axes, sizes, arg.tensor().strides());
+            }
             let padded = storage.padded().filter(|padded| storage.has_padding() && padded.sizes() == sizes);
             for (axis, factors) in padded.iter().flat_map(|padded| padded.axes.iter().enumerate()) {
                 if factors.iter().all(|factor| !factor.is_bounded) {
-                    into.push((sizes.len() - axis, sizes[axis]));
+                    symbols.stays.push((sizes.len() - axis, sizes[axis]));
                 }
             }
         }
-        Tag::List => arg.list().iter().for_each(|item| add_stays(item, into)),
+        Tag::List => arg.list().iter().for_each(|item| add_views(item, symbols)),
         _ => {}
     }
 }
@@ -384,6 +388,10 @@ fn places(axes: &Axes, symbols: &Symbols) -> Option<Vec<Vec<Place>>> {
     // A multiple of a size has the same valid positions as a size of its own, which another argument may have.
     let multiple = |axis: &Vec<PaddedFactor>| {
         let [(capacity, actual)] = padded::layout(axis)[..] else { return None };
+        if let Some(&(_, length)) = symbols.rows.iter().find(|rows| rows.0 == actual) {
+            let factor = symbols.factor(symbols.known(actual / length)?);
+            return Some(vec![Place { actual: actual / length, factor }, fixed(length)]);
+        }
         let factor = symbols.factor(symbols.known(actual)?);
         (axis.len() > 1 && factor.capacity == capacity).then(|| vec![Place { actual, factor }])
     };

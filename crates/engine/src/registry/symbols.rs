@@ -2,7 +2,7 @@
 
 use aten::{Dim, Factor};
 
-use crate::padded::{PaddedFactor, live_capacity, live_factors};
+use crate::padded::{self, PaddedFactor, live_capacity, live_factors};
 
 /// A size of the call, or the start of a slice.
 pub(super) struct Symbol {
@@ -19,6 +19,8 @@ pub(super) struct Symbols {
     pub merged: Vec<Vec<Place>>,
     /// The dimensions without padding of arguments with padding: how far from the last one, and the size.
     pub stays: Vec<(usize, i64)>,
+    /// Sizes that are a number of rows, with the length of a row.
+    pub rows: Vec<(i64, i64)>,
     /// The lengths of parts that stay while the lengths of the wholes change.
     pub parts_that_stay: Vec<i64>,
     /// Whether other live values with padding tell which sizes change, because no argument has padding and the line does not
@@ -85,6 +87,45 @@ impl Symbols {
                 || Dim::known(size),
                 |places| Dim::of(&places.iter().map(|place| place.factor).collect::<Vec<_>>()),
             ),
+        }
+    }
+
+    /// Chooses how a dimension of a value is written as factors, where a view of these sizes and strides needs another form
+    /// with the same valid positions. `axes` are the dimensions of the value in the order of memory.
+    ///
+    /// A part that cuts through the inner factors, as in `x.flatten(1, 2)[:, :n]`, is one of a size of its own. Rows of
+    /// all values of an outer dimension, as in `x.view(-1, 16)` of several sequences, need the length of a row as a factor.
+    pub fn choose_factors(&mut self, axes: &[Vec<PaddedFactor>], sizes: &[i64], strides: &[i64]) {
+        let dims = || sizes.iter().zip(strides).map(|(&size, &stride)| (size, stride));
+        let mut outer = 1;
+        for axis in axes.iter().rev() {
+            let weight = outer;
+            outer *= axis.iter().map(|factor| factor.actual).product::<i64>();
+            let ([(capacity, actual)], true) = (&padded::layout(axis)[..], axis.iter().any(|factor| factor.is_bounded))
+            else {
+                continue;
+            };
+            let (capacity, actual) = (*capacity, *actual);
+            let inner: i64 = axis.iter().skip(1).map(|factor| factor.actual).product();
+            let cuts = |size: i64| (inner + 1..actual).contains(&size) && size % inner != 0;
+            if axis.len() > 1
+                && self.known(actual).is_none()
+                && dims().any(|(size, stride)| stride == weight && cuts(size))
+            {
+                self.add(actual, capacity);
+            }
+            let is_row = |&(length, stride): &(i64, i64)| {
+                let goes_on = |(count, step)| step == length * weight && count > actual / length;
+                let divides = length > 1 && actual % length == 0 && capacity % length == 0;
+                stride == weight && divides && length < actual && dims().any(goes_on)
+            };
+            if let ([_], Some((length, _))) = (&axis[..], dims().find(is_row)) {
+                let (rows, most) = (actual / length, capacity / length);
+                let symbol = self.known(rows).unwrap_or_else(|| self.add(rows, most));
+                if rows > 1 && self.list[symbol as usize].capacity == most {
+                    self.rows.push((actual, length));
+                }
+            }
         }
     }
 
