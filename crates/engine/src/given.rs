@@ -34,7 +34,7 @@ impl Given {
     /// in a call before, with another size, the difference was the same or the ratio, rounded to a whole size, or if it is a
     /// linear function of the size in two calls before; and no call was given the same number with a size of another ratio.
     /// It does as well if two calls before were given two other numbers, and each of these came with one size only, as
-    /// images are resized to sizes of their own.
+    /// images are resized to sizes of their own; and if it is the next multiple of the same number in all calls.
     pub fn follows(&mut self, line: Line, op: u32, axis: usize, changing: i64, given: i64) -> bool {
         if !line.is_known() {
             return false;
@@ -56,7 +56,10 @@ impl Given {
         // Rounded sizes may be equal for several of the argument.
         let is_constant = others().any(|&(size, other)| other == given && !is_alike(size, other));
         let follows = others().any(|pair| pair.1 != given && (is_alike(pair.0, pair.1) || is_linear(pair)));
-        let is_shown = is_free || follows && !is_constant;
+        let unit = others().fold(given, |unit, pair| gcd(unit, pair.1));
+        let is_next = |&(size, given): &(i64, i64)| (0..unit).contains(&(given - size));
+        let is_multiple = is_next(&(changing, given)) && others().all(is_next) && others().any(|pair| pair.1 != given);
+        let is_shown = is_free || is_multiple || follows && !is_constant;
         if !before.contains(&(changing, given)) {
             before.push_back((changing, given));
         }
@@ -95,4 +98,9 @@ impl Given {
         }
         line.is_known() && parts.common.as_ref().is_some_and(|common| common.contains(&length))
     }
+}
+
+/// The greatest common divisor.
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a.abs() } else { gcd(b, a % b) }
 }
