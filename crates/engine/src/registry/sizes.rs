@@ -180,6 +180,10 @@ pub(crate) fn sized_specs(
                 ArgSpec::Dims(symbols.numbers(&ints, operator.opens_offsets()))
             }
             ArgSpec::Int(int) if info.varies && open_ints => ArgSpec::Dim(symbols.number(int)),
+            // The number of elements depends on these numbers.
+            ArgSpec::Scalar(_) if info.varies && arg.tag == Tag::Int && !changing.is_empty() => {
+                ArgSpec::Dim(symbols.number(arg.int()))
+            }
             spec => call.arg(arg, spec, is_written, &operator.names[i], types, &mut symbols)?,
         });
     }

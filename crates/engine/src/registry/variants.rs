@@ -155,7 +155,9 @@ impl Registry {
                 Some((specs, key))
             };
             let Some((mut specs, mut key)) = make(varies) else { continue };
+            // Where sizes change besides those of arguments, the ints follow them.
             if varies
+                && changing.is_empty()
                 && !operator.opens_offsets()
                 && let Some(own) = make(false)
                 && has_own_program(self.own_ints.entry(key.clone()).or_default(), &own.1)

@@ -164,7 +164,8 @@ fn shaped<'b>(cx: &Cx<'b>, sequence: Value<'b>) -> Value<'b> {
 
 /// [`progression`] of integers with a bounded length, which PyTorch gives.
 fn bounded_progression<'b>(cx: &Cx<'b>, length: &Dim) -> Result<Value<'b>> {
-    let whole = |name: &str| cx.known_number(name).is_none_or(|number| matches!(number, Number::Int(_)));
+    let whole =
+        |name: &str| cx.is_input(name) || cx.known_number(name).is_none_or(|number| matches!(number, Number::Int(_)));
     if !["start", "end", "step"].into_iter().all(whole) {
         return Err(Error::not_implemented("a progression of fractions with a bounded length"));
     }
