@@ -86,7 +86,7 @@ struct Tensors {
     last: (Vec<i64>, u32),
     /// Whether the user has marked dimensions. Their sizes never become exact.
     is_marked: bool,
-    /// Whether a value with padding was written into one of these new tensors: they are data.
+    /// Whether a value with padding was written into one of these new tensors, or joined with one: they are data.
     is_data: bool,
 }
 
@@ -254,9 +254,10 @@ impl Growth {
     ///
     /// A new tensor may become a parameter or a state of an optimizer, which padding would slow down. So its sizes change
     /// only if live values with padding have them, unless new tensors are asked for. Integers and what a gradient is computed
-    /// with do not become parameters: while there are values with padding, other sizes of theirs change too. A gradient
+    /// with do not become parameters: while there are values with padding, other sizes of theirs change too, and without
+    /// such values those of integers do from the sixth on. A gradient
     /// often has a size of such a value and constants, and then follows it. Neither do tensors of a line into which values
-    /// with padding are written, as images are into a batch.
+    /// with padding are written, as images are into a batch, or which are joined with such values.
     pub fn changing(
         &mut self,
         line: Line,
@@ -281,7 +282,7 @@ impl Growth {
         let mut all = self.setting.all(sizes);
         let class = match &mut all {
             Some(all) => Some(all),
-            None => tensors.class(sizes, storage, proof, capacities),
+            None => tensors.class(sizes, storage.clone(), proof, capacities),
         };
         let Some(class) = class else {
             self.created = (is_created || source == Source::Joined)
@@ -298,7 +299,14 @@ impl Growth {
             None => Some(live_factors(size).map(|_| Changing::Product(size))),
             Some(capacity) => Some(Some(Changing::Size(size, capacity))),
         };
-        sizes.iter().enumerate().filter_map(size).collect::<Option<_>>().unwrap_or_default()
+        let changing: Vec<Changing> =
+            sizes.iter().enumerate().filter_map(size).collect::<Option<_>>().unwrap_or_default();
+        if changing.is_empty() {
+            // The next call may show that the tensor is data.
+            tensors.remember(sizes, storage);
+            self.created = Some(((line, source, scalar_type, sizes.len()), sizes.to_vec()));
+        }
+        changing
     }
 
     /// The capacity for a number of elements that the data decide, in a result with these largest sizes. All lines share the
@@ -326,8 +334,8 @@ impl Growth {
         }
     }
 
-    /// Notes that a value with padding is written into a tensor. If it is a new tensor of a line, those of the line are
-    /// neither parameters nor states of an optimizer.
+    /// Notes that a value with padding is written into a tensor, or joined with it. If it is a new tensor of a line, those
+    /// of the line are neither parameters nor states of an optimizer.
     pub fn note_data(&mut self, storage: &Storage) {
         let is_it = |seen: &Seen| std::ptr::eq(seen.storage.as_ptr(), storage);
         let created = self.tensors.iter_mut().filter(|(place, _)| matches!(place.1, Source::Created(_)));

@@ -129,14 +129,21 @@ impl Engine {
         changing
     }
 
-    /// Notes which exact tensors a call writes values with padding into.
+    /// Notes which exact tensors a call writes values with padding into, or joins with such values.
     fn note_data(&mut self, op: u32, args: &[Arg], tensors: &[&TensorArg]) {
         if !tensors.iter().any(|tensor| tensor.storage().has_padding()) {
             return;
         }
-        let mut written = Vec::new();
-        self.registry.operator(op).mutated.iter().for_each(|&i| add_tensors(&args[i], &mut written));
-        for tensor in written.iter().filter(|tensor| !tensor.storage().has_padding()) {
+        let operator = self.registry.operator(op);
+        let mut data = Vec::new();
+        operator.mutated.iter().for_each(|&i| add_tensors(&args[i], &mut data));
+        if operator.row.is_some_and(|row| row.grows) {
+            // A parameter is often expanded to a batch.
+            let numel = |storage: &Storage| storage.base().map(|ty| self.registry.types.get(ty).numel());
+            let is_whole = |tensor: &&&TensorArg| numel(tensor.storage()) == Ok(tensor.sizes().iter().product());
+            data.extend(tensors.iter().filter(is_whole));
+        }
+        for tensor in data.iter().filter(|tensor| !tensor.storage().has_padding()) {
             self.registry.growth.note_data(tensor.storage());
         }
     }
