@@ -67,6 +67,11 @@ pub(crate) enum Source {
         argument: usize,
         whole: TypeId,
     },
+    /// Results of an operator that is given their sizes, of values of one type.
+    Given {
+        op: u32,
+        of: TypeId,
+    },
 }
 
 /// A line, what its tensors are, their element type and rank.
@@ -123,6 +128,12 @@ pub(crate) enum Changing {
     Product(i64),
     /// Not a size that changes, but the length of a part, which stays while the length of the whole changes.
     Part(i64),
+}
+
+impl Changing {
+    pub fn is_size(&self, of: i64) -> bool {
+        matches!(self, Changing::Size(size, _) if *size == of)
+    }
 }
 
 /// How sizes that change are treated.
@@ -276,9 +287,15 @@ impl Growth {
             || is_number && !sizes.iter().all(is_live) || line.is_of_autograd() && !sizes.iter().any(is_live);
         let is_created = matches!(source, Source::Created(_));
         let tensors = self.tensors.entry((line, source, scalar_type, sizes.len())).or_default();
-        let may_be_kept = is_created && !tensors.is_data;
-        let follows = self.setting == Setting::Dynamic && may_be_kept && !(any_live() && may_change());
-        let proof = if follows { Proof::One } else { Proof::Two };
+        let may_be_kept = self.setting == Setting::Dynamic && is_created && !tensors.is_data;
+        let is_alone = may_be_kept && is_number && !any_live();
+        let follows = may_be_kept && !is_alone && !(any_live() && may_change());
+        let proof = match source {
+            Source::Given { .. } => Proof::Five,
+            _ if is_alone => Proof::Five,
+            _ if follows => Proof::One,
+            _ => Proof::Two,
+        };
         let mut all = self.setting.all(sizes);
         let class = match &mut all {
             Some(all) => Some(all),
@@ -359,6 +376,8 @@ impl Growth {
 enum Proof {
     One,
     Two,
+    /// A model may compute the same few sizes in each step, as a pyramid of images does.
+    Five,
 }
 
 impl Tensors {
@@ -429,7 +448,10 @@ impl Tensors {
             let is_alike = |second: &&&Seen| {
                 differing(&second.sizes, sizes) == differs && differing(&second.sizes, &first.sizes) == differs
             };
-            let second = gone[..i].iter().find(is_alike);
+            let second = match proof {
+                Proof::Five => gone[..i].iter().filter(is_alike).nth(3),
+                _ => gone[..i].iter().find(is_alike),
+            };
             // One other size is enough where the rest is the same.
             let is_same = sizes.len() == 1 || differs.len() < sizes.len();
             let is_shown = second.is_some() || proof == Proof::One && is_same && is_gone(first);

@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::growth::{Changing, Source};
 use crate::lines;
 use crate::padded::{PaddedFactor, live_capacity, same_strides};
+use crate::registry::operators::Operator;
 use crate::registry::sizes::{Axes, MANY, SIZE_ARGUMENTS};
 use crate::storage::Storage;
 
@@ -149,7 +150,8 @@ impl Engine {
     }
 
     /// The sizes of results that a call is given as ints, with their capacities: those that follow the changing size of an
-    /// argument, and those of live values with padding, if the call was given several.
+    /// argument, those of live values with padding, if the call was given several, and those that change at the line
+    /// although no argument does.
     fn sizes_that_follow(
         &mut self,
         op: u32,
@@ -157,38 +159,32 @@ impl Engine {
         tensors: &[&TensorArg],
         metas: Option<&[Meta]>,
     ) -> Vec<Changing> {
-        let operator = self.registry.operator(op);
-        let given = args.iter().zip(&operator.names).filter(|(_, name)| SIZE_ARGUMENTS.contains(&&name[..]));
-        let given: Vec<i64> = given
-            .flat_map(|(arg, _)| match arg.tag {
-                Tag::Ints => arg.ints().to_vec(),
-                Tag::Int => vec![arg.int()],
-                _ => Vec::new(),
-            })
-            .collect();
-        // Padding gives a size by its difference from that of the tensor.
-        let by_padding = operator.names.iter().any(|name| name == "pad");
-        let is_given = |axis: usize, size: i64| {
-            given.contains(&size) || by_padding && tensors[0].sizes().get(axis).is_some_and(|&own| own != size)
-        };
+        let results = given_sizes(self.registry.operator(op), args, tensors, metas);
+        let (line, growth) = (lines::noted(), &mut self.registry.growth);
+        // All gradients of a model are computed at one line.
+        let stays = line.is_of_autograd() || tensors.iter().any(|tensor| tensor.storage().has_padding());
+        let exact = tensors[0].storage().base().ok().filter(|_| !stays);
         let mut changing = Vec::new();
-        for result in metas.unwrap_or_default().iter().filter_map(|meta| to_spec(meta).ok().flatten()) {
-            let sizes = result.sizes.iter().enumerate();
-            for (axis, &size) in sizes.filter(|&(axis, &size)| size > 1 && is_given(axis, size)) {
-                let alike = tensors.iter().filter(|tensor| tensor.sizes().len() == result.sizes.len());
+        for GivenSizes { dtype, sizes, given } in results {
+            if let Some(of) = exact.filter(|_| !given.is_empty()) {
+                let found = growth.changing(line, Source::Given { op, of }, dtype, &sizes, Weak::new());
+                let is_given = |found: &Changing| given.iter().any(|&(_, size)| found.is_size(size));
+                changing.extend(found.into_iter().filter(is_given));
+            }
+            for (axis, size) in given {
+                let alike = tensors.iter().filter(|tensor| tensor.sizes().len() == sizes.len());
                 let mut others: Vec<_> = alike.clone().filter_map(|tensor| capacity_of(tensor, axis)).collect();
                 if alike.count() == 0 {
                     others = tensors.iter().flat_map(|tensor| capacities_of(tensor)).collect();
                 }
                 others.retain(|(actual, _)| *actual != size);
                 for (actual, capacity) in others {
-                    let growth = &mut self.registry.growth;
-                    if growth.given.follows(lines::noted(), op, axis, actual, size) {
+                    if growth.given.follows(line, op, axis, actual, size) {
                         let room = || if size <= capacity { capacity } else { growth.room(size) };
                         changing.push(Changing::Size(size, live_capacity(size).unwrap_or_else(room)));
                     }
                 }
-                let varies = self.registry.growth.given.varies(lines::noted(), op, axis, size);
+                let varies = growth.given.varies(line, op, axis, size);
                 if let Some(capacity) = live_capacity(size).filter(|_| varies) {
                     changing.push(Changing::Size(size, capacity));
                 }
@@ -211,6 +207,41 @@ impl Engine {
         let is_whole = base.dims == dims && base.size_bytes() == storage.nbytes();
         is_whole.then(|| Whole { axes: dims.iter().map(fixed).collect(), order })
     }
+}
+
+/// A result of a call that is given sizes as ints.
+struct GivenSizes {
+    dtype: i8,
+    /// The sizes of the result; for a call that repeats a tensor, the numbers of times.
+    sizes: Vec<i64>,
+    /// The dimensions whose sizes are given, and these.
+    given: Vec<(usize, i64)>,
+}
+
+/// What a call is given as sizes of its results.
+fn given_sizes(operator: &Operator, args: &[Arg], tensors: &[&TensorArg], metas: Option<&[Meta]>) -> Vec<GivenSizes> {
+    let ints = |arg: &Arg| match arg.tag {
+        Tag::Ints => arg.ints().to_vec(),
+        Tag::Int => vec![arg.int()],
+        _ => Vec::new(),
+    };
+    let names = || args.iter().zip(&operator.names);
+    let given = names().filter(|(_, name)| SIZE_ARGUMENTS.contains(&&name[..]));
+    let given: Vec<i64> = given.flat_map(|(arg, _)| ints(arg)).collect();
+    let repeats = names().find(|(_, name)| *name == "repeats").map(|(arg, _)| ints(arg));
+    // Padding gives a size by its difference from that of the tensor.
+    let by_padding = operator.names.iter().any(|name| name == "pad");
+    let is_given = |axis: usize, size: i64| {
+        size > 1
+            && (given.contains(&size) || by_padding && tensors[0].sizes().get(axis).is_some_and(|&own| own != size))
+    };
+    let results = metas.unwrap_or_default().iter().filter_map(|meta| Some((meta.dtype, to_spec(meta).ok()??)));
+    let each = results.map(|(dtype, result)| {
+        let sizes = repeats.clone().unwrap_or(result.sizes);
+        let given = sizes.iter().copied().enumerate().filter(|&(axis, size)| is_given(axis, size)).collect();
+        GivenSizes { dtype, sizes, given }
+    });
+    each.collect()
 }
 
 /// The size of a dimension of a tensor, and its capacity, if it is a size of the tensor's value that changes.

@@ -20,7 +20,7 @@ use crate::registry::key::{CallParts, Specs};
 use crate::storage::Storage;
 
 /// The int arguments that may be sizes. Others, such as dimension numbers, are constants of the program.
-pub(crate) const SIZE_ARGUMENTS: [&str; 20] = [
+pub(crate) const SIZE_ARGUMENTS: [&str; 21] = [
     "size",
     "input_size",
     "input_sizes",
@@ -34,6 +34,7 @@ pub(crate) const SIZE_ARGUMENTS: [&str; 20] = [
     "height",
     "width",
     "pad",
+    "repeats",
     "shape",
     "sizes",
     "last_dim_size",
