@@ -45,6 +45,14 @@ def pairs(x: Tensor) -> Tensor:
     return torch.cat([left, right], -1).tanh().sum(1)
 
 
+def different_pairs(x: Tensor) -> Tensor:
+    """The positions of as many pairs as the length decides."""
+    length = x.shape[1]
+    first, second = torch.triu_indices(length, length, 1, device=x.device)
+    below = torch.tril_indices(length + 3, length, -2, device=x.device)
+    return (x[0, first] * x[0, second]).cumsum(0) + below.sum() * 1e-4
+
+
 def two_parts(x: Tensor) -> Tensor:
     """Parts that are as many as before, of a row that is one element longer for odd lengths."""
     half = x.shape[1] // 2
@@ -59,7 +67,7 @@ def local(x: Tensor) -> Tensor:
     return seen.reshape(batch, -1, width)[:, :length] * 2
 
 
-PROGRAMS = (filled_up, longer, turned_around, repeated, pairs, two_parts, local)
+PROGRAMS = (filled_up, longer, turned_around, repeated, pairs, different_pairs, two_parts, local)
 
 # Two sizes for each of the first lengths: those of the rows and of what they are filled up to.
 LENGTHS = (*SIZES, 27, 20, 24, 22, 29, 17, 28)

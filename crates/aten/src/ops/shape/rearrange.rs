@@ -1,11 +1,8 @@
 //! Operators that copy, join and rearrange elements.
 
-use std::ops::Range;
-
 use stablehlo::{Builder, DType, Value};
 
 use crate::common::bounded_views;
-use crate::common::chosen::Chosen;
 use crate::common::strided_views::{self, MakeView, diagonal_of, whole, written};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -64,8 +61,12 @@ pub(crate) const ROWS: &[Row] = &[
     one(&["repeat"], repeat).bounded(),
     one(&["tril"], |cx| masked(cx, Triangle::Lower)).inputs(&["diagonal"]).bounded(),
     one(&["triu"], |cx| masked(cx, Triangle::Upper)).inputs(&["diagonal"]).bounded(),
-    one(&["tril_indices"], |cx| indices(cx, Triangle::Lower)),
-    one(&["triu_indices"], |cx| indices(cx, Triangle::Upper)),
+    one(&["tril_indices"], |cx| indices(cx, Triangle::Lower))
+        .varies(&["row", "col", "offset"], |n, _| size_of_triangle(Triangle::Lower, n))
+        .bounded(),
+    one(&["triu_indices"], |cx| indices(cx, Triangle::Upper))
+        .varies(&["row", "col", "offset"], |n, _| size_of_triangle(Triangle::Upper, n))
+        .bounded(),
     one(&["trace"], |cx| {
         let x = cx.tensor("self")?;
         let exact = x.dtype().is_integer() || x.dtype() == DType::Bool;
@@ -303,16 +304,6 @@ impl Triangle {
         };
         i64::try_from(count).unwrap_or(i64::MAX)
     }
-
-    /// The rows and the columns that have elements in the triangle.
-    fn bounds(self, rows: i64, columns: i64, offset: i64) -> [Range<i64>; 2] {
-        match self {
-            Triangle::Lower => {
-                [offset.saturating_neg().clamp(0, rows)..rows, 0..rows.saturating_add(offset).clamp(0, columns)]
-            }
-            Triangle::Upper => [0..columns.saturating_sub(offset).clamp(0, rows), offset.clamp(0, columns)..columns],
-        }
-    }
 }
 
 fn masked<'b>(cx: &Cx<'b>, part: Triangle) -> Result<Value<'b>> {
@@ -325,21 +316,54 @@ fn masked<'b>(cx: &Cx<'b>, part: Triangle) -> Result<Value<'b>> {
     Ok(part.mask(cx.b(), rows, columns, cx.scalar("diagonal", DType::I64)?).select(x, 0))
 }
 
+/// The number of elements of a triangle, which a program depends on.
+fn size_of_triangle(part: Triangle, ints: &[i64]) -> Option<Vec<i64>> {
+    let &[rows, columns, offset] = ints else { return None };
+    Some(vec![part.count(rows, columns, offset)])
+}
+
 /// The rows and columns of the elements of a triangle, as a matrix with two rows.
+///
+/// The rows of a lower triangle have one element more than the one before, `first + t` in the t-th, until they have one in
+/// each column. The t-th begins at the element t * first + t * (t - 1) / 2, so t is a root of a quadratic polynomial. An
+/// upper triangle is a lower one from its last element to its first.
 fn indices<'b>(cx: &Cx<'b>, part: Triangle) -> Result<Value<'b>> {
-    let (rows, columns, offset) = (cx.int("row")?, cx.int("col")?, cx.int("offset")?);
-    // The mask has no more than twice the elements of the triangle.
-    let [within_rows, within_columns] = part.bounds(rows, columns, offset);
-    let dims = [&within_rows, &within_columns].map(|range| range.end - range.start);
-    let (mask_offset, count) = (offset + within_rows.start - within_columns.start, part.count(rows, columns, offset));
-    let mask = part.mask(cx.b(), dims[0], dims[1], cx.b().scalar(mask_offset, DType::I64));
-    let found = Chosen::new(mask.flatten()).coordinates(&dims);
-    let lines = found
-        .into_iter()
-        .zip([within_rows, within_columns])
-        .map(|(place, range)| (place.slice_axis(0, 0, count).convert(DType::I64) + range.start).unsqueeze(0));
-    let lines: Vec<Value<'b>> = lines.collect();
-    Ok(cx.b().concatenate(&lines, 0).convert(cx.dtype_or_none("dtype").unwrap_or(DType::I64)))
+    let int = |name| cx.scalar(name, DType::I64);
+    let (rows, columns) = (int("row")?, int("col")?);
+    let offset = int("offset")?.max(-rows).min(columns);
+    let length = match (cx.result_dims(0), cx.result(0)) {
+        (Some([_, length]), _) => length.clone(),
+        (_, Some(result)) if cx.is_input("row") => Dim::known(result.sizes[1]),
+        _ => Dim::known(part.count(cx.int("row")?, cx.int("col")?, cx.int("offset")?)),
+    };
+    let index = cx.b().iota(DType::I64, &[length.capacity], 0);
+    let (index, offset) = match part {
+        Triangle::Lower => (index, offset),
+        Triangle::Upper => (-index + (cx.size_of(&length) - 1), columns - rows - offset),
+    };
+    let each = |x: Value<'b>| x.broadcast_to(&index.dims());
+    let above = (-offset).max(0);
+    let first = (offset + above + 1).min(columns);
+    let growing = (columns - first + 1).min(rows - above);
+    let start_of = |row: Value<'b>| row * each(first) + row * (row - 1) / 2;
+    let slope = each(first * 2 - 1).convert(DType::F64);
+    let root = ((slope * slope + index.convert(DType::F64) * 8.0).sqrt() - slope) / 2.0;
+    // The root is rounded.
+    let row = root.floor().convert(DType::I64).max(0);
+    let row = row - start_of(row).gt(index).convert(DType::I64);
+    let row = row + start_of(row + 1).le(index).convert(DType::I64);
+    let behind = index - start_of(each(growing));
+    let width = each(columns.max(1));
+    let is_growing = behind.lt(0);
+    let row = is_growing.select(row, each(growing) + behind / width) + each(above);
+    let column = is_growing.select(index - start_of(row - each(above)), behind % width);
+    let (row, column) = match part {
+        Triangle::Lower => (row, column),
+        Triangle::Upper => (each(rows - 1) - row, each(columns - 1) - column),
+    };
+    let lines = cx.b().concatenate(&[row.unsqueeze(0), column.unsqueeze(0)], 0);
+    let lines = lines.with_extent(1, length.extent(|size| cx.b().capacity(size)));
+    Ok(lines.convert(cx.dtype_or_none("dtype").unwrap_or(DType::I64)))
 }
 
 fn diag_embed<'b>(cx: &Cx<'b>) -> Result<Value<'b>> {
