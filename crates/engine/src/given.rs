@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use crate::growth::REMEMBERED;
 use crate::lines::Line;
+use crate::seen::REMEMBERED;
 
 /// The sizes that calls of an operator at a line were given, by dimension.
 #[derive(Default)]

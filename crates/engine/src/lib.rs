@@ -62,6 +62,7 @@ mod operator_call;
 mod overdue;
 mod prepare;
 pub mod replicas;
+mod seen;
 
 pub use ::error::{self, Error, ErrorKind, Result};
 pub use agreement::Agreement;

@@ -9,8 +9,9 @@ use crate::error::Result;
 use crate::growth::{Changing, Source};
 use crate::lines;
 use crate::padded::{PaddedFactor, live_capacity, same_strides};
+use crate::registry::held::Axes;
 use crate::registry::operators::Operator;
-use crate::registry::sizes::{Axes, MANY, SIZE_ARGUMENTS};
+use crate::registry::sizes::{MANY, SIZE_ARGUMENTS};
 use crate::storage::Storage;
 
 impl Engine {

@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 use stablehlo::{DType, Extent, Function, Number, Type, Uniform};
 
 use super::compiled::CompiledGraph;
+use super::held::Axes;
 use super::key::CallParts;
 use super::layout::Layout;
-use super::sizes::Axes;
 use super::types::Types;
 use crate::cache::memory::LastUse;
 use crate::call::{Meta, Out, scalar_type};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stablehlo::{DType, Extent, Type};
 
-use super::sizes::Axes;
+use super::held::Axes;
 use crate::growth::is_affordable;
 use crate::padded::{
     LiveSizes, Padded, PaddedFactor, actual_sizes, copy_runs, held_sizes, padded_factors, walk, with_padding,

@@ -2,6 +2,7 @@
 
 pub(crate) mod compiled;
 pub(crate) mod division;
+pub(crate) mod held;
 pub(crate) mod instance;
 pub(crate) mod key;
 pub(crate) mod layout;
