@@ -23,50 +23,41 @@ const SCALES: &[&str] = &["scales", "scales_d", "scales_h", "scales_w"];
 const PIXELS: DTypes = DTypes::FLOATS.or(DTypes::of(&[DType::U8]));
 
 pub(crate) const ROWS: &[Row] = &all_bounded([
-    one(&["upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"], |cx| resize(cx, Filter::Nearest))
-        .baked_if(SCALES, is_whole),
-    one(&["_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"], |cx| {
+    resizing(&["upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"], |cx| resize(cx, Filter::Nearest)),
+    resizing(&["_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"], |cx| {
         resize(cx, Filter::NearestExact)
-    })
-    .baked_if(SCALES, is_whole),
-    one(&["upsample_linear1d", "upsample_trilinear3d"], |cx| resize(cx, Filter::Linear))
-        .takes(&["self"], DTypes::FLOATS)
-        .baked_if(SCALES, is_whole),
-    one(&["upsample_bilinear2d"], |cx| resize(cx, Filter::Linear)).takes(&["self"], PIXELS).baked_if(SCALES, is_whole),
-    one(&["upsample_bicubic2d"], |cx| resize(cx, Filter::Cubic)).takes(&["self"], PIXELS).baked_if(SCALES, is_whole),
-    one(&["_upsample_bilinear2d_aa"], |cx| resize(cx, Filter::SmoothLinear))
-        .takes(&["self"], PIXELS)
-        .baked_if(SCALES, is_whole),
-    one(&["_upsample_bicubic2d_aa"], |cx| resize(cx, Filter::SmoothCubic))
-        .takes(&["self"], PIXELS)
-        .baked_if(SCALES, is_whole),
-    one(&["_upsample_lanczos2d_aa"], |cx| resize(cx, Filter::SmoothLanczos))
-        .takes(&["self"], PIXELS)
-        .baked_if(SCALES, is_whole),
-    one(&["upsample_nearest1d_backward", "upsample_nearest2d_backward", "upsample_nearest3d_backward"], |cx| {
+    }),
+    resizing(&["upsample_linear1d", "upsample_trilinear3d"], |cx| resize(cx, Filter::Linear))
+        .takes(&["self"], DTypes::FLOATS),
+    resizing(&["upsample_bilinear2d"], |cx| resize(cx, Filter::Linear)).takes(&["self"], PIXELS),
+    resizing(&["upsample_bicubic2d"], |cx| resize(cx, Filter::Cubic)).takes(&["self"], PIXELS),
+    resizing(&["_upsample_bilinear2d_aa"], |cx| resize(cx, Filter::SmoothLinear)).takes(&["self"], PIXELS),
+    resizing(&["_upsample_bicubic2d_aa"], |cx| resize(cx, Filter::SmoothCubic)).takes(&["self"], PIXELS),
+    resizing(&["_upsample_lanczos2d_aa"], |cx| resize(cx, Filter::SmoothLanczos)).takes(&["self"], PIXELS),
+    resizing(&["upsample_nearest1d_backward", "upsample_nearest2d_backward", "upsample_nearest3d_backward"], |cx| {
         resize_backward(cx, Filter::Nearest)
-    })
-    .baked_if(SCALES, is_whole),
-    one(
+    }),
+    resizing(
         &[
             "_upsample_nearest_exact1d_backward",
             "_upsample_nearest_exact2d_backward",
             "_upsample_nearest_exact3d_backward",
         ],
         |cx| resize_backward(cx, Filter::NearestExact),
-    )
-    .baked_if(SCALES, is_whole),
-    one(&["upsample_linear1d_backward", "upsample_bilinear2d_backward", "upsample_trilinear3d_backward"], |cx| {
+    ),
+    resizing(&["upsample_linear1d_backward", "upsample_bilinear2d_backward", "upsample_trilinear3d_backward"], |cx| {
         resize_backward(cx, Filter::Linear)
-    })
-    .baked_if(SCALES, is_whole),
-    one(&["upsample_bicubic2d_backward"], |cx| resize_backward(cx, Filter::Cubic)).baked_if(SCALES, is_whole),
-    one(&["_upsample_bilinear2d_aa_backward"], |cx| resize_backward(cx, Filter::SmoothLinear))
-        .baked_if(SCALES, is_whole),
-    one(&["_upsample_bicubic2d_aa_backward"], |cx| resize_backward(cx, Filter::SmoothCubic)).baked_if(SCALES, is_whole),
-    one(&["_upsample_lanczos2d_aa_backward"], |cx| resize_backward(cx, Filter::SmoothLanczos))
-        .baked_if(SCALES, is_whole),
+    }),
+    resizing(&["upsample_bicubic2d_backward"], |cx| resize_backward(cx, Filter::Cubic)),
+    resizing(&["_upsample_bilinear2d_aa_backward"], |cx| resize_backward(cx, Filter::SmoothLinear)),
+    resizing(&["_upsample_bicubic2d_aa_backward"], |cx| resize_backward(cx, Filter::SmoothCubic)),
+    resizing(&["_upsample_lanczos2d_aa_backward"], |cx| resize_backward(cx, Filter::SmoothLanczos)),
 ]);
+
+/// A row of an interpolation or its gradient. A scale is a constant of the program only if it is whole.
+const fn resizing(names: &'static [&'static str], lower: for<'b> fn(&Cx<'b>) -> Result<Value<'b>>) -> Row {
+    one(names, lower).baked_if(SCALES, is_whole)
+}
 
 /// Whether a scale is a whole number of outputs for each input, or of inputs for each output; or is none.
 fn is_whole(scale: Number) -> bool {
