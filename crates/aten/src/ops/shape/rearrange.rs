@@ -333,7 +333,7 @@ fn indices<'b>(cx: &Cx<'b>, part: Triangle) -> Result<Value<'b>> {
     let offset = int("offset")?.max(-rows).min(columns);
     let length = match (cx.result_dims(0), cx.result(0)) {
         (Some([_, length]), _) => length.clone(),
-        (_, Some(result)) if cx.is_input("row") => Dim::known(result.sizes[1]),
+        (_, Some(result)) => Dim::known(result.sizes[1]),
         _ => Dim::known(part.count(cx.int("row")?, cx.int("col")?, cx.int("offset")?)),
     };
     let index = cx.b().iota(DType::I64, &[length.capacity], 0);
@@ -355,8 +355,8 @@ fn indices<'b>(cx: &Cx<'b>, part: Triangle) -> Result<Value<'b>> {
     let behind = index - start_of(each(growing));
     let width = each(columns.max(1));
     let is_growing = behind.lt(0);
+    let column = is_growing.select(index - start_of(row), behind % width);
     let row = is_growing.select(row, each(growing) + behind / width) + each(above);
-    let column = is_growing.select(index - start_of(row - each(above)), behind % width);
     let (row, column) = match part {
         Triangle::Lower => (row, column),
         Triangle::Upper => (each(rows - 1) - row, each(columns - 1) - column),
