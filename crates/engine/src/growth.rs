@@ -244,7 +244,8 @@ impl Growth {
         let may_change =
             || is_number && !sizes.iter().all(is_live) || line.is_of_autograd() && !sizes.iter().any(is_live);
         let is_created = matches!(source, Source::Created(_));
-        let tensors = self.tensors.entry((line, source, scalar_type, sizes.len())).or_default();
+        let place = (line, source, scalar_type, sizes.len());
+        let tensors = self.tensors.entry(place).or_default();
         let may_be_kept = self.setting == Setting::Dynamic && is_created && !tensors.is_data;
         let is_alone = may_be_kept && is_number && !any_live();
         let follows = may_be_kept && !is_alone && !(any_live() && may_change());
@@ -260,8 +261,7 @@ impl Growth {
             None => tensors.class(sizes, storage.clone(), proof, capacities),
         };
         let Some(class) = class else {
-            self.created = (is_created || source == Source::Joined)
-                .then(|| ((line, source, scalar_type, sizes.len()), sizes.to_vec()));
+            self.created = (is_created || source == Source::Joined).then(|| (place, sizes.to_vec()));
             return Vec::new();
         };
         if !follows {
@@ -279,7 +279,7 @@ impl Growth {
         if changing.is_empty() {
             // The next call may show that the tensor is data.
             tensors.remember(sizes, storage);
-            self.created = Some(((line, source, scalar_type, sizes.len()), sizes.to_vec()));
+            self.created = Some((place, sizes.to_vec()));
         }
         changing
     }
