@@ -219,7 +219,7 @@ struct GivenSizes {
     given: Vec<(usize, i64)>,
 }
 
-/// What a call is given as sizes of its results.
+/// The results of a call, with the sizes that its ints give.
 fn given_sizes(operator: &Operator, args: &[Arg], tensors: &[&TensorArg], metas: Option<&[Meta]>) -> Vec<GivenSizes> {
     let ints = |arg: &Arg| match arg.tag {
         Tag::Ints => arg.ints().to_vec(),

@@ -97,16 +97,15 @@ impl Symbols {
     /// all values of an outer dimension, as in `x.view(-1, 16)` of several sequences, need the length of a row as a factor.
     pub fn choose_factors(&mut self, axes: &[Vec<PaddedFactor>], sizes: &[i64], strides: &[i64]) {
         let dims = || sizes.iter().zip(strides).map(|(&size, &stride)| (size, stride));
-        let mut outer = 1;
+        let mut next = 1;
         for axis in axes.iter().rev() {
-            let weight = outer;
-            outer *= axis.iter().map(|factor| factor.actual).product::<i64>();
-            let ([(capacity, actual)], true) = (&padded::layout(axis)[..], axis.iter().any(|factor| factor.is_bounded))
-            else {
+            let weight = next;
+            next *= axis.iter().map(|factor| factor.actual).product::<i64>();
+            let [(capacity, actual)] = padded::layout(axis)[..] else { continue };
+            if axis.iter().all(|factor| !factor.is_bounded) {
                 continue;
-            };
-            let (capacity, actual) = (*capacity, *actual);
-            let inner: i64 = axis.iter().skip(1).map(|factor| factor.actual).product();
+            }
+            let inner = actual / axis[0].actual;
             let cuts = |size: i64| (inner + 1..actual).contains(&size) && size % inner != 0;
             if axis.len() > 1
                 && self.known(actual).is_none()
