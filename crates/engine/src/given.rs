@@ -5,7 +5,14 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use crate::lines::Line;
+use crate::padded::live_capacity;
 use crate::seen::REMEMBERED;
+
+/// So many sizes that may be constants are remembered.
+const MOST_CONSTANTS: usize = 1 << 14;
+
+/// The size of a live value with padding, among the sizes of a call.
+const ANY: i64 = -1;
 
 /// The sizes that calls of an operator at a line were given, by dimension.
 #[derive(Default)]
@@ -14,8 +21,20 @@ pub(crate) struct Given {
     sizes: FxHashMap<(Line, u32, usize), VecDeque<(i64, i64)>>,
     /// The last one, and whether there were others.
     last: FxHashMap<(Line, u32, usize), (i64, bool)>,
+    /// Those that may equal the size of a live value by chance, by argument and dimension; for gradients, also by the sizes of
+    /// the other dimensions.
+    constants: FxHashMap<(Line, u32, usize, usize, Vec<i64>), Constant>,
     /// Those of parts of values, by argument and dimension.
     parts: FxHashMap<(Line, u32, usize, usize), Parts>,
+}
+
+/// A size that calls at a line were given.
+struct Constant {
+    size: i64,
+    /// Whether there were others.
+    varies: bool,
+    /// Whether no live value with padding had it when a call was given it.
+    is_apart: bool,
 }
 
 /// The lengths of parts of values.
@@ -74,6 +93,32 @@ impl Given {
         let (last, varies) = self.last.entry((line, op, axis)).or_insert((given, false));
         *varies |= *last != given;
         line.is_known() && *varies
+    }
+
+    /// The sizes of a tensor, argument number `argument` of a call, that a live value with padding has by chance: calls at the
+    /// line had no others, and had them while no such value did. All gradients of a model are computed at one line. There, only
+    /// calls whose other sizes are the same count.
+    pub fn constants(&mut self, line: Line, op: u32, argument: usize, sizes: &[i64]) -> Vec<i64> {
+        if !line.is_known() {
+            return Vec::new();
+        }
+        if self.constants.len() > MOST_CONSTANTS {
+            self.constants.clear();
+        }
+        let is_live = |size: i64| live_capacity(size).is_some();
+        let mut found = Vec::new();
+        for (axis, &size) in sizes.iter().enumerate().filter(|(_, size)| **size > 1) {
+            let other = |(place, &size): (usize, &i64)| if place == axis || is_live(size) { ANY } else { size };
+            let others = if line.is_of_autograd() { sizes.iter().enumerate().map(other).collect() } else { Vec::new() };
+            let new = || Constant { size, varies: false, is_apart: false };
+            let known = self.constants.entry((line, op, argument, axis, others)).or_insert_with(new);
+            known.varies |= known.size != size;
+            known.is_apart |= !is_live(size);
+            if known.is_apart && !known.varies && is_live(size) {
+                found.push(size);
+            }
+        }
+        found
     }
 
     /// The lengths of an argument that calls at a line take from each value, while the sizes of the values change. `of` are

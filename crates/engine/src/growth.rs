@@ -86,6 +86,13 @@ pub(crate) enum Changing {
     Product(i64),
     /// Not a size that changes, but the length of a part, which stays while the length of the whole changes.
     Part(i64),
+    /// Not a size that changes, but one that a live value with padding has by chance.
+    Constant(i64),
+}
+
+/// Whether there are sizes that change besides those of arguments.
+pub(crate) fn any_changes(changing: &[Changing]) -> bool {
+    changing.iter().any(|found| !matches!(found, Changing::Constant(_)))
 }
 
 impl Changing {

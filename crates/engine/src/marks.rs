@@ -95,10 +95,14 @@ impl Engine {
         if tensors.is_empty() {
             let Some([meta]) = metas else { return Vec::new() };
             let Ok(Some(result)) = to_spec(meta) else { return Vec::new() };
-            return self.registry.growth.changing(line, Source::Created(op), meta.dtype, &result.sizes, Weak::new());
+            let growth = &mut self.registry.growth;
+            let constants = growth.given.constants(line, op, 0, &result.sizes);
+            let changing = growth.changing(line, Source::Created(op), meta.dtype, &result.sizes, Weak::new());
+            return without(constants, changing);
         }
         self.note_data(op, args, &tensors);
-        let mut changing = self.sizes_that_follow(op, args, &tensors, metas);
+        let mut constants = Vec::new();
+        let mut changing = self.sizes_that_follow(op, args, &tensors, metas, &mut constants);
         let growth = &mut self.registry.growth;
         if row.grows && are_many(&tensors) {
             let number = [tensors.len() as i64];
@@ -112,7 +116,10 @@ impl Engine {
                 continue;
             }
             let (source, held) = match storage.base() {
-                Err(_) => (Source::Created(op), storage.downgrade()),
+                Err(_) => {
+                    constants.extend(growth.given.constants(line, op, argument, sizes));
+                    (Source::Created(op), storage.downgrade())
+                }
                 Ok(whole) if self.registry.types.get(whole).numel() == sizes.iter().product::<i64>() => continue,
                 Ok(whole) if storage.is_counted() => {
                     let whole = self.registry.types.get(whole);
@@ -128,7 +135,7 @@ impl Engine {
             };
             changing.extend(growth.changing(line, source, tensor.dtype, sizes, held));
         }
-        changing
+        without(constants, changing)
     }
 
     /// Notes which exact tensors a call writes values with padding into, or joins with such values.
@@ -152,13 +159,14 @@ impl Engine {
 
     /// The sizes of results that a call is given as ints, with their capacities: those that follow the changing size of an
     /// argument, those of live values with padding, if the call was given several, and those that change at the line
-    /// although no argument does.
+    /// although no argument does. Adds to `constants` those that live values have by chance.
     fn sizes_that_follow(
         &mut self,
         op: u32,
         args: &[Arg],
         tensors: &[&TensorArg],
         metas: Option<&[Meta]>,
+        constants: &mut Vec<i64>,
     ) -> Vec<Changing> {
         let results = given_sizes(self.registry.operator(op), args, tensors, metas);
         let (line, growth) = (lines::noted(), &mut self.registry.growth);
@@ -172,6 +180,8 @@ impl Engine {
                 let is_given = |found: &Changing| given.iter().any(|&(_, size)| found.is_size(size));
                 changing.extend(found.into_iter().filter(is_given));
             }
+            let by_chance = growth.given.constants(line, op, tensors.len(), &sizes);
+            constants.extend(by_chance.into_iter().filter(|size| given.iter().any(|(_, known)| known == size)));
             for (axis, size) in given {
                 let alike = tensors.iter().filter(|tensor| tensor.sizes().len() == sizes.len());
                 let mut others: Vec<_> = alike.clone().filter_map(|tensor| capacity_of(tensor, axis)).collect();
@@ -243,6 +253,13 @@ fn given_sizes(operator: &Operator, args: &[Arg], tensors: &[&TensorArg], metas:
         GivenSizes { dtype, sizes, given }
     });
     each.collect()
+}
+
+/// The sizes that change, without those that live values have by chance.
+fn without(constants: Vec<i64>, mut changing: Vec<Changing>) -> Vec<Changing> {
+    changing.retain(|found| !constants.iter().any(|&size| found.is_size(size)));
+    changing.extend(constants.into_iter().map(Changing::Constant));
+    changing
 }
 
 /// The size of a dimension of a tensor, and its capacity, if it is a size of the tensor's value that changes.

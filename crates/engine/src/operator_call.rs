@@ -8,7 +8,7 @@ use aten::Graph;
 use crate::call::{Arg, Generator, Meta, Out, TensorArg};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::growth::Changing;
+use crate::growth::{Changing, any_changes};
 use crate::long_lists::{groups, is_divided};
 use crate::mode::Mode;
 use crate::padded::any_live;
@@ -168,7 +168,7 @@ impl Engine {
         changing: &[Changing],
         parts: &mut CallParts,
     ) -> Result<Option<std::result::Result<Arc<Instance>, String>>> {
-        let is_meant = !changing.is_empty() || any_live() || parts.storages().any(Storage::has_padding);
+        let is_meant = any_changes(changing) || any_live() || parts.storages().any(Storage::has_padding);
         if self.registry.growth.is_on() && is_meant {
             let target = self.runtime()?.platform.target;
             return self.registry.define_sized(op, args, parts, metas, changing, target).map(Some);
@@ -224,7 +224,7 @@ impl Engine {
             }
         }
         let has_padding = parts.storages().any(Storage::has_padding);
-        why_exact = why_exact.filter(|_| has_padding || !changing.is_empty());
+        why_exact = why_exact.filter(|_| has_padding || any_changes(&changing));
         if !parts.is_exact {
             if has_padding {
                 self.registry.note_needs_exact(&parts.key);

@@ -14,7 +14,7 @@ use super::symbols::{Place, Symbols, fixed};
 use super::types::Types;
 use crate::call::{self, Arg, Tag, TensorArg};
 use crate::error::Result;
-use crate::growth::Changing;
+use crate::growth::{Changing, any_changes};
 use crate::padded::{actual_sizes, any_live, live_capacity};
 use crate::registry::key::{CallParts, Specs};
 use crate::storage::Storage;
@@ -99,10 +99,10 @@ pub(crate) fn sized_specs(
         }
     }
     if symbols.list.is_empty() {
-        if changing.is_empty() && (!any_live() || search == Search::All) {
+        if !any_changes(changing) && (!any_live() || search == Search::All) {
             return None;
         }
-        symbols.asks_others = changing.is_empty();
+        symbols.asks_others = !any_changes(changing);
     }
     args.iter().for_each(|arg| add_views(arg, &mut symbols));
     let merged = parts.storages().filter_map(padded_axes).filter_map(|axes| places(&axes, &symbols));
@@ -121,6 +121,7 @@ pub(crate) fn sized_specs(
             }
             Changing::Count(..) | Changing::Size(..) => {}
             Changing::Part(size) => symbols.parts_that_stay.push(size),
+            Changing::Constant(size) => symbols.constants.push(size),
             Changing::Product(size) => products.extend(symbols.product_in_use(size).map(|places| (size, places))),
         }
     }
@@ -146,7 +147,7 @@ pub(crate) fn sized_specs(
             }
             ArgSpec::Int(int) if info.varies && open_ints => ArgSpec::Dim(symbols.number(int)),
             // The number of elements depends on these numbers.
-            ArgSpec::Scalar(_) if info.varies && arg.tag == Tag::Int && !changing.is_empty() => {
+            ArgSpec::Scalar(_) if info.varies && arg.tag == Tag::Int && any_changes(changing) => {
                 ArgSpec::Dim(symbols.number(arg.int()))
             }
             spec => call.arg(arg, spec, is_written, &operator.names[i], types, &mut symbols)?,

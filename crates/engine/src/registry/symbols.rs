@@ -23,6 +23,8 @@ pub(super) struct Symbols {
     pub rows: Vec<(i64, i64)>,
     /// The lengths of parts that stay while the lengths of the wholes change.
     pub parts_that_stay: Vec<i64>,
+    /// The sizes that live values with padding have by chance.
+    pub constants: Vec<i64>,
     /// Whether other live values with padding tell which sizes change, because no argument has padding and the line does not
     /// tell it.
     pub asks_others: bool,
@@ -39,7 +41,7 @@ impl Symbols {
         if let Some(known) = self.known(actual) {
             return Some(known);
         }
-        if self.asks_others { self.in_use(actual) } else { None }
+        if self.asks_others && !self.constants.contains(&actual) { self.in_use(actual) } else { None }
     }
 
     /// The symbol of a size that any live value has.

@@ -16,7 +16,7 @@ use super::{OWN_OFFSETS, Registry, encode, options, unfitting_results};
 use crate::call::{Arg, Meta, to_spec};
 use crate::capacities::of_computed;
 use crate::error::Result;
-use crate::growth::Changing;
+use crate::growth::{Changing, any_changes};
 use crate::padded::any_live;
 
 /// A program of calls whose arguments are alike but for the actual sizes.
@@ -157,7 +157,7 @@ impl Registry {
             let Some((mut specs, mut key)) = make(varies) else { continue };
             // Where sizes change besides those of arguments, the ints follow them.
             if varies
-                && changing.is_empty()
+                && !any_changes(changing)
                 && !operator.opens_offsets()
                 && let Some(own) = make(false)
                 && has_own_program(self.own_ints.entry(key.clone()).or_default(), &own.1)
