@@ -132,7 +132,7 @@ impl Class {
     }
 }
 
-/// The capacity of numbers that the data decide, where they have one largest possible number.
+/// The capacity of numbers that the data decide at a line, where they have one largest possible number.
 #[derive(Default)]
 pub(crate) struct Counted {
     /// The capacities so far. The last one is in use.
@@ -160,6 +160,7 @@ impl Counted {
                 known.unwrap_or_else(|| others.of(number.saturating_add(number / 4)))
             }
         };
+        let known = known.min(most.max(number));
         self.far = 0;
         self.capacities.retain(|&capacity| capacity != known);
         self.capacities.push(known);
@@ -281,6 +282,8 @@ mod tests {
         assert_eq!([200, 3, 60, 70].map(&mut of), [256, 128, 128, 128]);
         assert!((0..OFTEN_FAR_IN_A_ROW as i64 - 1).all(|i| of(9 + i % 20) == 128));
         assert_eq!([17, 33, 70, 60].map(&mut of), [64, 64, 256, 256]);
+        // No more than there can be.
+        assert_eq!(Counted::default().capacity(95, 100, &mut others), 100);
     }
 
     #[test]

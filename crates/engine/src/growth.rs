@@ -138,8 +138,8 @@ pub(crate) struct Growth {
     setting: Setting,
     tensors: FxHashMap<Place, Tensors>,
     capacities: Capacities,
-    /// The capacities of numbers of elements that the data decide, by the largest possible number.
-    counted: FxHashMap<i64, Counted>,
+    /// The capacities of numbers of elements that the data decide, by line and the largest possible number.
+    counted: FxHashMap<(Line, i64), Counted>,
     /// The result of a call without tensors, or of many that it joins, that is being defined.
     created: Option<(Place, Vec<i64>)>,
     pub given: Given,
@@ -291,12 +291,12 @@ impl Growth {
         changing
     }
 
-    /// The capacity for a number of elements that the data decide, in a result with these largest sizes. All lines share the
-    /// capacities: a program may take several such numbers, and each combination of capacities is another program.
-    pub fn counted(&mut self, largest: &[i64], number: i64) -> i64 {
+    /// The capacity for a number of elements that the data decide, in a result with these largest sizes. A line keeps to its
+    /// capacity: a program may take several such numbers, and each combination of capacities is another program.
+    pub fn counted(&mut self, line: Line, largest: &[i64], number: i64) -> i64 {
         // The positions of elements are a line for each dimension.
         let most = largest.iter().copied().max().unwrap_or_default();
-        self.counted.entry(most).or_default().capacity(number, most, &mut self.capacities)
+        self.counted.entry((line, most)).or_default().capacity(number, most, &mut self.capacities)
     }
 
     /// Notes the storage of the result of the call that was just defined: the result may stay.

@@ -124,7 +124,10 @@ impl Engine {
                 Ok(whole) if storage.is_counted() => {
                     let whole = self.registry.types.get(whole);
                     let counted = sizes.iter().filter(|size| **size > 1 && !whole.dims.contains(size));
-                    changing.extend(counted.map(|&size| Changing::Count(size, growth.counted(&whole.dims, size))));
+                    let mut capacity = |size| {
+                        storage.counted_capacity(size).unwrap_or_else(|| growth.counted(line, &whole.dims, size))
+                    };
+                    changing.extend(counted.map(|&size| Changing::Count(size, capacity(size))));
                     continue;
                 }
                 Ok(whole) => {

@@ -80,6 +80,10 @@ impl LiveSizes {
         LiveSizes { generation: live.generation, sizes, merged }
     }
 
+    pub fn capacity(&self, actual: i64) -> Option<i64> {
+        self.sizes.iter().find(|known| known.0 == actual).map(|known| known.1)
+    }
+
     /// The size of a dimension that the data decided.
     pub fn of_count(actual: i64, capacity: i64) -> LiveSizes {
         LiveSizes::of(&[vec![PaddedFactor { capacity, actual, is_bounded: true }]])

@@ -367,6 +367,11 @@ impl Storage {
         self.counted.get().is_some()
     }
 
+    /// The capacity of the size that the data decided, if it is this one.
+    pub(crate) fn counted_capacity(&self, size: i64) -> Option<i64> {
+        self.counted.get()?.capacity(size)
+    }
+
     /// A reference that does not keep the storage alive.
     pub(crate) fn downgrade(&self) -> Weak<Storage> {
         LIVE.lock().places[self.place as usize].clone().unwrap_or_default()

@@ -10,11 +10,11 @@ use super::reason::Reason;
 use crate::call::{self, Out};
 use crate::error::{Error, Result};
 use crate::growth::Growth;
-use crate::invented;
 use crate::padded::{LiveSizes, Padded};
 use crate::registry::key::CallParts;
 use crate::registry::layout::Layout;
 use crate::storage::{Storage, Value};
+use crate::{invented, lines};
 
 /// Why a chunk runs now, and its last call.
 pub(crate) struct Due {
@@ -87,7 +87,8 @@ impl Due {
                     let size = sizes[*axis];
                     // A whole dimension's size is one of other values, which stays.
                     let is_part = !largest.contains(&size);
-                    let live = is_part.then(|| LiveSizes::of_count(size, growth.counted(largest, size)));
+                    let live =
+                        is_part.then(|| LiveSizes::of_count(size, growth.counted(lines::noted(), largest, size)));
                     storage.set_counted(live.unwrap_or_default());
                 }
                 if !is_dry && aten::memory_order(largest, room).is_some() {
