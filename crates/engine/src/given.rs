@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
+use crate::growth::Changing;
 use crate::lines::Line;
 use crate::padded::live_capacity;
 use crate::seen::REMEMBERED;
@@ -98,24 +99,25 @@ impl Given {
     /// The sizes of a tensor, argument number `argument` of a call, that a live value with padding has by chance: calls at the
     /// line had no others, and had them while no such value did. All gradients of a model are computed at one line. There, only
     /// calls whose other sizes are the same count.
-    pub fn constants(&mut self, line: Line, op: u32, argument: usize, sizes: &[i64]) -> Vec<i64> {
+    pub fn constants(&mut self, line: Line, op: u32, argument: usize, sizes: &[i64]) -> Vec<Changing> {
         if !line.is_known() {
             return Vec::new();
         }
         if self.constants.len() > MOST_CONSTANTS {
             self.constants.clear();
         }
-        let is_live = |size: i64| live_capacity(size).is_some();
+        let is_live: Vec<bool> = sizes.iter().map(|&size| live_capacity(size).is_some()).collect();
+        let is_of_autograd = line.is_of_autograd();
         let mut found = Vec::new();
         for (axis, &size) in sizes.iter().enumerate().filter(|(_, size)| **size > 1) {
-            let other = |(place, &size): (usize, &i64)| if place == axis || is_live(size) { ANY } else { size };
-            let others = if line.is_of_autograd() { sizes.iter().enumerate().map(other).collect() } else { Vec::new() };
+            let other = |(place, &size): (usize, &i64)| if place == axis || is_live[place] { ANY } else { size };
+            let others = if is_of_autograd { sizes.iter().enumerate().map(other).collect() } else { Vec::new() };
             let new = || Constant { size, varies: false, is_apart: false };
             let known = self.constants.entry((line, op, argument, axis, others)).or_insert_with(new);
             known.varies |= known.size != size;
-            known.is_apart |= !is_live(size);
-            if known.is_apart && !known.varies && is_live(size) {
-                found.push(size);
+            known.is_apart |= !is_live[axis];
+            if known.is_apart && !known.varies && is_live[axis] {
+                found.push(Changing::Constant(size));
             }
         }
         found

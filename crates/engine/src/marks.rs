@@ -96,13 +96,12 @@ impl Engine {
             let Some([meta]) = metas else { return Vec::new() };
             let Ok(Some(result)) = to_spec(meta) else { return Vec::new() };
             let growth = &mut self.registry.growth;
-            let constants = growth.given.constants(line, op, 0, &result.sizes);
-            let changing = growth.changing(line, Source::Created(op), meta.dtype, &result.sizes, Weak::new());
-            return without(constants, changing);
+            let mut changing = growth.given.constants(line, op, 0, &result.sizes);
+            changing.extend(growth.changing(line, Source::Created(op), meta.dtype, &result.sizes, Weak::new()));
+            return without_constants(changing);
         }
         self.note_data(op, args, &tensors);
-        let mut constants = Vec::new();
-        let mut changing = self.sizes_that_follow(op, args, &tensors, metas, &mut constants);
+        let mut changing = self.sizes_that_follow(op, args, &tensors, metas);
         let growth = &mut self.registry.growth;
         if row.grows && are_many(&tensors) {
             let number = [tensors.len() as i64];
@@ -117,7 +116,7 @@ impl Engine {
             }
             let (source, held) = match storage.base() {
                 Err(_) => {
-                    constants.extend(growth.given.constants(line, op, argument, sizes));
+                    changing.extend(growth.given.constants(line, op, argument, sizes));
                     (Source::Created(op), storage.downgrade())
                 }
                 Ok(whole) if self.registry.types.get(whole).numel() == sizes.iter().product::<i64>() => continue,
@@ -138,7 +137,7 @@ impl Engine {
             };
             changing.extend(growth.changing(line, source, tensor.dtype, sizes, held));
         }
-        without(constants, changing)
+        without_constants(changing)
     }
 
     /// Notes which exact tensors a call writes values with padding into, or joins with such values.
@@ -162,14 +161,13 @@ impl Engine {
 
     /// The sizes of results that a call is given as ints, with their capacities: those that follow the changing size of an
     /// argument, those of live values with padding, if the call was given several, and those that change at the line
-    /// although no argument does. Adds to `constants` those that live values have by chance.
+    /// although no argument does. With the constants that live values have by chance.
     fn sizes_that_follow(
         &mut self,
         op: u32,
         args: &[Arg],
         tensors: &[&TensorArg],
         metas: Option<&[Meta]>,
-        constants: &mut Vec<i64>,
     ) -> Vec<Changing> {
         let results = given_sizes(self.registry.operator(op), args, tensors, metas);
         let (line, growth) = (lines::noted(), &mut self.registry.growth);
@@ -184,7 +182,8 @@ impl Engine {
                 changing.extend(found.into_iter().filter(is_given));
             }
             let by_chance = growth.given.constants(line, op, tensors.len(), &sizes);
-            constants.extend(by_chance.into_iter().filter(|size| given.iter().any(|(_, known)| known == size)));
+            let is_given = |found: &Changing| given.iter().any(|&(_, size)| *found == Changing::Constant(size));
+            changing.extend(by_chance.into_iter().filter(is_given));
             for (axis, size) in given {
                 let alike = tensors.iter().filter(|tensor| tensor.sizes().len() == sizes.len());
                 let mut others: Vec<_> = alike.clone().filter_map(|tensor| capacity_of(tensor, axis)).collect();
@@ -258,10 +257,11 @@ fn given_sizes(operator: &Operator, args: &[Arg], tensors: &[&TensorArg], metas:
     each.collect()
 }
 
-/// The sizes that change, without those that live values have by chance.
-fn without(constants: Vec<i64>, mut changing: Vec<Changing>) -> Vec<Changing> {
-    changing.retain(|found| !constants.iter().any(|&size| found.is_size(size)));
-    changing.extend(constants.into_iter().map(Changing::Constant));
+/// The sizes that change, without those that are constants of the call.
+fn without_constants(mut changing: Vec<Changing>) -> Vec<Changing> {
+    let constants = changing.clone();
+    let is_constant = |size| constants.contains(&Changing::Constant(size));
+    changing.retain(|found| !matches!(found, Changing::Size(size, _) if is_constant(*size)));
     changing
 }
 

@@ -80,6 +80,7 @@ impl LiveSizes {
         LiveSizes { generation: live.generation, sizes, merged }
     }
 
+    /// The capacity of this size, if it is one of them.
     pub fn capacity(&self, actual: i64) -> Option<i64> {
         self.sizes.iter().find(|known| known.0 == actual).map(|known| known.1)
     }
