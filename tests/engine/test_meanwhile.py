@@ -132,13 +132,58 @@ with torch.tpu.explain() as first:
     for combination in combinations:
         both(combination)
 with torch.tpu.explain() as second:
-    for _ in range(4):
+    for _ in range(70):
         both(combinations[-1])
 torch.tpu.cache_stats()
 with torch.tpu.explain() as third:
     both(combinations[-1])
 print(json.dumps({"combinations": len(combinations), "alone": [alone(each) for each in (first, second, third)],
                   "compiled": [len(each.compiles) for each in (first, second, third)], "last": len(third.runs)}))
+"""
+
+# After chunks that come once: chunks that the beat ends, of operators that other chunks have too.
+BEATS = """
+import itertools
+torch.tpu.set_eager_mode("fused")
+for length in range(2, 42):
+    close(torch.ones(length, 3, device="tpu").mul(2).sum(), torch.ones(length, 3).mul(2).sum())
+
+operators = [torch.sin, torch.cos, torch.tanh, torch.abs]
+
+def run(device):
+    x = torch.linspace(-1, 1, 64).to(device)
+    for combination in itertools.product(operators, repeat=3):
+        x = x.neg()
+        for operator in combination * 22:
+            x = operator(x)
+    return x
+
+with torch.tpu.explain() as explanation:
+    close(run("tpu"), run("cpu"))
+torch.tpu.cache_stats()
+beats = [run for run in explanation.runs if "came back" in run["reason"]]
+print(json.dumps({"runs": len(explanation.runs), "compiled": len(explanation.compiles), "beats": len(beats)}))
+"""
+
+# After chunks that come once: one with much data, twice.
+MUCH = """
+torch.tpu.set_eager_mode("fused")
+for length in range(2, 42):
+    close(torch.ones(length, 3, device="tpu").mul(2).sum(), torch.ones(length, 3).mul(2).sum())
+
+def run(device):
+    x = torch.linspace(-1, 1, 4 << 20).to(device)
+    for _ in range(4):
+        x = (x + 1).sin()
+    return x.sum()
+
+found = []
+for _ in range(3):
+    with torch.tpu.explain() as explanation:
+        close(run("tpu"), run("cpu"))
+    torch.tpu.cache_stats()
+    found.append([len(explanation.runs), len(explanation.compiles)])
+print(json.dumps(found))
 """
 
 # After chunks that come once: a function of each row, whose calls are many and whose operators are few.
@@ -195,7 +240,7 @@ def test_chunks_that_come_once_share_programs() -> None:
     first, second, third = found["alone"]
     assert first > 3 * 80, "a new chunk runs operator by operator"
     assert found["compiled"][0] < 45
-    assert (second, found["compiled"][1]) == (2 * 3, 1), "a chunk that comes back gets a program"
+    assert (second, found["compiled"][1]) == (62 * 3, 1), "a chunk that comes back often gets a program"
     assert (third, found["compiled"][2], found["last"]) == (0, 0, 1)
 
 
@@ -210,3 +255,16 @@ def test_many_calls_of_few_operators_that_come_once_share_programs() -> None:
     assert found["runs"] > 2 * 300
     assert found["compiled"] < 20
     assert len(found["others"]) < 10, "no program of hundreds of operators is compiled"
+
+
+def test_chunks_that_the_beat_ends_share_programs() -> None:
+    found = measure(BEATS)
+    assert found["runs"] > 64 * 60, "operators run by themselves"
+    assert (found["beats"], found["compiled"] < 10) == (0, True)
+
+
+def test_much_data_is_worth_a_program() -> None:
+    first, second, third = measure(MUCH)
+    assert first[0] > 6, "operators run by themselves"
+    assert second[1] == 1
+    assert third == [1, 0]

@@ -475,9 +475,12 @@ impl Engine {
         result
     }
 
-    /// Launches everything that was flushed for a placement. Waits for compilers.
+    /// Launches everything that was flushed for a placement. Waits for compilers, where no other programs can run.
     pub(crate) fn catch_up(&mut self, placement: Placement) {
-        self.with_runner(|runner, context| runner.catch_up(placement, context));
+        self.with_runner(|runner, context| {
+            runner.launch_meanwhile(placement, context);
+            runner.catch_up(placement, context);
+        });
     }
 
     /// Launches everything that was flushed for a placement. Waits for compilers. Stops at a job of the host that

@@ -42,7 +42,7 @@ enum Takeover {
 }
 
 /// A program of several operators that runs this often is used again and again, and is compiled with full effort.
-pub(crate) const RUNS_BEFORE_FULL: u64 = 4;
+const RUNS_BEFORE_FULL: u64 = 4;
 
 impl Quick {
     /// A program of one operator, whose inputs and results take `bytes`.

@@ -32,7 +32,7 @@ pub enum Reason {
     LongList,
     /// A program that exists runs in place of one that is being compiled.
     Compiling,
-    /// Most chunks of late were new, and the operators of a new one run by themselves.
+    /// Many chunks of late were new, and the operators of one that has not come often run by themselves.
     Once,
 }
 
@@ -67,7 +67,9 @@ impl fmt::Display for Reason {
             Reason::Job => "the network of the host comes after a collective of the program",
             Reason::Pause => "the host has paused, and other ranks may wait for a collective of the program",
             Reason::Compiling => "a program that exists runs, while the one that takes its place is compiled",
-            Reason::Once => "the host reads a tensor, and most programs before were new: operators run by themselves",
+            Reason::Once => {
+                "many programs of late were new, and this one has not come often yet: its operators run by themselves"
+            }
             Reason::CollectiveProgram => "a collective is cut from the program, as ranks may run different programs",
         })
     }

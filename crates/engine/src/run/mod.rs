@@ -175,7 +175,7 @@ impl Runner {
         if usage.live.is_empty() {
             return (Ok(()), Some(chunk));
         }
-        let once = self.comes_once(&chunk, &usage, reason);
+        let once = self.comes_once(&chunk, &usage);
         let (pieces, reason) = match once {
             true => (Some(chunk.each_alone()), Reason::Once),
             false => (chunk.pieces(&usage), reason),
